@@ -122,13 +122,13 @@ function noiseLines(comparisons: readonly Comparison[]): string[] {
   const lines = [...byName.values()].flatMap(({ name, noise, spoilt }) => {
     if (noise === null) return [];
     const quiet = spoilt.filter((value) => !value).length;
-    const verdict =
+    const summary =
       quiet === spoilt.length
         ? 'no round was disturbed'
         : quiet * 3 >= spoilt.length
           ? `${spoilt.length - quiet} of ${spoilt.length} rounds were disturbed and are not in the median ratio`
           : `SPOILT, ${spoilt.length - quiet} of ${spoilt.length} rounds were disturbed: do not believe this row`;
-    return [`- ${name}: ${verdict}; in the worst round: ${noiseText(noise)}`];
+    return [`- ${name}: ${summary}; in the worst round: ${noiseText(noise)}`];
   });
   return [...lines, '- A ratio is this checkout by the older commit; * marks a disturbed round.'];
 }

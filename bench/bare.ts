@@ -1,6 +1,6 @@
 /**
  * The yardstick: what a plain `node:http` handler can do when it reads the body, parses it, checks each user and
- * answers as Sluice does, but knows no keys and stores nothing. It is meant to be a good plain handler, neither tuned
+ * responds as Sluice does, but knows no keys and stores nothing. It is meant to be a good plain handler, neither tuned
  * nor slowed: one pass, no framework, a known length. `node bench/bare.ts PORT`; SIGTERM ends it.
  */
 
@@ -19,7 +19,7 @@ interface Rejected {
 
 const server = createServer((request, response) => {
   if (request.method !== 'POST' || request.url !== '/ingest/events') {
-    answer(response, request.url === '/readyz' ? 200 : 404, '{}');
+    reply(response, request.url === '/readyz' ? 200 : 404, '{}');
     return;
   }
   const chunks: Buffer[] = [];
@@ -44,7 +44,7 @@ function ingest(response: ServerResponse, text: string): void {
     users = undefined;
   }
   if (!Array.isArray(users) || users.length === 0 || users.length > 1000) {
-    answer(response, 400, JSON.stringify({ error: 'validation failed', trace_id: traceId, errors: [] }));
+    reply(response, 400, JSON.stringify({ error: 'validation failed', trace_id: traceId, errors: [] }));
     return;
   }
   const errors: Rejected[] = [];
@@ -53,11 +53,11 @@ function ingest(response: ServerResponse, text: string): void {
     if (message !== null) errors.push({ userIndex, message });
   }
   if (errors.length === users.length) {
-    answer(response, 400, JSON.stringify({ error: 'validation failed', trace_id: traceId, errors }));
+    reply(response, 400, JSON.stringify({ error: 'validation failed', trace_id: traceId, errors }));
     return;
   }
   const accepted = users.length - errors.length;
-  answer(
+  reply(
     response,
     202,
     JSON.stringify({ trace_id: traceId, users_accepted: accepted, users_rejected: errors.length, errors }),
@@ -86,7 +86,7 @@ function isText(value: unknown): boolean {
   return typeof value === 'string' && value.trim() !== '';
 }
 
-function answer(response: ServerResponse, status: number, body: string): void {
+function reply(response: ServerResponse, status: number, body: string): void {
   response.writeHead(status, { 'Content-Type': 'application/json', 'Content-Length': Buffer.byteLength(body) });
   response.end(body);
 }

@@ -1,5 +1,5 @@
 /**
- * The responder of the calibration: answers every request with the same bytes, without parsing HTTP, to find out how
+ * The responder of the calibration: responds to every request with the same bytes, without parsing HTTP, to find out how
  * fast the load generator can go when the server costs next to nothing. A request has ended when what arrived ends as
  * every generated body does, with a brace and a newline; the generator never has two requests on one connection.
  * `node bench/canned.ts PORT`; SIGTERM ends it.

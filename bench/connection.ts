@@ -1,7 +1,7 @@
 /**
  * One keep-alive connection of the load generator, on a bare socket: sends bytes that were made beforehand and reads
- * just enough of the answer (status and Content-Length) to know when it ends. At most one request is under way.
- * Answers without a Content-Length are not understood and end the process, loudly. A connection that the server closes
+ * just enough of the response (status and Content-Length) to know when it ends. At most one request is under way.
+ * Responses without a Content-Length are not understood and end the process, loudly. A connection that the server closes
  * is opened again.
  */
 
@@ -15,8 +15,8 @@ const LENGTH = /\r\ncontent-length: *(\d+)/i;
 const CLOSE = /\r\nconnection: *close/i;
 
 export interface ConnectionEvents {
-  /** An answer is complete. Should it have come early, the request has been sent to its end too, or was cut off. */
-  answered(connection: Connection, status: number): void;
+  /** A response is complete. Should it have come early, the request has been sent to its end too, or was cut off. */
+  responded(connection: Connection, status: number): void;
   /** The connection ended, in the midst of a request or not. It is being opened again. */
   lost(connection: Connection, inRequest: boolean): void;
   opened(connection: Connection): void;
@@ -30,12 +30,12 @@ export class Connection {
   private socket: Socket;
   private closing = false;
   private inRequest = false;
-  /** The status of an answer that is counted once the rest of its request is sent or the connection ends; else 0. */
+  /** The status of a response that is counted once the rest of its request is sent or the connection ends; else 0. */
   private earlyStatus = 0;
   private pending: Buffer | null = null;
   private status = 0;
   private bodyLeft = 0;
-  private lastAnswer = false;
+  private lastResponse = false;
   private readonly port: number;
   private readonly restMilliseconds: number;
   private readonly events: ConnectionEvents;
@@ -63,7 +63,7 @@ export class Connection {
   private open(): Socket {
     this.pending = null;
     this.bodyLeft = 0;
-    this.lastAnswer = false;
+    this.lastResponse = false;
     const socket = connect({
       port: this.port,
       host: '127.0.0.1',
@@ -93,7 +93,7 @@ export class Connection {
     this.free = false;
     this.inRequest = false;
     this.earlyStatus = 0;
-    if (early !== 0) this.events.answered(this, early);
+    if (early !== 0) this.events.responded(this, early);
     this.events.lost(this, inRequest && early === 0);
     setTimeout(() => {
       if (!this.closing) this.socket = this.open();
@@ -121,14 +121,14 @@ export class Connection {
     const length = LENGTH.exec(text);
     if (!text.startsWith('HTTP/1.1 ') || length === null) throw new Error(`not understood: ${text}`);
     this.status = Number(text.slice(9, 12));
-    this.lastAnswer = CLOSE.test(text);
+    this.lastResponse = CLOSE.test(text);
     this.bodyLeft = Number(length[1]) - (head.length - end - HEAD_END.length);
-    if (this.bodyLeft < 0) throw new Error('an answer to a request that was not sent');
+    if (this.bodyLeft < 0) throw new Error('a response to a request that was not sent');
     if (this.bodyLeft === 0) this.complete();
   }
 
   private complete(): void {
-    if (this.lastAnswer) {
+    if (this.lastResponse) {
       this.earlyStatus = this.status;
       this.socket.destroy();
     } else if (this.socket.writableNeedDrain) {
@@ -144,6 +144,6 @@ export class Connection {
     this.inRequest = false;
     this.earlyStatus = 0;
     this.free = true;
-    this.events.answered(this, this.status);
+    this.events.responded(this, this.status);
   }
 }

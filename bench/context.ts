@@ -205,7 +205,7 @@ export class Context {
     this.progress.close();
   }
 
-  /** Closed loop, every answer a 202. */
+  /** Closed loop, every response a 202. */
   async drive(server: Server, workload: Workload, seconds: number, change: Partial<LoadJob> = {}): Promise<LoadResult> {
     const result = await this.generator.run({
       port: server.port,
@@ -224,7 +224,7 @@ export class Context {
   }
 
   /**
-   * Waits until a server that stores has processed all that it has answered: what it still does would slow down the
+   * Waits until a server that stores has processed all that it has responded to: what it still does would slow down the
    * other side's round. One that takes too long is not waited for; the next round then counts as disturbed.
    */
   async settle(server: Server): Promise<void> {

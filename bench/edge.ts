@@ -43,7 +43,7 @@ export const generatorBenchmark: Benchmark = {
         outcomes.push({
           name: `generator, ${edge.shape}`,
           ours: `${thousands(perSecond(result))} requests/s`,
-          yardstick: 'a canned answer, no HTTP',
+          yardstick: 'a canned response, no HTTP',
           ratio: null,
           goal: '–',
           met: null,
@@ -113,7 +113,7 @@ interface Pair {
   readonly cores: number;
 }
 
-/** `storing`: how many of the two sides store what they answer. */
+/** `storing`: how many of the two sides store what they accept. */
 function pairsSeconds(pace: Pace, storing: number): number {
   const rounds = 2 * pace.firstSeconds + pace.pairs * 2 * (pace.warmupSeconds + pace.seconds);
   return rounds + storing * pace.pairs * SETTLE_SECONDS;

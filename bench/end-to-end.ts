@@ -9,7 +9,7 @@
 import { BATCH_BYTES_MAX } from '../src/processor/processor.ts';
 import { join } from 'node:path';
 import { type Benchmark, type Context, START_SECONDS } from './context.ts';
-import { type Crowd, identifiersOf, timesDrawn, USERS_PER_REQUEST } from './crowd.ts';
+import { type Population, identifiersOf, timesDrawn, USERS_PER_REQUEST } from './people-generator.ts';
 import type { StoredResult } from './stored-result.ts';
 import { disturbance, noiseOf, sendAndWait } from './pipeline.ts';
 import type { RawInsertJob, RawInsertResult } from './raw-insert.ts';
@@ -62,10 +62,10 @@ async function measure(context: Context, stage: Stage, ids: Ids): Promise<Stored
   context.progress.begin('end-to-end: starting', START_SECONDS);
   const server = await stage.startSluice('ours', null, {});
   const reader = new Reader(server);
-  const crowd = { ...crowdOf(context), eventIds: ids === 'with' };
+  const population = { ...populationOf(context), eventIds: ids === 'with' };
   context.progress.begin(`end-to-end: ours, ${thousands(events)} events ${ids} ids`, events / OURS_PER_SECOND);
-  const result = await sendAndWait(context, server, reader, crowd, events);
-  await check(reader, server, crowd, result);
+  const result = await sendAndWait(context, server, reader, population, events);
+  await check(reader, server, population, result);
   reader.close();
   await server.stop();
   return result;
@@ -98,7 +98,7 @@ async function compare(context: Context, stage: Stage): Promise<Outcome[]> {
           `${perMillion(before.cpuSeconds, rawEvents)} and ${perMillion(after.cpuSeconds, rawEvents)}; events a ` +
           `transaction: ours ${thousands(ours.usersPerTransaction)}, raw-insert ` +
           `${thousands(rawEvents / before.transactions)} and ${thousands(rawEvents / after.transactions)}`,
-        `every event is stored exactly once, by the books and by the counts, for ` +
+        `every event is stored exactly once, by the ledger and by the counts, for ` +
           `${thousands(context.pace.endToEnd.people)} people at most`,
         `answered in ${edge.seconds.toFixed(1)} s of ${ours.seconds.toFixed(1)} s, p50 ` +
           `${milliseconds(edge.latency.p50)}, p99 ${milliseconds(edge.latency.p99)}; the generator used ` +
@@ -165,7 +165,7 @@ async function rawInsert(context: Context, stage: Stage, when: string, users: nu
   const folder = stage.freshFolder();
   const job: RawInsertJob = {
     file: join(folder, 'store.db'),
-    crowd: crowdOf(context),
+    population: populationOf(context),
     users: events,
     transactionUsers: Math.max(1, Math.round(users / USERS_PER_REQUEST)) * USERS_PER_REQUEST,
     batchUsers: BATCH_USERS,
@@ -176,12 +176,17 @@ async function rawInsert(context: Context, stage: Stage, when: string, users: nu
 }
 
 /** The counts of the read API agree with what was sent, and so do the profiles of some people. */
-async function check(reader: Reader, server: Server, crowd: Crowd, { events, edge }: StoredResult): Promise<void> {
+async function check(
+  reader: Reader,
+  server: Server,
+  population: Population,
+  { events, edge }: StoredResult,
+): Promise<void> {
   const counted = await reader.countedEvents(edge.startedAt - 3_600_000);
   if (counted !== events) throw new Error(`${server.name}: ${counted} events are counted where ${events} were sent`);
-  const step = crowd.people / SAMPLED_PEOPLE;
+  const step = population.people / SAMPLED_PEOPLE;
   const people = Array.from({ length: SAMPLED_PEOPLE }, (_, n) => Math.floor(n * step));
-  for (const [n, times] of timesDrawn(crowd, events, people).entries()) {
+  for (const [n, times] of timesDrawn(population, events, people).entries()) {
     if (times === 0) continue;
     const profile = await reader.profile({ user_id: identifiersOf(people[n] ?? 0).user_id });
     const page = profile === undefined ? [] : (await reader.timeline(profile.id)).events;
@@ -224,8 +229,8 @@ function threadsText({ threads, events }: StoredResult): string {
     .join(', ');
 }
 
-function crowdOf({ pace }: Context): Crowd {
-  return { people: pace.endToEnd.people, order: { seed: SEED }, says: 'everything' };
+function populationOf({ pace }: Context): Population {
+  return { people: pace.endToEnd.people, order: { seed: SEED }, carries: 'everything' };
 }
 
 function perMillion(value: number, events: number): string {

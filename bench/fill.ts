@@ -1,5 +1,5 @@
 /**
- * Fills the store of a data folder for the benchmark of growth, without HTTP and without the log: bodies of a crowd go
+ * Fills the store of a data folder for the benchmark of growth, without HTTP and without the log: bodies of a population go
  * through the processor's own steps, prepared in a thread of its own as under a server, in batches and transactions as
  * large as its own, so that the store is what a server would have made of the same requests. Times of receipt advance
  * evenly. No server may run on the folder. `node bench/fill.ts JSON`, see `FillJob`; prints a `FillResult`.
@@ -17,13 +17,13 @@ import { processPrepared } from '../src/processor/batch.ts';
 import { BATCH_BYTES_MAX } from '../src/processor/processor.ts';
 import { serveRecords, sourceInThread } from '../src/processor/source.ts';
 import type { ApiKey } from '../src/keys.ts';
-import { type Crowd, RequestMaker, USERS_PER_REQUEST } from './crowd.ts';
+import { type Population, RequestMaker, USERS_PER_REQUEST } from './people-generator.ts';
 
 export interface FillJob {
   readonly folder: string;
   /** Whose tenant the data is for. */
   readonly key: string;
-  readonly crowd: Crowd;
+  readonly population: Population;
   readonly users: number;
   /** Times of receipt of the first and the last, in milliseconds since 1970. */
   readonly from: number;
@@ -79,9 +79,9 @@ async function fill(job: FillJob): Promise<FillResult> {
   return { seconds: (performance.now() - startedAt) / 1000, events };
 }
 
-/** In the thread that prepares: a crowd in place of a log. Its requests are made one after the other, and only once. */
-function serveCrowd(port: MessagePort, { job, key }: Making): void {
-  const maker = new RequestMaker(job.crowd, [USERS_PER_REQUEST], () => '');
+/** In the thread that prepares: a population in place of a log. Its requests are made one after the other, and only once. */
+function servePopulation(port: MessagePort, { job, key }: Making): void {
+  const maker = new RequestMaker(job.population, [USERS_PER_REQUEST], () => '');
   const requests = Math.ceil(job.users / USERS_PER_REQUEST);
   const step = (job.to - job.from) / requests;
   let clock = job.from;
@@ -123,5 +123,5 @@ if (isMainThread) {
   const result = await fill(JSON.parse(process.argv[2] ?? '') as FillJob);
   console.log(JSON.stringify(result));
 } else if (parentPort !== null) {
-  serveCrowd(parentPort, workerData as Making);
+  servePopulation(parentPort, workerData as Making);
 }

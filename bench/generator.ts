@@ -6,7 +6,7 @@
 
 import { fork } from 'node:child_process';
 import type { ChildProcess } from 'node:child_process';
-import type { Crowd } from './crowd.ts';
+import type { Population } from './people-generator.ts';
 import type { Quantiles } from './histogram.ts';
 import type { ShapeName } from './requests.ts';
 
@@ -17,9 +17,9 @@ export interface LoadJob {
   readonly connections: number;
   readonly warmupSeconds: number;
   readonly seconds: number;
-  /** Requests a second to start whatever the server does (open loop); null: as many as are answered (closed loop). */
+  /** Requests a second to start whatever the server does (open loop); null: as many as are responded to (closed loop). */
   readonly rate: number | null;
-  /** How long a connection rests after an answer other than 202. */
+  /** How long a connection rests after a response other than 202. */
   readonly backoffMilliseconds: number;
   /** Whose CPU time and disk writes are read at both ends of the measured time. */
   readonly serverPid: number;
@@ -27,16 +27,16 @@ export interface LoadJob {
 
 export interface LoadResult {
   readonly seconds: number;
-  /** Answers with 202 in the measured time, and the users in them. */
+  /** Responses with 202 in the measured time, and the users in them. */
   readonly accepted: number;
   readonly users: number;
-  /** All answers in the measured time, by status. */
+  /** All responses in the measured time, by status. */
   readonly statuses: Readonly<Record<string, number>>;
   /** Connections that ended while a request was under way. */
   readonly broken: number;
-  /** Requests that were due in the measured time and had no answer when the job ended. */
+  /** Requests that were due in the measured time and had no response when the job ended. */
   readonly unanswered: number;
-  /** Of 202 answers, in milliseconds: from the moment a request was due (open loop) or sent (closed loop). */
+  /** Of 202 responses, in milliseconds: from the moment a request was due (open loop) or sent (closed loop). */
   readonly latency: Quantiles;
   /** Open loop: how late requests were sent, whether the generator or busy connections were the cause. */
   readonly sendDelay: Quantiles;
@@ -50,12 +50,12 @@ export interface LoadResult {
   readonly serverDiskBytes: number;
 }
 
-/** Requests of a crowd, each sent once, in a closed loop: so many, or for so long. */
+/** Requests of a population, each sent once, in a closed loop: so many, or for so long. */
 export interface StreamJob {
   readonly port: number;
   readonly key: string;
   readonly connections: number;
-  readonly crowd: Crowd;
+  readonly population: Population;
   readonly usersPerRequest: number;
   readonly end: { readonly requests: number } | { readonly seconds: number };
   readonly secondsMax: number;
@@ -64,7 +64,7 @@ export interface StreamJob {
 export interface StreamResult {
   /** When the first request was sent, in milliseconds since 1970. */
   readonly startedAt: number;
-  /** Until the last answer. */
+  /** Until the last response. */
   readonly seconds: number;
   readonly accepted: number;
   readonly users: number;
@@ -82,7 +82,7 @@ export interface SteadyJob {
   readonly port: number;
   readonly key: string;
   readonly connections: number;
-  readonly crowd: Crowd;
+  readonly population: Population;
   /** Users of the requests, in turn. */
   readonly sizes: readonly number[];
   readonly eventsPerSecond: number;
@@ -93,7 +93,7 @@ export type SteadyControl = { readonly eventsPerSecond: number } | 'stop';
 
 export interface SteadyResult {
   readonly seconds: number;
-  /** Requests answered 202, and the users in them. */
+  /** Requests with a 202, and the users in them. */
   readonly accepted: number;
   readonly users: number;
   readonly statuses: Readonly<Record<string, number>>;
@@ -174,7 +174,7 @@ export class Generator {
   }
 }
 
-/** Fails loudly when a side answered anything but 202: a fast refusal must never look like a fast server. */
+/** Fails loudly when a side responds with anything but 202: a fast refusal must never look like a fast server. */
 export function assertAllAccepted(name: string, result: Pick<LoadResult, 'accepted' | 'broken' | 'statuses'>): void {
   const other = Object.entries(result.statuses).filter(([status]) => status !== '202');
   if (other.length === 0 && result.broken === 0 && result.accepted > 0) return;

@@ -7,7 +7,7 @@
 
 import { statfsSync } from 'node:fs';
 import { type Benchmark, type Context, type Pace, START_SECONDS } from './context.ts';
-import { type Crowd, identifiersOf } from './crowd.ts';
+import { type Population, identifiersOf } from './people-generator.ts';
 import type { FillJob, FillResult } from './fill.ts';
 import { Histogram, type Quantiles } from './histogram.ts';
 import type { StoredResult } from './stored-result.ts';
@@ -114,7 +114,7 @@ async function fillUp(stage: Stage, { folder, key, stored, size, sizeMax, eventI
   const job: FillJob = {
     folder,
     key,
-    crowd: { ...crowdOf(size, 1), eventIds },
+    population: { ...populationOf(size, 1), eventIds },
     users,
     from: timeAt(stored),
     to: timeAt(size),
@@ -133,15 +133,15 @@ async function measureSize(
   const { growth } = context.pace;
   const label = `growth: at ${thousands(size)} events`;
   const reader = new Reader(server);
-  const books = await reader.books();
-  if (books.stored !== size) throw new Error(`${books.stored} events are stored where ${size} were filled in`);
+  const ledger = await reader.ledger();
+  if (ledger.stored !== size) throw new Error(`${ledger.stored} events are stored where ${size} were filled in`);
   context.progress.begin(`${label}, warming up`, warmupOf(size) / OURS_PER_SECOND);
-  const warmup = await sendAndWait(context, server, reader, { ...crowdOf(size, 2), eventIds }, warmupOf(size));
+  const warmup = await sendAndWait(context, server, reader, { ...populationOf(size, 2), eventIds }, warmupOf(size));
   const rounds: StoredResult[] = [];
   for (let round = 1; round <= growth.rounds; round += 1) {
     context.progress.begin(`${label}, round ${round}`, growth.roundEvents / OURS_PER_SECOND);
-    const crowd = { ...crowdOf(size, 2 + round), eventIds };
-    rounds.push(await sendAndWait(context, server, reader, crowd, growth.roundEvents));
+    const population = { ...populationOf(size, 2 + round), eventIds };
+    rounds.push(await sendAndWait(context, server, reader, population, growth.roundEvents));
   }
   context.progress.begin(`${label}, reading`, (2 * growth.reads) / READS_PER_SECOND);
   const reads = await measureReads(reader, size / EVENTS_PER_PERSON, growth.reads);
@@ -149,7 +149,7 @@ async function measureSize(
   return { size, fill, warmup, rounds, perSecond: median(rounds.map(({ perSecond }) => perSecond)), reads };
 }
 
-/** Random people, nothing else going on; from the call to the end of the answer, its JSON parsed. */
+/** Random people, nothing else going on; from the call to the end of the response, its JSON parsed. */
 async function measureReads(reader: Reader, people: number, count: number): Promise<Reads> {
   const random = mulberry32(20_260_404);
   const profile = new Histogram();
@@ -179,8 +179,8 @@ function warmupOf(size: number): number {
   return size / EVENTS_PER_PERSON;
 }
 
-function crowdOf(size: number, seed: number): Crowd {
-  return { people: Math.floor(size / EVENTS_PER_PERSON), order: { seed }, says: 'everything' };
+function populationOf(size: number, seed: number): Population {
+  return { people: Math.floor(size / EVENTS_PER_PERSON), order: { seed }, carries: 'everything' };
 }
 
 function outcomes(name: string, results: readonly SizeResult[], leftOut: number): Outcome[] {

@@ -98,7 +98,7 @@ export class LagMeter {
   }
 
   private async sample(): Promise<void> {
-    const { received, pending } = await this.reader.books();
+    const { received, pending } = await this.reader.ledger();
     const at = performance.now();
     const done = received - pending;
     while ((this.samples[this.pendingFrom + 1]?.received ?? Number.POSITIVE_INFINITY) <= done) this.pendingFrom += 1;

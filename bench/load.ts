@@ -1,6 +1,6 @@
 /**
  * The load generator, a process of its own: takes one job at a time over the IPC channel, runs it and sends the result.
- * Closed loop: each connection sends its next request as soon as it has its answer. Open loop: requests fall due at a
+ * Closed loop: each connection sends its next request as soon as it has its response. Open loop: requests fall due at a
  * fixed rate whatever the server does, and latency counts from the moment a request was due, so a server that stalls
  * is charged for every request that had to wait (no coordinated omission). A steady load is an open loop that runs
  * until it is stopped. Ends when the runner goes away.
@@ -36,7 +36,7 @@ process.on('message', (message: LoadJob | StreamJob | SteadyJob | SteadyControl)
 function runOf(job: LoadJob | StreamJob | SteadyJob): Run | StreamRun | SteadyRun {
   steady = null;
   if ('sizes' in job) return (steady = new SteadyRun(job));
-  return 'crowd' in job ? new StreamRun(job) : new Run(job, requestsFor(job));
+  return 'population' in job ? new StreamRun(job) : new Run(job, requestsFor(job));
 }
 
 function requestsFor(job: LoadJob): Buffer[] {
@@ -74,7 +74,7 @@ class Run {
       this.connections.push(
         new Connection(job.port, job.backoffMilliseconds, {
           opened: (connection) => this.next(connection),
-          answered: (connection, status) => this.answered(connection, status),
+          responded: (connection, status) => this.responded(connection, status),
           lost: (connection, inRequest) => this.lost(connection, inRequest),
         }),
       );
@@ -119,7 +119,7 @@ class Run {
     return from;
   }
 
-  /** Waits for the requests that were due in the measured time; returns how many of them had no answer. */
+  /** Waits for the requests that were due in the measured time; returns how many of them had no response. */
   private async drain(end: number): Promise<number> {
     const deadline = performance.now() + DRAIN_SECONDS_MAX * 1000;
     const open = (): number =>
@@ -154,7 +154,7 @@ class Run {
     this.send(connection, due);
   }
 
-  private answered(connection: Connection, status: number): void {
+  private responded(connection: Connection, status: number): void {
     const now = performance.now();
     if (this.counts(connection)) {
       if (status === 202) this.latency.record(now - connection.due);
@@ -167,7 +167,7 @@ class Run {
     }
   }
 
-  /** Closed loop: what is answered in the measured time. Open loop: what was due in it, though answered later. */
+  /** Closed loop: what is responded to in the measured time. Open loop: what was due in it, though responded to later. */
   private counts(connection: Connection): boolean {
     if (this.job.rate === null) return this.phase === 'measured';
     return this.phase !== 'warmup' && connection.due >= this.measuredFrom;

@@ -1,14 +1,14 @@
 /**
  * The benchmark of memory, in two forms, each with a server of its own whose resident memory is read ten times a second.
  * Large bodies: 32 connections send bodies of 10 MB, as large as they may be, one after the other. Single users: 64
- * connections send requests of one user with a random `$event_id`, as fast as they are answered. A server that cannot
- * take more answers 503, and with large bodies the generator rests for 100 ms then, as a client would. The run is cut
+ * connections send requests of one user with a random `$event_id`, as fast as they are responded to. A server that cannot
+ * take more responds with 503, and with large bodies the generator rests for 100 ms then, as a client would. The run is cut
  * short rather than fill the disk.
  */
 
 import { statfsSync } from 'node:fs';
 import { type Benchmark, type Context, START_SECONDS } from './context.ts';
-import type { Crowd } from './crowd.ts';
+import type { Population } from './people-generator.ts';
 import { residentMegabytes } from './proc.ts';
 import { type Outcome, thousands } from './report.ts';
 import type { Server, Stage } from './servers.ts';
@@ -18,7 +18,7 @@ const SAMPLE_MILLISECONDS = 100;
 const REST_SECONDS = 3;
 const DISK_RESERVE_BYTES = 2e9;
 const PATIENCE_SECONDS = 30;
-const CROWD: Crowd = { people: 200_000, order: { seed: 20_261_120 }, says: 'everything', eventIds: true };
+const POPULATION: Population = { people: 200_000, order: { seed: 20_261_120 }, carries: 'everything', eventIds: true };
 
 interface Form {
   readonly name: string;
@@ -62,7 +62,7 @@ const FORMS: readonly Form[] = [
         port: server.port,
         key: server.key,
         connections: 64,
-        crowd: CROWD,
+        population: POPULATION,
         usersPerRequest: 1,
         end: { seconds },
         secondsMax: seconds + PATIENCE_SECONDS,

@@ -5,7 +5,7 @@
  */
 
 import { type Benchmark, type Context, START_SECONDS } from './context.ts';
-import { type Crowd, identifiersOf, type Says } from './crowd.ts';
+import { type Population, identifiersOf, type CarriedIdentifiers } from './people-generator.ts';
 import { endToEnd } from './end-to-end.ts';
 import type { StoredResult } from './stored-result.ts';
 import { disturbance, noiseOf, sendAndWait } from './pipeline.ts';
@@ -58,8 +58,8 @@ export async function sendStorm(
   reader: Reader,
   people: number,
 ): Promise<StoredResult> {
-  const send = async (says: keyof typeof STRIDES): Promise<StoredResult> =>
-    sendAndWait(context, server, reader, crowdOf(people, says), people);
+  const send = async (carries: keyof typeof STRIDES): Promise<StoredResult> =>
+    sendAndWait(context, server, reader, populationOf(people, carries), people);
   context.progress.begin('merge-storm: everybody twice, apart', (2 * people) / APART_PER_SECOND);
   const apart = (await send('anon_id')).merges + (await send('email')).merges;
   context.progress.begin(`merge-storm: ${thousands(people)} merges`, people / MERGES_PER_SECOND);
@@ -70,8 +70,8 @@ export async function sendStorm(
   return result;
 }
 
-function crowdOf(people: number, says: Says & keyof typeof STRIDES): Crowd {
-  return { people, order: { stride: STRIDES[says] }, says };
+function populationOf(people: number, carries: CarriedIdentifiers & keyof typeof STRIDES): Population {
+  return { people, order: { stride: STRIDES[carries] }, carries };
 }
 
 function outcome(storm: StoredResult, calm: StoredResult): Outcome {

@@ -1,12 +1,12 @@
 /**
- * Sends a crowd's requests to a server and waits until every event of them can be read back: the measurement that
- * end-to-end, growth, merge-storm and cpu share. Time counts from the first request to the first answer of
+ * Sends a population's requests to a server and waits until every event of them can be read back: the measurement that
+ * end-to-end, growth, merge-storm and cpu share. Time counts from the first request to the first response of
  * `GET /ledger` that has all of them stored and none pending. It fails when anything but a 202 came back, or when
  * more or fewer events are stored than were sent.
  */
 
 import type { Context } from './context.ts';
-import { type Crowd, USERS_PER_REQUEST } from './crowd.ts';
+import { type Population, USERS_PER_REQUEST } from './people-generator.ts';
 import { assertAllAccepted } from './generator.ts';
 import type { StoredResult } from './stored-result.ts';
 import { type Noise, noiseText, worstNoise } from './noise.ts';
@@ -26,18 +26,18 @@ export async function sendAndWait(
   context: Context,
   server: Server,
   reader: Reader,
-  crowd: Crowd,
+  population: Population,
   users: number,
 ): Promise<StoredResult> {
   const coresBefore = await context.capacity.now();
-  const storedBefore = (await reader.books()).stored;
+  const storedBefore = (await reader.ledger()).stored;
   const before = await readings(server, reader);
   const secondsMax = PATIENCE_SECONDS + users / EVENTS_PER_SECOND_MIN;
   const edge = await context.generator.stream({
     port: server.port,
     key: server.key,
     connections: CONNECTIONS,
-    crowd,
+    population,
     usersPerRequest: USERS_PER_REQUEST,
     end: { requests: Math.ceil(users / USERS_PER_REQUEST) },
     secondsMax,
@@ -68,7 +68,7 @@ export async function sendAndWait(
   };
 }
 
-/** The books are read last: metrics count an event when it is written, the books when it is committed. */
+/** The ledger is read last: metrics count an event when it is written, the ledger when it is committed. */
 async function waitUntilStored(
   reader: Reader,
   { before, sent }: { readonly before: number; readonly sent: number },
@@ -81,10 +81,10 @@ async function waitUntilStored(
       if (processed !== seen) seenAt = performance.now();
       seen = processed;
     } else {
-      const { stored, pending, difference } = await reader.books();
+      const { stored, pending, difference } = await reader.ledger();
       if (stored - before > sent || difference !== 0) {
         throw new Error(
-          `${stored - before} events are stored where ${sent} were sent, the books differ by ${difference}`,
+          `${stored - before} events are stored where ${sent} were sent, the ledger differs by ${difference}`,
         );
       }
       if (stored - before === sent && pending === 0) return;

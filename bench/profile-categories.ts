@@ -60,12 +60,12 @@ const FILES: readonly (readonly [RegExp, string])[] = [
 
 /**
  * By file and function of the store: what it is doing there, mostly inside SQLite. The engine often counts native calls
- * as time of the function that makes them, so the two are not told apart.
+ * as time of the function that makes them, so the two are not distinguished.
  */
 const STORE: readonly (readonly [RegExp, RegExp, string])[] = [
   [/\/store-graph/, /./, 'store: looking keys and profiles up'],
   [/\/(store-nodes|profile-runs|profile-memtable)/, /./, 'store: nodes'],
-  [/\/store-books/, /./, 'store: counts and books'],
+  [/\/store-ledger/, /./, 'store: counts and ledger'],
   [/\/store-writer/, /writeRecord/, 'store: events and records'],
   [/\/(event-tables|event-blocks|event-index|varints|uuids)/, /./, 'store: events and records'],
   [/\/(sorted-runs|sorted-order|column-block|bloom-filter)/, /./, 'store: sorted runs'],

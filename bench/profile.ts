@@ -68,8 +68,8 @@ if (files.length > 0) {
 
 async function endToEnd(context: Context, server: Server, eventIds: boolean): Promise<string> {
   const reader = new Reader(server);
-  const crowd = { people: PEOPLE, order: { seed: 1 }, says: 'everything', eventIds } as const;
-  const { perSecond, seconds } = await sendAndWait(context, server, reader, crowd, EVENTS);
+  const population = { people: PEOPLE, order: { seed: 1 }, carries: 'everything', eventIds } as const;
+  const { perSecond, seconds } = await sendAndWait(context, server, reader, population, EVENTS);
   reader.close();
   return `${thousands(perSecond)} events/s, ${seconds.toFixed(1)} s`;
 }
@@ -160,7 +160,7 @@ function selfTimes(profile: CpuProfile): SelfTimes {
     const callers: CallFrame[] = [];
     for (let up = parents.get(id); up !== undefined; up = parents.get(up.id)) callers.push(up.callFrame);
     add(functions, nameOf(node.callFrame), micros);
-    // The engine counts built-ins such as JSON.parse as time of the line that calls them, so lines are told apart.
+    // The engine counts built-ins such as JSON.parse as time of the line that calls them, so lines are distinguished.
     const ticks = node.positionTicks ?? [];
     const tickTotal = ticks.reduce((sum, tick) => sum + tick.ticks, 0);
     if (tickTotal === 0) add(categories, categoryOf(node.callFrame, callers, null), micros);

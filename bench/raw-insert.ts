@@ -12,7 +12,7 @@ import type { DatabaseSync } from 'node:sqlite';
 import { EventTables } from '../src/backends/sqlite/store/event-tables.ts';
 import { hashesOf } from '../src/backends/sqlite/store/match-keys.ts';
 import { openStoreFile } from '../src/backends/sqlite/store/schema.ts';
-import { type Crowd, USERS_PER_REQUEST } from './crowd.ts';
+import { type Population, USERS_PER_REQUEST } from './people-generator.ts';
 import {
   type EventTexts,
   type HashedKeys,
@@ -27,7 +27,7 @@ import {
 export interface RawInsertJob {
   /** A file that is not there yet. */
   readonly file: string;
-  readonly crowd: Crowd;
+  readonly population: Population;
   /** Of one event each; a multiple of what a request holds. */
   readonly users: number;
   readonly transactionUsers: number;
@@ -87,9 +87,9 @@ class Loop {
     this.material = material;
     this.keys = keys;
     this.statements = prepare(database);
-    this.nodes = new Uint32Array(job.crowd.people);
-    this.stored = new Uint32Array(job.crowd.people);
-    this.waiting = new Uint32Array(job.crowd.people);
+    this.nodes = new Uint32Array(job.population.people);
+    this.stored = new Uint32Array(job.population.people);
+    this.waiting = new Uint32Array(job.population.people);
     this.tables = new EventTables(database, TABLE_EVENTS);
   }
 
@@ -270,7 +270,7 @@ function prepare(database: DatabaseSync) {
 }
 
 const job = JSON.parse(process.argv[2] ?? '') as RawInsertJob;
-const material = prepareMaterial(job.crowd, job.users);
+const material = prepareMaterial(job.population, job.users);
 const database = openStoreFile(job.file, 'writer');
 // The store has match keys, and what changes of nodes, in sorted runs; this is what they are without.
 database.exec(`
@@ -279,7 +279,7 @@ database.exec(`
     events INTEGER, first_seen INTEGER, last_seen INTEGER, known TEXT, written_at INTEGER, shape_hash INTEGER
   ) STRICT;
   CREATE UNIQUE INDEX plain_nodes_by_id ON plain_nodes (id);
-  CREATE TABLE plain_match_keys (hash INTEGER, rest INTEGER, node INTEGER, company INTEGER, PRIMARY KEY (hash, rest))
+  CREATE TABLE plain_match_keys (hash INTEGER, rest INTEGER, node INTEGER, keySetHash INTEGER, PRIMARY KEY (hash, rest))
     STRICT, WITHOUT ROWID`);
 const keys = hashedKeys(material, TENANT, hashesOf(database));
 const cpuBefore = process.cpuUsage();

@@ -5,10 +5,10 @@
  */
 
 import { randomFillSync } from 'node:crypto';
-import { companyOf } from '../src/backends/sqlite/store/match-keys.ts';
+import { keySetHashOf } from '../src/backends/sqlite/store/match-keys.ts';
 import { type HashOfKey, identityFingerprint } from '../src/views/keyed-hash.ts';
 import { IDENTIFIER_TYPES } from '../src/model.ts';
-import { type Crowd, identifiersOf, peopleOf, USERS_PER_REQUEST } from './crowd.ts';
+import { type Population, identifiersOf, peopleOf, USERS_PER_REQUEST } from './people-generator.ts';
 import { mulberry32, userOf } from './requests.ts';
 
 const TEXTS = 4_096;
@@ -45,19 +45,19 @@ export interface HashedKeys {
 /** Places in IDENTIFIER_TYPES, in the order of `Material.identifiers`. */
 export const KEY_TYPES = [0, 1, 3] as const;
 
-export function prepareMaterial(crowd: Crowd, users: number): Material {
-  const nextPerson = peopleOf(crowd);
+export function prepareMaterial(population: Population, users: number): Material {
+  const nextPerson = peopleOf(population);
   const startedAt = Date.now();
   const random = mulberry32(20_260_303);
   return {
     startedAt,
     drawn: Uint32Array.from({ length: users }, () => nextPerson()),
-    identifiers: Array.from({ length: crowd.people }, (_, person) => {
+    identifiers: Array.from({ length: population.people }, (_, person) => {
       const { user_id, email, anon_id } = identifiersOf(person);
       return [user_id, email, anon_id] as const;
     }),
     events: Array.from({ length: TEXTS }, () => makeTexts(random, startedAt)),
-    nodeIds: makeIds(crowd.people, startedAt),
+    nodeIds: makeIds(population.people, startedAt),
     traceIds: makeIds(users / USERS_PER_REQUEST, startedAt),
   };
 }
@@ -77,7 +77,7 @@ export function hashedKeys({ identifiers }: Material, tenant: number, hashOf: Ha
       keys.rests[person * KEY_TYPES.length + n] = rest;
     }
     const together = KEY_TYPES.map((type, n) => ({ type: IDENTIFIER_TYPES[type], value: texts[n] ?? '' }));
-    keys.companies[person] = companyOf(identityFingerprint(hashOf, tenant, together));
+    keys.companies[person] = keySetHashOf(identityFingerprint(hashOf, tenant, together));
   }
   return keys;
 }

@@ -1,15 +1,15 @@
 /**
- * The runner's own calls to a server that is measured: metrics, the books, profiles and timelines, one at a time on one
+ * The runner's own calls to a server that is measured: metrics, the ledger, profiles and timelines, one at a time on one
  * connection that stays open. Anything but a 200 is an error, but for a person who is not there.
  */
 
 import { Agent, get, request as open } from 'node:http';
 import type { Server } from './servers.ts';
 
-/** What a page of a timeline holds unless told otherwise. */
+/** Default size of a page of a timeline. */
 export const PAGE_EVENTS = 50;
 
-export interface Books {
+export interface LedgerTotals {
   readonly received: number;
   readonly stored: number;
   readonly pending: number;
@@ -40,7 +40,7 @@ export class Reader {
     );
   }
 
-  /** How far the processor is; cheaper for the server than the books, and a moment ahead of them. */
+  /** How far the processor is; cheaper for the server than the ledger, and a moment ahead of it. */
   async progress(): Promise<{ readonly isBehind: boolean; readonly processed: number }> {
     const metrics = await this.metrics();
     const processed = metrics.get('sluice_processed_records_total') ?? 0;
@@ -48,12 +48,12 @@ export class Reader {
   }
 
   /** Of events, over all hours. */
-  async books(): Promise<Books> {
-    const { totals } = JSON.parse(await this.text('/ledger')) as { totals: { events: Books } };
+  async ledger(): Promise<LedgerTotals> {
+    const { totals } = JSON.parse(await this.text('/ledger')) as { totals: { events: LedgerTotals } };
     return totals.events;
   }
 
-  /** Undefined for somebody who is not known. */
+  /** Undefined for a person who is not known. */
   async profile(who: { readonly user_id: string } | { readonly email: string }): Promise<Profile | undefined> {
     const path = `/profiles?${new URLSearchParams({ ...who }).toString()}`;
     const { status, body } = await this.ask(path);

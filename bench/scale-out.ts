@@ -10,7 +10,7 @@ import { availableParallelism } from 'node:os';
 import { type OwnKafka, ownKafka } from '../test/servers/kafka.ts';
 import { type OwnPostgres, ownPostgres } from '../test/servers/postgres.ts';
 import { type Benchmark, type Context, START_SECONDS } from './context.ts';
-import { type Crowd, USERS_PER_REQUEST } from './crowd.ts';
+import { type Population, USERS_PER_REQUEST } from './people-generator.ts';
 import { assertAllAccepted } from './generator.ts';
 import { cpuSeconds, systemCpuSeconds } from './proc.ts';
 import { Reader } from './reading.ts';
@@ -61,9 +61,9 @@ async function measure(context: Context, stage: Stage): Promise<Outcome[]> {
   const kafka = await ownKafka(1);
   const postgres = await ownPostgres();
   try {
-    const crowd: Crowd = { people, order: { seed: SEED }, says: 'everything' };
+    const population: Population = { people, order: { seed: SEED }, carries: 'everything' };
     context.progress.begin(`scale-out: ${thousands(events)} events into the topic`, events / FILL_PER_SECOND);
-    const filledPerSecond = await fill(context, stage, { kafka, postgres }, crowd, events);
+    const filledPerSecond = await fill(context, stage, { kafka, postgres }, population, events);
     const results: Processed[] = [];
     for (const count of processors) {
       context.progress.begin(`scale-out: ${count} processors`, START_SECONDS + events / OURS_PER_SECOND);
@@ -84,12 +84,12 @@ function logUrl({ brokers }: OwnKafka): string {
   return `kafka://${brokers}/${TOPIC}?partitions=${PARTITIONS}&replication=1`;
 }
 
-/** Requests a second are the edge's and Kafka's alone: nobody processes meanwhile. */
+/** Requests a second are the edge's and Kafka's alone: no processor runs meanwhile. */
 async function fill(
   context: Context,
   stage: Stage,
   { kafka, postgres }: Servers,
-  crowd: Crowd,
+  population: Population,
   events: number,
 ): Promise<number> {
   const settings = { STORE_URL: postgres.url, LOG_URL: logUrl(kafka), SLUICE_ROLE: 'edge' };
@@ -98,7 +98,7 @@ async function fill(
     port: edge.port,
     key: edge.key,
     connections: CONNECTIONS,
-    crowd,
+    population,
     usersPerRequest: USERS_PER_REQUEST,
     end: { requests: Math.ceil(events / USERS_PER_REQUEST) },
     secondsMax: FILL_SECONDS_MAX,

@@ -26,7 +26,7 @@ export interface Server {
   /** Of the process itself; for `npm start` of npm, whose child the server is. */
   readonly pid: number;
   readonly key: string;
-  /** Whether it goes on working on what it has answered. */
+  /** Whether it keeps working on what it has responded to. */
   readonly stores: boolean;
   /** From spawn to the first 200 of /readyz. */
   readonly readySeconds: number;

@@ -2,13 +2,13 @@
  * The benchmark soak: ten minutes of what a server meets in production, at a rate that it should not notice. 16,000
  * events/s in an open loop, single users and small batches, a random `$event_id` on every event, new people, anonymous
  * ones, readers, live streams and erases, all at once. It shows what a benchmark of seconds cannot: whether lag, memory,
- * open files and disk stay where they are. Every 30 s a line is printed; the verdict is about the whole time.
+ * open files and disk stay where they are. Every 30 s a line is printed; the summary is about the whole time.
  */
 
 import { lstatSync, readdirSync, statfsSync } from 'node:fs';
 import { join } from 'node:path';
 import { type Benchmark, type Context, START_SECONDS } from './context.ts';
-import { type Crowd, identifiersOf } from './crowd.ts';
+import { type Population, identifiersOf } from './people-generator.ts';
 import type { SteadyResult } from './generator.ts';
 import { Histogram, type Quantiles } from './histogram.ts';
 import { LagMeter } from './lag.ts';
@@ -24,10 +24,10 @@ const CONNECTIONS = 16;
 /** One request in five with 50 users, the others with one. */
 const SIZES = [50, 1, 1, 1, 1];
 const NEW_SHARE = 0.1;
-const CROWD: Crowd = {
+const POPULATION: Population = {
   people: 90_000_000,
   order: { seed: 20_261_117, newShare: NEW_SHARE },
-  says: 'everything',
+  carries: 'everything',
   anonymousShare: 0.3,
   eventIds: true,
 };
@@ -59,7 +59,7 @@ export const soakBenchmark: Benchmark = {
   run: async (context) => context.onStage(async (stage) => soak(context, stage)),
 };
 
-/** One line of the table. Bytes are what the file system has set aside for the files. */
+/** One line of the table. Bytes are what the file system has allocated to the files. */
 interface Row {
   readonly seconds: number;
   readonly eventsPerSecond: number;
@@ -141,7 +141,7 @@ class Soak {
         port: server.port,
         key: server.key,
         connections: CONNECTIONS,
-        crowd: CROWD,
+        population: POPULATION,
         sizes: SIZES,
         eventsPerSecond: EVENTS_PER_SECOND,
       },
@@ -160,7 +160,7 @@ class Soak {
     const [drainSeconds] = await Promise.all([meter.drained(DRAIN_SECONDS_MAX), companions.stop()]);
     await meter.stop();
     const reader = new Reader(server);
-    const { received, difference } = await reader.books();
+    const { received, difference } = await reader.ledger();
     reader.close();
     const own = process.cpuUsage(before.own);
     const serverCpu = cpuSeconds(server.pid) - before.server;
@@ -212,7 +212,7 @@ class Soak {
 
 type ReadKind = 'profile' | 'timeline' | 'identity' | 'newest events' | 'ledger';
 
-/** All that goes on beside the load: readers, live streams, erases. */
+/** All that continues beside the load: readers, live streams, erases. */
 class Companions {
   erased = 0;
   private readonly server: Server;
@@ -280,7 +280,7 @@ class Companions {
       await this.timed('identity', async () => reader.identity(profile.id));
     }
     await this.timed('newest events', async () => reader.newestEvents());
-    await this.timed('ledger', async () => reader.books());
+    await this.timed('ledger', async () => reader.ledger());
   }
 
   /** On a connection of its own: when one erase takes long, the next is sent all the same. */
@@ -472,7 +472,7 @@ function diskUse(folder: string): { readonly logBytes: number; readonly storeByt
   return { logBytes, storeBytes };
 }
 
-/** What the file system has set aside; 0 for what was removed meanwhile. */
+/** What the file system has allocated; 0 for what was removed meanwhile. */
 function bytesOf(path: string): number {
   const status = lstatSync(path, { throwIfNoEntry: false });
   if (status === undefined) return 0;

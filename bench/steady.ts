@@ -1,12 +1,12 @@
 /**
  * The part of the load generator that offers events at a given rate whatever the server does, until it is stopped. The
- * rate can be changed on the way. Requests are made by a crowd, of given sizes in turn, each sent once. Latency counts
+ * rate can be changed on the way. Requests are made by a population, of given sizes in turn, each sent once. Latency counts
  * from the moment a request was due. Runs in the generator's process.
  */
 
 import { performance } from 'node:perf_hooks';
 import { Connection } from './connection.ts';
-import { RequestMaker } from './crowd.ts';
+import { RequestMaker } from './people-generator.ts';
 import type { SteadyJob, SteadyResult } from './generator.ts';
 import { Histogram } from './histogram.ts';
 import { headOf } from './requests.ts';
@@ -39,7 +39,7 @@ export class SteadyRun {
   constructor(job: SteadyJob) {
     this.job = job;
     this.eventsPerSecond = job.eventsPerSecond;
-    this.maker = new RequestMaker(job.crowd, job.sizes, (bodyBytes) => headOf(job.key, bodyBytes));
+    this.maker = new RequestMaker(job.population, job.sizes, (bodyBytes) => headOf(job.key, bodyBytes));
   }
 
   setRate(eventsPerSecond: number): void {
@@ -85,7 +85,7 @@ export class SteadyRun {
   private connect(): Connection {
     return new Connection(this.job.port, 0, {
       opened: (connection) => this.next(connection),
-      answered: (connection, status) => this.answered(connection, status),
+      responded: (connection, status) => this.responded(connection, status),
       lost: (connection, inRequest) => this.lost(connection, inRequest),
     });
   }
@@ -131,7 +131,7 @@ export class SteadyRun {
     connection.send(bytes, due);
   }
 
-  private answered(connection: Connection, status: number): void {
+  private responded(connection: Connection, status: number): void {
     if (status === 202) {
       this.latency.record(performance.now() - connection.due);
       this.acceptedUsers += this.users.get(connection) ?? 0;

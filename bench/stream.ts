@@ -1,12 +1,12 @@
 /**
  * The part of the load generator that sends a given number of requests, or requests for a given time, each once, as fast
- * as they are answered, made by a crowd on the way. Runs in the generator's process. A request that had no answer is not sent again: it is counted
+ * as they are responded to, made by a population on the way. Runs in the generator's process. A request that had no response is not sent again: it is counted
  * as broken, and the run is then worth nothing.
  */
 
 import { performance } from 'node:perf_hooks';
 import { Connection } from './connection.ts';
-import { RequestMaker } from './crowd.ts';
+import { RequestMaker } from './people-generator.ts';
 import type { StreamJob, StreamResult } from './generator.ts';
 import { Histogram } from './histogram.ts';
 import { headOf } from './requests.ts';
@@ -28,7 +28,7 @@ export class StreamRun {
   constructor(job: StreamJob) {
     this.job = job;
     this.requests = 'requests' in job.end ? job.end.requests : Number.POSITIVE_INFINITY;
-    this.maker = new RequestMaker(job.crowd, [job.usersPerRequest], (bodyBytes) => headOf(job.key, bodyBytes));
+    this.maker = new RequestMaker(job.population, [job.usersPerRequest], (bodyBytes) => headOf(job.key, bodyBytes));
   }
 
   async result(): Promise<StreamResult> {
@@ -43,7 +43,7 @@ export class StreamRun {
       this.connections.push(
         new Connection(job.port, 0, {
           opened: (connection) => this.next(connection),
-          answered: (connection, status) => this.answered(connection, status),
+          responded: (connection, status) => this.responded(connection, status),
           lost: (_connection, inRequest) => this.lost(inRequest),
         }),
       );
@@ -77,7 +77,7 @@ export class StreamRun {
     connection.send(bytes, after);
   }
 
-  private answered(connection: Connection, status: number): void {
+  private responded(connection: Connection, status: number): void {
     if (status === 202) this.latency.record(performance.now() - connection.due);
     this.statuses[status] = (this.statuses[status] ?? 0) + 1;
     this.end();

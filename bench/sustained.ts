@@ -6,7 +6,7 @@
  */
 
 import { type Benchmark, type Context, perSecond, START_SECONDS, type Workload } from './context.ts';
-import type { Crowd } from './crowd.ts';
+import type { Population } from './people-generator.ts';
 import type { SteadyLoad, SteadyResult } from './generator.ts';
 import { LagMeter, type LagSample } from './lag.ts';
 import { type Noise, noiseText } from './noise.ts';
@@ -18,7 +18,7 @@ import type { Server, Stage } from './servers.ts';
 
 const WORKLOAD: Workload = { shape: '100 users', connections: 16 };
 const USERS = SHAPES[WORKLOAD.shape].usersPerRequest;
-const CROWD: Crowd = { people: 200_000, order: { seed: 20_261_119 }, says: 'everything', eventIds: true };
+const POPULATION: Population = { people: 200_000, order: { seed: 20_261_119 }, carries: 'everything', eventIds: true };
 
 const RATE_GOAL = 100_000;
 const LAG_SECONDS_GOAL = 2;
@@ -89,7 +89,7 @@ async function measure(context: Context, server: Server): Promise<Omit<Sustained
       port: server.port,
       key: server.key,
       connections: WORKLOAD.connections,
-      crowd: CROWD,
+      population: POPULATION,
       sizes: [USERS],
       eventsPerSecond: FIRST_RATE,
     },
@@ -159,7 +159,7 @@ export function nextRate(recent: readonly LagSample[]): number | null {
 /** What was accepted must be readable at the end, each event once. */
 async function assertAllStored(server: Server, { users, broken, unanswered }: SteadyResult): Promise<void> {
   const reader = new Reader(server);
-  const { stored, difference } = await reader.books();
+  const { stored, difference } = await reader.ledger();
   reader.close();
   if (broken + unanswered === 0 && stored === users && difference === 0) return;
   throw new Error(

@@ -95,9 +95,9 @@ export interface LogAppender {
 }
 
 export interface LogReader {
-  /** Names this log for ever, among all that a store may take records from: positions are kept under it. */
+  /** The permanent name of this log, among all that a store takes records from: positions are stored under it. */
   readonly name: string;
-  /** Whether a request may be several records, which are read and processed apart from each other. */
+  /** Whether a request may be several records, which are read and processed independently. */
   readonly cutsRequests: boolean;
   /** All of them; for a member of a group of readers, those that are its own at the moment. */
   partitions(): Promise<number[]>;

@@ -149,7 +149,7 @@ async function runMigrateCommand(args: readonly string[], shell: Shell): Promise
       import('./cli/migrate.ts'),
       import('./backends/sqlite/folder-lock.ts'),
       import('./backends/sqlite/migrate/source.ts'),
-      import('./backends/postgres/moving.ts'),
+      import('./backends/postgres/migration-target.ts'),
     ]);
   return runMigrate(args, {
     ...shell,

@@ -5,7 +5,7 @@
  * e-mail, compared in lower case, to one member. Tokens and passwords are here as hashes only.
  */
 
-/** A browser is seldom signed out by its owner, only abandoned; the least recently used sessions go first. */
+/** Browsers are rarely signed out, only abandoned; the least recently used sessions go first. */
 export const SESSIONS_PER_MEMBER_MAX = 50;
 /** Longer than any failure is remembered (`sign-in/attempts.ts`): counts that are older have no more effect. */
 export const ATTEMPTS_KEPT_MS = 2 * 3_600_000;

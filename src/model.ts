@@ -17,7 +17,7 @@
  * - **segment**: a file with consecutive records of one partition.
  * - **origin**: where something came from: (received_at, trace_id, userIndex). Origins are ordered; "newer" means by it.
  * - **match key**: an identifier, normalised: what people are matched by. Junk values make no match key.
- * - **node**: where a match key points for ever: the profile it was first seen on. Has a number (ours) and an id (public).
+ * - **node**: where a match key points permanently: the profile it was first seen on. Has a number (ours) and an id (public).
  * - **profile**: a surviving node with all nodes aliased to it; its id is the survivor's.
  * - **merge**: two nodes found to be one person, with the request that joined them. **alias**: node → surviving node.
  * - **dead letter**: a record that the processor could not process, kept with its cause.

@@ -348,8 +348,8 @@ export interface UnmergeResult {
   readonly profileIds: readonly string[];
 }
 
-/** `trace_id` and time of an act of the API (unmerge, erase), for the audit. */
-export interface Act {
+/** The API call of an unmerge or erase, for the audit. */
+export interface AuditContext {
   readonly traceId: string;
   readonly at: number;
   /** The key or session that called; kept in the detail. */
@@ -364,11 +364,11 @@ export interface AuditRow {
 }
 
 export interface AuditQuery extends PageRequest {
-  /** Only acts under this `trace_id`; what is no `trace_id` names none. */
+  /** Only the entry with this `trace_id`; an invalid `trace_id` matches none. */
   readonly traceId?: string | null;
 }
 
-/** Reading, and the two acts that change what is stored without an event: unmerge and erase. */
+/** Reads, and the two operations that change stored data without an event: unmerge and erase. */
 export interface Store {
   /** All tenants that ever sent anything. */
   tenants(): Promise<TenantId[]>;
@@ -403,9 +403,9 @@ export interface Store {
   counts(tenantId: TenantId, query: CountQuery): Promise<CountBucket[]>;
   identity(tenantId: TenantId, id: string): Promise<StoredIdentity | undefined>;
   /** Undefined for an unknown profile. */
-  unmerge(tenantId: TenantId, id: string, mergedBy: string, act: Act): Promise<UnmergeResult | undefined>;
+  unmerge(tenantId: TenantId, id: string, mergedBy: string, audit: AuditContext): Promise<UnmergeResult | undefined>;
   /** False for an unknown profile. */
-  erase(tenantId: TenantId, id: string, act: Act): Promise<boolean>;
+  erase(tenantId: TenantId, id: string, audit: AuditContext): Promise<boolean>;
   audit(tenantId: TenantId, query: AuditQuery): Promise<Page<AuditRow>>;
   /** What became of a request; undefined until it is processed. A null tenant searches all of them. */
   trace(tenantId: TenantId | null, traceId: string): Promise<StoredTrace | undefined>;

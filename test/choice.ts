@@ -25,7 +25,7 @@ export const QUICK: readonly string[] = [
   'test/views',
   'test/api/app.test.ts',
   'test/api/openapi.test.ts',
-  'test/api/reading-answers.test.ts',
+  'test/api/reading-responses.test.ts',
   'test/api/reading-lists.test.ts',
   'test/api/reading.test.ts',
   'test/backends/sqlite/event-packing.test.ts',
@@ -57,7 +57,7 @@ export const QUICK: readonly string[] = [
  * for brokers or databases, stand between those that mostly work.
  */
 export const LONG: readonly string[] = [
-  'test/dashboard/looks.test.ts',
+  'test/dashboard/appearance.test.ts',
   'test/scaling/processors.test.ts',
   'test/e2e/installation.test.ts',
   'test/scaling/database.test.ts',

@@ -98,7 +98,7 @@ suite('The files to run it with', () => {
       (one) => one !== 'kustomization.yaml',
     );
     assert.deepEqual((at(kustomization, 'resources') as string[]).toSorted(), files.toSorted());
-    // Whoever has no KEDA applies the base without its kinds.
+    // Without KEDA, the base is applied without its kinds.
     assert.equal(at(kustomization, 'components'), undefined);
     assert.match(
       read('deploy/kubernetes/kustomization.yaml'),

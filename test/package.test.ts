@@ -65,8 +65,8 @@ test('the package has what it needs and nothing else; unpacked elsewhere, it acc
   await eventually('it prints a key', () => words.includes('More keys'), 30_000);
   const baseUrl = /http:\/\/127\.0\.0\.1:\d+/.exec(words)?.[0] ?? '';
   const key = /sk_dev_[0-9A-Za-z]{38}/.exec(words)?.[0] ?? '';
-  const answer = await post({ baseUrl }, key, { users: [user('ada')] });
-  assert.equal(answer.status, 202);
+  const response = await post({ baseUrl }, key, { users: [user('ada')] });
+  assert.equal(response.status, 202);
   const script = await fetch(`${baseUrl}/ingest/sluice.js`);
   assert.equal(script.status, 200);
 });

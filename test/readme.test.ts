@@ -78,12 +78,12 @@ suite('The README', () => {
   test('the curl line of the first start, pasted, gives 202 and a trace_id', async () => {
     const line = stdout.split('\n').find((text) => text.startsWith('curl '));
     assert.ok(line);
-    const answer = await shell(line);
-    assert.match(answer, /^HTTP\/1\.1 202 /);
-    assert.match(answer, /"trace_id":"[0-9a-f-]{36}","users_accepted":1,"users_rejected":0,"errors":\[\]/);
+    const response = await shell(line);
+    assert.match(response, /^HTTP\/1\.1 202 /);
+    assert.match(response, /"trace_id":"[0-9a-f-]{36}","users_accepted":1,"users_rejected":0,"errors":\[\]/);
   });
 
-  test('every shell snippet runs as printed and answers what is shown below it', async () => {
+  test('every shell snippet runs as printed and prints what is shown below it', async () => {
     // One shell for all of them: variables of one snippet are used by the next.
     let script = '';
     const expected: unknown[] = [];
@@ -97,12 +97,12 @@ suite('The README', () => {
       script += 'echo; echo ----\n';
     }
     const output = await shell(script);
-    const answers = output.split('\n----\n');
-    assert.equal(answers.length, expected.length + 1);
+    const responses = output.split('\n----\n');
+    assert.equal(responses.length, expected.length + 1);
     for (const [index, wanted] of expected.entries()) {
-      assert.deepEqual(steady(answers[index] ?? ''), steady(JSON.stringify(wanted)));
+      assert.deepEqual(steady(responses[index] ?? ''), steady(JSON.stringify(wanted)));
     }
-    const rest = answers.at(-1) ?? '';
+    const rest = responses.at(-1) ?? '';
     assert.match(rest, /pk_[0-9A-Za-z]{38}/);
     assert.match(rest, /web shop/);
     assert.match(rest, /^ {2}serve \[settings\] /m);
@@ -116,8 +116,8 @@ suite('The README', () => {
     server.kill('SIGTERM');
     await ended;
     await eventually('the port is free', async () => {
-      const answer = await fetch(`http://127.0.0.1:${port}/livez`).catch(() => null);
-      return answer === null;
+      const response = await fetch(`http://127.0.0.1:${port}/livez`).catch(() => null);
+      return response === null;
     });
   });
 
@@ -140,9 +140,9 @@ function untilProcessed(port: string): string {
 }
 
 /** Ids and times differ from run to run; which of them are the same does not. */
-function steady(answer: string): unknown {
+function steady(response: string): unknown {
   const ids = new Map<string, string>();
-  const text = answer
+  const text = response
     .replaceAll(/[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}/g, (id) => {
       if (!ids.has(id)) ids.set(id, `id ${ids.size + 1}`);
       return ids.get(id) ?? '';

@@ -124,7 +124,7 @@ export function sleep(milliseconds: number): Promise<void> {
 }
 
 /**
- * Asks again and again until the answer is truthy; fails after the deadline with the words given. The deadline is long,
+ * Asks again and again until the response is truthy; fails after the deadline with the words given. The deadline is long,
  * since the machine may be busy with other tests, and only a failure waits for it.
  */
 export async function eventually<T>(
@@ -134,14 +134,14 @@ export async function eventually<T>(
 ): Promise<NonNullable<Awaited<T>>> {
   const deadline = performance.now() + deadlineMs;
   while (performance.now() < deadline) {
-    const answer = await ask();
-    if (answer) return answer as NonNullable<Awaited<T>>;
+    const reply = await ask();
+    if (reply) return reply as NonNullable<Awaited<T>>;
     await sleep(20);
   }
   throw new Error(`did not happen within ${deadlineMs} ms: ${what}`);
 }
 
-export interface Answer {
+export interface HttpResponse {
   readonly status: number;
   readonly headers: Headers;
   readonly body: unknown;
@@ -153,7 +153,7 @@ export async function post(
   key: string | null,
   body: unknown,
   headers: Record<string, string> = {},
-): Promise<Answer> {
+): Promise<HttpResponse> {
   const response = await fetch(`${server.baseUrl}/ingest/events`, {
     method: 'POST',
     headers: {
@@ -163,10 +163,10 @@ export async function post(
     },
     body: typeof body === 'string' || body instanceof Uint8Array ? body : JSON.stringify(body),
   });
-  return answerOf(response);
+  return readResponse(response);
 }
 
-export async function answerOf(response: Response): Promise<Answer> {
+export async function readResponse(response: Response): Promise<HttpResponse> {
   const text = await response.text();
   let body: unknown;
   try {

@@ -545,7 +545,7 @@ export interface components {
             readonly value: string;
             /**
              * Format: uuid
-             * @description Where it belongs, for ever: see `nodes` of the merges.
+             * @description Where it belongs, permanently: see `nodes` of the merges.
              */
             readonly node: string;
             /**
@@ -1041,19 +1041,19 @@ export interface components {
         };
         /**
          * AuditPage
-         * @description Acts of this API that changed what is stored.
+         * @description Every unmerge and erasure.
          */
         readonly AuditPage: {
             /** @description Newest first. */
-            readonly acts: readonly components["schemas"]["AuditAct"][];
+            readonly entries: readonly components["schemas"]["AuditEntry"][];
             /** @description Send it as `cursor` for the next page; null when there is no more. */
             readonly next_cursor: string | null;
         };
         /**
-         * AuditAct
+         * AuditEntry
          * @description One unmerge or erasure.
          */
-        readonly AuditAct: {
+        readonly AuditEntry: {
             /**
              * @description What was done.
              * @enum {string}
@@ -1112,7 +1112,7 @@ export interface components {
             readonly disk_free_bytes_min: number;
             /** @description When the last successful `sluice backup` of the data folder began: all that was acknowledged before is in it. Null while there was none; backups by other means, such as of PostgreSQL, are not seen. */
             readonly last_backup_at: string | null;
-            /** @description How far the clock is ahead of `received_at`, because it jumped and is not believed; 0 while it is. Set the clock right. If it is right, restart the server, with a larger `SLUICE_CLOCK_GAP_MAX` where the difference is larger than that. */
+            /** @description How far the clock is ahead of `received_at`, because it jumped and is not trusted; 0 while it is. Set the clock right. If it is right, restart the server, with a larger `SLUICE_CLOCK_GAP_MAX` where the difference is larger than that. */
             readonly clock_held_seconds: number;
             /** @description How far the clock is behind `received_at`, which never goes back: it advances at half speed until the clock has caught up. If the clock is wrong, set it. */
             readonly clock_behind_seconds: number;
@@ -1330,7 +1330,7 @@ export interface components {
         };
         /**
          * KeyOptions
-         * @description What the key shall be.
+         * @description Properties of the new key.
          */
         readonly KeyOptions: {
             /** @description The name of the key, for people. */
@@ -1641,7 +1641,7 @@ export type Ledger = components['schemas']['Ledger'];
 export type LedgerHour = components['schemas']['LedgerHour'];
 export type LedgerSums = components['schemas']['LedgerSums'];
 export type AuditPage = components['schemas']['AuditPage'];
-export type AuditAct = components['schemas']['AuditAct'];
+export type AuditEntry = components['schemas']['AuditEntry'];
 export type Health = components['schemas']['Health'];
 export type Setting = components['schemas']['Setting'];
 export type Session = components['schemas']['Session'];

@@ -81,7 +81,7 @@ export const REFUSAL_WORDS: Readonly<Record<Refusal['reason'], { readonly short:
   },
   cannot_link: {
     short: 'kept apart by an unmerge',
-    long: 'Somebody said before, by an unmerge, that these are two people.',
+    long: 'An unmerge separated these two people before.',
   },
 };
 

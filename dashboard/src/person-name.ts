@@ -1,6 +1,6 @@
 /**
- * The display name of a person: by name if there is one, else by the identifier that says most, else by the id. Whoever sent
- * the fields chose what is in them, so they may be anything. Pure.
+ * The display name of a person: by name if there is one, else by the identifier that says most, else by the id. Clients
+ * choose what is in the fields, so they may be anything. Pure.
  */
 
 import { shortId } from './identity-names.ts';

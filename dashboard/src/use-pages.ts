@@ -1,6 +1,6 @@
 /**
  * A list that is read page by page: the first page as `useData` reads it, the others when asked for. Another path starts
- * anew. An error of a later page leaves what is there, and the same page is asked for again.
+ * over. An error of a later page leaves what is there, and the same page is asked for again.
  */
 
 import { useRef, useState } from 'react';

@@ -212,7 +212,7 @@ function visitorOf(values: KeptValues): PersonMemory & { anonymousId(): string }
     remember: ({ user_id, anon_id }) => {
       if (user_id !== undefined) {
         const before = values.get('user');
-        // Somebody else on the same device, who is not to be joined with the one before.
+        // Another person on the same device, who must not be joined with the one before.
         if (before !== null && before !== user_id) forget();
         values.set('user', user_id);
       }

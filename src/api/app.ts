@@ -108,8 +108,8 @@ export function buildApp(options: AppOptions): FastifyInstance {
 }
 
 /**
- * What a proxy says about its client is taken from the proxies that the operator named. From any other client such a header is a
- * claim: it is removed before anything looks at it. `X-Forwarded-Host` is not used at all.
+ * A proxy's claims about its client are accepted from the proxies that the operator named. From any other client such a
+ * header is removed before anything reads it. `X-Forwarded-Host` is not used at all.
  */
 function ignoreStrangersForwarding(app: FastifyInstance, proxies: TrustedProxies): void {
   app.addHook('onRequest', (request, _reply, done) => {
@@ -198,7 +198,7 @@ function refusesEarly(request: FastifyRequest, reply: FastifyReply, role: Role):
   return true;
 }
 
-/** What the API reads or writes is away, or others were faster time and again: the same call may go well later. */
+/** The store is unavailable, or kept conflicting with other writers: the same call may succeed later. */
 function isUnavailable(error: unknown): error is Error {
   return (
     error instanceof StoreUnavailableError ||

@@ -18,8 +18,8 @@ export const ANON_AT = '2026-11-14T09:25:00.312Z';
 export const LOGIN_TRACE_ID = '019a8268-7b04-7e5d-a6c1-2f80b93d47ea';
 export const LOGIN_AT = '2026-11-14T09:31:02.020Z';
 /** An unmerge, or an erasure. */
-export const ACT_TRACE_ID = '019a8299-41c0-7d02-94aa-6e5f3b7c1d08';
-export const ACT_AT = '2026-11-14T10:24:40.128Z';
+export const ERASURE_TRACE_ID = '019a8299-41c0-7d02-94aa-6e5f3b7c1d08';
+export const ERASURE_AT = '2026-11-14T10:24:40.128Z';
 export const PROFILE_ID = '019a8262-f0d8-83b1-a1c5-7d20f4e6b98a';
 export const MERGED_ID = '019a8267-8e10-8f44-b2d9-31c06a58e7f2';
 export const KEY_ID = 'key_7Hq2mZx04LbT';

@@ -50,7 +50,7 @@ export class LiveFeed {
   readonly #parts: LiveFeedParts;
   /** By `channelName`. */
   readonly #channels = new Map<string, Channel>();
-  /** Of all streams, level or not yet. */
+  /** All streams, whether they have caught up or not. */
   readonly #listeners = new Map<LiveListener, TenantId>();
   readonly #reserved = new Map<TenantId, number>();
   #reservedInAll = 0;

@@ -92,7 +92,7 @@ export class LiveListener {
     this.#cursor = parts.start.cursor;
     this.#sequence = parts.start.sequence;
     this.#wroteAt = parts.now;
-    // With an id from the start, a stream that breaks before its first event goes on without a gap.
+    // With an id from the start, a stream that breaks before its first event resumes without a gap.
     response.write(`retry: ${RETRY_MS}\nid: ${this.#cursor}\n\n`);
   }
 
@@ -110,8 +110,8 @@ export class LiveListener {
   }
 
   /**
-   * What was read together, in order of arrival, and what was skipped before it. Events that the stream had before are passed
-   * over; of events that were skipped and it had in part, all are counted.
+   * Events read together, in order of arrival, and those skipped before them. Events that the stream already had are
+   * ignored; skipped events that it had in part are counted in full.
    */
   offer(lives: readonly LiveEvent[], skipped: NewestArrivals['skipped'], now: number): void {
     const isNews = skipped !== null && skipped.sequence > this.#sequence;

@@ -85,7 +85,7 @@ function isNamed(tag: string, ifNoneMatch: string | undefined): boolean {
   return ifNoneMatch.split(',').some((given) => ['*', tag, `W/${tag}`].includes(given.trim()));
 }
 
-/** The smallest that the client takes by name; a weight of 0 means that it does not. */
+/** The smallest encoding that the client accepts by name; a weight of 0 excludes it. */
 function chosenEncoding(acceptEncoding = ''): Encoding {
   const taken = new Set<string>();
   for (const one of acceptEncoding.toLowerCase().split(',')) {

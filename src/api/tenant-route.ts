@@ -12,7 +12,7 @@ import type { MatchOptions } from '../identity/match-keys.ts';
 import { isUsable, type KeyCache } from '../keys/cache.ts';
 import { ENVIRONMENTS, type Environment, type TenantId, tenantOf } from '../model.ts';
 import type { ApiKey } from '../keys.ts';
-import type { Act, Store } from '../store.ts';
+import type { AuditContext, Store } from '../store.ts';
 import { sendError, sendJson, sendUnauthorized } from './responses.ts';
 import type { JsonOf } from './json-text.ts';
 import { ensureSessionDecorator, type MemberParts, refusesForeign, sessionOf } from './member-route.ts';
@@ -47,7 +47,7 @@ export interface Call<Kinds extends ParameterKinds> {
   /** By the clock that `received_at` is taken from. */
   readonly now: number;
   /** The key or session of the request. */
-  readonly by: NonNullable<Act['by']>;
+  readonly by: NonNullable<AuditContext['by']>;
 }
 
 declare module 'fastify' {

@@ -31,7 +31,7 @@ export interface LogFacts {
   readonly first_position: number;
   readonly next_position: number;
   readonly records: number;
-  /** Marked as lost or missing in the log, which goes on behind them. Left out where there are none. */
+  /** Marked as lost or missing in the log, which continues after them. Omitted if there are none. */
   readonly gaps?: readonly LogGap[];
 }
 

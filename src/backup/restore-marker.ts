@@ -34,6 +34,6 @@ export function removeRestoreMarker(dataFolder: string): void {
 export function refuseUnfinishedRestore(dataFolder: string): void {
   if (!isRestoreUnfinished(dataFolder)) return;
   throw new OperatorError(
-    `A restore into ${resolve(dataFolder)} is running or was interrupted, so the folder is incomplete. Run the same "sluice restore" again: it begins anew.`,
+    `A restore into ${resolve(dataFolder)} is running or was interrupted, so the folder is incomplete. Run the same "sluice restore" again: it starts over.`,
   );
 }

@@ -152,7 +152,7 @@ async function makeBackup(options: Options, shell: BackupShell): Promise<number>
   return 0;
 }
 
-/** What is noted in the data folder is advice. Its disk may be full, and a backup is what is needed then. */
+/** Notes in the data folder are optional. Its disk may be full, which is when a backup is needed. */
 function note({ err }: Shell, write: () => void): void {
   try {
     write();
@@ -422,8 +422,8 @@ export function pendingRecords({ log, store }: Pick<Manifest, 'log' | 'store'>):
 }
 
 /**
- * One line for each stretch of positions that the log has lost, and that it knows of, and one for what the store lacks
- * besides: of that the log has no trace any more.
+ * One line for each range of positions that the log has lost and knows of, and one for what the store lacks besides: of
+ * that the log has no trace left.
  */
 export function gapLines({ log, store }: Pick<Manifest, 'log' | 'store'>): string {
   const positions = new Map(store?.positions.map(({ partition, position }) => [partition, position]));

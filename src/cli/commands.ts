@@ -138,7 +138,7 @@ const KEYS_COMMANDS = {
     flags: {
       overlap: {
         value: 'TIME',
-        help: 'how long the old key goes on working: 0, which ends it at once, up to 30d; default 24h',
+        help: 'how long the old key keeps working: 0, which ends it at once, up to 30d; default 24h',
       },
       ...LOCATION_FLAGS,
       ...JSON_FLAG,
@@ -279,7 +279,7 @@ export const COMMANDS = {
     flags: {
       url: { value: 'URL', help: 'the server (SLUICE_URL); default the one that is running on the data folder' },
       key: { value: 'KEY', help: 'an API key (SLUICE_KEY, which keeps it out of the process list)' },
-      patience: {
+      'retry-timeout': {
         value: 'TIME',
         help: 'how long to retry when the server is unreachable or responds with 503; default 10m',
       },
@@ -351,7 +351,7 @@ export const COMMANDS = {
     notes: [
       { text: 'Changes nothing. Works with a running server and without one.' },
       { text: '✓ good   ! a warning   ✗ broken' },
-      { title: 'Exit codes', text: '0 all is well, 1 something is broken, 2 warnings only.' },
+      { title: 'Exit codes', text: '0 everything is OK, 1 errors, 2 warnings only.' },
     ],
   },
   migrate: {

@@ -1,30 +1,30 @@
 /**
- * The doctor's look at backups: when the last successful one of this data folder began, as `sluice backup` noted it
+ * The doctor's check of backups: when the last successful one of this data folder began, as `sluice backup` noted it
  * there. Copies made by other means leave no note, so a missing or old one is a warning, never more.
  */
 
 import { readLastBackup } from '../backup/last-backup.ts';
 import { leftoversOf, readUnfinishedBackup } from '../backup/unfinished-backup.ts';
-import { type Check, type DoctorParts, type Finding, warning, well } from './doctor-checks.ts';
+import { type Check, type DoctorParts, type Finding, warning, ok } from './doctor-checks.ts';
 import { formatBytes, formatSpan } from './local-time.ts';
 
 /** A day, and time for a nightly backup to run late. */
 const OLD_MS = 26 * 3_600_000;
-const ADVICE = 'Make one, with another disk as its place: sluice backup --to FILE.tar.zst --verify (docs/backup.md).';
+const ADVICE = 'Create one, on another disk: sluice backup --to FILE.tar.zst --verify (docs/backup.md).';
 
 export const checkBackup: Check = async (parts) => {
-  // With Kafka, nothing is in the folder; backups of PostgreSQL are not seen from here.
+  // With Kafka, nothing is in the folder; backups of PostgreSQL are not visible from here.
   if (parts.config.logUrl !== '') return [];
   return [...unfinishedFindings(parts), ...(await lastFindings(parts))];
 };
 
 function unfinishedFindings({ dataFolder, isBackupRunning, now }: DoctorParts): Finding[] {
-  // Asked first: one that ends between the two looks has removed its note by then.
+  // Checked first: a backup that ends between the two checks has removed its note by then.
   const isRunning = isBackupRunning();
   const unfinished = readUnfinishedBackup(dataFolder);
   if (unfinished === undefined) return [];
   const began = `${formatSpan(Math.max(0, now() - Date.parse(unfinished.began_at)))} ago`;
-  if (isRunning) return [well('backup', `one is being made since ${began}: ${unfinished.target}`)];
+  if (isRunning) return [ok('backup', `one started ${began} and is running: ${unfinished.target}`)];
   const left = leftoversOf(unfinished.target);
   const what = left.length === 0 ? 'It left nothing' : `It left ${left.join(' and ')}, which no restore takes`;
   return [
@@ -42,13 +42,11 @@ async function lastFindings({ config, dataFolder, store, now }: DoctorParts): Pr
     const age = now() - Date.parse(last.began_at);
     const what = config.storeUrl === '' ? 'the last one' : 'the last one of the log';
     const words = `${what} began ${formatSpan(age)} ago: ${last.target} (${formatBytes(last.bytes)}, ${last.verified ? 'checked' : 'not checked'})`;
-    return [age > OLD_MS ? warning('backup', words, ADVICE) : well('backup', words)];
+    return [age > OLD_MS ? warning('backup', words, ADVICE) : ok('backup', words)];
   }
   if (config.storeUrl !== '') return [];
   const hours = (await (await store())?.ledger(null, { from: null, to: null }))?.hours ?? [];
   const oldest = hours.reduce((earliest, { hour }) => Math.min(earliest, hour), now());
-  if (now() - oldest <= OLD_MS) return [well('backup', 'none yet, and the data is less than a day old')];
-  return [
-    warning('backup', `there was never one, and the oldest data is of ${formatSpan(now() - oldest)} ago`, ADVICE),
-  ];
+  if (now() - oldest <= OLD_MS) return [ok('backup', 'none yet, and the data is less than a day old')];
+  return [warning('backup', `there was never one, and the oldest data is ${formatSpan(now() - oldest)} old`, ADVICE)];
 }

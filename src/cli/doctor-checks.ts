@@ -1,7 +1,7 @@
 /**
- * What `sluice doctor` is made of: a check looks at one thing and gives findings, each with what to do next. Checks
- * never change anything, and never throw for what they came to find. Here: settings, data folder, disk and keys; what
- * lies in the log and the store is looked at in `doctor-data.ts`.
+ * The checks of `sluice doctor`: a check examines one thing and returns findings, each with what to do next. Checks
+ * never change anything, and never throw for problems that they look for. Here: settings, data folder, disk and keys;
+ * `doctor-data.ts` checks the content of the log and the store.
  */
 
 import { readdirSync, type Stats, statSync } from 'node:fs';
@@ -18,24 +18,24 @@ import { countOf, formatBytes, formatSpan, localTime } from './local-time.ts';
 
 export interface Finding {
   readonly check: string;
-  readonly state: 'well' | 'warning' | 'broken';
+  readonly state: 'ok' | 'warning' | 'error';
   readonly message: string;
-  /** What to do next; null when nothing is to be done. */
+  /** What to do next; null if nothing. */
   readonly advice: string | null;
 }
 
-/** A segment of the log, as far as the doctor looks at it. */
+/** What the doctor needs of a segment of the log. */
 export interface SegmentName {
   readonly file: string;
   readonly firstPosition: number;
   /** Given up by an operator. */
   readonly lost: boolean;
-  /** Only the mark of where the log lost its end. */
+  /** Only the mark where the log lost its end. */
   readonly missing: boolean;
   readonly unused: boolean;
 }
 
-/** Whether a server holds the data folder, and the process that was the last to say that it does. */
+/** Whether a server holds the data folder, and the last process that noted so. */
 export interface LockHolder {
   readonly isHeld: boolean;
   readonly pid: number | null;
@@ -44,52 +44,52 @@ export interface LockHolder {
 export interface DoctorParts {
   readonly config: Config;
   readonly dataFolder: string;
-  /** What `sluice serve` would refuse to start with. */
+  /** Settings that `sluice serve` would refuse. */
   readonly settingMistakes: readonly string[];
   readonly env: Env;
   readonly isDeep: boolean;
   readonly now: () => number;
   readonly pause: (milliseconds: number) => Promise<void>;
-  /** Opened when it is first asked for, and closed when all checks are done. Undefined where there is none yet. */
+  /** Opened on first use, and closed after all checks. Undefined if there is none yet. */
   readonly store: () => Promise<Store | undefined>;
   readonly findKeyStore: () => Promise<KeyStore | undefined>;
-  /** Undefined where there is no log yet. Tells what is not refused, and not as it should be. */
+  /** Undefined if there is no log yet. `warn` gets problems that do not prevent a start. */
   readonly findLogReader: (warn?: (message: string) => void) => Promise<LogReader | undefined>;
   /** Of one partition, in order. */
   readonly segments: (partition: number) => readonly SegmentName[];
-  /** What a start would say of the local log. */
+  /** What a start would report about the local log. */
   readonly inspectLocalLog: () => Promise<LogInspection>;
-  /** Whether parts of different installations lie together, in the words of a start; null where they do not. */
+  /** Whether parts of different installations are mixed, as a start would report it; null if not. */
   readonly problemOfInstallation: () => string | null;
   readonly lockHolder: () => LockHolder;
   readonly isBackupRunning: () => boolean;
   readonly freeBytes: () => number;
-  /** What is wrong in the file of the store, in words; nothing when it is whole. Reads all of it; links only if deep. */
+  /** Problems in the file of the store, as messages; none if it is intact. Reads all of it; links only if deep. */
   readonly checkStoreFile: () => Promise<string[]>;
   readonly lookAtDatabase: () => Promise<DatabaseFacts>;
 }
 
-/** What a look at a database that servers share finds. */
+/** Facts about a database that servers share. */
 export interface DatabaseFacts {
   readonly version: string;
   /** Null before the first start of a server. */
   readonly migrations: number | null;
-  /** Steps that the next start of a server takes. */
+  /** Steps that the next start of a server applies. */
   readonly migrationsMissing: number;
-  /** Tables of a day each. */
+  /** Daily partitions. */
   readonly days: number;
   readonly bytes: number;
   readonly connections: number;
   readonly connectionsMax: number;
-  /** Of the oldest transaction that is open, in this database or another one of the server. */
+  /** Of the oldest open transaction, in any database of the server. */
   readonly oldestTransactionMs: number;
   readonly isStandby: boolean;
   /**
-   * Whether the data folder was moved to another database, or a move into this one is not finished, in the words of a start;
-   * null where neither is so.
+   * Whether the data folder was migrated to another database, or a migration into this one is not finished, as a start
+   * would report it; null if neither.
    */
   readonly problemOfMigration: string | null;
-  /** Whether the log in the data folder is of another installation, in the words of a start; null where it is not. */
+  /** Whether the log in the data folder belongs to another installation, as a start would report it; null if not. */
   readonly problemOfLog: string | null;
 }
 
@@ -97,34 +97,34 @@ export type Check = (parts: DoctorParts) => Promise<Finding[]>;
 
 const SHOWN_MAX = 5;
 const EXPIRES_SOON_MS = 7 * 86_400_000;
-/** With less than this many times the limit, it is time to look at it. */
+/** Less than this many times the limit is a warning. */
 const FREE_BYTES_COMFORT = 4;
 const PRIVATE_MODE = 0o700;
 const OTHERS_MODE = 0o077;
-/** Kept in the environment for clients, and what Kubernetes adds on its own. */
+/** Variables of clients, and those that Kubernetes adds. */
 const KNOWN_VARIABLES = /^SLUICE_(KEY|URL|SERVICE_.*|PORT|PORT_.*)$/;
 
-export function well(check: string, message: string): Finding {
-  return { check, state: 'well', message, advice: null };
+export function ok(check: string, message: string): Finding {
+  return { check, state: 'ok', message, advice: null };
 }
 
 export function warning(check: string, message: string, advice: string): Finding {
   return { check, state: 'warning', message, advice };
 }
 
-export function broken(check: string, message: string, advice: string): Finding {
-  return { check, state: 'broken', message, advice };
+export function failed(check: string, message: string, advice: string): Finding {
+  return { check, state: 'error', message, advice };
 }
 
 export const checkSettings: Check = async ({ settingMistakes, env }) => {
   const findings = settingMistakes.map((mistake) =>
-    broken('settings', mistake, 'Fix it: "sluice serve" refuses to start like this. All settings: sluice help serve'),
+    failed('settings', mistake, 'Fix it: "sluice serve" refuses to start like this. All settings: sluice help serve'),
   );
   const known = new Set(SETTING_NAMES.map((name): string => SETTINGS[name].env));
-  const told = settingMistakes.join('\n');
+  const mistakes = settingMistakes.join('\n');
   const unknown = Object.keys(env).filter(
     (name) =>
-      name.startsWith('SLUICE_') && !known.has(name) && !KNOWN_VARIABLES.test(name) && !told.includes(` ${name};`),
+      name.startsWith('SLUICE_') && !known.has(name) && !KNOWN_VARIABLES.test(name) && !mistakes.includes(` ${name};`),
   );
   if (unknown.length > 0) {
     const names = unknown.join(', ');
@@ -132,24 +132,24 @@ export const checkSettings: Check = async ({ settingMistakes, env }) => {
       warning('settings', `unknown in the environment: ${names}`, 'They do nothing; remove or rename them.'),
     );
   }
-  return findings.length > 0 ? findings : [well('settings', 'no mistake in them')];
+  return findings.length > 0 ? findings : [ok('settings', 'valid')];
 };
 
 export const checkFolder: Check = async ({ config, dataFolder, lockHolder }) => {
   const folder = resolve(dataFolder);
   const stat = statOf(folder);
   if (stat === undefined && config.storeUrl !== '') {
-    const advice = 'Where a server runs, say where its folder is: --data FOLDER or SLUICE_DATA.';
-    return [warning('data folder', `${folder} is not there: no server has run on this machine`, advice)];
+    const advice = 'Run it where the server runs, or name the folder with --data FOLDER or SLUICE_DATA.';
+    return [warning('data folder', `${folder} does not exist: no server has run on this machine`, advice)];
   }
   if (stat === undefined || !stat.isDirectory()) {
-    const what = stat === undefined ? 'is not there' : 'is not a folder';
-    return [broken('data folder', `${folder} ${what}`, 'Say where it is with --data FOLDER or SLUICE_DATA.')];
+    const what = stat === undefined ? 'does not exist' : 'is not a folder';
+    return [failed('data folder', `${folder} ${what}`, 'Name it with --data FOLDER or SLUICE_DATA.')];
   }
   const denied = accessProblemsOf(folder).slice(0, SHOWN_MAX);
   if (denied.length > 0) {
     return denied.map((problem) =>
-      broken('data folder', `${problem.path} ${problem.what}`, accessAdvice(folder, problem)),
+      failed('data folder', `${problem.path} ${problem.what}`, accessAdvice(folder, problem)),
     );
   }
   const findings: Finding[] = ownerProblemsOf(folder)
@@ -161,27 +161,29 @@ export const checkFolder: Check = async ({ config, dataFolder, lockHolder }) => 
     });
   const names = readdirSync(folder);
   if (!['keys.db', 'store.db', 'log', 'lock.db', 'migrated.json'].some((name) => names.includes(name))) {
-    const what = names.length === 0 ? 'is empty' : 'holds other things, and nothing of Sluice';
-    findings.push(warning('data folder', `${folder} ${what}`, 'Is it the right one? A first "sluice serve" fills it.'));
+    const what = names.length === 0 ? 'is empty' : 'contains other files, but none of Sluice';
+    findings.push(
+      warning('data folder', `${folder} ${what}`, 'Is it the right one? The first "sluice serve" fills it.'),
+    );
   }
   if (process.platform !== 'win32' && (stat.mode & OTHERS_MODE) !== 0) {
     const mode = (stat.mode & 0o777).toString(8);
-    const advice = `Events of people are in it. Close it: chmod ${PRIVATE_MODE.toString(8)} ${folder}`;
-    findings.push(warning('data folder', `others may look into ${folder} (mode ${mode})`, advice));
+    const advice = `It contains personal data. Make it private: chmod ${PRIVATE_MODE.toString(8)} ${folder}`;
+    findings.push(warning('data folder', `other users can read ${folder} (mode ${mode})`, advice));
   }
-  if (findings.length === 0) findings.push(well('data folder', `${folder} is there and private`));
+  if (findings.length === 0) findings.push(ok('data folder', `${folder} exists and is private`));
   return [...findings, serverFinding(lockHolder())];
 };
 
 function serverFinding({ isHeld, pid }: LockHolder): Finding {
   const name = pid === null ? '' : ` (process ${pid})`;
   if (!isHeld)
-    return well('server', `none runs on this folder${pid === null ? '' : `; the last one${name} has ended`}`);
+    return ok('server', `none is running on this folder${pid === null ? '' : `; the last one${name} has ended`}`);
   if (pid !== null && !isAlive(pid)) {
     const advice = 'That is right for a container. If the folder is on a network disk, move it to a local one.';
-    return warning('server', `one runs on this folder, but its process ${pid} is not seen from here`, advice);
+    return warning('server', `one is running on this folder, but its process ${pid} is not visible from here`, advice);
   }
-  return well('server', `one runs on this folder${name}`);
+  return ok('server', `one is running on this folder${name}`);
 }
 
 function isAlive(pid: number): boolean {
@@ -189,7 +191,7 @@ function isAlive(pid: number): boolean {
     process.kill(pid, 0);
     return true;
   } catch (error) {
-    // Someone else's process is alive, too.
+    // A process of another user is alive, too.
     return error instanceof Error && 'code' in error && error.code === 'EPERM';
   }
 }
@@ -200,19 +202,19 @@ export const checkDisk: Check = async ({ config, dataFolder, freeBytes }) => {
   const least = config.diskFreeBytesMin;
   const limit = `${SETTINGS.diskFreeBytesMin.env} is ${formatSetting('diskFreeBytesMin', least)}`;
   if (free < least) {
-    const advice = 'Clients get 503. Free space on that disk; the server goes on by itself within seconds.';
-    return [broken('disk', `${formatBytes(free)} are free, and ${limit}`, advice)];
+    const advice = 'Clients get 503. Free space on that disk; the server recovers by itself within seconds.';
+    return [failed('disk', `${formatBytes(free)} are free, and ${limit}`, advice)];
   }
   if (free < least * FREE_BYTES_COMFORT) {
     const advice = 'Below the limit clients get 503: make room, or shorten SLUICE_LOG_RETENTION.';
     return [warning('disk', `only ${formatBytes(free)} are free, and ${limit}`, advice)];
   }
-  return [well('disk', `${formatBytes(free)} are free`)];
+  return [ok('disk', `${formatBytes(free)} are free`)];
 };
 
 export const checkKeys: Check = async ({ config, dataFolder, findKeyStore, now }) => {
   if (config.storeUrl === '' && hasLostKeys(dataFolder))
-    return [broken('keys', lostKeysText(dataFolder), LOST_KEYS_ADVICE)];
+    return [failed('keys', lostKeysText(dataFolder), LOST_KEYS_ADVICE)];
   const advice = 'Create one: sluice keys create --name NAME --kind secret --env production';
   const store = await findKeyStore();
   if (store === undefined) return [warning('keys', 'there are none yet', advice)];
@@ -240,8 +242,8 @@ export const checkKeys: Check = async ({ config, dataFolder, findKeyStore, now }
         );
       }
     }
-    if (keys.length === 0) findings.push(warning('keys', 'there are none that work', advice));
-    return findings.length > 0 ? findings : [well('keys', `${countOf(keys.length, 'key')}, none expired or leaked`)];
+    if (keys.length === 0) findings.push(warning('keys', 'none of them works', advice));
+    return findings.length > 0 ? findings : [ok('keys', `${countOf(keys.length, 'key')}, none expired or leaked`)];
   } finally {
     await store.close();
   }

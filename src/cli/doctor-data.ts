@@ -1,8 +1,7 @@
 /**
- * The doctor's look at the data: log, clock, backlog, store and ledger. The log is read at both ends of every segment,
- * which finds what is missing or cannot be opened, and the structure of a store that is not too large; `--deep` reads every
- * store, compares its rows, and reads every record that waits. Beside a
- * running server these are looks at one moment each.
+ * The doctor's checks of the data: log, clock, backlog, store and ledger. It reads the log at both ends of every
+ * segment, which finds missing and unreadable ones, and the structure of a store that is not too large; `--deep` reads
+ * every store, compares its rows, and reads every pending record. Beside a running server each check sees one moment.
  */
 
 import { existsSync, readFileSync, statSync } from 'node:fs';
@@ -15,15 +14,7 @@ import { ForeignSegmentError, LogCorruptError, LogGapError, type LogReader } fro
 import { isHarmless, mismatches, type MissingRecords, missingRecordsText } from '../log/continuity.ts';
 import { readMigrationMarker } from '../migration/marker.ts';
 import type { LedgerSums, LedgerHour, Store, StoredLedger } from '../store.ts';
-import {
-  broken,
-  type Check,
-  type DoctorParts,
-  type Finding,
-  type SegmentName,
-  warning,
-  well,
-} from './doctor-checks.ts';
+import { failed, type Check, type DoctorParts, type Finding, type SegmentName, warning, ok } from './doctor-checks.ts';
 import { countOf, formatBytes, formatCount, formatSpan, isoTime, localTime } from './local-time.ts';
 
 const HEADERS_PER_LOOK = 10_000;
@@ -31,14 +22,14 @@ const RECORD_BYTES_PER_LOOK = 4 * 1024 * 1024;
 /** Beyond this the exact number no longer matters. */
 const BACKLOG_RECORDS_COUNTED_MAX = 1_000_000;
 const LOOK_INTERVAL_MS = 1_000;
-/** So long a busy machine may process nothing: a transaction, a checkpoint and a full core take seconds. */
+/** A busy machine may process nothing for this long: a transaction, a checkpoint and a full core take seconds. */
 const LOOKS_MAX = 10;
 const BACKLOG_OLD_MS = 60_000;
 const CLOCK_TOLERANCE_MS = 5_000;
 const METRICS_MS_MAX = 2_000;
 const HELD_SECONDS = /^sluice_clock_held_seconds (\S+)$/m;
 const SHOWN_MAX = 5;
-/** Reading so much takes about a second; what is larger is read with --deep. */
+/** Reading this much takes about a second; larger stores are read with --deep. */
 const STORE_BYTES_READ_MAX = 256 * 1024 * 1024;
 
 type Positions = ReadonlyMap<number, number>;
@@ -46,7 +37,7 @@ type Positions = ReadonlyMap<number, number>;
 export const checkLog: Check = async (parts) => {
   if (parts.config.logUrl !== '') return checkSharedLog(parts);
   const { refusals, refusedSegments, unknownEnd, missing, noted } = await parts.inspectLocalLog();
-  const findings = refusals.map((words) => broken('log', words, REFUSED_ADVICE));
+  const findings = refusals.map((words) => failed('log', words, REFUSED_ADVICE));
   if (unknownEnd !== null) findings.push(warning('log', unknownEnd, UNKNOWN_ENDS_ADVICE));
   findings.push(...missing.map(lostEndFinding));
   for (const { at, words } of noted)
@@ -61,45 +52,49 @@ export const checkLog: Check = async (parts) => {
       count += segments.length;
       for (const [index, segment] of segments.entries()) {
         const words = refusedSegments.get(segment.file);
-        if (words !== undefined) findings.push(broken('log', words, REFUSED_ADVICE));
+        if (words !== undefined) findings.push(failed('log', words, REFUSED_ADVICE));
         else findings.push(...(await segmentFindings(log, partition, segment, segments[index + 1], processed)));
       }
     }
     if (findings.length === 0) {
       const atRest = parts.lockHolder().isHeld ? '' : ', and a start would accept them';
-      return [well('log', `${countOf(count, 'segment')}, readable at both ends${atRest}`)];
+      return [ok('log', `${countOf(count, 'segment')}, readable at both ends${atRest}`)];
     }
-    // One that does not belong there is found beside each of its neighbours, too.
+    // A foreign segment is also found beside each of its neighbours.
     return [...new Map(findings.map((finding) => [finding.message, finding])).values()];
   });
 };
 
-/** A log comes with what is migrated, so beside the marker of a migration one was there. */
+/** A migrated folder has a log, so beside the marker of a migration there was one. */
 function absentLog({ dataFolder }: DoctorParts): Finding {
   const marker = readMigrationMarker(dataFolder);
-  if (marker?.state !== 'migrated') return well('log', 'there is none yet');
-  const message = `it is gone, with log-ends: migrated.json says that this folder had one when it was migrated to PostgreSQL (${marker.at}). Whether requests were acknowledged that are not processed is not known`;
+  if (marker?.state !== 'migrated') return ok('log', 'there is none yet');
+  const message = `it is gone, with log-ends: migrated.json says that this folder had one when it was migrated to PostgreSQL (${marker.at}). Whether acknowledged requests are unprocessed is unknown`;
   return warning('log', message, 'If you have log/ and log-ends, put them back before the next start.');
 }
 
-const REFUSED_ADVICE = 'Until then a server refuses to start, and one that runs may not process.';
+const REFUSED_ADVICE = 'Until then a server refuses to start, and a running one may not process.';
 const UNKNOWN_ENDS_ADVICE =
   'If you have log-ends as it was last, and log/ where it is gone, put them back before the next start. If not, there is nothing to do: the next start notes the ends that the log has.';
 
 const NOTED_ADVICE =
   'If you still have the files that were lost, docs/operating.md says how to put them back: "The log and the store do not match". When this is dealt with, remove log-warnings in the data folder.';
 
-/** Of the end that a local log has lost, before the start that goes on behind it. */
+/** For the lost end of a local log, before the start that continues after it. */
 function lostEndFinding(missing: MissingRecords): Finding {
   const text = missingRecordsText(missing);
-  if (isHarmless(missing)) return warning('log', text, 'Nothing to do: the next start goes on behind them.');
+  if (isHarmless(missing)) return warning('log', text, 'Nothing to do: the next start continues after them.');
   const advice =
     'Put the files back before the next start. docs/operating.md says how: "The log and the store do not match".';
   if (missing.processed >= missing.to) return warning('log', text, advice);
-  return broken('log', text, `${advice} A start takes requests, and processes none behind the records that are gone.`);
+  return failed(
+    'log',
+    text,
+    `${advice} A started server accepts requests, and processes none after the missing records.`,
+  );
 }
 
-/** To open it is to look at its settings, too: what could lose acknowledged events is told. */
+/** Opening it checks its settings, too: warns of those that could lose acknowledged events. */
 async function checkSharedLog(parts: DoctorParts): Promise<Finding[]> {
   const findings: Finding[] = [];
   const advice =
@@ -110,7 +105,7 @@ async function checkSharedLog(parts: DoctorParts): Promise<Finding[]> {
     const partitions = countOf((await log.partitions()).length, 'partition');
     const name = withoutSecrets(parts.config.logUrl);
     const settings = findings.length === 0 ? ', and its settings are safe for events' : '';
-    return [well('log', `${name} answers: ${partitions}${settings}`), ...findings];
+    return [ok('log', `${name} responds: ${partitions}${settings}`), ...findings];
   } finally {
     await log.close();
   }
@@ -126,17 +121,17 @@ async function segmentFindings(
   const name = `${partition}/${basename(segment.file)}`;
   if (segment.lost) {
     const advice =
-      'What of it was not processed by then is missing from the store. Keep the file until nobody needs it.';
+      'What of it was not processed by then is missing from the store. Keep the file until it is no longer needed.';
     return [warning('log', `the segment ${name} was given up`, advice)];
   }
   if (segment.unused) return [];
   if (segment.missing) return [missingFinding(partition, segment, next, processed && (processed.get(partition) ?? 0))];
-  // A start that was followed by nothing leaves an empty one.
+  // A start followed by nothing leaves an empty segment.
   if (next?.firstPosition === segment.firstPosition) return [];
   try {
     const last =
       next === undefined ? await lastPosition(log, partition, segment.firstPosition) : next.firstPosition - 1;
-    // An empty one is looked at, too: one that cannot be read seems to be empty.
+    // Empty ones are read, too: an unreadable segment seems to be empty.
     for (const position of new Set([segment.firstPosition, last ?? segment.firstPosition])) {
       const { records } = await log.read(partition, position, 1);
       if (last !== null && records[0]?.position !== position)
@@ -146,21 +141,21 @@ async function segmentFindings(
   } catch (error) {
     // Retention may just have removed it.
     if (!existsSync(segment.file)) return [];
-    if (error instanceof ForeignSegmentError) return [broken('log', error.message, REFUSED_ADVICE)];
+    if (error instanceof ForeignSegmentError) return [failed('log', error.message, REFUSED_ADVICE)];
     if (error instanceof LogGapError) {
       if (next !== undefined && (processed?.get(partition) ?? 0) >= next.firstPosition) {
         const message = `records of the segment ${name} are missing, before position ${next.firstPosition}; the store has processed all of them`;
         return [warning('log', message, 'Nothing to do for these: the next start marks them.')];
       }
-      return [broken('log', error.message, 'Until then a server accepts requests, and does not process past the gap.')];
+      return [failed('log', error.message, 'Until then a server accepts requests, and does not process past the gap.')];
     }
     const advice =
-      'Stop the server and put back a copy from a backup. Without one, rename it to ….db.lost to go on without its records.';
-    return [broken('log', `the segment ${name} cannot be read: ${messageOf(error)}`, advice)];
+      'Stop the server and put back a copy from a backup. Without one, rename it to ….db.lost to continue without its records.';
+    return [failed('log', `the segment ${name} cannot be read: ${messageOf(error)}`, advice)];
   }
 }
 
-/** Undefined where the store cannot be read, which is reported with the store. */
+/** Undefined if the store cannot be read, which is reported with the store. */
 async function processedPositions(parts: DoctorParts): Promise<Positions | undefined> {
   try {
     const store = await parts.store();
@@ -170,7 +165,7 @@ async function processedPositions(parts: DoctorParts): Promise<Positions | undef
   }
 }
 
-/** A stretch of positions that the log has lost: whether that matters is known by how far the store has processed it. */
+/** A range of positions that the log has lost: whether that matters depends on how far the store has processed it. */
 function missingFinding(
   partition: number,
   { firstPosition }: SegmentName,
@@ -180,13 +175,13 @@ function missingFinding(
   const until = next === undefined ? '' : ` to ${next.firstPosition - 1}`;
   const message = `positions ${firstPosition}${until} of partition ${partition} are missing`;
   if (processed === undefined) {
-    return warning('log', message, 'Without the store it is not known whether they were processed: see "store" below.');
+    return warning('log', message, 'Without the store it is unknown whether they were processed: see "store" below.');
   }
   if (next !== undefined && processed >= next.firstPosition) {
     const advice = 'Nothing to do for these. The mark may be removed with the segments before it.';
     return warning('log', `${message}; the store has processed all of them`, advice);
   }
-  return broken(
+  return failed(
     'log',
     `${message}, and the store has processed the log up to position ${Math.max(0, processed - 1)} only`,
     'What is missing from there on was acknowledged and is not stored. Put the files back. docs/operating.md says how: "The log and the store do not match".',
@@ -206,26 +201,26 @@ async function lastPosition(log: LogReader, partition: number, from: number): Pr
 export const checkBacklog: Check = async (parts) => {
   return withLogAndStore(parts, [], async (log, store) => {
     const before = await lookAtBacklog(log, await positionsOf(store));
-    if (before.records === 0) return [well('backlog', 'all that came in is processed')];
+    if (before.records === 0) return [ok('backlog', 'all received requests are processed')];
     const age = parts.now() - (before.oldest ?? parts.now());
     const more = before.records >= BACKLOG_RECORDS_COUNTED_MAX ? 'more than ' : '';
     const size = `${more}${countOf(before.records, 'request')} (${formatBytes(before.bytes)}) wait, the oldest for ${formatSpan(age)}`;
     const isShared = parts.config.logUrl !== '';
     const damaged = parts.isDeep && !isShared ? await firstDamaged(log, before.positions) : undefined;
     if (damaged !== undefined) {
-      const advice = 'Until then a server accepts requests, and does not process past that place.';
-      return [broken('backlog', `${size}; ${damaged}`, advice)];
+      const advice = 'Until then a server accepts requests, and does not process past that position.';
+      return [failed('backlog', `${size}; ${damaged}`, advice)];
     }
     if (!isShared && !parts.lockHolder().isHeld) {
-      const start = 'Start the server to go on: sluice serve';
+      const start = 'Start the server to continue: sluice serve';
       const advice = parts.isDeep
-        ? `Every record of them was read and is whole. ${start}`
+        ? `Every record of them was read and is intact. ${start}`
         : `${start}. To check every record that waits: sluice doctor --deep`;
-      return [warning('backlog', `${size}; no server runs`, advice)];
+      return [warning('backlog', `${size}; no server is running`, advice)];
     }
     const firstLookAt = parts.now();
     let processed = 0;
-    // What has not waited for long is no reason to call it broken, however long this looks.
+    // A backlog that is not old is not reported as stuck, however long this takes.
     const looksMax = age < BACKLOG_OLD_MS ? 1 : LOOKS_MAX;
     for (let looks = 0; looks < looksMax && processed === 0; looks += 1) {
       await parts.pause(LOOK_INTERVAL_MS);
@@ -233,24 +228,24 @@ export const checkBacklog: Check = async (parts) => {
     }
     const between = formatSpan(Math.max(LOOK_INTERVAL_MS, parts.now() - firstLookAt));
     if (processed === 0 && age < BACKLOG_OLD_MS) {
-      const advice = 'The machine may be busy, or the processor waits: its log says why. Look again in a minute.';
+      const advice = 'The machine may be busy, or the processor waits: its log says why. Check again in a minute.';
       return [warning('backlog', `${size}, and nothing was processed within ${between}`, advice)];
     }
     if (processed === 0) {
       const advice = isShared
-        ? 'Does a server with the role processor run, and what does its log say? A restart loses nothing.'
-        : 'Look for errors in the log of the server, and at the disk; a restart loses nothing.';
-      return [broken('backlog', `${size}, and nothing was processed within ${between}`, advice)];
+        ? 'Is a server with the role processor running, and what does its log say? A restart loses nothing.'
+        : 'Check the log of the server for errors, and the disk; a restart loses nothing.';
+      return [failed('backlog', `${size}, and nothing was processed within ${between}`, advice)];
     }
     const speed = `${formatCount(processed)} were processed within ${between}`;
-    if (age < BACKLOG_OLD_MS) return [well('backlog', `${size}; ${speed}`)];
+    if (age < BACKLOG_OLD_MS) return [ok('backlog', `${size}; ${speed}`)];
     return [
-      warning('backlog', `${size}; ${speed}`, 'It works, but behind. Look again in a minute: is the wait shorter?'),
+      warning('backlog', `${size}; ${speed}`, 'It works, but is behind. Check again in a minute: is the wait shorter?'),
     ];
   });
 };
 
-/** Reads every record that waits, with its checksum. What is wrong with the first that cannot be read, in words. */
+/** Reads every pending record, with its checksum. Returns a message about the first unreadable one. */
 async function firstDamaged(log: LogReader, positions: Positions): Promise<string | undefined> {
   try {
     for (const partition of await log.partitions()) {
@@ -293,7 +288,7 @@ async function lookAtBacklog(log: LogReader, positions: Positions): Promise<Back
   return { positions, records, bytes: records === 0 ? 0 : bytes, oldest };
 }
 
-/** Not the difference of the positions: behind records that were given up, a billion of them are left out. */
+/** Not the difference of the positions: after records that were given up, a billion of them are skipped. */
 export async function recordsBetween(log: LogReader, before: Positions, after: Positions): Promise<number> {
   let sum = 0;
   for (const [partition, end] of after) {
@@ -308,20 +303,23 @@ export async function recordsBetween(log: LogReader, before: Positions, after: P
   return sum;
 }
 
-/** Against the newest event: a clock that is behind it, or far ahead of it, is not followed by a server (`clock/clock.ts`). */
+/**
+ * Compares it with the newest event: a server does not follow a clock that is behind it, or far ahead of it
+ * (`clock/clock.ts`).
+ */
 export const checkClock: Check = async (parts) => {
   const now = parts.now();
   if (now < CLOCK_EARLIEST) {
-    return [broken('clock', `it says ${isoTime(now)}`, 'Set the clock, or let the machine keep it (NTP).')];
+    return [failed('clock', `it says ${isoTime(now)}`, 'Set the clock, or let the machine keep it (NTP).')];
   }
   const heldSeconds = await heldSecondsOf(parts);
   if (heldSeconds > 0) {
-    const message = `it says ${localTime(now)}, and the server does not believe it: received_at is ${formatSpan(heldSeconds * 1_000)} behind`;
+    const message = `it says ${localTime(now)}, and the server does not trust it: received_at is ${formatSpan(heldSeconds * 1_000)} behind`;
     const advice =
-      'The clock jumped ahead. Set it right, and the server goes on by itself. If it is right, restart the server; where the difference is more than SLUICE_CLOCK_GAP_MAX, with a larger value of that.';
+      'The clock jumped ahead. Correct it, and the server recovers by itself. If it is right, restart the server; if the difference exceeds SLUICE_CLOCK_GAP_MAX, with a larger value of it.';
     return [warning('clock', message, advice)];
   }
-  const alone = [well('clock', `${localTime(now)}, and nothing to compare it with yet`)];
+  const alone = [ok('clock', `${localTime(now)}, and nothing to compare it with yet`)];
   return withLogAndStore(parts, alone, async (log, store) => {
     const { hours } = await store.ledger(null, { from: null, to: null });
     const newest = hours.reduce((latest, { hour }) => Math.max(latest, hour), await log.newestReceivedAt());
@@ -331,24 +329,24 @@ export const checkClock: Check = async (parts) => {
     if (behind > CLOCK_TOLERANCE_MS) {
       const message = `it says ${localTime(now)}, but the newest event was received at ${localTime(newest)}, ${formatSpan(behind)} from now`;
       const advice =
-        'The clock was set back, or was ahead then. If it is wrong now, set it. If it is right, wait: received_at goes on from there at half speed until the clock has caught up.';
+        'The clock was set back, or was ahead then. If it is wrong now, set it. If it is right, wait: received_at continues from there at half speed until the clock has caught up.';
       return [warning('clock', message, advice)];
     }
     if (-behind > clockGapMsMax) {
       const message = `it says ${localTime(now)}, ${formatSpan(-behind)} after the newest event was received`;
-      const advice = `That is more than SLUICE_CLOCK_GAP_MAX (${formatSetting('clockGapMsMax', clockGapMsMax)}): a server does not believe it, and received_at goes on from the newest event. Set the clock right; if it is right, start the server once with a larger SLUICE_CLOCK_GAP_MAX.`;
+      const advice = `That is more than SLUICE_CLOCK_GAP_MAX (${formatSetting('clockGapMsMax', clockGapMsMax)}): a server does not trust it, and received_at continues from the newest event. Correct the clock; if it is right, start the server once with a larger SLUICE_CLOCK_GAP_MAX.`;
       return [warning('clock', message, advice)];
     }
-    return [well('clock', `${localTime(now)}, and nothing came in later than that`)];
+    return [ok('clock', `${localTime(now)}, and no event was received later`)];
   });
 };
 
-/** As the metrics of a server on this folder have it; 0 where there is none that responds. */
+/** From the metrics of a server on this folder; 0 if none responds. */
 async function heldSecondsOf(parts: DoctorParts): Promise<number> {
   return Number(HELD_SECONDS.exec(await askServer(parts, '/metrics'))?.[1] ?? 0);
 }
 
-/** What a server that runs on this folder responds; empty where there is none, or it does not. */
+/** The response of a server running on this folder; empty if none responds. */
 async function askServer({ config, dataFolder, lockHolder }: DoctorParts, path: string): Promise<string> {
   if (config.logUrl !== '' || !lockHolder().isHeld) return '';
   try {
@@ -360,49 +358,47 @@ async function askServer({ config, dataFolder, lockHolder }: DoctorParts, path: 
   }
 }
 
-/** What a server that runs says of itself: some of it, such as a file that was replaced under it, only it can know. */
+/** What a running server reports about itself: some of it, such as a replaced file, only it can know. */
 export const checkReadiness: Check = async (parts) => {
   const text = await askServer(parts, '/readyz');
   if (text === '') return [];
   const { reasons = [] } = JSON.parse(text) as { reasons?: string[] };
   return reasons.map((reason) =>
-    broken('server', `it is not ready: ${reason}`, reason.includes('was removed or replaced') ? REPLACED : NOT_READY),
+    failed('server', `it is not ready: ${reason}`, reason.includes('was removed or replaced') ? REPLACED : NOT_READY),
   );
 };
 
-const NOT_READY = 'It goes on by itself when the reason is gone. docs/operating.md says what to do: "SluiceNotReady".';
+const NOT_READY = 'It recovers by itself when the reason is gone. docs/operating.md says what to do: "SluiceNotReady".';
 const REPLACED =
-  'It writes to a file that is lost when it stops. Requests are safe in the log, and nothing is removed from it. If you moved the file, put it back. Else put keys.db back from a backup; without store.db a restart makes it again from the log.';
+  'It writes to a file that is lost when it stops. Requests are safe in the log, and nothing is removed from it. If you moved the file, put it back. Else put keys.db back from a backup; without store.db a restart rebuilds it from the log.';
 
 export const checkStore: Check = async (parts) => {
   const store = await parts.store();
   if (store === undefined) return [await absentStore(parts)];
   const tenants = await store.tenants();
-  const opens = `it opens, and has data of ${countOf(tenants.length, 'tenant')}`;
-  if (parts.config.storeUrl !== '') return [well('store', opens)];
+  const opens = `it opens, with data of ${countOf(tenants.length, 'tenant')}`;
+  if (parts.config.storeUrl !== '') return [ok('store', opens)];
   const bytes = statSync(storeFileOf(parts.dataFolder)).size;
   if (!parts.isDeep && bytes > STORE_BYTES_READ_MAX) {
-    return [
-      well('store', `${opens}; its ${formatBytes(bytes)} were not checked for damage: sluice doctor --deep does`),
-    ];
+    return [ok('store', `${opens}; its ${formatBytes(bytes)} were not checked for damage: sluice doctor --deep does`)];
   }
   const problems = await parts.checkStoreFile();
-  if (problems.length === 0 && !parts.isDeep) return [well('store', `${opens}; the structure of every page is sound`)];
-  const findings = [well('store', opens)];
+  if (problems.length === 0 && !parts.isDeep) return [ok('store', `${opens}; the structure of every page is intact`)];
+  const findings = [ok('store', opens)];
   for (const problem of problems.slice(0, SHOWN_MAX)) {
     const advice =
-      'Stop the server and restore a backup. Without one, move store.db away, with its -wal and -shm: the next start makes it again from what the log still holds.';
-    findings.push(broken('store', `it is damaged: ${problem}`, advice));
+      'Stop the server and restore a backup. Without one, move store.db away, with its -wal and -shm: the next start rebuilds it from what the log still has.';
+    findings.push(failed('store', `it is damaged: ${problem}`, advice));
   }
-  if (problems.length === 0) findings.push(well('store', 'every page of it is sound, and every event has its record'));
+  if (problems.length === 0) findings.push(ok('store', 'every page is intact, and every event has its record'));
   return findings;
 };
 
-/** A store that was never made, or one that is gone: then the log says what can be made again. */
+/** A store that never existed, or one that is gone: then the log shows what can be rebuilt. */
 async function absentStore(parts: DoctorParts): Promise<Finding> {
-  const none = well('store', 'there is none yet');
+  const none = ok('store', 'there is none yet');
   if (parts.config.storeUrl !== '') return none;
-  // What only log-ends still knows of.
+  // What only log-ends still records.
   const { missing } = await parts.inspectLocalLog();
   let lost = missing.reduce((sum, { from, to }) => sum + to - from, 0);
   let isUsed = lost > 0;
@@ -414,63 +410,63 @@ async function absentStore(parts: DoctorParts): Promise<Finding> {
   if (!isUsed) return none;
   if (parts.lockHolder().isHeld) {
     const advice =
-      'Restart the server: it makes the store again from the log. Nothing is processed or removed from the log until then.';
-    return broken('store', 'store.db was removed while the server runs', advice);
+      'Restart the server: it rebuilds the store from the log. Nothing is processed or removed from the log until then.';
+    return failed('store', 'store.db was removed while the server is running', advice);
   }
   if (lost > 0) {
-    return broken(
+    return failed(
       'store',
-      `store.db is gone, and the log does not hold all that was in it: ${countOf(lost, 'request')} ${lost === 1 ? 'is' : 'are'} in neither`,
-      'Put store.db back, or restore a backup (sluice restore --from BACKUP). A server that is started now makes the store from what the log still holds, and counts the rest in lost_records of GET /ledger for good.',
+      `store.db is gone, and the log does not have everything that was in it: ${countOf(lost, 'request')} ${lost === 1 ? 'is' : 'are'} in neither`,
+      'Put store.db back, or restore a backup (sluice restore --from BACKUP). A server started now rebuilds the store from what the log still has, and counts the rest in lost_records of GET /ledger for good.',
     );
   }
   return warning(
     'store',
-    'store.db is gone; the log still holds every request that was in it',
-    'Start the server: it makes the store again from the log. People who were erased since those requests came back with it: erase them again (docs/operating.md).',
+    'store.db is gone; the log still has every request that was in it',
+    'Start the server: it rebuilds the store from the log. People who were erased since those requests came back with it: erase them again (docs/operating.md).',
   );
 }
 
-export const checkBooks: Check = async (parts) => {
+export const checkLedger: Check = async (parts) => {
   const store = await parts.store();
   if (store === undefined) return [];
   const { hours, positions, missingRecords, lost } = await store.ledger(null, { from: null, to: null });
   const findings = hours.flatMap(imbalances).slice(0, SHOWN_MAX);
   const missing = missingRecords - (await processedButGone(parts));
-  // Of a log that is not this store's, how much is missing is not known.
+  // For a log of another store, the number of missing records is unknown.
   const mismatched = missing > 0 ? await mismatchFindings(parts, 'ledger') : [];
   if (mismatched.length > 0) findings.push(...mismatched);
   else if (missing > 0) findings.push(await logIsShort(parts, positions, missing));
   findings.push(...lost.map(lostFinding).slice(-SHOWN_MAX));
   for (const { traceId, cause, failedAt } of await store.deadLetters(SHOWN_MAX)) {
     findings.push(
-      broken(
+      failed(
         'ledger',
-        `the request ${traceId} could not be processed and is a failed record since ${localTime(failedAt)}: ${cause}`,
-        'It is kept in the log. This is a bug of Sluice: please report the cause. What it was: sluice trace ' + traceId,
+        `the request ${traceId} could not be processed and has been a failed record since ${localTime(failedAt)}: ${cause}`,
+        'It is kept in the log. This is a bug in Sluice: please report the cause. The request: sluice trace ' + traceId,
       ),
     );
   }
   if (parts.isDeep) findings.push(...(await recountFindings(store)));
-  // What was given up and what the next start puts right are no reason to doubt the rest.
-  if (findings.every(({ state }) => state !== 'broken')) {
+  // Records that were given up, and what the next start fixes, are no reason to doubt the rest.
+  if (findings.every(({ state }) => state !== 'error')) {
     const sum = hours.reduce((total, { events }) => total + events.received, 0);
-    findings.unshift(well('ledger', `${countOf(sum, 'event')} received, and all accounted for`));
+    findings.unshift(ok('ledger', `${countOf(sum, 'event')} received, and all accounted for`));
   }
   return findings;
 };
 
-/** By the comparison that the processor makes before it goes on. None where the store cannot be read. */
+/** The comparison that the processor makes before it continues. None if the store cannot be read. */
 async function mismatchFindings(parts: DoctorParts, check: string): Promise<Finding[]> {
   const advice = 'Until then a server accepts requests, and processes none of that partition.';
   const words = await withLog(parts, [], async (log) => {
     const store = await parts.store().catch(() => undefined);
     return store === undefined ? [] : mismatches(log, await store.ledger(null, { from: 0, to: 0 }));
   });
-  return words.map((message) => broken(check, message, advice));
+  return words.map((message) => failed(check, message, advice));
 }
 
-/** Records at the end of a local log that are gone, and that the store has: the next start goes on behind them. */
+/** Records that are gone from the end of a local log but are in the store: the next start continues after them. */
 async function processedButGone(parts: DoctorParts): Promise<number> {
   if (parts.config.logUrl !== '') return 0;
   const { missing } = await parts.inspectLocalLog();
@@ -484,16 +480,17 @@ function lostFinding({ partition, from, to, records, at }: StoredLedger['lost'][
   const advice = 'They are not in the store, and are counted in lost_records of GET /ledger for good.';
   if (from <= 1) {
     const since = at === null ? '' : ` on ${localTime(at)}`;
-    const message = `${count} (${where}) ${records === 1 ? 'was' : 'were'} not in the log any more when this store was made${since}`;
+    const message = `${count} (${where}) ${records === 1 ? 'was' : 'were'} no longer in the log when this store was created${since}`;
     return warning('ledger', message, `${advice} If there is a backup of the store that was there before, restore it.`);
   }
-  // Not when the file was renamed, which nothing notes: a gap is passed with the first request behind it.
-  const passed = at === null ? 'the next request is processed without them' : `processing went on at ${localTime(at)}`;
+  // Not when the file was renamed, which nothing records: a gap is passed with the first request after it.
+  const passed =
+    at === null ? 'the next request is processed without them' : `processing continued at ${localTime(at)}`;
   const message = `${count} (${where}) ${records === 1 ? 'was' : 'were'} given up; ${passed}`;
   return warning('ledger', message, advice);
 }
 
-/** The log ends before what was acknowledged, has a gap, or is not the log of this store. */
+/** The log ends before the last acknowledged record, has a gap, or is not the log of this store. */
 async function logIsShort(parts: DoctorParts, positions: Positions, missing: number): Promise<Finding> {
   const places = await withLog(parts, [], async (log) => {
     const shown: string[] = [];
@@ -503,10 +500,10 @@ async function logIsShort(parts: DoctorParts, positions: Positions, missing: num
     return shown;
   });
   const where = places.length === 0 ? '' : ` (the store has processed ${places.join(', ')})`;
-  return broken(
+  return failed(
     'ledger',
     `${countOf(missing, 'record')} that the log should have ${missing === 1 ? 'is' : 'are'} missing from it${where}`,
-    'Its newest files were lost, cut or replaced by older ones. A server that runs gives new requests positions behind the ' +
+    'Its newest files were lost, truncated or replaced by older ones. A running server gives new requests positions after the ' +
       'gap. docs/operating.md says what to do: "The log and the store do not match".',
   );
 }
@@ -514,19 +511,19 @@ async function logIsShort(parts: DoctorParts, positions: Positions, missing: num
 async function recountFindings(store: Store): Promise<Finding[]> {
   const { eventsInLedger, eventsInTables } = await store.recount();
   if (eventsInLedger === eventsInTables)
-    return [well('ledger', `${countOf(eventsInTables, 'event')} counted, as the ledger says`)];
-  const message = `the ledger says ${countOf(eventsInLedger, 'event')}, and ${formatCount(eventsInTables)} are there`;
-  return [broken('ledger', message, BOOKS_ADVICE)];
+    return [ok('ledger', `${countOf(eventsInTables, 'event')} counted, as in the ledger`)];
+  const message = `the ledger has ${countOf(eventsInLedger, 'event')}, but ${formatCount(eventsInTables)} are stored`;
+  return [failed('ledger', message, LEDGER_ADVICE)];
 }
 
-const BOOKS_ADVICE = 'This is a bug of Sluice, or a damaged file: please report it, and look at the store with --deep.';
+const LEDGER_ADVICE = 'This is a bug in Sluice, or a damaged file: please report it, and check the store with --deep.';
 
 function imbalances({ hour, users, events }: LedgerHour): Finding[] {
-  return [['users', users] as const, ['events', events] as const].flatMap(([noun, books]) => {
-    const difference = books.received - accountedFor(books);
+  return [['users', users] as const, ['events', events] as const].flatMap(([noun, sums]) => {
+    const difference = sums.received - accountedFor(sums);
     if (difference === 0) return [];
-    const message = `of ${formatCount(books.received)} ${noun} received in the hour of ${localTime(hour)}, ${formatCount(Math.abs(difference))} are ${difference > 0 ? 'missing' : 'too many'}`;
-    return [broken('ledger', message, BOOKS_ADVICE)];
+    const message = `of ${formatCount(sums.received)} ${noun} received in the hour of ${localTime(hour)}, ${formatCount(Math.abs(difference))} are ${difference > 0 ? 'missing' : 'too many'}`;
+    return [failed('ledger', message, LEDGER_ADVICE)];
   });
 }
 
@@ -535,11 +532,11 @@ function accountedFor({ stored, duplicates, erased, expired, deadLetters, pendin
 }
 
 async function positionsOf(store: Store): Promise<Positions> {
-  // No hour is in this range: only the positions are wanted.
+  // No hour is in this range: only the positions are needed.
   return (await store.ledger(null, { from: 0, to: 0 })).positions;
 }
 
-/** `otherwise` where there is no log. */
+/** `otherwise` if there is no log. */
 async function withLog<T>(parts: DoctorParts, otherwise: T, work: (log: LogReader) => Promise<T>): Promise<T> {
   const log = await parts.findLogReader();
   if (log === undefined) return otherwise;

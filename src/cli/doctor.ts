@@ -1,6 +1,6 @@
 /**
- * `sluice doctor`: looks at everything that tends to go wrong and says what to do next. Works beside a running server
- * and without one, and changes nothing. Exit code 0: all is well; 1: something is broken; 2: there are warnings only.
+ * `sluice doctor`: checks everything that tends to go wrong and says what to do next. Works beside a running server and
+ * without one, and changes nothing. Exit code 0: everything is OK; 1: errors; 2: warnings only.
  */
 
 import { isRestoreUnfinished } from '../backup/restore-marker.ts';
@@ -10,7 +10,7 @@ import type { LogInspection } from '../log/continuity.ts';
 import { problemOfUnmigratedFolder, refuseMigratedFolder } from '../migration/marker.ts';
 import type { Store } from '../store.ts';
 import {
-  broken,
+  failed,
   type Check,
   checkDisk,
   checkFolder,
@@ -24,30 +24,32 @@ import {
 } from './doctor-checks.ts';
 import { checkBackup } from './doctor-backup.ts';
 import { checkDatabase } from './doctor-database.ts';
-import { checkBacklog, checkBooks, checkClock, checkLog, checkReadiness, checkStore } from './doctor-data.ts';
+import { checkBacklog, checkLedger, checkClock, checkLog, checkReadiness, checkStore } from './doctor-data.ts';
 import { COMMANDS, flagKinds } from './commands.ts';
 import { type FlagsRead, mistakesError, readFlags } from '../config/flags.ts';
 import { readSettings } from './location.ts';
 import { pause, type Shell } from './shell.ts';
 import { type Ink, inkFor, printable, wrap } from './table.ts';
 
-/** What the doctor needs beyond what other commands do. */
+/** What the doctor needs beyond other commands. */
 export interface DoctorShell extends Shell {
-  /** Undefined where there is none yet. */
+  /** Undefined if there is none yet. */
   readonly findLogReader: (config: Config, warn?: (message: string) => void) => Promise<LogReader | undefined>;
   readonly segments: (dataFolder: string, partition: number) => readonly SegmentName[];
-  /** What a start would say of the local log. `store`: undefined where there is none yet, null where it cannot be read. */
+  /**
+   * What a start would report about the local log. `store`: undefined if there is none yet, null if it cannot be read.
+   */
   readonly inspectLocalLog: (config: Config, store: Store | undefined | null) => Promise<LogInspection>;
-  /** Whether parts of different installations lie together, in the words of a start; null where they do not. */
+  /** Whether parts of different installations are mixed, as a start would report it; null if not. */
   readonly problemOfInstallation: (dataFolder: string) => string | null;
   readonly lockHolder: (dataFolder: string) => LockHolder;
   readonly isBackupRunning: (dataFolder: string) => boolean;
   /** On the disk of the folder, for users other than root. */
   readonly freeBytes: (dataFolder: string) => number;
-  /** What is wrong in the store's file, in words; nothing when it is whole. Deep: links between rows, too. */
+  /** Problems in the store's file, as messages; none if it is intact. Deep: also links between rows. */
   readonly checkStoreFile: (dataFolder: string, isDeep: boolean) => Promise<string[]>;
   readonly lookAtDatabase: (config: Config) => Promise<DatabaseFacts>;
-  /** Between two looks; left out but for tests. */
+  /** Between two checks; only for tests. */
   readonly pause?: (milliseconds: number) => Promise<void>;
 }
 
@@ -56,25 +58,25 @@ interface OwnParts extends DoctorParts {
 }
 
 const HINT = 'For help: sluice help doctor';
-const SIGNS = { well: '✓', warning: '!', broken: '✗' } as const;
+const SIGNS = { ok: '✓', warning: '!', error: '✗' } as const;
 const TEXT_COLUMNS = 96;
 
 type NamedCheck = readonly [name: string, check: Check];
 
-/** Of what is in the data folder. */
+/** Checks of the data folder. */
 const FOLDER_CHECKS: readonly NamedCheck[] = [
   ['data folder', checkFolder],
   ['data folder', checkIsRestored],
   ['disk', checkDisk],
 ];
-/** Each with what it is called when it cannot even be made; in the order in which they are shown. */
+/** Each with the name it has if it fails to run; in the order of the output. */
 const CHECKS: readonly NamedCheck[] = [
   ['server', checkReadiness],
   ['log', checkLog],
   ['store', checkStore],
   ['clock', checkClock],
   ['backlog', checkBacklog],
-  ['ledger', checkBooks],
+  ['ledger', checkLedger],
   ['keys', checkKeys],
   ['backup', checkBackup],
 ];
@@ -88,12 +90,12 @@ export async function runDoctor(args: readonly string[], shell: DoctorShell): Pr
   const findings = await examine(parts);
   await parts.close();
   const code = exitCodeOf(findings);
-  if (flags.switches.has('json')) shell.out(`${JSON.stringify({ well: code === 0, findings }, undefined, 2)}\n`);
-  else shell.out(`${findings.map((finding) => describe(finding, ink)).join('\n')}\n\n${verdict(code)}\n`);
+  if (flags.switches.has('json')) shell.out(`${JSON.stringify({ ok: code === 0, findings }, undefined, 2)}\n`);
+  else shell.out(`${findings.map((finding) => describe(finding, ink)).join('\n')}\n\n${summary(code)}\n`);
   return code;
 }
 
-/** Without a folder, or a database, there is nothing else to look at. */
+/** Without a folder, or a database, nothing else can be checked. */
 export async function examine(parts: DoctorParts): Promise<Finding[]> {
   const { storeUrl, logUrl } = parts.config;
   const findings = await attempt('settings', checkSettings, parts);
@@ -106,45 +108,46 @@ export async function examine(parts: DoctorParts): Promise<Finding[]> {
   for (const [name, check] of essential) {
     const found = await attempt(name, check, parts);
     findings.push(...found);
-    if (name !== 'disk' && found.some(({ state }) => state === 'broken')) return findings;
+    if (name !== 'disk' && found.some(({ state }) => state === 'error')) return findings;
   }
   for (const [name, check] of CHECKS) findings.push(...(await attempt(name, check, parts)));
-  // A store that cannot be opened fails most checks, in the same words: those of the store come first, and are enough.
+  // A store that cannot be opened fails most checks with the same message: the one of the store comes first, and is
+  // enough.
   return findings.filter(({ message }, index) => findings.findIndex((other) => other.message === message) === index);
 }
 
-/** What was moved to PostgreSQL is to be looked at there: all that follows would be of the past. */
+/** Migrated data has to be checked in PostgreSQL: the files here are outdated. */
 async function checkIsHere({ dataFolder }: DoctorParts): Promise<Finding[]> {
   refuseMigratedFolder(dataFolder);
   return [];
 }
 
-/** As at a start: with PostgreSQL, embedded data that was left in the folder would be missing. */
+/** As at start: with PostgreSQL, embedded data left in the folder would be missing. */
 async function checkIsMigrated({ dataFolder }: DoctorParts): Promise<Finding[]> {
   const problem = problemOfUnmigratedFolder(dataFolder);
-  return problem === null ? [] : [broken('data folder', problem, 'Until then a server refuses to start.')];
+  return problem === null ? [] : [failed('data folder', problem, 'Until then a server refuses to start.')];
 }
 
-/** Of parts that do not belong together, all that follows would be wrong. */
+/** With parts of different installations, all further results would be wrong. */
 async function checkIsOneInstallation({ problemOfInstallation }: DoctorParts): Promise<Finding[]> {
   const problem = problemOfInstallation();
-  return problem === null ? [] : [broken('data folder', problem, 'Until then a server refuses to start.')];
+  return problem === null ? [] : [failed('data folder', problem, 'Until then a server refuses to start.')];
 }
 
 /** Half of a restore looks like damage, for which the advice would be wrong. */
 async function checkIsRestored({ dataFolder }: DoctorParts): Promise<Finding[]> {
   if (!isRestoreUnfinished(dataFolder)) return [];
   const message = 'a restore into it is running or was interrupted, so it is incomplete';
-  return [broken('data folder', message, 'If none is running, run the same "sluice restore" again: it begins anew.')];
+  return [failed('data folder', message, 'If none is running, run the same "sluice restore" again: it starts over.')];
 }
 
-/** A check that fails has found something, too. */
+/** A check that throws is a finding, too. */
 async function attempt(name: string, check: Check, parts: DoctorParts): Promise<Finding[]> {
   try {
     return await check(parts);
   } catch (error) {
     const message = error instanceof Error ? error.message : String(error);
-    return [{ check: name, state: 'broken', message: `it cannot be looked at: ${message}`, advice: null }];
+    return [{ check: name, state: 'error', message: `the check failed: ${message}`, advice: null }];
   }
 }
 
@@ -169,7 +172,7 @@ function partsOf(shell: DoctorShell, flags: FlagsRead): OwnParts {
     pause: shell.pause ?? ((milliseconds) => pause(milliseconds, stop)),
     store: openedStore,
     close: async () => {
-      // What could not be opened is a finding, and there is nothing to close.
+      // A store that could not be opened is a finding, and need not be closed.
       await (await store?.catch(() => undefined))?.close();
     },
     findKeyStore: () => shell.findKeyStore(config),
@@ -191,7 +194,7 @@ function partsOf(shell: DoctorShell, flags: FlagsRead): OwnParts {
 }
 
 function exitCodeOf(findings: readonly Finding[]): number {
-  if (findings.some(({ state }) => state === 'broken')) return 1;
+  if (findings.some(({ state }) => state === 'error')) return 1;
   return findings.some(({ state }) => state === 'warning') ? 2 : 0;
 }
 
@@ -211,7 +214,7 @@ function describe({ check, state, message, advice }: Finding, ink: Ink): string 
   return lines.join('\n');
 }
 
-function verdict(code: number): string {
-  if (code === 0) return 'All is well.';
-  return code === 1 ? 'Something is broken: see ✗ above.' : 'It works; see ! above for what to look after.';
+function summary(code: number): string {
+  if (code === 0) return 'Everything is OK.';
+  return code === 1 ? 'Errors found: see ✗ above.' : 'It works, with warnings: see ! above.';
 }

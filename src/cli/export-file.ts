@@ -1,7 +1,7 @@
 /**
- * The file of an export while it is being written: `FILE.part`, and beside it `FILE.part.state`, which says how much of
- * it is synced, where the store goes on, and what was asked for. An export that was interrupted goes on from there when
- * it is asked for the same. The file gets its name only when it is whole.
+ * The file of an export while it is being written: `FILE.part`, and beside it `FILE.part.state`, which records how much
+ * of it is synced, where to continue in the store, and the options. An interrupted export continues from there when it
+ * is run with the same options. The file gets its name only when it is complete.
  */
 
 import {
@@ -23,11 +23,11 @@ import { isObject } from '../validation/shape.ts';
 const CHECKPOINT_BYTES = 32 * 1_024 * 1_024;
 const CHECKPOINT_MS = 2_000;
 
-/** What was asked for, as the person wrote it: the part of another export is not continued. */
+/** The options as typed: the partial file of another export is not continued. */
 export type Asked = Readonly<Record<string, string | null>>;
 
 export interface Checkpoint {
-  /** Where to read on in the store. */
+  /** Where to continue in the store. */
   readonly cursor: string;
   readonly rows: number;
   /** Of `FILE.part`, synced. */
@@ -41,7 +41,7 @@ export function partOf(file: string): string {
   return `${file}.part`;
 }
 
-/** What an earlier run of the same export left; undefined when there is nothing. Throws when it was another export. */
+/** What an earlier run of the same export left; undefined if nothing. Throws if it was another export. */
 export function readCheckpoint(file: string, asked: Asked): Checkpoint | undefined {
   const stateFile = `${partOf(file)}.state`;
   let text: string;
@@ -69,7 +69,7 @@ export class PartFile {
   /** Long ago at first, so that the first page is noted down. */
   #syncedAt = Number.NEGATIVE_INFINITY;
 
-  /** Cuts off what came after the checkpoint, or begins anew without one. */
+  /** Cuts off what came after the checkpoint, or starts over without one. */
   constructor(file: string, asked: Asked, checkpoint: Checkpoint | undefined) {
     this.#file = file;
     this.#asked = asked;

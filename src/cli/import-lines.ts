@@ -43,7 +43,7 @@ export interface Batch {
   readonly lines: readonly Line[];
   /** Lines among them that cannot be sent. */
   readonly badLines: readonly BadLine[];
-  /** Where the file goes on after this batch. */
+  /** Where the file continues after this batch. */
   readonly next: FilePosition;
 }
 

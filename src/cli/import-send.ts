@@ -1,7 +1,7 @@
 /**
- * Sends one batch to `POST /ingest/events` and does not let go of it until it is taken, refused for good, or patience
- * has run out. Repeats carry the same Idempotency-Key, so a batch whose response was lost is stored once. The key of the
- * tenant is in the request's header and nowhere else: not in messages, not in errors.
+ * Sends one batch to `POST /ingest/events` and retries until it is accepted, rejected for good, or the timeout is over.
+ * Retries carry the same Idempotency-Key, so a batch whose response was lost is stored once. The key of the tenant is
+ * in the request's header and nowhere else: not in messages, not in errors.
  */
 
 import { OperatorError } from '../errors.ts';
@@ -52,7 +52,7 @@ export async function sendBody(body: Buffer, idempotencyKey: string, target: Tar
     firstProblemAt ??= now();
     const waitMs = result.afterMs ?? backoffMs(tries);
     if (now() - firstProblemAt + waitMs > timeoutMs) {
-      const message = `${result.problem}; gave up after ${formatSpan(Math.max(timeoutMs, 1))} (--patience)`;
+      const message = `${result.problem}; gave up after ${formatSpan(Math.max(timeoutMs, 1))} (--retry-timeout)`;
       return { kind: 'unsent', problem: new OperatorError(message) };
     }
     onWait(result.problem);
@@ -80,7 +80,7 @@ async function attempt(body: Buffer, idempotencyKey: string, { url, key, stop }:
   } catch (error) {
     if (stop.aborted) return { kind: 'unsent', problem: null };
     const problem = `${url.origin} cannot be reached (${reasonOf(error)})`;
-    // A port that is kept for something else than HTTP: no patience will change that.
+    // A port that is kept for something else than HTTP: retrying does not help.
     if (isForbiddenPort(error)) return { kind: 'unsent', problem: new OperatorError(`${problem}. Is --url right?`) };
     return { kind: 'later', problem, afterMs: null };
   }

@@ -1,7 +1,7 @@
 /**
- * The progress of an import, beside the file: `FILE.import` holds the position up to which everything has a response, and
- * `FILE.rejected.ndjson` holds the rejected lines. Both cover the acknowledged prefix of the file alone, so
- * after a crash at any moment the import goes on where they say, and no rejected line is there twice.
+ * The progress of an import, beside the file: `FILE.import` has the position up to which every line has a response, and
+ * `FILE.rejected.ndjson` has the rejected lines. Both cover only the acknowledged part of the file, so after a crash at
+ * any moment the import continues from there, and no rejected line is written twice.
  */
 
 import { createHash, randomUUID } from 'node:crypto';
@@ -34,7 +34,7 @@ export const AT_THE_START: Standing = { offset: 0, lines: 0, usersAccepted: 0, u
 export interface ImportSource {
   /** Null for stdin, which cannot be read again. */
   readonly file: string | null;
-  /** The same for the same content, wherever the file lies; new for every stdin. */
+  /** The same for the same content, wherever the file is; new for every stdin. */
   readonly identity: string;
   /** Null when unknown. */
   readonly bytes: number | null;
@@ -86,7 +86,7 @@ export class ImportState {
     const found = this.#read() ?? AT_THE_START;
     const rejectedFile = rejectedFileOf(source);
     const size = statSync(rejectedFile, { throwIfNoEntry: false })?.size ?? 0;
-    // Someone may have taken the file away meanwhile; the import goes on all the same.
+    // The file may have been removed meanwhile; the import continues nevertheless.
     this.standing = { ...found, rejectedBytes: Math.min(found.rejectedBytes, size) };
     if (this.standing.rejectedBytes === 0) rmSync(rejectedFile, { force: true });
     else truncateSync(rejectedFile, this.standing.rejectedBytes);
@@ -114,7 +114,7 @@ export class ImportState {
     renameSync(`${this.#file}.new`, this.#file);
   }
 
-  /** All of it is in, or is to be sent anew. */
+  /** All of it is stored, or has to be sent again. */
   finish(): void {
     if (this.#source.file !== null) rmSync(this.#file, { force: true });
   }

@@ -1,8 +1,8 @@
 /**
- * `sluice import FILE.ndjson`: one user a line, sent to a server over HTTP like any client would. Up to four requests
- * are under way; they are taken note of in the order of the file, so that an interrupted import goes on where everything
- * before has its response. Exit code 0: all were accepted; 2: some were rejected, and are in a file with the reason; 1: it
- * stopped, and can be started again.
+ * `sluice import FILE.ndjson`: one user per line, sent to a server over HTTP like any client would. Up to four requests
+ * are in flight; responses are recorded in the order of the file, so that an interrupted import continues after the
+ * last line before which every line has its response. Exit code 0: all were accepted; 2: some were rejected, and are in
+ * a file with the reason; 1: it stopped, and can be started again.
  */
 
 import { createReadStream } from 'node:fs';
@@ -21,7 +21,7 @@ import { inWords, type Shell } from './shell.ts';
 import { printable } from './table.ts';
 
 const REQUESTS_IN_FLIGHT_MAX = 4;
-const PATIENCE_DEFAULT_MS = 600_000;
+const RETRY_TIMEOUT_DEFAULT_MS = 600_000;
 const READ_BYTES = 1_024 * 1_024;
 const HINT = 'For help: sluice help import';
 
@@ -93,9 +93,9 @@ async function readOptions(args: readonly string[], shell: Shell): Promise<Optio
       'no API key given; expected --key KEY, or SLUICE_KEY in the environment. To create one: sluice keys create --help',
     );
   }
-  const patience = flags.values.get('patience');
-  const timeoutMs = patience === undefined ? PATIENCE_DEFAULT_MS : parseDurationMs(patience);
-  if (timeoutMs === undefined) mistakes.push(`--patience is "${patience}"; expected a time such as 10m`);
+  const retryTimeout = flags.values.get('retry-timeout');
+  const timeoutMs = retryTimeout === undefined ? RETRY_TIMEOUT_DEFAULT_MS : parseDurationMs(retryTimeout);
+  if (timeoutMs === undefined) mistakes.push(`--retry-timeout is "${retryTimeout}"; expected a time such as 10m`);
   if (server === undefined || timeoutMs === undefined || mistakes.length > 0) throw mistakesError(mistakes, HINT);
   if (given === '') shell.err(`Sending to ${server.origin}, the server on this data folder.\n`);
   return {

@@ -1,7 +1,7 @@
 /**
- * Copies an installation part by part (migration/parts.ts), and compares both sides afterwards. What was taken in before is not
- * touched again, so it may be called as often as it takes. A part that another process copied further at the same moment (a
- * run that was killed, but whose last statement was still at work) is gone on with from where it is then.
+ * Copies an installation part by part (migration/parts.ts), and compares both sides afterwards. Rows that were copied
+ * before are not touched again, so it may be called as often as necessary. A part that another process advanced at the
+ * same moment (a killed run whose last statement was still executing) continues from where it is then.
  */
 
 import { isDeepStrictEqual } from 'node:util';

@@ -131,19 +131,19 @@ async function migrate(
     return 0;
   }
   if (mayGoOn) {
-    shell.err(`Continuing the migration that began at ${localTime(state.begunAt)}.\n`);
+    shell.err(`Continuing the migration that began at ${localTime(state.startedAt)}.\n`);
   } else {
     refuse(options, target, marker, state);
     const at = shell.now();
-    const begun: MigrationMarker = {
-      // A new one each time: with the id of a migration begun elsewhere, two databases could finish under one id.
+    const started: MigrationMarker = {
+      // A new one each time: with the id of a migration started elsewhere, two databases could finish under one id.
       id: randomUUID(),
       state: 'migrating',
       location: target.location,
       at: new Date(at).toISOString(),
     };
-    writeMigrationMarker(folder, begun);
-    await target.begin({ id: begun.id, logName: source.logName, storeId: source.storeId, at });
+    writeMigrationMarker(folder, started);
+    await target.begin({ id: started.id, logName: source.logName, storeId: source.storeId, at });
   }
   const counts = await countAll(source);
   await move(source, target, counts, shell);
@@ -175,9 +175,9 @@ function refuse(
   }
   if (state.kind === 'migrated') {
     throw new OperatorError(
-      `The database ${target.location} holds ${state.finishedAt === null ? 'a part of ' : ''}another migration, begun at ` +
-        `${localTime(state.begunAt)}: of another data folder, or of this one before ${file} was removed and the data may ` +
-        'have changed. Name an empty database, or drop the schema "sluice" in this one to begin anew.',
+      `The database ${target.location} holds ${state.finishedAt === null ? 'a part of ' : ''}another migration, started at ` +
+        `${localTime(state.startedAt)}: of another data folder, or of this one before ${file} was removed and the data may ` +
+        'have changed. Name an empty database, or drop the schema "sluice" in this one to start over.',
     );
   }
 }
@@ -237,7 +237,7 @@ ${compared}.
 The two sides are NOT the same:
 ${differences.map((difference) => `  - ${difference}`).join('\n')}
 
-Nothing here was changed, and no server will start on ${target.location} as it is. Begin anew: drop the schema
+Nothing here was changed, and no server will start on ${target.location} as it is. Start over: drop the schema
 "sluice" there and run the same command again. To continue without migrating, remove
 ${resolve(migrationMarkerFileOf(options.folder))}
 `;
@@ -253,7 +253,7 @@ function startText({ folder, url, hasLogUrl }: Options): string {
 
   STORE_URL=${withoutSecrets(url)} npm start -- --data ${folder}
 
-The event log stays in that folder and goes on from where it is. The files store.db and keys.db in it are as
+The event log stays in that folder and continues from where it is. The files store.db and keys.db in it are as
 they were, and not used any more: keep them as a backup for as long as you like. No server starts on them
 while ${resolve(migrationMarkerFileOf(folder))} is there.
 ${logWords}`;

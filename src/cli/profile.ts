@@ -1,7 +1,7 @@
 /**
- * `sluice profile user_id=42`: one person as Sluice knows them: identifiers, what was said of them and by which
- * request, why all of it is one person, and the last events. Finds by an identifier, matched as the processor matches
- * it, or by a profile id; the id of a profile that was merged away finds the surviving one.
+ * `sluice profile user_id=42`: one person as Sluice knows them: identifiers, properties with the request that set each,
+ * why all of it is one person, and the last events. Finds by an identifier, matched as the processor matches it, or by
+ * a profile id; the id of a profile that was merged away finds the surviving one.
  */
 
 import { jsonText } from '../api/json-text.ts';

@@ -1,7 +1,7 @@
 /**
- * The world that the commands on data run in: where they write, the clock, when to stop, and how to open what lies in
- * the data folder or the database. main.ts makes one from the process; tests make their own. Commands write through it alone, so that
- * nothing of theirs appears where it should not.
+ * The environment of the commands on data: output, clock, stop signal, and how to open the data folder or the database.
+ * main.ts makes one from the process; tests make their own. Commands write through it alone, so that nothing of theirs
+ * appears where it should not.
  */
 
 import type { Config, Env } from '../config/config.ts';

@@ -1,7 +1,7 @@
 /**
- * `sluice tail`: events as they are processed, one line each, until Ctrl-C or until the reader is gone. Asks the
- * store five times a second, so it works beside a running server and shows what is there when there is none. What
- * `--since` shows comes by the events' own timestamps; what follows, in order of arrival.
+ * `sluice tail`: events as they are processed, one line each, until Ctrl-C or until the reader is gone. Polls the store
+ * five times a second, so it works beside a running server and shows what is stored if there is none. `--since` shows
+ * events by their own timestamps; what follows comes in order of arrival.
  */
 
 import { jsonText } from '../api/json-text.ts';
@@ -73,7 +73,7 @@ interface Following {
 
 async function follow({ shell, store, tenant, eventName, sinceMs, show }: Following): Promise<void> {
   let { last } = await store.arrivals(tenant.id, null, PAGE_EVENTS);
-  // Read after the place to go on from was taken: an event may be in both, and none is in neither.
+  // Read after the cursor was taken: an event may be in both, and none is in neither.
   const past = sinceMs === 0 ? [] : await eventsSince(store, tenant, eventName, shell.now() - sinceMs);
   const shown = new Set(past.map(({ id }) => id));
   for (const event of past.toReversed()) show(event);

@@ -1,18 +1,18 @@
 /**
- * The clock that `received_at` is taken from. It shows the wall clock's time as long as that can be believed, and never
- * goes back: not while it runs, and not behind the newest time that the log held at the start.
+ * The clock for `received_at`. It shows the wall clock's time as long as that can be trusted, and never goes back: not
+ * while it runs, and not behind the newest time in the log at start.
  *
- * A wall clock that steps ahead of the time that has passed is followed up to a bound, and beyond it held: the clock goes
- * on from where it was, at the speed of the time that passes, until the wall clock is right again. The bound is larger at
- * a start, since a server may have been down for long, and only there: whatever the wall clock shows at the start, a step
- * after it is that of a running server. A wall clock that is behind is waited for at half speed, and when it overtakes,
- * that counts as a step too.
+ * A wall clock that jumps ahead is followed up to a bound, and beyond it held: the clock continues from where it was,
+ * at normal speed, until the wall clock is right again. The bound is larger at start, since a server may have been down
+ * for long, and only there: whatever the wall clock shows at start, a jump after it is that of a running server. If the
+ * wall clock is behind, the clock waits for it at half speed, and when the wall clock overtakes it, that counts as a
+ * jump too.
  *
- * A server may start before it can ask what is stored. Until it can, the clock does not look at the wall clock at all, since
- * there is nothing to judge it by.
+ * A server may start before it can read what is stored. Until it can, the clock ignores the wall clock, since there is
+ * nothing to compare it with.
  *
- * Limits: a step within the bound is believed. A server that has never stored anything believes the first time that it
- * is shown, also where its clock is set only after the start.
+ * Limits: a jump within the bound is trusted. A server that has never stored anything trusts the first time that it
+ * sees, even if its clock is set only after the start.
  */
 
 import { uptime } from 'node:os';
@@ -23,7 +23,7 @@ import { METRIC, type MetricsWriter } from '../telemetry/metrics.ts';
 export interface TimeSources {
   /** Since 1970; may be set forward and back. */
   readonly wall: () => number;
-  /** Since any moment; never goes back, and may stand still while the machine sleeps. Read for every request. */
+  /** Since any moment; never goes back, and may pause while the machine sleeps. Read for every request. */
   readonly monotonic: () => number;
   /** The same, and sleep counts. May be slow: only asked for when the wall clock has stepped. */
   readonly uptime: () => number;
@@ -32,7 +32,9 @@ export interface TimeSources {
 export interface ClockSetup {
   /** The newest `received_at` that is stored; 0 when nothing is. */
   readonly newest: number;
-  /** That could not be asked in full yet, and `continueFrom` is to follow before anything gets a time that is stored. */
+  /**
+   * Set if that could not be read completely yet; `continueFrom` follows before anything gets a time that is stored.
+   */
   readonly isLate?: boolean;
   /** How far the wall clock may step ahead while the server runs: at once, and again over each day. */
   readonly jumpMsMax: number;
@@ -59,7 +61,7 @@ const DAY_MS = 24 * HOUR_MS;
 /** A jump from which on retention waits, while the server runs and at a start. */
 const RETENTION_JUMP_MS = HOUR_MS;
 const RETENTION_GAP_MS = 7 * DAY_MS;
-/** How long retention waits: time for an operator to set a wrong clock right. */
+/** How long retention waits: time for an operator to correct a wrong clock. */
 const RETENTION_WAIT_MS = DAY_MS;
 
 const SYSTEM: TimeSources = { wall: Date.now, monotonic: () => performance.now(), uptime: () => uptime() * 1_000 };
@@ -75,9 +77,9 @@ export class TrustedClock {
   #monotonic = 0;
   /** By how much `uptime` is ahead of `monotonic`: it grows when the machine sleeps. */
   #slept = 0;
-  /** What a right wall clock shows about now: where it was last believed, and the time that has passed since. */
+  /** What a correct wall clock shows about now: where it was last trusted, plus the time since. */
   #expected = 0;
-  /** How far ahead of `#expected` the wall clock is still believed. */
+  /** How far ahead of `#expected` the wall clock is still trusted. */
   #aheadMsMax = 0;
   #isLate: boolean;
   /** Whether the wall clock is checked against the bound of a start. */
@@ -99,7 +101,7 @@ export class TrustedClock {
     if (!isLate) this.continueFrom(newest);
   }
 
-  /** Judges the wall clock as at a start, by the newest `received_at` that is stored; 0 when nothing is. */
+  /** Checks the wall clock as at start, against the newest stored `received_at`; 0 if nothing is stored. */
   continueFrom(newest: number): void {
     const { wall, monotonic, uptime } = this.#sources;
     this.#isLate = false;
@@ -130,7 +132,7 @@ export class TrustedClock {
       this.#time += Math.max(0, elapsed);
       return Math.floor(this.#time);
     }
-    // A wall clock that was set, sleep, or a long pause: how long it really was is worth a look.
+    // The wall clock was set, the machine slept, or there was a long pause: find out how long it really was.
     const isPlain = stepped <= STEP_MS && stepped >= -STEP_MS && elapsed >= 0 && elapsed <= PAUSE_MS;
     if (!isPlain) elapsed += this.#correction();
     this.#advance(Math.max(0, elapsed));
@@ -139,15 +141,15 @@ export class TrustedClock {
   };
 
   /**
-   * The time for whatever is removed by its age: never ahead of the wall clock, and standing for a day after a jump ahead
-   * that was followed, so that a wrong clock can be set right before anything is removed because of it.
+   * The time for retention: never ahead of the wall clock, and paused for a day after a jump ahead that was followed,
+   * so that a wrong clock can be corrected before anything is removed because of it.
    */
   readonly retentionTime = (): number => {
     const now = this.now();
     return this.#monotonic < this.#retentionWaitsUntil ? this.#timeBeforeJump : Math.min(now, this.#wall);
   };
 
-  /** How far the wall clock is ahead while it is not believed; 0 while it is. As of the last reading. */
+  /** How far the wall clock is ahead while it is not trusted; 0 while it is. As of the last reading. */
   get heldMs(): number {
     return this.#isHeld ? this.#wall - this.#time : 0;
   }
@@ -278,6 +280,6 @@ const BEHIND_TEXT =
 
 function heldText(isHeldSinceStart: boolean): string {
   return isHeldSinceStart
-    ? 'the clock was ahead of the newest received_at by more than SLUICE_CLOCK_GAP_MAX at the start: it is not believed, and received_at goes on from there; set the clock right, and restart the server if this goes on; if the clock is right already, start once with a larger SLUICE_CLOCK_GAP_MAX'
-    : 'the clock jumped ahead by more than SLUICE_CLOCK_JUMP_MAX: it is not believed, and received_at goes on from before; set the clock right, or restart the server if the clock is right';
+    ? 'the clock was ahead of the newest received_at by more than SLUICE_CLOCK_GAP_MAX at the start: it is not trusted, and received_at goes on from there; set the clock right, and restart the server if this goes on; if the clock is right already, start once with a larger SLUICE_CLOCK_GAP_MAX'
+    : 'the clock jumped ahead by more than SLUICE_CLOCK_JUMP_MAX: it is not trusted, and received_at goes on from before; set the clock right, or restart the server if the clock is right';
 }

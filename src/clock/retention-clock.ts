@@ -1,9 +1,9 @@
 /**
- * The time that retention goes by, kept in the data folder over restarts (`retention-time`, milliseconds as text). It
- * follows the clock of the server, but never faster than `SPEED_MAX` times the time that passes while the server runs:
- * a wrong clock removes nothing in a crash loop or at a start under load, and after a long stop retention catches up
- * within a fraction of it. While the clock is behind, nothing is removed, and what is kept stays: once the clock is right
- * again, retention goes on at once. Only for embedded stores: PostgreSQL's own clock bounds retention there.
+ * The time for retention, kept in the data folder over restarts (`retention-time`, milliseconds as text). It follows
+ * the clock of the server, but never faster than `SPEED_MAX` times the time that passes while the server runs: a wrong
+ * clock removes nothing in a crash loop or at a start under load, and after a long stop retention catches up within a
+ * fraction of it. While the clock is behind, nothing is removed, and the stored time stays: once the clock is right
+ * again, retention continues at once. Only for embedded stores: PostgreSQL's own clock bounds retention there.
  */
 
 import { closeSync, openSync, readFileSync, writeSync } from 'node:fs';

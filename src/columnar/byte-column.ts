@@ -1,12 +1,12 @@
 /**
- * The bytes that rows have of their own, one after the other in one piece of memory: as an array of arrays they would be
- * an object for each of hundreds of thousands of rows. What was replaced stays in memory until all are cleared. What
- * `get` gives lies in that memory, and is good until then.
+ * The bytes of rows, concatenated in one piece of memory: as an array of arrays they would be an object for each of
+ * hundreds of thousands of rows. Replaced bytes stay in memory until all are cleared. The result of `get` points into
+ * that memory, and is valid until then.
  */
 
 const FIRST_ROWS = 64;
 const FIRST_BYTES = 4_096;
-/** Larger memory is given back. */
+/** Larger memory is released. */
 const KEPT_BYTES_MAX = 64 * 1024 * 1024;
 const UTF8_BYTES_PER_CHARACTER_MAX = 3;
 
@@ -30,7 +30,7 @@ export class ByteColumn {
     return this.#memory.subarray(this.#starts[row], this.#ends[row]);
   }
 
-  /** Gives how many bytes the row has. */
+  /** Returns the number of bytes of the row. */
   copyTo(row: number, target: Uint8Array, at: number): number {
     const [start, end] = [this.#starts[row] as number, this.#ends[row] as number];
     this.#memory.copy(target, at, start, end);

@@ -1,9 +1,9 @@
 /**
- * Rows of whole numbers as bytes, column after column. Each column is stored as its smallest value and, for every row,
- * how much larger it is, all in as few bytes as the largest of the column needs (frame of reference): a column of equal
- * values takes no room, and any row can be read without decoding the others. Pure.
+ * Rows of integers as bytes, column after column. Each column is stored as its smallest value and, for every row, the
+ * difference to it, all in as few bytes as the largest of the column needs (frame of reference): a column of equal
+ * values takes no space, and any row can be read without decoding the others. Pure.
  *
- * Values are safe integers, and those of one column lie less than 2^53 apart. Rows may have bytes of their own, which
+ * Values are safe integers, and those of one column differ by less than 2^53. Rows may have bytes of their own, which
  * follow the columns.
  *
  *   rows: 2 bytes │ for each column: smallest value 8, bytes a value 1 │ the columns │ the rows' own bytes

@@ -1,10 +1,10 @@
 /**
- * The order of rows by their columns, the first column first. Rows stay where they are: what is sorted are their places.
- * Equal rows stay in the order in which they came. Pure.
+ * The order of rows by their columns, the first column first. Rows stay where they are: their indexes are sorted. The
+ * sort is stable. Pure.
  *
  * Many rows are sorted by the digits of a column (radix sort): three passes, where comparing would take one for every
- * doubling. Of a column whose values lie 2^32 or more apart, such as hashes, the upper 32 bits are sorted so, and
- * what is equal in them is compared.
+ * doubling. If the values of a column differ by 2^32 or more, such as hashes, their upper 32 bits are sorted this way,
+ * and rows that are equal in them are compared.
  */
 
 const FEW = 24;
@@ -23,7 +23,7 @@ export function sortedOrder(columns: Columns, count: number): Uint32Array {
   return order;
 }
 
-/** Sorts a stretch of the order, whose rows are equal in all columns before `depth`. */
+/** Sorts a range of the order, whose rows are equal in all columns before `depth`. */
 function sort(columns: Columns, depth: number, order: Uint32Array, start: number, end: number): void {
   if (depth === columns.length) return;
   if (end - start >= MANY) sortMany(columns, depth, order, start, end);
@@ -71,7 +71,7 @@ function sortMany(columns: Columns, depth: number, order: Uint32Array, start: nu
   sortEqual(columns, depth, order, start, sortedKeys, scale === 1);
 }
 
-/** Sorts what is equal in the keys, which lie in the order of the rows; `isExact` where they are the whole value. */
+/** Sorts rows with equal keys; the keys are in the order of the rows; `isExact` if they are the whole value. */
 function sortEqual(
   columns: Columns,
   depth: number,
@@ -92,7 +92,7 @@ function sortEqual(
   }
 }
 
-/** Sorts the places by their keys, lowest digit first; gives the keys in order. */
+/** Sorts the indexes by their keys, lowest digit first; returns the sorted keys. */
 function sortByDigits(unsorted: Uint32Array, order: Uint32Array, bits: number): Uint32Array {
   const count = order.length;
   let keys = unsorted;

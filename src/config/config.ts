@@ -111,7 +111,7 @@ export function shareCompileCache(): void {
   if (folder !== undefined) process.env['NODE_COMPILE_CACHE'] ??= dirname(folder);
 }
 
-/** A body that fits the limit must fit the memory, or its client would retry for ever. */
+/** A body that fits the limit must fit the memory, or its client would retry forever. */
 function tooLittleRoom({ inFlightBytesMax, edges }: Config): string[] {
   const needed = edges * EDGE_BYTES_MIN;
   if (inFlightBytesMax >= needed) return [];

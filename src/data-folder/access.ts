@@ -34,7 +34,7 @@ export interface AccessProblem {
   readonly path: string;
   /** "may not be read by this user: …" */
   readonly what: string;
-  /** Of who may use it, of the disk it is on, or of what lies there. */
+  /** Permissions, the disk, or the kind of file. */
   readonly cause: Cause;
 }
 

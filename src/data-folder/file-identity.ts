@@ -1,7 +1,7 @@
 /**
- * Whether a file that this process has open is still the one under its name. A file that was removed or replaced goes on
- * existing for those who have it open: what they write to it is lost when they close it, and no error says so. A file that
- * is put back is the same again. Content that was overwritten in place is not noticed.
+ * Whether a file that this process has open is still the one under its name. A removed or replaced file continues to
+ * exist for processes that have it open: what they write to it is lost when they close it, without an error. A file
+ * that is put back is the same again. Content that was overwritten in place is not noticed.
  */
 
 import { statSync } from 'node:fs';

@@ -1,5 +1,5 @@
 /**
- * What lies where in the data folder. Everything that a server keeps is in there, and nothing of it is elsewhere.
+ * The layout of the data folder. Everything that a server stores is in there, and nothing of it is elsewhere.
  */
 
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
@@ -11,8 +11,8 @@ export function keyFileOf(dataFolder: string): string {
 }
 
 /**
- * The event log: a folder for each partition. Beside it lie `log-ends`, up to where each was acknowledged, and `log-warnings`,
- * what starts found that cannot be known.
+ * The event log: a folder for each partition. Beside it are `log-ends`, up to where each was acknowledged, and
+ * `log-warnings`, doubts that starts found.
  */
 export function logFolderOf(dataFolder: string): string {
   return join(dataFolder, 'log');

@@ -1,5 +1,5 @@
 /**
- * The lock of the data folder, as the threads see it that do not hold it themselves. An operating system lets anybody
+ * The lock of the data folder, as the threads see it that do not hold it themselves. An operating system lets any process
  * remove a locked file: the lock then lasts, but on a file without a name, and a second server makes a new `lock.db` and
  * starts. So before a request is acknowledged, or what was read from the log is committed, the thread checks whether the
  * file under the name is still the one that is locked. A second server looks at the log after it has put its own file

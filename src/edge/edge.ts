@@ -73,7 +73,7 @@ export interface Edge {
 }
 
 const GAUGE_INTERVAL_MS = 1_000;
-/** The processor looks at how many wait to decide whether it may work now. */
+/** The processor uses the number of waiting requests to decide whether it may work now. */
 const WAITING_INTERVAL_MS = 20;
 /** How much one look counts: the average is over about five. */
 const WAITING_WEIGHT = 0.2;
@@ -89,7 +89,7 @@ export async function startEdge(parts: EdgeParts, port: number): Promise<Edge> {
   const newTraceId = createTraceIds(parts.receiptTime, parts.newestTraceId);
   const keyUsage = new KeyUsageTracker(parts.handOverUsage);
   const keyOutage = new OutageLog(logger, {
-    failing: 'keys cannot be read: those that were confirmed lately go on, all others get 503',
+    failing: 'keys cannot be read: recently confirmed ones keep working, all others get 503',
     working: 'keys can be read again',
   });
   const keys = keyStore === null ? null : new KeyCache(keyStore, { outage: keyOutage });
@@ -167,7 +167,8 @@ export async function startEdge(parts: EdgeParts, port: number): Promise<Edge> {
   const edgeServer = made;
   const { server } = edgeServer;
   await listen(server, config, port);
-  // As when the system has no more open files: Node goes on accepting, and each attempt fails until there are some.
+  // For example when the system has no more open files: Node keeps accepting, and each attempt fails until there are
+  // some.
   server.on('error', (error) =>
     rateLimitedLogger.error({ reason: error.message }, 'a connection could not be accepted'),
   );
@@ -338,11 +339,11 @@ function listen(server: Server, { host, edges }: Config, port: number): Promise<
 /** Complete requests get their response; those still being received have `timeoutMs` to complete. */
 function closeServer({ server, dropUnfinished }: EdgeServer, timeoutMs: number): Promise<void> {
   return new Promise((resolve) => {
-    const patience = setTimeout(dropUnfinished, Math.min(timeoutMs, UNFINISHED_MS_MAX));
+    const unfinishedTimer = setTimeout(dropUnfinished, Math.min(timeoutMs, UNFINISHED_MS_MAX));
     // Node closes those that are idle now; one that falls idle after its last response would stay open until its timeout.
     const timer = setInterval(() => server.closeIdleConnections(), CLOSE_IDLE_INTERVAL_MS);
     server.close(() => {
-      clearTimeout(patience);
+      clearTimeout(unfinishedTimer);
       clearInterval(timer);
       resolve();
     });

@@ -1,7 +1,7 @@
 /**
- * Whether a server can do its work now, by its role, with the reasons if it cannot. Who takes events in needs the log and
- * not the store: events are accepted while the store is away, and processed later. But it needs the keys once, so nobody is
- * ready before the database was first reached. Who does nothing else needs the store.
+ * Whether a server can do its work now, by its role, with the reasons if it cannot. A server that receives events needs
+ * the log and not the store: events are accepted while the store is unavailable, and processed later. But it needs the
+ * keys once, so it is not ready before the database was first reached. Other roles need the store.
  */
 
 import type { LogAppender } from '../log.ts';

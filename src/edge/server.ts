@@ -262,7 +262,7 @@ function count(metrics: MetricsWriter, status: number): void {
   if (counter !== undefined) metrics.inc(counter);
 }
 
-/** Closing at once, with unread data, would cost the client its response; waiting for ever would cost us sockets. */
+/** Closing at once, with unread data, would cost the client its response; waiting forever would cost us sockets. */
 function hangUp(socket: Socket): void {
   socket.end();
   const timer = setTimeout(() => socket.destroy(), LINGER_MS).unref();

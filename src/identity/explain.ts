@@ -12,7 +12,7 @@ export interface Edge {
   readonly nodes: readonly [NodeNumber, NodeNumber];
 }
 
-/** An identifier and the node that it was linked to, for ever. */
+/** An identifier and the node that it is linked to, permanently. */
 export interface Linked {
   readonly key: { readonly type: IdentifierType; readonly value: string };
   readonly node: NodeNumber;

@@ -35,7 +35,7 @@ export function normalisePhoneNumber(text: string, defaultCountry: string | null
   return /^[0-9]+$/.test(digits) ? `digits:${digits}` : `${TEXT_PREFIX}${text}`;
 }
 
-/** Rule 3 for phone numbers: one without a digit other than zero reaches nobody. */
+/** Rule 3 for phone numbers: one without a digit other than zero is junk. */
 export function isPhoneNumberJunk(text: string): boolean {
   return !/[1-9]/.test(text) && !/[1-9]/.test(asciiOf(text));
 }

@@ -165,7 +165,7 @@ export class JsonScanner {
     return this.stringEnd - this.#surplus;
   }
 
-  /** The last string or key, decoded. To be called before the scanner goes on. */
+  /** The last string or key, decoded. Call it before the scanner moves on. */
   stringText(): string {
     const [start, end] = [this.stringStartOffset, this.stringEndOffset];
     return this.isEscaped ? (JSON.parse(this.text.slice(start - 1, end + 1)) as string) : this.text.slice(start, end);

@@ -116,7 +116,7 @@ export class KeyCache {
     for (const [key, { apiKey }] of this.#found) if (apiKey.id === keyId) this.#found.delete(key);
   }
 
-  /** Any key may be new or changed: the store is asked anew for each. Those that it confirmed still work if it fails. */
+  /** Any key may be new or changed: the store is read again for each. Those that it confirmed still work if it fails. */
   invalidate(): void {
     this.#invalidated++;
     this.#inFlight.clear();

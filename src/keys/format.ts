@@ -53,7 +53,7 @@ export function hashKey(text: string): Buffer {
   return hash('sha256', text, 'buffer');
 }
 
-/** The parts of a key that may be shown for ever. The last four characters are of the checksum, not of the secret. */
+/** The parts of a key that may always be shown. The last four characters are of the checksum, not of the secret. */
 export function keyDisplay(key: string): { prefix: string; lastFour: string } {
   return { prefix: key.slice(0, key.lastIndexOf('_') + 1), lastFour: key.slice(-4) };
 }

@@ -66,7 +66,7 @@ export function refuseMigratedFolder(dataFolder: string): void {
     throw new OperatorError(
       `The data in ${resolve(dataFolder)} is being migrated to PostgreSQL at ${marker.location}, and that is not finished. ` +
         'To go on with it, run the same "sluice migrate" again. To give it up, remove ' +
-        `${file}: all is still here, and a later migration begins anew, in an empty database.`,
+        `${file}: all is still here, and a later migration starts over, in an empty database.`,
     );
   }
   throw new OperatorError(

@@ -40,7 +40,7 @@ export const MIGRATED_PARTS = {
     events: 'integer',
     first_seen: 'integer',
     last_seen: 'integer',
-    known: 'text',
+    properties: 'text',
   },
   identifiers: { tenant: 'integer', type: 'integer', value: 'text', node: 'integer', raw: 'text', ...ORIGIN },
   merges: {
@@ -54,7 +54,7 @@ export const MIGRATED_PARTS = {
     via_value: 'text',
     ...ORIGIN,
   },
-  apart: { node_a: 'integer', node_b: 'integer', trace_id: 'uuid', at: 'integer' },
+  cannot_link: { node_a: 'integer', node_b: 'integer', trace_id: 'uuid', at: 'integer' },
   refusals: {
     node: 'integer',
     type: 'integer',
@@ -253,7 +253,7 @@ export type TargetState =
   | { readonly kind: 'empty' }
   /** Data that no migration brought. */
   | { readonly kind: 'foreign'; readonly part: PartName }
-  | { readonly kind: 'migrated'; readonly id: string; readonly begunAt: number; readonly finishedAt: number | null };
+  | { readonly kind: 'migrated'; readonly id: string; readonly startedAt: number; readonly finishedAt: number | null };
 
 export interface PartProgress {
   readonly position: string | null;

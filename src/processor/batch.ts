@@ -1,6 +1,6 @@
 /**
  * One batch of log records through the store's transaction: prepare, look up, decide, write. Tenants of a batch are
- * decided apart from each other, each in the order of the log.
+ * decided independently, each in the order of the log.
  */
 
 import type { MatchOptions } from '../identity/match-keys.ts';

@@ -24,7 +24,7 @@ import { Erasures } from './erasures.ts';
 import type { PreparedEvent, PreparedRecord, PreparedUser } from './prepared.ts';
 
 const DAY_MS = 86_400_000;
-/** A clock that is wrong, rather than one that is late: beyond these a timestamp is flagged. */
+/** Beyond these a timestamp is flagged: its clock is wrong rather than late. */
 const FUTURE_MS_MAX = DAY_MS;
 const PAST_MS_MAX = 5 * 365 * DAY_MS;
 
@@ -332,5 +332,5 @@ function noteOf(
   };
 }
 
-/** A user with thousands of odd timestamps makes its point with the first few. */
+/** The first few odd timestamps of a user are enough. */
 const WARNINGS_MAX = 20;

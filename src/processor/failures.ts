@@ -1,6 +1,6 @@
 /**
- * What an error says about whom to blame: the store or the log, which may work again later, or a record, which will not.
- * Anything that is neither ends the processor.
+ * Classifies errors by cause: the store or the log, which may work again later, or a record, which will not. Any other
+ * error ends the processor.
  */
 
 import { LockLostError } from '../data-folder/held-lock.ts';
@@ -9,9 +9,9 @@ import { isTooManyOpenFiles } from '../runtime/open-files.ts';
 import { StoreConflictError, StoreUnavailableError } from '../store-writer.ts';
 
 /**
- * A store or a log that cannot be used now, or in which others are in the way (within a transaction the processor has its
- * own way with these); a damaged log waits for a person, and so does a database that refuses to work (a right that was
- * taken away, a table that is gone). Events are taken in meanwhile.
+ * A store or log that is unavailable or conflicting (within a transaction the processor handles these itself). A
+ * damaged log waits for an operator, and so does a database that refuses to work (a revoked permission, a missing
+ * table). Events are accepted meanwhile.
  */
 export function isWorthWaiting(error: unknown): error is Error {
   return (

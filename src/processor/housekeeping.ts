@@ -51,7 +51,7 @@ export class Housekeeping {
 
   /** Cheap when nothing is due. */
   async run(positions: ReadonlyMap<number, number>, caughtUpTo: number): Promise<void> {
-    // Not by the clock of the day, which may be set back.
+    // Not the wall clock, which may be set back.
     const moment = performance.now();
     if (moment - this.#backlogAt >= BACKLOG_INTERVAL_MS) {
       this.#backlogAt = moment;
@@ -120,8 +120,8 @@ export class Housekeeping {
   }
 
   /**
-   * Whether the log still has what the store relies on. Of a damaged log it is not known how much, and it counts as one,
-   * as in the ledger. One that cannot be read now is looked at the next time.
+   * Whether the log still has what the store relies on. For a damaged log the number is unknown, and counts as one, as
+   * in the ledger. An unreadable log is checked the next time.
    */
   async #checkLog(): Promise<void> {
     const { log, writer, metrics, logger } = this.#parts;

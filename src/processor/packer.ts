@@ -39,7 +39,7 @@ const KEPT_NUMBERS_MAX = 1024 * 1024;
 
 /** So few that they are still young when they are made into one. */
 const LOOSE_TEXTS_MAX = 4_096;
-/** Where a body lies, with as much room behind it as it is long. */
+/** The location of a body, with as much room after it as it is long. */
 export interface Taken {
   readonly memory: Uint8Array<ArrayBuffer>;
   readonly start: number;

@@ -86,7 +86,7 @@ function checkCounts({ userCount, eventCount }: LogRecord, users: number, events
   }
 }
 
-/** By itself. Whoever prepares many keeps a preparer. */
+/** For a single record; keep a preparer for many. */
 export function prepareRecord(record: LogRecord, options: MatchOptions): PreparedRecord {
   const preparer = PREPARERS.get(options) ?? new Preparer(options);
   PREPARERS.set(options, preparer);

@@ -46,7 +46,7 @@ const CONFLICTS_LOGGED = 50;
 const PARTITION_BYTES_MIN = 64 * 1024;
 /** Of a log that counts its records. */
 const FIRST_POSITION = 1;
-/** How often the positions are read anew while there is nothing to do. */
+/** How often the positions are read again while idle. */
 const POSITIONS_INTERVAL_MS = 5_000;
 /** How often what was committed is made safe from a power loss, so that the log may let go of it. */
 const DURABLE_INTERVAL_MS = 5_000;
@@ -75,7 +75,7 @@ export interface ProcessorParts {
   readonly transactionUsersMax?: number;
   /** 1 where others write the same store; as many as fit unless given. */
   readonly batchesPerTransaction?: 1;
-  /** How often an idle processor reads its positions anew; every few seconds unless given. */
+  /** How often an idle processor reads its positions again; every few seconds unless given. */
   readonly positionsIntervalMs?: number;
 }
 
@@ -98,7 +98,9 @@ export class Processor {
   #isUncertain = true;
   readonly #positionsIntervalMs: number;
   #positionsReadAt = 0;
-  /** Partitions in which the log goes on from what the store has: looked at once, when a partition becomes ours. */
+  /**
+   * Partitions whose log continues from what the store has: checked once, when this processor takes over a partition.
+   */
   readonly #continued = new Set<number>();
   /** The partitions that were ours at the last look. */
   #partitions: readonly number[] = [];
@@ -157,7 +159,7 @@ export class Processor {
     this.#stopping = true;
   }
 
-  /** Everything that is in the log now; for tests and tools. Resolves when it is used up. */
+  /** Processes everything that is in the log now; for tests and tools. */
   async drain(): Promise<void> {
     this.#isUncertain = true;
     while (await this.#retryLoop.guard('process', () => this.#transaction()));
@@ -201,7 +203,7 @@ export class Processor {
     return this.#parts.batchesPerTransaction === 1;
   }
 
-  /** Which partitions are ours, and where they go on, if that may have changed. */
+  /** Reads which partitions are ours, and where they continue, if that may have changed. */
   async #lookAround(): Promise<void> {
     const { log, writer } = this.#parts;
     const partitions = await log.partitions();
@@ -243,7 +245,7 @@ export class Processor {
     if (!(error instanceof StoreConflictError)) throw error;
     this.#parts.metrics.inc(METRIC.store_conflicts);
     this.#conflictsInARow += 1;
-    // Retried for ever, since no merge may be dropped; operators should know.
+    // Retried forever, since no merge may be dropped; operators should know.
     if (this.#conflictsInARow % CONFLICTS_LOGGED === 0) {
       const line = { conflicts_in_a_row: this.#conflictsInARow, reason: error.message };
       this.#parts.logger.error(line, 'the same batch conflicts with other processors again and again');

@@ -1,8 +1,8 @@
 /**
- * Where the processor gets prepared records from. Preparing (parsing above all) takes a third of the work and needs
- * nothing of the store, so under `sluice serve` it happens in a thread of its own, one batch ahead; in tests and tools it
- * happens on the spot. Either way the records of a partition come in order, and what cannot be prepared is reported with the
- * position where reading goes on, so that the processor can isolate those records.
+ * Where the processor gets prepared records from. Preparing (above all parsing) is a third of the work and needs
+ * nothing of the store, so under `sluice serve` it runs in a thread of its own, one batch ahead; in tests and tools it
+ * runs in place. Either way the records of a partition come in order, and records that cannot be prepared are reported
+ * with the position where reading continues, so that the processor can isolate them.
  */
 
 import type { MessagePort, Worker } from 'node:worker_threads';
@@ -63,11 +63,11 @@ interface PackedBatch {
   readonly packed: Packed;
   readonly next: number;
   readonly problem: string | null;
-  /** Of as many bytes as were asked for, so that there is probably more. And not of very many. */
+  /** It has as many bytes as requested, so there is probably more, but not very many. */
   readonly isOneOfMany: boolean;
 }
 
-/** Reads more of the log than was asked for, and keeps the rest of each partition for the next time. */
+/** Reads more of the log than requested, and keeps the rest of each partition for the next time. */
 class ReadingOn {
   readonly #log: LogReader;
   readonly #rests = new Map<number, LogBatch>();
@@ -115,7 +115,7 @@ function releaseLarge({ buffer, byteLength }: Uint8Array): void {
   if (isAlone && byteLength >= LARGE_BODY_BYTES) releaseMemory(buffer);
 }
 
-/** The thread's end: responds to requests, and prepares the next batch meanwhile. */
+/** The thread's side: responds to requests, and prepares the next batch meanwhile. */
 export function serveRecords(port: MessagePort, log: LogReader, options: MatchOptions): void {
   const reading = new ReadingOn(log);
   const preparer = new Preparer(options);
@@ -155,7 +155,7 @@ export function serveRecords(port: MessagePort, log: LogReader, options: MatchOp
 }
 
 /**
- * The processor's end: asks for the next batch while one is worked on, so that it lies there packed when it is wanted. A
+ * The processor's side: requests the next batch while one is processed, so that it is ready and packed in time. A
  * thread that dies is an error event of the worker, and ends the process.
  */
 export function sourceInThread(thread: Worker): RecordSource {

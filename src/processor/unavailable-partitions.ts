@@ -1,9 +1,9 @@
 /**
- * Partitions of the log that cannot be read now: one without a leader, or a damaged one. The processor goes on with the
- * others (where several processors share a log, each has several partitions, and most outages concern one of them). An
- * unavailable partition is retried beside the work, since a response may take seconds; what the retry reads is read again
- * when the partition's turn comes. Each reason is logged once per partition, and so is the recovery. Only when no
- * partition at all can be read does `readAll` reject. Errors that do not come from the log are rethrown.
+ * Partitions of the log that cannot be read now: one without a leader, or a damaged one. The processor continues with
+ * the others (where several processors share a log, each has several partitions, and most outages concern one of them).
+ * An unavailable partition is retried in the background, since a response may take seconds; what the retry reads is
+ * read again when the partition's turn comes. Each reason is logged once per partition, and so is the recovery. Only
+ * when no partition at all can be read does `readAll` reject. Errors that do not come from the log are rethrown.
  */
 
 import type { Logger } from '../telemetry/logger.ts';

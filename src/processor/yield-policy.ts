@@ -38,7 +38,7 @@ export interface LoadSample {
 export function shouldYield({ waiting, lagMs, waitedMs, bytes, idleMs }: LoadSample): boolean {
   if (waiting < SOME_WAITING || idleMs >= IDLE_MS || bytes >= BYTES_MAX) return false;
   const lagMsMax = waiting >= MANY_WAITING ? MANY_LAG_MS_MAX : SOME_LAG_MS_MAX;
-  // Both, because the clock of the day, by which records have an age, may be set back.
+  // Both, because the wall clock, by which records have an age, may be set back.
   return lagMs < lagMsMax && waitedMs < lagMsMax;
 }
 

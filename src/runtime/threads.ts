@@ -22,8 +22,8 @@ export function isThreadUnavailable(error: unknown): boolean {
 }
 
 /**
- * Gives the memory back now. A thread that makes few objects collects garbage rarely, and what other threads handed to it
- * would lie there until then. All views of it are empty from here on.
+ * Releases the memory now. A thread that makes few objects collects garbage rarely, and memory transferred to it would
+ * stay until then. All views of it are empty from here on.
  */
 export function releaseMemory(buffer: ArrayBuffer): void {
   buffer.transfer(0);

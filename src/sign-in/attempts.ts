@@ -58,7 +58,8 @@ export function passwordChangeSubject(memberId: string): Subject {
 export function ruleOn(subjects: readonly Subject[], counts: readonly AttemptCount[], now: number): AttemptRuling {
   const rulings = subjects.map(({ slowing }, n) => {
     const { failures, lastAt } = counts[n] ?? { failures: 0, lastAt: 0 };
-    // A clock that was set back must not make anyone wait longer than the rule says. Clocks of servers differ by less.
+    // A clock that was set back must not make anyone wait longer than the rule allows. Clocks of servers differ by
+    // less.
     const sinceMs = lastAt > now + slowing.waitMsMax ? slowing.forgetMs : Math.max(0, now - lastAt);
     const remembered = sinceMs >= slowing.forgetMs ? 0 : failures;
     return { waitMs: Math.max(0, waitAfterMs(slowing, remembered) - sinceMs), failures: remembered + 1 };

@@ -29,7 +29,7 @@ export interface InvitationWishes {
   readonly accountId: string;
   readonly kind: InvitationKind;
   readonly email: string | null;
-  /** Whose password is set anew; null for other kinds. */
+  /** The member whose password is reset; null for other kinds. */
   readonly member: Member | null;
 }
 

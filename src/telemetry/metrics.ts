@@ -101,7 +101,7 @@ const FAMILIES = {
   ),
   clock_held: gauge(
     'sluice_clock_held_seconds',
-    'How far the wall clock is ahead of received_at because it is not believed; 0 while it is.',
+    'How far the wall clock is ahead of received_at because it is not trusted; 0 while it is.',
     'max',
   ),
   clock_behind: gauge(

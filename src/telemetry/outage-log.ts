@@ -1,7 +1,7 @@
 /**
- * Log lines about something that fails again and again, such as a database that is away: one when it begins, a reminder
- * a minute while it goes on, one when it works again. Reasons in words, never a stack: an outage is not a bug. Not for
- * single requests; those have `telemetry/rate-limited-logger.ts`.
+ * Log lines about a repeated failure, such as an unavailable database: one when it begins, a reminder every minute, one
+ * when it works again. With a reason, never a stack: an outage is not a bug. Not for single requests; those have
+ * `telemetry/rate-limited-logger.ts`.
  */
 
 import type { Logger } from './logger.ts';
@@ -15,7 +15,7 @@ export interface OutageWords {
 
 /** Beyond what each outage log has: for something of which one part may fail while another works. */
 export interface OutageOptions {
-  /** How long nothing may have failed before something that works is the end of the outage. */
+  /** How long nothing may have failed before a success ends the outage. */
   readonly quietMs?: number;
   /** Of a monotonic clock. */
   readonly now?: () => number;

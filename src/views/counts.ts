@@ -124,7 +124,7 @@ function sumOfRevenues(revenues: readonly number[]): number | null {
 export const BOOK_COLUMNS = ['received', 'stored', 'duplicates', 'erased', 'expired', 'dead_letters'] as const;
 
 /** Of columns such as `users_received`; what is still in the log is not in them. */
-export function booksOf(row: Readonly<Record<string, number | null>>, what: 'users' | 'events'): LedgerSums {
+export function ledgerSumsOf(row: Readonly<Record<string, number | null>>, what: 'users' | 'events'): LedgerSums {
   const sum = (column: (typeof BOOK_COLUMNS)[number]): number => row[`${what}_${column}`] ?? 0;
   return {
     received: sum('received'),

@@ -1,12 +1,13 @@
 /**
- * Cursors of the store's lists: where the last row stood, as a few whole numbers, with the name of the list. They are
- * opaque to clients and hold nothing secret: a made-up one shows other rows of the same tenant at most. One of a list
- * with other filters is refused, and so is one of another tenant (`withTenant`, added by `reading.ts`): the id of a tenant
- * is random and made once, so that covers cursors of another installation, and a cursor survives `sluice migrate`.
+ * Cursors of the store's lists: the location of the last row, as a few integers, with the name of the list. They are
+ * opaque to clients and contain nothing secret: a made-up one shows other rows of the same tenant at most. A cursor of
+ * a list with other filters is rejected, and so is one of another tenant (`withTenant`, added by `reading.ts`): the id
+ * of a tenant is random and created once, so that covers cursors of another installation, and a cursor survives `sluice
+ * migrate`.
  *
- * A client keeps a cursor of arrivals for as long as it likes, so that one also names the store that gave it and a random
- * id that is stored with what it points to, by which a store that was set back knows it, and every reason for which it cannot be used says how to go on: a client
- * must never miss events without knowing.
+ * A client may keep a cursor of arrivals for as long as it likes, so such a cursor also names the store that gave it
+ * out and a random id that is stored with the row it points to, by which a store that was restored to an earlier state
+ * recognises it. Every rejection says how to continue: a client must never miss events without knowing.
  */
 
 import { hash } from 'node:crypto';

@@ -1,8 +1,8 @@
 /**
- * Events of a transaction by minute and hour of their own timestamps, gathered in memory until the store writes them. Pure.
+ * Events of a transaction by minute and hour of their own timestamps, buffered until the store writes them. Pure.
  *
- * Invariant: a sum of revenues does not depend on where transactions end. Amounts are kept one by one, in the order of the
- * log, and the store adds each of them to the sum that it has (`addAmounts`).
+ * Invariant: a sum of revenues does not depend on where transactions end. Amounts are kept one by one, in the order of
+ * the log, and the store adds each of them to the sum that it has (`addAmounts`).
  */
 
 import type { EventToStore } from '../store-writer.ts';

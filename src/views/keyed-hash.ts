@@ -86,7 +86,7 @@ export function keyHashes(secret: Uint8Array): HashOfKey {
   };
 }
 
-/** All match keys of a user together, strongest first: by it a person is known again. */
+/** All match keys of a user together, strongest first: it identifies a person who comes again. */
 export function identityFingerprint(hashOf: HashOfKey, tenant: number, keys: readonly Key[]): KeyHash {
   let text = '';
   for (const { type, value } of keys) text += `${type}${value.length}:${value}`;

@@ -1,7 +1,7 @@
 /**
- * What the users of a batch change on their nodes: how many events, when first and last seen, and their
- * property updates, folded into what was known (identity/property-updates.ts) and written as text. Pure; every store keeps the same
- * text. The text is bounded: what was set longest ago goes first.
+ * What the users of a batch change on their nodes: the number of events, first and last seen, and property updates,
+ * folded into the stored ones (identity/property-updates.ts) and written as text. Pure; every store writes the same
+ * text. Its length is limited: the properties set longest ago are dropped first.
  */
 
 import { type Group, applyUpdates, type Values } from '../identity/property-updates.ts';

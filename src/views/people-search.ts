@@ -1,11 +1,11 @@
 /**
- * The search for people, for every store alike: what matches, in which order, and where a page ends. There is no
- * index of the beginnings of names and identifiers, because the processor would pay for it with every new person;
- * instead a search goes through all people, newest first, for as long as its budget allows, and its cursor goes on from
- * there. So it is complete over all pages, and a page says when it ended early.
+ * The search for people, the same for every store: what matches, in which order, and where a page ends. Prefixes of
+ * names and identifiers have no index, because the processor would pay for it with every new person; instead a search
+ * scans all people, newest first, for as long as its budget allows, and its cursor continues from there. So it is
+ * complete over all pages, and a page says when it ended early.
  *
- * A store narrows each step down to candidates with `roughFilter`, in its own SQL, and reads only those; `matchOf` decides.
- * Case does not matter: ASCII letters are compared in lower case by the stores, all others here.
+ * A store narrows each step down to candidates with `roughFilter`, in its own SQL, and reads only those; `matchOf`
+ * decides. Case does not matter: ASCII letters are compared in lower case by the stores, all others here.
  */
 
 import { setImmediate as yieldToOthers } from 'node:timers/promises';
@@ -186,14 +186,14 @@ function phoneCharacters(text: string): string | null {
 
 /** Patterns for LIKE, in which a backslash escapes: each is a part of what everyone who matches has. */
 export interface RoughFilter {
-  /** Of an identifier, normalised or as it came; null to match identifiers by `known` alone. */
+  /** Of an identifier, normalised or as it came; null to match identifiers by `properties` alone. */
   readonly identifier: string | null;
   /** The beginning of a normalised phone number; null for what cannot be one. */
   readonly phone: string | null;
-  /** Of what is known of a node, as JSON (known.ts): both must match. */
-  readonly known: readonly [string, string];
-  /** Whether what is known of one node may count, more exactly than by `known` and still without reading the whole profile. */
-  readonly mayCount: (known: string) => boolean;
+  /** Of the properties of a node, as JSON (identity/property-updates.ts): both must match. */
+  readonly properties: readonly [string, string];
+  /** Whether the properties of one node may match, more exactly than by `properties` and still without reading the whole profile. */
+  readonly mayMatch: (json: string) => boolean;
 }
 
 /** Null when everyone is a candidate. */
@@ -202,13 +202,13 @@ export function roughFilter({ text, property }: Pick<PeopleQuery, 'text' | 'prop
     const start = comparable(text);
     const [firstWord = ''] = start.split(' ');
     const phone = phoneCharacters(text);
-    const inKnown = plainInJson(firstWord);
-    const mayHaveWord = containing(inKnown);
+    const inProperties = plainInJson(firstWord);
+    const mayHaveWord = containing(inProperties);
     return {
       identifier: `${escaped(start)}%`,
       phone: phone === null ? null : `${escaped(phone)}%`,
-      known: [`%${escaped(inKnown)}%`, '%'],
-      mayCount: (known) => mayHaveWord.test(known) && hasNameLike(known, firstWord.toLowerCase()),
+      properties: [`%${escaped(inProperties)}%`, '%'],
+      mayMatch: (json) => mayHaveWord.test(json) && hasNameLike(json, firstWord.toLowerCase()),
     };
   }
   if (property === null) return null;
@@ -218,11 +218,11 @@ export function roughFilter({ text, property }: Pick<PeopleQuery, 'text' | 'prop
   return {
     identifier: null,
     phone: null,
-    known: [`%${escaped(inName)}%`, `%${escaped(inValue)}%`],
-    mayCount: (known) =>
-      mayHaveName.test(known) &&
-      mayHaveValue.test(known) &&
-      groupsOf(known).some(([, , , fields, properties]) => name in properties || name in fields),
+    properties: [`%${escaped(inName)}%`, `%${escaped(inValue)}%`],
+    mayMatch: (json) =>
+      mayHaveName.test(json) &&
+      mayHaveValue.test(json) &&
+      groupsOf(json).some(([, , , fields, properties]) => name in properties || name in fields),
   };
 }
 
@@ -232,8 +232,8 @@ function containing(text: string): RegExp {
 }
 
 /** Names may be in several nodes of a profile, so a part of one is enough here. */
-function hasNameLike(known: string, firstWord: string): boolean {
-  return groupsOf(known).some(([, , , fields]) =>
+function hasNameLike(json: string, firstWord: string): boolean {
+  return groupsOf(json).some(([, , , fields]) =>
     NAME_FIELDS.some((name) => {
       const value = fields[name];
       return typeof value === 'string' && beginsAWord(value.toLowerCase(), firstWord);
@@ -242,8 +242,8 @@ function hasNameLike(known: string, firstWord: string): boolean {
 }
 
 /** Numbers that lose digits here do not matter: only names and texts are looked at. */
-function groupsOf(known: string): readonly Group[] {
-  return parseJson(known) as readonly Group[];
+function groupsOf(json: string): readonly Group[] {
+  return parseJson(json) as readonly Group[];
 }
 
 /** Up to the first letter of which only this program knows the other case. */

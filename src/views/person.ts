@@ -1,5 +1,5 @@
 /**
- * What to call a person beside an event or in a trace: the name in the profile fields and a few identifiers, made of the
+ * The name of a person beside an event or in a trace: the name in the profile fields and a few identifiers, made of the
  * rows of its nodes. Pure. Clients choose what the fields contain: only texts count, and long ones are cut.
  */
 
@@ -9,14 +9,14 @@ import type { StoredPerson } from '../store.ts';
 import { parseExact } from '../json/exact-numbers.ts';
 import type { IdentifierRow, ProfileNodes } from './profile.ts';
 
-/** Stores leave out what is known of a node where it is longer, in bytes: of hundreds of people it would fill the memory. */
+/** Stores omit longer properties of a node, in bytes: those of hundreds of people would fill the memory. */
 export const NAMED_BYTES_MAX = 65_536;
 const NAME_CHARACTERS_MAX = 200;
 const IDENTIFIERS_PER_TYPE_MAX = 3;
 
 /** `identifiers` oldest first. */
 export function storedPerson({ root, nodes }: ProfileNodes, identifiers: readonly IdentifierRow[]): StoredPerson {
-  const groups = nodes.map(({ known }) => (known === null ? [] : (parseExact(known) as readonly Group[])));
+  const groups = nodes.map(({ properties: json }) => (json === null ? [] : (parseExact(json) as readonly Group[])));
   const { fields } = viewOf(groups);
   const ofType = (type: IdentifierType): string[] =>
     identifiers

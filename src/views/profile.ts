@@ -1,7 +1,7 @@
 /**
- * A profile as people read it, and why it is one person, made of the rows of its nodes. What a profile shows is the fold
- * over its nodes (rule 13), made at every reading, so there is nothing to keep in step with merges. Pure: stores read
- * the rows, at most 100 nodes a profile, all of one moment.
+ * A profile, and why it is one person, made of the rows of its nodes. A profile is the fold over its nodes (rule 13),
+ * computed at every read, so a merge has nothing to keep in sync. Pure: stores read the rows, at most 100 nodes a
+ * profile, all of one snapshot.
  */
 
 import { compareOrigins } from '../identity/origin.ts';
@@ -19,7 +19,7 @@ export interface ProfileNode {
   readonly firstSeen: number;
   readonly lastSeen: number;
   /** Groups (identity/property-updates.ts) as JSON; null for none. */
-  readonly known: string | null;
+  readonly properties: string | null;
 }
 
 export interface ProfileNodes {
@@ -73,7 +73,7 @@ export function oldestFirst<Row extends { readonly origin: Origin }>(rows: reado
 export function storedProfile({ root, nodes }: ProfileNodes, identifiers: readonly IdentifierRow[]): StoredProfile {
   const ofType = (type: IdentifierType): string[] =>
     identifiers.filter((row) => row.type === type).map(({ raw, value }) => raw ?? value);
-  const groups = nodes.map(({ known }) => (known === null ? [] : (parseExact(known) as readonly Group[])));
+  const groups = nodes.map(({ properties: json }) => (json === null ? [] : (parseExact(json) as readonly Group[])));
   const { fields, properties } = viewOf(groups);
   return {
     id: root.id,

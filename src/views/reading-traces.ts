@@ -30,12 +30,12 @@ export async function readTrace(
   if (processed !== undefined) return processed;
   const waiting = await waitingRecords(store, log, tenantId, id);
   if (waiting.length > 0) return pendingTrace(id, waiting, []);
-  // The processor may have come to it between the two looks.
+  // The processor may have processed it between the two reads.
   return (await store.trace(tenantId, id)) ?? deadLetterTrace(store, log, tenantId, id);
 }
 
 /**
- * Of a request that was cut, some users may be processed and others not. The log is looked at first: what is processed
+ * If a request was split, some users may be processed and others not. The log is read first: what is processed
  * meanwhile is then seen twice, never missed.
  */
 async function readCutTrace(
@@ -158,8 +158,8 @@ function pendingUsers({ firstUserIndex, userCount, rejections }: LogHeader, warn
 const HEADERS_PER_READ = 5_000;
 
 /**
- * Requests newest first: those that wait from the log, the others from the store. The log is looked at first: what is
- * processed meanwhile is then seen twice, never missed. Takes time in proportion to the backlog.
+ * Requests newest first: pending ones from the log, the others from the store. The log is read first: what is processed
+ * meanwhile is then seen twice, never missed. Takes time in proportion to the backlog.
  */
 export async function listTraces(
   store: Store,

@@ -86,9 +86,11 @@ export function createReading(store: Store, log: LogReader): Store {
 
       async function readLedger(): Promise<StoredLedger> {
         const ask = () => store.ledger(tenantId, hours);
-        // Without an hour there is nothing to count: for whoever wants the positions and what is missing alone.
+        // Without an hour there is nothing to count: for callers that only need the positions and the missing records.
         const isEmpty = hours.from !== null && hours.to !== null && hours.from >= hours.to;
-        const ledger = isEmpty ? await ask() : await complete(store, log, ask, () => new PendingBooks(tenantId, hours));
+        const ledger = isEmpty
+          ? await ask()
+          : await complete(store, log, ask, () => new PendingLedger(tenantId, hours));
         const lost = [...ledger.lost, ...(await lostAhead(log, ledger.positions))];
         return { ...ledger, lost, missingRecords: await stillMissing(store, log, ledger) };
       }
@@ -198,7 +200,7 @@ interface Sums {
 }
 
 /** What is in the log and not yet in the store, by hour of receipt. */
-class PendingBooks implements Pending<StoredLedger> {
+class PendingLedger implements Pending<StoredLedger> {
   readonly #tenantId: TenantId | null;
   readonly #from: number;
   readonly #to: number;

@@ -1,6 +1,6 @@
 /**
  * What the records of a transaction add to the ledger, by hour of receipt, and to the receipts, by minute of receipt.
- * Gathered in memory until the store writes it, with the names of its columns. Pure.
+ * Buffered until the store writes it, with the names of its columns. Pure.
  *
  * Invariant: a record counts once, when it is processed, whatever becomes of it.
  */

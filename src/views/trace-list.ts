@@ -1,7 +1,8 @@
 /**
- * The list of requests, newest first, for every store alike: by trace_id, which is of version 7 and so begins with the
- * time. Records have an index by trace_id already, of all tenants together; so a page looks at no more than
- * VISITED_MAX records and ends there, with a cursor that goes on. A request that a log cut into several records is one row.
+ * The list of requests, newest first, the same for every store: by trace_id, which is of version 7 and so begins with
+ * the time. Records already have an index by trace_id, of all tenants together; so a page reads no more than
+ * VISITED_MAX records and ends there, with a cursor that continues. A request that a log split into several records is
+ * one row.
  */
 
 import type { TenantId } from '../model.ts';
@@ -35,7 +36,7 @@ export interface SummarisedRecord extends Omit<TraceSummary, 'status'> {
   readonly firstUserIndex: number;
 }
 
-/** Gathers one page of a tenant's requests from records of all tenants, which are added newest first. */
+/** Collects one page of a tenant's requests from records of all tenants, which are added newest first. */
 export class TracePage {
   readonly #tenant: number;
   readonly #scope: CursorScope;

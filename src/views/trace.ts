@@ -43,7 +43,7 @@ export interface TraceSources<Row extends TracedRecord> {
   standingMerges(node: NodeNumber, userIndex: number): readonly { from: NodeNumber; into: NodeNumber }[];
 }
 
-/** Undefined without records: the processor has not come to it. */
+/** Undefined without records: it is not processed yet. */
 export function storedTrace<Row extends TracedRecord>(
   traceId: string,
   rows: readonly Row[],

@@ -1,7 +1,7 @@
 /**
- * What an unmerge changes (rule 16), decided from the rows of one profile: the merges of one request go, the nodes that
- * they joined are kept apart, and the merges that remain say who survived without the others, as if those had never
- * been. Identifiers, statements and events stay on their nodes. Pure: a store reads the rows and writes the plan.
+ * What an unmerge changes (rule 16), decided from the rows of one profile: the merges of one request are removed, the
+ * nodes that they joined may not be linked again, and the remaining merges are rewritten as if the others had never
+ * been. Identifiers, property updates and events stay on their nodes. Pure: a store reads the rows and writes the plan.
  */
 
 import { cannotLinkAfter, regroup } from '../identity/explain.ts';
@@ -16,10 +16,10 @@ export interface UnmergePlan {
   readonly undone: readonly number[];
   /** The survivor of every node, itself for a survivor. */
   readonly survivors: ReadonlyMap<NodeNumber, NodeNumber>;
-  /** Merges that say something else from now on. */
+  /** Merges whose direction changes. */
   readonly rewritten: readonly { readonly no: number; readonly from: NodeNumber; readonly into: NodeNumber }[];
   /** Pairs of nodes, each in both directions. */
-  readonly apart: readonly (readonly [NodeNumber, NodeNumber])[];
+  readonly cannotLink: readonly (readonly [NodeNumber, NodeNumber])[];
   /** For the audit (rule 15); holds no personal data. */
   readonly detail: Readonly<Record<string, unknown>>;
 }
@@ -35,7 +35,7 @@ export function planUnmerge(profile: ProfileNodes, merges: readonly MergeRow[], 
     undone: undone.map(({ no }) => no),
     survivors,
     rewritten: rewrittenMerges(profile.nodes, remaining),
-    apart: cannotLinkAfter(undone, survivors).flatMap(([a, b]): [NodeNumber, NodeNumber][] => [
+    cannotLink: cannotLinkAfter(undone, survivors).flatMap(([a, b]): [NodeNumber, NodeNumber][] => [
       [a, b],
       [b, a],
     ]),

@@ -1,9 +1,9 @@
 /**
- * The start of a server on a database, and perhaps a Kafka, that may be away. Each step is everything that has to be true
- * of one of them before it is used: of a database the version of the server, the tables, that it is the right one
- * (`prepareDatabase` in `opening.ts`), of Kafka its topic (`prepareLog`). A step is tried until the other side first
- * responds; one that responds and is refused rejects `prepared`: only being away is waited for. Until then the server runs,
- * is not ready, and nothing may ask the database (`problem`).
+ * The start of a server on a database, and perhaps a Kafka, that may be unavailable. Each step is everything that has
+ * to be true of one of them before it is used: of a database the version of the server, the tables, that it is the
+ * right one (`prepareDatabase` in `opening.ts`), of Kafka its topic (`prepareLog`). A step is retried until the other
+ * side first responds; one that responds and is refused rejects `prepared`. Until then the server runs, is not ready,
+ * and nothing may query the database (`problem`).
  */
 
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -13,7 +13,7 @@ import type { Logger } from '../telemetry/logger.ts';
 import { OutageLog } from '../telemetry/outage-log.ts';
 
 const RETRY_MS = 500;
-/** One that is away is found out sooner, by the timeout of a connection. This is for one that has much to migrate. */
+/** An unavailable database is noticed sooner, by the connection timeout. This is for one that has much to migrate. */
 const FIRST_LOOK_MS = 15_000;
 
 /** It does not respond now, and may soon. */
@@ -33,7 +33,7 @@ export class DatabaseStart {
     'the database cannot be used yet: it has not responded yet, or its tables are being brought up to date';
   /** Called when `problem` changes. */
   onProblem: () => void = () => undefined;
-  /** Rejects when a step is refused: the server must not go on. */
+  /** Rejects when a step is refused: the server must not continue. */
   readonly prepared: Promise<void>;
 
   constructor(steps: readonly StartStep[], logger: Logger) {

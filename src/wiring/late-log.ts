@@ -1,7 +1,7 @@
 /**
- * The log of a server that started while its database or its Kafka is away. A local log goes on where the database says
- * that it was processed up to, and Kafka cannot be opened before it responds; so both are opened once that is possible, and
- * until then whatever is asked of them fails as unavailable. A log that is refused when its time comes ends the server.
+ * The log of a server that started while its database or its Kafka is unavailable. A local log continues from the
+ * position that the database has processed, and Kafka cannot be opened before it responds; so both are opened once that
+ * is possible, and until then every call fails as unavailable. A log that is refused at that point ends the server.
  */
 
 import { setTimeout as sleep } from 'node:timers/promises';

@@ -75,7 +75,7 @@ export async function prepareDatabase(config: Config): Promise<void> {
   if (logUrl === '') refuseUnmigratedFolder(dataFolder);
   const [{ migrate }, { findMigration, refuseUnfinishedMigration }, { continueArrivalNumbers }] = await Promise.all([
     import('../backends/postgres/migrations.ts'),
-    import('../backends/postgres/moves.ts'),
+    import('../backends/postgres/migration-state.ts'),
     import('../backends/postgres/arrival-numbers.ts'),
   ]);
   const pool = await openDatabase(config, 'start', FEW_CONNECTIONS);
@@ -166,7 +166,7 @@ async function problemOfLocalLog({ dataFolder, storeUrl }: Config, pool: Databas
       import('../backends/sqlite/installation.ts'),
       import('../backends/sqlite/log/segments.ts'),
       import('../backends/postgres/identity.ts'),
-      import('../backends/postgres/moves.ts'),
+      import('../backends/postgres/migration-state.ts'),
     ]);
   const folder = logFolderOf(dataFolder);
   const [ours, theirs, logName] = [readLogInstallation(folder), await installationOf(pool), findNameOfLog(folder)];
@@ -420,10 +420,10 @@ export async function openLogReader(config: Config, warn: (message: string) => v
 }
 
 /**
- * The clock of a thread that receives events or processes them: it goes on from the newest time that the log holds, of
- * an erase in the store, and in an embedded store of its newest event, in case the log was removed. To be called when the log was
- * checked. `isAway` for a database, and a Kafka, that is opened later: then the clock is late until `continueClock` was
- * called.
+ * The clock of a thread that receives events or processes them: it continues from the newest time in the log, of an
+ * erase in the store, and in an embedded store of its newest event, in case the log was removed. Call it after the log
+ * was checked. `isAway` is for a database, and a Kafka, that is opened later: then the clock is late until
+ * `continueClock` was called.
  */
 export async function openClock(
   config: Config,
@@ -548,7 +548,7 @@ export async function lookAtDatabase(config: Config): Promise<DatabaseFacts> {
   try {
     const [{ databaseFacts }, { findMigration, problemOfUnfinishedMigration }] = await Promise.all([
       import('../backends/postgres/checkup.ts'),
-      import('../backends/postgres/moves.ts'),
+      import('../backends/postgres/migration-state.ts'),
     ]);
     const facts = await databaseFacts(pool);
     const move = await findMigration(pool);

@@ -1,7 +1,7 @@
 /**
- * `sluice serve`: puts the main thread together and runs until a signal. What a server needs before it may start is
- * seen to in here: the data folder is its own, if it has anything in it, and the database is up to date. A database or a Kafka
- * that is away is no reason not to start: `database-start.ts`. Threads are the supervisor's.
+ * `sluice serve`: sets up the main thread and runs until a signal. It ensures what a server needs before it may start:
+ * the data folder is its own, if it has anything in it, and the database is up to date. A database or a Kafka that is
+ * unavailable does not prevent the start: `database-start.ts`. The supervisor owns the threads.
  */
 
 import { mkdirSync, writeFileSync } from 'node:fs';
@@ -160,7 +160,7 @@ async function announce(start: Announced): Promise<void> {
     members = await openMemberStore(config);
     await announceStart({ config, port, keyStore, members, now: Date.now(), out });
   } catch (error) {
-    // The server runs, and gets well with its database; there is "sluice invite" for the link.
+    // The server is running, and recovers with its database; there is "sluice invite" for the link.
     const isAway = error instanceof StoreUnavailableError || error instanceof DatabaseAwayError;
     if (config.storeUrl === '' || !isAway) throw error;
     logger.warn({ reason: error.message }, 'whether there is an account could not be found out');

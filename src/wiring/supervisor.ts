@@ -123,7 +123,7 @@ const WATCHED_FILES = [
     name: 'store.db',
     fileOf: storeFileOf,
     advice:
-      'nothing is processed or removed from the log until the server is restarted; it goes on with the file that is there then, and without one makes the store again from the log',
+      'nothing is processed or removed from the log until the server is restarted; it continues with the file that exists then, and without one rebuilds the store from the log',
   },
   {
     name: 'keys.db',

@@ -45,31 +45,31 @@ describe('health', () => {
     assert.equal(headers['content-type'], 'text/plain; version=0.0.4; charset=utf-8');
   });
 
-  test('a health check that is under way when the server closes is answered in the ordinary way', async (t) => {
+  test('a health check that is under way when the server closes gets its ordinary response', async (t) => {
     const { app, port } = await startApp(t);
     const socket = connect(port, '127.0.0.1');
     const ended = once(socket, 'close');
     const received: Buffer[] = [];
-    const answers = () => Buffer.concat(received).toString('latin1').split('HTTP/1.1 ').slice(1);
-    const firstAnswer = new Promise<void>((resolve) => {
+    const responses = () => Buffer.concat(received).toString('latin1').split('HTTP/1.1 ').slice(1);
+    const firstResponse = new Promise<void>((resolve) => {
       socket.on('data', (chunk: Buffer) => {
         received.push(chunk);
-        if (answers()[0]?.endsWith('{"status":"alive"}')) resolve();
+        if (responses()[0]?.endsWith('{"status":"alive"}')) resolve();
       });
     });
-    // One whole request and the beginning of a second: when the first is answered, the second is under way.
+    // One whole request and the beginning of a second: when the first is responded to, the second is under way.
     const request = 'GET /livez HTTP/1.1\r\nHost: sluice\r\n';
     socket.write(`${request}\r\n${request}`);
-    await firstAnswer;
+    await firstResponse;
     const closed = app.close();
     socket.write('\r\n');
     await Promise.all([closed, ended]);
-    assert.equal(answers().length, 2);
-    assert.match(answers()[1] ?? '', /^200 OK\r\n[^]*\{"status":"alive"\}$/);
+    assert.equal(responses().length, 2);
+    assert.match(responses()[1] ?? '', /^200 OK\r\n[^]*\{"status":"alive"\}$/);
   });
 });
 
-describe('every answer', () => {
+describe('every response', () => {
   const cases: [what: string, method: string, path: string, headers: Record<string, string>][] = [
     ...OPERATOR_PATHS.map((path): [string, string, string, Record<string, string>] => [path, 'GET', path, {}]),
     ['a 403', 'GET', '/livez', PUBLISHABLE],
@@ -158,7 +158,7 @@ describe('paths and methods', () => {
       }
     });
 
-    test(`${path} answers HEAD as it answers GET, without the body`, async (t) => {
+    test(`${path} responds to HEAD as to GET, without the body`, async (t) => {
       const { call } = await startApp(t);
       const get = await call('GET', path);
       const head = await call('HEAD', path);
@@ -266,15 +266,15 @@ describe('routes that are added later', () => {
   const withEcho = {
     prepare: (app: FastifyInstance) => {
       const body = Type.Object({ limit: Type.Integer({ minimum: 1, maximum: 500 }) });
-      const answer = Type.Object({ limit: Type.Integer() });
-      app.post('/echo', { schema: { body, response: { 200: answer } } }, (request, reply) => {
+      const schema = Type.Object({ limit: Type.Integer() });
+      app.post('/echo', { schema: { body, response: { 200: schema } } }, (request, reply) => {
         reply.send({ ...(request.body as object), secret: 'not in the schema' });
       });
     },
   };
   const headers = { 'content-type': 'application/json' };
 
-  test('take TypeBox schemas, and answer with what these allow and nothing else', async (t) => {
+  test('take TypeBox schemas, and respond with what these allow and nothing else', async (t) => {
     const { call } = await startApp(t, withEcho);
     const { status, text } = await call('POST', '/echo', { headers, body: '{"limit":5}' });
     assert.equal(status, 200);
@@ -295,11 +295,11 @@ describe('routes that are added later', () => {
 
   test('refuse a body that is not JSON, or of another type', async (t) => {
     const { call, errors } = await startApp(t, withEcho);
-    const answers = [
+    const responses = [
       await call('POST', '/echo', { headers, body: '{' }),
       await call('POST', '/echo', { headers: { 'content-type': 'text/xml' }, body: '<x/>' }),
     ];
-    for (const { status, text } of answers) {
+    for (const { status, text } of responses) {
       assert.equal(status, 400);
       assert.equal((JSON.parse(text) as { error: string }).error, 'bad request');
     }

@@ -1,5 +1,5 @@
 /**
- * A store with a fixed answer to every question of one tenant and nothing for others, which remembers what it was
+ * A store with a fixed result for every query of one tenant and nothing for others, which remembers what it was
  * asked. For what the real one cannot be made to say on demand.
  */
 
@@ -13,20 +13,20 @@ export const TRACE_ID = '019a8267-8f3a-7c41-9d0e-5b6a7f21c3de';
 export const KEY_ID = 'key_7Hq2mZx04LbT';
 const AT = Date.UTC(2026, 10, 14, 9, 30, 1, 210);
 
-const told = (value: string) => ({ value, traceId: TRACE_ID, receivedAt: AT });
+const provenanceOf = (value: string) => ({ value, traceId: TRACE_ID, receivedAt: AT });
 
 export const PROFILE: StoredProfile = {
   id: PROFILE_ID,
   mergedIds: [NODE_ID],
   identifiers: { user_id: ['u-1'], email: ['Ada@example.com'], phone_number: [], anon_id: ['a-1', 'a-2'] },
   profileFields: new Map([
-    ['__proto__', told('"field"')],
-    ['city', told('"Lisbon"')],
+    ['__proto__', provenanceOf('"field"')],
+    ['city', provenanceOf('"Lisbon"')],
   ]),
   userProperties: new Map([
-    ['__proto__', told('{"__proto__":{"x":1},"constructor":null}')],
-    ['big', told('12345678901234567890.10')],
-    ['hasOwnProperty', told('1e400')],
+    ['__proto__', provenanceOf('{"__proto__":{"x":1},"constructor":null}')],
+    ['big', provenanceOf('12345678901234567890.10')],
+    ['hasOwnProperty', provenanceOf('1e400')],
   ]),
   firstSeen: AT,
   lastSeen: AT + 1,
@@ -48,7 +48,7 @@ export const EVENT: StoredEvent = {
 };
 
 const origin = { traceId: TRACE_ID, userIndex: 0, at: AT };
-const books = { received: 7, stored: 1, duplicates: 2, erased: 1, expired: 1, deadLetters: 1, pending: 1 };
+const totals = { received: 7, stored: 1, duplicates: 2, erased: 1, expired: 1, deadLetters: 1, pending: 1 };
 const HOUR_MS = 3_600_000;
 export const HOUR = Date.UTC(2026, 10, 14, 9);
 
@@ -59,8 +59,8 @@ export interface Asked {
 
 export function cannedStore(tenantId: string): { store: Store; asked: Asked[] } {
   const asked: Asked[] = [];
-  /** The answer for the tenant that has something, or what a tenant without anything gets. */
-  const answers = <Given extends unknown[], Value>(method: string, own: (...given: Given) => Value, none: Value) => {
+  /** The response for the tenant that has something, or what a tenant without anything gets. */
+  const responses = <Given extends unknown[], Value>(method: string, own: (...given: Given) => Value, none: Value) => {
     return (tenant: string | null, ...given: Given): Promise<Value> => {
       asked.push({ method, arguments: [tenant, ...given] });
       return Promise.resolve().then(() => (tenant === tenantId ? own(...given) : none));
@@ -78,15 +78,15 @@ export function cannedStore(tenantId: string): { store: Store; asked: Asked[] } 
   };
   const store: Store = {
     tenants: () => Promise.resolve([tenantId]),
-    findProfile: answers(
+    findProfile: responses(
       'findProfile',
       (_type, normalised) => (normalised.endsWith('nobody') ? undefined : PROFILE),
       undefined,
     ),
-    profile: answers('profile', forProfile(PROFILE), undefined),
-    profileCount: answers('profileCount', () => 3, 0),
-    profiles: answers('profiles', page([PROFILE]), nothing),
-    searchPeople: answers(
+    profile: responses('profile', forProfile(PROFILE), undefined),
+    profileCount: responses('profileCount', () => 3, 0),
+    profiles: responses('profiles', page([PROFILE]), nothing),
+    searchPeople: responses(
       'searchPeople',
       (query) => {
         const isNobody = query.text?.endsWith('nobody') ?? false;
@@ -95,7 +95,7 @@ export function cannedStore(tenantId: string): { store: Store; asked: Asked[] } 
       },
       { ...nothing, isPartial: false },
     ),
-    people: answers(
+    people: responses(
       'people',
       (ids) => {
         const { id, identifiers } = PROFILE;
@@ -107,9 +107,9 @@ export function cannedStore(tenantId: string): { store: Store; asked: Asked[] } 
       const none = query.profileId === null ? nothing : undefined;
       const own = (): Page<StoredEvent> | undefined =>
         query.profileId === null || query.profileId === PROFILE_ID ? page([EVENT])(query) : undefined;
-      return answers('events', (_query: EventQuery) => own(), none)(tenant, query);
+      return responses('events', (_query: EventQuery) => own(), none)(tenant, query);
     },
-    arrivals: answers(
+    arrivals: responses(
       'arrivals',
       (after) => {
         if (after === 'nonsense') throw malformed();
@@ -117,18 +117,18 @@ export function cannedStore(tenantId: string): { store: Store; asked: Asked[] } 
       },
       { events: [], last: 'first', lastSequence: 0 },
     ),
-    newestArrivals: answers('newestArrivals', () => ({ events: [], last: 'last', lastSequence: 1, skipped: null }), {
+    newestArrivals: responses('newestArrivals', () => ({ events: [], last: 'last', lastSequence: 1, skipped: null }), {
       events: [],
       last: 'first',
       lastSequence: 0,
       skipped: null,
     }),
-    counts: answers(
+    counts: responses(
       'counts',
       () => [{ start: HOUR, eventName: 'x', events: 2, revenue: [{ currency: 'EUR', events: 1, revenue: 0.5 }] }],
       [],
     ),
-    identity: answers(
+    identity: responses(
       'identity',
       forProfile({
         id: PROFILE_ID,
@@ -164,18 +164,18 @@ export function cannedStore(tenantId: string): { store: Store; asked: Asked[] } 
       }),
       undefined,
     ),
-    unmerge: answers(
+    unmerge: responses(
       'unmerge',
       (id, mergedBy) => forProfile({ undone: mergedBy === TRACE_ID ? 1 : 0, profileIds: [PROFILE_ID, NODE_ID] })(id),
       undefined,
     ),
-    erase: answers('erase', (id) => id === PROFILE_ID, false),
-    audit: answers(
+    erase: responses('erase', (id) => id === PROFILE_ID, false),
+    audit: responses(
       'audit',
       page([{ kind: 'erase' as const, traceId: TRACE_ID, at: AT, detail: '{"n":1.0}' }]),
       nothing,
     ),
-    trace: answers(
+    trace: responses(
       'trace',
       (traceId) =>
         traceId !== TRACE_ID
@@ -215,7 +215,7 @@ export function cannedStore(tenantId: string): { store: Store; asked: Asked[] } 
             },
       undefined,
     ),
-    traces: answers(
+    traces: responses(
       'traces',
       page([
         {
@@ -232,7 +232,7 @@ export function cannedStore(tenantId: string): { store: Store; asked: Asked[] } 
       ]),
       nothing,
     ),
-    rejections: answers(
+    rejections: responses(
       'rejections',
       page([
         {
@@ -247,12 +247,12 @@ export function cannedStore(tenantId: string): { store: Store; asked: Asked[] } 
       ]),
       nothing,
     ),
-    rejectionReasons: answers(
+    rejectionReasons: responses(
       'rejectionReasons',
       () => [{ reason: 'events[] "x"', users: 3, lastAt: AT, traceId: TRACE_ID, userIndex: 4 }],
       [],
     ),
-    receipts: answers(
+    receipts: responses(
       'receipts',
       () => ({
         minutes: [{ start: HOUR, usersAccepted: 5, usersRejected: 2, eventsAccepted: 9 }],
@@ -260,13 +260,13 @@ export function cannedStore(tenantId: string): { store: Store; asked: Asked[] } 
       }),
       { minutes: [], positions: new Map() },
     ),
-    ledger: answers(
+    ledger: responses(
       'ledger',
       () => ({
         hours: [
-          { hour: HOUR - 240 * HOUR_MS, users: { ...books, received: 8 }, events: books, rejectedUsers: 0 },
-          { hour: HOUR - HOUR_MS, users: books, events: books, rejectedUsers: 4 },
-          { hour: HOUR, users: books, events: books, rejectedUsers: 0 },
+          { hour: HOUR - 240 * HOUR_MS, users: { ...totals, received: 8 }, events: totals, rejectedUsers: 0 },
+          { hour: HOUR - HOUR_MS, users: totals, events: totals, rejectedUsers: 4 },
+          { hour: HOUR, users: totals, events: totals, rejectedUsers: 0 },
         ],
         positions: new Map(),
         lastTraceIds: new Map(),

@@ -65,7 +65,7 @@ describe('the page of the dashboard', () => {
     '/dashboard/nothing.js',
     '/dashboard/assets',
   ]) {
-    test(`${path} is the page, under its own policy and asked for anew each time`, async (t) => {
+    test(`${path} is the page, under its own policy and requested again each time`, async (t) => {
       const { call } = await startBuilt(t);
       const { status, text, headers } = await call('GET', path);
       assert.equal(status, 200);

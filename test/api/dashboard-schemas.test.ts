@@ -1,4 +1,4 @@
-/** What the page is answered, held against what the OpenAPI document says of it. */
+/** The responses that the page gets, compared with the OpenAPI document. */
 
 import assert from 'node:assert/strict';
 import { suite, type TestContext, test } from 'node:test';
@@ -33,7 +33,7 @@ async function start(context: TestContext) {
   return { ...running, get, post };
 }
 
-suite('The schemas of what the page is answered', () => {
+suite('The schemas of the responses that the page gets', () => {
   test('are right about health', async (t) => {
     const { get } = await start(t);
     const health = await get('/health');

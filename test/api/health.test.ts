@@ -89,12 +89,17 @@ suite('GET /health', () => {
     assert.ok(rows.length > 10);
   });
 
-  test('tells nothing of what a server of its role does not know: lag, books and disk', async (t) => {
+  test('leaves out what a server of its role does not know: lag, ledger and disk', async (t) => {
     const env = { STORE_URL: 'postgres://u:hidden@db/x', LOG_URL: 'kafka://u:hidden@k:9092/x', SLUICE_ROLE: 'api' };
     const { ask: read } = await startReadingApp(t, { ...loadConfig({ env, args: [] }) });
     const { body, text } = await read('/health');
-    const { role, lag_seconds: lag, ledger_difference: books, disk_free_bytes: disk } = body as Record<string, unknown>;
-    assert.deepEqual([role, lag, books, disk], ['api', null, null, null]);
+    const {
+      role,
+      lag_seconds: lag,
+      ledger_difference: totals,
+      disk_free_bytes: disk,
+    } = body as Record<string, unknown>;
+    assert.deepEqual([role, lag, totals, disk], ['api', null, null, null]);
     assert.ok(text.includes('postgres://u:…@db/x') && text.includes('kafka://u:…@k:9092/x'));
     assert.ok(!text.includes('hidden'));
   });
@@ -108,7 +113,7 @@ suite('GET /health', () => {
     assert.deepEqual([word, reasons], ['not ready', ['the disk is full']]);
   });
 
-  test('still answers when the store does not', async (t) => {
+  test('still responds when the store does not', async (t) => {
     const metricsBuffer = allocateMetrics(1);
     metricsWriter(metricsBuffer, 0).inc(METRIC.dead_letters, 3);
     metricsWriter(metricsBuffer, 0).set(METRIC.log_missing_records, 2);

@@ -4,7 +4,7 @@ import { ACTIVE_KEYS_MAX } from '../../src/api/routes/keys.ts';
 import { createKey } from '../../src/keys/create.ts';
 import { hashKey, isWellFormedKey } from '../../src/keys/format.ts';
 import type { KeyStore, NewKey } from '../../src/keys.ts';
-import { type BrowserAnswer, NOW, startMemberApp } from './member-app.ts';
+import { type BrowserResponse, NOW, startMemberApp } from './member-app.ts';
 import type { StartOptions } from './running-app.ts';
 
 interface Key {
@@ -17,22 +17,22 @@ interface Key {
 }
 
 const DAY_MS = 86_400_000;
-const WISHES = { name: 'Web shop', kind: 'secret', environment: 'development' } as const;
+const OPTIONS = { name: 'Web shop', kind: 'secret', environment: 'development' } as const;
 const NOBODY = 'key_nobody000000';
 const at = (milliseconds: number): string => new Date(milliseconds).toISOString();
-const messageOf = ({ body }: BrowserAnswer): string => (body as { message: string }).message;
+const messageOf = ({ body }: BrowserResponse): string => (body as { message: string }).message;
 
 /** A signed-in member of an account, and one of another. */
 async function start(context: TestContext, options: StartOptions = {}) {
   const running = await startMemberApp(context, options);
   const as = ({ cookie }: { cookie: string }) => {
-    return (method: string, path: string, json?: unknown): Promise<BrowserAnswer> =>
+    return (method: string, path: string, json?: unknown): Promise<BrowserResponse> =>
       running.ask(method, path, { cookie, json });
   };
   const ask = as(await running.join('ada@example.com'));
   const askAsStranger = as(await running.join('eve@example.com', { account: 'other' }));
   const make = async (options: object = {}): Promise<{ key: string; row: Key }> => {
-    const { status, body, text } = await ask('POST', '/keys', { ...WISHES, ...options });
+    const { status, body, text } = await ask('POST', '/keys', { ...OPTIONS, ...options });
     assert.equal(status, 201, text);
     return body as { key: string; row: Key };
   };
@@ -48,7 +48,7 @@ suite('Keys of an account', () => {
     assert.equal((await keyStore.findByHash(hashKey(key)))?.id, row.id);
     assert.deepEqual(row, {
       id: row.id,
-      ...WISHES,
+      ...OPTIONS,
       prefix: 'sk_dev_',
       last_four: key.slice(-4),
       origins: [],
@@ -76,7 +76,7 @@ suite('Keys of an account', () => {
 
   test('a key for an environment that this server does not serve is refused', async (t) => {
     const { ask, make } = await start(t, { environment: 'production' });
-    const refused = await ask('POST', '/keys', WISHES);
+    const refused = await ask('POST', '/keys', OPTIONS);
     assert.deepEqual([refused.status, messageOf(refused)], [400, 'environment must be production']);
     await make({ environment: 'production' });
   });
@@ -85,7 +85,7 @@ suite('Keys of an account', () => {
     const { list, keyStore, accountId } = await start(t);
     const madeBefore = async (days: number, name: string, expiresAt: number | null = null): Promise<string> => {
       const now = NOW - days * DAY_MS;
-      const options = { ...WISHES, name, origins: [], expiresAt, accountId: await accountId(), now };
+      const options = { ...OPTIONS, name, origins: [], expiresAt, accountId: await accountId(), now };
       return (await createKey(keyStore, options)).row.id;
     };
     const leaked = await madeBefore(40, 'leaked');
@@ -119,23 +119,27 @@ suite('Keys of an account', () => {
   for (const [what, json, message] of [
     ['no body', undefined, /^the body must be a JSON object/],
     ['an array', [], /^the body must be a JSON object/],
-    ['an unknown field', { ...WISHES, scope: 'x' }, /unknown field/],
+    ['an unknown field', { ...OPTIONS, scope: 'x' }, /unknown field/],
     ['no name', { kind: 'secret', environment: 'development' }, /^name must be a text/],
-    ['a blank name', { ...WISHES, name: ' ' }, /^The key name must not be empty/],
-    ['another kind', { ...WISHES, kind: 'admin' }, /^kind must be secret or publishable/],
-    ['another environment', { ...WISHES, environment: 'staging' }, /^environment must be production or development/],
-    ['a number as expiry', { ...WISHES, expires_at: 5 }, /^expires_at must be an ISO 8601 time/],
-    ['a day that is not', { ...WISHES, expires_at: '2026-02-30' }, /^expires_at must be an ISO 8601 time/],
-    ['an expiry in the past', { ...WISHES, expires_at: at(NOW) }, /would have expired already/],
-    ['a text as origins', { ...WISHES, origins: 'https://a.example' }, /^origins must be an array of texts/],
-    ['a path in an origin', { ...WISHES, kind: 'publishable', origins: ['https://a.example/x'] }, /^The origin "https/],
-    ['origins of a secret key', { ...WISHES, origins: ['https://a.example'] }, /^Origins are for publishable keys/],
+    ['a blank name', { ...OPTIONS, name: ' ' }, /^The key name must not be empty/],
+    ['another kind', { ...OPTIONS, kind: 'admin' }, /^kind must be secret or publishable/],
+    ['another environment', { ...OPTIONS, environment: 'staging' }, /^environment must be production or development/],
+    ['a number as expiry', { ...OPTIONS, expires_at: 5 }, /^expires_at must be an ISO 8601 time/],
+    ['a day that is not', { ...OPTIONS, expires_at: '2026-02-30' }, /^expires_at must be an ISO 8601 time/],
+    ['an expiry in the past', { ...OPTIONS, expires_at: at(NOW) }, /would have expired already/],
+    ['a text as origins', { ...OPTIONS, origins: 'https://a.example' }, /^origins must be an array of texts/],
+    [
+      'a path in an origin',
+      { ...OPTIONS, kind: 'publishable', origins: ['https://a.example/x'] },
+      /^The origin "https/,
+    ],
+    ['origins of a secret key', { ...OPTIONS, origins: ['https://a.example'] }, /^Origins are for publishable keys/],
   ] as const) {
     test(`a key cannot be made with ${what}`, async (t) => {
       const { ask, list } = await start(t);
-      const answer = await ask('POST', '/keys', json);
-      assert.equal(answer.status, 400);
-      assert.match(messageOf(answer), message);
+      const response = await ask('POST', '/keys', json);
+      assert.equal(response.status, 400);
+      assert.match(messageOf(response), message);
       assert.deepEqual(await list(), []);
     });
   }
@@ -156,9 +160,9 @@ suite('Revoking a key', () => {
     const { ask, make, list, clock } = await start(t);
     const { row } = await make();
     for (const json of [{ name: 'web shop' }, {}, { name: null }]) {
-      const answer = await ask('POST', `/keys/${row.id}/revoke`, json);
-      assert.equal(answer.status, 400);
-      assert.equal(messageOf(answer), 'name must be the name of the key that is to be revoked');
+      const response = await ask('POST', `/keys/${row.id}/revoke`, json);
+      assert.equal(response.status, 400);
+      assert.equal(messageOf(response), 'name must be the name of the key that is to be revoked');
     }
     assert.deepEqual(await list(), [row]);
     const revoked = { ...row, revoked_at: at(NOW), state: 'revoked' };
@@ -204,9 +208,9 @@ suite('Rolling a key', () => {
       [expiring, 'expired'],
       [revoked, 'revoked'],
     ] as const) {
-      const answer = await ask('POST', `/keys/${row.id}/roll`, { overlap_seconds: 0 });
-      assert.equal(answer.status, 400);
-      assert.equal(messageOf(answer), `the key is ${state}: make a new one instead`);
+      const response = await ask('POST', `/keys/${row.id}/roll`, { overlap_seconds: 0 });
+      assert.equal(response.status, 400);
+      assert.equal(messageOf(response), `the key is ${state}: make a new one instead`);
     }
   });
 
@@ -214,9 +218,9 @@ suite('Rolling a key', () => {
     const { ask, make, list } = await start(t);
     const { row } = await make();
     for (const overlap of [-1, 0.5, 2_592_001, '60', null, undefined]) {
-      const answer = await ask('POST', `/keys/${row.id}/roll`, { overlap_seconds: overlap });
-      assert.equal(answer.status, 400);
-      assert.equal(messageOf(answer), 'overlap_seconds must be a whole number from 0 to 2,592,000');
+      const response = await ask('POST', `/keys/${row.id}/roll`, { overlap_seconds: overlap });
+      assert.equal(response.status, 400);
+      assert.equal(messageOf(response), 'overlap_seconds must be a whole number from 0 to 2,592,000');
     }
     assert.deepEqual(await list(), [row]);
   });
@@ -225,10 +229,10 @@ suite('Rolling a key', () => {
     const { make, ask, keyStore, accountId: idOf } = await start(t);
     const accountId = await idOf('own');
     for (let made = 0; made < ACTIVE_KEYS_MAX - 1; made++) {
-      await createKey(keyStore, { ...WISHES, origins: [], expiresAt: null, accountId, now: NOW });
+      await createKey(keyStore, { ...OPTIONS, origins: [], expiresAt: null, accountId, now: NOW });
     }
     const { row } = await make();
-    const refused = await ask('POST', '/keys', WISHES);
+    const refused = await ask('POST', '/keys', OPTIONS);
     assert.equal(refused.status, 400);
     assert.match(refused.text, /has 500 active keys: revoke keys/);
     await ask('POST', `/keys/${row.id}/revoke`, { name: row.name });
@@ -245,8 +249,8 @@ suite('Rolling a key', () => {
     const running = await start(t, { keyStore: broken });
     real = running.keyStore;
     const { row } = await running.make();
-    const answer = await running.ask('POST', `/keys/${row.id}/roll`, { overlap_seconds: 0 });
-    assert.equal(answer.status, 503);
+    const response = await running.ask('POST', `/keys/${row.id}/roll`, { overlap_seconds: 0 });
+    assert.equal(response.status, 503);
     assert.deepEqual(
       (await running.list()).map(({ name, state }) => [name, state]),
       [
@@ -270,20 +274,20 @@ suite('Who may do it', () => {
       const { status, text } = await askAsStranger('POST', path, json);
       const unknown = await ask('POST', path.replace(row.id, NOBODY), json);
       assert.deepEqual([status, unknown.status], [404, 404], path);
-      const shapeOf = (answer: string): unknown => ({ ...(JSON.parse(answer) as object), trace_id: '' });
+      const shapeOf = (response: string): unknown => ({ ...(JSON.parse(response) as object), trace_id: '' });
       assert.deepEqual(shapeOf(text), shapeOf(unknown.text));
     }
     assert.deepEqual(await list(), [row]);
   });
 
-  test('without a session nobody, not even with a secret key; from another page nothing is changed', async (t) => {
+  test('are refused without a session, even with a secret key; from another page nothing is changed', async (t) => {
     const running = await start(t);
     const { make, list } = running;
     const { key, row } = await make();
     const { cookie } = await running.join('bob@example.com');
     for (const [method, path, json] of [
       ['GET', '/keys', undefined],
-      ['POST', '/keys', WISHES],
+      ['POST', '/keys', OPTIONS],
       ['POST', `/keys/${row.id}/revoke`, { name: row.name }],
       ['POST', `/keys/${row.id}/roll`, { overlap_seconds: 0 }],
     ] as const) {
@@ -298,7 +302,7 @@ suite('Who may do it', () => {
     assert.deepEqual(await list(), [row]);
   });
 
-  test('a key store that cannot be read is 503, with nothing told of it', async (t) => {
+  test('a key store that cannot be read is 503, without details', async (t) => {
     const failing = { list: () => Promise.reject(new Error('SQLITE_IOERR secret detail')) } as unknown as KeyStore;
     const { ask } = await start(t, { keyStore: failing });
     const { status, text } = await ask('GET', '/keys');

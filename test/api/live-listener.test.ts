@@ -22,14 +22,14 @@ async function listen(context: TestContext, isReading = true) {
   const { port } = server.address() as AddressInfo;
   let text = '';
   let isOver = false;
-  const answered = new Promise<IncomingMessage>((resolve) => {
+  const responded = new Promise<IncomingMessage>((resolve) => {
     get({ port, host: '127.0.0.1', agent: false }, resolve).on('error', () => {});
   });
   const response = await opened.promise;
   const start = { cursor: 'start', sequence: 0 };
   const parts = { filter: NO_FILTER, start, traceId: 'trace', now: START };
   const listener = new LiveListener(response, parts);
-  const incoming = await answered;
+  const incoming = await responded;
   incoming
     .on('error', () => {})
     .on('close', () => {
@@ -173,7 +173,7 @@ suite('A live stream that comes back far behind another', () => {
     level.listener.advanceTo({ cursor: `cursor-${STORED}`, sequence: STORED });
     feed.add('acct_a/production', level.listener);
     feed.add('acct_a/production', behind.listener);
-    const told = await eventually('all of it was shown or told as skipped', () => {
+    const reported = await eventually('all of it was shown or reported as skipped', () => {
       behind.listener.tick(START + 10_000);
       const skipped = [...behind.text().matchAll(/event: skipped\ndata: \{"events":(\d+)\}/g)];
       const shown = behind.text().match(/^event: event$/gm)?.length ?? 0;
@@ -181,7 +181,7 @@ suite('A live stream that comes back far behind another', () => {
       return sum >= STORED - 50 ? sum : null;
     });
     // At most a second's worth still waits to be shown.
-    assert.ok(told <= STORED);
+    assert.ok(reported <= STORED);
   });
 });
 

@@ -82,7 +82,7 @@ suite('The live stream', () => {
     assert.equal((await other.open(`?profile_id=${stranger}`)).status, 404);
   });
 
-  test('goes on after Last-Event-ID, of the same tenant alone', async (t) => {
+  test('continues after Last-Event-ID, of the same tenant alone', async (t) => {
     const one = await tenantOn(t, server());
     const other = await tenantOn(t, server());
     const mine = await one.open();
@@ -149,9 +149,11 @@ suite('The live stream', () => {
     const filtered = await open('?event_name=event+299');
     await send(numbered(300));
     const skipped = await eventually('it says what it skipped', () => {
-      const told = live.messages.filter(({ event }) => event === 'skipped').map(({ data }) => data['events'] as number);
-      const sum = told.reduce((total, events) => total + events, 0);
-      return sum + live.messages.length - told.length >= 300 ? sum : null;
+      const reported = live.messages
+        .filter(({ event }) => event === 'skipped')
+        .map(({ data }) => data['events'] as number);
+      const sum = reported.reduce((total, events) => total + events, 0);
+      return sum + live.messages.length - reported.length >= 300 ? sum : null;
     });
     const shown = live.messages.filter(({ event }) => event === 'event');
     assert.equal(shown.length + skipped, 300);
@@ -163,14 +165,14 @@ suite('The live stream', () => {
     );
     // What a listener does not ask for does not count against it.
     assert.deepEqual(names(await filtered.events(1)), ['event 299']);
-    // Who comes back is not told again of what was skipped.
+    // A client that reconnects does not get the skipped count again.
     const again = await open('', { lastEventId: live.lastId() });
     await send(['the next']);
     assert.deepEqual(names(await again.events(1)), ['the next']);
     assert.equal(again.messages.length, 1);
   });
 
-  test('goes on after Last-Event-ID without loss or repeats, also beside one that is level', async (t) => {
+  test('continues after Last-Event-ID without loss or repeats, also beside one that is level', async (t) => {
     const { open, send } = await tenantOn(t, server());
     const steady = await open();
     const first = await open();
@@ -189,7 +191,7 @@ suite('The live stream', () => {
     assert.deepEqual(names(await steady.events(18)), numbered(18));
   });
 
-  test('a stream that broke before its first event goes on without a gap', async (t) => {
+  test('a stream that broke before its first event continues without a gap', async (t) => {
     const { open, send } = await tenantOn(t, server());
     const first = await open();
     const start = first.lastId();

@@ -19,7 +19,7 @@ import type { KeyStore } from '../../src/keys.ts';
 import { temporaryKeyStore } from '../keys/temporary-store.ts';
 import { loadConfig } from '../../src/config/config.ts';
 import { type Asked, cannedStore } from './canned-store.ts';
-import { type Answer, startApp, type StartOptions } from './running-app.ts';
+import { type HttpResponse, startApp, type StartOptions } from './running-app.ts';
 
 export const NOW = Date.UTC(2026, 10, 15, 12);
 export const PASSWORD = 'correct horse battery';
@@ -36,7 +36,7 @@ export interface BrowserOptions {
   readonly origin?: string | null;
 }
 
-export type BrowserAnswer = Answer & { readonly body: unknown; readonly cookie: string | undefined };
+export type BrowserResponse = HttpResponse & { readonly body: unknown; readonly cookie: string | undefined };
 
 export interface TestMember {
   readonly member: Member;
@@ -61,7 +61,7 @@ export interface MemberApp {
     email?: string;
     kind?: 'first' | 'invitation';
   }) => Promise<string>;
-  readonly ask: (method: string, path: string, options?: BrowserOptions) => Promise<BrowserAnswer>;
+  readonly ask: (method: string, path: string, options?: BrowserOptions) => Promise<BrowserResponse>;
 }
 
 export async function startMemberApp(context: TestContext, options: StartOptions = {}): Promise<MemberApp> {
@@ -82,10 +82,10 @@ export async function startMemberApp(context: TestContext, options: StartOptions
   });
   const origin = `http://127.0.0.1:${port}`;
 
-  const ask = async (method: string, path: string, given: BrowserOptions = {}): Promise<BrowserAnswer> => {
+  const ask = async (method: string, path: string, given: BrowserOptions = {}): Promise<BrowserResponse> => {
     const body = given.text ?? (given.json === undefined ? undefined : JSON.stringify(given.json));
     const from = given.origin === undefined ? origin : given.origin;
-    const answer = await call(method, path, {
+    const response = await call(method, path, {
       headers: {
         ...(given.json === undefined ? {} : { 'content-type': 'application/json' }),
         ...(typeof given.cookie === 'string' ? { cookie: given.cookie } : {}),
@@ -94,7 +94,11 @@ export async function startMemberApp(context: TestContext, options: StartOptions
       },
       ...(body === undefined ? {} : { body }),
     });
-    return { ...answer, body: answer.text === '' ? undefined : JSON.parse(answer.text), cookie: cookieOf(answer) };
+    return {
+      ...response,
+      body: response.text === '' ? undefined : JSON.parse(response.text),
+      cookie: cookieOf(response),
+    };
   };
 
   const invitationFor: MemberApp['invitationFor'] = async ({ account, email = null, kind = 'invitation' } = {}) => {
@@ -124,6 +128,6 @@ export async function startMemberApp(context: TestContext, options: StartOptions
 }
 
 /** `sluice_session=…` as a browser would send it back; undefined when none was set. */
-function cookieOf({ headers }: Answer): string | undefined {
+function cookieOf({ headers }: HttpResponse): string | undefined {
   return headers['set-cookie']?.[0]?.split(';')[0];
 }

@@ -23,7 +23,7 @@ function accept({ ask }: MemberApp, json: object, cookie: string | null = null) 
 }
 
 suite('An invitation', () => {
-  test('tells whoever has it what it is for, and makes a member who is signed in', async (t) => {
+  test('tells its holder what it is for, and makes a member who is signed in', async (t) => {
     const running = await startMemberApp(t);
     const token = await running.invitationFor({ kind: 'first' });
     const look = await running.ask('POST', '/invitations/look', { json: { token } });
@@ -45,16 +45,16 @@ suite('An invitation', () => {
   test('of the first start makes one owner, however many accept it at the same moment', async (t) => {
     const running = await startMemberApp(t);
     const token = await running.invitationFor({ kind: 'first' });
-    const answers = await Promise.all(
+    const responses = await Promise.all(
       Array.from({ length: 20 }, (_, n) => accept(running, { token, email: `${n}@x.example`, password: PASSWORD })),
     );
-    const statuses = answers.map(({ status }) => status);
+    const statuses = responses.map(({ status }) => status);
     assert.equal(statuses.filter((status) => status === 200).length, 1, statuses.join());
     assert.ok(
       statuses.every((status) => [200, 404, 503].includes(status)),
       statuses.join(),
     );
-    const winner = answers.find(({ status }) => status === 200);
+    const winner = responses.find(({ status }) => status === 200);
     const { members } = await teamOf(running, winner?.cookie ?? '');
     assert.equal(members.length, 1);
     assert.equal((await accept(running, { token, email: 'late@x.example', password: PASSWORD })).status, 404);
@@ -111,7 +111,7 @@ suite('An invitation', () => {
     assert.equal((await accept(running, { token, email: EMAIL, password: '🙂'.repeat(10) })).status, 200);
   });
 
-  test('for an e-mail is for nobody else, and needs it not be typed again', async (t) => {
+  test('for an e-mail is for that person alone, who need not type it again', async (t) => {
     const running = await startMemberApp(t);
     const token = await running.invitationFor({ email: EMAIL });
     const other = await accept(running, { token, email: 'eve@example.com', password: PASSWORD });
@@ -215,7 +215,7 @@ suite('Members', () => {
     }
     assert.equal((await ask('GET', '/session', { cookie: other.cookie })).status, 200);
     assert.equal((await teamOf(running, other.cookie)).invitations.length, 1);
-    // Whether somebody is a member elsewhere is not told to who invites them.
+    // An inviting member does not learn whether the person is a member elsewhere.
     const invited = await ask('POST', '/invitations', { cookie: own.cookie, json: { email: 'b@example.com' } });
     assert.equal(invited.status, 201);
   });

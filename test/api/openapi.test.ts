@@ -78,7 +78,7 @@ describe('the OpenAPI document', () => {
     assert.ok(found.size > 25);
   });
 
-  test('describes each operation: an id of its own, a summary, answers with a trace_id', () => {
+  test('describes each operation: an id of its own, a summary, responses with a trace_id', () => {
     const ids = OPERATIONS.map(([, { operationId }]) => operationId);
     assert.equal(new Set(ids).size, ids.length);
     for (const [name, operation] of OPERATIONS) {
@@ -112,7 +112,7 @@ describe('the OpenAPI document', () => {
     }
   });
 
-  test('gives examples of answers that match their schemas', () => {
+  test('gives examples of responses that match their schemas', () => {
     let checked = 0;
     const responses = [...OPERATIONS.flatMap(([, operation]) => responsesOf(operation))];
     for (const [name, response] of [...responses, ...Object.entries(DOCUMENT.components.responses)]) {
@@ -133,7 +133,7 @@ describe('the OpenAPI document', () => {
     );
   });
 
-  test('is what the server answers, and has all of its paths and no others', async (t) => {
+  test('is what the server sends, and has all of its paths and no others', async (t) => {
     const { app, call } = await startApp(t);
     const { text, headers } = await call('GET', '/openapi.json');
     assert.deepEqual(JSON.parse(text), DOCUMENT);
@@ -156,12 +156,12 @@ describe('the OpenAPI document', () => {
     }
   });
 
-  test('describes the answers that the server gives', async (t) => {
+  test('describes the responses that the server gives', async (t) => {
     const trace = '019a8267-8f3a-7c41-9d0e-5b6a7f21c3de';
     const { call } = await startApp(t, { newTraceId: () => trace });
     const notReady = await startApp(t, { readiness: () => ({ ready: false, reasons: ['disk is full'] }) });
     const key = { headers: { authorization: 'Bearer pk_x' } };
-    const answers = [
+    const replies = [
       [DOCUMENT.paths['/livez']?.get?.responses[200], await call('GET', '/livez')],
       [DOCUMENT.paths['/readyz']?.get?.responses[200], await call('GET', '/readyz')],
       [DOCUMENT.paths['/readyz']?.get?.responses[503], await notReady.call('GET', '/readyz')],
@@ -169,7 +169,7 @@ describe('the OpenAPI document', () => {
       [DOCUMENT.components.responses['NotFound'], await call('GET', '/nothing')],
       [DOCUMENT.components.responses['MethodNotAllowed'], await call('PUT', '/docs')],
     ] as const;
-    for (const [response, { text, headers }] of answers) {
+    for (const [response, { text, headers }] of replies) {
       assert.ok(response && 'content' in response);
       const schema = response.content?.['application/json']?.schema;
       assert.ok(schema && matches(schema, JSON.parse(text)), text);
@@ -187,7 +187,7 @@ describe('the example requests', () => {
     assert.deepEqual(rejectionsOf(request), examples.SMALL_RESPONSE.errors);
   });
 
-  test('of the second one the validator rejects exactly the user that the example answer says', () => {
+  test('of the second one the validator rejects exactly the user that the example response says', () => {
     const request = bodies?.examples?.['partly_valid']?.value as typeof examples.PARTLY_VALID_REQUEST;
     const [good, bad] = request.users;
     assert.ok(Check(User, good) && !Check(User, bad));
@@ -196,7 +196,7 @@ describe('the example requests', () => {
     assert.equal(examples.PARTLY_VALID_RESPONSE.users_accepted, 1);
   });
 
-  test('the failed ones fail with the texts of their example answers', () => {
+  test('the failed ones fail with the texts of their example responses', () => {
     assert.deepEqual(rejectionsOf(examples.ALL_INVALID_REQUEST), examples.ALL_INVALID_RESPONSE.errors);
     assert.deepEqual(validateRequest(JSON.stringify(examples.UNUSABLE_REQUEST)), {
       ok: false,
@@ -231,7 +231,7 @@ describe('the rules for users', () => {
   test('each has a user that breaks it', () => assert.equal(offenders.length, USER_RULES.length));
 
   for (const [index, { rule, message }] of USER_RULES.entries()) {
-    test(`the validator answers as documented: ${rule}`, () => {
+    test(`the validator responds as documented: ${rule}`, () => {
       const [user, placeholders] = offenders[index] ?? [];
       const expected = message.replace(/<(\w+)>/g, (_, name: string) => placeholders?.[name] ?? '?');
       assert.deepEqual(rejectionsOf({ users: [user] }), [{ userIndex: 0, message: expected }]);

@@ -7,7 +7,7 @@ import type { Environment, KeyKind } from '../../src/model.ts';
 import type { KeyStore } from '../../src/keys.ts';
 import { temporaryKeyStore } from '../keys/temporary-store.ts';
 import { type Asked, cannedStore } from './canned-store.ts';
-import { type Answer, startApp, type StartOptions } from './running-app.ts';
+import { type HttpResponse, startApp, type StartOptions } from './running-app.ts';
 
 export const NOW = Date.UTC(2026, 10, 14, 10);
 
@@ -18,11 +18,11 @@ export interface ReadingApp {
   readonly asked: Asked[];
   readonly errors: readonly unknown[];
   readonly keyStore: KeyStore;
-  readonly makeKey: (options?: KeyWishes) => Promise<string>;
-  readonly ask: (path: string, options?: AskOptions) => Promise<Answer & { readonly body: unknown }>;
+  readonly makeKey: (options?: KeyOptions) => Promise<string>;
+  readonly ask: (path: string, options?: AskOptions) => Promise<HttpResponse & { readonly body: unknown }>;
 }
 
-export interface KeyWishes {
+export interface KeyOptions {
   readonly account?: string;
   readonly kind?: KeyKind;
   readonly environment?: Environment;
@@ -39,7 +39,7 @@ export interface AskOptions {
 
 export async function startReadingApp(context: TestContext, options: StartOptions = {}): Promise<ReadingApp> {
   const { store: keyStore } = await temporaryKeyStore(context);
-  const make = async (options: KeyWishes = {}) => {
+  const make = async (options: KeyOptions = {}) => {
     const account = await keyStore.ensureAccount(newAccount(options.account ?? 'own', NOW));
     return createKey(keyStore, {
       name: 'test',
@@ -60,7 +60,7 @@ export async function startReadingApp(context: TestContext, options: StartOption
     ...options,
   });
   const ask = async (path: string, { method = 'GET', key = own.key, headers = {}, json }: AskOptions = {}) => {
-    const answer = await call(method, path, {
+    const response = await call(method, path, {
       headers: {
         ...(key === null ? {} : { authorization: `Bearer ${key}` }),
         ...(json === undefined ? {} : { 'content-type': 'application/json' }),
@@ -68,8 +68,8 @@ export async function startReadingApp(context: TestContext, options: StartOption
       },
       ...(json === undefined ? {} : { body: JSON.stringify(json) }),
     });
-    return { ...answer, body: answer.text === '' ? undefined : (JSON.parse(answer.text) as unknown) };
+    return { ...response, body: response.text === '' ? undefined : (JSON.parse(response.text) as unknown) };
   };
-  const makeKey = async (options: KeyWishes = {}): Promise<string> => (await make(options)).key;
+  const makeKey = async (options: KeyOptions = {}): Promise<string> => (await make(options)).key;
   return { key: own.key, keyId: own.row.id, asked, errors, keyStore, makeKey, ask };
 }

@@ -1,4 +1,4 @@
-/** Every snippet of docs/reading.md is run as it is printed, in order, in one shell, and answers what is shown. */
+/** Every snippet of docs/reading.md is run as it is printed, in order, in one shell, and prints what is shown. */
 
 import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
@@ -27,7 +27,7 @@ const snippets: Snippet[] = Array.from(GUIDE.matchAll(/^```(\w+)\n(.*?)^```$/gms
 suite('The guide to reading back', () => {
   const server = useServer();
 
-  test('shows what the server answers', async () => {
+  test('shows what the server responds with', async () => {
     const commands = snippets.filter(({ language }) => language === 'sh');
     const script = commands.map(({ text }) => {
       const wait = text.includes('send()') ? UNTIL_PROCESSED : '';
@@ -35,8 +35,8 @@ suite('The guide to reading back', () => {
     });
     const env = { ...process.env, SLUICE_URL: server().baseUrl, SLUICE_KEY: server().key };
     const { stdout } = await run('bash', ['-euo', 'pipefail', '-c', script.join('')], { env });
-    const answers = stdout.split(SEPARATOR);
-    assert.equal(answers.length, commands.length + 1);
+    const responses = stdout.split(SEPARATOR);
+    assert.equal(responses.length, commands.length + 1);
     let compared = 0;
     let command = -1;
     for (const { language, text } of snippets) {
@@ -44,7 +44,7 @@ suite('The guide to reading back', () => {
         command++;
         continue;
       }
-      assert.equal(steady(answers[command] ?? '', language), steady(text, language));
+      assert.equal(steady(responses[command] ?? '', language), steady(text, language));
       compared++;
     }
     assert.equal(compared, 14);
@@ -52,8 +52,8 @@ suite('The guide to reading back', () => {
 });
 
 /** Ids, keys, times and cursors differ from run to run; which of them are the same does not. */
-function steady(answer: string, language: string): string {
-  const compact = language === 'json' ? JSON.stringify(JSON.parse(withBigNumbers(answer))) : answer.trim();
+function steady(response: string, language: string): string {
+  const compact = language === 'json' ? JSON.stringify(JSON.parse(withBigNumbers(response))) : response.trim();
   const ids = new Map<string, string>();
   return compact
     .replaceAll(/[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}/g, (id) => {

@@ -35,16 +35,16 @@ test('there are calls to test', () => assert.ok(CALLS.length >= 15));
 
 for (const { method, path, options } of CALLS) {
   suite(`${method} ${path}`, () => {
-    test('is answered to a secret key of the tenant, and its use is noted', async (t) => {
+    test('is available to a secret key of the tenant, and its use is noted', async (t) => {
       const uses: [string, number, string | undefined][] = [];
       const noteUse = (key: ApiKey, at: number, origin: string | undefined): void => {
         uses.push([key.id, at, origin]);
       };
       const { ask, keyId } = await startReadingApp(t, { noteUse });
       const headers = { origin: 'https://elsewhere.example' };
-      const { status, headers: answered } = await ask(path, { ...options, headers });
+      const { status, headers: responded } = await ask(path, { ...options, headers });
       assert.equal(status, method === 'DELETE' ? 202 : 200);
-      assert.equal(answered['access-control-allow-origin'], undefined);
+      assert.equal(responded['access-control-allow-origin'], undefined);
       assert.deepEqual(uses, [[keyId, NOW, 'https://elsewhere.example']]);
     });
 
@@ -104,9 +104,9 @@ for (const { method, path, options } of CALLS) {
     });
 
     test('is 503 with Retry-After while keys or the store cannot be read', async (t) => {
-      const told: string[] = [];
+      const reported: string[] = [];
       const onUnavailable = (error: Error): void => {
-        told.push(error.name);
+        reported.push(error.name);
       };
       const noKeys = await startReadingApp(t, { keys: new KeyCache(brokenStore()), onUnavailable });
       const noStore = await startReadingApp(t, { store: brokenStore(), onUnavailable });
@@ -117,11 +117,11 @@ for (const { method, path, options } of CALLS) {
         assert.deepEqual(body, { error: 'service temporarily unavailable', trace_id: 'trace-1' });
         assert.deepEqual(errors, []);
       }
-      assert.deepEqual(told, ['KeyStoreUnavailableError', 'StoreUnavailableError']);
+      assert.deepEqual(reported, ['KeyStoreUnavailableError', 'StoreUnavailableError']);
     });
 
     if (method === 'GET') {
-      test('answers HEAD as it answers GET, without the body, and needs the key for it', async (t) => {
+      test('responds to HEAD as to GET, without the body, and needs the key for it', async (t) => {
         const { ask } = await startReadingApp(t);
         const get = await ask(path);
         const head = await ask(path, { method: 'HEAD' });
@@ -185,7 +185,7 @@ suite('An id that cannot be one', () => {
     });
   }
 
-  test('is not found: one of nobody', async (t) => {
+  test('is not found: an unknown one', async (t) => {
     const { ask } = await startReadingApp(t);
     const nobody = '019a8262-f0d8-83b1-a1c5-000000000000';
     for (const { path, options } of CALLS) {

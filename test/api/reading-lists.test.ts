@@ -1,4 +1,4 @@
-/** Lists and counts on a real server: what is in them, in which order, and how one goes on from page to page. */
+/** Lists and counts on a real server: what is in them, in which order, and how one continues from page to page. */
 
 import assert from 'node:assert/strict';
 import { hash } from 'node:crypto';
@@ -40,7 +40,7 @@ suite('Lists and counts', () => {
     }
   });
 
-  test('whoever follows along gets each event once, in order of arrival', async () => {
+  test('a client that follows along gets each event once, in order of arrival', async () => {
     const { get, send } = await tenant(server());
     await send(user({ user_id: 'u-0' }));
     let { last } = (await get('/events?after=')).body as { last: string };
@@ -113,7 +113,7 @@ suite('Lists and counts', () => {
     const refused = await post(server(), key, { users: [7, 8] });
     assert.equal(refused.status, 400);
     const traceId = refused.headers.get('x-trace-id');
-    // From the moment of the answer on, processed or not.
+    // From the moment of the response on, processed or not.
     const { minutes } = (await get('/receipts')).body as { minutes: Record<string, unknown>[] };
     const sum = (name: string): number => minutes.reduce((total, minute) => total + Number(minute[name]), 0);
     assert.deepEqual(['users_accepted', 'users_rejected', 'events_accepted'].map(sum), [1, 3, 2]);
@@ -134,7 +134,7 @@ suite('Lists and counts', () => {
     assert.deepEqual((await get(`/rejections/reasons?to=${hourAgo}`)).body, { reasons: [] });
   });
 
-  test('whoever has a value finds the people that it belongs to, whatever it is', async () => {
+  test('a client that has a value finds the people that it belongs to, whatever it is', async () => {
     const { get, send } = await tenant(server());
     await send(user({ user_id: 'both', email: 'Ada@example.com' }));
     await send(user({ anon_id: 'both' }));

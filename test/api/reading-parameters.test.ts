@@ -179,7 +179,7 @@ suite('What the store is asked', () => {
   });
 });
 
-suite('A parameter that cannot be understood is answered 400 with its name', () => {
+suite('A parameter that cannot be understood gets 400 with its name', () => {
   const long = 'x'.repeat(513);
   const cases: [path: string, message: string][] = [
     ['/profiles', ONE_IDENTIFIER],

@@ -2,9 +2,9 @@
 
 import assert from 'node:assert/strict';
 import { ask, makeKey } from '../edge/fixture.ts';
-import { type Answer, eventually, post, type TestServer } from '../server.ts';
+import { type HttpResponse, eventually, post, type TestServer } from '../server.ts';
 
-/** What these tests look at in answers. */
+/** What these tests look at in responses. */
 export interface Profile {
   readonly id: string;
   readonly merged_ids: string[];
@@ -29,8 +29,8 @@ let accounts = 0;
 export async function tenant(server: TestServer) {
   const { key } = await makeKey(server.dataFolder, { account: `reading ${++accounts}` });
   const authorization = `Bearer ${key}`;
-  const get = (path: string): Promise<Answer> => ask(server, path, { headers: { authorization } });
-  const act = (method: string, path: string, body?: object): Promise<Answer> =>
+  const get = (path: string): Promise<HttpResponse> => ask(server, path, { headers: { authorization } });
+  const act = (method: string, path: string, body?: object): Promise<HttpResponse> =>
     ask(server, path, {
       method,
       headers: { authorization, ...(body !== undefined && { 'content-type': 'application/json' }) },
@@ -38,8 +38,8 @@ export async function tenant(server: TestServer) {
     });
   /** Sends, and waits until it can be read back. */
   const send = async (body: unknown): Promise<string> => {
-    const answer = await post(server, key, body);
-    const traceId = answer.headers.get('x-trace-id') ?? '';
+    const response = await post(server, key, body);
+    const traceId = response.headers.get('x-trace-id') ?? '';
     await processed(traceId);
     return traceId;
   };

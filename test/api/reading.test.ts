@@ -1,4 +1,4 @@
-/** Reading back on a real server, from the request to the answer: who somebody is, and why, and for whom. */
+/** Reading back on a real server, from the request to the response: who a person is, and why, and for whom. */
 
 import assert from 'node:assert/strict';
 import { suite, test } from 'node:test';
@@ -25,10 +25,10 @@ suite('Reading back', () => {
 
   test('a request has a trace from the moment of its 202', async () => {
     const { key, get } = await tenant(server());
-    const answers = await Promise.all(
+    const responses = await Promise.all(
       Array.from({ length: 20 }, (_, n) => post(server(), key, user({ user_id: `${n}` }))),
     );
-    const traces = await Promise.all(answers.map(({ headers }) => get(`/traces/${headers.get('x-trace-id')}`)));
+    const traces = await Promise.all(responses.map(({ headers }) => get(`/traces/${headers.get('x-trace-id')}`)));
     for (const { status, body } of traces) {
       assert.equal(status, 200);
       assert.match((body as { status: string }).status, /^(?:pending|processed)$/);
@@ -36,7 +36,7 @@ suite('Reading back', () => {
     }
   });
 
-  test('two that turn out to be one person are told why, can be parted again, and stay apart', async () => {
+  test('two that turn out to be one person are explained, can be unmerged, and stay separate', async () => {
     const { get, act, send } = await tenant(server());
     const first = await send(user({ anon_id: 'a-1' }, [{ event_name: 'viewed' }]));
     await send(user({ user_id: 'u-1', email: 'ADA@example.com' }, [{ event_name: 'ordered' }]));
@@ -86,14 +86,17 @@ suite('Reading back', () => {
     assert.notEqual(((await get('/profiles?anon_id=a-1')).body as Profile).id, known.id);
     const { body: audit } = await get('/audit');
     assert.deepEqual(
-      (audit as { acts: { kind: string; trace_id: string }[] }).acts.map(({ kind, trace_id }) => [kind, trace_id]),
+      (audit as { entries: { kind: string; trace_id: string }[] }).entries.map(({ kind, trace_id }) => [
+        kind,
+        trace_id,
+      ]),
       [['unmerge', actId]],
     );
     assert.deepEqual((await get(`/audit?trace_id=${actId}`)).body, audit);
-    assert.deepEqual((await get(`/audit?trace_id=${signIn}`)).body, { acts: [], next_cursor: null });
+    assert.deepEqual((await get(`/audit?trace_id=${signIn}`)).body, { entries: [], next_cursor: null });
   });
 
-  test('who is erased is gone from every answer, and the books still balance', async () => {
+  test('who is erased is gone from every response, and every event is still accounted for', async () => {
     const { get, act, send } = await tenant(server());
     const traceId = await send(
       user({ user_id: 'gone', email: 'gone@example.com' }, [{ event_name: 'x' }, { event_name: 'y' }]),
@@ -149,7 +152,7 @@ suite('Reading back', () => {
       const { status, text } = await other.get(path);
       assert.equal(status, 200);
       assert.ok(!text.includes('canary') && !text.includes(before.id) && !text.includes(merging), path);
-      assert.match(text, /"(?:profiles|events|buckets|rejections|reasons|minutes|hours|acts)":\[\]/);
+      assert.match(text, /"(?:profiles|events|buckets|rejections|reasons|minutes|hours|entries)":\[\]/);
     }
     const unmerge = await other.act('POST', `/profiles/${before.id}/unmerge`, { trace_id: merging });
     assert.equal(unmerge.status, 404);

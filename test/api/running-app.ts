@@ -17,7 +17,7 @@ export interface RunningApp {
   readonly app: FastifyInstance;
   readonly port: number;
   readonly errors: { readonly error: unknown; readonly traceId: string }[];
-  readonly call: (method: string, path: string, options?: CallOptions) => Promise<Answer>;
+  readonly call: (method: string, path: string, options?: CallOptions) => Promise<HttpResponse>;
 }
 
 export interface CallOptions {
@@ -25,7 +25,7 @@ export interface CallOptions {
   readonly body?: string;
 }
 
-export interface Answer {
+export interface HttpResponse {
   readonly status: number;
   readonly headers: IncomingMessage['headers'];
   readonly text: string;
@@ -83,7 +83,12 @@ export async function startApp(context: Pick<TestContext, 'after'>, options: Sta
 }
 
 /** Unlike fetch, takes any method and sends the path as it is. */
-function call(port: number, method: string, path: string, { headers = {}, body }: CallOptions = {}): Promise<Answer> {
+function call(
+  port: number,
+  method: string,
+  path: string,
+  { headers = {}, body }: CallOptions = {},
+): Promise<HttpResponse> {
   return new Promise((resolve, reject) => {
     const outgoing = request({ port, host: '127.0.0.1', method, path, headers, agent: false }, (incoming) => {
       const chunks: Buffer[] = [];

@@ -41,16 +41,16 @@ suite('Every route that changes something', () => {
         for (const method of methods) {
           if (method === 'GET' || method === 'HEAD') continue;
           const path = url.replace(':id', PROFILE_ID).replace('*', 'x');
-          const answer = await running.ask(method, path, {
+          const response = await running.ask(method, path, {
             cookie,
             origin: null,
             headers: { ...sent, 'sluice-environment': 'development' },
             ...(method === 'POST' && { json: { email: 'ada@example.com', password: PASSWORD } }),
           });
-          assert.equal(answer.status, 403, `${method} ${url}: ${answer.text}`);
-          assert.match(answer.text, /"message":"this request must come from a page of this server/);
-          assert.equal(answer.cookie, undefined);
-          assert.equal(answer.headers['access-control-allow-origin'], undefined);
+          assert.equal(response.status, 403, `${method} ${url}: ${response.text}`);
+          assert.match(response.text, /"message":"this request must come from a page of this server/);
+          assert.equal(response.cookie, undefined);
+          assert.equal(response.headers['access-control-allow-origin'], undefined);
           tested++;
         }
       }
@@ -62,7 +62,7 @@ suite('Every route that changes something', () => {
     });
   }
 
-  test('of the page refuses it without a cookie as well, so that nobody is signed in as somebody else', async (t) => {
+  test('of the page refuses it without a cookie as well, so that no one can sign a person in as another', async (t) => {
     const running = await startMemberApp(t);
     await running.join('ada@example.com', { password: PASSWORD });
     const token = await running.invitationFor();
@@ -71,8 +71,8 @@ suite('Every route that changes something', () => {
       ['/invitations/accept', { token, email: 'b@example.com', password: PASSWORD }],
       ['/invitations/look', { token }],
     ] as const) {
-      const answer = await running.ask('POST', path, { json, origin: 'https://evil.example' });
-      assert.deepEqual([answer.status, answer.cookie], [403, undefined]);
+      const response = await running.ask('POST', path, { json, origin: 'https://evil.example' });
+      assert.deepEqual([response.status, response.cookie], [403, undefined]);
     }
   });
 

@@ -22,21 +22,21 @@ suite('Signing in', () => {
     const running = await startMemberApp(t);
     const { member } = await running.join('Ada@example.com', { password: PASSWORD });
     for (const email of [EMAIL, 'ADA@EXAMPLE.COM', ' ada@example.com ']) {
-      const answer = await signIn(running, { email, password: PASSWORD });
-      assert.equal(answer.status, 200, answer.text);
-      assert.deepEqual(answer.body, {
+      const response = await signIn(running, { email, password: PASSWORD });
+      assert.equal(response.status, 200, response.text);
+      assert.deepEqual(response.body, {
         member: { id: member.id, email: 'Ada@example.com' },
         account: { id: member.accountId, name: 'own' },
         environments: ['production', 'development'],
         server: { url: running.origin, version: '1.2.3' },
       });
-      const again = await running.ask('GET', '/session', { cookie: answer.cookie ?? '' });
-      assert.deepEqual([again.status, again.body], [200, answer.body]);
+      const again = await running.ask('GET', '/session', { cookie: response.cookie ?? '' });
+      assert.deepEqual([again.status, again.body], [200, response.body]);
       assert.equal(again.headers['cache-control'], 'no-store');
     }
   });
 
-  test('is refused with the same words for a wrong password and for an e-mail of nobody', async (t) => {
+  test('is refused with the same words for a wrong password and for an unknown e-mail', async (t) => {
     const running = await startMemberApp(t);
     await running.join(EMAIL, { password: PASSWORD });
     const wrong = await signIn(running, WRONG);
@@ -52,8 +52,8 @@ suite('Signing in', () => {
   test('takes a password typed with other code points for the same letters', async (t) => {
     const running = await startMemberApp(t);
     await running.join(EMAIL, { password: 'Zürich-Bellevue' });
-    const answer = await signIn(running, { email: EMAIL, password: 'Zu\u0308rich-Bellevue' });
-    assert.equal(answer.status, 200);
+    const response = await signIn(running, { email: EMAIL, password: 'Zu\u0308rich-Bellevue' });
+    assert.equal(response.status, 200);
   });
 
   const BODIES: [string, object, string][] = [
@@ -82,9 +82,9 @@ suite('Signing in', () => {
     await running.join(EMAIL, { password: PASSWORD });
     const planted = `sluice_session=${'A'.repeat(43)}`;
     for (const cookie of [attacker.cookie, planted]) {
-      const answer = await signIn(running, RIGHT, { cookie });
-      assert.equal(answer.status, 200);
-      assert.ok(answer.cookie !== undefined && answer.cookie !== cookie);
+      const response = await signIn(running, RIGHT, { cookie });
+      assert.equal(response.status, 200);
+      assert.ok(response.cookie !== undefined && response.cookie !== cookie);
       assert.equal((await running.ask('GET', '/session', { cookie })).status, 401);
     }
   });
@@ -123,17 +123,17 @@ suite('Signing in', () => {
     assert.deepEqual([environments, server.url], [['production'], 'https://sluice.example']);
   });
 
-  test('of very many at once some are told to come back, and those cost no attempt', async (t) => {
+  test('of very many at once some are asked to retry later, and those cost no attempt', async (t) => {
     const running = await startMemberApp(t, BEHIND_PROXY);
     await running.join(EMAIL, { password: PASSWORD });
-    const answers = await Promise.all(
+    const responses = await Promise.all(
       // From addresses of their own, so that none is slowed for the others.
       Array.from({ length: 80 }, (_, n) => {
         const headers = { 'x-forwarded-for': `203.0.113.${n}` };
         return signIn(running, { email: `${n}@x.example`, password: PASSWORD }, { headers });
       }),
     );
-    const busy = answers.filter(({ status }) => status === 503);
+    const busy = responses.filter(({ status }) => status === 503);
     assert.ok(busy.length >= 1 && busy.length < 80, `${busy.length}`);
     for (const { headers, body } of busy) {
       assert.equal(headers['retry-after'], '1');
@@ -143,13 +143,16 @@ suite('Signing in', () => {
   });
 
   test('is 503 while members cannot be read', async (t) => {
-    const told: string[] = [];
-    const { ask } = await startMemberApp(t, { members: brokenStore(), onUnavailable: ({ name }) => told.push(name) });
+    const reported: string[] = [];
+    const { ask } = await startMemberApp(t, {
+      members: brokenStore(),
+      onUnavailable: ({ name }) => reported.push(name),
+    });
     const cookie = `sluice_session=${'A'.repeat(43)}`;
     assert.equal((await ask('POST', '/session', { json: RIGHT })).status, 503);
     assert.equal((await ask('GET', '/session', { cookie })).status, 503);
     assert.equal((await ask('GET', '/events', { cookie })).status, 503);
-    assert.deepEqual(told, Array(3).fill('StoreUnavailableError'));
+    assert.deepEqual(reported, Array(3).fill('StoreUnavailableError'));
   });
 });
 
@@ -169,9 +172,9 @@ suite('The cookie', () => {
       await running.join(EMAIL, { password: PASSWORD });
       const isProxied = isTrusted && headers['x-forwarded-proto']?.startsWith('https') === true;
       const origin = isProxied ? running.origin.replace('http:', 'https:') : running.origin;
-      const answer = await signIn(running, RIGHT, { headers, origin });
-      assert.equal(answer.status, 200, answer.text);
-      const [cookie, ...others] = answer.headers['set-cookie'] ?? [];
+      const response = await signIn(running, RIGHT, { headers, origin });
+      assert.equal(response.status, 200, response.text);
+      const [cookie, ...others] = response.headers['set-cookie'] ?? [];
       assert.deepEqual(others, []);
       assert.match(
         cookie ?? '',
@@ -204,13 +207,13 @@ suite('The cookie', () => {
 });
 
 suite('A session', () => {
-  test('lasts 14 days from its last use, is written at most every 10 minutes, and the browser is told', async (t) => {
+  test('lasts 14 days from its last use, is written at most every 10 minutes, and the cookie is renewed', async (t) => {
     const { ask, join, clock } = await startMemberApp(t);
     const { cookie } = await join(EMAIL);
     const use = async (at: number) => {
       clock.now = at;
-      const answer = await ask('GET', '/session', { cookie });
-      return [answer.status, answer.cookie];
+      const response = await ask('GET', '/session', { cookie });
+      return [response.status, response.cookie];
     };
     assert.deepEqual(await use(NOW + 9 * MINUTE_MS), [200, undefined]);
     assert.deepEqual(await use(NOW + 10 * MINUTE_MS), [200, cookie]);
@@ -236,8 +239,8 @@ suite('A session', () => {
     const { cookie } = await running.join(EMAIL);
     t.mock.method(running.members, 'renewSession', () => Promise.reject(new StoreUnavailableError('disk full')));
     running.clock.now += 11 * MINUTE_MS;
-    const answer = await running.ask('GET', '/session', { cookie });
-    assert.deepEqual([answer.status, answer.cookie], [200, undefined]);
+    const response = await running.ask('GET', '/session', { cookie });
+    assert.deepEqual([response.status, response.cookie], [200, undefined]);
     running.clock.now = NOW + 14 * DAY_MS;
     assert.equal((await running.ask('GET', '/session', { cookie })).status, 401);
   });

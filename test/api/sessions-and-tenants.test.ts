@@ -25,7 +25,7 @@ function tenantCalls({ app }: MemberApp): { method: string; path: string; json: 
 }
 
 suite('With a session', () => {
-  test('every call of a tenant is answered in the environment that is asked for, and no key is noted as used', async (t) => {
+  test('every call of a tenant is served in the environment that is asked for, and no key is noted as used', async (t) => {
     const uses: unknown[] = [];
     const running = await startMemberApp(t, { noteUse: (key) => uses.push(key) });
     const { cookie } = await running.join('ada@example.com');
@@ -128,7 +128,7 @@ suite('With a session', () => {
     const running = await startMemberApp(t);
     const { cookie } = await running.join('ada@example.com');
     running.clock.now += 600_000;
-    const answer = await running.ask('GET', '/events', { cookie, headers: DEVELOPMENT });
-    assert.equal(answer.cookie, cookie);
+    const response = await running.ask('GET', '/events', { cookie, headers: DEVELOPMENT });
+    assert.equal(response.cookie, cookie);
   });
 });

@@ -39,12 +39,12 @@ suite('Who guesses', () => {
   test('with many requests at one moment gets no more guesses than one after the other', async (t) => {
     const running = await startMemberApp(t);
     await running.join(EMAIL, { password: PASSWORD });
-    const answers = await Promise.all(Array.from({ length: 15 }, () => guess(running, EMAIL)));
-    assert.equal(answers.filter(({ status }) => status === 401).length, 5);
-    assert.equal(answers.filter(({ status }) => status === 429).length, 10);
+    const responses = await Promise.all(Array.from({ length: 15 }, () => guess(running, EMAIL)));
+    assert.equal(responses.filter(({ status }) => status === 401).length, 5);
+    assert.equal(responses.filter(({ status }) => status === 429).length, 10);
   });
 
-  test('is slowed alike on an e-mail of nobody', async (t) => {
+  test('is slowed alike on an unknown e-mail', async (t) => {
     const running = await startMemberApp(t);
     for (let n = 0; n < 5; n++) assert.equal((await guess(running, 'nobody@example.com')).status, 401);
     assert.equal((await guess(running, 'nobody@example.com')).status, 429);
@@ -64,10 +64,10 @@ suite('Who guesses', () => {
     assert.equal((await guess(running, EMAIL, PASSWORD, owner)).status, 200);
   });
 
-  test('is slowed whatever a client claims to be, and nobody else is, where no proxy is trusted', async (t) => {
+  test('is slowed whatever a client claims to be, and no other client is, where no proxy is trusted', async (t) => {
     const running = await startMemberApp(t);
     await running.join(EMAIL, { password: PASSWORD });
-    // To escape: another address with each guess. To frame somebody: the address of a victim.
+    // To escape: another address with each guess. To frame someone else: the address of a victim.
     for (let n = 0; n < 20; n++) {
       const claim = { 'x-forwarded-for': `198.51.100.${n}` };
       assert.equal((await guess(running, `${n}@example.com`, PASSWORD, claim)).status, 401);

@@ -2,7 +2,7 @@
 
 import assert from 'node:assert/strict';
 import { suite, test } from 'node:test';
-import { type Crowd, RequestMaker } from '../../bench/crowd.ts';
+import { type Population, RequestMaker } from '../../bench/people-generator.ts';
 import { lagSecondsOf } from '../../bench/lag.ts';
 
 interface User {
@@ -11,16 +11,16 @@ interface User {
 }
 
 const UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-8[0-9a-f]{3}-[0-9a-f]{12}$/;
-const MIXED: Crowd = {
+const MIXED: Population = {
   people: 1_000_000,
   order: { seed: 1, newShare: 0.1 },
-  says: 'everything',
+  carries: 'everything',
   anonymousShare: 0.3,
   eventIds: true,
 };
 
-function usersOf(crowd: Crowd, sizes: readonly number[], requests: number): User[] {
-  const maker = new RequestMaker(crowd, sizes, () => '');
+function usersOf(population: Population, sizes: readonly number[], requests: number): User[] {
+  const maker = new RequestMaker(population, sizes, () => '');
   return Array.from({ length: requests }, () => {
     const { bytes, users } = maker.next(Date.now());
     const body = JSON.parse(bytes.toString()) as { users: User[] };
@@ -30,7 +30,7 @@ function usersOf(crowd: Crowd, sizes: readonly number[], requests: number): User
 }
 
 suite('the load of the benchmarks', () => {
-  test('every event of a crowd with ids has an id of its own, in every run', () => {
+  test('every event of a population with ids has an id of its own, in every run', () => {
     const ids = [1, 2].flatMap(() => usersOf(MIXED, [100], 100).map(({ events }) => events[0]?.$event_id ?? ''));
     assert.equal(new Set(ids).size, 20_000);
     assert.deepEqual(
@@ -58,7 +58,7 @@ suite('the load of the benchmarks', () => {
     assert.ok(anonymous > 0.28 && anonymous < 0.32, `${anonymous} are anonymous`);
   });
 
-  test('the same crowd sends the same people in the same order', () => {
+  test('the same population sends the same people in the same order', () => {
     const people = (): string[] => usersOf(MIXED, [50, 1], 100).map(({ identifiers }) => identifiers.anon_id);
     assert.deepEqual(people(), people());
   });

@@ -158,7 +158,7 @@ suite('A backup that cannot be made', () => {
     rmSync(wal.replace('-wal', '-shm'), { force: true });
     flipByte(wal, statSync(wal).size >> 1);
     const { err } = await backup(['--to', join(folderFor(t), 'b'), '--data', crashed]);
-    assert.match(err, /0000000000000005\.db is damaged: commits \(\d+ or more\) lie behind a damaged part/);
+    assert.match(err, /0000000000000005\.db is damaged: commits \(\d+ or more\) follow a damaged part/);
     assert.match(err, /Nothing was backed up; .*"sluice doctor" says what to do\./);
   });
 

@@ -1,6 +1,6 @@
 /**
  * `sluice backup` and `sluice restore` on real files: what comes back is what was there, whatever form the backup has,
- * and also where a server goes on meanwhile.
+ * and also where a server continues meanwhile.
  */
 
 import assert from 'node:assert/strict';
@@ -136,7 +136,7 @@ test('retention removes no segment while a backup runs, because its copy of the 
   assert.deepEqual(manifestOf(target).store?.positions, [{ partition: 0, position: 4 }]);
 });
 
-test('what root leaves in the data folder belongs to the user of the server, who goes on', async (t) => {
+test('what root leaves in the data folder belongs to the user of the server, which continues', async (t) => {
   if (skipWithout(t, process.getuid?.() === 0 ? undefined : 'needs root')) return;
   const { data } = filledFolder(t);
   const [uid, gid] = [65_534, 65_534];
@@ -149,7 +149,7 @@ test('what root leaves in the data folder belongs to the user of the server, who
   }
 });
 
-test('beside a server that goes on, the log reaches as far as the store, and the keys know every tenant in it', async (t) => {
+test('beside a server that continues, the log reaches as far as the store, and the keys know every tenant in it', async (t) => {
   const folder = filledFolder(t);
   const target = join(folderFor(t), 'b');
   let rounds = 0;

@@ -39,7 +39,7 @@ test('for programs it is JSON, wherever --json stands', async () => {
   }
 });
 
-test('mistakes are told as serve would tell them', async () => {
+test('mistakes are reported as by serve', async () => {
   await assert.rejects(run(['--prot', '1'], { PORT: 'x' }), (error) => {
     assert.ok(error instanceof OperatorError);
     assert.match(error.message, /did you mean --port\?\n.*PORT is "x"/);

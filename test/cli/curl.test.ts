@@ -50,7 +50,7 @@ test('the browser snippet sends a whole request', async (context) => {
     fetch,
     location: { pathname: '/cart' },
     crypto,
-    // Whoever was here before keeps the id.
+    // A returning visitor keeps the id.
     localStorage: { anon_id: 'visitor-1' },
   });
   assert.deepEqual(await arrived, {

@@ -78,7 +78,7 @@ async function examine(
   const code = await runDoctor([...args, '--json'], shell);
   const { findings } = JSON.parse(out()) as { findings: Finding[] };
   const problem = findings
-    .filter(({ state }) => state !== 'well')
+    .filter(({ state }) => state !== 'ok')
     .map(({ check, state, message, advice }) => `${state} ${check}: ${message} → ${advice}`)
     .join('\n');
   return { code, findings, problem };
@@ -151,16 +151,16 @@ suite('sluice doctor', () => {
     assert.deepEqual(filesIn(folder.data), before);
   });
 
-  test('for people it is a list with signs, what to do, and a verdict', async (context) => {
+  test('for people it is a list with signs, what to do, and a summary', async (context) => {
     const folder = openDataFolder(context);
     await healthyFolder(folder);
     chmodSync(folder.data, 0o755);
     const { shell, out } = doctorShell(folder.data);
     assert.equal(await runDoctor([], shell), 2);
-    assert.match(out(), /^✓ settings {5}no mistake in them\n! data folder {2}others may look into/);
-    assert.match(out(), /→ Events of people are in it\. Close it: chmod 700/);
+    assert.match(out(), /^✓ settings {5}valid\n! data folder {2}other users can read/);
+    assert.match(out(), /→ It contains personal data\. Make it private: chmod 700/);
     assert.match(out(), /✓ ledger +2 events received, and all accounted for/);
-    assert.match(out(), /It works; see ! above/);
+    assert.match(out(), /It works, with warnings: see ! above/);
   });
 
   test('backup: none is a warning once the data is older than a day, and so is one that is', async (context) => {
@@ -168,7 +168,10 @@ suite('sluice doctor', () => {
     await healthyFolder(folder);
     const later = (hours: number) => examine(folder.data, [], { now: () => NOW + hours * 3_600_000 });
     assert.equal((await later(1)).problem, '');
-    assert.match((await later(30)).problem, /^warning backup: there was never one.* → Make one, .*sluice backup --to/);
+    assert.match(
+      (await later(30)).problem,
+      /^warning backup: there was never one.* → Create one, .*sluice backup --to/,
+    );
     const target = '/backups/sluice.tar.zst';
     const began_at = new Date(NOW).toISOString();
     writeLastBackup(folder.data, { began_at, target, bytes: 4_096, verified: true, sluice_version: '0.1.0' });
@@ -181,11 +184,11 @@ suite('sluice doctor', () => {
     assert.match((await later(30)).problem, /^warning backup: there was never one/);
   });
 
-  test('a folder that is not there is broken, and nothing else is looked at', async (context) => {
+  test('a missing folder is an error, and nothing else is checked', async (context) => {
     const folder = openDataFolder(context);
     const { code, problem, findings } = await examine(join(folder.data, 'nowhere'));
     assert.equal(code, 1);
-    assert.match(problem, /broken data folder: .*nowhere is not there → Say where it is with --data/);
+    assert.match(problem, /error data folder: .*nowhere does not exist → Name it with --data/);
     assert.equal(findings.length, 2);
   });
 
@@ -217,7 +220,7 @@ suite('sluice doctor', () => {
     assert.equal(whole.code, 2);
     assert.match(
       whole.problem,
-      /warning store: store\.db is gone; the log still holds every request.*→ Start the server/,
+      /warning store: store\.db is gone; the log still has every request.*→ Start the server/,
     );
     writeFileSync(storeFileOf(folder.data), '');
     assert.match((await examine(folder.data)).problem, /warning store: store\.db is gone/);
@@ -228,10 +231,10 @@ suite('sluice doctor', () => {
     assert.equal(cut.code, 1);
     assert.match(
       cut.problem,
-      /broken store: store\.db is gone.*: 2 requests are in neither → Put store\.db back, or restore/,
+      /error store: store\.db is gone.*: 2 requests are in neither → Put store\.db back, or restore/,
     );
     rmSync(logFolderOf(folder.data), { recursive: true });
-    assert.match((await examine(folder.data)).problem, /broken store: store\.db is gone.*: 3 requests are in neither/);
+    assert.match((await examine(folder.data)).problem, /error store: store\.db is gone.*: 3 requests are in neither/);
   });
 
   test('log: damaged positions, with which a server refuses to start, are named', async (context) => {
@@ -244,11 +247,11 @@ suite('sluice doctor', () => {
     assert.equal(code, 1);
     assert.match(
       problem,
-      /broken log: .*positions\.db is damaged .*Move it away.*→ Until then a server refuses to start/,
+      /error log: .*positions\.db is damaged .*Move it away.*→ Until then a server refuses to start/,
     );
   });
 
-  test('settings: mistakes are broken, unknown variables a warning, keys of clients neither', async (context) => {
+  test('settings: mistakes are errors, unknown variables a warning, keys of clients neither', async (context) => {
     const folder = openDataFolder(context);
     await healthyFolder(folder);
     const env = { SLUICE_DATA: folder.data, SLUICE_DISK_FREE_MIN: '0', SLUICE_KEY: 'x', SLUICE_SERVICE_HOST: 'x' };
@@ -259,15 +262,15 @@ suite('sluice doctor', () => {
     assert.ok(!odd.problem.includes('secret-value'));
     const wrong = await examine(folder.data, [], { env: { ...env, SLUICE_EDGES: 'many' } });
     assert.equal(wrong.code, 1);
-    assert.match(wrong.problem, /broken settings: SLUICE_EDGES is "many"/);
+    assert.match(wrong.problem, /error settings: SLUICE_EDGES is "many"/);
   });
 
-  test('disk: below the limit is broken, near it a warning', async (context) => {
+  test('disk: below the limit is an error, near it a warning', async (context) => {
     const folder = openDataFolder(context);
     await healthyFolder(folder);
     const env = { SLUICE_DATA: folder.data, SLUICE_DISK_FREE_MIN: '1GB' };
     const full = await examine(folder.data, [], { env, freeBytes: () => 10 });
-    assert.match(full.problem, /broken disk: 10 B are free, and SLUICE_DISK_FREE_MIN is 1GB/);
+    assert.match(full.problem, /error disk: 10 B are free, and SLUICE_DISK_FREE_MIN is 1GB/);
     const near = await examine(folder.data, [], { env, freeBytes: () => 2 * 1_024 ** 3 });
     assert.match(near.problem, /warning disk: only 2\.0 GB are free/);
   });
@@ -281,10 +284,10 @@ suite('sluice doctor', () => {
     const ahead = await examine(folder.data, [], { now: () => NOW + 181 * 86_400_000 });
     assert.match(ahead.problem, /warning clock: .*after the newest event .*SLUICE_CLOCK_GAP_MAX \(180d\)/s);
     const unset = await examine(folder.data, [], { now: () => 0 });
-    assert.match(unset.problem, /broken clock: it says 1970-01-01/);
+    assert.match(unset.problem, /error clock: it says 1970-01-01/);
   });
 
-  test('clock: what a running server does not believe is reported', async (context) => {
+  test('clock: what a running server does not trust is reported', async (context) => {
     const folder = openDataFolder(context);
     await healthyFolder(folder);
     let metrics = '# TYPE sluice_clock_held_seconds gauge\nsluice_clock_held_seconds 172800.5\n';
@@ -295,10 +298,7 @@ suite('sluice doctor', () => {
     writeFileSync(serverUrlFileOf(folder.data), `http://127.0.0.1:${port}\n`);
     const lockHolder = () => ({ isHeld: true, pid: process.pid });
     const held = await examine(folder.data, [], { lockHolder });
-    assert.match(
-      held.problem,
-      /warning clock: .*does not believe it: received_at is 2d .*behind → .*restart the server/,
-    );
+    assert.match(held.problem, /warning clock: .*does not trust it: received_at is 2d .*behind → .*restart the server/);
     metrics = 'sluice_clock_held_seconds 0\n';
     assert.doesNotMatch((await examine(folder.data, [], { lockHolder })).problem, /clock/);
   });
@@ -313,7 +313,7 @@ suite('sluice doctor', () => {
     assert.doesNotMatch(problem, /1000000499/);
   });
 
-  test('log: a segment that was given up is a warning, one that cannot be read is broken', async (context) => {
+  test('log: a segment that was given up is a warning, one that cannot be read is an error', async (context) => {
     const folder = openDataFolder(context);
     await healthyFolder(folder);
     await folder.send([{ users: [user('eve')] }]);
@@ -323,14 +323,14 @@ suite('sluice doctor', () => {
     writeFileSync(first.file, bytes.fill(0x5a, 100, bytes.length));
     const { code, problem } = await examine(folder.data);
     assert.equal(code, 1);
-    assert.match(problem, /broken log: the segment 0\/0{15}1\.db cannot be read/);
+    assert.match(problem, /error log: the segment 0\/0{15}1\.db cannot be read/);
     renameSync(first.file, `${first.file}.lost`);
     const lost = await examine(folder.data);
     assert.equal(lost.code, 2);
     assert.match(lost.problem, /warning log: the segment 0\/0{15}1\.db\.lost was given up/);
   });
 
-  test('log: missing positions are nothing to do if the store has processed them, and broken if not', async (context) => {
+  test('log: missing positions are nothing to do if the store has processed them, and an error if not', async (context) => {
     const folder = openDataFolder(context);
     await healthyFolder(folder);
     await folder.append([{ users: [user('eve')] }]);
@@ -351,7 +351,7 @@ suite('sluice doctor', () => {
     assert.equal(unprocessed.code, 1);
     assert.match(
       unprocessed.problem,
-      /broken log: positions 1 to 3 of partition 0 are missing, and the store has processed the log up to position 2 only → /,
+      /error log: positions 1 to 3 of partition 0 are missing, and the store has processed the log up to position 2 only → /,
     );
     assert.doesNotMatch(unprocessed.problem, /New requests are safe/);
   });
@@ -371,7 +371,7 @@ suite('sluice doctor', () => {
     assert.equal(code, 1);
     assert.throws(
       () => recoverSegment(file),
-      (error) => error instanceof LogCorruptError && problem.includes(`broken log: ${error.message} → `),
+      (error) => error instanceof LogCorruptError && problem.includes(`error log: ${error.message} → `),
     );
   });
 
@@ -386,7 +386,7 @@ suite('sluice doctor', () => {
       cpSync(join(other.data, name), part, { recursive: true });
       const { code, findings } = await examine(folder.data);
       assert.equal(code, 1);
-      const finding = findings.find(({ state }) => state === 'broken');
+      const finding = findings.find(({ state }) => state === 'error');
       assert.match(finding?.message ?? '', /do not belong together: .* is of the installation /);
       assert.throws(() => tieDataFolder(folder.data), { name: 'OperatorError', message: finding?.message });
       rmSync(part, { recursive: true });
@@ -414,7 +414,7 @@ suite('sluice doctor', () => {
     }
   });
 
-  test('backlog: without a server it waits safely; with one that stands still it is broken', async (context) => {
+  test('backlog: without a server it waits safely; with one that stands still it is an error', async (context) => {
     const folder = openDataFolder(context);
     await healthyFolder(folder);
     await folder.append([{ users: [user('eve')] }, { users: [user('zoe')] }]);
@@ -422,25 +422,25 @@ suite('sluice doctor', () => {
     assert.equal(code, 2);
     assert.match(
       problem,
-      /warning backlog: 2 requests \(.*\) wait, the oldest for 1h; no server runs → .*sluice serve/,
+      /warning backlog: 2 requests \(.*\) wait, the oldest for 1h; no server is running → .*sluice serve/,
     );
     const lockHolder = () => ({ isHeld: true, pid: process.pid });
     let looks = 0;
     const pause = async (): Promise<void> => void (looks += 1);
     const stuck = await examine(folder.data, [], { lockHolder, pause });
     assert.equal(stuck.code, 1);
-    assert.match(stuck.problem, /broken backlog: .*nothing was processed within/);
+    assert.match(stuck.problem, /error backlog: .*nothing was processed within/);
     assert.equal(looks, 10);
   });
 
-  test('backlog: a server on a busy machine is not called broken before it had time', async (context) => {
+  test('backlog: a server on a busy machine is no error before it had time', async (context) => {
     const folder = openDataFolder(context);
     await healthyFolder(folder);
     await folder.append([{ users: [user('eve')] }]);
     const lockHolder = () => ({ isHeld: true, pid: process.pid });
     const young = await examine(folder.data, [], { lockHolder, pause: async () => {}, now: () => NOW - 3_590_000 });
     assert.equal(young.code, 2, young.problem);
-    assert.match(young.problem, /warning backlog: .*nothing was processed within .* Look again in a minute/);
+    assert.match(young.problem, /warning backlog: .*nothing was processed within .* Check again in a minute/);
     let looks = 0;
     const pause = async (): Promise<void> => {
       looks += 1;
@@ -482,7 +482,7 @@ suite('sluice doctor', () => {
     for (const args of [[], ['--deep']]) {
       const { code, problem } = await examine(folder.data, args);
       assert.equal(code, 1);
-      assert.match(problem, /broken store: it is damaged: .*restore a backup/);
+      assert.match(problem, /error store: it is damaged: .*restore a backup/);
     }
     // Sparse: nothing is there but its size.
     truncateSync(storeFileOf(folder.data), 257 * 1024 * 1024);
@@ -499,20 +499,20 @@ suite('sluice doctor', () => {
     database.close();
     const { code, problem } = await examine(folder.data, ['--deep']);
     assert.equal(code, 1);
-    assert.match(problem, /broken store: it is damaged: event 1 in events_1 is not one of its record 1 → /);
+    assert.match(problem, /error store: it is damaged: event 1 in events_1 is not one of its record 1 → /);
   });
 
-  test('a store that is no database at all is told in words', async (context) => {
+  test('a store that is no database at all is reported in plain words', async (context) => {
     const folder = openDataFolder(context);
     await healthyFolder(folder);
     for (const suffix of ['-wal', '-shm']) writeFileSync(storeFileOf(folder.data) + suffix, '');
     writeFileSync(storeFileOf(folder.data), 'this is not a database, it is a text of some length'.repeat(40));
     const { code, problem } = await examine(folder.data);
     assert.equal(code, 1);
-    assert.match(problem, /broken store: it cannot be looked at: .*damaged/);
+    assert.match(problem, /error store: the check failed: .*damaged/);
   });
 
-  test('ledger: an hour that does not balance is broken, and so are events that --deep cannot find', async (context) => {
+  test('ledger: an hour that does not balance is an error, and so are events that --deep cannot find', async (context) => {
     const folder = openDataFolder(context);
     await healthyFolder(folder);
     const database = new DatabaseSync(storeFileOf(folder.data));
@@ -520,8 +520,8 @@ suite('sluice doctor', () => {
     database.close();
     const { code, problem } = await examine(folder.data, ['--deep']);
     assert.equal(code, 1);
-    assert.match(problem, /broken ledger: of 2 events received in the hour of .*, 1 are missing/);
-    assert.match(problem, /broken ledger: the ledger says 1 event, and 2 are there/);
+    assert.match(problem, /error ledger: of 2 events received in the hour of .*, 1 are missing/);
+    assert.match(problem, /error ledger: the ledger has 1 event, but 2 are stored/);
   });
 
   test('ledger: a dead letter is shown with its cause and its trace', async (context) => {
@@ -532,14 +532,14 @@ suite('sluice doctor', () => {
     assert.equal(code, 1);
     assert.match(
       problem,
-      /broken ledger: the request 01930000-\S+2 could not be processed and is a failed record since/,
+      /error ledger: the request 01930000-\S+2 could not be processed and has been a failed record since/,
     );
   });
 
-  test('keys: none, expired, expiring and leaked ones are told', async (context) => {
+  test('keys: none, expired, expiring and leaked ones are reported', async (context) => {
     const folder = openDataFolder(context);
     await folder.send([{ users: [user('ada')] }]);
-    assert.match((await examine(folder.data)).problem, /warning keys: there are none that work/);
+    assert.match((await examine(folder.data)).problem, /warning keys: none of them works/);
     const keyStore = openSqliteKeyStore(keyFileOf(folder.data));
     const { id: accountId } = await keyStore.ensureAccount(newAccount('default', NOW));
     await createKey(keyStore, { ...KEY, accountId, name: 'old', now: NOW - 86_400_000, expiresAt: NOW - 3_600_000 });
@@ -568,13 +568,13 @@ suite('sluice doctor', () => {
     const running = await examine(folder.data, ['--deep'], { now: Date.now });
     assert.equal(running.problem, '');
     const message = ({ findings }: Examined): string => findings.find(({ check }) => check === 'server')?.message ?? '';
-    assert.equal(message(running), `one runs on this folder (process ${server.pid})`);
+    assert.equal(message(running), `one is running on this folder (process ${server.pid})`);
     await server.kill();
     const dead = await examine(folder.data, [], { now: Date.now });
-    assert.equal(message(dead), `none runs on this folder; the last one (process ${server.pid}) has ended`);
+    assert.equal(message(dead), `none is running on this folder; the last one (process ${server.pid}) has ended`);
   });
 
-  test('all mistakes are told at once', async (context) => {
+  test('all mistakes are reported at once', async (context) => {
     const folder = openDataFolder(context);
     const words = await refusal(
       (args) => runDoctor(args, doctorShell(folder.data).shell),

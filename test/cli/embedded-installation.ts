@@ -25,9 +25,9 @@ export interface Installation {
   readonly key: string;
 }
 
-/** So few that there are several tables of events, and blocks that were made anew. */
+/** So few that there are several tables of events, and blocks that were made again. */
 const TABLE_EVENTS = 300;
-/** So that some of what is told of nodes is still beside their rows. */
+/** So that some profile deltas are not merged yet. */
 const SIZES = { tableEvents: TABLE_EVENTS, profileSizes: { fanOut: 2, blockRows: 3, mergedBytesMin: 300 } };
 
 export async function fillInstallation(dataFolder: string, records = 600): Promise<Installation> {
@@ -82,7 +82,7 @@ function oneUser(n: number, name: string, days = 40): LogEntry {
   });
 }
 
-/** Takes back a merge of each tenant, and erases somebody else. */
+/** Undoes a merge of each tenant, and erases another person. */
 async function act(store: Store): Promise<void> {
   let [unmerged, erased] = [0, 0];
   for (const [n, tenantId] of TENANTS.entries()) {
@@ -95,7 +95,7 @@ async function act(store: Store): Promise<void> {
     }
     if (another !== undefined && (await store.erase(tenantId, another, { traceId: traceIdOf(at, 2), at }))) erased += 1;
   }
-  assert.ok(unmerged > 0 && erased > 0, 'the history has nobody to unmerge or to erase');
+  assert.ok(unmerged > 0 && erased > 0, 'the history has no one to unmerge or to erase');
 }
 
 async function mergedProfiles(store: Store, tenantId: TenantId): Promise<string[]> {

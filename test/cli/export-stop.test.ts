@@ -1,5 +1,5 @@
 /**
- * `sluice export` can be stopped at any page, and after a crash goes on from one of the last ones.
+ * `sluice export` can be stopped at any page, and after a crash continues from one of the last ones.
  */
 
 import assert from 'node:assert/strict';
@@ -90,7 +90,7 @@ suite('Stopping sluice export', () => {
     assert.equal(out.trimEnd().split('\n').length, 2_000);
   });
 
-  test('an export that was killed soon after its start goes on', async (context) => {
+  test('an export that was killed soon after its start continues', async (context) => {
     const folder = await filledFolder(context);
     const whole = outFile(context, 'whole.ndjson');
     await run(runExport, ['--format', 'ndjson', '--out', whole], folder.shell());
@@ -118,7 +118,7 @@ suite('Stopping sluice export', () => {
     assert.match(err, /Continuing after 3,000 rows/);
   });
 
-  test('an account that is not there is answered with those that are', async (context) => {
+  test('an account that does not exist gets an error with those that do', async (context) => {
     const folder = openDataFolder(context);
     await folder.send([{ users: [], account: 'shop' }]);
     const words = await refusal(runExport, ['--format', 'ndjson', '--account', 'nope'], folder.shell());

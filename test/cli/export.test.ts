@@ -307,7 +307,7 @@ suite('sluice export', () => {
   });
 
   for (const format of ['ndjson', 'csv']) {
-    test(`an interrupted ${format} export goes on and ends as if nothing had happened`, async (context) => {
+    test(`an interrupted ${format} export continues and ends as if nothing had happened`, async (context) => {
       const folder = await filledFolder(context);
       const whole = outFile(context, `whole.${format}`);
       await run(runExport, ['--format', format, '--out', whole], folder.shell());
@@ -343,7 +343,7 @@ suite('sluice export', () => {
     assert.ok(!existsSync(out) && !existsSync(`${out}.part`));
   });
 
-  test('what is left of another export is in the way of no other, and a lost part is told', async (context) => {
+  test('what is left of another export is in the way of no other, and a lost part is reported', async (context) => {
     const folder = await filledFolder(context);
     const out = outFile(context, 'events');
     const shell = folder.shell();
@@ -357,7 +357,7 @@ suite('sluice export', () => {
     assert.ok(!existsSync(`${out}.part`) && !existsSync(`${out}.part.state`));
   });
 
-  test('a file that cannot be written is told in words', async (context) => {
+  test('a file that cannot be written is reported in plain words', async (context) => {
     const folder = await filledFolder(context);
     for (const format of ['ndjson', 'parquet']) {
       const out = join(folder.data, 'x'.repeat(300));
@@ -381,7 +381,7 @@ suite('sluice export', () => {
     assert.equal(code, 0);
   });
 
-  test('all mistakes are told at once', async () => {
+  test('all mistakes are reported at once', async () => {
     const args = ['--format', 'parqet', '--what', 'profiles', '--from', 'then', '--event', 'x'];
     const words = await refusal(runExport, args, testShell({}));
     assert.match(words, /did you mean parquet/);

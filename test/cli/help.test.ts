@@ -57,7 +57,7 @@ test('the list names every command, and each has a help of its own, by help and 
 test('every value that a flag is limited to is in its help', () => {
   for (const { words, command } of ALL) {
     const text = helpOn(words, PLAIN);
-    // Those of settings are told where a wrong one is given.
+    // Those of settings are listed when a wrong one is given.
     if (words[0] === 'serve' || words[0] === 'config') continue;
     for (const { choices = [] } of Object.values(command.flags)) {
       for (const choice of choices) assert.match(text, new RegExp(`\\b${choice}\\b`), words.join(' '));

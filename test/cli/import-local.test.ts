@@ -56,7 +56,7 @@ suite('An import without the address of a server', () => {
     const address = other.address();
     assert.ok(address !== null && typeof address === 'object');
     writeFileSync(serverUrlFileOf(dataFolder), `http://127.0.0.1:${address.port}\n`);
-    assert.match(await refusal(runImport, [file, '--patience', '1ms'], shell), none);
+    assert.match(await refusal(runImport, [file, '--retry-timeout', '1ms'], shell), none);
     assert.equal(connections, 0);
   });
 

@@ -13,7 +13,7 @@ import { gzipSync } from 'node:zlib';
 import { runImport } from '../../src/cli/import.ts';
 import { removeFolder, temporaryFolder } from '../server.ts';
 import { refusal, run, testShell, type TestShell } from './data-shell.ts';
-import { startIngestStub, type StubAnswer } from './ingest-stub.ts';
+import { startIngestStub, type StubResponse } from './ingest-stub.ts';
 
 function temporaryFile(context: TestContext, content: string | Buffer): string {
   const folder = temporaryFolder();
@@ -33,7 +33,7 @@ function rejectedIn(file: string): Record<string, unknown>[] {
 }
 
 /** Takes no user that has `"bad":true`. */
-function picky({ body }: { readonly body: string }): StubAnswer | undefined {
+function picky({ body }: { readonly body: string }): StubResponse | undefined {
   const { users } = JSON.parse(body) as { users: { bad?: boolean }[] };
   const errors = users.flatMap(({ bad }, userIndex) => (bad === true ? [{ userIndex, message: 'it is bad' }] : []));
   if (errors.length === 0) return undefined;
@@ -41,7 +41,7 @@ function picky({ body }: { readonly body: string }): StubAnswer | undefined {
 }
 
 suite('Lines that an import rejected', () => {
-  test('they are mended in the rejected file and imported from there, and nothing else is sent again', async (context) => {
+  test('they are fixed in the rejected file and imported from there, and nothing else is sent again', async (context) => {
     const stub = await startIngestStub(context, picky);
     const long = '12345678901234567890123';
     const file = temporaryFile(context, `{"n":0}\n{"n":${long},"bad":true}\n{"n":2,"bad":true}\n{"n":3\n{"n":4\n`);
@@ -52,12 +52,12 @@ suite('Lines that an import rejected', () => {
     assert.ok(out.includes(`Fix them there and run: sluice import ${rejectedFile}\n`), out);
 
     const text = readFileSync(rejectedFile, 'utf8');
-    const mended = text
+    const fixed = text
       .replace(`${long},"bad":true`, `${long},"__proto__":1.5`)
       .replace('"{\\"n\\":3"', '"{\\"n\\":3}"')
       .replace('"text":"{\\"n\\":4"', '"user":{"n":4}');
-    assert.notEqual(mended, text);
-    writeFileSync(rejectedFile, mended);
+    assert.notEqual(fixed, text);
+    writeFileSync(rejectedFile, fixed);
     stub.received.length = 0;
     const again = await run(runImport, [rejectedFile], shellFor(stub));
     assert.equal(again.code, 2);
@@ -115,7 +115,7 @@ suite('What an import says', () => {
     ['{"n":01}', /not JSON: number with a leading zero at column 7\.\n/],
     ['\u{a0}{"n":1}', /not JSON: unexpected U\+00A0 at column 1, expected a value/],
   ] as const) {
-    test(`${JSON.stringify(line)} is not sent, and told with what is expected`, async (context) => {
+    test(`${JSON.stringify(line)} is not sent, and reported with what is expected`, async (context) => {
       const stub = await startIngestStub(context);
       const { code, out } = await run(runImport, [temporaryFile(context, line)], shellFor(stub));
       assert.equal(code, 2);
@@ -132,7 +132,7 @@ suite('What an import says', () => {
     assert.equal(stub.received.length, 0);
   });
 
-  test('an empty file is told as that', async (context) => {
+  test('an empty file is reported as that', async (context) => {
     const stub = await startIngestStub(context);
     for (const content of ['', '\n \n']) {
       const file = temporaryFile(context, content);
@@ -142,7 +142,7 @@ suite('What an import says', () => {
     }
   });
 
-  test('a port that nobody listens on is told with the cause, and so is one that is not for HTTP', async (context) => {
+  test('a port that nothing listens on is reported with the cause, and so is one that is not for HTTP', async (context) => {
     const server = createServer().listen(0, '127.0.0.1');
     await once(server, 'listening');
     const { port } = server.address() as AddressInfo;
@@ -150,7 +150,10 @@ suite('What an import says', () => {
     await once(server, 'close');
     const file = temporaryFile(context, '{}\n');
     const closed = shellFor({ url: `http://127.0.0.1:${port}` });
-    assert.match(await refusal(runImport, [file, '--patience', '1ms'], closed), /ECONNREFUSED: nothing listens there/);
+    assert.match(
+      await refusal(runImport, [file, '--retry-timeout', '1ms'], closed),
+      /ECONNREFUSED: nothing listens there/,
+    );
     const forbidden = shellFor({ url: 'http://127.0.0.1:1' });
     assert.match(await refusal(runImport, [file], forbidden), /bad port\)\. Is --url right\?/);
   });

@@ -1,5 +1,5 @@
 /**
- * `sluice import`: every line goes in once or is told with its reason, however often it is interrupted.
+ * `sluice import`: every line goes in once or is reported with its reason, however often it is interrupted.
  */
 
 import assert from 'node:assert/strict';
@@ -39,7 +39,7 @@ function rejectedIn(file: string): { line: number; reason: string }[] {
 
 suite('sluice import', () => {
   test(
-    'a real server takes all users of a file; those it rejects are told, and the exit code is 2',
+    'a real server takes all users of a file; those it rejects are reported, and the exit code is 2',
     SLOW,
     async (context) => {
       const server = await startServer();
@@ -86,7 +86,7 @@ suite('sluice import', () => {
     assert.ok(!existsSync(`${file}.rejected.ndjson`));
   });
 
-  test('a line that is not JSON is told with its number, and cannot smuggle users in', async (context) => {
+  test('a line that is not JSON is reported with its number, and cannot smuggle users in', async (context) => {
     const stub = await startIngestStub(context);
     const bad = Buffer.concat([
       Buffer.from('{"n":0}\n{"n":1},{"n":2}\n{"n":\n'),
@@ -109,7 +109,7 @@ suite('sluice import', () => {
     assert.match(rejected[2]?.reason ?? '', /not UTF-8/);
   });
 
-  test('a line longer than a request can carry is told, and does not fill the memory', async (context) => {
+  test('a line longer than a request can carry is reported, and does not fill the memory', async (context) => {
     const stub = await startIngestStub(context);
     const file = temporaryFile(context, `{"n":0}\n"${'x'.repeat(11 * 1_024 * 1_024)}"\n{"n":1}\n`);
     const { code } = await run(runImport, [file], shellFor(stub));
@@ -119,7 +119,7 @@ suite('sluice import', () => {
     assert.ok(readFileSync(`${file}.rejected.ndjson`).length < 5_000);
   });
 
-  test('503 is waited for, and a lost answer does not store a batch twice', SLOW, async (context) => {
+  test('503 is waited for, and a lost response does not store a batch twice', SLOW, async (context) => {
     const stub = await startIngestStub(context, (request, nth) => {
       if (nth === 2) return { status: 503, headers: { 'retry-after': '0' } };
       if (nth !== 3) return undefined;
@@ -137,7 +137,7 @@ suite('sluice import', () => {
   });
 
   test(
-    'when patience runs out it says so; started again it goes on, and nothing is stored twice',
+    'when the retry timeout is over it says so; started again it continues, and nothing is stored twice',
     SLOW,
     async (context) => {
       let isDown = true;
@@ -146,7 +146,7 @@ suite('sluice import', () => {
         isDown && body.startsWith('{"users":[{"n":500}') ? { status: 503 } : undefined,
       );
       const file = temporaryFile(context, `${lines(1_500)}not json\n${lines(1_000)}`);
-      const words = await refusal(runImport, [file, '--patience', '1ms'], shellFor(stub));
+      const words = await refusal(runImport, [file, '--retry-timeout', '1ms'], shellFor(stub));
       assert.match(words, /responds with 503; gave up after 1 ms/);
       assert.match(words, /Lines up to 500 were sent\. To continue from there, run the same command again/);
       assert.equal((JSON.parse(readFileSync(`${file}.import`, 'utf8')) as { lines: number }).lines, 500);
@@ -164,7 +164,7 @@ suite('sluice import', () => {
     },
   );
 
-  test('Ctrl-C stops it where it can go on', SLOW, async (context) => {
+  test('Ctrl-C stops it where it can continue', SLOW, async (context) => {
     const shell: TestShell[] = [];
     const stub = await startIngestStub(context, (_, nth) => {
       if (nth === 5) shell[0]?.stopping.abort();
@@ -181,7 +181,7 @@ suite('sluice import', () => {
     assert.equal(usersIn(stub.stored).length, 10_000);
   });
 
-  test('a file that changed meanwhile is not continued, and --restart begins anew', async (context) => {
+  test('a file that changed meanwhile is not continued, and --restart starts over', async (context) => {
     const stub = await startIngestStub(context, (_, nth) => (nth === 2 ? { status: 401 } : undefined));
     const file = temporaryFile(context, lines(1_000));
     await refusal(runImport, [file], shellFor(stub));
@@ -209,7 +209,7 @@ suite('sluice import', () => {
     assert.match(rejectedIn(file)[0]?.reason ?? '', /too large/);
   });
 
-  test('a file that was mended in the middle is another file, even with the same size and beginning', async (context) => {
+  test('a file that was fixed in the middle is another file, even with the same size and beginning', async (context) => {
     const stub = await startIngestStub(context);
     const content = Array.from({ length: 3_000 }, (_, n) => `${JSON.stringify({ n, pad: 'p'.repeat(40) })}\n`).join('');
     const file = temporaryFile(context, content);
@@ -247,11 +247,11 @@ suite('sluice import', () => {
     assert.equal(stub.received.length, 1);
   });
 
-  test('all mistakes are told at once', async () => {
-    const words = await refusal(runImport, ['--patience', 'long', '--url', 'ftp://x'], testShell({}));
+  test('all mistakes are reported at once', async () => {
+    const words = await refusal(runImport, ['--retry-timeout', 'long', '--url', 'ftp://x'], testShell({}));
     assert.match(words, /no file given/);
     assert.match(words, /no API key given/);
-    assert.match(words, /--patience is "long"/);
+    assert.match(words, /--retry-timeout is "long"/);
     assert.match(words, /--url is "ftp:\/\/x"/);
     const missing = await refusal(
       runImport,

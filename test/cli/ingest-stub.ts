@@ -1,5 +1,5 @@
 /**
- * A server that takes imports and misbehaves when asked to: answers as Sluice does, keeps every body with its
+ * A server that takes imports and misbehaves when asked to: responds as Sluice does, keeps every body with its
  * Idempotency-Key, and stores a key once. For what a real server does not do on command.
  */
 
@@ -15,7 +15,7 @@ export interface Received {
   readonly body: string;
 }
 
-export interface StubAnswer {
+export interface StubResponse {
   readonly status: number;
   readonly headers?: Readonly<Record<string, string>>;
   readonly body?: unknown;
@@ -29,15 +29,15 @@ export interface IngestStub {
   readonly stored: Map<string, string>;
 }
 
-/** `misbehave` may answer a request itself; undefined lets it be taken. */
+/** `misbehave` may respond to a request itself; undefined lets it be taken. */
 export async function startIngestStub(
   context: TestContext,
-  misbehave: (request: Received, nth: number) => StubAnswer | undefined | Promise<StubAnswer | undefined> = () =>
+  misbehave: (request: Received, nth: number) => StubResponse | undefined | Promise<StubResponse | undefined> = () =>
     undefined,
 ): Promise<IngestStub> {
   const received: Received[] = [];
   const stored = new Map<string, string>();
-  const answer = async (request: IncomingMessage): Promise<StubAnswer> => {
+  const reply = async (request: IncomingMessage): Promise<StubResponse> => {
     const one = {
       idempotencyKey: String(request.headers['idempotency-key']),
       authorization: String(request.headers.authorization),
@@ -54,7 +54,7 @@ export async function startIngestStub(
     };
   };
   const server = createServer((request, response) => {
-    void answer(request).then(({ status, headers = {}, body = {} }) => {
+    void reply(request).then(({ status, headers = {}, body = {} }) => {
       response.writeHead(status, headers).end(JSON.stringify(body));
     });
   });

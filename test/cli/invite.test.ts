@@ -161,7 +161,7 @@ test('the link is for where people reach the server, as far as that is known', a
   assert.deepEqual(urls, ['https://sluice.example', 'http://127.0.0.1:9000', 'http://127.0.0.1:8080']);
 });
 
-test('all mistakes are told at once, and nothing is made', async (context) => {
+test('all mistakes are reported at once, and nothing is made', async (context) => {
   const { data, refusal } = await openShell(context);
   const message = await refusal(['--emial', 'x', '--email', 'nobody', '--account', ' ', 'stray'], { PORT: 'http' });
   for (const part of [
@@ -184,7 +184,7 @@ test('the command runs as a process of its own', async (context) => {
   assert.equal((JSON.parse(stdout) as Invited).kind, 'first');
 });
 
-test('the first start prints a link once, besides the key; later ones say how to get one while nobody can sign in', async (context) => {
+test('the first start prints a link once, besides the key; later ones say how to get one while there is no member', async (context) => {
   const { start, accept, withMembers } = await openShell(context);
   const first = await start();
   const [, url, token = ''] = /^ {2}Dashboard: (http\S+)\/dashboard\/welcome#([\w-]{43})$/m.exec(first) ?? [];

@@ -104,7 +104,7 @@ test('an expiry in the past is refused', async (context) => {
   assert.match(await refusal([...SECRET, '--expires', '2020-01-01']), /expired already, on 2020-01-01/);
 });
 
-test('all mistakes are told at once, and nothing is made', async (context) => {
+test('all mistakes are reported at once, and nothing is made', async (context) => {
   const { data, refusal } = await openShell(context);
   const message = await refusal(
     [

@@ -92,7 +92,7 @@ test('a revoked key is named, and servers reject it within 2 seconds; revoking a
   assert.deepEqual([printed.state, printed.revoked_at], ['revoked', '2026-11-15T12:35:56.000Z']);
 });
 
-test('an id that is nobody’s is refused with a hint; a key given instead is not repeated', async (context) => {
+test('an unknown id is refused with a hint; a key given instead is not repeated', async (context) => {
   const { data, run, refusal } = await openShell(context);
   assert.match(await refusal(['revoke', 'key_nobody000000']), /No key in .* has the id key_nobody000000\..*keys list/);
   assert.ok(!existsSync(data));
@@ -115,7 +115,7 @@ test('help is given when asked for, and an unknown command is refused with the o
   assert.match(await refusal(['lsit']), /"sluice keys lsit" is not a command; did you mean list\?/);
 });
 
-test('a damaged key file is told by every command', async (context) => {
+test('a damaged key file is reported by every command', async (context) => {
   const { data, run, refusal } = await openShell(context);
   await run(SECRET);
   await writeFile(join(data, 'keys.db'), 'garbage '.repeat(1_000));

@@ -13,11 +13,11 @@ import { openShell, SECRET } from './keys-shell.ts';
 import { refusal, testShell } from './data-shell.ts';
 
 const TRACE_ID = '01930000-0000-7000-8000-000000000001';
-/** Nobody listens there. */
+/** Nothing listens there. */
 const NOBODY = 'postgres://sluice:hidden@127.0.0.1:1/sluice';
 
 suite('Commands with STORE_URL', () => {
-  test('an address that cannot be is told with its setting or flag, and not repeated', async (context) => {
+  test('an address that cannot be is reported with its setting or flag, and not repeated', async (context) => {
     const { refusal: refusalOf } = await openShell(context);
     const wrong = 'mysql://u:hidden@db/x';
     for (const words of [
@@ -35,7 +35,7 @@ suite('Commands with STORE_URL', () => {
     assert.match(await refusal(runTrace, [TRACE_ID], shell), /LOG_URL is set, but STORE_URL is not/);
   });
 
-  test('a database that is away is told with its address, without the password', async (context) => {
+  test('a database that is away is reported with its address, without the password', async (context) => {
     const { refusal: refusalOf } = await openShell(context);
     for (const words of [
       await refusalOf(['list'], { STORE_URL: NOBODY }),
@@ -73,14 +73,14 @@ suite('The doctor at a database', () => {
   test('says which one it is, and that it is well', async () => {
     assert.equal(
       await look({}),
-      `well: postgres://sluice:…@127.0.0.1:1/sluice answers: PostgreSQL 17.6
-well: its tables are there: 1.0 MB in all, events and records in 9 tables of a day each`,
+      `ok: postgres://sluice:…@127.0.0.1:1/sluice responds: PostgreSQL 17.6
+ok: its tables exist: 1.0 MB in total, events and records in 9 tables of one day each`,
     );
   });
 
   test('says what is not', async () => {
-    assert.match(await look({ isStandby: true }), /^broken: .*is a standby$/);
-    assert.match(await look({ migrations: null }), /^warning: it has no tables of Sluice yet$/m);
+    assert.match(await look({ isStandby: true }), /^error: .*is a standby$/);
+    assert.match(await look({ migrations: null }), /^warning: it has no Sluice tables yet$/m);
     assert.match(await look({ migrationsMissing: 2 }), /^warning: 2 steps to this version's tables are missing$/m);
     assert.match(await look({ connections: 95 }), /^warning: 95 of 100 connections are in use$/m);
     assert.match(await look({ oldestTransactionMs: 600_000 }), /^warning: a transaction .* has been open for 10m$/m);

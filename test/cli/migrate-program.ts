@@ -6,7 +6,7 @@
 
 import { lockFolder } from '../../src/backends/sqlite/folder-lock.ts';
 import { openSqliteMigrationSource } from '../../src/backends/sqlite/migrate/source.ts';
-import { openPostgresMigrationTarget } from '../../src/backends/postgres/moving.ts';
+import { openPostgresMigrationTarget } from '../../src/backends/postgres/migration-target.ts';
 import { runMigrate } from '../../src/cli/migrate.ts';
 import { shellOf } from '../../src/cli/shell.ts';
 import { keyFileOf, logFolderOf, storeFileOf } from '../../src/data-folder/files.ts';

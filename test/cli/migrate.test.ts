@@ -1,6 +1,6 @@
 /**
  * `sluice migrate`: an embedded installation with something of everything goes to PostgreSQL, and whatever is asked of
- * either side has the same answer. Killed and stopped wherever it is, it goes on and the result is the same. It refuses
+ * either side has the same response. Killed and stopped wherever it is, it continues and the result is the same. It refuses
  * what would make two histories of one.
  */
 
@@ -15,7 +15,7 @@ import { promisify } from 'node:util';
 import { lockFolder } from '../../src/backends/sqlite/folder-lock.ts';
 import { openSqliteLogReader } from '../../src/backends/sqlite/log/reader.ts';
 import { migrate } from '../../src/backends/postgres/migrations.ts';
-import { openPostgresMigrationTarget } from '../../src/backends/postgres/moving.ts';
+import { openPostgresMigrationTarget } from '../../src/backends/postgres/migration-target.ts';
 import { openPool } from '../../src/backends/postgres/pool.ts';
 import { openPostgresStoreWriter } from '../../src/backends/postgres/store-writer.ts';
 import { keyFileOf, logFolderOf, storeFileOf } from '../../src/data-folder/files.ts';
@@ -73,7 +73,7 @@ suite('sluice migrate', { skip: whyNoPostgres() }, () => {
 
   const newDatabase = async (): Promise<string> => (await testPostgres()).newDatabase();
 
-  test('moves everything: every answer is the same, and the files are as they were', SLOW, async () => {
+  test('moves everything: every response is the same, and the files are as they were', SLOW, async () => {
     await using scope = new AsyncDisposableStack();
     const [folder, url] = [copyIn(scope), await newDatabase()];
     const { code, out, err } = await runProgram(['migrate', '--data', folder, '--to', url]);
@@ -90,7 +90,7 @@ suite('sluice migrate', { skip: whyNoPostgres() }, () => {
     await assertSameKeys(original, pool);
   });
 
-  test('killed again and again it goes on where it stopped, and nothing is there twice', SLOW, async () => {
+  test('killed again and again it continues where it stopped, and nothing is there twice', SLOW, async () => {
     await using scope = new AsyncDisposableStack();
     const [folder, url] = [copyIn(scope), await newDatabase()];
     const ways = ['before', 'during', 'after'];
@@ -112,7 +112,7 @@ suite('sluice migrate', { skip: whyNoPostgres() }, () => {
     await assertSameKeys(original, pool);
   });
 
-  test('stopped by a signal it says how to go on, and does so', async () => {
+  test('stopped by a signal it says how to continue, and does so', async () => {
     await using scope = new AsyncDisposableStack();
     const [folder, url] = [copyIn(scope), await newDatabase()];
     const stopping = new AbortController();
@@ -174,7 +174,7 @@ suite('sluice migrate', { skip: whyNoPostgres() }, () => {
   });
 
   test(
-    'without migrated.json an embedded server goes on from the old files and the log, and PostgreSQL is refused',
+    'without migrated.json an embedded server continues from the old files and the log, and PostgreSQL is refused',
     SLOW,
     async () => {
       await using scope = new AsyncDisposableStack();
@@ -289,7 +289,7 @@ suite('sluice migrate', { skip: whyNoPostgres() }, () => {
     assert.equal(keys.code, 1);
     assert.match(keys.err, /was migrated to PostgreSQL/);
     const { out: examined } = await runProgram(['doctor', '--data', folder]);
-    assert.match(examined, /^✗ store +it cannot be looked at: The data in /m);
+    assert.match(examined, /^✗ store +the check failed: The data in /m);
     assert.equal(examined.match(/✗/g)?.length, 2, examined);
     const again = await migrateHere(['--data', folder, '--to', url]);
     assert.equal(again.code, 0);
@@ -301,7 +301,7 @@ suite('sluice migrate', { skip: whyNoPostgres() }, () => {
   });
 
   test(
-    'a database that goes away meanwhile is told, and what it had acknowledged is still there',
+    'a database that goes away meanwhile is reported, and what it had acknowledged is still there',
     OWN_SERVER,
     async () => {
       await using scope = new AsyncDisposableStack();
@@ -386,7 +386,7 @@ suite('sluice migrate', { skip: whyNoPostgres() }, () => {
     );
     rmSync(migrationMarkerFileOf(folder));
     await assert.rejects(migrateHere(['--data', folder, '--to', url]), saying(/holds a part of another migration/));
-    // Into an empty one it begins anew.
+    // Into an empty one it starts over.
     assert.equal((await migrateHere(['--data', folder, '--to', await newDatabase()])).code, 0);
   });
 
@@ -447,7 +447,7 @@ suite('sluice migrate', { skip: whyNoPostgres() }, () => {
     },
   );
 
-  test('mistakes are told all at once, by the name of the flag, without passwords', async () => {
+  test('mistakes are reported all at once, by the name of the flag, without passwords', async () => {
     await using scope = new AsyncDisposableStack();
     const folder = folderIn(scope);
     await assert.rejects(migrateHere(['--data', folder]), saying(/no database given; expected --to postgres:/));
@@ -472,20 +472,20 @@ suite('sluice migrate', { skip: whyNoPostgres() }, () => {
   });
 });
 
-interface TraceAnswer {
+interface TraceResponse {
   readonly status: string;
   readonly users: readonly { readonly profile_id: string | null }[];
 }
 
-async function trace(server: TestServer, key: string, traceId: string): Promise<TraceAnswer | undefined> {
-  const answer = await fetch(`${server.baseUrl}/traces/${traceId}`, { headers: { authorization: `Bearer ${key}` } });
-  return answer.status === 200 ? ((await answer.json()) as TraceAnswer) : undefined;
+async function trace(server: TestServer, key: string, traceId: string): Promise<TraceResponse | undefined> {
+  const response = await fetch(`${server.baseUrl}/traces/${traceId}`, { headers: { authorization: `Bearer ${key}` } });
+  return response.status === 200 ? ((await response.json()) as TraceResponse) : undefined;
 }
 
 /** The words of the one finding of the doctor that says that something is broken. */
 function brokenIn(json: string): string {
   const { findings } = JSON.parse(json) as { findings: { state: string; message: string }[] };
-  const broken = findings.filter(({ state }) => state === 'broken');
+  const broken = findings.filter(({ state }) => state === 'error');
   assert.equal(broken.length, 1, json);
   return broken[0]?.message ?? '';
 }

@@ -13,7 +13,7 @@ import { openSqliteLogReader } from '../../src/backends/sqlite/log/reader.ts';
 import { openSqliteMigrationSource } from '../../src/backends/sqlite/migrate/source.ts';
 import { openSqliteStore } from '../../src/backends/sqlite/store/store.ts';
 import { openPostgresKeyStore, openPostgresMemberStore } from '../../src/backends/postgres/keys.ts';
-import { openPostgresMigrationTarget } from '../../src/backends/postgres/moving.ts';
+import { openPostgresMigrationTarget } from '../../src/backends/postgres/migration-target.ts';
 import { openPool, type PostgresPool } from '../../src/backends/postgres/pool.ts';
 import { openPostgresStore } from '../../src/backends/postgres/store.ts';
 import { type MigrateShell, runMigrate } from '../../src/cli/migrate.ts';
@@ -167,15 +167,15 @@ export async function assertSameKeys(dataFolder: string, pool: PostgresPool): Pr
   const here = [openSqliteKeyStore(keyFileOf(dataFolder)), openSqliteMemberStore(keyFileOf(dataFolder))] as const;
   const there = [openPostgresKeyStore(pool.share()), openPostgresMemberStore(pool.share())] as const;
   for (const store of [...here, ...there]) scope.defer(() => store.close());
-  assert.deepEqual(await keyAnswers(...there), await keyAnswers(...here));
+  assert.deepEqual(await keyResults(...there), await keyResults(...here));
 }
 
-async function keyAnswers(keys: KeyStore, members: MemberStore): Promise<unknown[]> {
-  const answers: unknown[] = [await keys.accounts(), await keys.list()];
+async function keyResults(keys: KeyStore, members: MemberStore): Promise<unknown[]> {
+  const responses: unknown[] = [await keys.accounts(), await keys.list()];
   for (const { id } of await keys.accounts()) {
     const listed = await members.members(id);
-    answers.push(listed, await members.invitations(id, NOON));
-    for (const { email } of listed) answers.push(await members.findMember(email));
+    responses.push(listed, await members.invitations(id, NOON));
+    for (const { email } of listed) responses.push(await members.findMember(email));
   }
-  return answers;
+  return responses;
 }

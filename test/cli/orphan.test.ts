@@ -1,5 +1,5 @@
 /**
- * `bin/sluice.js` runs the server as a child when its own Node is too old. Whoever kills the command must not leave the
+ * `bin/sluice.js` runs the server as a child when its own Node is too old. Killing the command must not leave the
  * server behind: it would hold the port and the data folder.
  */
 

@@ -67,11 +67,11 @@ suite('sluice profile', () => {
     const { out } = await run(runProfile, ['user_id=ada', '--json'], folder.shell());
     assert.match(out, /"n":12345678901234567890/);
     assert.match(out, /"__proto__":1/);
-    const answer = JSON.parse(out) as Record<string, unknown>;
-    assert.deepEqual(Object.keys(answer), ['profile', 'identity', 'events']);
+    const response = JSON.parse(out) as Record<string, unknown>;
+    assert.deepEqual(Object.keys(response), ['profile', 'identity', 'events']);
   });
 
-  test('nobody: exit code 1, and why that may be', async (context) => {
+  test('an unknown person: exit code 1, and why that may be', async (context) => {
     const folder = openDataFolder(context);
     await folder.send([{ users: [SIGNED_IN] }]);
     const { code, out } = await run(runProfile, ['user_id=null'], folder.shell());

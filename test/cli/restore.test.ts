@@ -46,7 +46,7 @@ suite('A restore', () => {
     assert.deepEqual(readdirSync(data).sort(), ['keys.db', 'lock.db', 'log', 'log-ends', 'lost+found', 'store.db']);
   });
 
-  test('that was killed keeps servers away, and begins anew when it is run again', async (t) => {
+  test('that was killed keeps servers away, and starts over when it is run again', async (t) => {
     const { target } = await backedUp(t, 'b.tar.gz');
     const data = folderFor(t);
     writeRestoreMarker(data, target, NOW);

@@ -32,7 +32,7 @@ async function follow(
 
 suite('The shell of a process', () => {
   for (const signal of ['SIGINT', 'SIGTERM'] as const) {
-    test(`${signal} ends a command that would run for ever, with exit code 0 and no words`, SLOW, async (context) => {
+    test(`${signal} ends a command that would run forever, with exit code 0 and no words`, SLOW, async (context) => {
       const { child, stderr } = await follow(context);
       child.kill(signal);
       const [code] = (await once(child, 'close')) as [number | null];

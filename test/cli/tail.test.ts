@@ -16,12 +16,12 @@ function userWith(...names: string[]): object {
 }
 
 suite('sluice tail', () => {
-  test('shows what comes in after its start, in order, and ends when it is told to', async (context) => {
+  test('shows what comes in after its start, in order, and ends when it is stopped', async (context) => {
     const folder = openDataFolder(context);
     await folder.send([{ users: [userWith('before')] }]);
     const tail = folder.shell();
     const ended = runTail(['--json'], tail.shell);
-    // Sent until it shows: nobody can say from outside when it has begun to look.
+    // Sent until it shows: from outside it is unknown when it has begun to look.
     let sent = 0;
     await eventually('it looks', async () => {
       await folder.send([{ users: [userWith(`probe-${sent++}`)] }]);
@@ -83,7 +83,7 @@ suite('sluice tail', () => {
     assert.equal(await ended, 0);
   });
 
-  test('all mistakes are told at once', async () => {
+  test('all mistakes are reported at once', async () => {
     const words = await refusal(runTail, ['--since', 'yesterday', '--evnt', 'x', 'paid'], testShell({}));
     assert.match(words, /--since is "yesterday"/);
     assert.match(words, /did you mean --event/);

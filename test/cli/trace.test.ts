@@ -1,5 +1,5 @@
 /**
- * `sluice trace`: what became of a request, and where to look when nobody knows.
+ * `sluice trace`: what became of a request, and where to look for an unknown one.
  */
 
 import assert from 'node:assert/strict';
@@ -55,7 +55,7 @@ suite('sluice trace', () => {
     assert.equal(code, 0);
   });
 
-  test('an unknown id is answered with where else to look, and exit code 1', async (context) => {
+  test('for an unknown id it says where else to look, and exit code 1', async (context) => {
     const folder = openDataFolder(context);
     await folder.send([{ users: [ADA] }]);
     const { code, out } = await run(runTrace, [traceId(99)], folder.shell());
@@ -66,13 +66,13 @@ suite('sluice trace', () => {
     assert.match(out, /--data FOLDER/);
   });
 
-  test('all mistakes are told at once', async () => {
+  test('all mistakes are reported at once', async () => {
     const words = await refusal(runTrace, ['not-an-id', '--jsn', 'another'], testShell({}));
     assert.match(words, /"not-an-id" is not a trace_id/);
     assert.match(words, /unknown flag --jsn; did you mean --json\?/);
   });
 
-  test('a folder where no server ran is told as that, and stays as it is', async (context) => {
+  test('a folder where no server ran is reported as that, and stays as it is', async (context) => {
     const folder = openDataFolder(context);
     assert.match(await refusal(runTrace, [traceId(1)], folder.shell()), /no server has run there yet/);
   });

@@ -189,7 +189,7 @@ suite('The clock of received_at', () => {
     assert.equal(machine.receive(), machine.wall);
   });
 
-  test('waits for a wall clock that is behind at half speed, and goes on with it from then on', () => {
+  test('waits for a wall clock that is behind at half speed, and continues with it from then on', () => {
     const machine = new Machine();
     const before = machine.run(HOUR_MS);
     machine.step(-DAY_MS);
@@ -200,7 +200,7 @@ suite('The clock of received_at', () => {
     assert.equal(machine.clock.behindMs, 0);
   });
 
-  test('goes on behind the newest time of receipt after a restart, whatever the wall clock says then', () => {
+  test('continues after the newest time of receipt after a restart, whatever the wall clock says then', () => {
     for (const wrong of [-TEN_YEARS_MS, -DAY_MS, TEN_YEARS_MS]) {
       const machine = new Machine();
       const before = machine.run(HOUR_MS);
@@ -289,14 +289,14 @@ suite('The clock of received_at', () => {
       const clock = new TrustedClock({ newest: 0, isLate: true, ...BOUNDS, shared, sources: machine.sources });
       machine.pass(SECOND_MS);
       assert.equal(clock.now(), CLOCK_EARLIEST + SECOND_MS, 'nothing is believed before');
-      assert.deepEqual([shared[0], clock.heldMs, clock.behindMs], [0n, 0, 0], 'and nothing is told to other edges');
+      assert.deepEqual([shared[0], clock.heldMs, clock.behindMs], [0n, 0, 0], 'and nothing is shared with other edges');
       clock.continueFrom(START);
       assert.equal(clock.isLate, false);
       const right = what === 'is right' ? START + HOUR_MS + SECOND_MS : START + 1;
       assert.equal(clock.now(), right);
       if (wall !== 0) return;
       machine.step(START + TEN_YEARS_MS);
-      assert.ok(clock.now() < START + HOUR_MS, 'the first time that it is set to is not believed whatever it is');
+      assert.ok(clock.now() < START + HOUR_MS, 'the first time that it is set to is not trusted whatever it is');
       assert.ok(clock.heldMs > 0);
     });
   }
@@ -340,7 +340,7 @@ suite('The clock of received_at', () => {
     assert.equal(machine.run(HOUR_MS), machine.wall);
   });
 
-  test('lets retention go on after sleep, a short standstill and what was held, and in a new installation', () => {
+  test('lets retention continue after sleep, a short standstill and what was held, and in a new installation', () => {
     const machine = new Machine();
     machine.run(HOUR_MS);
     machine.sleep(30 * DAY_MS);
@@ -484,7 +484,7 @@ suite('The watch over the clock', () => {
     assert.deepEqual(
       lines.map((line) => line.replace(/, and.*|, which.*/, '')),
       [
-        'error: the clock jumped ahead by more than SLUICE_CLOCK_JUMP_MAX: it is not believed',
+        'error: the clock jumped ahead by more than SLUICE_CLOCK_JUMP_MAX: it is not trusted',
         'warn: the clock is behind the newest received_at',
         'info: the clock is right again: received_at follows it',
       ],

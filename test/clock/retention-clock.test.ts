@@ -48,7 +48,7 @@ suite('The time of retention', () => {
     assert.equal(clock(), START + 41 * DAY_MS);
   });
 
-  test('goes on at once when a clock that was behind is right again, and removes nothing meanwhile', async () => {
+  test('continues at once when a clock that was behind is right again, and removes nothing meanwhile', async () => {
     await using scope = new AsyncDisposableStack();
     const file = join(folderIn(scope), 'retention-time');
     let [time, passed] = [START, 0];
@@ -65,7 +65,7 @@ suite('The time of retention', () => {
     }
   });
 
-  test('takes the time of a machine that has just been told it', async () => {
+  test('takes the time of a machine whose clock was just set', async () => {
     await using scope = new AsyncDisposableStack();
     const file = join(folderIn(scope), 'retention-time');
     let time = Date.UTC(1970, 0, 1) + 5_000;

@@ -85,7 +85,7 @@ suite('A block of rows', () => {
     );
   });
 
-  test('refuses values that lie too far apart to be told exactly', () => {
+  test('refuses values that differ too much to be stored exactly', () => {
     const columns = [Float64Array.of(Number.MIN_SAFE_INTEGER, Number.MAX_SAFE_INTEGER)];
     assert.throws(() => encodeBlock({ columns, bytes: null, count: 2 }, Uint32Array.of(0, 1), 0, 2), RangeError);
   });

@@ -1,5 +1,5 @@
 /**
- * Settings: defaults, units, precedence, and that every mistake is told, all at once, in words.
+ * Settings: defaults, units, precedence, and that every mistake is reported, all at once, in words.
  */
 
 import assert from 'node:assert/strict';
@@ -171,7 +171,7 @@ test('a variable that is set to nothing counts as not set', () => {
   assert.equal(sources.edges, 'default');
 });
 
-test('a variable with a prefix too much is told', () => {
+test('a variable with an extra prefix is reported', () => {
   assert.deepEqual(mistakes({ SLUICE_PORT: '80' }), [
     'unknown environment variable SLUICE_PORT: it is called PORT alone',
   ]);
@@ -293,7 +293,7 @@ test('what is at the edge of a range is taken', () => {
   assert.equal(load({}, '--log-retention', '0').logRetentionMs, 0);
 });
 
-test('all mistakes are told at once, each with its setting, the value given and what is expected', () => {
+test('all mistakes are reported at once, each with its setting, the value given and what is expected', () => {
   const env = { PORT: 'http', SLUICE_EDGES: '100', SLUICE_DTA: '/x', SLUICE_SHUTDOWN: '5m' };
   assert.deepEqual(
     mistakes(env, '--hots', 'x', '--log-level', 'loud', '--data', '--log-segment=1', 'stray', '-p', '80'),
@@ -312,7 +312,7 @@ test('all mistakes are told at once, each with its setting, the value given and 
   );
 });
 
-test("variables that are nobody's misspelling are left alone: they belong to clients or to Kubernetes", () => {
+test('variables that are no misspelt setting are left alone: they belong to clients or to Kubernetes', () => {
   const env = {
     SLUICE_KEY: 'sk_dev_x',
     SLUICE_URL: 'http://x',
@@ -396,7 +396,7 @@ for (const [url, shown] of SHOWN) {
   test(`of an address no password is shown, as in ${shown}`, () => assert.equal(withoutSecrets(url), shown));
 }
 
-test('an address that stands where none is expected is told without its password', () => {
+test('an address that stands where none is expected is reported without its password', () => {
   assert.deepEqual(mistakes({}, 'postgres://u:hidden@db/x'), ['unexpected argument "postgres://u:…@db/x"']);
 });
 

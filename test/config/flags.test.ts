@@ -30,7 +30,7 @@ test('what comes after a lone double dash is no flag', () => {
   assert.deepEqual(read('--', '--name', 'x').positionals, ['--name', 'x']);
 });
 
-test('a flag without its value is told, and swallows no other flag', () => {
+test('a flag without its value is reported, and swallows no other flag', () => {
   assert.deepEqual(read('--name', '--kind', 'k'), {
     values: { kind: 'k' },
     switches: [],
@@ -40,7 +40,7 @@ test('a flag without its value is told, and swallows no other flag', () => {
   assert.deepEqual(read('--kind').mistakes, ['--kind needs a value']);
 });
 
-test('an unknown flag is told once, its value with it', () => {
+test('an unknown flag is reported once, its value with it', () => {
   const { mistakes, positionals } = read('--nmae', 'x', '--jsno', 'y', '-x', '--colour=red', 'z');
   assert.deepEqual(mistakes, [
     'unknown flag --nmae; did you mean --name?',

@@ -34,7 +34,7 @@ export function keyStoreContract(name: string, open: () => Promise<OpenedKeyStor
   describe(`the key store contract: ${name}`, () => {
     accountsTests(withStore);
     keysTests(withStore);
-    sightingsTests(withStore);
+    usageTests(withStore);
   });
 }
 
@@ -80,7 +80,7 @@ function keysTests(withStore: WithStore): void {
     'a key is found by its hash, every field as it was stored',
     withStore(async ({ store }, accountId) => {
       const { key, row } = await createKey(store, {
-        ...wishes('secret', 'production'),
+        ...options('secret', 'production'),
         accountId,
         expiresAt: NOON + 1_000,
         now: NOON,
@@ -94,7 +94,7 @@ function keysTests(withStore: WithStore): void {
     withStore(async ({ store }, accountId) => {
       const origins = ['https://shop.example', 'https://blog.example:8443'];
       const { key, row } = await createKey(store, {
-        ...wishes('publishable', 'development'),
+        ...options('publishable', 'development'),
         accountId,
         origins,
         now: NOON,
@@ -106,9 +106,9 @@ function keysTests(withStore: WithStore): void {
   );
 
   test(
-    'a hash that is nobody’s finds nothing',
+    'an unknown hash finds nothing',
     withStore(async ({ store }, accountId) => {
-      await createKey(store, { ...wishes('secret', 'production'), accountId, now: NOON });
+      await createKey(store, { ...options('secret', 'production'), accountId, now: NOON });
       assert.equal(await store.findByHash(hashKey(makeKey('secret', 'production'))), undefined);
     }),
   );
@@ -116,7 +116,7 @@ function keysTests(withStore: WithStore): void {
   test(
     'a second key with the same hash is refused, and the first one stays as it is',
     withStore(async ({ store }, accountId) => {
-      const { key, row } = await createKey(store, { ...wishes('secret', 'production'), accountId, now: NOON });
+      const { key, row } = await createKey(store, { ...options('secret', 'production'), accountId, now: NOON });
       await assert.rejects(store.create({ ...row, id: 'key_another00000', name: 'intruder' }));
       assert.deepEqual(await store.findByHash(hashKey(key)), asStored(row));
     }),
@@ -125,7 +125,7 @@ function keysTests(withStore: WithStore): void {
   test(
     'a key of an account that does not exist is refused',
     withStore(async ({ store }) => {
-      const creating = createKey(store, { ...wishes('secret', 'production'), accountId: 'acct_nobody', now: NOON });
+      const creating = createKey(store, { ...options('secret', 'production'), accountId: 'acct_nobody', now: NOON });
       await assert.rejects(creating);
       assert.deepEqual(await store.list(), []);
     }),
@@ -136,7 +136,7 @@ function keysTests(withStore: WithStore): void {
     withStore(async ({ store }, accountId) => {
       const ids: string[] = [];
       for (const now of [NOON, NOON + 2, NOON + 1, NOON + 1]) {
-        const { row } = await createKey(store, { ...wishes('secret', 'development'), accountId, now });
+        const { row } = await createKey(store, { ...options('secret', 'development'), accountId, now });
         ids.push(row.id);
       }
       const [first, second, third, fourth] = ids;
@@ -149,8 +149,8 @@ function keysTests(withStore: WithStore): void {
     'keys of one account are listed without those of another',
     withStore(async ({ store }, accountId) => {
       const other = await store.ensureAccount(newAccount('another', NOON));
-      const { row } = await createKey(store, { ...wishes('secret', 'production'), accountId, now: NOON });
-      await createKey(store, { ...wishes('secret', 'production'), accountId: other.id, now: NOON });
+      const { row } = await createKey(store, { ...options('secret', 'production'), accountId, now: NOON });
+      await createKey(store, { ...options('secret', 'production'), accountId: other.id, now: NOON });
       assert.deepEqual(await store.list(accountId), [asStored(row)]);
       assert.equal((await store.list()).length, 2);
       assert.deepEqual(await store.list('acct_nobody'), []);
@@ -160,7 +160,7 @@ function keysTests(withStore: WithStore): void {
   test(
     'a revoked key is still found, with the time of its first revocation',
     withStore(async ({ store }, accountId) => {
-      const { key, row } = await createKey(store, { ...wishes('secret', 'production'), accountId, now: NOON });
+      const { key, row } = await createKey(store, { ...options('secret', 'production'), accountId, now: NOON });
       const revoked = { ...asStored(row), revokedAt: NOON + 10 };
       assert.deepEqual(await store.revoke(row.id, NOON + 10), revoked);
       assert.deepEqual(await store.revoke(row.id, NOON + 20), revoked);
@@ -169,9 +169,9 @@ function keysTests(withStore: WithStore): void {
   );
 
   test(
-    'revoking an id that is nobody’s changes nothing and says so',
+    'revoking an unknown id changes nothing and says so',
     withStore(async ({ store }, accountId) => {
-      const { row } = await createKey(store, { ...wishes('secret', 'production'), accountId, now: NOON });
+      const { row } = await createKey(store, { ...options('secret', 'production'), accountId, now: NOON });
       assert.equal(await store.revoke('key_nobody000000', NOON), undefined);
       assert.deepEqual(await store.list(), [asStored(row)]);
     }),
@@ -180,8 +180,8 @@ function keysTests(withStore: WithStore): void {
   test(
     'a key can be made to expire earlier, never later',
     withStore(async ({ store }, accountId) => {
-      const { key, row } = await createKey(store, { ...wishes('secret', 'production'), accountId, now: NOON });
-      const { row: bystander } = await createKey(store, { ...wishes('secret', 'production'), accountId, now: NOON });
+      const { key, row } = await createKey(store, { ...options('secret', 'production'), accountId, now: NOON });
+      const { row: bystander } = await createKey(store, { ...options('secret', 'production'), accountId, now: NOON });
       for (const [asked, expected] of [
         [NOON + 20, NOON + 20],
         [NOON + 30, NOON + 20],
@@ -201,7 +201,7 @@ function keysTests(withStore: WithStore): void {
     withStore(async ({ store, reopen }, accountId) => {
       const other = await reopen();
       assert.deepEqual(await other.list(), []);
-      const { key, row } = await createKey(store, { ...wishes('secret', 'production'), accountId, now: NOON });
+      const { key, row } = await createKey(store, { ...options('secret', 'production'), accountId, now: NOON });
       assert.deepEqual(await other.findByHash(hashKey(key)), asStored(row));
       await other.revoke(row.id, NOON + 1);
       assert.equal((await store.findByHash(hashKey(key)))?.revokedAt, NOON + 1);
@@ -212,7 +212,7 @@ function keysTests(withStore: WithStore): void {
   test(
     'everything is still there after closing and opening again',
     withStore(async ({ store, reopen }, accountId) => {
-      const { key, row } = await createKey(store, { ...wishes('secret', 'production'), accountId, now: NOON });
+      const { key, row } = await createKey(store, { ...options('secret', 'production'), accountId, now: NOON });
       await store.close();
       const again = await reopen();
       assert.deepEqual(await again.findByHash(hashKey(key)), asStored(row));
@@ -223,7 +223,7 @@ function keysTests(withStore: WithStore): void {
   test(
     'a closed store rejects instead of saying that there is no such key',
     withStore(async ({ store }, accountId) => {
-      const { key } = await createKey(store, { ...wishes('secret', 'production'), accountId, now: NOON });
+      const { key } = await createKey(store, { ...options('secret', 'production'), accountId, now: NOON });
       await store.close();
       await assert.rejects(store.findByHash(hashKey(key)));
       await store.close();
@@ -231,11 +231,11 @@ function keysTests(withStore: WithStore): void {
   );
 }
 
-function sightingsTests(withStore: WithStore): void {
+function usageTests(withStore: WithStore): void {
   test(
     'the time of last use moves forwards only, also within one batch',
     withStore(async ({ store }, accountId) => {
-      const { row } = await createKey(store, { ...wishes('secret', 'production'), accountId, now: NOON });
+      const { row } = await createKey(store, { ...options('secret', 'production'), accountId, now: NOON });
       const sighting = (usedAt: number) => ({ keyId: row.id, usedAt, leakOrigin: null });
       await store.recordUsage([sighting(NOON + 30), sighting(NOON + 20)]);
       await store.recordUsage([sighting(NOON + 10)]);
@@ -246,7 +246,7 @@ function sightingsTests(withStore: WithStore): void {
   test(
     'the first suspected leak is kept, and counts as a use',
     withStore(async ({ store }, accountId) => {
-      const { row } = await createKey(store, { ...wishes('secret', 'production'), accountId, now: NOON });
+      const { row } = await createKey(store, { ...options('secret', 'production'), accountId, now: NOON });
       await store.recordUsage([
         { keyId: row.id, usedAt: NOON + 1, leakOrigin: null },
         { keyId: row.id, usedAt: NOON + 2, leakOrigin: 'https://first.example' },
@@ -264,9 +264,9 @@ function sightingsTests(withStore: WithStore): void {
   );
 
   test(
-    'sightings of ids that are nobody’s are ignored, those beside them are not',
+    'usage of unknown ids is ignored, that of others beside them is not',
     withStore(async ({ store }, accountId) => {
-      const { row } = await createKey(store, { ...wishes('secret', 'production'), accountId, now: NOON });
+      const { row } = await createKey(store, { ...options('secret', 'production'), accountId, now: NOON });
       await store.recordUsage([]);
       await store.recordUsage([
         { keyId: 'key_nobody000000', usedAt: NOON + 1, leakOrigin: 'https://x.example' },
@@ -277,7 +277,7 @@ function sightingsTests(withStore: WithStore): void {
   );
 }
 
-function wishes(kind: KeyKind, environment: Environment) {
+function options(kind: KeyKind, environment: Environment) {
   return { name: `${kind} for ${environment}`, kind, environment, origins: [], expiresAt: null };
 }
 

@@ -99,7 +99,7 @@ export function eventLogContract(name: string, open: () => Promise<LogUnderTest>
       await appender.close();
     });
 
-    test('reading goes on where a batch ended, whatever the size of the batches', async () => {
+    test('reading continues where a batch ended, whatever the size of the batches', async () => {
       await append(
         log,
         Array.from({ length: 40 }, (_, n) => entry({ traceId: `trace-${n}`, users: [{ pad: 'x'.repeat(n * 50) }] })),

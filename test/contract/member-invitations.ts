@@ -148,7 +148,7 @@ export function acceptanceTests(withStore: WithStore): void {
   );
 
   test(
-    'a reset sets the password of its member, ends the sessions and starts one; it makes nobody',
+    'a reset sets the password of its member, ends the sessions and starts one; it creates no member',
     withStore(async ({ store, accounts: [own] }) => {
       const member = await join(store, own, { email: 'a@example.com', passwordHash: 'old' });
       const reset = invitation(own, { kind: 'reset', email: 'a@example.com', memberId: member.id });

@@ -33,8 +33,8 @@ export function session(createdAt: number): NewSession {
 
 let made = 0;
 
-export function invitation(account: Account, wishes: Partial<NewInvitation>): NewInvitation {
-  const createdAt = wishes.createdAt ?? NOON;
+export function invitation(account: Account, options: Partial<NewInvitation>): NewInvitation {
+  const createdAt = options.createdAt ?? NOON;
   return {
     id: `inv_${++made}`,
     tokenHash: newToken().tokenHash,
@@ -44,7 +44,7 @@ export function invitation(account: Account, wishes: Partial<NewInvitation>): Ne
     memberId: null,
     createdAt,
     expiresAt: createdAt + 24 * HOUR_MS,
-    ...wishes,
+    ...options,
   };
 }
 
@@ -59,9 +59,9 @@ export function acceptance(
 export async function join(
   store: MemberStore,
   account: Account,
-  wishes: { email: string; claimed?: string; passwordHash?: string; at?: number },
+  options: { email: string; claimed?: string; passwordHash?: string; at?: number },
 ) {
-  const { email, claimed = email, passwordHash = 'hash', at = NOON } = wishes;
+  const { email, claimed = email, passwordHash = 'hash', at = NOON } = options;
   const invited = invitation(account, { email });
   await store.createInvitation(invited, 1_000);
   const accepted = acceptance(invited, { email: claimed, passwordHash, at });

@@ -270,7 +270,7 @@ function storeTests(withStore: WithStore): void {
   );
 
   test(
-    'a closed store rejects as unavailable instead of saying that nobody is signed in',
+    'a closed store rejects as unavailable instead of saying that no one is signed in',
     withStore(async ({ store }) => {
       await store.close();
       const calls: (() => Promise<unknown>)[] = [

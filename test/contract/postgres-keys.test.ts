@@ -18,7 +18,7 @@ suite('The key store on PostgreSQL', { skip: whyNoPostgres() }, () => {
     return { store, reopen, dispose: () => store.close() };
   });
 
-  test('nodes that write sightings of the same keys in different orders all succeed', async () => {
+  test('nodes that write key usage of the same keys in different orders all succeed', async () => {
     const { connect } = await migratedDatabase();
     const stores = await Promise.all([1, 2, 3, 4].map(async () => openPostgresKeyStore(await connect({ max: 1 }))));
     const [first] = stores;
@@ -26,8 +26,8 @@ suite('The key store on PostgreSQL', { skip: whyNoPostgres() }, () => {
     const account = await first.ensureAccount(newAccount('acme', NOW));
     const ids: string[] = [];
     for (let n = 0; n < 30; n++) {
-      const wishes = { name: 'key', kind: 'secret', environment: 'production', origins: [], expiresAt: null } as const;
-      ids.push((await createKey(first, { ...wishes, accountId: account.id, now: NOW })).row.id);
+      const options = { name: 'key', kind: 'secret', environment: 'production', origins: [], expiresAt: null } as const;
+      ids.push((await createKey(first, { ...options, accountId: account.id, now: NOW })).row.id);
     }
     for (let round = 1; round <= 5; round++) {
       await Promise.all(

@@ -51,7 +51,7 @@ suite('The member store on PostgreSQL', { skip: whyNoPostgres() }, () => {
     assert.equal((await first.members(account.id)).length, 1);
   });
 
-  test('of several first invitations that are accepted at one moment only one lets somebody in', async (context) => {
+  test('of several first invitations that are accepted at one moment only one succeeds', async (context) => {
     const { account, nodes, first } = await nodesFor(context);
     const invited = nodes.map(() => invitation(account, { kind: 'first' }));
     for (const one of invited) await first.createInvitation(one, 100);

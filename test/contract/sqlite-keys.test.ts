@@ -19,7 +19,7 @@ import { temporaryFolder, temporaryKeyStore } from '../keys/temporary-store.ts';
 import { keyStoreContract } from './keys.ts';
 
 const NOW = Date.UTC(2026, 10, 15);
-const WISHES = {
+const OPTIONS = {
   name: 'test',
   kind: 'secret',
   environment: 'production',
@@ -93,7 +93,7 @@ test('the file is for its owner alone, and so are the files beside it and a new 
 test('the file holds neither a key nor its random part', async (context) => {
   const { file, store } = await temporaryKeyStore(context);
   const account = await store.ensureAccount(newAccount('acme', NOW));
-  const { key } = await createKey(store, { ...WISHES, accountId: account.id });
+  const { key } = await createKey(store, { ...OPTIONS, accountId: account.id });
   await store.close();
   const content = await readFile(file, 'latin1');
   assert.ok(content.includes(account.id));
@@ -103,7 +103,7 @@ test('the file holds neither a key nor its random part', async (context) => {
 test('no read stays open: another process can empty the write-ahead log while the store is in use', async (context) => {
   const { file, store } = await temporaryKeyStore(context);
   const account = await store.ensureAccount(newAccount('acme', NOW));
-  const { key } = await createKey(store, { ...WISHES, accountId: account.id });
+  const { key } = await createKey(store, { ...OPTIONS, accountId: account.id });
   await store.findByHash(hashKey(key));
   await store.list();
   await store.accounts();
@@ -135,7 +135,7 @@ test('a file that is no database is refused in words that say what to do', async
 test('a file with a damaged page is refused at opening', async (context) => {
   const { file, store } = await temporaryKeyStore(context);
   const account = await store.ensureAccount(newAccount('acme', NOW));
-  for (let i = 0; i < 50; i++) await createKey(store, { ...WISHES, accountId: account.id });
+  for (let i = 0; i < 50; i++) await createKey(store, { ...OPTIONS, accountId: account.id });
   await store.close();
   const handle = await open(file, 'r+');
   await handle.write(Buffer.alloc(4_096, 0xa5), 0, 4_096, 3 * 4_096);

@@ -142,7 +142,7 @@ suite('Segments of the SQLite log', () => {
     });
   });
 
-  test('a partition that nobody writes to any more is still checked and sealed', async () => {
+  test('a partition that is no longer written is still checked and sealed', async () => {
     await inFolder(async (folder) => {
       const second = await openIn(folder, 1);
       await second.append(entry({ traceId: 'left behind' }));
@@ -177,7 +177,7 @@ suite('Segments of the SQLite log', () => {
     });
   });
 
-  test('headers and the search for a request go on across segments', async () => {
+  test('headers and the search for a request continue across segments', async () => {
     await inFolder(async (folder) => {
       await fill(folder, 40);
       const reader = openSqliteLogReader({ folder, retentionMs: 0, now: Date.now });
@@ -215,7 +215,7 @@ suite('Segments of the SQLite log', () => {
     ['empty', (file: string) => truncateSync(file, 0)],
     ['cut short', (file: string) => truncateSync(file, 5_000)],
   ] as const) {
-    test(`where a segment is ${what}, its records count as missing, it is named, and headers go on behind it`, async () => {
+    test(`where a segment is ${what}, its records count as missing, it is named, and headers continue after it`, async () => {
       await inFolder(async (folder) => {
         await fill(folder, 40);
         const [, second, third] = listSegments(folder, 0);

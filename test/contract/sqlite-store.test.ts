@@ -175,7 +175,7 @@ suite('The file of the SQLite store', () => {
     }, 100);
   });
 
-  test('a person with very many events is erased in pieces, with the books right', async () => {
+  test('a person with very many events is erased in pieces, with a correct ledger', async () => {
     await inFile(async (under) => {
       const events = Array.from({ length: 900 }, (_, n) => ({ timestamp: new Date(START - n * 50_000).toISOString() }));
       for (let n = 0; n < 25; n++) {
@@ -226,7 +226,7 @@ suite('The file of the SQLite store', () => {
           const users = [person({ user_id: 'gone' }), person({ user_id: `u${n}` }), person({ user_id: '0' })];
           await send(under, n % 4 === 0 ? users.slice(0, 2) : users);
         }
-        // '0' is nobody: its events have no node, and so no entry by node.
+        // '0' is no person: its events have no node, and so no entry by node.
         const nobodies = (await eventsOf(under)).filter(({ profileId }) => profileId === null).length;
         assert.equal(entriesIn(under), 2 * 110 - nobodies);
         await under.store.erase(TENANT, (await profileOf(under, 'user_id', 'gone')).id, ACT);
@@ -292,7 +292,7 @@ suite('The file of the SQLite store', () => {
     }
   });
 
-  test('an act waits for the writer without keeping readers waiting, and the writer sees it', async () => {
+  test('an erase waits for the writer without keeping readers waiting, and the writer sees it', async () => {
     await inFile(async (under) => {
       await send(under, [person({ user_id: 'u' })]);
       const { id } = await profileOf(under, 'user_id', 'u');
@@ -341,7 +341,7 @@ suite('The file of the SQLite store', () => {
     ['may have lost commits in a crash', (file: string) => startOn(file, START)],
     ['was put back from a copy', (file: string) => startOn(file, Date.UTC(2026, 10, 16))],
   ] as const)
-    test(`a store that ${what} goes on behind all numbers that the lost one gave, and no cursor misses anything`, async () => {
+    test(`a store that ${what} continues after all numbers that the lost one gave, and no cursor misses anything`, async () => {
       await inFile(async (under) => {
         const first = await send(under, [person({ user_id: 'u' })]);
         const { last: start } = await under.store.arrivals(TENANT, OLDEST, 5);

@@ -199,7 +199,7 @@ export function storeArrivalsContract(open: OpenStore): void {
       assert.deepEqual(await given({ profileId: id, eventName: 'bought' }), [`bought ${own}`]);
     });
 
-    test('a cursor from the future, of another installation, or none at all is refused, and told how to go on', async () => {
+    test('a cursor from the future, of another installation, or none at all is refused with how to continue', async () => {
       await sendDays(2);
       const { last } = await under.store.arrivals(TENANT, null, 1);
       const [list = '', installation = '', ...numbers] = cursorWords(last);
@@ -221,7 +221,7 @@ export function storeArrivalsContract(open: OpenStore): void {
           words.join(' '),
         );
       }
-      // And goes on as if nothing had been asked.
+      // And continues as if nothing had been asked.
       const traceId = await send(under, [person({ user_id: 'u' })], { receivedAt: START + 3 * DAY_MS });
       assert.deepEqual(await tracesAfter(last), [traceId]);
     });

@@ -122,9 +122,14 @@ export async function eventsOf(
   tenantId = TENANT,
 ): Promise<StoredEvent[]> {
   return allPages(async (page) => {
-    const answer = await store.events(tenantId, { ...ALL_EVENTS, ...query, ...page, limit: query.limit ?? page.limit });
-    assert.ok(answer);
-    return answer;
+    const response = await store.events(tenantId, {
+      ...ALL_EVENTS,
+      ...query,
+      ...page,
+      limit: query.limit ?? page.limit,
+    });
+    assert.ok(response);
+    return response;
   });
 }
 

@@ -1,4 +1,4 @@
-/** The contract of the store: lists of people, the search by beginnings and properties, and what to call somebody. */
+/** The contract of the store: lists of people, the search by beginnings and properties, and what to call a person. */
 
 import assert from 'node:assert/strict';
 import { afterEach, beforeEach, suite, test } from 'node:test';
@@ -99,7 +99,7 @@ export function storePeopleContract(open: OpenStore): void {
       assert.equal((await search('aft')).length, 200);
     });
 
-    test('exact matches come first and once, and the cursor goes on with the others', async () => {
+    test('exact matches come first and once, and the cursor continues with the others', async () => {
       await send(under, [person({ user_id: '12' })]);
       await send(under, [person({ email: '12' })]);
       for (const id of ['123', '124']) await send(under, [person({ user_id: id })]);

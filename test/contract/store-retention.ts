@@ -61,7 +61,7 @@ export function storeRetentionContract(open: OpenStore): void {
       }
       const { hours } = await under.store.ledger(TENANT, { from: null, to: null });
       assert.deepEqual(
-        hours.map(({ users, events: books }) => [users.stored, users.expired, books.stored, books.expired]),
+        hours.map(({ users, events: ledger }) => [users.stored, users.expired, ledger.stored, ledger.expired]),
         [
           [1, 0, 1, 0],
           [0, 1, 0, 2],

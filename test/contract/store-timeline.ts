@@ -198,10 +198,10 @@ export function storeTimelineContract(open: OpenStore): void {
       }
       const seen: string[] = [];
       for (let last = start; ; ) {
-        const answer = await under.store.arrivals(TENANT, last, 4);
-        if (answer.events.length === 0) break;
-        seen.push(...answer.events.map(({ traceId }) => traceId));
-        last = answer.last;
+        const response = await under.store.arrivals(TENANT, last, 4);
+        if (response.events.length === 0) break;
+        seen.push(...response.events.map(({ traceId }) => traceId));
+        last = response.last;
       }
       assert.deepEqual(seen, traces);
       const all = await under.store.arrivals(TENANT, start, 100);

@@ -98,23 +98,23 @@ export function storeTracesContract(open: OpenStore): void {
         receivedAt: START + 4,
       });
       const { id: survivor } = await profileOf(under, 'user_id', 'u');
-      const told = async (traceId: string, index: number) => {
+      const reported = async (traceId: string, index: number) => {
         const user = (await under.store.trace(TENANT, traceId))?.users[index];
         return [user?.merged, user?.warnings];
       };
       await under.store.unmerge(TENANT, survivor, first, ACT);
-      assert.deepEqual(await told(first, 0), [[], ['a merge of this request was undone']]);
+      assert.deepEqual(await reported(first, 0), [[], ['a merge of this request was undone']]);
       // The second merge stands, and says who was merged had the first one never been.
-      assert.deepEqual(await told(second, 1), [[{ from: userId, into: survivor }], []]);
+      assert.deepEqual(await reported(second, 1), [[{ from: userId, into: survivor }], []]);
       assert.equal((await profileOf(under, 'user_id', 'u')).mergedIds[0], userId);
       await under.store.unmerge(TENANT, survivor, second, ACT);
-      assert.deepEqual(await told(second, 1), [[], ['a merge of this request was undone']]);
-      assert.deepEqual(await told(second, 0), [[], []]);
+      assert.deepEqual(await reported(second, 1), [[], ['a merge of this request was undone']]);
+      assert.deepEqual(await reported(second, 0), [[], []]);
       await under.store.erase(TENANT, emailId, ACT);
-      assert.deepEqual(await told(first, 0), [[], []]);
+      assert.deepEqual(await reported(first, 0), [[], []]);
     });
 
-    test('a user whose events were erased carries a warning, and nobody else does', async () => {
+    test('a user whose events were erased carries a warning, and no one else does', async () => {
       await send(under, [person({ user_id: 'u' }, [{ $event_id: 'e' }])], { receivedAt: START });
       const late = (await profileOf(under, 'user_id', 'u')).id;
       await under.store.erase(TENANT, late, ACT);

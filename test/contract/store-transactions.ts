@@ -27,17 +27,17 @@ export function storeTransactionsContract(open: OpenStore): void {
     });
     afterEach(() => under.close());
 
-    test('what several batches of one transaction tell of a person is folded as if it had come in one', async () => {
+    test('properties that several batches of one transaction set are folded as if it had come in one', async () => {
       const says = (receivedAt: number, properties: object) =>
         request([person({ user_id: 'u' }, [{}], properties)], { receivedAt });
-      const told = [
+      const updates = [
         [says(START + 5, { a: 1, b: 1 }), says(START + 9, { a: 2 })],
         [says(START + 2, { a: 3, c: 3 })],
         [says(START + 7, { b: null, d: 4 }), request([person({ user_id: 'u' })], { receivedAt: START + 1 })],
         [says(START + 9_000, { a: 2 })],
       ];
       const transaction = await under.writer.begin();
-      for (const [batch, entries] of told.entries()) {
+      for (const [batch, entries] of updates.entries()) {
         const places = entries.keys().map((index) => ({ partition: 0, position: batch * 10 + index }));
         const records = [...places].map((place, index) => Object.assign(place, entries[index]));
         await processBatch(transaction, records, {
@@ -97,7 +97,7 @@ export function storeTransactionsContract(open: OpenStore): void {
       assert.equal((await profileOf(under, 'user_id', 'u')).eventCount, 2);
     });
 
-    test('what was told of people in a transaction that is rolled back is not told by the next one', async () => {
+    test('properties set in a transaction that is rolled back are not written by the next one', async () => {
       const options = { options: { defaultCountry: null, junkValues: new Set<string>() }, now: () => START };
       const context = { ...options, failpoint: () => undefined };
       await send(under, [person({ user_id: 'u' }, [{}], { a: 1 })], { receivedAt: START });

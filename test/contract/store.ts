@@ -9,7 +9,7 @@ import { afterEach, beforeEach, suite, test } from 'node:test';
 import { BadCursorError } from '../../src/store.ts';
 import { differenceOf, dumpOf } from '../processor/store-dump.ts';
 import { entriesOf, traceIdOf } from '../processor/history.ts';
-import { storeActsContract } from './store-acts.ts';
+import { storeUnmergeAndEraseContract } from './store-unmerge-erase.ts';
 import { storeArrivalsContract } from './store-arrivals.ts';
 import {
   ALL_EVENTS,
@@ -44,7 +44,7 @@ export function storeContract(name: string, open: OpenStore): void {
     storeArrivalsContract(open);
     storeTracesContract(open);
     storeReceiptsContract(open);
-    storeActsContract(open);
+    storeUnmergeAndEraseContract(open);
     storeRetentionContract(open);
     storeTenantsContract(open);
     storeTransactionsContract(open);
@@ -89,7 +89,7 @@ function storeProfilesContract(open: OpenStore): void {
       assert.equal((await eventsOf(under, { profileId: profile.id })).length, 6);
     });
 
-    test('the id of a node that was merged away answers with the surviving profile', async () => {
+    test('the id of a node that was merged away finds the surviving profile', async () => {
       await send(under, [person({ anon_id: 'a' })], { receivedAt: START });
       await send(under, [person({ user_id: 'u' })], { receivedAt: START + 1 });
       const merged = await profileOf(under, 'user_id', 'u');
@@ -334,7 +334,7 @@ function storeProfilesContract(open: OpenStore): void {
       assert.ok(await store.events(TENANT, { ...ALL_EVENTS, from: START - DAY_MS, to: null, cursor: events }));
     });
 
-    test('whatever the history: each event once, sums agree, the books balance', async () => {
+    test('whatever the history: each event once, sums agree, every event is accounted for', async () => {
       const entries = entriesOf(7, 400);
       for (let start = 0; start < entries.length; start += 50) await feed(under, entries.slice(start, start + 50));
       const lines = await dumpOf(
@@ -353,7 +353,7 @@ function storeProfilesContract(open: OpenStore): void {
       }
     });
 
-    test('the books tell what was received and what became of it, and up to where the log is in them', async () => {
+    test('the ledger has what was received and what became of it, and up to where it covers the log', async () => {
       const users = [person({ user_id: 'u' }, [{ $event_id: 'e1' }, {}]), 17, person({ user_id: 'v' })];
       await send(under, users, { receivedAt: START });
       await send(under, [person({ user_id: 'u' }, [{ $event_id: 'e1' }])], { receivedAt: START + 1 });

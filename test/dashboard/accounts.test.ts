@@ -71,15 +71,15 @@ suite('Accounts in the page', { skip: whyNoBrowser() }, () => {
     return { word, key, keyId: id, traceId, profileId: (body as { id: string }).id };
   }
 
-  /** Everything that this page and its answers said while the views were gone through. */
+  /** Everything that this page and its responses said while the views were gone through. */
   async function everythingSeen(session: string, more: readonly string[]): Promise<string> {
     const watched = await running.open({ session });
     const seen: string[] = [];
-    const answers: Promise<void>[] = [];
+    const responses: Promise<void>[] = [];
     watched.page.on('response', (response) => {
       const { pathname } = new URL(response.url());
       if (pathname.startsWith('/dashboard') || pathname === '/live') return;
-      answers.push(
+      responses.push(
         response.text().then(
           (text) => void seen.push(`${pathname} ${text}`),
           // Of requests that were dropped because the view was left.
@@ -92,7 +92,7 @@ suite('Accounts in the page', { skip: whyNoBrowser() }, () => {
       await settled(watched.page);
       seen.push(await watched.page.content());
     }
-    await Promise.all(answers);
+    await Promise.all(responses);
     assertNoComplaints(watched, /status of 404/);
     await watched.context.close();
     return seen.join('\n');
@@ -209,7 +209,7 @@ suite('Accounts in the page', { skip: whyNoBrowser() }, () => {
     await watched.context.close();
   });
 
-  test('whoever changes the password is signed out everywhere else at the next request', async () => {
+  test('a member who changes the password is signed out everywhere else at the next request', async () => {
     const { page } = second;
     const signedIn = await running.open({ session: null });
     await signedIn.page.goto(`${BASE}/settings/team`);
@@ -251,7 +251,7 @@ suite('Accounts in the page', { skip: whyNoBrowser() }, () => {
     await second.context.close();
   });
 
-  test('a new password by link signs out whoever had the old one', async () => {
+  test('a new password by link signs out everyone with the old one', async () => {
     const watched = await running.open({ session: rival });
     await watched.page.goto(`${BASE}/live`);
     await heading(watched.page, 'Live');

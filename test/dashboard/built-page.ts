@@ -51,7 +51,7 @@ function lock(): boolean {
     return true;
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error;
-    // Whoever was at it may have been killed.
+    // The process that built it may have been killed.
     if (isAbandoned()) rmSync(LOCK, { recursive: true, force: true });
     return false;
   }

@@ -109,7 +109,7 @@ suite('From the first start to the first event', { skip: whyNoBrowser() }, () =>
     await heading(page, 'Live');
     assert.equal(page.url(), `${server.baseUrl}/dashboard/development/live?name=signed_up`);
     await page.getByRole('button', { name: 'signed_up' }).waitFor();
-    // What the browser itself says of an answer 401.
+    // What the browser itself logs for a 401.
     assertNoComplaints(watched, /status of 401/);
   });
 });

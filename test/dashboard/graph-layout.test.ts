@@ -98,7 +98,7 @@ function shuffled(identity: Identity): Identity {
 }
 
 suite('The picture of an identity graph', () => {
-  test('is the same for the same graph, in whatever order its parts are told', () => {
+  test('is the same for the same graph, in whatever order its parts come', () => {
     fc.assert(
       fc.property(RECIPES, fc.boolean(), (recipe, isFolded) => {
         const identity = graphOf(recipe);

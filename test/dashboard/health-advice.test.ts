@@ -48,7 +48,7 @@ suite('The advice on the page', () => {
   });
 
   test('is about the clock when it is held or behind', () => {
-    assert.deepEqual(titles({ clock_held_seconds: 86_401 }), ['bad: The clock jumped ahead and is not believed']);
+    assert.deepEqual(titles({ clock_held_seconds: 86_401 }), ['bad: The clock jumped ahead and is not trusted']);
     assert.deepEqual(titles({ clock_behind_seconds: 3_600 }), ['warn: The clock is behind the newest event']);
   });
 });

@@ -123,7 +123,7 @@ suite('Hostile texts in the page', { skip: whyNoBrowser() }, () => {
     ['live', '/live', HOSTILE.slice(0, 10)],
     ['live, filtered', `/live?name=${encodeURIComponent(HOSTILE[0] ?? '')}`, HOSTILE.slice(0, 1)],
     ['people', '/people', []],
-    ['people, nobody found', `/people?q=${encodeURIComponent('<img src=x onerror=window.hacked=10>')}`, ['onerror']],
+    ['people, no one found', `/people?q=${encodeURIComponent('<img src=x onerror=window.hacked=10>')}`, ['onerror']],
     ['a person', '/people/ID', HOSTILE],
     ['a timeline', '/people/ID?tab=timeline', HOSTILE.slice(0, 2)],
     ['an identity', '/people/ID?tab=identity', HOSTILE.slice(0, 2)],

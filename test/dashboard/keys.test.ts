@@ -86,7 +86,7 @@ suite('API keys in the page', { skip: whyNoBrowser() }, () => {
     assertNoComplaints(watched);
   });
 
-  test('a key is shown once: not in the page after closing, nor after reloading, nor in an answer', async () => {
+  test('a key is shown once: not in the page after closing, nor after reloading, nor in a response', async () => {
     const key = await make('shown once');
     assert.ok((await page.content()).includes(key), 'it is shown now');
     await page.getByRole('dialog').getByRole('button', { name: 'Close', exact: true }).click();
@@ -181,16 +181,16 @@ suite('API keys in the page', { skip: whyNoBrowser() }, () => {
     await dialog.getByRole('textbox').fill('to be');
     assert.ok(await revoke.isDisabled());
     await dialog.getByRole('textbox').fill('to be revoked');
-    const answered = page.waitForResponse((response) => response.url().endsWith('/revoke'));
+    const responded = page.waitForResponse((response) => response.url().endsWith('/revoke'));
     await revoke.click();
-    assert.equal((await answered).status(), 200);
+    assert.equal((await responded).status(), 200);
 
     const revokedAt = performance.now();
     const ms = await eventually('the key is refused', async () => {
       const sentAt = performance.now();
       return (await send(key)) === 401 ? sentAt - revokedAt + Number.EPSILON : 0;
     });
-    context.diagnostic(`refused ${ms.toFixed(0)} ms after the answer`);
+    context.diagnostic(`refused ${ms.toFixed(0)} ms after the response`);
     assert.ok(ms <= REVOKED_MS_MAX, `${ms} ms`);
 
     await row('to be revoked').waitFor({ state: 'detached' });
@@ -210,9 +210,9 @@ suite('API keys in the page', { skip: whyNoBrowser() }, () => {
     const snippet = await copied(page.getByRole('dialog'), 'Copy');
     assert.ok(snippet.includes(`fetch('${running.server.baseUrl}/ingest/events'`));
     const status = await onOtherSite(async (shop) => {
-      const answered = shop.waitForResponse((response) => response.request().method() === 'POST');
+      const responded = shop.waitForResponse((response) => response.request().method() === 'POST');
       await shop.evaluate(snippet);
-      return (await answered).status();
+      return (await responded).status();
     });
     assert.equal(status, 202);
     const fromElsewhere = await post(
@@ -234,7 +234,7 @@ suite('API keys in the page', { skip: whyNoBrowser() }, () => {
     const line = { method: 'POST', headers: { authorization: `Bearer ${key}`, 'content-type': 'application/json' } };
     const request = JSON.stringify({ ...line, body: JSON.stringify({ users: [user('eve')] }) });
     const url = `${running.server.baseUrl}/ingest/events`;
-    // The answer has no CORS headers: the page does not get to see it.
+    // The response has no CORS headers: the page does not get to see it.
     const script = `fetch('${url}', ${request}).then(() => 'seen', () => 'kept from the page')`;
     assert.equal(await onOtherSite((shop) => shop.evaluate(script)), 'kept from the page');
     await eventually('the server has noted it', async () => {

@@ -111,7 +111,7 @@ test('older events that were asked for stay until new ones push all of them out'
   assert.deepEqual([live.shown.at(-1)?.id, live.olderCount, live.cuts], ['e100', 200, 0]);
   live = changeLive(live, { kind: 'arrived', events: [event(501)], how: 'hold', openId: '' });
   assert.equal(live.shown.length, ROWS_MAX + 200);
-  // Whoever goes on from e100 now would leave a gap below e301: `cuts` says that it has to begin anew.
+  // Continuing from e100 now would leave a gap below e301: `cuts` says that it has to start over.
   live = changeLive(live, { kind: 'show held', openId: '' });
   assert.equal(live.shown.length, ROWS_MAX);
   assert.deepEqual([live.shown.at(-1)?.id, live.olderCount, live.cuts], ['e301', null, 1]);

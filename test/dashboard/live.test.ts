@@ -52,7 +52,7 @@ suite('Live in the page', { skip: whyNoBrowser() }, () => {
       assert.equal(status, 202);
       waits.push((await shown) - acceptedAt);
     }
-    context.diagnostic(`visible ${waits.map((ms) => ms.toFixed(0)).join(', ')} ms after the answer`);
+    context.diagnostic(`visible ${waits.map((ms) => ms.toFixed(0)).join(', ')} ms after the response`);
     assert.ok(Math.min(...waits) < VISIBLE_MS_MAX, `${waits.join(', ')} ms`);
     assertNoComplaints(watched);
   });
@@ -223,7 +223,7 @@ suite('Live in the page', { skip: whyNoBrowser() }, () => {
     assertNoComplaints(watched);
   });
 
-  test(`of a burst of ${BURST_EVENTS} events it says how many are left out, and goes on working`, async (context) => {
+  test(`of a burst of ${BURST_EVENTS} events it says how many are left out, and keeps working`, async (context) => {
     await open();
     const users = Array.from({ length: BURST_EVENTS }, (_, n) => ({
       identifiers: { user_id: `burst-${n % 20}` },

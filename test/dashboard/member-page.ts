@@ -6,8 +6,8 @@
 import assert from 'node:assert/strict';
 import type { Browser, Locator, Page } from 'playwright-core';
 import {
-  type Answer,
-  answerOf,
+  type HttpResponse,
+  readResponse,
   eventually,
   post,
   removeFolder,
@@ -26,7 +26,7 @@ export interface MemberServer {
   readonly browser: Browser;
   /** The value of the first member's session cookie. */
   readonly session: string;
-  /** A window in which the member, or whoever has the session that is given, is signed in. */
+  /** A window in which the member, or the holder of the given session, is signed in. */
   readonly open: (options?: PageOptions & { session?: string | null }) => Promise<WatchedPage>;
   readonly close: () => Promise<void>;
 }
@@ -80,7 +80,7 @@ export async function askAs(
   session: string,
   path: string,
   options: { method?: string; environment?: string; body?: unknown } = {},
-): Promise<Answer> {
+): Promise<HttpResponse> {
   const { method = 'GET', environment = 'development', body } = options;
   const response = await fetch(baseUrl + path, {
     method,
@@ -92,7 +92,7 @@ export async function askAs(
     },
     ...(body !== undefined && { body: JSON.stringify(body) }),
   });
-  return answerOf(response);
+  return readResponse(response);
 }
 
 /** Sends users, which must be accepted, and gives their trace_id when they can be read back. */
@@ -101,14 +101,14 @@ export async function deliver(server: TestServer, key: string, users: readonly u
   assert.equal(status, 202, text);
   const { trace_id: traceId } = body as { trace_id: string };
   await eventually('the request is processed', async () => {
-    const answer = await read(server, key, `/traces/${traceId}`);
-    return answer.status === 200 && (answer.body as { status: string }).status === 'processed';
+    const reply = await read(server, key, `/traces/${traceId}`);
+    return reply.status === 200 && (reply.body as { status: string }).status === 'processed';
   });
   return traceId;
 }
 
-export async function read({ baseUrl }: TestServer, key: string, path: string): Promise<Answer> {
-  return answerOf(await fetch(baseUrl + path, { headers: { authorization: `Bearer ${key}` } }));
+export async function read({ baseUrl }: TestServer, key: string, path: string): Promise<HttpResponse> {
+  return readResponse(await fetch(baseUrl + path, { headers: { authorization: `Bearer ${key}` } }));
 }
 
 /** What the browser complained about must be what the test provoked, and nothing else. */

@@ -20,7 +20,7 @@ const PEOPLE = '/dashboard/development/people';
 /** More digits than a double holds; TypeScript does not know `rawJSON` yet. */
 const LONG_NUMBER = (JSON as unknown as { rawJSON(text: string): unknown }).rawJSON('12345678901234567890');
 
-interface ProfileAnswer {
+interface ProfileResponse {
   readonly id: string;
   readonly merged_ids: readonly string[];
 }
@@ -29,11 +29,11 @@ suite('People in the page', { skip: whyNoBrowser() }, () => {
   let running: MemberServer;
   let watched: WatchedPage;
   let page: Page;
-  /** Of the requests that told of the visitor, of Grace, and that they are one. */
+  /** Of the requests about the visitor, about Grace, and that they are one. */
   let visited: string;
   let signedUp: string;
   let joined: string;
-  let grace: ProfileAnswer;
+  let grace: ProfileResponse;
 
   before(async () => {
     running = await startMemberServer();
@@ -70,10 +70,10 @@ suite('People in the page', { skip: whyNoBrowser() }, () => {
   });
   after(() => running.close());
 
-  async function profileOf(query: string): Promise<ProfileAnswer> {
+  async function profileOf(query: string): Promise<ProfileResponse> {
     const { status, body, text } = await read(running.server, running.server.key, `/profiles?${query}`);
     assert.equal(status, 200, text);
-    return body as ProfileAnswer;
+    return body as ProfileResponse;
   }
 
   const openPerson = async (tab = ''): Promise<void> => {
@@ -155,7 +155,7 @@ suite('People in the page', { skip: whyNoBrowser() }, () => {
     watched.complaints.length = 0;
   });
 
-  test('each property has the request that told it, and numbers keep their digits', async () => {
+  test('each property has the request that set it, and numbers keep their digits', async () => {
     await openPerson();
     const properties = page.getByRole('table', { name: 'User properties' });
     for (const [name, value, trace] of [

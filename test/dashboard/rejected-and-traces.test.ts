@@ -179,7 +179,7 @@ suite('Rejected users and traces in the page', { skip: whyNoBrowser() }, () => {
     assertNoComplaints(watched);
   });
 
-  test('the audit lists who erased whom, newest first, and leads to the act', async () => {
+  test('the audit lists who erased whom, newest first, and leads to the entry', async () => {
     const AUDIT = '/dashboard/development/audit';
     await page.goto(AUDIT);
     await sees(page, 'Nothing was erased or unmerged');
@@ -196,7 +196,7 @@ suite('Rejected users and traces in the page', { skip: whyNoBrowser() }, () => {
     }
     await page.goto(TRACES);
     await page.getByRole('navigation', { name: 'Main' }).getByRole('link', { name: 'Audit' }).click();
-    const rows = page.getByRole('table', { name: 'Acts, newest first' }).getByRole('row');
+    const rows = page.getByRole('table', { name: 'Audit entries, newest first' }).getByRole('row');
     await sees(rows.nth(1), 'ada@example.com');
     await sees(rows.nth(2), /key .+\(….{4}\)/);
     await sees(rows.nth(1), 'Erasure');

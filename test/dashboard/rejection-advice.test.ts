@@ -56,7 +56,7 @@ suite('Advice on rejections', () => {
     assert.match(advice.fix, /64/);
   });
 
-  test('who sent a decimal comma is told to send a point', () => {
+  test('for a decimal comma it says to send a point', () => {
     const message = firstViolation({ identifiers: WHO, events: [{ ...EVENT, revenue: '12,50' }] }) ?? '';
     assert.match(adviceFor(message).fix, /point before the decimals, not a comma/);
   });

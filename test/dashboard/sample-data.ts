@@ -129,7 +129,7 @@ async function mergeDevices(server: TestServer, key: string, now: number): Promi
 }
 
 /**
- * All of it was received within seconds, which makes a dull chart: the store is told that it came over the hour. The
+ * All of it was received within seconds, which makes a dull chart: its times are spread over the hour in the store. The
  * sums stay what they are.
  */
 function spreadReceipts({ dataFolder }: TestServer, now: number): void {

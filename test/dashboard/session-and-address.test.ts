@@ -76,7 +76,7 @@ suite('The session and the address', { skip: whyNoBrowser() }, () => {
   });
 
   // The last one: signing in ends the session that the browser had.
-  test('a tab starts anew when a member of another account signs in in the next tab', async () => {
+  test('a tab starts over when a member of another account signs in in the next tab', async () => {
     const watched = await running.open();
     const { page, context } = watched;
     await page.goto('/dashboard/development/settings/keys');

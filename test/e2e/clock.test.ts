@@ -8,7 +8,7 @@
 import assert from 'node:assert/strict';
 import { suite, test } from 'node:test';
 import { wallClock, whyNoFakeTime } from '../faults/faketime.ts';
-import { get, type LedgerAnswer, type TraceAnswer } from '../faults/processor-load.ts';
+import { get, type LedgerResponse, type TraceResponse } from '../faults/processor-load.ts';
 import { folderIn, launch } from '../faults/scope.ts';
 import { eventually, post, type TestServer } from '../server.ts';
 import { testKafka, whyNoKafka } from '../servers/kafka.ts';
@@ -28,7 +28,7 @@ const RETENTION = {
   SLUICE_LOG_RETENTION: '7d',
 };
 
-interface Trace extends TraceAnswer {
+interface Trace extends TraceResponse {
   readonly received_at: string;
 }
 
@@ -38,7 +38,7 @@ interface Health {
   readonly clock_behind_seconds: number;
 }
 
-/** One client, which goes on over restarts of the server. */
+/** One client, which continues over restarts of the server. */
 class Client {
   server: TestServer;
   readonly #key: string;
@@ -102,7 +102,7 @@ async function survive(scope: AsyncDisposableStack, more: Readonly<Record<string
     await client.server.kill();
     client.server = await launch(scope, { dataFolder, env });
   };
-  const heldLines = (): number => client.server.stderr().split('it is not believed').length - 1;
+  const heldLines = (): number => client.server.stderr().split('it is not trusted').length - 1;
 
   const start = await client.write('at the start');
   await client.once();
@@ -156,7 +156,7 @@ async function survive(scope: AsyncDisposableStack, more: Readonly<Record<string
   await client.repeat();
 
   // One event for each value, and one for each of the two requests that were repeated.
-  const { totals, balanced } = await client.get<LedgerAnswer>('/ledger');
+  const { totals, balanced } = await client.get<LedgerResponse>('/ledger');
   assert.equal(balanced, true);
   assert.equal(totals.events['stored'], VALUES + 2);
   assert.equal(totals.events['duplicates'], 2 * REPEATS);
@@ -167,7 +167,7 @@ async function survive(scope: AsyncDisposableStack, more: Readonly<Record<string
   assert.ok(rejections.length >= client.sent - REPEATS, `${rejections.length} of ${client.sent}`);
 }
 
-/** The clock is ahead while somebody is erased, and right at the next start. */
+/** The clock is ahead while a person is erased, and right at the next start. */
 async function eraseAhead(scope: AsyncDisposableStack, more: Readonly<Record<string, string>>): Promise<void> {
   const clock = wallClock(scope);
   const dataFolder = folderIn(scope);

@@ -10,7 +10,7 @@ import { connect, createServer, type AddressInfo, type Socket } from 'node:net';
 import { suite, test } from 'node:test';
 import { gzipSync } from 'node:zlib';
 import { Connection, ConnectionLostError } from '../faults/connection.ts';
-import { allEvents, get, settled, type TraceAnswer } from '../faults/processor-load.ts';
+import { allEvents, get, settled, type TraceResponse } from '../faults/processor-load.ts';
 import { folderIn, launch, type Scope } from '../faults/scope.ts';
 import { createKey, post } from '../server.ts';
 
@@ -34,10 +34,10 @@ interface Ingested {
 }
 
 async function sendAtOnce(server: { baseUrl: string }, key: string, idempotencyKey: string): Promise<string[]> {
-  const answers = await Promise.all(
+  const responses = await Promise.all(
     Array.from({ length: SENDERS }, () => post(server, key, BATCH, { 'Idempotency-Key': idempotencyKey })),
   );
-  return answers.map(({ status, body }) => {
+  return responses.map(({ status, body }) => {
     assert.equal(status, 202);
     return (body as Ingested).trace_id;
   });
@@ -46,7 +46,7 @@ async function sendAtOnce(server: { baseUrl: string }, key: string, idempotencyK
 /** The one trace that was stored; all others have to be its duplicates. */
 async function originalOf(server: { baseUrl: string }, key: string, traceIds: readonly string[]): Promise<string> {
   const traces = await Promise.all(
-    traceIds.map(async (traceId) => ({ traceId, ...(await get<TraceAnswer>(server, key, `/traces/${traceId}`)) })),
+    traceIds.map(async (traceId) => ({ traceId, ...(await get<TraceResponse>(server, key, `/traces/${traceId}`)) })),
   );
   const stored = traces.filter(({ duplicate_of }) => duplicate_of === null);
   assert.equal(stored.length, 1);
@@ -111,16 +111,16 @@ suite('A batch with an Idempotency-Key', () => {
     traceIds.push(...(await sendAtOnce(third, key, 'batch-1')));
     const others = await sendAtOnce(third, key, 'batch-2');
 
-    const books = await settled(third, key);
+    const ledger = await settled(third, key);
     const events = await allEvents(third, key);
     assert.deepEqual(
       new Set(events.map(({ trace_id }) => trace_id)),
       new Set([await originalOf(third, key, traceIds), await originalOf(third, key, others)]),
     );
     assert.equal(events.length, 2 * BATCH_EVENTS);
-    const { received, stored, duplicates } = books.totals.events;
+    const { received, stored, duplicates } = ledger.totals.events;
     assert.deepEqual([received, stored, duplicates], [4 * SENDERS * BATCH_EVENTS, 6, (4 * SENDERS - 2) * BATCH_EVENTS]);
-    assert.deepEqual([books.totals.users['stored'], books.totals.users['duplicates']], [4, (4 * SENDERS - 2) * 2]);
+    assert.deepEqual([ledger.totals.users['stored'], ledger.totals.users['duplicates']], [4, (4 * SENDERS - 2) * 2]);
   });
 
   test('is not stored twice with any Content-Encoding; another body is stored, with a warning, also after kill -9', async () => {
@@ -149,8 +149,8 @@ suite('A batch with an Idempotency-Key', () => {
     const second = await launch(scope, { dataFolder });
     traceIds.push(await send(second, BATCH, true), await send(second, other, true));
 
-    const books = await settled(second, key);
-    assert.deepEqual([books.totals.events['stored'], books.totals.events['duplicates']], [7, 7]);
+    const ledger = await settled(second, key);
+    assert.deepEqual([ledger.totals.events['stored'], ledger.totals.events['duplicates']], [7, 7]);
     const traces = await Promise.all(traceIds.map((id) => get<WarnedTrace>(second, key, `/traces/${id}`)));
     assert.deepEqual(
       traces.map(({ duplicate_of }) => duplicate_of),
@@ -195,19 +195,19 @@ suite('A batch with an Idempotency-Key', () => {
     assert.equal(proxy.dropped, 3);
     proxy.isDropping = false;
     const connection = await Connection.open(proxy.port);
-    const answer = await connection.request('POST', '/ingest/events', headers, body);
+    const reply = await connection.request('POST', '/ingest/events', headers, body);
     connection.close();
-    assert.equal(answer.status, 202);
+    assert.equal(reply.status, 202);
 
-    const books = await settled(server, key);
-    assert.deepEqual([books.totals.events['stored'], books.totals.events['duplicates']], [3, 9]);
+    const ledger = await settled(server, key);
+    assert.deepEqual([ledger.totals.events['stored'], ledger.totals.events['duplicates']], [3, 9]);
     const events = await allEvents(server, key);
     assert.equal(events.length, BATCH_EVENTS);
-    const { trace_id } = JSON.parse(answer.body) as Ingested;
-    const trace = await get<TraceAnswer>(server, key, `/traces/${trace_id}`);
+    const { trace_id } = JSON.parse(reply.body) as Ingested;
+    const trace = await get<TraceResponse>(server, key, `/traces/${trace_id}`);
     assert.ok(trace.duplicate_of !== null);
     for (const event of events) assert.equal(event.trace_id, trace.duplicate_of);
-    const original = await get<TraceAnswer>(server, key, `/traces/${trace.duplicate_of}`);
+    const original = await get<TraceResponse>(server, key, `/traces/${trace.duplicate_of}`);
     assert.equal(original.duplicate_of, null);
   });
 });

@@ -1,5 +1,5 @@
 /**
- * Row 30: somebody is erased over the API, and old data comes in late. It stays erased (rule 17); what comes in newer
+ * Row 30: a person is erased over the API, and old data comes in late. It stays erased (rule 17); what comes in newer
  * starts afresh; and no identifier of the person is left in the files of the store.
  */
 
@@ -8,11 +8,11 @@ import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { suite, test } from 'node:test';
 import { storeFileOf } from '../../src/data-folder/files.ts';
-import { allEvents, ask, get, settled, type TraceAnswer } from '../faults/processor-load.ts';
+import { allEvents, ask, get, settled, type TraceResponse } from '../faults/processor-load.ts';
 import { folderIn, launch } from '../faults/scope.ts';
 import { entryOf, traceIdOf } from '../processor/history.ts';
 import { appendAll, withStore } from '../processor/processing.ts';
-import { answerOf, eventually, post, type TestServer } from '../server.ts';
+import { readResponse, eventually, post, type TestServer } from '../server.ts';
 
 const HOUR_MS = 3_600_000;
 
@@ -61,7 +61,7 @@ async function sendHerLife({ baseUrl, key }: TestServer): Promise<void> {
   }
 }
 
-suite('Somebody who was erased', () => {
+suite('A person who was erased', () => {
   test('does not come back with late data, and starts afresh with newer data', async () => {
     await using scope = new AsyncDisposableStack();
     const dataFolder = folderIn(scope);
@@ -73,7 +73,7 @@ suite('Somebody who was erased', () => {
     const { id } = await get<{ id: string }>(server, key, `/profiles?email=${encodeURIComponent(EMAIL)}`);
     assert.deepEqual(foundIn(dataFolder, TRACES_OF_HER).length, TRACES_OF_HER.length - 1, 'the search finds nothing');
 
-    const erased = await answerOf(await ask(server.baseUrl, key, `/profiles/${id}`, { method: 'DELETE' }));
+    const erased = await readResponse(await ask(server.baseUrl, key, `/profiles/${id}`, { method: 'DELETE' }));
     assert.equal(erased.status, 202, erased.text);
     await eventually('it is gone', async () => (await ask(server.baseUrl, key, `/profiles/${id}`)).status === 404);
     await eventually(
@@ -101,21 +101,21 @@ suite('Somebody who was erased', () => {
       late(1, beforeErase, ADA),
       late(2, beforeErase + 1, { email: EMAIL.toLowerCase() }),
       late(3, beforeErase + 2, { anon_id: ANON }),
-      // What she was not known by before is dropped with her, and does not become somebody.
+      // What she was not known by before is dropped with her, and does not become a person.
       late(4, beforeErase + 3, { user_id: ADA.user_id, anon_id: LATE_ANON }),
     ];
     const fresh = late(5, newer, { user_id: ADA.user_id });
     await appendAll(dataFolder, [...old, fresh]);
 
     const again = await launch(scope, { dataFolder });
-    const books = await settled(again, key);
-    assert.equal(books.totals.events['erased'], 2 + old.length);
+    const ledger = await settled(again, key);
+    assert.equal(ledger.totals.events['erased'], 2 + old.length);
     assert.equal((await ask(again.baseUrl, key, `/profiles/${id}`)).status, 404);
     for (const query of [`email=${encodeURIComponent(EMAIL)}`, `anon_id=${ANON}`, `anon_id=${LATE_ANON}`]) {
       assert.equal((await ask(again.baseUrl, key, `/profiles?${query}`)).status, 404, query);
     }
     for (const { traceId } of old) {
-      const trace = await get<TraceAnswer & { users: { warnings: string[] }[] }>(again, key, `/traces/${traceId}`);
+      const trace = await get<TraceResponse & { users: { warnings: string[] }[] }>(again, key, `/traces/${traceId}`);
       assert.deepEqual([trace.users[0]?.events, trace.users[0]?.profile_id], [0, null]);
       assert.match(trace.users[0]?.warnings.join() ?? '', /erased/);
     }

@@ -1,7 +1,7 @@
 /**
  * Log, store and keys of one installation are tied together by an id. Parts of two installations in one folder, a local
  * log with another database, a database with another topic: each is refused by name, and nothing is changed by that. And
- * a local log that has lost its end goes on behind what the database has processed.
+ * a local log that has lost its end continues after what the database has processed.
  */
 
 import assert from 'node:assert/strict';
@@ -12,7 +12,7 @@ import { after, before, suite, test } from 'node:test';
 import { tieDataFolder } from '../../src/backends/sqlite/installation.ts';
 import { listSegments } from '../../src/backends/sqlite/log/segments.ts';
 import { copyIn, folderIn, launch, refusedStart, type Scope } from '../faults/scope.ts';
-import { answerOf, eventually, post, runSluice, type TestServer, user } from '../server.ts';
+import { readResponse, eventually, post, runSluice, type TestServer, user } from '../server.ts';
 import { testKafka, whyNoKafka } from '../servers/kafka.ts';
 import { testPostgres, whyNoPostgres } from '../servers/postgres.ts';
 
@@ -25,7 +25,7 @@ interface Stored {
 
 async function storedBy(server: TestServer, key: string): Promise<Stored> {
   const headers = { authorization: `Bearer ${key}` };
-  return (await fetch(`${server.baseUrl}/ledger`, { headers }).then(answerOf)).body as Stored;
+  return (await fetch(`${server.baseUrl}/ledger`, { headers }).then(readResponse)).body as Stored;
 }
 
 async function send(server: TestServer, key: string, count: number, storedThen: number): Promise<void> {
@@ -168,7 +168,7 @@ suite('A data folder', () => {
     await sendNamed(second, 'new', 4);
     await sendNamed(second, 'newer', 5);
     const headers = { authorization: `Bearer ${key}` };
-    const { status, body } = await fetch(`${second.baseUrl}/events?after=${lost}`, { headers }).then(answerOf);
+    const { status, body } = await fetch(`${second.baseUrl}/events?after=${lost}`, { headers }).then(readResponse);
     assert.equal(status, 400);
     assert.match((body as { message: string }).message, /^after was given after the copy .*"oldest" instead reads all/);
     assert.equal((await arrivals(second, 'oldest')).events.length, 5);
@@ -239,13 +239,13 @@ suite('A local log beside PostgreSQL', { skip: whyNoPostgres() }, () => {
     assert.match(words, /belongs to the installation [0-9a-f-]{36}, but the database in STORE_URL is of/);
     const doctor = await runSluice(['doctor', '--json'], { SLUICE_DATA: folder, STORE_URL: second });
     const { findings } = JSON.parse(doctor.stdout) as { findings: { state: string; message: string }[] };
-    const broken = findings.find(({ state }) => state === 'broken');
+    const broken = findings.find(({ state }) => state === 'error');
     assert.ok(broken !== undefined && words.includes(broken.message), doctor.stdout);
     const again = await launch(scope, { dataFolder: folder, env: { STORE_URL: first } });
     await send(again, key, 2, 5);
   });
 
-  test('that has lost its end goes on behind what the database has processed', async () => {
+  test('that has lost its end continues after what the database has processed', async () => {
     await using scope = new AsyncDisposableStack();
     const env = { STORE_URL: await (await testPostgres()).newDatabase() };
     const { folder, key } = await usedFolder(scope, env);

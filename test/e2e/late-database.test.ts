@@ -9,15 +9,15 @@ import { makeKey } from '../../src/keys/format.ts';
 import { openProxy } from '../backends/postgres/proxy.ts';
 import { Connection } from '../faults/connection.ts';
 import { folderIn, launch, type Scope } from '../faults/scope.ts';
-import { type Answer, answerOf, eventually, post, runSluice, type TestServer, user } from '../server.ts';
+import { type HttpResponse, readResponse, eventually, post, runSluice, type TestServer, user } from '../server.ts';
 import { testKafka, whyNoKafka } from '../servers/kafka.ts';
 import { type OwnPostgres, ownPostgres, testPostgres, whyNoPostgres } from '../servers/postgres.ts';
 
 const DEADLINE_MS = 60_000;
 const SOME_KEY = makeKey('secret', 'development');
 
-function get(server: TestServer, path: string, key = ''): Promise<Answer> {
-  return fetch(`${server.baseUrl}${path}`, { headers: { authorization: `Bearer ${key}` } }).then(answerOf);
+function get(server: TestServer, path: string, key = ''): Promise<HttpResponse> {
+  return fetch(`${server.baseUrl}${path}`, { headers: { authorization: `Bearer ${key}` } }).then(readResponse);
 }
 
 async function assertWaiting(server: TestServer, why: RegExp): Promise<void> {
@@ -49,7 +49,7 @@ async function keyOf(server: TestServer): Promise<string> {
   return eventually('it prints a key', () => /sk_dev_[0-9A-Za-z]{38}/.exec(server.stdout())?.[0], DEADLINE_MS);
 }
 
-/** Made with the command: the first account is made by whoever starts first. */
+/** Made with the command: the server that starts first creates the first account. */
 async function madeKey(env: Record<string, string>): Promise<string> {
   const words = ['keys', 'create', '--name', 'x', '--kind', 'secret', '--env', 'development', '--json'];
   return (JSON.parse((await runSluice(words, env)).stdout) as { key: string }).key;

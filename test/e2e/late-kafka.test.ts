@@ -1,13 +1,13 @@
 /**
  * Servers that start while Kafka is away, and PostgreSQL is there: they run, say why they are not ready, refuse events
- * with 503 and never with 401, and go on by themselves when Kafka comes.
+ * with 503 and never with 401, and continue by themselves when Kafka comes.
  */
 
 import assert from 'node:assert/strict';
 import { suite, test } from 'node:test';
 import { makeKey } from '../../src/keys/format.ts';
 import { folderIn, launch } from '../faults/scope.ts';
-import { answerOf, eventually, post, type TestServer, user } from '../server.ts';
+import { readResponse, eventually, post, type TestServer, user } from '../server.ts';
 import { newKey, becomesReady } from '../scaling/installation.ts';
 import { ownKafka, whyNoKafka } from '../servers/kafka.ts';
 import { testPostgres, whyNoPostgres } from '../servers/postgres.ts';
@@ -15,7 +15,7 @@ import { testPostgres, whyNoPostgres } from '../servers/postgres.ts';
 const DEADLINE_MS = 60_000;
 
 suite('A server that starts before Kafka', { skip: whyNoKafka('own') || whyNoPostgres(), timeout: 240_000 }, () => {
-  test('runs and is not ready in every role, and goes on by itself', async () => {
+  test('runs and is not ready in every role, and continues by itself', async () => {
     await using scope = new AsyncDisposableStack();
     const kafka = await ownKafka(1, { isStarted: false });
     scope.defer(() => kafka.close());
@@ -27,7 +27,7 @@ suite('A server that starts before Kafka', { skip: whyNoKafka('own') || whyNoPos
     const [processor, api, stopped] = await Promise.all([start('processor'), start('api'), start('edge')]);
     const key = await newKey(storeUrl, 'late');
     const get = async (server: TestServer, path: string) =>
-      answerOf(await fetch(`${server.baseUrl}${path}`, { headers: { authorization: `Bearer ${key}` } }));
+      readResponse(await fetch(`${server.baseUrl}${path}`, { headers: { authorization: `Bearer ${key}` } }));
     for (const server of [edge, processor, api]) {
       assert.equal((await get(server, '/livez')).status, 200);
       const ready = await get(server, '/readyz');

@@ -11,8 +11,8 @@ import { suite, test } from 'node:test';
 import { keyFileOf, storeFileOf } from '../../src/data-folder/files.ts';
 import { folderIn, launch, refusedStart } from '../faults/scope.ts';
 import {
-  type Answer,
-  answerOf,
+  type HttpResponse,
+  readResponse,
   eventually,
   MAIN,
   post,
@@ -31,7 +31,7 @@ interface Profile {
 }
 
 function get(server: Pick<TestServer, 'baseUrl'>, key: string, path: string) {
-  return fetch(`${server.baseUrl}${path}`, { headers: { authorization: `Bearer ${key}` } }).then(answerOf);
+  return fetch(`${server.baseUrl}${path}`, { headers: { authorization: `Bearer ${key}` } }).then(readResponse);
 }
 
 async function traced(server: TestServer, key: string, traceId: string): Promise<void> {
@@ -46,7 +46,7 @@ function traceIdOf({ body }: { readonly body: unknown }): string {
 }
 
 /** The first line of `sluice tail` for an event that is sent while it runs. */
-async function tailed(env: Readonly<Record<string, string>>, send: () => Promise<Answer>): Promise<string> {
+async function tailed(env: Readonly<Record<string, string>>, send: () => Promise<HttpResponse>): Promise<string> {
   const tail = spawn(process.execPath, [MAIN, 'tail', '--json'], { env: { ...PROGRAM_ENV, ...env } });
   const ended = once(tail, 'close');
   let out = '';
@@ -92,7 +92,7 @@ suite('A server with STORE_URL', { skip: whyNoPostgres(), timeout: 120_000 }, ()
     assert.ok(!server.stderr().includes(password) && !server.stdout().includes(password));
   });
 
-  test('goes on after a restart where it was, and prints no second key', async () => {
+  test('continues after a restart where it was, and prints no second key', async () => {
     await using scope = new AsyncDisposableStack();
     const STORE_URL = await (await testPostgres()).newDatabase();
     const dataFolder = folderIn(scope);
@@ -148,7 +148,7 @@ suite('A server with STORE_URL', { skip: whyNoPostgres(), timeout: 120_000 }, ()
 
     const doctor = await runSluice(['doctor'], { ...elsewhere, SLUICE_DATA: server.dataFolder });
     assert.equal(doctor.code, 0, doctor.stdout);
-    assert.match(doctor.stdout, /✓ database +postgres:\/\/sluice:…@.* answers:\s+PostgreSQL \d+/);
+    assert.match(doctor.stdout, /✓ database +postgres:\/\/sluice:…@.* responses:\s+PostgreSQL \d+/);
     assert.match(doctor.stdout, /✓ ledger +\d+ events received/);
     assert.ok(!doctor.stdout.includes(new URL(STORE_URL).password));
     assert.match((await runSluice(['config'], elsewhere)).stdout, /STORE_URL +postgres:\/\/sluice:…@/);
@@ -162,7 +162,7 @@ suite('A server with STORE_URL', { skip: whyNoPostgres(), timeout: 120_000 }, ()
     assert.match(profile.stderr, /There is no data in postgres:\/\/sluice:…@.*no server has run there yet/);
     assert.match((await runSluice(['keys', 'list'], env)).stdout, /There are no keys in postgres:/);
     const doctor = await runSluice(['doctor'], env);
-    assert.match(doctor.stdout, /! database +it has no tables of Sluice yet/);
+    assert.match(doctor.stdout, /! database +it has no Sluice tables yet/);
   });
 
   test('of several servers that start at once on an empty database, one prints a link and a key', async () => {
@@ -201,7 +201,7 @@ suite('A server with STORE_URL', { skip: whyNoPostgres(), timeout: 120_000 }, ()
 });
 
 suite('A server whose PostgreSQL restarts', { skip: whyNoPostgres('own'), timeout: 120_000 }, () => {
-  test('answers 202 all the time, and 503 to who reads until it is back', async () => {
+  test('responds with 202 all the time, and with 503 to reads until it is back', async () => {
     await using scope = new AsyncDisposableStack();
     const postgres = await ownPostgres();
     scope.defer(() => postgres.close());

@@ -1,26 +1,26 @@
 /**
  * An edge, a processor and an API server, three processes that share nothing but Kafka and PostgreSQL: what the one takes
- * in the other one answers. Each serves its own, and says who serves the rest. A restart of PostgreSQL costs no event.
+ * in the other one responds. Each serves its own, and says who serves the rest. A restart of PostgreSQL costs no event.
  */
 
 import assert from 'node:assert/strict';
 import { existsSync } from 'node:fs';
 import { after, before, suite, test } from 'node:test';
 import { folderIn, launch, type Scope } from '../faults/scope.ts';
-import { type Answer, answerOf, eventually, post, runSluice, type TestServer, user } from '../server.ts';
+import { type HttpResponse, readResponse, eventually, post, runSluice, type TestServer, user } from '../server.ts';
 import { testKafka, whyNoKafka } from '../servers/kafka.ts';
 import { type OwnPostgres, ownPostgres, whyNoPostgres } from '../servers/postgres.ts';
 
-function get(server: TestServer, key: string, path: string): Promise<Answer> {
-  return fetch(`${server.baseUrl}${path}`, { headers: { authorization: `Bearer ${key}` } }).then(answerOf);
+function get(server: TestServer, key: string, path: string): Promise<HttpResponse> {
+  return fetch(`${server.baseUrl}${path}`, { headers: { authorization: `Bearer ${key}` } }).then(readResponse);
 }
 
-function traceIdOf({ status, body, text }: Answer): string {
+function traceIdOf({ status, body, text }: HttpResponse): string {
   assert.equal(status, 202, text);
   return (body as { trace_id: string }).trace_id;
 }
 
-function messageOf({ body }: Answer): string {
+function messageOf({ body }: HttpResponse): string {
   return (body as { message?: string }).message ?? '';
 }
 
@@ -52,21 +52,21 @@ suite('Servers of different roles', { skip: whyNoPostgres('own') || whyNoKafka()
   });
   after(() => scope.disposeAsync());
 
-  test('the API server alone prints a link and a key, and nobody makes a folder', () => {
+  test('the API server alone prints a link and a key, and none creates a folder', () => {
     assert.match(key, /^sk_dev_/);
     assert.match(api.stdout(), /\/dashboard\/welcome#/);
     assert.equal(edge.key + processor.key, '');
     for (const server of [edge, processor, api]) assert.ok(!existsSync(server.dataFolder));
   });
 
-  test('what the edge takes in, the processor processes and the API server answers', async () => {
+  test('what the edge takes in, the processor processes and the API server returns', async () => {
     const users = Array.from({ length: 20 }, (_, n) => user(`u${n}`));
     const traceId = traceIdOf(await post(edge, key, { users: [...users, { identifiers: {} }] }));
     const trace = await eventually('all users are processed', async () => {
       const { status, body } = await get(api, key, `/traces/${traceId}`);
-      const { users: told = [] } = body as { users?: { status: string; profile_id: string | null }[] };
-      const isDone = status === 200 && told.filter(({ profile_id }) => profile_id !== null).length === 20;
-      return isDone ? told : undefined;
+      const { users: reported = [] } = body as { users?: { status: string; profile_id: string | null }[] };
+      const isDone = status === 200 && reported.filter(({ profile_id }) => profile_id !== null).length === 20;
+      return isDone ? reported : undefined;
     });
     assert.equal(trace.filter(({ status }) => status === 'rejected').length, 1);
     for (const n of [0, 7, 19]) assert.equal((await get(api, key, `/profiles?user_id=u${n}`)).status, 200);
@@ -88,9 +88,9 @@ suite('Servers of different roles', { skip: whyNoPostgres('own') || whyNoKafka()
     ];
     const headers = { 'content-type': 'application/json' };
     const init = { method: 'POST', headers, body: JSON.stringify({ batch, writeKey: key }) };
-    const answer = await fetch(`${edge.baseUrl}/ingest/v1/batch`, init).then(answerOf);
-    assert.equal(answer.status, 200, answer.text);
-    const { trace_id: traceId, accepted, rejected } = answer.body as Record<string, unknown>;
+    const response = await fetch(`${edge.baseUrl}/ingest/v1/batch`, init).then(readResponse);
+    assert.equal(response.status, 200, response.text);
+    const { trace_id: traceId, accepted, rejected } = response.body as Record<string, unknown>;
     assert.deepEqual([accepted, rejected], [3, 1]);
     const trace = await eventually('it is processed', async () => {
       const { body } = await get(api, key, `/traces/${traceId as string}`);
@@ -164,17 +164,17 @@ suite('Servers of different roles', { skip: whyNoPostgres('own') || whyNoKafka()
     );
     for (const server of [edge, processor]) {
       for (const path of ['/profiles?user_id=u0', '/health', '/docs', '/dashboard', '/keys']) {
-        const answer = await get(server, key, path);
-        assert.equal(answer.status, 404, path);
-        assert.match(messageOf(answer), /servers with the role api serve/);
-        assert.equal((answer.body as { error: string }).error, 'not found');
-        assert.ok(answer.headers.get('x-trace-id'));
+        const response = await get(server, key, path);
+        assert.equal(response.status, 404, path);
+        assert.match(messageOf(response), /servers with the role api serve/);
+        assert.equal((response.body as { error: string }).error, 'not found');
+        assert.ok(response.headers.get('x-trace-id'));
       }
     }
     for (const server of [processor, api]) {
-      const answer = await post(server, key, { users: [user('lost')] });
-      assert.equal(answer.status, 404);
-      assert.match(messageOf(answer), /servers with the role edge receive events/);
+      const response = await post(server, key, { users: [user('lost')] });
+      assert.equal(response.status, 404);
+      assert.match(messageOf(response), /servers with the role edge receive events/);
     }
     assert.equal(messageOf(await get(api, key, '/nothing')), '');
   });
@@ -189,9 +189,9 @@ suite('Servers of different roles', { skip: whyNoPostgres('own') || whyNoKafka()
     const doctor = await runSluice(['doctor', '--json'], env);
     const { findings } = JSON.parse(doctor.stdout) as { findings: { check: string; state: string; message: string }[] };
     const messages = findings.map(({ check, state, message }) => `${state} ${check}: ${message}`).join('\n');
-    assert.match(messages, /^well log: kafka:\/\/.* answers: 4 partitions$/m);
+    assert.match(messages, /^ok log: kafka:\/\/.* responds: 4 partitions$/m);
     assert.match(messages, /^warning log: .*it has one replica/m);
-    assert.match(messages, /^well ledger: /m);
+    assert.match(messages, /^ok ledger: /m);
     assert.doesNotMatch(messages, /^broken|^\w+ (data folder|disk):/m);
     const made = await runSluice(
       ['keys', 'create', '--name', 'x', '--kind', 'secret', '--env', 'development', '--json'],
@@ -206,7 +206,7 @@ suite('Servers of different roles', { skip: whyNoPostgres('own') || whyNoKafka()
     );
   });
 
-  test('while PostgreSQL restarts, events go on and reading says 503; then all of it heals', async () => {
+  test('while PostgreSQL restarts, events continue and reads get 503; then everything recovers', async () => {
     traceIdOf(await post(edge, key, { users: [user('before-restart')] }));
     await postgres.stop('immediate');
     const traceIds: string[] = [];

@@ -1,4 +1,4 @@
-/** Where the log is shared, the edges find out themselves how much of it waits, and nobody waits for that. */
+/** Where the log is shared, the edges find out themselves how much of it waits, and no request waits for that. */
 
 import assert from 'node:assert/strict';
 import { suite, test } from 'node:test';
@@ -71,7 +71,7 @@ suite('The watch over the backlog of a shared log', () => {
     );
   });
 
-  test('whoever asks while a look is under way waits for that one', async (context) => {
+  test('a call during a check waits for that one', async (context) => {
     const { state, watch } = shared([1, 0], 1_000);
     context.after(() => watch.stop());
     await Promise.all([watch.look(), watch.look(), watch.look()]);

@@ -1,18 +1,18 @@
 /**
  * Bodies made to hurt: small ones that inflate to gigabytes, JSON that is costly to parse, and more megabytes at once than
- * the server wants to hold. Each gets its answer, memory stays within a stated cap, and meanwhile others are served.
+ * the server wants to hold. Each gets its response, memory stays within a stated cap, and meanwhile others are served.
  * Times and memory are printed as diagnostics; the bounds asserted are generous, for this is no benchmark.
  */
 
 import assert from 'node:assert/strict';
 import { suite, type TestContext, test } from 'node:test';
 import { brotliCompressSync, constants, deflateSync, gzipSync, zstdCompressSync } from 'node:zlib';
-import { type Answer, eventually, post, type TestServer, user } from '../server.ts';
+import { type HttpResponse, eventually, post, type TestServer, user } from '../server.ts';
 import { ask, bodyText, memoryBytes, metric, recordOf, useServer, withWrongChecksum } from './fixture.ts';
 
 const MB = 1_048_576;
 const INFLATED_BYTES = 120 * MB;
-/** While a hostile body is validated, `/livez` must answer within this time. */
+/** While a hostile body is validated, `/livez` must respond within this time. */
 const LIVEZ_MS_MAX = 1_000;
 /** Ten bombs one after another and five at a time may hold 50 MB of inflated bodies, and what was not yet collected. */
 const BOMB_GROWTH_MAX = 192 * MB;
@@ -23,7 +23,7 @@ const CROWD_PEAK_MAX = 640 * MB;
 
 const SMALL = JSON.stringify({ users: [user('small')] });
 
-/** Asks `/livez` again and again while the work goes on; gives the slowest answer in milliseconds. */
+/** Asks `/livez` again and again while the work continues; gives the slowest response in milliseconds. */
 async function slowestLivez(server: TestServer, work: Promise<unknown>): Promise<number> {
   const state = { isOver: false };
   const watched = work.finally(() => {
@@ -53,15 +53,15 @@ suite('Compressed bombs', () => {
     ['zstd', 'zstd', zstdCompressSync(zeros)],
   ];
   for (const [name, encoding, packed] of bombs) {
-    test(`a ${name} bomb is answered 413, and memory stays flat`, async (t: TestContext) => {
-      const send = (): Promise<Answer> => post(server(), server().key, packed, { 'content-encoding': encoding });
+    test(`a ${name} bomb gets 413, and memory stays flat`, async (t: TestContext) => {
+      const send = (): Promise<HttpResponse> => post(server(), server().key, packed, { 'content-encoding': encoding });
       assert.ok(packed.length <= 10 * MB);
       assert.equal((await send()).status, 413);
       const before = memoryBytes(server().pid).now;
-      const answers: Answer[] = [];
-      for (let round = 0; round < 2; round++) answers.push(...(await Promise.all(Array.from({ length: 5 }, send))));
-      for (const { status, body, headers } of answers) {
-        // Five at once may be more than the room for large bodies; both answers are honest.
+      const responses: HttpResponse[] = [];
+      for (let round = 0; round < 2; round++) responses.push(...(await Promise.all(Array.from({ length: 5 }, send))));
+      for (const { status, body, headers } of responses) {
+        // Five at once may be more than the room for large bodies; both responses are honest.
         assert.ok(status === 413 || status === 503, String(status));
         if (status === 413) assert.deepEqual(body, { error: 'payload too large', trace_id: headers.get('x-trace-id') });
       }
@@ -73,8 +73,8 @@ suite('Compressed bombs', () => {
 
   test('a bomb behind a wrong key is not even inflated', async () => {
     const [, encoding, packed] = bombs[4] as (typeof bombs)[number];
-    const answer = await post(server(), withWrongChecksum(server().key), packed, { 'content-encoding': encoding });
-    assert.equal(answer.status, 401);
+    const response = await post(server(), withWrongChecksum(server().key), packed, { 'content-encoding': encoding });
+    assert.equal(response.status, 401);
   });
 
   test('after all bombs nothing is in flight and events are accepted', async () => {
@@ -117,24 +117,24 @@ suite('JSON that is costly to parse', () => {
     ['the same key half a million times', withProperty(keys(500_000, () => 'a')), [2, 0]],
   ];
   for (const [name, body, outcome] of hostile) {
-    test(`${name}: answered by the rules while /livez goes on answering`, async (t: TestContext) => {
+    test(`${name}: gets a response by the rules while /livez keeps responding`, async (t: TestContext) => {
       assert.ok(body.length <= 10 * MB, `${body.length} bytes`);
       const started = performance.now();
       const sent = post(server(), server().key, body);
       const slowest = await slowestLivez(server(), sent);
-      const answer = await sent;
+      const response = await sent;
       t.diagnostic(
         `${(body.length / MB).toFixed(1)} MB validated in ${Math.round(performance.now() - started)} ms, slowest /livez ${slowest.toFixed(1)} ms`,
       );
       assert.ok(slowest < LIVEZ_MS_MAX);
       if (typeof outcome === 'string') {
-        assert.equal(answer.status, 400);
-        assert.equal((answer.body as { message: string }).message, outcome);
+        assert.equal(response.status, 400);
+        assert.equal((response.body as { message: string }).message, outcome);
       } else {
-        assert.equal(answer.status, 202);
-        const { users_accepted, users_rejected } = answer.body as Record<string, number>;
+        assert.equal(response.status, 202);
+        const { users_accepted, users_rejected } = response.body as Record<string, number>;
         assert.deepEqual([users_accepted, users_rejected], outcome);
-        assert.equal(bodyText(await recordOf(server(), answer)), body);
+        assert.equal(bodyText(await recordOf(server(), response)), body);
       }
     });
   }
@@ -160,18 +160,16 @@ suite('JSON that is costly to parse', () => {
 suite('More large bodies at once than may be in flight', () => {
   const server = useServer({ env: { SLUICE_IN_FLIGHT_BYTES: '32MB' } });
 
-  test('forty of 10 MB: some are accepted, the others told to come back, none crash, memory is bounded', async (t: TestContext) => {
+  test('forty of 10 MB: some are accepted, the others asked to retry later, none crash, memory is bounded', async (t: TestContext) => {
     const body = Buffer.from(`{"users":[${JSON.stringify(user('large'))}],"pad":"${'x'.repeat(10 * MB - 200)}"}`);
     const sending = Array.from({ length: 40 }, () => post(server(), server().key, body));
-    const answers = await Promise.all(sending);
-    const count = (status: number): number => answers.filter((answer) => answer.status === status).length;
+    const responses = await Promise.all(sending);
+    const count = (status: number): number => responses.filter((response) => response.status === status).length;
     const { peak } = memoryBytes(server().pid);
-    t.diagnostic(
-      `${count(202)} accepted, ${count(503)} told to come back; at most ${Math.round(peak / MB)} MB resident`,
-    );
+    t.diagnostic(`${count(202)} accepted, ${count(503)} asked to retry; at most ${Math.round(peak / MB)} MB resident`);
     assert.ok(count(202) > 0 && count(503) > 0);
     assert.equal(count(202) + count(503), 40);
-    for (const { status, headers } of answers) if (status === 503) assert.equal(headers.get('retry-after'), '1');
+    for (const { status, headers } of responses) if (status === 503) assert.equal(headers.get('retry-after'), '1');
     assert.ok(peak < CROWD_PEAK_MAX, `${peak} bytes`);
     assert.equal((await post(server(), server().key, SMALL)).status, 202);
     await eventually('nothing is in flight', async () => (await metric(server(), 'sluice_in_flight_bytes')) === 0);

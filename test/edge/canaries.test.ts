@@ -1,7 +1,7 @@
 /**
  * Personal data and keys, marked so that they can be found again, go through every path that a request can take: taken,
  * rejected, malformed, unauthorized, too large, and a log that breaks under the server. Then everything that the server
- * said is searched for them: its output at the most talkative level, its metrics, and the answers to other requests.
+ * said is searched for them: its output at the most talkative level, its metrics, and the responses to other requests.
  */
 
 import assert from 'node:assert/strict';
@@ -13,7 +13,7 @@ import { suite, test } from 'node:test';
 import { gzipSync } from 'node:zlib';
 import { keyFileOf } from '../../src/data-folder/files.ts';
 import { KEY_PATTERN, makeKey as makeUnknownKey } from '../../src/keys/format.ts';
-import { type Answer, answerOf, eventually, sleep, type TestServer } from '../server.ts';
+import { type HttpResponse, readResponse, eventually, sleep, type TestServer } from '../server.ts';
 import { ask, makeKey, useServer, withWrongChecksum } from './fixture.ts';
 
 /** The log writes at most ten lines a second about requests; more slowly than that, none is left out. */
@@ -184,10 +184,10 @@ function probesFor(publishable: string, secret: string): ((c: ReturnType<typeof 
   ];
 }
 
-async function send(server: TestServer, key: string, probe: Probe): Promise<Answer> {
+async function send(server: TestServer, key: string, probe: Probe): Promise<HttpResponse> {
   const { authorization = `Bearer ${key}`, method = 'POST', path = '/ingest/events' } = probe;
   const body = method === 'GET' ? null : (probe.body ?? '{}');
-  return answerOf(
+  return readResponse(
     await fetch(server.baseUrl + path, {
       method,
       headers: {
@@ -218,25 +218,25 @@ suite('Personal data and keys', () => {
     assert.doesNotMatch(server().stdout().replaceAll(key, ''), KEY_PATTERN);
   }
 
-  test('they are in no log line, no metric and no answer to another request, whatever became of their own', async () => {
+  test('they are in no log line, no metric and no response to another request, whatever became of their own', async () => {
     const publishable = await makeKey(server().dataFolder, { kind: 'publishable', origins: ['https://shop.example'] });
     const secret = await makeKey(server().dataFolder);
     const unknown = makeUnknownKey('secret', 'production');
     keys.push(server().key, publishable.key, secret.key, unknown, withWrongChecksum(secret.key));
     const probes = probesFor(publishable.key, secret.key).map((make, n) => make(canaries(n + 1)));
     for (const key of [unknown, withWrongChecksum(secret.key)]) {
-      probes.push({ what: 'a key of nobody', status: 401, authorization: `Bearer ${key}` });
+      probes.push({ what: 'an unknown key', status: 401, authorization: `Bearer ${key}` });
     }
 
     let logged = 0;
     for (const [index, probe] of probes.entries()) {
-      const answer = await send(server(), secret.key, probe);
-      assert.equal(answer.status, probe.status, `${probe.what}: ${answer.text}`);
-      const everything = answer.text + JSON.stringify([...answer.headers]);
+      const response = await send(server(), secret.key, probe);
+      assert.equal(response.status, probe.status, `${probe.what}: ${response.text}`);
+      const everything = response.text + JSON.stringify([...response.headers]);
       for (const [, number] of everything.matchAll(NUMBERED)) assert.equal(Number(number), index + 1, probe.what);
       assert.doesNotMatch(everything, KEY_PATTERN);
       if (probe.isLogged !== true) continue;
-      const traceId = answer.headers.get('x-trace-id') ?? '';
+      const traceId = response.headers.get('x-trace-id') ?? '';
       await eventually(`a log line about ${probe.what}`, () => server().stderr().includes(traceId));
       if (++logged % LINES_A_SECOND === 0) await sleep(1_000);
     }
@@ -263,7 +263,7 @@ suite('Personal data and keys', () => {
     const known = keys[2] ?? '';
     const { mail, name } = canaries(200);
     const body = JSON.stringify({ users: [{ identifiers: { email: mail }, events: [{ event_name: name }] }] });
-    // Otherwise a server that has lost the write-ahead log might answer from older pages, which it still has in memory.
+    // Otherwise a server that has lost the write-ahead log might respond from older pages, which it still has in memory.
     const keyFile = new DatabaseSync(keyFileOf(dataFolder));
     keyFile.exec('PRAGMA wal_checkpoint(TRUNCATE)');
     keyFile.close();
@@ -279,8 +279,8 @@ suite('Personal data and keys', () => {
       const authorization = `Bearer ${isKnown ? known : makeUnknownKey('secret', 'production')}`;
       const sending = send(server(), known, { what: 'into the void', status: 0, authorization, body });
       const status = await sending.then(
-        (answer) => answer.status,
-        () => 'no answer',
+        (response) => response.status,
+        () => 'no response',
       );
       // That a key is unknown may still be in SQLite's memory, and then it is the truth.
       if (isKnown || status !== 401) statuses.add(status);

@@ -9,7 +9,7 @@ import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { suite, test } from 'node:test';
 import { makeKey as makeUnknownKey } from '../../src/keys/format.ts';
-import { type Answer, createKey, eventually, post, runSluice, user } from '../server.ts';
+import { type HttpResponse, createKey, eventually, post, runSluice, user } from '../server.ts';
 import { ask, logOf, makeKey, metric, recordOf, useServer, UUID_V7, withWrongChecksum } from './fixture.ts';
 
 const GOOD = JSON.stringify({ users: [user('ada')] });
@@ -17,30 +17,30 @@ const TOO_LARGE = Buffer.alloc(10_485_761, ' ');
 /** From the promise that a change of keys holds within 2 s, with room for a busy machine to start a command. */
 const TAKES_EFFECT_MS = 2_000;
 
-function assertUnauthorized(answer: Answer): void {
-  assert.equal(answer.status, 401);
-  assert.equal(answer.text, '{"error":"unauthorized"}');
-  assert.match(answer.headers.get('x-trace-id') ?? '', UUID_V7);
+function assertUnauthorized(response: HttpResponse): void {
+  assert.equal(response.status, 401);
+  assert.equal(response.text, '{"error":"unauthorized"}');
+  assert.match(response.headers.get('x-trace-id') ?? '', UUID_V7);
 }
 
-function assertUnavailable(answer: Answer): void {
-  assert.equal(answer.status, 503);
-  const trace_id = answer.headers.get('x-trace-id');
-  assert.deepEqual(answer.body, { error: 'service temporarily unavailable', trace_id });
-  assert.match(answer.headers.get('retry-after') ?? '', /^[1-9][0-9]*$/);
+function assertUnavailable(response: HttpResponse): void {
+  assert.equal(response.status, 503);
+  const trace_id = response.headers.get('x-trace-id');
+  assert.deepEqual(response.body, { error: 'service temporarily unavailable', trace_id });
+  assert.match(response.headers.get('retry-after') ?? '', /^[1-9][0-9]*$/);
 }
 
 suite('Keys at POST /ingest/events', () => {
   const server = useServer();
-  const sendWith = (authorization: string | null): Promise<Answer> =>
+  const sendWith = (authorization: string | null): Promise<HttpResponse> =>
     post(server(), null, GOOD, authorization === null ? {} : { authorization });
 
-  test('a request without a key is answered 401, and the body says nothing more', async () => {
+  test('a request without a key gets 401, and the body says nothing more', async () => {
     assertUnauthorized(await sendWith(null));
     assertUnauthorized(await sendWith(''));
   });
 
-  test('an Authorization header of another form is answered 401', async () => {
+  test('an Authorization header of another form gets 401', async () => {
     const { key } = server();
     for (const header of [
       key,
@@ -60,7 +60,7 @@ suite('Keys at POST /ingest/events', () => {
     assert.equal((await sendWith(`BEARER  ${server().key}`)).status, 202);
   });
 
-  test('a key that is malformed, mistyped or of nobody is answered 401', async () => {
+  test('a key that is malformed, mistyped or unknown gets 401', async () => {
     const { key } = server();
     const wrong = [key.slice(0, -1), `${key}0`, key.toUpperCase(), key.replace('sk_dev_', 'sk_prod_'), 'sk_dev_', '*'];
     for (const one of [...wrong, withWrongChecksum(key), makeUnknownKey('secret', 'development')]) {
@@ -68,7 +68,7 @@ suite('Keys at POST /ingest/events', () => {
     }
   });
 
-  test('a key that is revoked or expired is answered 401', async () => {
+  test('a key that is revoked or expired gets 401', async () => {
     const revoked = await makeKey(server().dataFolder, { revoked: true });
     const expired = await makeKey(server().dataFolder, { expired: true });
     assertUnauthorized(await sendWith(`Bearer ${revoked.key}`));
@@ -77,15 +77,15 @@ suite('Keys at POST /ingest/events', () => {
 
   test('a key made by the command beside the running server works within 2 s', async () => {
     const { key } = await createKey(server().dataFolder, { kind: 'publishable', env: 'production' });
-    const answer = await eventually(
+    const response = await eventually(
       'the new key works',
       async () => {
-        const answer = await sendWith(`Bearer ${key}`);
-        return answer.status === 202 ? answer : null;
+        const sent = await sendWith(`Bearer ${key}`);
+        return sent.status === 202 ? sent : null;
       },
       TAKES_EFFECT_MS,
     );
-    const record = await recordOf(server(), answer);
+    const record = await recordOf(server(), response);
     assert.equal(record?.keyKind, 'publishable');
     assert.match(record.tenantId, /\/production$/);
   });
@@ -98,8 +98,8 @@ suite('Keys at POST /ingest/events', () => {
     const refused = await eventually(
       'the revoked key is refused',
       async () => {
-        const answer = await sendWith(`Bearer ${key}`);
-        return answer.status === 202 ? null : answer;
+        const response = await sendWith(`Bearer ${key}`);
+        return response.status === 202 ? null : response;
       },
       TAKES_EFFECT_MS,
     );
@@ -109,8 +109,8 @@ suite('Keys at POST /ingest/events', () => {
 
   test('several keys of one account work at once and write to the same tenant', async () => {
     const keys = [await makeKey(server().dataFolder), await makeKey(server().dataFolder)];
-    const answers = await Promise.all(keys.map(({ key }) => sendWith(`Bearer ${key}`)));
-    const records = await Promise.all(answers.map((answer) => recordOf(server(), answer)));
+    const responses = await Promise.all(keys.map(({ key }) => sendWith(`Bearer ${key}`)));
+    const records = await Promise.all(responses.map((response) => recordOf(server(), response)));
     assert.deepEqual(
       records.map((record) => record?.keyId),
       keys.map(({ id }) => id),
@@ -118,15 +118,15 @@ suite('Keys at POST /ingest/events', () => {
     assert.equal(records[0]?.tenantId, records[1]?.tenantId);
   });
 
-  test('what is wrong is told in order: method, key, type and encoding, size, JSON', async () => {
+  test('what is wrong is reported in order: method, key, type and encoding, size, JSON', async () => {
     const { key } = server();
     const put = await ask(server(), '/ingest/events', { method: 'PUT', body: TOO_LARGE });
     assert.equal(put.status, 405);
     const badType = { 'content-type': 'text/html', 'content-encoding': 'none' };
     assertUnauthorized(await post(server(), withWrongChecksum(key), TOO_LARGE, badType));
     const message = async (body: string | Buffer, headers: Record<string, string>): Promise<unknown> => {
-      const answer = await post(server(), key, body, headers);
-      return [answer.status, (answer.body as { message?: string }).message?.split(' ')[0]];
+      const response = await post(server(), key, body, headers);
+      return [response.status, (response.body as { message?: string }).message?.split(' ')[0]];
     };
     assert.deepEqual(await message(TOO_LARGE, badType), [400, 'Content-Type']);
     assert.deepEqual(await message(TOO_LARGE, { 'content-encoding': 'none' }), [400, 'Content-Encoding']);
@@ -139,7 +139,7 @@ suite('Keys at POST /ingest/events', () => {
 suite('A server that may not write because the disk is nearly full', () => {
   const server = useServer({ env: { SLUICE_DISK_FREE_MIN: '1000000GB' } });
 
-  test('it answers 503 with the time to come back, and says so to load balancers', async () => {
+  test('it responds with 503 and the time to retry after, and says so to load balancers', async () => {
     assertUnavailable(await post(server(), server().key, GOOD));
     assert.equal((await ask(server(), '/readyz')).status, 503);
     assert.equal((await ask(server(), '/livez')).status, 200);
@@ -161,7 +161,7 @@ for (const [own, other] of [
   suite(`A deployment for ${own}`, () => {
     const server = useServer({ env: { SLUICE_ENVIRONMENT: own } });
 
-    test(`it takes keys of ${own} and answers 401 to those of ${other}`, async () => {
+    test(`it takes keys of ${own} and responds with 401 to those of ${other}`, async () => {
       for (const kind of ['secret', 'publishable'] as const) {
         const [good, bad] = await Promise.all([
           makeKey(server().dataFolder, { kind, environment: own }),
@@ -177,7 +177,7 @@ for (const [own, other] of [
 suite('A server whose key store cannot be read', () => {
   const server = useServer();
 
-  test('it answers 503 to keys that it does not know, never 401, and goes on with those that it does', async () => {
+  test('it responds with 503 to keys that it does not know, never 401, and continues with those that it does', async () => {
     const { dataFolder, key } = server();
     assert.equal((await post(server(), key, GOOD)).status, 202);
     const fresh = await makeKey(dataFolder);

@@ -14,7 +14,7 @@ import {
   gzipSync,
   zstdCompressSync,
 } from 'node:zlib';
-import { type Answer, post, user } from '../server.ts';
+import { type HttpResponse, post, user } from '../server.ts';
 import { bodyText, logOf, recordOf, useServer } from './fixture.ts';
 
 const NOT_UTF8 = 'body is not valid UTF-8; if it is compressed, say how in Content-Encoding';
@@ -23,10 +23,10 @@ const GOOD = JSON.stringify({ users: [user('ada')] });
 const ENCODING_MESSAGE = 'Content-Encoding must be one of gzip, deflate, br, zstd, or absent';
 const CORRUPT_MESSAGE = 'body cannot be decompressed as Content-Encoding says';
 
-function assertUnusable(answer: Answer, message: string): void {
-  assert.equal(answer.status, 400);
-  const trace_id = answer.headers.get('x-trace-id');
-  assert.deepEqual(answer.body, { error: 'validation failed', trace_id, errors: [], message });
+function assertUnusable(response: HttpResponse, message: string): void {
+  assert.equal(response.status, 400);
+  const trace_id = response.headers.get('x-trace-id');
+  assert.deepEqual(response.body, { error: 'validation failed', trace_id, errors: [], message });
 }
 
 /** A frame that asks the decoder for a window of 128 MB, whatever it holds. */
@@ -40,7 +40,7 @@ async function withHugeWindow(text: string): Promise<Buffer> {
 
 suite('The payload of POST /ingest/events', () => {
   const server = useServer();
-  const send = (body: unknown, headers?: Record<string, string>): Promise<Answer> =>
+  const send = (body: unknown, headers?: Record<string, string>): Promise<HttpResponse> =>
     post(server(), server().key, body, headers);
 
   const unusable: [what: string, body: string | Buffer, message: string][] = [
@@ -84,14 +84,14 @@ suite('The payload of POST /ingest/events', () => {
     ],
   ];
   for (const [what, body, message] of unusable) {
-    test(`a payload that is unusable for ${what} is answered 400 with a message and no per-user errors`, async () => {
+    test(`a payload that is unusable for ${what} gets 400 with a message and no per-user errors`, async () => {
       assertUnusable(await send(body), message);
     });
   }
 
   test('a payload that was refused as a whole is not in the log', async () => {
-    const answers = await Promise.all(unusable.map(([, body]) => send(body)));
-    const refused = new Set(answers.map(({ headers }) => headers.get('x-trace-id')));
+    const responses = await Promise.all(unusable.map(([, body]) => send(body)));
+    const refused = new Set(responses.map(({ headers }) => headers.get('x-trace-id')));
     assert.equal(refused.size, unusable.length);
     assert.deepEqual(
       (await logOf(server())).filter(({ traceId }) => refused.has(traceId)),
@@ -111,7 +111,7 @@ suite('The payload of POST /ingest/events', () => {
     }
   });
 
-  test('any other content type is answered 400, before the body is looked at', async () => {
+  test('any other content type gets 400, before the body is looked at', async () => {
     for (const type of [
       'text/plain',
       'text/json',
@@ -136,12 +136,12 @@ suite('The payload of POST /ingest/events', () => {
   for (const [name, encoding, compress] of compressions) {
     test(`a body compressed with ${name} is accepted and kept as it was before`, async () => {
       const text = JSON.stringify({ users: [user('ü'.repeat(100)), user('b')] });
-      const answer = await send(compress(text), { 'content-encoding': encoding });
-      assert.equal(answer.status, 202);
-      assert.equal(bodyText(await recordOf(server(), answer)), text);
+      const response = await send(compress(text), { 'content-encoding': encoding });
+      assert.equal(response.status, 202);
+      assert.equal(bodyText(await recordOf(server(), response)), text);
     });
 
-    test(`a body that is corrupt or cut short under ${name} is answered 400, wherever the cut is`, async () => {
+    test(`a body that is corrupt or cut short under ${name} gets 400, wherever the cut is`, async () => {
       const whole = compress(JSON.stringify({ users: [user('a'.repeat(50)), user('b')] }));
       for (let bytes = 0; bytes < whole.length; bytes++) {
         assertUnusable(await send(whole.subarray(0, bytes), { 'content-encoding': encoding }), CORRUPT_MESSAGE);
@@ -149,17 +149,17 @@ suite('The payload of POST /ingest/events', () => {
       assertUnusable(await send(GOOD, { 'content-encoding': encoding }), CORRUPT_MESSAGE);
     });
 
-    test(`bytes behind a body compressed with ${name} are answered 400`, async () => {
+    test(`bytes behind a body compressed with ${name} get 400`, async () => {
       for (const more of ['x', '\0\0', GOOD]) {
         const packed = Buffer.concat([compress(GOOD), Buffer.from(more)]);
         assertUnusable(await send(packed, { 'content-encoding': encoding }), CORRUPT_MESSAGE);
       }
     });
 
-    test(`broken JSON within ${name} is told by line and column`, async () => {
-      const answer = await send(compress('{"users":[\n}'), { 'content-encoding': encoding });
+    test(`broken JSON within ${name} is reported by line and column`, async () => {
+      const response = await send(compress('{"users":[\n}'), { 'content-encoding': encoding });
       assertUnusable(
-        answer,
+        response,
         'body is not valid JSON: unexpected character at line 2, column 1, expected a value or a closing bracket',
       );
     });
@@ -170,23 +170,23 @@ suite('The payload of POST /ingest/events', () => {
     assert.equal((await send(GOOD, { 'content-encoding': 'identity' })).status, 202);
   });
 
-  test('an encoding that is not known, or more than one, is answered 400', async () => {
+  test('an encoding that is not known, or more than one, gets 400', async () => {
     for (const encoding of ['compress', 'x-gzip', 'gzip, gzip', 'gzip, br', 'aws-chunked', '*', 'utf-8']) {
       assertUnusable(await send(gzipSync(GOOD), { 'content-encoding': encoding }), ENCODING_MESSAGE);
     }
   });
 
-  test('compressed bytes without the header are answered 400, not guessed at', async () => {
+  test('compressed bytes without the header get 400, not guessed at', async () => {
     assertUnusable(await send(gzipSync(GOOD)), NOT_UTF8);
   });
 
-  test('one encoding sent under the name of another is answered 400', async () => {
+  test('one encoding sent under the name of another gets 400', async () => {
     assertUnusable(await send(gzipSync(GOOD), { 'content-encoding': 'br' }), CORRUPT_MESSAGE);
     assertUnusable(await send(brotliCompressSync(GOOD), { 'content-encoding': 'zstd' }), CORRUPT_MESSAGE);
     assertUnusable(await send(zstdCompressSync(GOOD), { 'content-encoding': 'gzip' }), CORRUPT_MESSAGE);
   });
 
-  test('a zstd frame that asks for a window of 128 MB is answered 400, however small it is', async () => {
+  test('a zstd frame that asks for a window of 128 MB gets 400, however small it is', async () => {
     const small = await withHugeWindow(GOOD);
     assert.ok(small.length < 200);
     assertUnusable(await send(small, { 'content-encoding': 'zstd' }), CORRUPT_MESSAGE);

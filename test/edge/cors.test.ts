@@ -1,17 +1,17 @@
 /**
  * What web pages get: preflights, CORS headers for publishable keys, none for secret ones, none outside `/ingest/`. The
- * form for pages that are closing, with the key in the query. And secret keys that turn up on somebody's page.
+ * form for pages that are closing, with the key in the query. And secret keys that turn up on a page.
  */
 
 import assert from 'node:assert/strict';
 import { suite, test } from 'node:test';
-import { type Answer, eventually, post, runSluice, type TestServer, user } from '../server.ts';
+import { type HttpResponse, eventually, post, runSluice, type TestServer, user } from '../server.ts';
 import { ask, makeKey, recordOf, useServer, UUID_V7, withWrongChecksum } from './fixture.ts';
 
 const GOOD = JSON.stringify({ users: [user('ada')] });
 const PAGE = 'https://shop.example';
 
-function corsHeadersOf({ headers }: Answer): Record<string, string> {
+function corsHeadersOf({ headers }: HttpResponse): Record<string, string> {
   return Object.fromEntries([...headers].filter(([name]) => name.startsWith('access-control-')));
 }
 
@@ -31,8 +31,8 @@ async function listedKeys({ dataFolder }: TestServer): Promise<Map<string, Liste
 suite('Web pages at POST /ingest/events', () => {
   const server = useServer();
 
-  test('a preflight is answered 204 with all that a page needs, and without credentials', async () => {
-    const answer = await ask(server(), '/ingest/events', {
+  test('a preflight gets 204 with all that a page needs, and without credentials', async () => {
+    const response = await ask(server(), '/ingest/events', {
       method: 'OPTIONS',
       headers: {
         origin: PAGE,
@@ -40,10 +40,10 @@ suite('Web pages at POST /ingest/events', () => {
         'access-control-request-headers': 'authorization,content-type,idempotency-key',
       },
     });
-    assert.equal(answer.status, 204);
-    assert.equal(answer.text, '');
-    assert.match(answer.headers.get('x-trace-id') ?? '', UUID_V7);
-    assert.deepEqual(corsHeadersOf(answer), {
+    assert.equal(response.status, 204);
+    assert.equal(response.text, '');
+    assert.match(response.headers.get('x-trace-id') ?? '', UUID_V7);
+    assert.deepEqual(corsHeadersOf(response), {
       'access-control-allow-origin': '*',
       'access-control-allow-methods': 'POST',
       'access-control-allow-headers': 'Authorization, Content-Type, Content-Encoding, Idempotency-Key',
@@ -51,44 +51,44 @@ suite('Web pages at POST /ingest/events', () => {
     });
   });
 
-  test('a publishable key may be used from any page, which may read the answer and its trace_id', async () => {
+  test('a publishable key may be used from any page, which may read the response and its trace_id', async () => {
     const { key } = await makeKey(server().dataFolder, { kind: 'publishable' });
-    const answers = [
+    const responses = [
       await post(server(), key, GOOD, { origin: PAGE }),
       await post(server(), key, '{', { origin: PAGE }),
     ];
     assert.deepEqual(
-      answers.map(({ status }) => status),
+      responses.map(({ status }) => status),
       [202, 400],
     );
-    for (const answer of answers) {
-      assert.deepEqual(corsHeadersOf(answer), {
+    for (const response of responses) {
+      assert.deepEqual(corsHeadersOf(response), {
         'access-control-allow-origin': '*',
         'access-control-expose-headers': 'X-Trace-Id, Retry-After',
       });
-      assert.equal(answer.headers.get('vary'), 'Origin');
+      assert.equal(response.headers.get('vary'), 'Origin');
     }
   });
 
   test('a page may read that its key is wrong', async () => {
-    const answer = await post(server(), null, GOOD, { origin: PAGE });
-    assert.equal(answer.status, 401);
-    assert.equal(answer.headers.get('access-control-allow-origin'), '*');
+    const response = await post(server(), null, GOOD, { origin: PAGE });
+    assert.equal(response.status, 401);
+    assert.equal(response.headers.get('access-control-allow-origin'), '*');
   });
 
-  test('a key with a list of origins works from those alone, and they are named in the answer', async () => {
+  test('a key with a list of origins works from those alone, and they are named in the response', async () => {
     const origins = [PAGE, 'http://localhost:3000'];
     const { key } = await makeKey(server().dataFolder, { kind: 'publishable', origins });
     for (const origin of origins) {
-      const answer = await post(server(), key, GOOD, { origin });
-      assert.equal(answer.status, 202);
-      assert.equal(answer.headers.get('access-control-allow-origin'), origin);
-      assert.equal(answer.headers.get('vary'), 'Origin');
+      const response = await post(server(), key, GOOD, { origin });
+      assert.equal(response.status, 202);
+      assert.equal(response.headers.get('access-control-allow-origin'), origin);
+      assert.equal(response.headers.get('vary'), 'Origin');
     }
     assert.equal((await post(server(), key, GOOD)).status, 202);
   });
 
-  test('a key with a list of origins is answered 403 from any other page, without CORS headers', async () => {
+  test('a key with a list of origins gets 403 from any other page, without CORS headers', async () => {
     const { key } = await makeKey(server().dataFolder, { kind: 'publishable', origins: [PAGE] });
     for (const origin of [
       'https://other.example',
@@ -97,16 +97,16 @@ suite('Web pages at POST /ingest/events', () => {
       `${PAGE}.evil.example`,
       'null',
     ]) {
-      const answer = await post(server(), key, GOOD, { origin });
-      assert.equal(answer.status, 403);
-      assert.deepEqual(corsHeadersOf(answer), {});
-      const trace_id = answer.headers.get('x-trace-id');
-      assert.deepEqual(answer.body, {
+      const response = await post(server(), key, GOOD, { origin });
+      assert.equal(response.status, 403);
+      assert.deepEqual(corsHeadersOf(response), {});
+      const trace_id = response.headers.get('x-trace-id');
+      assert.deepEqual(response.body, {
         error: 'forbidden',
         trace_id,
         message: `this key may not be used from ${origin}`,
       });
-      assert.equal(await recordOf(server(), answer), undefined);
+      assert.equal(await recordOf(server(), response), undefined);
     }
   });
 
@@ -118,14 +118,14 @@ suite('Web pages at POST /ingest/events', () => {
     for (const path of ['/livez', '/readyz', '/metrics', '/version', '/openapi.json', '/docs', '/', '/ingest/other']) {
       for (const method of ['GET', 'OPTIONS']) {
         const headers = { origin: PAGE, 'access-control-request-method': 'GET' };
-        const answer = await ask(server(), path, { method, headers });
-        assert.deepEqual(corsHeadersOf(answer), {}, path);
-        assert.notEqual(answer.status, 204);
+        const response = await ask(server(), path, { method, headers });
+        assert.deepEqual(corsHeadersOf(response), {}, path);
+        assert.notEqual(response.status, 204);
       }
     }
   });
 
-  test('a publishable key is answered 403 outside /ingest/, and 404 where nothing is below it', async () => {
+  test('a publishable key gets 403 outside /ingest/, and 404 where nothing is below it', async () => {
     const { key } = await makeKey(server().dataFolder, { kind: 'publishable' });
     const headers = { authorization: `Bearer ${key}` };
     for (const path of ['/livez', '/metrics', '/openapi.json', '/docs', '/profiles', '/ingest']) {
@@ -137,7 +137,7 @@ suite('Web pages at POST /ingest/events', () => {
 
 suite('The form for pages that are closing', () => {
   const server = useServer();
-  const beacon = (query: string, type: string, headers: Record<string, string> = {}): Promise<Answer> =>
+  const beacon = (query: string, type: string, headers: Record<string, string> = {}): Promise<HttpResponse> =>
     ask(server(), `/ingest/events${query}`, {
       method: 'POST',
       headers: { origin: PAGE, ...(type !== '' && { 'content-type': type }), ...headers },
@@ -147,30 +147,30 @@ suite('The form for pages that are closing', () => {
   test('a publishable key in the query is taken, with text/plain or with application/json', async () => {
     const { key, id } = await makeKey(server().dataFolder, { kind: 'publishable' });
     for (const type of ['text/plain', 'text/plain;charset=UTF-8', 'application/json']) {
-      const answer = await beacon(`?key=${key}`, type);
-      assert.equal(answer.status, 202);
-      assert.equal(answer.headers.get('access-control-allow-origin'), '*');
-      assert.equal((await recordOf(server(), answer))?.keyId, id);
+      const response = await beacon(`?key=${key}`, type);
+      assert.equal(response.status, 202);
+      assert.equal(response.headers.get('access-control-allow-origin'), '*');
+      assert.equal((await recordOf(server(), response))?.keyId, id);
     }
     assert.equal((await beacon(`?a=1&key=${key}&b=2`, 'text/plain')).status, 202);
   });
 
-  test('a secret key in the query is answered 401, whatever the content type', async () => {
+  test('a secret key in the query gets 401, whatever the content type', async () => {
     for (const type of ['text/plain', 'application/json']) {
-      const answer = await beacon(`?key=${server().key}`, type);
-      assert.equal(answer.status, 401);
-      assert.equal(answer.text, '{"error":"unauthorized"}');
+      const response = await beacon(`?key=${server().key}`, type);
+      assert.equal(response.status, 401);
+      assert.equal(response.text, '{"error":"unauthorized"}');
     }
   });
 
-  test('text/plain with the key in the header is answered 400', async () => {
+  test('text/plain with the key in the header gets 400', async () => {
     const { key } = await makeKey(server().dataFolder, { kind: 'publishable' });
-    const answer = await beacon('', 'text/plain', { authorization: `Bearer ${key}` });
-    assert.equal(answer.status, 400);
-    assert.equal((answer.body as { message: string }).message, 'Content-Type must be application/json');
+    const response = await beacon('', 'text/plain', { authorization: `Bearer ${key}` });
+    assert.equal(response.status, 400);
+    assert.equal((response.body as { message: string }).message, 'Content-Type must be application/json');
   });
 
-  test('a wrong, an empty and a missing key in the query are answered 401', async () => {
+  test('a wrong, an empty and a missing key in the query get 401', async () => {
     const { key } = await makeKey(server().dataFolder, { kind: 'publishable' });
     for (const query of [`?key=${withWrongChecksum(key)}`, '?key=', '?key', '?', `?Key=${key}`, `?k=${key}`]) {
       assert.equal((await beacon(query, 'text/plain')).status, 401, query);
@@ -182,7 +182,7 @@ suite('The form for pages that are closing', () => {
     assert.equal((await beacon(`?key=${key}`, 'text/plain')).status, 403);
   });
 
-  test('other content types are answered 400 with a key in the query as well', async () => {
+  test('other content types get 400 with a key in the query as well', async () => {
     const { key } = await makeKey(server().dataFolder, { kind: 'publishable' });
     assert.equal((await beacon(`?key=${key}`, 'application/x-www-form-urlencoded')).status, 400);
     assert.equal((await beacon(`?key=${key}`, 'text/plainer')).status, 400);
@@ -198,9 +198,9 @@ suite('A secret key on a web page', () => {
     const onNoPage = await makeKey(server().dataFolder);
     assert.equal((await post(server(), atHome.key, GOOD, { origin: server().baseUrl })).status, 202);
     assert.equal((await post(server(), onNoPage.key, GOOD)).status, 202);
-    const answer = await post(server(), key, GOOD, { origin: PAGE });
-    assert.equal(answer.status, 202);
-    assert.deepEqual(corsHeadersOf(answer), {});
+    const response = await post(server(), key, GOOD, { origin: PAGE });
+    assert.equal(response.status, 202);
+    assert.deepEqual(corsHeadersOf(response), {});
     assert.equal((await post(server(), key, GOOD, { origin: 'https://second.example' })).status, 202);
 
     const listed = await eventually('the leak is listed', async () => {

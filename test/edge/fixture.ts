@@ -15,7 +15,14 @@ import { invite } from '../../src/sign-in/invite.ts';
 import { newSession } from '../../src/sign-in/session.ts';
 import { tokenHashOf } from '../../src/sign-in/token.ts';
 import { readAll } from '../contract/log-entries.ts';
-import { type Answer, answerOf, removeFolder, type ServerOptions, startServer, type TestServer } from '../server.ts';
+import {
+  type HttpResponse,
+  readResponse,
+  removeFolder,
+  type ServerOptions,
+  startServer,
+  type TestServer,
+} from '../server.ts';
 
 export const UUID_V7 = /^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/;
 
@@ -41,7 +48,7 @@ export interface TestKey {
   readonly accountId: string;
 }
 
-export interface TestKeyWishes {
+export interface TestKeyOptions {
   readonly kind?: KeyKind;
   readonly environment?: Environment;
   readonly origins?: readonly string[];
@@ -52,13 +59,13 @@ export interface TestKeyWishes {
 
 const MINUTE_MS = 60_000;
 
-export async function makeKey(dataFolder: string, wishes: TestKeyWishes = {}): Promise<TestKey> {
-  const { kind = 'secret', environment = 'development', origins = [], account = 'default' } = wishes;
+export async function makeKey(dataFolder: string, options: TestKeyOptions = {}): Promise<TestKey> {
+  const { kind = 'secret', environment = 'development', origins = [], account = 'default' } = options;
   const store = openSqliteKeyStore(join(dataFolder, 'keys.db'));
   try {
     const now = Date.now() - 2 * MINUTE_MS;
     const { id: accountId } = await store.ensureAccount(newAccount(account, now));
-    const expiresAt = wishes.expired === true ? now + MINUTE_MS : null;
+    const expiresAt = options.expired === true ? now + MINUTE_MS : null;
     const { key, row } = await createKey(store, {
       name: 'test',
       kind,
@@ -68,14 +75,14 @@ export async function makeKey(dataFolder: string, wishes: TestKeyWishes = {}): P
       accountId,
       now,
     });
-    if (wishes.revoked === true) await store.revoke(row.id, Date.now());
+    if (options.revoked === true) await store.revoke(row.id, Date.now());
     return { id: row.id, key, accountId };
   } finally {
     await store.close();
   }
 }
 
-/** A member with a session, and the cookie of that; the password is one that nobody can type. */
+/** A member with a session, and the cookie of that; the password is one that no one can type. */
 export async function makeSession(
   dataFolder: string,
   { account = 'default', email }: { account?: string; email: string },
@@ -123,9 +130,9 @@ export async function logOf({ dataFolder }: Pick<TestServer, 'dataFolder'>): Pro
   }
 }
 
-/** The one record of the request that an answer is about. */
-export async function recordOf(server: TestServer, answer: Answer): Promise<LogRecord | undefined> {
-  const traceId = answer.headers.get('x-trace-id');
+/** The one record of the request that a response is about. */
+export async function recordOf(server: TestServer, response: HttpResponse): Promise<LogRecord | undefined> {
+  const traceId = response.headers.get('x-trace-id');
   return (await logOf(server)).find((record) => record.traceId === traceId);
 }
 
@@ -133,8 +140,8 @@ export function bodyText(record: LogRecord | undefined): string {
   return Buffer.from(record?.body ?? []).toString('utf8');
 }
 
-export async function ask(server: TestServer, path: string, init: RequestInit = {}): Promise<Answer> {
-  return answerOf(await fetch(server.baseUrl + path, init));
+export async function ask(server: TestServer, path: string, init: RequestInit = {}): Promise<HttpResponse> {
+  return readResponse(await fetch(server.baseUrl + path, init));
 }
 
 export async function metric(server: TestServer, series: string): Promise<number> {

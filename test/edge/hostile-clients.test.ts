@@ -1,6 +1,6 @@
 /**
- * Clients that mean harm or do not listen: bodies in crumbs, answers that nobody reads, connections that close while the
- * answer is on its way, requests that come in after their client was told to give up.
+ * Clients that mean harm or do not listen: bodies in crumbs, responses that no one reads, connections that close while the
+ * response is on its way, requests that come in after their client was stopped.
  */
 
 import assert from 'node:assert/strict';
@@ -30,19 +30,19 @@ suite('Hostile clients', () => {
     assert.ok(memoryBytes(server().pid).peak - before < 200 * MB);
   });
 
-  test('messages name long paths in short, so that no answer is as long as its request', async () => {
+  test('messages name long paths in short, so that no response is as long as its request', async () => {
     let value: unknown = '\u0000';
     for (let n = 0; n < 19; n++) value = { [`${n}`.padEnd(510, 'k')]: value };
     const users = Array.from({ length: 100 }, (_, n) => user(`u${n}`, [{ event_name: 'x', value }]));
     const client = await RawClient.open(server().port);
     const body = JSON.stringify({ users });
     await client.send(headOf(server().key, [`Content-Length: ${body.length}`]) + body);
-    const answer = await client.next();
+    const response = await client.next();
     client.destroy();
-    assert.equal(answer?.status, 400);
+    assert.equal(response?.status, 400);
     assert.ok(body.length > 900_000);
-    assert.ok(answer.body.length < 200_000);
-    const { errors } = JSON.parse(answer.body) as { errors: { message: string }[] };
+    assert.ok(response.body.length < 200_000);
+    const { errors } = JSON.parse(response.body) as { errors: { message: string }[] };
     assert.match(errors[0]?.message ?? '', /^events\[0\]\.value.*….* contains a character that cannot be stored$/);
   });
 
@@ -54,15 +54,15 @@ suite('Hostile clients', () => {
       const client = await RawClient.open(server().port);
       await client.send(headOf(key(), ['Connection: close', `Content-Length: ${length}`]));
       const piece = Buffer.alloc(64 * 1024, ' ');
-      const answered = client.next();
+      const responded = client.next();
       for (let sent = 0; sent < 3 * MB; sent += piece.length) await client.send(piece);
-      const answer = await answered;
+      const response = await responded;
       client.destroy();
-      assert.equal(answer?.status, status);
+      assert.equal(response?.status, status);
     });
   }
 
-  test('a request whose client has gone before it could be answered is not stored', async () => {
+  test('a request whose client has gone before it could get its response is not stored', async () => {
     // Judged in another thread because of its size, which leaves time to go away.
     const body = JSON.stringify({ users: [user('gone', [{ event_name: 'x', pad: 'x'.repeat(9 * MB) }])] });
     const client = await RawClient.open(server().port);
@@ -70,7 +70,7 @@ suite('Hostile clients', () => {
     client.destroy();
     await eventually('nothing is in flight', async () => (await metric(server(), 'sluice_in_flight_bytes')) === 0);
     const stored = (await logOf(server())).filter((record) => bodyText(record).includes('"gone"'));
-    // It may have been faster than the end of the connection; then it was answered, too.
+    // It may have been faster than the end of the connection; then it has a response, too.
     assert.ok(stored.length <= 1);
   });
 

@@ -1,24 +1,24 @@
 /**
- * A client that sends whatever bytes it is told to and reads the answers, without any opinion on HTTP. Every answer of
+ * A client that sends any bytes and reads the responses, without any opinion on HTTP. Every response of
  * the server has a Content-Length or no body at all, so that is all the reading it knows.
  */
 
 import { once } from 'node:events';
 import { connect, type Socket } from 'node:net';
 
-export interface RawAnswer {
+export interface RawResponse {
   readonly status: number;
   /** Names in lower case. */
   readonly headers: ReadonlyMap<string, string>;
   readonly body: string;
 }
 
-const ANSWER_MS = 20_000;
+const RESPONSE_MS = 20_000;
 const HEAD_END = Buffer.from('\r\n\r\n');
 
 export class RawClient {
   readonly #socket: Socket;
-  readonly #answers: RawAnswer[] = [];
+  readonly #responses: RawResponse[] = [];
   #unread: Buffer = Buffer.alloc(0);
   #wake: () => void = () => {};
   #isClosed = false;
@@ -29,10 +29,10 @@ export class RawClient {
     this.#socket = socket;
     socket.on('data', (chunk: Buffer) => {
       this.#unread = this.#unread.length === 0 ? chunk : Buffer.concat([this.#unread, chunk]);
-      while (this.#takeAnswer());
+      while (this.#takeResponse());
       this.#wake();
     });
-    // A reset is how a connection may end here; what counts is what was answered before.
+    // A reset is how a connection may end here; what counts are the responses before.
     socket.on('error', () => {});
     this.closed = new Promise((resolve) => {
       const close = (): void => {
@@ -58,7 +58,7 @@ export class RawClient {
     });
   }
 
-  /** Says that nothing more will be sent, and goes on reading. */
+  /** Says that nothing more will be sent, and continues reading. */
   finish(): void {
     this.#socket.end();
   }
@@ -67,25 +67,25 @@ export class RawClient {
     return this.#isClosed;
   }
 
-  /** The next answer, in order; undefined if the server closed without one. */
-  async next(): Promise<RawAnswer | undefined> {
-    const deadline = performance.now() + ANSWER_MS;
-    while (this.#answers.length === 0 && !this.#isClosed) {
-      if (performance.now() > deadline) throw new Error(`no answer within ${ANSWER_MS} ms`);
+  /** The next response, in order; undefined if the server closed without one. */
+  async next(): Promise<RawResponse | undefined> {
+    const deadline = performance.now() + RESPONSE_MS;
+    while (this.#responses.length === 0 && !this.#isClosed) {
+      if (performance.now() > deadline) throw new Error(`no response within ${RESPONSE_MS} ms`);
       await this.#woken();
     }
-    return this.#answers.shift();
+    return this.#responses.shift();
   }
 
-  /** The answers that are here already and were not taken yet. */
-  take(): RawAnswer[] {
-    return this.#answers.splice(0);
+  /** The responses that are here already and were not taken yet. */
+  take(): RawResponse[] {
+    return this.#responses.splice(0);
   }
 
-  /** All answers that are still to come, until the server closes. */
-  async rest(): Promise<RawAnswer[]> {
-    const all: RawAnswer[] = [];
-    for (let answer = await this.next(); answer !== undefined; answer = await this.next()) all.push(answer);
+  /** All responses that are still to come, until the server closes. */
+  async rest(): Promise<RawResponse[]> {
+    const all: RawResponse[] = [];
+    for (let response = await this.next(); response !== undefined; response = await this.next()) all.push(response);
     return all;
   }
 
@@ -95,7 +95,7 @@ export class RawClient {
 
   #woken(): Promise<void> {
     return new Promise((resolve) => {
-      const timer = setTimeout(resolve, ANSWER_MS);
+      const timer = setTimeout(resolve, RESPONSE_MS);
       this.#wake = () => {
         clearTimeout(timer);
         resolve();
@@ -103,7 +103,7 @@ export class RawClient {
     });
   }
 
-  #takeAnswer(): boolean {
+  #takeResponse(): boolean {
     const headEnd = this.#unread.indexOf(HEAD_END);
     if (headEnd === -1) return false;
     const [statusLine = '', ...lines] = this.#unread.toString('latin1', 0, headEnd).split('\r\n');
@@ -114,7 +114,7 @@ export class RawClient {
     const bodyEnd = bodyStart + Number(headers.get('content-length') ?? 0);
     if (this.#unread.length < bodyEnd) return false;
     const status = Number(/^HTTP\/1\.1 (\d{3}) /.exec(statusLine)?.[1]);
-    this.#answers.push({ status, headers, body: this.#unread.toString('utf8', bodyStart, bodyEnd) });
+    this.#responses.push({ status, headers, body: this.#unread.toString('utf8', bodyStart, bodyEnd) });
     this.#unread = this.#unread.subarray(bodyEnd);
     return true;
   }

@@ -8,7 +8,7 @@
 import assert from 'node:assert/strict';
 import { suite, type TestContext, test } from 'node:test';
 import { makeKey as makeUnknownKey } from '../../src/keys/format.ts';
-import { type Answer, answerOf, eventually, post, type TestServer, user } from '../server.ts';
+import { type HttpResponse, readResponse, eventually, post, type TestServer, user } from '../server.ts';
 import { startApp } from '../api/running-app.ts';
 import { ask, logOf, makeKey, makeSession, useServer, withWrongChecksum } from './fixture.ts';
 
@@ -63,7 +63,7 @@ async function keyCases({ dataFolder }: TestServer): Promise<KeyCase[]> {
     { name: "another's secret", key: other.key, tenantId: `${other.accountId}/production` },
     { name: OWNERS_SESSION, key: null, cookie: own.cookie, tenantId: `${own.accountId}/production` },
     { name: "another's session", key: null, cookie: others.cookie, tenantId: `${others.accountId}/production` },
-    { name: 'session of nobody', key: null, cookie: `sluice_session=${'A'.repeat(43)}`, tenantId: null },
+    { name: 'an unknown session', key: null, cookie: `sluice_session=${'A'.repeat(43)}`, tenantId: null },
   ];
 }
 
@@ -84,7 +84,7 @@ async function routesOf(server: TestServer, t: TestContext): Promise<Route[]> {
   const { app } = await startApp(t);
   const more = [...app.methodsByPath].flatMap(([url, methods]) => {
     const path = url.replace(/:(\w+)/, '{$1}');
-    // The page itself, and the root, which leads there, hold nothing of anybody.
+    // The page itself, and the root, which leads there, hold nothing of anyone.
     if (path in paths || path === '/' || path.startsWith('/dashboard')) return [];
     const there = [...methods].filter((method) => method !== 'HEAD');
     return there.map((method): Route => ({ method, path, isThere: true }));
@@ -106,7 +106,7 @@ async function sendOwned(server: TestServer, key: string): Promise<Owned> {
   return { traceId, profileId };
 }
 
-/** The path with what it needs to be answered to the owner. */
+/** The path with what the owner needs to get it. */
 function filledPath({ path }: Route, { traceId, profileId }: Owned): string {
   const filled = path.replace('{id}', profileId).replace('{trace_id}', traceId).replace('{type}', 'track');
   return filled + (QUERIES[path] ?? '');
@@ -173,7 +173,7 @@ for (const environment of ['any', 'production'] as const) {
   suite(`Every route with every key, on a server for ${environment === 'any' ? 'any environment' : environment}`, () => {
     const server = useServer({ env: { SLUICE_ENVIRONMENT: environment } });
 
-    test('nobody gets in where they do not belong, and what is written goes to the tenant of the key', async (t: TestContext) => {
+    test('no one gets in where they do not belong, and what is written goes to the tenant of the key', async (t: TestContext) => {
       const cases = await keyCases(server());
       const routes = await routesOf(server(), t);
       assert.ok(routes.some(({ path, method }) => path === '/ingest/events' && method === 'POST'));
@@ -225,10 +225,10 @@ for (const environment of ['any', 'production'] as const) {
 }
 
 /** A stream never ends by itself; that it began is enough. */
-async function askBriefly(server: TestServer, path: string, init: RequestInit): Promise<Answer> {
+async function askBriefly(server: TestServer, path: string, init: RequestInit): Promise<HttpResponse> {
   if (!path.startsWith('/live')) return ask(server, path, init);
   const response = await fetch(server.baseUrl + path, init);
-  if (response.status !== 200) return answerOf(response);
+  if (response.status !== 200) return readResponse(response);
   await response.body?.cancel();
   return { status: response.status, headers: response.headers, body: undefined, text: '' };
 }

@@ -11,7 +11,7 @@ import { gzipSync } from 'node:zlib';
 import { Check } from 'typebox/value';
 import type { OpenApiDocument, Response as OpenApiResponse } from '../../src/api/openapi-types.ts';
 import { inlined } from '../api/document.ts';
-import { type Answer, answerOf, eventually, type TestServer } from '../server.ts';
+import { type HttpResponse, readResponse, eventually, type TestServer } from '../server.ts';
 import { ask, bodyText, makeKey, metric, recordOf, useServer } from './fixture.ts';
 
 const TRACK = { type: 'track', event: 'Order Completed', userId: 'ada', properties: { revenue: 3 } };
@@ -37,36 +37,36 @@ async function send(
   path: string,
   body: unknown,
   headers: Record<string, string> = basic(server.key),
-): Promise<Answer> {
+): Promise<HttpResponse> {
   const bytes = typeof body === 'string' || body instanceof Uint8Array ? body : JSON.stringify(body);
   const init = { method: 'POST', headers: { 'content-type': 'application/json', ...headers }, body: bytes };
-  return answerOf(await fetch(`${server.baseUrl}/ingest/${path}`, init));
+  return readResponse(await fetch(`${server.baseUrl}/ingest/${path}`, init));
 }
 
-function failure(answer: Answer): Record<string, unknown> {
-  const { success, trace_id, ...rest } = answer.body as Record<string, unknown>;
+function failure(response: HttpResponse): Record<string, unknown> {
+  const { success, trace_id, ...rest } = response.body as Record<string, unknown>;
   assert.equal(success, false);
-  assert.equal(trace_id, answer.headers.get('x-trace-id'));
+  assert.equal(trace_id, response.headers.get('x-trace-id'));
   assert.ok(typeof rest['message'] === 'string' && rest['message'] !== '');
   return rest;
 }
 
 suite('The routes for Segment’s SDKs', () => {
   const server = useServer();
-  const ofSecretKey = (path: string): Promise<Answer> =>
+  const ofSecretKey = (path: string): Promise<HttpResponse> =>
     ask(server(), path, { headers: { authorization: `Bearer ${server().key}` } });
 
-  const processedTrace = (answer: Answer): Promise<Trace> =>
+  const processedTrace = (response: HttpResponse): Promise<Trace> =>
     eventually('it is processed', async () => {
-      const trace = (await ofSecretKey(`/traces/${answer.headers.get('x-trace-id')}`)).body as Trace;
+      const trace = (await ofSecretKey(`/traces/${response.headers.get('x-trace-id')}`)).body as Trace;
       return trace.status === 'processed' ? trace : undefined;
     });
 
   test('a batch gets 200 with counts of messages, and its trace says that it came in Segment’s form', async () => {
-    const answer = await send(server(), 'v1/batch', { batch: [TRACK, { ...TRACK, event: 'Refunded' }] });
-    const traceId = answer.headers.get('x-trace-id');
-    assert.equal(answer.status, 200);
-    assert.deepEqual(answer.body, { success: true, trace_id: traceId, accepted: 2, rejected: 0, errors: [] });
+    const response = await send(server(), 'v1/batch', { batch: [TRACK, { ...TRACK, event: 'Refunded' }] });
+    const traceId = response.headers.get('x-trace-id');
+    assert.equal(response.status, 200);
+    assert.deepEqual(response.body, { success: true, trace_id: traceId, accepted: 2, rejected: 0, errors: [] });
     const formatOf = async () => ((await ofSecretKey(`/traces/${traceId}`)).body as { format: string }).format;
     assert.equal(await formatOf(), 'segment');
     await eventually('it is processed', async () => {
@@ -77,11 +77,11 @@ suite('The routes for Segment’s SDKs', () => {
   });
 
   test('a batch that is valid in part gets 200, and the others are kept as they were sent', async () => {
-    const answer = await send(server(), 'v1/batch', { batch: [BROKEN, TRACK] });
-    const trace_id = answer.headers.get('x-trace-id');
-    assert.equal(answer.status, 200);
+    const response = await send(server(), 'v1/batch', { batch: [BROKEN, TRACK] });
+    const trace_id = response.headers.get('x-trace-id');
+    assert.equal(response.status, 200);
     const errors = [{ index: 0, message: NO_EVENT }];
-    assert.deepEqual(answer.body, { success: true, trace_id, accepted: 1, rejected: 1, errors });
+    assert.deepEqual(response.body, { success: true, trace_id, accepted: 1, rejected: 1, errors });
     const rejection = await eventually('the rejection is stored', async () => {
       const { body } = await ofSecretKey('/rejections');
       const { rejections } = body as { rejections: { trace_id: string; message: string; payload: unknown }[] };
@@ -98,9 +98,9 @@ suite('The routes for Segment’s SDKs', () => {
   });
 
   test('a batch without any valid message gets 400 with code and message, and an error for each', async () => {
-    const answer = await send(server(), 'v1/batch', { batch: [BROKEN] });
-    assert.equal(answer.status, 400);
-    assert.deepEqual(failure(answer), {
+    const response = await send(server(), 'v1/batch', { batch: [BROKEN] });
+    assert.equal(response.status, 400);
+    assert.deepEqual(failure(response), {
       error: 'validation failed',
       code: 'validation_failed',
       message: 'no message is valid: see errors',
@@ -122,9 +122,9 @@ suite('The routes for Segment’s SDKs', () => {
     const message = { ...TRACK, groupId: 'g', previousId: 'anon' };
     for (const [routes, name] of names) {
       for (const route of routes.split(' ')) {
-        const answer = await send(server(), `v1/${route}`, message);
-        assert.equal(answer.status, 200, route);
-        assert.ok(bodyText(await recordOf(server(), answer)).includes(`"event_name":"${name}"`), route);
+        const response = await send(server(), `v1/${route}`, message);
+        assert.equal(response.status, 200, route);
+        assert.ok(bodyText(await recordOf(server(), response)).includes(`"event_name":"${name}"`), route);
       }
     }
     for (const route of ['v1/batch', 'v1/b', 'v1/import', 'v1/import/', 'beacon/v1/batch']) {
@@ -151,15 +151,15 @@ suite('The routes for Segment’s SDKs', () => {
     const { key: revoked } = await makeKey(server().dataFolder, { revoked: true });
     const { key: expired } = await makeKey(server().dataFolder, { expired: true });
     const without = [{}, basic(''), basic('nonsense'), { authorization: 'Basic %%' }, basic(revoked), basic(expired)];
-    const answers = await Promise.all(
+    const responses = await Promise.all(
       without.map((headers) => send(server(), 'v1/batch', { batch: [TRACK] }, headers)),
     );
-    answers.push(await send(server(), 'v1/batch', { batch: [TRACK], writeKey: revoked }, {}));
-    answers.push(await send(server(), 'v1/batch', 'not even JSON', {}));
-    for (const answer of answers) {
-      assert.equal(answer.status, 401);
-      assert.equal(failure(answer)['code'], 'unauthorized');
-      assert.equal(await recordOf(server(), answer), undefined);
+    responses.push(await send(server(), 'v1/batch', { batch: [TRACK], writeKey: revoked }, {}));
+    responses.push(await send(server(), 'v1/batch', 'not even JSON', {}));
+    for (const response of responses) {
+      assert.equal(response.status, 401);
+      assert.equal(failure(response)['code'], 'unauthorized');
+      assert.equal(await recordOf(server(), response), undefined);
     }
   });
 
@@ -186,10 +186,10 @@ suite('The routes for Segment’s SDKs', () => {
     assert.equal(response.status, 200);
     await response.text();
     const many = { batch: Array.from({ length: 2_500 }, (_, index) => ({ ...TRACK, userId: `user-${index}` })) };
-    const answer = await send(server(), 'v1/batch', many);
-    assert.equal((answer.body as { accepted: number }).accepted, 2_500);
-    assert.equal((await recordOf(server(), answer))?.userCount, 2_500);
-    assert.equal((await processedTrace(answer)).users.length, 2_500);
+    const large = await send(server(), 'v1/batch', many);
+    assert.equal((large.body as { accepted: number }).accepted, 2_500);
+    assert.equal((await recordOf(server(), large))?.userCount, 2_500);
+    assert.equal((await processedTrace(large)).users.length, 2_500);
   });
 
   test('bodies that cannot be used get 400 or 413 with code and message', async () => {
@@ -202,27 +202,27 @@ suite('The routes for Segment’s SDKs', () => {
       ['x'.repeat(10_485_761), {}, 413, /must not exceed 10485760 bytes/],
     ];
     for (const [body, headers, status, message] of unusable) {
-      const answer = await send(server(), 'v1/batch', body, { ...basic(server().key), ...headers });
-      assert.equal(answer.status, status);
-      assert.match(String(failure(answer)['message']), message);
-      assert.equal(typeof failure(answer)['code'], 'string');
+      const response = await send(server(), 'v1/batch', body, { ...basic(server().key), ...headers });
+      assert.equal(response.status, status);
+      assert.match(String(failure(response)['message']), message);
+      assert.equal(typeof failure(response)['code'], 'string');
     }
   });
 
   test('measurements of SDKs get 200 without a key and are not kept', async () => {
     const before = await metric(server(), 'sluice_log_entries_total');
-    const answer = await send(server(), 'v1/m', { series: [{ type: 'Counter', metric: 'x', value: 1 }] }, {});
-    assert.deepEqual([answer.status, answer.body], [200, { success: true }]);
+    const response = await send(server(), 'v1/m', { series: [{ type: 'Counter', metric: 'x', value: 1 }] }, {});
+    assert.deepEqual([response.status, response.body], [200, { success: true }]);
     assert.equal(await metric(server(), 'sluice_log_entries_total'), before);
   });
 
   test('the settings of a publishable key get exactly 200 and say where to send', async () => {
     const { key } = await makeKey(server().dataFolder, { kind: 'publishable' });
-    const answer = await ask(server(), `/ingest/v1/projects/${key}/settings`, { headers: { origin: PAGE } });
-    assert.equal(answer.status, 200);
-    assert.equal(answer.headers.get('access-control-allow-origin'), '*');
+    const response = await ask(server(), `/ingest/v1/projects/${key}/settings`, { headers: { origin: PAGE } });
+    assert.equal(response.status, 200);
+    assert.equal(response.headers.get('access-control-allow-origin'), '*');
     const apiHost = `127.0.0.1:${server().port}/ingest/v1`;
-    assert.deepEqual(answer.body, {
+    assert.deepEqual(response.body, {
       integrations: { 'Segment.io': { apiKey: key, apiHost, protocol: 'http' } },
       plan: { track: { __default: { enabled: true } } },
     });
@@ -244,11 +244,11 @@ suite('The routes for Segment’s SDKs', () => {
 
   test('a preflight allows the headers that browser SDKs send', async () => {
     for (const path of ['v1/t', 'v1/batch', 'v1/projects/x/settings', 'sourceConfig/', 'beacon/v1/batch']) {
-      const answer = await ask(server(), `/ingest/${path}`, { method: 'OPTIONS', headers: { origin: PAGE } });
-      assert.equal(answer.status, 204);
-      assert.equal(answer.headers.get('access-control-allow-origin'), '*');
-      assert.match(String(answer.headers.get('access-control-allow-methods')), /GET, POST/);
-      const allowed = String(answer.headers.get('access-control-allow-headers')).split(', ');
+      const response = await ask(server(), `/ingest/${path}`, { method: 'OPTIONS', headers: { origin: PAGE } });
+      assert.equal(response.status, 204);
+      assert.equal(response.headers.get('access-control-allow-origin'), '*');
+      assert.match(String(response.headers.get('access-control-allow-methods')), /GET, POST/);
+      const allowed = String(response.headers.get('access-control-allow-headers')).split(', ');
       for (const name of ['Authorization', 'Content-Type', 'X-Retry-Count', 'AnonymousId', 'SentAt', '*']) {
         assert.ok(allowed.includes(name), name);
       }
@@ -268,9 +268,9 @@ suite('The routes for Segment’s SDKs', () => {
     assert.deepEqual([get.status, get.headers.get('allow')], [405, 'POST, OPTIONS']);
     assert.equal(failure(get)['code'], 'method_not_allowed');
     for (const path of ['v1/unknown', 'v1/', 'sourceConfigX', 'v1/batch/x']) {
-      const answer = await send(server(), path, { batch: [TRACK] });
-      assert.equal(answer.status, 404, path);
-      assert.equal(failure(answer)['code'], 'not_found');
+      const response = await send(server(), path, { batch: [TRACK] });
+      assert.equal(response.status, 404, path);
+      assert.equal(failure(response)['code'], 'not_found');
     }
   });
 
@@ -292,9 +292,9 @@ suite('The routes for Segment’s SDKs', () => {
     const call = (message: object) => send(server(), 'v1/batch', { batch: [message] });
     await call({ type: 'identify', userId: 'owner', anonymousId: 'tablet' });
     await call({ type: 'identify', userId: 'other' });
-    const answer = await call({ type: 'alias', userId: 'other', previousId: 'tablet' });
-    assert.equal(answer.status, 200);
-    const trace = await processedTrace(answer);
+    const response = await call({ type: 'alias', userId: 'other', previousId: 'tablet' });
+    assert.equal(response.status, 200);
+    const trace = await processedTrace(response);
     assert.deepEqual(trace.users[0]?.warnings, [
       'identifiers.anon_id was not linked: it belongs to a profile with another user_id',
     ]);
@@ -334,11 +334,11 @@ suite('The routes for Segment’s SDKs', () => {
   test('every response is as the OpenAPI document says', async () => {
     const { key } = await makeKey(server().dataFolder, { kind: 'publishable', origins: [PAGE] });
     const document = (await ask(server(), '/openapi.json')).body as OpenApiDocument;
-    const post = (path: string, body: unknown, headers: Record<string, string>): Promise<Answer> =>
+    const post = (path: string, body: unknown, headers: Record<string, string>): Promise<HttpResponse> =>
       send(server(), path, body, headers);
     const elsewhere = { ...basic(key), origin: 'https://other.example' };
-    const get = (path: string, headers = {}): Promise<Answer> => ask(server(), path, { headers });
-    const answers: [path: string, method: 'get' | 'post', status: number, answer: Answer][] = [
+    const get = (path: string, headers = {}): Promise<HttpResponse> => ask(server(), path, { headers });
+    const responses: [path: string, method: 'get' | 'post', status: number, response: HttpResponse][] = [
       ['/ingest/v1/batch', 'post', 200, await post('v1/batch', { batch: [TRACK, BROKEN] }, basic(key))],
       ['/ingest/v1/batch', 'post', 400, await post('v1/batch', { batch: [BROKEN] }, basic(key))],
       ['/ingest/v1/batch', 'post', 400, await post('v1/batch', '{', basic(key))],
@@ -353,14 +353,14 @@ suite('The routes for Segment’s SDKs', () => {
       ['/ingest/sourceConfig/', 'get', 200, await get('/ingest/sourceConfig/', basic(key))],
       ['/ingest/sourceConfig/', 'get', 401, await get('/ingest/sourceConfig/')],
     ];
-    for (const [path, method, status, answer] of answers) {
-      assert.equal(answer.status, status, `${method} ${path}`);
-      const response = document.paths[path]?.[method]?.responses[status] as OpenApiResponse | undefined;
-      const schema = response?.content?.['application/json']?.schema;
-      assert.ok(schema && Check(inlined(document, schema) as object, answer.body), `${path} ${answer.text}`);
+    for (const [path, method, status, response] of responses) {
+      assert.equal(response.status, status, `${method} ${path}`);
+      const described = document.paths[path]?.[method]?.responses[status] as OpenApiResponse | undefined;
+      const schema = described?.content?.['application/json']?.schema;
+      assert.ok(schema && Check(inlined(document, schema) as object, response.body), `${path} ${response.text}`);
     }
-    const described = Object.keys(document.paths).filter((path) => /^\/ingest\/(?!events$)/.test(path));
-    assert.deepEqual(new Set(described), new Set(answers.map(([path]) => path)));
+    const paths = Object.keys(document.paths).filter((path) => /^\/ingest\/(?!events$)/.test(path));
+    assert.deepEqual(new Set(paths), new Set(responses.map(([path]) => path)));
   });
 
   test('the same message again is stored once, and the trace of the second request says so', async () => {
@@ -390,13 +390,13 @@ suite('The routes for Segment’s SDKs on a server that cannot accept', () => {
   const server = useServer({ env: { SLUICE_DISK_FREE_MIN: '1000000GB' } });
 
   test('the response is 429, not 503, with Retry-After in whole seconds', async () => {
-    const answer = await eventually('the disk is found to be full', async () => {
+    const response = await eventually('the disk is found to be full', async () => {
       const one = await send(server(), 'v1/batch', { batch: [TRACK] });
       return one.status === 200 ? undefined : one;
     });
-    assert.equal(answer.status, 429);
-    assert.match(String(answer.headers.get('retry-after')), /^[1-9]\d*$/);
-    assert.equal(failure(answer)['code'], 'overloaded');
+    assert.equal(response.status, 429);
+    assert.match(String(response.headers.get('retry-after')), /^[1-9]\d*$/);
+    assert.equal(failure(response)['code'], 'overloaded');
     assert.ok((await metric(server(), 'sluice_requests_total{status="429"}')) >= 1);
   });
 });

@@ -8,7 +8,7 @@ import assert from 'node:assert/strict';
 import { readdirSync, readFileSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { suite, test } from 'node:test';
-import type { Answer } from '../server.ts';
+import type { HttpResponse } from '../server.ts';
 import { ask, useServer } from './fixture.ts';
 
 const OWN_PAGE = { 'sec-fetch-site': 'same-origin' };
@@ -21,7 +21,7 @@ suite('What people sign in with', () => {
   const server = useServer({ env: { SLUICE_LOG_LEVEL: 'debug' } });
   const secrets: string[] = [PASSWORD, NEXT_PASSWORD];
 
-  async function call(method: string, path: string, json: object | null, headers: object = {}): Promise<Answer> {
+  async function call(method: string, path: string, json: object | null, headers: object = {}): Promise<HttpResponse> {
     return ask(server(), path, {
       method,
       headers: {
@@ -35,14 +35,14 @@ suite('What people sign in with', () => {
     });
   }
 
-  function cookieOf({ headers }: Answer): string {
+  function cookieOf({ headers }: HttpResponse): string {
     const cookie = headers.get('set-cookie')?.split(';')[0] ?? '';
     assert.match(cookie, /^sluice_session=[\w-]{43}$/);
     secrets.push(cookie.slice('sluice_session='.length));
     return cookie;
   }
 
-  test('is answered to nobody but who sent it, from the first link to signing out', async () => {
+  test('is sent back to its sender alone, from the first link to signing out', async () => {
     const [, token = ''] = /welcome#([\w-]{43})/.exec(server().stdout()) ?? [];
     const joined = await call('POST', '/invitations/accept', { token, email: MAIL, password: PASSWORD });
     assert.equal(joined.status, 200, joined.text);
@@ -67,9 +67,9 @@ suite('What people sign in with', () => {
       [401, '/session/password', passwords, first],
     ];
     for (const [status, path, json, headers] of refused) {
-      const answer = await call('POST', path, json, headers);
-      assert.equal(answer.status, status, `${path}: ${answer.text}`);
-      assert.doesNotMatch(answer.text, ANY_CANARY);
+      const response = await call('POST', path, json, headers);
+      assert.equal(response.status, status, `${path}: ${response.text}`);
+      assert.doesNotMatch(response.text, ANY_CANARY);
     }
   });
 

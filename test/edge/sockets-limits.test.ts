@@ -1,5 +1,5 @@
 /**
- * The limits on size and on patience, over raw sockets: the body limit to the byte, answers that a client can read while
+ * The limits on size and time, over raw sockets: the body limit to the byte, responses that a client can read while
  * it is still sending, bodies without end, clients that are slow on purpose, clients that go away. The tests run side by
  * side on one server, so each also shows that the others do not disturb it.
  */
@@ -16,7 +16,7 @@ import { createLogger } from '../../src/telemetry/logger.ts';
 import { allocateMetrics, metricsWriter } from '../../src/telemetry/metrics.ts';
 import { eventually, post, sleep, user } from '../server.ts';
 import { ask, logOf, metric, useServer, UUID_V7 } from './fixture.ts';
-import { chunkOf, headOf, LAST_CHUNK, type RawAnswer, RawClient, requestOf } from './raw-socket.ts';
+import { chunkOf, headOf, LAST_CHUNK, type RawResponse, RawClient, requestOf } from './raw-socket.ts';
 
 const BODY_BYTES_MAX = 10_485_760;
 const CHUNKED = 'Transfer-Encoding: chunked';
@@ -28,11 +28,11 @@ function bodyOf(bytes: number, id: string): Buffer {
   return Buffer.from(`${start}${'x'.repeat(bytes - start.length - end.length)}${end}`);
 }
 
-function assertTooLarge(answer: RawAnswer | undefined): void {
-  assert.equal(answer?.status, 413);
-  const trace_id = answer.headers.get('x-trace-id') ?? '';
+function assertTooLarge(reply: RawResponse | undefined): void {
+  assert.equal(reply?.status, 413);
+  const trace_id = reply.headers.get('x-trace-id') ?? '';
   assert.match(trace_id, UUID_V7);
-  assert.deepEqual(JSON.parse(answer.body), { error: 'payload too large', trace_id });
+  assert.deepEqual(JSON.parse(reply.body), { error: 'payload too large', trace_id });
 }
 
 suite('The limits of a connection', { concurrency: true }, () => {
@@ -49,14 +49,14 @@ suite('The limits of a connection', { concurrency: true }, () => {
   test('a body of exactly 10,485,760 bytes is accepted and stored', async () => {
     const client = await open();
     await client.send(requestOf(server().key, bodyOf(BODY_BYTES_MAX, 'exact')));
-    const answer = await client.next();
-    assert.equal(answer?.status, 202);
-    const record = (await logOf(server())).find(({ traceId }) => traceId === answer.headers.get('x-trace-id'));
+    const reply = await client.next();
+    assert.equal(reply?.status, 202);
+    const record = (await logOf(server())).find(({ traceId }) => traceId === reply.headers.get('x-trace-id'));
     assert.equal(record?.body.length, BODY_BYTES_MAX);
     await assertStillUsable(client);
   });
 
-  test('a body of one byte more is answered 413, and the connection goes on', async () => {
+  test('a body of one byte more gets 413, and the connection continues', async () => {
     const client = await open();
     await client.send(requestOf(server().key, bodyOf(BODY_BYTES_MAX + 1, 'more')));
     assertTooLarge(await client.next());
@@ -73,14 +73,14 @@ suite('The limits of a connection', { concurrency: true }, () => {
     await assertStillUsable(client);
   });
 
-  test('a client that waits for 100 Continue is told 413 without it', async () => {
+  test('a client that waits for 100 Continue gets 413 without it', async () => {
     const client = await open();
     await client.send(head(`Content-Length: ${BODY_BYTES_MAX + 1}`, 'Expect: 100-continue'));
     assertTooLarge(await client.next());
     client.destroy();
   });
 
-  test('a client that waits for 100 Continue is told 401 or 400 without it, and 100 when all is well', async () => {
+  test('a client that waits for 100 Continue gets 401 or 400 without it, and 100 when all is well', async () => {
     const expecting = [`Content-Length: ${SMALL.length}`, 'Expect: 100-continue'];
     for (const [status, bytes] of [
       [401, headOf('nobody', expecting)],
@@ -99,7 +99,7 @@ suite('The limits of a connection', { concurrency: true }, () => {
     client.destroy();
   });
 
-  test('chunks of exactly 10,485,760 bytes together are accepted, one byte more is answered 413', async () => {
+  test('chunks of exactly 10,485,760 bytes together are accepted, one byte more gets 413', async () => {
     for (const [bytes, status] of [
       [BODY_BYTES_MAX, 202],
       [BODY_BYTES_MAX + 1, 413],
@@ -126,7 +126,7 @@ suite('The limits of a connection', { concurrency: true }, () => {
     }
   });
 
-  test('chunks without end are answered 413 while they come, and the connection ends', async () => {
+  test('chunks without end get 413 while they come, and the connection ends', async () => {
     const client = await open();
     await client.send(head(CHUNKED));
     const chunk = chunkOf(Buffer.alloc(1_000_000, 'x'));
@@ -136,8 +136,8 @@ suite('The limits of a connection', { concurrency: true }, () => {
       await sleep(100);
     }
     assert.ok(client.isClosed, 'the server closed the connection');
-    const [answer, ...more] = await client.rest();
-    assertTooLarge(answer);
+    const [reply, ...more] = await client.rest();
+    assertTooLarge(reply);
     assert.deepEqual(more, []);
     client.destroy();
   });
@@ -179,7 +179,7 @@ suite('The limits of a connection', { concurrency: true }, () => {
     assert.equal((await post(server(), server().key, SMALL)).status, 202);
   });
 
-  test('slow headers are answered 408 after 10 s and the connection ends, while others are served', async () => {
+  test('slow headers get 408 after 10 s and the connection ends, while others are served', async () => {
     const started = performance.now();
     const silent = await open();
     const half = await open();
@@ -197,19 +197,19 @@ suite('The limits of a connection', { concurrency: true }, () => {
       await sleep(250);
     }
     for (const client of slow) {
-      const [answer, ...more] = await client.rest();
-      assert.equal(answer?.status, 408);
-      assert.equal(answer.headers.get('connection'), 'close');
-      assert.equal(answer.headers.get('retry-after'), '1');
-      const { error, trace_id } = JSON.parse(answer.body) as Record<string, string>;
-      assert.deepEqual([error, trace_id], ['request timeout', answer.headers.get('x-trace-id')]);
+      const [reply, ...more] = await client.rest();
+      assert.equal(reply?.status, 408);
+      assert.equal(reply.headers.get('connection'), 'close');
+      assert.equal(reply.headers.get('retry-after'), '1');
+      const { error, trace_id } = JSON.parse(reply.body) as Record<string, string>;
+      assert.deepEqual([error, trace_id], ['request timeout', reply.headers.get('x-trace-id')]);
       assert.deepEqual(more, []);
       client.destroy();
     }
     assert.ok(performance.now() - started > 9_000, 'not before their time');
   });
 
-  test('two hundred connections that do nothing disturb nobody', async () => {
+  test('two hundred connections that do nothing disturb no other client', async () => {
     const idle = await Promise.all(Array.from({ length: 200 }, open));
     for (const client of idle) await client.send('POST /ingest/events HTTP/1.1\r\n');
     assert.equal((await post(server(), server().key, SMALL)).status, 202);
@@ -218,8 +218,8 @@ suite('The limits of a connection', { concurrency: true }, () => {
   });
 });
 
-suite('The patience of a server with slow bodies', () => {
-  test('it is 60 s for a whole request; then the answer is 408 and the connection ends', async () => {
+suite('The timeout for slow bodies', () => {
+  test('it is 60 s for a whole request; then the response is 408 and the connection ends', async () => {
     const parts = {
       ingest: new Ingest({} as IngestParts),
       segment: null,
@@ -235,7 +235,7 @@ suite('The patience of a server with slow bodies', () => {
     const waiting: ServerResponse[] = [];
     const { server: edge } = createEdgeServer(parts, (_request, response) => waiting.push(response));
     assert.deepEqual([edge.requestTimeout, edge.headersTimeout, edge.keepAliveTimeout], [60_000, 10_000, 65_000]);
-    // The mechanism is the same for any time; nobody wants to wait a minute for this test.
+    // The mechanism is the same for any time; this test must not take a minute.
     edge.requestTimeout = 500;
     edge.headersTimeout = 400;
     edge.listen(0, '127.0.0.1');
@@ -246,9 +246,9 @@ suite('The patience of a server with slow bodies', () => {
       await client.send('x');
       await sleep(50);
     }
-    const answers = await client.rest();
+    const responses = await client.rest();
     assert.deepEqual(
-      answers.map(({ status, body }) => [status, body]),
+      responses.map(({ status, body }) => [status, body]),
       [
         [
           408,

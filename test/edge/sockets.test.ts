@@ -1,45 +1,45 @@
 /**
  * HTTP that is wrong on purpose, over raw sockets: shapes that have smuggled requests past other servers, lengths that
- * lie, requests sent ahead of their answers, nonsense behind good requests. What is not HTTP is answered 400 and the
- * connection ends; a request that came in whole always gets its own, true answer.
+ * lie, requests sent ahead of their responses, nonsense behind good requests. What is not HTTP gets 400 and the
+ * connection ends; a request that came in whole always gets its own, true response.
  */
 
 import assert from 'node:assert/strict';
 import { suite, test } from 'node:test';
 import { sleep, user } from '../server.ts';
 import { bodyText, logOf, useServer, UUID_V7 } from './fixture.ts';
-import { chunkOf, headOf, LAST_CHUNK, type RawAnswer, RawClient, requestOf } from './raw-socket.ts';
+import { chunkOf, headOf, LAST_CHUNK, type RawResponse, RawClient, requestOf } from './raw-socket.ts';
 
 const bodyFor = (id: string): string => JSON.stringify({ users: [user(id)] });
 const CHUNKED = 'Transfer-Encoding: chunked';
 
-function assertRefused(answers: readonly RawAnswer[], status = 400, error = 'bad request'): void {
-  assert.equal(answers.length, 1);
-  const [answer] = answers;
-  assert.equal(answer?.status, status);
-  assert.equal(answer.headers.get('connection'), 'close');
+function assertRefused(responses: readonly RawResponse[], status = 400, error = 'bad request'): void {
+  assert.equal(responses.length, 1);
+  const [response] = responses;
+  assert.equal(response?.status, status);
+  assert.equal(response.headers.get('connection'), 'close');
   const {
     error: text,
     trace_id,
     message,
-  } = JSON.parse(answer.body) as Record<'error' | 'trace_id' | 'message', string>;
+  } = JSON.parse(response.body) as Record<'error' | 'trace_id' | 'message', string>;
   assert.equal(text, error);
   assert.match(message, /\w+ \w+/, 'says what is wrong');
   assert.match(trace_id, UUID_V7);
-  assert.equal(answer.headers.get('x-trace-id'), trace_id);
+  assert.equal(response.headers.get('x-trace-id'), trace_id);
 }
 
 suite('Raw bytes on a connection', { concurrency: true }, () => {
   const server = useServer();
   const usersInLog = async (): Promise<string> => (await logOf(server())).map(bodyText).join('\n');
 
-  /** Sends the bytes on a connection of their own and returns all answers until the server closes it. */
-  async function answersTo(...pieces: (string | Uint8Array)[]): Promise<RawAnswer[]> {
+  /** Sends the bytes on a connection of their own and returns all responses until the server closes it. */
+  async function responsesTo(...pieces: (string | Uint8Array)[]): Promise<RawResponse[]> {
     const client = await RawClient.open(server().port);
     for (const piece of pieces) await client.send(piece);
-    const answers = await client.rest();
+    const responses = await client.rest();
     client.destroy();
-    return answers;
+    return responses;
   }
 
   const smuggled = bodyFor('smuggled');
@@ -84,8 +84,8 @@ suite('Raw bytes on a connection', { concurrency: true }, () => {
     ['nothing but noise in it', () => '\x00\xff\x00\xff'.repeat(100)],
   ];
   for (const [what, bytes] of refused) {
-    test(`a request with ${what} is answered 400 and the connection ends`, async () => {
-      assertRefused(await answersTo(bytes()));
+    test(`a request with ${what} gets 400 and the connection ends`, async () => {
+      assertRefused(await responsesTo(bytes()));
     });
   }
 
@@ -98,7 +98,7 @@ suite('Raw bytes on a connection', { concurrency: true }, () => {
         head(CHUNKED, 'Content-Length: 5') + smuggled,
         head(CHUNKED, CHUNKED) + LAST_CHUNK.toString(),
         chunked('zz\r\n'),
-      ].map(async (bytes) => (JSON.parse((await answersTo(bytes))[0]?.body ?? '') as { message: string }).message),
+      ].map(async (bytes) => (JSON.parse((await responsesTo(bytes))[0]?.body ?? '') as { message: string }).message),
     );
     assert.deepEqual(messages, [
       'CONNECT is not supported: this server is not a proxy',
@@ -111,21 +111,21 @@ suite('Raw bytes on a connection', { concurrency: true }, () => {
   });
 
   test('nothing of what was refused got into the log', async () => {
-    await Promise.all(refused.map(([, bytes]) => answersTo(bytes())));
+    await Promise.all(refused.map(([, bytes]) => responsesTo(bytes())));
     assert.doesNotMatch(await usersInLog(), /smuggled/);
   });
 
-  test('header fields over 16 kB are answered 431 and the connection ends', async () => {
-    const answers = await answersTo(head(`X: ${'x'.repeat(17_000)}`));
-    assertRefused(answers, 431, 'request header fields too large');
+  test('header fields over 16 kB get 431 and the connection ends', async () => {
+    const responses = await responsesTo(head(`X: ${'x'.repeat(17_000)}`));
+    assertRefused(responses, 431, 'request header fields too large');
     assertRefused(
-      await answersTo(head(...Array.from({ length: 2_000 }, () => 'X: 123'))),
+      await responsesTo(head(...Array.from({ length: 2_000 }, () => 'X: 123'))),
       431,
       'request header fields too large',
     );
   });
 
-  test('requests sent ahead of their answers are answered in order', async () => {
+  test('requests sent ahead of their responses get them in order', async () => {
     const { key, port } = server();
     const client = await RawClient.open(port);
     const bodies = Array.from({ length: 200 }, (_, n) =>
@@ -133,8 +133,8 @@ suite('Raw bytes on a connection', { concurrency: true }, () => {
     );
     await client.send(Buffer.concat(bodies.map((body, n) => requestOf(n % 7 === 6 ? 'nobody' : key, body))));
     for (const [n] of bodies.entries()) {
-      const answer = await client.next();
-      assert.equal(answer?.status, [202, 202, 202, 400, 202, 400, 401][n % 7], `answer ${n}`);
+      const response = await client.next();
+      assert.equal(response?.status, [202, 202, 202, 400, 202, 400, 401][n % 7], `answer ${n}`);
     }
     client.destroy();
     const ids = (await usersInLog()).match(/piped-\d+/g);
@@ -163,13 +163,13 @@ suite('Raw bytes on a connection', { concurrency: true }, () => {
     await idle.closed;
   });
 
-  test('nonsense behind a whole request: the request gets its true answer, then the connection ends', async () => {
+  test('nonsense behind a whole request: the request gets its true response, then the connection ends', async () => {
     const { key } = server();
     const good = requestOf(key, bodyFor('before-nonsense'));
     const bad = requestOf(key, '{');
     const nonsense = Buffer.from('\0nonsense\r\n\r\n');
     const statuses = async (...pieces: Uint8Array[]): Promise<number[]> =>
-      (await answersTo(Buffer.concat(pieces))).map(({ status }) => status);
+      (await responsesTo(Buffer.concat(pieces))).map(({ status }) => status);
     const connect = Buffer.from('CONNECT example.com:443 HTTP/1.1\r\nHost: example.com:443\r\n\r\nmore');
     assert.deepEqual(await statuses(good, nonsense), [202]);
     assert.deepEqual(await statuses(good, connect), [202]);
@@ -177,29 +177,29 @@ suite('Raw bytes on a connection', { concurrency: true }, () => {
     assert.equal((await usersInLog()).match(/before-nonsense/g)?.length, 4);
   });
 
-  test('a broken request behind a whole one: the whole one gets its true answer, then the connection ends', async () => {
+  test('a broken request behind a whole one: the whole one gets its true response, then the connection ends', async () => {
     const { key } = server();
     const good = requestOf(key, bodyFor('before-broken'));
-    const answers = await answersTo(Buffer.concat([good, Buffer.from(chunked('zz\r\n'))]));
+    const responses = await responsesTo(Buffer.concat([good, Buffer.from(chunked('zz\r\n'))]));
     assert.deepEqual(
-      answers.map(({ status }) => status),
+      responses.map(({ status }) => status),
       [202],
     );
     assert.equal((await usersInLog()).match(/before-broken/g)?.length, 1);
   });
 
-  test('nonsense on a connection whose requests were all answered is answered 400', async () => {
+  test('nonsense on a connection whose requests all have their responses gets 400', async () => {
     const client = await RawClient.open(server().port);
     await client.send(requestOf(server().key, bodyFor('earlier')));
     assert.equal((await client.next())?.status, 202);
-    // The answer is here, but the server may still be putting its pen down.
+    // The response is here, but the server may still be putting its pen down.
     await sleep(50);
     await client.send('nonsense\r\n\r\n');
     assertRefused(await client.rest());
     client.destroy();
   });
 
-  test('a body shorter than its length says is answered 400 once the client has ended, and is not stored', async () => {
+  test('a body shorter than its length says gets 400 once the client has ended, and is not stored', async () => {
     const client = await RawClient.open(server().port);
     await client.send(head('Content-Length: 1000') + bodyFor('too-short'));
     client.finish();
@@ -208,12 +208,12 @@ suite('Raw bytes on a connection', { concurrency: true }, () => {
   });
 
   test('a body longer than its length says is validated by what the length covers, and the rest is not HTTP', async () => {
-    const answers = await answersTo(`${head('Content-Length: 10')}${bodyFor('too-long')}`);
+    const responses = await responsesTo(`${head('Content-Length: 10')}${bodyFor('too-long')}`);
     assert.deepEqual(
-      answers.map(({ status }) => status),
+      responses.map(({ status }) => status),
       [400],
     );
-    assert.match(answers[0]?.body ?? '', /"body is not valid JSON: ends too early at line 1, column 11/);
+    assert.match(responses[0]?.body ?? '', /"body is not valid JSON: ends too early at line 1, column 11/);
     assert.doesNotMatch(await usersInLog(), /too-long/);
   });
 
@@ -227,15 +227,15 @@ suite('Raw bytes on a connection', { concurrency: true }, () => {
     assert.match(await usersInLog(), /chunk by chunk/);
   });
 
-  test('HTTP/1.1 without a Host is answered 400, and the connection goes on', async () => {
+  test('HTTP/1.1 without a Host gets 400, and the connection continues', async () => {
     const client = await RawClient.open(server().port);
     const good = requestOf(server().key, bodyFor('hosted'));
     await client.send(requestOf(server().key, bodyFor('hostless')).toString().replace('Host: localhost\r\n', ''));
     await client.send(good);
-    const answer = await client.next();
-    assert.equal(answer?.status, 400);
-    const trace_id = answer.headers.get('x-trace-id');
-    assert.deepEqual(JSON.parse(answer.body), {
+    const response = await client.next();
+    assert.equal(response?.status, 400);
+    const trace_id = response.headers.get('x-trace-id');
+    assert.deepEqual(JSON.parse(response.body), {
       error: 'validation failed',
       trace_id,
       errors: [],
@@ -246,13 +246,13 @@ suite('Raw bytes on a connection', { concurrency: true }, () => {
     assert.doesNotMatch(await usersInLog(), /hostless/);
   });
 
-  test('HTTP/1.0 without a Host is answered, and the connection ends', async () => {
+  test('HTTP/1.0 without a Host gets its response, and the connection ends', async () => {
     const request = requestOf(server().key, bodyFor('old'))
       .toString()
       .replace('HTTP/1.1\r\nHost: localhost', 'HTTP/1.0');
-    const answers = await answersTo(request);
+    const responses = await responsesTo(request);
     assert.deepEqual(
-      answers.map(({ status }) => status),
+      responses.map(({ status }) => status),
       [202],
     );
   });
@@ -260,9 +260,9 @@ suite('Raw bytes on a connection', { concurrency: true }, () => {
   test('an expectation that is not 100-continue is ignored', async () => {
     const client = await RawClient.open(server().port);
     await client.send(requestOf(server().key, bodyFor('expecting'), ['Expect: a miracle']));
-    const answer = await client.next();
-    assert.equal(answer?.status, 202);
-    assert.match(answer.headers.get('x-trace-id') ?? '', UUID_V7);
+    const response = await client.next();
+    assert.equal(response?.status, 202);
+    assert.match(response.headers.get('x-trace-id') ?? '', UUID_V7);
     client.destroy();
   });
 

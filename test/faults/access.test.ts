@@ -82,7 +82,7 @@ function giveBack(path: string): void {
   if (isRoot) chownSync(path, NOBODY, NOBODY);
 }
 
-/** What that user would be told. */
+/** The error for that user. */
 function problemsIn(dataFolder: string): { readonly path: string; readonly what: string }[] {
   const module = new URL('../../src/data-folder/access.ts', import.meta.url).href;
   const program = `console.log(JSON.stringify((await import('${module}')).accessProblemsOf('${dataFolder}')))`;

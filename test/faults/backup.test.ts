@@ -11,9 +11,9 @@ import { suite, test } from 'node:test';
 import { openSqliteLogReader } from '../../src/backends/sqlite/log/reader.ts';
 import { readLastBackup } from '../../src/backup/last-backup.ts';
 import { readAll } from '../contract/log-entries.ts';
-import { answerOf, eventually, post, runSluice, sleep, type TestServer, user } from '../server.ts';
+import { readResponse, eventually, post, runSluice, sleep, type TestServer, user } from '../server.ts';
 import { audit, Ledger, seededRandom, startLoad } from './ledger.ts';
-import type { LedgerAnswer } from './processor-load.ts';
+import type { LedgerResponse } from './processor-load.ts';
 import { folderIn, launch, type Scope } from './scope.ts';
 
 const MEMBER = { email: 'ada@example.com', password: 'correct horse battery' };
@@ -26,9 +26,11 @@ async function call(server: TestServer, path: string, body: object): Promise<num
 }
 
 async function read<T>(server: TestServer, key: string, path: string): Promise<T> {
-  const answer = await answerOf(await fetch(server.baseUrl + path, { headers: { authorization: `Bearer ${key}` } }));
-  assert.equal(answer.status, 200, `${path}: ${answer.text}`);
-  return answer.body as T;
+  const response = await readResponse(
+    await fetch(server.baseUrl + path, { headers: { authorization: `Bearer ${key}` } }),
+  );
+  assert.equal(response.status, 200, `${path}: ${response.text}`);
+  return response.body as T;
 }
 
 async function becomeMember(server: TestServer): Promise<void> {
@@ -70,7 +72,7 @@ async function assertRestored(scope: Scope, { backup, before }: Taken, ledger: L
   );
 
   const server = await launch(scope, { dataFolder: data, args: ARGS });
-  const ledgerOf = (): Promise<LedgerAnswer> => read<LedgerAnswer>(server, key, '/ledger');
+  const ledgerOf = (): Promise<LedgerResponse> => read<LedgerResponse>(server, key, '/ledger');
   await eventually('all is processed', async () => (await ledgerOf()).totals.events['pending'] === 0, 60_000);
   const { balanced, totals } = await ledgerOf();
   assert.ok(balanced);
@@ -82,10 +84,10 @@ async function assertRestored(scope: Scope, { backup, before }: Taken, ledger: L
   }
   assert.equal(await call(server, '/session', MEMBER), 200);
 
-  // It goes on: what is accepted now gets a position of its own, and is stored.
-  const answer = await post(server, key, { users: [user('after the restore')] });
-  assert.equal(answer.status, 202, answer.text);
-  const { trace_id } = answer.body as { trace_id: string };
+  // It continues: what is accepted now gets a position of its own, and is stored.
+  const response = await post(server, key, { users: [user('after the restore')] });
+  assert.equal(response.status, 202, response.text);
+  const { trace_id } = response.body as { trace_id: string };
   await eventually('the new request is processed', async () => {
     return (await read<{ status: string }>(server, key, `/traces/${trace_id}`)).status === 'processed';
   });

@@ -1,6 +1,6 @@
 /**
  * Damaged files: bytes flipped, sectors zeroed, pages written over each other, files cut short. Damage is noticed and
- * told with the name of the file, or it is harmless; it is never read as if it were data. What a crash may leave (a
+ * reported with the name of the file, or it is harmless; it is never read as if it were data. What a crash may leave (a
  * last commit cut short) is no damage and does not hold up a start.
  */
 
@@ -88,12 +88,12 @@ suite('A damaged write-ahead log of a killed server', () => {
     });
   }
 
-  test('that is only cut short within the last commit lets the start go on with all others', async () => {
+  test('that is only cut short within the last commit lets the start continue with all others', async () => {
     await using scope = new AsyncDisposableStack();
     const { dataFolder, ledger, wal } = killedServer(scope);
     truncateSync(wal, statSync(wal).size - 1_000);
     await launch(scope, { dataFolder });
-    // It was acknowledged here, so the start marks its place; whoever reads on has to decide to do without it.
+    // It was acknowledged here, so the start marks its place; an operator has to decide to do without it.
     const mark = listSegments(join(dataFolder, 'log'), 0).find(({ missing }) => missing)?.file ?? '';
     renameSync(mark, mark.replace('.missing', '.lost'));
     const found = await audit(dataFolder, ledger);
@@ -101,7 +101,7 @@ suite('A damaged write-ahead log of a killed server', () => {
     assert.deepEqual([found.doubled, found.altered], [[], []]);
   });
 
-  test('that has garbage or zeros behind its end lets the start go on with everything', async () => {
+  test('that has garbage or zeros behind its end lets the start continue with everything', async () => {
     await using scope = new AsyncDisposableStack();
     const { dataFolder, ledger, wal } = killedServer(scope);
     appendFileSync(wal, Buffer.concat([Buffer.alloc(20_000, 0xa7), Buffer.alloc(20_000)]));
@@ -109,7 +109,7 @@ suite('A damaged write-ahead log of a killed server', () => {
     await assertLedger(dataFolder, ledger);
   });
 
-  test('can be given up by renaming the segment: the start goes on, and no position is used twice', async () => {
+  test('can be given up by renaming the segment: the start continues, and no position is used twice', async () => {
     await using scope = new AsyncDisposableStack();
     const { dataFolder, key, wal } = killedServer(scope);
     flip(wal, Math.floor(statSync(wal).size / 2));
@@ -160,8 +160,8 @@ suite('A damaged sealed segment', () => {
     assert.equal(others[0]?.position, third.firstPosition);
     assert.equal((await reader.read(0, 0, 1)).records[0]?.position, first.firstPosition);
     const more = new Ledger();
-    const answer = await sendNext(await Connection.open(again.port), more, server.key);
-    assert.equal(answer.status, 202);
+    const response = await sendNext(await Connection.open(again.port), more, server.key);
+    assert.equal(response.status, 202);
 
     renameSync(second.file, `${second.file}.lost`);
     const kept = await readAll(reader, 0);

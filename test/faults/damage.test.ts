@@ -1,7 +1,7 @@
 /**
  * Random damage to the files of the log, by the hundred, from a seed that is printed: a byte changed, a sector zeroed, a
  * page written over another, a file cut short. Whatever it hits, reading gives exactly what was written or says that
- * the segment is damaged. Damage at the very end of a write-ahead log cannot always be told from a commit that a crash
+ * the segment is damaged. Damage at the very end of a write-ahead log cannot always be distinguished from a commit that a crash
  * cut short; there, and nowhere else, the last two commits may be taken for that one.
  */
 
@@ -177,7 +177,7 @@ suite('Random damage', () => {
     let refused = 0;
     for (let round = 0; round < ROUNDS; round++) {
       const { bytes, what } = damage(whole, random);
-      // A log cut short before its last commit looks like one that was never written further: nobody could tell.
+      // A log cut short before its last commit looks like one that was never written further: no check could tell.
       if (bytes.length < lastCommit) continue;
       writeFileSync(wal, bytes);
       if (isRefused(segment.file)) {

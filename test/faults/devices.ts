@@ -1,6 +1,6 @@
 /**
  * Disks that tests may break: an ext4 in a file on a loop device, which can lose power, and a small tmpfs, which can be
- * full. Both need root on Linux with the right to mount; where that is not given, `hindrance` says why. Whoever mounts
+ * full. Both need root on Linux with the right to mount; where that is not given, `hindrance` says why. A test that mounts
  * unmounts, also when the test fails.
  */
 
@@ -15,7 +15,7 @@ import { folderIn, type Scope } from './scope.ts';
 /** EXT4_IOC_SHUTDOWN, with EXT4_GOING_FLAGS_NOLOGFLUSH: from now on nothing reaches the disk, the journal included. */
 const SHUT_DOWN = `open(F, "<", $ARGV[0]) or die "$!"; $flags = pack("L", 2); ioctl(F, 0x8004587D, $flags) or die "$!";`;
 
-/** Disks are not given back while somebody has a file open there; a killed process needs a moment. */
+/** Disks are not given back while a process has a file open there; a killed process needs a moment. */
 const UNMOUNT_TRIES = 50;
 const UNMOUNT_PAUSE_MS = 100;
 
@@ -48,7 +48,7 @@ export interface Disk {
 }
 
 export interface LoopDisk extends Disk {
-  /** The power is gone: what was not synced is lost. Then the machine starts again. Nobody may use the disk meanwhile. */
+  /** The power is gone: what was not synced is lost. Then the machine starts again. No process may use the disk meanwhile. */
   cutPower(): void;
   restorePower(): void;
 }

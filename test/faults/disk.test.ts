@@ -1,13 +1,13 @@
 /**
  * A disk that is full, or nearly: a small tmpfs as data folder, a file that takes the rest of it, load all the while.
- * Nobody is told 202 for what is not there, everything else goes on, and it heals by itself once there is space.
+ * There is no 202 for what is not stored, everything else continues, and it heals by itself once there is space.
  */
 
 import assert from 'node:assert/strict';
 import { closeSync, openSync, readdirSync, rmSync, statfsSync, statSync, writeSync } from 'node:fs';
 import { join } from 'node:path';
 import { suite, test } from 'node:test';
-import { answerOf, eventually, type TestServer } from '../server.ts';
+import { readResponse, eventually, type TestServer } from '../server.ts';
 import { Connection } from './connection.ts';
 import { type Disk, hindrance, mountSmallDisk, skipWithout } from './devices.ts';
 import { assertLedger, Ledger, type Load, sendNext, startLoad } from './ledger.ts';
@@ -40,14 +40,14 @@ function statusCount(load: Load, status: number): number {
   return load.counts.get(status) ?? 0;
 }
 
-/** Answers of this status keep coming from now on. */
+/** Responses of this status keep coming from now on. */
 async function comes(load: Load, status: number, more = 30): Promise<void> {
   const before = statusCount(load, status);
   await eventually(`answers with ${status}`, () => statusCount(load, status) >= before + more, 20_000);
 }
 
 async function operatorSees(server: TestServer, path: string): Promise<{ status: number; text: string }> {
-  return answerOf(await fetch(server.baseUrl + path));
+  return readResponse(await fetch(server.baseUrl + path));
 }
 
 suite('A full disk', () => {
@@ -98,7 +98,7 @@ suite('A full disk', () => {
     });
   }
 
-  test('on which the server is killed is told in words to the next start, which works once there is space', async (t) => {
+  test('on which the server is killed is reported in plain words to the next start, which works once there is space', async (t) => {
     if (skipWithout(t, hindrance('tmpfs'))) return;
     await using scope = new AsyncDisposableStack();
     const disk = mountSmallDisk(scope, 'size=96m');
@@ -122,7 +122,7 @@ suite('A full disk', () => {
     await assertLedger(dataFolder, ledger);
   });
 
-  test('that has space but no room for another file lets the log go on in the files it has', async (t) => {
+  test('that has space but no room for another file lets the log continue in the files it has', async (t) => {
     if (skipWithout(t, hindrance('tmpfs'))) return;
     await using scope = new AsyncDisposableStack();
     const disk = mountSmallDisk(scope, 'size=256m,nr_inodes=100');

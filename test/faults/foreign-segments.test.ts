@@ -1,7 +1,7 @@
 /**
  * Log segments that lie where they were not written: copied into another partition or from another installation, or
  * renamed. Their records would be processed a second time, or hide where the log ends. They are refused by name, at a
- * start and under a running server, and all goes on when they are moved away.
+ * start and under a running server, and all continues when they are moved away.
  */
 
 import assert from 'node:assert/strict';
@@ -9,7 +9,7 @@ import { cpSync, mkdirSync, renameSync, rmSync } from 'node:fs';
 import { basename, join } from 'node:path';
 import { after, before, suite, test } from 'node:test';
 import { listSegments } from '../../src/backends/sqlite/log/segments.ts';
-import { answerOf, eventually, post, runSluice, type TestServer, user } from '../server.ts';
+import { readResponse, eventually, post, runSluice, type TestServer, user } from '../server.ts';
 import { copyIn, folderIn, launch, refusedStart, type Scope } from './scope.ts';
 
 interface Ledger {
@@ -19,7 +19,7 @@ interface Ledger {
 
 async function ledgerOf(server: TestServer, key: string): Promise<Ledger> {
   const headers = { authorization: `Bearer ${key}` };
-  return (await fetch(`${server.baseUrl}/ledger`, { headers }).then(answerOf)).body as Ledger;
+  return (await fetch(`${server.baseUrl}/ledger`, { headers }).then(readResponse)).body as Ledger;
 }
 
 async function send(server: TestServer, key: string, count: number): Promise<void> {
@@ -65,7 +65,7 @@ function copied(from: string, partition: number, name: string, folder: string): 
 const PUTS: Readonly<Record<string, Put>> = {
   'of another partition': {
     put: (own, _other, folder) => copied(own, 1, basename(own), folder),
-    words: /it is of partition 0, and lies in the folder of partition 1\. Move it away/,
+    words: /it is of partition 0, but is in the folder of partition 1\. Move it away/,
   },
   'of another installation': {
     put: (_own, other, folder) => copied(other, 1, basename(other), folder),
@@ -113,7 +113,7 @@ suite('A log segment', () => {
       await allStored(again, key, 5);
     });
 
-    test(`${what} is not processed by a server that runs, which says so and goes on when it is moved away`, async () => {
+    test(`${what} is not processed by a server that runs, which says so and continues when it is moved away`, async () => {
       await using scope = new AsyncDisposableStack();
       const { folder, key, ...copy } = copyOfOne(scope);
       const server = await launch(scope, { dataFolder: folder });
@@ -153,7 +153,7 @@ suite('A log segment', () => {
     // In the other partition: the first one must not accept requests before.
     const foreign = copied(one?.segment ?? '', 1, '0000000000000099.db', own.folder);
     const refusal = await refusedStart({ dataFolder: own.folder, args: ['--edges', '2'] });
-    assert.match(refusal, /it is of partition 0, and lies in the folder of partition 1/);
+    assert.match(refusal, /it is of partition 0, but is in the folder of partition 1/);
     assert.doesNotMatch(refusal, /"listening"/);
     rmSync(foreign);
     const again = await launch(scope, { dataFolder: own.folder });

@@ -1,6 +1,6 @@
 /**
  * A disk that fails, and a disk that is slow: errors and delays put into fsync of a running server by strace. After a
- * failed fsync nobody knows what the disk holds, and the next one succeeds whatever became of the data. So there must
+ * failed fsync it is unknown what the disk holds, and the next one succeeds whatever became of the data. So there must
  * be no next one: the process ends, and the next start recovers from what is really there.
  */
 
@@ -53,7 +53,7 @@ suite('A failing disk', () => {
       await load.stop();
 
       const { counts } = load;
-      assert.ok((counts.get(503) ?? 0) > 0, 'nobody was told 503');
+      assert.ok((counts.get(503) ?? 0) > 0, 'no client got 503');
       if (edges === '1') assert.equal(ledger.acknowledged.size, before, '202 after a failed fsync');
       assertNoSecondSync(strace.lines().filter((line) => line.includes(join(dataFolder, 'log'))));
       await restartAndCheck(dataFolder, ledger);
@@ -119,7 +119,7 @@ function assertNoSecondSync(lines: readonly string[]): void {
 }
 
 suite('A slow disk', () => {
-  test('keeps what is in flight bounded: 503 beyond it, and /livez answers meanwhile', async (t) => {
+  test('keeps what is in flight bounded: 503 beyond it, and /livez responds meanwhile', async (t) => {
     if (skipWithout(t, straceHindrance())) return;
     await using scope = new AsyncDisposableStack();
     const server = await launch(scope, {
@@ -133,17 +133,17 @@ suite('A slow disk', () => {
     assert.match(load.heads.get(503) ?? '', /^Retry-After: \d+/im);
 
     let inFlightMax = 0;
-    let answersWhileWaiting = 0;
+    let responsesWhileWaiting = 0;
     for (let second = 0; second < 3; second++) {
       const acknowledged = ledger.acknowledged.size;
       assert.equal((await fetch(`${server.baseUrl}/livez`)).status, 200);
-      if (ledger.acknowledged.size === acknowledged) answersWhileWaiting += 1;
+      if (ledger.acknowledged.size === acknowledged) responsesWhileWaiting += 1;
       const metrics = await (await fetch(`${server.baseUrl}/metrics`)).text();
       const inFlight = Number(/^sluice_in_flight_bytes\S* (\d+)/m.exec(metrics)?.[1]);
       inFlightMax = Math.max(inFlightMax, inFlight);
       await sleep(1_000);
     }
-    assert.ok(answersWhileWaiting > 0, '/livez answered only when the disk did');
+    assert.ok(responsesWhileWaiting > 0, '/livez answered only when the disk did');
     t.diagnostic(`at most ${(inFlightMax / MB).toFixed(1)} MB in flight; ${load.counts.get(503)} refused`);
     assert.ok(inFlightMax > 0, 'nothing was in flight');
     assert.ok(inFlightMax <= IN_FLIGHT_MB * MB, `${inFlightMax} bytes in flight`);

@@ -1,5 +1,5 @@
 /**
- * A PostgreSQL that hangs under a running server: known keys go on, and the log says so in a few lines without a stack.
+ * A PostgreSQL that hangs under a running server: known keys continue, and the log says so in a few lines without a stack.
  * Every source of lines is at work: key usage, key lookups, reading, the processor.
  */
 
@@ -7,7 +7,7 @@ import assert from 'node:assert/strict';
 import { suite, test } from 'node:test';
 import { makeKey } from '../../src/keys/format.ts';
 import { openProxy } from '../backends/postgres/proxy.ts';
-import { answerOf, eventually, post, sleep, user } from '../server.ts';
+import { readResponse, eventually, post, sleep, user } from '../server.ts';
 import { testPostgres, whyNoPostgres } from '../servers/postgres.ts';
 import { metricOf } from '../scaling/installation.ts';
 import { folderIn, launch } from './scope.ts';
@@ -33,7 +33,7 @@ suite('A PostgreSQL that hangs', { skip: whyNoPostgres(), timeout: 180_000 }, ()
     const send = async (): Promise<number> => (await post(server, server.key, { users: [user('u')] })).status;
     assert.equal(await send(), 202);
     await eventually('it is idle', async () => {
-      const { text } = await answerOf(await fetch(`${server.baseUrl}/metrics`));
+      const { text } = await readResponse(await fetch(`${server.baseUrl}/metrics`));
       return /^sluice_processed_records_total 1$/m.test(text);
     });
     const before = server.stderr().length;
@@ -62,7 +62,7 @@ suite('A PostgreSQL that hangs', { skip: whyNoPostgres(), timeout: 180_000 }, ()
     await eventually('the processor goes on', () => lines().some(({ msg }) => msg === 'the processor goes on'));
     await eventually('reading is said to work again', async () => {
       const headers = { authorization: `Bearer ${server.key}` };
-      await answerOf(await fetch(`${server.baseUrl}/profiles?user_id=u`, { headers }));
+      await readResponse(await fetch(`${server.baseUrl}/profiles?user_id=u`, { headers }));
       return lines().some(({ msg }) => msg === 'reading works again');
     });
     await eventually('key usage is written again', async () => {
@@ -82,7 +82,7 @@ suite('A PostgreSQL that hangs', { skip: whyNoPostgres(), timeout: 180_000 }, ()
     await eventually(
       'all is processed',
       async () => {
-        const { text } = await answerOf(await fetch(`${server.baseUrl}/metrics`));
+        const { text } = await readResponse(await fetch(`${server.baseUrl}/metrics`));
         return /^sluice_backlog_bytes 0$/m.test(text);
       },
       DEADLINE_MS,

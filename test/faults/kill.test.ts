@@ -14,7 +14,7 @@ import { assertLedger, Ledger, seededRandom, startLoad } from './ledger.ts';
 import { folderIn, launch } from './scope.ts';
 
 const ROUNDS = 14;
-/** A round ends after so many answers and a moment more, whatever the speed of the machine. */
+/** A round ends after so many responses and a moment more, whatever the speed of the machine. */
 const ANSWERS_MAX = 300;
 const MOMENT_MS_MAX = 30;
 const START_MS_MAX = 500;
@@ -49,8 +49,8 @@ test('after kill -9 at random moments nothing that was acknowledged is missing o
     assert.doesNotMatch(server.stderr(), /log-ends/);
     const load = startLoad(scope, server, key, ledger);
     const before = ledger.acknowledged.size;
-    const answers = Math.floor(random() * ANSWERS_MAX);
-    await eventually(`${answers} answers`, () => ledger.acknowledged.size >= before + answers, 30_000);
+    const responses = Math.floor(random() * ANSWERS_MAX);
+    await eventually(`${responses} answers`, () => ledger.acknowledged.size >= before + responses, 30_000);
     await sleep(random() * MOMENT_MS_MAX);
     assert.equal(server.process.exitCode, null, `the server ended by itself:\n${server.stderr()}`);
     assert.equal(await server.kill('SIGKILL'), 'SIGKILL');

@@ -14,7 +14,7 @@ import { readAll } from '../contract/log-entries.ts';
 import { sleep } from '../server.ts';
 import { incompressibleText } from '../incompressible.ts';
 import type { Scope } from './scope.ts';
-import { Connection, ConnectionLostError, type RawAnswer } from './connection.ts';
+import { Connection, ConnectionLostError, type RawResponse } from './connection.ts';
 
 const USERS_PER_REQUEST_MAX = 5;
 const PAUSE_AFTER_REFUSAL_MS = 20;
@@ -44,8 +44,8 @@ export class Ledger {
     return { idempotencyKey, body };
   }
 
-  acknowledge(idempotencyKey: string, answer: RawAnswer): void {
-    const { trace_id, users_accepted } = JSON.parse(answer.body) as { trace_id: string; users_accepted: number };
+  acknowledge(idempotencyKey: string, response: RawResponse): void {
+    const { trace_id, users_accepted } = JSON.parse(response.body) as { trace_id: string; users_accepted: number };
     assert.ok(!this.acknowledged.has(trace_id), `trace_id ${trace_id} was given twice`);
     assert.equal(users_accepted, this.sent.get(idempotencyKey)?.users);
     this.acknowledged.set(trace_id, idempotencyKey);
@@ -57,28 +57,28 @@ function hashOf(body: string | Uint8Array): string {
 }
 
 /** Sends the next request of the ledger and notes a 202 in it. */
-export async function sendNext(connection: Connection, ledger: Ledger, key: string): Promise<RawAnswer> {
+export async function sendNext(connection: Connection, ledger: Ledger, key: string): Promise<RawResponse> {
   const { idempotencyKey, body } = ledger.next();
   const headers = {
     Authorization: `Bearer ${key}`,
     'Content-Type': 'application/json',
     'Idempotency-Key': idempotencyKey,
   };
-  const answer = await connection.request('POST', '/ingest/events', headers, body);
-  if (answer.status === 202) ledger.acknowledge(idempotencyKey, answer);
-  return answer;
+  const response = await connection.request('POST', '/ingest/events', headers, body);
+  if (response.status === 202) ledger.acknowledge(idempotencyKey, response);
+  return response;
 }
 
 export interface Load {
-  /** Answers by status so far; `lost` counts connections that ended without one, `refused` those never made. */
+  /** Responses by status so far; `lost` counts connections that ended without one, `refused` those never made. */
   readonly counts: ReadonlyMap<number | 'lost' | 'refused', number>;
-  /** The head of the latest answer of each status. */
+  /** The head of the latest response of each status. */
   readonly heads: ReadonlyMap<number, string>;
-  /** Resolves once every client has had its last answer or lost its connection. */
+  /** Resolves once every client has had its last response or lost its connection. */
   stop(): Promise<void>;
 }
 
-/** Clients go on until they are stopped; one whose connection breaks opens another, as long as somebody listens. */
+/** Clients continue until they are stopped; one whose connection breaks opens another, as long as the server listens. */
 export function startLoad(
   scope: Scope,
   server: { readonly port: number },
@@ -93,13 +93,13 @@ export function startLoad(
 
   async function converse(connection: Connection): Promise<void> {
     while (!stopping.signal.aborted) {
-      const answer = await sendNext(connection, ledger, key);
+      const response = await sendNext(connection, ledger, key);
       // Anything else (no key, a bad request) would only look like a server that is slow.
-      assert.ok(answer.status === 202 || answer.status === 503, `${answer.head}\n${answer.body}`);
-      count(answer.status);
-      heads.set(answer.status, answer.head);
-      if (/^connection: close/im.test(answer.head)) return;
-      if (answer.status !== 202) await sleep(PAUSE_AFTER_REFUSAL_MS);
+      assert.ok(response.status === 202 || response.status === 503, `${response.head}\n${response.body}`);
+      count(response.status);
+      heads.set(response.status, response.head);
+      if (/^connection: close/im.test(response.head)) return;
+      if (response.status !== 202) await sleep(PAUSE_AFTER_REFUSAL_MS);
     }
   }
 
@@ -127,7 +127,7 @@ export function startLoad(
     stopping.abort();
     await running;
   };
-  // Only said here: a client that waits for an answer is let go when the server ends, which comes next.
+  // Only said here: a client that waits for a response is let go when the server ends, which comes next.
   scope.defer(() => stopping.abort());
   return { counts, heads, stop };
 }

@@ -86,7 +86,7 @@ suite('Stopping', () => {
       const { code, ms } = await signalled(server, signal);
       assert.equal(code, 0, server.stderr());
       assert.ok(ms < EXIT_MS_MAX);
-      await eventually('nobody listens any more', () => (load.counts.get('refused') ?? 0) > 0);
+      await eventually('nothing listens any more', () => (load.counts.get('refused') ?? 0) > 0);
       await load.stop();
       t.diagnostic(`ended after ${Math.round(ms)} ms: ${JSON.stringify([...load.counts])}`);
       await assertLedger(dataFolder, ledger);
@@ -118,16 +118,16 @@ suite('Stopping', () => {
     assert.equal((await (await Connection.open(server.port)).request('GET', '/livez')).status, 200);
     // On a connection that was kept alive, and on a new one.
     for (const connection of [kept, await Connection.open(server.port)]) {
-      const answer = await sendNext(connection, ledger, server.key);
-      assert.equal(answer.status, 202);
-      assert.match(answer.head, /^connection: close/im);
+      const response = await sendNext(connection, ledger, server.key);
+      assert.equal(response.status, 202);
+      assert.match(response.head, /^connection: close/im);
     }
     assert.equal(await server.kill('SIGTERM'), 0, server.stderr());
     assert.equal(ledger.acknowledged.size, 3);
     await assertLedger(dataFolder, ledger);
   });
 
-  test('by Ctrl-C does not drain: nobody at a terminal waits for load balancers', async () => {
+  test('by Ctrl-C does not drain: a person at a terminal does not wait for load balancers', async () => {
     await using scope = new AsyncDisposableStack();
     const server = await launch(scope, { dataFolder: folderIn(scope), env: { SLUICE_DRAIN: '10m' } });
     assert.equal(await server.kill('SIGINT'), 0, server.stderr());
@@ -145,7 +145,7 @@ suite('Stopping', () => {
     assert.ok(ms < 15_000, `took ${ms} ms`);
   });
 
-  test('answers a request that is under way, says that the connection ends with it, and ends', async (t) => {
+  test('responds to a request in progress, says that the connection ends with it, and ends', async (t) => {
     if (skipWithout(t, straceHindrance())) return;
     await using scope = new AsyncDisposableStack();
     const dataFolder = folderIn(scope);
@@ -153,7 +153,7 @@ suite('Stopping', () => {
     const ledger = new Ledger();
     const connection = await Connection.open(server.port);
     await sendNext(connection, ledger, server.key);
-    // That is written every two seconds, by the thread that heeds signals: it must not be in a long sync when one comes.
+    // That is written every two seconds, by the thread that handles signals: it must not be in a long sync when one comes.
     await eventually('it is written when the key was used', () => isUseWritten(dataFolder));
     // A long sync, so that the signal comes, and is heeded on a busy machine too, while the request waits for it.
     const strace = await attachStrace(
@@ -164,10 +164,10 @@ suite('Stopping', () => {
     const underWay = sendNext(connection, ledger, server.key);
     await sleep(600);
     const ended = signalled(server, 'SIGTERM');
-    const answer = await underWay;
+    const response = await underWay;
     await strace.detach();
-    assert.equal(answer.status, 202);
-    assert.match(answer.head, /^Connection: close/im);
+    assert.equal(response.status, 202);
+    assert.match(response.head, /^Connection: close/im);
     const { code, ms } = await ended;
     assert.equal(code, 0, server.stderr());
     assert.ok(ms < 25_000, `took ${ms} ms`);
@@ -182,8 +182,8 @@ suite('Stopping', () => {
     await sendNext(await Connection.open(server.port), ledger, server.key);
     const stuck = await Connection.open(server.port);
     const head = `POST /ingest/events HTTP/1.1\r\nHost: test\r\nAuthorization: Bearer ${server.key}\r\n`;
-    const answer = stuck.send(`${head}Content-Type: application/json\r\nContent-Length: 1000\r\n\r\n{"users":[`);
-    const outcome = answer.then(
+    const response = stuck.send(`${head}Content-Type: application/json\r\nContent-Length: 1000\r\n\r\n{"users":[`);
+    const outcome = response.then(
       ({ status }) => status,
       (error: unknown) => error,
     );

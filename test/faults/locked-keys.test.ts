@@ -1,6 +1,6 @@
 /**
  * Another program holds the lock of `keys.db` for some seconds (a backup, a person with a SQLite shell). People who sign
- * in meanwhile are told to come back; events are taken as if nothing was.
+ * in meanwhile get 503; events are accepted as usual.
  */
 
 import assert from 'node:assert/strict';
@@ -10,7 +10,7 @@ import { keyFileOf } from '../../src/data-folder/files.ts';
 import { eventually } from '../server.ts';
 import { folderIn, launch } from './scope.ts';
 
-/** The server gives up on the lock after 5 s; whoever waits for that waits longer than this. */
+/** The server gives up on the lock after 5 s; a request that waits for that waits longer than this. */
 const PROMPT_MS = 2_500;
 const BODY = JSON.stringify({ users: [{ identifiers: { user_id: 'u1' }, events: [{ event_name: 'seen' }] }] });
 
@@ -29,7 +29,7 @@ test('while the key file is locked, sign-in is 503 and events are taken at once'
   const other = new DatabaseSync(keyFileOf(server.dataFolder));
   other.exec('BEGIN IMMEDIATE');
   const signingIn = Promise.all([signIn(), signIn(), signIn()]);
-  // The server has it by now: each answer comes after what was sent before, and three times 5 s would be seen.
+  // The server has it by now: each response comes after what was sent before, and three times 5 s would be seen.
   const started = performance.now();
   for (let requests = 0; requests < 10; requests += 1) assert.equal((await ingest()).status, 202);
   const tookMs = performance.now() - started;

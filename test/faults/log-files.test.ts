@@ -149,7 +149,7 @@ suite('A store that was made from another copy of the log', () => {
     assert.match(await refusedStart({ dataFolder: copy, env: { STORE_URL } }), OTHER_STORE);
   });
 
-  test('is told from one that has removed the request, or could not process it', async () => {
+  test('is distinguished from one that has removed the request, or could not process it', async () => {
     const newest: LogHeader = { ...entry(), partition: 0, position: 7, firstUserIndex: 0 };
     const deadLetters = { traceId: newest.traceId } as never;
     const store = { trace: async () => undefined, deadLetters: async () => [] };

@@ -141,7 +141,7 @@ suite('After the log has lost its newest records', () => {
     });
   }
 
-  test('that were acknowledged and not processed, processing waits until an operator decides, and 202s go on', async () => {
+  test('that were acknowledged and not processed, processing waits until an operator decides, and 202s continue', async () => {
     await using scope = new AsyncDisposableStack();
     const dataFolder = folderIn(scope);
     const first = await launch(scope, { dataFolder });
@@ -193,7 +193,7 @@ suite('After the log has lost its newest records', () => {
     const doctor = await runSluice(['doctor'], { SLUICE_DATA: dataFolder, SLUICE_DISK_FREE_MIN: '0' });
     assert.match(
       wordsOf(doctor),
-      / 7 records \(positions 6 to 12 of partition 0\) were given up; processing went on at \d/,
+      / 7 records \(positions 6 to 12 of partition 0\) were given up; processing continued at \d/,
     );
   });
 
@@ -225,7 +225,7 @@ suite('After the log has lost its newest records', () => {
     assert.equal(doctor.code, 2, doctor.stdout);
     assert.match(
       wordsOf(doctor),
-      / 5 records \(positions 1 to 5 of partition 0\) were not in the log any more when this store was made on \d/,
+      / 5 records \(positions 1 to 5 of partition 0\) were no longer in the log when this store was created on \d/,
     );
   });
 });

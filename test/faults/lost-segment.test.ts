@@ -9,7 +9,7 @@ import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { suite, test } from 'node:test';
 import { hasWal, listSegments } from '../../src/backends/sqlite/log/segments.ts';
-import { answerOf, eventually, post, runSluice, type TestServer, user } from '../server.ts';
+import { readResponse, eventually, post, runSluice, type TestServer, user } from '../server.ts';
 import { folderIn, launch } from './scope.ts';
 
 const STORED = 2;
@@ -25,7 +25,7 @@ interface Ledger {
 
 async function get(server: TestServer, key: string, path: string): Promise<unknown> {
   const headers = { authorization: `Bearer ${key}` };
-  return (await fetch(server.baseUrl + path, { headers }).then(answerOf)).body;
+  return (await fetch(server.baseUrl + path, { headers }).then(readResponse)).body;
 }
 
 async function ledgerOf(server: TestServer, key: string): Promise<Ledger> {
@@ -67,7 +67,7 @@ async function showsMissing(server: TestServer, key: string, records: number, re
 }
 
 suite('A log that lost records in its middle before they were processed', () => {
-  test('counts and names them, stores all before them, and goes on when exactly they are given up', async () => {
+  test('counts and names them, stores all before them, and continues when exactly they are given up', async () => {
     await using scope = new AsyncDisposableStack();
     const folder = folderIn(scope);
     const first = await launch(scope, { dataFolder: folder, args: ARGS });

@@ -14,7 +14,7 @@ import { suite, test } from 'node:test';
 import { loadConfig } from '../../src/config/config.ts';
 import { connectionsMaxOf } from '../../src/runtime/open-files.ts';
 import { createKey, eventually, sleep, type TestServer, user } from '../server.ts';
-import { Connection, type RawAnswer } from './connection.ts';
+import { Connection, type RawResponse } from './connection.ts';
 import { assertLedger, Ledger, sendNext } from './ledger.ts';
 import { folderIn, launch, refusedStart, type Scope } from './scope.ts';
 
@@ -41,7 +41,7 @@ async function openSockets(scope: Scope, port: number, count: number): Promise<S
 }
 
 /** On a connection of its own: one that is kept open is closed for others when there are too many. */
-async function request(server: TestServer, method: 'GET' | 'POST', path: string, body?: object): Promise<RawAnswer> {
+async function request(server: TestServer, method: 'GET' | 'POST', path: string, body?: object): Promise<RawResponse> {
   const connection = await Connection.open(server.port);
   const headers = { Authorization: `Bearer ${server.key}`, 'Content-Type': 'application/json' };
   try {
@@ -65,7 +65,7 @@ async function storedEvents(server: TestServer): Promise<number> {
 
 suite('Idle connections', () => {
   for (const edges of ['1', '2']) {
-    test(`more than the limit of open files leave room for everybody else, with ${edges} edge(s)`, async () => {
+    test(`more than the limit of open files leave room for everyone else, with ${edges} edge(s)`, async () => {
       await using scope = new AsyncDisposableStack();
       const dataFolder = folderIn(scope);
       const args = [...SEGMENTS, '--edges', edges];
@@ -119,8 +119,8 @@ suite('Idle connections', () => {
     const [refused] = await openSockets(scope, server.port, 1);
     await eventually('the newest is closed', () => refused?.closed);
     for (const socket of busy) socket.write(body);
-    const answers = await Promise.all(busy.map(async (socket) => String((await once(socket, 'data'))[0])));
-    for (const answer of answers) assert.match(answer, /^HTTP\/1\.1 202 /);
+    const responses = await Promise.all(busy.map(async (socket) => String((await once(socket, 'data'))[0])));
+    for (const response of responses) assert.match(response, /^HTTP\/1\.1 202 /);
   });
 });
 
@@ -130,7 +130,7 @@ function eventsOf({ acknowledged, sent }: Ledger): number {
 }
 
 suite('A process without file descriptors', () => {
-  test('goes on taking events, waits with the rest, and heals by itself', async () => {
+  test('keeps taking events, waits with the rest, and heals by itself', async () => {
     await using scope = new AsyncDisposableStack();
     const dataFolder = folderIn(scope);
     const server = await launch(scope, { dataFolder, args: SEGMENTS });

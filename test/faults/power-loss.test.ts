@@ -22,8 +22,8 @@ const ARGS = ['--log-segment', '1MB'];
 interface Run {
   readonly dataFolder: string;
   readonly ledger: Ledger;
-  /** The power goes after so many answers more. */
-  readonly answers: number;
+  /** The power goes after so many responses more. */
+  readonly responses: number;
   /** Of an earlier start; the first start makes one. */
   readonly key: string;
   readonly under?: readonly string[];
@@ -31,12 +31,12 @@ interface Run {
 
 /** A server under load on a disk whose power goes; returns its key. */
 async function serveUntilPowerIsLost(scope: Scope, disk: LoopDisk, run: Run): Promise<string> {
-  const { dataFolder, ledger, answers, under = [] } = run;
+  const { dataFolder, ledger, responses, under = [] } = run;
   const server = await launch(scope, { dataFolder, args: ARGS, under });
   const key = run.key || server.key;
   const load = startLoad(scope, server, key, ledger);
-  const enough = ledger.acknowledged.size + answers;
-  await eventually(`${answers} answers`, () => ledger.acknowledged.size >= enough, 30_000);
+  const enough = ledger.acknowledged.size + responses;
+  await eventually(`${responses} answers`, () => ledger.acknowledged.size >= enough, 30_000);
   await freeze(server.pid);
   disk.cutPower();
   await server.kill('SIGKILL');
@@ -69,8 +69,8 @@ test('after a power loss nothing that was acknowledged is missing or doubled', a
   const ledger = new Ledger(400);
   let key = '';
   for (let round = 1; round <= ROUNDS; round++) {
-    const answers = Math.floor(random() * ANSWERS_MAX);
-    key = await serveUntilPowerIsLost(scope, disk, { dataFolder, ledger, answers, key });
+    const responses = Math.floor(random() * ANSWERS_MAX);
+    key = await serveUntilPowerIsLost(scope, disk, { dataFolder, ledger, responses, key });
     const { records } = await assertLedger(dataFolder, ledger);
     t.diagnostic(
       `round ${round}: ${ledger.acknowledged.size} acknowledged, ${records} stored after the power came back`,
@@ -91,7 +91,7 @@ test('a server that is killed, started again and then loses power has lost nothi
   await eventually('some are acknowledged', () => ledger.acknowledged.size > 200, 30_000);
   await first.kill('SIGKILL');
   await load.stop();
-  await serveUntilPowerIsLost(scope, disk, { dataFolder, ledger, answers: 0, key: first.key });
+  await serveUntilPowerIsLost(scope, disk, { dataFolder, ledger, responses: 0, key: first.key });
   await assertLedger(dataFolder, ledger);
 });
 
@@ -103,7 +103,7 @@ test('with fsync taken away the same power loss does lose data, so these tests c
     const disk = mountLoopDisk(scope, DISK_MEGABYTES);
     const dataFolder = join(disk.folder, 'data');
     const ledger = new Ledger();
-    await serveUntilPowerIsLost(scope, disk, { dataFolder, ledger, answers: 300, key: '', under });
+    await serveUntilPowerIsLost(scope, disk, { dataFolder, ledger, responses: 300, key: '', under });
     assert.ok(ledger.acknowledged.size > 0, 'nothing was acknowledged');
     const lost = await lostOf(dataFolder, ledger);
     t.diagnostic(`round ${round}: of ${ledger.acknowledged.size} acknowledged requests ${lost} are lost`);

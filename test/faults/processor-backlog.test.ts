@@ -1,6 +1,6 @@
 /**
  * A processor that cannot keep up: the test holds the write lock of the store, so that nothing is processed. The edges
- * take in until the backlog has reached its bound, then answer 503 and say why; what is stored can be read all the
+ * take in until the backlog has reached its bound, then respond with 503 and say why; what is stored can be read all the
  * while; when the lock is released it heals by itself, and nothing that was acknowledged is lost.
  */
 
@@ -8,16 +8,16 @@ import assert from 'node:assert/strict';
 import { DatabaseSync } from 'node:sqlite';
 import { test } from 'node:test';
 import { storeFileOf } from '../../src/data-folder/files.ts';
-import { answerOf, eventually } from '../server.ts';
+import { readResponse, eventually } from '../server.ts';
 import { Connection } from './connection.ts';
 import { assertLedger, Ledger, sendNext, startLoad } from './ledger.ts';
-import { allEvents, assertBalanced, get, type LedgerAnswer, settled } from './processor-load.ts';
+import { allEvents, assertBalanced, get, type LedgerResponse, settled } from './processor-load.ts';
 import { folderIn, launch } from './scope.ts';
 
 /** SQLite waits 5 s for a lock, and the backlog is looked at between two tries. */
 const PATIENCE_MS = 60_000;
 
-test('a backlog over its bound is answered 503 until it is processed, and reads go on', async () => {
+test('a backlog over its bound gets 503 until it is processed, and reads continue', async () => {
   await using scope = new AsyncDisposableStack();
   const dataFolder = folderIn(scope);
   const server = await launch(scope, { dataFolder, env: { SLUICE_BACKLOG_MAX: '1MB' } });
@@ -37,19 +37,19 @@ test('a backlog over its bound is answered 503 until it is processed, and reads 
   const load = startLoad(scope, server, key, ledger, 2);
   await eventually('answers with 503', () => (load.counts.get(503) ?? 0) > 5, PATIENCE_MS);
   assert.match(load.heads.get(503) ?? '', /^Retry-After: \d+/im);
-  const readiness = await answerOf(await fetch(`${server.baseUrl}/readyz`));
+  const readiness = await readResponse(await fetch(`${server.baseUrl}/readyz`));
   assert.equal(readiness.status, 503);
   assert.match(readiness.text, /SLUICE_BACKLOG_MAX/);
   assert.match(await (await fetch(`${server.baseUrl}/metrics`)).text(), /unavailable_total\{reason="backlog"\} [1-9]/);
   assert.equal((await fetch(`${server.baseUrl}/livez`)).status, 200);
 
-  // Everything that was stored before can be read, and what waits is told as pending.
+  // Everything that was stored before can be read, and what waits is reported as pending.
   assert.equal((await get<{ event_count: number }>(server, key, '/profiles?user_id=user-1-0')).event_count, 1);
   assert.equal((await allEvents(server, key)).length, before);
-  const books = await get<LedgerAnswer>(server, key, '/ledger');
-  assertBalanced(books);
-  assert.ok((books.totals.users['pending'] ?? 0) > 0);
-  assert.equal(books.totals.users['stored'], before);
+  const stored = await get<LedgerResponse>(server, key, '/ledger');
+  assertBalanced(stored);
+  assert.ok((stored.totals.users['pending'] ?? 0) > 0);
+  assert.equal(stored.totals.users['stored'], before);
   const waiting = [...ledger.acknowledged.keys()].at(-1) ?? '';
   assert.equal((await get<{ status: string }>(server, key, `/traces/${waiting}`)).status, 'pending');
   assert.equal(server.stderr().split('the backlog is full').length - 1, 1);

@@ -1,6 +1,6 @@
 /**
  * Row 9 for the store: pages that are zeroed, torn or hold something else. Every page of a store is damaged in turn, and
- * everything is read: what comes back is what was stored, or an error; a server refuses to start or answers with errors,
+ * everything is read: what comes back is what was stored, or an error; a server refuses to start or responds with errors,
  * in words. Limit: SQLite keeps no checksums of pages, so a flipped letter inside of a stored text is not noticed.
  */
 
@@ -14,7 +14,7 @@ import { StoreUnavailableError } from '../../src/store-writer.ts';
 import { entriesOf } from '../processor/history.ts';
 import { appendAll, processAll, storeCopyOf, withStore } from '../processor/processing.ts';
 import { dumpOf } from '../processor/store-dump.ts';
-import { answerOf, eventually, post, user } from '../server.ts';
+import { readResponse, eventually, post, user } from '../server.ts';
 import { ask, settled } from './processor-load.ts';
 import { copyIn, folderIn, launch, refusedStart } from './scope.ts';
 
@@ -100,7 +100,7 @@ suite('A store of which a page', () => {
     });
   }
 
-  test('is read by a server makes that read an error, and not a wrong answer', async () => {
+  test('is read by a server makes that read an error, and not a wrong response', async () => {
     await using scope = new AsyncDisposableStack();
     const dataFolder = folderIn(scope);
     const first = await launch(scope, { dataFolder });
@@ -118,9 +118,9 @@ suite('A store of which a page', () => {
     const page = Math.floor(bytes.indexOf('"padding":"xxx') / pageBytes);
     overwrite(file, page * pageBytes, Buffer.alloc(pageBytes));
     const second = await launch(scope, { dataFolder });
-    const answer = await answerOf(await ask(second.baseUrl, key, '/events?limit=500'));
-    assert.equal(answer.status, 503, answer.text);
-    assert.doesNotMatch(answer.text, /malformed|SQLITE|sqlite/, 'a client is told about our files');
+    const response = await readResponse(await ask(second.baseUrl, key, '/events?limit=500'));
+    assert.equal(response.status, 503, response.text);
+    assert.doesNotMatch(response.text, /malformed|SQLITE|sqlite/, 'a client sees our files');
     await eventually('it is in the log', () => /malformed/.test(second.stderr()));
     assert.equal((await fetch(`${second.baseUrl}/livez`)).status, 200);
   });
@@ -171,7 +171,7 @@ test('a server whose processor finds the store damaged names the file, takes req
   for (const suffix of ['', '-wal', '-shm']) rmSync(file + suffix, { force: true });
   const third = await launch(scope, { dataFolder });
   await settled(third, key);
-  const { body } = await answerOf(await ask(third.baseUrl, key, '/profiles/count'));
+  const { body } = await readResponse(await ask(third.baseUrl, key, '/profiles/count'));
   assert.deepEqual(body, { profiles: 3 });
 });
 

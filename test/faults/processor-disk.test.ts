@@ -1,6 +1,6 @@
 /**
- * A disk that is full while the processor writes the store: it waits, says so once, and goes on when there is space.
- * What was acknowledged before is stored exactly once; what could not be taken in was answered 503.
+ * A disk that is full while the processor writes the store: it waits, says so once, and continues when there is space.
+ * What was acknowledged before is stored exactly once; what could not be accepted got 503.
  */
 
 import assert from 'node:assert/strict';
@@ -64,7 +64,7 @@ for (const how of ['gets space again', 'is killed and started again when there i
     const giveSpaceBack = fill(disk);
     holder.exec('ROLLBACK');
     await eventually('the processor waits for space', () => /"reason":"[^"]*full[^"]*"/.test(server.stderr()), 30_000);
-    // Reads go on, and nothing is half stored.
+    // Reads continue, and nothing is half stored.
     assert.equal((await get<{ event_count: number }>(server, key, '/profiles?user_id=user-1-0')).event_count, 1);
     assert.equal((await allEvents(server, key)).length, ledger.sent.get('request-1')?.users);
 

@@ -1,12 +1,12 @@
 /**
  * The ledger test, end to end. Clients send requests in which every event has a mark that exists once in the world, and
  * write down a trace_id only after its 202. Some requests have an Idempotency-Key or event ids and are sent again when
- * the answer was lost, and sometimes when it was not; the others are sent once. At the end everything is read back over
+ * the response was lost, and sometimes when it was not; the others are sent once. At the end everything is read back over
  * the API: what was acknowledged is there exactly once, and nothing that was refused is there at all.
  */
 
 import assert from 'node:assert/strict';
-import { answerOf, eventually, sleep, type TestServer } from '../server.ts';
+import { readResponse, eventually, sleep, type TestServer } from '../server.ts';
 import { Connection, ConnectionLostError } from './connection.ts';
 
 /** How a request is known when it comes again. */
@@ -29,14 +29,14 @@ interface Ingested {
   readonly users_accepted: number;
 }
 
-export interface TraceAnswer {
+export interface TraceResponse {
   readonly status: 'pending' | 'processed';
   readonly users_accepted: number;
   readonly duplicate_of: string | null;
   readonly users: readonly { readonly status: string; readonly events: number; readonly profile_id: string | null }[];
 }
 
-export interface LedgerAnswer {
+export interface LedgerResponse {
   readonly balanced: boolean;
   readonly hours: readonly object[];
   readonly totals: Record<'users' | 'events', Readonly<Record<string, number>>>;
@@ -50,8 +50,8 @@ const AGAIN_SHARE = 0.15;
 export class EndToEndLedger {
   readonly sent: Sent[] = [];
   readonly #random: () => number;
-  answers = 0;
-  /** Trace look-ups and looks at the books that were answered while the load ran. */
+  responses = 0;
+  /** Trace look-ups and reads of the ledger that succeeded while the load ran. */
   looks = 0;
 
   constructor(random: () => number) {
@@ -89,20 +89,20 @@ export class EndToEndLedger {
     return sent;
   }
 
-  /** True when the answer was 202. */
+  /** True when the response was 202. */
   async send(connection: Connection, key: string, sent: Sent): Promise<boolean> {
     const headers = {
       Authorization: `Bearer ${key}`,
       'Content-Type': 'application/json',
       ...(sent.idempotencyKey !== null && { 'Idempotency-Key': sent.idempotencyKey }),
     };
-    const answer = await connection.request('POST', '/ingest/events', headers, sent.body);
-    if (answer.status === 503) return false;
-    assert.equal(answer.status, 202, `${answer.head}\n${answer.body}`);
-    const { trace_id, users_accepted } = JSON.parse(answer.body) as Ingested;
+    const response = await connection.request('POST', '/ingest/events', headers, sent.body);
+    if (response.status === 503) return false;
+    assert.equal(response.status, 202, `${response.head}\n${response.body}`);
+    const { trace_id, users_accepted } = JSON.parse(response.body) as Ingested;
     assert.equal(users_accepted, sent.usersAccepted);
     sent.acknowledged.push(trace_id);
-    this.answers += 1;
+    this.responses += 1;
     return true;
   }
 }
@@ -165,22 +165,22 @@ export function startEndToEndLoad(
     connection?.close();
   }
 
-  /** The books balance and a trace is known at every moment that anybody looks. */
+  /** Every event is accounted for and a trace is known at any time. */
   async function lookOn(): Promise<void> {
     while (!stopping.signal.aborted) {
       await sleep(PAUSE_MS * 3);
       const { baseUrl } = target;
       const newest = ledger.sent.findLast(({ acknowledged }) => acknowledged.length > 0)?.acknowledged.at(-1);
       try {
-        const books = await answerOf(await ask(baseUrl, key, '/ledger'));
-        if (books.status === 200) assertBalanced(books.body as LedgerAnswer);
+        const totals = await readResponse(await ask(baseUrl, key, '/ledger'));
+        if (totals.status === 200) assertBalanced(totals.body as LedgerResponse);
         if (newest === undefined) continue;
-        const trace = await answerOf(await ask(baseUrl, key, `/traces/${newest}`));
+        const trace = await readResponse(await ask(baseUrl, key, `/traces/${newest}`));
         if (trace.status !== 503)
           assert.equal(trace.status, 200, `a trace that was given out is unknown: ${trace.text}`);
         ledger.looks += 1;
       } catch (error) {
-        // Nobody answers while the server is dead.
+        // There is no response while the server is dead.
         if (!(error instanceof TypeError)) throw error;
       }
     }
@@ -200,30 +200,30 @@ export function ask(baseUrl: string, key: string, path: string, init: RequestIni
 }
 
 export async function get<T>(server: Pick<TestServer, 'baseUrl'>, key: string, path: string): Promise<T> {
-  const answer = await answerOf(await ask(server.baseUrl, key, path));
-  assert.equal(answer.status, 200, `${path}: ${answer.text}`);
-  return answer.body as T;
+  const response = await readResponse(await ask(server.baseUrl, key, path));
+  assert.equal(response.status, 200, `${path}: ${response.text}`);
+  return response.body as T;
 }
 
-export function assertBalanced(books: LedgerAnswer): void {
-  assert.ok(books.balanced, `not every event is accounted for: ${JSON.stringify(books)}`);
-  for (const { difference } of Object.values(books.totals)) assert.equal(difference, 0);
+export function assertBalanced(totals: LedgerResponse): void {
+  assert.ok(totals.balanced, `not every event is accounted for: ${JSON.stringify(totals)}`);
+  for (const { difference } of Object.values(totals.totals)) assert.equal(difference, 0);
 }
 
-/** The books once nothing waits any more. */
-export async function settled(server: Pick<TestServer, 'baseUrl'>, key: string): Promise<LedgerAnswer> {
+/** The ledger once nothing waits any more. */
+export async function settled(server: Pick<TestServer, 'baseUrl'>, key: string): Promise<LedgerResponse> {
   return eventually(
     'everything is processed',
     async () => {
-      const books = await get<LedgerAnswer>(server, key, '/ledger');
-      assertBalanced(books);
-      return books.totals.users['pending'] === 0 && books.totals.events['pending'] === 0 ? books : undefined;
+      const totals = await get<LedgerResponse>(server, key, '/ledger');
+      assertBalanced(totals);
+      return totals.totals.users['pending'] === 0 && totals.totals.events['pending'] === 0 ? totals : undefined;
     },
     30_000,
   );
 }
 
-export interface EventAnswer {
+export interface EventResponse {
   readonly id: string;
   readonly trace_id: string;
   readonly timestamp: string;
@@ -231,11 +231,11 @@ export interface EventAnswer {
   readonly properties: { readonly mark?: string };
 }
 
-export async function allEvents(server: Pick<TestServer, 'baseUrl'>, key: string): Promise<EventAnswer[]> {
-  const all: EventAnswer[] = [];
+export async function allEvents(server: Pick<TestServer, 'baseUrl'>, key: string): Promise<EventResponse[]> {
+  const all: EventResponse[] = [];
   for (let cursor = ''; ; ) {
     const path = `/events?limit=500${cursor === '' ? '' : `&cursor=${encodeURIComponent(cursor)}`}`;
-    const page = await get<{ events: EventAnswer[]; next_cursor: string | null }>(server, key, path);
+    const page = await get<{ events: EventResponse[]; next_cursor: string | null }>(server, key, path);
     all.push(...page.events);
     if (page.next_cursor === null) return all;
     cursor = page.next_cursor;
@@ -244,10 +244,10 @@ export async function allEvents(server: Pick<TestServer, 'baseUrl'>, key: string
 
 /** Reads everything back; returns how many events there are. */
 export async function assertReadable(server: TestServer, key: string, ledger: EndToEndLedger): Promise<number> {
-  const books = await settled(server, key);
+  const totals = await settled(server, key);
   const events = await allEvents(server, key);
   assert.equal(new Set(events.map(({ id }) => id)).size, events.length, 'an event is listed twice');
-  assert.equal(books.totals.events['stored'], events.length);
+  assert.equal(totals.totals.events['stored'], events.length);
   const counts = Map.groupBy(events, ({ properties }) => properties.mark ?? '');
   for (const sent of ledger.sent) {
     const isAcknowledged = sent.acknowledged.length > 0;
@@ -270,7 +270,7 @@ export async function assertReadable(server: TestServer, key: string, ledger: En
 async function assertTraces(server: TestServer, key: string, sent: Sent): Promise<void> {
   const originals = new Set<string>();
   for (const traceId of sent.acknowledged) {
-    const trace = await get<TraceAnswer>(server, key, `/traces/${traceId}`);
+    const trace = await get<TraceResponse>(server, key, `/traces/${traceId}`);
     assert.equal(trace.status, 'processed');
     assert.equal(trace.users_accepted, sent.usersAccepted);
     if (sent.recognition === 'idempotency_key') originals.add(trace.duplicate_of ?? traceId);

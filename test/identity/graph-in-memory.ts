@@ -161,8 +161,8 @@ export class GraphInMemory {
   views(): Map<string, unknown> {
     return new Map(
       this.roots().map((root) => {
-        const told = viewOf(this.nodesOf(root).map((node) => this.updates.get(node) ?? []));
-        return [String(this.keysOf(root).map(nameOf).sort()[0]), told];
+        const reported = viewOf(this.nodesOf(root).map((node) => this.updates.get(node) ?? []));
+        return [String(this.keysOf(root).map(nameOf).sort()[0]), reported];
       }),
     );
   }

@@ -38,12 +38,12 @@ function naive(said: readonly Said[]): { fields: Map<string, PropertyValue>; pro
   const fields = new Map<string, PropertyValue>();
   const properties = new Map<string, PropertyValue>();
   for (const { origin, ...statement } of said.toSorted((a, b) => compareOrigins(a.origin, b.origin))) {
-    for (const [name, told] of Object.entries(statement.fields)) {
-      if (told !== null) fields.set(name, { value: told, origin });
+    for (const [name, reported] of Object.entries(statement.fields)) {
+      if (reported !== null) fields.set(name, { value: reported, origin });
     }
-    for (const [name, told] of Object.entries(statement.properties)) {
-      if (told === null) properties.delete(name);
-      else properties.set(name, { value: told, origin });
+    for (const [name, reported] of Object.entries(statement.properties)) {
+      if (reported === null) properties.delete(name);
+      else properties.set(name, { value: reported, origin });
     }
   }
   return { fields, properties };

@@ -54,8 +54,8 @@ function naiveViews(entries: readonly Entry[]): Map<string, unknown> {
         }
         for (const [name, value] of Object.entries(entry.properties)) properties.set(name, { value, origin });
       }
-      for (const [name, told] of properties) {
-        if ((told as { value: unknown }).value === null) properties.delete(name);
+      for (const [name, reported] of properties) {
+        if ((reported as { value: unknown }).value === null) properties.delete(name);
       }
       return [String(names[0]), { fields, properties }];
     }),
@@ -171,7 +171,7 @@ suite('The identity graph, after a history without conflicts', () => {
     );
   });
 
-  test('the same updates are told whichever way the nodes come (rule 13)', () => {
+  test('the same updates are returned whichever way the nodes come (rule 13)', () => {
     check(
       fc.property(peaceful, (entries) => {
         const graph = new GraphInMemory().add(entries);

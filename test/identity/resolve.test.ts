@@ -79,7 +79,7 @@ suite('Resolving users', () => {
     assert.ok(graph.refusals.slice(0, 3).every(({ node }) => node === second));
   });
 
-  test('a user_id that nobody has yet already counts against others (rule 6)', () => {
+  test('a user_id without a profile already counts against others (rule 6)', () => {
     const graph = graphOf([U1, E1]);
     assert.deepEqual(added(graph, 'secret', U2, E1, A1), ['e1 other_user_id']);
     assert.ok(graph.isOneProfile(U2, A1));
@@ -126,7 +126,7 @@ suite('Resolving users', () => {
   });
 
   test('a publishable key gives no new name to a known person who is not named by user_id (rule 8)', () => {
-    // Whoever has the key of a web page could otherwise claim anybody's e-mail address for a user_id of their own.
+    // A visitor with the key of a web page could otherwise claim any e-mail address for a user_id of their own.
     const claimed = graphOf([E1]);
     assert.deepEqual(added(claimed, 'publishable', U1, E1), ['e1 publishable_key']);
     assert.ok(!claimed.isOneProfile(U1, E1));

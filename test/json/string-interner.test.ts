@@ -60,7 +60,7 @@ suite('Interned strings', () => {
     for (const text of ['{"plane":1}', '{"pla":1}', '{"plan', '{"']) {
       assert.equal(interner.endIfAt(Buffer.from(text), 2, plan), -1, text);
     }
-    // Of one that is not ASCII somebody has to count the characters.
+    // For one that is not ASCII the caller counts the characters.
     find(interner, 'é', 0, 0);
     assert.equal(interner.likelyAfter(0), plan);
   });

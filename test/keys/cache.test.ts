@@ -25,7 +25,7 @@ import { eventually } from '../server.ts';
 import { temporaryKeyStore } from './temporary-store.ts';
 
 const NOW = Date.UTC(2026, 10, 15);
-const WISHES = {
+const OPTIONS = {
   name: 'test',
   kind: 'secret',
   environment: 'production',
@@ -59,7 +59,7 @@ async function setUp(context: TestContext): Promise<Setup> {
     },
   });
   const addKey = async (): Promise<{ key: string; id: string }> => {
-    const { key, row } = await createKey(store, { ...WISHES, accountId: account.id });
+    const { key, row } = await createKey(store, { ...OPTIONS, accountId: account.id });
     return { key, id: row.id };
   };
   return { file, store, counted, reads: () => reads, addKey };
@@ -102,7 +102,7 @@ test('malformed keys and wrong checksums never reach the store', async (context)
   assert.deepEqual(cache.sizes, { found: 0, notFound: 0 });
 });
 
-test('a key that does not exist is asked for once while that answer is fresh', async (context) => {
+test('a key that does not exist is asked for once while that response is fresh', async (context) => {
   const { counted, reads } = await setUp(context);
   const cache = new KeyCache(counted);
   const key = makeKey('secret', 'production');
@@ -117,7 +117,7 @@ test('a key that appears in the store after it was not found is taken within a s
   const { store, counted } = await setUp(context);
   const cache = new KeyCache(counted);
   const [account] = await store.accounts();
-  const { key, row } = await createKey(store, { ...WISHES, accountId: account?.id ?? '' });
+  const { key, row } = await createKey(store, { ...OPTIONS, accountId: account?.id ?? '' });
   const unborn = makeKey('secret', 'production');
   assert.equal(await cache.lookup(unborn, NOW), undefined);
   await store.create({ ...row, id: 'key_later0000000', hash: hashKey(unborn) });
@@ -130,8 +130,8 @@ test('concurrent look-ups of one key are one read of the store', async (context)
   const { counted, reads, addKey } = await setUp(context);
   const { key, id } = await addKey();
   const cache = new KeyCache(counted);
-  const answers = await Promise.all(Array.from({ length: 50 }, () => cache.lookup(key, NOW)));
-  assert.deepEqual(new Set(answers.map((answer) => answer?.id)), new Set([id]));
+  const responses = await Promise.all(Array.from({ length: 50 }, () => cache.lookup(key, NOW)));
+  assert.deepEqual(new Set(responses.map((reply) => reply?.id)), new Set([id]));
   assert.equal(reads(), 1);
 });
 
@@ -140,8 +140,8 @@ test('concurrent look-ups of one key all fail when the one read fails, and the n
   const { key } = await addKey();
   const cache = new KeyCache(counted);
   await store.close();
-  const answers = await Promise.allSettled([cache.lookup(key, NOW), cache.lookup(key, NOW)]);
-  for (const answer of answers) assert.ok(isUnavailable(answer));
+  const responses = await Promise.allSettled([cache.lookup(key, NOW), cache.lookup(key, NOW)]);
+  for (const reply of responses) assert.ok(isUnavailable(reply));
   assert.equal(reads(), 1);
   await assert.rejects(cache.lookup(key, NOW), KeyStoreUnavailableError);
   assert.equal(reads(), 2);
@@ -177,13 +177,13 @@ test('the bounds are 10,000 found and 10,000 not found keys, fresh for one secon
   assert.deepEqual([FOUND_MAX, NOT_FOUND_MAX, FRESH_MS, STALE_MS], [10_000, 10_000, 1_000, 600_000]);
 });
 
-test('while the file of the store is garbage, known keys go on for ten minutes and others cannot be judged', async (context) => {
+test('while the file of the store is garbage, known keys keep working for ten minutes and others are unknown', async (context) => {
   const { file, counted, reads, addKey } = await setUp(context);
   const [known, unknown] = [await addKey(), await addKey()];
   const cache = new KeyCache(counted);
   await cache.lookup(known.key, NOW);
 
-  // A commit of another connection makes the first one read the file anew, and find the garbage.
+  // A commit of another connection makes the first one read the file again, and find the garbage.
   const other = openSqliteKeyStore(file);
   await other.ensureAccount(newAccount('other', NOW));
   await other.close();
@@ -196,7 +196,7 @@ test('while the file of the store is garbage, known keys go on for ten minutes a
   assert.equal(reads(), 4);
 });
 
-test('once the store answers again, so does the cache, with what changed meanwhile', async (context) => {
+test('once the store responds again, so does the cache, with what changed meanwhile', async (context) => {
   const { file, counted, addKey } = await setUp(context);
   const { key, id } = await addKey();
   const cache = new KeyCache(counted);
@@ -222,7 +222,7 @@ test('a failing store is asked once per second and key, not once per request', a
   assert.equal(reads(), 2);
 });
 
-test('staleness counts from the last answer of the store, however often it failed since', async (context) => {
+test('staleness counts from the last response of the store, however often it failed since', async (context) => {
   const { store, counted, addKey } = await setUp(context);
   const { key } = await addKey();
   const cache = new KeyCache(counted, { staleMs: 3_500 });
@@ -247,7 +247,7 @@ test('a store that fails is never taken for a key that does not exist, and the c
   });
 });
 
-/** A store whose answers are held back while it hangs, as those of a database behind a network that is down. */
+/** A store whose responses are held back while it hangs, as those of a database behind a network that is down. */
 function hanging(store: KeyStore): { store: KeyStore; hang: () => void; recover: () => void } {
   let gate: PromiseWithResolvers<void> | undefined;
   const proxy = new Proxy(store, {
@@ -271,7 +271,7 @@ function hanging(store: KeyStore): { store: KeyStore; hang: () => void; recover:
   };
 }
 
-test('a store that hangs keeps a known key waiting for a moment once, and not again until it answers', async (context) => {
+test('a store that hangs keeps a known key waiting for a moment once, and not again until it responds', async (context) => {
   const { store, counted, reads, addKey } = await setUp(context);
   const { key, id } = await addKey();
   const slow = hanging(counted);
@@ -280,10 +280,10 @@ test('a store that hangs keeps a known key waiting for a moment once, and not ag
   await cache.lookup(key, NOW);
   slow.hang();
   const startedAt = performance.now();
-  const answers = await Promise.all([cache.lookup(key, NOW + 2_000), cache.lookup(key, NOW + 2_001)]);
+  const responses = await Promise.all([cache.lookup(key, NOW + 2_000), cache.lookup(key, NOW + 2_001)]);
   const waitedMs = performance.now() - startedAt;
   assert.deepEqual(
-    answers.map((answer) => answer?.id),
+    responses.map((reply) => reply?.id),
     [id, id],
   );
   assert.ok(waitedMs >= timeoutMs - 10 && waitedMs < timeoutMs + 2_000, String(waitedMs));
@@ -303,13 +303,13 @@ test('a store that hangs is waited for by a key that it never confirmed', async 
   const slow = hanging(counted);
   const cache = new KeyCache(slow.store, { timeoutMs: 10 });
   slow.hang();
-  let answered = false;
-  const looking = cache.lookup(key, NOW).then((answer) => {
-    answered = true;
-    return answer;
+  let responded = false;
+  const looking = cache.lookup(key, NOW).then((reply) => {
+    responded = true;
+    return reply;
   });
   await sleep(50);
-  assert.equal(answered, false);
+  assert.equal(responded, false);
   slow.recover();
   assert.equal((await looking)?.id, id);
 });
@@ -342,7 +342,7 @@ test('a key that was not found is asked for again at once when one is made', asy
   assert.equal((await cache.lookup(unborn, NOW + 1))?.id, 'key_later0000000');
 });
 
-test('an answer from before a change is used by nobody who asks after it', async (context) => {
+test('a response from before a change is not used after it', async (context) => {
   const { store, counted, addKey } = await setUp(context);
   const { key, id } = await addKey();
   const read = Promise.withResolvers<void>();
@@ -352,10 +352,10 @@ test('an answer from before a change is used by nobody who asks after it', async
       get(target, property) {
         if (property !== 'findByHash') return Reflect.get(target, property) as unknown;
         return async (hash: Uint8Array) => {
-          const answer = await target.findByHash(hash);
+          const reply = await target.findByHash(hash);
           read.resolve();
           await late.promise;
-          return answer;
+          return reply;
         };
       },
     }),
@@ -371,7 +371,7 @@ test('an answer from before a change is used by nobody who asks after it', async
   assert.equal(cache.peek(key, NOW)?.revokedAt, NOW);
 });
 
-test('when any key may have changed all are asked for again, and go on if the store fails', async (context) => {
+test('when any key may have changed all are asked for again, and continue if the store fails', async (context) => {
   const { store, counted, reads, addKey } = await setUp(context);
   const [one, two] = [await addKey(), await addKey()];
   const cache = new KeyCache(counted);
@@ -385,7 +385,7 @@ test('when any key may have changed all are asked for again, and go on if the st
   assert.equal((await cache.lookup(two.key, NOW))?.id, two.id);
 });
 
-test('a key that was read while others changed goes on if the store fails, and is asked for again if not', async (context) => {
+test('a key that was read while others changed continues if the store fails, and is asked for again if not', async (context) => {
   const { store, counted, reads, addKey } = await setUp(context);
   const [one, two] = [await addKey(), await addKey()];
   const slow = hanging(counted);
@@ -442,7 +442,7 @@ test('a response from before all keys were invalidated never takes the place of 
 test('a cache hears of changes from a store that can be watched', async (context) => {
   const { store, counted, addKey } = await setUp(context);
   const { key, id } = await addKey();
-  let tell: (keyId: string | undefined) => void = () => assert.fail('nobody watches');
+  let tell: (keyId: string | undefined) => void = () => assert.fail('no one watches');
   const watched = new Proxy(counted, {
     get(target, property) {
       if (property !== 'watch') return Reflect.get(target, property) as unknown;
@@ -518,6 +518,6 @@ test('a key is usable unless it is revoked, expired or of another environment', 
   assert.equal(isUsable({ ...key, expiresAt: NOW }, NOW, 'any'), false);
 });
 
-function isUnavailable(answer: PromiseSettledResult<unknown>): boolean {
-  return answer.status === 'rejected' && answer.reason instanceof KeyStoreUnavailableError;
+function isUnavailable(reply: PromiseSettledResult<unknown>): boolean {
+  return reply.status === 'rejected' && reply.reason instanceof KeyStoreUnavailableError;
 }

@@ -111,7 +111,7 @@ test('a key that would have expired already is refused', async (context) => {
   assert.match(await refusal(context, { ...SECRET, expiresAt: NOW }), /expired already, on 2026-11-15/);
 });
 
-test('all mistakes are told at once', async (context) => {
+test('all mistakes are reported at once', async (context) => {
   const message = await refusal(context, { ...SECRET, name: '', origins: ['nonsense'], expiresAt: NOW - 1 });
   assert.equal(message.split('\n').length, 4);
 });

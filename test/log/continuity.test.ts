@@ -81,7 +81,7 @@ suite('A partition that is not written to any more', () => {
     await appendAll(folder, requests(4, 2), 1);
     await processAll(folder);
     rmSync(logFolderOf(folder), { recursive: true });
-    const told: unknown[] = [];
+    const reported: unknown[] = [];
     for (const warnings of [2, 2]) {
       const appender = await openSqliteLogAppender({
         folder: logFolderOf(folder),
@@ -94,12 +94,12 @@ suite('A partition that is not written to any more', () => {
         ]),
         metrics: null,
         onFatal: assert.fail,
-        onMissing: ({ partition, to, processed, doubt }) => told.push([partition, to, processed, doubt]),
+        onMissing: ({ partition, to, processed, doubt }) => reported.push([partition, to, processed, doubt]),
       });
       await appender.close();
-      assert.equal(told.length, warnings);
+      assert.equal(reported.length, warnings);
     }
-    assert.deepEqual(told, [
+    assert.deepEqual(reported, [
       [0, 4, 4, NO_SEGMENT_LEFT],
       [1, 3, 3, NO_SEGMENT_LEFT],
     ]);
@@ -195,7 +195,7 @@ suite('A log that was overwritten under its store', () => {
     assert.equal(position(), 16);
   });
 
-  test('goes on where it is the same log', async () => {
+  test('continues where it is the same log', async () => {
     await using scope = new AsyncDisposableStack();
     const folder = folderIn(scope);
     await appendAll(folder, requests(1, 10));

@@ -14,15 +14,15 @@ const OPTIONS = { defaultCountry: null, junkValues: new Set<string>() };
 const TENANT = 'acct_a/production';
 const ERASED_AT = 1_000_000;
 
-/** A store that knows nobody, but for what the test says. */
-function answerOf(known: { readonly erased?: readonly string[] }): Omit<LookupResult, 'eventIds'> {
+/** An empty store, except for what the test adds. */
+function lookupResultOf(known: { readonly erased?: readonly string[] }): Omit<LookupResult, 'eventIds'> {
   const { erased = [] } = known;
   return {
     snapshot: {
       nextNode: 1,
       nodeOf: () => undefined,
       rootOf: (node) => node,
-      profileOf: () => assert.fail('nobody is known'),
+      profileOf: () => assert.fail('no one is known'),
     },
     lastErasedAt: erased.length > 0 ? ERASED_AT : 0,
     newestUseOfKey: () => undefined,
@@ -45,10 +45,10 @@ function recordOf(users: readonly unknown[], about: Partial<LogRecord> = {}): Lo
   return { ...entryOf(users, { ...base, receivedAt }), partition: 0, position: number, firstUserIndex: 0, ...about };
 }
 
-function decided(answer: Omit<LookupResult, 'eventIds'>, ...records: LogRecord[]): TenantBatch {
+function decided(result: Omit<LookupResult, 'eventIds'>, ...records: LogRecord[]): TenantBatch {
   const prepared = records.map((record) => prepareRecord(record, OPTIONS));
   const eventIds = eventIdUsesOf(lookupRequestOf(TENANT, prepared).eventIds, () => undefined);
-  return decide(TENANT, { ...answer, eventIds }, prepared);
+  return decide(TENANT, { ...result, eventIds }, prepared);
 }
 
 const someone = (identifiers: Record<string, string>, more: object = {}): object => ({
@@ -65,7 +65,7 @@ suite('An Idempotency-Key', () => {
       eventCount: 0,
       rejections: [{ userIndex: 0, message: 'no' }],
     };
-    const { records, newestKeyUses } = decided(answerOf({}), bad, good);
+    const { records, newestKeyUses } = decided(lookupResultOf({}), bad, good);
     assert.deepEqual(
       records.map(({ duplicateOf, users }) => [duplicateOf, users.length]),
       [
@@ -83,7 +83,7 @@ suite('An Idempotency-Key', () => {
 suite('Data from before an erase (rule 17)', () => {
   test('of the erased person is dropped, and so is what is known by its other identifiers', () => {
     const batch = decided(
-      answerOf({ erased: ['user_id:ada'] }),
+      lookupResultOf({ erased: ['user_id:ada'] }),
       recordOf([someone({ user_id: 'ada', email: 'new@example.com' })]),
       recordOf([someone({ email: 'new@example.com' })]),
     );
@@ -100,9 +100,9 @@ suite('Data from before an erase (rule 17)', () => {
     );
   });
 
-  test('of somebody else who shared an identifier is stored, without that identifier and with a word about it', () => {
+  test('of another person who shared an identifier is stored, without that identifier and with a warning', () => {
     const batch = decided(
-      answerOf({ erased: ['user_id:ada', 'anon_id:tablet'] }),
+      lookupResultOf({ erased: ['user_id:ada', 'anon_id:tablet'] }),
       recordOf([someone({ user_id: 'bob', anon_id: 'tablet' })]),
     );
     const [record] = batch.records;
@@ -120,23 +120,26 @@ suite('Data from before an erase (rule 17)', () => {
       eventCount: 0,
       rejections: [{ userIndex: 0, message: 'no' }],
     };
-    const [late] = decided(answerOf({ erased: ['user_id:ada'] }), record).records;
+    const [late] = decided(lookupResultOf({ erased: ['user_id:ada'] }), record).records;
     assert.equal(late?.rejections[0]?.message, 'no');
     assert.doesNotMatch(late?.rejections[0]?.payload ?? 'secret', /secret/);
-    const [other] = decided(answerOf({}), record).records;
+    const [other] = decided(lookupResultOf({}), record).records;
     assert.match(other?.rejections[0]?.payload ?? '', /secret/);
   });
 
   test('is no longer a matter once it came in after the erase', () => {
     const record = recordOf([someone({ user_id: 'ada' })], { receivedAt: ERASED_AT + 1 });
-    assert.equal(decided(answerOf({ erased: ['user_id:ada'] }), record).records[0]?.userTally.stored, 1);
+    assert.equal(decided(lookupResultOf({ erased: ['user_id:ada'] }), record).records[0]?.userTally.stored, 1);
   });
 });
 
 suite('Too much of something', () => {
   test('more names than are kept of a person are cut, and the trace says so', () => {
     const many = Object.fromEntries(Array.from({ length: LIMITS.namesPerPersonMax + 1 }, (_, n) => [`name${n}`, n]));
-    const [record] = decided(answerOf({}), recordOf([someone({ user_id: 'ada' }, { user_properties: many })])).records;
+    const [record] = decided(
+      lookupResultOf({}),
+      recordOf([someone({ user_id: 'ada' }, { user_properties: many })]),
+    ).records;
     const kept = JSON.parse(record?.users[0]?.propertyUpdate?.properties ?? '{}') as object;
     assert.equal(Object.keys(kept).length, LIMITS.namesPerPersonMax);
     assert.match(record?.notes[0]?.warnings?.[0] ?? '', /only the first 1000 names/);
@@ -145,7 +148,7 @@ suite('Too much of something', () => {
   test('a user all of whose events are repeats changes nothing, and the trace says so', () => {
     const event = { event_name: 'bought', $event_id: 'E1' };
     const { records } = decided(
-      answerOf({}),
+      lookupResultOf({}),
       recordOf([{ identifiers: { user_id: 'ada' }, events: [event] }]),
       recordOf([{ identifiers: { user_id: 'ada' }, user_properties: { plan: 'old' }, events: [event] }]),
     );

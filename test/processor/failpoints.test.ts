@@ -70,7 +70,7 @@ suite('A processor that is killed', { concurrency: 2 }, () => {
         if (how === 'SIGKILL') kills += 1;
         else assert.equal(how, 0);
       }
-      // The log is told how far the store is only at the end here, so there is one moment to be killed at.
+      // Here the position is committed to the log only at the end, so there is one moment to be killed at.
       assert.ok(kills >= (failpoint === 'log_committed' ? 1 : PASSES.length), `it was killed ${kills} times`);
       assert.equal(await runChild(dataFolder, 'none'), 0);
       await assertUndisturbed(dataFolder, traceIds);

@@ -1,6 +1,6 @@
 /**
  * Two processors on one log and one store: for a moment both may believe that a partition is theirs. The store lets only
- * one of them take it on; the other reads where it stands and goes on from there, whatever it had read before.
+ * one of them take it on; the other reads where it stands and continues from there, whatever it had read before.
  */
 
 import assert from 'node:assert/strict';
@@ -46,7 +46,7 @@ suite('of two processors on one partition', () => {
     ['many batches a transaction', {}],
     ['one batch a transaction', ONE_BATCH],
   ] as const) {
-    test(`the one that comes second stores nothing twice and goes on, with ${how}`, async () => {
+    test(`the one that comes second stores nothing twice and continues, with ${how}`, async () => {
       await using scope = new AsyncDisposableStack();
       const folder = folderIn(scope);
       await appendAll(folder, entries(0));
@@ -87,7 +87,7 @@ suite('of two processors on one partition', () => {
   });
 });
 
-test('a commit whose answer is lost is not done twice', async () => {
+test('a commit whose response is lost is not done twice', async () => {
   await using scope = new AsyncDisposableStack();
   const folder = folderIn(scope);
   await appendAll(folder, entries(0));

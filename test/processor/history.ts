@@ -43,9 +43,9 @@ export function entryOf(
   about: Omit<LogEntry, 'body' | 'userCount' | 'eventCount' | 'rejections' | 'keyId'>,
 ): LogEntry {
   const body = Buffer.from(JSON.stringify({ users }));
-  const verdict = validateBody(body);
-  assert.ok(verdict.ok && verdict.rejections.length < verdict.userCount, 'nothing here is valid');
-  const { userCount, eventCount, rejections } = verdict;
+  const summary = validateBody(body);
+  assert.ok(summary.ok && summary.rejections.length < summary.userCount, 'nothing here is valid');
+  const { userCount, eventCount, rejections } = summary;
   return { ...about, keyId: 'key_test', body, userCount, eventCount, rejections };
 }
 
@@ -106,7 +106,7 @@ class History {
     return made;
   }
 
-  /** Mostly a moment; sometimes a night; now and then somebody sets the clock, and back. */
+  /** Mostly a moment; sometimes a night; now and then someone sets the clock, and back. */
   #step(): number {
     if (this.#chance(0.6)) return 0;
     if (this.#chance(0.995)) return this.#below(400);

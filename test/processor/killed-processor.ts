@@ -1,6 +1,6 @@
 /**
  * A process of its own that processes the log of a data folder and kills itself, as kill -9 would, when it passes a
- * failpoint for the n-th time. Without a failpoint it goes on until the log is used up and ends with code 0.
+ * failpoint for the n-th time. Without a failpoint it continues until the log is used up and ends with code 0.
  * Arguments: the data folder, the name of a failpoint or `none`, n.
  */
 

@@ -109,7 +109,7 @@ suite('A source in another thread', () => {
     close();
   });
 
-  test('tells which records cannot be prepared, and goes on behind them', async () => {
+  test('tells which records cannot be prepared, and continues after them', async () => {
     const records = RECORDS.with(9, { ...(RECORDS[9] as LogRecord), userCount: 77 });
     const { source, close } = connected(logOf(records));
     assert.equal((await source.read(0, 8, 1)).problem, null);

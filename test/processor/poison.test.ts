@@ -1,6 +1,6 @@
 /**
  * Row 12: a record that makes the processor throw. It is retried, becomes a dead letter with its cause, is shown and counted in
- * the books and not tried again; everything before and after it, in its partition and in others, is stored.
+ * the ledger and not tried again; everything before and after it, in its partition and in others, is stored.
  */
 
 import assert from 'node:assert/strict';
@@ -29,7 +29,7 @@ function good(n: number): LogEntry {
   });
 }
 
-/** Each is wrong in its own way; what the header says of users and events is what the books will say. */
+/** Each is wrong in its own way; what the header says of users and events is what the ledger will say. */
 const POISONS: readonly (readonly [what: string, spoil: (entry: LogEntry) => LogEntry, cause: RegExp])[] = [
   ['body is not JSON', (entry) => ({ ...entry, body: Buffer.from(`{"users":[${CANARY}`) }), /not JSON/],
   ['body has no users', (entry) => ({ ...entry, body: Buffer.from(`{"${CANARY}":1}`) }), /TypeError/],

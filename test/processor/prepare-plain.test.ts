@@ -90,8 +90,8 @@ suite('Preparing without parsing', () => {
     let plain = 0;
     let valid = 0;
     const check = (text: string): void => {
-      const verdict = validateRequest(text);
-      if (!verdict.ok || verdict.rejections.length > 0) return;
+      const summary = validateRequest(text);
+      if (!summary.ok || summary.rejections.length > 0) return;
       valid++;
       if (assertSame(text)) plain++;
     };
@@ -163,9 +163,9 @@ suite('Preparing without parsing', () => {
     );
     const check = (texts: readonly string[]): void => {
       const records = texts.flatMap((text) => {
-        const verdict = validateRequest(text);
-        if (!verdict.ok) return [];
-        const { userCount, eventCount, rejections } = verdict;
+        const summary = validateRequest(text);
+        if (!summary.ok) return [];
+        const { userCount, eventCount, rejections } = summary;
         return [{ ...RECORD, body: Buffer.from(text), firstUserIndex: 0, userCount, eventCount, rejections }];
       });
       const expected = records.map((record, index) => {

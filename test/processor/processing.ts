@@ -109,7 +109,7 @@ export function rememberingLogger(): { logger: Logger; lines: string[] } {
   const lines: string[] = [];
   const logger = createLogger('silent', 'test');
   for (const level of ['info', 'warn', 'error', 'fatal'] as const) {
-    logger[level] = (...told: unknown[]) => void lines.push(`${level} ${JSON.stringify(told, plainErrors)}`);
+    logger[level] = (...reported: unknown[]) => void lines.push(`${level} ${JSON.stringify(reported, plainErrors)}`);
   }
   return { logger, lines };
 }

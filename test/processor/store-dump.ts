@@ -1,7 +1,7 @@
 /**
  * Everything that a store tells through `Store`, as lines: profiles with provenance and identity, events, traces,
- * rejections, counts, the books, acts, dead letters. Two stores are the same when their lines are. On the way, the
- * lines are looked at for what must hold in every store: each event once, books that balance, sums that agree.
+ * rejections, counts, the ledger, acts, dead letters. Two stores are the same when their lines are. On the way, the
+ * lines are looked at for what must hold in every store: each event once, a ledger that balances, sums that agree.
  */
 
 import assert from 'node:assert/strict';
@@ -36,7 +36,7 @@ export async function* linesOf(store: Store, traceIds: Iterable<string>): AsyncG
   const { hours, positions } = await store.ledger(null, { from: null, to: null });
   yield `books ${text(hours)} ${text([...positions].sort(([a], [b]) => a - b))}`;
   const { eventsInLedger, eventsInTables } = await store.recount();
-  assert.equal(eventsInLedger, eventsInTables, 'the books say another number of events than there is');
+  assert.equal(eventsInLedger, eventsInTables, 'the ledger has another number of events than there are');
   yield `recount ${eventsInTables}`;
 }
 
@@ -82,13 +82,13 @@ function text(value: unknown): string {
   return JSON.stringify(value);
 }
 
-export function differenceOf(books: LedgerSums): number {
-  const { received, stored, duplicates, erased, expired, deadLetters, pending } = books;
+export function differenceOf(ledger: LedgerSums): number {
+  const { received, stored, duplicates, erased, expired, deadLetters, pending } = ledger;
   return received - stored - duplicates - erased - expired - deadLetters - pending;
 }
 
-function assertBalance(books: LedgerSums): void {
-  assert.equal(differenceOf(books), 0, `the books are out: ${JSON.stringify(books)}`);
+function assertBalance(ledger: LedgerSums): void {
+  assert.equal(differenceOf(ledger), 0, `the ledger does not balance: ${JSON.stringify(ledger)}`);
 }
 
 export async function dumpOf(store: Store, traceIds: Iterable<string>): Promise<string[]> {

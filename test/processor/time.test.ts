@@ -65,7 +65,7 @@ async function duplicatesOf(entries: readonly LogEntry[]): Promise<(number | und
 const KEY = { key: 'once' };
 
 suite('With times of receipt that jump', () => {
-  test('an Idempotency-Key holds for 24 hours, to the millisecond, and then begins anew', async () => {
+  test('an Idempotency-Key holds for 24 hours, to the millisecond, and then starts over', async () => {
     const window = IDEMPOTENCY_WINDOW_MS;
     const times = [0, 1, window - 1, window, window + 1, 2 * window - 1, 2 * window];
     const entries = times.map((time, n) => at(n, START + time, KEY));
@@ -83,7 +83,7 @@ suite('With times of receipt that jump', () => {
     assert.deepEqual(await duplicatesOf(entries), [undefined, undefined, 1, undefined, 3]);
   });
 
-  test('an $event_id holds for 7 days, to the millisecond, and then begins anew', async () => {
+  test('an $event_id holds for 7 days, to the millisecond, and then starts over', async () => {
     const window = EVENT_ID_WINDOW_MS;
     const times = [0, 5, -DAY_MS, window - 1, window, window + 1, TEN_YEARS_MS, TEN_YEARS_MS + 1];
     const entries = times.map((time, n) => at(n, START + time, { event: { $event_id: 'e1' } }));
@@ -207,7 +207,7 @@ test('an Idempotency-Key is remembered for what still waits in the log, however 
   });
 });
 
-test('what is too old goes by the time of retention, which may stand while the clock goes on', async () => {
+test('what is too old goes by the time of retention, which may stand while the clock continues', async () => {
   const swept: number[] = [];
   const lines: string[] = [];
   let retentionTime = START;

@@ -1,6 +1,6 @@
 /**
  * A partition of the log that cannot be read, beside others that can: where several processors share a store the others
- * go on, somebody is told, and the partition is taken up again once it can be read.
+ * continue, an outage is reported, and the partition is taken up again once it can be read.
  */
 
 import assert from 'node:assert/strict';
@@ -45,7 +45,7 @@ interface Trial {
   readonly writer: ProcessorParts['writer'];
   /** By how much its clock is ahead of what it was at the start. */
   readonly clock: { aheadMs: number };
-  readonly told: (words: string) => number;
+  readonly reported: (words: string) => number;
   readonly storedEvents: () => Promise<number>;
 }
 
@@ -95,7 +95,7 @@ async function trialIn(
     buffer,
     writer,
     clock,
-    told: (words) => lines.filter((line) => line.includes(words)).length,
+    reported: (words) => lines.filter((line) => line.includes(words)).length,
     storedEvents: () =>
       withStore(storeFileOf(folder), async (store) => {
         const { eventsInTables, eventsInLedger } = await store.recount();
@@ -110,18 +110,18 @@ suite('A partition of the log', () => {
     ['has no leader', new LogUnavailableError('partition 1 has no leader')],
     ['is damaged', new LogCorruptError('the record at position 1 of partition 1 is damaged')],
   ] as const) {
-    test(`that ${what} keeps no other from being processed, is told once, and is taken up again`, async () => {
+    test(`that ${what} keeps no other from being processed, is reported once, and is taken up again`, async () => {
       await using scope = new AsyncDisposableStack();
       let isBad = true;
       const trial = await trialIn(scope, (read) => async (partition, ...rest) => {
         if (partition === BAD && isBad) throw error;
         return read(partition, ...rest);
       });
-      const { processor, told, storedEvents, lines } = trial;
+      const { processor, reported, storedEvents, lines } = trial;
       const running = processor.run();
       try {
         await eventually('the others are processed', async () => (await storedEvents()) === 2 * ENTRIES);
-        await eventually('it is told', () => told(error.message) === 1);
+        await eventually('it is reported', () => reported(error.message) === 1);
         // What is not read is late, though everything else is processed.
         const lag = (): number | null => readGauge(trial.buffer, METRIC.processor_lag);
         await eventually('nothing else lags', () => lag() === 0);
@@ -129,8 +129,8 @@ suite('A partition of the log', () => {
         await eventually('it lags', () => lag() === 3_600);
         isBad = false;
         await eventually('it is processed too', async () => (await storedEvents()) === 3 * ENTRIES);
-        await eventually('that is told', () => told('reads the partition again') === 1);
-        assert.equal(told(error.message), 1, lines.join('\n'));
+        await eventually('that is reported', () => reported('reads the partition again') === 1);
+        assert.equal(reported(error.message), 1, lines.join('\n'));
       } finally {
         processor.stop();
         await running;
@@ -160,7 +160,7 @@ suite('A partition of the log', () => {
     }
   });
 
-  test('whose answer takes long is waited for once, and not at every batch', async () => {
+  test('whose response takes long is waited for once, and not at every batch', async () => {
     await using scope = new AsyncDisposableStack();
     let reads = 0;
     const { processor, storedEvents } = await trialIn(scope, (read) => async (partition, ...rest) => {
@@ -175,25 +175,25 @@ suite('A partition of the log', () => {
       await eventually('it is tried again', () => reads === 2);
     } finally {
       processor.stop();
-      // Does not wait for the answer that never comes.
+      // Does not wait for the response that never comes.
       await running;
     }
     assert.equal(reads, 2);
   });
 
-  test('is not told of by itself where none can be read: the processor waits', async () => {
+  test('is not reported by itself if none can be read: the processor waits', async () => {
     await using scope = new AsyncDisposableStack();
     let isBad = true;
-    const { processor, told, storedEvents, lines } = await trialIn(scope, (read) => async (partition, ...rest) => {
+    const { processor, reported, storedEvents, lines } = await trialIn(scope, (read) => async (partition, ...rest) => {
       if (isBad) throw new LogUnavailableError(`partition ${partition} has no leader`);
       return read(partition, ...rest);
     });
     const running = processor.run();
     try {
-      await eventually('it is told', () => told('the processor waits') === 1);
+      await eventually('it is reported', () => reported('the processor waits') === 1);
       isBad = false;
       await eventually('all is processed', async () => (await storedEvents()) === 3 * ENTRIES);
-      assert.equal(told('the processor waits; '), 1, lines.join('\n'));
+      assert.equal(reported('the processor waits; '), 1, lines.join('\n'));
     } finally {
       processor.stop();
       await running;

@@ -1,21 +1,21 @@
-/** The processor rests while requests wait for their answers, within bounds, and never for nothing. */
+/** The processor rests while requests wait for their responses, within bounds, and never for nothing. */
 
 import assert from 'node:assert/strict';
 import { suite, test } from 'node:test';
 import { shouldYield, type LoadSample, yieldPolicy } from '../../src/processor/yield-policy.ts';
-import { get, type LedgerAnswer, settled } from '../faults/processor-load.ts';
+import { get, type LedgerResponse, settled } from '../faults/processor-load.ts';
 import { folderIn, launch } from '../faults/scope.ts';
 import { post } from '../server.ts';
 
 const FLOODED: LoadSample = { waiting: 20, lagMs: 100, waitedMs: 100, bytes: 1_000, idleMs: 0 };
 
 suite('Giving way', () => {
-  test('while many wait for an answer, and what is left lying is neither old nor much, the processor rests', () => {
+  test('while many wait for a response, and what is left lying is neither old nor much, the processor rests', () => {
     assert.equal(shouldYield(FLOODED), true);
     assert.equal(shouldYield({ ...FLOODED, lagMs: 900, waitedMs: 900 }), true);
   });
 
-  test('with nobody waiting it never rests, however little there is to do', () => {
+  test('without waiting requests it never rests, however little there is to do', () => {
     assert.equal(shouldYield({ waiting: 0, lagMs: 0, waitedMs: 0, bytes: 0, idleMs: 0 }), false);
     assert.equal(shouldYield({ ...FLOODED, waiting: 0.9 }), false);
   });
@@ -30,7 +30,7 @@ suite('Giving way', () => {
     assert.equal(shouldYield({ ...FLOODED, waiting: 2, lagMs: 300 }), false);
   });
 
-  test('it goes on as soon as nothing more comes in', () => {
+  test('it continues as soon as nothing more comes in', () => {
     assert.equal(shouldYield({ ...FLOODED, idleMs: 100 }), false);
   });
 
@@ -85,7 +85,7 @@ suite('Giving way', () => {
     await watching;
     assert.ok(most >= 1, `at most ${most} waited`);
     await settled(server, key);
-    const { totals } = await get<LedgerAnswer>(server, key, '/ledger');
+    const { totals } = await get<LedgerResponse>(server, key, '/ledger');
     assert.equal(totals.events['stored'], senders * requestsEach);
     while ((await waiting()) >= 1);
   });

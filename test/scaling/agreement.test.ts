@@ -1,6 +1,6 @@
 /**
  * SQLite and PostgreSQL agree: the same records in the same batches, with the same acts in between, give the same
- * answers of the read API to the byte, and the same lines to whoever exports everything. AGREEMENT_SEED=… takes the
+ * responses of the read API to the byte, and the same lines in a complete export. AGREEMENT_SEED=… takes the
  * histories of an earlier run, AGREEMENT_HISTORIES=… more of them.
  */
 
@@ -15,7 +15,7 @@ import { appendAll, processAll } from '../processor/processing.ts';
 import { assertSame } from '../processor/store-dump.ts';
 import { whyNoPostgres } from '../servers/postgres.ts';
 import { eventually } from '../server.ts';
-import { askEverything, routesNotAsked } from './asking.ts';
+import { askEverything, routesNotAsked } from './read-requests.ts';
 import { type Act, batchesOf, DAY_MS, history, MIDNIGHT, type Step, timeOf } from './generated-history.ts';
 import { TwoStores } from './two-stores.ts';
 import { UNDOING } from './undoing-history.ts';
@@ -65,7 +65,7 @@ async function perform(stores: TwoStores, act: Act, now: number): Promise<void> 
   stores.now = now;
 }
 
-/** Whoever follows along sees the same events arrive in the same order. */
+/** A live view shows the same events in the same order. */
 async function follow(stores: TwoStores, places: Map<string, [string, string]>): Promise<void> {
   for (const tenantId of TENANTS) {
     const seen: [string[], string[]] = [[], []];
@@ -105,7 +105,7 @@ async function play(stores: TwoStores, steps: readonly Step[]): Promise<void> {
   await askEverything(stores, records);
 }
 
-suite('SQLite and PostgreSQL agree, to the byte of the read API’s answers,', { skip: whyNoPostgres() }, () => {
+suite('SQLite and PostgreSQL agree, to the byte of the read API’s responses,', { skip: whyNoPostgres() }, () => {
   test('on every generated history', async (t) => {
     t.diagnostic(`AGREEMENT_SEED=${seed}`);
     const stores = await TwoStores.open(t);

@@ -1,11 +1,11 @@
 /**
- * Reads back over the API what clients were told is stored: every event of every acknowledged request is there exactly
- * once, under the one profile of its person, the traces say so, and the books balance with nothing pending.
+ * Reads back over the API what clients got a 202 for: every event of every acknowledged request is there exactly
+ * once, under the one profile of its person, the traces say so, and every event is accounted for with nothing pending.
  */
 
 import assert from 'node:assert/strict';
-import { allEvents, assertBalanced, get, type LedgerAnswer, type TraceAnswer } from '../faults/processor-load.ts';
-import { type Answer, answerOf, eventually, sleep, type TestServer } from '../server.ts';
+import { allEvents, assertBalanced, get, type LedgerResponse, type TraceResponse } from '../faults/processor-load.ts';
+import { type HttpResponse, readResponse, eventually, sleep, type TestServer } from '../server.ts';
 import type { ClientLedger, SentRequest } from './clients.ts';
 
 type Api = Pick<TestServer, 'baseUrl'>;
@@ -27,10 +27,10 @@ export interface Audit {
 export async function assertStoredOnce(api: Api, key: string, ledger: ClientLedger): Promise<Audit> {
   const users = ledger.requests.reduce((sum, { marks }) => sum + marks.length, 0);
   assert.equal(ledger.acknowledged, ledger.requests.length, 'a client gave up');
-  const books = await settled(api, key);
+  const totals = await settled(api, key);
   for (const what of ['users', 'events'] as const) {
-    const { received = 0, stored, duplicates = 0, dead_letters, erased, expired } = books.totals[what];
-    assert.equal(stored, users, `${what} stored: ${JSON.stringify(books.totals)}`);
+    const { received = 0, stored, duplicates = 0, dead_letters, erased, expired } = totals.totals[what];
+    assert.equal(stored, users, `${what} stored: ${JSON.stringify(totals.totals)}`);
     assert.equal(received - duplicates, users, what);
     assert.deepEqual({ dead_letters, erased, expired }, { dead_letters: 0, erased: 0, expired: 0 });
   }
@@ -38,42 +38,43 @@ export async function assertStoredOnce(api: Api, key: string, ledger: ClientLedg
   assert.equal(new Set(events.map(({ id }) => id)).size, events.length, 'an event is listed twice');
   const byMark = Map.groupBy(events, ({ properties }) => properties.mark ?? '');
   for (const { marks, idempotencyKey, acknowledgedAs, tries } of ledger.requests) {
-    const told = `${idempotencyKey} (${acknowledgedAs}, sent ${tries} times)`;
-    for (const mark of marks) assert.equal(byMark.get(mark)?.length ?? 0, 1, `times that ${mark} of ${told} is stored`);
+    const reported = `${idempotencyKey} (${acknowledgedAs}, sent ${tries} times)`;
+    for (const mark of marks)
+      assert.equal(byMark.get(mark)?.length ?? 0, 1, `times that ${mark} of ${reported} is stored`);
   }
-  assert.equal(events.length, users, 'there are events that nobody sent');
+  assert.equal(events.length, users, 'there are events that no one sent');
   await assertPeople(api, key, ledger, (mark) => byMark.get(mark)?.[0]?.profile_id ?? null);
   await assertTraces(api, key, ledger);
-  return { events: events.length, duplicates: books.totals.users['duplicates'] ?? 0 };
+  return { events: events.length, duplicates: totals.totals.users['duplicates'] ?? 0 };
 }
 
-/** The books once nothing waits any more. They balance whenever they can be read. */
-export async function settled(api: Api, key: string): Promise<LedgerAnswer> {
+/** The ledger once nothing waits any more. It balances whenever it can be read. */
+export async function settled(api: Api, key: string): Promise<LedgerResponse> {
   return eventually(
     'everything is processed',
     async () => {
-      const answer = await ask(api, key, '/ledger');
+      const response = await ask(api, key, '/ledger');
       // What it reads from may just be coming back.
-      if (answer.status === 503) return undefined;
-      assert.equal(answer.status, 200, answer.text);
-      const books = answer.body as LedgerAnswer;
-      assertBalanced(books);
-      return books.totals.users['pending'] === 0 && books.totals.events['pending'] === 0 ? books : undefined;
+      if (response.status === 503) return undefined;
+      assert.equal(response.status, 200, response.text);
+      const totals = response.body as LedgerResponse;
+      assertBalanced(totals);
+      return totals.totals.users['pending'] === 0 && totals.totals.events['pending'] === 0 ? totals : undefined;
     },
     SETTLED_MS_MAX,
   );
 }
 
-async function ask({ baseUrl }: Api, key: string, path: string): Promise<Answer> {
-  return answerOf(await fetch(baseUrl + path, { headers: { authorization: `Bearer ${key}` } }));
+async function ask({ baseUrl }: Api, key: string, path: string): Promise<HttpResponse> {
+  return readResponse(await fetch(baseUrl + path, { headers: { authorization: `Bearer ${key}` } }));
 }
 
 export interface Onlooker {
-  /** Rejects with what it saw that must never be seen; resolves with how often it was answered. */
+  /** Rejects with what it saw that must never be seen; resolves with how many responses it got. */
   stop(): Promise<number>;
 }
 
-/** Whoever looks, at whatever moment: the books balance, and a trace that was given out is known. Or it is a 503. */
+/** At any time: every event is accounted for, and a trace that was given out is known. Or it is a 503. */
 export function lookOn(api: Api, key: string, ledger: ClientLedger, signal: AbortSignal): Onlooker {
   const stopping = new AbortController();
   const look = async (): Promise<number> => {
@@ -81,9 +82,9 @@ export function lookOn(api: Api, key: string, ledger: ClientLedger, signal: Abor
     while (!stopping.signal.aborted && !signal.aborted) {
       await sleep(LOOK_INTERVAL_MS);
       const newest = ledger.requests.findLast(({ acknowledgedAs }) => acknowledgedAs !== null)?.acknowledgedAs;
-      const books = await ask(api, key, '/ledger');
-      if (books.status === 200) assertBalanced(books.body as LedgerAnswer);
-      else assert.equal(books.status, 503, books.text);
+      const totals = await ask(api, key, '/ledger');
+      if (totals.status === 200) assertBalanced(totals.body as LedgerResponse);
+      else assert.equal(totals.status, 503, totals.text);
       if (newest === undefined) continue;
       const trace = await ask(api, key, `/traces/${newest}`);
       if (trace.status === 200) looks += 1;
@@ -101,7 +102,7 @@ export function lookOn(api: Api, key: string, ledger: ClientLedger, signal: Abor
   };
 }
 
-/** One profile a person, and nobody's events under another's. */
+/** One profile a person, and no events under another person's. */
 async function assertPeople(
   api: Api,
   key: string,
@@ -113,7 +114,7 @@ async function assertPeople(
   for (const { people, marks } of ledger.requests) {
     for (const [index, person] of people.entries()) {
       const profile = profileOf(marks[index] ?? '');
-      assert.ok(profile !== null, 'an event belongs to nobody');
+      assert.ok(profile !== null, 'an event belongs to no one');
       profiles.set(person, (profiles.get(person) ?? new Set()).add(profile));
       counts.set(person, (counts.get(person) ?? 0) + 1);
     }
@@ -143,18 +144,18 @@ async function assertTraces(api: Api, key: string, { requests }: ClientLedger): 
 
 async function assertTrace(api: Api, key: string, request: SentRequest): Promise<void> {
   const { acknowledgedAs, marks, tries } = request;
-  const trace = await get<TraceAnswer>(api, key, `/traces/${acknowledgedAs}`);
-  const told = JSON.stringify(trace);
-  assert.equal(trace.status, 'processed', told);
-  assert.equal(trace.users_accepted, marks.length, told);
-  assert.equal(trace.users.length, marks.length, told);
+  const trace = await get<TraceResponse>(api, key, `/traces/${acknowledgedAs}`);
+  const reported = JSON.stringify(trace);
+  assert.equal(trace.status, 'processed', reported);
+  assert.equal(trace.users_accepted, marks.length, reported);
+  assert.equal(trace.users.length, marks.length, reported);
   const stored = trace.users.reduce((sum, { events }) => sum + events, 0);
   if (tries > 1) {
-    assert.ok(stored <= marks.length, told);
+    assert.ok(stored <= marks.length, reported);
     return;
   }
-  assert.equal(trace.duplicate_of, null, told);
-  assert.equal(stored, marks.length, told);
+  assert.equal(trace.duplicate_of, null, reported);
+  assert.equal(stored, marks.length, reported);
 }
 
 async function each<T>(items: readonly T[], work: (item: T) => Promise<void>): Promise<void> {

@@ -1,6 +1,6 @@
 /**
  * The drills of docs/backup.md, as an operator would do them: `pg_dump` while a server runs under load, more traffic, the
- * database is lost and restored from the dump. Everything acknowledged is stored once afterwards, because the log goes on
+ * database is lost and restored from the dump. Everything acknowledged is stored once afterwards, because the log continues
  * from the positions in the database: with logs in data folders, with Kafka, and when a data folder is lost as well.
  */
 
@@ -63,7 +63,7 @@ suite('A database that is restored from a dump', { skip: whyNoPostgres() || whyN
     ],
   ];
   for (const [name, logUrl] of logs) {
-    test(`goes on from its positions in ${name}: what came after the dump is stored once, too`, async (t) => {
+    test(`continues from its positions in ${name}: what came after the dump is stored once, too`, async (t) => {
       const random = seededRandom((line) => t.diagnostic(line));
       await using scope = new AsyncDisposableStack();
       const dumped = join(folderIn(scope), 'sluice.dump');

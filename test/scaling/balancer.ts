@@ -5,7 +5,7 @@
 
 import { once } from 'node:events';
 import { type AddressInfo, connect, createServer, type Socket } from 'node:net';
-import { answerOf } from '../server.ts';
+import { readResponse } from '../server.ts';
 
 const ASK_INTERVAL_MS = 200;
 
@@ -26,8 +26,8 @@ export async function openBalancer(servers: () => readonly number[]): Promise<Ba
 
   const ask = async (): Promise<void> => {
     const ports = servers();
-    const answers = await Promise.all(ports.map(isReady));
-    ready = ports.filter((_, index) => answers[index]);
+    const responses = await Promise.all(ports.map(isReady));
+    ready = ports.filter((_, index) => responses[index]);
   };
   const server = createServer((near) => {
     const port = ready[turn++ % Math.max(1, ready.length)];
@@ -74,7 +74,7 @@ export async function openBalancer(servers: () => readonly number[]): Promise<Ba
 
 async function isReady(port: number): Promise<boolean> {
   try {
-    return (await answerOf(await fetch(`http://127.0.0.1:${port}/readyz`))).status === 200;
+    return (await readResponse(await fetch(`http://127.0.0.1:${port}/readyz`))).status === 200;
   } catch {
     return false;
   }

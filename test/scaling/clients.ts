@@ -7,7 +7,7 @@
 
 import assert from 'node:assert/strict';
 import { sleep } from '../server.ts';
-import { Connection, ConnectionLostError, type RawAnswer } from '../faults/connection.ts';
+import { Connection, ConnectionLostError, type RawResponse } from '../faults/connection.ts';
 
 const USERS_MAX = 50;
 /** Most requests are small; every so many is large. */
@@ -26,7 +26,7 @@ export interface SentRequest {
   /** Of each user in order. */
   readonly marks: readonly string[];
   readonly people: readonly number[];
-  /** Of all tries that were answered 202, which is one unless an answer was lost. */
+  /** Of all tries that got 202, which is one unless a response was lost. */
   acknowledgedAs: string | null;
   tries: number;
 }
@@ -34,12 +34,12 @@ export interface SentRequest {
 /** One try and its end; times by `performance.now`. */
 export interface Try {
   readonly sentAt: number;
-  readonly answeredAt: number;
+  readonly respondedAt: number;
   /** The status, or how it ended without one. */
   readonly end: number | 'lost' | 'refused' | 'silent';
 }
 
-/** What clients sent and what they were told. */
+/** What clients sent and the responses they got. */
 export class ClientLedger {
   readonly requests: SentRequest[] = [];
   readonly tries: Try[] = [];
@@ -80,7 +80,7 @@ export class ClientLedger {
   }
 
   get slowestMs(): number {
-    return Math.max(...this.tries.map(({ sentAt, answeredAt }) => answeredAt - sentAt));
+    return Math.max(...this.tries.map(({ sentAt, respondedAt }) => respondedAt - sentAt));
   }
 
   /** For people to see what the fault did. */
@@ -104,7 +104,7 @@ export class ClientLedger {
 }
 
 export interface Clients {
-  /** Resolves when every request that was begun is acknowledged; nobody may be left out for longer than that. */
+  /** Resolves when every request that was begun is acknowledged; no request may wait for longer than that. */
   stop(acknowledgedMsMax?: number): Promise<void>;
 }
 
@@ -114,8 +114,8 @@ export interface ClientOptions {
   readonly clients: number;
   /** Where the edges are now. */
   readonly ports: () => readonly number[];
-  /** How long a client waits for an answer before it takes it for lost. */
-  readonly answerMsMax?: number;
+  /** How long a client waits for a response before it takes it for lost. */
+  readonly responseMsMax?: number;
   /** That of the test: a client whose test is over gives up. */
   readonly signal: AbortSignal;
 }
@@ -123,7 +123,7 @@ export interface ClientOptions {
 class SilenceError extends Error {}
 
 export function startClients(options: ClientOptions): Clients {
-  const { ledger, key, clients, ports, answerMsMax = 30_000, signal } = options;
+  const { ledger, key, clients, ports, responseMsMax = 30_000, signal } = options;
   const stopping = new AbortController();
   let deadline = Number.POSITIVE_INFINITY;
 
@@ -133,8 +133,8 @@ export function startClients(options: ClientOptions): Clients {
       const request = ledger.next();
       while (request.acknowledgedAs === null && !signal.aborted) {
         assert.ok(performance.now() < deadline, `${request.idempotencyKey} was not acknowledged in time`);
-        const isAnswered = await attempt(desk, request);
-        if (!isAnswered) await sleep(PAUSE_AFTER_REFUSAL_MS);
+        const hasResponse = await attempt(desk, request);
+        if (!hasResponse) await sleep(PAUSE_AFTER_REFUSAL_MS);
       }
       await sleep(PAUSE_MS);
     }
@@ -144,23 +144,23 @@ export function startClients(options: ClientOptions): Clients {
   const attempt = async (desk: Desk, request: SentRequest): Promise<boolean> => {
     const sentAt = performance.now();
     const note = (end: Try['end']): boolean => {
-      ledger.tries.push({ sentAt, answeredAt: performance.now(), end });
+      ledger.tries.push({ sentAt, respondedAt: performance.now(), end });
       return end === 202;
     };
     const connection = await desk.connection();
     if (connection === undefined) return note('refused');
     request.tries += 1;
     try {
-      const answer = await inTime(send(connection, key, request), answerMsMax);
-      if (/^connection: close/im.test(answer.head)) desk.leave();
+      const response = await inTime(send(connection, key, request), responseMsMax);
+      if (/^connection: close/im.test(response.head)) desk.leave();
       // Anything else is not a fault but a mistake.
-      assert.ok(answer.status === 202 || answer.status === 503, `${answer.head}\n${answer.body}`);
-      if (answer.status === 503) {
-        assert.match(answer.head, /^retry-after: \d+/im);
+      assert.ok(response.status === 202 || response.status === 503, `${response.head}\n${response.body}`);
+      if (response.status === 503) {
+        assert.match(response.head, /^retry-after: \d+/im);
         desk.leave();
         return note(503);
       }
-      request.acknowledgedAs = traceIdOf(answer, request);
+      request.acknowledgedAs = traceIdOf(response, request);
       return note(202);
     } catch (error) {
       desk.leave();
@@ -209,7 +209,7 @@ class Desk {
   }
 }
 
-function send(connection: Connection, key: string, { idempotencyKey, body }: SentRequest): Promise<RawAnswer> {
+function send(connection: Connection, key: string, { idempotencyKey, body }: SentRequest): Promise<RawResponse> {
   const headers = {
     Authorization: `Bearer ${key}`,
     'Content-Type': 'application/json',
@@ -218,15 +218,15 @@ function send(connection: Connection, key: string, { idempotencyKey, body }: Sen
   return connection.request('POST', '/ingest/events', headers, body);
 }
 
-async function inTime<T>(answer: Promise<T>, msMax: number): Promise<T> {
+async function inTime<T>(response: Promise<T>, msMax: number): Promise<T> {
   const { promise, reject } = Promise.withResolvers<never>();
   const timer = setTimeout(() => reject(new SilenceError()), msMax);
-  // It ends with the connection, when nobody waits any more.
-  answer.catch(() => undefined);
-  return Promise.race([answer, promise]).finally(() => clearTimeout(timer));
+  // It ends with the connection, when nothing waits any more.
+  response.catch(() => undefined);
+  return Promise.race([response, promise]).finally(() => clearTimeout(timer));
 }
 
-function traceIdOf({ body }: RawAnswer, { marks }: SentRequest): string {
+function traceIdOf({ body }: RawResponse, { marks }: SentRequest): string {
   const { trace_id, users_accepted } = JSON.parse(body) as { trace_id: string; users_accepted: number };
   assert.equal(users_accepted, marks.length);
   return trace_id;

@@ -47,7 +47,7 @@ suite('While PostgreSQL is away', { skip: whyNoPostgres('own') || whyNoKafka(), 
   });
   after(() => scope.disposeAsync());
 
-  /** A wire to the database, and how servers are told to use it. */
+  /** A wire to the database, and the settings to use it. */
   const openDatabaseWire = async (options: Omit<WireOptions, 'port'> = {}): Promise<[Wire, Record<string, string>]> => {
     const url = new URL(postgres.url);
     const port = Number(url.port);
@@ -105,12 +105,12 @@ suite('While PostgreSQL is away', { skip: whyNoPostgres('own') || whyNoKafka(), 
       await sleep(random() * 150);
       wire.cut();
       await sleep(random() * 150);
-      wire.mend();
+      wire.repair();
     }
     await works(processor);
     wire.cut();
     await eventually('the processor gives up', () => /the processor waits/.test(processor.stderr()), DEADLINE_MS);
-    wire.mend();
+    wire.repair();
     await works(processor);
     await clients.stop();
     const looks = await onlooker.stop();
@@ -137,9 +137,9 @@ suite('While PostgreSQL is away', { skip: whyNoPostgres('own') || whyNoKafka(), 
       fates[fate] += 1;
       return fate;
     };
-    // All but the last are told at once that the connection is gone.
-    const isClientTold = (): boolean => fatal() < COMMITS_LOST;
-    const [wire, env] = await openDatabaseWire({ fateOf, isClientTold });
+    // For all but the last the connection ends at once.
+    const isClientInformed = (): boolean => fatal() < COMMITS_LOST;
+    const [wire, env] = await openDatabaseWire({ fateOf, isClientInformed });
     const [key, processor] = await Promise.all([newTenant(), start('processor', env)]);
     const ledger = new ClientLedger(random);
     const clients = startClients({ signal: t.signal, ledger, key, clients: CLIENTS, ports });

@@ -21,7 +21,7 @@ export interface Installation {
   readonly api: TestServer;
   /** One more server; `env` is for what differs. */
   readonly start: (role: RoleName, env?: Readonly<Record<string, string>>) => Promise<TestServer>;
-  /** A secret key of an account that nobody else has. */
+  /** A secret key of an account of its own. */
   readonly newTenant: () => Promise<string>;
 }
 
@@ -35,7 +35,7 @@ export interface Places {
 const READY_MS_MAX = 150_000;
 /** Kafka misses a member that was killed after seconds only; until then its partitions rest. */
 const WORK_MS_MAX = 150_000;
-/** Whoever waits for a connection for two seconds only may get none on a busy machine, and is started again by who runs it. */
+/** A server that waits for a connection for two seconds only may get none on a busy machine, and is started again by who runs it. */
 const STARTS_MAX = 3;
 /** A processor that was killed is missed after this; the default is made for networks and would only be waited for. */
 const SESSION_MS = 2_000;
@@ -102,8 +102,8 @@ export async function newKey(storeUrl: string, accountName: string): Promise<str
   const now = Date.now();
   try {
     const { id: accountId } = await store.ensureAccount(newAccount(accountName, now));
-    const wishes = { name: 'test', kind: 'secret', environment: 'development', origins: [], expiresAt: null } as const;
-    return (await createKey(store, { ...wishes, accountId, now })).key;
+    const options = { name: 'test', kind: 'secret', environment: 'development', origins: [], expiresAt: null } as const;
+    return (await createKey(store, { ...options, accountId, now })).key;
   } finally {
     await store.close();
   }
@@ -117,13 +117,13 @@ export async function becomesReady(server: TestServer): Promise<void> {
   );
 }
 
-/** The value of a metric without labels; 0 where it is not told. */
+/** The value of a metric without labels; 0 if it is missing. */
 export async function metricOf(server: TestServer, name: string): Promise<number> {
   const text = await (await fetch(`${server.baseUrl}/metrics`)).text();
   return Number(new RegExp(`^${name} (\\S+)$`, 'm').exec(text)?.[1] ?? 0);
 }
 
-/** Resolves when the processor has committed so many more batches; somebody else may have the partitions at first. */
+/** Resolves when the processor has committed so many more batches; another processor may have the partitions at first. */
 export async function works(processor: TestServer, batches = 1): Promise<void> {
   const count = (): Promise<number> => metricOf(processor, 'sluice_processor_transactions_total');
   const before = await count();

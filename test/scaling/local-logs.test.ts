@@ -1,6 +1,6 @@
 /**
  * The ledger test with PostgreSQL alone: two servers that do everything, each with a log in its own data folder, and a
- * store that they share. One is killed under load and started again on its folder, time and again. Some answers are lost:
+ * store that they share. One is killed under load and started again on its folder, time and again. Some responses are lost:
  * then the same request is in both logs, and both servers come to it at about the same time.
  */
 

@@ -96,7 +96,7 @@ suite('While processors come and go', { skip: whyNoKafka() || whyNoPostgres(), t
     const onlooker = lookOn(api, key, ledger, t.signal);
     await works(first);
     await inTransaction(storeUrl, 0);
-    // Taken for dead in the middle of a batch, and back when its partitions are somebody else's.
+    // Taken for dead in the middle of a batch, and back when its partitions are another's.
     process.kill(first.pid, 'SIGSTOP');
     const second = await start('processor');
     await sleep(STALL_MS);
@@ -122,7 +122,7 @@ suite('While processors come and go', { skip: whyNoKafka() || whyNoPostgres(), t
     assert.equal(await third.stop(), 0, third.stderr());
   });
 
-  test('an answer that is lost on its way to the client: the request comes again and is stored once', async (t) => {
+  test('a response that is lost on its way to the client: the request comes again and is stored once', async (t) => {
     const random = seededRandom((line) => t.diagnostic(line));
     const { api, start, newTenant } = installation;
     const [key, processor] = await Promise.all([newTenant(), start('processor')]);
@@ -132,7 +132,7 @@ suite('While processors come and go', { skip: whyNoKafka() || whyNoPostgres(), t
         openWire({
           port: () => port,
           fateOf: () => (random() < 0.15 ? 'unanswered' : 'passes'),
-          isClientTold: () => random() < 0.7,
+          isClientInformed: () => random() < 0.7,
         }),
       ),
     );
@@ -144,7 +144,7 @@ suite('While processors come and go', { skip: whyNoKafka() || whyNoPostgres(), t
       key,
       clients: CLIENTS,
       ports: wirePorts,
-      answerMsMax: 1_000,
+      responseMsMax: 1_000,
     });
     const onlooker = lookOn(api, key, ledger, t.signal);
     const lost = (): number => wires.reduce((sum, wire) => sum + wire.lost, 0);

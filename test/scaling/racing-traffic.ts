@@ -74,7 +74,7 @@ class Traffic {
     return this.#some(all);
   }
 
-  /** Of anybody: shared devices, others' addresses, and more addresses than a profile may have. */
+  /** Of anyone: shared devices, others' addresses, and more addresses than a profile may have. */
   #messy(phase: number): Record<string, string> {
     const all = {
       user_id: `user-${this.#below(PEOPLE)}`,
@@ -103,9 +103,9 @@ class Traffic {
   }
 }
 
-/** What must be 0 in every store, whoever wrote it. */
+/** What must be 0 in every store, whichever writer wrote it. */
 const FAULTS: Readonly<Record<string, string>> = {
-  'aliases of aliases, or of nobody': `
+  'aliases of aliases, or without a node': `
     SELECT n.no FROM nodes n LEFT JOIN nodes r ON r.no = n.root WHERE n.root IS NOT NULL AND (r.no IS NULL OR r.root IS NOT NULL)`,
   'survivors that are younger than what was merged into them (rule 9)': `
     SELECT n.no FROM nodes n JOIN nodes r ON r.no = n.root
@@ -122,7 +122,7 @@ const FAULTS: Readonly<Record<string, string>> = {
     WHERE coalesce(a.root, a.no) <> coalesce(b.root, b.no)`,
   'nodes that count other events than they have': `
     SELECT n.no FROM nodes n WHERE n.events <> (SELECT count(*) FROM events e WHERE e.node = n.no)`,
-  'events of nobody': `
+  'events without a node': `
     SELECT 1 FROM events e LEFT JOIN nodes n ON n.no = e.node WHERE e.node IS NOT NULL AND n.no IS NULL`,
 };
 
@@ -155,15 +155,15 @@ export async function assertExplained(store: Store): Promise<void> {
   }
 }
 
-/** People as they are in any order of the same records: not by ids, which are those of whoever was first. */
+/** People as they are in any order of the same records: not by ids, which depend on which writer was first. */
 export async function peopleOf(store: Store): Promise<string[]> {
   const people: string[] = [];
   for (const tenantId of RACING_TENANTS) {
     for (const profile of await profilesOf(store, tenantId)) {
       const { identifiers, profileFields, userProperties, firstSeen, lastSeen, eventCount } = profile;
       const named = Object.entries(identifiers).map(([type, values]) => [type, values.toSorted()]);
-      const told = [[...profileFields], [...userProperties]];
-      people.push(JSON.stringify([tenantId, named, told, firstSeen, lastSeen, eventCount]));
+      const reported = [[...profileFields], [...userProperties]];
+      people.push(JSON.stringify([tenantId, named, reported, firstSeen, lastSeen, eventCount]));
     }
   }
   return people.sort();

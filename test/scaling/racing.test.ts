@@ -85,8 +85,12 @@ async function assertExplainedByOrder({ store, dataFolder, order, entries }: Rac
   const replayed = (await withStore(file, (one) => dumpOf(one, traceIds))).sort();
   const unexplained = raced.filter((line) => !replayed.includes(line));
   const missing = replayed.filter((line) => !raced.includes(line));
-  const told = [...unexplained.slice(0, 4), 'instead of', ...missing.slice(0, 4)];
-  assert.equal(unexplained.length + missing.length, 0, `no serial order explains ${told.join('\n').slice(0, 6_000)}`);
+  const reported = [...unexplained.slice(0, 4), 'instead of', ...missing.slice(0, 4)];
+  assert.equal(
+    unexplained.length + missing.length,
+    0,
+    `no serial order explains ${reported.join('\n').slice(0, 6_000)}`,
+  );
   assert.equal(raced.length, replayed.length);
 }
 
@@ -132,7 +136,7 @@ suite('Processors that race on one PostgreSQL store', { skip: whyNoPostgres(), t
     assert.deepEqual(identity?.refusals, []);
   });
 
-  test('do not bring somebody back who came, and was erased, since nobody was found by that name', async () => {
+  test('do not bring back a person who came, and was erased, after the look-up found no one', async () => {
     await using scope = new AsyncDisposableStack();
     const { take, store } = await openForTwo(scope);
     const [tenantId] = RACING_TENANTS;

@@ -219,9 +219,9 @@ function recordedTransaction(transaction: WriteTransaction, taken: Taken[]): Wri
       own.stretches.push({ partition, from, to });
     },
     lookUp: async (questions) => {
-      const answers = await transaction.lookUp(questions);
+      const responses = await transaction.lookUp(questions);
       own.lookedUpAt = ++moments;
-      return answers;
+      return responses;
     },
     write: async (batches, at) => {
       for (const { tenantId, changes } of batches) {
@@ -242,7 +242,7 @@ function recordedTransaction(transaction: WriteTransaction, taken: Taken[]): Wri
   };
 }
 
-/** Of a commit that was not answered, the next transaction shows whether it happened: it begins there again, or behind. */
+/** After a commit without a response, the next transaction shows whether it happened: it begins there again, or behind. */
 function certain(taken: readonly Taken[]): Taken[] {
   const placeOf = ({ stretches }: Taken): string =>
     stretches.map(({ partition, from }) => `${partition}/${from}`).join();
@@ -252,7 +252,7 @@ function certain(taken: readonly Taken[]): Taken[] {
 
 /**
  * Who committed before another had looked everything up comes first: the other may have seen it. And who refused a key
- * that nobody had comes before the one who gave it a node meanwhile.
+ * that had no node comes before the one who gave it a node meanwhile.
  */
 function serialOrder(taken: readonly Taken[]): Taken[] {
   const isBefore = (one: Taken, other: Taken): boolean =>

@@ -1,6 +1,6 @@
 /**
  * An SQLite store and a PostgreSQL store side by side, each behind the real API. Both are fed the same records in the
- * same batches and asked the same questions; an answer is good when both give it, to the byte. Cursors are opaque and
+ * same batches and queried alike; a result is good when both return it, to the byte. Cursors are opaque and
  * differ: each store is asked on with its own, and compared is only whether there is one.
  */
 
@@ -39,11 +39,11 @@ export const SILENT: TenantId = 'acct_silent/production';
 
 const LOG_NAME = 'test:agreement';
 const CONNECTIONS = 6;
-/** All that a history fills. Partitions stay, as they do in a server that goes on. */
+/** All that a history fills. Partitions stay, as they do in a server that continues. */
 const TABLES =
-  'tenants, invalidations, positions, nodes, identifiers, merges, apart, refusals, tombstones, idempotency_keys, event_ids, counts, ' +
+  'tenants, invalidations, positions, nodes, identifiers, merges, cannot_link, refusals, tombstones, idempotency_keys, event_ids, counts, ' +
   'ledger, receipts, profile_counts, rejections, dead_letters, audit, records, events, arrivals, expired_arrivals';
-/** What a history should bring about now and then, by how an answer shows it. */
+/** What a history should bring about now and then, by how a response shows it. */
 const SIGHTS: Readonly<Record<string, RegExp>> = {
   merge: /"merged_ids":\["/,
   other_user_id: /"reason":"other_user_id"/,
@@ -72,7 +72,7 @@ export interface Side {
   readonly name: string;
   readonly writer: StoreWriter;
   readonly store: Store;
-  /** The store alone; the log is whoever's it was. */
+  /** The store alone; the log is that of its process. */
   readonly close: () => Promise<void>;
 }
 
@@ -95,7 +95,7 @@ export class TwoStores {
   /** By the clock of both APIs and of the processor. */
   now = 0;
   readonly asked = new Set<string>();
-  /** Names of SIGHTS, and how many answers showed them. */
+  /** Names of SIGHTS, and how many responses showed them. */
   readonly seen = new Map(Object.keys(SIGHTS).map((name) => [name, 0]));
   readonly #folder: string;
   readonly #pool: PostgresPool;
@@ -127,7 +127,7 @@ export class TwoStores {
     return this.#sides;
   }
 
-  /** The paths of all routes that answer GET. */
+  /** The paths of all routes that respond to GET. */
   get routes(): string[] {
     const [app] = this.#apps;
     return [...(app?.methodsByPath ?? [])].flatMap(([path, methods]) => (methods.has('GET') ? [path] : []));
@@ -185,7 +185,7 @@ export class TwoStores {
   }
 
   /**
-   * Both stores keep first uses for longer than their window, and a history that goes on before the sweep shows it: PostgreSQL
+   * Both stores keep first uses for longer than their window, and a history that continues before the sweep shows it: PostgreSQL
    * for processors that are late, SQLite until the newest use of the same run is over.
    */
   async #forgetUsesBefore(shape: RunsShape, cutoff: number): Promise<void> {
@@ -198,7 +198,7 @@ export class TwoStores {
     database.exec('COMMIT');
   }
 
-  /** Asks both, and gives the answers as they came: the cursors in them are each store's own. */
+  /** Asks both, and returns the responses as they came: the cursors in them are each store's own. */
   async ask(tenantId: TenantId, path: string, question: Question = {}): Promise<readonly [string, string]> {
     return this.#askEach(tenantId, [path, path], question);
   }
@@ -207,9 +207,9 @@ export class TwoStores {
   async askPages(tenantId: TenantId, path: string): Promise<string[]> {
     const pages: string[] = [];
     for (let paths: readonly [string, string] = [path, path]; ; ) {
-      const answers = await this.#askEach(tenantId, paths, {});
-      pages.push(answers[0]);
-      const [one = '', other = ''] = answers.map((text) => (JSON.parse(text) as HasCursor).next_cursor ?? '');
+      const responses = await this.#askEach(tenantId, paths, {});
+      pages.push(responses[0]);
+      const [one = '', other = ''] = responses.map((text) => (JSON.parse(text) as HasCursor).next_cursor ?? '');
       if (one === '' || other === '') return pages;
       const next = (cursor: string): string => `${path}&cursor=${encodeURIComponent(cursor)}`;
       paths = [next(one), next(other)];
@@ -227,10 +227,10 @@ export class TwoStores {
       for (;;) {
         const path = `/events?limit=3&after=${encodeURIComponent(last[index] as string)}`;
         const { text } = await this.#call(app, tenantId, path, {});
-        const answer = JSON.parse(text) as { events: unknown[]; last: string };
-        last[index] = answer.last;
-        events[index]?.push(...answer.events.map((event) => JSON.stringify(event)));
-        if (answer.events.length === 0) break;
+        const response = JSON.parse(text) as { events: unknown[]; last: string };
+        last[index] = response.last;
+        events[index]?.push(...response.events.map((event) => JSON.stringify(event)));
+        if (response.events.length === 0) break;
       }
     }
     return { events, last };
@@ -246,9 +246,9 @@ export class TwoStores {
       this.#apps.map((app, index) => this.#call(app, tenantId, paths[index] as string, question)),
     )) as [Asked, Asked];
     if (one.status !== other.status || comparable(one.text) !== comparable(other.text)) {
-      const told = [one, other].map(({ status, text }) => `${status} ${text.slice(0, 4_000)}`);
+      const reported = [one, other].map(({ status, text }) => `${status} ${text.slice(0, 4_000)}`);
       assert.fail(
-        `${question.method ?? 'GET'} ${decodeURIComponent(paths[0])} of ${tenantId}\nSQLite:     ${told[0]}\nPostgreSQL: ${told[1]}`,
+        `${question.method ?? 'GET'} ${decodeURIComponent(paths[0])} of ${tenantId}\nSQLite:     ${reported[0]}\nPostgreSQL: ${reported[1]}`,
       );
     }
     for (const [name, pattern] of Object.entries(SIGHTS)) {
@@ -260,13 +260,13 @@ export class TwoStores {
 
   async #call(app: FastifyInstance, tenantId: TenantId, path: string, question: Question): Promise<Asked> {
     const { method = 'GET', json } = question;
-    const answer = await app.inject({
+    const response = await app.inject({
       method,
       url: path,
       headers: { authorization: `Bearer ${this.#keys.get(tenantId)}` },
       ...(json === undefined ? {} : { payload: json as object }),
     });
-    return { path, status: answer.statusCode, text: answer.body };
+    return { path, status: response.statusCode, text: response.body };
   }
 
   async #startApps(context: TestContext): Promise<void> {
@@ -274,9 +274,9 @@ export class TwoStores {
     for (const tenantId of [...TENANTS, SILENT]) {
       const [id = '', environment] = tenantId.split('/');
       const account = await keyStore.ensureAccount({ id, name: id, createdAt: 0 });
-      const wishes = { name: 'test', kind: 'secret', origins: [], expiresAt: null, now: 0 } as const;
+      const options = { name: 'test', kind: 'secret', origins: [], expiresAt: null, now: 0 } as const;
       const { key } = await createKey(keyStore, {
-        ...wishes,
+        ...options,
         accountId: account.id,
         environment: environment as Environment,
       });

@@ -75,7 +75,7 @@ export async function openForTwo(scope: AsyncDisposableStack) {
     }
     return { commit: () => transaction.commit(false) };
   };
-  /** Whether somebody waits for somebody else's lock. */
+  /** Whether a transaction waits for another's lock. */
   const waiting = async (): Promise<boolean> => {
     const { rows } = await pool.query(
       `SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`,

@@ -1,6 +1,6 @@
 /**
- * A history by hand, for what chance seldom brings together: people are merged, unmerged, named together again, erased,
- * and come back, late and anew.
+ * A history by hand, for what chance rarely brings together: people are merged, unmerged, named together again, erased,
+ * and come back, late and again.
  */
 
 import { BAD_USERS, DAY_MS, HOUR_MS, type RequestDraft, type Step } from './generated-history.ts';

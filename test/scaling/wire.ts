@@ -1,15 +1,15 @@
 /**
- * A wire between a client and a server, which a test may cut. Cut as a network is: nobody is refused and nobody is told,
- * connections stay open, new ones are made, and nothing arrives. Once it is mended, what was under way arrives late, as
- * TCP sends it again. A single message can be lost, too, with the connection: the question or only its answer.
+ * A wire between a client and a server, which a test may cut. Cut as a network is: nothing is refused and nothing is reported,
+ * connections stay open, new ones are made, and nothing arrives. Once it is fixed, what was under way arrives late, as
+ * TCP sends it again. A single message can be lost, too, with the connection: the question or only its response.
  */
 
 import { once } from 'node:events';
 import { type AddressInfo, connect, createServer, type Socket } from 'node:net';
 
 /**
- * What becomes of a piece from the client: passed on, lost on the way, passed on and the answer to it lost, or the same
- * with the client told long before the server gets it.
+ * What becomes of a piece from the client: passed on, lost on the way, passed on and the response to it lost, or the same
+ * with the client informed long before the server gets it.
  */
 export type Fate = 'passes' | 'lost' | 'unanswered' | 'late';
 
@@ -22,8 +22,8 @@ export interface WireOptions {
   readonly host?: string;
   /** Asked about every piece from the client; all pass unless given. */
   readonly fateOf?: (piece: Buffer) => Fate;
-  /** Whether a client whose message was lost sees the connection end (at once), or nothing at all (for ever). */
-  readonly isClientTold?: () => boolean;
+  /** Whether a client whose message was lost sees the connection end (at once), or nothing at all (forever). */
+  readonly isClientInformed?: () => boolean;
 }
 
 export interface Wire {
@@ -33,7 +33,7 @@ export interface Wire {
   /** Pieces that arrived late, likewise. */
   readonly delayed: number;
   cut(): void;
-  mend(): void;
+  repair(): void;
   close(): Promise<void>;
 }
 
@@ -44,7 +44,7 @@ interface Piece {
 }
 
 export async function openWire(options: WireOptions): Promise<Wire> {
-  const { port, host = '127.0.0.1', fateOf = () => 'passes', isClientTold = () => true } = options;
+  const { port, host = '127.0.0.1', fateOf = () => 'passes', isClientInformed = () => true } = options;
   const sockets = new Set<Socket>();
   let held: Piece[] = [];
   let isCut = false;
@@ -77,7 +77,7 @@ export async function openWire(options: WireOptions): Promise<Wire> {
     keep(near);
     keep(far);
     const tell = (): void => {
-      if (isClientTold()) near.resetAndDestroy();
+      if (isClientInformed()) near.resetAndDestroy();
     };
     near.on('data', (bytes: Buffer) => {
       if (isLost) return;
@@ -91,7 +91,7 @@ export async function openWire(options: WireOptions): Promise<Wire> {
     });
     far.on('data', (bytes: Buffer) => {
       if (!isLost) pass({ to: near, bytes });
-      // The server has done what it was asked for, and nobody will hear of it.
+      // The server has done what it was asked for, and its response is lost.
       else far.destroy();
     });
     near.on('close', () => {
@@ -121,7 +121,7 @@ export async function openWire(options: WireOptions): Promise<Wire> {
     cut: () => {
       isCut = true;
     },
-    mend: () => {
+    repair: () => {
       isCut = false;
       const pieces = held;
       held = [];

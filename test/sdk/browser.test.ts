@@ -99,7 +99,7 @@ suite('The SDK on a page', { skip: whyNoBrowser() }, () => {
     });
   });
 
-  test('the visitor is known on the next page, somebody else is not joined with them, and reset() begins anew', async () => {
+  test('the visitor is known on the next page, another person is not joined with them, and reset() starts over', async () => {
     const page = await visit(await newVisitor(), site.url);
     const idOf = (): Promise<string> => page.evaluate<string>('window.sluice.anonymousId');
     const first = await idOf();

@@ -54,7 +54,7 @@ export async function ensureKafkaJars(report: (line: string) => void): Promise<s
     renameSync(temporary, folder);
   } catch (error) {
     removeFolder(temporary);
-    // Somebody else was quicker.
+    // Another process was quicker.
     if (existsSync(folder)) return folder;
     const said = (error as { stdout?: string }).stdout?.trim().split('\n')[0] ?? '';
     throw new Error(`Maven could not get Kafka: ${said === '' ? (error as Error).message : said}`, { cause: error });

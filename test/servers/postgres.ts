@@ -25,7 +25,7 @@ const READY_MS_MAX = 60_000;
 const OTHER_USERS = ['postgres', 'nobody'];
 
 export interface TestPostgres {
-  /** The URL of a fresh database: empty, or a copy of another one that nobody is connected to. */
+  /** The URL of a fresh database: empty, or a copy of another one without connections. */
   readonly newDatabase: (original?: string) => Promise<string>;
 }
 
@@ -63,7 +63,7 @@ async function sharedUrl(): Promise<string> {
 }
 
 /**
- * For whoever starts the one server of a whole run. Its data would not survive a crash of the machine, and nothing goes
+ * For the process that starts the one server of a whole run. Its data would not survive a crash of the machine, and nothing goes
  * round the hundreds of databases that the tests leave behind, for speed.
  */
 export async function startSharedPostgres(): Promise<Pick<OwnPostgres, 'url' | 'close'>> {

@@ -61,7 +61,7 @@ export interface ServerFolder {
   remove(): Promise<void>;
 }
 
-/** `endSignal` is what the servers in the folder get when nobody needs them any more. */
+/** `endSignal` is what the servers in the folder get when they are no longer needed. */
 export function makeServerFolder(name: string, endSignal: 'SIGKILL' | 'SIGQUIT'): ServerFolder {
   const path = mkdtempSync(join(tmpdir(), `sluice-${name}-`));
   const running = new Map<ServerProcess, number>();
@@ -117,7 +117,7 @@ function serverProcess(child: ChildProcess, logFile: string): ServerProcess {
   const isRunning = (): boolean => child.pid !== undefined && child.exitCode === null && child.signalCode === null;
   const end = async (signal: NodeJS.Signals): Promise<void> => {
     if (!isRunning()) return;
-    // Whoever waits for the end has to be kept alive until then.
+    // The process that waits for the end has to be kept alive until then.
     child.ref();
     const ended = once(child, 'exit');
     child.kill(signal);
@@ -147,7 +147,7 @@ export async function ready(
   }
 }
 
-/** A port of 127.0.0.1 that nobody listens on now. */
+/** A port of 127.0.0.1 that nothing listens on now. */
 export async function freePort(): Promise<number> {
   for (let tries = 0; tries < PORT_TRIES_MAX; tries++) {
     const port = PORTS.from + Math.floor(Math.random() * (PORTS.to - PORTS.from + 1));

@@ -1,6 +1,6 @@
 /**
  * The servers that all tests of one run share: which ones the chosen test files need, getting and starting them, and
- * what the tests are told about them. A server that cannot be had is no reason to stop: the tests that need it say so,
+ * what the tests get to know about them. A server that cannot be had is no reason to stop: the tests that need it say so,
  * and fail where CI is set.
  */
 
@@ -63,7 +63,7 @@ async function start(
   open: () => Promise<[address: string, close: () => Promise<void>]>,
   report: Report,
 ): Promise<Started> {
-  // Somebody brought their own.
+  // The environment names one.
   if (process.env[variable] !== undefined) return { env: {} };
   const before = performance.now();
   try {

@@ -1,4 +1,4 @@
-/** The rule that slows guessing, and what it does to somebody who guesses. The clock is the test's own. */
+/** The rule that slows guessing, and what it does to a person who guesses. The clock is the test's own. */
 
 import assert from 'node:assert/strict';
 import { suite, test } from 'node:test';

@@ -58,11 +58,11 @@ suite('A password', () => {
     assert.equal(new Passwords().isOutdated(stored), true);
   });
 
-  test('of nobody is never right', async () => {
+  test('of an unknown member is never right', async () => {
     assert.equal(await new Passwords().verify(PASSWORD, undefined), false);
   });
 
-  test('kept in a form that nobody knows is a fault, not a wrong password', async () => {
+  test('stored in an unknown form is a fault, not a wrong password', async () => {
     for (const stored of [
       'md5$x',
       '',

@@ -149,14 +149,14 @@ describe('metrics', () => {
     assert.equal(valueOf(families, 'sluice_event_loop_delay_max_seconds'), 0.2);
   });
 
-  test('free disk that nobody has measured yet is not reported as zero', () => {
+  test('free disk that was not measured yet is not reported as zero', () => {
     const buffer = allocateMetrics(2);
     assert.ok(!parsePrometheus(renderMetrics(buffer)).has('sluice_disk_free_bytes'));
     metricsWriter(buffer, 1).set(METRIC.disk_free_bytes, 42);
     assert.equal(valueOf(parsePrometheus(renderMetrics(buffer)), 'sluice_disk_free_bytes'), 42);
   });
 
-  test('a gauge is read over all threads as it is rendered, and one that nobody has set is no number', () => {
+  test('a gauge is read over all threads as it is rendered, and one that was never set is no number', () => {
     const buffer = allocateMetrics(3);
     assert.equal(readGauge(buffer, METRIC.disk_free_bytes), null);
     assert.equal(readGauge(buffer, METRIC.processor_lag), null);
@@ -200,7 +200,7 @@ describe('metrics', () => {
     assert.equal(new Set(named.map(([, index]) => index)).size, named.length);
   });
 
-  test('version and Node are told, and quotes in them do no harm', () => {
+  test('version and Node are shown, and quotes in them do no harm', () => {
     const version = 'a "quoted" \\ version\nwith a line';
     const families = parsePrometheus(renderMetrics(allocateMetrics(1), { version }));
     assert.equal(valueOf(families, 'sluice_info', { version, node: process.versions.node }), 1);

@@ -242,7 +242,7 @@ test('the parser and the oracle agree on texts that look like ISO 8601', () => {
   assert.ok(accepted > runs * 0.2 && accepted < runs * 0.8, `${accepted} of ${runs} accepted`);
 });
 
-test('a time as it is usually written is read as any other, or left to whoever reads any', () => {
+test('a time as it is usually written is read as any other, or left to the general parser', () => {
   const usual = fc.tuple(
     fc.date({ noInvalidDate: true }),
     fc.nat({ max: USUAL_TIME_LENGTH }),

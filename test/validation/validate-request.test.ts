@@ -1,4 +1,4 @@
-/** Whole requests: what makes a payload unusable and how it is told, how users are counted, and bodies made to hurt. */
+/** Whole requests: what makes a payload unusable and how it is reported, how users are counted, and bodies made to hurt. */
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
@@ -9,28 +9,28 @@ const BAD_USER = '{"identifiers":{"user_id":"u"}}';
 const NO_EVENTS = 'events array is required and must not be empty';
 
 const UNUSABLE: readonly (readonly [sentence: string, text: string, message: string])[] = [
-  ['an empty body is told so', '', 'body is empty, expected a JSON object'],
+  ['an empty body is reported', '', 'body is empty, expected a JSON object'],
   [
-    'a body that is not JSON is told where and what was expected',
+    'a body that is not JSON is reported with where and what was expected',
     '{\n  "users": [\n    {"identifiers": oops}\n  ]\n}',
     'body is not valid JSON: unexpected character at line 3, column 21, expected a value',
   ],
   [
-    'a body that was cut off is told where it ends',
+    'a body that was cut off is reported with where it ends',
     '{"users":[',
     'body is not valid JSON: ends too early at line 1, column 11, expected a value or a closing bracket',
   ],
-  ['a body that is an array is told so', `[${USER}]`, 'body must be a JSON object, not an array'],
-  ['a body that is null is told so', 'null', 'body must be a JSON object, not null'],
-  ['a body that is a string is told so', '"users"', 'body must be a JSON object, not a string'],
-  ['a body that is a number is told so', '1', 'body must be a JSON object, not a number'],
-  ['a body without users is told so', '{"user":[]}', 'users is required and must be an array'],
-  ['a body with null for users is told so', '{"users":null}', 'users is required and must be an array'],
-  ['users that are an object are told so', `{"users":${USER}}`, 'users must be an array, not an object'],
-  ['users that are a boolean are told so', '{"users":true}', 'users must be an array, not a boolean'],
-  ['an empty users array is told so', '{"users":[]}', 'users must not be empty'],
+  ['a body that is an array is reported', `[${USER}]`, 'body must be a JSON object, not an array'],
+  ['a body that is null is reported', 'null', 'body must be a JSON object, not null'],
+  ['a body that is a string is reported', '"users"', 'body must be a JSON object, not a string'],
+  ['a body that is a number is reported', '1', 'body must be a JSON object, not a number'],
+  ['a body without users is reported', '{"user":[]}', 'users is required and must be an array'],
+  ['a body with null for users is reported', '{"users":null}', 'users is required and must be an array'],
+  ['users that are an object are reported', `{"users":${USER}}`, 'users must be an array, not an object'],
+  ['users that are a boolean are reported', '{"users":true}', 'users must be an array, not a boolean'],
+  ['an empty users array is reported', '{"users":[]}', 'users must not be empty'],
   [
-    'a users array with 1,001 entries is told so',
+    'a users array with 1,001 entries is reported',
     `{"users":[${Array(1001).fill(USER).join()}]}`,
     'users must hold at most 1000 users, not 1001',
   ],

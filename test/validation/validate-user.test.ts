@@ -83,7 +83,7 @@ const RULES: readonly Row[] = [
   ['an event without a name is rejected', withEvents({}), NO_NAME],
   ['an event with an empty name is rejected', withEvent({ event_name: '' }), NO_NAME],
   [
-    'an event name of 513 characters is rejected and the limit is told',
+    'an event name of 513 characters is rejected with the limit',
     withEvent({ event_name: 'n'.repeat(513) }),
     `${NO_NAME} of at most 512 characters`,
   ],
@@ -284,7 +284,7 @@ const ORDER: readonly Row[] = [
     'events[1].tree is nested too deeply',
   ],
   [
-    'of two bad characters the first is told',
+    'of two bad characters the first is reported',
     withEvents({ ...EVENT, a: { c: 'fine', d: '\0' } }, { ...EVENT, b: '\0' }),
     'events[0].a.d contains a character that cannot be stored',
   ],

@@ -1,4 +1,4 @@
-/** The writer's memory of who is known: right about everybody it still knows, and about nobody else. */
+/** The writer's identity cache: right about every person in it, and empty for all others. */
 
 import assert from 'node:assert/strict';
 import { suite, test } from 'node:test';

@@ -26,7 +26,7 @@ suite('The hash of a match key', () => {
     hashOf(1, 0, 'x'.repeat(100_000));
     assert.equal(textOf(hashOf(1, 0, 'ada')), known);
     assert.equal(textOf(keyHashes(SECRET.slice())(1, 0, 'ada')), known);
-    // As it lies in files: whoever changes this makes every person in them unknown.
+    // As it lies in files: changing this makes every person in them unknown.
     assert.equal(known, '-137758914120459 556141970429742');
   });
 

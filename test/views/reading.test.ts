@@ -150,10 +150,10 @@ suite('Reading what is still in the log', () => {
     const racing: Store = {
       ...createReading(store, log),
       trace: async (...args) => {
-        const answer = await store.trace(...args);
+        const reply = await store.trace(...args);
         looks += 1;
         if (looks === 1) await processAll(folder);
-        return answer;
+        return reply;
       },
     };
     const trace = await createReading(racing, log).trace(TENANT, entry.traceId);
@@ -161,7 +161,7 @@ suite('Reading what is still in the log', () => {
     assert.equal(looks, 2);
   });
 
-  test('a dead letter is pending for ever, and says so', async () => {
+  test('a dead letter is pending forever, and says so', async () => {
     const entry = request([person({ user_id: 'u' })]);
     const broken = { ...entry, userCount: 2 };
     await appendAll(folder, [broken]);
@@ -210,7 +210,7 @@ suite('Reading what is still in the log', () => {
     assert.deepEqual(await list(4, 'pending'), []);
   });
 
-  test('what is in the log and not in the store is pending in the books, by tenant and hour', async () => {
+  test('what is in the log and not in the store is pending in the ledger, by tenant and hour', async () => {
     const entries = [
       request([person({ user_id: 'u' }, [{}, {}]), 7], { receivedAt: START }),
       request([person({ user_id: 'v' })], { receivedAt: START + 3_600_000 }),
@@ -234,7 +234,7 @@ suite('Reading what is still in the log', () => {
     assert.deepEqual(sumOf(after.hours, 'received'), sumOf(hours, 'received'));
   });
 
-  test('the books balance at every moment while requests come in and are processed', async () => {
+  test('every event is accounted for at every moment while requests come in and are processed', async () => {
     const parts: LogEntry[][] = [];
     for (let seed = 0; seed < 6; seed++) parts.push(entriesOf(seed + 100, 40));
     const progress = { isDone: false };
@@ -290,7 +290,7 @@ suite('Reading what is still in the log', () => {
     assert.deepEqual((await reading.receipts(TENANT, ALL)).minutes, both);
   });
 
-  test('records that leave the log while they are counted are not lost from the books', async () => {
+  test('records that leave the log while they are counted are not lost from the ledger', async () => {
     await appendAll(folder, [request([person({ user_id: 'u' })])]);
     await appendAll(folder, [request([person({ user_id: 'v' })])]);
     let isFirst = true;

@@ -1,6 +1,6 @@
 /**
  * The audit: what was done to people through the API or this page, newest first, by whom, and what became of it. It holds
- * ids and counts only. Older acts come when they are asked for.
+ * ids and counts only. Older entries come when they are asked for.
  */
 
 import type { ReactNode } from 'react';
@@ -8,7 +8,7 @@ import { shortId } from '../identity-names.ts';
 import { useKeyNames } from '../use-key-names.ts';
 import { Link, navigate, useEnvironment, viewPath } from '../router.tsx';
 import { formatNumber, Time } from '../time.tsx';
-import type { AuditAct, AuditPage, MemberList } from '../api-types.ts';
+import type { AuditEntry, AuditPage, MemberList } from '../api-types.ts';
 import { Badge } from '../ui/badge.tsx';
 import { Card } from '../ui/card.tsx';
 import { DataTable } from '../ui/data-table.tsx';
@@ -18,26 +18,26 @@ import { Loading } from '../ui/notice.tsx';
 import { Page } from '../ui/page.tsx';
 import { useData } from '../use-data.ts';
 import { usePages } from '../use-pages.ts';
-import { fieldOf, KIND_WORDS } from './trace-act.tsx';
+import { fieldOf, KIND_WORDS } from './trace-audit-entry.tsx';
 
 export default function Audit(): ReactNode {
   const environment = useEnvironment();
   const actorName = useActorName();
   const list = usePages<AuditPage>('/audit');
-  const acts = list.pages.flatMap((page) => page.acts);
-  const pathOf = ({ trace_id: id }: AuditAct): string => viewPath(environment, `traces/${id}`);
-  const isEmpty = !list.isLoading && acts.length === 0 && list.error === undefined;
+  const entries = list.pages.flatMap((page) => page.entries);
+  const pathOf = ({ trace_id: id }: AuditEntry): string => viewPath(environment, `traces/${id}`);
+  const isEmpty = !list.isLoading && entries.length === 0 && list.error === undefined;
   return (
     <Page title="Audit">
       <p className="lead">Every erasure and every unmerge in {environment}, without personal data.</p>
       {list.isLoading && <Loading what="the audit" />}
-      {acts.length > 0 && (
+      {entries.length > 0 && (
         <Card>
           <DataTable
-            caption="Acts, newest first"
-            rows={acts}
+            caption="Audit entries, newest first"
+            rows={entries}
             rowKey={({ trace_id: id }) => id}
-            onRow={(act) => navigate(pathOf(act))}
+            onRow={(entry) => navigate(pathOf(entry))}
             columns={[
               { key: 'at', label: 'When', render: ({ at }) => <Time at={at} /> },
               {
@@ -47,14 +47,14 @@ export default function Audit(): ReactNode {
                   <Badge tone={kind === 'erase' ? 'bad' : 'quiet'}>{KIND_WORDS[kind] ?? kind}</Badge>
                 ),
               },
-              { key: 'by', label: 'By', render: (act) => <bdi>{actorName(act)}</bdi> },
-              { key: 'detail', label: 'Details', render: (act) => <Details act={act} /> },
+              { key: 'by', label: 'By', render: (entry) => <bdi>{actorName(entry)}</bdi> },
+              { key: 'detail', label: 'Details', render: (entry) => <Details entry={entry} /> },
               {
                 key: 'trace',
                 label: 'trace_id',
-                render: (act) => (
-                  <Link to={pathOf(act)} className="mono whole" title={act.trace_id}>
-                    {shortId(act.trace_id)}
+                render: (entry) => (
+                  <Link to={pathOf(entry)} className="mono whole" title={entry.trace_id}>
+                    {shortId(entry.trace_id)}
                   </Link>
                 ),
               },
@@ -73,8 +73,8 @@ export default function Audit(): ReactNode {
   );
 }
 
-/** A key, or a member of the account; acts of before this was kept have neither. */
-function useActorName(): (act: AuditAct) => string {
+/** A key, or a member of the account; entries of before this was kept have neither. */
+function useActorName(): (entry: AuditEntry) => string {
   const { data } = useData<MemberList>('/members');
   const keyName = useKeyNames();
   return ({ detail }) => {
@@ -87,7 +87,7 @@ function useActorName(): (act: AuditAct) => string {
   };
 }
 
-function Details({ act: { kind, detail } }: { act: AuditAct }): ReactNode {
+function Details({ entry: { kind, detail } }: { entry: AuditEntry }): ReactNode {
   const environment = useEnvironment();
   if (kind === 'erase') {
     const [id, events] = [fieldOf(detail, 'profile_id'), fieldOf(detail, 'events')];

@@ -35,13 +35,13 @@ export function adviceFor(health: Health): Advice[] {
       !says('Kafka') && {
         tone: 'bad',
         title: 'The disk refuses to be written to',
-        text: 'Look at the kernel’s log and check the disk. When the disk is well again, start the server anew.',
+        text: 'Look at the kernel’s log and check the disk. When the disk works again, restart the server.',
       },
     diskAdvice(health, says('disk space')),
     backlogAdvice(health, says('SLUICE_BACKLOG_MAX')),
     health.clock_held_seconds > 0 && {
       tone: 'bad',
-      title: 'The clock jumped ahead and is not believed',
+      title: 'The clock jumped ahead and is not trusted',
       text: 'Events are received with the time before the jump, plus the time that has passed since. Set the clock of the machine right. If it is right, restart the server; if the difference is more than SLUICE_CLOCK_GAP_MAX, with a larger value of that.',
     },
     health.clock_behind_seconds > CLOCK_BEHIND_SECONDS_WARN && {

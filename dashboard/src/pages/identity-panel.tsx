@@ -36,7 +36,7 @@ function Legend({ identity: { identifiers, merges, refusals } }: { identity: Ide
     <>
       <h3 className="identity__heading">Which request did what?</h3>
       <p>
-        Choose a link, a merge or a refusal to see the request that made it. An identifier belongs for ever to the
+        Choose a link, a merge or a refusal to see the request that made it. An identifier permanently belongs to the
         profile that it was first seen on. Merges join profiles, and can be undone.
       </p>
       <ul className="identity__legend">

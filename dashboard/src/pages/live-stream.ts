@@ -1,6 +1,6 @@
 /**
  * The connection to `/live`. Events come in batches, a few times a second, however many there are. The browser connects
- * again after a break and continues where it was; when it gives up, this tries again, more and more seldom.
+ * again after a break and continues where it was; when it gives up, this tries again, less and less often.
  * A hidden page closes its connection after a while, because a browser has only six for a server,
  * and six forgotten tabs would leave none for the seventh.
  */

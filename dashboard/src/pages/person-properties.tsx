@@ -56,8 +56,8 @@ export function PersonProperties({ profile }: { profile: Profile }): ReactNode {
   );
 }
 
-function namedValues(told: Readonly<Record<string, PropertySource>> | undefined): NamedValue[] {
-  return Object.entries(told ?? {})
+function namedValues(properties: Readonly<Record<string, PropertySource>> | undefined): NamedValue[] {
+  return Object.entries(properties ?? {})
     .map(([name, one]) => ({ name, value: one.value, trace_id: one.trace_id, received_at: one.received_at }))
     .toSorted((a, b) => (a.name < b.name ? -1 : 1));
 }

@@ -1,6 +1,6 @@
 /**
  * The responses to ingest requests, in words: one line for each status, and one sentence for those refusals that
- * somebody has to do something about. Pure. All counts are of the whole server and start anew with it, because a
+ * need action. Pure. All counts are of the whole server and start at zero with it, because a
  * request without a good key belongs to no account.
  */
 

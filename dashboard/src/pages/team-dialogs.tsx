@@ -76,7 +76,7 @@ function InvitationLink({ made, onClose }: { made: CreatedInvitation; onClose: (
     <>
       <p ref={words} tabIndex={-1}>
         Send this link to <b>{made.email}</b>. It is shown only once, works once, and until{' '}
-        <Time at={made.expires_at} />. Whoever has it can join.
+        <Time at={made.expires_at} />. Anyone who has it can join.
       </p>
       <Code text={made.link} label="Copy link" />
       {isOnThisMachineOnly(made.link) && (

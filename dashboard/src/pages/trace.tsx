@@ -19,7 +19,7 @@ import { ErrorNotice, Loading, Notice } from '../ui/notice.tsx';
 import { Page } from '../ui/page.tsx';
 import { useData } from '../use-data.ts';
 import { RecentTraces } from './recent-traces.tsx';
-import { TraceAct } from './trace-act.tsx';
+import { TraceAuditEntry } from './trace-audit-entry.tsx';
 import { TracedUsers } from './traced-users.tsx';
 import '../styles/person.css';
 
@@ -82,7 +82,8 @@ function TraceView({ traceId }: { traceId: string }): ReactNode {
   // Known from the first response on, so that a request that is processed is asked for once.
   const isPendingNow = data?.status === 'pending' && error === undefined;
   if (isPending !== isPendingNow) setIsPending(isPendingNow);
-  if (error?.status === 404) return <TraceAct traceId={traceId} otherwise={<UnknownTrace traceId={traceId} />} />;
+  if (error?.status === 404)
+    return <TraceAuditEntry traceId={traceId} otherwise={<UnknownTrace traceId={traceId} />} />;
   if (error !== undefined && data === undefined) return <ErrorNotice error={error} onRetry={reload} />;
   if (data === undefined) return <Loading what="the trace" />;
   return (

@@ -70,7 +70,7 @@ function UnmergeForm(props: UnmergeDialogProps & { merge: Merge }): ReactNode {
             {others === 1 ? 'It is' : 'They are'} undone too.
           </li>
         )}
-        <li>No event is lost. The act is on record in the audit.</li>
+        <li>No event is lost. The audit records the unmerge.</li>
       </ul>
       {error !== undefined && <ErrorNotice error={error} />}
       <div className="form-end">

@@ -1,11 +1,11 @@
 /**
- * `GET /audit`: the acts of this API that changed what is stored, unmerge and erase, newest first, or the one of a
+ * `GET /audit`: every unmerge and erasure, newest first, or the one of a
  * call, by the `trace_id` of its response. What requests did (links, merges, refusals) is in the identity of a profile
  * and in traces.
  */
 
 import type { FastifyInstance } from 'fastify';
-import { ACT_AT, ACT_TRACE_ID, PROFILE_ID } from '../examples.ts';
+import { ERASURE_AT, ERASURE_TRACE_ID, PROFILE_ID } from '../examples.ts';
 import { raw } from '../json-text.ts';
 import { cursor, limit, textParameter } from '../parameters.ts';
 import { anyJson, list, nextCursor, object, oneOf, time, uuid } from '../schema.ts';
@@ -14,20 +14,20 @@ import { type TenantParts, tenantRoute } from '../tenant-route.ts';
 
 const TRACE_ID_CHARACTERS = 36;
 
-const AuditAct = object('AuditAct', 'One unmerge or erasure.', {
+const AuditEntry = object('AuditEntry', 'One unmerge or erasure.', {
   kind: oneOf(['unmerge', 'erase'], 'What was done.'),
   trace_id: uuid('The call that did it.'),
   at: time('When.'),
   detail: anyJson('To what.'),
 });
 
-const AuditPage = object('AuditPage', 'Acts of this API that changed what is stored.', {
-  acts: list(AuditAct, 'Newest first.'),
+const AuditPage = object('AuditPage', 'Every unmerge and erasure.', {
+  entries: list(AuditEntry, 'Newest first.'),
   next_cursor: nextCursor,
 });
 
 const AUDIT_PAGE = {
-  acts: [{ kind: 'erase', trace_id: ACT_TRACE_ID, at: ACT_AT, detail: { profile_id: PROFILE_ID } }],
+  entries: [{ kind: 'erase', trace_id: ERASURE_TRACE_ID, at: ERASURE_AT, detail: { profile_id: PROFILE_ID } }],
   next_cursor: null,
 };
 
@@ -36,25 +36,25 @@ export function registerAuditRoutes(app: FastifyInstance, parts: TenantParts): v
     method: 'GET',
     url: '/audit',
     schema: {
-      operationId: 'listActs',
+      operationId: 'listAuditEntries',
       summary: 'Who was unmerged or erased',
-      description: 'The acts of this API that changed what is stored: unmerge and erase.',
+      description: 'Every unmerge and erasure, without personal data.',
       query: {
-        trace_id: textParameter('Only the act of this call: the `trace_id` of its response.', TRACE_ID_CHARACTERS),
+        trace_id: textParameter('Only the entry of this call: the `trace_id` of its response.', TRACE_ID_CHARACTERS),
         limit,
         cursor,
       },
-      response: { description: 'Acts.', body: AuditPage, examples: { audit: ['One erasure', AUDIT_PAGE] } },
+      response: { description: 'Audit entries.', body: AuditPage, examples: { audit: ['One erasure', AUDIT_PAGE] } },
     },
     handler: async ({ store, tenantId, parameters: { trace_id: traceId, limit, cursor } }) => {
       const { rows, nextCursor } = await store.audit(tenantId, { traceId, limit, cursor });
-      const acts = rows.map(({ kind, traceId, at, detail }) => ({
+      const entries = rows.map(({ kind, traceId, at, detail }) => ({
         kind,
         trace_id: traceId,
         at: timeText(at),
         detail: raw(detail),
       }));
-      return { acts, next_cursor: nextCursor };
+      return { entries, next_cursor: nextCursor };
     },
   });
 }

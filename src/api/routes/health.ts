@@ -27,7 +27,7 @@ export interface HealthParts {
   readonly metricsBuffer: SharedArrayBuffer;
 }
 
-/** How long the log and the store may take to say what is missing; then what was found last is given. */
+/** How long the log and the store may take to report missing records; after that the last known result is returned. */
 const MISSING_MS_MAX = 2_000;
 /** More than this are not counted: who has one of them has a bug to look for. */
 const DEAD_LETTERS_MAX = 1_000;
@@ -68,7 +68,7 @@ const Health = object('Health', 'How the server is.', {
   clock_held_seconds: Type.Number({
     minimum: 0,
     description:
-      'How far the clock is ahead of `received_at`, because it jumped and is not believed; 0 while it is. Set the clock right. If it is right, restart the server, with a larger `SLUICE_CLOCK_GAP_MAX` where the difference is larger than that.',
+      'How far the clock is ahead of `received_at`, because it jumped and is not trusted; 0 while it is. Set the clock right. If it is right, restart the server, with a larger `SLUICE_CLOCK_GAP_MAX` where the difference is larger than that.',
   }),
   clock_behind_seconds: Type.Number({
     minimum: 0,
@@ -118,7 +118,7 @@ interface GoneRecords {
   readonly log_lost_records: number | null;
 }
 
-/** As `GET /ledger` says it at this moment; while log or store cannot be asked, as the processor found it last. */
+/** As in `GET /ledger` at this moment; while log or store cannot be read, as the processor last found it. */
 async function goneRecords(store: Store, { config, metricsBuffer }: HealthParts): Promise<GoneRecords> {
   if (!processes(config.role)) return { log_missing_records: null, log_lost_records: null };
   const isLate = new AbortController();
@@ -185,7 +185,7 @@ function requestsJson(metricsBuffer: SharedArrayBuffer): { status: number; reque
     .filter(({ requests }) => requests > 0);
 }
 
-/** The counter starts with the process, the store remembers; without the store, the counter is better than nothing. */
+/** The counter starts with the process, the store remembers; without the store, the counter has to do. */
 async function deadLetterCount(store: Store, metricsBuffer: SharedArrayBuffer): Promise<number> {
   try {
     return (await store.deadLetters(DEAD_LETTERS_MAX)).length;

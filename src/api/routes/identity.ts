@@ -17,7 +17,7 @@ import {
 } from '../../model.ts';
 import type { IdentifierLink, StoredIdentity, StoredMerge } from '../../store.ts';
 import {
-  ACT_TRACE_ID,
+  ERASURE_TRACE_ID,
   ANON_AT,
   ANON_TRACE_ID,
   AT,
@@ -74,7 +74,7 @@ const ChainStep = object('ChainStep', 'One step of the way from one identifier t
 const LinkedIdentifier = object('LinkedIdentifier', 'An identifier, and the request that brought it.', {
   type: identifierType,
   value: text('As the client first wrote it.'),
-  node: uuid('Where it belongs, for ever: see `nodes` of the merges.'),
+  node: uuid('Where it belongs, permanently: see `nodes` of the merges.'),
   first_trace_id: uuid('The first request with it.'),
   userIndex,
   first_seen: time('When the server received that request.'),
@@ -213,7 +213,7 @@ export function registerIdentityRoutes(app: FastifyInstance, parts: TenantParts)
         description: 'Undone.',
         body: Unmerged,
         examples: {
-          unmerged: ['Undone', { trace_id: ACT_TRACE_ID, undone: 1, profile_ids: [PROFILE_ID, MERGED_ID] }],
+          unmerged: ['Undone', { trace_id: ERASURE_TRACE_ID, undone: 1, profile_ids: [PROFILE_ID, MERGED_ID] }],
         },
       },
     },

@@ -57,7 +57,7 @@ const Key = object('Key', 'An API key, without what is secret of it.', {
 
 const KeyList = object('KeyList', 'The keys of an account.', { keys: list(Key, 'Newest first.') });
 
-const KeyOptions = object('KeyOptions', 'What the key shall be.', {
+const KeyOptions = object('KeyOptions', 'Properties of the new key.', {
   name,
   kind,
   environment,
@@ -104,7 +104,7 @@ export function registerKeyRoutes(app: FastifyInstance, parts: KeyParts): void {
     schema: {
       operationId: 'revokeKey',
       summary: 'Revoke a key',
-      description: 'It is refused within two seconds, for ever.',
+      description: 'It is permanently refused, within two seconds.',
       params: ID_PARAMS,
       body: Type.Object({ name: text('The name of the key, so that none is revoked by a slip.') }),
       response: { description: 'The key as it is now.', body: Key },
@@ -133,7 +133,7 @@ export function registerKeyRoutes(app: FastifyInstance, parts: KeyParts): void {
   });
 }
 
-/** What each of the acts on keys is called with. */
+/** Arguments of each operation on keys. */
 interface KeyCall {
   readonly keyStore: KeyStore;
   readonly accountId: string;

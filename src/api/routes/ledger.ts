@@ -90,7 +90,7 @@ export function registerLedgerRoutes(
     },
     handler: async ({ store, tenantId, parameters, now }) => {
       refuseEmptyRange(parameters.from, parameters.to);
-      // Not bounded by now: a clock that was set back must not hide the hours that are ahead of it.
+      // Not limited to the current time: a clock that was set back must not hide the hours ahead of it.
       const { to } = parameters;
       const from = parameters.from ?? (to ?? now) - DEFAULT_RANGE_MS;
       const { hours, missingRecords, lost } = await store.ledger(tenantId, { from: null, to: null });

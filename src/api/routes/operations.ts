@@ -125,7 +125,7 @@ export function registerDocsRoutes(app: FastifyInstance, generate: () => Promise
     try {
       return await description;
     } catch (error) {
-      // What went wrong once (too many open files, say) may go well the next time.
+      // A failure (too many open files, say) may not repeat the next time.
       description = undefined;
       throw error;
     }

@@ -9,7 +9,7 @@ import type { TSchema } from 'typebox';
 import type { MatchOptions } from '../../identity/match-keys.ts';
 import { IDENTIFIER_TYPES, type IdentifierType, LIMITS } from '../../model.ts';
 import { type FoundPerson, MATCHED_BY, type PeopleQuery } from '../../store.ts';
-import { ACT_TRACE_ID, ANON_AT, AT, IDENTIFIERS, LOGIN_AT, MERGED_ID, PROFILE_ID, TRACE_ID } from '../examples.ts';
+import { ERASURE_TRACE_ID, ANON_AT, AT, IDENTIFIERS, LOGIN_AT, MERGED_ID, PROFILE_ID, TRACE_ID } from '../examples.ts';
 import { Type } from '../json-schema.ts';
 import { choiceParameter, cursor, limit, refuseEmptyRange, textParameter } from '../parameters.ts';
 import { peopleOf } from '../person-of-event.ts';
@@ -257,7 +257,7 @@ export function registerProfileRoutes(app: FastifyInstance, parts: TenantParts):
         status: 202,
         description: 'Erased.',
         body: Erased,
-        examples: { erased: ['Erased', { trace_id: ACT_TRACE_ID }] },
+        examples: { erased: ['Erased', { trace_id: ERASURE_TRACE_ID }] },
       },
     },
     handler: async ({ store, tenantId, id, traceId, now, by }) => {

@@ -1,29 +1,29 @@
 /**
- * The numbers that order arrivals (store-arrivals.ts): those of the server's transactions, plus a shift, so that they only
- * ever grow although a server may begin to count again. A database that was restored from a dump has the arrivals of
- * another server, which may have counted further: its numbers go on behind them. Numbers that were given after the dump
- * may be given again; cursors that name them are told apart by the ids of runs.
+ * The numbers that order arrivals (store-arrivals.ts): the server's transaction numbers plus a shift, so that they only
+ * ever grow even though a server may start counting again. A database restored from a dump contains arrivals of another
+ * server, which may have counted further: its numbers continue after them. Numbers given out after the dump may be
+ * given out again; cursors tell such runs apart by their ids.
  */
 
 import { ADVISORY_LOCKS, MIGRATION_LOCK } from './migrations.ts';
 import type { PostgresPool, Queryable } from './pool.ts';
 
-/** The number that the next transaction will have. */
+/** The number of the next transaction. */
 export const NEXT_TRANSACTION = 'pg_snapshot_xmax(pg_current_snapshot())::text::bigint';
 /** Added to the number of a transaction. */
 export const SHIFT = '(SELECT shift FROM arrival_numbers)';
-/** So many events that were moved here share a number (moved-arrivals.ts). */
+/** How many migrated events share one number (migrated-arrivals.ts). */
 export const MIGRATED_EVENTS_PER_TRANSACTION = 65_536;
 
-/** The last that a cursor of this database's past may name: of what is stored, has expired, or was moved here. */
+/** The highest number that a cursor of this database may name: of stored, expired or migrated events. */
 const LAST_NUMBER = `(
   SELECT coalesce(max(tx), 0) FROM (
     SELECT last.tx FROM tenants CROSS JOIN LATERAL (
       SELECT tx FROM arrivals WHERE arrivals.tenant = tenants.no ORDER BY tx DESC LIMIT 1
     ) AS last
     UNION ALL SELECT tx FROM expired_arrivals
-    UNION ALL SELECT first_tx + next_number / ${MIGRATED_EVENTS_PER_TRANSACTION} FROM moves
-  ) AS known)`;
+    UNION ALL SELECT first_tx + next_number / ${MIGRATED_EVENTS_PER_TRANSACTION} FROM data_migrations
+  ) AS newest)`;
 
 /** At every start, before anything is stored. */
 export async function continueArrivalNumbers(pool: PostgresPool): Promise<void> {

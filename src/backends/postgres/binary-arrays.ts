@@ -40,7 +40,7 @@ function finish(buffer: Buffer, end: number, oid: number, count: number, hasNull
   buffer.writeInt32BE(oid, 8);
   buffer.writeInt32BE(count, 12);
   buffer.writeInt32BE(1, 16);
-  // An empty array has no dimensions, and nothing is said of them.
+  // The header of an empty array ends before the dimensions.
   return buffer.subarray(0, count === 0 ? 12 : end);
 }
 

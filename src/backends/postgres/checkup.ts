@@ -1,6 +1,6 @@
 /**
- * What `sluice doctor` asks a database: facts of one moment, read without changing anything. The judgement is the
- * doctor's.
+ * What `sluice doctor` reads from a database: facts of one moment, without changing anything. The doctor decides what
+ * they mean.
  */
 
 import { countMissingSteps } from './migrations.ts';
@@ -8,10 +8,10 @@ import { type PostgresPool, SCHEMA } from './pool.ts';
 
 export interface DatabaseFacts {
   readonly version: string;
-  /** Steps that were taken; null where there are no tables of Sluice. */
+  /** Steps applied; null if the database has no Sluice tables. */
   readonly migrations: number | null;
   readonly migrationsMissing: number;
-  /** Tables of a day each. */
+  /** Daily partitions. */
   readonly days: number;
   readonly bytes: number;
   readonly connections: number;

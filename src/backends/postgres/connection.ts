@@ -1,7 +1,7 @@
 /**
- * What every connection to PostgreSQL is set to: the search path `sluice`, UTC, limits for statements, locks and idle
- * transactions, and how it finds out that the other end is gone. bigint and numeric (a sum of bigint) are read as
- * numbers: no value of ours reaches 2^53.
+ * The settings of every connection to PostgreSQL: the search path `sluice`, UTC, limits for statements, locks and idle
+ * transactions, and how a dead peer is noticed. bigint and numeric (a sum of bigint) are read as numbers: no value of
+ * ours reaches 2^53.
  */
 
 import { type ClientConfig, types } from 'pg';
@@ -9,18 +9,21 @@ import { readPostgresUrl } from './url.ts';
 
 export const SCHEMA = 'sluice';
 export const STATEMENT_TIMEOUT_MS = 30_000;
-/** Also how long a call waits for a connection of the pool to be free. */
+/** Also how long a call waits for a free connection of the pool. */
 const CONNECT_TIMEOUT_MS = 5_000;
-/** A lock that is not had by then is a conflict, or the database is unavailable: see `pool-errors.ts`. Deadlocks are found long before. */
+/**
+ * A lock that is not acquired by then is a conflict, or the database is unavailable: see `pool-errors.ts`. Deadlocks
+ * are found long before.
+ */
 const LOCK_TIMEOUT_MS = 10_000;
 const IDLE_IN_TRANSACTION_TIMEOUT_MS = 60_000;
 const KEEPALIVE_AFTER_MS = 10_000;
-/** More than the server's own timeout: by then the server has answered, or is not to be reached. */
+/** On top of the server's own timeout: by then the server has responded or is unreachable. */
 const SILENCE_MARGIN_MS = 5_000;
 const INT8 = 20;
 const INT8_ARRAY = 1016;
 const NUMERIC = 1700;
-/** jit costs more than it gains for short statements. The keepalives let the server find out that this end is gone. */
+/** jit costs more than it gains for short statements. The keepalives let the server notice that this end is gone. */
 const SESSION_OPTIONS =
   `-c search_path=${SCHEMA} -c timezone=UTC -c jit=off -c client_min_messages=warning ` +
   '-c tcp_keepalives_idle=10 -c tcp_keepalives_interval=5 -c tcp_keepalives_count=4 -c tcp_user_timeout=30000';
@@ -28,18 +31,18 @@ const SESSION_OPTIONS =
 export interface PoolOptions {
   /** postgres://…, see `url.ts`. */
   readonly url: string;
-  /** Connections at most. */
+  /** Maximum number of connections. */
   readonly max: number;
   /** Shown in pg_stat_activity. */
   readonly applicationName: string;
   readonly statementTimeoutMs?: number;
-  /** Why the database may not be asked yet; null once it may. Until then every call is rejected as unavailable. */
+  /** Why the database cannot be queried yet; null once it can. Until then every call is rejected as unavailable. */
   readonly problem?: () => string | null;
-  /** Told of connections that failed while nobody used them. */
+  /** Called when an idle connection fails. */
   readonly onIdleError?: (error: Error) => void;
 }
 
-/** For a connection of one's own (LISTEN) with the same settings as those of the pool. */
+/** For a dedicated connection (LISTEN) with the settings of the pool. */
 export function connectionSettings({ url, applicationName, statementTimeoutMs }: PoolOptions): ClientConfig {
   const { connection } = readPostgresUrl(url);
   const statementTimeout = statementTimeoutMs ?? STATEMENT_TIMEOUT_MS;

@@ -1,12 +1,12 @@
 /**
- * COPY … FROM STDIN through `pg`, which has the messages but no words for it: many rows into one table, with less work on
- * both ends than INSERT. Rows are PostgreSQL's text format, made here; they go in one message, so the caller bounds how
- * many there are at a time.
+ * COPY … FROM STDIN through `pg`, which has the messages but no API for it: many rows into one table, with less work on
+ * both ends than INSERT. Rows are made here in PostgreSQL's text format and sent in one message, so the caller limits
+ * how many there are at a time.
  */
 
 import type { Connection, Submittable } from 'pg';
 
-/** What `pg` has and its types do not tell. */
+/** What `pg` has and its types lack. */
 interface CopyConnection extends Connection {
   sendCopyFromChunk(chunk: Buffer): void;
   endCopyFrom(): void;
@@ -55,7 +55,7 @@ export class CopyIn implements Submittable {
     connection.endCopyFrom();
   }
 
-  /** The server is ready for the next statement after it, as after any other. */
+  /** After an error the server is ready for the next statement, as after any other. */
   handleError(error: unknown): void {
     this.callback(error);
   }

@@ -1,9 +1,9 @@
 /**
- * Which partitions of events a question about some time has to look at. Events lie by their day of receipt and are asked
- * for by their own timestamps; `event_days` knows which days of receipt have events about which days. A server that
- * keeps events for ever has a thousand partitions, and a statement over all of them takes a tenth of a second to plan
- * and more locks than a server has by default: so a question goes through time in windows of few partitions each, from
- * the newest on, and more in each next one.
+ * Which partitions of events a query about a time range has to read. Events are partitioned by day of receipt and
+ * queried by their own timestamps; `event_days` maps days of timestamps to days of receipt. A server that never deletes
+ * events has a thousand partitions, and a statement over all of them takes a tenth of a second to plan and more locks
+ * than a server has by default. So a query reads time in windows of few partitions each, newest first, each larger than
+ * the one before.
  */
 
 import type { Queryable } from './pool.ts';
@@ -36,13 +36,13 @@ interface Pair {
   readonly day: number;
 }
 
-/** Newest first, without gaps that hold events. Nothing for a time without events. */
+/** Newest first, without gaps that contain events. Nothing for a time range without events. */
 export async function* eventWindows(db: Queryable, { from, to, days }: EventTimes): AsyncGenerator<EventWindow> {
   let partitions = PARTITIONS_FIRST;
   for (let newest = boundedDay(to); ; ) {
     const pairs = await readPairs(db, boundedDay(from), newest, days);
     const byTimestamp = [...Map.groupBy(pairs, ({ timestampDay }) => timestampDay)];
-    // The last one may not be whole; a single one is.
+    // The last timestamp day may be incomplete, unless it is the only one.
     if (pairs.length === PAIRS_PER_READ && byTimestamp.length > 1) byTimestamp.pop();
     const received = new Set<number>();
     let oldest: number | undefined;
@@ -69,7 +69,7 @@ async function readPairs(db: Queryable, oldest: number, newest: number, days: Ev
   return rows;
 }
 
-/** A condition on `received_at` for the days of receipt of events about these moments. */
+/** A condition on `received_at` for the days on which events with these timestamps were received. */
 export async function receivedFor(db: Queryable, timestamps: Iterable<number>): Promise<string> {
   const { rows } = await db.query<{ day: number }>(
     'SELECT DISTINCT day FROM event_days WHERE timestamp_day = ANY($1)',
@@ -78,7 +78,7 @@ export async function receivedFor(db: Queryable, timestamps: Iterable<number>): 
   return receivedOn(rows.map(({ day }) => day));
 }
 
-/** Days in a row are one range. */
+/** Consecutive days become one range. */
 function receivedOn(days: Iterable<number>): string {
   const ranges: { first: number; last: number }[] = [];
   for (const day of [...days].sort((a, b) => a - b)) {
@@ -93,7 +93,7 @@ function receivedOn(days: Iterable<number>): string {
   return `(${conditions.join(' OR ')})`;
 }
 
-/** Beyond what an integer of the server holds there are no events. */
+/** No events exist beyond the server's integer range. */
 function boundedDay(time: number): number {
   const INTEGER_MAX = 2 ** 31 - 2;
   return Math.max(-INTEGER_MAX, Math.min(INTEGER_MAX, dayOf(time)));

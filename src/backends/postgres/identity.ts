@@ -1,8 +1,8 @@
 /**
- * Which database this is: the processors of one share the partitions of a log, so they have to know that they are on the
- * same, and those of another that they are not. The id is the random one that the tables were made with, mixed with the
- * number that the server gave the database, so that a copy (a dump, a template) is not taken for the original. It stays the
- * same when the database is renamed. A copy of the server's files has the same one.
+ * Which database this is. Processors on one database share the partitions of a log, so they must know whether they are
+ * on the same one. The id combines the random one that the tables were created with and the number that the server gave
+ * the database, so that a copy (a dump, a template) is not mistaken for the original. It survives renaming the
+ * database. A copy of the server's files has the same id.
  */
 
 import { OperatorError } from '../../errors.ts';
@@ -18,7 +18,7 @@ export async function databaseIdOf(connection: Queryable): Promise<string> {
   return row.id;
 }
 
-/** Which installation the parts outside of the database belong to: it stays with a dump, unlike `databaseIdOf`. */
+/** The installation that the parts outside of the database belong to: unlike `databaseIdOf`, it survives a dump. */
 export async function installationOf(connection: Queryable): Promise<string> {
   const { rows } = await connection.query<{ id: string }>('SELECT id::text FROM identity');
   return rows[0]?.id ?? '';
@@ -31,8 +31,8 @@ export async function knowsLog(connection: Queryable, logName: string): Promise<
 }
 
 /**
- * A database is written from one topic: the first that it is used with. Throws for another one, with what to do. Several
- * databases may be written from one topic.
+ * A database is written from one topic: the first that it is used with. For any other this throws an error that says
+ * what to do. Several databases may be written from one topic.
  */
 export async function tieToTopic(connection: Queryable, logName: string): Promise<void> {
   await connection.query('UPDATE identity SET log = $1 WHERE log IS NULL', [logName]);

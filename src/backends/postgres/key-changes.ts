@@ -1,7 +1,8 @@
 /**
- * Hears of changed keys the moment they are committed, over one connection that LISTENs, so that caches drop what they
- * know at once. It is a shortcut and no promise: while the connection is lost nothing is heard, and caches ask again by
- * themselves after a second anyway. After each reconnection everything may have changed, and the callback is told so.
+ * Learns of changed keys as soon as they are committed, over one connection that LISTENs, so that caches drop them at
+ * once. It is a shortcut and not a guarantee: while the connection is lost nothing arrives, and caches refresh by
+ * themselves after a second anyway. After each reconnection any key may have changed, and the callback is called
+ * accordingly.
  */
 
 import { Client, type ClientConfig } from 'pg';
@@ -10,7 +11,7 @@ import { KEY_CHANGES_CHANNEL } from './keys-schema.ts';
 
 const FIRST_RETRY_MS = 100;
 const RETRY_MS_MAX = 5_000;
-/** How often a silent connection is asked whether it is still there, and how long it has to answer. */
+/** How often a silent connection is pinged, and how long it has to respond. */
 const PING_EVERY_MS = 10_000;
 const PING_TIMEOUT_MS = 5_000;
 
@@ -20,12 +21,12 @@ export interface ListenerOptions {
 }
 
 export interface KeyChangeListener {
-  /** Whether changes are heard now. */
+  /** Whether notifications arrive at present. */
   readonly isListening: boolean;
   close(): void;
 }
 
-/** `onChange` gets the id of the key that was changed or removed, or undefined: any may be new or changed. */
+/** `onChange` gets the id of the changed or removed key, or undefined when any key may be new or changed. */
 export function listenForKeyChanges(
   options: PoolOptions,
   onChange: (keyId: string | undefined) => void,
@@ -91,14 +92,14 @@ class Listener implements KeyChangeListener {
     if (this.#client === client) this.#timer = setTimeout(() => void this.#ping(client), this.#pingEveryMs);
   }
 
-  /** A connection tells of its end in several ways; the first counts. */
+  /** A lost connection emits several events; the first one counts. */
   #onLost(client: Client): void {
     if (this.#client !== client) return;
     this.#drop();
     if (this.#isClosed) return;
     const waitMs = Math.min(RETRY_MS_MAX, FIRST_RETRY_MS * 2 ** this.#failures);
     this.#failures++;
-    // Nodes that lost the same server do not all come back at the same moment.
+    // Jitter: nodes that lost the same server must not all reconnect at the same moment.
     this.#timer = setTimeout(() => void this.#connect(), waitMs * (0.5 + Math.random() / 2));
   }
 
@@ -107,7 +108,7 @@ class Listener implements KeyChangeListener {
     this.isListening = false;
     const client = this.#client;
     this.#client = undefined;
-    // A polite goodbye could wait for ever on a connection that is silent.
+    // A graceful close could hang forever on a silent connection.
     client?.connection.stream.destroy();
   }
 }

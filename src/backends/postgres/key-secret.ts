@@ -1,6 +1,6 @@
 /**
- * The secret that first uses are hashed with (views/keyed-hash.ts). It is made by whoever needs it first, and never
- * changes afterwards: without it, no use would be found again.
+ * The secret that first uses are hashed with (views/keyed-hash.ts). The first process that needs it creates it, and it
+ * never changes afterwards: without it, no earlier use could be found.
  */
 
 import { randomBytes } from 'node:crypto';

@@ -1,7 +1,7 @@
 /**
- * The tables of accounts, keys and members (`../sql/account-tables.ts`) on PostgreSQL. A trigger notifies every listener
- * of which key was made or changed, by any server or command; uses of a key (`last_used_at`) are frequent and change nothing
- * that caches hold, so they notify no one.
+ * The tables of accounts, keys and members (`../sql/account-tables.ts`) on PostgreSQL. A trigger notifies every
+ * listener which key was created or changed, by any server or command. Uses of a key (`last_used_at`) are frequent and
+ * change nothing that caches hold, so they send no notification.
  */
 
 import { type ColumnTypes, createAccountTables } from '../sql/account-tables.ts';
@@ -23,7 +23,7 @@ export const KEYS_MIGRATIONS: readonly string[] = [
 
   CREATE FUNCTION tell_key_change() RETURNS trigger LANGUAGE plpgsql AS $$
     BEGIN
-      -- Not the id of a new key, which would make caches drop it that have just read it.
+      -- Not the id of a new key: caches that have just read it would drop it.
       PERFORM pg_notify('${KEY_CHANGES_CHANNEL}', CASE TG_OP WHEN 'INSERT' THEN '' ELSE OLD.id END);
       RETURN NULL;
     END

@@ -1,6 +1,6 @@
 /**
- * Accounts, API keys and members on PostgreSQL: the stores of `backends/sql/`, and news of changed keys for the caches of
- * all servers (`key-changes.ts`). The stores own the pools that they are given.
+ * Accounts, API keys and members on PostgreSQL: the stores of `backends/sql/`, and notifications of changed keys for
+ * the caches of all servers (`key-changes.ts`). The stores own the pools that they are given.
  */
 
 import type { MemberStore } from '../../members.ts';

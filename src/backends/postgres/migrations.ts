@@ -1,26 +1,26 @@
 /**
- * Brings a database up to date: `migrate(pool)`, once at start, before any store is opened.
+ * Brings the schema of a database up to date: `migrate(pool)`, once at start, before any store is opened.
  *
  * There are three lists of numbered steps, each an array of SQL texts (several statements a text): KEYS_MIGRATIONS in
- * keys-schema.ts, STORE_MIGRATIONS in store-schema.ts, MIGRATION_TABLES in moves.ts. Step n is element n - 1. Names in
- * them are unqualified: the search path is `sluice`. A step that was released is never edited (its checksum is kept,
- * apart from white space): add the next one. Each step is a transaction under an advisory lock, so any number of nodes
- * may start at once and one of them does it. A database that a newer Sluice made is refused, as is one whose steps were
- * not these.
+ * keys-schema.ts, STORE_MIGRATIONS in store-schema.ts, MIGRATION_TABLES in migration-state.ts. Step n is element n - 1.
+ * Names in them are unqualified: the search path is `sluice`. A released step is never edited (its checksum is stored,
+ * ignoring white space): add the next one. Each step is a transaction under an advisory lock, so any number of nodes
+ * may start at once and one of them applies it. A database of a newer Sluice is refused, as is one whose steps were
+ * different.
  */
 
 import { hash } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { OperatorError } from '../../errors.ts';
 import { KEYS_MIGRATIONS } from './keys-schema.ts';
-import { MIGRATION_TABLES } from './moves.ts';
+import { MIGRATION_TABLES } from './migration-state.ts';
 import { type PostgresClient, type PostgresPool, type Queryable, SCHEMA } from './pool.ts';
 import { codeOf } from './pool-errors.ts';
 import { STORE_MIGRATIONS } from './store-schema.ts';
 
-/** Advisory locks of the database are numbers that everybody in it shares; ours are pairs with this one in front. */
+/** Advisory locks are numbers shared by everything in the database; ours are pairs that begin with this one. */
 export const ADVISORY_LOCKS = 1_936_487_779;
-/** The second number of each lock, here together so that no two are the same. Take them as (ADVISORY_LOCKS, n). */
+/** The second number of each lock, listed here so that no two are the same. Take them as (ADVISORY_LOCKS, n). */
 export const MIGRATION_LOCK = 1;
 export const SWEEP_LOCK = 2;
 export const PARTITION_LOCK = 3;
@@ -37,7 +37,7 @@ export interface MigrationList {
 const LISTS: readonly MigrationList[] = [
   { name: 'keys', steps: KEYS_MIGRATIONS },
   { name: 'store', steps: STORE_MIGRATIONS },
-  { name: 'moves', steps: MIGRATION_TABLES },
+  { name: 'data_migrations', steps: MIGRATION_TABLES },
 ];
 
 interface Applied {
@@ -46,10 +46,10 @@ interface Applied {
   readonly checksum: string;
 }
 
-/** The lists are given by tests alone. */
+/** Only tests pass `lists`. */
 export async function migrate(pool: PostgresPool, lists: readonly MigrationList[] = LISTS): Promise<void> {
   try {
-    // Read first: a database that is up to date needs no lock, and no right to change its tables.
+    // Read first: a database that is up to date needs no lock, and no permission to change its tables.
     while (nextStep(lists, await appliedSteps(pool)) !== undefined) {
       const isDone = await pool.inTransaction((client) => takeStep(client, lists));
       if (!isDone) await sleep(LOCK_RETRY_MS);
@@ -63,7 +63,7 @@ export async function migrate(pool: PostgresPool, lists: readonly MigrationList[
   }
 }
 
-/** False when another node is at it. The lock ends with the transaction. */
+/** False while another node applies it. The lock ends with the transaction. */
 async function takeStep(client: PostgresClient, lists: readonly MigrationList[]): Promise<boolean> {
   const lock = await client.query<{ taken: boolean }>('SELECT pg_try_advisory_xact_lock($1, $2) AS taken', [
     ADVISORY_LOCKS,
@@ -85,13 +85,13 @@ async function takeStep(client: PostgresClient, lists: readonly MigrationList[])
   return true;
 }
 
-/** Not by to_regclass: that may say what was so before the lock was taken, from the cache of the connection. */
+/** Not to_regclass: the connection may have cached its result from before the lock was taken. */
 const HAS_TABLE = `EXISTS (
   SELECT FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace
   WHERE nspname = '${SCHEMA}' AND relname = 'migrations'
 )`;
 
-/** Not by IF NOT EXISTS: that asks for the right to make them although they are there. */
+/** Not IF NOT EXISTS: that requires the permission to create tables although they exist. */
 async function makeTable(client: PostgresClient): Promise<void> {
   const { rows } = await client.query<{ hasSchema: boolean; hasTable: boolean }>(
     `SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = '${SCHEMA}') AS "hasSchema", ${HAS_TABLE} AS "hasTable"`,
@@ -116,7 +116,7 @@ async function appliedSteps(connection: Queryable): Promise<Applied[]> {
   return rows;
 }
 
-/** The first step that is missing; undefined when there is none. */
+/** The first missing step, if any. */
 function nextStep(
   lists: readonly MigrationList[],
   applied: readonly Applied[],
@@ -146,7 +146,7 @@ function checksumOf(sql: string): string {
   return hash('sha256', sql.replaceAll(/\s+/g, ' ').trim());
 }
 
-/** For whoever only looks: steps that were taken (null: not a single one), and steps that a start would take. */
+/** For `sluice doctor`: steps applied (null: none at all), and steps that a start would apply. */
 export async function countMissingSteps(
   connection: Queryable,
 ): Promise<{ migrations: number | null; migrationsMissing: number }> {

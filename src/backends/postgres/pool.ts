@@ -1,12 +1,12 @@
 /**
- * Connections to PostgreSQL, for everything in this folder; `connection.ts` says what they are set to. A connection that
- * goes silent is given up by a timer of our own and by keepalives on both ends. No failure of a connection ends the
- * process. What a call rejects with is mapped in one place (`pool-errors.ts`); a connection on which anything but a
- * conflict happened is not used again.
+ * Connections to PostgreSQL, for everything in this folder; `connection.ts` has their settings. A connection that goes
+ * silent is given up by a timer of our own and by keepalives on both ends. No failure of a connection ends the process.
+ * Errors are mapped in one address (`pool-errors.ts`); a connection that failed with anything but a conflict is not used
+ * again.
  *
- * A pool is a handle: a store owns the one it is given and closes it, and `share` gives another handle of the same
- * connections, which end with the last handle. It connects directly or through a pooler that keeps sessions: one that
- * hands out single transactions takes neither the settings nor LISTEN.
+ * A pool is a handle: a store owns the one it is given and closes it, and `share` returns another handle of the same
+ * connections, which are closed with the last handle. It connects directly or through a pooler in session mode:
+ * transaction pooling supports neither the settings nor LISTEN.
  */
 
 import { Pool, type PoolClient, type QueryArrayConfig, type QueryConfig } from 'pg';
@@ -23,13 +23,15 @@ export { type PoolOptions, SCHEMA } from './connection.ts';
 const CLOSE_MS = 5_000;
 const IDLE_CONNECTION_MS = 60_000;
 
-/** A statement with more than its text. One with a name is planned once a connection; a name is for one text only. */
+/** A statement with options. A named one is planned once per connection; a name is for one text only. */
 export interface Statement {
   readonly text: string;
   readonly name?: string;
   /** Rows as arrays instead of objects. */
   readonly rowMode?: 'array';
-  /** How long to wait for an answer, in place of the pool's. The server's statement_timeout is for the caller to set. */
+  /**
+   * How long to wait for the response, instead of the pool's timeout. The caller sets the server's statement_timeout.
+   */
   readonly timeoutMs?: number;
 }
 
@@ -37,30 +39,32 @@ export interface Result<Row> {
   readonly rows: Row[];
   /** Rows read or written. */
   readonly rowCount: number;
-  /** What was done; COMMIT of a transaction that had failed says ROLLBACK. */
+  /** The command tag; COMMIT of a failed transaction returns ROLLBACK. */
   readonly command: string;
 }
 
-/** What runs statements: a pool (any connection, a transaction each) or a client (one connection). */
+/** Runs statements: a pool (any connection, one transaction each) or a client (one connection). */
 export interface Queryable {
-  /** Rejects with `StoreConflictError`, `StoreUnavailableError` or, when it is a bug, with the server's error. */
+  /** Rejects with `StoreConflictError`, `StoreUnavailableError` or, for a bug, with the server's error. */
   query<Row>(statement: string | Statement, values?: readonly unknown[]): Promise<Result<Row>>;
 }
 
-/** Checks address, password, database and version, with an `OperatorError` that says what to do about them. */
+/** Checks address, password, database and version; an `OperatorError` says how to fix them. */
 export async function openPool(options: PoolOptions): Promise<PostgresPool> {
-  const { place } = readPostgresUrl(options.url);
+  const { address } = readPostgresUrl(options.url);
   const pool = new PostgresPool(new Connections(options));
   try {
-    await checkServer(pool, place);
+    await checkServer(pool, address);
   } catch (error) {
     await pool.close();
-    throw explainRefusal(error, place);
+    throw explainRefusal(error, address);
   }
   return pool;
 }
 
-/** For a server that starts before its database: nothing is asked, and what `openPool` checks is checked elsewhere. */
+/**
+ * For a server that starts before its database: connects to nothing, and what `openPool` checks is checked elsewhere.
+ */
 export function poolWithoutCheck(options: PoolOptions): PostgresPool {
   return new PostgresPool(new Connections(options));
 }
@@ -74,31 +78,33 @@ export class PostgresPool implements Queryable {
     connections.handles++;
   }
 
-  /** How the connections were asked for, for a listener's own. It holds the password: never log it. */
+  /** The options of the connections, for a listener's own. They contain the password: never log them. */
   get options(): PoolOptions {
     return this.#connections.options;
   }
 
-  /** In use, idle, and calls that wait for one; for metrics. */
+  /** Open and idle connections, and calls that wait for one; for metrics. */
   get sizes(): { total: number; idle: number; waiting: number } {
     const { totalCount, idleCount, waitingCount } = this.#connections.pool;
     return { total: totalCount, idle: idleCount, waiting: waitingCount };
   }
 
-  /** How many connections were closed so far. After each of them another server, set back perhaps, may be at the address. */
+  /**
+   * Connections closed so far. After each, another server, perhaps restored to an earlier state, may be at the address.
+   */
   get closedConnections(): number {
     return this.#connections.closed;
   }
 
   /**
-   * How often another server, set back perhaps, may have come to the address: a connection broke, or none was open. One that
-   * was closed because it was not used does not count.
+   * How often another server, perhaps restored to an earlier state, may have taken over the address: a connection
+   * broke, or none was open. One that was closed because it was idle does not count.
    */
   get interruptions(): number {
     return this.#connections.interruptions;
   }
 
-  /** Another handle of the same connections, to be closed by whoever gets it. */
+  /** Another handle of the same connections, which the caller closes. */
   share(): PostgresPool {
     return new PostgresPool(this.#connections);
   }
@@ -111,7 +117,7 @@ export class PostgresPool implements Queryable {
     }
   }
 
-  /** A connection for the time of the work. */
+  /** Lends a connection for the duration of `work`. */
   async withClient<T>(work: (client: PostgresClient) => Promise<T>): Promise<T> {
     const client = await this.#take();
     try {
@@ -121,7 +127,7 @@ export class PostgresPool implements Queryable {
     }
   }
 
-  /** The work in a transaction, READ COMMITTED; after a conflict anew, up to so many attempts. */
+  /** Runs `work` in a transaction, READ COMMITTED; retries it after a conflict, up to `attempts` times. */
   async inTransaction<T>(work: (client: PostgresClient) => Promise<T>, attempts = 1): Promise<T> {
     const transaction = await this.begin();
     try {
@@ -136,8 +142,8 @@ export class PostgresPool implements Queryable {
   }
 
   /**
-   * A transaction that is ended by `commit` or `rollback`; until then it has a connection for itself. `settings` are
-   * statements (SET LOCAL …) that go with BEGIN in one message.
+   * A transaction that ends with `commit` or `rollback`; until then it has a connection to itself. `settings` are
+   * statements (SET LOCAL …) sent with BEGIN in one message.
    */
   async begin(settings = ''): Promise<PostgresTransaction> {
     const client = await this.#take();
@@ -178,11 +184,11 @@ export class PostgresClient implements Queryable {
 
   constructor(client: PoolClient) {
     this.#client = client;
-    // Without a listener, a connection that is lost between two statements would end the process.
+    // Without a listener, a connection lost between two statements would end the process.
     client.on('error', this.#onError);
   }
 
-  /** After a failure that leaves unclear what the connection is doing it is false for good. */
+  /** False for good after a failure that leaves the state of the connection unclear. */
   get isUsable(): boolean {
     return this.#isUsable;
   }
@@ -211,9 +217,9 @@ export class PostgresClient implements Queryable {
     }
   }
 
-  /** Back to the pool, or away with it. */
+  /** Returns it to the pool, or closes it. */
   release(): void {
-    // A polite goodbye could wait for ever on a connection that is silent.
+    // A graceful close could hang forever on a silent connection.
     if (!this.#isUsable) this.#client.connection.stream.destroy();
     this.#client.release(!this.#isUsable);
     this.#client.off('error', this.#onError);
@@ -234,24 +240,26 @@ export class PostgresTransaction {
     this.client = client;
   }
 
-  /** When this rejects with `StoreUnavailableError` nobody knows whether it happened. */
+  /** When this rejects with `StoreUnavailableError`, the transaction may or may not be committed. */
   async commit(): Promise<void> {
     try {
       const { command } = await this.client.query('COMMIT');
-      // The server takes a COMMIT after a failed statement for a ROLLBACK, and does not call that an error.
+      // The server treats COMMIT after a failed statement as ROLLBACK, without an error.
       if (command !== 'COMMIT') throw new Error('a transaction was committed in which a statement had failed');
     } finally {
       this.#end();
     }
   }
 
-  /** Does nothing after `commit`, and never rejects: a connection that cannot roll back is cut, which does the same. */
+  /**
+   * Does nothing after `commit`, and never rejects: a connection that cannot roll back is closed, which does the same.
+   */
   async rollback(): Promise<void> {
     if (!this.#isOpen) return;
     try {
       if (this.client.isUsable) await this.client.query('ROLLBACK');
     } catch {
-      // The client has noted that it is of no more use.
+      // The client has noted that it is unusable.
     }
     this.#end();
   }

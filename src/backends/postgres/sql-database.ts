@@ -1,7 +1,7 @@
 /**
  * A PostgreSQL database as the `SqlDatabase` of `backends/sql/`, which any number of servers share. A transaction that
- * conflicts with another is run again; after a few times the database counts as unavailable. It owns the pool that it is
- * given.
+ * conflicts with another is retried; after a few attempts the database counts as unavailable. It owns the pool that it
+ * is given.
  */
 
 import type { Kysely } from 'kysely';
@@ -12,7 +12,7 @@ import type { StoreQueries } from '../sql/store-tables.ts';
 import type { PostgresPool, Queryable } from './pool.ts';
 
 const CONFLICT_ATTEMPTS = 5;
-/** A request may be waiting: a server that is silent for so long is given up, and the connection with it. */
+/** A request may be waiting: a server that is silent for this long is given up, and the connection with it. */
 const READ_TIMEOUT_MS = 3_000;
 
 const ROW_LOCKS: RowLocks = {

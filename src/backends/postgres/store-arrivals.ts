@@ -1,15 +1,16 @@
 /**
- * Events in the order of arrival, each once, although transactions of several processors commit in any order. A place
- * is (transaction, event): runs of events carry the number of the transaction that stored them, and a reader looks only
- * below the horizon, the oldest writer that is still under way. What is below it is there for good or will never be, so
- * nothing comes in behind a place that was given.
+ * Events in order of arrival, each once, although transactions of several processors commit in any order. A location is
+ * (transaction, event): runs of events carry the number of the transaction that stored them, and a reader stays below
+ * the horizon, the oldest active writer. Everything below it is committed or never will be, so no event appears before
+ * a location that was given out.
  *
- * Writers say that they are under way by an advisory lock (`ANNOUNCE_WRITER`). The server's own list of transactions
- * would do, were it not for others: one that somebody leaves open, in any database, would hold up what is shown here.
- * Runs are kept for as long as their events. Each has a random id, which a cursor carries with its place: where the
- * database was set back and has gone on differently, the run at that place has another id or is not there, and the cursor
- * is refused, as is every other one after which events may be missing (`BadCursorError`). Limits: `sequence` is a number: it is right for 2^31 transactions before the store was opened,
- * for 6 * 10^9 after it (two years of a hundred a second), and for 2^20 events of a tenant in a transaction.
+ * Writers announce themselves by an advisory lock (`ANNOUNCE_WRITER`). The server's own list of transactions would do,
+ * except that a transaction left open in any database would delay the events shown here. Runs are kept for as long as
+ * their events. Each has a random id, which a cursor carries with its location: if the database was restored to an
+ * earlier state and continued differently, the run at that location has another id or does not exist, and the cursor is
+ * rejected, like every other one after which events may be missing (`BadCursorError`). Limits: `sequence` is a number:
+ * it is exact for 2^31 transactions before the store was opened, for 6 * 10^9 after it (two years of a hundred a
+ * second), and for 2^20 events of a tenant in a transaction.
  */
 
 import type { ArrivalFilter, ArrivedEvent, Arrivals, NewestArrivals } from '../../store.ts';
@@ -31,7 +32,7 @@ import {
   migratedStoreFollows,
   migratedTransactionOf,
   readMigratedArrivals,
-} from './moved-arrivals.ts';
+} from './migrated-arrivals.ts';
 import type { Queryable } from './pool.ts';
 import {
   bytesBefore,
@@ -46,24 +47,24 @@ import {
 const EVENTS_PER_TRANSACTION = 2 ** 20;
 const TRANSACTIONS_BEFORE = 2 ** 31;
 
-/** What a live view looks through in one call. */
+/** Page size of a live view's scan. */
 const EVENTS_PER_PAGE = 500;
 const PAGES_PER_LOOK = 10;
 
-/** Advisory locks are pairs of numbers: the second of these is the low half of a number of a transaction. */
+/** Advisory locks are pairs of numbers: the second number of these is the low half of a transaction number. */
 const ARRIVAL_LOCKS = ADVISORY_LOCKS + 1;
 const LOW_HALF = 2 ** 32 - 1;
 
 /**
- * What every writer does before it changes anything: only then does its transaction get a number, which is not below
- * the one that the lock tells. The lock goes after the commit can be seen.
+ * Runs before a writer changes anything: only then does its transaction get a number, which is not below the one in the
+ * lock. The lock is released after the commit is visible.
  */
 export const ANNOUNCE_WRITER = `
   SELECT pg_advisory_xact_lock_shared(${ARRIVAL_LOCKS}, ${NEXT_TRANSACTION}::bit(32)::integer)`;
 
 /**
- * A statement of its own, before the one that reads: a writer whose lock is not there has committed by now, or gets a
- * number from `next` on.
+ * A statement of its own, before the one that reads: a writer without a lock has committed by now, or gets a number
+ * from `next` on.
  */
 const HORIZON_SQL = `
   SELECT next + ${SHIFT} AS next, least(next, min(next - behind)) + ${SHIFT} AS horizon
@@ -74,11 +75,11 @@ const HORIZON_SQL = `
   ) AS writer ON behind <= ${TRANSACTIONS_BEFORE}
   GROUP BY next`;
 
-/** The first half of a run's id, as a cursor has it. */
+/** The first half of a run's id, as in a cursor. */
 const RUN_ID = `left(replace(id::text, '-', ''), 16) AS "runId"`;
 
 /**
- * The next runs, one more than are needed. $1 tenant, $2 and $3 the place, $4 how many events, $5 the horizon. `seen` is
+ * The next runs, one more than needed. $1 tenant, $2 and $3 the location, $4 how many events, $5 the horizon. `seen` is
  * how many events of its transaction come before a run.
  */
 export const RUNS_SQL = `
@@ -93,41 +94,41 @@ export const RUNS_SQL = `
 
 const EXPIRED_SQL = 'SELECT tx, event FROM expired_arrivals WHERE tenant = $1';
 
-/** The run of an event, $1 tenant, $2 and $3 the place; also if it is the last one that has expired. */
+/** The run of an event, $1 tenant, $2 and $3 the location; also if it is the last expired one. */
 export const RUN_AT_SQL = `
   SELECT ${RUN_ID} FROM arrivals WHERE tenant = $1 AND tx = $2 AND first_event <= $3 AND first_event + events > $3
   UNION ALL SELECT ${RUN_ID} FROM expired_arrivals WHERE tenant = $1 AND tx = $2 AND event = $3`;
 
-/** The last event of a tenant ($1) below the horizon ($2), or the last one that has expired. */
+/** The last event of a tenant ($1) below the horizon ($2), or the last expired one. */
 export const LAST_SQL = `
   SELECT tx, no, "runId" FROM (
     (SELECT tx, first_event + events - 1 AS no, ${RUN_ID} FROM arrivals WHERE tenant = $1 AND tx < $2
      ORDER BY tx DESC, first_event DESC LIMIT 1)
     UNION ALL SELECT tx, event, ${RUN_ID} FROM expired_arrivals WHERE tenant = $1
-  ) AS known ORDER BY tx DESC, no DESC LIMIT 1`;
+  ) AS newest ORDER BY tx DESC, no DESC LIMIT 1`;
 
-/** $1 tenant, $2 how many events, then runs, in order; $5 and $6 are the oldest and newest receipt in them. */
+/** $1 tenant, $2 how many events, then runs, in order; $5 and $6 are the oldest and newest time of receipt in them. */
 export const ARRIVALS_SQL = `
   WITH page AS MATERIALIZED (
-    SELECT run.place, e.* FROM unnest($3::bigint[], $4::bigint[]) WITH ORDINALITY AS run (start, stop, place)
+    SELECT run.ordinal, e.* FROM unnest($3::bigint[], $4::bigint[]) WITH ORDINALITY AS run (start, stop, ordinal)
     CROSS JOIN LATERAL (
       SELECT ${EVENT_COLUMNS} FROM events
       WHERE no >= run.start AND no < run.stop AND tenant = $1 AND received_at >= $5 AND received_at <= $6
       ORDER BY no LIMIT $2
     ) AS e
-    ORDER BY run.place, e.no LIMIT $2
+    ORDER BY run.ordinal, e.no LIMIT $2
   ), measured AS (
-    SELECT *, count(*) OVER () AS found, ${bytesBefore('place, no')} FROM page
+    SELECT *, count(*) OVER () AS found, ${bytesBefore('ordinal, no')} FROM page
   )
-  SELECT e.*, ${PROFILE_ID} FROM measured AS e WHERE ${IS_WITHIN_BYTES} ORDER BY e.place, e.no`;
+  SELECT e.*, ${PROFILE_ID} FROM measured AS e WHERE ${IS_WITHIN_BYTES} ORDER BY e.ordinal, e.no`;
 
 interface Run {
   readonly tx: number;
   readonly runId: string;
   readonly firstEvent: number;
-  /** The first number that is not of it. */
+  /** The first number after it. */
   readonly stop: number;
-  /** Its first number behind the place. */
+  /** Its first number after the location. */
   readonly start: number;
   readonly seen: number;
   readonly receivedAtMin: number;
@@ -135,28 +136,28 @@ interface Run {
 }
 
 interface ArrivalColumns extends EventColumns {
-  /** Which of the runs it is of, from 1. */
-  readonly place: number;
+  /** Index of its run, from 1. */
+  readonly ordinal: number;
   /** Events of the whole page, before it was cut. */
   readonly found: number;
 }
 
-interface Place {
+interface Location {
   readonly tx: number;
-  /** Of an event. */
+  /** Number of the event. */
   readonly no: number;
-  /** Of the run that the event is of; null for a place that is not of a run. */
+  /** The run of the event; null for a location outside of any run. */
   readonly runId: string | null;
 }
 
-/** Before all that is stored, and all that ever was. */
-const BEGINNING: Place = { tx: Number.MIN_SAFE_INTEGER, no: 0, runId: null };
+/** Before everything that is or ever was stored. */
+const BEGINNING: Location = { tx: Number.MIN_SAFE_INTEGER, no: 0, runId: null };
 
 export class StoreArrivals {
   readonly #db: Queryable;
   #storeId: string | undefined;
   #moved: MigratedArrivals | undefined;
-  /** Sequences count from here. Taken once, so that they can be compared for as long as the store is open. */
+  /** Sequences count from here. Read once, so that they stay comparable for as long as the store is open. */
   #base: number | undefined;
 
   constructor(db: Queryable) {
@@ -168,10 +169,10 @@ export class StoreArrivals {
     this.#storeId ??= await this.#readStoreId();
     const { next, horizon } = await this.#lookOut();
     if (after === null) return this.#end(tenant, horizon);
-    const start = await this.#placeOf(tenant, after, next);
+    const start = await this.#locationOf(tenant, after, next);
     const page = tenant === undefined ? undefined : await this.#page(tenant, start, limit, horizon);
     if (after === OLDEST) return page ?? this.#end(tenant, horizon);
-    // Looked at last: of what has expired since the runs were read, some events are missing from the page.
+    // Checked last: events that expired since the runs were read are missing from the page.
     await this.#refuseExpired(tenant, start);
     return page ?? { events: [], last: after, lastSequence: this.#sequence(horizon) };
   }
@@ -204,8 +205,8 @@ export class StoreArrivals {
     return { events: newest, last: end.last, lastSequence: end.lastSequence, skipped };
   }
 
-  /** Undefined where no events have arrived after the place. */
-  async #page(tenant: number, { tx, no }: Place, limit: number, horizon: number): Promise<Arrivals | undefined> {
+  /** Undefined if no events arrived after the location. */
+  async #page(tenant: number, { tx, no }: Location, limit: number, horizon: number): Promise<Arrivals | undefined> {
     const { rows: runs } = await this.#db.query<Run>(RUNS_SQL, [tenant, tx, no, limit, horizon]);
     const taken = runs.slice(0, enoughFor(limit, runs));
     const lastRun = taken.at(-1);
@@ -218,13 +219,13 @@ export class StoreArrivals {
       Math.min(...taken.map(({ receivedAtMin }) => receivedAtMin)),
       Math.max(...taken.map(({ receivedAtMax }) => receivedAtMax)),
     ]);
-    const events = cutToLength(rows).map((row) => this.#arrived(row, taken[row.place - 1] as Run));
+    const events = cutToLength(rows).map((row) => this.#arrived(row, taken[row.ordinal - 1] as Run));
     const lastEvent = events.at(-1);
     const isFull = events.length >= limit || events.length < (rows[0]?.found ?? 0);
     if (isFull && lastEvent !== undefined) {
       return { events, last: lastEvent.cursor, lastSequence: lastEvent.sequence };
     }
-    // Some of a run may be erased: then a page that is not full ends with the last run that was looked at.
+    // Some of a run may be erased: then an incomplete page ends with the last run that was read.
     const end = lastRun.stop - 1;
     return {
       events,
@@ -234,13 +235,13 @@ export class StoreArrivals {
     };
   }
 
-  /** Nothing, up to where new events will come. */
+  /** An empty page, up to where new events will arrive. */
   async #end(tenant: number | undefined, horizon: number): Promise<Arrivals> {
-    const { rows } = tenant === undefined ? { rows: [] } : await this.#db.query<Place>(LAST_SQL, [tenant, horizon]);
+    const { rows } = tenant === undefined ? { rows: [] } : await this.#db.query<Location>(LAST_SQL, [tenant, horizon]);
     return { events: [], last: this.#cursorOf(rows[0] ?? BEGINNING), lastSequence: this.#sequence(horizon) };
   }
 
-  async #refuseExpired(tenant: number | undefined, { tx, no }: Place): Promise<void> {
+  async #refuseExpired(tenant: number | undefined, { tx, no }: Location): Promise<void> {
     if (tenant === undefined) return;
     const { rows } = await this.#db.query<{ tx: number; event: number }>(EXPIRED_SQL, [tenant]);
     const [gone] = rows;
@@ -254,17 +255,17 @@ export class StoreArrivals {
     return storeIdIn(row.id);
   }
 
-  /** Throws `BadCursorError` for one that is not of this store, nor of the one that was moved here. */
-  async #placeOf(tenant: number | undefined, after: string, next: number): Promise<Place> {
+  /** Throws `BadCursorError` for a cursor of neither this store nor the one migrated into it. */
+  async #locationOf(tenant: number | undefined, after: string, next: number): Promise<Location> {
     if (after === OLDEST) return BEGINNING;
     const { storeId, historyId, numbers } = arrivalCursorIn(after);
     const [first, second, ...more] = numbers;
     if (storeId === this.#storeId) {
       if (first === undefined || second === undefined || more.length > 0) throw malformed();
-      const place = { tx: first, no: second, runId: historyId };
-      if (historyId !== null) await this.#refuseUnknownRun(tenant, place, next);
+      const location = { tx: first, no: second, runId: historyId };
+      if (historyId !== null) await this.#refuseUnknownRun(tenant, location, next);
       else if (first !== BEGINNING.tx || second !== BEGINNING.no) throw malformed();
-      return place;
+      return location;
     }
     this.#moved ??= await readMigratedArrivals(this.#db);
     if (this.#moved === undefined || storeId !== storeIdIn(this.#moved.storeId)) throw ofAnotherStore();
@@ -274,13 +275,13 @@ export class StoreArrivals {
     return { tx: migratedTransactionOf(this.#moved, first), no: first, runId: null };
   }
 
-  async #refuseUnknownRun(tenant: number | undefined, place: Place, next: number): Promise<void> {
-    const { tx, no, runId } = place;
+  async #refuseUnknownRun(tenant: number | undefined, location: Location, next: number): Promise<void> {
+    const { tx, no, runId } = location;
     if (tx > next) throw fromTheFuture();
     if (tenant === undefined) throw ofAnotherHistory();
     const { rows } = await this.#db.query<{ runId: string }>(RUN_AT_SQL, [tenant, tx, no]);
     if (rows.some((run) => run.runId === runId)) return;
-    await this.#refuseExpired(tenant, place);
+    await this.#refuseExpired(tenant, location);
     throw ofAnotherHistory();
   }
 
@@ -301,7 +302,7 @@ export class StoreArrivals {
     };
   }
 
-  #cursorOf({ tx, no, runId }: Place): string {
+  #cursorOf({ tx, no, runId }: Location): string {
     return arrivalCursorOf({ storeId: this.#storeId ?? '', historyId: runId }, tx, no);
   }
 
@@ -316,14 +317,14 @@ function isShown(event: ArrivedEvent, filter: ArrivalFilter, person: ReadonlySet
   return person === null || (event.profileId !== null && person.has(event.profileId));
 }
 
-/** How many of the runs hold a page, had nothing of them been erased. */
+/** How many of the runs fill a page if none of their events is erased. */
 function enoughFor(limit: number, runs: readonly Run[]): number {
   let events = 0;
   const last = runs.findIndex(({ start, stop }) => (events += stop - start) >= limit);
   return last === -1 ? runs.length : last + 1;
 }
 
-/** Which of the transaction's events of the tenant it is, from 1. */
+/** Index among the tenant's events of the transaction, from 1. */
 function inTransaction({ firstEvent, seen }: Run, no: number): number {
   return seen + no - firstEvent + 1;
 }

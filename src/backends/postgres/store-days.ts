@@ -1,10 +1,9 @@
 /**
- * The partitions of events and records: one of each for a UTC day of receipt. A writer makes those of its batch before
+ * The partitions of events and records: one of each per UTC day of receipt. A writer creates those of its batch before
  * it writes to them, on a connection of its own, so that nothing waits for its transaction; the sweep (store-sweep.ts)
- * detaches and drops them. Whoever makes or removes one holds PARTITION_LOCK.
+ * detaches and drops them. Creating and removing both require PARTITION_LOCK.
  *
- * A table of a day that is not attached is one that somebody was about to drop: it is attached again if the day comes
- * back, with whatever is in it.
+ * A detached table of a day was about to be dropped: if the day is needed again it is attached again, with its rows.
  */
 
 import type { PostgresClient, PostgresPool } from './pool.ts';
@@ -18,7 +17,7 @@ export function dayOf(time: number): number {
   return Math.floor(time / DAY_MS);
 }
 
-/** That events received on one day are about another (table event_days), as a text. */
+/** A pair of day of receipt and day of timestamp (table event_days), as a text. */
 export function pairOf(receivedAt: number, timestamp: number): string {
   return `${dayOf(receivedAt)} ${dayOf(timestamp)}`;
 }
@@ -32,11 +31,11 @@ export interface DayTable {
   readonly parent: DayParent;
   readonly day: number;
   readonly name: string;
-  /** 'detaching': a detach was begun and not finished. */
+  /** 'detaching': a detach was started and not finished. */
   readonly state: 'attached' | 'detaching' | 'detached';
 }
 
-/** All there are, oldest first. */
+/** All of them, oldest first. */
 export async function dayTables(client: Pick<PostgresClient, 'query'>): Promise<DayTable[]> {
   const { rows } = await client.query<{ name: string; attached: boolean | null; pending: boolean | null }>({
     name: 'store_day_tables',
@@ -55,16 +54,16 @@ export async function dayTables(client: Pick<PostgresClient, 'query'>): Promise<
   });
 }
 
-/** Whether a day has both its tables, and both can be written to. */
+/** Whether both tables of a day exist and can be written to. */
 export function isWhole(tables: readonly DayTable[], day: number): boolean {
   return tables.filter((table) => table.day === day && table.state === 'attached').length === PARENTS.length;
 }
 
 const NO_PAIRS: ReadonlySet<string> = new Set();
-/** There are a few for each day, unless clients make times up. */
+/** There are a few per day, unless clients invent times. */
 const SEEN_PAIRS_MAX = 100_000;
 
-/** Those that this process has seen; another may have dropped one since (`forget`). */
+/** The days that this process has seen; another may have dropped one since (`forget`). */
 export class StoreDays {
   readonly #pool: PostgresPool;
   readonly #seen = new Set<number>();
@@ -74,11 +73,11 @@ export class StoreDays {
     this.#pool = pool;
   }
 
-  /** `pairs` (`pairOf`) of the events that will be written; they stay, whatever becomes of these. */
+  /** `pairs` (`pairOf`) of the events about to be written; they stay even if these are not written. */
   async ensure(days: Iterable<number>, pairs: ReadonlySet<string> = NO_PAIRS): Promise<void> {
     const unseen = [...new Set(days)].filter((day) => !this.#seen.has(day)).sort((a, b) => a - b);
     if (unseen.length > 0) {
-      // Mostly another process has made them: then nobody waits for the lock, which a sweep may hold for long.
+      // Usually another process has created them: then no call waits for the lock, which a sweep may hold for long.
       const tables = await dayTables(this.#pool);
       const missing = unseen.filter((day) => !isWhole(tables, day));
       if (missing.length > 0) await withPartitionLock(this.#pool, (client) => makeDays(client, missing));
@@ -107,7 +106,7 @@ export class StoreDays {
   }
 }
 
-/** The lock is of the connection, because detaching cannot be done within a transaction. */
+/** A session lock, because detaching cannot run within a transaction. */
 export async function withPartitionLock<T>(
   pool: PostgresPool,
   work: (client: PostgresClient) => Promise<T>,
@@ -117,7 +116,7 @@ export async function withPartitionLock<T>(
     try {
       return await work(client);
     } finally {
-      // A connection that broke has lost the lock with it.
+      // A broken connection has lost the lock already.
       if (client.isUsable) await client.query('SELECT pg_advisory_unlock($1, $2)', [ADVISORY_LOCKS, PARTITION_LOCK]);
     }
   });
@@ -135,7 +134,7 @@ export async function makeDays(client: PostgresClient, days: readonly number[]):
   }
 }
 
-/** Not by CREATE … PARTITION OF, which would keep everybody from reading and writing all days meanwhile. */
+/** Not CREATE … PARTITION OF, which would block reading and writing of all days meanwhile. */
 async function attachDay(client: PostgresClient, parent: DayParent, day: number, isNew: boolean): Promise<void> {
   const name = dayTable(parent, day);
   const create = isNew ? `CREATE TABLE ${name} (LIKE ${parent} INCLUDING DEFAULTS INCLUDING INDEXES);` : '';
@@ -145,7 +144,7 @@ async function attachDay(client: PostgresClient, parent: DayParent, day: number,
       ALTER TABLE ${parent} ATTACH PARTITION ${name} FOR VALUES FROM (${day * DAY_MS}) TO (${(day + 1) * DAY_MS});
       COMMIT`);
   } catch (error) {
-    // After a conflict the connection is used on, and nothing works in a transaction that failed.
+    // The connection is reused after a conflict, and nothing works in a failed transaction.
     if (client.isUsable) await client.query('ROLLBACK');
     throw error;
   }

@@ -1,7 +1,7 @@
 /**
- * Takes the events of a person out of their tables, a bounded piece at a time: some thousands of events, and some
- * megabytes of those properties that have to be read. A user counts once in the ledger, so a piece is of whole users,
- * and one user is the most by which it goes over. The nodes are locked by the caller, so nothing comes in meanwhile.
+ * Removes the events of a person from their tables, a bounded piece at a time: some thousands of events, and some
+ * megabytes of properties that have to be read. A user counts once in the ledger, so a piece consists of whole users
+ * and exceeds the limit by one user at most. The caller has locked the nodes, so no events are added meanwhile.
  */
 
 import type { NodeNumber } from '../../model.ts';
@@ -18,7 +18,7 @@ const READ_BYTES_MAX = 16 * 1024 * 1024;
 
 export type ErasedEvent = RemovedEvent & { readonly node: NodeNumber };
 
-/** A user of a request by where its events are: consecutive numbers, all of one day. */
+/** A user of a request, as the range of its events: consecutive numbers, all of one day. */
 interface UserRange {
   readonly receivedAt: number;
   readonly userIndex: number;
@@ -27,15 +27,15 @@ interface UserRange {
   readonly events: number;
   /** Of properties that have to be read. */
   readonly bytes: number;
-  /** How many events of the person were looked at to find users. */
+  /** How many events of the person were read to find users. */
   readonly picked: number;
 }
 
-/** So that the server looks at few partitions, and locks no others. */
+/** Limits the partitions that the server reads and locks. */
 const WITHIN = 'received_at >= $3 AND received_at < $4';
 const MAY_HAVE_EVENT_ID = `strpos(properties, '${EVENT_ID_IN_PROPERTIES}') > 0`;
 
-/** $1 nodes, $2 how many, $3 and $4 days. By way of the records: events are found by number, never by trace. */
+/** $1 nodes, $2 how many, $3 and $4 days. Through the records: events are indexed by number, not by trace. */
 export const USERS_SQL = `
   WITH sample AS MATERIALIZED (
     SELECT received_at, trace_id, user_index FROM events WHERE node = ANY($1) AND ${WITHIN} LIMIT $2
@@ -69,7 +69,7 @@ export const DELETE_SQL = `
     e.user_index AS "userIndex", e.event_name AS name, e.revenue, e.currency,
     CASE WHEN ${MAY_HAVE_EVENT_ID} THEN e.properties END AS properties`;
 
-/** For the rest of the transaction: a piece is small beside the tables, which the server cannot know. */
+/** For the rest of the transaction: a piece is small compared to the tables, which the planner cannot know. */
 export const BY_INDEX = `
   SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off; SET LOCAL enable_seqscan = off`;
 
@@ -81,7 +81,7 @@ export interface Days {
   readonly end: number;
 }
 
-/** Events that are gone, in the order of the log; `isLast` when these nodes have no more in these days. */
+/** Removed events, in the order of the log; `isLast` when these nodes have none left in these days. */
 export async function eraseEvents(
   client: PostgresClient,
   tenant: number,
@@ -107,7 +107,7 @@ export async function eraseEvents(
   return { events: rows.sort((a, b) => a.no - b.no), isLast };
 }
 
-/** At least one user, and the others as far as they fit. */
+/** At least one user, and more as far as they fit. */
 function pieceOf(users: readonly UserRange[]): readonly UserRange[] {
   let events = 0;
   let bytes = 0;
@@ -120,8 +120,8 @@ function pieceOf(users: readonly UserRange[]): readonly UserRange[] {
 }
 
 /**
- * Rule 17: what comes after an erase starts afresh, so it is no duplicate of what is gone. An id that another request
- * has used since is left alone.
+ * Rule 17: data after an erase starts from scratch, so it is no duplicate of removed events. An id that another request
+ * has used since stays.
  */
 async function forgetEventIds(client: PostgresClient, tenant: number, rows: readonly DeletedColumns[]): Promise<void> {
   const hashOf = await hashesOf(client);

@@ -1,10 +1,10 @@
 /**
- * Takes out the events and records of days that are too old. A day goes record by record, a bounded number at a time,
- * with every sum in step: the event count of nodes, the counts by minute and hour, and the ledger, where the events move
- * from stored to expired. Once nothing is left of a day its tables are dropped, which gives the space back.
+ * Removes the events and records of days that are too old. A day is removed record by record, a bounded number at a
+ * time, with every sum updated: the event count of nodes, the counts by minute and hour, and the ledger, where the
+ * events move from stored to expired. Once a day is empty its tables are dropped, which frees the space.
  *
- * Locks as everywhere: nodes by their numbers first, sums last. A day is detached without keeping anybody from reading
- * or writing; what came into it until then brings it back, so nothing is dropped that nobody has counted.
+ * Locks are taken in the usual order: nodes by number first, sums last. A day is detached without blocking readers or
+ * writers; rows added until then cause it to be attached again, so nothing is dropped that was not counted.
  */
 
 import type { CountedCurrency } from '../../views/currency.ts';
@@ -15,9 +15,9 @@ import { type RemovedEvent, takeFromSums } from './store-removal.ts';
 
 const RECORDS_PER_SWEEP = 2_000;
 const EVENTS_PER_SWEEP = 5_000;
-/** Waiting for who has read the day, and reading through what is left of it, which may be large though empty. */
+/** Includes waiting for transactions that read the day, and scanning the table, which may be large though empty. */
 const DROP_TIMEOUT_MS = 600_000;
-/** For each of those who have read the day: the processor waits meanwhile. A backup may read for hours. */
+/** For each transaction that has read the day: the processor waits meanwhile. A backup may read for hours. */
 const DROP_WAIT_MS = 1_000;
 
 interface RecordRow {
@@ -38,10 +38,13 @@ interface EventRow {
   readonly currency: CountedCurrency;
 }
 
-/** By day: records up to this number are gone. Looking from there on passes over what others still see as removed. */
+/**
+ * By day: records up to this number are gone. Continuing from there skips rows whose removal other transactions do not
+ * see yet.
+ */
 export type ExpiryProgress = Map<number, number>;
 
-/** How many records went, and the days before `cutoff` of which nothing seems to be left. */
+/** How many records were removed, and the days before `cutoff` that seem to be empty. */
 export async function expireEvents(
   client: PostgresClient,
   cutoff: number,
@@ -123,8 +126,8 @@ function removedEvent(row: EventRow): RemovedEvent {
 }
 
 /**
- * Of days of which nothing seemed to be left; one of which something is, stays. Records go first: who finds no table for
- * a record writes nothing, while one without events would be left alone in a day that has no table for them.
+ * Drops days that seemed to be empty; one that is not, stays. Records go first: a writer that finds no table for a
+ * record writes nothing, while a record without its events would be left in a day that has no table for them.
  */
 export async function dropDays(pool: PostgresPool, days: ReadonlySet<number>): Promise<void> {
   await withPartitionLock(pool, async (client) => {
@@ -143,14 +146,14 @@ export async function dropDays(pool: PostgresPool, days: ReadonlySet<number>): P
 }
 
 /**
- * False for one that holds something, which is then not attached. Each step may be the last one of a process that dies:
- * the next sweep finds the table as it is and goes on.
+ * False for a day that contains rows; it stays detached. A process may die after any step: the next sweep finds the
+ * table in that state and continues.
  */
 async function dropDay(client: PostgresClient, { parent, name, state }: DayTable): Promise<boolean> {
   const slow = (text: string): Statement => ({ text, timeoutMs: DROP_TIMEOUT_MS });
   if (state === 'attached') await client.query(slow(`ALTER TABLE ${parent} DETACH PARTITION ${name} CONCURRENTLY`));
   if (state === 'detaching') await client.query(slow(`ALTER TABLE ${parent} DETACH PARTITION ${name} FINALIZE`));
-  // From here on nobody writes to it.
+  // From here on nothing writes to it.
   const { rows } = await client.query<{ exists: boolean }>(slow(`SELECT EXISTS (SELECT FROM ${name}) AS exists`));
   if (rows[0]?.exists !== false) return false;
   await client.query(`DROP TABLE ${name}`);

@@ -1,10 +1,9 @@
 /**
  * Numbers of nodes, records and events: blocks from the sequence `numbers`, counted inside by one writer. Numbers of a
- * transaction that was rolled back are skipped. Each of a writer's numbers is larger than those it gave out before, but
- * not than another writer's.
+ * rolled-back transaction are skipped. A writer's numbers increase, but not across writers.
  *
- * A server that crashes gives out a block again that it gave to a transaction which was not committed. So a block is
- * used on only after the transaction that took it was.
+ * A server that crashes may give out a block again that it gave to an uncommitted transaction. So a block is reused
+ * only after the transaction that took it is committed.
  */
 
 import type { Queryable } from './pool.ts';
@@ -17,7 +16,7 @@ export class StoreNumbers {
   #end = 0;
   #isCommitted = true;
 
-  /** For each count the first of so many consecutive numbers. */
+  /** For each count, the first of that many consecutive numbers. */
   async take(client: Queryable, counts: readonly number[]): Promise<number[]> {
     const firsts: number[] = [];
     for (const count of counts) {
@@ -28,12 +27,15 @@ export class StoreNumbers {
     return firsts;
   }
 
-  /** The transaction that the numbers were taken in was committed. */
+  /** The transaction that took the numbers is committed. */
   confirm(): void {
     this.#isCommitted = true;
   }
 
-  /** It was rolled back. With `isAll` nothing is used on: who knows what server answers next, and what it remembers. */
+  /**
+   * The transaction is rolled back. With `isAll` no block is reused: another server, with another state, may respond
+   * next.
+   */
   forget(isAll: boolean): void {
     if (this.#isCommitted && !isAll) return;
     this.#next = 0;

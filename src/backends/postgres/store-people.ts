@@ -1,7 +1,7 @@
 /**
- * Lists of people, and what to call them. A search (views/people-search.ts) goes through the survivors of a tenant by
- * their numbers, newest first, some hundreds or thousands a statement: the server narrows them down to candidates, and
- * only these are read. There is no index of the beginnings of names and identifiers, as in the embedded store.
+ * Lists of people and their names. A search (views/people-search.ts) goes through the survivors of a tenant by number,
+ * newest first, some hundreds or thousands per statement: the server narrows them down to candidates, and only these
+ * are read. As in the embedded store, prefixes of names and identifiers have no index.
  */
 
 import type { NodeNumber } from '../../model.ts';
@@ -25,14 +25,14 @@ const ROWS_MAX = 16_384;
 const CANDIDATES_PER_READ = 100;
 const STEP_MS = 50;
 
-/** $1 tenant, $2 before, $3 how many to look at. */
+/** $1 tenant, $2 before, $3 how many to scan. */
 const LOOKED_AT = `
-  SELECT no, known FROM nodes WHERE tenant = $1 AND no < $2 AND root IS NULL ORDER BY no DESC LIMIT $3`;
+  SELECT no, properties FROM nodes WHERE tenant = $1 AND no < $2 AND root IS NULL ORDER BY no DESC LIMIT $3`;
 
-/** $4 and $5: patterns of identifiers and of phone numbers; $6 and $7 of what is known. */
+/** $4 and $5: patterns of identifiers and of phone numbers; $6 and $7 of properties. */
 const lower = (text: string): string => `lower(${text} COLLATE "C")`;
-const knownMatches = (node: string): string =>
-  `(${lower(`${node}.known`)} LIKE ${lower('$6::text')} AND ${lower(`${node}.known`)} LIKE ${lower('$7::text')})`;
+const propertiesMatch = (node: string): string =>
+  `(${lower(`${node}.properties`)} LIKE ${lower('$6::text')} AND ${lower(`${node}.properties`)} LIKE ${lower('$7::text')})`;
 const identifiersMatch = (node: string): string => `
   EXISTS (SELECT 1 FROM identifiers AS i WHERE i.node = ${node}.no AND (
     ${lower('i.value')} LIKE ${lower('$4::text')} OR ${lower('i.raw')} LIKE ${lower('$4::text')}
@@ -43,23 +43,26 @@ const EVERYONE_SQL = `
   SELECT count(*) AS looked_at, min(no) AS lowest, json_agg(json_build_array(no, NULL) ORDER BY no DESC) AS candidates
   FROM s`;
 
-/** With what is known of a survivor where only that makes it a candidate, and it is short: it is looked at more exactly. */
+/**
+ * With the properties of a survivor where only those make it a candidate, and they are short: these are checked more
+ * exactly.
+ */
 const CANDIDATES_SQL = `
   WITH s AS MATERIALIZED (${LOOKED_AT}),
   judged AS MATERIALIZED (
-    SELECT no, known, ${knownMatches('s')} AS by_known, ${identifiersMatch('s')} OR EXISTS (
-      SELECT 1 FROM nodes AS m WHERE m.root = s.no AND (${knownMatches('m')} OR ${identifiersMatch('m')})) AS by_others
+    SELECT no, properties, ${propertiesMatch('s')} AS by_properties, ${identifiersMatch('s')} OR EXISTS (
+      SELECT 1 FROM nodes AS m WHERE m.root = s.no AND (${propertiesMatch('m')} OR ${identifiersMatch('m')})) AS by_others
     FROM s
   )
   SELECT count(*) AS looked_at, min(no) AS lowest,
-    json_agg(json_build_array(no, CASE WHEN NOT by_others AND octet_length(known) <= ${NAMED_BYTES_MAX} THEN known END)
-      ORDER BY no DESC) FILTER (WHERE by_known OR by_others) AS candidates
+    json_agg(json_build_array(no, CASE WHEN NOT by_others AND octet_length(properties) <= ${NAMED_BYTES_MAX} THEN properties END)
+      ORDER BY no DESC) FILTER (WHERE by_properties OR by_others) AS candidates
   FROM judged`;
 
 interface Candidates {
   readonly looked_at: number;
   readonly lowest: NodeNumber | null;
-  readonly candidates: readonly (readonly [NodeNumber, known: string | null])[] | null;
+  readonly candidates: readonly (readonly [NodeNumber, properties: string | null])[] | null;
 }
 
 /** The steps of one search. */
@@ -87,8 +90,10 @@ export class PeopleSteps {
     const { looked_at: lookedAt, lowest, candidates } = await this.#candidates(before, rows);
     if (lowest === null) return { found: [], end: null };
     const found: Step['found'][number][] = [];
-    const mayCount = this.#filter?.mayCount ?? (() => true);
-    const numbers = (candidates ?? []).flatMap(([no, known]) => (known === null || mayCount(known) ? [no] : []));
+    const mayMatch = this.#filter?.mayMatch ?? (() => true);
+    const numbers = (candidates ?? []).flatMap(([no, properties]) =>
+      properties === null || mayMatch(properties) ? [no] : [],
+    );
     for (let start = 0; start < numbers.length; start += CANDIDATES_PER_READ) {
       const some = numbers.slice(start, start + CANDIDATES_PER_READ);
       for (const candidate of await readCandidates(this.#db, some)) {
@@ -101,11 +106,11 @@ export class PeopleSteps {
     return { found, end: lookedAt < rows ? null : lowest };
   }
 
-  /** Looks at more with each step, unless that takes long. */
+  /** Scans more with each step, unless that takes long. */
   async #candidates(before: NodeNumber, rows: number): Promise<Candidates> {
     const filter = this.#filter;
     const values: unknown[] = [this.#tenant, before, rows];
-    if (filter !== null) values.push(filter.identifier, filter.phone, ...filter.known);
+    if (filter !== null) values.push(filter.identifier, filter.phone, ...filter.properties);
     const start = performance.now();
     const sql = filter === null ? EVERYONE_SQL : CANDIDATES_SQL;
     const [row] = (await this.#db.query<Candidates>(sql, values)).rows;
@@ -116,7 +121,7 @@ export class PeopleSteps {
   }
 }
 
-/** Newest first. Who is not a survivor any more is left out. */
+/** Newest first, without nodes that are no longer survivors. */
 async function readCandidates(db: Queryable, numbers: readonly NodeNumber[]): Promise<Candidate[]> {
   const byRoot = await nodesByRoot(db, CANDIDATES_BY_NUMBER, [numbers]);
   return [...byRoot]
@@ -127,7 +132,7 @@ async function readCandidates(db: Queryable, numbers: readonly NodeNumber[]): Pr
     });
 }
 
-/** By the id that was asked for. */
+/** By the requested id. */
 export async function readPeople(
   db: Queryable,
   tenant: number,

@@ -1,7 +1,7 @@
 /**
- * Profiles as people read them, and why they are one person: reads the rows of which views/profile.ts makes the answer.
- * Every question is one statement, whatever the number of profiles and nodes, so nodes and identifiers are of one
- * moment. The identifiers, merges and refusals of a node come with it, as JSON.
+ * Reads the rows from which views/profile.ts builds profiles and explains why they are one person. Every query is one
+ * statement, whatever the number of profiles and nodes, so nodes and identifiers are consistent. The identifiers,
+ * merges and refusals of a node come with it, as JSON.
  */
 
 import { IDENTIFIER_TYPES, type IdentifierType, type NodeNumber } from '../../model.ts';
@@ -55,26 +55,26 @@ export interface NodeColumns {
   readonly events: number;
   readonly first_seen: number;
   readonly last_seen: number;
-  /** Only where a profile is asked for. */
-  readonly known?: string | null;
+  /** Only where a profile is read. */
+  readonly properties?: string | null;
   readonly identifiers: readonly IdentifierCells[] | null;
 }
 
 interface IdentityColumns extends NodeColumns {
   readonly merges: readonly MergeCells[] | null;
   readonly refusals: readonly RefusalCells[] | null;
-  /** Public ids of the nodes that merges name, as far as they are there. */
+  /** Public ids of the nodes that merges name, as far as they exist. */
   readonly named: readonly (readonly [NodeNumber, string])[] | null;
 }
 
-/** Without what is known of it, which may be megabytes. */
+/** Without the properties, which may be megabytes. */
 export const NODE_COLUMNS =
   'n.no, coalesce(n.root, n.no) AS root, n.id, n.received_at, n.trace_id, n.user_index, n.events, n.first_seen, ' +
   'n.last_seen';
 
-const KNOWN = 'n.known';
+const PROPERTIES = 'n.properties';
 
-/** In the order of SQLite's store: by type and value. */
+/** In the order of the SQLite store: by type and value. */
 export const IDENTIFIERS = `
   (SELECT json_agg(json_build_array(i.type, i.value, i.raw, coalesce(i.received_at, n.received_at),
             coalesce(i.trace_id, n.trace_id), coalesce(i.user_index, n.user_index)) ORDER BY i.type, i.value)
@@ -95,7 +95,7 @@ const NAMED = `
    FROM merges AS m JOIN nodes AS o ON o.no IN (m.from_node, m.into_node, m.node_a, m.node_b)
    WHERE m.node_a = n.no) AS named`;
 
-/** All nodes of the profiles whose survivors `roots` (a query) gives as `no`. */
+/** All nodes of the profiles whose survivors `roots` (a query) returns as `no`. */
 function nodesSql(roots: string, ...columns: readonly string[]): string {
   return `
     WITH roots AS MATERIALIZED (${roots})
@@ -113,11 +113,11 @@ const ROOTS_BY_NUMBER = 'SELECT no FROM nodes WHERE no = ANY($1) AND root IS NUL
 const ROOTS_AFTER = 'SELECT no FROM nodes WHERE tenant = $1 AND no > $2 AND root IS NULL ORDER BY no LIMIT $3';
 
 /** $1 the numbers of survivors. */
-export const CANDIDATES_BY_NUMBER = nodesSql(ROOTS_BY_NUMBER, KNOWN, IDENTIFIERS);
-/** $1 the tenant, $2 public ids. For names: without what is known of a node where that is too long. */
+export const CANDIDATES_BY_NUMBER = nodesSql(ROOTS_BY_NUMBER, PROPERTIES, IDENTIFIERS);
+/** $1 the tenant, $2 public ids. For names: without properties that are too long. */
 export const PEOPLE_BY_ID = nodesSql(
   ROOTS_BY_ID,
-  `CASE WHEN octet_length(n.known) <= ${NAMED_BYTES_MAX} THEN n.known END AS known`,
+  `CASE WHEN octet_length(n.properties) <= ${NAMED_BYTES_MAX} THEN n.properties END AS properties`,
   IDENTIFIERS,
 );
 
@@ -135,7 +135,7 @@ export async function nodesByRoot(
 export async function readProfile(db: Queryable, tenant: number, id: string): Promise<StoredProfile | undefined> {
   const uuid = uuidOf(id);
   if (uuid === undefined) return undefined;
-  const { rows } = await db.query<NodeColumns>(nodesSql(ROOT_BY_ID, KNOWN, IDENTIFIERS), [tenant, uuid]);
+  const { rows } = await db.query<NodeColumns>(nodesSql(ROOT_BY_ID, PROPERTIES, IDENTIFIERS), [tenant, uuid]);
   return profilesOf(rows)[0];
 }
 
@@ -155,14 +155,14 @@ export async function findProfile(
 ): Promise<StoredProfile | undefined> {
   if (!isStorable(normalised)) return undefined;
   const values = [tenant, IDENTIFIER_TYPES.indexOf(type), normalised];
-  const { rows } = await db.query<NodeColumns>(nodesSql(ROOT_BY_KEY, KNOWN, IDENTIFIERS), values);
+  const { rows } = await db.query<NodeColumns>(nodesSql(ROOT_BY_KEY, PROPERTIES, IDENTIFIERS), values);
   return profilesOf(rows)[0];
 }
 
-/** In the order of the survivors' numbers: that of one processor is the order in which it made them. */
+/** By the survivors' numbers: for one processor that is the order of creation. */
 export async function listProfiles(db: Queryable, tenant: number, page: PageRequest): Promise<Page<StoredProfile>> {
   const [after = 0] = page.cursor === null ? [] : scopedNumbersOf('profiles', [tenant], page.cursor, 1);
-  const { rows } = await db.query<NodeColumns>(nodesSql(ROOTS_AFTER, KNOWN, IDENTIFIERS), [
+  const { rows } = await db.query<NodeColumns>(nodesSql(ROOTS_AFTER, PROPERTIES, IDENTIFIERS), [
     tenant,
     after,
     page.limit + 1,
@@ -223,9 +223,9 @@ export function sortedAs<Row extends Pick<NodeColumns, 'no'>>({ nodes }: Profile
 }
 
 function profileNode(row: NodeColumns): ProfileNode {
-  const { no: node, id, events, first_seen: firstSeen, last_seen: lastSeen, known = null } = row;
+  const { no: node, id, events, first_seen: firstSeen, last_seen: lastSeen, properties = null } = row;
   const origin = { receivedAt: row.received_at, traceId: row.trace_id, userIndex: row.user_index };
-  return { node, id, origin, events, firstSeen, lastSeen, known };
+  return { node, id, origin, events, firstSeen, lastSeen, properties };
 }
 
 /** Oldest first. */

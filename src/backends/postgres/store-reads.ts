@@ -1,20 +1,19 @@
 /**
- * What every question to the store on PostgreSQL begins with: tenants by their numbers, ids that are none, texts that
- * PostgreSQL does not take, and several statements that have to agree. Most questions are one statement, which sees one
- * moment by itself.
+ * What queries of the store on PostgreSQL share: tenant numbers, invalid ids, texts that PostgreSQL cannot store, and
+ * snapshots for several statements. Most queries are one statement, which is consistent by itself.
  */
 
 import type { TenantId } from '../../model.ts';
 import type { PostgresClient, PostgresPool } from './pool.ts';
 
-/** PostgreSQL has no U+0000: what was accepted has none either, so a text with one is nobody's. */
+/** PostgreSQL cannot store U+0000 and no accepted text contains it, so a text with one matches nothing. */
 export function isStorable(text: string): boolean {
   return !text.includes('\0');
 }
 
 /**
- * Numbers of tenants: given once, never changed. Only a database that was set back may give one to another tenant; that
- * closes all connections, and then numbers are looked up anew.
+ * Tenant numbers never change. Only a database restored to an earlier state may give one to another tenant; that closes
+ * all connections, and then numbers are looked up again.
  */
 export class TenantNumbers {
   readonly #pool: PostgresPool;
@@ -40,7 +39,7 @@ export class TenantNumbers {
   }
 }
 
-/** All statements of `work` see the same moment. */
+/** All statements of `work` see the same snapshot. */
 export async function inSnapshot<T>(pool: PostgresPool, work: (client: PostgresClient) => Promise<T>): Promise<T> {
   return pool.withClient(async (client) => {
     await client.query('BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY');

@@ -1,8 +1,8 @@
 /**
- * Keeps the sums in step when events of a tenant are erased or expire: the counts by minute and hour with their revenue by
- * currency (`views/removed-counts.ts`), and the ledger, where the events move from stored to erased or expired. Works
- * within the caller's transaction, on a bounded number of events that are gone from the tables already, as the last thing
- * in it: every transaction locks rows of sums last, in one order.
+ * Updates the sums when events of a tenant are erased or expire: the counts by minute and hour with their revenue by
+ * currency (`views/removed-counts.ts`), and the ledger, where the events move from stored to erased or expired. Runs as
+ * the last step of the caller's transaction, on a bounded number of events already removed from the tables: every
+ * transaction locks rows of sums last, in one order.
  */
 
 import {
@@ -16,7 +16,7 @@ import { HOUR_MS, MINUTE_MS } from '../../views/sums.ts';
 import { moveInLedger } from '../sql/sums.ts';
 import type { PostgresClient } from './pool.ts';
 import { storeQueriesOn } from './sql-database.ts';
-import { ACTS_SHARD } from './store-schema.ts';
+import { MAINTENANCE_SHARD } from './store-schema.ts';
 import { eventsByMinute, lockAndRead, writeShards } from './store-shards.ts';
 
 export interface RemovedEvent extends RemovedEventCount {
@@ -25,7 +25,7 @@ export interface RemovedEvent extends RemovedEventCount {
   readonly userIndex: number;
 }
 
-/** All events of a user of a request have to go together, or the users in the ledger are wrong. */
+/** All events of a user of a request have to be removed together, or the users in the ledger are wrong. */
 export async function takeFromSums(
   client: PostgresClient,
   tenant: number,
@@ -55,5 +55,5 @@ async function takeFromLedger(
     return { tenant, receivedAt, user: `${traceId} ${userIndex}` };
   });
   const { tables } = storeQueriesOn(client);
-  for (const statement of moveInLedger(tables, ACTS_SHARD, removed, becoming)) await statement.execute();
+  for (const statement of moveInLedger(tables, MAINTENANCE_SHARD, removed, becoming)) await statement.execute();
 }

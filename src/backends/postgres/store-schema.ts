@@ -1,10 +1,10 @@
 /**
- * The tables of the store on PostgreSQL, in the schema `sluice` (the connection's search_path). Any number of processors
- * and acts of the API write at once; how they keep out of each other's way is told in store-writer.ts.
+ * The tables of the store on PostgreSQL, in the schema `sluice` (the connection's search_path). Any number of
+ * processors, erases and unmerges write at once; store-writer.ts describes how they avoid conflicts.
  *
  * Texts that are ordered or compared are COLLATE "C": by code point, whatever the server's locale. Times are
- * milliseconds, types the place in IDENTIFIER_TYPES, and JSON is kept as text, so that numbers keep their digits.
- * Events and records lie in partitions of a UTC day of receipt each, which retention drops whole (store-days.ts).
+ * milliseconds, types the index in IDENTIFIER_TYPES, and JSON is stored as text, so that numbers keep their digits.
+ * Events and records are partitioned by UTC day of receipt, and retention drops whole partitions (store-days.ts).
  */
 
 import { createStoreTables, type StoreColumnTypes } from '../sql/store-tables.ts';
@@ -16,10 +16,10 @@ import { ACCOUNT_COLUMN_TYPES } from './keys-schema.ts';
  */
 export const NUMBERS_PER_BLOCK = 1_048_576;
 
-/** Rows of sums are kept this many times: parallel writers would queue for one row. Readers add them up. */
+/** Rows of sums are sharded: parallel writers would queue for one row. Readers add the shards up. */
 export const SHARDS = 16;
-/** The shard that acts of the API and retention write to: one of these alone may hold a sum below zero. */
-export const ACTS_SHARD = 0;
+/** The shard that erase, unmerge and retention write to. Only its sums may be below zero. */
+export const MAINTENANCE_SHARD = 0;
 
 const COLUMN_TYPES: StoreColumnTypes = {
   ...ACCOUNT_COLUMN_TYPES,
@@ -37,33 +37,34 @@ export const STORE_MIGRATIONS: readonly string[] = [
     id             text COLLATE "C" NOT NULL UNIQUE,
     -- When anything was last erased; 0 for never.
     last_erased_at bigint NOT NULL DEFAULT 0,
-    -- How many erases and unmerges there were.
-    acts           bigint NOT NULL DEFAULT 0
+    -- Erases and unmerges so far.
+    invalidation_count bigint NOT NULL DEFAULT 0
   );
 
-  -- Nodes that the last acts of a tenant have changed, for writers to drop from their caches (write-people.ts).
+  -- Nodes changed by the latest erases and unmerges of a tenant, for writers to drop from their caches
+  -- (person-cache.ts).
   CREATE TABLE invalidations (
     tenant integer  NOT NULL,
-    -- Its number among the tenant's acts.
-    act    bigint   NOT NULL,
+    -- The tenant's invalidation_count after it.
+    no     bigint   NOT NULL,
     nodes  bigint[] NOT NULL,
-    PRIMARY KEY (tenant, act)
+    PRIMARY KEY (tenant, no)
   );
 
-  -- One row, made with the tables: which database this is (identity.ts).
+  -- One row, inserted with the tables: which database this is (identity.ts).
   CREATE TABLE identity (
     id  uuid NOT NULL,
-    -- Which Kafka topic it is written from, by its id; null before the first start with one.
+    -- The id of the Kafka topic that it is written from; null before the first start with one.
     log text COLLATE "C"
   );
   CREATE UNIQUE INDEX identity_only_one ON identity ((true));
   INSERT INTO identity (id) VALUES (gen_random_uuid());
 
-  -- Each value is the first number of a block. What is erased or rolled back is not given out again.
+  -- Each value is the first number of a block. Numbers of erased or rolled-back rows are not given out again.
   CREATE SEQUENCE numbers AS bigint INCREMENT BY ${NUMBERS_PER_BLOCK} MINVALUE 1 START WITH 1;
 
-  -- A node: created by (received_at, trace_id, user_index); 'root' is its alias, null for a survivor, depth 1; 'known' is
-  -- what statements.ts makes of its statements.
+  -- A node: created by (received_at, trace_id, user_index). 'root' is its survivor, at depth 1, and null for a
+  -- survivor; 'properties' are its property updates, folded (identity/property-updates.ts).
   CREATE TABLE nodes (
     no          bigint  PRIMARY KEY,
     tenant      integer NOT NULL,
@@ -75,13 +76,13 @@ export const STORE_MIGRATIONS: readonly string[] = [
     events      bigint  NOT NULL,
     first_seen  bigint  NOT NULL,
     last_seen   bigint  NOT NULL,
-    known       text
+    properties  text
   ) WITH (fillfactor = 80);
   CREATE INDEX nodes_by_root ON nodes (root) WHERE root IS NOT NULL;
   CREATE INDEX nodes_by_tenant ON nodes (tenant, no);
 
-  -- A match key points to its node for ever. 'raw' is null where it equals 'value'; its origin is null where it is the
-  -- node's own.
+  -- A match key points to its node forever. 'raw' is null where it equals 'value'; its origin is null where it is that
+  -- of the node.
   CREATE TABLE identifiers (
     tenant      integer  NOT NULL,
     type        smallint NOT NULL,
@@ -112,7 +113,7 @@ export const STORE_MIGRATIONS: readonly string[] = [
   CREATE INDEX merges_by_node ON merges (node_a);
 
   -- Pairs that an unmerge separated, each in both directions.
-  CREATE TABLE apart (
+  CREATE TABLE cannot_link (
     node_a   bigint NOT NULL,
     node_b   bigint NOT NULL,
     trace_id uuid   NOT NULL,
@@ -137,12 +138,12 @@ export const STORE_MIGRATIONS: readonly string[] = [
 
   CREATE INDEX refusals_by_key ON refusals (value, type);
 
-  -- One row: what first uses are hashed with (views/keyed-hash.ts). Made by whoever needs it first, or moved here.
+  -- One row: the secret that first uses are hashed with (views/keyed-hash.ts). Created on first use, or migrated.
   CREATE TABLE key_secret (secret bytea NOT NULL);
   CREATE UNIQUE INDEX key_secret_only_one ON key_secret ((true));
 
-  -- First uses, by the hash of tenant and text. Under a key is its newest use; older ones with other bodies have names
-  -- of their own (older-use.ts).
+  -- First uses, by the hash of tenant and text. A key has its newest use; older ones with other bodies have names of
+  -- their own (older-use.ts).
   CREATE TABLE idempotency_keys (
     hash        bigint NOT NULL,
     rest        bigint NOT NULL,
@@ -163,8 +164,8 @@ export const STORE_MIGRATIONS: readonly string[] = [
 
   ${createStoreTables(COLUMN_TYPES)}
 
-  -- The events of a record have consecutive numbers from 'first_event' on, so what became of its users follows from
-  -- them; 'notes' (views/record-notes.ts) holds only what does not.
+  -- The events of a record have consecutive numbers from 'first_event' on, so the outcome of its users follows from
+  -- them; 'notes' (views/record-notes.ts) has only what does not.
   CREATE TABLE records (
     no               bigint  NOT NULL,
     tenant           integer NOT NULL,
@@ -184,8 +185,8 @@ export const STORE_MIGRATIONS: readonly string[] = [
   CREATE INDEX records_by_trace ON records (trace_id);
   CREATE INDEX records_with_notes ON records (received_at) WHERE notes IS NOT NULL;
 
-  -- Revenue and value are JSON numbers as they were sent; properties is a JSON object. 'currency' is where the revenue is
-  -- counted (views/currency.ts): retention would have to read all properties to find it.
+  -- Revenue and value are JSON numbers as sent; properties is a JSON object. 'currency' is the one that the revenue is
+  -- counted in (views/currency.ts): otherwise retention would have to read all properties.
   CREATE TABLE events (
     no          bigint  NOT NULL,
     tenant      integer NOT NULL,
@@ -207,17 +208,17 @@ export const STORE_MIGRATIONS: readonly string[] = [
   CREATE INDEX events_by_time ON events (tenant, timestamp, no);
   CREATE INDEX events_by_name ON events (tenant, event_name, timestamp, no);
 
-  -- On which day events were received that are about which day, both as days since 1970 in UTC: a question about some time
-  -- needs to look at few partitions. Written before the events are; a day that is dropped stays in it.
+  -- Which days of receipt have events with timestamps of which day, both as days since 1970 in UTC: a query about a
+  -- time range then reads few partitions. Written before the events; rows of a dropped day stay.
   CREATE TABLE event_days (
     timestamp_day integer NOT NULL,
     day           integer NOT NULL,
     PRIMARY KEY (timestamp_day, day)
   );
 
-  -- A run of events of one tenant, consecutive in number and received on one day, that transaction 'tx' stored; kept for
-  -- as long as the events. A reader that looks only below the oldest transaction under way sees them in one order. By the
-  -- id, which cursors carry, it knows a run again after the database was set back (store-arrivals.ts).
+  -- A run of events of one tenant, with consecutive numbers and received on one day, stored by transaction 'tx'; kept
+  -- for as long as the events. A reader that stays below the oldest active transaction sees runs in one order. Cursors
+  -- carry the id, which identifies a run after the database was restored to an earlier state (store-arrivals.ts).
   CREATE TABLE arrivals (
     id              uuid    NOT NULL DEFAULT gen_random_uuid(),
     tx              bigint  NOT NULL,
@@ -230,8 +231,7 @@ export const STORE_MIGRATIONS: readonly string[] = [
   CREATE INDEX arrivals_by_transaction ON arrivals (tenant, tx, first_event);
   CREATE INDEX arrivals_by_age ON arrivals (received_at_max);
 
-  -- The last event of each tenant, in the order of arrival, that has expired, with the id of its run: before it a cursor
-  -- is too old.
+  -- The last expired event of each tenant, in order of arrival, with the id of its run: a cursor before it is too old.
   CREATE TABLE expired_arrivals (
     tenant integer PRIMARY KEY,
     id     uuid   NOT NULL DEFAULT gen_random_uuid(),
@@ -239,7 +239,7 @@ export const STORE_MIGRATIONS: readonly string[] = [
     event  bigint NOT NULL
   );
 
-  -- One row: what is added to the number of a transaction (arrival-numbers.ts).
+  -- One row: the amount added to transaction numbers (arrival-numbers.ts).
   CREATE TABLE arrival_numbers (shift bigint NOT NULL);
   CREATE UNIQUE INDEX arrival_numbers_only_one ON arrival_numbers ((true));
   INSERT INTO arrival_numbers VALUES (0);

@@ -1,8 +1,7 @@
 /**
- * Rows of counts, shard by shard, for whoever takes events out: locks all shards of some buckets in the one order of
- * all writers, then reads, of one moment, what they hold and what the stored events add up to. A writer that began
- * another shard of one of the buckets meanwhile is noticed, and its row is locked too: so what is read is the sum of
- * exactly the rows that are locked.
+ * Rows of counts, shard by shard, for code that removes events: locks all shards of some buckets in the order of all
+ * writers, then reads, in one snapshot, their values and the sums of the stored events. If a writer adds another shard
+ * to one of the buckets meanwhile, its row is locked too: so the result is the sum of exactly the locked rows.
  */
 
 import { StoreConflictError } from '../../store-writer.ts';
@@ -11,16 +10,16 @@ import { HOUR_MS, MINUTE_MS } from '../../views/sums.ts';
 import { receivedFor } from './event-days.ts';
 import type { PostgresClient } from './pool.ts';
 
-/** What is asked for, beyond the buckets themselves. */
+/** What to read besides the buckets themselves. */
 export interface Wanted {
   readonly buckets: readonly Bucket[];
-  /** Starts of minutes, of whose stored events the revenues are wanted. */
+  /** Starts of minutes whose revenue is summed from stored events. */
   readonly resummed: readonly number[];
-  /** Hours, of whose minutes the revenues are wanted. */
+  /** Hours whose revenue is summed from their minutes. */
   readonly hours: readonly Bucket[];
 }
 
-/** New shards turn up once, when a bucket is young; there are 16 of each. */
+/** New shards appear while a bucket is young; there are 16 of each. */
 const TRIES_MAX = 20;
 
 const BUCKETS = `
@@ -77,7 +76,7 @@ export async function lockAndRead(client: PostgresClient, tenant: number, wanted
   for (let tries = 0; tries < TRIES_MAX; tries += 1) {
     const { rows } = await client.query<Bucket & { shard: number }>(LOCK_SQL, named);
     const locked = new Set(rows.map((row) => `${row.shard} ${nameOf(row)}`));
-    // Before the events are read: what is committed meanwhile is in rows that are locked, or noticed.
+    // Before the events are read: what is committed meanwhile is in locked rows, or noticed.
     const received = await receivedFor(client, resummed);
     const read = await client.query<ReadColumns>(readSql(received), [...named, ...rest]);
     const counted = countedOf(read.rows[0]);
@@ -102,7 +101,7 @@ function countedOf(columns: ReadColumns | undefined): Counted {
   };
 }
 
-/** How many events there are in these minutes, by start, whatever their names. */
+/** The number of events in these minutes, by start, whatever their names. */
 export async function eventsByMinute(
   client: PostgresClient,
   tenant: number,
@@ -117,7 +116,7 @@ export async function eventsByMinute(
   return new Map(rows.map(({ start, events }) => [start, events]));
 }
 
-/** Rows that are locked, as they are from now on; those without events go. */
+/** Writes the new values of locked rows; those without events are removed. */
 export async function writeShards(client: PostgresClient, tenant: number, rows: readonly CountedRow[]): Promise<void> {
   const keys = (some: readonly CountedRow[]): unknown[] => [
     tenant,

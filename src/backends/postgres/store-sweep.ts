@@ -1,9 +1,9 @@
 /**
- * Retention on PostgreSQL: what lies in tables of its own, and who sweeps: one at a time over all nodes, and whoever does
- * not get the lock has nothing to do. The rest is in `backends/sql/retention.ts`.
+ * Retention on PostgreSQL: the tables of this engine, and the lock that lets one node sweep at a time; a node that does
+ * not get it has nothing to do. The rest is in `backends/sql/retention.ts`.
  *
- * Events go by whole days of receipt (store-expiry.ts), so they are kept up to a day longer than asked for. Traces
- * outlive their notes: a record stays as long as its events.
+ * Events are removed by whole days of receipt (store-expiry.ts), so they are kept up to a day longer than configured.
+ * Traces outlive their notes: a record stays as long as its events.
  */
 
 import { EVENT_ID_WINDOW_MS, IDEMPOTENCY_WINDOW_MS } from '../../model.ts';
@@ -17,8 +17,8 @@ import { DAY_MS, dayOf, type StoreDays } from './store-days.ts';
 import { dropDays, expireEvents, type ExpiryProgress } from './store-expiry.ts';
 
 /**
- * First uses are kept for this much longer than they count. Who sweeps knows how late it is itself, and not what waits in
- * partitions and logs of others, which must still find the first uses of what they process late. This costs only space.
+ * First uses are kept this much longer than they are valid. A sweep knows how late its own node is, but not what waits
+ * in other partitions and logs, whose late records must still find their first uses. This costs only space.
  */
 const LATENESS_MAX_MS = 7 * DAY_MS;
 
@@ -31,7 +31,7 @@ interface Sweep {
   readonly retention: Retention;
   readonly now: number;
   readonly progress: Progress;
-  /** Days of which nothing is left, to be dropped after the transaction. */
+  /** Days to be dropped after the transaction. */
   readonly emptyDays: Set<number>;
 }
 
@@ -53,24 +53,24 @@ export class StoreSweep {
       const hasMore = await this.#pool.inTransaction(async (client) => {
         const serverNow = await takeLock(client);
         if (serverNow === undefined) return false;
-        // A node whose clock is ahead does not sweep early for all.
+        // A node whose clock is ahead must not sweep early for all.
         return sweepOnce({ client, retention, now: Math.min(now, serverNow), progress, emptyDays });
       });
-      // Only now: what was rolled back is still there.
+      // Only now: a rolled-back transaction removed nothing.
       this.#progress = progress;
       if (emptyDays.size === 0) return hasMore;
-      // Should anything be left of them, it is looked for from the beginning.
+      // If anything is left of them, it is searched for from the beginning.
       for (const day of emptyDays) progress.expiry.delete(day);
       const isDone = await this.#drop(emptyDays);
       return hasMore || isDone;
     } catch (error) {
-      // Whoever was in the way is done by the next call.
+      // The conflicting transaction is done by the next call.
       if (error instanceof StoreConflictError) return true;
       throw error;
     }
   }
 
-  /** False when somebody still reads one of them: that may take hours, so it is not tried again at once. */
+  /** False while a transaction still reads one of them: that may take hours, so it is not retried at once. */
   async #drop(days: ReadonlySet<number>): Promise<boolean> {
     try {
       await dropDays(this.#pool, days);
@@ -84,9 +84,9 @@ export class StoreSweep {
   }
 }
 
-/** The time by the server's clock; undefined when another sweeps. */
+/** The time by the server's clock; undefined while another node sweeps. */
 async function takeLock(client: Queryable): Promise<number | undefined> {
-  // As in store-writer.ts: what the server believes of its tables may be old.
+  // As in store-writer.ts: the server's statistics may be old.
   const settings = `SELECT set_config('enable_seqscan', 'off', true), set_config('enable_hashjoin', 'off', true),
     set_config('enable_mergejoin', 'off', true), pg_try_advisory_xact_lock($1, $2) AS taken, ${SERVER_NOW} AS now`;
   const { rows } = await client.query<{ taken: boolean; now: number }>(settings, [ADVISORY_LOCKS, SWEEP_LOCK]);
@@ -99,7 +99,7 @@ function sweepOnce(sweep: Sweep): Promise<boolean> {
   return runSteps(client, (tables) => sweepPiece({ tables, retention, now, progress, engineParts }));
 }
 
-/** Rows that somebody is writing just now are left to the next call. */
+/** Rows that another transaction has locked are left to the next call. */
 async function removeSome(
   client: Queryable,
   table: string,
@@ -127,7 +127,10 @@ async function sweepNotes({ client, retention, now }: Sweep): Promise<boolean> {
   return rowCount > 0;
 }
 
-/** A day's arrivals go before its events, so that no reader finds a run without knowing that events of it may be gone. */
+/**
+ * Arrivals of a day are removed before its events, so that no reader finds a run whose events may be gone without
+ * noticing.
+ */
 async function sweepEvents({ client, retention, now, progress, emptyDays }: Sweep): Promise<boolean> {
   if (await expireArrivals(client, now - retention.eventsMs)) return true;
   const { expired, empty } = await expireEvents(client, now - retention.eventsMs, progress.expiry);

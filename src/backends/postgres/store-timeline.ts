@@ -1,10 +1,10 @@
 /**
- * Events as people read them by time: newest first, by (timestamp, number), from the indexes of the days' partitions,
- * of which each gives its next few; a window of few partitions at a time (event-days.ts), until the page is full. A
- * profile of several nodes is read node by node, in the same statement, and merged.
+ * Events by time: newest first, by (timestamp, number), from the indexes of the daily partitions, each of which returns
+ * its next few; a window of few partitions at a time (event-days.ts), until the page is full. A profile of several
+ * nodes is read node by node in the same statement, and merged.
  *
- * A page ends early when it has become large, so that 500 events of megabytes each do not fill the memory: the server
- * leaves off where it is certain that the page ends before, and `cutToLength` ends it where every store would.
+ * A page ends early when it becomes large, so that 500 events of megabytes each do not fill the memory: the server
+ * stops where the page certainly ends before, and `cutToLength` ends it where every store would.
  */
 
 import type { EventQuery, Page, StoredEvent } from '../../store.ts';
@@ -15,9 +15,9 @@ import type { Queryable } from './pool.ts';
 import { dayOf } from './store-days.ts';
 import { isStorable } from './store-reads.ts';
 
-/** Of properties, in UTF-16 units; the event that goes over it is still given. */
+/** Of properties, in UTF-16 units; the event that exceeds it is still returned. */
 const PAGE_LENGTH_MAX = 16 * 1024 * 1024;
-/** A UTF-16 unit is three bytes of UTF-8 at most, so whoever has more bytes than this has more units than that. */
+/** A UTF-16 unit is at most three bytes of UTF-8, so more bytes than this are more units than that. */
 const PAGE_BYTES_MAX = 3 * PAGE_LENGTH_MAX;
 
 export interface EventColumns {
@@ -43,7 +43,7 @@ interface PageColumns extends EventColumns {
 export const EVENT_COLUMNS =
   'no, node, timestamp, received_at, trace_id, key_id, user_index, event_index, event_name, revenue, value, properties';
 
-/** The profile that an event `e` belongs to now. By a look-up for each of the few events of a page, never by a join. */
+/** The current profile of an event `e`. A look-up for each of the few events of a page, never a join. */
 export const PROFILE_ID = `
   (SELECT profile.id FROM nodes JOIN nodes AS profile ON profile.no = coalesce(nodes.root, nodes.no)
    WHERE nodes.no = e.node) AS profile_id`;
@@ -51,7 +51,7 @@ export const PROFILE_ID = `
 /** For rows `e` that have `bytes_before`. */
 export const IS_WITHIN_BYTES = `e.bytes_before <= ${PAGE_BYTES_MAX}`;
 
-/** How many bytes of properties there are before each row, in this order. */
+/** Bytes of properties before each row, in this order. */
 export function bytesBefore(order: string): string {
   const rows = 'ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING';
   return `coalesce(sum(octet_length(properties)) OVER (ORDER BY ${order} ${rows}), 0) AS bytes_before`;
@@ -71,13 +71,13 @@ function eventsSql(owner: string, received: string, hasName: boolean): string {
 const MEASURED = `SELECT *, count(*) OVER () AS found, ${bytesBefore(NEWEST_FIRST)} FROM page`;
 const CUT = `SELECT e.*, ${PROFILE_ID} FROM measured AS e WHERE ${IS_WITHIN_BYTES} ORDER BY ${NEWEST_FIRST}`;
 
-/** $5 is the tenant, $6 a name, if there is one. */
+/** $5 is the tenant, $6 the name, if any. */
 export function tenantSql(received: string, hasName: boolean): string {
   const events = eventsSql('tenant = $5', received, hasName);
   return `WITH page AS MATERIALIZED (${events}), measured AS (${MEASURED}) ${CUT}`;
 }
 
-/** $5 are the nodes of the profile, $6 a name, if there is one. */
+/** $5 are the nodes of the profile, $6 the name, if any. */
 export function nodesSql(received: string, hasName: boolean): string {
   return `
     WITH page AS MATERIALIZED (
@@ -87,17 +87,17 @@ export function nodesSql(received: string, hasName: boolean): string {
     ), measured AS (${MEASURED}) ${CUT}`;
 }
 
-/** Whose events are asked for. */
+/** Whose events are queried. */
 interface Owner {
   readonly tenant: number;
-  /** Null for those of all nodes, and of none. */
+  /** Null for all events, with or without a node. */
   readonly nodes: readonly number[] | null;
   readonly days: { readonly first: number; readonly last: number } | null;
-  /** At most; null where that is not known. */
+  /** Upper bound; null if unknown. */
   readonly events: number | null;
 }
 
-/** Undefined when the query names a profile that there is not. */
+/** Undefined when the query names an unknown profile. */
 export async function listEvents(
   db: Queryable,
   tenant: number,
@@ -135,16 +135,16 @@ async function ownerOf(db: Queryable, tenant: number, profileId: string | null):
   return { tenant, nodes: rows.map(({ no }) => no), days: { first, last }, events };
 }
 
-/** One more than the limit, if there are so many; `isCut` when the server left some off because they are large. */
+/** One more than the limit, if there are that many; `isCut` when the server left some out because of their size. */
 async function readEvents(
   db: Queryable,
   { tenant, nodes, days, events }: Owner,
   query: EventQuery,
-  before: EventPlace,
+  before: EventLocation,
 ): Promise<{ readonly rows: readonly PageColumns[]; readonly isCut: boolean }> {
   const { eventName } = query;
   const rows: PageColumns[] = [];
-  // What was accepted has no such character, so there is no such event.
+  // No accepted text contains such a character, so there is no such event.
   if (eventName !== null && !isStorable(eventName)) return { rows, isCut: false };
   const from = query.from ?? Number.MIN_SAFE_INTEGER;
   for await (const window of eventWindows(db, { from, to: before.timestamp, days })) {
@@ -161,7 +161,7 @@ async function readEvents(
   return { rows, isCut: false };
 }
 
-interface EventPlace {
+interface EventLocation {
   readonly timestamp: number;
   readonly no: number;
 }
@@ -170,7 +170,7 @@ function scopeOf(tenant: number, { profileId, eventName }: EventQuery): CursorSc
   return [tenant, profileId, eventName];
 }
 
-function beforeOf(tenant: number, query: EventQuery): EventPlace {
+function beforeOf(tenant: number, query: EventQuery): EventLocation {
   const { cursor, to } = query;
   const end = { timestamp: to ?? Number.MAX_SAFE_INTEGER, no: 0 };
   if (cursor === null) return end;
@@ -178,7 +178,7 @@ function beforeOf(tenant: number, query: EventQuery): EventPlace {
   return timestamp < end.timestamp ? { timestamp, no } : end;
 }
 
-/** Up to the event with which the page goes over its length. */
+/** Up to and including the event that exceeds the length of a page. */
 export function cutToLength<Row extends Pick<EventColumns, 'properties'>>(rows: readonly Row[]): readonly Row[] {
   let length = 0;
   const end = rows.findIndex(({ properties }) => (length += properties.length) > PAGE_LENGTH_MAX);

@@ -1,7 +1,6 @@
 /**
- * What became of a request: reads the records and events of which views/trace.ts makes the answer, and looks up what
- * they name. One statement for nearly all requests; one that merged people is read again in a snapshot, with its
- * merges.
+ * Reads the records and events from which views/trace.ts builds the trace of a request, and looks up what they name.
+ * One statement for nearly all requests; one that merged people is read again in a snapshot, with its merges.
  */
 
 import type { NodeNumber, TenantId } from '../../model.ts';
@@ -26,13 +25,13 @@ interface RecordRow extends TracedRecord {
   readonly users: readonly UserCells[] | null;
 }
 
-/** A request is received within minutes of its trace_id, of which version 7 says when it was made; unless a clock jumped. */
+/** A request is received within minutes of its trace_id, whose version 7 contains the time; unless a clock jumped. */
 const RECEIVED_WITHIN_MS = 86_400_000;
 const VERSION_7 = /^([0-9a-f]{8})-([0-9a-f]{4})-7/;
 
 const ANY_TIME = [Number.MIN_SAFE_INTEGER, Number.MAX_SAFE_INTEGER] as const;
 
-/** When a request was probably received: conditions that leave few partitions, wherever that is known. */
+/** When a request was probably received: conditions that leave few partitions, if the trace_id has a time. */
 function receivedAround(traceId: string): readonly [from: number, to: number] {
   const [, high = '', low = ''] = VERSION_7.exec(traceId) ?? [];
   if (high === '') return ANY_TIME;
@@ -41,8 +40,8 @@ function receivedAround(traceId: string): readonly [from: number, to: number] {
 }
 
 /**
- * $1 the trace, $2 a tenant or null, $3 and $4 when it was received. The events of a record lie in the partition of its
- * own day.
+ * $1 the trace, $2 a tenant or null, $3 and $4 when it was received. The events of a record are in the partition of its
+ * day.
  */
 export const TRACE_SQL = `
   WITH found AS MATERIALIZED (
@@ -81,7 +80,7 @@ interface StandingMerge {
   readonly into: NodeNumber;
 }
 
-/** `tenant` null looks at all of them; undefined is one that never sent anything. */
+/** `tenant` null searches all of them; undefined is one that never sent anything. */
 export async function readTrace(
   pool: PostgresPool,
   tenant: number | null | undefined,
@@ -110,7 +109,7 @@ export async function readTrace(
 
 async function readRecords(db: Queryable, tenant: number | null, traceId: string): Promise<RecordRow[]> {
   const { rows } = await db.query<RecordRow>(TRACE_SQL, [traceId, tenant, ...receivedAround(traceId)]);
-  // Whoever asks for it wants to know where it went, so it is then looked for everywhere.
+  // Not where the trace_id says: search everywhere, since the caller wants to know where the request went.
   return rows.length > 0 ? rows : (await db.query<RecordRow>(TRACE_SQL, [traceId, tenant, ...ANY_TIME])).rows;
 }
 
@@ -121,7 +120,7 @@ interface Merger {
   readonly noted: readonly NodeNumber[];
 }
 
-/** Users that merged somebody, and still have events. */
+/** Users that caused a merge and still have events. */
 function mergersOf(records: readonly RecordRow[]): Merger[] {
   return records.flatMap((record) => {
     const nodes = new Map(record.users?.map(([userIndex, node]) => [userIndex, node]));
@@ -148,10 +147,10 @@ function traceOf(
   });
 }
 
-/** Partitions that one statement of the list looks at, in days: more with each step back. */
+/** Partitions that one statement of the list reads, in days: more with each step back. */
 const DAYS_FIRST = 4;
 const DAYS_MAX = 128;
-/** Records that one statement looks at: most lists need few. More than a request can be cut into. */
+/** Records that one statement reads: most lists need few. More than one request can have. */
 const ROWS_FIRST = 2_048;
 
 /** $1 and $2: trace_ids before and from; $3 how many records. `received` is a condition on partitions. */
@@ -168,8 +167,8 @@ interface VisitedRecord extends SummarisedRecord {
 }
 
 /**
- * Goes back in time in windows of few partitions each. A record whose trace_id and time of receipt are more than a day
- * apart, because a clock jumped, is found by its trace_id and may be missing here.
+ * Goes back in time in windows of few partitions each. A record whose trace_id and time of receipt differ by more than
+ * a day, because a clock jumped, is found by its trace_id and may be missing here.
  */
 export async function listTraces(
   db: PostgresPool,
@@ -222,7 +221,7 @@ function timeOf(traceId: string): number {
   return Number.parseInt(traceId.slice(0, 8) + traceId.slice(9, 13), 16);
 }
 
-/** The lowest trace_id that may be made at that time. */
+/** The lowest trace_id of that time. */
 function firstTraceIdOf(time: number): string {
   const hex = Math.max(0, time).toString(16).padStart(12, '0');
   return `${hex.slice(0, 8)}-${hex.slice(8)}-0000-0000-000000000000`;

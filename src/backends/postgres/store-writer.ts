@@ -1,15 +1,16 @@
 /**
- * The writing end of the store on PostgreSQL, for a processor; any number of them may write at once, each for its own
- * partitions of the log. All transactions take their locks in one order: the position (`advance`), the rows of nodes by
- * their numbers (write-graph.ts), new match keys, event ids and Idempotency-Keys by their unique indexes, and last the
- * sums (write-counts.ts, ../sql/sums.ts). Whoever finds that another was there first gets a `StoreConflictError` and begins anew.
+ * Writes the store on PostgreSQL, for a processor; any number of them may write at once, each for its own partitions of
+ * the log. All transactions take their locks in one order: the position (`advance`), the rows of nodes by number
+ * (write-graph.ts), new match keys, event ids and Idempotency-Keys by their unique indexes, and last the sums
+ * (write-counts.ts, ../sql/sums.ts). A transaction that finds that another was first gets a `StoreConflictError` and is
+ * retried.
  *
- * A batch takes a fixed number of round trips, however many users it has. Every commit survives a power loss, unless the
- * server is set up otherwise. Over transactions only that is kept in memory
- * which stays true whatever others write (write-people.ts, write-tenants.ts), or shows when it does not (store-days.ts). All
- * of it is forgotten when the database may have been set back (a failover that lost transactions, a dump restored in its
- * place): after a lost connection, whether it was in use or not, and when a partition is not at the position that the last
- * transaction left it at.
+ * A batch takes a fixed number of round trips, however many users it has. Every commit survives a power loss, unless
+ * the server is configured otherwise. Caches across transactions hold only what stays true whatever others write
+ * (person-cache.ts, write-tenants.ts), or what shows when it does not (store-days.ts). All of it is dropped when the
+ * database may have been restored to an earlier state (a failover that lost transactions, a dump restored in its
+ * place): after a lost connection, in use or idle, and when a partition is not at the position where the last
+ * transaction left it.
  */
 
 import { randomInt } from 'node:crypto';
@@ -57,13 +58,13 @@ import { writeChanges } from './write-changes.ts';
 import { FirstUses } from './write-first-uses.ts';
 import { type LockedNodes, lookUpGraph } from './write-graph.ts';
 import { writeNodes } from './write-nodes.ts';
-import { type Acts, holdOffErases, KnownPeople, readActs } from './write-people.ts';
+import { type InvalidationState, holdOffErases, PersonCache, readInvalidationStates } from './person-cache.ts';
 import { writeRecords } from './write-records.ts';
 
 export interface PostgresWriterSetup {
-  /** With two connections at least; the writer closes it. */
+  /** At least two connections; the writer closes it. */
   readonly pool: PostgresPool;
-  /** Of the log whose positions these are (`LogReader.name`). */
+  /** The log that the positions belong to (`LogReader.name`). */
   readonly logName: string;
 }
 
@@ -75,8 +76,8 @@ export function openPostgresStoreWriter(setup: PostgresWriterSetup): StoreWriter
 const IDLE_SECONDS_MAX = 15;
 
 /**
- * Statements here look up few rows in tables of any size, by an index: said so, because what the server believes of a
- * table that grows fast may be old. A server that acknowledges commits before they are safe is told not to.
+ * Statements here look up few rows by index, in tables of any size. The planner is forced to, because its statistics of
+ * a fast-growing table may be old. A server that acknowledges commits before they are durable is set to wait.
  */
 const TRANSACTION_SETTINGS = `
   SET LOCAL plan_cache_mode = force_generic_plan; SET LOCAL enable_seqscan = off; SET LOCAL enable_hashjoin = off;
@@ -84,10 +85,10 @@ const TRANSACTION_SETTINGS = `
   SELECT set_config('synchronous_commit', 'on', true) WHERE current_setting('synchronous_commit') = 'off';
   ${ANNOUNCE_WRITER}`;
 
-/** A row for a day that has no table, in PostgreSQL's words a violation of a check. */
+/** SQLSTATE check_violation: a row for a day without a partition. */
 const NO_PARTITION = '23514';
 
-/** What transactions of one writer share. */
+/** Shared by the transactions of one writer. */
 interface Shared {
   readonly logName: string;
   readonly tenants: StoreTenants;
@@ -103,7 +104,7 @@ class PostgresStoreWriter implements StoreWriter {
   readonly #sweep: StoreSweep;
   readonly #balance: StoreBalance;
   #hashOf: HashOfKey | undefined;
-  #people: KnownPeople | undefined;
+  #people: PersonCache | undefined;
   #interruptions = 0;
 
   constructor({ pool, logName }: PostgresWriterSetup) {
@@ -131,10 +132,10 @@ class PostgresStoreWriter implements StoreWriter {
   async begin(): Promise<WriteTransaction> {
     const transaction = await this.#pool.begin(TRANSACTION_SETTINGS);
     try {
-      // Now that it has a connection: if that breaks, the transaction fails.
+      // Checked once there is a connection: if that breaks, the transaction fails.
       this.#forgetIfInterrupted();
       this.#hashOf ??= await hashesOf(this.#pool);
-      this.#people ??= new KnownPeople(this.#hashOf);
+      this.#people ??= new PersonCache(this.#hashOf);
     } catch (error) {
       await transaction.rollback();
       throw error;
@@ -142,7 +143,7 @@ class PostgresStoreWriter implements StoreWriter {
     return new PostgresWriteTransaction(transaction, this.#shared, this.#hashOf, this.#people);
   }
 
-  /** The processor may have read its positions anew since, so that none of them would show that the database is another. */
+  /** The processor may have read its positions again since, so that none of them would reveal another database. */
   #forgetIfInterrupted(): void {
     const { interruptions } = this.#pool;
     if (interruptions === this.#interruptions) return;
@@ -163,7 +164,7 @@ class PostgresStoreWriter implements StoreWriter {
     return this.#balance.difference();
   }
 
-  /** Nothing is put off here. */
+  /** Nothing is deferred here. */
   async compact(): Promise<boolean> {
     return false;
   }
@@ -177,8 +178,8 @@ class PostgresStoreWriter implements StoreWriter {
   }
 }
 
-const NO_ACTS: Acts = { acts: 0, lastErasedAt: 0 };
-const NOBODY: ReadonlyMap<PersonKeys, NodeNumber> = new Map();
+const NO_INVALIDATIONS: InvalidationState = { count: 0, lastErasedAt: 0 };
+const NO_PEOPLE: ReadonlyMap<PersonKeys, NodeNumber> = new Map();
 
 function peopleIn({ resolved }: TenantBatch): Map<PersonKeys, NodeNumber> {
   return new Map(resolved.map(({ user, node }) => [user, node]));
@@ -188,20 +189,20 @@ class PostgresWriteTransaction implements WriteTransaction {
   readonly #transaction: PostgresTransaction;
   readonly #client: PostgresClient;
   readonly #shared: Shared;
-  readonly #people: KnownPeople;
+  readonly #people: PersonCache;
   readonly #sums = new TransactionSums();
   readonly #firstUses: FirstUses;
   readonly #locked: LockedNodes = new Map();
   /** By tenant, of the batch that was looked up last. */
   readonly #snapshots = new Map<number, Snapshot>();
-  /** By tenant: how many acts there were when it was looked up. */
-  readonly #acts = new Map<number, number>();
-  /** Set where the database is not as this writer left it. */
+  /** By tenant: its invalidation count at the look-up. */
+  readonly #invalidationCounts = new Map<number, number>();
+  /** Set if the database is not in the state this writer left it in. */
   #isOutdated = false;
-  /** By tenant: whom to remember once it is committed. */
+  /** By tenant: people to cache after the commit. */
   readonly #met: (readonly [tenant: number, people: ReadonlyMap<PersonKeys, NodeNumber>])[] = [];
 
-  constructor(transaction: PostgresTransaction, shared: Shared, hashOf: HashOfKey, people: KnownPeople) {
+  constructor(transaction: PostgresTransaction, shared: Shared, hashOf: HashOfKey, people: PersonCache) {
     this.#people = people;
     this.#firstUses = new FirstUses(hashOf);
     this.#transaction = transaction;
@@ -221,36 +222,36 @@ class PostgresWriteTransaction implements WriteTransaction {
     await insertLostRecords(storeQueriesOn(this.#client).tables, this.#shared.logName, lost).execute();
   }
 
-  async lookUp(questions: readonly LookupRequest[]): Promise<LookupResult[]> {
-    const tenants = await this.#tenants(questions.map(({ tenantId }) => tenantId));
+  async lookUp(requests: readonly LookupRequest[]): Promise<LookupResult[]> {
+    const tenants = await this.#tenants(requests.map(({ tenantId }) => tenantId));
     const firsts = await this.#shared.numbers.take(
       this.#client,
-      questions.map(({ users }) => users.length),
+      requests.map(({ users }) => users.length),
     );
-    const asked = questions.map((question, index) => ({
-      question,
-      tenant: tenants.get(question.tenantId) as number,
+    const lookups = requests.map((request, index) => ({
+      request,
+      tenant: tenants.get(request.tenantId) as number,
       nextNode: firsts[index] as number,
     }));
     const people = this.#people;
-    const graph = await lookUpGraph(this.#client, asked, people);
-    for (const [node, known] of graph.locked) this.#locked.set(node, known);
-    // From here on all statements see what an act has done that we waited for.
-    const acts = await readActs(this.#client, [...tenants.values()]);
+    const graph = await lookUpGraph(this.#client, lookups, people);
+    for (const [node, properties] of graph.locked) this.#locked.set(node, properties);
+    // From here on all statements see what the erases and unmerges that we waited for changed.
+    const invalidations = await readInvalidationStates(this.#client, [...tenants.values()]);
     const isCurrent: boolean[] = [];
-    for (const { tenant } of asked) {
-      isCurrent.push(await people.isCurrent(this.#client, tenant, acts.get(tenant) ?? NO_ACTS));
+    for (const { tenant } of lookups) {
+      isCurrent.push(await people.isCurrent(this.#client, tenant, invalidations.get(tenant) ?? NO_INVALIDATIONS));
     }
-    // Somebody was erased or unmerged whom we may have remembered. That is rare: locks are then taken out of order.
-    if (graph.hasRemembered.some((has, index) => has && isCurrent[index] === false)) return this.lookUp(questions);
-    for (const [index, { tenant }] of asked.entries()) {
-      if (isCurrent[index] === true) this.#met.push([tenant, graph.resolved[index] ?? NOBODY]);
+    // A cached person may have been erased or unmerged. That is rare: locks are then taken out of order.
+    if (graph.hasRemembered.some((has, index) => has && isCurrent[index] === false)) return this.lookUp(requests);
+    for (const [index, { tenant }] of lookups.entries()) {
+      if (isCurrent[index] === true) this.#met.push([tenant, graph.resolved[index] ?? NO_PEOPLE]);
     }
-    for (const [index, { tenant }] of asked.entries()) {
+    for (const [index, { tenant }] of lookups.entries()) {
       this.#snapshots.set(tenant, graph.snapshots[index] as Snapshot);
-      this.#acts.set(tenant, (acts.get(tenant) ?? NO_ACTS).acts);
+      this.#invalidationCounts.set(tenant, (invalidations.get(tenant) ?? NO_INVALIDATIONS).count);
     }
-    return this.#firstUses.lookUp(this.#client, asked, graph.snapshots, acts);
+    return this.#firstUses.lookUp(this.#client, lookups, graph.snapshots, invalidations);
   }
 
   async write(batches: readonly TenantBatch[], processedAt: number): Promise<void> {
@@ -269,13 +270,13 @@ class PostgresWriteTransaction implements WriteTransaction {
     await writeNodes(this.#client, tenants, this.#locked);
     await writeChanges(this.#client, tenants);
     await this.#firstUses.write(this.#client, tenants);
-    // A key that nobody had may have come to somebody since, who was erased at once: then its place is free again.
+    // A key without a node may have got one since, of a person who was erased at once: then the key is free again.
     const unlocked = tenants.filter(
       ({ batch }) =>
         batch.changes.identifiers.length > 0 || batch.records.some(({ rejections }) => rejections.length > 0),
     );
     const numbersUnlocked = unlocked.map(({ tenant }) => tenant);
-    await holdOffErases(this.#client, numbersUnlocked, this.#acts);
+    await holdOffErases(this.#client, numbersUnlocked, this.#invalidationCounts);
     try {
       await writeRecords(this.#client, tenants, this.#shared.numbers, processedAt);
     } catch (error) {
@@ -306,7 +307,7 @@ class PostgresWriteTransaction implements WriteTransaction {
     this.#shared.tenants.confirm(this);
     this.#shared.numbers.confirm();
     for (const [tenant, people] of this.#met) {
-      this.#people.learn(tenant, this.#acts.get(tenant) ?? 0, people);
+      this.#people.learn(tenant, this.#invalidationCounts.get(tenant) ?? 0, people);
     }
   }
 
@@ -328,7 +329,7 @@ class PostgresWriteTransaction implements WriteTransaction {
   }
 }
 
-/** Which days the events are about, by day of receipt. */
+/** Days of timestamps, by day of receipt. */
 function pairsOf(batches: readonly TenantBatch[]): Set<string> {
   const pairs = new Set<string>();
   for (const { header, users } of batches.flatMap(({ records }) => records)) {

@@ -1,16 +1,16 @@
 /**
- * The store on PostgreSQL as people read it: `Store` for any number of nodes, beside any number of processors. Nearly
- * every question is one statement and sees one moment; the two acts (unmerge, erase) write. Answers are the same as those
- * of the embedded store, to the byte.
+ * Reads the store on PostgreSQL: `Store` for any number of nodes, beside any number of processors. Nearly every query
+ * is one statement and sees one snapshot; unmerge and erase write. Results equal those of the embedded store, to the
+ * byte.
  *
- * The store owns the pool that it is given. Rejects with `StoreUnavailableError` when the server cannot be reached, and
- * so it does when an act found others at work on the same person for too long.
+ * The store owns the pool that it is given. Rejects with `StoreUnavailableError` when the server cannot be reached, or
+ * when other transactions kept changing the same person during an unmerge or erase.
  */
 
 import type { MatchOptions } from '../../identity/match-keys.ts';
 import type { IdentifierType, TenantId } from '../../model.ts';
 import type {
-  Act,
+  AuditContext,
   ArrivalFilter,
   Arrivals,
   AuditQuery,
@@ -50,7 +50,7 @@ import type { StoreQueries } from '../sql/store-tables.ts';
 import { countProfiles, listTenants } from '../sql/tenants.ts';
 import type { PostgresPool } from './pool.ts';
 import { storeQueriesOn } from './sql-database.ts';
-import { unmerge } from './store-acts.ts';
+import { unmerge } from './store-unmerge.ts';
 import { StoreArrivals } from './store-arrivals.ts';
 import { erase } from './store-erase.ts';
 import { PeopleSteps, readPeople } from './store-people.ts';
@@ -60,11 +60,14 @@ import { listEvents } from './store-timeline.ts';
 import { listTraces, readTrace } from './store-traces.ts';
 
 export interface PostgresStoreOptions {
-  /** Of a database that is up to date (`migrate`). */
+  /** Of a migrated database (`migrate`). */
   readonly pool: PostgresPool;
-  /** `LogReader.name`: whose positions come with the ledger. A function where it is not known yet; it may throw. */
+  /**
+   * `LogReader.name`: the log whose positions come with the ledger. A function if it is not available yet; it may
+   * throw.
+   */
   readonly logName: string | (() => string);
-  /** How processors normalise: an erase looks for the person among rejected users too. */
+  /** How processors normalise: an erase searches rejected users for the person too. */
   readonly matchOptions?: MatchOptions;
 }
 
@@ -159,13 +162,15 @@ class PostgresStore implements Store {
     return this.#ofTenant(tenantId, undefined, (tenant) => readIdentity(this.#pool, tenant, id));
   }
 
-  unmerge(tenantId: TenantId, id: string, mergedBy: string, act: Act): Promise<UnmergeResult | undefined> {
-    return this.#ofTenant(tenantId, undefined, (tenant) => settled(unmerge(this.#pool, tenant, id, mergedBy, act)));
+  unmerge(tenantId: TenantId, id: string, mergedBy: string, audit: AuditContext): Promise<UnmergeResult | undefined> {
+    return this.#ofTenant(tenantId, undefined, (tenant) =>
+      withoutConflicts(unmerge(this.#pool, tenant, id, mergedBy, audit)),
+    );
   }
 
-  erase(tenantId: TenantId, id: string, act: Act): Promise<boolean> {
+  erase(tenantId: TenantId, id: string, audit: AuditContext): Promise<boolean> {
     return this.#ofTenant(tenantId, false, (tenant) =>
-      settled(erase(this.#pool, { tenant, tenantId, id, act, matchOptions: this.#matchOptions })),
+      withoutConflicts(erase(this.#pool, { tenant, tenantId, id, audit, matchOptions: this.#matchOptions })),
     );
   }
 
@@ -218,16 +223,16 @@ class PostgresStore implements Store {
   }
 
   /** `nothing` for a tenant that never sent anything. */
-  async #ofTenant<T>(id: TenantId, nothing: T, ask: (tenant: number) => Promise<T>): Promise<T> {
+  async #ofTenant<T>(id: TenantId, nothing: T, query: (tenant: number) => Promise<T>): Promise<T> {
     const tenant = await this.#tenants.of(id);
-    return tenant === undefined ? nothing : ask(tenant);
+    return tenant === undefined ? nothing : query(tenant);
   }
 }
 
-/** Whoever asks for an act knows of stores that are not available, and of no conflicts. */
-async function settled<T>(act: Promise<T>): Promise<T> {
+/** Callers handle unavailable stores, but not conflicts. */
+async function withoutConflicts<T>(work: Promise<T>): Promise<T> {
   try {
-    return await act;
+    return await work;
   } catch (error) {
     if (!(error instanceof StoreConflictError)) throw error;
     throw new StoreUnavailableError('others were at work on the same person all the time', { cause: error });

@@ -34,12 +34,12 @@ const PARAMETERS = new Set([
 export interface PostgresUrl {
   readonly connection: ClientConfig;
   /** Host, port and database, for messages: no user, no password. */
-  readonly place: string;
+  readonly address: string;
 }
 
 export function readPostgresUrl(text: string): PostgresUrl {
   const url = URL.parse(text);
-  // An @ or # further on is of a password that was not encoded, of which a part is taken for host and database then.
+  // A later @ or # belongs to an unencoded password, part of which was then read as host and database.
   const isMisread = url !== null && (url.hash !== '' || `${url.pathname}${url.search}`.includes('@'));
   if (url === null || isMisread || !/^postgres(ql)?:$/.test(url.protocol)) {
     throw new OperatorError(
@@ -72,7 +72,7 @@ export function readPostgresUrl(text: string): PostgresUrl {
     ...(options === null ? {} : { options }),
     ...connectTimeoutOf(parameters.get('connect_timeout')),
   };
-  return { connection, place: `${host.startsWith('/') ? `${host} port ` : `${host}:`}${port}/${database}` };
+  return { connection, address: `${host.startsWith('/') ? `${host} port ` : `${host}:`}${port}/${database}` };
 }
 
 function refuseUnknown(parameters: URLSearchParams): void {

@@ -1,8 +1,8 @@
 /**
- * Writes what `resolve` changed in the identity graph: identifiers, merges, aliases and refusals, each with its cause;
- * new nodes come with what is told of them (write-nodes.ts). A match key that nobody had yet is locked by its unique
- * index alone: who comes second waits for the first, finds it taken, and that is a conflict. Identifiers are inserted in
- * one order by everybody, so that two writers never wait for each other.
+ * Writes the changes of `resolve` to the identity graph: identifiers, merges, aliases and refusals, each with its
+ * cause; new nodes are inserted with their properties (write-nodes.ts). A match key without a node is locked by its
+ * unique index alone: the second writer waits for the first, finds it taken, and that is a conflict. All writers insert
+ * identifiers in the same order, so that two never deadlock.
  */
 
 import type { NewIdentifier, Refusal } from '../../identity/graph.ts';
@@ -27,8 +27,8 @@ const INSERT_MERGES = {
     SELECT tenant, node_a, node_b, from_node, into_node, via_type, via_value, received_at, trace_id, user_index
     FROM unnest($1::int4[], $2::int8[], $3::int8[], $4::int8[], $5::int8[], $6::int2[], $7::text[], $8::int8[],
         $9::uuid[], $10::int4[]) WITH ORDINALITY
-      AS q (tenant, node_a, node_b, from_node, into_node, via_type, via_value, received_at, trace_id, user_index, place)
-    ORDER BY place`,
+      AS q (tenant, node_a, node_b, from_node, into_node, via_type, via_value, received_at, trace_id, user_index, ordinal)
+    ORDER BY ordinal`,
 };
 
 const UPDATE_ALIASES = {
@@ -71,8 +71,8 @@ export async function writeChanges(client: Queryable, tenants: readonly TenantCh
 }
 
 /**
- * A key that nobody had and that was refused is written nowhere, so no index notices that somebody else gave it a node
- * while this batch waited for the profile: perhaps that very profile, and then there is nothing to refuse.
+ * A refused key that had no node is written nowhere, so no index notices if another writer gave it a node while this
+ * batch waited for the profile: perhaps that very profile, and then there is nothing to refuse.
  */
 async function checkRefused(client: Queryable, tenants: readonly TenantChanges[]): Promise<void> {
   const refused = tenants.flatMap(({ tenant, batch, wasKnown }) =>
@@ -84,13 +84,13 @@ async function checkRefused(client: Queryable, tenants: readonly TenantChanges[]
     int2s(refused.map(({ key }) => IDENTIFIER_TYPES.indexOf(key.type))),
     texts(refused.map(({ key }) => key.value)),
   ]);
-  if (rows.length > 0) throw new StoreConflictError('somebody else used an identifier that was about to be refused');
+  if (rows.length > 0) throw new StoreConflictError('another writer used an identifier that was about to be refused');
 }
 
 interface IdentifierRow extends NewIdentifier {
   readonly tenant: number;
   readonly type: number;
-  /** Null where it is the node's own. */
+  /** Null if equal to the node's. */
   readonly ownOrigin: Origin | null;
 }
 
@@ -120,7 +120,7 @@ async function writeIdentifiers(client: Queryable, tenants: readonly TenantChang
     uuids(rows.map(({ ownOrigin }) => ownOrigin?.traceId ?? null)),
     int4s(rows.map(({ ownOrigin }) => ownOrigin?.userIndex ?? null)),
   ]);
-  if (rowCount < rows.length) throw new StoreConflictError('somebody else was first to use an identifier');
+  if (rowCount < rows.length) throw new StoreConflictError('another writer was first to use an identifier');
 }
 
 async function writeMerges(client: Queryable, tenants: readonly TenantChanges[]): Promise<void> {
@@ -140,7 +140,7 @@ async function writeMerges(client: Queryable, tenants: readonly TenantChanges[])
   ]);
 }
 
-/** Of nodes that were there before; new ones have theirs from the start. */
+/** Of existing nodes; new ones are inserted with theirs. */
 async function writeAliases(client: Queryable, tenants: readonly TenantChanges[]): Promise<void> {
   const rows: (readonly [number, number])[] = [];
   for (const { batch } of tenants) {
@@ -164,7 +164,7 @@ interface RefusalRow extends Refusal {
   count: number;
 }
 
-/** Those of one kind are one row: the first one's cause, the last one's time, and how many. */
+/** Refusals of one kind are one row: the cause of the first, the time of the last, and the count. */
 async function writeRefusals(client: Queryable, tenants: readonly TenantChanges[]): Promise<void> {
   const byKind = new Map<string, RefusalRow>();
   for (const { batch } of tenants) {

@@ -1,9 +1,10 @@
 /**
  * Writes the events of a transaction by minute and hour, in a fixed number of statements, since an import may count
- * thousands of minutes in one transaction. Each writer has rows of its own among a few (`shard`), and readers add them up.
+ * thousands of minutes in one transaction. Each writer has rows of its own among a few (`shard`), and readers add them
+ * up.
  *
- * A sum of revenues does not depend on where transactions end: the stored sum is fetched and locked, and each event is
- * added to it in the order of the log. Where two writers that share a shard both begin a bucket, their sums are added.
+ * A sum of revenues does not depend on where transactions end: the stored sum is read and locked, and each event is
+ * added to it in the order of the log. Where two writers that share a shard both start a bucket, their sums are added.
  */
 
 import { addAmounts, type CountedBucket } from '../../views/event-counts.ts';
@@ -13,16 +14,16 @@ import type { Queryable } from './pool.ts';
 const LOCK_COUNTS = {
   name: 'store_lock_counts',
   text: `
-    SELECT q.place, c.revenue
+    SELECT q.ordinal, c.revenue
     FROM unnest($1::int4[], $2::int4[], $3::int8[], $4::text[], $5::text[]) WITH ORDINALITY
-      AS q (tenant, width, start, event_name, currency, place)
+      AS q (tenant, width, start, event_name, currency, ordinal)
     JOIN counts c ON c.tenant = q.tenant AND c.width = q.width AND c.start = q.start AND c.event_name = q.event_name
       AND c.currency = q.currency
     WHERE c.shard = $6
-    ORDER BY q.place FOR NO KEY UPDATE OF c`,
+    ORDER BY q.ordinal FOR NO KEY UPDATE OF c`,
 };
 
-/** Of buckets that were fetched: `revenue` is the whole sum. */
+/** For buckets that were read: `revenue` is the whole sum. */
 const UPDATE_COUNTS = {
   name: 'store_update_counts',
   text: `
@@ -35,7 +36,7 @@ const UPDATE_COUNTS = {
 
 const LARGEST = `'${Number.MAX_VALUE}'::float8`;
 
-/** Halved, so that not even two absurd sums add up to what PostgreSQL refuses as no number. */
+/** Halved, so that not even two absurd sums add up to what PostgreSQL rejects as out of range. */
 const INSERT_COUNTS = {
   name: 'store_insert_counts',
   text: `
@@ -47,22 +48,22 @@ const INSERT_COUNTS = {
         THEN sign(counts.revenue) * ${LARGEST} ELSE counts.revenue + excluded.revenue END`,
 };
 
-/** To be called as late as can be: what is locked here stays so until the transaction ends. */
+/** Call it as late as possible: its locks last until the transaction ends. */
 export async function writeCounts(client: Queryable, shard: number, unsorted: readonly CountedBucket[]): Promise<void> {
   const buckets = [...unsorted].sort(compareBuckets);
   const sums = new Map<CountedBucket, number>();
   if (buckets.some(({ amounts }) => amounts.length > 0)) {
     // All of them, although only some are needed: all writers lock them in one order.
-    const parameters = [...placeColumns(buckets), shard];
-    const { rows } = await client.query<{ place: number; revenue: number }>(LOCK_COUNTS, parameters);
-    for (const { place, revenue } of rows) sums.set(buckets[place - 1] as CountedBucket, revenue);
+    const parameters = [...bucketColumns(buckets), shard];
+    const { rows } = await client.query<{ ordinal: number; revenue: number }>(LOCK_COUNTS, parameters);
+    for (const { ordinal, revenue } of rows) sums.set(buckets[ordinal - 1] as CountedBucket, revenue);
   }
   const [stored, added] = [buckets.filter((bucket) => sums.has(bucket)), buckets.filter((bucket) => !sums.has(bucket))];
   if (stored.length > 0) await client.query(UPDATE_COUNTS, [...sumColumns(stored, sums), shard]);
   if (added.length > 0) await client.query(INSERT_COUNTS, [...sumColumns(added, sums), shard]);
 }
 
-/** One order for all, so that two writers of one shard never wait for each other. */
+/** One order for all, so that two writers of one shard never deadlock. */
 function compareBuckets(a: CountedBucket, b: CountedBucket): number {
   return (
     a.tenant - b.tenant ||
@@ -73,7 +74,7 @@ function compareBuckets(a: CountedBucket, b: CountedBucket): number {
   );
 }
 
-function placeColumns(buckets: readonly CountedBucket[]): Buffer[] {
+function bucketColumns(buckets: readonly CountedBucket[]): Buffer[] {
   return [
     int4s(buckets.map(({ tenant }) => tenant)),
     int4s(buckets.map(({ width }) => width)),
@@ -85,7 +86,7 @@ function placeColumns(buckets: readonly CountedBucket[]): Buffer[] {
 
 function sumColumns(buckets: readonly CountedBucket[], stored: ReadonlyMap<CountedBucket, number>): Buffer[] {
   return [
-    ...placeColumns(buckets),
+    ...bucketColumns(buckets),
     int8s(buckets.map(({ events }) => events)),
     float8s(buckets.map((bucket) => addAmounts(stored.get(bucket) ?? 0, bucket.amounts))),
   ];

@@ -1,10 +1,10 @@
 /**
- * First uses of Idempotency-Keys and event ids, and tombstones of erased match keys: looked up for a batch, and
- * remembered with it. Looked up after the rows of nodes are locked: what an erase has done that we waited for is seen.
+ * First uses of Idempotency-Keys and event ids, and tombstones of erased match keys: looked up for a batch and stored
+ * with it. The look-up runs after the rows of nodes are locked, so it sees the erases that were waited for.
  *
- * A new first use is locked by its unique index; one that was looked up is replaced only if it is still the same.
- * Otherwise another writer was first, which is a conflict: the batch, done again, finds its use. Older uses of an
- * Idempotency-Key (older-use.ts) change only together with its newest, and so need no check of their own.
+ * A new first use is locked by its unique index; an existing one is replaced only if it is still the same. Otherwise
+ * another writer was first, which is a conflict: the retried batch finds its use. Older uses of an Idempotency-Key
+ * (older-use.ts) change only together with its newest, and so need no check of their own.
  */
 
 import type { Snapshot } from '../../identity/graph.ts';
@@ -22,11 +22,11 @@ import { olderUseName } from '../../views/older-use.ts';
 import { tombstoneOf } from '../../views/tombstone.ts';
 import { byteas, int4s, int8s, texts, uuids } from './binary-arrays.ts';
 import type { Queryable } from './pool.ts';
-import type { Acts } from './write-people.ts';
+import type { InvalidationState } from './person-cache.ts';
 
 const USES = {
   idempotency_keys: statementsOf('idempotency_keys', { trace_id: 'uuid', body_hash: 'text' }, 'trace_id'),
-  // An id is used again days later at the earliest, so its time tells two uses apart.
+  // An id is reused days later at the earliest, so the time identifies a use.
   event_ids: statementsOf('event_ids', {}, 'received_at'),
 } as const;
 type UseTable = keyof typeof USES;
@@ -35,7 +35,7 @@ const KINDS: Readonly<Record<UseTable, number>> = {
   event_ids: HASHED.eventId,
 };
 
-/** `more` are the columns besides those of every use; by `own` a use is known again. */
+/** `more` are the columns besides those of every use; `own` is the column that identifies a use. */
 function statementsOf(table: string, more: Readonly<Record<string, string>>, own: 'trace_id' | 'received_at') {
   const columns = ['received_at', ...Object.keys(more)];
   const arrays = ['int8', 'int8', 'int8', ...Object.values(more)].map((type, n) => `$${n + 1}::${type}[]`).join(', ');
@@ -46,8 +46,8 @@ function statementsOf(table: string, more: Readonly<Record<string, string>>, own
     find: {
       name: `store_find_${table}`,
       text: `
-        SELECT q.place, ${columns.map((name) => `u.${name}`).join(', ')}
-        FROM unnest($1::int8[], $2::int8[]) WITH ORDINALITY AS q (hash, rest, place)
+        SELECT q.ordinal, ${columns.map((name) => `u.${name}`).join(', ')}
+        FROM unnest($1::int8[], $2::int8[]) WITH ORDINALITY AS q (hash, rest, ordinal)
         JOIN ${table} u ON u.hash = q.hash AND u.rest = q.rest`,
     },
     insert: { name: `store_insert_${table}`, text: `${insert} ON CONFLICT (hash, rest) DO NOTHING` },
@@ -68,7 +68,7 @@ function statementsOf(table: string, more: Readonly<Record<string, string>>, own
 const FIND_TOMBSTONES = {
   name: 'store_find_tombstones',
   text: `
-    SELECT q.place, t.erased_at FROM unnest($1::int4[], $2::bytea[]) WITH ORDINALITY AS q (tenant, hash, place)
+    SELECT q.ordinal, t.erased_at FROM unnest($1::int4[], $2::bytea[]) WITH ORDINALITY AS q (tenant, hash, ordinal)
     JOIN tombstones t ON t.tenant = q.tenant AND t.hash = q.hash`,
 };
 
@@ -81,9 +81,9 @@ const INSERT_TOMBSTONES = {
     ON CONFLICT (tenant, hash) DO UPDATE SET erased_at = greatest(tombstones.erased_at, excluded.erased_at)`,
 };
 
-interface Asking {
+interface Lookup {
   readonly tenant: number;
-  readonly question: LookupRequest;
+  readonly request: LookupRequest;
 }
 
 type Use = Pick<KeyUse, 'receivedAt'> & Partial<KeyUse>;
@@ -92,18 +92,18 @@ interface UseRow extends KeyHash {
   readonly tenant: number;
   readonly name: string;
   readonly use: Use;
-  /** The one that was looked up. */
+  /** The use that was looked up. */
   readonly before: Use | undefined;
 }
 
 /** By tenant's number, then by key, name of an older use, or id. */
 type Uses = Map<number, Map<string, Use>>;
 
-/** What was looked up, as long as the transaction lasts. */
+/** The uses looked up by one transaction. */
 export class FirstUses {
   readonly #hashOf: HashOfKey;
-  /** By tenant: the event ids that were asked for last. */
-  #asked: ReadonlyMap<number, readonly string[]> = new Map();
+  /** By tenant: the event ids of the last look-up. */
+  #lastEventIds: ReadonlyMap<number, readonly string[]> = new Map();
   readonly #found: Record<UseTable, Uses> = { idempotency_keys: new Map(), event_ids: new Map() };
   readonly #gathered: Record<UseTable, Uses> = { idempotency_keys: new Map(), event_ids: new Map() };
 
@@ -111,33 +111,35 @@ export class FirstUses {
     this.#hashOf = hashOf;
   }
 
-  /** The answers, with the snapshots given, in order. */
+  /** The results, in order, with the snapshots given. */
   async lookUp(
     client: Queryable,
-    asked: readonly Asking[],
+    lookups: readonly Lookup[],
     snapshots: readonly Snapshot[],
-    acts: ReadonlyMap<number, Acts>,
+    invalidations: ReadonlyMap<number, InvalidationState>,
   ): Promise<LookupResult[]> {
-    await this.#find(client, 'idempotency_keys', asked, ({ idempotencyKeys }) => idempotencyKeys.map(({ key }) => key));
-    await this.#find(client, 'idempotency_keys', asked, ({ idempotencyKeys }, tenant) =>
+    await this.#find(client, 'idempotency_keys', lookups, ({ idempotencyKeys }) =>
+      idempotencyKeys.map(({ key }) => key),
+    );
+    await this.#find(client, 'idempotency_keys', lookups, ({ idempotencyKeys }, tenant) =>
       idempotencyKeys.flatMap(({ key, bodyHash }) => {
         const newest = this.#found.idempotency_keys.get(tenant)?.get(key);
         return newest === undefined || newest.bodyHash === bodyHash ? [] : [olderUseName(key, bodyHash)];
       }),
     );
-    await this.#find(client, 'event_ids', asked, ({ eventIds }) => eventIds);
-    const lastErasedAt = (tenant: number): number => acts.get(tenant)?.lastErasedAt ?? 0;
+    await this.#find(client, 'event_ids', lookups, ({ eventIds }) => eventIds);
+    const lastErasedAt = (tenant: number): number => invalidations.get(tenant)?.lastErasedAt ?? 0;
     const erased = await findTombstones(
       client,
-      asked.filter(({ tenant, question }) => lastErasedAt(tenant) >= question.receivedAtMin),
+      lookups.filter(({ tenant, request }) => lastErasedAt(tenant) >= request.receivedAtMin),
     );
-    this.#asked = new Map(asked.map(({ tenant, question }) => [tenant, question.eventIds]));
-    return asked.map(({ tenant, question }, index) => ({
+    this.#lastEventIds = new Map(lookups.map(({ tenant, request }) => [tenant, request.eventIds]));
+    return lookups.map(({ tenant, request }, index) => ({
       snapshot: snapshots[index] as Snapshot,
       lastErasedAt: lastErasedAt(tenant),
       newestUseOfKey: (key) => this.#keyUse(tenant, key),
       olderUseOfKey: (key, bodyHash) => this.#keyUse(tenant, olderUseName(key, bodyHash)),
-      eventIds: eventIdUsesOf(question.eventIds, (id) => this.#found.event_ids.get(tenant)?.get(id)?.receivedAt),
+      eventIds: eventIdUsesOf(request.eventIds, (id) => this.#found.event_ids.get(tenant)?.get(id)?.receivedAt),
       erasedAt: ({ type, value }) => erased.get(tenant)?.get(`${type} ${value}`),
     }));
   }
@@ -148,7 +150,7 @@ export class FirstUses {
   ): Promise<void> {
     for (const { tenant, batch } of batches) {
       for (const use of batch.newestKeyUses) this.#gather('idempotency_keys', tenant, use.key, use);
-      const ids = this.#asked.get(tenant) ?? [];
+      const ids = this.#lastEventIds.get(tenant) ?? [];
       for (const { index, receivedAt } of batch.eventIds) {
         this.#gather('event_ids', tenant, ids[index] as string, { receivedAt });
       }
@@ -169,35 +171,37 @@ export class FirstUses {
   async #find(
     client: Queryable,
     table: UseTable,
-    asked: readonly Asking[],
-    namesIn: (question: LookupRequest, tenant: number) => readonly string[],
+    lookups: readonly Lookup[],
+    namesIn: (request: LookupRequest, tenant: number) => readonly string[],
   ): Promise<void> {
     const tenants: number[] = [];
     const names: string[] = [];
     const hashes: KeyHash[] = [];
-    for (const { tenant, question } of asked) {
-      for (const name of new Set(namesIn(question, tenant))) {
+    for (const { tenant, request } of lookups) {
+      for (const name of new Set(namesIn(request, tenant))) {
         tenants.push(tenant);
         names.push(name);
         hashes.push(this.#hashOf(tenant, KINDS[table], name));
       }
     }
     if (names.length === 0) return;
-    const { rows } = await client.query<{ place: number; received_at: number; trace_id?: string; body_hash?: string }>(
-      USES[table].find,
-      [int8s(hashes.map(({ hash }) => hash)), int8s(hashes.map(({ rest }) => rest))],
-    );
-    for (const { place, received_at, trace_id, body_hash } of rows) {
+    const { rows } = await client.query<{
+      ordinal: number;
+      received_at: number;
+      trace_id?: string;
+      body_hash?: string;
+    }>(USES[table].find, [int8s(hashes.map(({ hash }) => hash)), int8s(hashes.map(({ rest }) => rest))]);
+    for (const { ordinal, received_at, trace_id, body_hash } of rows) {
       const use = {
         receivedAt: received_at,
         ...(trace_id !== undefined && { traceId: trace_id }),
         ...(body_hash !== undefined && { bodyHash: body_hash }),
       };
-      inMap(this.#found[table], tenants[place - 1] as number).set(names[place - 1] as string, use);
+      inMap(this.#found[table], tenants[ordinal - 1] as number).set(names[ordinal - 1] as string, use);
     }
   }
 
-  /** Of several uses of one key in a batch the last one stays. */
+  /** The last of several uses of one key in a batch wins. */
   #gather(table: UseTable, tenant: number, name: string, use: Use): void {
     inMap(this.#gathered[table], tenant).set(name, use);
   }
@@ -246,7 +250,7 @@ export class FirstUses {
   }
 }
 
-/** In one order, whoever writes: rows are locked in it. */
+/** One order for all writers: rows are locked in it. */
 function byHash(a: UseRow, b: UseRow): number {
   return a.hash - b.hash || a.rest - b.rest;
 }
@@ -274,21 +278,24 @@ function inMap<Value>(maps: Map<number, Map<string, Value>>, tenant: number): Ma
 }
 
 /** By tenant's number, then type and value. */
-async function findTombstones(client: Queryable, asked: readonly Asking[]): Promise<Map<number, Map<string, number>>> {
+async function findTombstones(
+  client: Queryable,
+  lookups: readonly Lookup[],
+): Promise<Map<number, Map<string, number>>> {
   const erased = new Map<number, Map<string, number>>();
   const keys: { tenant: number; key: MatchKey; hash: Uint8Array }[] = [];
-  for (const { tenant, question } of asked) {
-    for (const { keys: own } of question.users) {
-      for (const key of own) keys.push({ tenant, key, hash: tombstoneOf(question.tenantId, key) });
+  for (const { tenant, request } of lookups) {
+    for (const { keys: own } of request.users) {
+      for (const key of own) keys.push({ tenant, key, hash: tombstoneOf(request.tenantId, key) });
     }
   }
   if (keys.length === 0) return erased;
-  const { rows } = await client.query<{ place: number; erased_at: number }>(FIND_TOMBSTONES, [
+  const { rows } = await client.query<{ ordinal: number; erased_at: number }>(FIND_TOMBSTONES, [
     int4s(keys.map(({ tenant }) => tenant)),
     byteas(keys.map(({ hash }) => hash)),
   ]);
-  for (const { place, erased_at } of rows) {
-    const { tenant, key } = keys[place - 1] as (typeof keys)[number];
+  for (const { ordinal, erased_at } of rows) {
+    const { tenant, key } = keys[ordinal - 1] as (typeof keys)[number];
     inMap(erased, tenant).set(`${key.type} ${key.value}`, erased_at);
   }
   return erased;

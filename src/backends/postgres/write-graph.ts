@@ -1,11 +1,12 @@
 /**
- * What a batch has to know of the identity graph, read and locked in a fixed number of statements.
+ * Reads and locks the part of the identity graph that a batch needs, in a fixed number of statements.
  *
- * First the nodes and survivors of all match keys, but for people that are known from before (write-people.ts). Then the rows of nodes that will be written are locked, in the order
- * of their numbers: of a user whose keys all have nodes of one profile, that of the strongest, which takes its events;
- * of any other user (a candidate: it may link or merge), all nodes of all profiles that it names. Whoever changes a
- * profile holds the row of its survivor, so what is read of candidates' profiles under the locks stays true until the
- * end of the transaction. What changed between the first look and the locks is a conflict: the batch begins anew.
+ * First it reads the nodes and survivors of all match keys, except of cached people (person-cache.ts). Then it locks
+ * the rows of nodes that will be written, in the order of their numbers: for a user whose keys all have nodes of one
+ * profile, the node of the strongest, which gets its events; for any other user (a candidate: it may link or merge),
+ * all nodes of all profiles that it names. Every change of a profile requires the lock on its survivor, so what is read
+ * of candidates' profiles under the locks stays true until the end of the transaction. A change between the first read
+ * and the locks is a conflict, and the batch is retried.
  */
 
 import type { ProfileState, Snapshot } from '../../identity/graph.ts';
@@ -13,23 +14,23 @@ import { IDENTIFIER_TYPES, type IdentifierType, type MatchKey, type NodeNumber }
 import { type PersonKeys, type LookupRequest, StoreConflictError } from '../../store-writer.ts';
 import { int2s, int4s, int8s, texts } from './binary-arrays.ts';
 import type { Queryable } from './pool.ts';
-import type { KnownPeople } from './write-people.ts';
+import type { PersonCache } from './person-cache.ts';
 
-/** In bytes. What a node knows is read with its lock, except for the rare one that knows very much. */
-const KNOWN_BYTES_READ_AT_ONCE = 16_384;
+/** The properties of a node are read with its lock, except for the rare node with very many. */
+const PROPERTIES_BYTES_READ_AT_ONCE = 16_384;
 
 const FIND_KEYS = {
   name: 'store_find_keys',
   rowMode: 'array',
   text: `
-    SELECT q.place, i.node, n.root
-    FROM unnest($1::int4[], $2::int2[], $3::text[]) WITH ORDINALITY AS q (tenant, type, value, place)
+    SELECT q.ordinal, i.node, n.root
+    FROM unnest($1::int4[], $2::int2[], $3::text[]) WITH ORDINALITY AS q (tenant, type, value, ordinal)
     JOIN identifiers i ON i.tenant = q.tenant AND i.type = q.type AND i.value = q.value
     JOIN nodes n ON n.no = i.node`,
 } as const;
 
-const LOCKED_COLUMNS = `no, root, octet_length(known) AS bytes,
-  CASE WHEN octet_length(known) <= ${KNOWN_BYTES_READ_AT_ONCE} THEN known END AS known`;
+const LOCKED_COLUMNS = `no, root, octet_length(properties) AS bytes,
+  CASE WHEN octet_length(properties) <= ${PROPERTIES_BYTES_READ_AT_ONCE} THEN properties END AS properties`;
 
 const LOCK_NODES = {
   name: 'store_lock_nodes',
@@ -43,7 +44,7 @@ const LOCK_PROFILES = {
     ORDER BY no FOR NO KEY UPDATE`,
 };
 
-/** Types are places in IDENTIFIER_TYPES. */
+/** Types are indexes in IDENTIFIER_TYPES. */
 const READ_PROFILES = {
   name: 'store_read_profiles',
   text: `
@@ -52,7 +53,7 @@ const READ_PROFILES = {
       UNION ALL
       SELECT root, no, received_at, trace_id, user_index FROM nodes WHERE root = ANY ($1::int8[])
     )
-    SELECT members.*, keys.*, separated.apart AS "cannotLink"
+    SELECT members.*, keys.*, separated.cannot_link AS "cannotLink"
     FROM members
     CROSS JOIN LATERAL (
       SELECT max(value) FILTER (WHERE type = 0) AS user_id, count(*) FILTER (WHERE type = 1) AS emails,
@@ -60,7 +61,7 @@ const READ_PROFILES = {
       FROM identifiers WHERE node = members.no
     ) AS keys
     CROSS JOIN LATERAL (
-      SELECT array_agg(node_b ORDER BY node_b) AS apart FROM apart WHERE node_a = members.no
+      SELECT array_agg(node_b ORDER BY node_b) AS cannot_link FROM cannot_link WHERE node_a = members.no
     ) AS separated
     ORDER BY members.no`,
 };
@@ -68,9 +69,9 @@ const READ_PROFILES = {
 interface LockedRow {
   readonly no: number;
   readonly root: number | null;
-  /** Of `known`, which is null too when it is too large to have been read. */
+  /** Of `properties`, which is also null when it was too large to be read. */
   readonly bytes: number | null;
-  readonly known: string | null;
+  readonly properties: string | null;
 }
 
 interface MemberRow {
@@ -86,27 +87,27 @@ interface MemberRow {
   readonly cannotLink: readonly number[] | null;
 }
 
-/** A question, with the numbers of its tenant and of the first node that it may make. */
-export interface Asked {
+/** A look-up, with the numbers of its tenant and of the first node that it may create. */
+export interface Lookup {
   readonly tenant: number;
-  readonly question: LookupRequest;
+  readonly request: LookupRequest;
   readonly nextNode: NodeNumber;
 }
 
-/** What locked nodes know; undefined where it is too much to have been read at once. */
+/** The properties of locked nodes; undefined where they were too large to be read at once. */
 export type LockedNodes = Map<NodeNumber, string | null | undefined>;
 
 export interface Graph {
-  /** In the order of the questions. */
+  /** In the order of the look-ups. */
   readonly snapshots: Snapshot[];
-  /** Of each question, those who have nothing to decide, and whether any of them is known from before. */
+  /** For each look-up, users with nothing to decide, and whether any of them came from the cache. */
   readonly resolved: readonly Map<PersonKeys, NodeNumber>[];
   readonly hasRemembered: readonly boolean[];
   readonly locked: LockedNodes;
 }
 
-/** A question, without those who are known from before. */
-interface Rest extends Asked {
+/** A look-up without its cached users. */
+interface Rest extends Lookup {
   readonly users: readonly PersonKeys[];
   readonly resolved: Map<PersonKeys, NodeNumber>;
   readonly hasRemembered: boolean;
@@ -115,11 +116,11 @@ interface Rest extends Asked {
 /** Nodes of match keys, by type and value. */
 type KeyNodes = Readonly<Record<IdentifierType, Map<string, NodeNumber>>>;
 
-export async function lookUpGraph(client: Queryable, asked: readonly Asked[], people: KnownPeople): Promise<Graph> {
+export async function lookUpGraph(client: Queryable, lookups: readonly Lookup[], people: PersonCache): Promise<Graph> {
   const roots = new Map<NodeNumber, NodeNumber>();
   const toLock = new Set<NodeNumber>();
   const candidates = new Set<NodeNumber>();
-  const rests = asked.map((one) => withoutRemembered(one, people, toLock));
+  const rests = lookups.map((one) => withoutRemembered(one, people, toLock));
   const remembered = [...toLock];
   const keyNodes = await findKeys(client, rests, roots);
   for (const [index, rest] of rests.entries()) settle(rest, keyNodes[index] as KeyNodes, roots, toLock, candidates);
@@ -127,9 +128,9 @@ export async function lookUpGraph(client: Queryable, asked: readonly Asked[], pe
   const missing = new Set(toLock.values().filter((node) => !locked.has(node)));
   if (missing.size > 0) {
     if (!remembered.some((node) => missing.has(node))) throw new StoreConflictError('a profile was erased meanwhile');
-    // Probably long before. Without these, fewer are remembered each time, so this ends.
+    // Probably erased long ago. Without these, fewer are cached each time, so this ends.
     people.drop(missing);
-    return lookUpGraph(client, asked, people);
+    return lookUpGraph(client, lookups, people);
   }
   const profiles = candidates.size === 0 ? NO_PROFILES : await readProfiles(client, candidates);
   const snapshots = rests.map(({ nextNode, resolved }, index): Snapshot => {
@@ -138,8 +139,8 @@ export async function lookUpGraph(client: Queryable, asked: readonly Asked[], pe
       nextNode,
       nodeOf: ({ type, value }) => nodes[type].get(value),
       resolvedNodeOf: (user) => resolved.get(user),
-      rootOf: (node) => known(roots.get(node)),
-      profileOf: (root) => known(profiles.get(root)),
+      rootOf: (node) => required(roots.get(node)),
+      profileOf: (root) => required(profiles.get(root)),
     };
   });
   return {
@@ -150,24 +151,24 @@ export async function lookUpGraph(client: Queryable, asked: readonly Asked[], pe
   };
 }
 
-function withoutRemembered(asked: Asked, people: KnownPeople, toLock: Set<NodeNumber>): Rest {
-  const { tenant, question } = asked;
+function withoutRemembered(lookup: Lookup, people: PersonCache, toLock: Set<NodeNumber>): Rest {
+  const { tenant, request } = lookup;
   const resolved = new Map<PersonKeys, NodeNumber>();
-  const users = question.users.filter((user) => {
-    const node = people.nodeOf(tenant, user, question.receivedAtMin);
+  const users = request.users.filter((user) => {
+    const node = people.nodeOf(tenant, user, request.receivedAtMin);
     if (node === undefined) return true;
     resolved.set(user, node);
     toLock.add(node);
     return false;
   });
-  return { ...asked, users, resolved, hasRemembered: resolved.size > 0 };
+  return { ...lookup, users, resolved, hasRemembered: resolved.size > 0 };
 }
 
 const NO_PROFILES: ReadonlyMap<NodeNumber, ProfileState> = new Map();
 
-function known<T>(answer: T | undefined): T {
-  if (answer === undefined) throw new Error('a node was asked about that is none of these users’');
-  return answer;
+function required<T>(value: T | undefined): T {
+  if (value === undefined) throw new Error('a node was looked up that belongs to none of these users');
+  return value;
 }
 
 async function findKeys(
@@ -184,11 +185,11 @@ async function findKeys(
     const seen = IDENTIFIER_TYPES.map(() => new Set<string>());
     for (const { keys } of users) {
       for (const { type, value } of keys) {
-        const place = IDENTIFIER_TYPES.indexOf(type);
-        if (seen[place]?.has(value) === true) continue;
-        seen[place]?.add(value);
+        const typeIndex = IDENTIFIER_TYPES.indexOf(type);
+        if (seen[typeIndex]?.has(value) === true) continue;
+        seen[typeIndex]?.add(value);
         tenants.push(tenant);
-        types.push(place);
+        types.push(typeIndex);
         values.push(value);
         found.push(nodes[type]);
       }
@@ -197,15 +198,18 @@ async function findKeys(
   });
   if (values.length === 0) return answers;
   const parameters = [int4s(tenants), int2s(types), texts(values)];
-  const { rows } = await client.query<[place: number, node: number, root: number | null]>(FIND_KEYS, parameters);
-  for (const [place, node, root] of rows) {
-    found[place - 1]?.set(values[place - 1] as string, node);
+  const { rows } = await client.query<[ordinal: number, node: number, root: number | null]>(FIND_KEYS, parameters);
+  for (const [ordinal, node, root] of rows) {
+    found[ordinal - 1]?.set(values[ordinal - 1] as string, node);
     roots.set(node, root ?? node);
   }
   return answers;
 }
 
-/** Who has nothing to decide, and which rows have to be locked; `candidates` are the survivors of the others. */
+/**
+ * Splits users into those with nothing to decide and candidates, and collects the rows to lock; `candidates` are the
+ * survivors of the latter.
+ */
 function settle(
   { users, resolved }: Rest,
   nodes: KeyNodes,
@@ -224,7 +228,7 @@ function settle(
     for (const { type, value } of keys) {
       const one = nodes[type].get(value);
       if (one === undefined) continue;
-      const root = known(roots.get(one));
+      const root = required(roots.get(one));
       toLock.add(one).add(root);
       candidates.add(root);
     }
@@ -263,7 +267,7 @@ async function lock(
     candidates.size === 0
       ? await client.query<LockedRow>(LOCK_NODES, [numbers])
       : await client.query<LockedRow>(LOCK_PROFILES, [numbers, int8s([...candidates])]);
-  for (const { no, root, bytes, known: text } of rows) {
+  for (const { no, root, bytes, properties: text } of rows) {
     locked.set(no, text === null && bytes !== null ? undefined : text);
     const before = roots.get(no);
     const isOfCandidate = candidates.has(no) || (before !== undefined && candidates.has(before));

@@ -1,7 +1,7 @@
 /**
- * Writes what a batch tells of nodes: how many events, when first and last seen, what is known of them (views/node-properties.ts).
- * New nodes are inserted with it, others, whose rows the look-up has locked, are updated; one propertyUpdate each for a
- * batch. Only where people know very much it takes more property updates: so much at a time as memory bears.
+ * Writes what a batch changes in nodes: the number of events, first and last seen, properties
+ * (views/node-properties.ts). New nodes are inserted with it; others, whose rows the look-up has locked, are updated;
+ * one statement each per batch. Only very large properties take more statements, to limit memory.
  */
 
 import { nodeIdOf } from '../../identity/node-id.ts';
@@ -21,13 +21,13 @@ import { booleans, int4s, int8s, texts, uuids } from './binary-arrays.ts';
 import type { Queryable } from './pool.ts';
 import type { LockedNodes } from './write-graph.ts';
 
-/** Of texts in one propertyUpdate, in characters: ordinary people fit, a few that know megabytes each do not. */
+/** Of texts in one statement, in characters: ordinary people fit, a few with megabytes each do not. */
 const STATEMENT_LENGTH_MAX = 32 * 1024 * 1024;
 
 const INSERT_NODES = {
   name: 'store_insert_nodes',
   text: `
-    INSERT INTO nodes (no, tenant, id, received_at, trace_id, user_index, root, events, first_seen, last_seen, known)
+    INSERT INTO nodes (no, tenant, id, received_at, trace_id, user_index, root, events, first_seen, last_seen, properties)
     SELECT * FROM unnest($1::int8[], $2::int4[], $3::uuid[], $4::int8[], $5::uuid[], $6::int4[], $7::int8[],
       $8::int8[], $9::int8[], $10::int8[], $11::text[])
     ON CONFLICT (id) DO NOTHING`,
@@ -37,13 +37,13 @@ const UPDATE_NODES = {
   name: 'store_update_nodes',
   text: `
     UPDATE nodes SET events = nodes.events + q.events, first_seen = least(nodes.first_seen, q.first),
-      last_seen = greatest(nodes.last_seen, q.last), known = CASE WHEN q.changes THEN q.known ELSE nodes.known END
+      last_seen = greatest(nodes.last_seen, q.last), properties = CASE WHEN q.changes THEN q.properties ELSE nodes.properties END
     FROM unnest($1::int8[], $2::int8[], $3::int8[], $4::int8[], $5::bool[], $6::text[])
-      AS q (no, events, first, last, changes, known)
+      AS q (no, events, first, last, changes, properties)
     WHERE nodes.no = q.no`,
 };
 
-const READ_KNOWN = { name: 'store_read_known', text: 'SELECT known FROM nodes WHERE no = $1' };
+const READ_PROPERTIES = { name: 'store_read_properties', text: 'SELECT properties FROM nodes WHERE no = $1' };
 
 interface NewRow {
   readonly no: NodeNumber;
@@ -54,16 +54,16 @@ interface NewRow {
   readonly events: number;
   readonly first: number;
   readonly last: number;
-  readonly known: string | null;
+  readonly properties: string | null;
 }
 
-interface ToldRow {
+interface UpdatedRow {
   readonly no: NodeNumber;
   readonly events: number;
   readonly first: number;
   readonly last: number;
-  /** Undefined: what it knew before. */
-  readonly known: string | null | undefined;
+  /** Undefined: unchanged. */
+  readonly properties: string | null | undefined;
 }
 
 /** The users of each tenant, by the node that they went to; `tenant` is its number. */
@@ -85,24 +85,24 @@ export async function writeNodes(
     }
   }
   for (const some of pieces(created)) await insert(client, some);
-  let told: ToldRow[] = [];
+  let updated: UpdatedRow[] = [];
   let length = 0;
   for (const { batch, visits } of tenants) {
     const isNew = new Set(batch.changes.nodes.map(({ node }) => node));
     for (const [node, users] of visits) {
       if (isNew.has(node)) continue;
-      const known = await knownAfter(client, node, users, locked);
-      told.push({ no: node, ...sumOf(users), known });
-      length += known?.length ?? 0;
-      // So that a later batch of this transaction goes on from there.
-      if (known !== undefined) locked.set(node, known);
+      const properties = await propertiesAfter(client, node, users, locked);
+      updated.push({ no: node, ...sumOf(users), properties });
+      length += properties?.length ?? 0;
+      // So that a later batch of this transaction continues from there.
+      if (properties !== undefined) locked.set(node, properties);
       if (length < STATEMENT_LENGTH_MAX) continue;
-      await update(client, told);
-      told = [];
+      await update(client, updated);
+      updated = [];
       length = 0;
     }
   }
-  await update(client, told);
+  await update(client, updated);
 }
 
 function newRow(
@@ -122,7 +122,7 @@ function newRow(
     events,
     first: Math.min(origin.receivedAt, first),
     last: Math.max(origin.receivedAt, last),
-    known: isList(users) ? boundedText(foldedGroups(NO_GROUPS, users)) : textOf(users),
+    properties: isList(users) ? boundedText(foldedGroups(NO_GROUPS, users)) : textOf(users),
   };
 }
 
@@ -130,7 +130,7 @@ function textOf({ origin, propertyUpdate }: UserToStore): string | null {
   return propertyUpdate === null ? null : groupsText(origin, propertyUpdate);
 }
 
-async function knownAfter(
+async function propertiesAfter(
   client: Queryable,
   node: NodeNumber,
   users: UserToStore | readonly UserToStore[],
@@ -140,12 +140,12 @@ async function knownAfter(
   const list = isList(users) ? users : [users];
   if (list.every(({ propertyUpdate }) => propertyUpdate === null)) return undefined;
   const before = locked.get(node);
-  return boundedText(foldedGroups(groupsIn(before === undefined ? await readKnown(client, node) : before), list));
+  return boundedText(foldedGroups(groupsIn(before === undefined ? await readProperties(client, node) : before), list));
 }
 
-async function readKnown(client: Queryable, node: NodeNumber): Promise<string | null> {
-  const { rows } = await client.query<{ known: string | null }>(READ_KNOWN, [node]);
-  return rows[0]?.known ?? null;
+async function readProperties(client: Queryable, node: NodeNumber): Promise<string | null> {
+  const { rows } = await client.query<{ properties: string | null }>(READ_PROPERTIES, [node]);
+  return rows[0]?.properties ?? null;
 }
 
 function* pieces(rows: readonly NewRow[]): Generator<NewRow[]> {
@@ -153,7 +153,7 @@ function* pieces(rows: readonly NewRow[]): Generator<NewRow[]> {
   let length = 0;
   for (const row of rows) {
     piece.push(row);
-    length += row.known?.length ?? 0;
+    length += row.properties?.length ?? 0;
     if (length < STATEMENT_LENGTH_MAX) continue;
     yield piece;
     piece = [];
@@ -175,21 +175,21 @@ async function insert(client: Queryable, rows: readonly NewRow[]): Promise<void>
     int8s(rows.map(({ events }) => events)),
     int8s(rows.map(({ first }) => first)),
     int8s(rows.map(({ last }) => last)),
-    texts(rows.map(({ known }) => known)),
+    texts(rows.map(({ properties }) => properties)),
   ]);
-  // An id is made of the origin, so nobody else writes it meanwhile: trying again would not help.
+  // An id is derived from the origin, so no other writer inserts it meanwhile: a retry would not help.
   if (rowCount < rows.length) throw new Error('a profile of the same request and user is in the store already');
 }
 
-async function update(client: Queryable, rows: readonly ToldRow[]): Promise<void> {
+async function update(client: Queryable, rows: readonly UpdatedRow[]): Promise<void> {
   if (rows.length === 0) return;
   const { rowCount } = await client.query(UPDATE_NODES, [
     int8s(rows.map(({ no }) => no)),
     int8s(rows.map(({ events }) => events)),
     int8s(rows.map(({ first }) => first)),
     int8s(rows.map(({ last }) => last)),
-    booleans(rows.map(({ known }) => known !== undefined)),
-    texts(rows.map(({ known }) => known ?? null)),
+    booleans(rows.map(({ properties }) => properties !== undefined)),
+    texts(rows.map(({ properties }) => properties ?? null)),
   ]);
   if (rowCount !== rows.length) throw new Error(`${rows.length - rowCount} nodes are not in the store`);
 }

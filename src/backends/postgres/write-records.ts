@@ -1,7 +1,7 @@
 /**
- * Writes records with their events and rejected users, one statement a table for a batch (for events COPY, the fastest way). Events of a record have
- * consecutive numbers; each tenant's run of numbers is told in `arrivals`, by which readers follow what comes in.
- * Numbers keep the digits that were sent: revenue and value are stored as JSON.
+ * Writes records with their events and rejected users, one statement a table per batch (for events COPY, the fastest
+ * way). Events of a record have consecutive numbers; each tenant's run of numbers is recorded in `arrivals`, by which
+ * readers follow new events. Numbers keep the digits that were sent: revenue and value are stored as JSON.
  */
 
 import type { RecordHeader, RecordToStore, TenantBatch } from '../../store-writer.ts';
@@ -26,7 +26,7 @@ const INSERT_RECORDS = {
 const COPY_EVENTS = `
   COPY events (no, tenant, node, received_at, timestamp, trace_id, key_id, user_index, event_index, event_name, revenue,
     currency, value, properties) FROM STDIN`;
-/** Of events that are copied at a time, in characters. */
+/** Of events copied at a time, in characters. */
 const COPY_LENGTH_MAX = 16 * 1024 * 1024;
 
 const INSERT_ARRIVALS = {
@@ -44,8 +44,8 @@ const INSERT_REJECTIONS = {
     SELECT tenant, received_at, trace_id, user_index, message, reason, reason_hash, payload, payload_is_cut
     FROM unnest($1::int4[], $2::int8[], $3::uuid[], $4::int4[], $5::text[], $6::text[], $7::bytea[], $8::text[], $9::int4[])
       WITH ORDINALITY
-      AS q (tenant, received_at, trace_id, user_index, message, reason, reason_hash, payload, payload_is_cut, place)
-    ORDER BY place`,
+      AS q (tenant, received_at, trace_id, user_index, message, reason, reason_hash, payload, payload_is_cut, ordinal)
+    ORDER BY ordinal`,
 };
 
 interface RecordRow {
@@ -190,7 +190,7 @@ interface RejectionRow {
   readonly kept: KeptRejection;
 }
 
-/** Those of a repeated request were kept the first time; its trace names them all the same. */
+/** Those of a repeated request were stored the first time; its trace names them all the same. */
 async function insertRejections(client: Queryable, records: readonly RecordRow[]): Promise<void> {
   const rows: RejectionRow[] = [];
   for (const { tenant, record } of records) {

@@ -1,6 +1,7 @@
 /**
- * Numbers of tenants, which never change: looked up once, and made for a tenant that sends for the first time. Those that
- * a transaction made are known to it alone until it is committed. A database that was set back may give them anew, to others.
+ * Numbers of tenants, which never change: looked up once, and assigned when a tenant first sends something. New numbers
+ * are visible to their transaction alone until it commits. A database restored to an earlier state may give them to
+ * other tenants.
  */
 
 import type { TenantId } from '../../model.ts';
@@ -9,7 +10,7 @@ import type { Queryable } from './pool.ts';
 
 const FIND_TENANTS = { name: 'store_find_tenants', text: 'SELECT id, no FROM tenants WHERE id = ANY ($1::text[])' };
 
-/** In one order, so that two writers with the same new tenants never wait for each other. */
+/** In one order, so that two writers with the same new tenants never deadlock. */
 const INSERT_TENANTS = {
   name: 'store_insert_tenants',
   text: `
@@ -40,7 +41,7 @@ export class StoreTenants {
     this.#unconfirmed.delete(transaction);
   }
 
-  /** It was rolled back. */
+  /** The transaction was rolled back. */
   forget(transaction: object): void {
     this.#unconfirmed.delete(transaction);
   }

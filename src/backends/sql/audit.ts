@@ -4,14 +4,14 @@
  */
 
 import type { Kysely } from 'kysely';
-import type { Act, AuditQuery, AuditRow, Page } from '../../store.ts';
+import type { AuditContext, AuditQuery, AuditRow, Page } from '../../store.ts';
 import { scopedCursorOf, scopedNumbersOf } from '../../views/cursor.ts';
 import { pageOf } from '../../views/page.ts';
 import { uuidOf } from '../../views/uuid.ts';
 import type { SqlStatement } from './database.ts';
 import type { StoreQueries, StoreTables } from './store-tables.ts';
 
-/** Newest first. Without an index for `traceId`: entries are what people did one by one, so there are few. */
+/** Newest first. No index for `traceId`: there are few entries, since people make them one by one. */
 export async function listAudit(
   { tables }: StoreQueries,
   tenant: number,
@@ -41,7 +41,7 @@ export function insertAudit(
   tables: Kysely<StoreTables>,
   tenant: number,
   kind: AuditRow['kind'],
-  { traceId, at, by }: Act,
+  { traceId, at, by }: AuditContext,
   detail: Readonly<Record<string, unknown>>,
 ): SqlStatement {
   const row = { tenant, kind, trace_id: traceId, at, detail: JSON.stringify({ ...detail, by }) };

@@ -94,7 +94,7 @@ export function queriesFor<Tables>(engine: Engine, run: RunStatement): Kysely<Ta
   });
 }
 
-/** Connections and transactions are the business of `SqlDatabase`, so Kysely's own part in them is empty. */
+/** `SqlDatabase` owns connections and transactions, so Kysely's part in them is empty. */
 class StatementDriver implements Driver {
   readonly #connection: DatabaseConnection;
 
@@ -109,7 +109,7 @@ class StatementDriver implements Driver {
   }
 
   beginTransaction(): Promise<void> {
-    return Promise.reject(new Error('transactions are begun by SqlDatabase.change'));
+    return Promise.reject(new Error('transactions are started by SqlDatabase.change'));
   }
 
   async commitTransaction(): Promise<void> {}

@@ -1,22 +1,22 @@
 /**
- * What an erase of a person removes besides events (rule 17): nodes, identifiers, merges, refusals and kept rejections.
- * Hashed tombstones of the match keys stay, so that data received before the erase is dropped when it is processed late.
- * Refusals of other people that name one of the erased identifiers go too. Events, and what each engine keeps of people in
- * tables of its own, are up to the engine, in the same transaction.
+ * What an erase of a person removes besides events (rule 17): nodes, identifiers, merges, refusals and stored
+ * rejections. Hashed tombstones of the match keys stay, so that data received before the erase is dropped when it is
+ * processed late. Refusals of other people that name one of the erased identifiers are removed too. Each engine removes
+ * events, and its own tables of people, in the same transaction.
  *
- * All kept rejections of a tenant are read before that transaction, since there may be many; within it only those that
- * were stored since (`RejectionHorizon`).
+ * All stored rejections of a tenant are read before that transaction, since there may be many; within it only those
+ * stored since (`RejectionHorizon`).
  */
 
 import { type Expression, type RawBuilder, type SqlBool, sql } from 'kysely';
 import type { MatchOptions } from '../../identity/match-keys.ts';
 import { IDENTIFIER_TYPES, type NodeNumber, type TenantId } from '../../model.ts';
-import type { Act } from '../../store.ts';
+import type { AuditContext } from '../../store.ts';
 import { type ErasedKey, nameOfKey, payloadTest } from '../../views/erased-person.ts';
 import { tombstoneOf } from '../../views/tombstone.ts';
 import { changedBy, rowsOf, type Steps, type Tables } from './steps.ts';
 
-/** What is kept of one user is some tens of kilobytes at most. */
+/** The stored part of one user is some tens of kilobytes at most. */
 const REJECTIONS_PER_READ = 500;
 /** Both engines limit the parameters of a statement. */
 const VALUES_PER_STATEMENT = 5_000;
@@ -25,17 +25,17 @@ export interface Erasure {
   readonly tenant: number;
   readonly tenantId: TenantId;
   readonly id: string;
-  readonly act: Act;
+  readonly audit: AuditContext;
   readonly matchOptions: MatchOptions;
 }
 
-/** How an engine tells rejections that were stored after a moment from those stored before. */
+/** How an engine distinguishes rejections stored after a moment from those stored before. */
 export interface RejectionHorizon {
   readonly now: RawBuilder<number | string>;
   readonly isLater: (horizon: number | string) => Expression<SqlBool>;
 }
 
-/** Kept rejections that name a person. */
+/** Stored rejections that name a person. */
 export interface Suspects {
   readonly rejections: readonly number[];
   readonly horizon: number | string;
@@ -43,7 +43,7 @@ export interface Suspects {
   readonly names: ReadonlySet<string>;
 }
 
-/** To be run before the transaction; each statement may be one of its own. */
+/** Runs before the transaction; each statement may be one of its own. */
 export function* findRejections(
   tables: Tables,
   { tenant, matchOptions }: Erasure,
@@ -87,21 +87,21 @@ type IdentityTables = {
   nodes: { no: NodeNumber; tenant: number };
   identifiers: { node: NodeNumber };
   merges: { node_a: NodeNumber };
-  apart: { node_a: NodeNumber; node_b: NodeNumber };
+  cannot_link: { node_a: NodeNumber; node_b: NodeNumber };
   refusals: { node: NodeNumber; type: number; value: string };
 };
 
 /** Within the transaction, after the last events. */
 export function* erasePerson(
   tables: Tables,
-  { tenant, tenantId, act, matchOptions }: Erasure,
+  { tenant, tenantId, audit, matchOptions }: Erasure,
   person: { readonly nodes: readonly NodeNumber[]; readonly keys: readonly ErasedKey[] },
   suspects: Suspects,
   { isLater }: RejectionHorizon,
 ): Steps<void> {
   const { nodes, keys } = person;
   // First: a writer that is about to store a rejected user is waited for, or sees this.
-  const lastErasedAt = sql<number>`CASE WHEN last_erased_at > ${act.at} THEN last_erased_at ELSE ${act.at} END`;
+  const lastErasedAt = sql<number>`CASE WHEN last_erased_at > ${audit.at} THEN last_erased_at ELSE ${audit.at} END`;
   yield* changedBy(tables.updateTable('tenants').set({ last_erased_at: lastErasedAt }).where('no', '=', tenant));
   const isCompared = keys.every((key) => suspects.names.has(nameOfKey(key)));
   const isAbout = payloadTest(keys, matchOptions);
@@ -109,7 +109,7 @@ export function* erasePerson(
   for (const some of piecesOf([...suspects.rejections, ...later])) {
     yield* changedBy(tables.deleteFrom('rejections').where('no', 'in', some));
   }
-  yield* writeTombstones(tables, { tenant, tenantId, erasedAt: act.at }, keys);
+  yield* writeTombstones(tables, { tenant, tenantId, erasedAt: audit.at }, keys);
   yield* removeRefusalsOf(tables, tenant, keys);
   const identity = tables.withTables<IdentityTables>();
   for (const some of piecesOf(nodes)) {
@@ -118,15 +118,15 @@ export function* erasePerson(
     yield* changedBy(identity.deleteFrom('refusals').where('node', 'in', some));
     // Pairs are stored in both directions.
     yield* changedBy(
-      identity.deleteFrom('apart').where((where) => {
+      identity.deleteFrom('cannot_link').where((where) => {
         const pairs = where
-          .selectFrom('apart as pair')
+          .selectFrom('cannot_link as pair')
           .select(['pair.node_b', 'pair.node_a'])
           .where('pair.node_a', 'in', some);
         return where(where.refTuple('node_a', 'node_b'), 'in', pairs.$asTuple('node_b', 'node_a'));
       }),
     );
-    yield* changedBy(identity.deleteFrom('apart').where('node_a', 'in', some));
+    yield* changedBy(identity.deleteFrom('cannot_link').where('node_a', 'in', some));
     yield* changedBy(identity.deleteFrom('nodes').where('no', 'in', some));
   }
 }

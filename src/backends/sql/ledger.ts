@@ -6,7 +6,7 @@
 import { type Kysely, type RawBuilder, sql } from 'kysely';
 import type { TenantId } from '../../model.ts';
 import type { LedgerHour, StoredLedger, TimeRange } from '../../store.ts';
-import { booksOf } from '../../views/counts.ts';
+import { ledgerSumsOf } from '../../views/counts.ts';
 import { HOUR_MS, startOf } from '../../views/sums.ts';
 import { rowsOf } from './database.ts';
 import { LEDGER_SUMS, LOCAL_LOG, type StoreQueries, type StoreTables } from './store-tables.ts';
@@ -42,8 +42,8 @@ export async function readLedger(
   return {
     hours: rowsOf(row.hours).map((sums) => ({
       hour: sums.hour,
-      users: booksOf(sums, 'users'),
-      events: booksOf(sums, 'events'),
+      users: ledgerSumsOf(sums, 'users'),
+      events: ledgerSumsOf(sums, 'events'),
       rejectedUsers: sums.users_rejected,
     })),
     positions: new Map(positions.map(({ partition, position }) => [partition, position])),
@@ -55,7 +55,7 @@ export async function readLedger(
   };
 }
 
-/** By tenant, for a move: both sides must have the same. */
+/** By tenant, to compare both sides of a migration. */
 export async function readAllHours(queries: StoreQueries): Promise<Map<TenantId, readonly LedgerHour[]>> {
   const ledgers = new Map<TenantId, readonly LedgerHour[]>();
   for (const id of await listTenants(queries)) {

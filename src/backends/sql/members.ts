@@ -237,7 +237,7 @@ export class SqlMemberStore implements MemberStore {
     const { tokenHash, at, passwordHash, session } = acceptance;
     const found = await findOpenInvitation(tables, tokenHash, at);
     if (found === undefined) return 'gone';
-    // Another that accepts this invitation, or another first one, has finished by the time that it is looked for again.
+    // By the time it is read again, another call that accepts this invitation, or another first one, has finished.
     await this.#lockAccount(tables, found.accountId);
     const invitation = await findOpenInvitation(tables, tokenHash, at);
     if (invitation === undefined) return 'gone';

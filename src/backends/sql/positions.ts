@@ -1,6 +1,6 @@
 /**
- * How far each log was processed, by partition, and which of its records were lost. A position moves on in the
- * transaction that stores what came before it; one that is not where the transaction believes it to be is a conflict.
+ * How far each log was processed, by partition, and which of its records were lost. The transaction that stores records
+ * advances the position; a position that is not where the transaction expects it is a conflict.
  */
 
 import type { Compilable, Kysely } from 'kysely';
@@ -42,7 +42,7 @@ export function insertLostRecords(
     .onConflict((conflict) => conflict.columns(['log', 'partition', 'first_position']).doUpdateSet(found));
 }
 
-/** Moves a position on, and gives no row if it is not at `from`. Where nothing was processed yet, it is at 0. */
+/** Advances a position, and returns no row if it is not at `from`. Before any record is processed, it is at 0. */
 export function advancePosition(
   tables: Kysely<StoreTables>,
   { log, partition, from, to, lastTraceId }: Advance,

@@ -34,7 +34,7 @@ export async function listRejections(
     .orderBy('received_at', 'desc')
     .orderBy('no', 'desc')
     .limit(query.limit + 1);
-  // Only where it is asked for: with a range of time SQLite does not go by the reason.
+  // Only if given: with a time range SQLite does not use the index by reason.
   if (query.from !== null) rejections = rejections.where('received_at', '>=', query.from);
   if (query.reason !== null) rejections = rejections.where('reason_hash', '=', reasonHash(query.reason));
   const rows = await rejections.execute();

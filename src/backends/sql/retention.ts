@@ -1,7 +1,7 @@
 /**
  * Retention: removes what is too old, a bounded piece at a time. Each piece is a transaction, after which every sum agrees
  * with what can be read. The parts take turns, so that one which always has something to remove does not keep the others
- * waiting. First uses, notes and events lie in tables that differ per engine, so the engine removes those itself.
+ * waiting. First uses, notes and events are in tables that differ per engine, so the engine removes those itself.
  */
 
 import { sql } from 'kysely';
@@ -9,12 +9,12 @@ import type { Retention } from '../../store-writer.ts';
 import { changedBy, engineStep, rowsOf, type Steps, type Tables } from './steps.ts';
 
 export const ROWS_PER_SWEEP = 2_000;
-/** Receipts are for looking at the last few days. */
+/** Receipts show the last few days. */
 const RECEIPTS_KEPT_MS = 7 * 24 * 3_600_000;
 /** How often, in calls, the rejections are added up while other parts have work. */
 const EXCESS_CHECK_CALLS = 64;
 
-/** Kept in memory: a new process begins again. */
+/** In memory: a new process starts over. */
 export interface SweepProgress {
   calls: number;
   /** The part that is next. */
@@ -30,7 +30,7 @@ export interface Sweep {
   readonly tables: Tables;
   readonly retention: Retention;
   readonly now: number;
-  /** Changed by the sweep; to be kept only once the transaction is committed. */
+  /** Changed by the sweep; keep it only once the transaction is committed. */
   readonly progress: SweepProgress;
   /** What the engine removes itself. */
   readonly engineParts: readonly (() => boolean | Promise<boolean>)[];
@@ -111,7 +111,7 @@ function isExcessDue({ calls, excessCheckedAt, hasExcess }: SweepProgress): bool
   return hasExcess || calls - excessCheckedAt >= EXCESS_CHECK_CALLS;
 }
 
-/** Adds up the sizes of all of them, so it is done now and then, and when there is nothing else to do. */
+/** Adds up the sizes of all of them, so it runs occasionally, and when there is nothing else to do. */
 function* sweepExcessRejections({ tables, retention, progress }: Sweep): Steps<boolean> {
   progress.excessCheckedAt = progress.calls;
   const [kept] = yield* rowsOf(

@@ -1,6 +1,6 @@
 /**
- * The starts of servers on an embedded store (`backends/sqlite/store/starts.ts`), which PostgreSQL keeps of a store that was
- * moved to it: a cursor of arrivals names the start in which it was given.
+ * The starts of servers on an embedded store (`backends/sqlite/store/starts.ts`), which PostgreSQL keeps for a store
+ * migrated to it: a cursor of arrivals names the start in which it was given out.
  */
 
 import type { Kysely } from 'kysely';
@@ -22,7 +22,7 @@ export function selectNextStart(tables: Kysely<StoreTables>, id: string) {
     .where('given.id', '=', id);
 }
 
-/** Whether the store can go on after an event number that was given in the start: all it has stored since is higher. */
+/** Whether the store can continue after an event number given out in the start: everything stored since is higher. */
 export function follows(start: { readonly next: number | null } | undefined, event: number): boolean {
   return start !== undefined && (start.next === null || event < start.next);
 }

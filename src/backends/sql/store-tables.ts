@@ -37,9 +37,9 @@ export interface StoreTables {
     /** When a person was last erased; 0 for never. Records received later need not be checked. */
     last_erased_at: Generated<number>;
   };
-  /** In the schema of each engine: see `starts.ts`. */
+  /** Defined in the schema of each engine: see `starts.ts`. */
   starts: { no: Generated<number>; id: string; first_event: number };
-  /** How far each log was processed, by partition. By the trace_id of the last record a start recognises the log. */
+  /** How far each log was processed, by partition. At start, the trace_id of the last record identifies the log. */
   positions: { log: string; partition: number; position: number; last_trace_id: string | null };
   /** Records of a log that were never processed: given up by an operator, or removed before they were read. */
   lost_records: {
@@ -83,10 +83,10 @@ export interface StoreTables {
     user_index: number;
     message: string;
     reason: string;
-    /** Of the reason, by which it is found: it may be too long for an index. */
+    /** Used for look-ups: the reason may be too long for an index. */
     reason_hash: Uint8Array;
     payload: string;
-    /** 1 if so. */
+    /** Boolean. */
     payload_is_cut: number;
   };
   /** Records that the processor could not process. */
@@ -121,11 +121,11 @@ export interface StoreColumnTypes extends ColumnTypes {
   /** Numbers below 2^31. */
   readonly smallInteger: string;
   readonly real: string;
-  /** As text in queries, in small letters. */
+  /** As text in queries, in lower case. */
   readonly uuid: string;
-  /** Of a table that is found by its primary key alone. */
+  /** For a table that is only accessed by its primary key. */
   readonly keyedTableEnd: string;
-  /** Of sums, whose rows are updated again and again: how full pages are at first. */
+  /** For sums, whose rows are updated often: how full pages are at first. */
   readonly sumsTableEnd: (fillPercent: number) => string;
 }
 

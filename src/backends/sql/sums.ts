@@ -30,7 +30,7 @@ export class TransactionSums {
     this.#received.addFailed(tenant, header);
   }
 
-  /** More profiles; fewer where it is below 0. */
+  /** Negative for fewer. */
   addProfiles(tenant: number, more: number): void {
     if (more !== 0) this.#profiles.set(tenant, (this.#profiles.get(tenant) ?? 0) + more);
   }
@@ -58,15 +58,15 @@ export class TransactionSums {
   }
 }
 
-/** An event that is taken out of the store. */
+/** An event that is removed from the store. */
 export interface RemovedFromLedger {
   readonly tenant: number;
   readonly receivedAt: number;
-  /** The same for all events of one user of a request: these have to go together, or the users are counted wrongly. */
+  /** The same for all events of one user of a request: these have to be removed together, or users are miscounted. */
   readonly user: string;
 }
 
-/** Events that were stored, and are erased or expired from now on. */
+/** Counts stored events as erased or expired. */
 export function moveInLedger(
   tables: Kysely<StoreTables>,
   shard: number,
@@ -93,7 +93,7 @@ function byTenantAndHour(a: { tenant: number; hour: number }, b: { tenant: numbe
   return a.tenant - b.tenant || a.hour - b.hour;
 }
 
-/** All rows have the same sums; those that are below zero are taken away. */
+/** All rows have the same sums; negative ones are subtracted. */
 export function addToLedger(
   tables: Kysely<StoreTables>,
   shard: number,

@@ -3,10 +3,10 @@
  * for the segments of the event log and for the store, so that no commit waits for a checkpoint; its clients
  * (`checkpointing.ts`) reach it by message ports.
  *
- * A file that cannot be checkpointed now (the disk is full, another connection is in the way) keeps its write-ahead log
- * and is for the client to ask for again. After any other error nothing is checkpointed or closed any more, and the
- * process has to end: SQLite reuses a write-ahead log once it is copied and synced, so a sync that failed must not be
- * followed by one that seems to work.
+ * A file that cannot be checkpointed now (the disk is full, another connection blocks it) keeps its write-ahead log,
+ * and the client asks again. After any other error nothing is checkpointed or closed any more, and the process has to
+ * end: SQLite reuses a write-ahead log once it is copied and synced, so a failed sync must not be followed by one that
+ * seems to work.
  */
 
 import { existsSync } from 'node:fs';
@@ -22,17 +22,20 @@ export interface CheckpointRequest {
   readonly mode: 'PASSIVE' | 'TRUNCATE';
 }
 
-/** Short: whoever reads a segment for long must not keep all other files waiting. */
+/** Short: a long read of one segment must not delay all other files. */
 const BUSY_TIMEOUT_MS = 100;
 
 export class Checkpointer {
-  /** By file. Kept open until the write-ahead log is empty or the client leaves, so a file put in its place is not touched. */
+  /**
+   * By file. Kept open until the write-ahead log is empty or the client closes, so that a file put in its place is not
+   * touched.
+   */
   readonly #connections = new Map<string, DatabaseSync>();
 
-  /** Returns whether it is done; false means later. Throws what the process has to end for. */
+  /** Whether it is done; false means later. Throws errors for which the process has to end. */
   checkpoint({ file, mode }: CheckpointRequest): boolean {
     try {
-      // A segment that is processed may have been removed.
+      // A processed segment may have been removed.
       const isGone = !existsSync(file);
       const database = isGone ? undefined : (this.#connections.get(file) ?? this.#open(file));
       const row = database?.prepare(`PRAGMA wal_checkpoint(${mode})`).get();
@@ -65,7 +68,10 @@ export class Checkpointer {
   }
 }
 
-/** The thread: returns what to call with the port of each client. `onFailed` is called once, and no client hears of it. */
+/**
+ * The thread: returns the function to call with the port of each client. `onFailed` is called once, and clients get no
+ * reply.
+ */
 export function serveCheckpoints(onFailed: (message: string) => void): (port: MessagePort) => void {
   let hasFailed = false;
   return (port) => {

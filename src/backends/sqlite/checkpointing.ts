@@ -1,10 +1,10 @@
 /**
- * A writer's side of checkpoints, for the event log and the store: asks the checkpointer's thread over a port
- * (`checkpointer.ts`). Without one, as in tests, it makes them itself, within the call.
+ * A writer's side of checkpoints, for the event log and the store: sends requests to the checkpointer's thread over a
+ * port (`checkpointer.ts`). Without one, as in tests, it checkpoints itself, within the call.
  *
  * A finished segment's connection is kept open until its write-ahead log is empty, because closing the last connection
- * would make the checkpoint here and now. What cannot be checkpointed yet is tried again for as long as the process
- * lives, and then by the next start.
+ * would checkpoint at once. A failed checkpoint is retried for as long as the process lives, and then by the next
+ * start.
  */
 
 import type { DatabaseSync } from 'node:sqlite';
@@ -17,7 +17,7 @@ const RETRY_MS = 5_000;
 export class Checkpointing {
   readonly #target: MessagePort | Checkpointer;
   readonly #retryMs: number;
-  /** Who waits for a reply; replies come in the order of requests. */
+  /** Replies arrive in the order of requests. */
   readonly #waiting: ((isDone: boolean) => void)[] = [];
   #underWay: Promise<void> | undefined;
   /** By file; null for a segment that an earlier process left. */
@@ -31,7 +31,7 @@ export class Checkpointing {
     port?.unref();
   }
 
-  /** Checkpoints what there is of a file that is still written to. While one is under way, waits for that one. */
+  /** Checkpoints a file that is still being written. If a checkpoint is running, waits for that one. */
   checkpoint(file: string): Promise<void> {
     if (this.#isStopped) return Promise.resolve();
     this.#underWay ??= this.#request({ file, mode: 'PASSIVE' }).then(() => {
@@ -40,11 +40,11 @@ export class Checkpointing {
     return this.#underWay;
   }
 
-  /** Empties the write-ahead log of a file that is not written to any more, however long that takes, then closes it. */
+  /** Empties the write-ahead log of a file that is complete, however long that takes, then closes it. */
   async finish(file: string, connection: DatabaseSync | null): Promise<void> {
     this.#finished.set(file, connection);
     while (!this.#isStopped && !(await this.#request({ file, mode: 'TRUNCATE' }))) {
-      // The connection stays: it keeps the index of the WAL, which readers could not make anew on a full disk.
+      // The connection stays open: it keeps the index of the WAL, which readers could not rebuild on a full disk.
       await sleep(this.#retryMs, undefined, { ref: false });
     }
     if (this.#isStopped) return;
@@ -52,12 +52,14 @@ export class Checkpointing {
     connection?.close();
   }
 
-  /** Touches nothing any more: what a failed disk holds is left as it is. */
+  /** Touches nothing any more: the contents of a failed disk are left as they are. */
   abandon(): void {
     this.#isStopped = true;
   }
 
-  /** Waits for what is under way. To be called before the writer closes its own connection, so that that is the last. */
+  /**
+   * Waits for running checkpoints. Call it before the writer closes its own connection, so that that one is the last.
+   */
   async close(): Promise<void> {
     this.#isStopped = true;
     await this.#request('close');

@@ -1,7 +1,7 @@
 /**
- * What `sluice doctor` asks of the embedded files: who holds the data folder, which segments of the log a start would
- * refuse, how much disk is free, whether every page and every link of the store is sound. Reads only; takes no lock that a
- * server would notice.
+ * What `sluice doctor` reads from the embedded files: which process holds the data folder, which segments of the log a
+ * start would refuse, how much disk is free, whether every page and every link of the store is intact. Reads only;
+ * takes no lock that a server would notice.
  */
 
 import { existsSync, readFileSync, statfsSync } from 'node:fs';
@@ -17,7 +17,7 @@ import { brokenLinksIn } from './store/consistency.ts';
 
 const FINDINGS_MAX = 5;
 
-/** The lock itself says whether a server runs; the process id is what the last one wrote down. */
+/** The lock itself shows whether a server is running; the process id is the one that the last server wrote. */
 export function lockHolderOf(folder: string): { isHeld: boolean; pid: number | null } {
   return { isHeld: isLocked(join(folder, 'lock.db')), pid: pidIn(join(folder, 'server.pid')) };
 }
@@ -29,8 +29,8 @@ export function freeBytesOf(folder: string): number {
 }
 
 /**
- * What is wrong in the store's file, in words; nothing when its pages are whole. Reads all of it. Deep: links between rows,
- * too, which takes many times as long.
+ * Problems in the store's file, as messages; none if its pages are intact. Reads all of it. Deep: also checks links
+ * between rows, which takes many times as long.
  */
 export function findingsInStore(file: string, isDeep: boolean): string[] {
   const database = new DatabaseSync(file, { readOnly: true });
@@ -48,8 +48,8 @@ export function findingsInStore(file: string, isDeep: boolean): string[] {
 }
 
 /**
- * By file, the segments of the log that a start would refuse, in its words: it checks the newest one, and those that have a
- * write-ahead log. For a folder on which no server runs.
+ * By file, the segments of the log that a start would refuse, with its messages: it checks the newest one, and those
+ * that have a write-ahead log. For a folder without a running server.
  */
 export function unrecoverableSegments(logFolder: string): Map<string, string> {
   const problems = new Map<string, string>();
@@ -72,7 +72,7 @@ function isLocked(file: string): boolean {
   if (!existsSync(file)) return false;
   const database = new DatabaseSync(file, { readOnly: true, timeout: 0 });
   try {
-    // Any read takes a shared lock for a moment, which a server's exclusive one forbids.
+    // Any read takes a shared lock for a moment, which a server's exclusive one prevents.
     database.prepare('SELECT count(*) FROM sqlite_schema').get();
     return false;
   } catch (error) {

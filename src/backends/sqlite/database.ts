@@ -1,7 +1,7 @@
 /**
- * Opens the SQLite files of Sluice that live on and on (keys, store): private to their owner, WAL, brought up to date
- * by numbered migrations, checked for damage, and refused with words that say what to do. Several threads and processes
- * may open one file; each connection belongs to one thread.
+ * Opens the long-lived SQLite files of Sluice (keys, store): private to their owner, WAL, migrated to the current
+ * version, checked for damage, and refused with a message that says what to do. Several threads and processes may open
+ * one file; each connection belongs to one thread.
  */
 
 import { closeSync, existsSync, mkdirSync, openSync, statSync } from 'node:fs';
@@ -18,23 +18,23 @@ const SQLITE_BUSY = 5;
 const SQLITE_CORRUPT = 11;
 const SQLITE_NOT_A_DATABASE = 26;
 
-/** Statements, or what takes more than those. Runs within a transaction. */
+/** Statements, or a function for what statements cannot do. Runs within a transaction. */
 export type Migration = string | ((database: DatabaseSync) => void);
 
 export interface DatabaseFile {
   readonly file: string;
-  /** "key file", "store": how messages call it. */
+  /** "key file", "store": its name in messages. */
   readonly name: string;
-  /** Migration n brings a file from version n to n + 1. Never edit one that was released: add the next. */
+  /** Migration n brings a file from version n to n + 1. Never edit a released one: add the next. */
   readonly migrations: readonly Migration[];
   /** Files of a version below it are refused: until 1.0 formats change without a migration. */
   readonly oldest?: number;
-  /** Settings that a file keeps (page size), run when it is still empty: later they would only write to it. */
+  /** Persistent settings (page size), applied while the file is empty: later they would only write to it. */
   readonly newFilePragmas: string;
   readonly pragmas: string;
-  /** Opened to be read, by this version: nothing is made or brought up to date, and a write-ahead log stays as it is. */
+  /** For reading, by this version: nothing is created or migrated, and a write-ahead log stays as it is. */
   readonly readOnly?: boolean;
-  /** Whether to look for damage in the whole file: for small ones. */
+  /** Whether to check the whole file for damage: for small ones. */
   readonly check: boolean;
   /** What to do when it is damaged and there is no backup. */
   readonly withoutBackup: string;
@@ -57,7 +57,7 @@ export function transaction<T>(database: DatabaseSync, work: () => T): T {
   return finish(database, work);
 }
 
-/** Like `transaction`, but throws at once when another has the lock. */
+/** Like `transaction`, but throws at once when another connection has the lock. */
 export function transactionIfFree<T>(database: DatabaseSync, work: () => T): T {
   database.exec('BEGIN IMMEDIATE');
   return finish(database, work);
@@ -91,8 +91,8 @@ export function isDamage(error: unknown): boolean {
 }
 
 /**
- * A file that is there already is never opened here: closing it would drop the locks that SQLite holds on it for
- * another connection of this process (POSIX locks belong to the process, not to the descriptor).
+ * An existing file is never opened here: closing it would drop the locks that SQLite holds on it for another connection
+ * of this process (POSIX locks belong to the process, not to the descriptor).
  */
 function makePrivateFile(file: string): void {
   mkdirSync(dirname(file), { recursive: true, mode: 0o700 });
@@ -105,8 +105,8 @@ function makePrivateFile(file: string): void {
 }
 
 /**
- * SQLite does not wait for a lock when it turns a file to WAL, it fails; two processes that start at once on a new
- * file get into each other's way there, for a moment.
+ * SQLite does not wait for a lock when it switches a file to WAL, it fails; two processes that start at once on a new
+ * file conflict there for a moment.
  */
 function whenFree<T>(attempt: () => T): T {
   const giveUpAt = performance.now() + BUSY_TIMEOUT_MS;
@@ -139,7 +139,7 @@ function open(what: DatabaseFile): DatabaseSync {
   }
 }
 
-/** Of files that were written: a new one is of version 0. */
+/** For written files: a new one has version 0. */
 export function refuseUnreleasedFormat(
   database: DatabaseSync,
   { file, name, oldest = 0, withoutBackup }: Pick<DatabaseFile, 'file' | 'name' | 'oldest' | 'withoutBackup'>,

@@ -1,5 +1,5 @@
 /**
- * Telling a full disk, which heals, from a failing one, which does not.
+ * Tells a full disk, which recovers, from a failing one, which does not.
  */
 
 import { closeSync, fsyncSync, openSync, rmSync, statfsSync, writeSync } from 'node:fs';
@@ -20,7 +20,7 @@ export function isFullDisk(error: unknown): boolean {
   return errcode === SQLITE_FULL || errcode === SQLITE_IOERR_SHMSIZE || errcode === SQLITE_IOERR_SHMOPEN;
 }
 
-/** Too many are open, or it may not be opened: SQLite does not say which. */
+/** Too many open files, or no permission: SQLite does not say which. */
 export function cannotOpen(error: unknown): boolean {
   const { errcode = 0 } = error as { errcode?: number };
   return (errcode & 0xff) === SQLITE_CANTOPEN || isTooManyOpenFiles(error);
@@ -31,19 +31,19 @@ const SQLITE_PERM = 3;
 const SQLITE_READONLY = 8;
 const SQLITE_IOERR = 10;
 
-/** This user may not use the file, or not write it: that says nothing about what is in it. */
+/** No permission to read or write the file: that says nothing about its content. */
 export function isAccessDenied(error: unknown): boolean {
   const { errcode = 0, code = '' } = error as { errcode?: number; code?: string };
   return ACCESS_CODES.has(code) || (errcode & 0xff) === SQLITE_PERM || (errcode & 0xff) === SQLITE_READONLY;
 }
 
-/** The disk failed to read or write: what is on it is not known, and that is not the same as damaged. */
+/** The disk failed to read or write: its content is unknown, which is not the same as damaged. */
 export function isDiskError(error: unknown): boolean {
   const { errcode = 0, code = '' } = error as { errcode?: number; code?: string };
   return code === 'EIO' || (errcode & 0xff) === SQLITE_IOERR;
 }
 
-/** Whether a new file cannot be made now, but perhaps later: no space, no inodes, too many open files. */
+/** Whether creating a file fails now, but perhaps not later: no space, no inodes, too many open files. */
 export function isOutOfFiles(error: unknown): boolean {
   return isFullDisk(error) || cannotOpen(error);
 }
@@ -52,7 +52,7 @@ export function isOutOfFiles(error: unknown): boolean {
 export function canWrite(folder: string): boolean {
   const file = join(folder, 'probe.tmp');
   try {
-    // Asked first, so that probing does not itself take the last space from others, again and again.
+    // Checked first, so that repeated probing does not take the last space from others.
     const { bavail, bsize } = statfsSync(folder);
     if (bavail * bsize < PROBE_BYTES) return false;
     const descriptor = openSync(file, 'w');

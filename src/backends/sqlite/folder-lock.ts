@@ -1,7 +1,7 @@
 /**
- * One server per data folder. The lock is SQLite's lock on a file of its own: the operating system lets go
- * of it however the process ends, kill -9 included, so there is no stale lock to clean up. A file that is removed all
- * the same is noticed by those that write (`data-folder/held-lock.ts`).
+ * One server per data folder. The lock is SQLite's lock on a file of its own: the operating system releases it however
+ * the process ends, kill -9 included, so there is no stale lock to clean up. Writers notice if the file is removed
+ * nevertheless (`data-folder/held-lock.ts`).
  */
 
 import { closeSync, mkdirSync, openSync, readFileSync, writeFileSync } from 'node:fs';
@@ -59,10 +59,10 @@ export function lockFolder(folder: string): FolderLock {
   };
 }
 
-/** Of the file as it is before it is locked: which one SQLite opens cannot be asked. */
+/** Identity of the file before it is locked: SQLite does not expose which file it opened. */
 function makeFile(file: string): string {
   try {
-    // Only where there is none: a process that closes a file lets go of every lock that it has on it.
+    // Only if it does not exist: closing a file releases every lock that the process has on it.
     if (identityOf(file) === '') closeSync(openSync(file, 'a', 0o600));
     return identityOf(file);
   } catch (error) {

@@ -1,8 +1,8 @@
 /**
  * One random id ties the parts of a data folder together: `log/`, `store.db` and `keys.db` each carry it. A start with
  * parts of different installations is refused by name, since a store would take the log of another for its own, and
- * keys would open the data of others. A part that is new gets the id of the others. With PostgreSQL, `log/` carries the
- * id of the database instead.
+ * keys would give access to the data of others. A new part gets the id of the others. With PostgreSQL, `log/` carries
+ * the id of the database instead.
  */
 
 import { randomUUID } from 'node:crypto';
@@ -30,18 +30,18 @@ interface Part {
   write(id: string): void;
 }
 
-/** For a server that holds the lock of the folder. Returns what an operator should know and nothing is refused for. */
+/** For a server that holds the lock of the folder. Returns warnings for the operator. */
 export function tieDataFolder(dataFolder: string): string[] {
   const [storeFile, keyFile] = [storeFileOf(dataFolder), keyFileOf(dataFolder)];
   refuseLostKeys(dataFolder);
   const isServed = wasServed(dataFolder);
   const isOld = { store: sizeOf(storeFile) > 0, log: hasRecords(logFolderOf(dataFolder)) };
-  // Keys first: a first start that is cut short must not look like a folder that has lost them.
+  // Keys first: an interrupted first start must not look like a folder that has lost them.
   const keys = openKeysDatabase(keyFile);
   const store = openStoreFile(storeFile, 'writer');
   try {
     tie(dataFolder, [inFolder(dataFolder), inDatabase('store.db', store), inDatabase('keys.db', keys)]);
-    // Before anything says that there was a start: see wasServed.
+    // Before anything records that there was a start: see wasServed.
     if (!isServed) beginLogEnds(logFolderOf(dataFolder));
     recordStart(store, Date.now());
   } catch (error) {
@@ -55,8 +55,8 @@ export function tieDataFolder(dataFolder: string): string[] {
 }
 
 /**
- * Whether a server has been started on the folder, by what lies outside of its log: then there was a `log-ends`, made before
- * either of these. A store that was moved to PostgreSQL counts, too: the log stayed.
+ * Whether a server was ever started on the folder, judging by the files outside of its log: then there was a
+ * `log-ends`, created before either of these. A store that was migrated to PostgreSQL counts, too: the log stayed.
  */
 export function wasServed(dataFolder: string): boolean {
   return existsSync(serverUrlFileOf(dataFolder)) || hasStarts(storeFileOf(dataFolder));
@@ -85,7 +85,7 @@ function tie(dataFolder: string, parts: readonly Part[]): void {
   localLogName(logFolderOf(dataFolder), id);
 }
 
-/** Null where all that have an id have the same. */
+/** Null if all parts that have an id have the same. */
 function mixedPartsText(dataFolder: string, parts: readonly Pick<Part, 'name' | 'id'>[]): string | null {
   const [first, ...others] = parts.filter(({ id }) => id !== undefined);
   const other = others.find(({ id }) => id !== first?.id);
@@ -97,7 +97,7 @@ function mixedPartsText(dataFolder: string, parts: readonly Pick<Part, 'name' | 
   );
 }
 
-/** What a start would refuse because of parts of different installations, in words; null where it would not. Reads only. */
+/** Why a start would refuse parts of different installations; null if it would not. Reads only. */
 export function problemOfInstallation(dataFolder: string): string | null {
   const [storeFile, keyFile] = [storeFileOf(dataFolder), keyFileOf(dataFolder)];
   return mixedPartsText(dataFolder, [
@@ -141,7 +141,7 @@ function inDatabase(name: string, database: DatabaseSync): Part {
   };
 }
 
-/** Undefined where the log has none yet. */
+/** Undefined if the log has none yet. */
 export function readLogInstallation(folder: string): string | undefined {
   const file = join(folder, FILE);
   let id: string;
@@ -155,7 +155,7 @@ export function readLogInstallation(folder: string): string | undefined {
   return id;
 }
 
-/** Whole or not at all. */
+/** Atomically. */
 export function writeLogInstallation(folder: string, id: string): void {
   mkdirSync(folder, { recursive: true, mode: 0o700 });
   const file = join(folder, FILE);
@@ -163,7 +163,7 @@ export function writeLogInstallation(folder: string, id: string): void {
   renameSync(`${file}.draft`, file);
 }
 
-/** 0 where it is missing. */
+/** 0 if it does not exist. */
 function sizeOf(file: string): number {
   return statSync(file, { throwIfNoEntry: false })?.size ?? 0;
 }

@@ -1,13 +1,13 @@
 /**
- * The file `keys.db`: the tables of accounts, keys and members (`../sql/account-tables.ts`) and to which installation the
- * file belongs. All that open it do so through here, so that the first of them makes it. Only its owner may read it.
+ * The file `keys.db`: the tables of accounts, keys and members (`../sql/account-tables.ts`) and the installation that
+ * the file belongs to. It is only ever opened through here, so the first call creates it. Only its owner may read it.
  */
 
 import type { DatabaseSync } from 'node:sqlite';
 import { type ColumnTypes, createAccountTables } from '../sql/account-tables.ts';
 import { type DatabaseFile, openDatabase } from './database.ts';
 
-/** One more with every change of what is stored, until 1.0: files of these are refused. */
+/** One more for every change of the format until 1.0: files of these versions are refused. */
 const UNRELEASED_FORMATS: readonly string[] = ['', '', ''];
 
 export const ACCOUNT_COLUMN_TYPES: ColumnTypes = {
@@ -20,7 +20,7 @@ export const ACCOUNT_COLUMN_TYPES: ColumnTypes = {
 
 const CREATE = `
   ${createAccountTables(ACCOUNT_COLUMN_TYPES)}
-  -- One row once a server has run: which installation this file belongs to (installation.ts).
+  -- One row once a server has run: the installation that this file belongs to (installation.ts).
   CREATE TABLE belongs_to (installation TEXT NOT NULL) STRICT;`;
 
 export function keysFile(file: string): DatabaseFile {

@@ -1,7 +1,7 @@
 /**
- * Makes `keys.db` anew in a data folder that has lost it (`data-folder/lost-keys.ts`), with the accounts that the data there belongs to:
- * their ids are in the store and in the log. Their names are lost, and so are keys and members. For a folder that no
- * server uses.
+ * Recreates `keys.db` in a data folder that has lost it (`data-folder/lost-keys.ts`), with the accounts that the data
+ * there belongs to: their ids are in the store and in the log. Their names are lost, and so are keys and members. For a
+ * folder without a running server.
  */
 
 import { existsSync } from 'node:fs';
@@ -15,7 +15,7 @@ import { openSqliteKeyStore } from './keys.ts';
 import { holdsRecords, listPartitions, listSegments, openSegmentForReading } from './log/segments.ts';
 import { openStoreFile } from './store/schema.ts';
 
-/** Of the only account; where there are several, each is named by its id. */
+/** For a single account; several are named by their ids. */
 const ONLY_NAME = 'default';
 
 export async function replaceLostKeys(dataFolder: string, now: number): Promise<KeyStore> {
@@ -65,7 +65,7 @@ function tenantsInLog(folder: string): string[] {
             .all()
             .map((row) => String(row['tenant_id']));
         } catch {
-          // Damaged, or a start that was cut short: the next start says so.
+          // Damaged, or an interrupted start: the next start reports it.
           return [];
         } finally {
           segment.close();

@@ -1,8 +1,8 @@
 /**
- * A SQLite file as the `SqlDatabase` of `backends/sql/`, in a thread that must not stand still: an edge takes events
- * while another process holds the lock of the file. So a statement or transaction that finds the file locked is tried
- * again every RETRY_MS, for BUSY_TIMEOUT_MS at most, and the thread does other things in between. Transactions run one
- * after the other on a connection of their own, so that reads neither wait for them nor see them half done.
+ * A SQLite file as the `SqlDatabase` of `backends/sql/`, in a thread that must not block: an edge takes events while
+ * another process holds the lock of the file. So a statement or transaction that finds the file locked is retried every
+ * RETRY_MS, for BUSY_TIMEOUT_MS at most, and the thread does other work in between. Transactions run one after the
+ * other on a connection of their own, so that reads neither wait for them nor see them half done.
  */
 
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -34,13 +34,13 @@ class SqliteSqlDatabase<Tables> implements SqlDatabase<Tables> {
   readonly #writing: Kysely<Tables>;
   readonly #writer: DatabaseSync;
   readonly #reader: DatabaseSync;
-  /** Of the transaction that was asked for last; never rejects. */
+  /** The last requested transaction; never rejects. */
   #turn: Promise<unknown> = Promise.resolve();
 
   constructor(writer: DatabaseSync, reader: DatabaseSync) {
     this.#writer = writer;
     this.#reader = reader;
-    // SQLite waits by putting the thread to sleep.
+    // SQLite's own wait would block the thread.
     for (const database of [writer, reader]) database.exec('PRAGMA busy_timeout = 0');
     this.reading = queriesFor('sqlite', (sql, values) => inWords(whenFree(() => run(reader, sql, values), giveUpAt())));
     this.#writing = queriesFor('sqlite', async (sql, values) => run(writer, sql, values));
@@ -65,7 +65,7 @@ class SqliteSqlDatabase<Tables> implements SqlDatabase<Tables> {
   ): Promise<T> {
     const database = this.#writer;
     database.exec(`PRAGMA synchronous = ${durability === 'synced' ? 'FULL' : 'NORMAL'}`);
-    // IMMEDIATE takes the lock now: from here on nothing of this transaction waits.
+    // IMMEDIATE takes the lock now: nothing later in this transaction waits.
     await whenFree(() => database.exec('BEGIN IMMEDIATE'), deadline);
     try {
       const result = await work(this.#writing);
@@ -110,7 +110,7 @@ async function inWords<T>(work: Promise<T>): Promise<T> {
   try {
     return await work;
   } catch (error) {
-    // Rows that do not fit together are a bug of ours, and reported as one.
+    // A constraint violation is a bug of ours, and reported as one.
     const code = error instanceof Error && 'errcode' in error ? Number(error.errcode) & 0xff : undefined;
     const isClosed = error instanceof Error && 'code' in error && error.code === 'ERR_INVALID_STATE';
     if (!isClosed && (code === undefined || code === SQLITE_CONSTRAINT)) throw error;

@@ -1,6 +1,6 @@
 /**
- * Trace ids and ids of nodes: texts outside, 16 bytes in the store. Digits are read one by one, which takes a fraction of
- * the time that a pass through `Buffer` would, and there is one for every record and every new person.
+ * Trace ids and node ids: texts outside, 16 bytes in the store. Digits are converted one by one, which takes a fraction
+ * of the time that `Buffer` would, and there is one for every record and every new person.
  */
 
 const UUID_BYTES = 16;
@@ -8,7 +8,7 @@ const DASH = 0x2d;
 const LETTER_BITS = 0x40;
 const LETTER_VALUE = 9;
 
-/** A trace_id or node id as it is stored. For what is a UUID; digits of either case. */
+/** A trace_id or node id in its stored form. The text must be a UUID; digits of either case. */
 export function uuidBytes(uuid: string): Uint8Array {
   const bytes = new Uint8Array(UUID_BYTES);
   let at = 0;

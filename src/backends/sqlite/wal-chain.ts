@@ -1,11 +1,12 @@
 /**
- * Whether a write-ahead log belongs to the database file beside it. SQLite does not ask: it applies any write-ahead log
- * that is sound in itself, so a file that was put back without its own is mixed with pages of another moment, silently.
+ * Whether a write-ahead log belongs to the database file beside it. SQLite does not check: it applies any write-ahead
+ * log that is consistent in itself, so a file restored without its own is silently mixed with pages of another moment.
  *
- * Every commit therefore leaves a mark in the header of the file (`application_id`, which is on page 1): 12 random bits,
- * and 20 bits of the hash of the mark before. A checkpoint copies page 1 with the others. So the mark in the file is either
- * the one before the first mark in its write-ahead log, or one of those in it. Any other pair is of two moments. A wrong pair
- * passes with a probability of one in a million; a right one always does. Files from before there were marks pass.
+ * Every commit therefore leaves a mark in the header of the file (`application_id`, which is on page 1): 12 random
+ * bits, and 20 bits of the hash of the mark before. A checkpoint copies page 1 with the others. So the mark in the file
+ * is either the one before the first mark in its write-ahead log, or one of those in it. Any other pair is of two
+ * moments. A wrong pair passes with a probability of one in a million; a right one always does. Files from before there
+ * were marks pass.
  */
 
 import { createHash, randomInt } from 'node:crypto';
@@ -21,21 +22,21 @@ const RANDOM_END = 2 ** (32 - HASH_BITS);
 const WAL_HEADER_BYTES = 32;
 const FRAME_HEADER_BYTES = 24;
 const MARK_AT = 68;
-/** Of a file that changes between two looks another process writes, and that one has checked it. */
+/** If a file changes between two reads, another process is writing it, and that one has checked it. */
 const ATTEMPTS_MAX = 10;
 
-/** To be called within each write transaction, before its COMMIT. */
+/** Call it within each write transaction, before its COMMIT. */
 export function markCommit(database: DatabaseSync): void {
   database.exec(`PRAGMA application_id = ${markAfter(markIn(database))}`);
 }
 
-/** To be asked before SQLite opens the file: opening it makes one of the two. Takes no lock. */
+/** Call it before SQLite opens the file: opening merges the two. Takes no lock. */
 export function isWalOfAnother(file: string): boolean {
   for (let attempt = 0; attempt < ATTEMPTS_MAX; attempt += 1) {
     const mark = readMark(file);
     const wal = readWal(file, mark);
     if (wal.belongs) return false;
-    // A checkpoint between the two looks, and a write-ahead log that began anew, only seem to be a wrong pair.
+    // A checkpoint between the two reads, or a restarted write-ahead log, only looks like a wrong pair.
     if (readMark(file) === mark && readWal(file, mark).salts === wal.salts) return true;
   }
   return false;
@@ -51,14 +52,15 @@ function hashOf(mark: number): number {
   return createHash('sha256').update(bytes).digest().readUInt32BE(0) & HASH_MASK;
 }
 
-/** Of the file alone: opened as one that never changes, SQLite leaves the write-ahead log aside. */
+/** Of the file alone: opened as immutable, SQLite ignores the write-ahead log. */
 function readMark(file: string): number {
   const url = pathToFileURL(file);
   url.searchParams.set('immutable', '1');
-  // Not with `openSync`: to close that would drop the locks that connections of this process have.
+  // Not `openSync`: closing its descriptor would drop the locks that connections of this process have.
   const database = new DatabaseSync(url, { readOnly: true, defensive: false });
   try {
-    // A checkpoint writes page 1 first, so the file may be shorter than that says: with this, SQLite reads it all the same.
+    // A checkpoint writes page 1 first, so the file may be shorter than that says: with this, SQLite reads it
+    // nevertheless.
     database.exec('PRAGMA writable_schema = ON');
     return markIn(database);
   } finally {
@@ -72,11 +74,11 @@ function markIn(database: DatabaseSync): number {
 
 interface Wal {
   readonly belongs: boolean;
-  /** Others each time it begins anew. */
+  /** They change each time the write-ahead log restarts. */
   readonly salts: string;
 }
 
-/** Goes through the marks in it, up to the one that says that it belongs to a file with `mark`. */
+/** Scans the marks in it, up to the one that proves that it belongs to a file with `mark`. */
 function readWal(file: string, mark: number): Wal {
   let descriptor: number;
   try {

@@ -1,13 +1,13 @@
 /**
- * The order of arrival when several processors write at once: whoever follows it sees every event once, whatever the
- * order in which transactions are begun and committed, and is not held up by anybody else's transactions.
+ * The order of arrival when several processors write at once: a client that follows it sees every event once, whatever the
+ * order in which transactions are begun and committed, and is not held up by anyone else's transactions.
  */
 
 import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
 import { suite, test, type TestContext } from 'node:test';
 import { continueArrivalNumbers } from '../../../src/backends/postgres/arrival-numbers.ts';
-import { settleMigratedArrivals } from '../../../src/backends/postgres/moved-arrivals.ts';
+import { settleMigratedArrivals } from '../../../src/backends/postgres/migrated-arrivals.ts';
 import { openPool, type PostgresPool } from '../../../src/backends/postgres/pool.ts';
 import { openPostgresStore } from '../../../src/backends/postgres/store.ts';
 import { openPostgresStoreWriter } from '../../../src/backends/postgres/store-writer.ts';
@@ -60,7 +60,7 @@ async function openCopy(context: TestContext, url: string) {
   return { pool, store, writer: openPostgresStoreWriter({ pool: writing, logName: LOG }) };
 }
 
-/** Stores a request of `count` events of somebody of its own, and leaves the transaction open. */
+/** Stores a request of `count` events of a person of its own, and leaves the transaction open. */
 async function write(writer: StoreWriter, partition: number, count: number): Promise<Writing> {
   const entry = request([
     person(
@@ -140,7 +140,7 @@ suite('Arrivals on PostgreSQL', { skip: whyNoPostgres() }, () => {
     await others.rollback();
   });
 
-  test('whoever follows many writers sees each event once, in one order, from any place on', async (context) => {
+  test('a client that follows many writers sees each event once, in one order, from any place on', async (context) => {
     const { store, writers } = await setUp(context, 4);
     await (await write(writers[0] as StoreWriter, 0, 1)).transaction.commit(false);
     const start = (await store.arrivals(TENANT, null, 1)).last;
@@ -180,7 +180,7 @@ suite('Arrivals on PostgreSQL', { skip: whyNoPostgres() }, () => {
     }
   });
 
-  test('numbers of a restored dump go on behind those of the server that it is of', async (context) => {
+  test('numbers of a restored dump continue after those of the server that it is of', async (context) => {
     const { pool, store, writers } = await setUp(context, 1);
     const [writer] = writers as [StoreWriter];
     const before = await write(writer, 0, 2);
@@ -275,7 +275,7 @@ suite('Arrivals on PostgreSQL', { skip: whyNoPostgres() }, () => {
       written.push(one);
     }
     const all = (await follow(store, OLDEST, 500)).events;
-    // The events of one request lie on both sides of the end of what is told as one transaction.
+    // The events of one request lie on both sides of the end of what is reported as one transaction.
     const { rows } = await pool.query<{ first: number }>('SELECT first_event AS first FROM records WHERE events = 3');
     const by = 65_535 - Math.min(...rows.map(({ first }) => first));
     await pool.query('UPDATE events SET no = no + $1', [by]);
@@ -283,9 +283,10 @@ suite('Arrivals on PostgreSQL', { skip: whyNoPostgres() }, () => {
     const numbers = (await pool.query<{ no: number }>('SELECT no FROM events ORDER BY no')).rows.map(({ no }) => no);
     assert.ok(numbers.includes(65_535) && numbers.includes(65_536));
     const installation = randomUUID();
-    await pool.query(`INSERT INTO moves (id, log, begun_at, store_id) VALUES (gen_random_uuid(), 'l', 1, $1)`, [
-      installation,
-    ]);
+    await pool.query(
+      `INSERT INTO data_migrations (id, log, started_at, store_id) VALUES (gen_random_uuid(), 'l', 1, $1)`,
+      [installation],
+    );
     for (let run = 1; run <= 2; run++) await pool.inTransaction((client) => settleMigratedArrivals(client, 70_000));
     const later = await write(writer, 0, 1);
     await later.transaction.commit(false);

@@ -1,5 +1,5 @@
 /**
- * Erase and unmerge while processors write about the same people, on PostgreSQL: whoever comes first, nothing is left of
+ * Erase and unmerge while processors write about the same people, on PostgreSQL: whichever comes first, nothing is left of
  * an erased person but what came later, and every sum agrees with what can be read.
  */
 
@@ -47,7 +47,7 @@ async function setUp(context: TestContext): Promise<Setup> {
   return { pool, store, writers: pools.map((own) => openPostgresStoreWriter({ pool: own, logName: LOG })) };
 }
 
-/** Takes requests in, one transaction each, as often as somebody else is in the way. */
+/** Takes requests in, one transaction each, retried after every conflict. */
 async function takeIn(writer: StoreWriter, partition: number, entries: readonly Entry[]): Promise<void> {
   for (const entry of entries) {
     for (let tries = 0; ; tries++) {
@@ -104,7 +104,7 @@ async function assertSums({ store, writers }: Setup): Promise<void> {
   }
 }
 
-/** Somebody who is to be erased, by ever other identifiers, and somebody who stays, in the same requests. */
+/** A person who is to be erased, by ever other identifiers, and a person who stays, in the same requests. */
 function requestsOf(count: number, receivedAt: (n: number) => number): Entry[] {
   return Array.from({ length: count }, (_, n) =>
     request(
@@ -126,9 +126,9 @@ async function goneId(store: Store): Promise<string> {
   return profile.id;
 }
 
-suite('Acts that race with writers on PostgreSQL', { skip: whyNoPostgres() }, () => {
+suite('Erases and unmerges that race with writers on PostgreSQL', { skip: whyNoPostgres() }, () => {
   for (const round of [1, 2, 3]) {
-    test(`nothing is left of whoever is erased while their data comes in, round ${round}`, async (context) => {
+    test(`nothing is left of a person who is erased while their data comes in, round ${round}`, async (context) => {
       const setup = await setUp(context);
       const { store } = setup;
       const writing = race(
@@ -152,7 +152,7 @@ suite('Acts that race with writers on PostgreSQL', { skip: whyNoPostgres() }, ()
     });
   }
 
-  test('of whoever is erased while later data comes in as well, only the later is left', async (context) => {
+  test('of a person who is erased while later data comes in as well, only the later is left', async (context) => {
     const setup = await setUp(context);
     const { store } = setup;
     const isLater = (n: number): boolean => n % 3 === 1;
@@ -194,7 +194,7 @@ suite('Acts that race with writers on PostgreSQL', { skip: whyNoPostgres() }, ()
     await assertSums(setup);
   });
 
-  test('of several who erase the same person at once all are told that it is gone', async (context) => {
+  test('of several erases of the same person at once all succeed', async (context) => {
     const setup = await setUp(context);
     const { store } = setup;
     await race(
@@ -202,8 +202,8 @@ suite('Acts that race with writers on PostgreSQL', { skip: whyNoPostgres() }, ()
       requestsOf(12, (n) => START + n),
     );
     const id = await goneId(store);
-    const answers = await Promise.all([1, 2, 3].map(() => store.erase(TENANT, id, ACT)));
-    assert.ok(answers.includes(true));
+    const responses = await Promise.all([1, 2, 3].map(() => store.erase(TENANT, id, ACT)));
+    assert.ok(responses.includes(true));
     assert.equal(await store.profile(TENANT, id), undefined);
     assert.equal((await store.audit(TENANT, { limit: 10, cursor: null })).rows.length, 1);
     await assertSums(setup);
@@ -237,7 +237,7 @@ suite('Acts that race with writers on PostgreSQL', { skip: whyNoPostgres() }, ()
     );
   });
 
-  test('a person with very many events is erased in pieces, with the books right', async (context) => {
+  test('a person with very many events is erased in pieces, with a correct ledger', async (context) => {
     const setup = await setUp(context);
     const { store } = setup;
     const events = Array.from({ length: 900 }, (_, n) => ({
@@ -278,9 +278,9 @@ suite('Acts that race with writers on PostgreSQL', { skip: whyNoPostgres() }, ()
         await transaction.advance(0, 1, 2);
         const racing: Pick<WriteTransaction, 'lookUp' | 'write'> = {
           lookUp: async (questions) => {
-            const answers = await transaction.lookUp(questions);
+            const responses = await transaction.lookUp(questions);
             if (step === 'looked up') await store.erase(TENANT, id, ACT);
-            return answers;
+            return responses;
           },
           write: (...args) => transaction.write(...args),
         };
@@ -304,7 +304,7 @@ suite('Acts that race with writers on PostgreSQL', { skip: whyNoPostgres() }, ()
     });
   }
 
-  test('a person whose events came in over most of a year is erased whole, with what comes in meanwhile', async (context) => {
+  test('a person whose events came in over most of a year is erased completely, with what comes in meanwhile', async (context) => {
     const setup = await setUp(context);
     const { store } = setup;
     const at = START + 400 * DAY_MS;

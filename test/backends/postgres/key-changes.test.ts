@@ -28,12 +28,12 @@ async function setUp(context: TestContext): Promise<Setup> {
   const store = openPostgresKeyStore(pool.share());
   context.after(() => store.close());
   const account = await store.ensureAccount(newAccount('acme', NOW));
-  const wishes = { name: 'test', kind: 'secret', environment: 'production', origins: [], expiresAt: null } as const;
+  const options = { name: 'test', kind: 'secret', environment: 'production', origins: [], expiresAt: null } as const;
   return {
     url,
     store,
     addKey: async () => {
-      const { key, row } = await createKey(store, { ...wishes, accountId: account.id, now: NOW });
+      const { key, row } = await createKey(store, { ...options, accountId: account.id, now: NOW });
       return { key, id: row.id };
     },
     killListeners: () =>
@@ -66,7 +66,7 @@ async function cacheOn(context: TestContext, url: string): Promise<KeyCache> {
 }
 
 suite('Changes of keys', { skip: whyNoPostgres() }, () => {
-  test('what is done to a key is told to another node within a second, uses of it are not', async (context) => {
+  test('changes of a key reach another node within a second, uses of it do not', async (context) => {
     const { url, store, addKey } = await setUp(context);
     const { heard, listener } = listen(context, url);
     await eventually('it listens', () => listener.isListening);
@@ -81,7 +81,7 @@ suite('Changes of keys', { skip: whyNoPostgres() }, () => {
     assert.deepEqual(heard, [undefined, undefined, id, id]);
   });
 
-  test('a connection that was ended is made anew, and what was missed meanwhile is asked for', async (context) => {
+  test('a connection that was ended is made again, and what was missed meanwhile is asked for', async (context) => {
     const { url, store, addKey, killListeners } = await setUp(context);
     const { heard, listener } = listen(context, url);
     await eventually('it listens', () => listener.isListening);
@@ -97,7 +97,7 @@ suite('Changes of keys', { skip: whyNoPostgres() }, () => {
     }
   });
 
-  test('a connection that falls silent is noticed and made anew', async (context) => {
+  test('a connection that falls silent is noticed and made again', async (context) => {
     const { url, store, addKey } = await setUp(context);
     const proxy = await proxyTo(context, url);
     const { heard, listener } = listen(context, proxy.url);
@@ -112,7 +112,7 @@ suite('Changes of keys', { skip: whyNoPostgres() }, () => {
     await eventually('the change is heard of', () => heard.at(-1) === id, AT_ONCE_MS);
   });
 
-  test('a cache of another node takes a revoked key for good no longer, before its answer is a second old', async (context) => {
+  test('a cache of another node rejects a revoked key before its entry is a second old', async (context) => {
     const { url, store, addKey, killListeners } = await setUp(context);
     const cache = await cacheOn(context, url);
     for (const isKilled of [false, true]) {

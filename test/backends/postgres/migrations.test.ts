@@ -96,7 +96,7 @@ suite('Migrations of PostgreSQL', { skip: whyNoPostgres() }, () => {
     await migrate(pool, list(FIRST, SECOND));
   });
 
-  test('a user who may not make tables is told so, and may use a database that is up to date', async (context) => {
+  test('a user who may not create tables gets an error, and may use a database that is up to date', async (context) => {
     const { url, connect } = await emptyDatabase();
     const owner = await connect({ max: 2 });
     context.after(() => owner.close());

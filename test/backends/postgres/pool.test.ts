@@ -1,4 +1,4 @@
-/** Connections to a real PostgreSQL: what they are set to, what their failures are told as, and what they survive. */
+/** Connections to a real PostgreSQL: what they are set to, what their failures are reported as, and what they survive. */
 
 import assert from 'node:assert/strict';
 import { suite, type TestContext, test } from 'node:test';
@@ -71,7 +71,7 @@ function settingsTests(): void {
 }
 
 function refusalTests(): void {
-  test('a wrong password and a missing database are told to the operator, without the password', async () => {
+  test('a wrong password and a missing database are reported to the operator, without the password', async () => {
     const { url } = await emptyDatabase();
     const wrong = new URL(url);
     wrong.password = 'geheim%2F17';
@@ -219,7 +219,7 @@ function transactionTests(): void {
     assert.equal(pool.sizes.idle, pool.sizes.total);
   });
 
-  test('after a conflict the work is done anew, as often as was said', async (context) => {
+  test('after a conflict the work is done again, as often as was said', async (context) => {
     const { pool } = await poolFor(context);
     let calls = 0;
     const work = async (): Promise<number> => {
@@ -246,7 +246,7 @@ function lossTests(): void {
   const KILL_OTHERS = `SELECT pg_terminate_backend(pid) FROM pg_stat_activity
                        WHERE datname = current_database() AND pid <> pg_backend_pid()`;
 
-  test('connections that are ended while nobody uses them are replaced', async (context) => {
+  test('connections that are ended while no one uses them are replaced', async (context) => {
     const { url, pool: killer } = await poolFor(context);
     const lost: Error[] = [];
     const pool = await openPool(testPoolOptions(url, { onIdleError: (error) => lost.push(error) }));

@@ -1,6 +1,6 @@
 /**
  * Stands between a client and PostgreSQL, and can fall silent: connections stay open, new ones are taken, and nothing is
- * forwarded, as with a network that swallows packets. A server that is merely down answers at once, which is easier.
+ * forwarded, as with a network that swallows packets. A server that is merely down responds at once, which is easier.
  */
 
 import { once } from 'node:events';
@@ -10,7 +10,7 @@ export interface Proxy {
   /** The URL that it was made for, by way of the proxy. */
   readonly url: string;
   fallSilent(): void;
-  /** What was held back in the meantime goes on. */
+  /** What was held back in the meantime continues. */
   forward(): void;
   close(): Promise<void>;
 }

@@ -24,7 +24,7 @@ import { migratedDatabase, type TestDatabase } from './database.ts';
 
 const WRITERS = 4;
 const OPTIONS = { defaultCountry: null, junkValues: new Set<string>() };
-/** A batch that loses so often in a row would lose for ever. */
+/** A batch that loses so often in a row would lose forever. */
 const TRIES_MAX = 100;
 
 type Entry = LogEntry & { firstUserIndex: number };
@@ -88,15 +88,18 @@ async function numberOf(pool: PostgresPool, sql: string): Promise<number> {
   return rows[0]?.number ?? Number.NaN;
 }
 
-/** What must hold in every store, whoever wrote it. */
+/** What must hold in every store, whichever writer wrote it. */
 async function assertWhole(pool: PostgresPool): Promise<void> {
   const none = async (what: string, sql: string): Promise<void> =>
     assert.equal(await numberOf(pool, `SELECT count(*) AS number FROM ${sql}`), 0, what);
   const profile = 'coalesce(n.root, n.no)';
   const keys = 'identifiers i JOIN nodes n ON n.no = i.node';
   await none('an alias of an alias', 'nodes n JOIN nodes r ON r.no = n.root WHERE r.root IS NOT NULL');
-  await none('an alias of nobody', 'nodes n LEFT JOIN nodes r ON r.no = n.root WHERE n.root <> r.no OR r.no = n.no');
-  await none('a key of nobody', 'identifiers i LEFT JOIN nodes n ON n.no = i.node WHERE n.no IS NULL');
+  await none(
+    'an alias without a node',
+    'nodes n LEFT JOIN nodes r ON r.no = n.root WHERE n.root <> r.no OR r.no = n.no',
+  );
+  await none('a key without a node', 'identifiers i LEFT JOIN nodes n ON n.no = i.node WHERE n.no IS NULL');
   for (const [type, limit] of [
     1,
     PROFILE_LIMITS.emails,
@@ -193,7 +196,7 @@ suite('Racing writers on PostgreSQL', { skip: whyNoPostgres() }, () => {
   }
 
   for (const seed of [1, 2, 3]) {
-    test(`people that nobody disputes are joined as one writer would, history ${seed}`, async (context) => {
+    test(`people without conflicting claims are joined as one writer would, history ${seed}`, async (context) => {
       const random = randomOf(seed);
       const entries = peaceful(random, 150);
       const pool = await raced(context, entries, random);

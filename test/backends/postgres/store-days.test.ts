@@ -53,7 +53,7 @@ suite('Days of the store on PostgreSQL', { skip: whyNoPostgres() }, () => {
     assert.deepEqual(await under.writer.difference(), { users: 0, events: 0 });
   });
 
-  test('a day that another process dropped is made anew for what comes late', async (context) => {
+  test('a day that another process dropped is made again for what comes late', async (context) => {
     const under = await openFor(context);
     const other = openOn(under.pool);
     context.after(() => other.close());
@@ -83,7 +83,7 @@ suite('Days of the store on PostgreSQL', { skip: whyNoPostgres() }, () => {
     assert.deepEqual([hours[0]?.events.stored, hours[0]?.events.expired], [0, 2]);
   });
 
-  test('a day is dropped, and another made, while somebody reads and writes', async (context) => {
+  test('a day is dropped, and another made, while another transaction reads and writes', async (context) => {
     const under = await openFor(context);
     await send(under, [person({ user_id: 'u' })], { receivedAt: START });
     await send(under, [person({ user_id: 'u' })], { receivedAt: START + 9 * DAY_MS });
@@ -128,7 +128,7 @@ suite('Days of the store on PostgreSQL', { skip: whyNoPostgres() }, () => {
     }
   });
 
-  test('a day that somebody reads for long keeps no sweep waiting, and goes later', async (context) => {
+  test('a day that another transaction reads for long keeps no sweep waiting, and goes later', async (context) => {
     const under = await openFor(context);
     await send(under, [person({ user_id: 'u' })], { receivedAt: START });
     const backup = await under.pool.begin();

@@ -1,4 +1,4 @@
-/** Sweeping and checking the books of a store on PostgreSQL that several processors, with clocks of their own, write. */
+/** Sweeping and checking the ledger of a store on PostgreSQL that several processors, with clocks of their own, write. */
 
 import assert from 'node:assert/strict';
 import { suite, test } from 'node:test';
@@ -74,7 +74,7 @@ suite('Sweeping a store on PostgreSQL', { skip: whyNoPostgres() }, () => {
   });
 });
 
-suite('The difference of the books on PostgreSQL', { skip: whyNoPostgres() }, () => {
+suite('The ledger difference on PostgreSQL', { skip: whyNoPostgres() }, () => {
   test('is looked for in recent hours each time, in all of them every hour, and does not vanish', async (context) => {
     const under = await openFor(context);
     const { writer, pool } = under;

@@ -142,7 +142,7 @@ suite('The writing end of the store on PostgreSQL', { skip: whyNoPostgres() }, (
     assert.equal((await eventsOf(under)).length, 2);
   });
 
-  test('the difference of the books is told by amount', async (context) => {
+  test('the ledger difference is reported by amount', async (context) => {
     const { writer, pool, ...under } = await openFor(context);
     await send({ writer, ...under }, [person({ user_id: 'u' })], { receivedAt: START });
     await send({ writer, ...under }, [person({ user_id: 'u' })], { receivedAt: START + HOUR_MS });
@@ -169,7 +169,7 @@ suite('The writing end of the store on PostgreSQL', { skip: whyNoPostgres() }, (
     assert.equal((await eventsOf(under)).length, 2);
   });
 
-  test('when the answer to COMMIT is lost the store is unavailable, and what was committed counts once', async (context) => {
+  test('when the response to COMMIT is lost the store is unavailable, and what was committed counts once', async (context) => {
     const under = await openFor(context);
     const proxy = await openProxy(under.database.url);
     const pool = await under.database.connect({ url: proxy.url, max: 2 });
@@ -210,12 +210,12 @@ suite('The writing end of the store on PostgreSQL', { skip: whyNoPostgres() }, (
     const under = await openFor(context);
     const transaction = await under.writer.begin();
     await transaction.advance(0, 0, 3);
-    const told = [
+    const updates = [
       [{ a: 1, b: 1 }, START + 5],
       [{ a: 2 }, START + 9],
       [{ a: 3, c: 3 }, START + 2],
     ] as const;
-    for (const [position, [properties, receivedAt]] of told.entries()) {
+    for (const [position, [properties, receivedAt]] of updates.entries()) {
       const users = [person({ user_id: 'u' }, [{ $event_id: 'same' }, { revenue: 0.1 }], properties)];
       await processBatch(transaction, [{ ...request(users, { receivedAt }), partition: 0, position }], CONTEXT);
     }

@@ -1,4 +1,4 @@
-/** What STORE_URL may say, and how it is told when it says something else: never with what is secret in it. */
+/** What STORE_URL may contain, and the errors for anything else, which never contain its secrets. */
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
@@ -6,13 +6,13 @@ import { inspect } from 'node:util';
 import { readPostgresUrl } from '../../../src/backends/postgres/url.ts';
 
 test('an address is taken apart, percent-encoding and all', () => {
-  const { connection, place } = readPostgresUrl('postgresql://ada:p%40ss%2Fw%25rd@db.example:6432/my%20events');
+  const { connection, address } = readPostgresUrl('postgresql://ada:p%40ss%2Fw%25rd@db.example:6432/my%20events');
   const { host, port, user, password, database, ssl } = connection;
   assert.deepEqual(
     { host, port, user, password, database, ssl },
     { host: 'db.example', port: 6432, user: 'ada', password: 'p@ss/w%rd', database: 'my events', ssl: false },
   );
-  assert.equal(place, 'db.example:6432/my events');
+  assert.equal(address, 'db.example:6432/my events');
   const plain = readPostgresUrl('postgres://db.example/events');
   assert.equal(plain.connection.port, 5432);
   assert.ok(!('password' in plain.connection) && !('user' in plain.connection));
@@ -35,7 +35,7 @@ test('encryption follows sslmode', () => {
   assert.ok(typeof checked === 'object' && !('rejectUnauthorized' in checked) && checked.ca !== undefined);
 });
 
-test('what is wrong with an address is told, without its user and password', () => {
+test('what is wrong with an address is reported, without its user and password', () => {
   const mistakes: [url: string, words: RegExp][] = [
     ['', /not an address of a PostgreSQL database/],
     ['mysql://mallory:geheim@db.example/events', /not an address of a PostgreSQL database/],

@@ -1,4 +1,4 @@
-/** One thread makes all checkpoints, of the log and the store, while both go on; no write-ahead log grows for ever. */
+/** One thread makes all checkpoints, of the log and the store, while both continue; no write-ahead log grows forever. */
 
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
@@ -70,7 +70,7 @@ suite('A store with a checkpointer', () => {
     await again.close();
   });
 
-  test('begins its write-ahead log anew when that has become large, however quickly it writes', async () => {
+  test('restarts its write-ahead log when that has become large, however quickly it writes', async () => {
     await using scope = new AsyncDisposableStack();
     const file = join(folderIn(scope), 'store.db');
     const checkpointer = checkpointerIn(scope).port();

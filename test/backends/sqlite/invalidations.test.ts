@@ -1,5 +1,5 @@
 /**
- * What the writer forgets when somebody is erased or unmerged: those people, whatever they were known by, and nobody
+ * What the writer forgets when a person is erased or unmerged: those people, whatever they were known by, and no one
  * else. Look-ups are counted by the hashes of single keys that they need; a writer that is rolled back before each batch knows nothing, and
  * is what the others are compared with.
  */
@@ -57,24 +57,24 @@ function openCounting(context: TestContext, file = fileIn(context)): Counting {
   return { writer, store, close, lookUps };
 }
 
-const CROWD = Array.from({ length: 50 }, (_, n) => person({ user_id: `u${n}`, anon_id: `a${n}` }));
+const PEOPLE = Array.from({ length: 50 }, (_, n) => person({ user_id: `u${n}`, anon_id: `a${n}` }));
 
-suite('After an act on one person, the writer', () => {
-  test('knows all others without looking them up, and the erased one is somebody new', async (context) => {
+suite('After an erase or unmerge, the writer', () => {
+  test('knows all others without looking them up, and the erased person is new', async (context) => {
     const under = openCounting(context);
-    await send(under, CROWD);
+    await send(under, PEOPLE);
     const gone = await profileOf(under, 'user_id', 'u7');
     under.lookUps();
-    await send(under, CROWD);
+    await send(under, PEOPLE);
     assert.equal(under.lookUps(), 0);
     await under.store.erase(TENANT, gone.id, ACT);
-    await send(under, CROWD.toSpliced(7, 1), { receivedAt: START + 1_000_000 });
+    await send(under, PEOPLE.toSpliced(7, 1), { receivedAt: START + 1_000_000 });
     assert.equal(under.lookUps(), 0, 'people were looked up who were not erased');
-    await send(under, CROWD, { receivedAt: START + 1_000_001 });
+    await send(under, PEOPLE, { receivedAt: START + 1_000_001 });
     assert.ok(under.lookUps() > 0);
-    const anew = await profileOf(under, 'user_id', 'u7');
-    assert.notEqual(anew.id, gone.id);
-    assert.equal(anew.eventCount, 1);
+    const recreated = await profileOf(under, 'user_id', 'u7');
+    assert.notEqual(recreated.id, gone.id);
+    assert.equal(recreated.eventCount, 1);
     assert.equal((await profileOf(under, 'anon_id', 'a8')).eventCount, 4);
   });
 
@@ -113,17 +113,17 @@ suite('After an act on one person, the writer', () => {
     assert.equal(new Set([id, ...mergedIds, ...profiles.map((profile) => profile.id)]).size, 6);
   });
 
-  test('puts whoever was unmerged to the right side, and knows all others', async (context) => {
+  test('puts an unmerged person on the right side, and knows all others', async (context) => {
     const under = openCounting(context);
-    await send(under, [person({ user_id: 'ada' }), person({ anon_id: 'tv' }), ...CROWD]);
+    await send(under, [person({ user_id: 'ada' }), person({ anon_id: 'tv' }), ...PEOPLE]);
     const traceId = await send(under, [person({ user_id: 'ada', anon_id: 'tv' })]);
     const ways = [person({ user_id: 'ada' }), person({ anon_id: 'tv' }), person({ user_id: 'ada', anon_id: 'tv' })];
-    await send(under, [...ways, ...CROWD]);
+    await send(under, [...ways, ...PEOPLE]);
     const { id } = await profileOf(under, 'anon_id', 'tv');
     const result = await under.store.unmerge(TENANT, id, traceId, ACT);
     assert.equal(result?.profileIds.length, 2);
     under.lookUps();
-    await send(under, CROWD);
+    await send(under, PEOPLE);
     assert.equal(under.lookUps(), 0, 'people were looked up who were not unmerged');
     await send(under, ways);
     const [ada, tv] = [await profileOf(under, 'user_id', 'ada'), await profileOf(under, 'anon_id', 'tv')];
@@ -136,10 +136,10 @@ suite('After an act on one person, the writer', () => {
     );
   });
 
-  test('forgets everybody when it has missed what was touched', async (context) => {
+  test('forgets everyone when it has missed what was touched', async (context) => {
     const file = fileIn(context);
     const under = openCounting(context, file);
-    await send(under, CROWD);
+    await send(under, PEOPLE);
     const gone = await profileOf(under, 'user_id', 'u7');
     await under.store.erase(TENANT, gone.id, ACT);
     const database = new DatabaseSync(file);
@@ -147,23 +147,23 @@ suite('After an act on one person, the writer', () => {
     database.exec('INSERT INTO invalidations (node) VALUES (0); DELETE FROM invalidations WHERE node > 0');
     database.close();
     under.lookUps();
-    await send(under, CROWD, { receivedAt: START + 1_000_000 });
+    await send(under, PEOPLE, { receivedAt: START + 1_000_000 });
     assert.ok(under.lookUps() >= 50);
     assert.notEqual((await profileOf(under, 'user_id', 'u7')).id, gone.id);
   });
 
-  test('forgets everybody when another writer was there, or when its own transaction was rolled back', async (context) => {
+  test('forgets everyone when another writer was there, or when its own transaction was rolled back', async (context) => {
     const file = fileIn(context);
     const under = openCounting(context, file);
-    await send(under, CROWD);
+    await send(under, PEOPLE);
     under.lookUps();
     const other = openSqliteStoreWriter({ file, hashOf: keyHashes(new Uint8Array(32)) });
     await send({ ...under, writer: other }, [person({ user_id: 'eve' })]);
     await other.close();
-    await send(under, CROWD);
+    await send(under, PEOPLE);
     assert.ok(under.lookUps() >= 50);
     await (await under.writer.begin()).rollback();
-    await send(under, CROWD);
+    await send(under, PEOPLE);
     assert.ok(under.lookUps() >= 50);
     assert.equal((await profileOf(under, 'user_id', 'u7')).eventCount, 3);
   });
@@ -171,7 +171,7 @@ suite('After an act on one person, the writer', () => {
   test('finds a bounded number of rows, whatever was erased', async (context) => {
     const file = fileIn(context);
     const under = openCounting(context, file);
-    await send(under, CROWD);
+    await send(under, PEOPLE);
     const database = new DatabaseSync(file);
     const first = 1_000_000;
     database.exec(`INSERT INTO invalidations
@@ -192,7 +192,7 @@ function graphIn(file: string): unknown[] {
     'SELECT node, root FROM aliases ORDER BY node',
     'SELECT tenant, type, value, node FROM identifiers ORDER BY node, type, value',
     'SELECT tenant, node_a, node_b, from_node, into_node FROM merges ORDER BY no',
-    'SELECT node_a, node_b FROM apart ORDER BY node_a, node_b',
+    'SELECT node_a, node_b FROM cannot_link ORDER BY node_a, node_b',
     'SELECT name, next FROM sequences ORDER BY name',
     'SELECT * FROM profile_counts ORDER BY tenant',
     'SELECT * FROM event_tables ORDER BY no',
@@ -208,10 +208,10 @@ function graphIn(file: string): unknown[] {
 const SEEDS = [1, 2];
 const ROUNDS = 30;
 const REQUESTS_PER_ROUND = 4;
-/** Few, so that most of those who are erased or unmerged come again, by marks that the writer knew. */
-const PEOPLE = 8;
+/** Few, so that most of those who are erased or unmerged come again, with fingerprints that the writer has cached. */
+const PEOPLE_MAX = 8;
 
-/** Somebody to be erased; or somebody who was merged, and one request that did it. */
+/** A person to be erased; or a person who was merged, and one request that did it. */
 async function choose(store: Store, random: Random): Promise<{ id: string; mergedBy?: string } | undefined> {
   const { rows } = await store.profiles(TENANT, { limit: 500, cursor: null });
   const isErase = random() < 0.4;
@@ -229,7 +229,7 @@ function pick<T>(items: readonly T[], random: Random): T | undefined {
 
 suite('A writer that remembers people over erases and unmerges', () => {
   for (const seed of SEEDS)
-    test(`writes what one writes that knows nobody (history ${seed})`, async (context) => {
+    test(`writes the same as one with an empty cache (history ${seed})`, async (context) => {
       const [file, other] = [fileIn(context), fileIn(context)];
       const setup: Omit<WriterSetup, 'file'> = {
         tableEvents: 40,
@@ -240,7 +240,7 @@ suite('A writer that remembers people over erases and unmerges', () => {
       const forgetful = openSqliteStoreWriter({ file: other, ...setup });
       const stores = [openSqliteStore(file), openSqliteStore(other)] as const;
       const random = randomOf(seed);
-      const entries = entriesOf(seed, ROUNDS * REQUESTS_PER_ROUND, PEOPLE).map((entry) =>
+      const entries = entriesOf(seed, ROUNDS * REQUESTS_PER_ROUND, PEOPLE_MAX).map((entry) =>
         Object.assign(entry, { tenantId: TENANT }),
       );
       const traceIds = entries.map(({ traceId }) => traceId);

@@ -51,12 +51,12 @@ suite('The match keys of a store', () => {
     keys.insert(1, ADA, 10, null);
     assert.equal(keys.find(1, EVE), undefined);
     keys.insert(1, EVE, 20, -(2 ** 52));
-    assert.deepEqual(keys.find(1, ADA), { node: 10, company: null });
-    assert.deepEqual(keys.find(1, EVE), { node: 20, company: -(2 ** 52) });
+    assert.deepEqual(keys.find(1, ADA), { node: 10, keySetHash: null });
+    assert.deepEqual(keys.find(1, EVE), { node: 20, keySetHash: -(2 ** 52) });
     keys.flush();
     removeKeys(new RunReader(database, MATCH_KEYS), hashOf, 1, [ADA]);
     assert.equal(keys.find(1, ADA), undefined);
-    assert.deepEqual(keys.find(1, EVE), { node: 20, company: -(2 ** 52) });
+    assert.deepEqual(keys.find(1, EVE), { node: 20, keySetHash: -(2 ** 52) });
     database.close();
   });
 
@@ -72,7 +72,7 @@ suite('The match keys of a store', () => {
     await writer.close();
   });
 
-  test('say the same to a writer that knows nobody yet as to one that remembers everybody', async (context) => {
+  test('give a writer with an empty cache the same result as one with a full cache', async (context) => {
     const [file, other] = [storeFileIn(context), storeFileIn(context)];
     const remembering = openSqliteStoreWriter({ file });
     for (const record of entriesOf(5, 200)) {

@@ -437,7 +437,7 @@ suite('Sorted runs', () => {
       const database = new DatabaseSync(file);
       const runs = new SortedRuns(database, shape, FEW);
       const found = contentOf(runs, shape, 1).size + contentOf(runs, shape, 2).size;
-      // The last commit may have been made without being told.
+      // The last commit may have been made without being reported.
       assert.ok(found >= committed * 10 && found % 10 === 0, `${found} entries after ${committed} commits`);
       for (let put = 0; put < found / 10; put++) {
         for (let n = 0; n < 10; n++) assert.equal(runs.get(writtenKey(put, n))?.values[0], put);

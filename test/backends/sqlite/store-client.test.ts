@@ -1,4 +1,4 @@
-/** The store in a thread of its own: the same answers, errors of the same class, and a life of its own. */
+/** The store in a thread of its own: the same responses, errors of the same class, and a life of its own. */
 
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
@@ -31,7 +31,7 @@ suite('The store in a thread of its own', () => {
     }
   }
 
-  test('it gives the same answers as the store itself', async () => {
+  test('it gives the same results as the store itself', async () => {
     await inFolder(async (folder, client) => {
       const entries = entriesOf(5, 60);
       await appendAll(folder, entries);
@@ -53,7 +53,7 @@ suite('The store in a thread of its own', () => {
     });
   });
 
-  test('acts are done and seen', async () => {
+  test('unmerges and erases are done and seen', async () => {
     await inFolder(async (folder, client) => {
       const entry = request([person({ user_id: 'u' })]);
       await appendAll(folder, [entry]);
@@ -70,7 +70,7 @@ suite('The store in a thread of its own', () => {
     });
   });
 
-  test('a bad cursor is a BadCursorError here too, and others are answered beside it', async () => {
+  test('a bad cursor is a BadCursorError here too, and other calls succeed beside it', async () => {
     await inFolder(async (folder, client) => {
       await appendAll(folder, [request([person({ user_id: 'u' })])]);
       await processAll(folder);
@@ -83,7 +83,7 @@ suite('The store in a thread of its own', () => {
     });
   });
 
-  test('a file that is no store is told as a store that is not available, and a later call tries again', async () => {
+  test('a file that is no store is reported as a store that is not available, and a later call tries again', async () => {
     await inFolder(async (folder, client) => {
       mkdirSync(folder, { recursive: true });
       writeFileSync(storeFileOf(folder), 'not a database, by far '.repeat(1_000));
@@ -95,7 +95,7 @@ suite('The store in a thread of its own', () => {
     });
   });
 
-  test('after close nothing is answered, and closing twice or unused is no mistake', async () => {
+  test('after close every call is rejected, and closing twice or unused is no mistake', async () => {
     await inFolder(async (folder, client) => {
       await appendAll(folder, [request([person({ user_id: 'u' })])]);
       assert.deepEqual(await client.tenants(), []);

@@ -226,7 +226,7 @@ class KnownNodes {
     this.#nodes.merge();
   }
 
-  /** By somebody else, whose writing the processor notices, and forgets what it knew. */
+  /** By another connection, whose write the processor notices, and clears its caches. */
   #erase(node: number): void {
     connection.runs(PROFILE_RUNS).remove([[node]]);
     connection.run('DELETE FROM nodes WHERE no = ?', node);
@@ -265,19 +265,19 @@ class KnownNodes {
       const entry = connection.runs(PROFILE_RUNS).find([no]);
       assert.ok(entry, `of node ${no} there is nothing`);
       assert.deepEqual(readable(scanned[index]), readable(entry));
-      const { events, first_seen, last_seen, known } = stateOf(entry);
+      const { events, first_seen, last_seen, properties } = stateOf(entry);
       const [, , , writtenAt, shape] = entry.values;
       if (shape === NO_SHAPE) assert.equal(writtenAt, last_seen);
       else {
-        const groups = JSON.parse(known ?? 'null') as readonly Group[];
+        const groups = JSON.parse(properties ?? 'null') as readonly Group[];
         assert.deepEqual([groups.length, groups[0]?.[0]], [1, writtenAt], 'what has a shape is one update');
       }
       const short = findShortState(connection.runs(PROFILE_RUNS), no, 1_000);
       assert.deepEqual([short?.events, short?.first_seen, short?.last_seen], [events, first_seen, last_seen]);
-      if (short?.known !== null || Buffer.byteLength(known ?? '') > 1_000) {
-        assert.equal(short?.known, Buffer.byteLength(known ?? '') > 1_000 ? null : known);
+      if (short?.properties !== null || Buffer.byteLength(properties ?? '') > 1_000) {
+        assert.equal(short?.properties, Buffer.byteLength(properties ?? '') > 1_000 ? null : properties);
       }
-      return [no, events, first_seen, last_seen, known];
+      return [no, events, first_seen, last_seen, properties];
     });
   }
 

@@ -45,7 +45,7 @@ class Life {
 
   commit(count: number): void {
     for (let n = 0; n < count; n += 1) {
-      // SQLite begins anew where all is in the file.
+      // SQLite restarts it once all of it is in the file.
       if (this.#checkpointed === this.#commits) this.#begins = this.#commits;
       this.#commits += 1;
       transaction(this.#database, () =>

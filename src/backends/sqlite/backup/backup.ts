@@ -1,14 +1,14 @@
 /**
- * Copies an embedded installation, beside a running server or without one, so that the copy is consistent: started on
- * it, a server stores everything that was acknowledged before the copy began, once.
+ * Copies an embedded installation, beside a running server or without one, so that the copy is consistent: a server
+ * started on it stores everything that was acknowledged before the copy began, once.
  *
- * Each database is copied from one read transaction through SQLite's backup API. The transaction keeps writers of other
- * processes from making the copy start over, at the price of a write-ahead log that grows meanwhile. The order matters:
- * `positions.db`, store, log, keys. The store's position is in its copy; the log is copied later, so it reaches at least
- * as far, and what it has more is processed after a restore. Keys come last, so that every tenant in the log is known.
- * No segment is removed by retention meanwhile (`backup/lock.ts`).
+ * Each database is copied from one read transaction through SQLite's backup API. Without the transaction, writers in
+ * other processes would make the copy start over; with it, the write-ahead log grows meanwhile. The order matters:
+ * `positions.db`, store, log, keys. The store's position is in its copy; the log is copied later, so it reaches at
+ * least as far, and the rest of it is processed after a restore. Keys come last, so that every tenant in the log has
+ * its account. Retention removes no segment meanwhile (`backup/lock.ts`).
  *
- * A file that is missing or damaged is an error: a backup is never smaller than the data without saying so.
+ * A missing or damaged file is an error: a backup never silently omits data.
  */
 
 import { chmodSync, closeSync, existsSync, openSync, readdirSync, statSync } from 'node:fs';
@@ -33,11 +33,11 @@ import { findCommittedPosition } from '../log/positions.ts';
 import { recoverSegment } from '../log/recovery.ts';
 import { hasWal, holdsRecords, listPartitions, listSegments, type Segment, segmentBytes } from '../log/segments.ts';
 
-/** 8 MB: long enough to be fast, short enough to stop soon. */
+/** 8 MB: large enough to be fast, small enough to stop soon. */
 const PAGES_PER_STEP = 1_024;
 const ATTEMPTS_MAX = 3;
 
-/** What a server, or another command, makes anew by itself. */
+/** Files that a server or another command recreates by itself. */
 const TRANSIENT =
   /^(lock\.db|log-(ends|name)(\..*)?|retention-time|server\.(pid|url)|backup(-unfinished)?\.json|backup-manifest\.json|log)$|(-wal|-shm|-journal|\.draft)$/;
 const TRANSIENT_IN_LOG = /^(backup-lock\.db|name\..*|\d+)$|(-wal|-shm|-journal|\.draft)$/;
@@ -49,17 +49,17 @@ export interface CopySetup {
   readonly into: string;
   readonly stop: AbortSignal;
   readonly onBytes: (bytes: number) => void;
-  /** Called after each file is whole, in `into`; what is done with it there is up to the caller. */
+  /** Called for each complete file in `into`; what happens to it there is up to the caller. */
   readonly onFile: (path: string) => Promise<void>;
 }
 
 export interface DataSize {
   readonly bytes: number;
-  /** Of the largest file. */
+  /** Size of the largest file. */
   readonly largestBytes: number;
 }
 
-/** Files in the data folder that no backup has, because Sluice does not know them. */
+/** Files in the data folder that no backup contains, because they are not Sluice's. */
 export function unknownFiles(dataFolder: string): string[] {
   const inLog = readdirSync(logFolderOf(dataFolder)).filter((name) => !TRANSIENT_IN_LOG.test(name));
   return [
@@ -77,13 +77,13 @@ export function sizeOfData(dataFolder: string, scope: BackupScope): DataSize {
   return { bytes: sizes.reduce((sum, size) => sum + size, 0), largestBytes: Math.max(0, ...sizes) };
 }
 
-/** To be held from before a backup begins until it has its name. Refuses a folder that lacks something. */
+/** Held from before a backup begins until it has its name. Refuses an incomplete folder. */
 export function lockDataFolder(dataFolder: string, scope: BackupScope): BackupLock {
   assertComplete(dataFolder, scope);
   return lockForBackup(logFolderOf(dataFolder));
 }
 
-/** Under the lock. */
+/** Requires the lock. */
 export async function copyDataFolder(setup: CopySetup): Promise<BackupFacts> {
   try {
     return await copyInOrder(setup);
@@ -122,7 +122,7 @@ async function copyInOrder(setup: CopySetup): Promise<BackupFacts> {
     await copyIfThere(path, (name) => copyPlain(name, setup));
   const log: LogFacts[] = [];
   for (const partition of listPartitions(logFolderOf(dataFolder))) log.push(await copyPartition(partition, setup));
-  // After the log: a start that lost some of it has noted that before.
+  // After the log: a start that lost part of it has noted that before.
   await copyIfThere('log-warnings', (name) => copyPlain(name, setup));
   let keys: BackupFacts['keys'] = null;
   if (scope === 'all') {
@@ -138,11 +138,12 @@ async function copyInOrder(setup: CopySetup): Promise<BackupFacts> {
 
 /**
  * Newest first: a server may have decided to remove segments just before the backup began, and it removes the oldest
- * first. So where one is gone, all before it are, and what was copied has no gap.
+ * first. So if one is gone, all before it are, and the copy has no gap.
  */
 async function copyPartition(partition: number, setup: CopySetup): Promise<LogFacts> {
   const { dataFolder, into, stop } = setup;
-  // Before the log is copied, so that it must reach as far: what was acknowledged and is not there was lost before.
+  // Read before the log is copied, so that the log must reach as far: acknowledged records that are missing were lost
+  // before.
   const acknowledged = Math.max(
     readLogEnd(logFolderOf(dataFolder), partition),
     findCommittedPosition(logFolderOf(dataFolder), partition),
@@ -172,12 +173,12 @@ async function copyPartition(partition: number, setup: CopySetup): Promise<LogFa
   );
 }
 
-/** False when it is no longer there. */
+/** False if it no longer exists. */
 async function copySegment(path: string, segment: Segment, setup: CopySetup): Promise<boolean> {
   const { file } = segment;
-  // Only its name means something; what an operator gave up may be damaged.
+  // Only its name matters; a segment that an operator gave up may be damaged.
   const isMark = !holdsRecords(segment);
-  // A running server has checked what an earlier one left, and knows the end of what it writes itself.
+  // A running server has checked the segments of earlier ones, and tracks the end of its own.
   if (!isMark && hasWal(file) && !lockHolderOf(setup.dataFolder).isHeld) assertRecoverable(file, setup);
   for (let attempts = 1; ; attempts += 1) {
     const before = statSync(file, { throwIfNoEntry: false });
@@ -185,7 +186,7 @@ async function copySegment(path: string, segment: Segment, setup: CopySetup): Pr
     if (!isMark && hasWal(file)) {
       if (await ifThere(file, () => copyDatabase(path, setup))) return true;
     } else {
-      // Sealed, so it never changes again; or so new that it is empty, and then it may.
+      // Sealed, so it never changes again; or so new that it is empty, and then it may change.
       const isCopied = await ifThere(file, () => copyPlain(path, setup));
       const after = statSync(file, { throwIfNoEntry: false });
       const isSame = after?.size === before.size && after.mtimeMs === before.mtimeMs && (isMark || !hasWal(file));
@@ -195,7 +196,7 @@ async function copySegment(path: string, segment: Segment, setup: CopySetup): Pr
   }
 }
 
-/** As a start checks it. A server that starts meanwhile does so itself, and may have sealed the segment. */
+/** As at start. A server that starts meanwhile checks it itself, and may have sealed the segment. */
 function assertRecoverable(file: string, { dataFolder }: CopySetup): void {
   try {
     recoverSegment(file);
@@ -217,7 +218,7 @@ async function ifThere(file: string, copy: () => Promise<void>): Promise<boolean
 async function copyDatabase(path: string, { dataFolder, into, stop, onBytes }: CopySetup): Promise<void> {
   const [source, target] = [join(dataFolder, path), join(into, path)];
   makePrivateFolder(dirname(target));
-  // Emptied too: an earlier attempt may have left something.
+  // Truncated too: an earlier attempt may have left something.
   closeSync(openSync(target, 'w', 0o600));
   let database: DatabaseSync | undefined;
   try {
@@ -256,7 +257,7 @@ async function copyPlain(path: string, { dataFolder, into, onBytes }: CopySetup)
   onBytes(statSync(target).size);
 }
 
-/** What is wrong in the copy was wrong in the file that it was made of. */
+/** Damage in the copy was in the original. */
 async function inSource<T>(copy: string, source: string, work: () => Promise<T>): Promise<T> {
   try {
     return await work();
@@ -278,7 +279,7 @@ function inWords(error: unknown, { dataFolder, into }: CopySetup): unknown {
     return notBackedUp(error.message, error);
   }
   if (!isFullDisk(error)) return error;
-  // To read a database, SQLite may make a small file beside it.
+  // To read a database, SQLite may create a small file beside it.
   if (canWrite(into)) {
     return new OperatorError(
       `The disk of ${resolve(dataFolder)} is full, and a few kilobytes are needed there to read the data. Free some space there; then run it again.`,

@@ -1,11 +1,11 @@
 /**
- * What can be counted in the files of an embedded installation, for the manifest of a backup and for checking one.
- * The files must be at rest: a backup, or a restored folder that no server uses. They are opened as files that never
- * change, so nothing is written beside them and a read-only disk will do.
+ * Counts what is in the files of an embedded installation, for the manifest of a backup and for checking one. The files
+ * must not be in use: a backup, or a restored folder without a running server. They are opened as immutable, so nothing
+ * is written beside them and a read-only disk will do.
  *
- * A check is complete when every page of every database is sound, every record of the log has the checksum that it was
- * written with and follows the one before, every stored event has its record, every event is accounted for in the ledger, and the log reaches at least as
- * far as the store. What is wrong is an `OperatorError` that names the file.
+ * A check is complete when every page of every database is intact, every record of the log has the checksum that it was
+ * written with and follows the one before, every stored event has its record, every event is accounted for in the
+ * ledger, and the log reaches at least as far as the store. A failed check is an `OperatorError` that names the file.
  */
 
 import { existsSync } from 'node:fs';
@@ -40,7 +40,7 @@ const FINDINGS_MAX = 3;
 
 export interface CheckOptions {
   readonly stop: AbortSignal;
-  /** Called with the name of the file that is looked at next. */
+  /** Called with the name of the file that is checked next. */
   readonly onFile: (path: string) => void;
 }
 
@@ -107,7 +107,7 @@ export function keyFacts(file: string): KeyFacts {
   return inDatabase(file, keyFactsOf);
 }
 
-/** Of segments in order of position, with the number of records in each. */
+/** For segments in order of position, with the number of records in each. */
 export function logFactsOf(partition: number, segments: readonly Segment[], counts: readonly number[]): LogFacts {
   const records = counts.reduce((sum, count) => sum + count, 0);
   const first = segments[0]?.firstPosition ?? 1;
@@ -120,7 +120,10 @@ export function logFactsOf(partition: number, segments: readonly Segment[], coun
   return gaps.length === 0 ? facts : { ...facts, gaps };
 }
 
-/** Reads every record of a segment with its checksum. Throws where one is damaged or missing, or it is not of this log. */
+/**
+ * Reads every record of a segment with its checksum. Throws if one is damaged or missing, or the segment is of another
+ * log.
+ */
 export async function countRecords(whole: Omit<Stretch, 'from'>, stop: AbortSignal): Promise<number> {
   const { segment, until } = whole;
   if (!holdsRecords(segment) || segment.firstPosition === until) return 0;
@@ -131,7 +134,7 @@ export async function countRecords(whole: Omit<Stretch, 'from'>, stop: AbortSign
       from += records.length;
       if (isEnd) return from - segment.firstPosition;
       if (records.length === 0) throw new LogCorruptError(`The log segment ${segment.file} has no position ${from}.`);
-      // Reading blocks: signals are handled here.
+      // Reading blocks: let signals be handled here.
       await setImmediate();
       stop.throwIfAborted();
     }
@@ -141,7 +144,7 @@ export async function countRecords(whole: Omit<Stretch, 'from'>, stop: AbortSign
   }
 }
 
-/** A log that ends before the store, or begins after it, would lose events or use positions twice. */
+/** A log that ends before the store's position, or begins after it, would lose events or use positions twice. */
 export function assertLogReaches({ log, store }: BackupFacts, folder: string): void {
   for (const { partition, position } of store?.positions ?? []) {
     const found = log.find((row) => row.partition === partition);
@@ -161,7 +164,7 @@ export function assertLogReaches({ log, store }: BackupFacts, folder: string): v
   }
 }
 
-/** The record before the position of the store is the one that it has processed last (`log/continuity.ts`). */
+/** The record before the position of the store is the last one that it processed (`log/continuity.ts`). */
 function assertContinues(storeFile: string, partition: number, segments: readonly Segment[]): void {
   const row = inDatabase(storeFile, (store) =>
     store.prepare('SELECT position, last_trace_id FROM positions WHERE partition = ?').get(partition),
@@ -172,7 +175,7 @@ function assertContinues(storeFile: string, partition: number, segments: readonl
   const found = inDatabase(segment.file, (log) =>
     log.prepare('SELECT trace_id FROM records WHERE position = ?').get(last),
   )?.['trace_id'];
-  // That the log reaches as far is for another check to say.
+  // Another check reports a log that does not reach as far.
   if (found === undefined || found === row['last_trace_id']) return;
   throw new OperatorError(
     `${segment.file} and ${storeFile} do not belong together: at position ${last} of partition ${partition} the log has the request ${String(found)}, and the store has processed ${row['last_trace_id']}.`,
@@ -189,7 +192,7 @@ function assertBelongTogether(folder: string, installation: string | null): void
   }
 }
 
-/** Opened as a file that never changes. */
+/** Opens the file as immutable. */
 function inDatabase<T>(file: string, work: (database: DatabaseSync, file: string) => T): T {
   if (!existsSync(file)) throw new OperatorError(`${file} is missing.`);
   const url = pathToFileURL(file);
@@ -262,7 +265,7 @@ function countIn(database: DatabaseSync, table: string): number {
   return Number(database.prepare(`SELECT count(*) AS count FROM ${table}`).get()?.['count']);
 }
 
-/** Hour by hour, and the events themselves are counted. */
+/** Checks every hour, and counts the events themselves. */
 function assertAccountedFor(database: DatabaseSync, file: string): void {
   for (const noun of ['users', 'events']) {
     const [row] = database

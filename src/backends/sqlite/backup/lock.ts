@@ -1,7 +1,7 @@
 /**
- * One backup of a data folder at a time, and no segment of its log is removed meanwhile: the backup copies the store
- * first, and needs the log from there on, however long that takes and however short the retention is. Like the lock of
- * the folder it is SQLite's lock on a file of its own, which ends with the process however that ends.
+ * Allows one backup of a data folder at a time, and keeps the segments of its log meanwhile: the backup copies the
+ * store first, and needs the log from there on, however long that takes and however short the retention is. Like the
+ * lock of the folder it is SQLite's lock on a file of its own, which ends with the process however that ends.
  */
 
 import { closeSync, existsSync, openSync } from 'node:fs';
@@ -13,14 +13,14 @@ import { isBusy } from '../database.ts';
 import { isFullDisk, isOutOfFiles } from '../disk.ts';
 
 const FILE = 'backup-lock.db';
-/** A reader that looks whether a backup runs takes a lock for a moment. */
+/** A reader that checks for a backup takes a lock for a moment. */
 const BUSY_MS = 1_000;
 
 export interface BackupLock {
   release(): void;
 }
 
-/** On a full disk, too, where a backup is what is needed, as long as the disk can still make an empty file. */
+/** Also works on a full disk, where a backup is needed most, as long as the disk can still create an empty file. */
 export function lockForBackup(logFolder: string): BackupLock {
   try {
     return lock(logFolder);
@@ -63,11 +63,11 @@ export function isBackupRunning(logFolder: string): boolean {
   let database: DatabaseSync | undefined;
   try {
     database = new DatabaseSync(file, { readOnly: true, timeout: 0 });
-    // Any read takes a shared lock for a moment, which the exclusive one of a backup forbids.
+    // Any read takes a shared lock for a moment, which the exclusive one of a backup prevents.
     database.prepare('SELECT count(*) FROM sqlite_schema').get();
     return false;
   } catch (error) {
-    // One that may not be opened now may be locked: segments stay a little longer.
+    // A file that cannot be opened now may be locked: segments stay a little longer.
     if (isBusy(error) || isOutOfFiles(error)) return true;
     throw error;
   } finally {

@@ -1,6 +1,6 @@
 /**
- * What a restore undoes, as far as the data folder from before knows it: people who were erased there and keys that were
- * revoked there since the backup began. Reads only, and holds no personal data: erased profiles are known by their ids.
+ * What a restore undoes, as far as the previous data folder shows: people erased and keys revoked there since the
+ * backup began. Reads only, and contains no personal data: erased profiles are identified by their ids.
  */
 
 import { existsSync } from 'node:fs';

@@ -1,10 +1,9 @@
 /**
- * The appending half of the embedded event log: commits in a thread of its own (`log/writer.ts`), so that the HTTP thread
- * never waits for a disk. The first edge of a server starts that thread, and the others join it, so that there is one
- * order of requests, whichever edge received them. The reading half is `log/reader.ts`.
+ * The appending half of the embedded event log: commits in a thread of its own (`log/writer.ts`), so that the HTTP
+ * thread never waits for a disk. The first edge of a server starts that thread, and the others join it, so that there
+ * is one order of requests, whichever edge received them. The reading half is `log/reader.ts`.
  *
- * Memory is bounded by the caller: the edge reserves bytes before it reads a body and gives them back when `append`
- * settles.
+ * The caller bounds the memory: the edge reserves bytes before it reads a body and releases them when `append` settles.
  */
 
 import { type MessagePort, receiveMessageOnPort, Worker } from 'node:worker_threads';
@@ -15,7 +14,7 @@ import { inOwnMemory, threadFile, YOUNG_LIMIT } from '../../../runtime/threads.t
 import type { Group, WriterMessage, WriterReply, WriterSetup } from './writer.ts';
 
 /**
- * From here on a body is handed over by itself, without a copy. Measured with bodies of 390 kB, that takes a quarter off
+ * Larger bodies are transferred by themselves, without a copy. Measured with bodies of 390 kB, that takes a quarter off
  * the CPU time of all threads: half of the copying and of the garbage.
  */
 const LARGE_BODY_BYTES = 64 * 1024;
@@ -27,9 +26,9 @@ interface Waiting {
 }
 
 export interface AppenderSetup extends WriterSetup {
-  /** Called once, after every waiter was told, when the process has to end: the disk failed. */
+  /** Called once, after every waiting call was rejected, when the process has to end: the disk failed. */
   readonly onFatal: (message: string) => void;
-  /** Called at the start, once for each partition that this writer looks after and that has lost its end. */
+  /** Called at start, once for each partition of this writer that has lost its end. */
   readonly onMissing?: (missing: MissingRecords) => void;
 }
 
@@ -83,7 +82,7 @@ class SqliteLogAppender implements LogAppender {
     writer.on('message', (reply: WriterReply) => this.#hear(reply));
   }
 
-  /** The writer is gone: as was asked for, or because it crashed. */
+  /** The writer's thread ended: closed, or crashed. */
   ended(): void {
     if (this.#closed) this.#closed.resolve();
     else this.die('the log writer ended');
@@ -94,7 +93,7 @@ class SqliteLogAppender implements LogAppender {
       return Promise.reject(new LogUnavailableError(this.#problem ?? 'the log is closed', this.#dead));
     }
     return new Promise((resolve, reject) => {
-      // One message for all that this tick of the event loop brings, rather than one each.
+      // One message for all appends of this tick of the event loop, rather than one each.
       if (this.#gathering.push({ entry, resolve, reject }) === 1) setImmediate(() => this.#send());
     });
   }
@@ -104,7 +103,7 @@ class SqliteLogAppender implements LogAppender {
   }
 
   close(): Promise<void> {
-    // The writer is left alone after a disk error; there is nothing to wait for.
+    // After a disk error the writer does nothing more; there is nothing to wait for.
     if (this.#dead) return Promise.resolve();
     if (!this.#closed) {
       this.#closed = Promise.withResolvers<void>();
@@ -204,7 +203,7 @@ function packGroup(id: number, waiting: readonly Waiting[]): Group {
   return { id, fields, bodies };
 }
 
-/** A body that is alone is handed over as it is; several are copied behind one another. */
+/** A single body is transferred as it is; several are concatenated. */
 function packBodies(waiting: readonly Waiting[]): ArrayBuffer {
   const [first] = waiting;
   if (first && waiting.length === 1) return inOwnMemory(first.entry.body).buffer;

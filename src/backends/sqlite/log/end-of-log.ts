@@ -1,11 +1,11 @@
 /**
- * Where the segments of a log end, and whether that is where the log ended. Others know more than the segments: `log-ends`, the
- * store, and `positions.db`. Where one of them is further, the log has lost its newest records. Where `log-ends` has no
- * line that can be read for a partition that was used, or one of an earlier time than the segments, requests that were
- * acknowledged and are gone with the newest segment are not noticed, unless the store has processed later ones: that is
- * said once, at the next start, which notes the ends that it finds. A first start makes the line of the first partition before
- * anything outside of the log says that there was a start, so where a server has been and the line is gone, it was lost. A
- * start and `sluice doctor` both ask here; all but `noteUnknownEnds` and `beginLogEnds` only reads.
+ * Where the segments of a log end, and whether that is where the log ended. Other files know more than the segments:
+ * `log-ends`, the store, and `positions.db`. If one of them is further, the log has lost its newest records. If
+ * `log-ends` has no readable line for a used partition, or one that is older than the segments, then acknowledged
+ * requests that were lost with the newest segment go unnoticed, unless the store has processed later ones: the next
+ * start reports that once, and notes the ends that it finds. A first start writes the line of the first partition
+ * before anything outside of the log records the start, so if a server has run and the line is gone, it was lost. Used
+ * by a start and by `sluice doctor`; everything but `noteUnknownEnds` and `beginLogEnds` only reads.
  */
 
 import { existsSync } from 'node:fs';
@@ -22,15 +22,15 @@ import {
   LOST_POSITIONS,
 } from './segments.ts';
 
-/** Up to where a store has processed each partition. */
+/** The position up to which a store has processed each partition. */
 type StorePositions = ReadonlyMap<number, number>;
 
-/** The position after the last one that the segments, and the marks of records that are gone, speak of. */
+/** The position after the last one covered by segments, and by marks of missing records. */
 export function endOfSegments(folder: string, partition: number): number {
   const segments = listSegments(folder, partition);
   let end = 1;
   for (const segment of segments) {
-    // How many records it held is not known for certain, and positions are never used twice.
+    // The number of records in it is uncertain, and positions are never used twice.
     if (segment.lost) end = segment.firstPosition + LOST_POSITIONS;
     else if (!holdsRecords(segment)) end = Math.max(end, segment.firstPosition);
     else if (segment === segments.at(-1)) end = (findLastPosition(segment.file) ?? segment.firstPosition - 1) + 1;
@@ -38,7 +38,7 @@ export function endOfSegments(folder: string, partition: number): number {
   return end;
 }
 
-/** What a partition whose segments end at `end` has lost behind it; null where that is nothing, as far as is known. */
+/** What a partition whose segments end at `end` has lost after it; null if nothing, as far as can be known. */
 export function missingAtEnd(
   folder: string,
   partition: number,
@@ -52,25 +52,25 @@ export function missingAtEnd(
   return { partition, from: end, to, processed, doubt: doubtOf(folder, partition, acknowledged === to) };
 }
 
-/** A `log-ends` of an earlier time is told by the segments. Without any, it may end where the store does by chance. */
+/** The segments reveal an outdated `log-ends`. Without segments, it may match the store by chance. */
 function doubtOf(folder: string, partition: number, isNoted: boolean): string | null {
   if (!isNoted) return 'log-ends is missing or older';
   return listSegments(folder, partition).length > 0 ? null : 'no segment is left that log-ends can be compared with';
 }
 
-/** Of all partitions. For a folder on which no server runs. */
+/** Of all partitions. For a folder without a running server. */
 export function allMissingAtEnd(folder: string, storePositions: StorePositions): MissingRecords[] {
   return partitionsEverUsed(folder, storePositions)
     .map((partition) => missingAtEnd(folder, partition, endOfSegments(folder, partition), storePositions))
     .filter((missing) => missing !== null);
 }
 
-/** A log that was removed leaves its ends beside it. */
+/** A removed log leaves its ends beside it. */
 export function wasEverThere(folder: string): boolean {
   return existsSync(folder) || readLogEnds(folder).length > 0;
 }
 
-/** Those that have a folder, and those that only the store or `log-ends` knows. */
+/** Partitions with a folder, and those that only the store or `log-ends` mentions. */
 export function partitionsEverUsed(folder: string, storePositions: StorePositions): number[] {
   const noted = readLogEnds(folder).flatMap((end, partition) => (end > 0 ? [partition] : []));
   return [...new Set([...listPartitions(folder), ...storePositions.keys(), ...noted])].sort((a, b) => a - b);
@@ -80,8 +80,8 @@ export function partitionsEverUsed(folder: string, storePositions: StorePosition
 const FIRST_PARTITION = 0;
 
 /**
- * The partitions that were used, and of whose end there is no note, or one of an earlier time than the segments. `wasServed`:
- * something outside of the log says that a server has been started on it.
+ * Used partitions whose end has no note, or one that is older than the segments. `wasServed`: files outside of the log
+ * show that a server was started on it.
  */
 export function partitionsWithoutEnd(
   folder: string,
@@ -98,7 +98,10 @@ export function partitionsWithoutEnd(
   });
 }
 
-/** Notes the ends of the segments for these partitions; for a server that holds the lock, before it writes, and a restore. */
+/**
+ * Notes the ends of the segments for these partitions; for a server that holds the lock, before it writes, and for a
+ * restore.
+ */
 export function noteUnknownEnds(folder: string, partitions: readonly number[] = partitionsWithoutEnd(folder)): void {
   for (const partition of partitions) {
     const end = findEnd(folder, partition);
@@ -109,14 +112,14 @@ export function noteUnknownEnds(folder: string, partitions: readonly number[] = 
   }
 }
 
-/** For a log that was never served, as far as the files beside it say: from then on the loss of it is noticed. */
+/** For a log that was never served, as far as the files beside it show: from then on its loss is noticed. */
 export function beginLogEnds(folder: string): void {
   if (readLogEndNote(folder, FIRST_PARTITION) !== undefined) return;
   if (partitionsWithoutEnd(folder).includes(FIRST_PARTITION)) return;
   new LogEnds(folder, localLogName(folder), FIRST_PARTITION, endOfSegments(folder, FIRST_PARTITION)).close();
 }
 
-/** What cannot be known of the ends of the log, in the words of a start and of `sluice doctor`. */
+/** What is uncertain about the ends of the log, as a message of a start and of `sluice doctor`. */
 export function unknownEndsText(folder: string, partitions: readonly number[]): string {
   if (partitions.every((partition) => listSegments(folder, partition).length === 0)) {
     return (
@@ -135,7 +138,7 @@ interface LogEnd {
   readonly segment: SegmentId;
 }
 
-/** Undefined where a segment at the end cannot be read: whatever was acknowledged in it is for its readers to say. */
+/** Undefined if a segment at the end cannot be read: its readers report that. */
 function findEnd(folder: string, partition: number): LogEnd | undefined {
   const segments = listSegments(folder, partition);
   const newest = segments.at(-1);
@@ -147,7 +150,7 @@ function findEnd(folder: string, partition: number): LogEnd | undefined {
   return { position: last.position + 1, segment: last.segment };
 }
 
-/** The newest one that can be read, and its segment. */
+/** The newest readable record, and its segment. */
 function findLastRecord(folder: string, partition: number): LogEnd | undefined {
   for (const { file } of listSegments(folder, partition).filter(holdsRecords).toReversed()) {
     const [position, segment] = [findLastPosition(file), findIdentity(file)];

@@ -1,12 +1,13 @@
 /**
- * `log-ends`, a small text file beside the folder of the log. It holds one line for each partition: the position after the
- * last acknowledged record; the position after the commit under way; the first position and the id of the segment that the
- * last acknowledged record is in; the name of the log, which a log that was removed is made again under. A writer updates
- * the second number before each commit, and the line after it and before the 202, both without a sync of their own. So kill -9 leaves a log that ends between the two numbers. A log that ends
- * before the first has lost acknowledged records, however that came about: a segment moved away, a write-ahead log cut
- * short, a `log/` of yesterday. A log that ends behind the second has a `log-ends` of an earlier time: a copy that was put
- * back, or what a power loss left of a file that is never synced. It then says nothing about the end (`end-of-log.ts`). A
- * writer whose file was removed or replaced makes it again with its own line.
+ * `log-ends`, a small text file beside the folder of the log. It has one line for each partition: the position after
+ * the last acknowledged record; the position after the running commit; the first position and the id of the segment
+ * that contains the last acknowledged record; the name of the log, under which a removed log is recreated. A writer
+ * updates the second number before each commit, and the line after it and before the 202, both without a sync of their
+ * own. So kill -9 leaves a log that ends between the two numbers. A log that ends before the first has lost
+ * acknowledged records, for whatever reason: a segment moved away, a truncated write-ahead log, yesterday's `log/`. If
+ * a log ends after the second, `log-ends` is outdated: a restored copy, or what a power loss left of a file that is
+ * never synced. It then says nothing about the end (`end-of-log.ts`). A writer whose file was removed or replaced
+ * recreates it with its own line.
  */
 
 import { closeSync, mkdirSync, openSync, readFileSync, writeSync } from 'node:fs';
@@ -22,25 +23,25 @@ export interface SegmentId {
 }
 
 const DIGITS = 16;
-/** Of a UUID. */
+/** Length of a UUID. */
 const NAME_BYTES = 36;
 const LINE_BYTES = 4 * (DIGITS + 1) + NAME_BYTES + 1;
-/** Of the second number in a line. */
+/** Offset of the second number in a line. */
 const NEXT_OFFSET = DIGITS + 1;
 const LINE = /^(\d{16}) (\d{16}) (\d{16}) ([0-9a-f]{16}) ([0-9a-f-]{36})\n$/;
 const LOCAL = 'local:';
-/** Of an end behind which no segment with records is known; no segment begins at 0. */
+/** For an end without a segment that has records; no segment begins at 0. */
 export const NO_SEGMENT: SegmentId = { position: 0, id: '0'.repeat(DIGITS) };
 
-/** What is known of the end of a partition. */
+/** The recorded end of a partition. */
 export interface LogEndNote {
   /** The position after the last acknowledged record. */
   readonly position: number;
-  /** The position after the last record that can be in the log: of the commit that was under way. */
+  /** The position after the last record that can be in the log: that of the running commit. */
   readonly next: number;
-  /** The one that the last acknowledged record is in. */
+  /** The segment of the last acknowledged record. */
   readonly segment: SegmentId;
-  /** The log that it is of. */
+  /** The log that the end belongs to. */
   readonly logName: string;
 }
 
@@ -53,7 +54,10 @@ export class LogEnds {
   /** As in the file. */
   #line: string;
 
-  /** One writer a partition; several may have the file open. Where nothing is known yet, nothing is acknowledged from `first` on. */
+  /**
+   * One writer a partition; several may have the file open. Without a line so far, everything before `first` counts as
+   * acknowledged.
+   */
   constructor(folder: string, logName: string, partition: number, first: number) {
     this.#file = endsFileOf(folder);
     this.#offset = partition * LINE_BYTES;
@@ -66,18 +70,18 @@ export class LogEnds {
     if (note === undefined) this.#write(this.#line);
   }
 
-  /** Before the commit that takes the log up to `next`. */
+  /** Call it before the commit that extends the log to `next`. */
   announce(next: number): void {
     this.#write(digitsOf(next), NEXT_OFFSET);
   }
 
-  /** After the commit, and before anything in it is acknowledged. */
+  /** Call it after the commit, and before anything in it is acknowledged. */
   write(position: number, segment: SegmentId): void {
     this.#line = lineOf({ position, next: position, segment, logName: this.#logName });
     if (!this.remake()) this.#write(this.#line);
   }
 
-  /** Makes the file again, with the line of this partition, if it was removed or replaced. Returns whether it was. */
+  /** Recreates the file, with the line of this partition, if it was removed or replaced. Returns whether it was. */
   remake(): boolean {
     if (this.#identity.isSame()) return false;
     closeSync(this.#descriptor);
@@ -96,30 +100,30 @@ export class LogEnds {
   }
 }
 
-/** The position after the last acknowledged record; 0 where nothing is known. Makes no file. */
+/** The position after the last acknowledged record; 0 without one. Creates no file. */
 export function readLogEnd(folder: string, partition: number): number {
   return readLogEndNote(folder, partition)?.position ?? 0;
 }
 
-/** Of all partitions, in order; none where there is no file. */
+/** Of all partitions, in order; empty without a file. */
 export function readLogEnds(folder: string): number[] {
   const partitions = Math.floor((readEnds(folder)?.length ?? 0) / LINE_BYTES);
   return Array.from({ length: partitions }, (_, partition) => readLogEnd(folder, partition));
 }
 
-/** Undefined where nothing is known. */
+/** Undefined without one. */
 export function readLogEndNote(folder: string, partition: number): LogEndNote | undefined {
   const text = readEnds(folder);
   return text === undefined ? undefined : noteIn(text.slice(partition * LINE_BYTES, (partition + 1) * LINE_BYTES));
 }
 
-/** The logs that its lines are of; one, unless files of several were mixed. */
+/** The logs named in its lines; one, unless files of several were mixed. */
 export function logNamesInEnds(folder: string): string[] {
   const names = readLogEnds(folder).map((_, partition) => readLogEndNote(folder, partition)?.logName);
   return [...new Set(names.filter((name) => name !== undefined))];
 }
 
-/** Undefined where there is no file. */
+/** Undefined without a file. */
 function readEnds(folder: string): string | undefined {
   try {
     return readFileSync(endsFileOf(folder), 'latin1');
@@ -130,7 +134,7 @@ function readEnds(folder: string): string | undefined {
   }
 }
 
-/** Not in the folder: a log that is removed, or replaced by an older copy, must not take it along. */
+/** Not in the folder: it must survive when a log is removed, or replaced by an older copy. */
 function endsFileOf(folder: string): string {
   return `${folder}-ends`;
 }
@@ -151,7 +155,7 @@ function noteIn(line: string): LogEndNote | undefined {
   return { position: Number(position), next: Number(next), segment, logName: LOCAL + log };
 }
 
-/** Made if it is missing, and never emptied. */
+/** Creates it if it is missing, and never truncates it. */
 function openForUpdate(file: string): number {
   mkdirSync(dirname(file), { recursive: true, mode: 0o700 });
   closeSync(openSync(file, 'a', 0o600));

@@ -1,9 +1,9 @@
 /**
- * What a local log is called in a store that takes records from several logs, and in its own segments: `local:` and a
- * UUID, from the first time that it is asked for. It is in a file beside the partitions, and again in each line of `log-ends`,
- * so that a log that was removed, or a name that cannot be read, is made again under the same name: the store knows
- * its positions by it. A copy of the folder has the same name, so two servers on two copies would believe each other's
- * positions: move a data folder, never copy it to run both.
+ * The name of a local log, in a store that takes records from several logs and in its own segments: `local:` and a
+ * UUID, created on first use. It is in a file beside the partitions, and again in each line of `log-ends`, so that a
+ * removed log, or an unreadable name, is recreated under the same name: the store identifies its positions by it. A
+ * copy of the folder has the same name, so two servers on two copies would use each other's positions: move a data
+ * folder, never copy it to run both.
  */
 
 import { randomUUID } from 'node:crypto';
@@ -15,17 +15,17 @@ import { logNamesInEnds } from './ends.ts';
 
 const NAME = /^local:[0-9a-f-]{36}$/;
 
-/** Makes none: undefined where there is none, or none that can be read. */
+/** Creates none: undefined if there is no readable name. */
 export function findLogName(folder: string): string | undefined {
   return read(nameFileOf(folder)) ?? logNamesInEnds(folder)[0];
 }
 
-/** `id` is what a log that has no name yet is called by. */
+/** `id` is for a log that has no name yet. */
 export function localLogName(folder: string, id: string = randomUUID()): string {
   return read(nameFileOf(folder)) ?? write(nameFileOf(folder), findLogName(folder) ?? `local:${id}`);
 }
 
-/** Throws `ForeignSegmentError` where `log/` and `log-ends` are of different logs. */
+/** Throws `ForeignSegmentError` if `log/` and `log-ends` belong to different logs. */
 export function assertOneName(folder: string): void {
   const own = findLogName(folder);
   const other = logNamesInEnds(folder).find((name) => name !== own);
@@ -41,10 +41,10 @@ function nameFileOf(folder: string): string {
   return join(folder, 'name');
 }
 
-/** Returns the name that the file has then: another thread or command may have been first. */
+/** Returns the name in the file: another thread or command may have been first. */
 function write(file: string, name: string): string {
   mkdirSync(dirname(file), { recursive: true, mode: 0o700 });
-  // Written whole before it has its name, and never over another that can be read.
+  // Written completely before it gets its name, and never over a readable one.
   const draft = `${file}.${process.pid}.${randomUUID()}`;
   writeFileSync(draft, `${name}\n`, { mode: 0o600, flush: true });
   try {
@@ -60,7 +60,7 @@ function write(file: string, name: string): string {
   return written;
 }
 
-/** Undefined also for a file that holds no name: one that was cut, emptied or overwritten. */
+/** Also undefined for a file without a name: truncated, emptied or overwritten. */
 function read(file: string): string | undefined {
   try {
     const text = readFileSync(file, 'utf8').trim();

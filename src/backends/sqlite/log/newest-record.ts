@@ -1,6 +1,6 @@
 /**
- * The newest record of a local log below a position: what a store that has processed everything below it must know
- * (`log/continuity.ts`). What cannot be read says nothing, and is passed over.
+ * The newest record of a local log below a position: a store that has processed everything below it must have it
+ * (`log/continuity.ts`). Unreadable segments are skipped.
  */
 
 import { LogCorruptError, type LogHeader } from '../../../log.ts';

@@ -1,8 +1,8 @@
 /**
- * The files of the segment that a writer has open. An operating system lets anybody move or remove an open file: the writer
- * then commits to a file that no start finds, and no error says so. So after each commit and before anything in it is
- * acknowledged, the writer checks that both files are still the ones under their names: the database, and the
- * write-ahead log that the commit went to. Content that was overwritten in place is not noticed.
+ * The files of the segment that a writer has open. An operating system lets any process move or remove an open file:
+ * the writer then commits to a file that no start finds, without an error. So after each commit and before anything in
+ * it is acknowledged, the writer checks that both files are still the ones under their names: the database, and the
+ * write-ahead log of the commit. Content that was overwritten in place is not noticed.
  */
 
 import { resolve } from 'node:path';
@@ -13,13 +13,13 @@ export class OpenSegment {
   readonly file: string;
   readonly #identities: readonly (readonly [file: string, identity: string])[];
 
-  /** Right after the segment was made, with a first commit: both files are there. */
+  /** Right after the segment was created, with a first commit: both files exist. */
   constructor(file: string) {
     this.file = file;
     this.#identities = [file, `${file}-wal`].map((path) => [path, identityOf(path)]);
   }
 
-  /** Two `stat`s. Throws also where it cannot be found out. */
+  /** Two `stat`s. Also throws if they fail. */
   assertInPlace(): void {
     for (const [file, identity] of this.#identities) {
       if (identity === '' || identityOf(file) !== identity) throw notInPlace(file);

@@ -1,7 +1,7 @@
 /**
- * `log/positions.db`: up to where each partition of the embedded log has been processed, as the processor reported it.
- * It decides which segments are old enough to be removed, and a start never gives out a position below it. The store
- * keeps its own position in the transaction with the data; this one may be older.
+ * `log/positions.db`: the position up to which each partition of the embedded log is processed, as reported by the
+ * processor. It decides which segments are old enough to be removed, and a start never gives out a position below it.
+ * The store has its own position in the transaction with the data; this one may be older.
  */
 
 import { existsSync } from 'node:fs';
@@ -25,7 +25,7 @@ export function openPositions(folder: string): DatabaseSync {
       PRAGMA synchronous = NORMAL;
       CREATE TABLE IF NOT EXISTS positions (partition INTEGER PRIMARY KEY, position INTEGER NOT NULL) STRICT`);
   } catch (error) {
-    // It is tried again later, as often as it takes.
+    // The caller retries later, as often as it takes.
     database.close();
     throw error;
   }
@@ -47,7 +47,7 @@ export function committedPosition(positions: DatabaseSync, partition: number): n
   return Number(row?.['position'] ?? 0);
 }
 
-/** In words; null where there is no file, or it is sound. Reads only. */
+/** As a message; null if there is no file, or it is intact. Reads only. */
 export function problemOfPositions(folder: string): string | null {
   const file = positionsFile(folder);
   if (!existsSync(file)) return null;
@@ -65,14 +65,14 @@ export function problemOfPositions(folder: string): string | null {
   }
 }
 
-/** As `committedPosition`, for a start and for commands: 0, too, where there is no file. Reads only. */
+/** As `committedPosition`, for a start and for commands: also 0 without a file. Reads only. */
 export function findCommittedPosition(folder: string, partition: number): number {
   const file = positionsFile(folder);
   if (!existsSync(file)) return 0;
   try {
     const positions = new DatabaseSync(file, { readOnly: true, timeout: BUSY_TIMEOUT_MS });
     try {
-      // Whoever made the file may have been killed before it had its table.
+      // The process that created the file may have been killed before it had its table.
       const isEmpty = positions.prepare("SELECT 1 FROM sqlite_schema WHERE name = 'positions'").get() === undefined;
       return isEmpty ? 0 : committedPosition(positions, partition);
     } finally {
@@ -84,7 +84,7 @@ export function findCommittedPosition(folder: string, partition: number): number
   }
 }
 
-/** For a file that was found damaged while a server uses it. */
+/** For a file that turns out to be damaged while a server uses it. */
 export function positionsDamagedText(folder: string, error: unknown): string {
   return `With the server stopped: ${damageText(positionsFile(folder), (error as Error).message)}`;
 }

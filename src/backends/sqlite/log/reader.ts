@@ -1,11 +1,11 @@
 /**
  * The reading half of the embedded event log. It reads all partitions beside the threads that write them, sees only
  * what is durable (SQLite shows a commit to others after its sync), and removes segments once they are processed and
- * older than the retention. How one segment is read, and what is checked, is in `log/segment-reader.ts`.
+ * older than the retention. `log/segment-reader.ts` reads and checks one segment.
  *
- * Limits: `find` looks at every record from the position on, so it is meant for what is not processed yet. Several
- * readers may be open at once; one of them may remove a segment that another is about to read, which then reads on
- * behind it.
+ * Limits: `find` reads every record from the position on, so it is meant for records that are not processed yet.
+ * Several readers may be open at once; one of them may remove a segment that another is about to read, which then
+ * continues after it.
  */
 
 import type { DatabaseSync } from 'node:sqlite';
@@ -66,7 +66,7 @@ interface Listing {
   readonly stretches: Stretch[];
   /** The first position that is kept; infinity without any. */
   readonly firstKept: number;
-  /** The newest segment was given up: a start is to come that goes on behind it. */
+  /** The newest segment was given up: the next start continues after it. */
   readonly isEndLost: boolean;
 }
 
@@ -76,7 +76,7 @@ export function openSqliteLogReader(setup: ReaderSetup): LogReader {
 
 class SqliteLogReader implements LogReader {
   readonly #setup: ReaderSetup;
-  /** Opened when first needed: who only reads records writes nothing, and can read them on a full disk. */
+  /** Opened on first use: reading records writes nothing, and works on a full disk. */
   #positionsOpened: DatabaseSync | undefined;
   #nameFound: string | undefined;
 
@@ -91,7 +91,7 @@ class SqliteLogReader implements LogReader {
 
   readonly cutsRequests = false;
 
-  /** Made only where there is none: a log that was removed still has one, and commands that ask for it change nothing. */
+  /** Created only if there is none: a removed log still has one, and commands that read it change nothing. */
   get name(): string {
     const name = this.#findName();
     if (name !== undefined) return name;
@@ -99,7 +99,7 @@ class SqliteLogReader implements LogReader {
     return localLogName(this.#setup.folder);
   }
 
-  /** Asked for until there is one, and then never again. */
+  /** Looked up until there is one, and then cached. */
   #findName(): string | undefined {
     this.#nameFound ??= findLogName(this.#setup.folder);
     return this.#nameFound;
@@ -116,7 +116,7 @@ class SqliteLogReader implements LogReader {
       let bytesLeft = Math.min(bytesMax, BATCH_BYTES_MAX);
       for (const stretch of stretches) {
         if (stretch.segment.missing) {
-          // What comes before it can be processed; behind it only an operator can decide.
+          // The records before it can be processed; what follows needs a decision of the operator.
           if (records.length > 0) break;
           throw this.#lostRecords(stretch, stretch.from, stretch.until);
         }
@@ -130,14 +130,14 @@ class SqliteLogReader implements LogReader {
     });
   }
 
-  /** Undefined where there are some already and none can be read behind them: whoever reads on from there is told. */
+  /** Undefined if there are some already and none can be read after them: the next read reports it. */
   #recordsOf(stretch: Stretch, bytesMax: number, hasSome: boolean): ReturnType<typeof readRecords> | undefined {
     try {
       return readRecords(stretch, bytesMax);
     } catch (error) {
       if (!(error instanceof LogCorruptError) || error instanceof ForeignSegmentError) throw error;
       if (hasSome) return undefined;
-      // None behind the last one that is there: the segment may be whole, and the one after it gone.
+      // None after the last existing one: the segment may be complete, and the next one missing.
       if (!(error instanceof MissingPositionsError) || error.to !== stretch.until) throw error;
       const end = (findLastPosition(stretch.segment.file) ?? error.from - 1) + 1;
       throw this.#lostRecords(stretch, Math.min(end, error.from), error.to);
@@ -169,13 +169,13 @@ class SqliteLogReader implements LogReader {
         found = found.concat(findHeaders(stretch, traceId));
       } catch (error) {
         if (error instanceof LogCorruptError) unreadable ??= error;
-        // It was processed meanwhile: nothing in it is at or after the position that a caller would ask for now.
+        // It was processed meanwhile: nothing in it is at or after the position that a caller would pass now.
         else if (!(error instanceof SegmentGoneError)) throw error;
       }
-      // Looking through a segment takes a while, and others on this thread wait.
+      // Reading a segment takes a while, and other work of this thread waits.
       await setImmediate();
     }
-    // What is found elsewhere is not in the segment that cannot be read; anything else may be.
+    // Records found elsewhere are not in the unreadable segment; others may be.
     if (found.length === 0 && unreadable !== undefined) throw unreadable;
     return found;
   }
@@ -193,7 +193,7 @@ class SqliteLogReader implements LogReader {
     });
   }
 
-  /** A damaged segment says nothing: what is processed is not needed any more. */
+  /** A damaged segment is skipped: processed records are no longer needed. */
   async traceIdAt(partition: number, position: number): Promise<string | undefined> {
     try {
       return this.#findTraceId(partition, position);
@@ -212,7 +212,7 @@ class SqliteLogReader implements LogReader {
   }
 
   async missing(partition: number, position: number): Promise<number> {
-    // Before the segments are looked at: a record is noted there after it is in its segment.
+    // Read before the segments: a record is noted there after it is in its segment.
     const acknowledged = readLogEnd(this.#setup.folder, partition);
     return this.#eachListing(partition, position, (stretches, firstKept, isEndLost) => {
       let missing = position > 0 && Number.isFinite(firstKept) ? Math.max(0, firstKept - position) : 0;
@@ -226,7 +226,7 @@ class SqliteLogReader implements LogReader {
         }
         const all = until === undefined ? 0 : Math.max(0, until - from);
         missing += ifReadable(all, () => missingIn(stretch));
-        // Of a newest segment that cannot be read: whatever was acknowledged in it.
+        // For an unreadable newest segment: the acknowledged end.
         end = ifReadable(acknowledged === 0 ? position - 1 : from, () => endOfSegment(stretch));
       }
       missing += isEndLost ? 0 : Math.max(0, Math.max(position, acknowledged) - end);
@@ -267,7 +267,7 @@ class SqliteLogReader implements LogReader {
     return newest;
   }
 
-  /** What may go well later is told apart from what is a bug. */
+  /** Distinguishes errors that may pass from bugs. */
   #attempt<T>(work: () => T): T {
     try {
       return work();
@@ -282,7 +282,7 @@ class SqliteLogReader implements LogReader {
     this.#positionsOpened?.close();
   }
 
-  /** Of the last record; every start leaves a segment, which may be empty. */
+  /** Time of receipt of the last record; every start leaves a segment, which may be empty. */
   #newestIn(partition: number): number {
     for (const stretch of this.#stretches(partition, 0).stretches.toReversed()) {
       try {
@@ -295,7 +295,7 @@ class SqliteLogReader implements LogReader {
     return 0;
   }
 
-  /** Where records from `position` on lie, in order. */
+  /** The stretches that contain records from `position` on, in order. */
   #stretches(partition: number, position: number): Listing {
     const segments = listSegments(this.#setup.folder, partition);
     const logName = this.#findName();
@@ -314,7 +314,7 @@ class SqliteLogReader implements LogReader {
     return { stretches, firstKept: segments[0]?.firstPosition ?? Number.POSITIVE_INFINITY, isEndLost };
   }
 
-  /** Lists again when a segment has gone since: then it is not in the list, or the gap that it leaves is noticed. */
+  /** Lists again if a segment has gone since: then it is not in the list, or the gap that it leaves is noticed. */
   #eachListing<T>(
     partition: number,
     position: number,
@@ -331,30 +331,30 @@ class SqliteLogReader implements LogReader {
     }
   }
 
-  /** A segment that was put in between others makes the one before it look cut short. */
+  /** A segment inserted between others makes the one before it look truncated. */
   #assertNoneForeign(partition: number, position: number): void {
     for (const { segment } of this.#stretches(partition, position).stretches) {
       if (!segment.missing) assertNotForeign(this.#setup.folder, partition, segment);
     }
   }
 
-  /** The newest segment is never removed: it is being written, and its name says where to go on. */
+  /** The newest segment is never removed: it is being written, and its name determines the next position. */
   #removeExpired(partition: number, position: number): void {
     for (const stretch of this.#stretches(partition, 0).stretches) {
       const { file, missing } = stretch.segment;
       if (stretch.until === undefined || stretch.until > position) return;
-      // Of what is missing the mark stays, as that of a segment that was given up does.
+      // The mark of missing records stays, like that of a segment that was given up.
       if (missing) continue;
-      // Not sealed yet: its turn comes with a later commit.
+      // Not sealed yet: a later commit removes it.
       if (hasWal(file)) return;
       if (newestReceivedAt(stretch) > this.#setup.now() - this.#setup.retentionMs) return;
-      // Its copy of the store may be older than the position, and then it needs the segment.
+      // The backup's copy of the store may be older than the position, and then it needs the segment.
       if (isBackupRunning(this.#setup.folder)) return;
       removeSegment(file);
     }
   }
 
-  /** `stretch` is that of the mark or, before a start has made one, of the segment before the gap. */
+  /** `stretch` is that of the mark or, before a start has written one, of the segment before the gap. */
   #lostRecords({ segment, partition }: Stretch, from: number, until: number | undefined): LogGapError {
     const positions = until === undefined || until - from === 1 ? `${from}` : `${from} to ${until - 1}`;
     const noun = until !== undefined && until - from === 1 ? 'position' : 'positions';
@@ -392,7 +392,7 @@ function ifReadable<T>(otherwise: T, read: () => T): T {
   }
 }
 
-/** Where a processor that came to a damaged record waits. */
+/** Where a processor waits that has reached a damaged record. */
 function isFirstDamaged(stretch: Stretch | undefined): boolean {
   if (stretch === undefined || stretch.segment.missing) return false;
   try {

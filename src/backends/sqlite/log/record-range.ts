@@ -1,13 +1,13 @@
 /**
- * Which records of a segment are read at once: from a position on, as many as fit. Notices positions that are missing
- * among them.
+ * Which records of a segment are read at once: from a position on, as many as fit. Notices missing positions among
+ * them.
  */
 
 import type { DatabaseSync } from 'node:sqlite';
 import { LogCorruptError } from '../../../log.ts';
 import type { Segment } from './segments.ts';
 
-/** Positions that a segment should hold and does not: from `from` up to, and without, `to`. */
+/** Positions that a segment should contain and does not: from `from` up to, and without, `to`. */
 export class MissingPositionsError extends LogCorruptError {
   readonly from: number;
   readonly to: number;
@@ -20,7 +20,7 @@ export class MissingPositionsError extends LogCorruptError {
   }
 }
 
-/** What an operator can do about a segment of which something cannot be read. */
+/** What an operator can do about a partly unreadable segment. */
 export function restoreOrGiveUp(file: string): string {
   return (
     `With the server stopped, put ${file} back from a backup. To go on without those of its records that are not ` +
@@ -28,22 +28,22 @@ export function restoreOrGiveUp(file: string): string {
   );
 }
 
-/** What is to be read of a segment. */
+/** The part of a segment to read. */
 export interface Stretch {
   readonly segment: Segment;
-  /** Of the log that it lies in (`log/name.ts`). */
+  /** The name of its log (`log/name.ts`). */
   readonly logName: string | undefined;
   readonly partition: number;
   readonly from: number;
   /**
-   * Where the next segment begins; undefined for the newest segment, which may still grow. A record from there on is of a
-   * server that had lost its lock, and was never acknowledged (`data-folder/held-lock.ts`).
+   * Where the next segment begins; undefined for the newest segment, which may still grow. A record from there on was
+   * written by a server that had lost its lock, and was never acknowledged (`data-folder/held-lock.ts`).
    */
   readonly until: number | undefined;
 }
 
 /**
- * With the one record that may go over it, and escaped as JSON, below what SQLite may hold in one value
+ * Plus the one record that may exceed it, and escaped as JSON, this stays below SQLite's limit for one value
  * (`RECORD_BYTES_MAX`).
  */
 export const BATCH_BYTES_MAX = 16 * 1024 * 1024;
@@ -55,23 +55,23 @@ const SUMS = `
   FROM (SELECT position, length(body) AS bytes, coalesce(length(rejections), 0) AS more FROM records
         WHERE position >= ? AND position < ? ORDER BY position LIMIT ?)`;
 const SUMS_MAX = 3;
-/** If no more than these would fit, they are looked at one by one. */
+/** If no more than these would fit, sizes are read one by one. */
 const FIRST_RECORDS = 16;
-/** A little fewer than the average says, so that they fit though some are larger. */
+/** A little fewer than the average suggests, so that they fit though some are larger. */
 const SIZES_DIFFER = 0.97;
 
 interface Run {
-  /** Before the first when there are none. */
+  /** Before the first if there are none. */
   readonly last: number;
   readonly isEnd: boolean;
-  /** Of all bodies. */
+  /** Total size of the bodies. */
   readonly bytes: number;
 }
 
 /**
  * Adds sizes up within SQLite, for as many records as should fit by the size of the first few: an eighth of the time of
- * looking at them one by one. Null when that does not settle it: sizes differ widely, the bodies are large, or a
- * position is missing.
+ * reading them one by one. Null if that is inconclusive: sizes differ widely, the bodies are large, or a position is
+ * missing.
  */
 export function runOfMany(database: DatabaseSync, { from, until }: Stretch, bytesMax: number): Run | null {
   const sums = database.prepare(SUMS);
@@ -111,7 +111,7 @@ export function runOfFew(database: DatabaseSync, stretch: Stretch, bytesMax: num
     });
     return { last, isEnd, bytes };
   } catch (error) {
-    // What comes before missing positions can be read; whoever reads on from there is told.
+    // The records before missing positions can be read; the next read reports the gap.
     if (!(error instanceof MissingPositionsError) || last < stretch.from) throw error;
     return { last, isEnd: false, bytes };
   }
@@ -131,8 +131,8 @@ interface SizeRow {
 }
 
 /**
- * Gives rows on until `take` says that it has enough, and throws when one is missing before that. Returns whether it
- * came to the end of the segment.
+ * Passes rows to `take` until it has enough, and throws if one is missing before that. Returns whether it reached the
+ * end of the segment.
  */
 export function eachInTurn<Row extends { readonly position: number }>(
   { segment, from, until }: Stretch,

@@ -1,12 +1,12 @@
 /**
- * What a writer checks before it trusts a log that an earlier process left: where to go on, and that nothing
+ * What a writer checks before it trusts a log that an earlier process left: where to continue, and that nothing
  * acknowledged is missing.
  *
- * SQLite ends a WAL silently at the first frame whose checksum is wrong. That is right for the one commit that a crash
- * cut short, and it hides damage in the middle. The two are told apart by what follows: a crash leaves at most one
- * commit behind the valid end, because the writer starts a commit only after the last one is synced, and bytes that
- * were never written are zero. Anything else means that acknowledged records can no longer be read, and the start is
- * refused. The limit of this: damage within the last two commits can look like one that was cut short.
+ * SQLite ends a WAL silently at the first frame with a wrong checksum. That is right for the one commit that a crash
+ * interrupted, but it hides damage in the middle. What follows tells the two apart: a crash leaves at most one commit
+ * after the valid end, because the writer starts a commit only after the last one is synced, and bytes that were never
+ * written are zero. Anything else means that acknowledged records are unreadable, and the start is refused. The limit:
+ * damage within the last two commits can look like an interrupted commit.
  */
 
 import { closeSync, fstatSync, fsyncSync, openSync, readSync, statSync } from 'node:fs';
@@ -16,15 +16,18 @@ import { cannotOpen, isAccessDenied, isDiskError, isFullDisk } from '../disk.ts'
 import { assertCurrentFormat, hasWal, lastPosition, openSegmentForReading, PAGE_BYTES } from './segments.ts';
 
 export interface RecoveredSegment {
-  /** undefined when the segment is empty. */
+  /** undefined if the segment is empty. */
   readonly lastPosition: number | undefined;
   /** Records are still in the WAL beside the database file. */
   readonly needsSealing: boolean;
-  /** It has not even its table: a start was cut short, or its write-ahead log is gone. There is nothing in it. */
+  /** It does not even have its table: a start was interrupted, or its write-ahead log is gone. It contains nothing. */
   readonly isUnfinished: boolean;
 }
 
-/** Throws `LogCorruptError`, or `LogUnavailableError` when there is no room to look; both in words for an operator. */
+/**
+ * Throws `LogCorruptError`, or `LogUnavailableError` if the disk is too full to check; both with messages for an
+ * operator.
+ */
 export function recoverSegment(file: string): RecoveredSegment {
   try {
     if (hasWal(file)) syncWal(file);
@@ -57,8 +60,8 @@ function inspect(file: string): RecoveredSegment {
   const withWal = hasWal(file);
   const database = openSegmentForReading(file);
   try {
-    const verdict = database.prepare('PRAGMA quick_check(1)').get() as { quick_check: string };
-    if (verdict.quick_check !== 'ok') throw new Error(verdict.quick_check);
+    const result = database.prepare('PRAGMA quick_check(1)').get() as { quick_check: string };
+    if (result.quick_check !== 'ok') throw new Error(result.quick_check);
     if (withWal) assertWalIsWhole(file, validFrames(database));
     assertCurrentFormat(database, file);
     const last = lastPosition(database);
@@ -69,8 +72,8 @@ function inspect(file: string): RecoveredSegment {
 }
 
 /**
- * A start that was cut short leaves a segment without its table: nothing was ever acknowledged from it. The table is
- * the first thing in the WAL, and once it is in the database file that has more than the one page.
+ * An interrupted start leaves a segment without its table: nothing was ever acknowledged from it. The table is the
+ * first thing in the WAL, and once it is in the database file that has more than one page.
  */
 function isUnfinished(file: string): boolean {
   if (statSync(file).size > PAGE_BYTES) return false;
@@ -86,8 +89,8 @@ function isUnfinished(file: string): boolean {
 }
 
 /**
- * A process that was killed may leave a commit that is in the WAL but not on the disk yet. Readers are about to see it,
- * and positions to go on behind it, so it must not vanish in a power loss that follows.
+ * A killed process may leave a commit that is in the WAL but not on the disk yet. Readers are about to see it, and
+ * positions continue after it, so it must not vanish in a power loss that follows.
  */
 function syncWal(file: string): void {
   const descriptor = openSync(`${file}-wal`, 'r+');
@@ -99,7 +102,7 @@ function syncWal(file: string): void {
 }
 
 function validFrames(database: DatabaseSync): number {
-  // The WAL is looked at by the first read, not when the file is opened.
+  // The first read loads the WAL, not opening the file.
   database.prepare('SELECT count(*) FROM sqlite_schema').get();
   const row = database.prepare('PRAGMA wal_checkpoint(NOOP)').get() as { log: number };
   return Math.max(row.log, 0);
@@ -108,12 +111,12 @@ function validFrames(database: DatabaseSync): number {
 const WAL_HEADER_BYTES = 32;
 const FRAME_HEADER_BYTES = 24;
 
-/** The WAL's layout: https://sqlite.org/fileformat2.html#walformat. All numbers are big-endian. */
+/** The WAL format: https://sqlite.org/fileformat2.html#walformat. All numbers are big-endian. */
 function assertWalIsWhole(file: string, framesValid: number): void {
   const descriptor = openSync(`${file}-wal`, 'r');
   try {
     const header = Buffer.alloc(WAL_HEADER_BYTES);
-    // SQLite syncs the header before it writes anything behind it.
+    // SQLite syncs the header before it writes anything after it.
     if (fstatSync(descriptor).size <= WAL_HEADER_BYTES) return;
     readSync(descriptor, header, 0, WAL_HEADER_BYTES, 0);
     if (!isWalHeader(header)) throw new Error('the head of its write-ahead log is not what was written');
@@ -135,21 +138,21 @@ function assertWalIsWhole(file: string, framesValid: number): void {
       }
     }
     if (commitsBehindTheEnd > 1 || damagedHeadsInside > 0) {
-      throw new Error(`commits (${commitsBehindTheEnd} or more) lie behind a damaged part of its write-ahead log`);
+      throw new Error(`commits (${commitsBehindTheEnd} or more) follow a damaged part of its write-ahead log`);
     }
   } finally {
     closeSync(descriptor);
   }
 }
 
-/** Each byte is what was to be written, or zero because it never was. */
+/** Each byte is the expected one, or zero because it was never written. */
 function isPartlyWritten(found: Buffer, expected: Buffer): boolean {
   return found.every((byte, index) => byte === 0 || byte === expected[index]);
 }
 
 const WAL_MAGIC = 0x377f0682;
 
-/** The last bit of the magic number says in which byte order the checksum counts. */
+/** The last bit of the magic number is the byte order of the checksum. */
 function isWalHeader(header: Buffer): boolean {
   const magic = header.readUInt32BE(0);
   if ((magic & ~1) >>> 0 !== WAL_MAGIC) return false;

@@ -1,14 +1,14 @@
 /**
- * Whether the segments of the embedded log are those that were written here. Each segment has a random id of its own and
- * names the one before it; `log-ends`, which lies beside the folder, names the one in which the newest request was
- * acknowledged. So a segment of another copy of the same installation (a restored backup that was started, too) is
- * noticed, though its log, partition and first position are right: its records would take the place of others.
+ * Whether the segments of the embedded log were written here. Each segment has a random id of its own and names the one
+ * before it; `log-ends`, beside the folder, names the one in which the newest request was acknowledged. So a segment of
+ * another copy of the same installation (a restored backup that was started, too) is noticed, though its log, partition
+ * and first position are right: its records would replace others.
  *
- * An empty segment says nothing: every start leaves one, which the next start replaces by another of the same name.
+ * An empty segment proves nothing: every start leaves one, which the next start replaces by another of the same name.
  *
- * Limits: looked at when a server starts and by `sluice doctor`, not while a server runs. A `log/` of
- * another copy as a whole is noticed only where it has a segment of the same name as the newest one here; a data folder
- * that was replaced as a whole is not noticed at all.
+ * Limits: checked when a server starts and by `sluice doctor`, not while a server runs. A complete `log/` of another
+ * copy is noticed only if it has a segment of the same name as the newest one here; a data folder that was replaced
+ * completely is not noticed.
  */
 
 import { ForeignSegmentError } from '../../../log.ts';

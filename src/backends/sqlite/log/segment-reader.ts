@@ -1,7 +1,7 @@
 /**
  * Reads one segment of the embedded log: records with their bodies, headers without them, the records of one request.
- * Notices positions that are missing, and in bodies and all that is said about them any byte that is not what was
- * written. Headers alone cannot be checked: the checksum of a record covers its body.
+ * Notices missing positions, and any changed byte in bodies and their headers. Headers alone cannot be checked: the
+ * checksum of a record covers its body.
  *
  * Each call opens the segment and closes it again: 0.3 ms, where 2 MB of small records take 30 ms. A connection that
  * stayed open beside the writer's would leave an empty WAL and its index behind when the segment is sealed.
@@ -27,7 +27,7 @@ import {
 /** The segment was removed, or given up, since the folder was listed. */
 export class SegmentGoneError extends LogUnavailableError {}
 
-/** Nothing in the segment can be read: it is damaged as a whole, or this user may not read it. */
+/** Nothing in the segment can be read: all of it is damaged, or this user has no permission to read it. */
 export class UnreadableSegmentError extends LogCorruptError {}
 
 /** All columns but the body, in the order of `HeaderValues`. */
@@ -51,26 +51,26 @@ type HeaderValues = [
 
 const NO_BODY = new Uint8Array(0);
 /**
- * All records of a run in two values, headers as JSON and bodies behind one another: with bodies of 400 bytes that takes
- * a quarter off the CPU time of a read by rows. The bodies of a batch share memory.
+ * All records of a range in two values, headers as JSON and bodies concatenated: with bodies of 400 bytes that takes a
+ * quarter off the CPU time of reading rows. The bodies of a batch share memory.
  */
 const RUN = `
   SELECT json_group_array(json_array(${HEADER_COLUMNS}, bytes)) AS headers, CAST(group_concat(body, '') AS BLOB) AS bodies
   FROM (SELECT ${HEADER_COLUMNS}, length(body) AS bytes, body FROM records
         WHERE position BETWEEN ? AND ? ORDER BY position)`;
 
-/** On average, from where on reading by rows takes less. */
+/** Average size from which reading rows takes less. */
 const LARGE_BODY_BYTES = 8 * 1024;
 
 export interface ReadRecords {
   readonly records: LogRecord[];
-  /** Whether these are all that the segment has from there on. */
+  /** Whether the segment has no more records after these. */
   readonly isEnd: boolean;
 }
 
 /**
- * At least one record if there is one, then about as many as bring the bodies to `bytesMax` bytes. Those before a damaged
- * one are given, so that only whoever asks for the damaged one itself is refused.
+ * At least one record if there is one, then about as many as bring the bodies to `bytesMax` bytes. Records before a
+ * damaged one are returned, so that only a read of the damaged one itself fails.
  */
 export function readRecords(stretch: Stretch, bytesMax: number): ReadRecords {
   return inSegment(stretch, { records: [], isEnd: true }, (database) => {
@@ -101,7 +101,7 @@ function readRun(database: DatabaseSync, stretch: Stretch, last: number): LogRec
   return records;
 }
 
-/** One row a record, so that there are no more copies of large bodies in memory than need be. */
+/** One row a record, to avoid more copies of large bodies in memory than necessary. */
 function readRows(database: DatabaseSync, stretch: Stretch, last: number): LogRecord[] {
   const records: LogRecord[] = [];
   const select = database.prepare(
@@ -118,7 +118,7 @@ function readRows(database: DatabaseSync, stretch: Stretch, last: number): LogRe
   return records;
 }
 
-/** Of those that are there. */
+/** Of existing records. */
 export function readHeaders(stretch: Stretch, countMax: number): LogHeader[] {
   return inSegment(stretch, [], (database) => {
     const until = stretch.until ?? Number.MAX_SAFE_INTEGER;
@@ -142,7 +142,7 @@ export function findHeaders(stretch: Stretch, traceId: string): LogHeader[] {
   });
 }
 
-/** Of the first record of the stretch, if it is there. */
+/** Of the first record of the stretch, if it exists. */
 export function traceIdAt(stretch: Stretch): string | undefined {
   return inSegment(stretch, undefined, (database) => {
     const row = database.prepare('SELECT trace_id FROM records WHERE position = ?').get(stretch.from);
@@ -160,7 +160,7 @@ export function headerBefore(stretch: Stretch, position: number): LogHeader | un
   });
 }
 
-/** The position after the last record, as things are now. */
+/** The position after the last record at present. */
 export function endOfSegment(stretch: Stretch): number {
   const { firstPosition } = stretch.segment;
   return (
@@ -168,7 +168,7 @@ export function endOfSegment(stretch: Stretch): number {
   );
 }
 
-/** How many records the segment should hold from `stretch.from` on and does not. None of the newest, which may grow. */
+/** How many records are missing from `stretch.from` on. Never any in the newest segment, which may grow. */
 export function missingIn(stretch: Stretch): number {
   const { until, from, segment } = stretch;
   if (until === undefined || from >= until) return 0;
@@ -176,12 +176,12 @@ export function missingIn(stretch: Stretch): number {
   return Math.max(0, until - Math.max(end, from));
 }
 
-/** Throws `LogCorruptError` where the first record of the stretch is damaged. */
+/** Throws `LogCorruptError` if the first record of the stretch is damaged. */
 export function assertFirstIsWhole(stretch: Stretch): void {
   readRecords(stretch, 1);
 }
 
-/** By the order of appending; 0 when the segment is empty. */
+/** By order of appending; 0 if the segment is empty. */
 export function newestReceivedAt(stretch: Stretch): number {
   return inSegment(stretch, 0, (database) => {
     const row = database.prepare('SELECT received_at FROM records ORDER BY position DESC LIMIT 1').get() as
@@ -191,7 +191,7 @@ export function newestReceivedAt(stretch: Stretch): number {
   });
 }
 
-/** `whenUnfinished` is for a newest segment that the writer is just making: it has no table yet. */
+/** `whenUnfinished` is for a newest segment that the writer is just creating: it has no table yet. */
 function inSegment<T>(stretch: Stretch, whenUnfinished: T, use: (database: DatabaseSync) => T): T {
   const { file } = stretch.segment;
   const hadWal = hasWal(file);
@@ -210,14 +210,14 @@ function inSegment<T>(stretch: Stretch, whenUnfinished: T, use: (database: Datab
     if (error instanceof LogCorruptError) throw error;
     const { message } = error as Error;
     if (!existsSync(file)) throw new SegmentGoneError(`The log segment ${file} is no longer there.`);
-    // SQLite says the same of a file that may not be read as of too many that are open.
+    // SQLite reports missing permission and too many open files alike.
     if (mayNotBeRead(file)) {
       throw new UnreadableSegmentError(
         `The log segment ${file} cannot be read by this user: ${message}. It is not damaged; sluice doctor says what to do.`,
       );
     }
     if (isOutOfFiles(error)) throw new LogUnavailableError(`The log segment ${file} cannot be read now: ${message}.`);
-    // The file of a new segment is there before its WAL, and its WAL before its table.
+    // The file of a new segment exists before its WAL, and its WAL before its table.
     const isNewest = stretch.until === undefined;
     if (isNewest && !hadWal && hasWal(file)) return inSegment(stretch, whenUnfinished, use);
     if (isNewest && statSync(file).size <= PAGE_BYTES && /no such table/.test(message)) return whenUnfinished;
@@ -230,7 +230,9 @@ function inSegment<T>(stretch: Stretch, whenUnfinished: T, use: (database: Datab
   }
 }
 
-/** Asked without opening anything: closing a file that the writer has open, too, would let go of SQLite's locks on it. */
+/**
+ * Checked without opening anything: closing a file that the writer has open, too, would release SQLite's locks on it.
+ */
 function mayNotBeRead(file: string): boolean {
   return [file, `${file}-wal`, `${file}-shm`].some((path) => {
     try {
@@ -283,7 +285,7 @@ function toRecord(row: HeaderRow, stretch: Stretch, body: Uint8Array): LogRecord
   return row.format === null ? record : { ...record, format: row.format as ForeignFormat };
 }
 
-/** What JSON.parse says about damaged text quotes it, and it may quote a client. */
+/** The message of JSON.parse quotes the damaged text, and that may quote a client. */
 function parse(text: string, position: number, stretch: Stretch): unknown {
   try {
     return JSON.parse(text);

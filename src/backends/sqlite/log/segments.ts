@@ -1,23 +1,24 @@
 /**
  * The files of the embedded log: `<folder>/<partition>/<first position>.db`, one SQLite database a segment, in WAL mode
  * with `synchronous=FULL`. A segment is written by one thread of one process and never again after a restart: a new
- * process always starts a new segment. So records that follow a failed fsync are never chained behind frames that the
- * disk may not hold. The thread that commits never checkpoints, which would stall it; another one does, little by little
- * (`checkpointer.ts`).
+ * process always starts a new segment. So records that follow a failed fsync are never chained after frames that the
+ * disk may not have. The thread that commits never checkpoints, which would stall it; another one does, little by
+ * little (`checkpointer.ts`).
  *
- * Positions have no gaps: a segment holds every position from its own first to the next segment's first, so a reader
- * notices records that vanished. An operator who gives a damaged segment up renames it to `….db.lost`, which keeps its
- * place without its records. Where a start finds that the log has lost its end, or that there is a gap between two
+ * Positions have no gaps: a segment contains every position from its own first to the next segment's first, so a reader
+ * notices missing records. An operator who gives up a damaged segment renames it to `….db.lost`, which keeps its
+ * positions without its records. If a start finds that the log has lost its end, or that there is a gap between two
  * segments, it leaves an empty `….db.missing`: the records from that position up to the next segment were acknowledged
  * and are not here.
  *
- * A start after the newest segment was given up goes on far behind it, since it is not known for certain how many records
- * it held. An empty `….db.unused` says where the known ones end: from there up to the next segment there were none. It
- * also ends a partition that is not written to any more and whose own end was lost.
+ * A start after the newest segment was given up continues far after it, since the number of records in it is uncertain.
+ * An empty `….db.unused` marks where the known ones end: from there up to the next segment there were none. It also
+ * ends a partition that is no longer written and whose own end was lost.
  *
- * A segment says of itself where it was written: in which log (`log/name.ts`), in which partition, from which position
- * on. One that lies elsewhere was copied or renamed; it is never read, since its records would be processed again. Its
- * random id, and that of the segment before it, tell it from one of another copy of the installation (`log/segment-chain.ts`).
+ * A segment contains where it was written: in which log (`log/name.ts`), in which partition, from which position on. A
+ * segment found elsewhere was copied or renamed; it is never read, since its records would be processed again. Its
+ * random id, and that of the segment before it, distinguish it from one of another copy of the installation
+ * (`log/segment-chain.ts`).
  */
 
 import { randomBytes } from 'node:crypto';
@@ -34,15 +35,15 @@ import { findLogName, localLogName } from './name.ts';
 export interface Segment {
   readonly file: string;
   readonly firstPosition: number;
-  /** Given up by an operator: its records are not to be read. */
+  /** Given up by an operator: its records are not read. */
   readonly lost: boolean;
-  /** Not a file of records but the mark of where the log lost some. */
+  /** Not a file of records but the mark where the log lost some. */
   readonly missing: boolean;
-  /** Not a file of records but the mark of positions that were never given out, as far as is known. */
+  /** Not a file of records but the mark of positions that were never given out, as far as can be known. */
   readonly unused: boolean;
 }
 
-/** A row of `records` as it lies in SQLite, but for the body. */
+/** A row of `records` as stored in SQLite, without the body. */
 export interface HeaderRow {
   readonly position: number;
   readonly trace_id: string;
@@ -60,7 +61,7 @@ export interface HeaderRow {
   readonly checksum: number;
 }
 
-/** `body` comes last: SQLite finds the columns before it without reading the pages that a long body goes on in. */
+/** `body` comes last: SQLite finds the columns before it without reading the overflow pages of a long body. */
 const SCHEMA = `
   CREATE TABLE records (
     position        INTEGER PRIMARY KEY,
@@ -86,7 +87,10 @@ const SCHEMA = `
     previous_position INTEGER
   ) STRICT`;
 
-/** Between small requests, for which a commit writes whole pages, and large bodies, which like them large. */
+/**
+ * A compromise between small requests, for which a commit writes whole pages, and large bodies, for which large pages
+ * are better.
+ */
 export const PAGE_BYTES = 8_192;
 const NAME_DIGITS = 16;
 const SEGMENT_ID_BYTES = 8;
@@ -96,11 +100,11 @@ const MISSING = '.missing';
 const UNUSED = '.unused';
 const BUSY_TIMEOUT_MS = 5_000;
 /**
- * Twice what the largest record can take: a body of 10 MB, and a message for each of its users. A damaged page may claim
- * that a body has 2 GB and lead SQLite round in circles to fetch them; this stops it.
+ * Twice the largest possible record: a body of 10 MB, and a message for each of its users. A damaged page may claim
+ * that a body has 2 GB and lead SQLite into a loop to read them; this stops it.
  */
 const RECORD_BYTES_MAX = 64 * 1024 * 1024;
-/** More records than a segment can hold: so far behind a segment that was given up the next one begins. */
+/** More records than a segment can contain: the distance between a segment that was given up and the next one. */
 export const LOST_POSITIONS = 1_000_000_000;
 
 export function partitionFolder(folder: string, partition: number): string {
@@ -130,7 +134,7 @@ export function listSegments(folder: string, partition: number): Segment[] {
       unused: state === UNUSED,
     });
   }
-  // A segment that was put back takes the place of the mark that it was missing, and one that goes on that of an end.
+  // A restored segment replaces the mark of its absence, and a continued one that of an end.
   const present = new Set(segments.filter(({ missing, unused }) => !missing && !unused).map(positionOf));
   const gaps = new Set(segments.filter(({ missing }) => missing).map(positionOf));
   return segments
@@ -149,7 +153,7 @@ function segmentFile(folder: string, partition: number, firstPosition: number): 
   return join(partitionFolder(folder, partition), `${String(firstPosition).padStart(NAME_DIGITS, '0')}.db`);
 }
 
-/** Notes that the records from `position` up to the next segment are not here. Survives a power loss. */
+/** Notes that the records from `position` up to the next segment are missing. Survives a power loss. */
 export function markMissing(folder: string, partition: number, position: number): void {
   makeMark(folder, partition, position, MISSING);
 }
@@ -166,12 +170,12 @@ function makeMark(folder: string, partition: number, position: number, kind: str
   for (const path of [within, folder, dirname(folder)]) syncFolder(path);
 }
 
-/** Whether a segment holds records that are to be read. */
+/** Whether a segment contains readable records. */
 export function holdsRecords({ lost, missing, unused }: Segment): boolean {
   return !lost && !missing && !unused;
 }
 
-/** The files that are about the records from `position` up to the next segment. */
+/** The mark files for the records from `position` up to the next segment. */
 export function marksOf(
   folder: string,
   partition: number,
@@ -187,15 +191,15 @@ export function newSegmentId(position: number): SegmentId {
 
 export interface SegmentIdentity extends SegmentId {
   readonly logName: string;
-  /** The newest one that could be read when this one was made. */
+  /** The newest readable segment when this one was created. */
   readonly previous: SegmentId | undefined;
-  /** It holds no record. */
+  /** It contains no record. */
   readonly isEmpty: boolean;
 }
 
 /**
- * Before anything asks for the name of a log that may have lost it. Where `log-ends` cannot be read either, the segments say
- * which log they are of. Leaves a log without segments alone.
+ * Call it before the name is read of a log that may have lost it. If `log-ends` is unreadable too, the segments name
+ * their log. Leaves a log without segments alone.
  */
 export function recoverLogName(folder: string): void {
   const [, id] = LOG_NAME.exec(findNameOfLog(folder) ?? '') ?? [];
@@ -204,7 +208,7 @@ export function recoverLogName(folder: string): void {
 
 const LOG_NAME = /^local:([0-9a-f-]{36})$/;
 
-/** As its files say it, else its segments. Makes nothing. */
+/** From its files, else from its segments. Creates nothing. */
 export function findNameOfLog(folder: string): string | undefined {
   const name = findLogName(folder);
   if (name !== undefined) return name;
@@ -217,7 +221,7 @@ export function findNameOfLog(folder: string): string | undefined {
   return undefined;
 }
 
-/** As a segment says it of itself; undefined where it cannot be read. */
+/** From the segment itself; undefined if it cannot be read. */
 export function findIdentity(file: string): SegmentIdentity | undefined {
   try {
     const database = openSegmentForReading(file);
@@ -241,12 +245,12 @@ export function findIdentity(file: string): SegmentIdentity | undefined {
   }
 }
 
-/** For a start: one that was cut short before may have left an empty segment where the new one is to be. */
+/** For a start: an interrupted one may have left an empty segment in the position of the new one. */
 export function removeLeftover(folder: string, partition: number, firstPosition: number): void {
   removeSegment(segmentFile(folder, partition, firstPosition));
 }
 
-/** Fails where there is one already. */
+/** Throws if it already exists. */
 export function createSegment(
   folder: string,
   partition: number,
@@ -272,10 +276,10 @@ export function createSegment(
       .prepare('INSERT INTO segment VALUES (?, ?, ?, ?, ?, ?)')
       .run(logName, partition, firstPosition, id, previous?.id ?? null, previous?.position ?? null);
     database.exec('COMMIT');
-    // SQLite syncs what is in the files; that the files themselves are found after a power loss is up to their folders.
+    // SQLite syncs the content of files; their folders have to be synced so that they are found after a power loss.
     for (const path of [within, folder, dirname(folder)]) syncFolder(path);
   } catch (error) {
-    // Half a segment would hold on to space, or to open files, that are short. After any other error the files are left as they are.
+    // Half a segment would take up scarce space or open files. After any other error the files are left as they are.
     if (isOutOfFiles(error)) {
       database.close();
       removeSegment(file);
@@ -307,14 +311,14 @@ export function insertRecord(insert: StatementSync, row: Omit<HeaderRow, 'checks
   );
 }
 
-/** On disk, with what lies beside the database file. */
+/** Size on disk, including the files beside the database file. */
 export function segmentBytes(file: string): number {
   let bytes = 0;
   for (const suffix of ['', '-wal']) bytes += statSync(file + suffix, { throwIfNoEntry: false })?.size ?? 0;
   return bytes;
 }
 
-/** Whether records lie in a WAL beside the database file. A sealed segment has none, or an empty one. */
+/** Whether there are records in a WAL beside the database file. A sealed segment has none, or an empty one. */
 export function hasWal(file: string): boolean {
   return (statSync(`${file}-wal`, { throwIfNoEntry: false })?.size ?? 0) > 0;
 }
@@ -322,54 +326,57 @@ export function hasWal(file: string): boolean {
 export function openSegmentForReading(file: string): DatabaseSync {
   const limits = { length: RECORD_BYTES_MAX };
   if (hasWal(file)) return new DatabaseSync(file, { readOnly: true, timeout: BUSY_TIMEOUT_MS, limits });
-  // A sealed segment never changes again. SQLite is told so, or it would make -wal and -shm files just to read it,
-  // which fails on a full disk and looks like a crash to the next start.
+  // A sealed segment never changes again. Opened as immutable, or SQLite would create -wal and -shm files just to read
+  // it, which fails on a full disk and looks like a crash to the next start.
   const url = pathToFileURL(file);
   url.searchParams.set('immutable', '1');
   return new DatabaseSync(url, { readOnly: true, limits });
 }
 
 /** Where a segment was found. */
-export interface SegmentPlace {
+export interface SegmentLocation {
   readonly file: string;
-  /** Undefined where the log has no name: only its partition and position are compared then. */
+  /** Undefined if the log has no name: only its partition and position are compared then. */
   readonly logName: string | undefined;
   readonly partition: number;
   readonly firstPosition: number;
 }
 
-/** Throws `ForeignSegmentError` where the segment was written elsewhere. */
-export function assertWrittenHere(database: DatabaseSync, place: SegmentPlace): void {
+/** Throws `ForeignSegmentError` if the segment was written elsewhere. */
+export function assertWrittenHere(database: DatabaseSync, location: SegmentLocation): void {
   const row = database.prepare('SELECT log, partition, first_position, previous_id FROM segment').get();
-  if (row === undefined) throw new LogCorruptError(`The log segment ${place.file} does not say which one it is.`);
-  const what = differenceOf(place, {
+  if (row === undefined) throw new LogCorruptError(`The log segment ${location.file} does not say which one it is.`);
+  const what = differenceOf(location, {
     logName: String(row['log']),
     partition: Number(row['partition']),
     firstPosition: Number(row['first_position']),
   });
   if (what === undefined) return;
   throw new ForeignSegmentError(
-    `The log segment ${place.file} does not belong there: ${what}. Nothing in it is processed.`,
+    `The log segment ${location.file} does not belong there: ${what}. Nothing in it is processed.`,
   );
 }
 
-function differenceOf({ file, ...place }: SegmentPlace, wasIn: Omit<SegmentPlace, 'file'>): string | undefined {
+function differenceOf(
+  { file, ...location }: SegmentLocation,
+  wasIn: Omit<SegmentLocation, 'file'>,
+): string | undefined {
   const away = 'Move it away, with the -wal and -shm of the same name if there are any';
-  if (place.logName !== undefined && wasIn.logName !== place.logName) {
+  if (location.logName !== undefined && wasIn.logName !== location.logName) {
     const nameFile = join(dirname(dirname(file)), 'name');
-    return `it is of another log, ${wasIn.logName}, and this one is ${place.logName}. ${away}; if it is ${nameFile} that was replaced, put that back instead`;
+    return `it is of another log, ${wasIn.logName}, and this one is ${location.logName}. ${away}; if it is ${nameFile} that was replaced, put that back instead`;
   }
-  if (wasIn.partition !== place.partition) {
-    return `it is of partition ${wasIn.partition}, and lies in the folder of partition ${place.partition}. ${away}`;
+  if (wasIn.partition !== location.partition) {
+    return `it is of partition ${wasIn.partition}, but is in the folder of partition ${location.partition}. ${away}`;
   }
-  if (wasIn.firstPosition !== place.firstPosition) {
-    const name = basename(segmentFile('', place.partition, wasIn.firstPosition));
+  if (wasIn.firstPosition !== location.firstPosition) {
+    const name = basename(segmentFile('', location.partition, wasIn.firstPosition));
     return `it was renamed, and was called ${name}. ${away}; if there is no ${name} beside it, rename it back instead`;
   }
   return undefined;
 }
 
-/** For a segment that need not be read now. Damage is left to whoever reads it. */
+/** For a segment that need not be read now. Its readers report damage. */
 export function assertNotForeign(folder: string, partition: number, { file, firstPosition }: Segment): void {
   try {
     const database = openSegmentForReading(file);
@@ -383,7 +390,7 @@ export function assertNotForeign(folder: string, partition: number, { file, firs
   }
 }
 
-/** Segments of the versions that came before the first release had no `event_count`, or did not say which one they are. */
+/** Segments of the versions before the first release had no `event_count`, or did not contain which one they are. */
 export function assertCurrentFormat(database: DatabaseSync, file: string): void {
   const columns = database.prepare("SELECT name FROM pragma_table_info('records')").all();
   const isMarked =
@@ -394,13 +401,13 @@ export function assertCurrentFormat(database: DatabaseSync, file: string): void 
   );
 }
 
-/** The last position in a segment, or undefined when it is empty. */
+/** Undefined if the segment is empty. */
 export function lastPosition(database: DatabaseSync): number | undefined {
   const row = database.prepare('SELECT max(position) AS last FROM records').get() as { last: number | null };
   return row.last ?? undefined;
 }
 
-/** As `lastPosition`; undefined, too, where the segment cannot be read, which is for its readers to say. */
+/** As `lastPosition`; also undefined if the segment cannot be read, which its readers report. */
 export function findLastPosition(file: string): number | undefined {
   try {
     const database = openSegmentForReading(file);
@@ -414,7 +421,7 @@ export function findLastPosition(file: string): number | undefined {
   }
 }
 
-/** The database file goes last: without it nobody would ever look for the others. */
+/** The database file goes last: without it the others would never be found. */
 export function removeSegment(file: string): void {
   for (const suffix of ['-shm', '-wal', '']) rmSync(file + suffix, { force: true });
 }
@@ -425,7 +432,7 @@ export function recordChecksum(row: Omit<HeaderRow, 'checksum'>, body: Uint8Arra
   return crc32(body, crc32(head));
 }
 
-/** Nothing and an empty text are not the same. */
+/** Null and an empty text differ. */
 function optional(text: string | null): string {
   return text === null ? '' : `=${text}`;
 }

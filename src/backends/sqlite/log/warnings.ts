@@ -1,8 +1,8 @@
 /**
- * `log-warnings`, a small text file beside the folder of the log: what starts found of the log that cannot be known, each
- * line with the time. A start makes the log consistent again, so later nothing else shows that acknowledged requests may
- * be gone. `GET /health` and `sluice doctor` read the file, until an operator who has read it removes it. It holds the
- * newest lines only. An operator removes the file, never its content: one that is empty or damaged is itself a warning.
+ * `log-warnings`, a small text file beside the folder of the log: doubts about the log that starts found, each line
+ * with the time. A start makes the log consistent again, so later nothing else shows that acknowledged requests may be
+ * gone. `GET /health` and `sluice doctor` read the file, until an operator who has read it removes it. It contains the
+ * newest lines only. An operator removes the file, never its content: an empty or damaged file is itself a warning.
  */
 
 import { readFileSync, renameSync, statSync, writeFileSync } from 'node:fs';
@@ -11,12 +11,12 @@ const LINE = /^(\d{4}-\d{2}-\d{2}T\S+Z) ([^\p{Cc}\ufffd]+)$/u;
 const LINES_MAX = 20;
 
 export interface LogWarning {
-  /** When a start found it last. */
+  /** When a start last found it. */
   readonly at: number;
   readonly words: string;
 }
 
-/** Survives a power loss. Words that are in the file already are not repeated: they get the newer time. */
+/** Survives a power loss. A message that is in the file already is not repeated: it gets the newer time. */
 export function noteLogWarning(folder: string, words: string, now: number = Date.now()): void {
   const kept = readLogWarnings(folder).filter((warning) => warning.words !== words);
   const lines = [...kept, { at: now, words }].slice(-LINES_MAX).map(lineOf);
@@ -25,7 +25,7 @@ export function noteLogWarning(folder: string, words: string, now: number = Date
   renameSync(`${file}.draft`, file);
 }
 
-/** Oldest first, and last what cannot be read of the file; none where there is no file. */
+/** Oldest first, and last the unreadable part of the file; empty without a file. */
 export function readLogWarnings(folder: string): LogWarning[] {
   const file = logWarningsFileOf(folder);
   let text: string;
@@ -58,7 +58,7 @@ function unreadableText(reason: string): string {
   );
 }
 
-/** Not in the folder: a log that is removed must not take it along. */
+/** Not in the folder: it must survive when a log is removed. */
 function logWarningsFileOf(folder: string): string {
   return `${folder}-warnings`;
 }

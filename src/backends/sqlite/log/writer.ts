@@ -1,12 +1,12 @@
 /**
  * The thread that commits. It takes all groups that arrived while the last commit ran, writes them in one transaction
- * (group commit) and says up to which group everything is durable. One writer owns one partition of one data folder, and
- * all edges of a server append through it: a request that is received after the 202 of another one, at whichever edge, is
- * therefore behind it in the log. The order of the log is also that of `received_at`.
+ * (group commit) and replies up to which group everything is durable. One writer owns one partition of one data folder,
+ * and all edges of a server append through it: a request that is received after the 202 of another one, at whichever
+ * edge, therefore follows it in the log. The order of the log is also that of `received_at`.
  *
- * Failures: a full disk fails the groups at hand and is probed until there is space again; any other I/O error is
- * fatal, is reported once, and this thread never touches the database after it, because after a failed fsync nobody
- * knows what the disk holds.
+ * Failures: a full disk fails the current groups and is probed until there is space again; any other I/O error is
+ * fatal, is reported once, and this thread never touches the database after it, because after a failed fsync the
+ * content of the disk is unknown.
  */
 
 import { statSync } from 'node:fs';
@@ -49,21 +49,21 @@ import { noteLogWarning } from './warnings.ts';
 export interface WriterSetup {
   readonly folder: string;
   readonly partition: number;
-  /** How many partitions are written to now. The first writer also looks after those that an earlier start used. */
+  /** How many partitions are written now. The first writer also recovers those that an earlier start used. */
   readonly partitions: number;
   readonly segmentBytes: number;
-  /** Of the data folder. Left out where nothing but this writer can be there. */
+  /** The lock of the data folder. Omitted if nothing but this writer can be there. */
   readonly lock?: HeldLock | null;
-  /** Up to where the store has processed each partition; a record is never given a position below it. */
+  /** The position up to which the store has processed each partition; a record never gets a position below it. */
   readonly storePositions?: ReadonlyMap<number, number>;
   readonly metrics: { readonly buffer: SharedArrayBuffer; readonly slot: number } | null;
-  /** To the checkpointer's thread; without it the writer's thread makes checkpoints itself, between two commits. */
+  /** To the checkpointer's thread; without it the writer's thread checkpoints itself, between two commits. */
   readonly checkpointer?: MessagePort | undefined;
   /** To the edges that append to this partition besides the one that starts the writer. */
   readonly otherEdges?: readonly MessagePort[];
 }
 
-/** Entries of one tick of the edge, flat: FIELDS_PER_ENTRY values an entry, and all bodies behind one another. */
+/** Entries of one tick of the edge, flat: FIELDS_PER_ENTRY values an entry, and all bodies concatenated. */
 export interface Group {
   readonly id: number;
   readonly fields: readonly (string | number | null)[];
@@ -88,22 +88,22 @@ interface Sender {
   isClosed: boolean;
 }
 
-/** The last group of each edge that has any in a commit. */
+/** The last group of each edge in a commit. */
 type LastGroups = ReadonlyMap<Sender, number>;
 
 const COMMIT_BYTES_MAX = 16 * 1024 * 1024;
 const PROBE_INTERVAL_MS = 500;
-/** How often it is looked whether `log-ends` is still there. */
+/** How often the writer checks that `log-ends` still exists. */
 const ENDS_INTERVAL_MS = 1_000;
 /** How much the WAL grows before a checkpoint: little enough that commits do not wait long for the disk meanwhile. */
 const CHECKPOINT_BYTES = 2 * 1024 * 1024;
 /** A commit rewrites the pages that it does not fill: the last leaf, and those above it. */
 const COMMIT_PAGES = 2;
-/** How long to go on with a full segment when no new one can be made. */
+/** How long to continue with a full segment when no new one can be created. */
 const ROTATE_RETRY_MS = 1_000;
 /**
- * A commit writes whole pages. With one small request each, the WAL grows to 200 times the size of the bodies, so it is
- * bounded by itself.
+ * A commit writes whole pages. With one small request each, the WAL grows to 200 times the size of the bodies, so it
+ * has a limit of its own.
  */
 const WAL_BYTES_FACTOR_MAX = 4;
 
@@ -118,7 +118,7 @@ class Writer {
   #nextPosition: number;
   #newestReceivedAt = 0;
   #segmentBytes = 0;
-  /** About as much as the WAL has grown since the last checkpoint. */
+  /** Approximate growth of the WAL since the last checkpoint. */
   #bytesSinceCheckpoint = 0;
   #rotateNotBefore = 0;
   #probe: NodeJS.Timeout | undefined;
@@ -154,16 +154,19 @@ class Writer {
     this.#endsTimer = setInterval(() => this.#keepEnds(), ENDS_INTERVAL_MS).unref();
     for (const sender of this.#senders) {
       sender.port.on('message', (message: WriterMessage) => this.#take(sender, message));
-      // An edge that ends before it has joined says nothing.
+      // An edge that ends before it has joined sends no close message.
       sender.port.on('close', () => this.#leave(sender));
     }
-    // The edge that starts the writer comes last: once it knows, the others can join.
+    // The edge that starts the writer comes last: once it is ready, the others can join.
     for (const { port } of this.#senders.toReversed()) {
       reply(port, { type: 'ready', firstPosition: this.#nextPosition, missing: this.#missing });
     }
   }
 
-  /** Checks what an earlier process left, seals it in the background, and finds where to go on and what is missing before. */
+  /**
+   * Checks what an earlier process left, seals it in the background, and finds where to continue and what is missing
+   * before.
+   */
   #recover(partition: number): { readonly end: number; readonly missing: MissingRecords | null } {
     const { folder, storePositions = new Map() } = this.#setup;
     const segments = listSegments(folder, partition);
@@ -173,7 +176,7 @@ class Writer {
       if (segment.lost && isNewest) this.#markEndOfLost(partition, segment);
       if (!holdsRecords(segment)) continue;
       assertNotForeign(folder, partition, segment);
-      // A segment without a WAL was sealed; its records carry checksums and are checked when they are read.
+      // A segment without a WAL was sealed; its records have checksums and are checked when they are read.
       if (isNewest || hasWal(segment.file)) {
         const recovered = recoverSegment(segment.file);
         if (recovered.needsSealing) void this.#checkpointing.finish(segment.file, null);
@@ -186,14 +189,14 @@ class Writer {
     if (missing !== null) {
       // Before anything changes: afterwards the log seems to be complete.
       if (missing.doubt !== null) noteLogWarning(folder, missingRecordsText(missing));
-      // Out of the way of the mark that tells what is missing from there on.
+      // Makes room for the mark of what is missing from there on.
       if (empty !== undefined && empty === segments.at(-1)) removeSegment(empty.file);
       this.#markMissingAtEnd(missing);
     }
     return { end: missing?.to ?? end, missing };
   }
 
-  /** Where the records of a newest segment that was given up ended, if that is known. */
+  /** Marks where the records of a newest segment that was given up ended, if that is known. */
   #markEndOfLost(partition: number, { firstPosition }: Segment): void {
     const end = readLogEnd(this.#setup.folder, partition);
     const isKnown = end > firstPosition && end < firstPosition + LOST_POSITIONS;
@@ -201,8 +204,8 @@ class Writer {
   }
 
   /**
-   * Records that a segment should have, or that should follow it, and that are not there, up to the next one. An empty
-   * segment gives way to the mark. What cannot be read is for readers to say.
+   * Marks records that a segment should contain, or that should follow it, and that are missing, up to the next one. A
+   * mark replaces an empty segment. Readers report unreadable segments.
    */
   #markGap(partition: number, { file, firstPosition }: Segment, next: Segment | undefined): void {
     if (next === undefined || next.firstPosition <= firstPosition) return;
@@ -213,7 +216,7 @@ class Writer {
     markMissing(this.#setup.folder, partition, last + 1);
   }
 
-  /** The partitions that an earlier start used. Where one has lost its end, a mark says where that was. */
+  /** Recovers the partitions that an earlier start used. If one has lost its end, a mark records where that was. */
   #recoverUnused(): void {
     const { folder, partitions, storePositions = new Map() } = this.#setup;
     for (const partition of partitionsEverUsed(folder, storePositions)) {
@@ -226,21 +229,21 @@ class Writer {
     }
   }
 
-  /** What the store has not processed of it. */
+  /** Marks what the store has not processed of it. */
   #markMissingAtEnd({ partition, from, to, processed }: MissingRecords): void {
     const { folder } = this.#setup;
-    // Without a segment it is not known where the log began: retention removes what is processed.
+    // Without a segment the beginning of the log is unknown: retention removes processed records.
     const hasSegments = listSegments(folder, partition).length > 0;
     const position = hasSegments ? from : Math.max(from, processed);
     if (position < to) markMissing(folder, partition, position);
   }
 
-  /** While nothing is appended; an append makes it again itself, or ends the process. */
+  /** While nothing is appended; an append recreates it itself, or ends the process. */
   #keepEnds(): void {
     try {
       if (!this.#dead) this.#ends.remake();
     } catch {
-      // It is tried again.
+      // The next call retries.
     }
   }
 
@@ -263,7 +266,7 @@ class Writer {
     for (const sender of leaving) this.#leave(sender);
   }
 
-  /** The one that has come, then all that wait at any port. */
+  /** The received one, then all that wait at any port. */
   *#waiting(from: Sender, first: WriterMessage): Generator<{ sender: Sender; message: WriterMessage }> {
     yield { sender: from, message: first };
     for (const sender of this.#senders) {
@@ -290,7 +293,7 @@ class Writer {
       return;
     }
     try {
-      // After the commit and before all that follows from it: see data-folder/held-lock.ts and log/open-segment.ts.
+      // After the commit and before anything is acknowledged: see data-folder/held-lock.ts and log/open-segment.ts.
       assertLockHeld(this.#setup.lock ?? null);
       this.#openSegment.assertInPlace();
       this.#ends.write(position, this.#segment);
@@ -320,7 +323,7 @@ class Writer {
   #isSegmentFull(): boolean {
     const { segmentBytes } = this.#setup;
     if (this.#segmentBytes >= segmentBytes) return true;
-    // One that is gone by now is for the check of the next commit.
+    // If it is gone by now, the check of the next commit notices.
     const wal = statSync(`${this.#openSegment.file}-wal`, { throwIfNoEntry: false });
     return wal !== undefined && wal.size >= WAL_BYTES_FACTOR_MAX * segmentBytes;
   }
@@ -351,7 +354,9 @@ class Writer {
     return position;
   }
 
-  /** Edges read the clock independently, so a request may get here just after one with a later time: it gets that time. */
+  /**
+   * Edges read the clock independently, so a request may get here just after one with a later time: it gets that time.
+   */
   #inOrder(receivedAt: number): number {
     if (this.#senders.length === 1) return receivedAt;
     this.#newestReceivedAt = Math.max(this.#newestReceivedAt, receivedAt);
@@ -376,7 +381,7 @@ class Writer {
   }
 
   #rollBack(): void {
-    // SQLite has rolled back by itself after most errors; then there is no transaction to end.
+    // After most errors SQLite has rolled back by itself; then there is no transaction to end.
     if (this.#database.isTransaction) this.#database.exec('ROLLBACK');
   }
 
@@ -399,7 +404,7 @@ class Writer {
       this.#database = next;
       this.#openSegment = new OpenSegment(next.location() ?? '');
     } catch (error) {
-      // No space for a new file: go on with this one, and try again later.
+      // No space for a new file: continue with this one, and retry later.
       if (isOutOfFiles(error) || (error instanceof LogUnavailableError && !error.fatal))
         this.#rotateNotBefore = performance.now() + ROTATE_RETRY_MS;
       else this.#die(error);
@@ -430,7 +435,7 @@ class Writer {
     for (const { port } of this.#senders) port.close();
   }
 
-  /** All edges are told, so that none takes in what cannot be written. */
+  /** Sent to all edges, so that none accepts what cannot be written. */
   #replyFailed(lastGroups: LastGroups, message: string, fatal: boolean): void {
     for (const sender of this.#senders) {
       reply(sender.port, { type: 'failed', upToGroup: lastGroups.get(sender) ?? 0, message, fatal });

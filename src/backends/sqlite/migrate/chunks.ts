@@ -1,6 +1,7 @@
 /**
- * Puts rows together to chunks (migration/parts.ts) of a bounded size, and writes positions as text: a JSON array of the values
- * that a part is ordered by, bytes as `{"hex": …}`. A chunk holds at least one run of rows, however large that is.
+ * Groups rows into chunks (migration/parts.ts) of a bounded size, and writes positions as text: a JSON array of the
+ * values that a part is ordered by, bytes as `{"hex": …}`. A chunk contains at least one group of rows, however large
+ * that is.
  */
 
 import type { Chunk, ColumnKind, MigratedValue, PartName } from '../../../migration/parts.ts';
@@ -13,13 +14,13 @@ export interface ChunkLimits {
   readonly length: number;
 }
 
-/** So many that a round trip to the other side costs little, so few that what is under way fits the memory. */
+/** Large enough that a round trip costs little, small enough that chunks in flight fit the memory. */
 export const CHUNK_LIMITS: ChunkLimits = { rows: 5_000, length: 8 * 1024 * 1024 };
 
-/** What a value that is not text takes, roughly. */
+/** Approximate size of a value that is not text. */
 const VALUE_BYTES = 8;
 
-/** What SQLite gives. */
+/** What SQLite returns. */
 export type StoredValue = number | bigint | string | Uint8Array | null;
 
 export class ChunkBuilder {
@@ -43,7 +44,7 @@ export class ChunkBuilder {
     return this.#rows >= this.#limits.rows || this.#bytes >= this.#limits.length;
   }
 
-  /** Values beyond the last column are not part of it. */
+  /** Values after the last column are ignored. */
   add(row: readonly StoredValue[]): void {
     for (const [index, kind] of this.#kinds.entries()) {
       const value = migratedValue(row[index] ?? null, kind);
@@ -73,7 +74,7 @@ function migratedValue(value: StoredValue, kind: ColumnKind): MigratedValue {
   return value;
 }
 
-/** The values that the part is ordered by, of the last row that was migrated. */
+/** The values that the part is ordered by, of the last migrated row. */
 export function positionIn(text: string): (number | string | Uint8Array)[] {
   const values = JSON.parse(text) as (number | string | { readonly hex: string })[];
   return values.map((value) => (typeof value === 'object' ? Buffer.from(value.hex, 'hex') : value));

@@ -1,7 +1,7 @@
 /**
- * Records and events for a migration (migration/parts.ts), table by table, oldest first. Events are taken out of their blocks, with
- * what their record says of them; a chunk ends between two blocks, and the position is the last one. Numbers grow from
- * table to table, so the order is that of arrival.
+ * Records and events for a migration (migration/parts.ts), table by table, oldest first. Events are unpacked from their
+ * blocks, with the columns of their record; a chunk ends between two blocks, and its position is the last one. Numbers
+ * grow from table to table, so the order is that of arrival.
  */
 
 import { currencyOfStored } from '../../../views/currency.ts';
@@ -43,7 +43,7 @@ export function* chunksOfTables(
   if (last !== undefined && !builder.isEmpty) yield builder.take(last);
 }
 
-/** Rows that are migrated together, and the number that they are found by. */
+/** Rows that are migrated together, and the number that identifies them. */
 interface Run {
   readonly no: number;
   readonly rows: readonly (readonly StoredValue[])[];
@@ -83,7 +83,7 @@ function* eventRuns(store: StoreConnection, table: number, after: number): Gener
   for (const block of blocks) {
     const rows: StoredValue[][] = [];
     for (const event of unpackBlock(block.tenant, block)) {
-      // Events of a record follow one another.
+      // Events of a record are consecutive.
       if (around?.no !== event.record) around = recordOf(store, table, event);
       rows.push(rowOf(event, around));
     }

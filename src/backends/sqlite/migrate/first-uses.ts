@@ -1,6 +1,6 @@
 /**
- * First uses for a migration (migration/parts.ts), in the order of their hashes. The secret that those are made with is migrated, too,
- * so the target finds them.
+ * First uses for a migration (migration/parts.ts), in the order of their hashes. The secret of the hashes is migrated,
+ * too, so the target finds them.
  */
 
 import type { Chunk, PartName } from '../../../migration/parts.ts';

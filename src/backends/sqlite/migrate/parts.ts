@@ -1,7 +1,7 @@
 /**
- * Where each part that is migrated (migration/parts.ts) lies in `store.db` and `keys.db`: the table, the order in which its rows are
- * read, and how columns are made that are called otherwise there or lie elsewhere. Records and events, which lie in
- * many tables and in blocks, are in migrate/events.ts; first uses, which lie in sorted runs, in migrate/first-uses.ts.
+ * Where each migrated part (migration/parts.ts) is in `store.db` and `keys.db`: the table, the order in which its rows
+ * are read, and expressions for columns with another name or from another table. Records and events, which are in many
+ * tables and in blocks, are in migrate/events.ts; first uses, which are in sorted runs, in migrate/first-uses.ts.
  */
 
 import type { PartName } from '../../../migration/parts.ts';
@@ -11,13 +11,13 @@ export type PlainPart = Exclude<PartName, 'records' | 'events' | 'idempotency_ke
 export interface PlainTable {
   readonly file: 'store' | 'keys';
   readonly from: string;
-  /** Columns that no two rows have alike, in the order of an index: nothing is sorted. */
+  /** Unique columns, in the order of an index: nothing is sorted. */
   readonly order: readonly string[];
-  /** Columns that are not simply columns of that name. */
+  /** Columns that differ from the table's column of that name. */
   readonly columns?: Readonly<Record<string, string>>;
 }
 
-/** Tables of keys.db are ordered by when rows were made. */
+/** Tables of keys.db are ordered by creation of their rows. */
 const ROWS: Pick<PlainTable, 'file' | 'order' | 'columns'> = {
   file: 'keys',
   order: ['rowid'],
@@ -30,12 +30,12 @@ export const PLAIN_TABLES: Readonly<Record<PlainPart, PlainTable>> = {
     file: 'store',
     from: 'nodes LEFT JOIN aliases ON aliases.node = nodes.no',
     order: ['nodes.no'],
-    // What changes of nodes lies in runs (store/profile-runs.ts), and is added to their rows.
-    columns: { root: 'aliases.root', events: 'NULL', first_seen: 'NULL', last_seen: 'NULL', known: 'NULL' },
+    // The mutable state of nodes is in runs (store/profile-runs.ts), and is added to their rows.
+    columns: { root: 'aliases.root', events: 'NULL', first_seen: 'NULL', last_seen: 'NULL', properties: 'NULL' },
   },
   identifiers: { file: 'store', from: 'identifiers', order: ['node', 'type', 'value'] },
   merges: { file: 'store', from: 'merges', order: ['no'] },
-  apart: { file: 'store', from: 'apart', order: ['node_a', 'node_b'] },
+  cannot_link: { file: 'store', from: 'cannot_link', order: ['node_a', 'node_b'] },
   refusals: { file: 'store', from: 'refusals', order: ['node', 'type', 'value', 'reason'] },
   starts: { file: 'store', from: 'starts', order: ['no'] },
   expired_arrivals: { file: 'store', from: 'expired_arrivals', order: ['tenant'] },

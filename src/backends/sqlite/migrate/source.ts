@@ -1,7 +1,7 @@
 /**
- * The embedded installation as the source of a migration (`migration/parts.ts`): all of `store.db` and `keys.db`, opened for reading
- * only. The caller holds the lock of the data folder, so no server writes meanwhile. Files of another version are
- * refused: a server of this version has to bring them up to date first, which a reader cannot.
+ * The embedded installation as the source of a migration (`migration/parts.ts`): all of `store.db` and `keys.db`,
+ * opened for reading only. The caller holds the lock of the data folder, so no server writes meanwhile. Files of
+ * another version are refused: a server of this version has to migrate them first, which a reader cannot.
  */
 
 import { existsSync } from 'node:fs';
@@ -41,7 +41,7 @@ export interface SourceSetup {
   readonly storeFile: string;
   readonly keyFile: string;
   readonly logFolder: string;
-  /** Tests take small ones. */
+  /** For tests. */
   readonly limits?: ChunkLimits;
 }
 
@@ -98,7 +98,7 @@ class SqliteMigrationSource implements MigrationSource {
     try {
       if (isFirstUses(part)) return countFirstUses(this.#store, part);
       if (!isPlain(part)) return countInTables(this.#store, part satisfies TablePart);
-      // Without what is joined to it: that adds columns, not rows.
+      // Without joined tables: they add columns, not rows.
       const [table = ''] = PLAIN_TABLES[part].from.split(' ');
       return this.#connection(part).get<{ count: number }>(`SELECT count(*) AS count FROM ${table}`)?.count ?? 0;
     } catch (error) {
@@ -135,10 +135,10 @@ function* plainChunks(
   const { from, order, columns = {} } = PLAIN_TABLES[part];
   const [table = ''] = from.split(' ');
   const wanted = columnsOf(part).map(([name]) => columns[name] ?? `${table}.${name}`);
-  const place = order.join(', ');
-  const behind = after === null ? '' : `WHERE (${place}) > (${order.map(() => '?').join(', ')})`;
-  // The position comes behind the columns.
-  const sql = `SELECT ${[...wanted, ...order].join(', ')} FROM ${from} ${behind} ORDER BY ${place}`;
+  const orderBy = order.join(', ');
+  const behind = after === null ? '' : `WHERE (${orderBy}) > (${order.map(() => '?').join(', ')})`;
+  // The position follows the columns.
+  const sql = `SELECT ${[...wanted, ...order].join(', ')} FROM ${from} ${behind} ORDER BY ${orderBy}`;
   const statement = connection.database.prepare(sql);
   statement.setReturnArrays(true);
   const rows = statement.iterate(...(after === null ? [] : positionIn(after)));
@@ -153,7 +153,9 @@ function* plainChunks(
   if (!builder.isEmpty) yield builder.take(last);
 }
 
-/** To be called with one row of `nodes` after the other, in order: adds what changes of them, which is read in the same order. */
+/**
+ * Call it with one row of `nodes` after the other, in order: adds their mutable state, which is read in the same order.
+ */
 function addingState(store: StoreConnection): (row: readonly StoredValue[]) => readonly StoredValue[] {
   const names = columnsOf('nodes').map(([name]) => name);
   const numberAt = names.indexOf('no');
@@ -172,7 +174,7 @@ function addingState(store: StoreConnection): (row: readonly StoredValue[]) => r
   };
 }
 
-/** One of the two is there only once something was written: the other is as good as empty. */
+/** One of the two files exists only once something was written: a missing file counts as empty. */
 function emptyDatabase({ migrations }: DatabaseFile): DatabaseSync {
   const database = new DatabaseSync(':memory:');
   applyMigrations(database, migrations);

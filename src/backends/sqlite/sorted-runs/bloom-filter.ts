@@ -1,14 +1,14 @@
 /**
- * A split block Bloom filter over keys that are hashes already, each in two numbers: the first says which block of 256
- * bits a key belongs to, the second which bit of each of its eight words is set. So a look costs one fetch from memory.
- * With `BITS_PER_KEY` it says "may be" of about one in two hundred keys that are not in it, and never "no" of one that is.
+ * A split block Bloom filter over keys that are hashes already, each in two numbers: the first selects a block of 256
+ * bits, the second one bit in each of its eight words. So a look-up costs one memory access. With `BITS_PER_KEY` its
+ * false positive rate is about one in two hundred; it has no false negatives.
  */
 
 const BITS_PER_KEY = 12;
 const WORDS_PER_BLOCK = 8;
 const WORD_BITS = 32;
 const WORD = 2 ** 32;
-/** The upper five bits of a product say which bit. */
+/** The upper five bits of a product select the bit. */
 const BIT_SHIFT = 27;
 /** Odd numbers, one for each word of a block. */
 const FACTORS = Int32Array.of(
@@ -26,7 +26,7 @@ export class BloomFilter {
   readonly #words: Int32Array;
   readonly #blocks: number;
 
-  /** An empty one for so many keys, or one that was stored. */
+  /** An empty filter for this many keys, or a stored one. */
   constructor(keys: number | Uint8Array) {
     if (typeof keys === 'number') {
       this.#blocks = Math.max(1, Math.ceil((keys * BITS_PER_KEY) / (WORDS_PER_BLOCK * WORD_BITS)));
@@ -38,7 +38,7 @@ export class BloomFilter {
     }
   }
 
-  /** To be stored. */
+  /** Its stored form. */
   get bytes(): Uint8Array {
     return new Uint8Array(this.#words.buffer);
   }

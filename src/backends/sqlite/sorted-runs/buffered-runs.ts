@@ -1,7 +1,7 @@
 /**
- * Sorted runs of keys that are hashes (views/keyed-hash.ts), as the writer reads and writes them one by one: what a
- * transaction adds waits in memory, in a hash table, and is put as a run with the commit (`flush`), or earlier when there is
- * much of it. What is added under a key that waits replaces it.
+ * Sorted runs with hashes as keys (views/keyed-hash.ts), which the writer reads and writes one by one: entries of a
+ * transaction are buffered in a hash table and written as a run with the commit (`flush`), or earlier when there are
+ * many. An entry replaces a buffered one of the same key.
  */
 
 import type { DatabaseSync } from 'node:sqlite';
@@ -10,9 +10,9 @@ import type { KeyHash } from '../../../views/keyed-hash.ts';
 import { type Entry, NO_BYTES, RowsToWrite, type RunsShape } from './entries.ts';
 import { type RunsSizes, SortedRuns } from './sorted-runs.ts';
 
-/** Entries that wait; with more, a run is put. */
+/** Maximum number of buffered entries; beyond it a run is written. */
 const WAITING_MAX = 131_072;
-/** So few that they are taken out of the hash table one by one. */
+/** So few that they are removed from the hash table one by one. */
 const FEW = 4_096;
 
 export class BufferedRuns {
@@ -20,7 +20,7 @@ export class BufferedRuns {
   readonly #groupOf: (rows: Rows) => number;
   readonly #waiting: WaitingEntries;
 
-  /** `groupOf` says to which group what waits is added. */
+  /** `groupOf` returns the group of the buffered entries. */
   constructor(database: DatabaseSync, shape: RunsShape, groupOf: (rows: Rows) => number, sizes?: RunsSizes) {
     this.runs = new SortedRuns(database, shape, sizes);
     this.#groupOf = groupOf;
@@ -36,7 +36,7 @@ export class BufferedRuns {
     this.#waiting.set(hash, rest, values, bytes);
   }
 
-  /** To be called before the transaction is committed. */
+  /** Call it before the transaction is committed. */
   flush(): void {
     const { rows } = this.#waiting;
     if (rows.count === 0) return;
@@ -51,11 +51,11 @@ export class BufferedRuns {
   }
 }
 
-/** A hash table over the rows that will be a run: open addressing, half full at most. */
+/** A hash table over the rows of the next run: open addressing, at most half full. */
 class WaitingEntries {
   readonly rows: RowsToWrite;
   readonly #keyColumns: number;
-  /** The row of each slot, and one; 0 where it is free. */
+  /** The row of each slot plus one; 0 if it is free. */
   readonly #slots = new Int32Array(2 * WAITING_MAX);
 
   constructor({ keyColumns, valueColumns, hasBytes }: RunsShape) {
@@ -107,7 +107,7 @@ class WaitingEntries {
     rows.bytes?.clear();
   }
 
-  /** The slot that has the key, or the one where it belongs. */
+  /** The slot of the key, or the free one where it belongs. */
   #slotOf(hash: number, rest: number): number {
     const [hashes, rests] = this.rows.columns as [Float64Array, Float64Array];
     const mask = this.#slots.length - 1;

@@ -1,7 +1,7 @@
 /**
- * What sorted runs hold: entries of a key, values and bytes, all of one shape. Many entries at once are rows: numbers in
- * columns, bytes in one piece of memory. As an object for each of hundreds of thousands of entries they would be most of
- * what the garbage collector does.
+ * The content of sorted runs: entries of a key, values and bytes, all of one shape. Many entries at once are rows:
+ * numbers in columns, bytes in one piece of memory. As an object for each of hundreds of thousands of entries they
+ * would cause most of the garbage collector's work.
  */
 
 import { ByteColumn } from '../../../columnar/byte-column.ts';
@@ -11,20 +11,20 @@ import type { Key } from './keys.ts';
 export interface Entry {
   readonly key: Key;
   readonly values: readonly number[];
-  /** Empty where entries have none. */
+  /** Empty for entries without bytes. */
   readonly bytes: Uint8Array;
 }
 
-/** What is stored under one name, the same for everybody who opens it. */
+/** The layout of the runs of one name, the same for every connection. */
 export interface RunsShape {
-  /** Its tables begin with it. */
+  /** The prefix of its tables. */
   readonly name: string;
   readonly keyColumns: number;
   readonly valueColumns: number;
   readonly hasBytes: boolean;
-  /** For keys that begin with two hashes, and are looked for one by one. */
+  /** For keys that begin with two hashes, and are looked up one by one. */
   readonly hasFilters: boolean;
-  /** Makes the row `into` what it and another row of its key amount to, whichever came first. Without it, keys differ. */
+  /** Merges another row of the same key into the row `into`; the order must not matter. Without it, keys are unique. */
   readonly combine?: (rows: RowsToWrite, into: number, other: number) => void;
 }
 
@@ -66,7 +66,7 @@ export class RowsToWrite implements Rows {
     return { key, values, bytes: this.bytes?.get(row) ?? NO_BYTES };
   }
 
-  /** Makes the values and bytes of a row those of another. */
+  /** Replaces the values and bytes of a row by those of another. */
   replace(row: number, by: number): void {
     for (const column of this.columns) column[row] = column[by] as number;
     this.bytes?.replace(row, by);
@@ -89,7 +89,7 @@ function doubled(column: Float64Array): Float64Array {
   return larger;
 }
 
-/** What entries of one key amount to. */
+/** Combines entries of one key. */
 export function combineEntries(shape: RunsShape, entries: readonly [Entry, ...Entry[]]): Entry {
   const [first] = entries;
   if (entries.length === 1) return first;

@@ -1,5 +1,5 @@
 /**
- * Keys of sorted runs: a few whole numbers each. As bytes they sort as the numbers do, so that SQLite finds blocks by them.
+ * Keys of sorted runs: a few integers each. As bytes they sort like the numbers, so that SQLite finds blocks by them.
  */
 
 export type Key = readonly number[];
@@ -12,7 +12,7 @@ export function compareKeys(one: Key, other: Key): number {
   return 0;
 }
 
-/** The least key beyond this one: keys are whole numbers. */
+/** The smallest key after this one: keys are integers. */
 export function nextKey(key: Key): Key {
   return [...key.slice(0, -1), (key.at(-1) as number) + 1];
 }
@@ -21,7 +21,7 @@ const WORD = 2 ** 32;
 const SIGN = 2 ** 31;
 const NUMBER_BYTES = 8;
 
-/** In the order of the numbers. A shorter key comes before all that begin with it. */
+/** Ordered like the numbers. A shorter key sorts before all that begin with it. */
 export function bytesOf(key: Key): Uint8Array {
   const bytes = new Uint8Array(key.length * NUMBER_BYTES);
   for (let column = 0, at = 0; column < key.length; column++, at += NUMBER_BYTES) {
@@ -33,7 +33,7 @@ export function bytesOf(key: Key): Uint8Array {
   return bytes;
 }
 
-/** Without a DataView, which would take the bytes out of the heap of JavaScript. */
+/** Without a DataView, whose buffer would be allocated outside of the JavaScript heap. */
 function putWord(bytes: Uint8Array, at: number, word: number): void {
   bytes[at] = word >>> 24;
   bytes[at + 1] = word >>> 16;

@@ -1,6 +1,6 @@
 /**
- * Reads sorted runs on any connection, one key or a range of them, and takes keys out of them. Keeps nothing in memory.
- * The writer (sorted-runs.ts) is built on it.
+ * Reads sorted runs on any connection, one key or a range of them, and removes keys. Caches nothing. The writer
+ * (sorted-runs.ts) is built on it.
  */
 
 import type { DatabaseSync, StatementSync } from 'node:sqlite';
@@ -12,7 +12,7 @@ import { bytesOf, compareKeys, type Key } from './keys.ts';
 
 interface StoredBlock {
   readonly entries: Uint8Array;
-  /** CRC-32 of them: SQLite notices damage in its pages, not in what lies on them. */
+  /** CRC-32 of the entries: SQLite notices damage in its page structure, not in their content. */
   readonly crc: number;
 }
 
@@ -25,7 +25,6 @@ interface FirstAndEntries extends StoredBlock {
   readonly first: Uint8Array;
 }
 
-/** Reads runs, on any connection, and takes keys out of them. Keeps nothing in memory. */
 export class RunReader {
   protected readonly shape: RunsShape;
   protected readonly database: DatabaseSync;
@@ -46,7 +45,7 @@ export class RunReader {
     return rows.map((row) => row['no'] as number);
   }
 
-  /** Of a group, or of the newest group that has the key: its entries in all runs, combined. */
+  /** Searches a group, or the newest group that has the key: its entries in all runs, combined. */
   find(key: Key, group: number | null = null): Entry | undefined {
     const found: Entry[] = [];
     for (const entry of this.parts(key, group)) {
@@ -56,7 +55,7 @@ export class RunReader {
     return isAny(found) ? combineEntries(this.shape, found) : undefined;
   }
 
-  /** The same, as each run has it. To be gone through at once: nothing else of this reader may be used meanwhile. */
+  /** The same, one entry per run. Iterate it at once: nothing else of this reader may be used meanwhile. */
   *parts(key: Key, group: number | null = null): Generator<Entry> {
     const { name } = this.shape;
     const sql = `SELECT group_no, blocks.entries, blocks.crc FROM ${name}_runs AS runs JOIN ${name}_blocks AS blocks ON blocks.no =
@@ -86,7 +85,7 @@ export class RunReader {
     return at < block.count && block.compare(at, key) === 0 ? this.entryAt(block, at) : undefined;
   }
 
-  /** The entries of a run with `from` <= key < `to`, the last of them first. Both may be shorter than a key. */
+  /** The entries of a run with `from` <= key < `to`, in descending order. Both may be shorter than a key. */
   *descending(run: number, from: Key, to: Key): Generator<Entry> {
     const select = this.prepared(
       `SELECT first, entries, crc FROM ${this.shape.name}_blocks WHERE run = ? AND first < ? ORDER BY first DESC LIMIT 1`,
@@ -104,7 +103,7 @@ export class RunReader {
     }
   }
 
-  /** The same, in order. */
+  /** The same, in ascending order. */
   *ascending(run: number, from: Key, to: Key): Generator<Entry> {
     let row: FirstAndEntries | undefined = this.blockOf(run, from) ?? this.blockAfter(run, bytesOf(from));
     for (; row !== undefined; row = this.blockAfter(run, row.first)) {
@@ -116,7 +115,7 @@ export class RunReader {
     }
   }
 
-  /** All entries from a key on, over all runs and in order; of several groups that have a key, those of the newest. */
+  /** All entries from a key on, over all runs and in order; if several groups have a key, those of the newest. */
   *all(from: Key): Generator<Entry> {
     const sql = `SELECT no, group_no FROM ${this.shape.name}_runs`;
     const streams = this.prepared(sql)
@@ -145,7 +144,7 @@ export class RunReader {
     }
   }
 
-  /** Takes keys out, in whichever runs they are. Within a transaction of the caller. */
+  /** Removes keys from all runs. Within a transaction of the caller. */
   remove(keys: readonly Key[], group: number | null = null): void {
     const inOrder = keys.toSorted(compareKeys);
     for (const run of this.runNumbers(group)) {
@@ -153,7 +152,7 @@ export class RunReader {
     }
   }
 
-  /** Takes out those that lie in the block of the first of them, `keys[from]`; gives which key comes next. */
+  /** Removes the keys that are in the block of the first of them, `keys[from]`; returns the index of the next key. */
   #removeFromBlock(run: number, keys: readonly Key[], from: number): number {
     const row = this.blockOf(run, keys[from] as Key);
     if (row === undefined) return from + 1;
@@ -176,7 +175,7 @@ export class RunReader {
     return Math.max(next, from + 1);
   }
 
-  /** Changes the entry of a key in one of the runs that have it; false where none has. As `remove`, for a few keys. */
+  /** Changes the entry of a key in one of the runs that have it; false if none has. Like `remove`, for a few keys. */
   change(key: Key, changed: (entry: Entry) => Pick<Entry, 'values' | 'bytes'>, group: number | null = null): boolean {
     return this.runNumbers(group).some((run) => this.#changeIn(run, key, changed));
   }
@@ -196,13 +195,13 @@ export class RunReader {
     return true;
   }
 
-  /** Puts what is left of a block in its place. */
+  /** Replaces a block by its remaining rows. */
   protected rewrite(run: number, no: number, rest: RowsToWrite): void {
     this.prepared(`DELETE FROM ${this.shape.name}_blocks WHERE no = ?`).run(no);
     if (rest.count > 0) this.writeBlock(run, rest, sameOrder(rest.count), 0, rest.count);
   }
 
-  /** Gives how many bytes it has. */
+  /** Returns its size in bytes. */
   protected writeBlock(run: number, rows: Rows, order: Uint32Array, start: number, end: number): number {
     const first = rows.columns
       .slice(0, this.shape.keyColumns)
@@ -217,7 +216,7 @@ export class RunReader {
     return block.length;
   }
 
-  /** The block that has a key, if the run has it. */
+  /** The block that contains a key, if the run has it. */
   protected blockOf(run: number, key: Key): BlockRow | undefined {
     const sql = `SELECT no, first, entries, crc FROM ${this.shape.name}_blocks
       WHERE run = ? AND first <= ? ORDER BY first DESC LIMIT 1`;

@@ -1,20 +1,20 @@
 /**
- * A log-structured merge tree on SQLite. Entries are put as a whole run, sorted by key, instead of into a B-tree one by
- * one: that costs a tenth, and stays so however much is stored. Whoever looks for a key looks into every run; so runs are
- * merged when there are many of about one size, and a run may have a Bloom filter in memory, which says of nearly every
- * key that is not there that it is not.
+ * A log-structured merge tree on SQLite. Entries are written as a whole run, sorted by key, instead of into a B-tree
+ * one by one: that costs a tenth, and stays so however much is stored. A look-up searches every run; so runs of similar
+ * size are merged when there are many, and a run may have a Bloom filter in memory, which rules out nearly every absent
+ * key.
  *
- * A key is a few whole numbers, and so are the values that come with it; an entry may have bytes, too. Keys differ, over
- * all runs of a group, or `combine` makes one entry of two; in which order must not matter to it. Runs of different
- * groups (days, tables of events) are never merged, so that a group can be dropped.
+ * A key is a few integers, and so are its values; an entry may have bytes, too. Keys are unique over all runs of a
+ * group, or `combine` merges two entries, in any order. Runs of different groups (days, tables of events) are never
+ * merged, so that a group can be dropped.
  *
- * Merging is done bit by bit: with every run that is put some times as many bytes are moved on in each merge that is
- * under way, in the caller's transaction, from runs that become empty to one that grows. So it costs the same again and
- * again, never a lot at once; after a crash it goes on where the last commit left it.
+ * Merging is incremental: with every run that is written, a multiple of its bytes is moved in each running merge, in
+ * the caller's transaction, from runs that become empty to one that grows. So the cost is spread evenly; after a crash
+ * merging continues where the last commit left it.
  *
- * How much is merged, and which runs are about as large, goes by bytes: entries may have megabytes of them.
+ * The amount to merge, and the size class of a run, are counted in bytes: entries may have megabytes of them.
  *
- * One connection puts, merges and drops. Others may read (`RunReader`), and change or remove entries.
+ * One connection writes, merges and drops. Others may read (`RunReader`), and change or remove entries.
  */
 
 import type { DatabaseSync } from 'node:sqlite';
@@ -26,33 +26,33 @@ import { bytesOf, compareKeys, type Key, nextKey } from './keys.ts';
 import { RunReader, sameOrder } from './run-reader.ts';
 
 export interface RunsSizes {
-  /** So many runs of about one size are merged into one. */
+  /** How many runs of similar size are merged into one. */
   readonly fanOut?: number;
-  /** So few that finding one entry is quick, so many that a row of SQLite costs little an entry. */
+  /** Few enough that finding one entry is quick, many enough that a SQLite row costs little per entry. */
   readonly blockRows?: number;
-  /** Of the bytes that entries have, in a block of several. */
+  /** Limit for the bytes of the entries in a block of several. */
   readonly blockBytes?: number;
-  /** The least that is merged with a run that is put. */
+  /** The minimum amount to merge with each written run. */
   readonly mergedBytesMin?: number;
-  /** Of all filters in memory. A run beyond it is looked into on the disk. */
+  /** Limit for all filters in memory. A run beyond it is searched on disk. */
   readonly filterBytesMax?: number;
 }
 
 /**
- * Few, since every look-up that finds nothing asks the filter of every run, and merging is cheap: with 16 instead of 4, putting
- * a hash takes half as long, and looking for one twice as long.
+ * Few, since every unsuccessful look-up checks the filter of every run, and merging is cheap: with 16 instead of 4,
+ * writing a hash takes half as long, and finding one twice as long.
  */
 const FAN_OUT = 4;
 const BLOCK_ROWS = 128;
-/** So that a block fits a page of the store. */
+/** A block fits a page of the store. */
 const BLOCK_BYTES = 7_000;
 const MERGED_BYTES_MIN = 64 * 1024;
-/** Of blocks that are in memory at once, but for entries that are larger. */
+/** Limit for blocks in memory at once, except for larger entries. */
 const MERGED_AT_ONCE_BYTES = 4 * 1024 * 1024;
 const FILTER_BYTES_MAX = 64 * 1024 * 1024;
 /** Smaller runs are all of the lowest level. */
 const LOWEST_LEVEL_BYTES = 16 * 1024;
-/** For each byte that is put, in each merge. More than one, or merges would not end before the next begins. */
+/** Per written byte, in each merge. More than one, or merges would not end before the next begins. */
 const MERGED_PER_PUT = 4;
 
 interface FilterPart {
@@ -67,9 +67,9 @@ interface Run {
   bytes: number;
   /** The run that takes over its entries, one part after the other. */
   mergedInto: number | null;
-  /** Keys that begin with a lower number have been taken over, as far as this process knows. */
+  /** Keys that begin with a lower number are merged already, as far as this process knows. */
   from: number;
-  /** In the order of their keys; null where they are not in memory. */
+  /** In the order of their keys; null if they are not in memory. */
   filters: FilterPart[] | null;
 }
 
@@ -79,7 +79,7 @@ export class SortedRuns extends RunReader {
   readonly #blockBytes: number;
   readonly #mergedBytesMin: number;
   readonly #filterBytesMax: number;
-  /** Newest group first; undefined until they were read. */
+  /** Newest group first; undefined until loaded. */
   #runs: Run[] | undefined;
   #filterBytes = 0;
 
@@ -92,7 +92,7 @@ export class SortedRuns extends RunReader {
     this.#filterBytesMax = sizes.filterBytesMax ?? FILTER_BYTES_MAX;
   }
 
-  /** After a rollback: what was written is not there. */
+  /** After a rollback. */
   forget(): void {
     this.#runs = undefined;
     this.#filterBytes = 0;
@@ -102,7 +102,7 @@ export class SortedRuns extends RunReader {
     return this.#known().length;
   }
 
-  /** Of the newest group that has the key. */
+  /** From the newest group that has the key. */
   get(key: Key): Entry | undefined {
     const [hash = 0, rest = 0] = key;
     let found: Entry | undefined;
@@ -119,7 +119,7 @@ export class SortedRuns extends RunReader {
     return found;
   }
 
-  /** Writes a run, and merges some. Within a transaction of the caller; the keys of the rows differ. */
+  /** Writes a run, and continues merging. Within a transaction of the caller; the keys of the rows are unique. */
   put(group: number, rows: Rows): void {
     if (rows.count === 0) return;
     const run = this.#create(group);
@@ -128,12 +128,12 @@ export class SortedRuns extends RunReader {
     this.merge(run.bytes);
   }
 
-  /** Whether there are merges to go on with. */
+  /** Whether any merge is running. */
   get isMerging(): boolean {
     return this.#known().some(({ mergedInto }) => mergedInto !== null);
   }
 
-  /** Goes on with every merge, by so many bytes and some more. */
+  /** Continues every merge by at least this many bytes. */
   merge(bytes: number): void {
     this.#beginMerges();
     const outputs = new Set(this.#known().flatMap(({ mergedInto }) => mergedInto ?? []));
@@ -144,20 +144,23 @@ export class SortedRuns extends RunReader {
         left -= moved;
       }
     }
-    // What has become one run may be the last that another merge waited for.
+    // A completed run may be the last one that another merge waited for.
     this.#beginMerges();
   }
 
-  /** Which groups there are, oldest first. */
+  /** The existing groups, oldest first. */
   groups(): number[] {
     return [...new Set(this.#known().map(({ group }) => group))].sort((a, b) => a - b);
   }
 
-  /** Removes at most so many blocks of a group; true while there are more. Until then, some of its entries are found. */
+  /**
+   * Removes at most this many blocks of a group; true while there are more. Until then, some of its entries are still
+   * found.
+   */
   drop(group: number, blocksMax: number): boolean {
     const { name } = this.shape;
     let left = blocksMax;
-    // Oldest first: a run that others are merged into goes after them.
+    // Oldest first: a merge target is removed after its inputs.
     const oldestFirst = this.#known().filter((one) => one.group === group);
     for (const run of oldestFirst.sort((a, b) => a.no - b.no)) {
       const sql = `DELETE FROM ${name}_blocks WHERE no IN (SELECT no FROM ${name}_blocks WHERE run = ? LIMIT ?)`;
@@ -173,7 +176,7 @@ export class SortedRuns extends RunReader {
     return this.#runs;
   }
 
-  /** Filters of the newest runs first, as many as memory may take. */
+  /** Loads filters of the newest runs first, as many as fit the memory limit. */
   #load(): Run[] {
     const { name } = this.shape;
     const rows = this.database
@@ -220,7 +223,7 @@ export class SortedRuns extends RunReader {
     return run;
   }
 
-  /** Writes rows behind all that the run has; `count` of the order. */
+  /** Appends rows to the run; the first `count` of the order. */
   #writePart(run: Run, rows: Rows, order: Uint32Array, count: number): void {
     for (let start = 0, end = 0; start < count; start = end) {
       end = this.#endOfBlock(rows, order, start, count);
@@ -260,7 +263,7 @@ export class SortedRuns extends RunReader {
     this.#keepFiltersBounded();
   }
 
-  /** The largest go first: looking into one run on the disk costs the same however large it is. */
+  /** The largest filters go first: searching one run on disk costs the same however large it is. */
   #keepFiltersBounded(): void {
     while (this.#filterBytes > this.#filterBytesMax) {
       let largest: Run | undefined;
@@ -290,7 +293,7 @@ export class SortedRuns extends RunReader {
     this.#runs = this.#known().filter((other) => other !== run);
   }
 
-  /** Where many runs of a group are of one level. In a group that gets no more runs, all of them. */
+  /** For groups with many runs of one level. In a group that gets no more runs, all of them. */
   #beginMerges(): void {
     const runs = this.#known();
     const outputs = new Set(runs.flatMap(({ mergedInto }) => mergedInto ?? []));
@@ -321,16 +324,19 @@ export class SortedRuns extends RunReader {
     }
   }
 
-  /** Moves the lowest entries of all inputs on, about so many bytes. Gives how many; 0 if the inputs are empty, and gone. */
+  /**
+   * Moves about `wanted` bytes of the lowest entries of all inputs. Returns how many; 0 if the inputs are empty, and
+   * removed.
+   */
   #mergePart(outputNo: number, wanted: number): number {
     const output = this.#known().find(({ no }) => no === outputNo) as Run;
-    // Oldest first: what is in order by then need not be sorted.
+    // Oldest first: entries that are already in order need not be sorted.
     const inputs = this.#known()
       .filter(({ mergedInto }) => mergedInto === outputNo)
       .toReversed()
       .map((run): MergeInput => ({ run, blocks: [], first: undefined, last: undefined, isAtEnd: false }));
     let bytes = 0;
-    // All inputs have been read up to the last key of the one that has been read least far; so that one is read on.
+    // All inputs are read up to the last key of the one that was read least far; so that one is read next.
     let least = leastFar(inputs);
     while (least !== undefined && (least.last === undefined || bytes < wanted)) {
       bytes += this.#readOn(least);
@@ -351,7 +357,7 @@ export class SortedRuns extends RunReader {
     return bound === undefined ? 0 : bytes;
   }
 
-  /** Reads the next block of an input; gives how many bytes it has. */
+  /** Reads the next block of an input; returns its size in bytes. */
   #readOn(input: MergeInput): number {
     const row = this.blockAfter(input.run.no, input.first);
     if (row === undefined) {
@@ -365,7 +371,7 @@ export class SortedRuns extends RunReader {
     return row.entries.length;
   }
 
-  /** Moves the entries of an input up to and with a key, or all of them. */
+  /** Moves the entries of an input up to and including a key, or all of them. */
   #takeUpTo(bound: Key | undefined, { run, blocks }: MergeInput, rows: RowsToWrite): void {
     const { name } = this.shape;
     if (bound === undefined) this.prepared(`DELETE FROM ${name}_blocks WHERE run = ?`).run(run.no);
@@ -382,7 +388,7 @@ export class SortedRuns extends RunReader {
     }
   }
 
-  /** Makes one row of those of one key; gives how many are left, at the beginning of the order. */
+  /** Combines rows of the same key; returns how many are left, at the beginning of the order. */
   #combine(rows: RowsToWrite, order: Uint32Array): number {
     const { combine, keyColumns } = this.shape;
     if (combine === undefined) return order.length;
@@ -406,17 +412,17 @@ export class SortedRuns extends RunReader {
   }
 }
 
-/** A run that is merged, as far as it was read. */
+/** An input of a merge, as far as it was read. */
 interface MergeInput {
   readonly run: Run;
   readonly blocks: ColumnBlock[];
-  /** With which key its last block begins and ends. */
+  /** First and last key of its last block. */
   first: Uint8Array | undefined;
   last: Key | undefined;
   isAtEnd: boolean;
 }
 
-/** Of those that have not been read to their end; one that has not been read at all first. */
+/** Of those not read to their end; an unread one first. */
 function leastFar(inputs: readonly MergeInput[]): MergeInput | undefined {
   let least: MergeInput | undefined;
   for (const input of inputs) {
@@ -430,7 +436,7 @@ function leastFar(inputs: readonly MergeInput[]): MergeInput | undefined {
 function mayHave(filters: readonly FilterPart[], hash: number, rest: number): boolean {
   let low = 0;
   let high = filters.length;
-  // The last part that begins at or before the key; and those before it that begin there too, or end there.
+  // The last part that begins at or before the key, and those before it that begin or end there too.
   while (low < high) {
     const middle = (low + high) >>> 1;
     if ((filters[middle] as FilterPart).first <= hash) low = middle + 1;

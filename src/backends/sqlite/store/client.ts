@@ -2,8 +2,8 @@
  * The store for threads that must not block: forwards every call of `Store` to a thread of its own, which also adds
  * what is still in the log (`views/reading.ts`).
  *
- * The thread is started by the first call. When it dies, all waiting calls are rejected with `StoreUnavailableError`
- * and the next call starts it anew. It keeps the process alive only while a call waits.
+ * The first call starts the thread. When it dies, all waiting calls are rejected with `StoreUnavailableError` and the
+ * next call restarts it. It keeps the process alive only while a call waits.
  */
 
 import { Worker } from 'node:worker_threads';
@@ -20,7 +20,7 @@ export interface StoreClientSetup {
 }
 
 const HEAP_MB_MAX = 1_024;
-/** Of these, for new objects: V8 would take 96 MB for a few long lists, and keep them. */
+/** V8's default young generation would grow to 96 MB for a few long lists, and stay there. */
 const YOUNG_MB_MAX = 24;
 const DEFAULT_MATCH_OPTIONS: MatchOptions = { defaultCountry: null, junkValues: new Set() };
 
@@ -75,7 +75,7 @@ class StoreCalls {
   }
 
   call<Method extends StoreMethod>(method: Method, ...args: Parameters<Store[Method]>): ReturnType<Store[Method]> {
-    const answer = new Promise((resolve, reject) => {
+    const result = new Promise((resolve, reject) => {
       if (this.#isClosed) {
         reject(new StoreUnavailableError('the store is closed'));
         return;
@@ -88,8 +88,8 @@ class StoreCalls {
       thread.ref();
       thread.postMessage(call);
     });
-    // The thread answers with what `Store` promises for this method.
-    return answer as ReturnType<Store[Method]>;
+    // The thread returns what `Store` declares for this method.
+    return result as ReturnType<Store[Method]>;
   }
 
   async close(): Promise<void> {

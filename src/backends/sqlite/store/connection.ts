@@ -1,7 +1,7 @@
 /**
- * A connection to the store's file: prepared statements by their text, read transactions, and what nearly every
- * question begins with (tenants, tables of events, rows of nodes). Belongs to one thread. A read transaction is opened
- * and ended within one call, never across an `await`, so that nothing keeps the write-ahead log from being emptied.
+ * A connection to the store's file: prepared statements by their text, read transactions, and what nearly every query
+ * starts with (tenants, tables of events, rows of nodes). Belongs to one thread. A read transaction is opened and ended
+ * within one call, never across an `await`, so that nothing prevents a checkpoint from emptying the write-ahead log.
  */
 
 import type { DatabaseSync, SQLInputValue, StatementSync } from 'node:sqlite';
@@ -18,24 +18,24 @@ import { runStatement } from '../sql-database.ts';
 import { hashesOf } from './match-keys.ts';
 import { uuidBytes } from '../uuids.ts';
 
-/** Statements name tables of events, which come and go; so the cache is emptied when it has become large. */
+/** Statements name tables of events, which come and go; so the cache is cleared when it gets large. */
 const STATEMENTS_MAX = 2_000;
-/** Longer ones insert many rows, and the next one another number of them. */
+/** Longer ones insert many rows, a different number each time. */
 const STATEMENT_LENGTH_MAX = 4_096;
 
 export interface EventTable {
   readonly no: number;
   readonly first_event: number;
-  /** Below it, no event is left. */
+  /** No event below it is left. */
   readonly first_kept: number;
   readonly events: number;
-  /** 1 if entries of the index may be of events that are not stored any more. */
+  /** 1 if index entries may belong to events that are no longer stored. */
   readonly expired: number;
   readonly timestamp_min: number | null;
   readonly timestamp_max: number | null;
 }
 
-/** A statement, by whose text nobody can see what rows it gives: the caller says so. */
+/** The row type cannot be derived from the text, so the caller gives it. */
 type Sql<Row> = string | (string & { readonly row: Row });
 
 export class StoreConnection {
@@ -46,13 +46,13 @@ export class StoreConnection {
   readonly #runs = new Map<string, RunReader>();
   #queries: StoreQueries | undefined;
 
-  /** Hashes are made with the secret in the file, unless told otherwise. */
+  /** Hashes use the secret in the file, unless `hashOf` is given. */
   constructor(database: DatabaseSync, hashOf?: HashOfKey) {
     this.database = database;
     this.#hashOf = hashOf;
   }
 
-  /** Of the store's file only: others have none. */
+  /** Only for the store's file: others have no secret. */
   get hashOf(): HashOfKey {
     return (this.#hashOf ??= hashesOf(this.database));
   }
@@ -73,43 +73,43 @@ export class StoreConnection {
     return this.#prepare(sql).get(...values) as unknown as Row | undefined;
   }
 
-  /** One row at a time. The statement must not be used again before the last row. */
+  /** One row at a time. Do not use the statement again before the last row. */
   iterate<Row>(sql: string, ...values: SQLInputValue[]): IterableIterator<Row> {
     return this.#prepare(sql).iterate(...values) as unknown as IterableIterator<Row>;
   }
 
-  /** How many rows it changed. */
+  /** Number of changed rows. */
   run(sql: string, ...values: SQLInputValue[]): number {
     return Number(this.#prepare(sql).run(...values).changes);
   }
 
-  /** Single statements of `backends/sql/`. They wait for nothing, so none of them runs within a transaction of another. */
+  /** Single statements of `backends/sql/`. They run at once, so none of them runs within another's transaction. */
   get queries(): StoreQueries {
     return (this.#queries ??= sqlQueriesFor('sqlite', async (sql, values) =>
       runStatement(this.#prepare(sql), values as SQLInputValue[]),
     ));
   }
 
-  /** The first row of a statement of `backends/sql/`, at once, in the transaction that is open. */
+  /** The first row of a statement of `backends/sql/`, at once, in the open transaction. */
   getNow<Row>(query: Compilable<Row>): Row | undefined {
     const { sql, parameters } = query.compile();
     return this.get<Row>(sql, ...(parameters as SQLInputValue[]));
   }
 
-  /** A statement of `backends/sql/`, at once, in the transaction that is open. How many rows it changed. */
+  /** Runs a statement of `backends/sql/` at once, in the open transaction. Returns the number of changed rows. */
   runNow(query: Compilable): number {
     const { sql, parameters } = query.compile();
     return this.run(sql, ...(parameters as SQLInputValue[]));
   }
 
-  /** Statements of `backends/sql/`, at once, in the transaction that is open; without one, each by itself. */
+  /** Runs statements of `backends/sql/` at once, in the open transaction; without one, each by itself. */
   steps<T>(stepsOf: (tables: Tables) => Steps<T>): T {
     return runStepsNow(stepsOf(this.queries.tables), ({ sql, parameters }) =>
       runStatement(this.#prepare(sql), parameters as SQLInputValue[]),
     );
   }
 
-  /** Everything that `work` reads is of one moment. */
+  /** `work` sees one snapshot. */
   read<T>(work: () => T): T {
     this.database.exec('BEGIN');
     try {
@@ -128,7 +128,7 @@ export class StoreConnection {
     return no;
   }
 
-  /** Oldest first. To be asked in the transaction that uses the answer: the writer makes and removes tables. */
+  /** Oldest first. Call it in the transaction that uses the result: the writer creates and removes tables. */
   tables(): EventTable[] {
     return this.all(
       `SELECT no, first_event, first_kept, events, expired, timestamp_min, timestamp_max FROM event_tables ORDER BY no`,
@@ -146,13 +146,13 @@ export class StoreConnection {
   }
 }
 
-/** Undefined for what is no UUID, and so is the id of nothing. */
+/** Undefined for a text that is no UUID, which no id can be. */
 export function idBytes(id: string): Uint8Array | undefined {
   const uuid = uuidOf(id);
   return uuid === undefined ? undefined : uuidBytes(uuid);
 }
 
-/** The id that was made with the store. */
+/** The id that the store was created with. */
 export function storeIdOf(store: StoreConnection): string {
   const row = store.get<{ id: string }>('SELECT id FROM identity');
   if (row === undefined) throw new Error('the table identity has no row');

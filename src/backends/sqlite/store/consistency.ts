@@ -1,8 +1,8 @@
 /**
- * Whether the rows of a store belong together, which SQLite's own checks cannot see: every event is in the range of its record
- * and of the same tenant, every node that it names is there, no number was given out that a sequence would give out again. A
- * store whose pages are of two moments breaks these first. Reads every event once, in order, beside the records; memory is one
- * bit for each node. To be called in a read transaction when a server may be writing.
+ * Whether the rows of a store belong together, which SQLite's own checks cannot see: every event is in the range of its
+ * record and of the same tenant, every node that it names exists, no number was given out that a sequence would give
+ * out again. A store that mixes pages of two moments breaks these first. Reads every event once, in order, beside the
+ * records; memory is one bit for each node. Call it in a read transaction if a server may be writing.
  */
 
 import type { DatabaseSync } from 'node:sqlite';
@@ -24,7 +24,7 @@ interface RecordRow {
 
 type Sequences = ReadonlyMap<string, number>;
 
-/** In words, `max` at most; nothing when all is well. */
+/** Messages, `max` at most; none if everything is consistent. */
 export function brokenLinksIn(database: DatabaseSync, max: number): string[] {
   const store = new StoreConnection(database);
   const sequences: Sequences = new Map(
@@ -94,7 +94,7 @@ class NodeSet {
     this.#bits = new Uint8Array(Math.ceil(end / 8));
   }
 
-  /** False when it is not below the bound. */
+  /** False if it is not below the bound. */
   add(no: number): boolean {
     if (no >= this.#end) return false;
     const byte = Math.floor(no / 8);

@@ -1,15 +1,16 @@
 /**
- * Erasing a person (rule 17): events, nodes, identifiers, statements, merges, refusals and kept rejections go, hashed
- * tombstones of the match keys stay, so that data received before is dropped when it comes late. Refusals of other
- * people that name one of the erased identifiers go too, and so do the first uses of the `$event_id`s of the events.
+ * Erasing a person (rule 17): events, nodes, identifiers, properties, merges, refusals and stored rejections are
+ * removed. Hashed tombstones of the match keys stay, so that data received before the erase is dropped when it is
+ * processed late. Refusals of other people that name one of the erased identifiers are removed too, and so are the
+ * first uses of the `$event_id`s of the events.
  *
- * In one transaction, but for a person with very many events: those go in pieces before, so that the processor is not
- * kept waiting; after a crash in between, the profile is there with fewer events and can be erased again.
+ * All in one transaction, except for a person with very many events: these are removed in pieces before, so that the
+ * processor does not wait. After a crash in between, the profile exists with fewer events and can be erased again.
  *
- * Freed bytes are overwritten (`secure_delete`), freed pages are given back, and the write-ahead log is emptied unless
- * somebody is reading just then. Limits: where SQLite moved rows between pages before, copies may stay in the unused
- * part of a page until it is used again or the file is vacuumed; the event log keeps requests for its own retention;
- * the `$event_id` of an event that had expired before is remembered to the end of its window.
+ * Freed bytes are overwritten (`secure_delete`), freed pages are released, and the write-ahead log is emptied unless a
+ * read is running just then. Limits: where SQLite moved rows between pages before, copies may stay in the unused part
+ * of a page until it is used again or the file is vacuumed; the event log keeps requests for its own retention; the
+ * `$event_id` of an event that had expired before is remembered to the end of its window.
  */
 
 import { type SqlBool, sql } from 'kysely';
@@ -20,7 +21,7 @@ import { insertAudit } from '../../sql/audit.ts';
 import { type Erasure, erasePerson, findRejections, type RejectionHorizon, type Suspects } from '../../sql/erase.ts';
 import { LOCAL_SHARD } from '../../sql/store-tables.ts';
 import { addToProfiles } from '../../sql/sums.ts';
-import { inWriteTransaction, READ_BUSY_TIMEOUT_MS } from './acts.ts';
+import { inWriteTransaction, READ_BUSY_TIMEOUT_MS } from './unmerge.ts';
 import type { BlockEvent } from './event-blocks.ts';
 import { entriesOf, type EventKey, EVENTS_BY_NODE, removeEntries } from './event-index.ts';
 import { EVENT_IDS, forgetEventId } from './first-uses.ts';
@@ -37,7 +38,7 @@ import { HASHED } from '../../../views/keyed-hash.ts';
 
 const EVENTS_PER_TRANSACTION_MAX = 20_000;
 const VACUUM_PAGES = 512;
-/** Beyond that the sweep goes on, later. */
+/** After that the sweep continues later. */
 const VACUUM_PIECES_MAX = 64;
 const CHECKPOINT_TRIES_MAX = 5;
 
@@ -52,7 +53,7 @@ export async function erase(store: StoreConnection, erasure: Erasure): Promise<b
   const { tenant, id } = erasure;
   const known = store.read(() => nodesById(store, tenant, id));
   if (known === undefined) return false;
-  // Looked for before the transaction, since there may be many; what came in meanwhile is looked at in it.
+  // Searched before the transaction, since there may be many; rows added meanwhile are searched within it.
   const keys = erasedKeys(identifiersOf(store, known.nodes));
   const suspects = store.steps((tables) => findRejections(tables, erasure, keys, HORIZON));
   let events = 0;
@@ -93,7 +94,7 @@ const ALL_ENTRIES = {
   from: Number.MIN_SAFE_INTEGER,
 } as const;
 
-/** How many events of a node were removed; some of those that the index names may have expired. */
+/** How many events of a node were removed; some in the index may have expired. */
 function eraseKeys(store: StoreConnection, table: EventTable, node: NodeNumber, keys: readonly EventKey[]): number {
   const reader = new EventReader(store);
   const records = new Set<number>();
@@ -105,7 +106,7 @@ function eraseKeys(store: StoreConnection, table: EventTable, node: NodeNumber, 
   const events: RemovableEvent[] = [];
   for (const record of records) events.push(...eventsToErase(store, table.no, record, node, wanted));
   removeEvents(store, table, events, 'erased');
-  // What had expired before has an entry all the same.
+  // Events that had expired still have index entries.
   removeEntries(
     store,
     table,
@@ -116,8 +117,8 @@ function eraseKeys(store: StoreConnection, table: EventTable, node: NodeNumber, 
 }
 
 /**
- * The events of a node in a record. A user counts once in the ledger, so where a piece ends within a user, the rest of it
- * goes along.
+ * The events of a node in a record. A user counts once in the ledger, so if a piece ends within a user, the rest of it
+ * is included.
  */
 function eventsToErase(
   store: StoreConnection,
@@ -146,8 +147,8 @@ function eventsToErase(
 }
 
 /**
- * Rule 17: what comes after an erase starts afresh, so it is no duplicate of what is gone. An id that another request
- * has used since is left alone.
+ * Rule 17: data after an erase starts from scratch, so it is no duplicate of removed events. An id that another request
+ * has used since stays.
  */
 function forgetIdOf(store: StoreConnection, { tenant, properties }: BlockEvent, receivedAt: number): void {
   const eventId = eventIdOf(properties);
@@ -162,7 +163,7 @@ function eraseProfile(
   suspects: Suspects,
   events: number,
 ): void {
-  const { tenant, act } = erasure;
+  const { tenant, audit } = erasure;
   const nodes = profile.nodes.map(({ node }) => node);
   const keys = erasedKeys(identifiersOf(store, profile.nodes));
   store.steps((tables) => erasePerson(tables, erasure, { nodes, keys }, suspects, HORIZON));
@@ -172,17 +173,17 @@ function eraseProfile(
   invalidate(store, nodes);
   store.runNow(addToProfiles(store.queries.tables, LOCAL_SHARD, [[tenant, -1]]));
   const detail = { profile_id: profile.root.id, nodes: nodes.length, events };
-  store.runNow(insertAudit(store.queries.tables, tenant, 'erase', act, detail));
+  store.runNow(insertAudit(store.queries.tables, tenant, 'erase', audit, detail));
 }
 
-/** What is erased is erased by now; this only makes the file smaller and the write-ahead log empty, if it can. */
+/** The erase is complete by now; this only shrinks the file and empties the write-ahead log, if possible. */
 async function giveSpaceBack(store: StoreConnection): Promise<void> {
   try {
     for (let piece = 0; piece < VACUUM_PIECES_MAX && freePages(store) > 0; piece += 1) {
       await inWriteTransaction(store, () => store.database.exec(`PRAGMA incremental_vacuum(${VACUUM_PAGES})`));
     }
     for (let tries = 0; tries < CHECKPOINT_TRIES_MAX; tries += 1) {
-      // The lock was free a moment ago, so it is now: the processor pauses for longer than that.
+      // The lock was free a moment ago, so it still is: the processor pauses for longer than that.
       await inWriteTransaction(store, () => undefined);
       if (emptyWriteAheadLog(store)) return;
     }
@@ -191,7 +192,7 @@ async function giveSpaceBack(store: StoreConnection): Promise<void> {
   }
 }
 
-/** Without waiting for readers and writers, which would keep this thread from reading. */
+/** Without waiting for readers and writers, which would block the reads of this thread. */
 function emptyWriteAheadLog(store: StoreConnection): boolean {
   store.database.exec('PRAGMA busy_timeout = 0');
   try {

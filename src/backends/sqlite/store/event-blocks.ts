@@ -1,10 +1,10 @@
 /**
- * Events as they are stored: some dozens in a row together, because a row costs more than what is in it. Pure.
+ * Events as they are stored: some dozens together in a row, because a row costs more than its content. Pure.
  *
- * A block holds events of one tenant in the order of their numbers: `numbers` has all that is a number, in columns
- * (columnar/column-block.ts); `texts` is all names, amounts and properties, one after the other, in UTF-8. Amounts are
- * texts, since not all are whole numbers. Lengths are those of the texts in JavaScript. Properties begin with a brace, so
- * that half a character at the end of a name never meets its other half.
+ * A block has events of one tenant in the order of their numbers: `numbers` has all numeric values, in columns
+ * (columnar/column-block.ts); `texts` is all names, amounts and properties, concatenated, in UTF-8. Amounts are texts,
+ * since not all are integers. Lengths are those of the texts in JavaScript. Properties begin with a brace, so that half
+ * a surrogate pair at the end of a name never meets its other half.
  */
 
 import { ColumnBlock, encodeBlock, type Rows } from '../../../columnar/column-block.ts';
@@ -19,7 +19,7 @@ export interface BlockEvent {
   readonly userIndex: number;
   readonly eventIndex: number;
   readonly name: string;
-  /** A text where a double would lose digits. */
+  /** A text if a double would lose digits. */
   readonly revenue: number | string | null;
   readonly value: number | string | null;
   /** A JSON object. */
@@ -31,7 +31,7 @@ export interface Block {
   readonly texts: Uint8Array;
 }
 
-/** What an amount was, two of them in one number. */
+/** The kind of an amount, two of them in one number. */
 const AMOUNT = { none: 0, number: 1, text: 2 } as const;
 const AMOUNT_KINDS = 3;
 
@@ -52,7 +52,7 @@ const PROPERTIES_LENGTH = 10;
 const COLUMNS = 11;
 
 export const BLOCK_EVENTS_MAX = 64;
-/** About what the numbers of a block take, and those of an event in it. */
+/** Approximate size of the numbers of a block, and of those of an event in it. */
 const BLOCK_BYTES = 110;
 const EVENT_BYTES = 12;
 
@@ -67,7 +67,7 @@ export class BlockWriter {
     return this.#events;
   }
 
-  /** About how many bytes the block would have with another event. */
+  /** Approximate size of the block with another event. */
   bytesWith({ name, properties }: Pick<BlockEvent, 'name' | 'properties'>): number {
     return BLOCK_BYTES + (this.#events + 1) * EVENT_BYTES + this.#texts.length + name.length + properties.length;
   }
@@ -101,7 +101,7 @@ export class BlockWriter {
     this.#events++;
   }
 
-  /** The numbers are overwritten by what is encoded next. */
+  /** The numbers are overwritten by the next block. */
   take(): Block {
     const rows: Rows = { columns: this.#columns, bytes: null, count: this.#events };
     const block = { numbers: encodeBlock(rows, IN_ORDER, 0, this.#events), texts: Buffer.from(this.#texts) };

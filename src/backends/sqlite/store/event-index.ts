@@ -1,11 +1,11 @@
 /**
- * The index of events: which events a node has, and which a tenant has, by time. Two families of sorted runs
- * (sorted-runs/) of keys (owner, timestamp, number of the event) without values; their groups are the tables of events,
- * so that the runs of a complete table become one, and a table goes with its entries.
+ * The index of events: the events of a node, and those of a tenant, by time. Two families of sorted runs (sorted-runs/)
+ * of keys (owner, timestamp, number of the event) without values; their groups are the tables of events, so that the
+ * runs of a complete table become one, and a table is dropped with its entries.
  *
- * Entries wait in memory until the commit, up to `ENTRIES_WAITING_MAX`; nobody looks for events within the transaction
- * that writes them. Entries of events that have expired stay until the table is dropped (store/retention.ts); those of an
- * erased person go.
+ * Entries are buffered until the commit, up to `ENTRIES_WAITING_MAX`; the transaction that writes events never looks
+ * them up. Entries of expired events stay until the table is dropped (store/retention.ts); those of an erased person
+ * are removed.
  */
 
 import type { DatabaseSync } from 'node:sqlite';
@@ -40,11 +40,11 @@ export interface EntryQuery {
 const ENTRIES_WAITING_MAX = 65_536;
 /**
  * Under load a table of events is filled by fewer transactions than that, so its entries are merged once, when it is
- * complete. Reading looks into each of these runs, which takes some ten microseconds a run.
+ * complete. A read searches each of these runs, which takes some ten microseconds a run.
  */
 const SIZES: RunsSizes = { fanOut: 24, blockRows: 256 };
 
-/** Entries of one family that wait to be written. */
+/** Buffered entries of one family. */
 class WaitingEntries {
   readonly rows = new RowsToWrite(KEYS_ONLY.keyColumns, false, ENTRIES_WAITING_MAX);
   readonly #owners = this.rows.columns[0] as Float64Array;
@@ -59,7 +59,7 @@ class WaitingEntries {
   }
 }
 
-/** The writing end, for one connection. */
+/** The writing side, for one connection. */
 export class EventIndex {
   readonly #byNode: SortedRuns;
   readonly #byTenant: SortedRuns;
@@ -80,7 +80,7 @@ export class EventIndex {
     if (node !== null) this.#ofNodes.add(node, timestamp, no);
   }
 
-  /** Writes what waits, all of which is of this table of events. */
+  /** Writes the buffered entries, all of which are of this table of events. */
   flush(table: number): void {
     this.#byNode.put(table, this.#ofNodes.rows);
     this.#byTenant.put(table, this.#ofTenants.rows);
@@ -91,7 +91,7 @@ export class EventIndex {
     return this.#byNode.isMerging || this.#byTenant.isMerging;
   }
 
-  /** Goes on with merges, by about so many entries each. */
+  /** Continues merges, by about this many entries each. */
   merge(entries: number): void {
     this.#byNode.merge(entries);
     this.#byTenant.merge(entries);
@@ -110,7 +110,7 @@ export class EventIndex {
   }
 }
 
-/** Removes at most so many blocks of the entries of a table, in each family; true while there are more. */
+/** Removes at most this many blocks of the entries of a table, in each family; true while there are more. */
 export function dropEntries(database: DatabaseSync, table: number, blocksMax: number): boolean {
   const hasMore = [EVENTS_BY_NODE, EVENTS_BY_TENANT].map((index) =>
     new SortedRuns(database, index).drop(table, blocksMax),
@@ -118,7 +118,7 @@ export function dropEntries(database: DatabaseSync, table: number, blocksMax: nu
   return hasMore.includes(true);
 }
 
-/** One owner's entries in one run, newest first. Those below `first_kept` are left out; others may have expired too. */
+/** One owner's entries in one run, newest first, from `first_kept` on; others may have expired too. */
 export function* entriesOfRun(
   store: StoreConnection,
   { first_kept }: EventTable,
@@ -132,7 +132,7 @@ export function* entriesOfRun(
   }
 }
 
-/** `count` at most, of all runs of a table, in no order. */
+/** At most `count`, from all runs of a table, unordered. */
 export function entriesOf(store: StoreConnection, table: EventTable, query: EntryQuery, count: number): EventKey[] {
   const found: EventKey[] = [];
   for (const run of store.runs(query.index).runNumbers(table.no)) {

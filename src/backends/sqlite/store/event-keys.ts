@@ -1,8 +1,8 @@
 /**
- * Which events a question asks for, newest first by (timestamp, number), as keys: cheap to gather from the indexes of
- * many tables of events, before any event is read.
+ * Finds the events that match a query, newest first by (timestamp, number), as keys: cheap to collect from the indexes
+ * of many tables of events, before any event is read.
  *
- * Every run of the index of a table, and for a profile that of every node, is a stream in order; the streams are merged.
+ * Every run of the index of a table, and for a profile that of every node, is a sorted stream; the streams are merged.
  * A stream is read only when its table's newest timestamp could be next, so recent events are found in the newest
  * tables alone.
  */
@@ -26,7 +26,7 @@ export interface FoundEvent extends EventKey {
 
 export interface KeyQuery {
   readonly tenant: number;
-  /** Null for the events of all nodes, and of none. */
+  /** Null for all events, with or without a node. */
   readonly nodes: readonly NodeNumber[] | null;
   readonly eventName: string | null;
   /** Exclusive. */
@@ -50,8 +50,8 @@ export function findEvents(store: StoreConnection, reader: EventReader, query: K
 }
 
 /**
- * Minutes that have events of this name, newest first. There is no index by name: the counts know where a name occurs,
- * so a rare one is found without reading the events in between, at two look-ups for every hour that has any events.
+ * Minutes with events of this name, newest first. There is no index by name: the counts show where a name occurs, so a
+ * rare one is found without reading the events in between, at two look-ups for every hour that has any events.
  */
 function* minutesWith(
   store: StoreConnection,
@@ -104,7 +104,7 @@ function* bucketsWith(store: StoreConnection, range: BucketRange): Generator<num
 class Stream {
   readonly table: number;
   readonly #keys: Iterator<EventKey, undefined>;
-  /** Undefined when there are no more. Until something was read, the next key is this or older. */
+  /** Undefined at the end. Until something was read, the next key is this or older. */
   next: EventKey | undefined;
   isRead = false;
 
@@ -167,7 +167,7 @@ function newestOf(streams: readonly Stream[]): Stream | undefined {
   return newest;
 }
 
-/** Of the entries of one run, those whose events are stored, and have the name that is asked for. */
+/** The entries of one run whose events are stored and have the requested name. */
 function* wantedKeys(
   store: StoreConnection,
   reader: EventReader,

@@ -1,8 +1,7 @@
 /**
- * Takes events out of the store, for an erase and for retention, and keeps every sum in step with what can be read
- * afterwards: the event count of nodes and tables, the counts by minute and hour (`views/removed-counts.ts`), and the
- * ledger, where the events move from stored to erased or expired. Works within the caller's write transaction, on a bounded
- * number of events.
+ * Removes events from the store, for an erase and for retention, and updates every sum: the event count of nodes and
+ * tables, the counts by minute and hour (`views/removed-counts.ts`), and the ledger, where the events move from stored
+ * to erased or expired. Works within the caller's write transaction, on a bounded number of events.
  */
 
 import type { NodeNumber } from '../../../model.ts';
@@ -46,8 +45,8 @@ export function removable(event: BlockEvent, receivedAt: number): RemovableEvent
 }
 
 /**
- * All events of a user in a record have to go together, or the users in the ledger are wrong. Of erased events the index
- * keeps nothing; the entries of expired ones are left to the table's end.
+ * All events of a user in a record have to be removed together, or the users in the ledger are wrong. Index entries of
+ * erased events are removed; those of expired ones stay until the table is dropped.
  */
 export function removeEvents(
   store: StoreConnection,
@@ -139,7 +138,7 @@ function eventsInMinute(store: StoreConnection, tenant: number, start: number): 
   return store.get<{ events: number | null }>(sql, tenant, MINUTE_MS, start)?.events ?? 0;
 }
 
-/** Of the events that are left, in the order of the log. */
+/** Of the remaining events, in the order of the log. */
 function* revenuesIn(
   store: StoreConnection,
   tenant: number,

@@ -1,7 +1,6 @@
 /**
- * The newest table of events with its index, as the writer fills it. A new one is begun when it has
- * `tableEvents` events, always between two records, so that the events of a record and the record itself
- * are in tables of the same number.
+ * The newest table of events with its index, as the writer fills it. A new one starts after `tableEvents` events,
+ * always between two records, so that a record and its events are in tables of the same number.
  */
 
 import type { DatabaseSync, StatementSync } from 'node:sqlite';
@@ -12,7 +11,7 @@ import { EventIndex } from './event-index.ts';
 import type { RunsSizes } from '../sorted-runs/sorted-runs.ts';
 import { eventTableSchema, openStoreFile, withDamageInWords } from './schema.ts';
 
-/** Two blocks fill a page of the store; an event that is larger has a block of its own. */
+/** Two blocks fill a page of the store; a larger event has a block of its own. */
 const BLOCK_BYTES_MAX = 4_060;
 
 /** So few that a transaction takes some tens of milliseconds. */
@@ -86,7 +85,7 @@ export class EventTables {
     if (timestamp > table.timestampMax) table.timestampMax = timestamp;
   }
 
-  /** A block is of one tenant, and its texts are those of one batch. */
+  /** A block has events of one tenant and texts of one batch. */
   endBlock(): void {
     const { events } = this.#block;
     if (events === 0) return;
@@ -94,7 +93,7 @@ export class EventTables {
     this.#newest?.insertBlock.run(this.#blockStart, this.#blockTenant, events, numbers, texts);
   }
 
-  /** To be called before the transaction is committed. */
+  /** Call it before the transaction is committed. */
   flush(): void {
     if (this.#newest === undefined) return;
     this.endBlock();
@@ -111,7 +110,7 @@ export class EventTables {
     return this.#index.isMerging;
   }
 
-  /** Goes on with merges of the index, when there is nothing else to do. */
+  /** Continues merges of the index while idle. */
   merge(): void {
     this.#index.merge(IDLE_MERGED_ENTRIES);
   }
@@ -158,8 +157,8 @@ function finite(value: number): number | null {
 }
 
 /**
- * The newest time that a store knows, of receipt or of an erase; 0 when there is none. What is received next must be later:
- * else it would be taken for data of before the erase.
+ * The newest time in a store, of receipt or of an erase; 0 without any. What is received next must be later, or it
+ * would be taken for data from before the erase.
  */
 export function newestProcessed(file: string): number {
   const database = openStoreFile(file, 'reader');

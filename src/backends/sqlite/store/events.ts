@@ -1,7 +1,7 @@
 /**
- * Events as people read them: by time (a timeline, newest first) and by arrival (for live views). Rows are read one by
- * one after their keys were found, and a page ends early when it has become large, so that 500 events of megabytes
- * each do not fill the memory: its cursor goes on where it ended.
+ * Events by time (a timeline, newest first) and by arrival (for live views). Rows are read one by one after their keys
+ * were found, and a page ends early when it becomes large, so that 500 events of megabytes each do not fill the memory:
+ * its cursor continues where it ended.
  */
 
 import type {
@@ -38,12 +38,12 @@ import { uuidText } from '../uuids.ts';
 import { followsStart, latestStart } from './starts.ts';
 import { EventReader, eventsBetween } from './stored-events.ts';
 
-/** Of properties; the event that goes over it is still given. */
+/** Of properties; the event that exceeds it is still returned. */
 const PAGE_LENGTH_MAX = 16 * 1024 * 1024;
-/** Events that one call looks through before it returns what it has. */
+/** Events that one call scans before it returns what it found. */
 const ARRIVALS_SCANNED_MAX = 20_000;
 
-/** Undefined when the query names a profile that there is not. */
+/** Undefined if the query names an unknown profile. */
 export function listEvents(store: StoreConnection, tenant: number, query: EventQuery): Page<StoredEvent> | undefined {
   const before = beforeOf(tenant, query);
   const profile = query.profileId === null ? null : nodesById(store, tenant, query.profileId);
@@ -97,7 +97,7 @@ interface Surroundings {
   readonly profile_id: Uint8Array | null;
 }
 
-/** With what its record and its profile say. */
+/** With the columns of its record and its profile. */
 function storedEvent(store: StoreConnection, table: number, event: BlockEvent): StoredEvent {
   const around = store.get<Surroundings>(
     `SELECT record.trace_id, record.received_at, record.key_id, node.id AS profile_id FROM records_${table} AS record
@@ -123,12 +123,12 @@ function storedEvent(store: StoreConnection, table: number, event: BlockEvent): 
   };
 }
 
-/** A number that a double would change was stored as the text that it came as. */
+/** A number that a double would change was stored as its original text. */
 function amountText(value: number | string | null): JsonText | null {
   return typeof value === 'number' ? JSON.stringify(value) : value;
 }
 
-/** Numbers of events are given out in the order of arrival and never again. */
+/** Numbers of events are given out in order of arrival and never reused. */
 export function listArrivals(
   store: StoreConnection,
   tenant: number | undefined,
@@ -146,7 +146,9 @@ export function listArrivals(
   return { events, last: arrivalCursorOf(giver, last), lastSequence: last };
 }
 
-/** Only what is given is read with its record and its profile: a live view shows a few events of thousands a second. */
+/**
+ * Only returned events are read with their record and profile: a live view shows a few events of thousands a second.
+ */
 export function listNewestArrivals(
   store: StoreConnection,
   tenant: number | undefined,
@@ -198,7 +200,7 @@ function matcherOf(
 ): (table: number, event: BlockEvent) => boolean {
   const person = profileId === null || tenant === undefined ? null : nodesById(store, tenant, profileId);
   const nodes = person === null ? null : new Set(person?.nodes.map(({ node }) => node));
-  // Events of a request come one after the other.
+  // Events of a request are consecutive.
   let record = 0;
   let isOfKey = keyId === null;
   return (table, event) => {
@@ -214,8 +216,8 @@ function matcherOf(
 }
 
 /**
- * Visits what arrived after a place, in order, until `visit` says that it is enough, or enough was looked through. Returns
- * the number up to which it looked.
+ * Visits events after a number, in order of arrival, until `visit` returns false or the scan limit is reached. Returns
+ * the last scanned number.
  */
 function scanArrivals(
   store: StoreConnection,
@@ -234,12 +236,12 @@ function scanArrivals(
     if (tableEnd <= last) continue;
     for (let from = Math.max(last + 1, table.first_event); from <= tableEnd; from = last + 1) {
       const wanted = Math.min(tableEnd, from + left - 1);
-      // To the end of a block: the rest of one that was begun would be passed over.
+      // To the end of a block: the rest of a started one would be skipped.
       last = wanted < tableEnd ? beforeNextBlock(store, table.no, wanted, tableEnd) : tableEnd;
       for (const event of eventsBetween(store, table.no, from, last + 1, tenant)) {
         if (visit(table.no, event)) return event.no;
       }
-      // Numbers that were left out cost nothing, and a page must not end among them.
+      // Skipped numbers cost nothing, and a page must not end among them.
       left = last - wanted >= BLOCK_EVENTS_MAX ? ARRIVALS_SCANNED_MAX : left - (wanted - from + 1);
       if (left <= 0) return last;
     }
@@ -267,7 +269,7 @@ function numberAfter(
   return no;
 }
 
-/** With every start, numbers are left out (store/starts.ts): nothing is looked for there. */
+/** Every start skips numbers (store/starts.ts): none of them is read. */
 function beforeNextBlock(store: StoreConnection, table: number, after: number, tableEnd: number): number {
   const sql = `SELECT min(first_event) AS next FROM events_${table} WHERE first_event > ?`;
   return (store.get<{ next: number | null }>(sql, after)?.next ?? tableEnd + 1) - 1;

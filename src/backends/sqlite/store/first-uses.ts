@@ -1,10 +1,10 @@
 /**
- * The first use of every event id and Idempotency-Key, as long as it counts: by the keyed hash of the text, in sorted runs
- * (sorted-runs/), a group for each day of receipt, so that expiry drops whole runs.
+ * The first use of every event id and Idempotency-Key, for as long as it is valid: by the keyed hash of the text, in
+ * sorted runs (sorted-runs/), a group for each day of receipt, so that expiry drops whole runs.
  *
- * Of an event id only the time of receipt is kept: 18 bytes an id. An Idempotency-Key has its newest use under the
+ * For an event id only the time of receipt is stored: 18 bytes an id. An Idempotency-Key has its newest use under the
  * key itself and older ones with other bodies under names of their own (older-use.ts). Of two entries of one name the
- * one that was put later counts, which is not always the one that was received later: clocks are set back.
+ * later written one wins, which is not always the later received one: clocks are set back.
  */
 
 import type { DatabaseSync } from 'node:sqlite';
@@ -22,13 +22,16 @@ import { uuidBytes, uuidText } from '../uuids.ts';
 const DAY_MS = 86_400_000;
 const TRACE_BYTES = 16;
 const KEY_COLUMNS = 2;
-/** Blocks that are dropped at a time: about four megabytes. */
+/** About four megabytes. */
 const BLOCKS_PER_DROP = 2_000;
 
 export const EVENT_IDS: RunsShape = {
   name: 'event_ids',
   keyColumns: KEY_COLUMNS,
-  /** received_at, and how many uses before it are stored: a column of zeros, which takes no room, but for ids that are used again. */
+  /**
+   * received_at, and how many uses before it are stored: a column of zeros, which takes no space, except for reused
+   * ids.
+   */
   valueColumns: 2,
   hasBytes: false,
   hasFilters: true,
@@ -38,7 +41,7 @@ export const EVENT_IDS: RunsShape = {
 export const IDEMPOTENCY_KEYS: RunsShape = {
   name: 'idempotency_keys',
   keyColumns: KEY_COLUMNS,
-  /** received_at, and a number that only grows */
+  /** received_at, and an increasing number. */
   valueColumns: 2,
   /** The trace_id, and the hash of the body. */
   hasBytes: true,
@@ -51,9 +54,9 @@ function keepNewest(rows: RowsToWrite, into: number, other: number): void {
   if ((numbers[other] as number) >= (numbers[into] as number)) rows.replace(into, other);
 }
 
-interface AskedEventIds {
+interface LookedUpEventIds {
   readonly hashes: readonly KeyHash[];
-  /** By place: how many uses of the id are stored. */
+  /** By index: how many uses of the id are stored. */
   readonly uses: Float64Array;
 }
 
@@ -61,8 +64,8 @@ export class FirstUses {
   readonly #hashOf: HashOfKey;
   readonly #eventIds: BufferedRuns;
   readonly #keys: BufferedRuns;
-  /** By tenant: the event ids that were asked for last. */
-  readonly #asked = new Map<number, AskedEventIds>();
+  /** By tenant: the event ids of the last look-up. */
+  readonly #lookedUp = new Map<number, LookedUpEventIds>();
 
   constructor(database: DatabaseSync, hashOf: HashOfKey) {
     this.#hashOf = hashOf;
@@ -70,18 +73,18 @@ export class FirstUses {
     this.#keys = new BufferedRuns(database, IDEMPOTENCY_KEYS, (rows) => groupFor(this.#keys.runs, rows));
   }
 
-  /** To be called before `write` for the same ids. */
+  /** Call it before `write` for the same ids. */
   eventIds(tenant: number, ids: readonly string[]): EventIdUses {
     const hashes = ids.map((id) => this.#hashOf(tenant, HASHED.eventId, id));
     const uses = new Float64Array(ids.length);
-    this.#asked.set(tenant, { hashes, uses });
+    this.#lookedUp.set(tenant, { hashes, uses });
     const usedAt = new Float64Array(ids.length).fill(Number.NaN);
-    for (const [place, hash] of hashes.entries()) {
+    for (const [index, hash] of hashes.entries()) {
       const entry = this.#eventIds.get(hash);
       if (entry === undefined) continue;
       const [receivedAt, before] = entry.values as [number, number];
-      usedAt[place] = receivedAt;
-      uses[place] = before + 1;
+      usedAt[index] = receivedAt;
+      uses[index] = before + 1;
     }
     return { firstIndexes: firstIndexesOf(hashes), usedAt };
   }
@@ -95,14 +98,14 @@ export class FirstUses {
     return this.newestUseOfKey(tenant, olderUseName(idempotencyKey, bodyHash));
   }
 
-  /** `order` grows from transaction to transaction. */
+  /** `order` increases from transaction to transaction. */
   write(tenant: number, { newestKeyUses, olderKeyUses, eventIds }: TenantBatch, order: number): void {
-    if (eventIds.length > 0) this.#writeEventIds(eventIds, this.#asked.get(tenant) as AskedEventIds);
+    if (eventIds.length > 0) this.#writeEventIds(eventIds, this.#lookedUp.get(tenant) as LookedUpEventIds);
     for (const use of newestKeyUses) this.#writeKeyUse(tenant, use.key, use, order);
     for (const use of olderKeyUses) this.#writeKeyUse(tenant, olderUseName(use.key, use.bodyHash), use, order);
   }
 
-  #writeEventIds(written: TenantBatch['eventIds'], { hashes, uses }: AskedEventIds): void {
+  #writeEventIds(written: TenantBatch['eventIds'], { hashes, uses }: LookedUpEventIds): void {
     for (const { index, receivedAt } of written) {
       const before = uses[index] as number;
       this.#eventIds.set(hashes[index] as KeyHash, [receivedAt, before]);
@@ -115,14 +118,14 @@ export class FirstUses {
     this.#keys.set(this.#hashOf(tenant, HASHED.idempotencyKey, name), [receivedAt, order], bytes);
   }
 
-  /** To be called before the transaction is committed. */
+  /** Call it before the transaction is committed. */
   flush(): void {
     this.#eventIds.flush();
     this.#keys.flush();
   }
 
   forget(): void {
-    this.#asked.clear();
+    this.#lookedUp.clear();
     this.#eventIds.forget();
     this.#keys.forget();
   }
@@ -132,13 +135,13 @@ export class FirstUses {
     return this.#eventIds.runs.isMerging || this.#keys.runs.isMerging;
   }
 
-  /** Within a transaction. Goes on with merging runs. */
+  /** Within a transaction. Continues merging runs. */
   merge(): void {
     this.#eventIds.runs.merge(0);
     this.#keys.runs.merge(0);
   }
 
-  /** Within a transaction. Removes a piece of what does not count any more; true if there was any. */
+  /** Within a transaction. Removes some expired uses; true if there were any. */
   sweep(now: number): boolean {
     const ids = dropOldest(this.#eventIds.runs, now - EVENT_ID_WINDOW_MS);
     const keys = dropOldest(this.#keys.runs, now - IDEMPOTENCY_WINDOW_MS);
@@ -152,8 +155,8 @@ export function keyUseOf({ values, bytes }: Entry): KeyUse {
 }
 
 /**
- * Forgets the use of an event id, if it is the one that was received then: one that another request has made since is left
- * alone. In runs of `EVENT_IDS`.
+ * Removes the use of an event id, if it is the one received at that time: one that another request has made since
+ * stays. In runs of `EVENT_IDS`.
  */
 export function forgetEventId(reader: RunReader, hash: KeyHash, receivedAt: number): void {
   const key = [hash.hash, hash.rest];
@@ -168,7 +171,7 @@ function dropOldest(runs: SortedRuns, cutoff: number): boolean {
   return true;
 }
 
-/** The day of the newest use that was put so far, these included: so of two uses of a name the later one is found first. */
+/** The day of the newest use written so far, including these: so of two uses of a name the later one is found first. */
 function groupFor(runs: SortedRuns, { columns, count }: Rows): number {
   const receivedAt = columns[KEY_COLUMNS] as Float64Array;
   let newest = Number.NEGATIVE_INFINITY;
@@ -176,20 +179,20 @@ function groupFor(runs: SortedRuns, { columns, count }: Rows): number {
   return Math.max(Math.floor(newest / DAY_MS), runs.groups().at(-1) ?? Number.NEGATIVE_INFINITY);
 }
 
-/** Where each hash is first: a hash table with open addressing. */
+/** The first index of each hash: a hash table with open addressing. */
 function firstIndexesOf(hashes: readonly KeyHash[]): Int32Array {
   const firstIndexes = new Int32Array(hashes.length);
   const slots = new Int32Array(2 ** Math.ceil(Math.log2(2 * hashes.length + 1)));
   const mask = slots.length - 1;
-  for (let place = 0; place < hashes.length; place++) {
-    const { hash, rest } = hashes[place] as KeyHash;
+  for (let index = 0; index < hashes.length; index++) {
+    const { hash, rest } = hashes[index] as KeyHash;
     let slot = rest & mask;
     for (; slots[slot] !== 0; slot = (slot + 1) & mask) {
       const other = hashes[(slots[slot] as number) - 1] as KeyHash;
       if (other.rest === rest && other.hash === hash) break;
     }
-    if (slots[slot] === 0) slots[slot] = place + 1;
-    firstIndexes[place] = (slots[slot] as number) - 1;
+    if (slots[slot] === 0) slots[slot] = index + 1;
+    firstIndexes[index] = (slots[slot] as number) - 1;
   }
   return firstIndexes;
 }

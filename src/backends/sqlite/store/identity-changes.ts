@@ -1,12 +1,12 @@
 /**
- * Writes what `resolve` changed in the identity graph: identifiers, merges, aliases and refusals, each with its cause.
- * New nodes are written with what is told of them (store/nodes.ts). Refusals of one kind are counted, not repeated.
+ * Writes the changes of `resolve` to the identity graph: identifiers, merges, aliases and refusals, each with its
+ * cause. New nodes are written with their properties (store/nodes.ts). Refusals of one kind are counted, not repeated.
  */
 
 import type { DatabaseSync, StatementSync } from 'node:sqlite';
 import type { Changes, NewIdentifier } from '../../../identity/graph.ts';
 import { IDENTIFIER_TYPES } from '../../../model.ts';
-import { companyOf, type StoreMatchKeys } from './match-keys.ts';
+import { keySetHashOf, type StoreMatchKeys } from './match-keys.ts';
 import { uuidBytes } from '../uuids.ts';
 
 export class StoreChanges {
@@ -34,7 +34,7 @@ export class StoreChanges {
     for (let at = 0; at < identifiers.length; at++) {
       const { key, node, origin } = identifiers[at] as NewIdentifier;
       const { type, value, raw } = key;
-      this.#keys.insert(tenant, key, node, this.#companyOf(tenant, identifiers, at));
+      this.#keys.insert(tenant, key, node, this.#keySetHashOf(tenant, identifiers, at));
       const typeNo = IDENTIFIER_TYPES.indexOf(type);
       const differentRaw = raw === value ? null : raw;
       if (changes.nodes[node - firstNode]?.origin === origin) {
@@ -67,12 +67,12 @@ export class StoreChanges {
     }
   }
   /** Null unless this is the first of those that a user brought to one node. */
-  #companyOf(tenant: number, identifiers: readonly NewIdentifier[], first: number): number | null {
+  #keySetHashOf(tenant: number, identifiers: readonly NewIdentifier[], first: number): number | null {
     if (isTogether(identifiers[first - 1], identifiers[first])) return null;
     let end = first + 1;
     while (isTogether(identifiers[first], identifiers[end])) end += 1;
     const keys = identifiers.slice(first, end).map(({ key }) => key);
-    return companyOf(this.#keys.identityFingerprint(tenant, keys));
+    return keySetHashOf(this.#keys.identityFingerprint(tenant, keys));
   }
 }
 

@@ -1,7 +1,7 @@
 /**
- * What the writer knows of the identity graph: match keys, survivors, profiles. People and survivors are
- * cached, because only this writer adds to them; nodes that an erase or unmerge has changed are dropped. Reads of the
- * database happen inside the writer's transaction, so they see what it wrote before.
+ * The writer's view of the identity graph: match keys, survivors, profiles. People and survivors are cached, because
+ * only this writer adds to them; nodes changed by an erase or unmerge are dropped. Reads run inside the writer's
+ * transaction, so they see what it wrote before.
  */
 
 import type { DatabaseSync, StatementSync } from 'node:sqlite';
@@ -10,23 +10,23 @@ import type { MatchKey, NodeNumber } from '../../../model.ts';
 import type { PersonKeys, LookupRequest, ResolvedPerson } from '../../../store-writer.ts';
 import type { KeyHash } from '../../../views/keyed-hash.ts';
 import { IdentityCache } from '../../../views/identity-cache.ts';
-import { companyOf, type StoreMatchKeys } from './match-keys.ts';
+import { keySetHashOf, type StoreMatchKeys } from './match-keys.ts';
 import { uuidText } from '../uuids.ts';
 
-/** Of survivors that are remembered; with more, it starts over. */
+/** Limit for cached survivors; beyond it the cache is cleared. */
 const CACHED_ROOTS_MAX = 200_000;
 
-/** Places in IDENTIFIER_TYPES. */
+/** Indexes in IDENTIFIER_TYPES. */
 const USER_ID = 0;
 const EMAIL = 1;
 const PHONE_NUMBER = 2;
 const ANON_ID = 3;
 
-/** The value is that of a user_id only. */
+/** The value is set for a user_id only. */
 type IdentifierRow = readonly [type: number | null, value: string | null];
 type RootRow = readonly [...IdentifierRow, receivedAt: number, traceId: Uint8Array, userIndex: number];
 
-/** Nobody's node: that a key is unknown is worth remembering within a batch. */
+/** No node: within a batch, unknown keys are cached too. */
 const UNKNOWN = 0;
 
 export class StoreGraph {
@@ -48,7 +48,7 @@ export class StoreGraph {
     this.#nodesOf = database.prepare('SELECT node FROM aliases WHERE root = ? ORDER BY node');
     const identifier = `type, CASE WHEN type = ${USER_ID} THEN value END`;
     this.#identifiersOf = database.prepare(`SELECT ${identifier} FROM identifiers WHERE node = ?`);
-    // One question instead of two: whoever merges people asks for two of them each time.
+    // One statement instead of two: every merge needs both for two people.
     this.#rootWithIdentifiers = database.prepare(
       `SELECT ${identifier}, nodes.received_at, nodes.trace_id, nodes.user_index
        FROM nodes LEFT JOIN identifiers ON node = no WHERE no = ?`,
@@ -56,8 +56,8 @@ export class StoreGraph {
     for (const statement of [this.#nodesOf, this.#identifiersOf, this.#rootWithIdentifiers]) {
       statement.setReturnArrays(true);
     }
-    this.#anyCannotLink = database.prepare('SELECT 1 FROM apart LIMIT 1');
-    this.#cannotLinkOf = database.prepare('SELECT node_b FROM apart WHERE node_a = ? ORDER BY node_b');
+    this.#anyCannotLink = database.prepare('SELECT 1 FROM cannot_link LIMIT 1');
+    this.#cannotLinkOf = database.prepare('SELECT node_b FROM cannot_link WHERE node_a = ? ORDER BY node_b');
   }
 
   forget(): void {
@@ -67,8 +67,8 @@ export class StoreGraph {
   }
 
   /**
-   * Of all nodes of profiles that were erased or unmerged. All keys of somebody who is known are of one profile, so who
-   * leads to no node of these profiles is still known.
+   * Drops all nodes of profiles that were erased or unmerged. All keys of a cached person belong to one profile, so
+   * entries that lead to none of these nodes stay valid.
    */
   drop(nodes: ReadonlySet<NodeNumber>): void {
     this.#people.drop(nodes);
@@ -76,11 +76,11 @@ export class StoreGraph {
     this.#isAnybodyApart = undefined;
   }
 
-  snapshot(tenant: number, question: LookupRequest, nextNode: NodeNumber): Snapshot {
+  snapshot(tenant: number, request: LookupRequest, nextNode: NodeNumber): Snapshot {
     const nodes = new Map<MatchKey, NodeNumber>();
     const roots = new Map<NodeNumber, NodeNumber>();
     const resolved = new Map<PersonKeys, NodeNumber>();
-    for (const user of question.users) {
+    for (const user of request.users) {
       const person = this.#keys.identityFingerprint(tenant, user.keys);
       let node = this.#people.get(person);
       if (node === undefined) {
@@ -102,14 +102,14 @@ export class StoreGraph {
     };
   }
 
-  /** Keeps the caches in step with what was just written. */
+  /** Updates the caches after a write. */
   learn(tenant: number, { aliases }: Changes, resolved: readonly ResolvedPerson[]): void {
     for (const [node, root] of aliases) this.#roots.set(node, root);
-    // Whoever was new a moment ago is known by now, and will come again.
+    // New people are known from now on, and will come again.
     for (const { user, node } of resolved) this.#people.set(this.#keys.identityFingerprint(tenant, user.keys), node);
   }
 
-  /** Looks all keys up. The node of the strongest if all have nodes of one profile, else UNKNOWN. */
+  /** Looks all keys up. Returns the node of the strongest if all have nodes of one profile, else UNKNOWN. */
   #resolvedNodeOf(
     tenant: number,
     keys: readonly MatchKey[],
@@ -122,8 +122,8 @@ export class StoreGraph {
     let isSettled = keys.length > 0;
     for (const key of keys) {
       const owner = this.#keys.find(tenant, key);
-      // Most people come with the keys that they came with at first: then the strongest says all.
-      if (owner !== undefined && key === keys[0] && owner.company === companyOf(person)) return owner.node;
+      // Most people come with the keys of their first visit: then the strongest is enough.
+      if (owner !== undefined && key === keys[0] && owner.keySetHash === keySetHashOf(person)) return owner.node;
       const node = owner?.node ?? UNKNOWN;
       nodes.set(key, node);
       if (node === UNKNOWN) {
@@ -181,7 +181,7 @@ export class StoreGraph {
     };
   }
 
-  /** Where nobody was ever parted, which is nearly everywhere, nobody is asked for. */
+  /** Skips the look-up if nothing was ever unmerged, which is nearly always. */
   #cannotLink(nodes: readonly NodeNumber[]): number[] {
     this.#isAnybodyApart ??= this.#anyCannotLink.get() !== undefined;
     if (!this.#isAnybodyApart) return [];

@@ -1,21 +1,24 @@
 /**
- * Which nodes the acts of the API have changed: the table `invalidations`. An erase or an unmerge adds all nodes of the
- * profile in its own transaction; the writer, which caches who is who, reads them before its next transaction and drops
+ * Which nodes erases and unmerges have changed: the table `invalidations`. An erase or an unmerge adds all nodes of the
+ * profile in its own transaction; the writer, which caches identities, reads them before its next transaction and drops
  * those nodes alone.
  *
- * Invariant: rows have consecutive numbers, and only the oldest are removed. A reader that remembers the last number it has
- * read therefore notices when it has missed some. Limit: `ROWS_KEPT` rows; a reader that is further behind has to
- * forget everything.
+ * Invariant: rows have consecutive numbers, and only the oldest are removed. A reader that remembers the last number it
+ * has read therefore notices when it has missed some. Limit: `ROWS_KEPT` rows; a reader that is further behind has to
+ * clear its caches.
  */
 
 import type { DatabaseSync, StatementSync } from 'node:sqlite';
 import type { NodeNumber } from '../../../model.ts';
 import type { StoreConnection } from './connection.ts';
 
-/** A profile has at most 100 nodes: the last 100 acts at least, of which few fit between two transactions. */
+/**
+ * A profile has at most 100 nodes: at least the last 100 erases and unmerges, of which few fit between two
+ * transactions.
+ */
 export const ROWS_KEPT = 10_000;
 
-/** To be called in the transaction of the act. */
+/** Call it in the transaction of the erase or unmerge. */
 export function invalidate(store: StoreConnection, nodes: readonly NodeNumber[]): void {
   for (const node of nodes) store.run('INSERT INTO invalidations (node) VALUES (?)', node);
   store.run('DELETE FROM invalidations WHERE no <= (SELECT max(no) FROM invalidations) - ?', ROWS_KEPT);
@@ -32,7 +35,7 @@ export class Invalidations {
     this.#since = database.prepare('SELECT no, node FROM invalidations WHERE no > ? ORDER BY no');
   }
 
-  /** Nodes that were invalidated since the last call; undefined when that is not known: at first, or if rows are missing. */
+  /** Nodes invalidated since the last call; undefined if unknown: on the first call, or if rows are missing. */
   take(): Set<NodeNumber> | undefined {
     const last = this.#last;
     if (last === undefined) {

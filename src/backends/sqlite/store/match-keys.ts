@@ -1,8 +1,8 @@
 /**
- * Who has a match key: from the hash of a key (views/keyed-hash.ts) to the node that it points to for ever, in sorted
- * runs. Most people who are looked for and not found are new, which the Bloom filters of the runs see without a look at
- * the disk. The text of a key is among the node's `identifiers`. Every key of a node is in both, or in neither:
- * whoever writes one writes the other in the same transaction.
+ * The owner of a match key: from the hash of a key (views/keyed-hash.ts) to the node that it points to forever, in
+ * sorted runs. Most people who are not found are new, which the Bloom filters of the runs detect without reading the
+ * disk. The text of a key is among the node's `identifiers`. Every key of a node is in both, or in neither: both are
+ * written in the same transaction.
  */
 
 import type { DatabaseSync } from 'node:sqlite';
@@ -16,7 +16,7 @@ import type { RunsSizes } from '../sorted-runs/sorted-runs.ts';
 export const MATCH_KEYS: RunsShape = {
   name: 'match_keys',
   keyColumns: 2,
-  /** The node; and for the strongest of the keys that a node was given at once, the hash of all of them, else 0. */
+  /** The node; and for the strongest of the keys that a node got at once, the hash of all of them, else 0. */
   valueColumns: 2,
   hasBytes: false,
   hasFilters: true,
@@ -25,13 +25,13 @@ export const MATCH_KEYS: RunsShape = {
 /** Runs of all nodes are merged. */
 const ONE_GROUP = 0;
 const NO_COMPANY = 0;
-/** So many bits of the rest make the hash of several keys one of 53 bits. */
-const COMPANY_REST = 2 ** 5;
+/** This many bits of the rest extend the hash of several keys to 53 bits. */
+const KEY_SET_REST = 2 ** 5;
 
 export interface KeyOwner {
   readonly node: NodeNumber;
-  /** Of all keys that were given to the node together with this one, the strongest of them (`companyOf`). */
-  readonly company: number | null;
+  /** Hash of all keys that the node got together with this one, the strongest of them (`keySetHashOf`). */
+  readonly keySetHash: number | null;
 }
 
 /** For the writer. */
@@ -49,9 +49,9 @@ export class StoreMatchKeys {
     return entry === undefined ? undefined : ownerOf(entry);
   }
 
-  /** For a key that nobody has. */
-  insert(tenant: number, key: Key, node: NodeNumber, company: number | null): void {
-    this.#buffered.set(hashOfKey(this.#hashOf, tenant, key), [node, company ?? NO_COMPANY]);
+  /** For a key without a node. */
+  insert(tenant: number, key: Key, node: NodeNumber, keySetHash: number | null): void {
+    this.#buffered.set(hashOfKey(this.#hashOf, tenant, key), [node, keySetHash ?? NO_COMPANY]);
   }
 
   /** Strongest first. */
@@ -59,7 +59,7 @@ export class StoreMatchKeys {
     return identityFingerprint(this.#hashOf, tenant, keys);
   }
 
-  /** To be called before the transaction is committed. */
+  /** Call it before the transaction is committed. */
   flush(): void {
     this.#buffered.flush();
   }
@@ -74,18 +74,18 @@ export class StoreMatchKeys {
     return this.#buffered.runs.isMerging;
   }
 
-  /** Within a transaction. Goes on with merging runs. */
+  /** Within a transaction. Continues merging runs. */
   merge(): void {
     this.#buffered.runs.merge(0);
   }
 }
 
-/** All keys of a user in one safe integer: for whoever is known by one of them already. */
-export function companyOf({ hash, rest }: KeyHash): number {
-  return hash * COMPANY_REST + (rest % COMPANY_REST);
+/** All keys of a user in one safe integer: recognises a person who is already known by one of them. */
+export function keySetHashOf({ hash, rest }: KeyHash): number {
+  return hash * KEY_SET_REST + (rest % KEY_SET_REST);
 }
 
-/** For others: in runs of `MATCH_KEYS`. */
+/** For readers: in runs of `MATCH_KEYS`. */
 export function findNode(runs: RunReader, hashOf: HashOfKey, tenant: number, key: Key): NodeNumber | undefined {
   const { hash, rest } = hashOfKey(hashOf, tenant, key);
   return runs.find([hash, rest])?.values[0];
@@ -96,15 +96,15 @@ export function removeKeys(runs: RunReader, hashOf: HashOfKey, tenant: number, k
   runs.remove(hashes.map(({ hash, rest }) => [hash, rest]));
 }
 
-function ownerOf({ values: [node = 0, company = NO_COMPANY] }: Entry): KeyOwner {
-  return { node, company: company === NO_COMPANY ? null : company };
+function ownerOf({ values: [node = 0, keySetHash = NO_COMPANY] }: Entry): KeyOwner {
+  return { node, keySetHash: keySetHash === NO_COMPANY ? null : keySetHash };
 }
 
 function hashOfKey(hashOf: HashOfKey, tenant: number, { type, value }: Key): KeyHash {
   return hashOf(tenant, IDENTIFIER_TYPES.indexOf(type), value);
 }
 
-/** As of this file. */
+/** With the secret of this file. */
 export function hashesOf(database: DatabaseSync): HashOfKey {
   const row = database.prepare('SELECT secret FROM key_secret').get();
   if (row === undefined) throw new Error('the store has no secret for its hashes');

@@ -1,10 +1,10 @@
 /**
- * Writes what a transaction adds to nodes. The row of a new node is written at once, and never changed; how many events a
- * node has, when it was first and last seen and what is known of it (identity/property-updates.ts) is gathered until the
- * commit, up to `GATHERED_NODES_MAX` and `GATHERED_BYTES_MAX`, and put as a sorted run (store/profile-runs.ts).
+ * Writes what a transaction adds to nodes. The row of a new node is written at once, and never changed; its number of
+ * events, first and last seen and properties (identity/property-updates.ts) are buffered until the commit, up to
+ * `GATHERED_NODES_MAX` and `GATHERED_BYTES_MAX`, and written as a sorted run (store/profile-runs.ts).
  *
- * Most updates set the same names as the one before them. Where all that is known comes from one update, a newer one of the same
- * names replaces it without being compared with it.
+ * Most updates set the same names as the one before them. If all properties come from one update, a newer one of the
+ * same names replaces it without a comparison.
  */
 
 import type { DatabaseSync, StatementSync } from 'node:sqlite';
@@ -31,9 +31,9 @@ import { NODES_PER_BLOCK } from './schema.ts';
 import { uuidBytes } from '../uuids.ts';
 
 const GATHERED_NODES_MAX = 100_000;
-/** Of what is known of them: ordinary people fit, a few with megabytes each do not. */
+/** Of properties: ordinary people fit, a few with megabytes each do not. */
 const GATHERED_BYTES_MAX = 32 * 1024 * 1024;
-/** Merged at a time when there is nothing else to do, and some more: for about a tenth of a second. */
+/** Merged at a time while idle: for about a tenth of a second. */
 const IDLE_MERGE_BYTES = 1024 * 1024;
 
 export class StoreNodes {
@@ -42,7 +42,7 @@ export class StoreNodes {
   readonly #shapes: ShapeHashes;
   readonly #gathered = new ProfileMemtable();
   readonly #runs: SortedRuns;
-  /** The block that was written last. */
+  /** The last written block. */
   #blockTenant = -1;
   #block = -1;
 
@@ -69,7 +69,7 @@ export class StoreNodes {
     if (this.#gathered.count >= GATHERED_NODES_MAX || this.#gathered.textBytes >= GATHERED_BYTES_MAX) this.flush();
   }
 
-  /** To be called before the transaction is committed. */
+  /** Call it before the transaction is committed. */
   flush(): void {
     this.#runs.put(PROFILE_GROUP, this.#gathered.rows);
     this.#gathered.clear();
@@ -80,7 +80,7 @@ export class StoreNodes {
     return this.#runs.isMerging;
   }
 
-  /** Goes on merging, when there is nothing else to do. */
+  /** Continues merging while idle. */
   merge(): void {
     this.#runs.merge(IDLE_MERGE_BYTES);
   }
@@ -123,7 +123,7 @@ export class StoreNodes {
   }
 }
 
-/** Null where they set nothing, or different names. */
+/** Null if they set nothing, or different names. */
 function newestOfSameNames(visits: readonly UserToStore[]): UserToStore | null {
   let newest: UserToStore | null = null;
   for (const visit of visits) {

@@ -1,8 +1,8 @@
 /**
- * Lists of people, and what to call them. A search (views/people-search.ts) goes through the blocks of node numbers in
- * which the tenant has nodes (`node_blocks`), newest first; a block is one read transaction of about a millisecond, so
- * that other questions get their turn in between. Candidates are narrowed down by what any run has of a node
- * (store/profile-runs.ts), without combining it, and by identifiers in SQL.
+ * Lists of people and their names. A search (views/people-search.ts) goes through the blocks of node numbers in which
+ * the tenant has nodes (`node_blocks`), newest first; a block is one read transaction of about a millisecond, so that
+ * other queries run in between. Candidates are narrowed down by the properties in any run (store/profile-runs.ts),
+ * without combining them, and by identifiers in SQL.
  */
 
 import type { NodeNumber } from '../../../model.ts';
@@ -15,10 +15,10 @@ import type { StoreConnection } from './connection.ts';
 import { candidateOf, idsToNodes, personNodes } from './profiles.ts';
 import { NODES_PER_BLOCK } from './schema.ts';
 
-/** What is known of a node and is longer is not looked through: the node is a candidate. */
+/** Longer properties are not searched: the node is a candidate. */
 const COMPARED_BYTES_MAX = 65_536;
 
-/** Looks at one block, or at a part of it when there is no more room or time. */
+/** Searches one block, or part of it when there is no more room or time. */
 export function searchBlock(
   store: StoreConnection,
   tenant: number,
@@ -62,7 +62,7 @@ function survivorsIn(store: StoreConnection, tenant: number, { from, to }: Range
   return rows.map(({ no }) => no);
 }
 
-/** ?1 and ?2 are the range of survivors, ?3 the tenant; patterns are ?4 and ?5. */
+/** ?1 and ?2 are the range of survivors, ?3 the tenant; ?4 and ?5 are patterns. */
 const IDENTIFIER_MATCHES = `(identifiers.value LIKE ?4 ESCAPE '\\' OR identifiers.raw LIKE ?4 ESCAPE '\\'
   OR (identifiers.type = 2 AND identifiers.value LIKE ?5 ESCAPE '\\'))`;
 const BY_IDENTIFIER = `
@@ -74,10 +74,10 @@ const BY_IDENTIFIER = `
 /** Survivors only, newest first. */
 function candidatesIn(store: StoreConnection, tenant: number, range: Range, filter: RoughFilter): NodeNumber[] {
   const { from, to } = range;
-  const { identifier, phone, mayCount } = filter;
+  const { identifier, phone, mayMatch } = filter;
   const numbers = new Set<NodeNumber>();
   const isCandidate = ({ bytes }: Entry): boolean =>
-    bytes.length > COMPARED_BYTES_MAX || (bytes.length > 0 && mayCount(textOf(bytes)));
+    bytes.length > COMPARED_BYTES_MAX || (bytes.length > 0 && mayMatch(textOf(bytes)));
   for (const run of store.runs(PROFILE_RUNS).runNumbers()) {
     for (const entry of store.runs(PROFILE_RUNS).ascending(run, [from], [to])) {
       const [node = 0] = entry.key;
@@ -100,7 +100,7 @@ function candidatesIn(store: StoreConnection, tenant: number, range: Range, filt
   return survivorsIn(store, tenant, range).filter((no) => numbers.has(no));
 }
 
-/** By the id that was asked for. */
+/** By the requested id. */
 export function readPeople(store: StoreConnection, tenant: number, ids: readonly string[]): Map<string, StoredPerson> {
   const people = new Map<NodeNumber, StoredPerson>();
   const found = new Map<string, StoredPerson>();

@@ -1,8 +1,8 @@
 /**
- * What a transaction adds to nodes, until it is put as a run (store/profile-runs.ts): each node once. There are tens of
- * thousands of them for a second or more; as objects and texts, copying them about was most of what the garbage collector
- * did. So numbers lie in columns, and texts as UTF-8 in one piece of memory, where a text that was replaced stays until
- * all are cleared.
+ * The memtable of profile deltas: what a transaction adds to nodes, until it is written as a run
+ * (store/profile-runs.ts); each node once. There are tens of thousands of them for a second or more; as objects and
+ * texts, copying them would cause most of the garbage collector's work. So numbers are in columns, and texts as UTF-8
+ * in one piece of memory, where a replaced text stays until all are cleared.
  */
 
 import type { ByteColumn } from '../../../columnar/byte-column.ts';
@@ -13,10 +13,10 @@ import { combineProfiles, PROFILE_RUNS } from './profile-runs.ts';
 import { NO_SHAPE } from './shape-hash.ts';
 import { RowsToWrite } from '../sorted-runs/entries.ts';
 
-/** What was set of a node, as text (identity/property-updates.ts). */
+/** The properties set for a node, as text (identity/property-updates.ts). */
 export interface PropertyUpdate {
   readonly text: string;
-  /** Where it is one update: which names it set (store/shape-hash.ts), and when it was received. Else NO_SHAPE. */
+  /** For a single update: which names it set (store/shape-hash.ts), and when it was received. Else NO_SHAPE. */
   readonly shape: number;
   readonly writtenAt: number;
 }
@@ -25,7 +25,7 @@ const COLUMNS = PROFILE_RUNS.keyColumns + PROFILE_RUNS.valueColumns;
 const FIRST_NODES = 65_536;
 
 export class ProfileMemtable {
-  readonly #places = new Map<NodeNumber, number>();
+  readonly #rowOf = new Map<NodeNumber, number>();
   readonly #rows = new RowsToWrite(COLUMNS, true, FIRST_NODES);
   readonly #bytes = this.#rows.bytes as ByteColumn;
 
@@ -33,12 +33,12 @@ export class ProfileMemtable {
     return this.#rows.count;
   }
 
-  /** Of all texts, those that were replaced among them. */
+  /** Of all texts, including replaced ones. */
   get textBytes(): number {
     return this.#bytes.bytesUsed;
   }
 
-  /** Good until the next change. */
+  /** Valid until the next change. */
   get rows(): Rows {
     return this.#rows;
   }
@@ -48,17 +48,17 @@ export class ProfileMemtable {
     const writtenAt = update === null || shape === NO_SHAPE ? last : update.writtenAt;
     const rows = this.#rows;
     rows.addText([node, events, first, last, writtenAt, shape], update?.text ?? '');
-    const place = this.#places.get(node);
-    if (place === undefined) {
-      this.#places.set(node, rows.count - 1);
+    const row = this.#rowOf.get(node);
+    if (row === undefined) {
+      this.#rowOf.set(node, rows.count - 1);
       return;
     }
-    combineProfiles(rows, place, rows.count - 1);
+    combineProfiles(rows, row, rows.count - 1);
     rows.removeLast();
   }
 
   clear(): void {
-    this.#places.clear();
+    this.#rowOf.clear();
     this.#rows.clear();
   }
 }

@@ -1,15 +1,16 @@
 /**
- * What changes of a node, in sorted runs (sorted-runs/): how many events it has, when it was first and last seen, and
- * what is known of it. Each transaction puts what it adds (a delta), and merging runs adds deltas up; the row of the node
- * in `nodes` is written once and never changed. Whoever reads a node combines what the runs have of it.
+ * The mutable state of nodes, in sorted runs (sorted-runs/): the number of events, first and last seen, and properties.
+ * Each transaction writes what it adds (a delta), and merging runs combines deltas; the row of the node in `nodes` is
+ * written once and never changed. Reading a node combines its deltas in all runs.
  *
  *   key     node
  *   values  events, first seen, last seen, written at, shape hash
- *   bytes   what is known (identity/property-updates.ts) as JSON in UTF-8; none for nothing
+ *   bytes   properties (identity/property-updates.ts) as JSON in UTF-8; empty for none
  *
- * Where what is known comes from one update, the shape hash says which names that set (store/shape-hash.ts), and `written at`
- * when it was received; else they are NO_SHAPE and last seen. Events may be below 0 in a part: those expired that another part has.
- * In which order parts are combined does not matter, but for people of whom so much is known that some of it is cut off (views/node-properties.ts).
+ * If all properties come from one update, the shape hash identifies the names that it set (store/shape-hash.ts), and
+ * `written at` is when it was received; else they are NO_SHAPE and last seen. Events may be below 0 in a delta: those
+ * of another delta have expired. Deltas can be combined in any order, except for people with so many properties that
+ * some are cut off (views/node-properties.ts).
  */
 
 import type { ByteColumn } from '../../../columnar/byte-column.ts';
@@ -30,7 +31,7 @@ export const PROFILE_RUNS: RunsShape = {
   combine: combineProfiles,
 };
 
-/** Entries are large to merge, and a look into a run costs little beside the rest of a profile. */
+/** Entries are large to merge, and searching another run costs little compared to the rest of a profile. */
 export const PROFILE_SIZES: RunsSizes = { fanOut: 8 };
 
 /** All nodes are in one group: they have no age by which they could be dropped. */
@@ -43,7 +44,7 @@ const LAST_SEEN = 3;
 const WRITTEN_AT = 4;
 const SHAPE = 5;
 
-/** One rule for merging runs, for what a transaction gathers, and for reading: see above. */
+/** One rule for merging runs, for the memtable, and for reading: see above. */
 export function combineProfiles(rows: RowsToWrite, into: number, other: number): void {
   const { columns } = rows;
   const [events, first, last] = [columns[EVENTS], columns[FIRST_SEEN], columns[LAST_SEEN]] as [
@@ -54,12 +55,12 @@ export function combineProfiles(rows: RowsToWrite, into: number, other: number):
   events[into] = (events[into] as number) + (events[other] as number);
   first[into] = Math.min(first[into] as number, first[other] as number);
   last[into] = Math.max(last[into] as number, last[other] as number);
-  combineKnown(rows, rows.bytes as ByteColumn, into, other);
+  combineProperties(rows, rows.bytes as ByteColumn, into, other);
   if (columns[SHAPE]?.[into] === NO_SHAPE) (columns[WRITTEN_AT] as Float64Array)[into] = last[into];
 }
 
-/** Nearly always both are one update of the same names: then the newer one is all there is to know. */
-function combineKnown({ columns }: RowsToWrite, bytes: ByteColumn, into: number, other: number): void {
+/** Nearly always both are single updates of the same names: then the newer one replaces the older. */
+function combineProperties({ columns }: RowsToWrite, bytes: ByteColumn, into: number, other: number): void {
   if (bytes.length(other) === 0) return;
   const [writtenAt, shape] = [columns[WRITTEN_AT], columns[SHAPE]] as [Float64Array, Float64Array];
   const takeOther = (): void => {
@@ -96,15 +97,15 @@ export interface NodeState {
   readonly events: number;
   readonly first_seen: number;
   readonly last_seen: number;
-  readonly known: string | null;
+  readonly properties: string | null;
 }
 
 export function stateOf({ values, bytes }: Entry): NodeState {
   const [events = 0, first_seen = 0, last_seen = 0] = values;
-  return { events, first_seen, last_seen, known: bytes.length === 0 ? null : textOf(bytes) };
+  return { events, first_seen, last_seen, properties: bytes.length === 0 ? null : textOf(bytes) };
 }
 
-/** Without what is known of a node where that is longer than `bytesMax`, in one part or in all together. */
+/** Without properties longer than `bytesMax`, in one delta or in all together. */
 export function findShortState(runs: RunReader, node: NodeNumber, bytesMax: number): NodeState | undefined {
   const [first, ...others] = runs.parts([node]);
   if (first === undefined) return undefined;
@@ -115,7 +116,7 @@ export function findShortState(runs: RunReader, node: NodeNumber, bytesMax: numb
   return stateOf(found.bytes.length > bytesMax ? short(found) : found);
 }
 
-/** Events of a node that are stored no more, and when they were received. */
+/** Removed events of a node, and when they were received. */
 export interface RemovedEvents {
   readonly node: NodeNumber;
   readonly events: number;
@@ -123,7 +124,7 @@ export interface RemovedEvents {
   readonly last: number;
 }
 
-/** For many nodes, on the writer's connection, which has to forget its runs then. */
+/** For many nodes, on the writer's connection, which then has to reload its runs. */
 export function putRemovedEvents({ database }: StoreConnection, removed: readonly RemovedEvents[]): void {
   const runs = new SortedRuns(database, PROFILE_RUNS, PROFILE_SIZES);
   const rows = runs.rowsFor(removed.length);

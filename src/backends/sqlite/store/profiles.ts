@@ -1,6 +1,6 @@
 /**
- * Profiles as people read them, and why they are one person: reads the rows of which views/profile.ts makes the answer.
- * A profile is a surviving node and all nodes aliased to it (at most 100).
+ * Reads the rows from which views/profile.ts builds profiles and explains why they are one person. A profile is a
+ * surviving node and all nodes aliased to it (at most 100).
  */
 
 import { IDENTIFIER_TYPES, type IdentifierType, type NodeNumber, type Origin } from '../../../model.ts';
@@ -61,7 +61,7 @@ interface RefusalColumns extends OriginColumns {
   readonly count: number;
 }
 
-/** Of the profile that has, or was given by a merge, the node with this public id. */
+/** The profile that contains the node with this public id. */
 export function nodesById(store: StoreConnection, tenant: number, id: string): ProfileNodes | undefined {
   const bytes = idBytes(id);
   if (bytes === undefined) return undefined;
@@ -115,8 +115,8 @@ function wholeState(store: StoreConnection, node: NodeNumber): NodeState | undef
 
 function profileNode(row: NodeColumns, state: NodeState | undefined): ProfileNode {
   if (state === undefined) throw new Error(`of node ${row.no} there is a row, and nothing in the runs`);
-  const { events, first_seen: firstSeen, last_seen: lastSeen, known } = state;
-  return { node: row.no, id: uuidText(row.id), origin: originOf(row), events, firstSeen, lastSeen, known };
+  const { events, first_seen: firstSeen, last_seen: lastSeen, properties } = state;
+  return { node: row.no, id: uuidText(row.id), origin: originOf(row), events, firstSeen, lastSeen, properties };
 }
 
 function originOf({ received_at, trace_id, user_index }: OriginColumns): Origin {
@@ -163,7 +163,7 @@ export function readProfile(store: StoreConnection, profile: ProfileNodes): Stor
   return storedProfile(profile, identifiersOf(store, profile.nodes));
 }
 
-/** A survivor and its profile, as a search looks at it. */
+/** A survivor and its profile, for a search. */
 export function candidateOf(store: StoreConnection, no: NodeNumber): Candidate {
   const nodes = nodesOf(store, no);
   const identifiers = identifiersOf(store, nodes.nodes);
@@ -185,13 +185,13 @@ export function idsToNodes(store: StoreConnection, tenant: number, ids: readonly
   });
 }
 
-/** For its name: without what is known of a node where that is too long to be read for one. */
+/** For its name: without properties that are too long. */
 export function personNodes(store: StoreConnection, root: NodeNumber): [ProfileNodes, IdentifierRow[]] {
   const nodes = nodesOf(store, root, (node) => findShortState(store.runs(PROFILE_RUNS), node, NAMED_BYTES_MAX));
   return [nodes, identifiersOf(store, nodes.nodes)];
 }
 
-/** In the order of the survivors' numbers, which is the order in which the processor made them. */
+/** In the order of the survivors' numbers, which is the order of creation. */
 export function listProfiles(store: StoreConnection, tenant: number, page: PageRequest): Page<StoredProfile> {
   const [after = 0] = page.cursor === null ? [] : scopedNumbersOf('profiles', [tenant], page.cursor, 1);
   const roots = store.all<{ no: NodeNumber }>(

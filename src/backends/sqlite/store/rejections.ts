@@ -1,5 +1,5 @@
 /**
- * Writes rejected users with their reasons, as far as they are kept (views/kept-rejections.ts). The sweep removes the
+ * Writes rejected users with their reasons, as far as they are stored (views/kept-rejections.ts). The sweep removes the
  * oldest.
  */
 

@@ -1,11 +1,11 @@
 /**
- * Retention on SQLite: what lies in tables of its own, and when a sweep runs: on the connection of the writer, between two
- * of its transactions. The rest is in `backends/sql/retention.ts`.
+ * Retention on SQLite: the tables of this engine. A sweep runs on the connection of the writer, between two of its
+ * transactions. The rest is in `backends/sql/retention.ts`.
  *
- * Events go record by record, oldest first, with the record itself, and a table of events is dropped once it is empty;
- * the newest table stays, because it is being written. Traces outlive their notes: a record stays as long as its
- * events. Records are looked for in the order of the log; one with a time of receipt in the future (a clock that was
- * wrong) keeps the few thousand behind it at most.
+ * Events are removed record by record, oldest first, with the record itself, and a table of events is dropped once it
+ * is empty; the newest table stays, because it is being written. Traces outlive their notes: a record stays as long as
+ * its events. Records are scanned in the order of the log; one with a time of receipt in the future (from a wrong
+ * clock) delays a few thousand after it at most.
  */
 
 import type { DatabaseSync } from 'node:sqlite';
@@ -22,11 +22,11 @@ import { eventsBetween } from './stored-events.ts';
 const EVENTS_PER_SWEEP = 5_000;
 const INDEX_BLOCKS_PER_SWEEP = 1_000;
 const VACUUM_PAGES = 512;
-/** 32 MB: room for what comes next, without moving pages to and fro. */
+/** 32 MB: room for new data, without releasing and allocating pages again and again. */
 const FREE_PAGES_KEPT = 4_096;
 
 interface Progress extends SweepProgress {
-  /** Below this record there are no notes that are too old. */
+  /** Below this record no notes are too old. */
   notesFrom: number;
 }
 
@@ -48,7 +48,7 @@ export function sweep(database: DatabaseSync, firstUses: FirstUses, retention: R
   const hasMore = transaction(database, () =>
     store.steps((tables) => sweepPiece({ tables, retention, now, progress, engineParts })),
   );
-  // Only now: what was rolled back is still there.
+  // Only now: a rolled-back transaction removed nothing.
   progressOf.set(database, progress);
   return hasMore;
 }
@@ -115,7 +115,7 @@ function dropTable(store: StoreConnection, { no }: EventTable): void {
   store.run('DELETE FROM event_tables WHERE no = ?', no);
 }
 
-/** How many records went. */
+/** How many records were removed. */
 function expire(store: StoreConnection, table: EventTable, records: readonly RecordAge[]): number {
   const events: RemovableEvent[] = [];
   let removed = 0;
@@ -127,7 +127,7 @@ function expire(store: StoreConnection, table: EventTable, records: readonly Rec
     if (events.length >= EVENTS_PER_SWEEP) break;
   }
   removeEvents(store, table, events, 'expired');
-  // In order, so the last one of a tenant stays.
+  // In order, so that the last one of a tenant stays.
   for (const [tenant, no] of new Map(events.map((event) => [event.tenant, event.no]))) {
     store.run(
       'INSERT INTO expired_arrivals VALUES (?, ?) ON CONFLICT DO UPDATE SET event = max(event, excluded.event)',

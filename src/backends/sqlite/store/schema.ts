@@ -1,12 +1,12 @@
 /**
  * The tables of the embedded store, in one SQLite file, and how it is opened. One thread writes (the processor, or an
- * act of the API between two of its transactions), any number read beside it.
+ * erase or unmerge between two of its transactions), any number read beside it.
  *
  * `synchronous = NORMAL`: a commit survives the death of the process; after a power loss the file may be some commits
- * older, whole and consistent, and since the position in the log is in the same file, the processor does the rest again
- * from the log. So the log lets go of a record only after a commit with `FULL` (`StoreWriter`).
+ * older, complete and consistent, and since the position in the log is in the same file, the processor repeats the rest
+ * from the log. So the log releases a record only after a commit with `FULL` (`StoreWriter`).
  *
- * Events and records lie in tables of a bounded number of events each (`events_7`, `records_7`), and their index
+ * Events and records are in tables of a bounded number of events each (`events_7`, `records_7`), and their index
  * (store/event-index.ts) in as many groups: retention drops whole tables.
  */
 
@@ -20,7 +20,7 @@ import { damageText, type DatabaseFile, isDamage, openDatabase } from '../databa
 import { ACCOUNT_COLUMN_TYPES } from '../keys-schema.ts';
 import { sortedRunsSchema } from '../sorted-runs/schema.ts';
 
-/** Node numbers of a block in `node_blocks`. */
+/** Node numbers per block in `node_blocks`. */
 export const NODES_PER_BLOCK = 1_024;
 const SECRET_BYTES = 32;
 
@@ -33,7 +33,7 @@ const COLUMN_TYPES: StoreColumnTypes = {
   sumsTableEnd: () => 'STRICT, WITHOUT ROWID',
 };
 
-/** Types are stored as their place in IDENTIFIER_TYPES; trace_ids and node ids as 16 bytes; times as milliseconds. */
+/** Types are stored as their index in IDENTIFIER_TYPES; trace_ids and node ids as 16 bytes; times as milliseconds. */
 const SCHEMA = `
   CREATE TABLE tenants (
     no             INTEGER PRIMARY KEY,
@@ -41,11 +41,11 @@ const SCHEMA = `
     last_erased_at INTEGER NOT NULL DEFAULT 0
   ) STRICT;
 
-  -- Numbers that were never given out: 'node', 'record', 'event'. What is erased is not given out again.
+  -- The next number of each: 'node', 'record', 'event'. Numbers of erased rows are not given out again.
   CREATE TABLE sequences (name TEXT PRIMARY KEY, next INTEGER NOT NULL) STRICT;
   INSERT INTO sequences VALUES ('node', 1), ('record', 1), ('event', 1);
 
-  -- A node: created by (received_at, trace_id, user_index). What changes of it is elsewhere (store/profile-runs.ts).
+  -- A node: created by (received_at, trace_id, user_index). Its mutable state is elsewhere (store/profile-runs.ts).
   CREATE TABLE nodes (
     no          INTEGER PRIMARY KEY,
     tenant      INTEGER NOT NULL,
@@ -57,13 +57,14 @@ const SCHEMA = `
   CREATE UNIQUE INDEX nodes_by_id ON nodes (id);
   ${sortedRunsSchema('profiles', false)}
 
-  -- One row: what hashes are made with (views/keyed-hash.ts). As secret as what is hashed; without it nobody is found.
+  -- One row: the secret of hashes (views/keyed-hash.ts). As confidential as the hashed data; without it no person is
+  -- found.
   CREATE TABLE key_secret (secret BLOB NOT NULL) STRICT;
 
-  -- Who has a match key (store/match-keys.ts).
+  -- The owners of match keys (store/match-keys.ts).
   ${sortedRunsSchema('match_keys')}
 
-  -- The match keys of a node. 'raw' is null where it equals 'value'; its origin is null where it is the node's own.
+  -- The match keys of a node. 'raw' is null where it equals 'value'; its origin is null where it is that of the node.
   CREATE TABLE identifiers (
     tenant      INTEGER NOT NULL,
     type        INTEGER NOT NULL,
@@ -76,7 +77,7 @@ const SCHEMA = `
     PRIMARY KEY (node, type, value)
   ) STRICT, WITHOUT ROWID;
 
-  -- Only nodes that were merged away have one; depth 1.
+  -- Only for nodes that were merged away; depth 1.
   CREATE TABLE aliases (node INTEGER PRIMARY KEY, root INTEGER NOT NULL) STRICT;
   CREATE INDEX aliases_by_root ON aliases (root);
 
@@ -97,7 +98,7 @@ const SCHEMA = `
   CREATE INDEX merges_by_node ON merges (node_a);
 
   -- Pairs that an unmerge separated, each in both directions.
-  CREATE TABLE apart (
+  CREATE TABLE cannot_link (
     node_a   INTEGER NOT NULL,
     node_b   INTEGER NOT NULL,
     trace_id BLOB    NOT NULL,
@@ -126,8 +127,8 @@ const SCHEMA = `
 
   ${createStoreTables(COLUMN_TYPES)}
 
-  -- The tables of events, oldest first; times are those of the events in it. Below 'first_kept' no event is left;
-  -- 'expired' says whether others may be missing too.
+  -- The tables of events, oldest first; times are those of its events. No event below 'first_kept' is left; 'expired'
+  -- is set if others may be missing too.
   CREATE TABLE event_tables (
     no             INTEGER PRIMARY KEY,
     first_event    INTEGER NOT NULL,
@@ -141,18 +142,18 @@ const SCHEMA = `
   ${sortedRunsSchema('events_by_node', false)}
   ${sortedRunsSchema('events_by_tenant', false)}
 
-  -- One row once a server has run: which installation this file belongs to (installation.ts).
+  -- One row once a server has run: the installation that this file belongs to (installation.ts).
   CREATE TABLE belongs_to (installation TEXT NOT NULL) STRICT;
 
-  -- One row, made with the tables: which store this is. Cursors of arrivals name it.
+  -- One row, inserted with the tables: which store this is. Cursors of arrivals name it.
   CREATE TABLE identity (id TEXT NOT NULL) STRICT;
   INSERT INTO identity VALUES (lower(hex(randomblob(16))));
 
-  -- The last event of each tenant, in the order of arrival, that has expired: before it a cursor is too old.
+  -- The last expired event of each tenant, in order of arrival: a cursor before it is too old.
   CREATE TABLE expired_arrivals (tenant INTEGER PRIMARY KEY, event INTEGER NOT NULL) STRICT;
 
-  -- In which blocks of node numbers a tenant has nodes, or had some: whoever goes through all people of one tenant need not
-  -- read those of all others.
+  -- In which blocks of node numbers a tenant has, or had, nodes: scanning the people of one tenant then need not read
+  -- those of all others.
   CREATE TABLE node_blocks (tenant INTEGER NOT NULL, block INTEGER NOT NULL, PRIMARY KEY (tenant, block))
     STRICT, WITHOUT ROWID;
 
@@ -161,14 +162,14 @@ const SCHEMA = `
   `;
 
 /**
- * A row for each start of a server on this store, after the one that is made with the table. A cursor of arrivals names
- * the start in which it was given (store/starts.ts).
+ * A row for each start of a server on this store, after the one inserted with the table. A cursor of arrivals names the
+ * start in which it was given out (store/starts.ts).
  */
 const STARTS = `
   CREATE TABLE starts (
     no          INTEGER PRIMARY KEY,
     id          TEXT    NOT NULL UNIQUE,
-    -- All events that are stored after this start have this number or a higher one, and all before it a lower one.
+    -- All events stored after this start have this number or a higher one, and all before it a lower one.
     first_event INTEGER NOT NULL
   ) STRICT;
   INSERT INTO starts VALUES (1, lower(hex(randomblob(8))), 1);`;
@@ -180,9 +181,8 @@ function create(database: DatabaseSync): void {
 }
 
 /**
- * One table of events in blocks (store/event-blocks.ts), and the records that they came in. The events of a record have
- * consecutive numbers from `first_event` on, so what became of its users follows from them; `notes` holds only what does
- * not.
+ * One table of events in blocks (store/event-blocks.ts), and their records. The events of a record have consecutive
+ * numbers from `first_event` on, so the outcome of its users follows from them; `notes` has only what does not.
  */
 export function eventTableSchema(no: number): string {
   return `
@@ -211,18 +211,18 @@ export function eventTableSchema(no: number): string {
     CREATE INDEX records_${no}_by_trace ON records_${no} (trace_id);`;
 }
 
-/** Between the small pages that random updates like and the large ones that appending likes (decision 008). */
+/** A compromise between small pages for random updates and large ones for appending (decision 008). */
 const PAGE_BYTES = 8_192;
-/** With 16 MB the processor seems to take more CPU where half of the users are new; with 32 no more than with 64. */
+/** With 16 MB the processor seems to take more CPU if half of the users are new; with 32 no more than with 64. */
 const WRITER_CACHE_KIB = 32 * 1_024;
 const READER_CACHE_KIB = 16 * 1_024;
 /**
- * So few that copying them into the file keeps the disk busy for a moment only: the log's syncs wait meanwhile, and with
- * them every client (p99 of `latency`: 75 ms with 16,384 pages, 13 ms with these). It costs nothing in throughput.
+ * So few that a checkpoint keeps the disk busy for a moment only: the log's syncs wait meanwhile, and with them every
+ * client (p99 of `latency`: 75 ms with 16,384 pages, 13 ms with these). It costs nothing in throughput.
  */
 export const WAL_PAGES = 1_024;
 
-/** One more with every change of what is stored, until 1.0: stores of these are refused. */
+/** One more for every change of the format until 1.0: stores of these versions are refused. */
 const UNRELEASED_FORMATS: readonly string[] = ['', '', '', ''];
 
 const READ_PRAGMAS = `PRAGMA cache_size = -${READER_CACHE_KIB}; PRAGMA temp_store = MEMORY;`;
@@ -251,7 +251,7 @@ export function openStoreFile(file: string, kind: 'writer' | 'reader'): Database
   return openDatabase(storeFile(file, kind));
 }
 
-/** What is wrong with a store that SQLite found damaged while it was used, and what to do. */
+/** The problem and the remedy for a store that SQLite found damaged while in use. */
 export function storeDamageText(file: string, reason: string): string {
   return damageText(storeFile(resolve(file), 'reader'), reason);
 }
@@ -267,8 +267,8 @@ export function withDamageInWords<T>(file: string, work: () => T): T {
 }
 
 /**
- * For commands, which only read and change nothing: a write-ahead log that a crash left stays as it is. Where there is
- * none, the file is opened as by others, since to read it alone would leave an empty one behind.
+ * For commands, which only read and change nothing: the write-ahead log of a crashed server stays as it is. Without
+ * one, the file is opened as usual, since opening it read-only would leave an empty one behind.
  */
 export function openStoreFileForCommand(file: string): DatabaseSync {
   const what = storeFile(file, 'reader');
@@ -277,7 +277,7 @@ export function openStoreFileForCommand(file: string): DatabaseSync {
   return openDatabase({ ...what, readOnly: true, pragmas: READ_PRAGMAS });
 }
 
-/** Up to where each partition of the log is in the store; nothing where there is no store yet. */
+/** The position up to which each partition of the log is in the store; empty if there is no store yet. */
 export function readStorePositions(file: string): Map<number, number> {
   if (!existsSync(file)) return new Map();
   const database = openStoreFile(file, 'reader');

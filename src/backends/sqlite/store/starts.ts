@@ -1,12 +1,12 @@
 /**
- * The starts of servers on one store. Each has a random id, which a cursor of arrivals carries: where a copy of the store
- * was put back, cursors that were given after the copy was made name a start that this store does not know, and are
- * refused, whatever numbers both histories have given to their events. The row of a start is on disk before any event is
- * stored, and before a cursor is given, under it.
+ * The starts of servers on one store. Each has a random id, which a cursor of arrivals carries: if a copy of the store
+ * is restored, cursors given out after the copy was made name a start that this store does not have, and are rejected,
+ * whatever numbers both histories have given to their events. The row of a start is on disk before any event is stored,
+ * and before a cursor is given out, under it.
  *
- * Numbers are skipped at every start, and more after a restore, so that cursors of a start that was cut short (a power
- * loss, a backup that was made while it ran) stay below the numbers of the next one and remain usable. Where they do
- * not, they are refused as well. Limit: the newest STARTS_MAX are known; cursors of older ones are refused.
+ * Every start skips numbers, and more after a restore, so that cursors of an interrupted start (a power loss, a backup
+ * made while it ran) stay below the numbers of the next one and remain usable. If they do not, they are rejected as
+ * well. Limit: the newest STARTS_MAX are stored; cursors of older ones are rejected.
  */
 
 import { existsSync, statSync } from 'node:fs';
@@ -17,15 +17,15 @@ import type { StoreConnection } from './connection.ts';
 
 /** One a minute for a week. */
 const STARTS_MAX = 10_000;
-/** More than a store can have stored since its last sync, which a power loss takes away. */
+/** More than a store can have stored since its last sync, which a power loss may undo. */
 const NUMBERS_LOST_BY_CRASH = 2 ** 24;
-/** More than a store is behind the one that its backup was made of. */
+/** More than the distance between a store and its backup. */
 const NUMBERS_LOST_BY_RESTORE = 2 ** 32;
 const NUMBERS_SINCE = Date.UTC(2026, 0, 1);
-/** More than any store takes in: so numbers of a later start are higher than all that were given before it. */
+/** More than any store receives: so numbers of a later start are higher than all given out before it. */
 const NUMBERS_PER_MS = 1_000;
 
-/** To be called at every start of a server, before anything is stored. Leaves the connection syncing every commit. */
+/** Call it at every start of a server, before anything is stored. Leaves the connection syncing every commit. */
 export function recordStart(database: DatabaseSync, now: number): void {
   database.exec('PRAGMA synchronous = FULL');
   transaction(database, () => {
@@ -36,7 +36,7 @@ export function recordStart(database: DatabaseSync, now: number): void {
   });
 }
 
-/** Whether a server has been started on the store. False, too, where that cannot be read, which a start reports. */
+/** Whether a server was ever started on the store. Also false if that cannot be read, which a start reports. */
 export function hasStarts(file: string): boolean {
   if ((statSync(file, { throwIfNoEntry: false })?.size ?? 0) === 0) return false;
   try {
@@ -51,7 +51,7 @@ export function hasStarts(file: string): boolean {
   }
 }
 
-/** For a store that was restored from a backup, before a server starts on it. */
+/** For a store restored from a backup, before a server starts on it. */
 export function skipNumbersAfterRestore(file: string, now: number): void {
   if (!existsSync(file)) return;
   const database = new DatabaseSync(file, { timeout: BUSY_TIMEOUT_MS });
@@ -67,14 +67,14 @@ function skipNumbers(database: DatabaseSync, count: number, now: number): void {
   database.prepare("UPDATE sequences SET next = max(next + ?, ?) WHERE name = 'event'").run(count, reachedByNow);
 }
 
-/** The id of the start under which cursors are given now. */
+/** The id of the start under which cursors are given out now. */
 export function latestStart(store: StoreConnection): string {
   const row = store.get<{ id: string }>('SELECT id FROM starts ORDER BY no DESC LIMIT 1');
   if (row === undefined) throw new Error('the table starts has no row');
   return row.id;
 }
 
-/** Whether this store can go on after an event number that was given under a start. */
+/** Whether this store can continue after an event number given out under a start. */
 export function followsStart(store: StoreConnection, id: string, event: number): boolean {
   return follows(store.getNow(selectNextStart(store.queries.tables, id)), event);
 }

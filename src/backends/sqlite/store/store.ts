@@ -1,15 +1,15 @@
 /**
- * The embedded store as people read it: `Store` on one SQLite connection, beside the processor that writes the file.
- * Every question is one short read transaction and sees one state; the two acts (unmerge, erase) write.
+ * Reads the embedded store: `Store` on one SQLite connection, beside the processor that writes the file. Every query is
+ * one short read transaction and sees one snapshot; unmerge and erase write.
  *
- * Calls block their thread for the time of the query. A server asks through `store/client.ts`, which has a thread of
- * its own for that; commands ask directly.
+ * Calls block their thread for the time of the query. A server uses `store/client.ts`, which has a thread of its own
+ * for that; commands use it directly.
  */
 
 import type { MatchOptions } from '../../../identity/match-keys.ts';
 import type { IdentifierType, TenantId } from '../../../model.ts';
 import type {
-  Act,
+  AuditContext,
   ArrivalFilter,
   Arrivals,
   AuditRow,
@@ -48,7 +48,7 @@ import { LOCAL_LOG } from '../../sql/store-tables.ts';
 import { countProfiles, listTenants } from '../../sql/tenants.ts';
 import { isBusy, isDamage } from '../database.ts';
 import { isOutOfFiles } from '../disk.ts';
-import { inWriteTransaction, unmerge } from './acts.ts';
+import { inWriteTransaction, unmerge } from './unmerge.ts';
 import type { HashOfKey } from '../../../views/keyed-hash.ts';
 import { StoreConnection } from './connection.ts';
 import { erase } from './erase.ts';
@@ -60,11 +60,11 @@ import { recount } from './stored-events.ts';
 import { listTraces, readTrace } from './traces.ts';
 
 export interface StoreOptions {
-  /** How the processor normalises: an erase looks for the person among rejected users too. */
+  /** How the processor normalises: an erase searches rejected users for the person too. */
   readonly matchOptions?: MatchOptions;
-  /** As of the writer. */
+  /** Must equal that of the writer. */
   readonly hashOf?: HashOfKey;
-  /** For commands: no act is possible, and what a crash left stays as it is. */
+  /** For commands: unmerge and erase are not possible, and what a crash left stays as it is. */
   readonly isForCommand?: boolean;
 }
 
@@ -76,7 +76,7 @@ const SQLITE_IOERR = 10;
 export function openSqliteStore(file: string, options: StoreOptions = {}): Store {
   const { matchOptions = DEFAULT_MATCH_OPTIONS, hashOf, isForCommand = false } = options;
   const database = isForCommand ? openStoreFileForCommand(file) : openStoreFile(file, 'reader');
-  // Erased bytes are overwritten, in pages and in pages that become free.
+  // Overwrites erased bytes, also in freed pages.
   database.exec('PRAGMA secure_delete = ON');
   return new SqliteStore(new StoreConnection(database, hashOf), matchOptions, file);
 }
@@ -93,7 +93,7 @@ class SqliteStore implements Store {
   }
 
   async tenants(): Promise<TenantId[]> {
-    return this.#act(() => listTenants(this.#store.queries));
+    return this.#translated(() => listTenants(this.#store.queries));
   }
 
   async findProfile(id: TenantId, type: IdentifierType, normalised: string): Promise<StoredProfile | undefined> {
@@ -163,16 +163,25 @@ class SqliteStore implements Store {
     });
   }
 
-  async unmerge(tenantId: TenantId, id: string, mergedBy: string, act: Act): Promise<UnmergeResult | undefined> {
+  async unmerge(
+    tenantId: TenantId,
+    id: string,
+    mergedBy: string,
+    audit: AuditContext,
+  ): Promise<UnmergeResult | undefined> {
     const tenant = await this.#ofTenant(tenantId, undefined, (no) => no);
     if (tenant === undefined) return undefined;
-    return this.#act(() => inWriteTransaction(this.#store, () => unmerge(this.#store, tenant, id, mergedBy, act)));
+    return this.#translated(() =>
+      inWriteTransaction(this.#store, () => unmerge(this.#store, tenant, id, mergedBy, audit)),
+    );
   }
 
-  async erase(tenantId: TenantId, id: string, act: Act): Promise<boolean> {
+  async erase(tenantId: TenantId, id: string, audit: AuditContext): Promise<boolean> {
     const tenant = await this.#ofTenant(tenantId, undefined, (no) => no);
     if (tenant === undefined) return false;
-    return this.#act(() => erase(this.#store, { tenant, tenantId, id, act, matchOptions: this.#matchOptions }));
+    return this.#translated(() =>
+      erase(this.#store, { tenant, tenantId, id, audit, matchOptions: this.#matchOptions }),
+    );
   }
 
   async audit(id: TenantId, page: PageRequest): Promise<Page<AuditRow>> {
@@ -196,15 +205,15 @@ class SqliteStore implements Store {
   }
 
   async receipts(id: TenantId, range: TimeRange): Promise<Receipts> {
-    return this.#act(() => readReceipts(this.#store.queries, LOCAL_LOG, id, range));
+    return this.#translated(() => readReceipts(this.#store.queries, LOCAL_LOG, id, range));
   }
 
   async ledger(id: TenantId | null, hours: Parameters<Store['ledger']>[1]): ReturnType<Store['ledger']> {
-    return this.#act(() => readLedger(this.#store.queries, LOCAL_LOG, id, hours));
+    return this.#translated(() => readLedger(this.#store.queries, LOCAL_LOG, id, hours));
   }
 
   async deadLetters(limit: number): Promise<DeadLetter[]> {
-    return this.#act(() => listDeadLetters(this.#store.queries, limit));
+    return this.#translated(() => listDeadLetters(this.#store.queries, limit));
   }
 
   async recount(): Promise<{ eventsInLedger: number; eventsInTables: number }> {
@@ -216,25 +225,25 @@ class SqliteStore implements Store {
   }
 
   /** `nothing` for a tenant that never sent anything. */
-  async #ofTenant<T>(id: TenantId, nothing: T, ask: (tenant: number) => T): Promise<T> {
+  async #ofTenant<T>(id: TenantId, nothing: T, query: (tenant: number) => T): Promise<T> {
     return this.#read(() => {
       const tenant = this.#store.tenant(id);
-      return tenant === undefined ? nothing : ask(tenant);
+      return tenant === undefined ? nothing : query(tenant);
     });
   }
 
   /** As `#ofTenant`, for a query of `backends/sql/`. */
-  async #query<T>(id: TenantId, nothing: T, ask: (tenant: number) => Promise<T>): Promise<T> {
+  async #query<T>(id: TenantId, nothing: T, query: (tenant: number) => Promise<T>): Promise<T> {
     const tenant = await this.#ofTenant(id, undefined, (no) => no);
-    return tenant === undefined ? nothing : this.#act(() => ask(tenant));
+    return tenant === undefined ? nothing : this.#translated(() => query(tenant));
   }
 
-  async #read<T>(ask: () => T): Promise<T> {
-    return this.#act(() => this.#store.read(ask));
+  async #read<T>(query: () => T): Promise<T> {
+    return this.#translated(() => this.#store.read(query));
   }
 
-  /** A file that cannot be read or written now is told apart from a bug. */
-  async #act<T>(work: () => T | Promise<T>): Promise<T> {
+  /** Translates a file that cannot be read or written now into a `StoreUnavailableError`; other errors are bugs. */
+  async #translated<T>(work: () => T | Promise<T>): Promise<T> {
     try {
       return await work();
     } catch (error) {

@@ -1,7 +1,7 @@
 /**
- * The stored events of a table, for whoever reads or removes them by number: finds and unpacks blocks
- * (store/event-blocks.ts). A block from which events are removed keeps its row under the number it began with; an empty one
- * goes. Events of a block that were just read are kept for the rest of the question, up to a bound.
+ * Reads and removes the stored events of a table by number: finds and unpacks blocks (store/event-blocks.ts). A block
+ * from which events are removed keeps its row under its first number; an empty one is removed. Events of a block that
+ * were just read are cached for the rest of the query, up to a limit.
  */
 
 import { selectStoredEvents } from '../../sql/ledger.ts';
@@ -13,7 +13,7 @@ interface BlockRow extends Block {
   readonly tenant: number;
 }
 
-/** Of events that are kept at hand, and of their properties together, in characters. */
+/** Limits of the cache: events, and characters of their properties. */
 const KEPT_EVENTS_MAX = 4_096;
 const KEPT_LENGTH_MAX = 2 * 1024 * 1024;
 
@@ -27,7 +27,7 @@ export class EventReader {
     this.#store = store;
   }
 
-  /** Undefined for one that is not stored any more. */
+  /** Undefined if it is no longer stored. */
   get(table: number, no: number): BlockEvent | undefined {
     const known = this.#events.get(no);
     if (known !== undefined) return known;
@@ -86,7 +86,7 @@ export function removeStored(store: StoreConnection, table: number, numbers: rea
   }
 }
 
-/** Slow: looks at every block. */
+/** Slow: reads every block. */
 export function recount(store: StoreConnection): { eventsInLedger: number; eventsInTables: number } {
   const ledger = store.getNow(selectStoredEvents(store.queries.tables));
   const eventsInTables = store.tables().reduce((sum, { no }) => sum + countStored(store, no), 0);

@@ -1,6 +1,6 @@
 /**
- * The thread that reads the store for a server: SQLite's calls block, and an edge must never be blocked. Answers
- * questions in the order in which they come in; while an act waits for its turn to write, others are answered.
+ * The thread that reads the store for a server: SQLite's calls block, and an edge must never be blocked. Runs queries
+ * in the order in which they arrive, and continues with others while an erase or unmerge waits for the write lock.
  */
 
 import { parentPort, workerData } from 'node:worker_threads';
@@ -26,14 +26,14 @@ export interface StoreCall {
   readonly args: readonly unknown[];
 }
 
-/** Classes of errors do not survive the way between threads, so they are named. */
+/** Classes of errors do not survive the transfer between threads, so they are named. */
 export type StoreReply =
   | { readonly id: number; readonly value: unknown }
   | { readonly id: number; readonly error: 'bad_cursor' | 'unavailable' | 'bug'; readonly message: string };
 
-function answer(store: Store, { method, args }: StoreCall): Promise<unknown> {
-  const ask = store[method] as (...values: readonly unknown[]) => Promise<unknown>;
-  return ask(...args);
+function callMethod(store: Store, { method, args }: StoreCall): Promise<unknown> {
+  const query = store[method] as (...values: readonly unknown[]) => Promise<unknown>;
+  return query(...args);
 }
 
 function kindOf(error: unknown): 'bad_cursor' | 'unavailable' | 'bug' {
@@ -58,7 +58,7 @@ function run(setup: StoreThreadSetup): void {
       void store.close().then(() => parentPort?.close());
       return;
     }
-    answer(store, call).then(
+    callMethod(store, call).then(
       (value) => reply({ id: call.id, value }),
       (error: unknown) => {
         const isForClients = error instanceof BadCursorError;

@@ -1,6 +1,6 @@
 /**
- * Which match keys were erased when, as the writer asks for it and adds to it (rule 17). Tombstones are never removed: data
- * that was received before an erase may come late, from a log that waited.
+ * When match keys were erased (rule 17), as the writer reads and adds it. Tombstones are never removed: data received
+ * before an erase may be processed late, from a log that waited.
  */
 
 import type { DatabaseSync, StatementSync } from 'node:sqlite';

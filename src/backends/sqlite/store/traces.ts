@@ -1,6 +1,5 @@
 /**
- * What became of a request: reads the records and events of which views/trace.ts makes the answer, and looks up what
- * they name.
+ * Reads the records and events from which views/trace.ts builds the trace of a request, and looks up what they name.
  */
 
 import type { NodeNumber, TenantId } from '../../../model.ts';
@@ -32,7 +31,7 @@ interface RecordRow extends TracedRecord {
   readonly firstEvent: number;
 }
 
-/** `tenant` null looks at all of them; undefined is one that never sent anything. */
+/** `tenant` null searches all of them; undefined is one that never sent anything. */
 export function readTrace(
   store: StoreConnection,
   tenant: number | null | undefined,
@@ -112,7 +111,7 @@ interface VisitedColumns extends Omit<RecordColumns, 'no' | 'table' | 'first_eve
   readonly tenant: number;
 }
 
-/** Records of all tenants by trace_id, newest first, from all tables at once: each table's are in order. */
+/** Records of all tenants by trace_id, newest first, merged from all tables: those of each table are in order. */
 function* visitRecords(store: StoreConnection, before: string): Generator<VisitedColumns> {
   const tables = store.tables().map(({ no }) => {
     const rows = store.iterate<VisitedColumns>(
@@ -137,7 +136,7 @@ function* visitRecords(store: StoreConnection, before: string): Generator<Visite
       newest.next = newest.rows.next();
     }
   } finally {
-    // A statement that is not at its end keeps the read transaction open.
+    // An unfinished statement keeps the read transaction open.
     for (const { rows } of tables) rows.return?.();
   }
 }

@@ -1,11 +1,10 @@
 /**
- * The writing end of the embedded store: `StoreWriter` on one SQLite connection, for the processor's thread alone.
+ * Writes the embedded store: `StoreWriter` on one SQLite connection, for the processor's thread alone.
  *
- * Everything of a transaction lies between BEGIN IMMEDIATE and COMMIT, the position in the log included. Numbers of
- * nodes, records and events count up from `sequences` and are written back with the commit. What is cached over
- * transactions is forgotten whenever a transaction was rolled back. When another connection has written to the file,
- * people that it erased or unmerged are dropped (store/invalidations.ts), and so is what is cheap to read again; all others
- * stay known.
+ * A transaction is everything between BEGIN IMMEDIATE and COMMIT, including the position in the log. Numbers of nodes,
+ * records and events count up from `sequences` and are written back with the commit. Caches are cleared whenever a
+ * transaction was rolled back. When another connection has written to the file, people that it erased or unmerged are
+ * dropped (store/invalidations.ts), and so is what is cheap to read again; all others stay cached.
  */
 
 import { resolve } from 'node:path';
@@ -65,20 +64,20 @@ import { markCommit } from '../wal-chain.ts';
 /** So many that there are few tables, so few that the index by person of one fits the cache. */
 export const TABLE_EVENTS = 1_000_000;
 
-/** 128 MB: some transactions under load, so that few of them wait. */
+/** 128 MB: several transactions under load, so that few of them wait. */
 const WAL_PAGES_MAX = 16_384;
 
 export interface WriterSetup {
   readonly file: string;
-  /** Events of one table; tests take few. */
+  /** Events of one table; tests use few. */
   readonly tableEvents?: number;
-  /** Of the index of events; tests take few. */
+  /** Of the index of events; tests use few. */
   readonly indexSizes?: RunsSizes;
-  /** Of the runs that have what changes of nodes; tests take small ones. */
+  /** Of the profile runs; tests use small ones. */
   readonly profileSizes?: RunsSizes;
-  /** To the checkpointer's thread; without it SQLite makes checkpoints within commits. */
+  /** To the checkpointer's thread; without it SQLite checkpoints within commits. */
   readonly checkpointer?: MessagePort | undefined;
-  /** Instead of those made with the secret in the file; tests take some that are alike. */
+  /** Replaces the hashes with the secret in the file; tests use colliding ones. */
   readonly hashOf?: HashOfKey;
 }
 
@@ -89,11 +88,11 @@ export function openSqliteStoreWriter(setup: WriterSetup): StoreWriter {
 interface Tenant {
   readonly no: number;
   readonly id: TenantId;
-  /** When something was last erased here; 0 for never. Records that came in later need not be checked. */
+  /** When something was last erased here; 0 for never. Records received later need not be checked. */
   readonly lastErasedAt: number;
 }
 
-/** Numbers that come next. */
+/** The next numbers. */
 interface Sequences {
   node: number;
   record: number;
@@ -164,13 +163,13 @@ class SqliteStoreWriter implements StoreWriter, WriteTransaction {
     return this;
   }
 
-  /** Drops what is not true any more. Also called when somebody else has copied the write-ahead log: then it is little. */
+  /** Drops outdated cache entries. Also called after another connection's checkpoint: then there is little to drop. */
   #catchUpWithOthers(): void {
     const version = this.#statements.dataVersion.get()?.data_version as number;
     if (version === this.#dataVersion) return;
     const next = this.#readSequences();
     const nodes = this.#invalidations.take();
-    // Acts give out no numbers. Where these differ, another writer was here, or nothing has been read yet.
+    // Erase and unmerge give out no numbers. If these differ, another writer was here, or nothing has been read yet.
     const isOnlyWriter =
       next.node === this.#next.node && next.record === this.#next.record && next.event === this.#next.event;
     if (nodes === undefined || !isOnlyWriter) this.#forget();
@@ -188,22 +187,22 @@ class SqliteStoreWriter implements StoreWriter, WriteTransaction {
     return next;
   }
 
-  async lookUp(questions: readonly LookupRequest[]): Promise<LookupResult[]> {
+  async lookUp(requests: readonly LookupRequest[]): Promise<LookupResult[]> {
     // Tenants share one sequence of node numbers, so each gets as many as it could use at most.
     let nextNode = this.#next.node;
     return this.#attempt(() =>
-      questions.map((question) => {
-        const tenant = this.#tenant(question.tenantId);
-        const snapshot = this.#graph.snapshot(tenant.no, question, nextNode);
-        nextNode += question.users.length;
-        // Reading may fail for want of space too: it makes room in the cache by writing what was changed before.
+      requests.map((request) => {
+        const tenant = this.#tenant(request.tenantId);
+        const snapshot = this.#graph.snapshot(tenant.no, request, nextNode);
+        nextNode += request.users.length;
+        // Reading may also fail for lack of space: it makes room in the cache by writing dirty pages.
         return {
           snapshot: { ...snapshot, profileOf: (root) => this.#attempt(() => snapshot.profileOf(root)) },
           lastErasedAt: tenant.lastErasedAt,
           newestUseOfKey: (key) => this.#attempt(() => this.#firstUses.newestUseOfKey(tenant.no, key)),
           olderUseOfKey: (key, bodyHash) =>
             this.#attempt(() => this.#firstUses.olderUseOfKey(tenant.no, key, bodyHash)),
-          eventIds: this.#firstUses.eventIds(tenant.no, question.eventIds),
+          eventIds: this.#firstUses.eventIds(tenant.no, request.eventIds),
           erasedAt: (key) => this.#attempt(() => this.#erasedAt(tenant, key)),
         };
       }),
@@ -306,8 +305,8 @@ class SqliteStoreWriter implements StoreWriter, WriteTransaction {
   }
 
   /**
-   * After each commit. SQLite begins the write-ahead log anew only in a transaction that finds all of it copied, which
-   * under load none would. So once it has grown to `WAL_PAGES_MAX`, the next transaction waits until that is so.
+   * After each commit. SQLite restarts the write-ahead log only in a transaction that finds all of it checkpointed,
+   * which never happens under load. So once it has grown to `WAL_PAGES_MAX`, the next transaction waits for that.
    */
   async #checkpoint(checkpointing: Checkpointing): Promise<void> {
     const { log, uncopied } = this.#writeAheadLogPages();
@@ -315,7 +314,8 @@ class SqliteStoreWriter implements StoreWriter, WriteTransaction {
     const underWay = checkpointing.checkpoint(this.#file);
     if (log < WAL_PAGES_MAX) return;
     await underWay;
-    // It may have begun before this commit. A reader of an old state keeps the rest from being copied: the next commit asks again.
+    // It may have begun before this commit. A reader of an old snapshot prevents the rest from being checkpointed: the
+    // next commit asks again.
     if (this.#writeAheadLogPages().uncopied > 0) await checkpointing.checkpoint(this.#file);
   }
 
@@ -324,15 +324,15 @@ class SqliteStoreWriter implements StoreWriter, WriteTransaction {
     return { log: row.log, uncopied: row.log - row.checkpointed };
   }
 
-  /** What is written to a file that has lost its name is lost, so nothing may leave the log for it. */
+  /** Data written to a file that has lost its name is lost, so nothing may leave the log for it. */
   #assertFileIsThere(): void {
     if (this.#identity.isSame()) return;
     throw new StoreUnavailableError(
-      `${resolve(this.#file)} was removed or replaced while the server runs. Restart the server: it goes on with the file that is there then, and without one makes the store again from the log`,
+      `${resolve(this.#file)} was removed or replaced while the server is running. Restart the server: it continues with the file that exists then, and without one rebuilds the store from the log`,
     );
   }
 
-  /** Syncing the write-ahead log for one more commit syncs all that came before it too. */
+  /** Syncing the write-ahead log for one more commit syncs all before it too. */
   #makeDurable(): void {
     this.#assertFileIsThere();
     this.#database.exec('PRAGMA synchronous = FULL; BEGIN IMMEDIATE');
@@ -349,7 +349,9 @@ class SqliteStoreWriter implements StoreWriter, WriteTransaction {
     this.#dataVersion = -1;
   }
 
-  /** What takes a few rows to read again; an erase changes most of it (sums, the newest table, runs, `lastErasedAt`). */
+  /**
+   * What takes a few rows to read again; an erase changes most of it (sums, the newest table, runs, `lastErasedAt`).
+   */
   #forgetWhatIsCheap(): void {
     this.#nodes.forget();
     this.#sums.clear();
@@ -358,8 +360,8 @@ class SqliteStoreWriter implements StoreWriter, WriteTransaction {
   }
 
   /**
-   * What may go well later is told apart from what is a bug. A damaged file waits for an operator: requests are safe in the
-   * log meanwhile, and to end the process would only stop it from taking them.
+   * Distinguishes errors that may pass from bugs. A damaged file waits for an operator: requests are safe in the log
+   * meanwhile, and ending the process would only stop it from accepting them.
    */
   #attempt<T>(work: () => T): T {
     try {
@@ -369,9 +371,9 @@ class SqliteStoreWriter implements StoreWriter, WriteTransaction {
     }
   }
 
-  async #query<T>(ask: (queries: StoreQueries) => Promise<T>): Promise<T> {
+  async #query<T>(query: (queries: StoreQueries) => Promise<T>): Promise<T> {
     try {
-      return await ask(this.#store.queries);
+      return await query(this.#store.queries);
     } catch (error) {
       throw this.#inWords(error);
     }
@@ -441,7 +443,7 @@ class SqliteStoreWriter implements StoreWriter, WriteTransaction {
       header.keyId,
       notesOf(record),
     );
-    // Those of a repeated request were kept the first time; its trace names them all the same.
+    // Those of a repeated request were stored the first time; its trace names them all the same.
     if (record.duplicateOf === null) this.#rejections.write(tenant.no, header, rejections);
     this.#sums.add(tenant.no, record);
   }

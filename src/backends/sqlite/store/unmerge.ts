@@ -1,15 +1,15 @@
 /**
- * How an act of the API writes to the store beside the processor, and the smaller of the two acts, unmerge (rule 16).
+ * Unmerge (rule 16), and the write transaction that it shares with erase (store/erase.ts).
  *
- * The processor holds the write lock most of the time and lets go of it for a few milliseconds between its
- * transactions, so an act asks again every millisecond. It waits without blocking: reads go on meanwhile. What an act
- * commits is on the disk before it answers. Nodes that an act changes are written to `invalidations`: the processor
- * drops them from its caches before its next transaction.
+ * The processor holds the write lock most of the time and releases it for a few milliseconds between its transactions,
+ * so the lock is retried every millisecond. Waiting does not block: reads continue meanwhile. The commit is on disk
+ * before this resolves. Changed nodes are written to `invalidations`: the processor drops them from its caches before
+ * its next transaction.
  */
 
 import type { DatabaseSync } from 'node:sqlite';
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { Act, UnmergeResult } from '../../../store.ts';
+import type { AuditContext, UnmergeResult } from '../../../store.ts';
 import { StoreUnavailableError } from '../../../store-writer.ts';
 import { planUnmerge } from '../../../views/unmerge.ts';
 import { insertAudit } from '../../sql/audit.ts';
@@ -26,7 +26,10 @@ const LOCK_WAIT_MS_MAX = 30_000;
 const LOCK_RETRY_MS = 1;
 export const READ_BUSY_TIMEOUT_MS = 5_000;
 
-/** `work` runs in one write transaction, which is durable when this resolves. Rejects if the lock is not to be had. */
+/**
+ * Runs `work` in one write transaction, which is durable when this resolves. Rejects if the lock is not available in
+ * time.
+ */
 export async function inWriteTransaction<T>({ database }: StoreConnection, work: () => T): Promise<T> {
   const giveUpAt = performance.now() + LOCK_WAIT_MS_MAX;
   for (;;) {
@@ -71,7 +74,7 @@ export function unmerge(
   tenant: number,
   id: string,
   mergedBy: string,
-  act: Act,
+  audit: AuditContext,
 ): UnmergeResult | undefined {
   const profile = nodesById(store, tenant, id);
   if (profile === undefined) return undefined;
@@ -86,16 +89,16 @@ export function unmerge(
   for (const { no, from, into } of plan.rewritten) {
     store.run('UPDATE merges SET from_node = ?, into_node = ? WHERE no = ?', from, into, no);
   }
-  for (const [one, other] of plan.apart) {
-    const sql = 'INSERT INTO apart VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING';
-    store.run(sql, one, other, uuidBytes(act.traceId), act.at);
+  for (const [one, other] of plan.cannotLink) {
+    const sql = 'INSERT INTO cannot_link VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING';
+    store.run(sql, one, other, uuidBytes(audit.traceId), audit.at);
   }
   invalidate(
     store,
     profile.nodes.map(({ node }) => node),
   );
-  // Every edge that is gone made one profile of two.
+  // Each removed edge had made one profile of two.
   store.runNow(addToProfiles(store.queries.tables, LOCAL_SHARD, [[tenant, plan.undone.length]]));
-  store.runNow(insertAudit(store.queries.tables, tenant, 'unmerge', act, plan.detail));
+  store.runNow(insertAudit(store.queries.tables, tenant, 'unmerge', audit, plan.detail));
   return plan.result;
 }

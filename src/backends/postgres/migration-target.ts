@@ -1,8 +1,8 @@
 /**
- * PostgreSQL as the target of a migration (`migration/parts.ts`): tables have the names and columns of the parts, so a chunk is one
- * INSERT, whatever part it is of. Chunk and progress are one transaction; the row of the progress is compared and set
- * first, so that a run which was killed, but whose last statement is still at work, and the run after it never both
- * take the same chunk. Sums go to shard 0.
+ * PostgreSQL as the target of a migration (`migration/parts.ts`): tables have the names and columns of the parts, so a
+ * chunk of any part is one INSERT. Chunk and progress are one transaction, which compares and sets the progress row
+ * first: so a run that was killed while its last statement is still executing, and the run after it, never both write
+ * the same chunk. Sums go to shard 0.
  */
 
 import { OperatorError } from '../../errors.ts';
@@ -24,17 +24,17 @@ import { withoutNul } from '../../views/storable-text.ts';
 import { readAllHours } from '../sql/ledger.ts';
 import { byteas, float8s, int8s, texts, uuids } from './binary-arrays.ts';
 import { ADVISORY_LOCKS, MIGRATION_LOCK, migrate } from './migrations.ts';
-import { settleMigratedArrivals } from './moved-arrivals.ts';
-import { readMigration, readProgress } from './moves.ts';
+import { settleMigratedArrivals } from './migrated-arrivals.ts';
+import { readMigration, readProgress } from './migration-state.ts';
 import { openPool, type PostgresPool, type Queryable } from './pool.ts';
 import { dayOf, pairOf, StoreDays } from './store-days.ts';
 import { storeQueriesOn } from './sql-database.ts';
 import { NUMBERS_PER_BLOCK } from './store-schema.ts';
 import { readPostgresUrl } from './url.ts';
 
-/** Counting the rows of a large table takes its time. */
+/** Counting the rows of a large table takes long. */
 const STATEMENT_TIMEOUT_MS = 6 * 3_600_000;
-/** One for chunks, one to make days beside it. */
+/** One for chunks, one to create partitions beside it. */
 const CONNECTIONS = 2;
 
 const ARRAYS: Readonly<Record<ColumnKind, { type: string; of: (values: readonly MigratedValue[]) => Buffer }>> = {
@@ -48,12 +48,12 @@ const ARRAYS: Readonly<Record<ColumnKind, { type: string; of: (values: readonly 
   bytes: { type: 'bytea', of: (values) => byteas(values as Uint8Array[]) },
 };
 
-/** What these tables have besides the columns of the part. */
+/** Columns of these tables besides those of the part. */
 const SHARDED = new Set<PartName>(['counts', 'ledger', 'receipts', 'profile_counts']);
 const OF_A_LOG = new Set<PartName>(['positions', 'dead_letters', 'lost_records']);
-/** Whose partitions have to be there. */
+/** Partitioned tables. */
 const BY_DAY = new Set<PartName>(['records', 'events']);
-/** Those whose `no` counts up by itself. */
+/** Tables whose `no` is an identity column. */
 const COUNTING = [
   'tenants',
   'merges',
@@ -66,9 +66,9 @@ const COUNTING = [
   'invitations',
 ];
 
-/** Makes the tables, where they are missing. */
+/** Creates the tables where they are missing. */
 export async function openPostgresMigrationTarget(url: string): Promise<MigrationTarget> {
-  const { place } = readPostgresUrl(url);
+  const { address } = readPostgresUrl(url);
   const pool = await openPool({
     url,
     max: CONNECTIONS,
@@ -77,7 +77,7 @@ export async function openPostgresMigrationTarget(url: string): Promise<Migratio
   });
   try {
     await migrate(pool);
-    return new PostgresMigrationTarget(pool, place);
+    return new PostgresMigrationTarget(pool, address);
   } catch (error) {
     await pool.close();
     throw error;
@@ -89,8 +89,8 @@ class PostgresMigrationTarget implements MigrationTarget {
   readonly #pool: PostgresPool;
   readonly #days: StoreDays;
 
-  constructor(pool: PostgresPool, place: string) {
-    this.location = place;
+  constructor(pool: PostgresPool, address: string) {
+    this.location = address;
     this.#pool = pool;
     this.#days = new StoreDays(pool);
   }
@@ -103,14 +103,14 @@ class PostgresMigrationTarget implements MigrationTarget {
     await this.#pool.inTransaction(async (client) => {
       await client.query('SELECT pg_advisory_xact_lock($1, $2)', [ADVISORY_LOCKS, MIGRATION_LOCK]);
       const state = await stateOf(client);
-      if (state.kind !== 'empty') throw new OperatorError(`Somebody else has just written to ${this.location}.`);
-      await client.query('INSERT INTO moves (id, log, store_id, begun_at) VALUES ($1, $2, $3, $4)', [
+      if (state.kind !== 'empty') throw new OperatorError(`Another process has just written to ${this.location}.`);
+      await client.query('INSERT INTO data_migrations (id, log, store_id, started_at) VALUES ($1, $2, $3, $4)', [
         id,
         logName,
         storeId,
         at,
       ]);
-      await client.query('INSERT INTO move_parts (part) SELECT unnest($1::text[])', [PART_NAMES]);
+      await client.query('INSERT INTO data_migration_parts (part) SELECT unnest($1::text[])', [PART_NAMES]);
     });
   }
 
@@ -122,11 +122,11 @@ class PostgresMigrationTarget implements MigrationTarget {
     if (chunk !== null) await this.#makeDays(part, chunk);
     await this.#pool.inTransaction(async (client) => {
       const { rowCount } = await client.query(
-        `UPDATE move_parts SET position = $3, rows = rows + $4, is_done = $5
+        `UPDATE data_migration_parts SET position = $3, rows = rows + $4, is_done = $5
          WHERE part = $1 AND position IS NOT DISTINCT FROM $2 AND NOT is_done`,
         [part, from, chunk?.position ?? null, chunk?.rows ?? 0, chunk === null],
       );
-      if (rowCount !== 1) throw new StoreConflictError(`${part} was taken further by somebody else`);
+      if (rowCount !== 1) throw new StoreConflictError(`${part} was advanced by another process`);
       if (chunk === null) return;
       const { text, values } = insertOf(part, chunk);
       const inserted = await client.query({ text, name: `move_${part}` }, values);
@@ -135,7 +135,7 @@ class PostgresMigrationTarget implements MigrationTarget {
   }
 
   async settle(nextNumber: number): Promise<void> {
-    // The first block that begins behind all numbers which were given out.
+    // The first block that begins after all numbers given out so far.
     const first = Math.ceil((nextNumber - 1) / NUMBERS_PER_BLOCK) * NUMBERS_PER_BLOCK + 1;
     await this.#pool.query(`SELECT setval('numbers', $1, false)`, [first]);
     for (const table of COUNTING) {
@@ -144,7 +144,7 @@ class PostgresMigrationTarget implements MigrationTarget {
       );
     }
     await this.#pool.inTransaction((client) => settleMigratedArrivals(client, nextNumber));
-    // The planner knows nothing of tables that were filled a moment ago.
+    // The planner has no statistics for tables that were filled a moment ago.
     await this.#pool.query(`ANALYZE arrivals, ${PART_NAMES.join(', ')}`);
   }
 
@@ -158,7 +158,7 @@ class PostgresMigrationTarget implements MigrationTarget {
   }
 
   async finish(at: number): Promise<void> {
-    await this.#pool.query('UPDATE moves SET finished_at = coalesce(finished_at, $1)', [at]);
+    await this.#pool.query('UPDATE data_migrations SET finished_at = coalesce(finished_at, $1)', [at]);
   }
 
   async close(): Promise<void> {
@@ -179,7 +179,7 @@ class PostgresMigrationTarget implements MigrationTarget {
 async function stateOf(connection: Queryable): Promise<TargetState> {
   const move = await readMigration(connection);
   if (move !== undefined) {
-    return { kind: 'migrated', id: move.id, begunAt: move.begunAt, finishedAt: move.finishedAt };
+    return { kind: 'migrated', id: move.id, startedAt: move.startedAt, finishedAt: move.finishedAt };
   }
   const checks = PART_NAMES.map((part) => `SELECT '${part}' AS part WHERE EXISTS (SELECT FROM ${part})`);
   const { rows } = await connection.query<{ part: PartName }>(checks.join(' UNION ALL '));
@@ -198,7 +198,7 @@ function insertOf(part: PartName, { columns }: Chunk): { text: string; values: u
   }
   if (OF_A_LOG.has(part)) {
     names.push('log');
-    selected.push('(SELECT log FROM moves)');
+    selected.push('(SELECT log FROM data_migrations)');
   }
   return {
     text: `INSERT INTO ${part} (${names.join(', ')}) SELECT ${selected.join(', ')} FROM unnest(${arrays.join(', ')}) AS moved`,

@@ -6,7 +6,7 @@
 import type { ReactNode } from 'react';
 import { Link, useEnvironment, viewPath } from '../router.tsx';
 import { formatNumber, Time } from '../time.tsx';
-import type { AuditAct, AuditPage } from '../api-types.ts';
+import type { AuditEntry, AuditPage } from '../api-types.ts';
 import { Badge } from '../ui/badge.tsx';
 import { Card } from '../ui/card.tsx';
 import { Json } from '../ui/code.tsx';
@@ -14,45 +14,45 @@ import { CopyButton } from '../ui/copy-button.tsx';
 import { ErrorNotice, Loading } from '../ui/notice.tsx';
 import { useData } from '../use-data.ts';
 
-export interface TraceActProps {
+export interface TraceAuditEntryProps {
   readonly traceId: string;
   /** What to show when the audit does not know it either. */
   readonly otherwise: ReactNode;
 }
 
-export function TraceAct({ traceId, otherwise }: TraceActProps): ReactNode {
+export function TraceAuditEntry({ traceId, otherwise }: TraceAuditEntryProps): ReactNode {
   const { data, error, isLoading, reload } = useData<AuditPage>(`/audit?trace_id=${traceId}`);
   if (error !== undefined) return <ErrorNotice error={error} onRetry={reload} />;
   if (data === undefined || isLoading) return <Loading what="the audit" />;
-  const [act] = data.acts;
-  return act === undefined ? otherwise : <ActCard act={act} />;
+  const [entry] = data.entries;
+  return entry === undefined ? otherwise : <AuditEntryCard entry={entry} />;
 }
 
 export const KIND_WORDS: Readonly<Record<string, string>> = { erase: 'Erasure', unmerge: 'Unmerge' };
 
-function ActCard({ act }: { act: AuditAct }): ReactNode {
+function AuditEntryCard({ entry }: { entry: AuditEntry }): ReactNode {
   return (
     <Card
       title={
         <span className="row">
-          {KIND_WORDS[act.kind] ?? act.kind} <Badge tone="quiet">from the audit</Badge>
+          {KIND_WORDS[entry.kind] ?? entry.kind} <Badge tone="quiet">from the audit</Badge>
         </span>
       }
-      actions={<CopyButton text={act.trace_id} label="Copy trace_id" />}
+      actions={<CopyButton text={entry.trace_id} label="Copy trace_id" />}
     >
       <p>This was no request with events, but something that was done to a person.</p>
       <dl className="facts">
         <div>
           <dt>Done</dt>
           <dd>
-            <Time at={act.at} />
+            <Time at={entry.at} />
           </dd>
         </div>
-        {act.kind === 'unmerge' ? <UnmergeFacts detail={act.detail} /> : <EraseFacts detail={act.detail} />}
+        {entry.kind === 'unmerge' ? <UnmergeFacts detail={entry.detail} /> : <EraseFacts detail={entry.detail} />}
       </dl>
       <details>
         <summary>As it is in the audit</summary>
-        <Json value={act.detail} />
+        <Json value={entry.detail} />
       </details>
     </Card>
   );

@@ -2,17 +2,17 @@
  * The people of the benchmarks that go all the way to the store, and the requests they make. A request is copied from
  * one of a few templates, and what must differ is written over it in place: who, how many visits, when, which order, which id. So
  * hundreds of thousands of people need no memory, and a user costs the generator a fraction of a microsecond. Every
- * field that is written over has a fixed width. The same crowd always draws the same people in the same order; only the ids
+ * field that is written over has a fixed width. The same population always draws the same people in the same order; only the ids
  * of its events are new in every run, for a repeated id would be a repeated event.
  */
 
 import { randomBytes } from 'node:crypto';
 import { mulberry32, userOf } from './requests.ts';
 
-/** Which identifiers the users of a crowd carry. */
-export type Says = 'everything' | 'anon_id' | 'email' | 'email and anon_id';
+/** Which identifiers the users of a population carry. */
+export type CarriedIdentifiers = 'everything' | 'anon_id' | 'email' | 'email and anon_id';
 
-export interface Crowd {
+export interface Population {
   readonly people: number;
   /**
    * Drawn uniformly by a seed, or each in turn, `stride` apart (a prime that does not divide the number of people). With
@@ -22,8 +22,8 @@ export interface Crowd {
     | { readonly seed: number }
     | { readonly stride: number }
     | { readonly seed: number; readonly newShare: number };
-  readonly says: Says;
-  /** About this share of the users carry an anon_id only, whatever `says` says. */
+  readonly carries: CarriedIdentifiers;
+  /** About this share of the users carry an anon_id only, whatever `carries` is. */
   readonly anonymousShare?: number;
   /** Every event carries a random UUID as its `$event_id`. */
   readonly eventIds?: boolean;
@@ -52,10 +52,10 @@ const ZERO = 0x30;
 const HEX = Buffer.from('0123456789abcdef');
 /** Odd numbers: multiplying by one maps 32 bits to 32 bits without collisions. */
 const ANON_FACTORS = [2_654_435_761, 40_503, 97, 7_919];
-/** The first person must not get an anon_id of zeros, which names nobody (rule 3). */
+/** The first person must not get an anon_id of zeros, which names no person (rule 3). */
 const ANON_FIRST = 1;
 
-export function peopleOf({ people, order }: Crowd): () => number {
+export function peopleOf({ people, order }: Population): () => number {
   if ('newShare' in order) {
     const random = mulberry32(order.seed);
     let known = 0;
@@ -85,9 +85,9 @@ export function identifiersOf(person: number): PersonIdentifiers {
   return { user_id: `u_${digits}`, email: `person.${digits}@example.com`, anon_id: anon.join('-') };
 }
 
-/** How many of the first `users` users of a crowd are these people. */
-export function timesDrawn(crowd: Crowd, users: number, people: readonly number[]): number[] {
-  const next = peopleOf(crowd);
+/** How many of the first `users` users of a population are these people. */
+export function timesDrawn(population: Population, users: number, people: readonly number[]): number[] {
+  const next = peopleOf(population);
   const times = new Map(people.map((person) => [person, 0]));
   for (let n = 0; n < users; n += 1) {
     const person = next();
@@ -125,20 +125,20 @@ export class RequestMaker {
   private randomAt = 0;
 
   /** `sizes`: users of the requests, in turn. `head` goes before each body: of an HTTP request, or nothing. */
-  constructor(crowd: Crowd, sizes: readonly number[], head: (bodyBytes: number) => string) {
+  constructor(population: Population, sizes: readonly number[], head: (bodyBytes: number) => string) {
     const random = mulberry32(20_260_101);
     const templatesOf = (size: number): Template[] =>
-      Array.from({ length: TEMPLATES }, (_, n) => makeTemplate(crowd, { size, first: n * size }, head, random));
+      Array.from({ length: TEMPLATES }, (_, n) => makeTemplate(population, { size, first: n * size }, head, random));
     this.sizes = sizes;
     this.templates = new Map([...new Set(sizes)].map((size) => [size, templatesOf(size)]));
-    this.nextPerson = peopleOf(crowd);
+    this.nextPerson = peopleOf(population);
   }
 
-  /** The next request of the crowd, with events of the second that `now` is in. */
+  /** The next request of the population, with events of the second that `now` is in. */
   next(now: number): { readonly bytes: Buffer; readonly users: number } {
     const templates = this.templates.get(this.sizes[this.turn % this.sizes.length] ?? 0);
     const template = templates?.[Math.floor(this.random() * templates.length)];
-    if (template === undefined) throw new Error('a crowd without templates');
+    if (template === undefined) throw new Error('a population without templates');
     this.turn += 1;
     const bytes = Buffer.allocUnsafe(template.bytes.length);
     template.bytes.copy(bytes);
@@ -178,12 +178,12 @@ export class RequestMaker {
 }
 
 function makeTemplate(
-  crowd: Crowd,
+  population: Population,
   { size, first }: { readonly size: number; readonly first: number },
   head: (bodyBytes: number) => string,
   random: () => number,
 ): Template {
-  const texts = Array.from({ length: size }, (_, n) => JSON.stringify(markedUser(crowd, first + n, random)));
+  const texts = Array.from({ length: size }, (_, n) => JSON.stringify(markedUser(population, first + n, random)));
   const opening = '{"users":[';
   const body = `${opening}${texts.join(',')}]}\n`;
   // All of it is ASCII, so characters are bytes.
@@ -210,7 +210,11 @@ function makeTemplate(
 }
 
 /** As the edge benchmarks have them, the `n`th of all templates, with a stand-in of the right width for all that is written over. */
-function markedUser({ says, anonymousShare = 0, eventIds = false }: Crowd, n: number, random: () => number): object {
+function markedUser(
+  { carries, anonymousShare = 0, eventIds = false }: Population,
+  n: number,
+  random: () => number,
+): object {
   const { user_properties: properties, events } = userOf(random);
   const { user_id, email, anon_id } = identifiersOf(0);
   const identifiers = {
@@ -218,7 +222,7 @@ function markedUser({ says, anonymousShare = 0, eventIds = false }: Crowd, n: nu
     anon_id: { anon_id },
     email: { email },
     'email and anon_id': { email, anon_id },
-  }[isInShare(n, anonymousShare) ? 'anon_id' : says];
+  }[isInShare(n, anonymousShare) ? 'anon_id' : carries];
   return {
     identifiers,
     user_properties: { ...properties, visits: VISITS_MIN },

@@ -1,6 +1,6 @@
 /**
  * Every question of the read API about everything that a history names, and about things that there are not. What both
- * stores answer is compared by `TwoStores`; here is only what to ask.
+ * stores return is compared by `TwoStores`; here is only what to ask.
  */
 
 import type { LogRecord } from '../../src/log.ts';
@@ -59,7 +59,7 @@ export async function askEverything(
     await askAll(stores, tenantId, [
       ...subjects.identifiers.map(([type, value]) => `/profiles?provenance=1&${type}=${encodeURIComponent(value)}`),
       ...[...new Set(subjects.identifiers.map(([, value]) => value))].map(searchPath),
-      // Also some of other tenants, of which nothing may be told.
+      // Also some of other tenants, which must not be visible.
       ...[...own, ...others.map(({ traceId }) => traceId), UNKNOWN, 'no-uuid'].map((traceId) => `/traces/${traceId}`),
       ...countPaths(),
       ...[...days, 0].map((day) => `/receipts?from=${time(day * DAY_MS)}&to=${time((day + 1) * DAY_MS)}`),
@@ -127,7 +127,7 @@ function chainPaths(id: string, identity: string): string[] {
 
 async function askLists(stores: TwoStores, tenantId: TenantId, { eventNames }: Subjects): Promise<void> {
   const [reasons] = await stores.ask(tenantId, '/rejections/reasons');
-  const { reasons: told } = JSON.parse(reasons) as { reasons: { reason: string }[] };
+  const { reasons: reported } = JSON.parse(reasons) as { reasons: { reason: string }[] };
   const range = `from=${time(HISTORY_START)}&to=${time(HISTORY_START + DAY_MS)}`;
   const paged = [
     '/events?limit=9',
@@ -138,16 +138,16 @@ async function askLists(stores: TwoStores, tenantId: TenantId, { eventNames }: S
     ...eventNames.map((name) => `/events?limit=20&event_name=${encodeURIComponent(name)}`),
     '/rejections?limit=3',
     `/rejections?limit=3&${range}`,
-    ...told.map(({ reason }) => `/rejections?limit=50&reason=${encodeURIComponent(reason.slice(0, 1_000))}`),
+    ...reported.map(({ reason }) => `/rejections?limit=50&reason=${encodeURIComponent(reason.slice(0, 1_000))}`),
     '/audit?limit=1',
   ];
   for (const path of paged) {
     const pages = await stores.askPages(tenantId, path);
-    const acts = pages.flatMap((page) => (JSON.parse(page) as { acts?: { trace_id: string }[] }).acts ?? []);
+    const entries = pages.flatMap((page) => (JSON.parse(page) as { entries?: { trace_id: string }[] }).entries ?? []);
     await askAll(
       stores,
       tenantId,
-      acts.map((act) => `/audit?trace_id=${act.trace_id}`),
+      entries.map((entry) => `/audit?trace_id=${entry.trace_id}`),
     );
   }
 }

@@ -1,5 +1,5 @@
 /**
- * The store on PostgreSQL answers as the embedded one does, to the byte: the same history is taken in by both, with acts
+ * The store on PostgreSQL responds as the embedded one does, to the byte: the same history is taken in by both, with acts
  * in between, and everything that can be asked is asked of both.
  */
 
@@ -46,7 +46,7 @@ function openSqlite(folder: string): StoreUnderTest {
   return { store, writer, close: async () => void (await Promise.all([store.close(), writer.close()])) };
 }
 
-/** Undoes a merge of whoever has most, and erases whoever has second most. */
+/** Undoes a merge of the profile that has most, and erases the one that has second most. */
 async function act({ store }: StoreUnderTest): Promise<unknown[]> {
   const results: unknown[] = [];
   for (const tenantId of TENANTS) {
@@ -98,7 +98,7 @@ async function moreLines({ store }: StoreUnderTest): Promise<string[]> {
   return lines;
 }
 
-suite('Answers of the store on PostgreSQL', { skip: whyNoPostgres() }, () => {
+suite('Responses of the store on PostgreSQL', { skip: whyNoPostgres() }, () => {
   for (const seed of [5, 31]) {
     test(`are those of the embedded store, history ${seed}`, async (context) => {
       const both = await inBoth(context);
@@ -134,7 +134,7 @@ suite('Answers of the store on PostgreSQL', { skip: whyNoPostgres() }, () => {
     // Pages are measured in UTF-16 units, and PostgreSQL counts bytes: one makes two of them here, or three.
     const pads = ['ü'.repeat(4_000_000), '漢'.repeat(3_000_000)];
     const entries = Array.from({ length: 6 }, (_, n) => request([person({ user_id: 'u' }, [{ pad: pads[n % 2] }])]));
-    const answers = [];
+    const responses = [];
     for (const under of both) {
       await feed(under, [request([person({ user_id: 'u' })])]);
       const start = (await under.store.arrivals(TENANT, null, 1)).last;
@@ -153,10 +153,10 @@ suite('Answers of the store on PostgreSQL', { skip: whyNoPostgres() }, () => {
         arrivals.push(page.events.length);
         ({ last } = page);
       }
-      answers.push({ pages, arrivals });
+      responses.push({ pages, arrivals });
     }
-    assert.deepEqual(answers[1], answers[0]);
-    assert.ok((answers[1]?.pages.length ?? 0) > 1 && (answers[1]?.arrivals.length ?? 0) > 1);
+    assert.deepEqual(responses[1], responses[0]);
+    assert.ok((responses[1]?.pages.length ?? 0) > 1 && (responses[1]?.arrivals.length ?? 0) > 1);
   });
 
   test('say nothing, and are no errors, where a question holds U+0000', async (context) => {

@@ -1,9 +1,9 @@
-/** PostgreSQL as the target of a migration: a chunk and its position are there together, each once, and numbers go on behind. */
+/** PostgreSQL as the target of a migration: a chunk and its position are there together, each once, and numbers continue after. */
 
 import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
 import { suite, test, type TestContext } from 'node:test';
-import { openPostgresMigrationTarget } from '../../../src/backends/postgres/moving.ts';
+import { openPostgresMigrationTarget } from '../../../src/backends/postgres/migration-target.ts';
 import { openPool, type PostgresPool } from '../../../src/backends/postgres/pool.ts';
 import { NUMBERS_PER_BLOCK } from '../../../src/backends/postgres/store-schema.ts';
 import { OperatorError } from '../../../src/errors.ts';

@@ -1,8 +1,8 @@
 /**
- * The order of arrival of events that were moved here from an embedded store. There it is the order of their numbers, which
- * they keep, so each MIGRATED_EVENTS_PER_TRANSACTION of them are told as if a transaction had stored them, the last of these
- * just before the first transaction that stores anything here. So a cursor that the embedded store gave, the number of an
- * event, has its exact place in the order of this store.
+ * The order of arrival of events that were migrated from an embedded store. There it is the order of their numbers,
+ * which they keep. Here each MIGRATED_EVENTS_PER_TRANSACTION of them count as stored by one transaction, the last of
+ * these just before the first transaction that stores anything here. So a cursor of the embedded store, which is the
+ * number of an event, has its exact position in the order of this store.
  */
 
 import { follows, selectNextStart } from '../sql/starts.ts';
@@ -12,22 +12,22 @@ import { storeQueriesOn } from './sql-database.ts';
 import { DAY_MS } from './store-days.ts';
 
 export interface MigratedArrivals {
-  /** As it was; `storeIdIn` makes the name in cursors of it. */
+  /** As it was in the embedded store; `storeIdIn` makes the name in cursors of it. */
   readonly storeId: string;
   readonly firstTx: number;
-  /** Below it are all numbers that the store had given out. */
+  /** All numbers that the store had given out are below it. */
   readonly nextNumber: number;
 }
 
-/** Undefined where nothing was moved. */
+/** Undefined if nothing was migrated. */
 export async function readMigratedArrivals(db: Queryable): Promise<MigratedArrivals | undefined> {
   const { rows } = await db.query<MigratedArrivals>(
-    `SELECT store_id AS "storeId", first_tx AS "firstTx", next_number AS "nextNumber" FROM moves WHERE first_tx IS NOT NULL`,
+    `SELECT store_id AS "storeId", first_tx AS "firstTx", next_number AS "nextNumber" FROM data_migrations WHERE first_tx IS NOT NULL`,
   );
   return rows[0];
 }
 
-/** Whether the moved store could go on after an event number that it gave under a start, as it says of itself. */
+/** Whether the migrated store could continue after an event number that it gave out during a start. */
 export async function migratedStoreFollows(db: Queryable, startId: string, event: number): Promise<boolean> {
   return follows(await selectNextStart(storeQueriesOn(db).tables, startId).executeTakeFirst(), event);
 }
@@ -36,23 +36,26 @@ export function migratedTransactionOf({ firstTx }: MigratedArrivals, event: numb
   return firstTx + Math.floor(event / MIGRATED_EVENTS_PER_TRANSACTION);
 }
 
-/** After records are there, within a transaction. May be done again. Records tell what their events would. */
+/**
+ * To be called within a transaction, once the records are there; may be repeated. Records are enough to derive the runs
+ * of their events.
+ */
 export async function settleMigratedArrivals(client: Queryable, nextNumber: number): Promise<void> {
   const transactions = Math.floor(nextNumber / MIGRATED_EVENTS_PER_TRANSACTION) + 1;
   await client.query(
-    `UPDATE moves SET next_number = $1, first_tx = ${NEXT_TRANSACTION} + ${SHIFT} - $2::bigint WHERE first_tx IS NULL`,
+    `UPDATE data_migrations SET next_number = $1, first_tx = ${NEXT_TRANSACTION} + ${SHIFT} - $2::bigint WHERE first_tx IS NULL`,
     [nextNumber, transactions],
   );
   await client.query(
-    `UPDATE expired_arrivals SET tx = event / ${MIGRATED_EVENTS_PER_TRANSACTION} + (SELECT first_tx FROM moves)`,
+    `UPDATE expired_arrivals SET tx = event / ${MIGRATED_EVENTS_PER_TRANSACTION} + (SELECT first_tx FROM data_migrations)`,
   );
   await client.query('DELETE FROM arrivals');
-  // Consecutive events of a tenant and a day have one difference between their number and how many there are before them.
+  // Consecutive events of a tenant and day have the same difference between their number and the count of those before.
   await client.query(
     `INSERT INTO arrivals (tx, tenant, first_event, events, received_at_min, received_at_max)
      SELECT tx, tenant, min(first_event), sum(events), min(received_at), max(received_at) FROM (
        SELECT *, first_event + events - sum(events) OVER (PARTITION BY tenant, tx, day ORDER BY first_event) AS run FROM (
-         SELECT (SELECT first_tx FROM moves) + part AS tx, tenant, received_at, floor(received_at / ${DAY_MS}::numeric) AS day,
+         SELECT (SELECT first_tx FROM data_migrations) + part AS tx, tenant, received_at, floor(received_at / ${DAY_MS}::numeric) AS day,
            greatest(first_event, part * ${MIGRATED_EVENTS_PER_TRANSACTION}) AS first_event,
            least(first_event + events, (part + 1) * ${MIGRATED_EVENTS_PER_TRANSACTION})
              - greatest(first_event, part * ${MIGRATED_EVENTS_PER_TRANSACTION}) AS events

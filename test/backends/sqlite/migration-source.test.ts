@@ -1,4 +1,4 @@
-/** The embedded installation as the source of a migration: wherever reading stops and goes on, each row comes once. */
+/** The embedded installation as the source of a migration: wherever reading stops and continues, each row comes once. */
 
 import assert from 'node:assert/strict';
 import { createHash } from 'node:crypto';

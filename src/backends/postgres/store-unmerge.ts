@@ -1,14 +1,15 @@
 /**
- * How an act of the API writes to the store beside the processors, and the smaller of the two acts, unmerge (rule 16).
+ * Unmerge (rule 16), and what it shares with erase (store-erase.ts): the durable transaction, the locked profile and
+ * the audit entry.
  *
- * An act is a transaction that locks all nodes of the profile first, in the order of their numbers, as processors do
- * before they write to a person: so either the processor waits and then sees what the act did, or the act waits and
- * sees what came in. Who was merged or erased while it waited is a conflict, after which the act is done anew. What an
- * act commits is on the server's disk before it answers, whatever processors choose for their own.
+ * The transaction first locks all nodes of the profile, in the order of their numbers, as processors do before they
+ * write to a person: so either the processor waits and then sees the change, or the unmerge waits and sees the new
+ * data. If the profile was merged or erased while it waited, that is a conflict and the transaction is retried. Its
+ * commit is on the server's disk before it resolves, whatever processors choose for their own.
  */
 
 import type { NodeNumber } from '../../model.ts';
-import type { Act, UnmergeResult } from '../../store.ts';
+import type { AuditContext, UnmergeResult } from '../../store.ts';
 import { StoreConflictError } from '../../store-writer.ts';
 import type { IdentifierRow, MergeRow, ProfileNodes } from '../../views/profile.ts';
 import { planUnmerge, type UnmergePlan } from '../../views/unmerge.ts';
@@ -27,17 +28,17 @@ import {
   nodesOfProfile,
   sortedAs,
 } from './store-profiles.ts';
-import { ACTS_SHARD } from './store-schema.ts';
+import { MAINTENANCE_SHARD } from './store-schema.ts';
 
-/** More than one processor merging or more than one act on the same person at a time is rare. */
+/** It is rare that several processors merge, or several calls change, the same person at a time. */
 const ATTEMPTS = 10;
 
-/** A server that answers before a commit is on its disk is told not to, here. */
+/** For a server that acknowledges a commit before it is on disk. */
 const DURABLE =
   "SELECT set_config('synchronous_commit', 'on', true) WHERE current_setting('synchronous_commit') = 'off'";
 
-/** `work` in a transaction of its own, which is durable when this resolves; done anew after a conflict. */
-export async function inActTransaction<T>(
+/** Runs `work` in a transaction that is durable when this resolves; retried after a conflict. */
+export async function inDurableTransaction<T>(
   pool: PostgresPool,
   work: (client: PostgresClient) => Promise<T>,
 ): Promise<T> {
@@ -47,7 +48,7 @@ export async function inActTransaction<T>(
   }, ATTEMPTS);
 }
 
-/** A profile that nobody else can change until the transaction ends. */
+/** A profile that no other transaction can change until this one ends. */
 export interface LockedProfile extends ProfileNodes {
   readonly identifiers: readonly IdentifierRow[];
   readonly merges: readonly MergeRow[];
@@ -73,7 +74,7 @@ export async function lockProfile(
   const root = found.rows[0]?.root;
   if (root === undefined) return undefined;
   const locked = await client.query<{ no: NodeNumber }>(`SELECT n.no ${MEMBERS} ORDER BY n.no FOR UPDATE`, [root]);
-  // Read anew: what the locks were waited for may have changed everything.
+  // Read again: the transactions that held the locks may have changed everything.
   const { rows } = await client.query<LockedColumns>(`SELECT ${NODE_COLUMNS}, ${IDENTIFIERS}, ${MERGES} ${MEMBERS}`, [
     root,
   ]);
@@ -85,26 +86,34 @@ export async function lockProfile(
   return { ...profile, identifiers: identifiersOf(sorted), merges: mergesOf(sorted) };
 }
 
-/** More acts than a writer misses between two batches; one that has missed more forgets all people of the tenant. */
+/** More than a writer misses between two batches; one that missed more forgets all people of the tenant. */
 export const INVALIDATIONS_KEPT = 1_000;
 
-/** Numbers the act, and says which nodes it changed. The tenant's row is locked, so numbers are committed in order. */
-const NUMBER_ACT = `
-  WITH act AS (UPDATE tenants SET acts = acts + 1 WHERE no = $1 RETURNING acts AS no),
-    removed AS (DELETE FROM invalidations USING act WHERE tenant = $1 AND invalidations.act <= act.no - $3)
-  INSERT INTO invalidations (tenant, act, nodes) SELECT $1, no, $2 FROM act`;
+/**
+ * Counts the invalidation and stores which nodes changed. The tenant's row is locked, so numbers are committed in
+ * order.
+ */
+const COUNT_INVALIDATION = `
+  WITH counted AS (
+      UPDATE tenants SET invalidation_count = invalidation_count + 1 WHERE no = $1 RETURNING invalidation_count AS no
+    ),
+    removed AS (DELETE FROM invalidations USING counted WHERE tenant = $1 AND invalidations.no <= counted.no - $3)
+  INSERT INTO invalidations (tenant, no, nodes) SELECT $1, no, $2 FROM counted`;
 
-/** For writers that remember these nodes (write-people.ts), and for the audit (rule 15); `detail` holds no personal data. */
+/**
+ * For writers that cache these nodes (person-cache.ts), and for the audit (rule 15); `detail` contains no personal
+ * data.
+ */
 export async function writeAudit(
   client: PostgresClient,
   tenant: number,
   kind: 'unmerge' | 'erase',
   nodes: readonly NodeNumber[],
-  act: Act,
+  audit: AuditContext,
   detail: Readonly<Record<string, unknown>>,
 ): Promise<void> {
-  await client.query(NUMBER_ACT, [tenant, nodes, INVALIDATIONS_KEPT]);
-  await insertAudit(storeQueriesOn(client).tables, tenant, kind, act, detail).execute();
+  await client.query(COUNT_INVALIDATION, [tenant, nodes, INVALIDATIONS_KEPT]);
+  await insertAudit(storeQueriesOn(client).tables, tenant, kind, audit, detail).execute();
 }
 
 /** Rule 16. Undefined for an unknown profile. */
@@ -113,19 +122,24 @@ export async function unmerge(
   tenant: number,
   id: string,
   mergedBy: string,
-  act: Act,
+  audit: AuditContext,
 ): Promise<UnmergeResult | undefined> {
-  return inActTransaction(pool, async (client) => {
+  return inDurableTransaction(pool, async (client) => {
     const profile = await lockProfile(client, tenant, id);
     if (profile === undefined) return undefined;
     const plan = planUnmerge(profile, profile.merges, uuidOf(mergedBy) ?? null);
-    if (plan.undone.length > 0) await writePlan(client, tenant, plan, act);
+    if (plan.undone.length > 0) await writePlan(client, tenant, plan, audit);
     return plan.result;
   });
 }
 
-async function writePlan(client: PostgresClient, tenant: number, plan: UnmergePlan, act: Act): Promise<void> {
-  const { undone, survivors, rewritten, apart, detail } = plan;
+async function writePlan(
+  client: PostgresClient,
+  tenant: number,
+  plan: UnmergePlan,
+  audit: AuditContext,
+): Promise<void> {
+  const { undone, survivors, rewritten, cannotLink, detail } = plan;
   await client.query('DELETE FROM merges WHERE no = ANY($1)', [undone]);
   await client.query(
     `UPDATE nodes SET root = nullif(q.root, q.no) FROM unnest($1::bigint[], $2::bigint[]) AS q (no, root)
@@ -138,11 +152,11 @@ async function writePlan(client: PostgresClient, tenant: number, plan: UnmergePl
     [rewritten.map(({ no }) => no), rewritten.map(({ from }) => from), rewritten.map(({ into }) => into)],
   );
   await client.query(
-    `INSERT INTO apart (node_a, node_b, trace_id, at)
+    `INSERT INTO cannot_link (node_a, node_b, trace_id, at)
      SELECT node_a, node_b, $3, $4 FROM unnest($1::bigint[], $2::bigint[]) AS q (node_a, node_b) ON CONFLICT DO NOTHING`,
-    [apart.map(([a]) => a), apart.map(([, b]) => b), act.traceId, act.at],
+    [cannotLink.map(([a]) => a), cannotLink.map(([, b]) => b), audit.traceId, audit.at],
   );
-  await writeAudit(client, tenant, 'unmerge', [...survivors.keys()], act, detail);
-  // Every edge that is gone made one profile of two.
-  await addToProfiles(storeQueriesOn(client).tables, ACTS_SHARD, [[tenant, undone.length]]).execute();
+  await writeAudit(client, tenant, 'unmerge', [...survivors.keys()], audit, detail);
+  // Each removed edge had made one profile of two.
+  await addToProfiles(storeQueriesOn(client).tables, MAINTENANCE_SHARD, [[tenant, undone.length]]).execute();
 }

@@ -1,4 +1,4 @@
-/** The contract of the store: the two acts that change what is stored without an event, unmerge and erase. */
+/** The contract of the store: unmerge and erase. */
 
 import assert from 'node:assert/strict';
 import { afterEach, beforeEach, suite, test } from 'node:test';
@@ -24,7 +24,7 @@ import {
 const ACT = { traceId: '01957000-0000-7000-8000-00000000ac70', at: START + HOUR_MS };
 const PAGE = { limit: 50, cursor: null };
 
-export function storeActsContract(open: OpenStore): void {
+export function storeUnmergeAndEraseContract(open: OpenStore): void {
   suite('unmerge and erase', () => {
     let under: StoreUnderTest;
     beforeEach(async () => {
@@ -124,7 +124,7 @@ export function storeActsContract(open: OpenStore): void {
       );
     });
 
-    test('a request that merged nothing here changes nothing, and leaves no act', async () => {
+    test('a request that merged nothing here changes nothing, and leaves no audit entry', async () => {
       const mergedBy = await joined();
       const stranger = await send(under, [person({ user_id: 'v' })]);
       const { id } = await profileOf(under, 'user_id', 'u');
@@ -137,7 +137,7 @@ export function storeActsContract(open: OpenStore): void {
       assert.deepEqual((await under.store.audit(TENANT, PAGE)).rows, []);
     });
 
-    test('acts are in the audit, newest first, without personal data (rule 15)', async () => {
+    test('unmerges and erases are in the audit, newest first, without personal data (rule 15)', async () => {
       const mergedBy = await joined();
       const { id } = await profileOf(under, 'user_id', 'u');
       const result = await under.store.unmerge(TENANT, id, mergedBy, ACT);
@@ -157,7 +157,7 @@ export function storeActsContract(open: OpenStore): void {
       );
     });
 
-    test('an act is found by its trace_id, however it is written, and nothing by another', async () => {
+    test('an audit entry is found by its trace_id, in any case, and nothing by another', async () => {
       const mergedBy = await joined();
       const { id } = await profileOf(under, 'user_id', 'u');
       const erasure = { traceId: '0199f0f0-0000-7000-8000-00000000e4a5', at: ACT.at + 1 };
@@ -227,7 +227,7 @@ export function storeActsContract(open: OpenStore): void {
         ]),
         person({ anon_id: `${value}-2`, first_name: value }, [{}], { [value]: value }),
         person({ user_id: `${value}-1`, anon_id: `${value}-2` }),
-        // Refused (rule 6), so it stands among the refusals of somebody else.
+        // Refused (rule 6), so it stands among the refusals of another person.
         person({ user_id: 'sibling', email: `${value}@example.com` }),
         { identifiers: { email: `${value.toUpperCase()}@example.com` }, events: [], hint: value },
       ];
@@ -260,7 +260,7 @@ export function storeActsContract(open: OpenStore): void {
       for (const line of friends) assert.ok(left.includes(line.slice(0, 200)));
     });
 
-    test('sums are as if the erased events had never been, and the books say erased', async () => {
+    test('sums are as if the erased events had never been, and the ledger counts them as erased', async () => {
       const time = '2026-03-01T12:00:30Z';
       const friend = request([person({ user_id: 'friend' }, [{ timestamp: time, revenue: 0.1 }])]);
       const person2 = request([
@@ -296,7 +296,7 @@ export function storeActsContract(open: OpenStore): void {
       assert.equal((await profileOf(under, 'user_id', 'friend')).eventCount, 1);
     });
 
-    test('an event id that somebody else has used since stays in use after an erase', async () => {
+    test('an event id that another person has used since stays in use after an erase', async () => {
       const events = [{ $event_id: 'e' }];
       const later = START + 8 * 24 * HOUR_MS;
       await send(under, [person({ user_id: 'gone' }, events)], { receivedAt: START });
@@ -336,7 +336,7 @@ export function storeActsContract(open: OpenStore): void {
       );
     });
 
-    test('acts between the writer’s batches leave every sum right, whatever the history', async () => {
+    test('erases and unmerges between the writer’s batches leave every sum right, whatever the history', async () => {
       const entries = entriesOf(11, 240, 12);
       for (let start = 0; start < entries.length; start += 30) {
         await feed(under, entries.slice(start, start + 30));

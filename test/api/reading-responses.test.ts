@@ -1,4 +1,4 @@
-/** The answers of reading calls, letter for letter and by their schemas: names, times, digits, keys such as __proto__. */
+/** The responses of reading calls, letter for letter and by their schemas: names, times, digits, keys such as __proto__. */
 
 import assert from 'node:assert/strict';
 import { suite, test } from 'node:test';
@@ -19,7 +19,7 @@ const BOOKS_TEXT = `{"received":7,"stored":1,"duplicates":2,"erased":1,"expired"
 const MERGE_TEXT = `"from":"${NODE_ID}","into":"${PROFILE_ID}","via":{"type":"anon_id","value":"a-1"}`;
 const IDENTITY_TEXT = `"identifiers":[{"type":"anon_id","value":"a-1","node":"${PROFILE_ID}","first_trace_id":"${TRACE_ID}","userIndex":0,"first_seen":"${AT}"},{"type":"email","value":"Ada@example.com","node":"${NODE_ID}","first_trace_id":"${TRACE_ID}","userIndex":0,"first_seen":"${AT}"}],"merges":[{${MERGE_TEXT},"nodes":["${PROFILE_ID}","${NODE_ID}"],"trace_id":"${TRACE_ID}","userIndex":0,"at":"${AT}"}],"refusals":[{"type":"email","value":"eve@example.com","reason":"other_user_id","trace_id":"${TRACE_ID}","userIndex":0,"at":"${AT}","count":2}]`;
 
-suite('An answer is exactly this', () => {
+suite('A response is exactly this', () => {
   const cases: [path: string, status: number, text: string, options?: AskOptions][] = [
     ['/profiles?user_id=u-1', 200, PROFILE_TEXT],
     [
@@ -85,24 +85,24 @@ suite('An answer is exactly this', () => {
     [
       '/audit',
       200,
-      `{"acts":[{"kind":"erase","trace_id":"${TRACE_ID}","at":"${AT}","detail":{"n":1.0}}],"next_cursor":"next"}`,
+      `{"entries":[{"kind":"erase","trace_id":"${TRACE_ID}","at":"${AT}","detail":{"n":1.0}}],"next_cursor":"next"}`,
     ],
   ];
 
   for (const [path, status, text, options = {}] of cases) {
     test(`${options.method ?? 'GET'} ${path}`, async (t) => {
       const { ask } = await startReadingApp(t);
-      const answer = await ask(path, options);
-      assert.equal(answer.text, text);
-      assert.equal(answer.status, status);
-      assert.equal(answer.headers['content-type'], 'application/json; charset=utf-8');
-      assert.equal(answer.headers['cache-control'], 'no-store');
-      assert.equal(answer.headers['x-trace-id'], 'trace-1');
+      const reply = await ask(path, options);
+      assert.equal(reply.text, text);
+      assert.equal(reply.status, status);
+      assert.equal(reply.headers['content-type'], 'application/json; charset=utf-8');
+      assert.equal(reply.headers['cache-control'], 'no-store');
+      assert.equal(reply.headers['x-trace-id'], 'trace-1');
     });
   }
 });
 
-suite('The books', () => {
+suite('The ledger', () => {
   const hours = (text: string): string[] => [...text.matchAll(/"hour":"([^"]*)"/g)].map(([, hour = '']) => hour);
 
   test('have the hours asked for, newest first, and totals and balance over all of them', async (t) => {
@@ -132,7 +132,7 @@ suite('The books', () => {
 });
 
 suite('Why two identifiers are one person (rule 15)', () => {
-  test('is told as one chain of requests, with a sentence for each step', async (t) => {
+  test('is reported as one chain of requests, with a sentence for each step', async (t) => {
     const { ask } = await startReadingApp(t);
     const { status, body } = await ask(`/profiles/${PROFILE_ID}/identity?from=email:ADA@example.com&to=anon_id:a-1`);
     assert.equal(status, 200);
@@ -158,7 +158,7 @@ suite('Why two identifiers are one person (rule 15)', () => {
     assert.equal((body as { chain: unknown[] }).chain.length, 1);
   });
 
-  test('is not there for an identifier of nobody, or of another type', async (t) => {
+  test('is not found for an unknown identifier, or of another type', async (t) => {
     const { ask } = await startReadingApp(t);
     for (const query of ['from=email:ada@example.com&to=user_id:a-1', 'from=anon_id:A-1&to=anon_id:a-1']) {
       assert.equal((await ask(`/profiles/${PROFILE_ID}/identity?${query}`)).status, 404, query);
@@ -166,7 +166,7 @@ suite('Why two identifiers are one person (rule 15)', () => {
   });
 });
 
-test('every answer matches its schema in the OpenAPI document', async (t) => {
+test('every response matches its schema in the OpenAPI document', async (t) => {
   const document = await openApiDocument();
   const { ask } = await startReadingApp(t, { newTraceId: () => TRACE_ID });
   const chain = '/profiles/{id}/identity?from=email:ada@example.com&to=anon_id:a-1';
@@ -194,12 +194,12 @@ test('every answer matches its schema in the OpenAPI document', async (t) => {
     const item = document.paths[path.replace(/\?.*/, '')];
     const operation = method === 'post' ? item?.post : method === 'delete' ? item?.delete : item?.get;
     const filled = path.replace('{id}', PROFILE_ID).replace('{trace_id}', TRACE_ID);
-    const answer = await ask(filled, method === 'post' ? UNMERGE : { method: method.toUpperCase() });
-    const response = operation?.responses[answer.status];
-    assert.ok(response !== undefined && 'content' in response, `${method} ${path}: ${answer.status}`);
+    const reply = await ask(filled, method === 'post' ? UNMERGE : { method: method.toUpperCase() });
+    const response = operation?.responses[reply.status];
+    assert.ok(response !== undefined && 'content' in response, `${method} ${path}: ${reply.status}`);
     assert.ok(
-      Check(inlined(document, response.content?.['application/json']?.schema) as object, answer.body),
-      answer.text,
+      Check(inlined(document, response.content?.['application/json']?.schema) as object, reply.body),
+      reply.text,
     );
   }
   assert.equal(all.length, described.length - needsQuery.length + paths.length);

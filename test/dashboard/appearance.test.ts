@@ -92,7 +92,7 @@ suite('The looks of every page', { skip: whyNoBrowser() }, () => {
   }
 
   async function show(page: Page, { path, has }: View): Promise<void> {
-    // An address that differs in its fragment alone would not load the page anew.
+    // An address that differs in its fragment alone would not load the page again.
     if (path.includes('#')) await page.goto('about:blank');
     await page.goto(path);
     await settled(page);

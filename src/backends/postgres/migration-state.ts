@@ -1,8 +1,8 @@
 /**
- * The tables that remember a migration into this database (`migration/parts.ts`): which one it is, and how far each of its parts has
- * come. One move at most ever fills a database, since it has to be empty before. Its id is in the marker of the data folder
- * as well (`migration/marker.ts`), and in every dump. Until the migration is finished no server may work on the database:
- * `refuseUnfinishedMigration`, at every start.
+ * The tables that record a migration into this database (`migration/parts.ts`): which one it is, and the progress of
+ * each part. A database is filled by one migration at most, since it has to be empty before. The id is also in the
+ * marker of the data folder (`migration/marker.ts`) and in every dump. Until the migration is finished no server may
+ * use the database: `refuseUnfinishedMigration`, at every start.
  */
 
 import { OperatorError } from '../../errors.ts';
@@ -11,28 +11,28 @@ import { type Queryable, SCHEMA } from './pool.ts';
 
 export const MIGRATION_TABLES: readonly string[] = [
   `
-  CREATE TABLE moves (
+  CREATE TABLE data_migrations (
     id          uuid   PRIMARY KEY,
     log         text COLLATE "C" NOT NULL,
-    begun_at    bigint NOT NULL,
+    started_at    bigint NOT NULL,
     finished_at bigint,
-    -- Of the store that was migrated, and by which number of a transaction its first MIGRATED_EVENTS_PER_TRANSACTION events
-    -- are told (moved-arrivals.ts): a cursor that it gave is good here.
+    -- Of the migrated store, and the transaction number of its first MIGRATED_EVENTS_PER_TRANSACTION events
+    -- (migrated-arrivals.ts): its cursors stay valid here.
     store_id text COLLATE "C" NOT NULL,
     first_tx     bigint,
     next_number  bigint
   );
-  CREATE UNIQUE INDEX moves_only_one ON moves ((true));
+  CREATE UNIQUE INDEX data_migrations_only_one ON data_migrations ((true));
 
-  -- 'position' is the source's word for where it goes on; null before the first chunk, and when all is there.
-  CREATE TABLE move_parts (
+  -- 'position' is where the source continues, in its own format; null before the first chunk, and at the end.
+  CREATE TABLE data_migration_parts (
     part     text COLLATE "C" PRIMARY KEY,
     position text,
     rows     bigint  NOT NULL DEFAULT 0,
     is_done  boolean NOT NULL DEFAULT false
   );
 
-  -- The starts of the store that was migrated: cursors that it gave name them. Servers on this database add none.
+  -- The starts of the migrated store: its cursors name them. Servers on this database add none.
   CREATE TABLE starts (
     no          bigint PRIMARY KEY,
     id          text COLLATE "C" NOT NULL UNIQUE,
@@ -44,28 +44,28 @@ export const MIGRATION_TABLES: readonly string[] = [
 export interface MigrationRow {
   readonly id: string;
   readonly log: string;
-  readonly begunAt: number;
+  readonly startedAt: number;
   readonly finishedAt: number | null;
 }
 
 export async function readMigration(connection: Queryable): Promise<MigrationRow | undefined> {
   const { rows } = await connection.query<MigrationRow>(
-    'SELECT id::text, log, begun_at AS "begunAt", finished_at AS "finishedAt" FROM moves',
+    'SELECT id::text, log, started_at AS "startedAt", finished_at AS "finishedAt" FROM data_migrations',
   );
   return rows[0];
 }
 
-/** The same before the tables are made or complete. */
+/** Also works before the tables exist. */
 export async function findMigration(connection: Queryable): Promise<MigrationRow | undefined> {
   const { rows } = await connection.query<{ isThere: boolean }>(
-    `SELECT to_regclass('${SCHEMA}.moves') IS NOT NULL AS "isThere"`,
+    `SELECT to_regclass('${SCHEMA}.data_migrations') IS NOT NULL AS "isThere"`,
   );
   return rows[0]?.isThere === true ? readMigration(connection) : undefined;
 }
 
 export async function readProgress(connection: Queryable): Promise<Map<PartName, PartProgress>> {
   const { rows } = await connection.query<PartProgress & { readonly part: PartName }>(
-    'SELECT part, position, rows, is_done AS "isDone" FROM move_parts',
+    'SELECT part, position, rows, is_done AS "isDone" FROM data_migration_parts',
   );
   return new Map(rows.map(({ part, ...progress }) => [part, progress]));
 }
@@ -76,11 +76,11 @@ export async function refuseUnfinishedMigration(connection: Queryable): Promise<
   if (problem !== null) throw new OperatorError(problem);
 }
 
-/** In words; null where there is none. */
-export function problemOfUnfinishedMigration(move: MigrationRow | undefined): string | null {
-  if (move === undefined || move.finishedAt !== null) return null;
+/** Null if there is none. */
+export function problemOfUnfinishedMigration(migration: MigrationRow | undefined): string | null {
+  if (migration === undefined || migration.finishedAt !== null) return null;
   return (
     'The database in STORE_URL is being filled by "sluice migrate", and that is not finished. Run the same "sluice ' +
-    'migrate" again: it goes on where it stopped. To give it up, drop the schema "sluice" of the database.'
+    'migrate" again: it continues where it stopped. To give it up, drop the schema "sluice" of the database.'
   );
 }
