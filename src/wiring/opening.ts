@@ -409,7 +409,7 @@ export async function findLogReader(
   config: Config,
   warn: (message: string) => void = () => undefined,
 ): Promise<LogReader | undefined> {
-  if (config.logUrl !== '') return sharedLog(config, { warn, makesTopic: false, openMsMax: COMMAND_MS_MAX });
+  if (config.logUrl !== '') return sharedLog(config, { warn, createsTopic: false, openMsMax: COMMAND_MS_MAX });
   const { wasEverThere } = await import('../backends/sqlite/log/end-of-log.ts');
   return wasEverThere(logFolderOf(config.dataFolder)) ? localLog(config) : undefined;
 }
@@ -494,7 +494,7 @@ async function newestInDatabase(config: Config, warn: (message: string) => void)
 
 interface SharedLogOptions {
   readonly warn: (message: string) => void;
-  readonly makesTopic?: boolean;
+  readonly createsTopic?: boolean;
   readonly openMsMax?: number;
 }
 

@@ -5,8 +5,9 @@
 
 import assert from 'node:assert/strict';
 import { after, before, suite, test } from 'node:test';
+import { Admin, alterPartitionReassignmentsV0, Connection, Producer } from '@platformatic/kafka';
 import { openKafkaLogAppender } from '../../src/backends/kafka/log.ts';
-import { KEPT_MS, makeTopic } from '../backends/kafka/log-on-kafka.ts';
+import { KEPT_MS, createTopic } from '../backends/kafka/log-on-kafka.ts';
 import { seededRandom } from '../faults/ledger.ts';
 import type { Scope } from '../faults/scope.ts';
 import { eventually, type TestServer } from '../server.ts';
@@ -46,11 +47,57 @@ suite('While brokers of Kafka are gone', { skip: whyNoKafka('own') || whyNoPostg
 
   test('a topic of which one replica is enough is refused, in words', async () => {
     const topic = kafka.newTopicName();
-    await makeTopic(kafka.brokers, topic, { replicas: 3, settings: { 'min.insync.replicas': '1' } });
+    await createTopic(kafka.brokers, topic, { replicas: 3, settings: { 'min.insync.replicas': '1' } });
     await assert.rejects(openKafkaLogAppender({ url: `kafka://${kafka.brokers}/${topic}`, retentionMs: KEPT_MS }), {
       name: 'OperatorError',
       message: /min\.insync\.replicas is 1 with 3 replicas.*only one broker has; set it to 2/,
     });
+  });
+
+  // Why Sluice has its own: docs/decisions/038-kafka-client.md.
+  test('the producer of the Kafka client retries for ever when two partitions no longer have the same leader', async (context) => {
+    const topic = kafka.newTopicName();
+    const options = { clientId: 'test', bootstrapBrokers: kafka.brokers.split(',') };
+    const admin = new Admin(options);
+    context.after(() => admin.close());
+    const assignments = [0, 1].map((partition) => ({ partition, brokers: [1] }));
+    await admin.createTopics({ topics: [topic], partitions: -1, replicas: -1, assignments });
+    const isLed = async (leaders: readonly number[]): Promise<boolean> => {
+      const { topics } = await admin.metadata({ topics: [topic], forceUpdate: true });
+      return leaders.every((leader, partition) => topics.get(topic)?.partitions[partition]?.leader === leader);
+    };
+    await eventually('the topic is there', () => isLed([1, 1]));
+    const producer = new Producer({ ...options, idempotent: true, retryDelay: 20 });
+    let retries = 0;
+    producer.on('client:performWithRetry:retry', (operation) => {
+      if (operation === 'produce') retries++;
+    });
+    const send = (): Promise<unknown> =>
+      producer.send({
+        messages: [0, 1].map((partition) => ({
+          topic,
+          partition,
+          key: Buffer.from('key'),
+          value: Buffer.from('value'),
+        })),
+      });
+    await send();
+    const [host = '', port = ''] = (options.bootstrapBrokers[0] ?? '').split(':');
+    const connection = new Connection('test');
+    context.after(() => connection.close());
+    await connection.connect(host, Number(port));
+    const moved = [{ name: topic, partitions: [{ partitionIndex: 1, replicas: [2] }] }];
+    await alterPartitionReassignmentsV0.api.async(connection, 5_000, false, moved);
+    await eventually('partition 1 has another leader', () => isLed([1, 2]));
+    let state = 'pending';
+    const sending = send().then(
+      () => (state = 'acknowledged'),
+      () => (state = 'failed'),
+    );
+    await eventually('it has retried', () => retries >= 20);
+    assert.equal(state, 'pending');
+    await producer.close(true);
+    await sending;
   });
 
   test('one of three: acknowledgements continue after a moment', async (t) => {

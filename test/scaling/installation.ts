@@ -7,7 +7,7 @@
 import assert from 'node:assert/strict';
 import { Admin, ConfigResourceTypes, IncrementalAlterConfigOperationTypes } from '@platformatic/kafka';
 import { folderIn, launch, type Scope } from '../faults/scope.ts';
-import { groupName } from '../../src/backends/kafka/other-groups.ts';
+import { groupName } from '../../src/backends/kafka/group-offsets.ts';
 import { databaseIdOf } from '../../src/backends/postgres/identity.ts';
 import { openPostgresKeyStore } from '../../src/backends/postgres/keys.ts';
 import { openPool } from '../../src/backends/postgres/pool.ts';

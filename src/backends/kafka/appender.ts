@@ -1,34 +1,34 @@
 /**
- * The appending half of the log: cuts requests into users, sends them, and knows whether Kafka takes data now. After
- * somebody waited in vain, appends are refused at once, until a look at the cluster finds it whole: every partition has a
- * leader and enough replicas in sync, and all of those can be reached. The same look follows a lost connection, so that
- * problem is known before somebody waits for it. Without problem nothing runs on its own.
+ * The appending half of the log: splits requests into users, sends them, and knows whether Kafka accepts data. After an
+ * append has timed out, appends are rejected immediately until a check finds the cluster healthy: every partition has a
+ * leader and enough in-sync replicas, and all of those can be reached. The same check follows a lost connection, so that
+ * a problem is known before a request has to wait for it. Without a problem there is no background work.
  *
- * There are no fatal errors: what Kafka holds is Kafka's to keep.
+ * No error is fatal: Kafka keeps what it has acknowledged.
  */
 
 import { murmur2 } from '@platformatic/kafka';
 import { type LogAppender, type LogEntry, LogUnavailableError } from '../../log.ts';
-import type { Cluster, ClusterView } from './cluster.ts';
-import { reasonOf } from './codes.ts';
+import type { Cluster, ClusterMetadata } from './cluster.ts';
+import { reasonOf } from './errors.ts';
 import { messagesOf } from './message.ts';
 import { APPEND_MS_MAX, Producer } from './producer.ts';
 
-const LOOK_INTERVAL_MS = 500;
+const CHECK_INTERVAL_MS = 500;
 
 export interface AppenderSetup {
   readonly cluster: Cluster;
-  /** How many replicas Kafka wants in sync before it takes anything. */
+  /** min.insync.replicas */
   readonly inSyncMin: number;
   readonly warn: (message: string) => void;
   readonly partitionOf: (key: Buffer, partitions: number) => number;
-  /** Called with the size of a body that is durable now. */
+  /** Called with the size of a body when it is durable. */
   readonly onAppended: (bytes: number) => void;
-  /** Called with the time that a produce request took. */
-  readonly onBatches: (seconds: number) => void;
+  /** Called with the duration of a produce request. */
+  readonly onProduced: (seconds: number) => void;
 }
 
-/** As Kafka's own clients do it. */
+/** The default partitioner of Kafka's Java client. */
 export function partitionOfKey(key: Buffer, partitions: number): number {
   return (murmur2(key) & 0x7fff_ffff) % partitions;
 }
@@ -37,23 +37,23 @@ export class KafkaLogAppender implements LogAppender {
   readonly #setup: AppenderSetup;
   readonly #producer: Producer;
   #problem: string | null = null;
-  /** Since when the cluster is known not to be whole; by `performance.now`. */
-  #brokenSince: number | null = null;
-  #looking: NodeJS.Timeout | 'now' | null = null;
+  /** By `performance.now`. */
+  #unhealthySince: number | null = null;
+  #checking: NodeJS.Timeout | 'now' | null = null;
   #closed: Promise<void> | null = null;
 
   constructor(setup: AppenderSetup) {
     this.#setup = setup;
     this.#producer = new Producer({
       cluster: setup.cluster,
-      onLate: (reason) => {
-        this.#problem = `Kafka does not take data: ${reason}`;
-        this.#look();
+      onTimeout: (reason) => {
+        this.#problem = `Kafka does not accept data: ${reason}`;
+        this.#checkCluster();
       },
-      onRefused: setup.warn,
-      onBatches: setup.onBatches,
+      onRejected: setup.warn,
+      onProduced: setup.onProduced,
     });
-    setup.cluster.onDisconnect(() => this.#look());
+    setup.cluster.onDisconnect(() => this.#checkCluster());
   }
 
   append(entry: LogEntry): Promise<void> {
@@ -75,13 +75,13 @@ export class KafkaLogAppender implements LogAppender {
   async #close(): Promise<void> {
     await this.#producer.settled();
     this.#producer.stop();
-    if (typeof this.#looking === 'object' && this.#looking !== null) clearTimeout(this.#looking);
+    if (typeof this.#checking === 'object' && this.#checking !== null) clearTimeout(this.#checking);
     await this.#setup.cluster.close();
   }
 
   async #send(entry: LogEntry): Promise<void> {
     const { cluster, partitionOf, onAppended } = this.#setup;
-    const partitions = cluster.known?.partitions.length ?? 1;
+    const partitions = cluster.cachedMetadata?.partitions.length ?? 1;
     const bytes = entry.body.byteLength;
     const messages = messagesOf(entry);
     await this.#producer.send(
@@ -90,38 +90,38 @@ export class KafkaLogAppender implements LogAppender {
     onAppended(bytes);
   }
 
-  /** Until the cluster is whole. */
-  #look(): void {
-    if (this.#looking !== null || this.#closed !== null) return;
-    this.#looking = 'now';
-    void this.#whatIsBroken().then((broken) => {
-      this.#looking = null;
-      if (broken === null) {
-        this.#brokenSince = null;
+  /** Repeats until the cluster is healthy. */
+  #checkCluster(): void {
+    if (this.#checking !== null || this.#closed !== null) return;
+    this.#checking = 'now';
+    void this.#findProblem().then((problem) => {
+      this.#checking = null;
+      if (problem === null) {
+        this.#unhealthySince = null;
         this.#problem = null;
         return;
       }
       const now = performance.now();
-      this.#brokenSince ??= now;
-      // For a moment a leader may be missing: whoever appends then may well be served in time.
-      if (this.#problem !== null || now - this.#brokenSince >= APPEND_MS_MAX) {
-        this.#problem = `Kafka does not take data: ${broken}`;
+      this.#unhealthySince ??= now;
+      // A leader may be missing for a moment: appends may still succeed before their deadline.
+      if (this.#problem !== null || now - this.#unhealthySince >= APPEND_MS_MAX) {
+        this.#problem = `Kafka does not accept data: ${problem}`;
       }
       if (this.#closed !== null) return;
-      this.#looking = setTimeout(() => {
-        this.#looking = null;
-        this.#look();
-      }, LOOK_INTERVAL_MS);
+      this.#checking = setTimeout(() => {
+        this.#checking = null;
+        this.#checkCluster();
+      }, CHECK_INTERVAL_MS);
     });
   }
 
-  async #whatIsBroken(): Promise<string | null> {
+  async #findProblem(): Promise<string | null> {
     const { cluster, inSyncMin } = this.#setup;
     try {
-      const view = await cluster.refresh();
-      const problem = problemOf(view, inSyncMin);
+      const metadata = await cluster.refresh();
+      const problem = problemOf(metadata, inSyncMin);
       if (problem !== null) return problem;
-      const needed = new Set(view.partitions.flatMap(({ inSync }) => inSync));
+      const needed = new Set(metadata.partitions.flatMap(({ inSync }) => inSync));
       await Promise.all([...needed].map((broker) => cluster.connection(broker)));
       return null;
     } catch (error) {
@@ -130,12 +130,12 @@ export class KafkaLogAppender implements LogAppender {
   }
 }
 
-function problemOf({ topicId, partitions }: ClusterView, inSyncMin: number): string | null {
-  if (topicId === null) return 'the topic is gone';
+function problemOf({ topicId, partitions }: ClusterMetadata, inSyncMin: number): string | null {
+  if (topicId === null) return 'the topic does not exist';
   for (const [partition, { leader, inSync }] of partitions.entries()) {
     if (leader < 0) return `partition ${partition} has no leader`;
     if (inSync.length < inSyncMin) {
-      return `partition ${partition} has ${inSync.length} of ${inSyncMin} replicas in sync`;
+      return `partition ${partition} has ${inSync.length} of ${inSyncMin} required in-sync replicas`;
     }
   }
   return null;

@@ -1,9 +1,8 @@
 /**
- * Finds the users in the body of a request: where the bytes of each begin and end, how many events it has, and the
- * strongest identifier that it names. Sees what `JSON.parse` sees: of a name that is given twice the last counts, and a
- * name may be written with escapes.
+ * Finds the users in the body of a request: the bytes of each, how many events it has, and its strongest identifier. It
+ * agrees with `JSON.parse`: the last of duplicate names wins, and names may contain escapes.
  *
- * Relies on the body being JSON with a `users` array, which the edge has checked. Depth takes no stack.
+ * The body must be JSON with a `users` array, which the edge has checked. Nesting uses no stack.
  */
 
 import { END, JsonScanner, KnownKeys, OTHER, QUOTE } from '../../json/scanner.ts';
@@ -12,7 +11,7 @@ import { IDENTIFIER_TYPES, type IdentifierType } from '../../model.ts';
 export interface BodyUser {
   readonly start: number;
   readonly end: number;
-  /** 0 where `events` is no array. */
+  /** 0 if `events` is not an array. */
   readonly events: number;
   readonly identifier: { readonly type: IdentifierType; readonly value: string } | null;
 }
@@ -68,7 +67,7 @@ function countElements(scanner: JsonScanner): number {
   return count;
 }
 
-/** The first, in the order of types, that is a string and not empty. */
+/** The first in the order of types that is a string and not empty. */
 function strongestIdentifier(scanner: JsonScanner): BodyUser['identifier'] {
   if (!scanner.openObject()) {
     scanner.skipValue();

@@ -1,49 +1,49 @@
 /**
- * One client's view of the cluster: connections, who leads which partition of the topic, and who coordinates a group.
- * The view is kept until somebody finds it wrong (`refresh`) or it is a minute old; asking for it anew happens once at a
- * time. Nothing runs on its own: without calls there is no traffic and no timer.
+ * One client's view of the cluster: connections, the leader of each partition of the topic, and the coordinator of a
+ * group. Metadata is cached until a caller finds it outdated (`refresh`) or it is a minute old; one request for it is in
+ * flight at a time. There is no background work: without calls there is no traffic and no timer.
  *
- * Requests of one connection are answered in order, so whoever asks Kafka to wait (long polls) uses a cluster of its own.
+ * Kafka responds to the requests of a connection in order, so long polls use a cluster of their own.
  */
 
 import { type Broker, type Connection, ConnectionPool, findCoordinatorV4, metadataV12 } from '@platformatic/kafka';
 import { LogUnavailableError } from '../../log.ts';
-import { answered, CODE, unreachable, wordsOf } from './codes.ts';
+import { responseOf, CODE, asUnavailable, describeCode } from './errors.ts';
 import { connectionOptionsOf, type KafkaAddress } from './url.ts';
 
-const VIEW_AGE_MS_MAX = 60_000;
+const METADATA_AGE_MS_MAX = 60_000;
 const GROUP_KEY_TYPE = 0;
-/** A little more than the client takes to give up by itself. */
+/** A little more than the client's own timeout. */
 const CONNECTED_MS_MAX = 4_000;
 
-export interface PartitionView {
-  /** The number of a broker; -1 while there is none. */
+export interface PartitionMetadata {
+  /** The id of a broker; -1 while there is none. */
   readonly leader: number;
-  /** Grows with each leader. Said with a question, so that a broker that leads no more does not answer it. */
+  /** Increases with each leader. Sent with a request, so that a former leader rejects it. */
   readonly epoch: number;
   readonly replicas: readonly number[];
   readonly inSync: readonly number[];
 }
 
-export interface ClusterView {
+export interface ClusterMetadata {
   readonly brokers: ReadonlyMap<number, Broker>;
-  /** Null: there is no such topic. */
+  /** Null if the topic does not exist. */
   readonly topicId: string | null;
-  /** By number. */
-  readonly partitions: readonly PartitionView[];
+  /** By partition. */
+  readonly partitions: readonly PartitionMetadata[];
 }
 
-interface KnownView extends ClusterView {
+interface CachedMetadata extends ClusterMetadata {
   readonly at: number;
 }
 
 export class Cluster {
   readonly address: KafkaAddress;
   readonly #pool: ConnectionPool;
-  #view: KnownView | null = null;
-  #refreshing: Promise<ClusterView> | null = null;
-  /** Where asking for a view begins: a broker that does not answer is not asked first again. */
-  #firstAsked = 0;
+  #cached: CachedMetadata | null = null;
+  #refreshing: Promise<ClusterMetadata> | null = null;
+  /** Rotates, so that a broker that does not respond is not the first again. */
+  #firstBroker = 0;
   #coordinators = new Map<string, Broker>();
   #isClosed = false;
 
@@ -53,7 +53,7 @@ export class Cluster {
       ...connectionOptionsOf(address),
       ...(requestMsMax === undefined ? {} : { requestTimeout: requestMsMax }),
     });
-    // Requests are told what became of them; an error event that nobody hears would end the process.
+    // Requests report their errors themselves; an error event without a listener would end the process.
     this.#pool.on('connecting', ({ connection }) => connection.on('error', () => undefined));
   }
 
@@ -64,53 +64,51 @@ export class Cluster {
   /** Calls back whenever a connection is lost. */
   onDisconnect(callback: () => void): void {
     this.#pool.on('disconnect', () => {
-      // The pool forgets the connection after it has said so.
+      // The pool removes the connection only after the event.
       setImmediate(() => {
         if (!this.#isClosed) callback();
       });
     });
   }
 
-  /** The view that is there, however old. */
-  get known(): ClusterView | null {
-    return this.#view;
+  /** Of any age; null before the first `refresh`. */
+  get cachedMetadata(): ClusterMetadata | null {
+    return this.#cached;
   }
 
-  async view(): Promise<ClusterView> {
-    const view = this.#view;
-    if (view === null) return this.refresh();
-    // What is known is likely right; who finds out that it is not will say so.
-    if (performance.now() - view.at > VIEW_AGE_MS_MAX) void this.refresh().catch(() => undefined);
-    return view;
+  async metadata(): Promise<ClusterMetadata> {
+    const cached = this.#cached;
+    if (cached === null) return this.refresh();
+    // Most likely still right; callers that find it outdated call `refresh`.
+    if (performance.now() - cached.at > METADATA_AGE_MS_MAX) void this.refresh().catch(() => undefined);
+    return cached;
   }
 
-  refresh(): Promise<ClusterView> {
-    this.#refreshing ??= this.#askForView().finally(() => {
+  refresh(): Promise<ClusterMetadata> {
+    this.#refreshing ??= this.#fetchMetadata().finally(() => {
       this.#refreshing = null;
     });
     return this.#refreshing;
   }
 
   async connection(node: number): Promise<Connection> {
-    const broker = (await this.view()).brokers.get(node);
-    if (broker === undefined) throw new LogUnavailableError(`broker ${node} is not in the cluster now`);
+    const broker = (await this.metadata()).brokers.get(node);
+    if (broker === undefined) throw new LogUnavailableError(`broker ${node} is not in the cluster`);
     return this.#connect(broker);
   }
 
   async leader(partition: number): Promise<{ readonly connection: Connection; readonly epoch: number }> {
-    let found = (await this.view()).partitions[partition];
+    let found = (await this.metadata()).partitions[partition];
     if ((found?.leader ?? -1) < 0) found = (await this.refresh()).partitions[partition];
-    if (found === undefined || found.leader < 0)
-      throw new LogUnavailableError(`partition ${partition} has no leader now`);
+    if (found === undefined || found.leader < 0) throw new LogUnavailableError(`partition ${partition} has no leader`);
     return { connection: await this.connection(found.leader), epoch: found.epoch };
   }
 
-  /** To any broker. */
-  async any(): Promise<Connection> {
+  async anyBroker(): Promise<Connection> {
     const bootstrap = this.address.brokers;
-    const known = [...(this.#view?.brokers.values() ?? [])];
+    const known = [...(this.#cached?.brokers.values() ?? [])];
     const all = [...bootstrap, ...known.filter((one) => !bootstrap.some((other) => isSame(one, other)))];
-    const first = this.#firstAsked % all.length;
+    const first = this.#firstBroker % all.length;
     let failure: unknown;
     for (const broker of [...all.slice(first), ...all.slice(0, first)]) {
       try {
@@ -122,14 +120,16 @@ export class Cluster {
     throw failure;
   }
 
-  /** To the broker that looks after a group. `forgetCoordinator` when it says that it does not. */
+  /** The caller calls `forgetCoordinator` when this broker says that it is not the coordinator. */
   async coordinator(group: string): Promise<Connection> {
     let broker = this.#coordinators.get(group);
     if (broker === undefined) {
-      const { coordinators } = await answered(findCoordinatorV4.api.async(await this.any(), GROUP_KEY_TYPE, [group]));
+      const { coordinators } = await responseOf(
+        findCoordinatorV4.api.async(await this.anyBroker(), GROUP_KEY_TYPE, [group]),
+      );
       const [found] = coordinators;
       if (found === undefined || found.errorCode !== CODE.none) {
-        throw new LogUnavailableError(`it has no coordinator: ${wordsOf(found?.errorCode ?? -1)}`);
+        throw new LogUnavailableError(`no coordinator: ${describeCode(found?.errorCode ?? -1)}`);
       }
       broker = { host: found.host, port: found.port };
       this.#coordinators.set(group, broker);
@@ -151,13 +151,13 @@ export class Cluster {
     await this.#pool.close();
   }
 
-  /** The client has states in which it never answers; nobody is to wait for that. */
+  /** With a timeout of our own: in some states the client's `get` never settles. */
   async #connect(broker: Broker): Promise<Connection> {
     const established = this.#pool.getEstablishedConnection(broker);
     if (established?.isConnected() === true) return established;
     const late = Promise.withResolvers<Connection>();
     const timer = setTimeout(() => {
-      late.reject(new LogUnavailableError(`${broker.host}:${broker.port} does not answer`));
+      late.reject(new LogUnavailableError(`${broker.host}:${broker.port} does not respond`));
     }, CONNECTED_MS_MAX);
     try {
       return await Promise.race([this.#pool.get(broker), late.promise]);
@@ -166,16 +166,16 @@ export class Cluster {
     }
   }
 
-  async #askForView(): Promise<ClusterView> {
+  async #fetchMetadata(): Promise<ClusterMetadata> {
     try {
-      const connection = await this.any();
-      const answer = await answered(metadataV12.api.async(connection, [this.topic], false, false));
-      const [topic] = answer.topics;
+      const connection = await this.anyBroker();
+      const response = await responseOf(metadataV12.api.async(connection, [this.topic], false, false));
+      const [topic] = response.topics;
       const isThere = topic !== undefined && topic.errorCode !== CODE.unknown_topic_or_partition;
       if (isThere && topic.partitions.length === 0) {
-        throw new LogUnavailableError(`Kafka does not say where its topic is: ${wordsOf(topic.errorCode)}`);
+        throw new LogUnavailableError(`Kafka returns no partitions of the topic: ${describeCode(topic.errorCode)}`);
       }
-      const partitions: PartitionView[] = [];
+      const partitions: PartitionMetadata[] = [];
       for (const { partitionIndex, leaderId, leaderEpoch, replicaNodes, isrNodes } of isThere ? topic.partitions : []) {
         partitions[partitionIndex] = {
           leader: leaderId,
@@ -184,12 +184,12 @@ export class Cluster {
           inSync: isrNodes,
         };
       }
-      const brokers = new Map(answer.brokers.map(({ nodeId, host, port }) => [nodeId, { host, port }]));
-      this.#view = { at: performance.now(), brokers, topicId: isThere ? topic.topicId : null, partitions };
-      return this.#view;
+      const brokers = new Map(response.brokers.map(({ nodeId, host, port }) => [nodeId, { host, port }]));
+      this.#cached = { at: performance.now(), brokers, topicId: isThere ? topic.topicId : null, partitions };
+      return this.#cached;
     } catch (error) {
-      this.#firstAsked++;
-      throw unreachable(error);
+      this.#firstBroker++;
+      throw asUnavailable(error);
     }
   }
 }

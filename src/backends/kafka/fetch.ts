@@ -1,82 +1,79 @@
 /**
- * Reads messages from Kafka, and the offsets between which there are any. A message is what Kafka holds: a place, a value,
- * a size; `message.ts` makes records of it. What Kafka puts between messages for itself is left out, so positions may have
- * gaps, and `next` says where to go on.
+ * Fetches messages and offsets from Kafka. `message.ts` turns messages into log records. Kafka's control records are left
+ * out, so positions may have gaps, and `next` is where to continue.
  *
- * `fetchFrom` and `offsetAt` are patient: a leader that moved is found, and only after `READ_MS_MAX` is it told that
- * Kafka cannot be read. Two things no patience helps against, and they are told at once: records that are gone although
- * nobody processed them, and a topic that is not the one it was.
+ * `fetchFrom` and `offsetAt` retry for `READ_MS_MAX`, for example while a leader moves. Two errors are permanent and
+ * thrown immediately: records were deleted before they were processed, and the topic was replaced by another one.
  */
 
 import { setTimeout as sleep } from 'node:timers/promises';
 import { type Connection, deleteRecordsV2, fetchV16, listOffsetsV8, type RecordsBatch } from '@platformatic/kafka';
 import { LogCorruptError, LogUnavailableError } from '../../log.ts';
-import type { Cluster, ClusterView } from './cluster.ts';
-import { answered, CODE, reasonOf, wordsOf } from './codes.ts';
+import type { Cluster, ClusterMetadata } from './cluster.ts';
+import { responseOf, CODE, reasonOf, describeCode } from './errors.ts';
 
-export interface Fetched {
+export interface FetchedMessage {
   readonly position: number;
   readonly value: Buffer | null;
-  /** What it takes in the log, about. */
+  /** Approximate size in the log. */
   readonly bytes: number;
 }
 
-export interface FetchedRun {
+export interface FetchResult {
   readonly code: number;
-  readonly messages: Fetched[];
-  /** Where to read on. */
+  readonly messages: FetchedMessage[];
+  /** The position to continue at. */
   readonly next: number;
-  /** The position after the last message that may be read. */
+  /** The high watermark: the position after the last message. */
   readonly end: number;
 }
 
-export interface Wanted {
+export interface FetchRequest {
   readonly partition: number;
-  /** Of the leader that is asked: a follower would answer too, with less than was acknowledged. */
+  /** Of the leader: a follower would respond too, with less than was acknowledged. */
   readonly epoch: number;
   readonly position: number;
   readonly bytesMax: number;
 }
 
-/** What of one partition is to be read, and whether records that are gone may be passed over. */
-export interface WantedFrom extends Omit<Wanted, 'epoch'> {
+export interface FetchFromRequest extends Omit<FetchRequest, 'epoch'> {
   /**
-   * True for who looks at what there is. A processor has to have every record: what is gone between where it stands and
-   * the first that is kept was acknowledged, and never processed.
+   * True for readers that only look. A processor needs every record: those between its position and the first that still
+   * exists were acknowledged and never processed.
    */
   readonly skipsRemoved: boolean;
 }
 
-/** Offsets that Kafka knows by name. */
+/** Special timestamps of ListOffsets. */
 export const EARLIEST = -2;
 export const LATEST = -1;
-/** Of the message with the newest time. */
+/** The message with the newest timestamp. */
 const NEWEST = -3;
 
 export const READ_MS_MAX = 5_000;
 const RETRY_MS = 100;
 const READ_UNCOMMITTED = 0;
-/** Each request stands for itself, without a session that Kafka remembers. */
+/** No incremental fetch session: each request is complete. */
 const NO_SESSION = [0, -1] as const;
 const NO_EPOCH = -1;
 const IS_CONTROL = 1 << 5;
 const MESSAGE_OVERHEAD_BYTES = 24;
 const DELETE_MS_MAX = 5_000;
-/** Asking again does not help: this user may not, or nobody may in this topic. */
-const REFUSALS_TO_REMOVE: ReadonlySet<number> = new Set([
+/** Retrying does not help: this user lacks the permission, or the topic does not allow it. */
+const PERMANENT_DELETE_ERRORS: ReadonlySet<number> = new Set([
   CODE.topic_authorization_failed,
   CODE.cluster_authorization_failed,
   CODE.policy_violation,
 ]);
 
-/** From one broker, of one or several partitions that it leads. Waits up to `waitMs` until there is anything at all. */
+/** From one broker, from partitions that it leads. Waits up to `waitMs` for the first message. */
 export async function fetch(
   connection: Connection,
   topicId: string,
-  wanted: readonly Wanted[],
+  requests: readonly FetchRequest[],
   { waitMs, bytesMax }: { readonly waitMs: number; readonly bytesMax: number },
-): Promise<Map<number, FetchedRun>> {
-  const partitions = wanted.map(({ partition, epoch, position, bytesMax: partitionMaxBytes }) => ({
+): Promise<Map<number, FetchResult>> {
+  const partitions = requests.map(({ partition, epoch, position, bytesMax: partitionMaxBytes }) => ({
     partition,
     currentLeaderEpoch: epoch,
     fetchOffset: BigInt(position),
@@ -84,22 +81,22 @@ export async function fetch(
     partitionMaxBytes,
   }));
   const topics = [{ topicId, partitions }];
-  const answer = await answered(
+  const response = await responseOf(
     fetchV16.api.async(connection, waitMs, 1, bytesMax, READ_UNCOMMITTED, ...NO_SESSION, topics, [], ''),
   );
-  const runs = new Map<number, FetchedRun>();
-  for (const { partitionIndex, errorCode, highWatermark, records } of answer.responses.flatMap(
-    (one) => one.partitions,
+  const results = new Map<number, FetchResult>();
+  for (const { partitionIndex, errorCode, highWatermark, records } of response.responses.flatMap(
+    (topic) => topic.partitions,
   )) {
-    const from = wanted.find(({ partition }) => partition === partitionIndex)?.position ?? 0;
-    const run = messagesIn(records ?? [], from);
-    runs.set(partitionIndex, { code: errorCode, end: Number(highWatermark), ...run });
+    const from = requests.find(({ partition }) => partition === partitionIndex)?.position ?? 0;
+    const result = messagesIn(records ?? [], from);
+    results.set(partitionIndex, { code: errorCode, end: Number(highWatermark), ...result });
   }
-  return runs;
+  return results;
 }
 
-function messagesIn(batches: readonly RecordsBatch[], from: number): Pick<FetchedRun, 'messages' | 'next'> {
-  const messages: Fetched[] = [];
+function messagesIn(batches: readonly RecordsBatch[], from: number): Pick<FetchResult, 'messages' | 'next'> {
+  const messages: FetchedMessage[] = [];
   let next = from;
   for (const { firstOffset, lastOffsetDelta, attributes, records } of batches) {
     const first = Number(firstOffset);
@@ -107,7 +104,7 @@ function messagesIn(batches: readonly RecordsBatch[], from: number): Pick<Fetche
     if ((attributes & IS_CONTROL) !== 0) continue;
     for (const { offsetDelta, key, value } of records) {
       const position = first + offsetDelta;
-      // Kafka gives whole batches: what stands before is not asked for.
+      // Kafka returns whole batches, which may start before `from`.
       if (position < from) continue;
       const bytes = (key?.length ?? 0) + (value?.length ?? 0) + MESSAGE_OVERHEAD_BYTES;
       messages.push({ position, value, bytes });
@@ -116,129 +113,134 @@ function messagesIn(batches: readonly RecordsBatch[], from: number): Pick<Fetche
   return { messages, next };
 }
 
-/** What is there at `position` and after; from the first that is kept if that is later. Never waits for more. */
-export async function fetchFrom(cluster: Cluster, topicId: string, wanted: WantedFrom): Promise<FetchedRun> {
-  const { partition, bytesMax } = wanted;
-  let { position } = wanted;
-  return patiently(cluster, `partition ${partition} cannot be read`, async () => {
+/** Messages from `position` on, or from the first that still exists. Does not wait for new ones. */
+export async function fetchFrom(cluster: Cluster, topicId: string, request: FetchFromRequest): Promise<FetchResult> {
+  const { partition, bytesMax } = request;
+  let { position } = request;
+  return withRetries(cluster, `partition ${partition} cannot be read`, async () => {
     const limits = { waitMs: 0, bytesMax };
     const { connection, epoch } = await cluster.leader(partition);
-    const runs = await fetch(connection, topicId, [{ partition, epoch, position, bytesMax }], limits);
-    const run = runs.get(partition);
-    if (run?.code === CODE.offset_out_of_range) position = await firstKept(cluster, topicId, { ...wanted, position });
-    if (run?.code === CODE.unknown_topic_id) await refuseReplacedTopic(cluster, topicId);
-    return run;
+    const results = await fetch(connection, topicId, [{ partition, epoch, position, bytesMax }], limits);
+    const result = results.get(partition);
+    if (result?.code === CODE.offset_out_of_range)
+      position = await firstAvailable(cluster, topicId, { ...request, position });
+    if (result?.code === CODE.unknown_topic_id) await throwIfReplaced(cluster, topicId);
+    return result;
   });
 }
 
-/** For a position that Kafka does not have: below the first, or above the last. */
-async function firstKept(
+/** For a position that Kafka does not have: before the first or after the last. */
+async function firstAvailable(
   cluster: Cluster,
   topicId: string,
-  { partition, position, skipsRemoved }: WantedFrom,
+  { partition, position, skipsRemoved }: FetchFromRequest,
 ): Promise<number> {
   const latest = await offsetAt(cluster, partition, LATEST);
   if (position > latest) {
     throw new LogCorruptError(
-      `partition ${partition} of topic ${cluster.topic} ends at position ${latest}, before ${position}, up to where it was read: Kafka lost records`,
+      `partition ${partition} of topic ${cluster.topic} ends at position ${latest}, but was already read up to ${position}: Kafka lost records`,
     );
   }
   const first = await offsetAt(cluster, partition, EARLIEST);
-  // Position 0: nothing was ever read there, by a database that is younger than the topic.
+  // Position 0: a database that is newer than the topic has read nothing yet.
   if (first > position && position > 0 && !skipsRemoved) {
     throw new LogCorruptError(
       `partition ${partition} of topic ${cluster.topic} begins at position ${first}, but is processed only up to ${position}: ` +
-        'Kafka removed records that were not processed. Set retention.ms and retention.bytes of the topic to -1, so that ' +
-        'this ends. To have those records back, restore the topic. To go on without them, run in the database: ' +
+        'Kafka deleted records that were not processed. Set retention.ms and retention.bytes of the topic to -1 to prevent ' +
+        'this. To recover those records, restore the topic. To continue without them, run in the database: ' +
         `UPDATE sluice.positions SET position = ${first} WHERE log = '${nameOfLog(topicId)}' AND partition = ${partition}`,
     );
   }
   return Math.max(position, first);
 }
 
-/** What positions in the log are kept under. */
+/** The store keeps positions under this name. */
 export function nameOfLog(topicId: string): string {
   return `kafka:${topicId}`;
 }
 
-/** The topic was deleted, and made again under its name. */
-export function isReplaced(view: ClusterView | null, topicId: string): boolean {
-  return view !== null && view.topicId !== null && view.topicId !== topicId;
+/** The topic was deleted and created again. */
+export function isReplaced(metadata: ClusterMetadata | null, topicId: string): boolean {
+  return metadata !== null && metadata.topicId !== null && metadata.topicId !== topicId;
 }
 
-export function replacedWords(cluster: Cluster): string {
-  return `the topic ${cluster.topic} was deleted and made again: start again to work on the new one`;
+export function replacedMessage(cluster: Cluster): string {
+  return `the topic ${cluster.topic} was deleted and created again: restart to use the new topic`;
 }
 
-async function refuseReplacedTopic(cluster: Cluster, topicId: string): Promise<void> {
-  if (isReplaced(await cluster.refresh(), topicId)) throw new LogCorruptError(replacedWords(cluster));
+async function throwIfReplaced(cluster: Cluster, topicId: string): Promise<void> {
+  if (isReplaced(await cluster.refresh(), topicId)) throw new LogCorruptError(replacedMessage(cluster));
 }
 
 /**
- * The first position whose message has at least this time (milliseconds since 1970), or one of the offsets that Kafka
- * knows by name. -1 where there is no such message.
+ * The first position whose message has at least this timestamp (milliseconds since 1970), or that of a special timestamp.
+ * -1 if there is no such message.
  */
 export async function offsetAt(cluster: Cluster, partition: number, time: number): Promise<number> {
-  return (await messageAt(cluster, partition, time)).offset;
+  return (await findOffset(cluster, partition, time)).offset;
 }
 
-/** The newest time of any message in a partition, in milliseconds since 1970; 0 when it is empty. */
+/** The newest timestamp in a partition, in milliseconds since 1970; 0 if it is empty. */
 export async function newestTime(cluster: Cluster, partition: number): Promise<number> {
-  return Math.max(0, (await messageAt(cluster, partition, NEWEST)).time);
+  return Math.max(0, (await findOffset(cluster, partition, NEWEST)).time);
 }
 
-interface FoundMessage {
+interface FoundOffset {
   readonly code: number;
   readonly offset: number;
-  /** -1 where there is none, and where an offset was asked for by name. */
+  /** -1 if there is no message, and for EARLIEST and LATEST. */
   readonly time: number;
 }
 
-function messageAt(cluster: Cluster, partition: number, time: number): Promise<FoundMessage> {
-  return patiently(cluster, `the positions of partition ${partition} cannot be read`, async () => {
+function findOffset(cluster: Cluster, partition: number, time: number): Promise<FoundOffset> {
+  return withRetries(cluster, `the offsets of partition ${partition} cannot be read`, async () => {
     const { connection, epoch } = await cluster.leader(partition);
-    const asked = [{ partitionIndex: partition, currentLeaderEpoch: epoch, timestamp: BigInt(time) }];
-    const topics = [{ name: cluster.topic, partitions: asked }];
-    const answer = await answered(listOffsetsV8.api.async(connection, -1, READ_UNCOMMITTED, topics));
-    const found = answer.topics[0]?.partitions[0];
+    const partitions = [{ partitionIndex: partition, currentLeaderEpoch: epoch, timestamp: BigInt(time) }];
+    const topics = [{ name: cluster.topic, partitions }];
+    const response = await responseOf(listOffsetsV8.api.async(connection, -1, READ_UNCOMMITTED, topics));
+    const found = response.topics[0]?.partitions[0];
     if (found === undefined) return undefined;
     return { code: found.errorCode, offset: Number(found.offset), time: Number(found.timestamp) };
   });
 }
 
-/** Lets Kafka remove what is below. Returns why that is refused whoever asks how often; null when it is done. */
-export async function removeBelow(cluster: Cluster, partition: number, position: number): Promise<string | null> {
-  const { refusal } = await patiently(cluster, `old records of partition ${partition} cannot be removed`, async () => {
+/** Returns why Kafka will never allow it, or null when it is done. */
+export async function deleteRecordsBefore(
+  cluster: Cluster,
+  partition: number,
+  position: number,
+): Promise<string | null> {
+  const { reason } = await withRetries(cluster, `old records of partition ${partition} cannot be deleted`, async () => {
     const partitions = [{ partitionIndex: partition, offset: BigInt(position) }];
     const { connection } = await cluster.leader(partition);
-    const answer = await answered(
+    const response = await responseOf(
       deleteRecordsV2.api.async(connection, [{ name: cluster.topic, partitions }], DELETE_MS_MAX),
     );
-    const found = answer.topics[0]?.partitions[0];
+    const found = response.topics[0]?.partitions[0];
     if (found === undefined) return undefined;
     const { errorCode } = found;
-    if (REFUSALS_TO_REMOVE.has(errorCode)) return { code: CODE.none, refusal: wordsOf(errorCode) };
-    // It was removed already, by whoever had the partition before.
-    return { code: errorCode === CODE.offset_out_of_range ? CODE.none : errorCode, refusal: null };
+    if (PERMANENT_DELETE_ERRORS.has(errorCode)) return { code: CODE.none, reason: describeCode(errorCode) };
+    // Already deleted by the member that had the partition before.
+    return { code: errorCode === CODE.offset_out_of_range ? CODE.none : errorCode, reason: null };
   });
-  return refusal;
+  return reason;
 }
 
-/** Tries again, from what the cluster looks like by then, until there is an answer without an error. */
-async function patiently<Answer extends { readonly code: number }>(
+/** Retries with fresh metadata until there is a response without an error. */
+async function withRetries<Result extends { readonly code: number }>(
   cluster: Cluster,
   what: string,
-  ask: () => Promise<Answer | undefined>,
-): Promise<Answer> {
+  request: () => Promise<Result | undefined>,
+): Promise<Result> {
   const until = performance.now() + READ_MS_MAX;
-  let problem = 'Kafka does not answer';
+  let problem = 'Kafka does not respond';
   for (let isFirst = true; isFirst || performance.now() < until; isFirst = false) {
     try {
-      const answer = await ask();
-      if (answer?.code === CODE.none) return answer;
-      if (answer !== undefined) problem = wordsOf(answer.code);
-      // Where to read is known by now.
-      if (answer?.code === CODE.offset_out_of_range) continue;
+      const result = await request();
+      if (result?.code === CODE.none) return result;
+      if (result !== undefined) problem = describeCode(result.code);
+      // The request has already moved to a position that exists.
+      if (result?.code === CODE.offset_out_of_range) continue;
     } catch (error) {
       if (error instanceof LogCorruptError) throw error;
       problem = reasonOf(error);

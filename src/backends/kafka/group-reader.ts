@@ -1,47 +1,47 @@
 /**
- * The processor's reader: a member of the group that shares the partitions of the topic, reading ahead of where the
- * processor stands. At the end of a partition `read` answers from memory, without asking Kafka: what comes is there a
- * moment after it was acknowledged, and `waitForMore` resolves then.
+ * The processor's reader: a member of the consumer group that shares the partitions of the topic, with read-ahead. At the
+ * end of a partition `read` returns from memory, without a request to Kafka; `waitForMore` resolves as soon as a new
+ * message has been fetched.
  *
- * A partition that is taken away is forgotten at once, with all that was read ahead of it. A topic that is replaced by
- * another of its name ends the reader: it is another log, in which the positions mean nothing.
+ * When a partition is revoked, everything that was read ahead is dropped immediately. If the topic is deleted and created
+ * again, the reader fails: it is another log, and positions in the old one mean nothing there.
  */
 
 import type { LogBatch } from '../../log.ts';
-import { isReplaced, replacedWords } from './fetch.ts';
-import type { GroupMembership } from './group-positions.ts';
+import { isReplaced, replacedMessage } from './fetch.ts';
+import type { GroupMembership } from './group-offsets.ts';
 import { Membership } from './membership.ts';
 import { ReadAhead } from './read-ahead.ts';
 import { KafkaLogReader, type ReaderSetup, recordsOf } from './reader.ts';
 import type { Cluster } from './cluster.ts';
 
-/** After this the processor looks again anyway. */
+/** `waitForMore` resolves after this even without a message. */
 const WAIT_MS_MAX = 500;
-/** An end of a partition that was seen so long ago is asked for anew. */
+/** How long the last high watermark of a partition is used. */
 const END_AGE_MS_MAX = 2_000;
 
-/** Nothing to wait for: whoever starts again finds the new topic. */
+/** Retrying does not help; after a restart the new topic is used. */
 export class TopicReplacedError extends Error {
   override readonly name = 'TopicReplacedError';
 }
 
 export class KafkaGroupReader extends KafkaLogReader {
   readonly #membership: Membership;
-  readonly #ahead: ReadAhead;
+  readonly #readAhead: ReadAhead;
   readonly #ends = new Map<number, { readonly end: number; readonly at: number }>();
-  #ours: ReadonlySet<number> = new Set();
+  #assigned: ReadonlySet<number> = new Set();
 
-  /** `aheadCluster` is for reading ahead alone. */
+  /** `aheadCluster` is only for read-ahead. */
   constructor(setup: ReaderSetup, aheadCluster: Cluster) {
     super(setup);
     const { cluster, topicId, group } = setup;
-    this.#ahead = new ReadAhead(aheadCluster, topicId, (partition, { messages, end }) => {
-      this.noteSeen(messages);
+    this.#readAhead = new ReadAhead(aheadCluster, topicId, (partition, { messages, end }) => {
+      this.sampleSizes(messages);
       this.#ends.set(partition, { end, at: performance.now() });
     });
     const onChange = (partitions: ReadonlySet<number>): void => {
-      this.#ours = partitions;
-      this.#ahead.keepOnly(partitions);
+      this.#assigned = partitions;
+      this.#readAhead.retain(partitions);
     };
     this.#membership = new Membership({ cluster, topicId, group, onChange });
   }
@@ -52,32 +52,32 @@ export class KafkaGroupReader extends KafkaLogReader {
 
   override async partitions(): Promise<number[]> {
     const { cluster, topicId } = this.setup;
-    if (isReplaced(cluster.known, topicId)) throw new TopicReplacedError(replacedWords(cluster));
+    if (isReplaced(cluster.cachedMetadata, topicId)) throw new TopicReplacedError(replacedMessage(cluster));
     return this.#membership.partitions();
   }
 
   override async read(partition: number, position: number, bytesMax: number): Promise<LogBatch> {
-    if (!this.#ours.has(partition)) return super.read(partition, position, bytesMax);
-    let messages = this.#ahead.peek(partition, position);
+    if (!this.#assigned.has(partition)) return super.read(partition, position, bytesMax);
+    let messages = this.#readAhead.peek(partition, position);
     if (messages === undefined) {
-      const run = await this.fetchAt(partition, position);
-      this.noteSeen(run.messages);
-      if (!this.#ours.has(partition)) return { records: [], next: position };
-      this.#ahead.put(partition, position, run);
-      messages = this.#ahead.peek(partition, position) ?? [];
+      const result = await this.fetchAt(partition, position);
+      this.sampleSizes(result.messages);
+      if (!this.#assigned.has(partition)) return { records: [], next: position };
+      this.#readAhead.put(partition, position, result);
+      messages = this.#readAhead.peek(partition, position) ?? [];
     }
     const { records, count } = recordsOf(messages, partition, bytesMax);
-    return { records, next: count === 0 ? position : this.#ahead.use(partition, count) };
+    return { records, next: count === 0 ? position : this.#readAhead.consume(partition, count) };
   }
 
-  /** Resolves when there is more to read, or other partitions to read from; after a moment anyway. */
+  /** Resolves when there is more to read or the partitions have changed, and after WAIT_MS_MAX at the latest. */
   waitForMore(): Promise<void> {
-    return this.#ahead.arrival(WAIT_MS_MAX);
+    return this.#readAhead.waitForMessages(WAIT_MS_MAX);
   }
 
   override async close(): Promise<void> {
     await this.#membership.close();
-    await this.#ahead.close();
+    await this.#readAhead.close();
     await super.close();
   }
 

@@ -1,7 +1,7 @@
 /**
- * The event log on Kafka: opens its halves. Each checks the topic first, or makes it, so that whoever starts first may do
- * so. The appender cuts requests into users (`appender.ts`), one reader sees all partitions (`reader.ts`), and one those
- * that are its own in a group of processors (`group-reader.ts`).
+ * The event log on Kafka: opens its two halves. Each checks the topic first, and creates it if it is missing, so servers
+ * may start in any order. The appender splits requests into users (`appender.ts`); `reader.ts` reads all partitions, and
+ * `group-reader.ts` those that the consumer group of the processors assigned to it.
  */
 
 import type { LogAppender, LogReader } from '../../log.ts';
@@ -10,15 +10,15 @@ import { KafkaLogAppender, partitionOfKey } from './appender.ts';
 import { Cluster } from './cluster.ts';
 import { nameOfLog } from './fetch.ts';
 import { KafkaGroupReader } from './group-reader.ts';
-import { groupName } from './other-groups.ts';
+import { groupName } from './group-offsets.ts';
 import { KafkaLogReader, type ReaderSetup } from './reader.ts';
-import { openTopic, type TopicFacts } from './topic.ts';
+import { openTopic, type TopicInfo } from './topic.ts';
 import { parseKafkaUrl } from './url.ts';
 
 export type { KafkaGroupReader } from './group-reader.ts';
 
 const CLIENT_NAME = 'sluice';
-/** A little more than anybody waits for an append. */
+/** A little more than the deadline of an append. */
 const PRODUCE_MS_MAX = 6_000;
 
 export interface KafkaLogSetup {
@@ -26,27 +26,27 @@ export interface KafkaLogSetup {
   readonly url: string;
   /** How long processed records are kept at least. */
   readonly retentionMs: number;
-  /** For what an operator should know and nothing is refused for. */
+  /** Receives what an operator should know and that is not an error. */
   readonly warn?: (message: string) => void;
-  /** How long a cluster that is starting too is waited for. */
+  /** How long to wait for a cluster that is starting. */
   readonly openMsMax?: number;
-  /** The same for one that does not respond at all. */
+  /** The same for a cluster that does not respond at all. */
   readonly awayMsMax?: number;
-  /** False: a topic that is missing is refused, not made. */
-  readonly makesTopic?: boolean;
+  /** False: a missing topic is an error. */
+  readonly createsTopic?: boolean;
 }
 
 export interface KafkaAppenderSetup extends KafkaLogSetup {
   readonly metrics?: { readonly buffer: SharedArrayBuffer; readonly slot: number } | null;
-  /** Which partition a key belongs to; as Kafka's own clients do it unless given. */
+  /** The default is that of Kafka's Java client. */
   readonly partitionOf?: (key: Buffer, partitions: number) => number;
 }
 
 export interface KafkaReaderSetup extends KafkaLogSetup {
   readonly now?: () => number;
   /**
-   * Of the store that is written from this log. It is in the name of the consumer group: processors of one database share
-   * the partitions among themselves, those of another one have all of them, too.
+   * Of the store that is written from this log. It is part of the consumer group's name: the processors of one database
+   * share the partitions; those of another database have a group of their own.
    */
   readonly databaseId?: string;
 }
@@ -64,27 +64,27 @@ export async function openKafkaLogAppender(setup: KafkaAppenderSetup): Promise<L
       metrics?.inc(METRIC.log_entries);
       metrics?.inc(METRIC.log_bytes, bytes);
     },
-    onBatches: (seconds) => {
+    onProduced: (seconds) => {
       metrics?.inc(METRIC.log_commits);
       metrics?.observe(METRIC.log_commit_duration, seconds);
     },
   });
 }
 
-/** Checks the topic, and makes it if it is missing. `isLooking` for who only reads. Returns the name of the log. */
-export async function prepareKafkaLog(setup: KafkaLogSetup, isLooking: boolean): Promise<string> {
+/** Checks the topic and creates it if it is missing. Returns the name of the log. */
+export async function prepareKafkaLog(setup: KafkaLogSetup, isReadOnly: boolean): Promise<string> {
   const cluster = new Cluster(parseKafkaUrl(setup.url), CLIENT_NAME);
-  const { id } = await checked(cluster, setup, isLooking);
+  const { id } = await checked(cluster, setup, isReadOnly);
   await cluster.close();
   return nameOfLog(id);
 }
 
-/** Sees all partitions. Takes no part in the group, and looks at a topic that would be refused for writing, too. */
+/** Reads all partitions, is no member of the group, and accepts a topic that is not safe for writing. */
 export async function openKafkaLogReader(setup: KafkaReaderSetup): Promise<LogReader> {
   return new KafkaLogReader(await openForReading(setup, true));
 }
 
-/** A member of the group of processors. Partitions may become its own only a moment later. */
+/** A member of the consumer group. Its partitions may be assigned a moment later. */
 export async function openKafkaGroupReader(setup: KafkaReaderSetup): Promise<KafkaGroupReader> {
   const readerSetup = await openForReading(setup, false);
   const aheadCluster = new Cluster(readerSetup.cluster.address, CLIENT_NAME);
@@ -99,19 +99,19 @@ export async function openKafkaGroupReader(setup: KafkaReaderSetup): Promise<Kaf
   return reader;
 }
 
-async function openForReading(setup: KafkaReaderSetup, isLooking: boolean): Promise<ReaderSetup> {
+async function openForReading(setup: KafkaReaderSetup, isReadOnly: boolean): Promise<ReaderSetup> {
   const { url, retentionMs, now = Date.now, warn = () => undefined } = setup;
   const cluster = new Cluster(parseKafkaUrl(url), CLIENT_NAME);
-  const { id } = await checked(cluster, setup, isLooking);
+  const { id } = await checked(cluster, setup, isReadOnly);
   const group = groupName(cluster.topic, setup.databaseId);
-  return { cluster, topicId: id, group, retentionMs, now, warn, skipsRemoved: isLooking };
+  return { cluster, topicId: id, group, retentionMs, now, warn, skipsRemoved: isReadOnly };
 }
 
-async function checked(cluster: Cluster, setup: KafkaLogSetup, isLooking = false): Promise<TopicFacts> {
-  const { retentionMs, warn = () => undefined, openMsMax, awayMsMax, makesTopic = true } = setup;
+async function checked(cluster: Cluster, setup: KafkaLogSetup, isReadOnly = false): Promise<TopicInfo> {
+  const { retentionMs, warn = () => undefined, openMsMax, awayMsMax, createsTopic = true } = setup;
   const patience = { ...(openMsMax !== undefined && { openMsMax }), ...(awayMsMax !== undefined && { awayMsMax }) };
   try {
-    return await openTopic(cluster, { retentionMs, warn, isLooking, makesTopic, ...patience });
+    return await openTopic(cluster, { retentionMs, warn, isReadOnly, createsTopic, ...patience });
   } catch (error) {
     await cluster.close();
     throw error;

@@ -1,10 +1,12 @@
 /**
- * Membership in a consumer group, by Kafka 4's own protocol: heartbeats tell the coordinator that this member is alive and
- * which partitions it has, and the answers which it is to have. Partitions move one by one; nobody else stops meanwhile.
+ * Membership in a consumer group by Kafka 4's protocol (KIP-848). A heartbeat reports which partitions this member has; the
+ * response assigns those that it should have. Partitions move one by one, and other members keep reading meanwhile. It
+ * replaces the client's own consumer, which never joins again after the coordinator has removed it
+ * (docs/decisions/038-kafka-client.md).
  *
- * A partition that is taken away is let go of at once, before the coordinator is told so; then it may go to another. After
- * heartbeats have failed for a while nothing is ours any more: by then others have it. Correctness does not depend on any
- * of this: the store takes the records of a partition only in order.
+ * A revoked partition is dropped immediately, before the next heartbeat lets the coordinator assign it to another member.
+ * After heartbeats have failed for a session, all partitions are dropped: other members have them by then. Correctness
+ * does not depend on any of this: the store accepts the records of a partition only in order.
  */
 
 import { randomUUID } from 'node:crypto';
@@ -13,16 +15,16 @@ import { consumerGroupHeartbeatV1 } from '@platformatic/kafka';
 import { OperatorError } from '../../errors.ts';
 import { LogUnavailableError } from '../../log.ts';
 import type { Cluster } from './cluster.ts';
-import { answered, CODE, reasonOf, wordsOf } from './codes.ts';
-import type { GroupMembership } from './group-positions.ts';
+import { responseOf, CODE, reasonOf, describeCode } from './errors.ts';
+import type { GroupMembership } from './group-offsets.ts';
 
-/** How long a member may take to let go of a partition: it does so at once. */
+/** How long a member may take to drop a revoked partition. */
 const REBALANCE_MS_MAX = 30_000;
 const RETRY_MS = 300;
-/** A new cluster takes a moment until it has coordinators. */
+/** A new cluster has no coordinators for a moment. */
 const JOIN_MS_MAX = 10_000;
 const HEARTBEAT_MS_DEFAULT = 5_000;
-/** So many heartbeats that failed, and the coordinator takes this member for dead. */
+/** After this many failed heartbeats the coordinator has removed this member. */
 const HEARTBEATS_LOST_MAX = 8;
 const JOINING = 0;
 const LEAVING = -1;
@@ -33,9 +35,9 @@ export interface MembershipSetup {
   readonly cluster: Cluster;
   readonly topicId: string;
   readonly group: string;
-  /** Called when the partitions that are ours have changed. */
+  /** Called when the assigned partitions have changed. */
   readonly onChange: (partitions: ReadonlySet<number>) => void;
-  /** How long the first answer is waited for. */
+  /** How long `join` waits for the first response. */
   readonly joinMsMax?: number;
 }
 
@@ -44,15 +46,14 @@ export class Membership {
   readonly #memberId = randomUUID();
   #epoch = JOINING;
   #partitions: ReadonlySet<number> = new Set();
-  /** Whether the coordinator has to be told what we have. */
-  #isNews = false;
+  /** Whether the next heartbeat must list our partitions. */
+  #mustReport = false;
   #heartbeatMs = HEARTBEAT_MS_DEFAULT;
-  #heardAt = performance.now();
+  #respondedAt = performance.now();
   #problem: string | null = null;
-  /** Of the operator, at the last heartbeat. */
-  #mistake: OperatorError | null = null;
+  #operatorError: OperatorError | null = null;
   #timer: NodeJS.Timeout | undefined;
-  #beating: Promise<void> = Promise.resolve();
+  #heartbeat: Promise<void> = Promise.resolve();
   #hasJoined = false;
   #isClosed = false;
 
@@ -60,21 +61,21 @@ export class Membership {
     this.#setup = setup;
   }
 
-  /** Resolves with the first answer of the coordinator, or after a while without; partitions may come later still. */
+  /** Resolves with the first response of the coordinator, or after `joinMsMax`. Partitions may be assigned later. */
   async join(): Promise<void> {
     const until = performance.now() + (this.#setup.joinMsMax ?? JOIN_MS_MAX);
     for (;;) {
-      this.#beating = this.#beat();
-      await this.#beating;
-      // Whoever opens the reader is told, who can end then. Later it is waited for, like anything else.
-      if (this.#mistake !== null) throw this.#mistake;
+      this.#heartbeat = this.#sendHeartbeat();
+      await this.#heartbeat;
+      // The caller can exit now. After `join`, such an error is retried like any other.
+      if (this.#operatorError !== null) throw this.#operatorError;
       if (this.#problem === null || performance.now() > until) return;
       clearTimeout(this.#timer);
       await sleep(RETRY_MS);
     }
   }
 
-  /** Ours now, in order. Throws while the coordinator cannot be reached and nothing is ours. */
+  /** The assigned partitions, in order. Throws while the coordinator is unreachable and none are assigned. */
   partitions(): number[] {
     if (this.#problem !== null && this.#partitions.size === 0) {
       throw new LogUnavailableError(`the group ${this.#setup.group} cannot be joined: ${this.#problem}`);
@@ -89,10 +90,10 @@ export class Membership {
   async close(): Promise<void> {
     this.#isClosed = true;
     clearTimeout(this.#timer);
-    await this.#beating;
+    await this.#heartbeat;
     if (!this.#hasJoined) return;
-    this.#own(new Set());
-    // So that others get the partitions at once. Kafka finds out by itself if this fails.
+    this.#setPartitions(new Set());
+    // Other members get the partitions immediately; if this fails, after the session timeout.
     await this.#ask(LEAVING).catch(() => undefined);
   }
 
@@ -100,17 +101,17 @@ export class Membership {
     if (this.#isClosed) return;
     clearTimeout(this.#timer);
     this.#timer = setTimeout(() => {
-      this.#beating = this.#beat();
+      this.#heartbeat = this.#sendHeartbeat();
     }, ms);
   }
 
-  /** Never rejects: nobody waits for most of them. */
-  async #beat(): Promise<void> {
-    this.#mistake = null;
+  /** Never rejects: most heartbeats are not awaited. */
+  async #sendHeartbeat(): Promise<void> {
+    this.#operatorError = null;
     try {
-      this.#hear(await this.#ask(this.#epoch));
+      this.#handleResponse(await this.#ask(this.#epoch));
     } catch (error) {
-      if (error instanceof OperatorError) this.#mistake = error;
+      if (error instanceof OperatorError) this.#operatorError = error;
       this.#failed(reasonOf(error));
     }
   }
@@ -119,11 +120,11 @@ export class Membership {
     const { cluster, group, topicId } = this.#setup;
     const isFirst = epoch === JOINING;
     const owned = [{ topicId, partitions: [...this.#partitions] }];
-    const isTold = isFirst || this.#isNews;
-    this.#isNews = false;
+    const isReported = isFirst || this.#mustReport;
+    this.#mustReport = false;
     try {
       const connection = await cluster.coordinator(group);
-      return await answered(
+      return await responseOf(
         consumerGroupHeartbeatV1.api.async(
           connection,
           group,
@@ -135,65 +136,65 @@ export class Membership {
           isFirst ? [cluster.topic] : null,
           null,
           null,
-          // Null: as said before.
-          isTold ? owned.filter(({ partitions }) => partitions.length > 0) : null,
+          // Null: as before.
+          isReported ? owned.filter(({ partitions }) => partitions.length > 0) : null,
         ),
       );
     } catch (error) {
-      // It may not have been heard.
-      this.#isNews = isTold;
+      // The coordinator may not have received it.
+      this.#mustReport = isReported;
       throw error;
     }
   }
 
-  #hear({ errorCode, errorMessage, memberEpoch, heartbeatIntervalMs, assignment }: Heartbeat): void {
+  #handleResponse({ errorCode, errorMessage, memberEpoch, heartbeatIntervalMs, assignment }: Heartbeat): void {
     if (errorCode !== CODE.none) {
-      this.#refused(errorCode, errorMessage ?? wordsOf(errorCode));
+      this.#handleError(errorCode, errorMessage ?? describeCode(errorCode));
       return;
     }
     this.#problem = null;
     this.#hasJoined = true;
-    this.#heardAt = performance.now();
+    this.#respondedAt = performance.now();
     this.#heartbeatMs = heartbeatIntervalMs;
     this.#epoch = memberEpoch;
     if (assignment !== null) {
       const ours = assignment.topicPartitions.filter(({ topicId }) => topicId === this.#setup.topicId);
-      this.#own(new Set(ours.flatMap(({ partitions }) => partitions)));
-      this.#isNews = true;
-      // Of another topic of this name. What is the case now, the cluster has to say; the group's word may be an old one.
+      this.#setPartitions(new Set(ours.flatMap(({ partitions }) => partitions)));
+      this.#mustReport = true;
+      // A topic of the same name but another id. Metadata decides which one is current: the assignment may be outdated.
       if (ours.length < assignment.topicPartitions.length) void this.#setup.cluster.refresh().catch(() => undefined);
     }
-    this.#schedule(this.#isNews ? 0 : this.#heartbeatMs);
+    this.#schedule(this.#mustReport ? 0 : this.#heartbeatMs);
   }
 
-  #refused(code: number, words: string): void {
+  #handleError(code: number, message: string): void {
     if (code === CODE.unsupported_version && !this.#hasJoined) {
-      throw new OperatorError(`Kafka is too old for its new groups: version 4 or newer is needed (${words}).`);
+      throw new OperatorError(`Kafka is too old: version 4 or newer is required (${message}).`);
     }
     if (code === CODE.fenced_member_epoch || code === CODE.unknown_member_id) {
-      // The coordinator gave us up: whatever we had is somebody else's.
-      this.#own(new Set());
+      // The coordinator removed this member: others have its partitions.
+      this.#setPartitions(new Set());
       this.#epoch = JOINING;
-      this.#problem = words;
+      this.#problem = message;
       this.#schedule(0);
       return;
     }
-    this.#failed(words);
+    this.#failed(message);
   }
 
   #failed(reason: string): void {
     const { cluster, group } = this.#setup;
     cluster.forgetCoordinator(group);
     this.#problem = reason;
-    if (performance.now() - this.#heardAt > HEARTBEATS_LOST_MAX * this.#heartbeatMs) {
-      this.#own(new Set());
-      // From the start, so that the coordinator says again what is ours.
+    if (performance.now() - this.#respondedAt > HEARTBEATS_LOST_MAX * this.#heartbeatMs) {
+      this.#setPartitions(new Set());
+      // Joining anew makes the coordinator send the full assignment.
       this.#epoch = JOINING;
     }
     this.#schedule(RETRY_MS);
   }
 
-  #own(partitions: ReadonlySet<number>): void {
+  #setPartitions(partitions: ReadonlySet<number>): void {
     const isSame = partitions.size === this.#partitions.size && partitions.isSubsetOf(this.#partitions);
     this.#partitions = partitions;
     if (!isSame) this.#setup.onChange(partitions);

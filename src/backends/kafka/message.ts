@@ -1,10 +1,10 @@
 /**
- * A user as a message of Kafka, and back. The value is a line of JSON that says what the edge knows of the user, then a
- * line feed, then the bytes of the user as the client sent them: a slice of the body, never written anew.
+ * A user as a Kafka message, and back. The value is a header (one line of JSON), a line feed, and the user's bytes as the
+ * client sent them: a slice of the body, never serialized again.
  *
- * The key is the tenant and the strongest identifier as it was sent, so that what one client says of one person lies in
- * one partition, in order. Nothing depends on that but speed: the store decides who is one person. The time of a message
- * is that in its trace id, so that a request can be looked for around its moment.
+ * The key is the tenant and the strongest identifier as it was sent, so that data about one person is usually in one
+ * partition, in order. Only speed depends on that: the store resolves identities. The timestamp of a message is the one in
+ * its trace id, so that a request can be found by its time.
  */
 
 import { bodyHashOf } from '../../log/body-hash.ts';
@@ -19,8 +19,7 @@ export interface Message {
   readonly timestamp: number;
 }
 
-/** Where a message was read. */
-export interface Place {
+export interface MessageLocation {
   readonly partition: number;
   readonly position: number;
 }
@@ -29,12 +28,12 @@ const VERSION = 1;
 const LINE_FEED = 0x0a;
 const BODY_START = Buffer.from('{"users":[');
 const BODY_END = Buffer.from(']}');
-/** Between parts of a key; it cannot stand in what was accepted. */
+/** Between parts of a key; accepted identifiers cannot contain it. */
 const SEPARATOR = '\u001f';
 const UUID_7 = /^([0-9a-f]{8})-([0-9a-f]{4})-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/;
 
-/** The line before the bytes of the user. */
-interface Said {
+/** The line before the user's bytes. */
+interface MessageHeader {
   readonly version: number;
   readonly trace_id: string;
   readonly tenant: string;
@@ -42,7 +41,7 @@ interface Said {
   readonly key_id: string;
   readonly key_kind: KeyKind;
   readonly idempotency_key: string | null;
-  /** Of the whole request, where there is an Idempotency-Key. */
+  /** Of the whole request, if it has an Idempotency-Key. */
   readonly body_hash?: string;
   readonly format?: ForeignFormat;
   readonly user_index: number;
@@ -54,14 +53,14 @@ interface Said {
 export function messagesOf(entry: LogEntry): Message[] {
   const users = usersInBody(entry.body);
   if (users.length !== entry.userCount) {
-    throw new Error(`a body of ${users.length} users came as one of ${entry.userCount}`);
+    throw new Error(`a body has ${users.length} users, but its log entry says ${entry.userCount}`);
   }
   const body = Buffer.from(entry.body.buffer, entry.body.byteOffset, entry.body.byteLength);
   const rejections = new Map(entry.rejections.map(({ userIndex, message }) => [userIndex, message]));
   const timestamp = timeOf(entry.traceId) ?? entry.receivedAt;
   const bodyHash = entry.idempotencyKey === null ? null : bodyHashOf(body);
   return users.map((user, userIndex) => {
-    const line = JSON.stringify(said(entry, bodyHash, user, userIndex, rejections.get(userIndex)));
+    const line = JSON.stringify(headerLine(entry, bodyHash, user, userIndex, rejections.get(userIndex)));
     const lineBytes = Buffer.byteLength(line);
     const value = Buffer.allocUnsafe(lineBytes + 1 + user.end - user.start);
     value.write(line, 0);
@@ -71,28 +70,28 @@ export function messagesOf(entry: LogEntry): Message[] {
   });
 }
 
-export function recordOf(value: Uint8Array | null, place: Place): LogRecord {
-  const { header, rest } = taken(value, place);
+export function recordOf(value: Uint8Array | null, location: MessageLocation): LogRecord {
+  const { header, rest } = parseMessage(value, location);
   return { ...header, body: Buffer.concat([BODY_START, rest, BODY_END]) };
 }
 
-export function headerOf(value: Uint8Array | null, place: Place): LogHeader {
-  return taken(value, place).header;
+export function headerOf(value: Uint8Array | null, location: MessageLocation): LogHeader {
+  return parseMessage(value, location).header;
 }
 
-/** The time in a trace id, in milliseconds since 1970; undefined for an id of another kind. */
+/** The time in a trace id, in milliseconds since 1970; undefined for an id that is no UUIDv7. */
 export function timeOf(traceId: string): number | undefined {
   const [, high, low] = UUID_7.exec(traceId) ?? [];
   return high === undefined || low === undefined ? undefined : Number.parseInt(high + low, 16);
 }
 
-function said(
+function headerLine(
   entry: LogEntry,
   bodyHash: string | null,
   user: BodyUser,
   userIndex: number,
   rejection: string | undefined,
-): Said {
+): MessageHeader {
   const { traceId, tenantId, receivedAt, keyId, keyKind, idempotencyKey, format, userCount } = entry;
   return {
     version: VERSION,
@@ -116,19 +115,22 @@ function keyOf({ tenantId, traceId }: LogEntry, { identifier }: BodyUser): Buffe
   return Buffer.from(parts.join(SEPARATOR));
 }
 
-function taken(value: Uint8Array | null, place: Place): { readonly header: LogHeader; readonly rest: Buffer } {
+function parseMessage(
+  value: Uint8Array | null,
+  location: MessageLocation,
+): { readonly header: LogHeader; readonly rest: Buffer } {
   const bytes = value === null ? Buffer.alloc(0) : Buffer.from(value.buffer, value.byteOffset, value.byteLength);
   const lineEnd = bytes.indexOf(LINE_FEED);
-  const line = lineEnd < 0 ? undefined : parsed(bytes.toString('utf8', 0, lineEnd));
-  if (!isSaid(line)) {
+  const line = lineEnd < 0 ? undefined : parseJson(bytes.toString('utf8', 0, lineEnd));
+  if (!isMessageHeader(line)) {
     throw new LogCorruptError(
-      `position ${place.position} of partition ${place.partition} holds a message that Sluice did not write; let nobody else write to its topic`,
+      `position ${location.position} of partition ${location.partition} has a message that Sluice did not write; do not let other programs write to its topic`,
     );
   }
-  return { header: headerFrom(line, place), rest: bytes.subarray(lineEnd + 1) };
+  return { header: headerFrom(line, location), rest: bytes.subarray(lineEnd + 1) };
 }
 
-function headerFrom(line: Said, { partition, position }: Place): LogHeader {
+function headerFrom(line: MessageHeader, { partition, position }: MessageLocation): LogHeader {
   const { user_index: userIndex, idempotency_key: key, body_hash: bodyHash, format, rejection } = line;
   return {
     partition,
@@ -139,7 +141,7 @@ function headerFrom(line: Said, { partition, position }: Place): LogHeader {
     receivedAt: line.received_at,
     keyId: line.key_id,
     keyKind: line.key_kind,
-    // Of a request that got here only in part each user counts for itself, so that a retry brings what is missing.
+    // Per user: after a request that was appended only in part, a retry adds the missing users.
     idempotencyKey: key === null || userIndex === 0 ? key : `${key}${SEPARATOR}${userIndex}`,
     ...(bodyHash === undefined ? {} : { bodyHash }),
     ...(format === undefined ? {} : { format }),
@@ -149,7 +151,7 @@ function headerFrom(line: Said, { partition, position }: Place): LogHeader {
   };
 }
 
-function parsed(text: string): unknown {
+function parseJson(text: string): unknown {
   try {
     return JSON.parse(text);
   } catch {
@@ -157,7 +159,7 @@ function parsed(text: string): unknown {
   }
 }
 
-function isSaid(line: unknown): line is Said {
+function isMessageHeader(line: unknown): line is MessageHeader {
   if (typeof line !== 'object' || line === null) return false;
   const {
     version,
@@ -172,7 +174,7 @@ function isSaid(line: unknown): line is Said {
     user_index,
     users,
     events,
-  } = line as Partial<Said>;
+  } = line as Partial<MessageHeader>;
   return (
     version === VERSION &&
     [trace_id, tenant, key_id].every(isText) &&

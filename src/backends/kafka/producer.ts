@@ -1,65 +1,110 @@
 /**
- * Writes messages to the partitions of the topic, exactly once each, or says that it could not. One request is under way
- * to a broker at a time; what comes meanwhile goes together with the next, and nothing waits while nothing is under way.
+ * The idempotent producer: appends messages to the partitions of the topic, each exactly once, or rejects. One produce
+ * request at a time is in flight to a broker; messages that arrive meanwhile go into the next one, and no timer delays a
+ * message while nothing is in flight. It replaces the client's own producer, which appends batches twice and stops when
+ * a leader moves (docs/decisions/038-kafka-client.md).
  *
- * Invariant: a message is acknowledged only after Kafka said that all replicas in sync have its batch. What fails is
- * tried again until its deadline: under the same number where Kafka may have it, so that it is not there twice. Bytes are
- * bounded by the caller, time by the deadline.
+ * Invariant: a request is acknowledged only after all in-sync replicas have its batches. A batch that Kafka may have
+ * appended although no response arrived is in doubt: it is sent again byte for byte, with the same sequence number, so
+ * that Kafka recognizes it. A batch that Kafka has not appended returns to the queue. Everything else is retried until
+ * the deadline. The caller bounds the bytes, the deadline bounds the time.
  */
 
+import {
+  type Connection,
+  createAPI,
+  createRecordsBatch,
+  initProducerIdV4,
+  NumericMap,
+  ProduceAcks,
+  produceV11,
+  Writer,
+} from '@platformatic/kafka';
 import { LogUnavailableError } from '../../log.ts';
-import { PartitionQueue, fail, type ProducerId, type Waiter } from './batches.ts';
 import type { Cluster } from './cluster.ts';
-import { CODE, reasonOf } from './codes.ts';
+import { CODE, describeCode, reasonOf, responseOf } from './errors.ts';
 import type { Message } from './message.ts';
-import { newProducerId, produce } from './produce.ts';
 
 export const APPEND_MS_MAX = 5_000;
-/** For Kafka to hear from all replicas, a little less than anybody waits here. */
+/** How long Kafka waits for the replicas; a little less than APPEND_MS_MAX. */
 const REPLICAS_MS_MAX = 4_500;
 const REQUEST_BYTES_MAX = 16 * 1024 * 1024;
+/** Many small messages share a batch; a larger message has one of its own. */
+const BATCH_BYTES_MAX = 1024 * 1024;
+/** What Kafka adds to a message, approximately. */
+const MESSAGE_OVERHEAD_BYTES = 24;
 const RETRY_MS = 100;
 const DEADLINE_CHECK_MS = 250;
+const SEQUENCE_MASK = 0x7fff_ffff;
+const PRODUCE_KEY = 0;
+const PRODUCE_VERSION = 11;
 
-/** Kafka looked at the batch and did not take it. After any other error it may have. */
-const NOT_TAKEN: ReadonlySet<number> = new Set([
+/** Kafka has checked the batch and not appended it. After any other error it may have. */
+const NOT_APPENDED: ReadonlySet<number> = new Set([
   CODE.not_enough_replicas,
   CODE.corrupt_message,
   CODE.topic_authorization_failed,
   CODE.cluster_authorization_failed,
 ]);
-/** The batch itself is what Kafka does not take. */
-const UNACCEPTABLE: ReadonlySet<number> = new Set([
+/** Kafka rejects the batch for what is in it. */
+const REJECTED: ReadonlySet<number> = new Set([
   CODE.message_too_large,
   CODE.record_list_too_large,
   CODE.invalid_record,
   CODE.invalid_timestamp,
 ]);
-/** What Kafka knows of our producer id is not what we know. */
-const OUT_OF_STEP: ReadonlySet<number> = new Set([
+/** The sequence numbers that Kafka has for the producer id are not ours. */
+const PRODUCER_STATE_LOST: ReadonlySet<number> = new Set([
   CODE.out_of_order_sequence,
   CODE.invalid_producer_epoch,
   CODE.unknown_producer_id,
 ]);
 
+/** Kafka recognizes a batch by this and its sequence number. */
+interface ProducerId {
+  readonly id: bigint;
+  readonly epoch: number;
+}
+
+/** One `send`: settles when all its messages are acknowledged, or with the first that fails. */
+interface PendingRequest {
+  readonly deadline: number;
+  messagesLeft: number;
+  isSettled: boolean;
+  readonly resolve: () => void;
+  readonly reject: (error: Error) => void;
+}
+
+interface PendingMessage {
+  readonly message: Message;
+  readonly request: PendingRequest;
+}
+
+interface Batch {
+  readonly messages: readonly PendingMessage[];
+  readonly records: ReturnType<typeof createRecordsBatch>;
+  isInDoubt: boolean;
+  isInFlight: boolean;
+}
+
 export interface ProducerSetup {
   readonly cluster: Cluster;
-  /** Called with the reason when somebody waited in vain. */
-  readonly onLate: (reason: string) => void;
-  /** Called with what an operator should know of a message that was not taken. */
-  readonly onRefused: (reason: string) => void;
-  /** Called with the time that a request took. */
-  readonly onBatches: (seconds: number) => void;
+  /** Called with the reason when a request missed its deadline. */
+  readonly onTimeout: (reason: string) => void;
+  /** Called with what an operator should know about a message that Kafka rejected. */
+  readonly onRejected: (reason: string) => void;
+  /** Called with the duration of a produce request. */
+  readonly onProduced: (seconds: number) => void;
 }
 
 export class Producer {
   readonly #setup: ProducerSetup;
   readonly #queues = new Map<number, PartitionQueue>();
-  /** Brokers that a request is under way to. */
+  /** Brokers with a request in flight. */
   readonly #busy = new Set<number>();
-  /** For partitions that have none; each may use it from the start, once. */
-  #producer: ProducerId | null = null;
-  #isAskingForProducer = false;
+  /** For partitions that have none yet; each starts it at sequence number 0, so once only. */
+  #producerId: ProducerId | null = null;
+  #isInitializing = false;
   #isPumpDue = false;
   #timer: NodeJS.Timeout | undefined;
   #timerAt = Number.POSITIVE_INFINITY;
@@ -69,17 +114,17 @@ export class Producer {
     this.#setup = setup;
   }
 
-  /** Resolves when Kafka has all of them. They are those of one request, each with its partition. */
+  /** Resolves when Kafka has all messages of a request. */
   send(messages: readonly { readonly partition: number; readonly message: Message }[]): Promise<void> {
     return new Promise((resolve, reject) => {
       const deadline = performance.now() + APPEND_MS_MAX;
-      const waiter: Waiter = { deadline, messagesLeft: messages.length, isSettled: false, resolve, reject };
-      for (const { partition, message } of messages) this.#queue(partition).push({ message, waiter });
-      this.#soon();
+      const request: PendingRequest = { deadline, messagesLeft: messages.length, isSettled: false, resolve, reject };
+      for (const { partition, message } of messages) this.#queue(partition).push({ message, request });
+      this.#schedulePump();
     });
   }
 
-  /** Resolves when nothing waits any more, by whatever end. */
+  /** Resolves when every request is settled. */
   async settled(): Promise<void> {
     if (this.#isIdle()) return;
     this.#idle ??= Promise.withResolvers<void>();
@@ -103,8 +148,8 @@ export class Producer {
     return this.#queues.values().every((queue) => queue.isIdle);
   }
 
-  /** After all that this turn of the event loop brings. */
-  #soon(): void {
+  /** After everything that this turn of the event loop appends. */
+  #schedulePump(): void {
     if (this.#isPumpDue) return;
     this.#isPumpDue = true;
     setImmediate(() => {
@@ -120,7 +165,7 @@ export class Producer {
     for (const queue of this.#queues.values()) {
       if (queue.isIdle) continue;
       wakeAt = Math.min(wakeAt, now + DEADLINE_CHECK_MS);
-      if (queue.batch?.isUnderWay === true) continue;
+      if (queue.batch?.isInFlight === true) continue;
       if (queue.notBefore > now) {
         wakeAt = Math.min(wakeAt, queue.notBefore);
         continue;
@@ -136,7 +181,7 @@ export class Producer {
       byBroker.set(broker, group);
     }
     for (const [broker, { queues }] of byBroker) {
-      // Whoever had its turn comes last: requests are bounded, and all partitions are to be in one of them.
+      // To the end of the map: requests are bounded, and no partition may be left out again and again.
       for (const queue of queues) {
         this.#queues.delete(queue.partition);
         this.#queues.set(queue.partition, queue);
@@ -147,19 +192,19 @@ export class Producer {
     else this.#wakeAt(wakeAt);
   }
 
-  /** Undefined while it is not known where to send, or under which producer id. */
+  /** Undefined while there is no leader or no producer id. */
   #brokerFor(queue: PartitionQueue, now: number): number | undefined {
     const { cluster } = this.#setup;
-    if (queue.producer === null) {
-      if (this.#producer === null) {
-        void this.#askForProducer();
+    if (queue.producerId === null) {
+      if (this.#producerId === null) {
+        void this.#initProducerId();
         return undefined;
       }
-      queue.use(this.#producer);
+      queue.start(this.#producerId);
     }
-    const leader = cluster.known?.partitions[queue.partition]?.leader ?? -1;
+    const leader = cluster.cachedMetadata?.partitions[queue.partition]?.leader ?? -1;
     if (leader >= 0) return leader;
-    this.#later(queue, `partition ${queue.partition} has no leader`, now);
+    this.#backOff(queue, `partition ${queue.partition} has no leader`, now);
     return undefined;
   }
 
@@ -169,65 +214,64 @@ export class Producer {
       batch === null ? [] : [{ partition, batch, records: batch.records }],
     );
     this.#busy.add(broker);
-    for (const { batch } of batches) batch.isUnderWay = true;
+    for (const { batch } of batches) batch.isInFlight = true;
     try {
       const connection = await cluster.connection(broker);
       const startedAt = performance.now();
-      // From here on Kafka may have them.
-      const codes = await produce(connection, cluster.topic, batches, REPLICAS_MS_MAX).catch((error: unknown) => {
+      // From here on Kafka may have the batches.
+      const results = await produce(connection, cluster.topic, batches).catch((error: unknown) => {
         for (const { batch } of batches) batch.isInDoubt = true;
         throw error;
       });
-      this.#setup.onBatches((performance.now() - startedAt) / 1000);
-      for (const { batch } of batches) batch.isUnderWay = false;
+      this.#setup.onProduced((performance.now() - startedAt) / 1000);
+      for (const { batch } of batches) batch.isInFlight = false;
       for (const queue of queues) {
-        const { code, words } = codes.get(queue.partition) ?? { code: -1, words: 'Kafka did not answer for it' };
-        this.#judge(queue, code, words);
+        const missing = { code: -1, message: 'the response does not mention it' };
+        this.#handleResult(queue, results.get(queue.partition) ?? missing);
       }
     } catch (error) {
-      for (const { batch } of batches) batch.isUnderWay = false;
+      for (const { batch } of batches) batch.isInFlight = false;
       for (const queue of queues) this.#retry(queue, reasonOf(error));
     }
     this.#busy.delete(broker);
-    // What came meanwhile goes at once.
+    // Messages that arrived meanwhile are sent now.
     this.#pump();
   }
 
-  #judge(queue: PartitionQueue, code: number, words: string): void {
+  #handleResult(queue: PartitionQueue, { code, message }: ProduceResult): void {
     const isInDoubt = queue.batch?.isInDoubt === true;
     if (code === CODE.none || (code === CODE.duplicate_sequence && isInDoubt)) {
-      queue.taken();
+      queue.acknowledge();
       return;
     }
-    if (OUT_OF_STEP.has(code) || code === CODE.duplicate_sequence) {
-      if (this.#producer === queue.producer) this.#producer = null;
-      if (isInDoubt || code === CODE.duplicate_sequence) queue.giveUp(unavailable(words));
+    if (PRODUCER_STATE_LOST.has(code) || code === CODE.duplicate_sequence) {
+      if (this.#producerId === queue.producerId) this.#producerId = null;
+      if (isInDoubt || code === CODE.duplicate_sequence) queue.abandon(unavailable(message));
       else {
-        queue.producer = null;
-        queue.putBack();
+        queue.producerId = null;
+        queue.requeue();
       }
       return;
     }
-    if (UNACCEPTABLE.has(code) && !isInDoubt) {
-      const refused = queue.batch?.waiting ?? [];
-      if (queue.putBackAlone()) return;
-      const bytes = refused[0]?.message.value.length ?? 0;
-      const reason = `a message of ${bytes} bytes was not taken: ${words}`;
-      fail(refused, new LogUnavailableError(reason));
-      this.#setup.onRefused(reason);
+    if (REJECTED.has(code) && !isInDoubt) {
+      const rejected = queue.batch?.messages ?? [];
+      if (queue.requeueSingly()) return;
+      const bytes = rejected[0]?.message.value.length ?? 0;
+      const reason = `Kafka rejected a message of ${bytes} bytes: ${message}`;
+      fail(rejected, new LogUnavailableError(reason));
+      this.#setup.onRejected(reason);
       return;
     }
-    if (!NOT_TAKEN.has(code) && queue.batch !== null) queue.batch.isInDoubt = true;
-    this.#retry(queue, words);
+    if (!NOT_APPENDED.has(code) && queue.batch !== null) queue.batch.isInDoubt = true;
+    this.#retry(queue, message);
   }
 
-  /** What was not taken: after a moment, from what the cluster looks like by then. */
   #retry(queue: PartitionQueue, problem: string): void {
-    if (queue.batch?.isInDoubt === false) queue.putBack();
-    this.#later(queue, problem, performance.now());
+    if (queue.batch?.isInDoubt === false) queue.requeue();
+    this.#backOff(queue, problem, performance.now());
   }
 
-  #later(queue: PartitionQueue, problem: string, now: number): void {
+  #backOff(queue: PartitionQueue, problem: string, now: number): void {
     queue.problem = problem;
     queue.notBefore = now + RETRY_MS;
     this.#wakeAt(queue.notBefore);
@@ -236,16 +280,16 @@ export class Producer {
     });
   }
 
-  async #askForProducer(): Promise<void> {
-    if (this.#isAskingForProducer) return;
-    this.#isAskingForProducer = true;
+  async #initProducerId(): Promise<void> {
+    if (this.#isInitializing) return;
+    this.#isInitializing = true;
     try {
-      this.#producer = await newProducerId(await this.#setup.cluster.any());
+      this.#producerId = await newProducerId(await this.#setup.cluster.anyBroker());
     } catch (error) {
       const now = performance.now();
-      for (const queue of this.#queues.values()) if (!queue.isIdle) this.#later(queue, reasonOf(error), now);
+      for (const queue of this.#queues.values()) if (!queue.isIdle) this.#backOff(queue, reasonOf(error), now);
     }
-    this.#isAskingForProducer = false;
+    this.#isInitializing = false;
     this.#pump();
   }
 
@@ -263,23 +307,218 @@ export class Producer {
     );
   }
 
-  /** Whoever waited long enough is told so. */
+  /** Rejects requests that missed their deadline. */
   #expire(): void {
     const now = performance.now();
     let reason: string | undefined;
     for (const queue of this.#queues.values()) {
-      const why = queue.problem ?? 'it did not answer';
+      const why = queue.problem ?? 'no response';
       if (queue.expire(now, () => unavailable(why))) reason ??= why;
     }
     for (const queue of this.#queues.values()) {
-      const before = queue.producer;
-      queue.forgetSettled();
-      if (queue.producer === null && before === this.#producer) this.#producer = null;
+      const before = queue.producerId;
+      queue.dropSettled();
+      if (queue.producerId === null && before === this.#producerId) this.#producerId = null;
     }
-    if (reason !== undefined) this.#setup.onLate(reason);
+    if (reason !== undefined) this.#setup.onTimeout(reason);
+  }
+}
+
+/**
+ * The messages that wait for one partition, in order, and the batch that is sent next. An abandoned batch in doubt leaves
+ * its sequence number unknown, so the partition then needs another producer id.
+ */
+class PartitionQueue {
+  readonly partition: number;
+  readonly #topic: string;
+  #waiting: PendingMessage[] = [];
+  batch: Batch | null = null;
+  producerId: ProducerId | null = null;
+  /** Not to be sent before; by `performance.now`. */
+  notBefore = 0;
+  /** Why the last attempt failed. */
+  problem: string | null = null;
+  #sequence = 0;
+  /** How many messages still get a batch each, because a batch of all of them was too large. */
+  #singly = 0;
+
+  constructor(topic: string, partition: number) {
+    this.#topic = topic;
+    this.partition = partition;
+  }
+
+  get isIdle(): boolean {
+    return this.batch === null && this.#waiting.length === 0;
+  }
+
+  push(message: PendingMessage): void {
+    this.#waiting.push(message);
+  }
+
+  start(producerId: ProducerId): void {
+    this.producerId = producerId;
+    this.#sequence = 0;
+  }
+
+  /** The batch to send next, if there is one. Needs a producer id. */
+  next(): Batch | null {
+    if (this.batch !== null || this.producerId === null) return this.batch;
+    const messages: PendingMessage[] = [];
+    let bytes = 0;
+    let from = 0;
+    for (; from < this.#waiting.length; from++) {
+      const pending = this.#waiting[from] as PendingMessage;
+      if (pending.request.isSettled) continue;
+      const size = pending.message.key.length + pending.message.value.length + MESSAGE_OVERHEAD_BYTES;
+      if (messages.length > 0 && (bytes + size > BATCH_BYTES_MAX || this.#singly > 0)) break;
+      bytes += size;
+      messages.push(pending);
+    }
+    this.#waiting = this.#waiting.slice(from);
+    if (messages.length === 0) return null;
+    this.#singly = Math.max(0, this.#singly - messages.length);
+    this.batch = { messages, records: this.#encode(messages, this.producerId), isInDoubt: false, isInFlight: false };
+    return this.batch;
+  }
+
+  acknowledge(): void {
+    const { messages } = this.#end();
+    this.problem = null;
+    this.#sequence = (this.#sequence + messages.length) & SEQUENCE_MASK;
+    for (const { request } of messages) {
+      request.messagesLeft--;
+      if (request.messagesLeft > 0 || request.isSettled) continue;
+      request.isSettled = true;
+      request.resolve();
+    }
+  }
+
+  /** Kafka has not appended the batch: its messages return to the head of the queue. */
+  requeue(): void {
+    const { messages } = this.#end();
+    this.#waiting = [...messages, ...this.#waiting];
+  }
+
+  /** The same for a batch that was too large. False if it had one message, which is then dropped. */
+  requeueSingly(): boolean {
+    const { batch } = this;
+    if (batch !== null && batch.messages.length === 1) {
+      this.#end();
+      return false;
+    }
+    this.#singly = batch?.messages.length ?? 0;
+    this.requeue();
+    return true;
+  }
+
+  /** Whether Kafka has the batch cannot be found out any more. */
+  abandon(error: Error): void {
+    const { messages } = this.#end();
+    this.producerId = null;
+    fail(messages, error);
+  }
+
+  /** Rejects requests past their deadline. True if there were any. */
+  expire(now: number, error: () => Error): boolean {
+    const late = [...(this.batch?.messages ?? []), ...this.#waiting].filter(
+      ({ request }) => request.deadline <= now && !request.isSettled,
+    );
+    if (late.length > 0) fail(late, error());
+    return late.length > 0;
+  }
+
+  /** Drops messages of rejected requests. */
+  dropSettled(): void {
+    this.#waiting = this.#waiting.filter(({ request }) => !request.isSettled);
+    const { batch } = this;
+    if (batch === null || batch.isInFlight || !batch.messages.every(({ request }) => request.isSettled)) return;
+    this.#end();
+    if (batch.isInDoubt) this.producerId = null;
+  }
+
+  #end(): Batch {
+    const { batch } = this;
+    if (batch === null) throw new Error(`partition ${this.partition} has no batch`);
+    this.batch = null;
+    return batch;
+  }
+
+  #encode(pending: readonly PendingMessage[], { id, epoch }: ProducerId): Batch['records'] {
+    const sequences = new NumericMap();
+    sequences.set(`${this.#topic}:${this.partition}`, this.#sequence);
+    const messages = pending.map(({ message: { key, value, timestamp } }) => ({
+      key,
+      value,
+      timestamp: BigInt(timestamp),
+      topic: this.#topic,
+      partition: this.partition,
+    }));
+    return createRecordsBatch(messages, { producerId: id, producerEpoch: epoch, sequences });
+  }
+}
+
+function fail(messages: readonly PendingMessage[], error: Error): void {
+  for (const { request } of messages) {
+    if (request.isSettled) continue;
+    request.isSettled = true;
+    request.reject(error);
   }
 }
 
 function unavailable(reason: string): LogUnavailableError {
-  return new LogUnavailableError(`Kafka did not take the data in time: ${reason}`);
+  return new LogUnavailableError(`Kafka did not append the data in time: ${reason}`);
+}
+
+interface EncodedBatch {
+  readonly partition: number;
+  readonly records: Batch['records'];
+}
+
+interface ProduceResult {
+  readonly code: number;
+  readonly message: string;
+}
+
+/** The client's own produce request has one producer id for all partitions and encodes batches anew at each attempt. */
+const produceApi = createAPI<[topic: string, batches: readonly EncodedBatch[]], produceV11.ProduceResponse>(
+  PRODUCE_KEY,
+  PRODUCE_VERSION,
+  (topic: string, batches: readonly EncodedBatch[]) =>
+    Writer.create()
+      .appendString(null)
+      .appendInt16(ProduceAcks.ALL)
+      .appendInt32(REPLICAS_MS_MAX)
+      .appendArray([topic], (forTopic, name) => {
+        forTopic.appendString(name).appendArray([...batches], (writer, { partition, records }) => {
+          writer
+            .appendInt32(partition)
+            .appendUnsignedVarInt(records.length + 1)
+            .appendFrom(records);
+        });
+      })
+      .appendTaggedFields(),
+  produceV11.parseResponse,
+);
+
+/** By partition. */
+async function produce(
+  connection: Connection,
+  topic: string,
+  batches: readonly EncodedBatch[],
+): Promise<Map<number, ProduceResult>> {
+  const { responses } = await responseOf(produceApi.async(connection, topic, batches));
+  return new Map(
+    responses.flatMap(({ partitionResponses }) =>
+      partitionResponses.map(({ index, errorCode, errorMessage }) => [
+        index,
+        { code: errorCode, message: errorMessage ?? describeCode(errorCode) },
+      ]),
+    ),
+  );
+}
+
+async function newProducerId(connection: Connection): Promise<ProducerId> {
+  const response = await responseOf(initProducerIdV4.api.async(connection, null, 0, -1n, -1));
+  if (response.errorCode !== CODE.none) throw new LogUnavailableError(describeCode(response.errorCode));
+  return { id: response.producerId, epoch: response.producerEpoch };
 }

@@ -1,114 +1,113 @@
 /**
- * Reads ahead of the processor, so that it does not wait for Kafka between batches. For each broker there is one request
- * under way, for all partitions that it leads and that have room; Kafka answers as soon as there is something, or after
- * a moment. Memory is bounded: `AHEAD_BYTES_MAX` for all partitions together, give or take a fetch.
+ * Fetches ahead of the processor, so that it does not wait for Kafka between batches. One fetch is in flight to each
+ * broker, for all partitions that it leads and whose buffers have room (a long poll). Memory is bounded:
+ * `AHEAD_BYTES_MAX` for all partitions together, plus one response for each broker.
  *
- * A partition is read ahead from where `put` said that its reader stands. Messages are taken in order and exactly from
- * that position on; whoever reads elsewhere says so by another `put`.
+ * The buffer of a partition starts where `put` says. Messages are consumed in order, exactly from that position on; a
+ * reader that moves to another position calls `put` again.
  */
 
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Cluster } from './cluster.ts';
-import { CODE } from './codes.ts';
-import { type Fetched, fetch, type FetchedRun } from './fetch.ts';
+import { CODE } from './errors.ts';
+import { type FetchedMessage, fetch, type FetchResult } from './fetch.ts';
 
 const AHEAD_BYTES_MAX = 16 * 1024 * 1024;
 const PARTITION_BYTES_MIN = 128 * 1024;
 const RESPONSE_BYTES_MAX = 8 * 1024 * 1024;
-/** How long Kafka waits for something to come; a partition that needs reading again waits as long at most. */
+/** Of a long poll. A partition that gets room meanwhile waits this long at most. */
 const WAIT_MS = 500;
-/** While a partition that has enough may need more at any time. */
+/** While the buffer of another partition is full, and may get room at any time. */
 const SHORT_WAIT_MS = 20;
 const RETRY_MS = 200;
 
-interface Ahead {
-  /** Where its reader stands, and the messages from there on. */
+interface PartitionBuffer {
+  /** The reader's position; `messages` start there. */
   from: number;
-  messages: Fetched[];
+  messages: FetchedMessage[];
   bytes: number;
-  /** Where to fetch on. */
+  /** The position to fetch next. */
   next: number;
-  /** A request for what comes next is under way. */
-  isAsked: boolean;
+  isFetching: boolean;
 }
 
 export class ReadAhead {
   readonly #cluster: Cluster;
   readonly #topicId: string;
-  readonly #onSeen: (partition: number, run: FetchedRun) => void;
-  #partitions = new Map<number, Ahead>();
+  readonly #onFetched: (partition: number, result: FetchResult) => void;
+  #partitions = new Map<number, PartitionBuffer>();
   readonly #brokers = new Set<number>();
-  readonly #arrivals: (() => void)[] = [];
+  readonly #waiters: (() => void)[] = [];
   #isClosed = false;
 
-  /** The cluster is for this alone: its connections are kept busy by waiting. */
-  constructor(cluster: Cluster, topicId: string, onSeen: (partition: number, run: FetchedRun) => void) {
+  /** The cluster must be used for nothing else: long polls block its connections. */
+  constructor(cluster: Cluster, topicId: string, onFetched: (partition: number, result: FetchResult) => void) {
     this.#cluster = cluster;
     this.#topicId = topicId;
-    this.#onSeen = onSeen;
+    this.#onFetched = onFetched;
   }
 
-  /** Messages from `position` on; none if there are none yet; undefined if that is not known here. */
-  peek(partition: number, position: number): readonly Fetched[] | undefined {
+  /** Messages from `position` on; empty if there are none yet; undefined if the buffer does not start there. */
+  peek(partition: number, position: number): readonly FetchedMessage[] | undefined {
     const ahead = this.#partitions.get(partition);
     if (ahead?.from !== position) return undefined;
-    return ahead.messages.length > 0 || ahead.isAsked ? ahead.messages : undefined;
+    return ahead.messages.length > 0 || ahead.isFetching ? ahead.messages : undefined;
   }
 
-  /** The first so many of what was seen are used; returns where the reader stands now. */
-  use(partition: number, count: number): number {
+  /** Removes the first messages of the buffer; returns the reader's new position. */
+  consume(partition: number, count: number): number {
     const ahead = this.#partitions.get(partition);
     if (ahead === undefined) throw new Error(`partition ${partition} is not read ahead`);
     const used = ahead.messages.splice(0, count);
     for (const { bytes } of used) ahead.bytes -= bytes;
     ahead.from = ahead.messages.length === 0 ? ahead.next : (used.at(-1)?.position ?? ahead.from - 1) + 1;
-    this.#nudge();
+    this.#startFetching();
     return ahead.from;
   }
 
-  /** What somebody fetched at `position` by himself: it is read on from there. */
-  put(partition: number, position: number, { messages, next }: Pick<FetchedRun, 'messages' | 'next'>): void {
+  /** Starts the buffer at `position`, with messages that the reader fetched there itself. */
+  put(partition: number, position: number, { messages, next }: Pick<FetchResult, 'messages' | 'next'>): void {
     const known = this.#partitions.get(partition);
-    // It came in the meantime.
+    // They were fetched meanwhile.
     if (known?.from === position && known.messages.length > 0) return;
     const bytes = messages.reduce((sum, message) => sum + message.bytes, 0);
-    this.#partitions.set(partition, { from: position, messages: [...messages], bytes, next, isAsked: false });
-    this.#nudge();
+    this.#partitions.set(partition, { from: position, messages: [...messages], bytes, next, isFetching: false });
+    this.#startFetching();
   }
 
-  /** Drops what was read of all other partitions. */
-  keepOnly(partitions: ReadonlySet<number>): void {
+  /** Drops the buffers of all other partitions. */
+  retain(partitions: ReadonlySet<number>): void {
     for (const partition of this.#partitions.keys()) {
       if (!partitions.has(partition)) this.#partitions.delete(partition);
     }
-    this.#announce();
+    this.#notify();
   }
 
-  /** Resolves when something is there to read, or has changed; after so long anyway. */
-  async arrival(msMax: number): Promise<void> {
+  /** Resolves when there are messages or the partitions have changed, and after `msMax` at the latest. */
+  async waitForMessages(msMax: number): Promise<void> {
     if (this.#partitions.values().some(({ messages }) => messages.length > 0)) return;
     const { promise, resolve } = Promise.withResolvers<void>();
     const timer = setTimeout(resolve, msMax);
-    this.#arrivals.push(resolve);
+    this.#waiters.push(resolve);
     await promise;
     clearTimeout(timer);
-    const at = this.#arrivals.indexOf(resolve);
-    if (at >= 0) this.#arrivals.splice(at, 1);
+    const at = this.#waiters.indexOf(resolve);
+    if (at >= 0) this.#waiters.splice(at, 1);
   }
 
   async close(): Promise<void> {
     this.#isClosed = true;
     this.#partitions.clear();
-    this.#announce();
+    this.#notify();
     await this.#cluster.close();
   }
 
-  #announce(): void {
-    for (const resolve of this.#arrivals.splice(0)) resolve();
+  #notify(): void {
+    for (const resolve of this.#waiters.splice(0)) resolve();
   }
 
-  /** Has every broker asked for what there is room for. */
-  #nudge(): void {
+  /** Starts a fetch loop for each broker that leads a partition and has none. */
+  #startFetching(): void {
     for (const partition of this.#partitions.keys()) {
       const leader = this.#leaderOf(partition);
       if (this.#brokers.has(leader)) continue;
@@ -118,10 +117,10 @@ export class ReadAhead {
   }
 
   #leaderOf(partition: number): number {
-    return this.#cluster.known?.partitions[partition]?.leader ?? -1;
+    return this.#cluster.cachedMetadata?.partitions[partition]?.leader ?? -1;
   }
 
-  /** Until there is nothing to ask this broker for. */
+  /** Until all buffers of this broker's partitions are full. */
   async #read(broker: number): Promise<void> {
     this.#brokers.add(broker);
     while (!this.#isClosed) {
@@ -129,10 +128,10 @@ export class ReadAhead {
       const wanted = led.filter(([, { bytes }]) => bytes < this.#partitionBytesMax() / 2);
       if (wanted.length === 0) break;
       try {
-        await this.#ask(broker, wanted, wanted.length === led.length ? WAIT_MS : SHORT_WAIT_MS);
+        await this.#fetch(broker, wanted, wanted.length === led.length ? WAIT_MS : SHORT_WAIT_MS);
       } catch {
-        // Whoever reads finds nothing here, asks by himself and is told what is wrong.
-        for (const [, ahead] of wanted) ahead.isAsked = false;
+        // The reader finds no buffer, fetches by itself and gets the error.
+        for (const [, ahead] of wanted) ahead.isFetching = false;
         if (this.#isClosed) break;
         await sleep(RETRY_MS);
         await this.#cluster.refresh().catch(() => undefined);
@@ -145,36 +144,36 @@ export class ReadAhead {
     return Math.max(PARTITION_BYTES_MIN, Math.floor(AHEAD_BYTES_MAX / Math.max(1, this.#partitions.size)));
   }
 
-  async #ask(broker: number, wanted: readonly [number, Ahead][], waitMs: number): Promise<void> {
+  async #fetch(broker: number, wanted: readonly [number, PartitionBuffer][], waitMs: number): Promise<void> {
     const bytesMax = this.#partitionBytesMax();
-    const asked = wanted.map(([partition, ahead]) => {
-      ahead.isAsked = true;
-      const epoch = this.#cluster.known?.partitions[partition]?.epoch ?? -1;
+    const requests = wanted.map(([partition, ahead]) => {
+      ahead.isFetching = true;
+      const epoch = this.#cluster.cachedMetadata?.partitions[partition]?.epoch ?? -1;
       return { partition, epoch, position: ahead.next, bytesMax };
     });
     const connection = await this.#cluster.connection(broker);
     const limits = { waitMs, bytesMax: RESPONSE_BYTES_MAX };
-    const runs = await fetch(connection, this.#topicId, asked, limits);
+    const results = await fetch(connection, this.#topicId, requests, limits);
     let isStale = false;
     for (const [partition, ahead] of wanted) {
-      ahead.isAsked = false;
-      const run = runs.get(partition);
-      if (this.#partitions.get(partition) !== ahead || run === undefined) continue;
-      if (run.code === CODE.none) this.#take(partition, ahead, run);
-      // Somebody reads it by himself then, and says from where to go on.
+      ahead.isFetching = false;
+      const result = results.get(partition);
+      if (this.#partitions.get(partition) !== ahead || result === undefined) continue;
+      if (result.code === CODE.none) this.#append(partition, ahead, result);
+      // The reader fetches by itself then, and calls `put` again.
       else this.#partitions.delete(partition);
-      isStale ||= run.code !== CODE.none && run.code !== CODE.offset_out_of_range;
+      isStale ||= result.code !== CODE.none && result.code !== CODE.offset_out_of_range;
     }
     if (isStale) await this.#cluster.refresh();
   }
 
-  #take(partition: number, ahead: Ahead, run: FetchedRun): void {
-    this.#onSeen(partition, run);
-    for (const message of run.messages) {
+  #append(partition: number, ahead: PartitionBuffer, result: FetchResult): void {
+    this.#onFetched(partition, result);
+    for (const message of result.messages) {
       ahead.messages.push(message);
       ahead.bytes += message.bytes;
     }
-    ahead.next = run.next;
-    if (run.messages.length > 0) this.#announce();
+    ahead.next = result.next;
+    if (result.messages.length > 0) this.#notify();
   }
 }

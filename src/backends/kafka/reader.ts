@@ -1,40 +1,39 @@
 /**
- * The reading half of the log, over all partitions, for whoever looks at it: the API, commands, tools. What a fetch brought
- * beyond what was asked for is kept for the next call, of one partition at a time. The processor's reader
- * (`group-reader.ts`) reads ahead instead.
+ * The reading half of the log, over all partitions, for the API and commands. Messages that were fetched but not asked for
+ * are kept for the next call, for one partition at a time. The processor's reader (`group-reader.ts`) reads ahead instead.
  *
- * Positions are Kafka's offsets. What was processed is the store's to know; the position that is committed here is for
- * people's tools, and to let go of records: those that are processed and older than the retention. Where the processors
- * of other databases read the topic too, those that all of them have processed.
+ * Positions are Kafka's offsets. The store knows what is processed; the offset that is committed here is for lag tools,
+ * and for deleting old records: those that are older than the retention and processed, by all databases that read the
+ * topic.
  */
 
 import type { LogBatch, LogHeader, LogReader, LogRecord, LostRange } from '../../log.ts';
 import type { Cluster } from './cluster.ts';
 import {
   EARLIEST,
-  type Fetched,
+  type FetchedMessage,
   fetchFrom,
-  type FetchedRun,
+  type FetchResult,
   LATEST,
   nameOfLog,
   newestTime,
   offsetAt,
-  removeBelow,
+  deleteRecordsBefore,
 } from './fetch.ts';
-import { committedPosition, commitPosition, type GroupMembership } from './group-positions.ts';
-import { processedByOthers } from './other-groups.ts';
+import { committedOffset, commitOffset, type GroupMembership } from './group-offsets.ts';
+import { processedByOtherGroups } from './group-offsets.ts';
 import { headerOf, recordOf, timeOf } from './message.ts';
 
 const FETCH_BYTES = 1024 * 1024;
-/** Kafka gives one message at least, however large it is. */
+/** Kafka returns one message at least, however large it is. */
 const ONE_MESSAGE_BYTES = 1;
-/** Between two removals of old records from a partition. */
-const REMOVE_INTERVAL_MS = 60_000;
-/** A request may take a while to arrive, and clocks differ. */
+/** Between two deletions of old records from a partition. */
+const DELETE_INTERVAL_MS = 60_000;
+/** Requests take time to arrive, and clocks differ. */
 const FIND_BEFORE_MS = 60_000;
 const FIND_AFTER_MS = 15 * 60_000;
-/** Of the messages that the mean size is taken from. */
-const SEEN_MAX = 100_000;
+/** Of the sample for the mean message size. */
+const SAMPLE_MESSAGES_MAX = 100_000;
 const TRACE_ID_WITHIN_BYTES = 512;
 
 export interface ReaderSetup {
@@ -44,7 +43,7 @@ export interface ReaderSetup {
   readonly retentionMs: number;
   readonly now: () => number;
   readonly warn: (message: string) => void;
-  /** Whether it goes on where records were removed that nobody may have processed: only who looks may. */
+  /** Whether to continue after records that were deleted and perhaps not processed: not for processors. */
   readonly skipsRemoved: boolean;
 }
 
@@ -52,11 +51,11 @@ export class KafkaLogReader implements LogReader {
   readonly name: string;
   readonly cutsRequests = true;
   protected readonly setup: ReaderSetup;
-  #rest: { readonly partition: number; readonly from: number; readonly run: FetchedRun } | null = null;
-  #seen = { messages: 0, bytes: 0 };
+  #leftover: { readonly partition: number; readonly from: number; readonly result: FetchResult } | null = null;
+  #sample = { messages: 0, bytes: 0 };
   readonly #committed = new Map<number, number>();
-  readonly #removedAt = new Map<number, number>();
-  #mayRemove = true;
+  readonly #deletedAt = new Map<number, number>();
+  #mayDelete = true;
 
   constructor(setup: ReaderSetup) {
     this.setup = setup;
@@ -64,16 +63,16 @@ export class KafkaLogReader implements LogReader {
   }
 
   async partitions(): Promise<number[]> {
-    return [...(await this.setup.cluster.view()).partitions.keys()];
+    return [...(await this.setup.cluster.metadata()).partitions.keys()];
   }
 
   async read(partition: number, position: number, bytesMax: number): Promise<LogBatch> {
-    const run = await this.#from(partition, position);
-    const { records, next, count } = recordsOf(run.messages, partition, bytesMax);
+    const result = await this.#from(partition, position);
+    const { records, next, count } = recordsOf(result.messages, partition, bytesMax);
     if (records.length === 0) return { records, next: position };
-    const isAll = count === run.messages.length;
-    if (!isAll) this.#keep(partition, next, { ...run, messages: run.messages.slice(count) });
-    return { records, next: isAll ? run.next : next };
+    const isAll = count === result.messages.length;
+    if (!isAll) this.#keep(partition, next, { ...result, messages: result.messages.slice(count) });
+    return { records, next: isAll ? result.next : next };
   }
 
   async headers(
@@ -84,30 +83,30 @@ export class KafkaLogReader implements LogReader {
     const headers: LogHeader[] = [];
     let next = position;
     while (headers.length < countMax) {
-      const run = await this.#from(partition, next);
-      if (run.messages.length === 0) break;
-      const taken = run.messages.slice(0, countMax - headers.length);
-      for (const { position: at, value } of taken) headers.push(headerOf(value, { partition, position: at }));
-      const isAll = taken.length === run.messages.length;
-      next = isAll ? run.next : (taken.at(-1)?.position ?? next) + 1;
-      if (!isAll) this.#keep(partition, next, { ...run, messages: run.messages.slice(taken.length) });
+      const result = await this.#from(partition, next);
+      if (result.messages.length === 0) break;
+      const used = result.messages.slice(0, countMax - headers.length);
+      for (const { position: at, value } of used) headers.push(headerOf(value, { partition, position: at }));
+      const isAll = used.length === result.messages.length;
+      next = isAll ? result.next : (used.at(-1)?.position ?? next) + 1;
+      if (!isAll) this.#keep(partition, next, { ...result, messages: result.messages.slice(used.length) });
     }
     return { headers, next };
   }
 
   async find(partition: number, position: number, traceId: string): Promise<LogHeader[]> {
-    const { from, until } = await this.#around(partition, position, timeOf(traceId));
+    const { from, until } = await this.#searchRange(partition, position, timeOf(traceId));
     const found: LogHeader[] = [];
     for (let next = from; next < until; ) {
-      const run = await this.#fetch(partition, next);
-      if (run.messages.length === 0) break;
-      for (const { position: at, value } of run.messages) {
-        // The trace id comes early in a message; most are not even parsed.
+      const result = await this.#fetch(partition, next);
+      if (result.messages.length === 0) break;
+      for (const { position: at, value } of result.messages) {
+        // The trace id is near the start of a message, so most messages are not parsed.
         if (value === null || !value.subarray(0, TRACE_ID_WITHIN_BYTES).includes(traceId)) continue;
         const header = headerOf(value, { partition, position: at });
         if (header.traceId === traceId) found.push(header);
       }
-      next = run.next;
+      next = result.next;
     }
     return found;
   }
@@ -115,11 +114,11 @@ export class KafkaLogReader implements LogReader {
   async backlogBytes(partition: number, position: number): Promise<number> {
     const end = await this.endOf(partition);
     if (position >= end) return 0;
-    // Only who begins may stand before the first that is kept: what is not processed is not removed.
+    // Only position 0 can be before the first message: unprocessed records are not deleted.
     const start = position > 0 ? position : await offsetAt(this.setup.cluster, partition, EARLIEST);
     const messages = end - start;
-    if (messages > 0 && this.#seen.messages === 0) await this.#fetch(partition, start);
-    return Math.ceil((messages * this.#seen.bytes) / Math.max(1, this.#seen.messages));
+    if (messages > 0 && this.#sample.messages === 0) await this.#fetch(partition, start);
+    return Math.ceil((messages * this.#sample.bytes) / Math.max(1, this.#sample.messages));
   }
 
   async traceIdAt(partition: number, position: number): Promise<string | undefined> {
@@ -137,7 +136,7 @@ export class KafkaLogReader implements LogReader {
     return Math.max(0, first - position) + Math.max(0, position - end);
   }
 
-  /** Offsets have gaps of their own: which records are gone for good cannot be told from them. */
+  /** Kafka's offsets have gaps, so they do not show which records are lost. */
   async lost(): Promise<LostRange[]> {
     return [];
   }
@@ -145,21 +144,21 @@ export class KafkaLogReader implements LogReader {
   async commit(partition: number, position: number): Promise<void> {
     const { cluster, group } = this.setup;
     if (position > (await this.#knownCommitted(partition))) {
-      await commitPosition(cluster, group, this.membership(), { partition, position });
+      await commitOffset(cluster, group, this.membership(), { partition, offset: position });
       this.#committed.set(partition, position);
     }
-    await this.#removeOld(partition, position);
+    await this.#deleteOld(partition, position);
   }
 
   async committed(partition: number): Promise<number> {
-    const position = await committedPosition(this.setup.cluster, this.setup.group, partition);
+    const position = await committedOffset(this.setup.cluster, this.setup.group, partition);
     return Math.max(position, this.#committed.get(partition) ?? 0);
   }
 
-  /** By the times of messages, which are those in their trace ids: a slow request was received up to a minute later. */
+  /** By the time in trace ids, which may be up to a minute before a slow request was received. */
   async newestReceivedAt(): Promise<number> {
     const { cluster } = this.setup;
-    const partitions = [...(await cluster.view()).partitions.keys()];
+    const partitions = [...(await cluster.metadata()).partitions.keys()];
     return Math.max(0, ...(await Promise.all(partitions.map((partition) => newestTime(cluster, partition)))));
   }
 
@@ -167,7 +166,7 @@ export class KafkaLogReader implements LogReader {
     return this.setup.cluster.close();
   }
 
-  /** Of the group that positions are committed to. Null: as one who is not in it. */
+  /** Null: not a member of the group. */
   protected membership(): GroupMembership | null {
     return null;
   }
@@ -177,46 +176,45 @@ export class KafkaLogReader implements LogReader {
     return offsetAt(this.setup.cluster, partition, LATEST);
   }
 
-  /** Whoever reads in another way says what he saw: sizes are learnt from it. */
-  protected noteSeen(messages: readonly Fetched[]): void {
-    const seen = this.#seen;
+  /** For the mean message size. */
+  protected sampleSizes(messages: readonly FetchedMessage[]): void {
+    const seen = this.#sample;
     for (const { bytes } of messages) seen.bytes += bytes;
     seen.messages += messages.length;
-    if (seen.messages > SEEN_MAX) this.#seen = { messages: seen.messages / 2, bytes: seen.bytes / 2 };
+    if (seen.messages > SAMPLE_MESSAGES_MAX) this.#sample = { messages: seen.messages / 2, bytes: seen.bytes / 2 };
   }
 
-  #keep(partition: number, from: number, run: FetchedRun): void {
-    this.#rest = { partition, from, run };
+  #keep(partition: number, from: number, result: FetchResult): void {
+    this.#leftover = { partition, from, result };
   }
 
-  async #from(partition: number, position: number): Promise<FetchedRun> {
-    const rest = this.#rest;
+  async #from(partition: number, position: number): Promise<FetchResult> {
+    const rest = this.#leftover;
     if (rest?.partition === partition && rest.from === position) {
-      this.#rest = null;
-      return rest.run;
+      this.#leftover = null;
+      return rest.result;
     }
     return this.#fetch(partition, position);
   }
 
-  /** What Kafka has at a position, asked for now. */
-  protected fetchAt(partition: number, position: number): Promise<FetchedRun> {
+  protected fetchAt(partition: number, position: number): Promise<FetchResult> {
     const { cluster, topicId, skipsRemoved } = this.setup;
     return fetchFrom(cluster, topicId, { partition, position, bytesMax: FETCH_BYTES, skipsRemoved });
   }
 
-  /** Messages, unless the partition is at its end. */
-  async #fetch(partition: number, position: number): Promise<FetchedRun> {
-    let run = await this.fetchAt(partition, position);
-    // Nothing but what Kafka wrote for itself.
-    while (run.messages.length === 0 && run.next > position && run.next < run.end) {
-      run = await this.fetchAt(partition, run.next);
+  /** Empty only at the end of the partition. */
+  async #fetch(partition: number, position: number): Promise<FetchResult> {
+    let result = await this.fetchAt(partition, position);
+    // Only control records so far.
+    while (result.messages.length === 0 && result.next > position && result.next < result.end) {
+      result = await this.fetchAt(partition, result.next);
     }
-    this.noteSeen(run.messages);
-    return run;
+    this.sampleSizes(result.messages);
+    return result;
   }
 
-  /** Where a request can be that has this time in its trace id. */
-  async #around(
+  /** The range of positions for a request with this time in its trace id. */
+  async #searchRange(
     partition: number,
     position: number,
     time: number | undefined,
@@ -235,36 +233,36 @@ export class KafkaLogReader implements LogReader {
     return known;
   }
 
-  async #removeOld(partition: number, position: number): Promise<void> {
+  async #deleteOld(partition: number, position: number): Promise<void> {
     const { cluster, group, retentionMs, now, warn } = this.setup;
-    if (!this.#mayRemove) return;
+    if (!this.#mayDelete) return;
     const oldest = now() - retentionMs;
     const moment = performance.now();
-    if (oldest <= 0 || moment - (this.#removedAt.get(partition) ?? Number.NEGATIVE_INFINITY) < REMOVE_INTERVAL_MS) {
+    if (oldest <= 0 || moment - (this.#deletedAt.get(partition) ?? Number.NEGATIVE_INFINITY) < DELETE_INTERVAL_MS) {
       return;
     }
-    this.#removedAt.set(partition, moment);
+    this.#deletedAt.set(partition, moment);
     const firstYoung = await offsetAt(cluster, partition, oldest);
     const old = firstYoung < 0 ? position : Math.min(position, firstYoung);
     const earliest = await offsetAt(cluster, partition, EARLIEST);
     if (old <= earliest) return;
-    const below = Math.min(old, await processedByOthers(cluster, group, partition));
+    const below = Math.min(old, await processedByOtherGroups(cluster, group, partition));
     if (below <= earliest) return;
-    const refusal = await removeBelow(cluster, partition, below);
-    if (refusal === null) return;
-    this.#mayRemove = false;
+    const reason = await deleteRecordsBefore(cluster, partition, below);
+    if (reason === null) return;
+    this.#mayDelete = false;
     warn(
-      `topic ${cluster.topic}: old records are not removed, so that it grows without end: ${refusal}. Allow this user Delete on the topic (and let its cleanup.policy be delete), then start again`,
+      `topic ${cluster.topic}: old records cannot be deleted, so it grows forever: ${reason}. Allow this user Delete on the topic (and set its cleanup.policy to delete), then restart`,
     );
   }
 }
 
 /**
- * As many as fit, but one at least. `count`: how many messages were used. Those before a message that is no record are
- * given without it, so that only what is wrong stays behind.
+ * As many records as fit, but one at least. `count`: how many messages were used. Records before a damaged message are
+ * returned without it, so that only the damaged one blocks.
  */
 export function recordsOf(
-  messages: readonly Fetched[],
+  messages: readonly FetchedMessage[],
   partition: number,
   bytesMax: number,
 ): { readonly records: LogRecord[]; readonly next: number; readonly count: number } {

@@ -1,4 +1,4 @@
-/** How requests get into Kafka: together, without delay, and each for itself where one cannot be taken. */
+/** Appending to Kafka: requests are batched without delay, and a rejected message fails alone. */
 
 import assert from 'node:assert/strict';
 import { suite, test, type TestContext } from 'node:test';
@@ -24,18 +24,18 @@ async function tracesIn(context: TestContext, url: string, partition = 0): Promi
 }
 
 suite('Appending to Kafka', { skip: whyNoKafka() }, () => {
-  test('a request alone waits for no timer', async (context) => {
+  test('a single request waits for no timer', async (context) => {
     const { url } = await newLog();
     const appender = await appenderOf(context, { url });
     await appender.append(entry());
     context.mock.timers.enable({ apis: ['setTimeout', 'setInterval'] });
-    // With the hands of the clock held, only what needs no timer gets anywhere.
+    // With the clock stopped, only what needs no timer completes.
     for (let n = 0; n < 3; n++) await appender.append(entry({ traceId: `alone-${n}` }));
     context.mock.timers.reset();
     assert.equal((await tracesIn(context, url)).length, 4);
   });
 
-  test('what comes while a request is under way goes together with the next', async (context) => {
+  test('requests that arrive while one is in flight are sent together in the next', async (context) => {
     const { url } = await newLog();
     const buffer = allocateMetrics(1);
     const appender = await appenderOf(context, { url, metrics: { buffer, slot: 0 } });
@@ -52,7 +52,7 @@ suite('Appending to Kafka', { skip: whyNoKafka() }, () => {
     assert.deepEqual(await tracesIn(context, url), traces);
   });
 
-  test('users of one request lie where their identifiers belong, and all are there when it is acknowledged', async (context) => {
+  test('each user of a request is in the partition of its key, and all are there when it is acknowledged', async (context) => {
     const { url } = await newLog(4);
     const appender = await appenderOf(context, { url });
     const users = Array.from({ length: 40 }, (_, n) => ({ identifiers: { user_id: `user-${n % 10}` }, n }));
@@ -73,19 +73,19 @@ suite('Appending to Kafka', { skip: whyNoKafka() }, () => {
     assert.ok(new Set(seen.values()).size > 1);
   });
 
-  test('a key is in the partition that other clients of Kafka would choose', () => {
-    // As `Utils.toPositive(Utils.murmur2(key)) % 12` of the Java client says.
-    const places = ['21', 'foobar', 'a-little-bit-long-string', 'lkjh234lh9fiuh90y23oiuhsafujhadof229phr9h19h89h8'];
+  test('a key is in the partition that other Kafka clients choose', () => {
+    // `Utils.toPositive(Utils.murmur2(key)) % 12` of the Java client.
+    const keys = ['21', 'foobar', 'a-little-bit-long-string', 'lkjh234lh9fiuh90y23oiuhsafujhadof229phr9h19h89h8'];
     assert.deepEqual(
-      places.map((key) => partitionOfKey(Buffer.from(key), 12)),
+      keys.map((key) => partitionOfKey(Buffer.from(key), 12)),
       [-973932308, -790332482, -985981536, -58897971].map((hash) => (hash & 0x7fff_ffff) % 12),
     );
   });
 
-  test('a message that the topic does not take fails alone, and the others of its batch are written in order', async (context) => {
+  test('a message that Kafka rejects fails alone, and the others of its batch are appended in order', async (context) => {
     const { url, brokers, topic } = await newLog();
-    const refusals: string[] = [];
-    const appender = await appenderOf(context, { url, warn: (message) => refusals.push(message) });
+    const warnings: string[] = [];
+    const appender = await appenderOf(context, { url, warn: (message) => warnings.push(message) });
     await appender.append(entry({ traceId: 'before' }));
     const admin = new Admin({ clientId: 'test', bootstrapBrokers: [brokers] });
     await admin.incrementalAlterConfigs({
@@ -101,14 +101,14 @@ suite('Appending to Kafka', { skip: whyNoKafka() }, () => {
     });
     await admin.close();
     const users = (bytes: number): unknown[] => [{ pad: 'x'.repeat(bytes) }];
-    await eventually('the broker goes by the new limit', () =>
+    await eventually('the broker uses the new limit', () =>
       appender.append(entry({ traceId: 'probe', users: users(30_000) })).then(
         () => false,
         () => true,
       ),
     );
-    refusals.length = 0;
-    // Together they are more than the topic takes now; each but one is less.
+    warnings.length = 0;
+    // Together they are larger than the new limit; each but one is smaller.
     const sizes = Array.from({ length: 12 }, (_, n) => (n === 5 ? 30_000 : 5_000));
     const appended = await Promise.allSettled(
       sizes.map((bytes, n) => appender.append(entry({ traceId: `trace-${n}`, users: users(bytes) }))),
@@ -120,8 +120,8 @@ suite('Appending to Kafka', { skip: whyNoKafka() }, () => {
     const failure = appended[5];
     assert.ok(failure?.status === 'rejected' && failure.reason instanceof Error);
     assert.equal(failure.reason.name, 'LogUnavailableError');
-    assert.match(failure.reason.message, /a message of 30\d{3} bytes was not taken: /);
-    assert.equal(refusals.filter((message) => message.includes('was not taken')).length, 1);
+    assert.match(failure.reason.message, /^Kafka rejected a message of 30\d{3} bytes: /);
+    assert.equal(warnings.filter((message) => message.includes('rejected')).length, 1);
     assert.equal(appender.problem(), null);
     await appender.append(entry({ traceId: 'after' }));
     const expected = ['before', ...sizes.flatMap((bytes, n) => (bytes === 30_000 ? [] : [`trace-${n}`])), 'after'];
@@ -132,7 +132,7 @@ suite('Appending to Kafka', { skip: whyNoKafka() }, () => {
     );
   });
 
-  test('a request of 10 MB in one user is taken', async (context) => {
+  test('a request of 10 MB in one user is accepted', async (context) => {
     const { url } = await newLog();
     const appender = await appenderOf(context, { url });
     const body = Buffer.from(JSON.stringify({ users: [{ pad: 'x'.repeat(10_485_700 - 24) }] }));

@@ -1,4 +1,4 @@
-/** A member of a group in a process of its own, so that it can be killed: tells its partitions, a line of JSON each time. */
+/** A member of a consumer group in its own process, so that it can be killed. Prints its partitions as lines of JSON. */
 
 import { setTimeout as sleep } from 'node:timers/promises';
 import { openKafkaGroupReader } from '../../../src/backends/kafka/log.ts';

@@ -1,4 +1,4 @@
-/** Readers that share the partitions of the topic: who has which, and that each record is read in order wherever it moves. */
+/** Readers that share the partitions of the topic: assignment, and that each record is read in order across rebalances. */
 
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
@@ -17,7 +17,7 @@ import { testKafka, whyNoKafka } from '../../servers/kafka.ts';
 import { appenderOf, groupReaderOf, readerOf } from './log-on-kafka.ts';
 
 const MEMBER = fileURLToPath(new URL('./group-member.ts', import.meta.url));
-/** The coordinator takes a member for dead after its session: 45 s by Kafka's default. */
+/** The coordinator removes a member after the session timeout: 45 s by default. */
 const DEAD_MS_MAX = 70_000;
 
 async function newUrl(partitions: number): Promise<string> {
@@ -26,7 +26,7 @@ async function newUrl(partitions: number): Promise<string> {
 }
 
 async function haveAll(readers: readonly KafkaGroupReader[], partitions: number): Promise<number[][]> {
-  return eventually('all partitions are somebody’s, and nobody has none', async () => {
+  return eventually('every reader has partitions, and every partition one reader', async () => {
     const owned = await Promise.all(readers.map((reader) => reader.partitions()));
     const isShared = owned.every((own) => own.length > 0) && owned.flat().length === partitions;
     return isShared && new Set(owned.flat()).size === partitions ? owned : undefined;
@@ -42,13 +42,13 @@ async function appendUsers(appender: LogAppender, from: number, to: number): Pro
   );
 }
 
-/** What a processor does: reads what is its own from the positions that the store has, and moves them. */
+/** As a processor: reads its partitions from the store's positions, and advances them. */
 async function takeAll(reader: KafkaGroupReader, positions: Map<number, number>, seen: string[]): Promise<void> {
   for (const partition of await reader.partitions()) {
     for (;;) {
       const from = positions.get(partition) ?? 0;
       const { records, next } = await reader.read(partition, from, 700);
-      // The store takes each position once.
+      // The store accepts each position once.
       if (records.length === 0 || (positions.get(partition) ?? 0) !== from) break;
       for (const { position } of records) assert.ok(position >= from && position < next);
       positions.set(partition, next);
@@ -58,7 +58,7 @@ async function takeAll(reader: KafkaGroupReader, positions: Map<number, number>,
 }
 
 suite('A group of readers on Kafka', { skip: whyNoKafka() }, () => {
-  test('the first has all partitions, the second gets its share, and what one closes goes to the other', async (context) => {
+  test('the first has all partitions, the second gets its share, and gets the rest when the first closes', async (context) => {
     const url = await newUrl(6);
     const first = await groupReaderOf(context, { url });
     await haveAll([first], 6);
@@ -73,7 +73,7 @@ suite('A group of readers on Kafka', { skip: whyNoKafka() }, () => {
     assert.deepEqual((await haveAll([second], 6))[0], [0, 1, 2, 3, 4, 5]);
   });
 
-  test('what a member had that was killed goes to the other', { timeout: 120_000 }, async (context) => {
+  test('the partitions of a killed member are assigned to the other', { timeout: 120_000 }, async (context) => {
     const url = await newUrl(4);
     const survivor = await groupReaderOf(context, { url });
     await haveAll([survivor], 4);
@@ -119,7 +119,7 @@ suite('A group of readers on Kafka', { skip: whyNoKafka() }, () => {
     }
   });
 
-  test('at the end of a partition it is told when there is more, without asking', async (context) => {
+  test('at the end of a partition it is notified of new messages, without polling', async (context) => {
     const url = await newUrl(1);
     const appender = await appenderOf(context, { url });
     const reader = await groupReaderOf(context, { url });
@@ -135,7 +135,7 @@ suite('A group of readers on Kafka', { skip: whyNoKafka() }, () => {
     assert.deepEqual(await reader.read(0, next, 1_000), { records: [], next });
   });
 
-  test('reading back and forth gives what is there, whatever was read ahead', async (context) => {
+  test('reading back and forth is right, whatever was read ahead', async (context) => {
     const url = await newUrl(1);
     const appender = await appenderOf(context, { url });
     await appendUsers(appender, 0, 50);
@@ -150,7 +150,7 @@ suite('A group of readers on Kafka', { skip: whyNoKafka() }, () => {
     }
   });
 
-  test('what was read ahead of a partition that is taken away is dropped', async (context) => {
+  test('the read-ahead of a revoked partition is dropped', async (context) => {
     const url = await newUrl(2);
     const appender = await appenderOf(context, { url, partitionOf: () => 1 });
     await appendUsers(appender, 0, 10);
@@ -160,11 +160,11 @@ suite('A group of readers on Kafka', { skip: whyNoKafka() }, () => {
     context.after(() => ahead.close());
     ahead.put(1, 0, { messages: [], next: 0 });
     await eventually('it is read ahead', () => (ahead.peek(1, 0)?.length ?? 0) > 0);
-    ahead.keepOnly(new Set([0]));
+    ahead.retain(new Set([0]));
     assert.equal(ahead.peek(1, 0), undefined);
   });
 
-  test('a member commits positions where people see them, and they outlive it', async (context) => {
+  test('a member commits offsets to Kafka, and they outlive it', async (context) => {
     const url = await newUrl(1);
     const appender = await appenderOf(context, { url });
     await appendUsers(appender, 0, 7);
@@ -178,7 +178,7 @@ suite('A group of readers on Kafka', { skip: whyNoKafka() }, () => {
     assert.equal(await (await readerOf(context, { url })).committed(0), 5);
   });
 
-  test('records that are processed and old enough are removed, and reading begins behind them', async (context) => {
+  test('records that are processed and old enough are deleted, and reading starts after them', async (context) => {
     const url = await newUrl(1);
     const appender = await appenderOf(context, { url });
     const append = (traceId: string, receivedAt: number): Promise<void> =>
@@ -203,13 +203,13 @@ suite('A group of readers on Kafka', { skip: whyNoKafka() }, () => {
     assert.ok((await second.backlogBytes(0, 0)) > 0);
   });
 
-  test('a position behind the end of a partition is told, not waited for', async (context) => {
+  test('a position after the end of a partition is an error immediately', async (context) => {
     const url = await newUrl(1);
     const reader = await groupReaderOf(context, { url });
     await haveAll([reader], 1);
     await assert.rejects(reader.read(0, 5, 1), {
       name: 'LogCorruptError',
-      message: /partition 0 of topic \S+ ends at position 0, before 5, up to where it was read: Kafka lost records/,
+      message: /partition 0 of topic \S+ ends at position 0, but was already read up to 5: Kafka lost records/,
     });
   });
 });

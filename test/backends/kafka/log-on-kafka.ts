@@ -1,4 +1,4 @@
-/** What the tests of the log on Kafka share: topics made by hand, and the two halves of a log that close by themselves. */
+/** Shared by the tests of the log on Kafka: topics with given settings, and appenders and readers that close with the test. */
 
 import type { TestContext } from 'node:test';
 import { Admin } from '@platformatic/kafka';
@@ -14,7 +14,7 @@ import type { LogAppender, LogReader } from '../../../src/log.ts';
 
 export const KEPT_MS = 3_600_000;
 
-/** What a topic needs to be taken, besides its replicas. */
+/** What a safe topic needs, besides its replicas. */
 export const SAFE_SETTINGS = {
   'max.message.bytes': '33554432',
   'retention.ms': '-1',
@@ -22,7 +22,7 @@ export const SAFE_SETTINGS = {
   'unclean.leader.election.enable': 'false',
 };
 
-export async function makeTopic(
+export async function createTopic(
   brokers: string,
   topic: string,
   {
@@ -37,7 +37,7 @@ export async function makeTopic(
   await admin.close();
 }
 
-/** Closes when the test ends; a second close does nothing. */
+/** Closes when the test ends; closing twice does nothing. */
 export async function appenderOf(
   context: TestContext,
   setup: Partial<KafkaAppenderSetup> & { url: string },

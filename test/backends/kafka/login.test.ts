@@ -1,4 +1,4 @@
-/** A Kafka that wants TLS and a login: each way to sign in, and what is said when something of it is wrong or not allowed. */
+/** A Kafka that requires TLS and a login: each mechanism, and the errors when something is wrong or not allowed. */
 
 import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
@@ -32,12 +32,12 @@ const CLUSTER_ID = 'AAAAAAAAAAAAAAAAAAAAAQ';
 
 interface SecureKafka {
   readonly broker: string;
-  /** Where nobody has to sign in, and everybody may do everything. */
+  /** The listener without login, where everything is allowed. */
   readonly inside: string;
   readonly caFile: string;
 }
 
-/** One broker that wants TLS and a login of its clients: ada by PLAIN, bob and eve by SCRAM. */
+/** One broker that requires TLS and a login: ada by PLAIN, bob and eve by SCRAM. */
 async function secureKafka(folder: ServerFolder): Promise<SecureKafka> {
   const at = (name: string): string => join(folder.path, name);
   const [clients, inside, controller] = [await freePort(), await freePort(), await freePort()];
@@ -92,7 +92,7 @@ async function secureKafka(folder: ServerFolder): Promise<SecureKafka> {
 
 const skip = whyNoKafka('own') || (openssl === '' ? 'needs openssl' : false);
 
-suite('A Kafka that wants TLS and a login', { skip, timeout: 180_000 }, () => {
+suite('A Kafka that requires TLS and a login', { skip, timeout: 180_000 }, () => {
   let folder: ServerFolder;
   let broker: string;
   let inside: string;
@@ -122,7 +122,7 @@ suite('A Kafka that wants TLS and a login', { skip, timeout: 180_000 }, () => {
     });
   }
 
-  test('a user who may not remove records: told once, and positions are committed all the same', async (context) => {
+  test('a user who may not delete records: one warning, and offsets are committed anyway', async (context) => {
     const topic = 'events-kept';
     const url = `kafka://eve:secret-256@${broker}/${topic}?partitions=2&tls=true&ca=${ca}&sasl=scram-sha-256`;
     for (const partition of [0, 1]) {
@@ -155,20 +155,20 @@ suite('A Kafka that wants TLS and a login', { skip, timeout: 180_000 }, () => {
     assert.equal(warnings.length, 1);
     assert.match(
       warnings[0] ?? '',
-      /old records are not removed.*\(TOPIC_AUTHORIZATION_FAILED\)\. Allow this user Delete on the topic/,
+      /old records cannot be deleted.*\(TOPIC_AUTHORIZATION_FAILED\)\. Allow this user Delete on the topic/,
     );
   });
 
-  const wrong: readonly (readonly [what: string, url: () => string, message: RegExp])[] = [
+  const invalid: readonly (readonly [what: string, url: () => string, message: RegExp])[] = [
     [
       'a wrong password by PLAIN',
       () => `kafka://ada:secret-wrong@${broker}/events?ca=${ca}&sasl=plain`,
-      /^Kafka does not let this user in: .*Check LOG_URL\.$/,
+      /^Kafka rejected the login: .*Check LOG_URL\.$/,
     ],
     [
       'a wrong password by SCRAM',
       () => `kafka://bob:secret-wrong@${broker}/events?ca=${ca}&sasl=scram-sha-512`,
-      /^Kafka does not let this user in: .*Check LOG_URL\.$/,
+      /^Kafka rejected the login: .*Check LOG_URL\.$/,
     ],
     ['no login', () => `kafka://${broker}/events?ca=${ca}`, /^Kafka at \S+ cannot be used: .*Check LOG_URL/],
     [
@@ -177,13 +177,13 @@ suite('A Kafka that wants TLS and a login', { skip, timeout: 180_000 }, () => {
       /^Kafka at \S+ cannot be used: .*Check LOG_URL/,
     ],
     [
-      'certificates of somebody else',
+      'an untrusted certificate',
       () => `kafka://bob:secret-512@${broker}/events?tls=true&sasl=scram-sha-512`,
       /^Kafka at \S+ cannot be used: .*certificate.*Check LOG_URL/,
     ],
   ];
-  for (const [what, url, message] of wrong) {
-    test(`${what}: refused in words that show no password`, async () => {
+  for (const [what, url, message] of invalid) {
+    test(`${what}: an error that shows no password`, async () => {
       await assert.rejects(
         openKafkaLogAppender({ url: url(), retentionMs: KEPT_MS, openMsMax: 500 }),
         (error: Error) => {

@@ -1,4 +1,4 @@
-/** Joining the group of processors: what is told to whoever opens a reader, and what is waited for later. */
+/** Joining the consumer group: errors that `join` throws, and those that are retried later. */
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
@@ -11,10 +11,10 @@ import { OperatorError } from '../../../src/errors.ts';
 import { LogUnavailableError } from '../../../src/log.ts';
 import { eventually } from '../../server.ts';
 
-const URL_OF_NOBODY = 'kafka://127.0.0.1:1/topic';
+const UNUSED_URL = 'kafka://127.0.0.1:1/topic';
 
-/** A cluster whose coordinator says what the test wants it to. */
-class RefusingCluster extends Cluster {
+/** A cluster whose coordinator fails with a given error. */
+class FailingCluster extends Cluster {
   problem: Error = new LogUnavailableError('away');
   asked = 0;
 
@@ -28,8 +28,8 @@ function membershipOn(cluster: Cluster): Membership {
   return new Membership({ cluster, topicId: 'topic-id', group: 'group', onChange: () => undefined, joinMsMax: 0 });
 }
 
-test('a mistake of the operator is thrown to whoever joins, and it can be closed then', async (context) => {
-  const cluster = new RefusingCluster(parseKafkaUrl(URL_OF_NOBODY), 'test');
+test('`join` throws an operator error, and the membership can be closed then', async (context) => {
+  const cluster = new FailingCluster(parseKafkaUrl(UNUSED_URL), 'test');
   context.after(() => cluster.close());
   cluster.problem = new OperatorError('Kafka is too old');
   const membership = membershipOn(cluster);
@@ -37,8 +37,8 @@ test('a mistake of the operator is thrown to whoever joins, and it can be closed
   await membership.close();
 });
 
-test('a mistake that shows after joining was given up is told like any problem, and does not end the process', async (context) => {
-  const cluster = new RefusingCluster(parseKafkaUrl(URL_OF_NOBODY), 'test');
+test('an operator error after `join` timed out is reported like any problem, and does not end the process', async (context) => {
+  const cluster = new FailingCluster(parseKafkaUrl(UNUSED_URL), 'test');
   context.after(() => cluster.close());
   const unhandled: unknown[] = [];
   const note = (reason: unknown): void => void unhandled.push(reason);
@@ -49,7 +49,7 @@ test('a mistake that shows after joining was given up is told like any problem, 
   assert.throws(() => membership.partitions(), { name: 'LogUnavailableError', message: /away/ });
   cluster.problem = new OperatorError('Kafka is too old');
   const before = cluster.asked;
-  await eventually('it is asked on and on', () => cluster.asked >= before + 2);
+  await eventually('it is retried', () => cluster.asked >= before + 2);
   await sleep(0);
   assert.throws(() => membership.partitions(), { name: 'LogUnavailableError', message: /Kafka is too old/ });
   await membership.close();

@@ -1,4 +1,4 @@
-/** A request cut into messages says what the request said, byte for byte, however it was written. */
+/** A request split into messages has the same content, byte for byte, however it was formatted. */
 
 import assert from 'node:assert/strict';
 import { suite, test } from 'node:test';
@@ -23,9 +23,9 @@ import type { LogEntry } from '../../../src/log.ts';
 import { IDENTIFIER_TYPES } from '../../../src/model.ts';
 import { entry, eventsIn } from '../../contract/log-entries.ts';
 
-const PLACE = { partition: 3, position: 77 };
+const LOCATION = { partition: 3, position: 77 };
 
-/** JSON text with any spacing, any way to write strings, and any name twice. */
+/** JSON with any spacing, any escapes in strings, and duplicate names. */
 function strangeJson(): Arbitrary<string> {
   return tuple(oneof(json(), jsonValue().map(spaced)), space()).map(([text, after]) => text + after);
 }
@@ -38,7 +38,7 @@ function space(): Arbitrary<string> {
   return array(constantFrom(' ', '\n', '\t', '\r'), { maxLength: 3 }).map((parts) => parts.join(''));
 }
 
-/** A name as it is, or with all its letters escaped. */
+/** A name as is, or with all its letters escaped. */
 function name(of: Arbitrary<string>): Arbitrary<string> {
   return tuple(of, constantFrom(true, false)).map(([text, isEscaped]) =>
     isEscaped
@@ -78,7 +78,7 @@ const USER = oneof(
   ),
   strangeJson(),
 );
-/** What else a body may hold, a `users` that does not count among it, and last the one that does. */
+/** Other members of a body, an overridden `users` among them, and last the `users` that counts. */
 const BODY = record({
   before: array(member(constantFrom('users', 'events', 'a]}"', '__proto__'), oneof(list(USER), strangeJson()))),
   users: member(constantFrom('users'), list(USER, 1)),
@@ -102,17 +102,17 @@ function identifierOf(user: unknown): unknown {
 }
 
 suite('A request as messages', () => {
-  test('the messages together say what the request said, however it was written', () => {
+  test('the messages together have the content of the request, however it was formatted', () => {
     assertProperty(
       property(BODY, (text) => {
         const sent = entryOf(text);
         const { users } = JSON.parse(text) as { users: unknown[] };
-        const records = messagesOf(sent).map(({ value }) => recordOf(value, PLACE));
+        const records = messagesOf(sent).map(({ value }) => recordOf(value, LOCATION));
         const read = records.flatMap(
           ({ body }) => (JSON.parse(Buffer.from(body).toString()) as typeof sent & { users: unknown[] }).users,
         );
         assert.deepEqual(read, users);
-        // As bytes: each stands in the body as it was sent.
+        // Byte for byte as in the body.
         let at = 0;
         for (const { body } of records) {
           const own = Buffer.from(body).subarray('{"users":['.length, -']}'.length);
@@ -132,7 +132,7 @@ suite('A request as messages', () => {
     );
   });
 
-  test('of a name that is given twice the last counts, for users, events and identifiers', () => {
+  test('the last of duplicate names wins, for users, events and identifiers', () => {
     const user = '{"events":[1],"identifiers":{"user_id":"a","user_id":"b"},"events":[1,2,[3,4]]}';
     const [found, ...others] = usersInBody(Buffer.from(`{"users":[1,2],"\\u0075sers":[${user}],"x":"users"}`));
     assert.deepEqual(others, []);
@@ -140,7 +140,7 @@ suite('A request as messages', () => {
     assert.deepEqual(found.identifier, { type: 'user_id', value: 'b' });
   });
 
-  test('the strongest identifier is taken, and one that is no text or empty is none', () => {
+  test('the strongest identifier is used, and one that is empty or not a string is ignored', () => {
     const user = (identifiers: unknown): string => JSON.stringify({ identifiers });
     const all: readonly unknown[] = [
       { anon_id: 'x', email: 'e@example.com' },
@@ -164,23 +164,23 @@ suite('A request as messages', () => {
     );
   });
 
-  test('a body that is nested as deeply as it can be takes no stack', () => {
+  test('a deeply nested body uses no stack', () => {
     const deep = '['.repeat(2_000_000) + ']'.repeat(2_000_000);
     const [found] = usersInBody(Buffer.from(`{"deep":${deep},"users":[${deep}]}`));
     assert.equal((found?.end ?? 0) - (found?.start ?? 0), deep.length);
   });
 
-  test('all that the edge says of a user is read back', () => {
+  test('everything that the edge knows about a user is read back', () => {
     const sent = entry({
       users: [{ a: 1 }, 7],
       rejections: [{ userIndex: 1, message: 'user must be\nan object: "ü"' }],
       idempotencyKey: 'retry "1"',
       keyKind: 'publishable',
     });
-    const [first, second] = messagesOf(sent).map(({ value }) => headerOf(value, PLACE));
+    const [first, second] = messagesOf(sent).map(({ value }) => headerOf(value, LOCATION));
     const { traceId, tenantId, receivedAt, keyId } = sent;
     const common = {
-      ...PLACE,
+      ...LOCATION,
       traceId,
       tenantId,
       receivedAt,
@@ -206,7 +206,7 @@ suite('A request as messages', () => {
 
   test('the key of a request with one user is the key as the client gave it', () => {
     const [message] = messagesOf(entry({ idempotencyKey: 'once' }));
-    assert.equal(headerOf(message?.value ?? null, PLACE).idempotencyKey, 'once');
+    assert.equal(headerOf(message?.value ?? null, LOCATION).idempotencyKey, 'once');
   });
 
   test('messages of one person have one key, those of other tenants another', () => {
@@ -215,7 +215,7 @@ suite('A request as messages', () => {
     const other = [{ identifiers: { anon_id: '2', user_id: 'ada' } }];
     assert.equal(keyOf({ users }), keyOf({ users: other, traceId: 'other' }));
     assert.notEqual(keyOf({ users }), keyOf({ users, tenantId: 'acct_other/development' }));
-    // Nobody: spread by request.
+    // No identifier: spread by request.
     assert.notEqual(keyOf({ users: [{}], traceId: 'one' }), keyOf({ users: [{}], traceId: 'two' }));
   });
 
@@ -227,17 +227,17 @@ suite('A request as messages', () => {
     assert.equal(messagesOf(entry({ traceId: 'trace-1', receivedAt: 5 }))[0]?.timestamp, 5);
   });
 
-  test('what Sluice did not write is damage, with its place', () => {
+  test('a message that Sluice did not write is an error with its position', () => {
     for (const text of ['', 'hello', '{}\n{}', 'null\n{}', '{"version":2}\n{}', '{"version":1,"trace_id":"x"}\n{}']) {
-      assert.throws(() => recordOf(Buffer.from(text), PLACE), {
+      assert.throws(() => recordOf(Buffer.from(text), LOCATION), {
         name: 'LogCorruptError',
-        message: /^position 77 of partition 3 holds a message that Sluice did not write/,
+        message: /^position 77 of partition 3 has a message that Sluice did not write/,
       });
     }
-    assert.throws(() => headerOf(null, PLACE), { name: 'LogCorruptError' });
+    assert.throws(() => headerOf(null, LOCATION), { name: 'LogCorruptError' });
   });
 
-  test('what stands before a message that Sluice did not write is read all the same', () => {
+  test('messages before one that Sluice did not write are read', () => {
     const [message] = messagesOf(entry({}));
     const good = { value: message?.value ?? null, bytes: 1 };
     const bad = { position: 6, value: Buffer.from('hello'), bytes: 1 };
@@ -247,7 +247,7 @@ suite('A request as messages', () => {
     assert.throws(() => recordsOf(messages.slice(count), 3, 1_000_000), { name: 'LogCorruptError' });
   });
 
-  test('a body whose users were counted differently is a bug that does not pass', () => {
-    assert.throws(() => messagesOf(entry({ userCount: 2 })), /a body of 1 users came as one of 2/);
+  test('a body with another number of users than its entry is rejected', () => {
+    assert.throws(() => messagesOf(entry({ userCount: 2 })), /a body has 1 users, but its log entry says 2/);
   });
 });

@@ -1,4 +1,4 @@
-/** Several databases that are written from one topic: each gets everything, and nothing is removed that one still needs. */
+/** Several databases on one topic: each gets all records, and no record is deleted that one still needs. */
 
 import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
@@ -24,12 +24,12 @@ async function has(reader: KafkaGroupReader, count: number): Promise<void> {
   await eventually('it has its partitions', async () => (await reader.partitions()).length === count);
 }
 
-async function firstKept(reader: KafkaGroupReader): Promise<number | undefined> {
+async function firstAvailable(reader: KafkaGroupReader): Promise<number | undefined> {
   return (await reader.read(0, 0, 1)).records[0]?.position;
 }
 
 suite('Databases that share a topic', { skip: whyNoKafka() }, () => {
-  test('processors of one share the partitions, those of another have all of them too', async (context) => {
+  test('processors of one database share the partitions, those of another have all of them', async (context) => {
     const url = await newUrl(4);
     const [one, other] = [randomUUID(), randomUUID()];
     const first = await groupReaderOf(context, { url, databaseId: one });
@@ -42,7 +42,7 @@ suite('Databases that share a topic', { skip: whyNoKafka() }, () => {
     await has(stranger, 4);
   });
 
-  test('old records are removed when all databases have processed them', async (context) => {
+  test('old records are deleted when all databases have processed them', async (context) => {
     const url = await newUrl(1);
     const appender = await appenderOf(context, { url });
     for (let n = 0; n < 8; n++) await appender.append(entry({ traceId: `trace-${n}`, receivedAt: 1_000 + n }));
@@ -55,14 +55,14 @@ suite('Databases that share a topic', { skip: whyNoKafka() }, () => {
     const first = await opened(one);
     const stranger = await opened(other);
     await first.commit(0, 6);
-    assert.equal(await firstKept(stranger), 0, 'the other has not begun');
+    assert.equal(await firstAvailable(stranger), 0, 'the other has not begun');
     await stranger.commit(0, 4);
-    assert.equal(await firstKept(stranger), 4);
+    assert.equal(await firstAvailable(stranger), 4);
     await stranger.close();
     await first.close();
     const again = await opened(one);
     await again.commit(0, 7);
-    assert.equal(await firstKept(again), 4, 'also while nobody of the other runs');
+    assert.equal(await firstAvailable(again), 4, 'also while the other has no members');
   });
 });
 

@@ -1,4 +1,4 @@
-/** A broker that dies and comes back: what is refused meanwhile, and how soon. Of three brokers: test/scaling/brokers.test.ts. */
+/** A broker that is killed and restarted: how soon appends are rejected, and recovery. Three brokers: test/scaling/brokers.test.ts. */
 
 import assert from 'node:assert/strict';
 import { after, before, suite, test } from 'node:test';
@@ -9,7 +9,7 @@ import { eventually } from '../../server.ts';
 import { type OwnKafka, ownKafka, whyNoKafka } from '../../servers/kafka.ts';
 import { appenderOf, groupReaderOf, readerOf } from './log-on-kafka.ts';
 
-/** The bound is 5 s; a machine that is busy gets more before it is called a failure. */
+/** The deadline is 5 s; a busy machine gets more. */
 const REFUSED_MS_MAX = 15_000;
 const HEALED_MS_MAX = 60_000;
 
@@ -36,14 +36,14 @@ async function refusedInTime(appending: Promise<void>): Promise<Error> {
   return result;
 }
 
-suite('A broker that dies', { skip: whyNoKafka('own') }, () => {
+suite('A killed broker', { skip: whyNoKafka('own') }, () => {
   let kafka: OwnKafka;
   before(async () => {
     kafka = await ownKafka(1);
   });
   after(() => kafka.close());
 
-  test('an append while it is gone is refused within the bound, and all heals when it is back', {
+  test('an append is rejected within the deadline while it is down, and everything recovers when it is back', {
     timeout: 240_000,
   }, async (context) => {
     const url = `kafka://${kafka.brokers}/${kafka.newTopicName()}?partitions=3`;
@@ -56,14 +56,14 @@ suite('A broker that dies', { skip: whyNoKafka('own') }, () => {
 
     await kafka.killBroker(0);
     const refusal = await refusedInTime(appender.append(entry({ traceId: 'while it is gone' })));
-    assert.match(refusal.message, /^Kafka d(id|oes) not take /);
-    assert.match(appender.problem() ?? '', /^Kafka does not take data: .*(cannot be reached|ECONNREFUSED)/);
-    // From here on nobody waits.
+    assert.match(refusal.message, /^Kafka d(id|oes) not (append|accept) /);
+    assert.match(appender.problem() ?? '', /^Kafka does not accept data: .*(cannot be reached|ECONNREFUSED)/);
+    // From here on appends are rejected immediately.
     await assert.rejects(appender.append(entry()), { name: 'LogUnavailableError', fatal: false });
     await assert.rejects(reader.read(0, 0, 1), { name: 'LogUnavailableError' });
 
     await kafka.startBroker(0);
-    await eventually('it takes data again', () => appender.problem() === null, HEALED_MS_MAX);
+    await eventually('it accepts data again', () => appender.problem() === null, HEALED_MS_MAX);
     await appender.append(entry({ traceId: 'after' }));
     const seen = await tracesIn(reader);
     assert.deepEqual(
@@ -73,7 +73,7 @@ suite('A broker that dies', { skip: whyNoKafka('own') }, () => {
     await eventually(
       'the member has its partitions again and reads on',
       async () => {
-        // While there is no coordinator, that is what is said.
+        // An error while there is no coordinator.
         const owned = await member.partitions().catch(() => []);
         return owned.length === 3 && (await tracesIn(member)).includes('after');
       },
@@ -81,14 +81,14 @@ suite('A broker that dies', { skip: whyNoKafka('own') }, () => {
     );
   });
 
-  test('problem is known before anybody appends, and closing does not wait for the broker', {
+  test('the problem is known before the next append, and closing does not wait for the broker', {
     timeout: 240_000,
   }, async (context) => {
     const url = `kafka://${kafka.brokers}/${kafka.newTopicName()}?partitions=1`;
     const appender = await appenderOf(context, { url });
     await appender.append(entry());
     await kafka.killBroker(0);
-    await eventually('problem is known', () => appender.problem() !== null, HEALED_MS_MAX);
+    await eventually('the problem is known', () => appender.problem() !== null, HEALED_MS_MAX);
     await appender.close();
   });
 });

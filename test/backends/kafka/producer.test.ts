@@ -1,4 +1,4 @@
-/** The moment in which Kafka has taken a batch and its answer is lost. */
+/** A batch that Kafka has appended, but whose response is lost. */
 
 import assert from 'node:assert/strict';
 import { suite, test, type TestContext } from 'node:test';
@@ -15,10 +15,10 @@ import { readerOf } from './log-on-kafka.ts';
 interface Open {
   readonly cluster: Cluster;
   readonly reader: LogReader;
-  readonly late: string[];
+  readonly timeouts: string[];
   readonly append: (traceId: string) => Promise<void>;
-  /** From here on nothing is heard from the leader, until the connection breaks. */
-  readonly deafen: () => Promise<() => void>;
+  /** Blocks responses of the leader. The returned function breaks the connection. */
+  readonly blockResponses: () => Promise<() => void>;
 }
 
 async function open(context: TestContext): Promise<Open> {
@@ -27,12 +27,12 @@ async function open(context: TestContext): Promise<Open> {
   const reader = await readerOf(context, { url });
   const cluster = new Cluster(parseKafkaUrl(url), 'test');
   await cluster.refresh();
-  const late: string[] = [];
+  const timeouts: string[] = [];
   const producer = new Producer({
     cluster,
-    onLate: (reason) => late.push(reason),
-    onRefused: (reason) => assert.fail(reason),
-    onBatches: () => undefined,
+    onTimeout: (reason) => timeouts.push(reason),
+    onRejected: (reason) => assert.fail(reason),
+    onProduced: () => undefined,
   });
   context.after(async () => {
     await producer.settled();
@@ -42,9 +42,9 @@ async function open(context: TestContext): Promise<Open> {
   return {
     cluster,
     reader,
-    late,
+    timeouts,
     append: (traceId) => producer.send(messagesOf(entry({ traceId })).map((message) => ({ partition: 0, message }))),
-    deafen: async () => {
+    blockResponses: async () => {
       const { connection } = await cluster.leader(0);
       const { socket } = connection;
       socket.pause();
@@ -57,29 +57,29 @@ async function tracesIn(reader: LogReader): Promise<string[]> {
   return (await readAll(reader, 0)).map(({ traceId }) => traceId);
 }
 
-suite('An answer of Kafka that is lost', { skip: whyNoKafka() }, () => {
-  test('a batch whose answer is lost is sent again, acknowledged, and in the log once', async (context) => {
-    const { append, deafen, reader, late } = await open(context);
+suite('A lost response of Kafka', { skip: whyNoKafka() }, () => {
+  test('the batch is sent again, acknowledged, and in the log once', async (context) => {
+    const { append, blockResponses, reader, timeouts } = await open(context);
     await append('first');
-    const breakOff = await deafen();
+    const breakOff = await blockResponses();
     const second = append('second');
     await eventually('Kafka has it', async () => (await tracesIn(reader)).includes('second'));
     const third = append('third');
     breakOff();
     await Promise.all([second, third]);
     assert.deepEqual(await tracesIn(reader), ['first', 'second', 'third']);
-    assert.deepEqual(late, []);
+    assert.deepEqual(timeouts, []);
   });
 
-  test('who waited too long for an answer is refused, is not sent again, and those after him are taken', async (context) => {
-    const { append, deafen, reader, late } = await open(context);
+  test('a request past its deadline is rejected and not sent again, and later ones are appended', async (context) => {
+    const { append, blockResponses, reader, timeouts } = await open(context);
     await append('first');
-    const breakOff = await deafen();
+    const breakOff = await blockResponses();
     await assert.rejects(append('second'), {
       name: 'LogUnavailableError',
-      message: 'Kafka did not take the data in time: it did not answer',
+      message: 'Kafka did not append the data in time: no response',
     });
-    assert.deepEqual(late, ['it did not answer']);
+    assert.deepEqual(timeouts, ['no response']);
     breakOff();
     await append('third');
     assert.deepEqual(await tracesIn(reader), ['first', 'second', 'third']);

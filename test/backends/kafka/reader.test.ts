@@ -1,4 +1,4 @@
-/** Looking things up in Kafka: a request around its moment, pages across fetches, and who else may write there. */
+/** Lookups in Kafka: a request by its time, pages across fetches, and messages of other programs. */
 
 import assert from 'node:assert/strict';
 import { suite, test } from 'node:test';
@@ -10,14 +10,14 @@ import { appenderOf, readerOf } from './log-on-kafka.ts';
 const HOUR_MS = 3_600_000;
 const START_MS = 1_760_000_000_000;
 
-/** A trace id of that moment. */
+/** A trace id with that time. */
 function traceAt(time: number, n: number): string {
   const hex = time.toString(16).padStart(12, '0');
   return `${hex.slice(0, 8)}-${hex.slice(8)}-7000-8000-${String(n).padStart(12, '0')}`;
 }
 
 suite('Looking up requests in Kafka', { skip: whyNoKafka() }, () => {
-  test('a request is found around the moment in its trace id, by whatever clock its time of receipt was', async (context) => {
+  test('a request is found by the time in its trace id, whatever its time of receipt', async (context) => {
     const { brokers, newTopicName } = await testKafka();
     const url = `kafka://${brokers}/${newTopicName()}?partitions=1`;
     const appender = await appenderOf(context, { url });
@@ -39,7 +39,7 @@ suite('Looking up requests in Kafka', { skip: whyNoKafka() }, () => {
     }
   });
 
-  test('headers and records are read across as many fetches as it takes', async (context) => {
+  test('headers and records are read across several fetches', async (context) => {
     const { brokers, newTopicName } = await testKafka();
     const url = `kafka://${brokers}/${newTopicName()}?partitions=1`;
     const appender = await appenderOf(context, { url });
@@ -57,7 +57,7 @@ suite('Looking up requests in Kafka', { skip: whyNoKafka() }, () => {
     assert.ok(bytes > 60 * 100_000 && bytes < 60 * 101_000);
   });
 
-  test('a message that somebody else wrote is damage, and is not skipped', async (context) => {
+  test('a message of another program is an error, and is not skipped', async (context) => {
     const { brokers, newTopicName } = await testKafka();
     const topic = newTopicName();
     const url = `kafka://${brokers}/${topic}?partitions=1`;
@@ -69,7 +69,7 @@ suite('Looking up requests in Kafka', { skip: whyNoKafka() }, () => {
     const reader = await readerOf(context, { url });
     await assert.rejects(readAll(reader, 0), {
       name: 'LogCorruptError',
-      message: /^position 1 of partition 0 holds a message that Sluice did not write/,
+      message: /^position 1 of partition 0 has a message that Sluice did not write/,
     });
     await assert.rejects(reader.headers(0, 0, 10), { name: 'LogCorruptError' });
   });

@@ -1,14 +1,14 @@
-/** The topic that is the log: how it is made, and why one is refused. */
+/** The topic of the log: how it is created, and why one is refused. */
 
 import assert from 'node:assert/strict';
 import { suite, test } from 'node:test';
 import { Admin, ConfigResourceTypes } from '@platformatic/kafka';
 import { openKafkaLogAppender, openKafkaLogReader } from '../../../src/backends/kafka/log.ts';
-import { judgeTopic } from '../../../src/backends/kafka/topic.ts';
+import { validateTopic } from '../../../src/backends/kafka/topic.ts';
 import { testKafka, whyNoKafka } from '../../servers/kafka.ts';
-import { appenderOf, KEPT_MS, makeTopic, readerOf, SAFE_SETTINGS } from './log-on-kafka.ts';
+import { appenderOf, KEPT_MS, createTopic, readerOf, SAFE_SETTINGS } from './log-on-kafka.ts';
 
-async function settingsOf(brokers: string, topic: string): Promise<Map<string, string>> {
+async function topicSettings(brokers: string, topic: string): Promise<Map<string, string>> {
   const admin = new Admin({ clientId: 'test', bootstrapBrokers: brokers.split(',') });
   const resources = [{ resourceType: ConfigResourceTypes.TOPIC, resourceName: topic }];
   const [found] = await admin.describeConfigs({ resources });
@@ -17,7 +17,7 @@ async function settingsOf(brokers: string, topic: string): Promise<Map<string, s
 }
 
 suite('The topic of the log', { skip: whyNoKafka() }, () => {
-  test('it is made if it is missing, with settings that lose nothing', async (context) => {
+  test('it is created if it is missing, with settings that lose nothing', async (context) => {
     const { brokers, newTopicName } = await testKafka();
     const topic = newTopicName();
     const warnings: string[] = [];
@@ -30,7 +30,7 @@ suite('The topic of the log', { skip: whyNoKafka() }, () => {
       Array.from({ length: 12 }, (_, partition) => partition),
     );
     assert.match(reader.name, /^kafka:[0-9a-f]{8}-[0-9a-f-]{27}$/);
-    const settings = await settingsOf(brokers, topic);
+    const settings = await topicSettings(brokers, topic);
     for (const [name, value] of [
       ['min.insync.replicas', '1'],
       ['cleanup.policy', 'delete'],
@@ -46,7 +46,7 @@ suite('The topic of the log', { skip: whyNoKafka() }, () => {
     ]);
   });
 
-  test('several that start at once share one topic', async () => {
+  test('readers that start at the same time share one topic', async () => {
     const { brokers, newTopicName } = await testKafka();
     const url = `kafka://${brokers}/${newTopicName()}?partitions=5`;
     const readers = await Promise.all(Array.from({ length: 6 }, () => openKafkaLogReader({ url, retentionMs: 1 })));
@@ -57,10 +57,10 @@ suite('The topic of the log', { skip: whyNoKafka() }, () => {
     }
   });
 
-  test('a topic that is there is taken as it is, and a wish for other partitions is answered', async (context) => {
+  test('an existing topic is used as it is, with a warning if LOG_URL has another number of partitions', async (context) => {
     const { brokers, newTopicName } = await testKafka();
     const topic = newTopicName();
-    await makeTopic(brokers, topic, { partitions: 2, settings: { 'flush.messages': '1' } });
+    await createTopic(brokers, topic, { partitions: 2, settings: { 'flush.messages': '1' } });
     const warnings: string[] = [];
     const url = `kafka://${brokers}/${topic}?partitions=7`;
     await appenderOf(context, { url, warn: (message) => warnings.push(message) });
@@ -69,38 +69,34 @@ suite('The topic of the log', { skip: whyNoKafka() }, () => {
 
   const unsafe: readonly (readonly [what: string, settings: Record<string, string>, message: RegExp])[] = [
     [
-      'elections of brokers that missed events',
+      'elections of brokers without the events',
       { 'unclean.leader.election.enable': 'true' },
       /unclean\.leader\.election\.enable is true.*set it to false/,
     ],
     ['compaction', { 'cleanup.policy': 'compact' }, /cleanup\.policy is compact.*set it to delete/],
+    ['compaction and deletion', { 'cleanup.policy': 'compact,delete' }, /cleanup\.policy is compact.*set it to delete/],
     [
-      'compaction beside removal',
-      { 'cleanup.policy': 'compact,delete' },
-      /cleanup\.policy is compact.*set it to delete/,
-    ],
-    [
-      'messages that are too small for a user',
+      'a message limit that is too small for a user',
       { 'max.message.bytes': '1048588' },
       /max\.message\.bytes is 1048588, too little for a user of 10 MB; set it to 33554432/,
     ],
     [
-      'removal by age before the log is old enough',
+      'retention by time that is shorter than that of the log',
       { 'retention.ms': String(KEPT_MS - 1) },
-      /retention\.ms is 3599999, less than the log is to be kept \(3600000\); set it to -1/,
+      /retention\.ms is 3599999, less than the retention of the log \(3600000\); set it to -1/,
     ],
-    ['removal by size', { 'retention.bytes': '1000000' }, /retention\.bytes is set.*set it to -1/],
+    ['retention by size', { 'retention.bytes': '1000000' }, /retention\.bytes is set.*set it to -1/],
     [
-      'more replicas in sync than there are',
+      'more in-sync replicas than there are replicas',
       { 'min.insync.replicas': '2' },
-      /min\.insync\.replicas is 2 with 1 replicas, so that nothing can be written/,
+      /min\.insync\.replicas is 2 with 1 replicas, so nothing can be written/,
     ],
   ];
   for (const [what, settings, message] of unsafe) {
     test(`${what}: refused, with what to do`, async () => {
       const { brokers, newTopicName } = await testKafka();
       const topic = newTopicName();
-      await makeTopic(brokers, topic, { settings });
+      await createTopic(brokers, topic, { settings });
       const opening = openKafkaLogAppender({ url: `kafka://${brokers}/${topic}`, retentionMs: KEPT_MS });
       await assert.rejects(opening, (error: Error) => {
         assert.equal(error.name, 'OperatorError');
@@ -111,10 +107,10 @@ suite('The topic of the log', { skip: whyNoKafka() }, () => {
     });
   }
 
-  test('who only looks at an unsafe topic is told, not refused', async (context) => {
+  test('an unsafe topic is a warning for readers', async (context) => {
     const { brokers, newTopicName } = await testKafka();
     const topic = newTopicName();
-    await makeTopic(brokers, topic, { settings: { 'cleanup.policy': 'compact' } });
+    await createTopic(brokers, topic, { settings: { 'cleanup.policy': 'compact' } });
     const warnings: string[] = [];
     await readerOf(context, { url: `kafka://${brokers}/${topic}`, warn: (message) => warnings.push(message) });
     assert.match(warnings[0] ?? '', /cleanup\.policy is compact/);
@@ -125,7 +121,7 @@ suite('The topic of the log', { skip: whyNoKafka() }, () => {
     const url = `kafka://${brokers}/${newTopicName()}?replication=99`;
     await assert.rejects(openKafkaLogReader({ url, retentionMs: 1 }), {
       name: 'OperatorError',
-      message: /cannot be made with 99 replicas on \d+ brokers; change replication in LOG_URL/,
+      message: /cannot be created with 99 replicas on \d+ brokers; change replication in LOG_URL/,
     });
   });
 });
@@ -133,53 +129,53 @@ suite('The topic of the log', { skip: whyNoKafka() }, () => {
 suite('The settings of a topic', () => {
   const settings = new Map(Object.entries({ ...SAFE_SETTINGS, 'min.insync.replicas': '2' }));
 
-  test('three replicas, two in sync: nothing to say', () => {
-    assert.deepEqual(judgeTopic(settings, { replication: 3, retentionMs: 1 }), { refusals: [], warnings: [] });
+  test('three replicas, two in sync: no error or warning', () => {
+    assert.deepEqual(validateTopic(settings, { replication: 3, retentionMs: 1 }), { errors: [], warnings: [] });
   });
 
-  test('several replicas of which one is enough: refused', () => {
+  test('several replicas of which one is enough: an error', () => {
     for (const replication of [2, 3]) {
       const one = new Map(settings).set('min.insync.replicas', '1');
-      const { refusals } = judgeTopic(one, { replication, retentionMs: 1 });
-      assert.equal(refusals.length, 1);
-      assert.match(refusals[0] ?? '', /min\.insync\.replicas is 1 with \d replicas.*only one broker has; set it to 2/);
+      const { errors } = validateTopic(one, { replication, retentionMs: 1 });
+      assert.equal(errors.length, 1);
+      assert.match(errors[0] ?? '', /min\.insync\.replicas is 1 with \d replicas.*only one broker has; set it to 2/);
     }
   });
 
-  test('all replicas needed, or only one there: a warning', () => {
-    assert.match(judgeTopic(settings, { replication: 2, retentionMs: 1 }).warnings[0] ?? '', /no broker may fail/);
+  test('all replicas required, or only one replica: a warning', () => {
+    assert.match(validateTopic(settings, { replication: 2, retentionMs: 1 }).warnings[0] ?? '', /if one broker fails/);
     const one = new Map(settings).set('min.insync.replicas', '1');
-    const { refusals, warnings } = judgeTopic(one, { replication: 1, retentionMs: 1 });
-    assert.deepEqual(refusals, []);
+    const { errors, warnings } = validateTopic(one, { replication: 1, retentionMs: 1 });
+    assert.deepEqual(errors, []);
     assert.equal(warnings.length, 2);
     assert.match(warnings[1] ?? '', /flush\.messages is not 1/);
   });
 
-  test('removal by age, however late: a warning', () => {
+  test('retention by time, however long: a warning', () => {
     for (const kept of [KEPT_MS, 604_800_000]) {
       const aged = new Map(settings).set('retention.ms', String(kept));
-      const { refusals, warnings } = judgeTopic(aged, { replication: 3, retentionMs: KEPT_MS });
-      assert.deepEqual(refusals, []);
+      const { errors, warnings } = validateTopic(aged, { replication: 3, retentionMs: KEPT_MS });
+      assert.deepEqual(errors, []);
       assert.equal(warnings.length, 1);
       assert.match(
         warnings[0] ?? '',
-        new RegExp(`^retention.ms is ${kept}: what waits longer.* is lost; set it to -1`),
+        new RegExp(`^retention.ms is ${kept}: records that wait longer.* are lost; set it to -1`),
       );
     }
   });
 
-  test('everything that is wrong is said at once', () => {
+  test('all errors are reported together', () => {
     const bad = new Map([
       ...settings,
       ['unclean.leader.election.enable', 'true'],
       ['cleanup.policy', 'compact'],
       ['min.insync.replicas', '1'],
     ]);
-    assert.equal(judgeTopic(bad, { replication: 3, retentionMs: 1 }).refusals.length, 3);
+    assert.equal(validateTopic(bad, { replication: 3, retentionMs: 1 }).errors.length, 3);
   });
 });
 
-test('a Kafka that is not there is named, and what to look at', async () => {
+test('an unreachable Kafka is an error that names it and LOG_URL', async () => {
   const url = 'kafka://ada:secret@127.0.0.1:1,127.0.0.1:2/topic?sasl=plain';
   await assert.rejects(openKafkaLogReader({ url, retentionMs: 1, openMsMax: 300 }), (error: Error) => {
     assert.equal(error.name, 'OperatorError');

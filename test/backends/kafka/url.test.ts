@@ -1,4 +1,4 @@
-/** LOG_URL: what it says, what the client is given of it, and how a wrong one is refused. */
+/** LOG_URL: parsing, the connection options, and the errors for invalid ones. */
 
 import assert from 'node:assert/strict';
 import { writeFileSync } from 'node:fs';
@@ -19,7 +19,7 @@ suite('LOG_URL', () => {
     });
   });
 
-  test('it may name several brokers, a login, certificates and the shape of a new topic', () => {
+  test('it may have several brokers, a login, certificates and the size of a new topic', () => {
     const url =
       'kafka://ada:p%40ss%3A%2Fword@one:9093,[::1]:9094,10.0.0.3/my.topic_1-a?tls=true&ca=%2Fetc%2Fca.pem&sasl=scram-sha-512&partitions=24&replication=3';
     assert.deepEqual(parseKafkaUrl(url), {
@@ -40,37 +40,41 @@ suite('LOG_URL', () => {
     assert.deepEqual(parseKafkaUrl('kafka://host/topic?ca=ca.pem').tls, { caFile: 'ca.pem' });
   });
 
-  const wrong: readonly (readonly [what: string, url: string, message: RegExp])[] = [
+  const invalid: readonly (readonly [what: string, url: string, message: RegExp])[] = [
     ['another scheme', 'http://host/topic', /must start with kafka:\/\//],
     ['no topic', 'kafka://host:9092', /must end with the name of a topic/],
     ['an empty topic', 'kafka://host:9092/', /must end with the name of a topic/],
     ['a topic with a space', 'kafka://host/to%20pic', /must end with the name of a topic/],
     ['the topic ..', 'kafka://host/..', /must end with the name of a topic/],
     ['no host', 'kafka:///topic', /its broker is not a host and a port/],
-    ['a broker that is none', 'kafka://one,tw o/topic', /its broker 2 of 2 is not a host and a port/],
+    ['an invalid broker', 'kafka://one,tw o/topic', /its broker 2 of 2 is not a host and a port/],
     ['a port out of range', 'kafka://host:70000/topic', /the port of its broker must be 1 to 65535/],
     [
       'an unknown parameter',
       'kafka://host/topic?group=x',
-      /not known; known are tls, ca, sasl, partitions, replication/,
+      /unknown parameter; known are tls, ca, sasl, partitions, replication/,
     ],
-    ['a parameter given twice', 'kafka://host/topic?tls=true&tls=true', /says tls twice/],
-    ['a strange tls', 'kafka://host/topic?tls=yes', /must say tls=true or tls=false/],
-    ['certificates without TLS', 'kafka://host/topic?tls=false&ca=x', /names certificates \(ca\) but says tls=false/],
-    ['certificates without a name', 'kafka://host/topic?ca=', /must name a file of certificates/],
-    ['too many partitions', 'kafka://host/topic?partitions=100000', /must say partitions as a number from 1 to 10000/],
-    ['no partitions', 'kafka://host/topic?partitions=0', /must say partitions as a number/],
-    ['a replication that is no number', 'kafka://host/topic?replication=all', /must say replication as a number/],
-    ['an unknown way to sign in', 'kafka://a:b@host/topic?sasl=gssapi', /must say one of sasl=plain/],
-    ['a way to sign in for nobody', 'kafka://host/topic?sasl=plain', /says sasl but neither user nor password/],
-    ['a user and no way to sign in', 'kafka://a:secret@host/topic', /must say how to sign in/],
+    ['a parameter given twice', 'kafka://host/topic?tls=true&tls=true', /has the parameter tls twice/],
+    ['a strange tls', 'kafka://host/topic?tls=yes', /must have tls=true or tls=false/],
+    ['certificates without TLS', 'kafka://host/topic?tls=false&ca=x', /has certificates \(ca\) but tls=false/],
+    ['an empty certificate file', 'kafka://host/topic?ca=', /must have a certificate file/],
+    ['too many partitions', 'kafka://host/topic?partitions=100000', /must have a number from 1 to 10000 as partitions/],
+    ['no partitions', 'kafka://host/topic?partitions=0', /must have a number from 1 to 10000 as partitions/],
+    [
+      'a replication that is no number',
+      'kafka://host/topic?replication=all',
+      /must have a number from 1 to 100 as replication/,
+    ],
+    ['an unknown mechanism', 'kafka://a:b@host/topic?sasl=gssapi', /must have one of sasl=plain/],
+    ['a mechanism without a user', 'kafka://host/topic?sasl=plain', /has sasl but no user and password/],
+    ['a user without a mechanism', 'kafka://a:secret@host/topic', /has a user, so it must have one of sasl=plain/],
     ['a user without a password', 'kafka://a@host/topic?sasl=plain', /must have a user and a password/],
     ['a % that escapes nothing', 'kafka://a:secret%zz@host/topic?sasl=plain', /in the password a % is not followed/],
     ['a slash in the password', 'kafka://a:sec/ret@host/topic?sasl=plain', /write it as %2F/],
     ['a question mark in the password', 'kafka://a:sec?ret@host/topic?sasl=plain', /write it as %2F, %3F or %40/],
   ];
-  for (const [what, url, message] of wrong) {
-    test(`${what} is refused in words that show no password`, () => {
+  for (const [what, url, message] of invalid) {
+    test(`${what}: an error that shows no password`, () => {
       assert.throws(
         () => parseKafkaUrl(url),
         (error: Error) => {
@@ -99,14 +103,14 @@ suite('LOG_URL', () => {
     }
   });
 
-  test('with TLS alone the certificates are those that Node trusts, without it there is none', () => {
+  test('TLS without certificates uses those that Node trusts', () => {
     assert.deepEqual(connectionOptionsOf(parseKafkaUrl('kafka://host/topic?tls=true')).tls, {});
     const plain = connectionOptionsOf(parseKafkaUrl('kafka://host/topic'));
     assert.equal(plain.tls, undefined);
     assert.equal(plain.sasl, undefined);
   });
 
-  test('a file of certificates that cannot be read is named', () => {
+  test('an unreadable certificate file is named', () => {
     assert.throws(() => connectionOptionsOf(parseKafkaUrl('kafka://host/topic?ca=/none/such.pem')), {
       name: 'OperatorError',
       message: /\(ca=\/none\/such\.pem\) cannot be read: ENOENT/,

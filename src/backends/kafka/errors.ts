@@ -1,7 +1,7 @@
 /**
- * What Kafka's errors mean here. The client throws for an answer in which any part failed; `answered` gives that answer
- * back, so that each part is judged by its own code. Texts are for operators: a name, what it means, no addresses with
- * secrets (the client never has them in its messages).
+ * What Kafka's errors mean here. The client throws for a response in which any part failed; `responseOf` returns that
+ * response, so that callers check the error code of each part. Messages are for operators: the error's name and meaning,
+ * no credentials (the client has none in its messages).
  */
 
 import { AuthenticationError, protocolErrors, protocolErrorsCodesById } from '@platformatic/kafka';
@@ -37,47 +37,47 @@ export const CODE = {
   stale_member_epoch: 113,
 } as const;
 
-/** Waiting does not help against it, unless an operator fixes the login in Kafka. */
-export class LoginRefusedError extends LogUnavailableError {
+/** Retrying helps only after an operator has fixed the login. */
+export class LoginFailedError extends LogUnavailableError {
   constructor() {
-    super('Kafka does not let this user in: the user, the password or the way to sign in (sasl) is wrong');
+    super('Kafka rejected the login: the user, the password or the mechanism (sasl) is wrong');
   }
 }
 
-/** What was thrown, as whoever waits for the log is to see it. */
-export function unreachable(error: unknown): LogUnavailableError {
+/** The error for callers of the log. */
+export function asUnavailable(error: unknown): LogUnavailableError {
   if (error instanceof LogUnavailableError) return error;
   for (let cause = error; cause instanceof Error; cause = cause.cause) {
     if (cause instanceof AuthenticationError && /authentication failed/i.test(cause.message)) {
-      return new LoginRefusedError();
+      return new LoginFailedError();
     }
   }
   return new LogUnavailableError(`Kafka cannot be reached: ${reasonOf(error)}`);
 }
 
-/** In words: what a code means, and Kafka's name for it. */
-export function wordsOf(code: number): string {
+/** The meaning of an error code, and Kafka's name for it. */
+export function describeCode(code: number): string {
   const name = protocolErrorsCodesById[code];
   const definition = name === undefined ? undefined : protocolErrors[name];
   if (name === undefined || definition === undefined) return `error ${code}`;
   return `${definition.message.replace(/\.$/, '')} (${name})`;
 }
 
-/** Why something failed, from what was thrown: the deepest cause that says something. */
+/** The messages of an error and its causes. */
 export function reasonOf(error: unknown): string {
   if (!(error instanceof Error)) return String(error);
   if (error instanceof AggregateError && error.errors.length > 0) {
     const reasons = new Set(error.errors.map((one) => reasonOf(one)));
     return [...reasons].join('; ');
   }
-  const said = error.message.replace(/\.$/, '');
-  return error.cause instanceof Error ? `${said}: ${reasonOf(error.cause)}` : said;
+  const message = error.message.replace(/\.$/, '');
+  return error.cause instanceof Error ? `${message}: ${reasonOf(error.cause)}` : message;
 }
 
-/** The answer, also where some part of it is an error. Throws where there was none. */
-export async function answered<Answer extends object>(asking: Promise<Answer>): Promise<Answer> {
+/** The response, also if a part of it is an error. Throws if there was none. */
+export async function responseOf<Response extends object>(request: Promise<Response>): Promise<Response> {
   try {
-    return await asking;
+    return await request;
   } catch (error) {
     if (
       error instanceof Error &&
@@ -85,7 +85,7 @@ export async function answered<Answer extends object>(asking: Promise<Answer>): 
       typeof error.response === 'object' &&
       error.response !== null
     ) {
-      return error.response as Answer;
+      return error.response as Response;
     }
     throw error;
   }
