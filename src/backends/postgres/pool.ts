@@ -9,10 +9,11 @@
  * transaction pooling supports neither the settings nor LISTEN.
  */
 
+import { finished } from 'node:stream/promises';
 import { Pool, type PoolClient, type QueryArrayConfig, type QueryConfig } from 'pg';
+import { from as copyFrom } from 'pg-copy-streams';
 import { StoreConflictError, StoreUnavailableError } from '../../store-writer.ts';
 import { connectionSettings, type PoolOptions } from './connection.ts';
-import { CopyIn } from './copy-in.ts';
 import { checkServer, explainRefusal } from './pool-check.ts';
 import { asErrorOfStatement, asStoreError } from './pool-errors.ts';
 import { readPostgresUrl } from './url.ts';
@@ -208,12 +209,14 @@ export class PostgresClient implements Queryable {
   /** `sql` is COPY … FROM STDIN; rows as by `copyLine`. Rejects as `query` does. */
   async copyIn(sql: string, rows: Buffer): Promise<void> {
     try {
-      await new Promise<void>((resolve, reject) => {
-        const done = (error?: unknown): void => (error === undefined ? resolve() : reject(error));
-        this.#client.query(new CopyIn(sql, rows, done));
-      });
+      const copy = this.#client.query(copyFrom(sql));
+      copy.end(rows);
+      await finished(copy);
     } catch (error) {
-      throw this.#mapped(error);
+      const mapped = this.#mapped(error);
+      // A response that arrives after the stream has failed would throw in it, outside of any promise.
+      if (!this.#isUsable) this.#client.connection.stream.destroy();
+      throw mapped;
     }
   }
 

@@ -9,7 +9,7 @@ import { type KeptRejection, keptRejections } from '../../views/kept-rejections.
 import { notesOf } from '../../views/record-notes.ts';
 import { SHIFT } from './arrival-numbers.ts';
 import { byteas, int4s, int8s, texts, uuids } from './binary-arrays.ts';
-import { copyLine } from './copy-in.ts';
+import { copyLine } from './copy-line.ts';
 import type { PostgresClient, Queryable } from './pool.ts';
 import { dayOf } from './store-days.ts';
 import type { StoreNumbers } from './store-numbers.ts';

@@ -11,6 +11,8 @@ import { ownPostgres, whyNoPostgres } from '../../servers/postgres.ts';
 import { emptyDatabase, testPoolOptions } from './database.ts';
 import { openProxy } from './proxy.ts';
 
+const HOUR_MS = 3_600_000;
+
 async function poolFor(context: TestContext): Promise<{ url: string; pool: PostgresPool }> {
   const { url, connect } = await emptyDatabase();
   const pool = await connect();
@@ -305,6 +307,44 @@ function lossTests(): void {
     proxy.forward();
     assert.equal(await oneValue(pool, '1'), 1);
     proxy.fallSilent();
+    await pool.close();
+  });
+
+  test('a COPY that fails is a conflict or an error, also while its rows are still being sent', async (context) => {
+    const { pool } = await poolFor(context);
+    await pool.query('CREATE TABLE rows (id int PRIMARY KEY, text text)');
+    const copy = (lines: string): Promise<void> =>
+      pool.withClient(async (client) => client.copyIn('COPY rows FROM STDIN', Buffer.from(lines)));
+    const many = `${'x'.repeat(1_000)}\n`.repeat(20_000);
+    await copy('1\tone\n2\ttwo\n');
+    await assert.rejects(copy('2\ttwo\n'), StoreConflictError);
+    await assert.rejects(copy(many), /invalid input syntax for type integer/);
+    await assert.rejects(
+      pool.withClient((client) => client.copyIn('COPY nothing FROM STDIN', Buffer.from(many))),
+      /relation "nothing" does not exist/,
+    );
+    await copy('3\tthree\n');
+    assert.equal(await oneValue(pool, '(SELECT count(*) FROM rows)'), 3);
+  });
+
+  test('a COPY without a response is given up, and the process survives a late one', async (context) => {
+    const { url, pool: direct } = await poolFor(context);
+    await direct.query('CREATE TABLE rows (id int)');
+    const proxy = await openProxy(url);
+    context.after(() => proxy.close());
+    const pool = await openPool(testPoolOptions(proxy.url));
+    const transaction = await pool.begin();
+    proxy.fallSilent();
+    context.mock.timers.enable({ apis: ['setTimeout'] });
+    const copying = transaction.client.copyIn('COPY rows FROM STDIN', Buffer.from('1\n'));
+    context.mock.timers.tick(HOUR_MS);
+    context.mock.timers.reset();
+    await assert.rejects(copying, StoreUnavailableError);
+    proxy.forward();
+    const transactions =
+      "(SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND state LIKE 'idle in transaction%')";
+    await eventually('the connection is closed', async () => (await oneValue(direct, transactions)) === 0);
+    await transaction.rollback();
     await pool.close();
   });
 
