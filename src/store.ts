@@ -368,10 +368,8 @@ export interface AuditQuery extends PageRequest {
   readonly traceId?: string | null;
 }
 
-/** Reads, and the two operations that change stored data without an event: unmerge and erase. */
-export interface Store {
-  /** All tenants that ever sent anything. */
-  tenants(): Promise<TenantId[]>;
+/** Profiles, and how identifiers are linked to them. */
+export interface ProfileReader {
   /** `normalised` as by `identity/match-keys.ts`. */
   findProfile(tenantId: TenantId, type: IdentifierType, normalised: string): Promise<StoredProfile | undefined>;
   /** By public id; that of a node which was merged away gives the surviving profile. */
@@ -387,6 +385,11 @@ export interface Store {
   searchPeople(tenantId: TenantId, query: PeopleQuery): Promise<PeoplePage>;
   /** Names and identifiers of these profiles, by the requested id; unknown ids are left out. */
   people(tenantId: TenantId, ids: readonly string[]): Promise<Map<string, StoredPerson>>;
+  identity(tenantId: TenantId, id: string): Promise<StoredIdentity | undefined>;
+}
+
+/** Events, by their own time or in the order of arrival. */
+export interface EventReader {
   /** Undefined when `query.profileId` is given and unknown. */
   events(tenantId: TenantId, query: EventQuery): Promise<Page<StoredEvent> | undefined>;
   /**
@@ -401,12 +404,10 @@ export interface Store {
    */
   newestArrivals(tenantId: TenantId, after: string, filter: ArrivalFilter, limit: number): Promise<NewestArrivals>;
   counts(tenantId: TenantId, query: CountQuery): Promise<CountBucket[]>;
-  identity(tenantId: TenantId, id: string): Promise<StoredIdentity | undefined>;
-  /** Undefined for an unknown profile. */
-  unmerge(tenantId: TenantId, id: string, mergedBy: string, audit: AuditContext): Promise<UnmergeResult | undefined>;
-  /** False for an unknown profile. */
-  erase(tenantId: TenantId, id: string, audit: AuditContext): Promise<boolean>;
-  audit(tenantId: TenantId, query: AuditQuery): Promise<Page<AuditRow>>;
+}
+
+/** Requests, and the users in them that failed. */
+export interface TraceReader {
   /** What became of a request; undefined until it is processed. A null tenant searches all of them. */
   trace(tenantId: TenantId | null, traceId: string): Promise<StoredTrace | undefined>;
   /** Requests by trace_id (version 7: by time), newest first. A page may be short and still have a cursor. */
@@ -414,16 +415,32 @@ export interface Store {
   rejections(tenantId: TenantId, query: RejectionQuery): Promise<Page<StoredRejection>>;
   /** By time of receipt; the most frequent first, at most 100. */
   rejectionReasons(tenantId: TenantId, range: TimeRange): Promise<RejectionReason[]>;
+  deadLetters(limit: number): Promise<DeadLetter[]>;
+}
+
+/** What was received, and what became of it. */
+export interface LedgerReader {
+  /** All tenants that ever sent anything. */
+  tenants(): Promise<TenantId[]>;
   /** Every minute that has a part in the range, without what is still in the log. Kept for 7 days. */
   receipts(tenantId: TenantId, range: TimeRange): Promise<Receipts>;
   /** The ledger without what is still in the log (`pending` is 0), and the positions up to which it covers the log. */
-  ledger(
-    tenantId: TenantId | null,
-    hours: { readonly from: number | null; readonly to: number | null },
-  ): Promise<StoredLedger>;
-  deadLetters(limit: number): Promise<DeadLetter[]>;
+  ledger(tenantId: TenantId | null, hours: TimeRange): Promise<StoredLedger>;
   /** Counts the stored rows, to compare them with the ledger. Slow: for `sluice doctor`. */
   recount(): Promise<{ readonly eventsInLedger: number; readonly eventsInTables: number }>;
+}
+
+/** The two operations that change stored data without an event, and their audit. */
+export interface ProfileChanges {
+  /** Undefined for an unknown profile. */
+  unmerge(tenantId: TenantId, id: string, mergedBy: string, audit: AuditContext): Promise<UnmergeResult | undefined>;
+  /** False for an unknown profile. */
+  erase(tenantId: TenantId, id: string, audit: AuditContext): Promise<boolean>;
+  audit(tenantId: TenantId, query: AuditQuery): Promise<Page<AuditRow>>;
+}
+
+/** Everything, for composition. Callers take the parts that they use. */
+export interface Store extends ProfileReader, EventReader, TraceReader, LedgerReader, ProfileChanges {
   close(): Promise<void>;
 }
 

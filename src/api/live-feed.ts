@@ -9,7 +9,7 @@
 
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { TenantId } from '../model.ts';
-import { BadCursorError, type NewestArrivals, type Store } from '../store.ts';
+import { BadCursorError, type EventReader, type NewestArrivals, type ProfileReader } from '../store.ts';
 import { type People, peopleOf } from './person-of-event.ts';
 import {
   EVENTS_PER_SECOND_MAX,
@@ -27,7 +27,7 @@ const POLLS_PER_READ_MAX = 3;
 const NO_PEOPLE: People = new Map();
 
 export interface LiveFeedParts {
-  readonly store: Store;
+  readonly store: EventReader & Pick<ProfileReader, 'people'>;
   /** How many events the processor has stored so far, of all tenants; grows after they can be read. */
   readonly storedEvents: () => number;
   readonly now: () => number;

@@ -4,7 +4,7 @@
  */
 
 import { IDENTIFIER_TYPES, type TenantId } from '../model.ts';
-import type { Store, StoredPerson } from '../store.ts';
+import type { ProfileReader, StoredPerson } from '../store.ts';
 import { choiceParameter } from './parameters.ts';
 
 export const include = choiceParameter(
@@ -17,7 +17,7 @@ export type People = ReadonlyMap<string, StoredPerson>;
 
 /** Undefined unless asked for. */
 export async function peopleOf(
-  store: Store,
+  store: Pick<ProfileReader, 'people'>,
   tenantId: TenantId,
   isIncluded: boolean,
   rows: readonly { readonly profileId: string | null }[],

@@ -13,7 +13,7 @@ import { serverUrlFileOf, storeFileOf } from '../data-folder/files.ts';
 import { ForeignSegmentError, LogCorruptError, LogGapError, type LogReader } from '../log.ts';
 import { isHarmless, mismatches, type MissingRecords, missingRecordsText } from '../log/continuity.ts';
 import { readMigrationMarker } from '../migration/marker.ts';
-import type { LedgerSums, LedgerHour, Store, StoredLedger } from '../store.ts';
+import type { LedgerHour, LedgerReader, LedgerSums, Store, StoredLedger } from '../store.ts';
 import { failed, type Check, type DoctorParts, type Finding, type SegmentName, warning, ok } from './doctor-checks.ts';
 import { countOf, formatBytes, formatCount, formatSpan, isoTime, localTime } from './local-time.ts';
 
@@ -508,7 +508,7 @@ async function logIsShort(parts: DoctorParts, positions: Positions, missing: num
   );
 }
 
-async function recountFindings(store: Store): Promise<Finding[]> {
+async function recountFindings(store: LedgerReader): Promise<Finding[]> {
   const { eventsInLedger, eventsInTables } = await store.recount();
   if (eventsInLedger === eventsInTables)
     return [ok('ledger', `${countOf(eventsInTables, 'event')} counted, as in the ledger`)];
@@ -531,7 +531,7 @@ function accountedFor({ stored, duplicates, erased, expired, deadLetters, pendin
   return stored + duplicates + erased + expired + deadLetters + pending;
 }
 
-async function positionsOf(store: Store): Promise<Positions> {
+async function positionsOf(store: LedgerReader): Promise<Positions> {
   // No hour is in this range: only the positions are needed.
   return (await store.ledger(null, { from: 0, to: 0 })).positions;
 }

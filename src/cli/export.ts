@@ -9,7 +9,15 @@ import { closeSync, existsSync, fsyncSync, openSync, statSync } from 'node:fs';
 import { basename, dirname } from 'node:path';
 import { setImmediate } from 'node:timers/promises';
 import { OperatorError } from '../errors.ts';
-import { BadCursorError, type Page, type Store, type StoredEvent, type StoredProfile } from '../store.ts';
+import {
+  BadCursorError,
+  type EventReader,
+  type LedgerReader,
+  type Page,
+  type ProfileReader,
+  type StoredEvent,
+  type StoredProfile,
+} from '../store.ts';
 import { csvHeader, csvLine } from './export-csv.ts';
 import { type Asked, type Checkpoint, forgetPart, giveName, PartFile, partOf, readCheckpoint } from './export-file.ts';
 import { writeParquet } from './export-parquet.ts';
@@ -84,7 +92,7 @@ function checkpointFor(options: ExportOptions, tenant: Tenant): Checkpoint | und
 }
 
 async function eventSource(
-  store: Store,
+  store: EventReader & LedgerReader,
   tenant: Tenant,
   { eventName, from, to }: ExportOptions,
 ): Promise<Source<StoredEvent>> {
@@ -100,7 +108,7 @@ async function eventSource(
   };
 }
 
-function profileSource(store: Store, tenant: Tenant): Source<StoredProfile> {
+function profileSource(store: ProfileReader, tenant: Tenant): Source<StoredProfile> {
   return {
     shape: PROFILE_SHAPE,
     total: null,

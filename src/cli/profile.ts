@@ -9,7 +9,7 @@ import { eventJson, identityJson, profileJson } from '../api/stored-json.ts';
 import { isJunk, type MatchOptions, normalise } from '../identity/match-keys.ts';
 import { matchOptionsOf } from '../config/match-options.ts';
 import { IDENTIFIER_TYPES, type IdentifierType } from '../model.ts';
-import type { Provenance, Store, StoredEvent, StoredIdentity, StoredProfile } from '../store.ts';
+import type { EventReader, ProfileReader, Provenance, StoredEvent, StoredIdentity, StoredProfile } from '../store.ts';
 import { COMMANDS, flagKinds } from './commands.ts';
 import { mistakesError, readFlags, suggestion } from '../config/flags.ts';
 import { countOf, localTime } from './local-time.ts';
@@ -70,7 +70,12 @@ function readWho(given: string | undefined, mistakes: string[]): Who | undefined
   return undefined;
 }
 
-async function find(store: Store, tenant: Tenant, who: Who, options: MatchOptions): Promise<Found | undefined> {
+async function find(
+  store: ProfileReader & EventReader,
+  tenant: Tenant,
+  who: Who,
+  options: MatchOptions,
+): Promise<Found | undefined> {
   const profile =
     'id' in who
       ? await store.profile(tenant.id, who.id)

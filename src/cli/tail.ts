@@ -7,7 +7,7 @@
 import { jsonText } from '../api/json-text.ts';
 import { eventJson } from '../api/stored-json.ts';
 import { parseDurationMs } from '../config/values.ts';
-import type { Store, StoredEvent } from '../store.ts';
+import type { EventReader, LedgerReader, StoredEvent } from '../store.ts';
 import { COMMANDS, flagKinds } from './commands.ts';
 import { mistakesError, readFlags } from '../config/flags.ts';
 import { shortTime } from './local-time.ts';
@@ -51,7 +51,7 @@ export async function runTail(args: readonly string[], shell: Shell): Promise<nu
   return 0;
 }
 
-async function waitForTenant(shell: Shell, store: Store, place: DataSource): Promise<Tenant | undefined> {
+async function waitForTenant(shell: Shell, store: LedgerReader, place: DataSource): Promise<Tenant | undefined> {
   let hasSaidSo = false;
   for (;;) {
     const tenant = await findTenant(shell, store, place);
@@ -64,7 +64,7 @@ async function waitForTenant(shell: Shell, store: Store, place: DataSource): Pro
 
 interface Following {
   readonly shell: Shell;
-  readonly store: Store;
+  readonly store: EventReader;
   readonly tenant: Tenant;
   readonly eventName: string | null;
   readonly sinceMs: number;
@@ -91,7 +91,7 @@ async function follow({ shell, store, tenant, eventName, sinceMs, show }: Follow
 }
 
 async function eventsSince(
-  store: Store,
+  store: EventReader,
   tenant: Tenant,
   eventName: string | null,
   from: number,

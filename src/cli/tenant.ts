@@ -10,7 +10,7 @@ import { OperatorError } from '../errors.ts';
 import { LogCorruptError, LogUnavailableError } from '../log.ts';
 import { ENVIRONMENTS, type Environment, type TenantId, tenantOf } from '../model.ts';
 import type { Account } from '../keys.ts';
-import type { Store } from '../store.ts';
+import type { LedgerReader, Store } from '../store.ts';
 import { StoreUnavailableError } from '../store-writer.ts';
 import { readEnvironment } from './choices.ts';
 import { type FlagsRead, suggestion } from '../config/flags.ts';
@@ -85,7 +85,7 @@ function unreadableText(config: Config, error: Error): string {
 /** Throws `OperatorError` when the tenant is ambiguous; undefined when nothing was sent yet. */
 export async function findTenant(
   shell: Shell,
-  store: Store,
+  store: LedgerReader,
   { config, option }: DataSource,
 ): Promise<Tenant | undefined> {
   const accounts = await accountsIn(shell, config);
@@ -117,7 +117,7 @@ export async function findTenant(
   return { id: only, title: titleOf(named.get(only), only) };
 }
 
-export async function chooseTenant(shell: Shell, store: Store, dataSource: DataSource): Promise<Tenant> {
+export async function chooseTenant(shell: Shell, store: LedgerReader, dataSource: DataSource): Promise<Tenant> {
   const tenant = await findTenant(shell, store, dataSource);
   if (tenant === undefined) {
     const waiting = await pendingUsers(store);
@@ -134,7 +134,7 @@ export async function chooseTenant(shell: Shell, store: Store, dataSource: DataS
 }
 
 /** Of all tenants: sent, and not in the store yet. */
-async function pendingUsers(store: Store): Promise<number> {
+async function pendingUsers(store: LedgerReader): Promise<number> {
   const { hours } = await store.ledger(null, { from: null, to: null });
   return hours.reduce((sum, { users }) => sum + users.pending, 0);
 }

@@ -8,7 +8,7 @@
  */
 
 import { LogCorruptError, type LogHeader, type LogReader, type LostAhead } from '../log.ts';
-import type { Store } from '../store.ts';
+import type { TraceReader } from '../store.ts';
 
 /** Throws `LogCorruptError` when the record before `position` is not the one that was processed. */
 export async function assertContinues(
@@ -36,7 +36,7 @@ const DEAD_LETTERS_MAX = 1_000;
  * that it has processed. `keptSince`: requests that were received earlier may have been removed from the store.
  */
 export async function assertProcessed(
-  store: Pick<Store, 'trace' | 'deadLetters'>,
+  store: Pick<TraceReader, 'trace' | 'deadLetters'>,
   newest: LogHeader,
   position: number,
   keptSince: number,

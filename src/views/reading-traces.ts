@@ -8,7 +8,7 @@
 
 import { LogCorruptError, type LogHeader, type LogReader } from '../log.ts';
 import type { TenantId } from '../model.ts';
-import type { Page, Store, StoredTrace, TracedUser, TraceQuery, TraceSummary } from '../store.ts';
+import type { LedgerReader, Page, StoredTrace, TracedUser, TraceQuery, TraceReader, TraceSummary } from '../store.ts';
 import { traceCursor, traceIdBefore, traceScope } from './trace-list.ts';
 
 /** No hours: for the positions alone. */
@@ -18,7 +18,7 @@ const DEAD_LETTER_WARNING = 'could not be processed and is now a dead letter: se
 const UUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
 
 export async function readTrace(
-  store: Store,
+  store: TraceReader & LedgerReader,
   log: LogReader,
   tenantId: TenantId | null,
   traceId: string,
@@ -39,7 +39,7 @@ export async function readTrace(
  * meanwhile is then seen twice, never missed.
  */
 async function readCutTrace(
-  store: Store,
+  store: TraceReader & LedgerReader,
   log: LogReader,
   tenantId: TenantId | null,
   traceId: string,
@@ -77,7 +77,7 @@ function together(known: StoredTrace, more: StoredTrace): StoredTrace {
 
 /** The records of a request that the log has and the store has not. */
 async function waitingRecords(
-  store: Store,
+  store: TraceReader & LedgerReader,
   log: LogReader,
   tenantId: TenantId | null,
   traceId: string,
@@ -101,7 +101,7 @@ async function waitingRecords(
 
 /** The log keeps dead letters until its retention ends, below the position up to which it is processed. */
 async function deadLetterTrace(
-  store: Store,
+  store: TraceReader & LedgerReader,
   log: LogReader,
   tenantId: TenantId | null,
   traceId: string,
@@ -162,7 +162,7 @@ const HEADERS_PER_READ = 5_000;
  * meanwhile is then seen twice, never missed. Takes time in proportion to the backlog.
  */
 export async function listTraces(
-  store: Store,
+  store: TraceReader & LedgerReader,
   log: LogReader,
   tenantId: TenantId,
   query: TraceQuery,
@@ -193,7 +193,7 @@ export async function listTraces(
 
 /** The newest few below `before` of which the log has something that the store has not, or that became dead letters. */
 async function waitingRequests(
-  store: Store,
+  store: TraceReader & LedgerReader,
   log: LogReader,
   tenantId: TenantId,
   before: string,

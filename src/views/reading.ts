@@ -15,8 +15,9 @@ import { listTraces, NO_HOURS, readTrace } from './reading-traces.ts';
 import { OLDEST, pageWithoutTenant, withoutTenant, withTenant } from './cursor.ts';
 import type {
   Arrivals,
-  LedgerSums,
   LedgerHour,
+  LedgerReader,
+  LedgerSums,
   Page,
   PageRequest,
   ReceiptMinute,
@@ -34,14 +35,10 @@ const TRIES_MAX = 20;
 
 export function createReading(store: Store, log: LogReader): Store {
   return {
-    tenants: () => store.tenants(),
-    findProfile: (...args) => store.findProfile(...args),
-    profile: (...args) => store.profile(...args),
-    profileCount: (...args) => store.profileCount(...args),
+    ...store,
     profiles: async (tenantId, query) => pageFor(tenantId, await store.profiles(tenantId, ownQuery(tenantId, query))),
     searchPeople: async (tenantId, query) =>
       pageFor(tenantId, await store.searchPeople(tenantId, ownQuery(tenantId, query))),
-    people: (...args) => store.people(...args),
     events: async (tenantId, query) => {
       const page = await store.events(tenantId, ownQuery(tenantId, query));
       return page && pageFor(tenantId, page);
@@ -58,17 +55,12 @@ export function createReading(store: Store, log: LogReader): Store {
         skipped: skipped && { ...skipped, cursor: withTenant(skipped.cursor, tenantId) },
       };
     },
-    counts: (...args) => store.counts(...args),
-    identity: (...args) => store.identity(...args),
-    unmerge: (...args) => store.unmerge(...args),
-    erase: (...args) => store.erase(...args),
     audit: async (tenantId, query) => pageFor(tenantId, await store.audit(tenantId, ownQuery(tenantId, query))),
     trace: (tenantId, traceId) => readTrace(store, log, tenantId, traceId),
     traces: async (tenantId, query) =>
       pageFor(tenantId, await listTraces(store, log, tenantId, ownQuery(tenantId, query))),
     rejections: async (tenantId, query) =>
       pageFor(tenantId, await store.rejections(tenantId, ownQuery(tenantId, query))),
-    rejectionReasons: (...args) => store.rejectionReasons(...args),
     receipts: (tenantId, range) =>
       complete(
         store,
@@ -95,8 +87,6 @@ export function createReading(store: Store, log: LogReader): Store {
         return { ...ledger, lost, missingRecords: await stillMissing(store, log, ledger) };
       }
     },
-    deadLetters: (limit) => store.deadLetters(limit),
-    recount: () => store.recount(),
     close: async () => {
       await store.close();
       await log.close();
@@ -142,7 +132,7 @@ interface Pending<Result extends AtPositions> {
 }
 
 async function complete<Result extends AtPositions>(
-  store: Store,
+  store: LedgerReader,
   log: LogReader,
   ask: () => Promise<Result>,
   newPending: () => Pending<Result>,
@@ -159,7 +149,7 @@ async function complete<Result extends AtPositions>(
 }
 
 /** Retention may remove records that were processed since the store was asked; that is no loss. */
-async function stillMissing(store: Store, log: LogReader, ledger: ProcessedLog): Promise<number> {
+async function stillMissing(store: LedgerReader, log: LogReader, ledger: ProcessedLog): Promise<number> {
   for (let tries = 1, processed = ledger; ; tries += 1) {
     const missing = await missingRecords(log, processed);
     if (missing === 0 || tries >= TRIES_MAX) return missing;
@@ -206,7 +196,7 @@ class PendingLedger implements Pending<StoredLedger> {
   readonly #to: number;
   readonly #hours = new Map<number, Sums>();
 
-  constructor(tenantId: TenantId | null, { from, to }: Parameters<Store['ledger']>[1]) {
+  constructor(tenantId: TenantId | null, { from, to }: TimeRange) {
     this.#tenantId = tenantId;
     this.#from = from === null ? Number.NEGATIVE_INFINITY : Math.floor(from / HOUR_MS) * HOUR_MS;
     this.#to = to ?? Number.POSITIVE_INFINITY;

@@ -10,7 +10,7 @@ import type { Config, Sources } from '../../config/config.ts';
 import { LogAwayError, LogUnavailableError } from '../../log.ts';
 import { METRIC, readCounter, readGauge, REQUESTS_BY_STATUS, residentMemoryBytes } from '../../telemetry/metrics.ts';
 import { processes } from '../../config/roles.ts';
-import type { Store } from '../../store.ts';
+import type { LedgerReader, TraceReader } from '../../store.ts';
 import { StoreUnavailableError } from '../../store-writer.ts';
 import { NO_HOURS } from '../../views/reading-traces.ts';
 import { Type } from '../json-schema.ts';
@@ -119,7 +119,7 @@ interface GoneRecords {
 }
 
 /** As in `GET /ledger` at this moment; while log or store cannot be read, as the processor last found it. */
-async function goneRecords(store: Store, { config, metricsBuffer }: HealthParts): Promise<GoneRecords> {
+async function goneRecords(store: LedgerReader, { config, metricsBuffer }: HealthParts): Promise<GoneRecords> {
   if (!processes(config.role)) return { log_missing_records: null, log_lost_records: null };
   const isLate = new AbortController();
   try {
@@ -186,7 +186,7 @@ function requestsJson(metricsBuffer: SharedArrayBuffer): { status: number; reque
 }
 
 /** The counter starts with the process, the store remembers; without the store, the counter has to do. */
-async function deadLetterCount(store: Store, metricsBuffer: SharedArrayBuffer): Promise<number> {
+async function deadLetterCount(store: TraceReader, metricsBuffer: SharedArrayBuffer): Promise<number> {
   try {
     return (await store.deadLetters(DEAD_LETTERS_MAX)).length;
   } catch (error) {

@@ -8,37 +8,8 @@
  */
 
 import type { MatchOptions } from '../../identity/match-keys.ts';
-import type { IdentifierType, TenantId } from '../../model.ts';
-import type {
-  AuditContext,
-  ArrivalFilter,
-  Arrivals,
-  AuditQuery,
-  AuditRow,
-  CountBucket,
-  CountQuery,
-  EventQuery,
-  NewestArrivals,
-  Page,
-  PageRequest,
-  PeoplePage,
-  PeopleQuery,
-  Receipts,
-  RejectionQuery,
-  RejectionReason,
-  DeadLetter,
-  Store,
-  StoredEvent,
-  StoredIdentity,
-  StoredPerson,
-  StoredProfile,
-  StoredRejection,
-  StoredTrace,
-  TimeRange,
-  TraceQuery,
-  TraceSummary,
-  UnmergeResult,
-} from '../../store.ts';
+import type { TenantId } from '../../model.ts';
+import type { EventReader, LedgerReader, ProfileChanges, ProfileReader, Store, TraceReader } from '../../store.ts';
 import { StoreConflictError, StoreUnavailableError } from '../../store-writer.ts';
 import { roughFilter, searchPeople } from '../../views/people-search.ts';
 import { listAudit } from '../sql/audit.ts';
@@ -46,7 +17,6 @@ import { listCounts } from '../sql/counts.ts';
 import { readLedger, selectStoredEvents } from '../sql/ledger.ts';
 import { readReceipts } from '../sql/receipts.ts';
 import { listDeadLetters, listRejectionReasons, listRejections } from '../sql/rejections.ts';
-import type { StoreQueries } from '../sql/store-tables.ts';
 import { countProfiles, listTenants } from '../sql/tenants.ts';
 import type { PostgresPool } from './pool.ts';
 import { storeQueriesOn } from './sql-database.ts';
@@ -77,156 +47,98 @@ const RECOUNT_MS_MAX = 3_600_000;
 const NO_ROWS = { rows: [], nextCursor: null };
 
 export function openPostgresStore(options: PostgresStoreOptions): Store {
-  return new PostgresStore(options);
-}
-
-class PostgresStore implements Store {
-  readonly #pool: PostgresPool;
-  readonly #queries: StoreQueries;
-  readonly #logName: () => string;
-  readonly #matchOptions: MatchOptions;
-  readonly #tenants: TenantNumbers;
-  readonly #arrivals: StoreArrivals;
-
-  constructor({ pool, logName, matchOptions = DEFAULT_MATCH_OPTIONS }: PostgresStoreOptions) {
-    this.#pool = pool;
-    this.#queries = storeQueriesOn(pool);
-    this.#logName = typeof logName === 'string' ? () => logName : logName;
-    this.#matchOptions = matchOptions;
-    this.#tenants = new TenantNumbers(pool);
-    this.#arrivals = new StoreArrivals(pool);
-  }
-
-  tenants(): Promise<TenantId[]> {
-    return listTenants(this.#queries);
-  }
-
-  findProfile(id: TenantId, type: IdentifierType, normalised: string): Promise<StoredProfile | undefined> {
-    return this.#ofTenant(id, undefined, (tenant) => findProfile(this.#pool, tenant, type, normalised));
-  }
-
-  profile(tenantId: TenantId, id: string): Promise<StoredProfile | undefined> {
-    return this.#ofTenant(tenantId, undefined, (tenant) => readProfile(this.#pool, tenant, id));
-  }
-
-  profileCount(id: TenantId): Promise<number> {
-    return this.#ofTenant(id, 0, (tenant) => countProfiles(this.#queries, tenant));
-  }
-
-  profiles(id: TenantId, page: PageRequest): Promise<Page<StoredProfile>> {
-    return this.#ofTenant(id, NO_ROWS, (tenant) => listProfiles(this.#pool, tenant, page));
-  }
-
-  async searchPeople(id: TenantId, query: PeopleQuery): Promise<PeoplePage> {
-    const tenant = await this.#tenants.of(id);
-    const steps = tenant === undefined ? null : new PeopleSteps(this.#pool, tenant, query, roughFilter(query));
-    return searchPeople(
-      {
-        tenant: tenant ?? 0,
-        findProfile: (type, normalised) => this.findProfile(id, type, normalised),
-        profile: (profileId) => this.profile(id, profileId),
-        step: async (...args) => (steps === null ? { found: [], end: null } : steps.step(...args)),
-      },
-      query,
-    );
-  }
-
-  people(tenantId: TenantId, ids: readonly string[]): Promise<Map<string, StoredPerson>> {
-    return this.#ofTenant(tenantId, new Map(), (tenant) => readPeople(this.#pool, tenant, ids));
-  }
-
-  events(id: TenantId, query: EventQuery): Promise<Page<StoredEvent> | undefined> {
-    const nothing = query.profileId === null ? NO_ROWS : undefined;
-    return this.#ofTenant(id, nothing, (tenant) => listEvents(this.#pool, tenant, query));
-  }
-
-  async arrivals(id: TenantId, after: string | null, limit: number): Promise<Arrivals> {
-    return this.#arrivals.list(await this.#tenants.of(id), after, limit);
-  }
-
-  async newestArrivals(id: TenantId, after: string, filter: ArrivalFilter, limit: number): Promise<NewestArrivals> {
-    const tenant = await this.#tenants.of(id);
-    const { profileId } = filter;
-    const person = async (): Promise<ReadonlySet<string>> => {
-      const profile = profileId === null ? undefined : await this.profile(id, profileId);
-      return new Set(profile === undefined ? [] : [profile.id, ...profile.mergedIds]);
-    };
-    return this.#arrivals.listNewest(tenant, after, { ...filter, person }, limit);
-  }
-
-  counts(id: TenantId, query: CountQuery): Promise<CountBucket[]> {
-    return this.#ofTenant(id, [], (tenant) => listCounts(this.#queries, tenant, query));
-  }
-
-  identity(tenantId: TenantId, id: string): Promise<StoredIdentity | undefined> {
-    return this.#ofTenant(tenantId, undefined, (tenant) => readIdentity(this.#pool, tenant, id));
-  }
-
-  unmerge(tenantId: TenantId, id: string, mergedBy: string, audit: AuditContext): Promise<UnmergeResult | undefined> {
-    return this.#ofTenant(tenantId, undefined, (tenant) =>
-      withoutConflicts(unmerge(this.#pool, tenant, id, mergedBy, audit)),
-    );
-  }
-
-  erase(tenantId: TenantId, id: string, audit: AuditContext): Promise<boolean> {
-    return this.#ofTenant(tenantId, false, (tenant) =>
-      withoutConflicts(erase(this.#pool, { tenant, tenantId, id, audit, matchOptions: this.#matchOptions })),
-    );
-  }
-
-  audit(id: TenantId, query: AuditQuery): Promise<Page<AuditRow>> {
-    return this.#ofTenant(id, NO_ROWS, (tenant) => listAudit(this.#queries, tenant, query));
-  }
-
-  async trace(id: TenantId | null, traceId: string): Promise<StoredTrace | undefined> {
-    return readTrace(this.#pool, id === null ? null : await this.#tenants.of(id), traceId);
-  }
-
-  traces(id: TenantId, query: TraceQuery): Promise<Page<TraceSummary>> {
-    return this.#ofTenant(id, NO_ROWS, (tenant) => listTraces(this.#pool, tenant, id, query));
-  }
-
-  rejections(id: TenantId, query: RejectionQuery): Promise<Page<StoredRejection>> {
-    return this.#ofTenant(id, NO_ROWS, (tenant) => listRejections(this.#queries, tenant, query));
-  }
-
-  rejectionReasons(id: TenantId, range: TimeRange): Promise<RejectionReason[]> {
-    return this.#ofTenant(id, [], (tenant) => listRejectionReasons(this.#queries, tenant, range));
-  }
-
-  async receipts(id: TenantId, range: TimeRange): Promise<Receipts> {
-    return readReceipts(this.#queries, this.#logName(), id, range);
-  }
-
-  async ledger(id: TenantId | null, hours: TimeRange): ReturnType<Store['ledger']> {
-    return readLedger(this.#queries, this.#logName(), id, hours);
-  }
-
-  deadLetters(limit: number): Promise<DeadLetter[]> {
-    return listDeadLetters(this.#queries, limit);
-  }
-
-  recount(): Promise<{ eventsInLedger: number; eventsInTables: number }> {
-    return inSnapshot(this.#pool, async (client) => {
-      await client.query(`SET LOCAL statement_timeout = ${RECOUNT_MS_MAX}`);
-      const ledger = await selectStoredEvents(storeQueriesOn(client).tables).executeTakeFirst();
-      const { rows } = await client.query<{ events: number }>({
-        text: 'SELECT count(*) AS events FROM events',
-        timeoutMs: RECOUNT_MS_MAX,
-      });
-      return { eventsInLedger: ledger?.events ?? 0, eventsInTables: rows[0]?.events ?? 0 };
-    });
-  }
-
-  close(): Promise<void> {
-    return this.#pool.close();
-  }
+  const { pool, matchOptions = DEFAULT_MATCH_OPTIONS } = options;
+  const queries = storeQueriesOn(pool);
+  const tenants = new TenantNumbers(pool);
+  const arrivals = new StoreArrivals(pool);
+  const logName = (): string => (typeof options.logName === 'string' ? options.logName : options.logName());
 
   /** `nothing` for a tenant that never sent anything. */
-  async #ofTenant<T>(id: TenantId, nothing: T, query: (tenant: number) => Promise<T>): Promise<T> {
-    const tenant = await this.#tenants.of(id);
+  async function ofTenant<T>(id: TenantId, nothing: T, query: (tenant: number) => Promise<T>): Promise<T> {
+    const tenant = await tenants.of(id);
     return tenant === undefined ? nothing : query(tenant);
   }
+
+  const profileReader: ProfileReader = {
+    findProfile: (tenantId, type, normalised) =>
+      ofTenant(tenantId, undefined, (tenant) => findProfile(pool, tenant, type, normalised)),
+    profile: (tenantId, id) => ofTenant(tenantId, undefined, (tenant) => readProfile(pool, tenant, id)),
+    profileCount: (tenantId) => ofTenant(tenantId, 0, (tenant) => countProfiles(queries, tenant)),
+    profiles: (tenantId, page) => ofTenant(tenantId, NO_ROWS, (tenant) => listProfiles(pool, tenant, page)),
+    searchPeople: async (tenantId, query) => {
+      const tenant = await tenants.of(tenantId);
+      const steps = tenant === undefined ? null : new PeopleSteps(pool, tenant, query, roughFilter(query));
+      return searchPeople(
+        {
+          tenant: tenant ?? 0,
+          findProfile: (type, normalised) => profileReader.findProfile(tenantId, type, normalised),
+          profile: (profileId) => profileReader.profile(tenantId, profileId),
+          step: async (...args) => (steps === null ? { found: [], end: null } : steps.step(...args)),
+        },
+        query,
+      );
+    },
+    people: (tenantId, ids) => ofTenant(tenantId, new Map(), (tenant) => readPeople(pool, tenant, ids)),
+    identity: (tenantId, id) => ofTenant(tenantId, undefined, (tenant) => readIdentity(pool, tenant, id)),
+  };
+
+  const eventReader: EventReader = {
+    events: (tenantId, query) => {
+      const nothing = query.profileId === null ? NO_ROWS : undefined;
+      return ofTenant(tenantId, nothing, (tenant) => listEvents(pool, tenant, query));
+    },
+    arrivals: async (tenantId, after, limit) => arrivals.list(await tenants.of(tenantId), after, limit),
+    newestArrivals: async (tenantId, after, filter, limit) => {
+      const { profileId } = filter;
+      const person = async (): Promise<ReadonlySet<string>> => {
+        const profile = profileId === null ? undefined : await profileReader.profile(tenantId, profileId);
+        return new Set(profile === undefined ? [] : [profile.id, ...profile.mergedIds]);
+      };
+      return arrivals.listNewest(await tenants.of(tenantId), after, { ...filter, person }, limit);
+    },
+    counts: (tenantId, query) => ofTenant(tenantId, [], (tenant) => listCounts(queries, tenant, query)),
+  };
+
+  const traceReader: TraceReader = {
+    trace: async (tenantId, traceId) => readTrace(pool, tenantId === null ? null : await tenants.of(tenantId), traceId),
+    traces: (tenantId, query) => ofTenant(tenantId, NO_ROWS, (tenant) => listTraces(pool, tenant, tenantId, query)),
+    rejections: (tenantId, query) => ofTenant(tenantId, NO_ROWS, (tenant) => listRejections(queries, tenant, query)),
+    rejectionReasons: (tenantId, range) =>
+      ofTenant(tenantId, [], (tenant) => listRejectionReasons(queries, tenant, range)),
+    deadLetters: (limit) => listDeadLetters(queries, limit),
+  };
+
+  const ledgerReader: LedgerReader = {
+    tenants: () => listTenants(queries),
+    receipts: async (tenantId, range) => readReceipts(queries, logName(), tenantId, range),
+    ledger: async (tenantId, hours) => readLedger(queries, logName(), tenantId, hours),
+    recount: () => recount(pool),
+  };
+
+  const profileChanges: ProfileChanges = {
+    unmerge: (tenantId, id, mergedBy, audit) =>
+      ofTenant(tenantId, undefined, (tenant) => withoutConflicts(unmerge(pool, tenant, id, mergedBy, audit))),
+    erase: (tenantId, id, audit) =>
+      ofTenant(tenantId, false, (tenant) =>
+        withoutConflicts(erase(pool, { tenant, tenantId, id, audit, matchOptions })),
+      ),
+    audit: (tenantId, query) => ofTenant(tenantId, NO_ROWS, (tenant) => listAudit(queries, tenant, query)),
+  };
+
+  const close = (): Promise<void> => pool.close();
+  return { ...profileReader, ...eventReader, ...traceReader, ...ledgerReader, ...profileChanges, close };
+}
+
+function recount(pool: PostgresPool): ReturnType<LedgerReader['recount']> {
+  return inSnapshot(pool, async (client) => {
+    await client.query(`SET LOCAL statement_timeout = ${RECOUNT_MS_MAX}`);
+    const ledger = await selectStoredEvents(storeQueriesOn(client).tables).executeTakeFirst();
+    const { rows } = await client.query<{ events: number }>({
+      text: 'SELECT count(*) AS events FROM events',
+      timeoutMs: RECOUNT_MS_MAX,
+    });
+    return { eventsInLedger: ledger?.events ?? 0, eventsInTables: rows[0]?.events ?? 0 };
+  });
 }
 
 /** Callers handle unavailable stores, but not conflicts. */

@@ -43,6 +43,10 @@ suite('The store in a thread of its own', () => {
     });
   });
 
+  test('a promise may resolve with it', async () => {
+    await inFolder(async (_, client) => assert.equal(await Promise.resolve(client), client));
+  });
+
   test('it knows what is still in the log', async () => {
     await inFolder(async (folder, client) => {
       const entry = request([person({ user_id: 'u' })]);

@@ -30,32 +30,14 @@ export function openSqliteStoreClient({
   matchOptions = DEFAULT_MATCH_OPTIONS,
 }: StoreClientSetup): Store {
   const calls = new StoreCalls({ storeFile, logFolder, matchOptions });
-  return {
-    tenants: () => calls.call('tenants'),
-    findProfile: (...args) => calls.call('findProfile', ...args),
-    profile: (...args) => calls.call('profile', ...args),
-    profileCount: (...args) => calls.call('profileCount', ...args),
-    profiles: (...args) => calls.call('profiles', ...args),
-    searchPeople: (...args) => calls.call('searchPeople', ...args),
-    people: (...args) => calls.call('people', ...args),
-    events: (...args) => calls.call('events', ...args),
-    arrivals: (...args) => calls.call('arrivals', ...args),
-    newestArrivals: (...args) => calls.call('newestArrivals', ...args),
-    counts: (...args) => calls.call('counts', ...args),
-    identity: (...args) => calls.call('identity', ...args),
-    unmerge: (...args) => calls.call('unmerge', ...args),
-    erase: (...args) => calls.call('erase', ...args),
-    audit: (...args) => calls.call('audit', ...args),
-    trace: (...args) => calls.call('trace', ...args),
-    traces: (...args) => calls.call('traces', ...args),
-    rejections: (...args) => calls.call('rejections', ...args),
-    rejectionReasons: (...args) => calls.call('rejectionReasons', ...args),
-    receipts: (...args) => calls.call('receipts', ...args),
-    ledger: (...args) => calls.call('ledger', ...args),
-    deadLetters: (...args) => calls.call('deadLetters', ...args),
-    recount: () => calls.call('recount'),
-    close: () => calls.close(),
-  };
+  return new Proxy({} as Store, {
+    get: (_, name) => {
+      if (name === 'close') return () => calls.close();
+      // A promise that resolves with this object would call `then`.
+      if (name === 'then' || typeof name === 'symbol') return undefined;
+      return (...args: readonly unknown[]) => calls.call(name as StoreMethod, args);
+    },
+  });
 }
 
 interface Waiting {
@@ -74,8 +56,8 @@ class StoreCalls {
     this.#setup = setup;
   }
 
-  call<Method extends StoreMethod>(method: Method, ...args: Parameters<Store[Method]>): ReturnType<Store[Method]> {
-    const result = new Promise((resolve, reject) => {
+  call(method: StoreMethod, args: readonly unknown[]): Promise<unknown> {
+    return new Promise((resolve, reject) => {
       if (this.#isClosed) {
         reject(new StoreUnavailableError('the store is closed'));
         return;
@@ -88,8 +70,6 @@ class StoreCalls {
       thread.ref();
       thread.postMessage(call);
     });
-    // The thread returns what `Store` declares for this method.
-    return result as ReturnType<Store[Method]>;
   }
 
   async close(): Promise<void> {

@@ -7,36 +7,8 @@
  */
 
 import type { MatchOptions } from '../../../identity/match-keys.ts';
-import type { IdentifierType, TenantId } from '../../../model.ts';
-import type {
-  AuditContext,
-  ArrivalFilter,
-  Arrivals,
-  AuditRow,
-  CountBucket,
-  CountQuery,
-  EventQuery,
-  NewestArrivals,
-  Page,
-  PageRequest,
-  PeoplePage,
-  PeopleQuery,
-  Receipts,
-  RejectionQuery,
-  RejectionReason,
-  DeadLetter,
-  Store,
-  StoredEvent,
-  StoredIdentity,
-  StoredPerson,
-  StoredProfile,
-  StoredRejection,
-  StoredTrace,
-  TimeRange,
-  TraceQuery,
-  TraceSummary,
-  UnmergeResult,
-} from '../../../store.ts';
+import type { TenantId } from '../../../model.ts';
+import type { EventReader, LedgerReader, ProfileChanges, ProfileReader, Store, TraceReader } from '../../../store.ts';
 import { StoreUnavailableError } from '../../../store-writer.ts';
 import { roughFilter, searchPeople } from '../../../views/people-search.ts';
 import { listAudit } from '../../sql/audit.ts';
@@ -78,180 +50,115 @@ export function openSqliteStore(file: string, options: StoreOptions = {}): Store
   const database = isForCommand ? openStoreFileForCommand(file) : openStoreFile(file, 'reader');
   // Overwrites erased bytes, also in freed pages.
   database.exec('PRAGMA secure_delete = ON');
-  return new SqliteStore(new StoreConnection(database, hashOf), matchOptions, file);
-}
-
-class SqliteStore implements Store {
-  readonly #store: StoreConnection;
-  readonly #matchOptions: MatchOptions;
-  readonly #file: string;
-
-  constructor(store: StoreConnection, matchOptions: MatchOptions, file: string) {
-    this.#store = store;
-    this.#matchOptions = matchOptions;
-    this.#file = file;
-  }
-
-  async tenants(): Promise<TenantId[]> {
-    return this.#translated(() => listTenants(this.#store.queries));
-  }
-
-  async findProfile(id: TenantId, type: IdentifierType, normalised: string): Promise<StoredProfile | undefined> {
-    return this.#ofTenant(id, undefined, (tenant) => {
-      const nodes = nodesByKey(this.#store, tenant, type, normalised);
-      return nodes && readProfile(this.#store, nodes);
-    });
-  }
-
-  async profile(tenantId: TenantId, id: string): Promise<StoredProfile | undefined> {
-    return this.#ofTenant(tenantId, undefined, (tenant) => {
-      const nodes = nodesById(this.#store, tenant, id);
-      return nodes && readProfile(this.#store, nodes);
-    });
-  }
-
-  async profileCount(id: TenantId): Promise<number> {
-    return this.#query(id, 0, (tenant) => countProfiles(this.#store.queries, tenant));
-  }
-
-  async profiles(id: TenantId, page: PageRequest): Promise<Page<StoredProfile>> {
-    return this.#ofTenant(id, NO_ROWS, (tenant) => listProfiles(this.#store, tenant, page));
-  }
-
-  async searchPeople(id: TenantId, query: PeopleQuery): Promise<PeoplePage> {
-    const tenant = await this.#ofTenant(id, undefined, (no) => no);
-    const filter = roughFilter(query);
-    return searchPeople(
-      {
-        tenant: tenant ?? 0,
-        findProfile: (type, normalised) => this.findProfile(id, type, normalised),
-        profile: (profileId) => this.profile(id, profileId),
-        step: async (before, room, until) => {
-          if (tenant === undefined) return { found: [], end: null };
-          return this.#read(() => searchBlock(this.#store, tenant, query, filter, { before, room, until }));
-        },
-      },
-      query,
-    );
-  }
-
-  async people(tenantId: TenantId, ids: readonly string[]): Promise<Map<string, StoredPerson>> {
-    return this.#ofTenant(tenantId, new Map(), (tenant) => readPeople(this.#store, tenant, ids));
-  }
-
-  async events(id: TenantId, query: EventQuery): Promise<Page<StoredEvent> | undefined> {
-    const nothing = query.profileId === null ? NO_ROWS : undefined;
-    return this.#ofTenant(id, nothing, (tenant) => listEvents(this.#store, tenant, query));
-  }
-
-  async arrivals(id: TenantId, after: string | null, limit: number): Promise<Arrivals> {
-    return this.#read(() => listArrivals(this.#store, this.#store.tenant(id), after, limit));
-  }
-
-  async newestArrivals(id: TenantId, after: string, filter: ArrivalFilter, limit: number): Promise<NewestArrivals> {
-    return this.#read(() => listNewestArrivals(this.#store, this.#store.tenant(id), after, filter, limit));
-  }
-
-  async counts(id: TenantId, query: CountQuery): Promise<CountBucket[]> {
-    return this.#query(id, [], (tenant) => listCounts(this.#store.queries, tenant, query));
-  }
-
-  async identity(tenantId: TenantId, id: string): Promise<StoredIdentity | undefined> {
-    return this.#ofTenant(tenantId, undefined, (tenant) => {
-      const nodes = nodesById(this.#store, tenant, id);
-      return nodes && readIdentity(this.#store, nodes);
-    });
-  }
-
-  async unmerge(
-    tenantId: TenantId,
-    id: string,
-    mergedBy: string,
-    audit: AuditContext,
-  ): Promise<UnmergeResult | undefined> {
-    const tenant = await this.#ofTenant(tenantId, undefined, (no) => no);
-    if (tenant === undefined) return undefined;
-    return this.#translated(() =>
-      inWriteTransaction(this.#store, () => unmerge(this.#store, tenant, id, mergedBy, audit)),
-    );
-  }
-
-  async erase(tenantId: TenantId, id: string, audit: AuditContext): Promise<boolean> {
-    const tenant = await this.#ofTenant(tenantId, undefined, (no) => no);
-    if (tenant === undefined) return false;
-    return this.#translated(() =>
-      erase(this.#store, { tenant, tenantId, id, audit, matchOptions: this.#matchOptions }),
-    );
-  }
-
-  async audit(id: TenantId, page: PageRequest): Promise<Page<AuditRow>> {
-    return this.#query(id, NO_ROWS, (tenant) => listAudit(this.#store.queries, tenant, page));
-  }
-
-  async trace(id: TenantId | null, traceId: string): Promise<StoredTrace | undefined> {
-    return this.#read(() => readTrace(this.#store, id === null ? null : this.#store.tenant(id), traceId));
-  }
-
-  async traces(id: TenantId, query: TraceQuery): Promise<Page<TraceSummary>> {
-    return this.#ofTenant(id, NO_ROWS, (tenant) => listTraces(this.#store, tenant, id, query));
-  }
-
-  async rejections(id: TenantId, query: RejectionQuery): Promise<Page<StoredRejection>> {
-    return this.#query(id, NO_ROWS, (tenant) => listRejections(this.#store.queries, tenant, query));
-  }
-
-  async rejectionReasons(id: TenantId, range: TimeRange): Promise<RejectionReason[]> {
-    return this.#query(id, [], (tenant) => listRejectionReasons(this.#store.queries, tenant, range));
-  }
-
-  async receipts(id: TenantId, range: TimeRange): Promise<Receipts> {
-    return this.#translated(() => readReceipts(this.#store.queries, LOCAL_LOG, id, range));
-  }
-
-  async ledger(id: TenantId | null, hours: Parameters<Store['ledger']>[1]): ReturnType<Store['ledger']> {
-    return this.#translated(() => readLedger(this.#store.queries, LOCAL_LOG, id, hours));
-  }
-
-  async deadLetters(limit: number): Promise<DeadLetter[]> {
-    return this.#translated(() => listDeadLetters(this.#store.queries, limit));
-  }
-
-  async recount(): Promise<{ eventsInLedger: number; eventsInTables: number }> {
-    return this.#read(() => recount(this.#store));
-  }
-
-  async close(): Promise<void> {
-    if (this.#store.database.isOpen) this.#store.database.close();
-  }
-
-  /** `nothing` for a tenant that never sent anything. */
-  async #ofTenant<T>(id: TenantId, nothing: T, query: (tenant: number) => T): Promise<T> {
-    return this.#read(() => {
-      const tenant = this.#store.tenant(id);
-      return tenant === undefined ? nothing : query(tenant);
-    });
-  }
-
-  /** As `#ofTenant`, for a query of `backends/sql/`. */
-  async #query<T>(id: TenantId, nothing: T, query: (tenant: number) => Promise<T>): Promise<T> {
-    const tenant = await this.#ofTenant(id, undefined, (no) => no);
-    return tenant === undefined ? nothing : this.#translated(() => query(tenant));
-  }
-
-  async #read<T>(query: () => T): Promise<T> {
-    return this.#translated(() => this.#store.read(query));
-  }
+  const store = new StoreConnection(database, hashOf);
+  const { queries } = store;
 
   /** Translates a file that cannot be read or written now into a `StoreUnavailableError`; other errors are bugs. */
-  async #translated<T>(work: () => T | Promise<T>): Promise<T> {
+  async function translated<T>(work: () => T | Promise<T>): Promise<T> {
     try {
       return await work();
     } catch (error) {
       if (!isBusy(error) && !isDamage(error) && !isOutOfFiles(error) && !isIoError(error)) throw error;
       const reason = error instanceof Error ? error.message : String(error);
-      throw new StoreUnavailableError(isDamage(error) ? storeDamageText(this.#file, reason) : reason, { cause: error });
+      throw new StoreUnavailableError(isDamage(error) ? storeDamageText(file, reason) : reason, { cause: error });
     }
   }
+
+  const read = <T>(query: () => T): Promise<T> => translated(() => store.read(query));
+
+  /** `nothing` for a tenant that never sent anything. */
+  function ofTenant<T>(id: TenantId, nothing: T, query: (tenant: number) => T): Promise<T> {
+    return read(() => {
+      const tenant = store.tenant(id);
+      return tenant === undefined ? nothing : query(tenant);
+    });
+  }
+
+  /** As `ofTenant`, for what is no single read transaction: queries of `backends/sql/`, and writes. */
+  async function withTenant<T>(id: TenantId, nothing: T, work: (tenant: number) => T | Promise<T>): Promise<T> {
+    const tenant = await read(() => store.tenant(id));
+    return tenant === undefined ? nothing : translated(() => work(tenant));
+  }
+
+  const profileReader: ProfileReader = {
+    findProfile: (tenantId, type, normalised) =>
+      ofTenant(tenantId, undefined, (tenant) => {
+        const nodes = nodesByKey(store, tenant, type, normalised);
+        return nodes && readProfile(store, nodes);
+      }),
+    profile: (tenantId, id) =>
+      ofTenant(tenantId, undefined, (tenant) => {
+        const nodes = nodesById(store, tenant, id);
+        return nodes && readProfile(store, nodes);
+      }),
+    profileCount: (tenantId) => withTenant(tenantId, 0, (tenant) => countProfiles(queries, tenant)),
+    profiles: (tenantId, page) => ofTenant(tenantId, NO_ROWS, (tenant) => listProfiles(store, tenant, page)),
+    searchPeople: async (tenantId, query) => {
+      const tenant = await read(() => store.tenant(tenantId));
+      const filter = roughFilter(query);
+      return searchPeople(
+        {
+          tenant: tenant ?? 0,
+          findProfile: (type, normalised) => profileReader.findProfile(tenantId, type, normalised),
+          profile: (profileId) => profileReader.profile(tenantId, profileId),
+          step: async (before, room, until) => {
+            if (tenant === undefined) return { found: [], end: null };
+            return read(() => searchBlock(store, tenant, query, filter, { before, room, until }));
+          },
+        },
+        query,
+      );
+    },
+    people: (tenantId, ids) => ofTenant(tenantId, new Map(), (tenant) => readPeople(store, tenant, ids)),
+    identity: (tenantId, id) =>
+      ofTenant(tenantId, undefined, (tenant) => {
+        const nodes = nodesById(store, tenant, id);
+        return nodes && readIdentity(store, nodes);
+      }),
+  };
+
+  const eventReader: EventReader = {
+    events: (tenantId, query) => {
+      const nothing = query.profileId === null ? NO_ROWS : undefined;
+      return ofTenant(tenantId, nothing, (tenant) => listEvents(store, tenant, query));
+    },
+    arrivals: (tenantId, after, limit) => read(() => listArrivals(store, store.tenant(tenantId), after, limit)),
+    newestArrivals: (tenantId, after, filter, limit) =>
+      read(() => listNewestArrivals(store, store.tenant(tenantId), after, filter, limit)),
+    counts: (tenantId, query) => withTenant(tenantId, [], (tenant) => listCounts(queries, tenant, query)),
+  };
+
+  const traceReader: TraceReader = {
+    trace: (tenantId, traceId) =>
+      read(() => readTrace(store, tenantId === null ? null : store.tenant(tenantId), traceId)),
+    traces: (tenantId, query) => ofTenant(tenantId, NO_ROWS, (tenant) => listTraces(store, tenant, tenantId, query)),
+    rejections: (tenantId, query) => withTenant(tenantId, NO_ROWS, (tenant) => listRejections(queries, tenant, query)),
+    rejectionReasons: (tenantId, range) =>
+      withTenant(tenantId, [], (tenant) => listRejectionReasons(queries, tenant, range)),
+    deadLetters: (limit) => translated(() => listDeadLetters(queries, limit)),
+  };
+
+  const ledgerReader: LedgerReader = {
+    tenants: () => translated(() => listTenants(queries)),
+    receipts: (tenantId, range) => translated(() => readReceipts(queries, LOCAL_LOG, tenantId, range)),
+    ledger: (tenantId, hours) => translated(() => readLedger(queries, LOCAL_LOG, tenantId, hours)),
+    recount: () => read(() => recount(store)),
+  };
+
+  const profileChanges: ProfileChanges = {
+    unmerge: (tenantId, id, mergedBy, audit) =>
+      withTenant(tenantId, undefined, (tenant) =>
+        inWriteTransaction(store, () => unmerge(store, tenant, id, mergedBy, audit)),
+      ),
+    erase: (tenantId, id, audit) =>
+      withTenant(tenantId, false, (tenant) => erase(store, { tenant, tenantId, id, audit, matchOptions })),
+    audit: (tenantId, query) => withTenant(tenantId, NO_ROWS, (tenant) => listAudit(queries, tenant, query)),
+  };
+
+  const close = async (): Promise<void> => {
+    if (database.isOpen) database.close();
+  };
+  return { ...profileReader, ...eventReader, ...traceReader, ...ledgerReader, ...profileChanges, close };
 }
 
 function isIoError(error: unknown): boolean {
