@@ -55,7 +55,7 @@ suite('While brokers of Kafka are gone', { skip: whyNoKafka('own') || whyNoPostg
   });
 
   // Why Sluice has its own: docs/decisions/038-kafka-client.md.
-  test('the producer of the Kafka client retries for ever when two partitions no longer have the same leader', async (context) => {
+  test('the producer of the Kafka client retries forever when two partitions no longer have the same leader', async (context) => {
     const topic = kafka.newTopicName();
     const options = { clientId: 'test', bootstrapBrokers: kafka.brokers.split(',') };
     const admin = new Admin(options);

@@ -109,9 +109,9 @@ async function openForReading(setup: KafkaReaderSetup, isReadOnly: boolean): Pro
 
 async function checked(cluster: Cluster, setup: KafkaLogSetup, isReadOnly = false): Promise<TopicInfo> {
   const { retentionMs, warn = () => undefined, openMsMax, awayMsMax, createsTopic = true } = setup;
-  const patience = { ...(openMsMax !== undefined && { openMsMax }), ...(awayMsMax !== undefined && { awayMsMax }) };
+  const timeouts = { ...(openMsMax !== undefined && { openMsMax }), ...(awayMsMax !== undefined && { awayMsMax }) };
   try {
-    return await openTopic(cluster, { retentionMs, warn, isReadOnly, createsTopic, ...patience });
+    return await openTopic(cluster, { retentionMs, warn, isReadOnly, createsTopic, ...timeouts });
   } catch (error) {
     await cluster.close();
     throw error;

@@ -188,7 +188,7 @@ export class Membership {
     this.#problem = reason;
     if (performance.now() - this.#respondedAt > HEARTBEATS_LOST_MAX * this.#heartbeatMs) {
       this.#setPartitions(new Set());
-      // Joining anew makes the coordinator send the full assignment.
+      // Joining again makes the coordinator send the full assignment.
       this.#epoch = JOINING;
     }
     this.#schedule(RETRY_MS);

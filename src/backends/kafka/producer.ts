@@ -479,7 +479,7 @@ interface ProduceResult {
   readonly message: string;
 }
 
-/** The client's own produce request has one producer id for all partitions and encodes batches anew at each attempt. */
+/** The client's own produce request has one producer id for all partitions and encodes batches again at each attempt. */
 const produceApi = createAPI<[topic: string, batches: readonly EncodedBatch[]], produceV11.ProduceResponse>(
   PRODUCE_KEY,
   PRODUCE_VERSION,

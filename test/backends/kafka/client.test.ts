@@ -73,7 +73,7 @@ suite('The Kafka client', { skip: whyNoKafka() }, () => {
     assert.equal(await end(), 9n, 'eight messages were sent');
   });
 
-  test('its consumer reads on for ever after the coordinator has removed it, beside the new owner', async (context) => {
+  test('its consumer reads on forever after the coordinator has removed it, beside the new owner', async (context) => {
     const { topic, brokers, options } = await newTopic();
     const removed = groupConsumer(context, options, topic);
     let failures = 0;
