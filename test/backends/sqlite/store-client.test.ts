@@ -43,7 +43,7 @@ suite('The store in a thread of its own', () => {
     });
   });
 
-  test('a promise may resolve with it', async () => {
+  test('a promise may resolve with it', { timeout: 30_000 }, async () => {
     await inFolder(async (_, client) => assert.equal(await Promise.resolve(client), client));
   });
 
