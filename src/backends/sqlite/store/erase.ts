@@ -37,10 +37,10 @@ import type { ProfileNodes } from '../../../views/profile.ts';
 import { HASHED } from '../../../views/keyed-hash.ts';
 
 const EVENTS_PER_TRANSACTION_MAX = 20_000;
-const VACUUM_PAGES = 512;
-/** After that the sweep continues later. */
-const VACUUM_PIECES_MAX = 64;
-const CHECKPOINT_TRIES_MAX = 5;
+/** Far more than a person has; the sweep gives back what is left. */
+const VACUUM_PAGES = 4_096;
+/** A reader may keep the write-ahead log from being emptied; the next erase tries again. */
+const TURNS_MAX = 3;
 
 /** Rejections are numbered in the order in which the one writer stores them. */
 const HORIZON: RejectionHorizon = {
@@ -179,13 +179,15 @@ function eraseProfile(
 /** The erase is complete by now; this only shrinks the file and empties the write-ahead log, if possible. */
 async function giveSpaceBack(store: StoreConnection): Promise<void> {
   try {
-    for (let piece = 0; piece < VACUUM_PIECES_MAX && freePages(store) > 0; piece += 1) {
-      await inWriteTransaction(store, () => store.database.exec(`PRAGMA incremental_vacuum(${VACUUM_PAGES})`));
-    }
-    for (let tries = 0; tries < CHECKPOINT_TRIES_MAX; tries += 1) {
-      // The lock was free a moment ago, so it still is: the processor pauses for longer than that.
-      await inWriteTransaction(store, () => undefined);
-      if (emptyWriteAheadLog(store)) return;
+    let isEmpty = false;
+    for (let turns = 0; turns < TURNS_MAX && !isEmpty; turns += 1) {
+      await inWriteTransaction(
+        store,
+        () => store.database.exec(`PRAGMA incremental_vacuum(${VACUUM_PAGES})`),
+        () => {
+          isEmpty = emptyWriteAheadLog(store);
+        },
+      );
     }
   } catch (error) {
     if (!isBusy(error) && !(error instanceof StoreUnavailableError)) throw error;
@@ -200,8 +202,4 @@ function emptyWriteAheadLog(store: StoreConnection): boolean {
   } finally {
     store.database.exec(`PRAGMA busy_timeout = ${READ_BUSY_TIMEOUT_MS}`);
   }
-}
-
-export function freePages(store: StoreConnection): number {
-  return store.get<{ freelist_count: number }>('PRAGMA freelist_count')?.freelist_count ?? 0;
 }
