@@ -103,7 +103,8 @@ async function soak(context: Context, stage: Stage): Promise<Outcome[]> {
   await sleep(REST_SECONDS);
   const restMegabytes = residentMegabytes(server.pid).now;
   const coresBefore = await context.capacity.now();
-  const result = await new Soak(context, server, folder).run(soakSeconds);
+  const run = new Soak(context, server, folder);
+  const result = await run.run(soakSeconds).finally(() => run.end());
   const cores = Math.min(coresBefore, await context.capacity.now());
   await server.stop();
   return outcomes({ ...result, restMegabytes, noise: { cores, otherCores: result.otherCores } });
@@ -119,6 +120,7 @@ class Soak {
   private readonly megabytes: number[] = [];
   private from = performance.now();
   private cpuAtRow = 0;
+  private sampler: NodeJS.Timeout | undefined;
 
   constructor(context: Context, server: Server, folder: string) {
     this.context = context;
@@ -147,7 +149,7 @@ class Soak {
       },
       seconds,
     );
-    const sampler = setInterval(() => this.megabytes.push(residentMegabytes(server.pid).now), 1_000);
+    this.sampler = setInterval(() => this.megabytes.push(residentMegabytes(server.pid).now), 1_000);
     const rowSeconds = Math.min(ROW_SECONDS, seconds / ROWS_MIN);
     for (let row = 1; row <= Math.round(seconds / rowSeconds); row += 1) {
       await sleep(Math.max(0, row * rowSeconds - this.seconds()));
@@ -156,7 +158,7 @@ class Soak {
       this.addRow();
     }
     const loaded = await load.stop();
-    clearInterval(sampler);
+    clearInterval(this.sampler);
     const [drainSeconds] = await Promise.all([meter.drained(DRAIN_SECONDS_MAX), companions.stop()]);
     await meter.stop();
     const reader = new Reader(server);
@@ -177,6 +179,12 @@ class Soak {
       cpuPerMillion: (serverCpu / received) * 1e6,
       otherCores: Math.max(0, others - (own.user + own.system) / 1e6) / this.seconds(),
     };
+  }
+
+  /** After a failure, too: nothing goes on beside the next benchmark, or keeps the process from ending. */
+  async end(): Promise<void> {
+    clearInterval(this.sampler);
+    await Promise.allSettled([this.companions.stop(), this.meter.stop()]);
   }
 
   private seconds(): number {

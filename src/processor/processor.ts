@@ -17,6 +17,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { MatchOptions } from '../identity/match-keys.ts';
 import type { LogBatch, LogReader, LogRecord } from '../log.ts';
 import { assertContinues, type ProcessedLog } from '../log/continuity.ts';
+import type { WriteTurn } from '../runtime/write-turn.ts';
 import type { Logger } from '../telemetry/logger.ts';
 import { METRIC, type MetricsWriter } from '../telemetry/metrics.ts';
 import { StoreConflictError, type StoreWriter, type WriteTransaction } from '../store-writer.ts';
@@ -31,8 +32,10 @@ import { type PreparedBatch, type RecordSource, sourceOnTheSpot } from './source
 export const BATCH_BYTES_MAX = 128 * 1024;
 const TRANSACTION_USERS_MAX = 100_000;
 const TRANSACTION_MS_MAX = 1_500;
-/** Between two transactions, so that an unmerge or an erase gets its turn to write. */
+/** Between two transactions the lock is free for this long, and for longer while others ask for it. */
 const TURN_MS = 4;
+/** While others ask for it, a transaction takes no longer than this, nor does the pause after it: each has half of the time. */
+const SHARED_MS = 100;
 /** Compaction waits until nothing has arrived for this long: every commit costs readers their cache. */
 const IDLE_MS = 60_000;
 /** Between two steps of it, so that other threads have the cores most of the time. */
@@ -62,6 +65,8 @@ export interface ProcessorParts {
   readonly waitForMore: () => Promise<void>;
   /** Called between transactions, with the positions that are committed; nothing older than `caughtUpTo` waits. */
   readonly betweenTransactions: (positions: ReadonlyMap<number, number>, caughtUpTo: number) => Promise<void>;
+  /** By which others ask for a turn to write, where they share one lock with the processor. */
+  readonly writeTurn?: WriteTurn;
   /** Where prepared records come from; on the spot unless given. */
   readonly source?: RecordSource;
   readonly failpoint?: Failpoint;
@@ -140,7 +145,7 @@ export class Processor {
       if (this.#stopping) break;
       if (found) {
         busyAt = performance.now();
-        await sleep(TURN_MS);
+        await this.#giveTurn();
         continue;
       }
       if (performance.now() - this.#positionsReadAt >= this.#positionsIntervalMs) this.#isUncertain = true;
@@ -148,6 +153,13 @@ export class Processor {
       else await this.#parts.waitForMore();
     }
     await this.#retryLoop.guard('settle', () => this.#makeDurable());
+  }
+
+  /** So that an unmerge or an erase can write. */
+  async #giveTurn(): Promise<void> {
+    const startedAt = performance.now();
+    do await sleep(TURN_MS);
+    while (this.#parts.writeTurn?.isRequested() && performance.now() - startedAt < SHARED_MS);
   }
 
   #compact(): Promise<boolean> {
@@ -188,7 +200,7 @@ export class Processor {
       } while (
         !this.#isOneBatch &&
         users < this.#transactionUsersMax &&
-        performance.now() - startedAt < TRANSACTION_MS_MAX
+        performance.now() - startedAt < (this.#parts.writeTurn?.isRequested() ? SHARED_MS : TRANSACTION_MS_MAX)
       );
       if (transaction === undefined) return false;
       await this.#commit(transaction, startedAt);

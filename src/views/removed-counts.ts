@@ -12,7 +12,7 @@ import { amountToSum, type CountedCurrency } from './currency.ts';
 import { finite, HOUR_MS, MINUTE_MS, startOf } from './sums.ts';
 
 /** Events that are read to sum revenue again, for all minutes of one call together. */
-const RESUMMED_EVENTS_MAX = 200_000;
+const RESUMMED_EVENTS_MAX = 2_000;
 
 export interface Bucket {
   /** In milliseconds. */

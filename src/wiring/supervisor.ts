@@ -13,6 +13,7 @@ import { MessageChannel, type MessagePort, Worker } from 'node:worker_threads';
 import { readLastBackup } from '../backup/last-backup.ts';
 import type { Config, Sources } from '../config/config.ts';
 import { keyFileOf, storeFileOf } from '../data-folder/files.ts';
+import { WriteTurn } from '../runtime/write-turn.ts';
 import type { ServerStatus } from '../edge/readiness.ts';
 import { listenError } from '../edge/listen-error.ts';
 import { OperatorError } from '../errors.ts';
@@ -42,6 +43,8 @@ export interface EdgeSetup {
   readonly clockBuffer: SharedArrayBuffer;
   /** The newest trace_id that any edge has given out (`edge/trace-id.ts`). */
   readonly traceIdBuffer: SharedArrayBuffer;
+  /** By which erases and unmerges ask the processor for their turn to write. */
+  readonly writeTurn: SharedArrayBuffer;
   readonly lock: HeldLock | null;
   readonly version: string;
   /** Why the database may not be used yet, as of now; null where it may. */
@@ -60,6 +63,7 @@ export interface ProcessorSetup {
   readonly config: Config;
   readonly metricsBuffer: SharedArrayBuffer;
   readonly statusBuffer: SharedArrayBuffer;
+  readonly writeTurn: SharedArrayBuffer;
   readonly lock: HeldLock | null;
   /** To the checkpointer; undefined where the store is elsewhere. */
   readonly checkpointer: MessagePort | undefined;
@@ -185,6 +189,7 @@ export class Supervisor {
   readonly #statusBuffer = allocateStatus();
   readonly #clockBuffer = new SharedArrayBuffer(BigInt64Array.BYTES_PER_ELEMENT);
   readonly #traceIdBuffer = new SharedArrayBuffer(BigInt64Array.BYTES_PER_ELEMENT);
+  readonly #writeTurn = WriteTurn.allocate();
   readonly #flags = new Int32Array(this.#statusBuffer);
   readonly #edges: Worker[] = [];
   #processor: Worker | undefined;
@@ -318,6 +323,7 @@ export class Supervisor {
       config,
       metricsBuffer,
       statusBuffer: this.#statusBuffer,
+      writeTurn: this.#writeTurn,
       lock,
       checkpointer: config.storeUrl === '' ? this.#portToCheckpointer() : undefined,
     };
@@ -363,6 +369,7 @@ export class Supervisor {
       statusBuffer: this.#statusBuffer,
       clockBuffer: this.#clockBuffer,
       traceIdBuffer: this.#traceIdBuffer,
+      writeTurn: this.#writeTurn,
       lock,
       version,
       databaseProblem: this.#databaseProblem,

@@ -30,6 +30,7 @@ import type { ProcessorParts } from '../processor/processor.ts';
 import { servesApi, servesIngest } from '../config/roles.ts';
 import type { EdgeSetup, PreparerSetup, ProcessorSetup } from './supervisor.ts';
 import { threadFile, YOUNG_LIMIT } from '../runtime/threads.ts';
+import { WriteTurn } from '../runtime/write-turn.ts';
 
 /** No hours: for the positions alone. */
 const NO_HOURS = { from: Number.MAX_SAFE_INTEGER, to: Number.MAX_SAFE_INTEGER };
@@ -71,6 +72,7 @@ async function openEmbedded(setup: EdgeSetup, onFatal: (message: string) => void
     storeFile: storeFileOf(config.dataFolder),
     logFolder: logFolderOf(config.dataFolder),
     matchOptions: matchOptionsOf(config),
+    writeTurn: setup.writeTurn,
   });
   const reading = { store, members, keyStore };
   const parts = { log, keyStore, reading, storeProblem: () => null, databaseProblem: () => null };
@@ -275,7 +277,10 @@ async function openLocalLog(
 }
 
 export interface OpenedProcessor {
-  readonly parts: Pick<ProcessorParts, 'log' | 'writer' | 'source' | 'waitForMore' | 'batchesPerTransaction'>;
+  readonly parts: Pick<
+    ProcessorParts,
+    'log' | 'writer' | 'source' | 'waitForMore' | 'batchesPerTransaction' | 'writeTurn'
+  >;
   close(): Promise<void>;
 }
 
@@ -297,7 +302,7 @@ export async function openProcessorParts(setup: ProcessorSetup, now: () => numbe
   const thread = new Worker(threadFile('./thread', import.meta.url), options);
   const waitForMore = waitForAppends(() => readCounter(metricsBuffer, METRIC.log_entries));
   return {
-    parts: { log, ...writer, source: sourceInThread(thread), waitForMore },
+    parts: { log, ...writer, source: sourceInThread(thread), waitForMore, writeTurn: new WriteTurn(setup.writeTurn) },
     close: async () => {
       await writer.writer.close();
       await log.close();

@@ -17,6 +17,8 @@ export interface StoreClientSetup {
   readonly storeFile: string;
   readonly logFolder: string;
   readonly matchOptions?: MatchOptions;
+  /** Of a `WriteTurn`; without it erases and unmerges wait for a pause of the processor. */
+  readonly writeTurn?: SharedArrayBuffer | undefined;
 }
 
 const HEAP_MB_MAX = 1_024;
@@ -28,8 +30,9 @@ export function openSqliteStoreClient({
   storeFile,
   logFolder,
   matchOptions = DEFAULT_MATCH_OPTIONS,
+  writeTurn,
 }: StoreClientSetup): Store {
-  const calls = new StoreCalls({ storeFile, logFolder, matchOptions });
+  const calls = new StoreCalls({ storeFile, logFolder, matchOptions, writeTurn });
   return new Proxy({} as Store, {
     get: (_, name) => {
       if (name === 'close') return () => calls.close();

@@ -8,6 +8,7 @@ import type { DatabaseSync, SQLInputValue, StatementSync } from 'node:sqlite';
 import type { Compilable } from 'kysely';
 import type { TenantId } from '../../../model.ts';
 import type { HashOfKey } from '../../../views/keyed-hash.ts';
+import type { WriteTurn } from '../../../runtime/write-turn.ts';
 import { uuidOf } from '../../../views/uuid.ts';
 import { sqlQueriesFor } from '../../sql/database.ts';
 import { runStepsNow, type Steps, type Tables } from '../../sql/steps.ts';
@@ -38,6 +39,12 @@ export interface EventTable {
 /** The row type cannot be derived from the text, so the caller gives it. */
 type Sql<Row> = string | (string & { readonly row: Row });
 
+interface ConnectionOptions {
+  /** By the secret in the file unless given. */
+  readonly hashOf?: HashOfKey;
+  readonly writeTurn?: WriteTurn | undefined;
+}
+
 export class StoreConnection {
   readonly database: DatabaseSync;
   readonly #statements = new Map<string, StatementSync>();
@@ -46,10 +53,13 @@ export class StoreConnection {
   readonly #runs = new Map<string, RunReader>();
   #queries: StoreQueries | undefined;
 
-  /** Hashes use the secret in the file, unless `hashOf` is given. */
-  constructor(database: DatabaseSync, hashOf?: HashOfKey) {
+  /** By which an erase or unmerge asks the processor for its turn; undefined where no processor runs in this process. */
+  readonly writeTurn: WriteTurn | undefined;
+
+  constructor(database: DatabaseSync, { hashOf, writeTurn }: ConnectionOptions = {}) {
     this.database = database;
     this.#hashOf = hashOf;
+    this.writeTurn = writeTurn;
   }
 
   /** Only for the store's file: others have no secret. */

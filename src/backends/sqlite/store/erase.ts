@@ -7,8 +7,8 @@
  * All in one transaction, except for a person with very many events: these are removed in pieces before, so that the
  * processor does not wait. After a crash in between, the profile exists with fewer events and can be erased again.
  *
- * Freed bytes are overwritten (`secure_delete`), freed pages are released, and the write-ahead log is emptied unless a
- * read is running just then. Limits: where SQLite moved rows between pages before, copies may stay in the unused part
+ * Freed bytes are overwritten (`secure_delete`) and the write-ahead log is emptied, unless a read is running just then.
+ * Free pages stay for what comes next. Limits: where SQLite moved rows between pages before, copies may stay in the unused part
  * of a page until it is used again or the file is vacuumed; the event log keeps requests for its own retention; the
  * `$event_id` of an event that had expired before is remembered to the end of its window.
  */
@@ -16,7 +16,6 @@
 import { type SqlBool, sql } from 'kysely';
 import type { NodeNumber } from '../../../model.ts';
 import { StoreUnavailableError } from '../../../store-writer.ts';
-import { isBusy } from '../database.ts';
 import { insertAudit } from '../../sql/audit.ts';
 import { type Erasure, erasePerson, findRejections, type RejectionHorizon, type Suspects } from '../../sql/erase.ts';
 import { LOCAL_SHARD } from '../../sql/store-tables.ts';
@@ -37,10 +36,8 @@ import type { ProfileNodes } from '../../../views/profile.ts';
 import { HASHED } from '../../../views/keyed-hash.ts';
 
 const EVENTS_PER_TRANSACTION_MAX = 20_000;
-const VACUUM_PAGES = 512;
-/** After that the sweep continues later. */
-const VACUUM_PIECES_MAX = 64;
-const CHECKPOINT_TRIES_MAX = 5;
+/** A read may keep the write-ahead log from being emptied; the next erase tries again. */
+const WAL_TRIES_MAX = 3;
 
 /** Rejections are numbered in the order in which the one writer stores them. */
 const HORIZON: RejectionHorizon = {
@@ -57,19 +54,30 @@ export async function erase(store: StoreConnection, erasure: Erasure): Promise<b
   const keys = erasedKeys(identifiersOf(store, known.nodes));
   const suspects = store.steps((tables) => findRejections(tables, erasure, keys, HORIZON));
   let events = 0;
-  for (;;) {
-    const piece = await inWriteTransaction(store, () => {
+  let isWalEmpty = false;
+  const emptyWal = (): void => {
+    isWalEmpty = emptyWriteAheadLog(store);
+  };
+  for (let isLast = false; !isLast; ) {
+    const piece = (): void => {
       const profile = nodesById(store, tenant, id);
-      if (profile === undefined) return { removed: 0, isLast: true };
+      isLast = profile === undefined;
+      if (profile === undefined) return;
       const removed = eraseEvents(store, profile);
-      const isLast = removed < EVENTS_PER_TRANSACTION_MAX;
-      if (isLast) eraseProfile(store, erasure, profile, suspects, events + removed);
-      return { removed, isLast };
-    });
-    events += piece.removed;
-    if (piece.isLast) break;
+      events += removed;
+      isLast = removed < EVENTS_PER_TRANSACTION_MAX;
+      if (isLast) eraseProfile(store, erasure, profile, suspects, events);
+    };
+    await inWriteTransaction(store, piece, emptyWal);
   }
-  await giveSpaceBack(store);
+  try {
+    for (let tries = 1; tries < WAL_TRIES_MAX && !isWalEmpty; tries += 1) {
+      await inWriteTransaction(store, () => undefined, emptyWal);
+    }
+  } catch (error) {
+    // The person is erased; the next checkpoint overwrites what is left in the write-ahead log.
+    if (!(error instanceof StoreUnavailableError)) throw error;
+  }
   return true;
 }
 
@@ -176,22 +184,6 @@ function eraseProfile(
   store.runNow(insertAudit(store.queries.tables, tenant, 'erase', audit, detail));
 }
 
-/** The erase is complete by now; this only shrinks the file and empties the write-ahead log, if possible. */
-async function giveSpaceBack(store: StoreConnection): Promise<void> {
-  try {
-    for (let piece = 0; piece < VACUUM_PIECES_MAX && freePages(store) > 0; piece += 1) {
-      await inWriteTransaction(store, () => store.database.exec(`PRAGMA incremental_vacuum(${VACUUM_PAGES})`));
-    }
-    for (let tries = 0; tries < CHECKPOINT_TRIES_MAX; tries += 1) {
-      // The lock was free a moment ago, so it still is: the processor pauses for longer than that.
-      await inWriteTransaction(store, () => undefined);
-      if (emptyWriteAheadLog(store)) return;
-    }
-  } catch (error) {
-    if (!isBusy(error) && !(error instanceof StoreUnavailableError)) throw error;
-  }
-}
-
 /** Without waiting for readers and writers, which would block the reads of this thread. */
 function emptyWriteAheadLog(store: StoreConnection): boolean {
   store.database.exec('PRAGMA busy_timeout = 0');
@@ -200,8 +192,4 @@ function emptyWriteAheadLog(store: StoreConnection): boolean {
   } finally {
     store.database.exec(`PRAGMA busy_timeout = ${READ_BUSY_TIMEOUT_MS}`);
   }
-}
-
-export function freePages(store: StoreConnection): number {
-  return store.get<{ freelist_count: number }>('PRAGMA freelist_count')?.freelist_count ?? 0;
 }

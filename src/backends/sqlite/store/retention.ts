@@ -15,7 +15,6 @@ import { transaction } from '../database.ts';
 import { dropEntries } from './event-index.ts';
 import { type EventTable, StoreConnection } from './connection.ts';
 import type { FirstUses } from './first-uses.ts';
-import { freePages } from './erase.ts';
 import { type RemovableEvent, removable, removeEvents } from './event-removal.ts';
 import { eventsBetween } from './stored-events.ts';
 
@@ -148,4 +147,8 @@ function vacuum(store: StoreConnection): boolean {
   if (freePages(store) <= FREE_PAGES_KEPT) return false;
   store.database.exec(`PRAGMA incremental_vacuum(${VACUUM_PAGES})`);
   return freePages(store) > FREE_PAGES_KEPT;
+}
+
+function freePages(store: StoreConnection): number {
+  return store.get<{ freelist_count: number }>('PRAGMA freelist_count')?.freelist_count ?? 0;
 }

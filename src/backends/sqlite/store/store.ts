@@ -20,6 +20,7 @@ import { LOCAL_LOG } from '../../sql/store-tables.ts';
 import { countProfiles, listTenants } from '../../sql/tenants.ts';
 import { isBusy, isDamage } from '../database.ts';
 import { isOutOfFiles } from '../disk.ts';
+import type { WriteTurn } from '../../../runtime/write-turn.ts';
 import { inWriteTransaction, unmerge } from './unmerge.ts';
 import type { HashOfKey } from '../../../views/keyed-hash.ts';
 import { StoreConnection } from './connection.ts';
@@ -36,6 +37,7 @@ export interface StoreOptions {
   readonly matchOptions?: MatchOptions;
   /** Must equal that of the writer. */
   readonly hashOf?: HashOfKey;
+  readonly writeTurn?: WriteTurn | undefined;
   /** For commands: unmerge and erase are not possible, and what a crash left stays as it is. */
   readonly isForCommand?: boolean;
 }
@@ -46,11 +48,11 @@ const NO_ROWS = { rows: [], nextCursor: null };
 const SQLITE_IOERR = 10;
 
 export function openSqliteStore(file: string, options: StoreOptions = {}): Store {
-  const { matchOptions = DEFAULT_MATCH_OPTIONS, hashOf, isForCommand = false } = options;
+  const { matchOptions = DEFAULT_MATCH_OPTIONS, isForCommand = false } = options;
   const database = isForCommand ? openStoreFileForCommand(file) : openStoreFile(file, 'reader');
   // Overwrites erased bytes, also in freed pages.
   database.exec('PRAGMA secure_delete = ON');
-  const store = new StoreConnection(database, hashOf);
+  const store = new StoreConnection(database, options);
   const { queries } = store;
 
   /** Translates a file that cannot be read or written now into a `StoreUnavailableError`; other errors are bugs. */

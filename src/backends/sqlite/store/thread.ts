@@ -9,6 +9,7 @@ import { LogCorruptError, LogUnavailableError } from '../../../log.ts';
 import { createReading } from '../../../views/reading.ts';
 import { BadCursorError, type Store } from '../../../store.ts';
 import { StoreUnavailableError } from '../../../store-writer.ts';
+import { WriteTurn } from '../../../runtime/write-turn.ts';
 import { openSqliteLogReader } from '../log/reader.ts';
 import { openSqliteStore } from './store.ts';
 
@@ -16,6 +17,7 @@ export interface StoreThreadSetup {
   readonly storeFile: string;
   readonly logFolder: string;
   readonly matchOptions: MatchOptions;
+  readonly writeTurn: SharedArrayBuffer | undefined;
 }
 
 export type StoreMethod = Exclude<keyof Store, 'close'>;
@@ -49,9 +51,10 @@ function messageOf(error: unknown): string {
 
 function run(setup: StoreThreadSetup): void {
   const { storeFile, logFolder, matchOptions } = setup;
+  const writeTurn = setup.writeTurn && new WriteTurn(setup.writeTurn);
   // This reader removes nothing from the log: it never commits a position.
   const log = openSqliteLogReader({ folder: logFolder, retentionMs: Number.MAX_SAFE_INTEGER, now: Date.now });
-  const store = createReading(openSqliteStore(storeFile, { matchOptions }), log);
+  const store = createReading(openSqliteStore(storeFile, { matchOptions, writeTurn }), log);
   const reply = (message: StoreReply): void => parentPort?.postMessage(message);
   parentPort?.on('message', (call: StoreCall | 'close') => {
     if (call === 'close') {

@@ -1,10 +1,10 @@
 /**
  * Unmerge (rule 16), and the write transaction that it shares with erase (store/erase.ts).
  *
- * The processor holds the write lock most of the time and releases it for a few milliseconds between its transactions,
- * so the lock is retried every millisecond. Waiting does not block: reads continue meanwhile. The commit is on disk
- * before this resolves. Changed nodes are written to `invalidations`: the processor drops them from its caches before
- * its next transaction.
+ * The processor holds the write lock most of the time. An unmerge or erase asks for its turn (runtime/write-turn.ts) and
+ * tries to get the lock every millisecond. Waiting does not block: reads continue meanwhile. The commit is on disk before
+ * this resolves. Changed nodes are written to `invalidations`: the processor drops them from its caches before its next
+ * transaction.
  */
 
 import type { DatabaseSync } from 'node:sqlite';
@@ -28,17 +28,29 @@ export const READ_BUSY_TIMEOUT_MS = 5_000;
 
 /**
  * Runs `work` in one write transaction, which is durable when this resolves. Rejects if the lock is not available in
- * time.
+ * time. `afterCommit` runs while the processor still waits.
  */
-export async function inWriteTransaction<T>({ database }: StoreConnection, work: () => T): Promise<T> {
+export async function inWriteTransaction<T>(
+  { database, writeTurn }: StoreConnection,
+  work: () => T,
+  afterCommit: () => void = () => undefined,
+): Promise<T> {
   const giveUpAt = performance.now() + LOCK_WAIT_MS_MAX;
-  for (;;) {
-    const outcome = attempt(database, work);
-    if (outcome !== undefined) return outcome.result;
-    if (performance.now() > giveUpAt) {
-      throw new StoreUnavailableError(`the store was busy for ${LOCK_WAIT_MS_MAX / 1_000} s`);
+  try {
+    for (;;) {
+      const outcome = attempt(database, work);
+      if (outcome !== undefined) {
+        afterCommit();
+        return outcome.result;
+      }
+      if (performance.now() > giveUpAt) {
+        throw new StoreUnavailableError(`the store was busy for ${LOCK_WAIT_MS_MAX / 1_000} s`);
+      }
+      writeTurn?.request();
+      await sleep(LOCK_RETRY_MS);
     }
-    await sleep(LOCK_RETRY_MS);
+  } finally {
+    writeTurn?.withdraw();
   }
 }
 
