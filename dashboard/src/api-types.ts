@@ -1000,6 +1000,8 @@ export interface components {
             readonly totals: {
                 readonly users: components["schemas"]["LedgerSums"];
                 readonly events: components["schemas"]["LedgerSums"];
+                /** @description Events that clients dropped before sending them, by the `dropped_by_client` of their requests. They were never received and are not part of the sums. A request counts once it is processed. */
+                readonly dropped_by_clients: number;
             };
         };
         /**
@@ -1016,6 +1018,8 @@ export interface components {
             readonly events: components["schemas"]["LedgerSums"];
             /** @description Users that were not valid. They are not part of the sums. */
             readonly users_rejected: number;
+            /** @description Events that clients dropped before sending them, by the `dropped_by_client` of their requests. They were never received and are not part of the sums. A request counts once it is processed. */
+            readonly dropped_by_clients: number;
         };
         /**
          * LedgerSums

@@ -209,8 +209,10 @@ export class Ingest {
       exchange.reservation?.release();
       return;
     }
-    const { userCount, rejections, eventCount } = validation;
+    const { userCount, rejections, eventCount, droppedByClient } = validation;
     const bodyBytes = body.byteLength;
+    // A client reports the number again until it gets a 202.
+    const isReported = droppedByClient !== undefined && rejections.length < userCount;
     this.#parts.log
       .append({
         traceId: exchange.traceId,
@@ -223,6 +225,7 @@ export class Ingest {
         userCount,
         eventCount,
         rejections,
+        ...(isReported && { droppedByClient }),
       })
       .then(
         () => {

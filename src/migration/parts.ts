@@ -89,6 +89,7 @@ export const MIGRATED_PARTS = {
     users_rejected: 'integer',
     ...ledgerSums('users'),
     ...ledgerSums('events'),
+    dropped_by_clients: 'integer',
   },
   receipts: {
     tenant: 'integer',
