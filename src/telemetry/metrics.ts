@@ -27,7 +27,7 @@ const STATUSES = [
   '503',
 ] as const;
 const CONNECTIONS_CLOSED = ['idle', 'newest'] as const;
-const UNAVAILABLE_REASONS = ['in_flight', 'log', 'disk', 'backlog', 'keys', 'shutdown'] as const;
+const UNAVAILABLE_REASONS = ['in_flight', 'log', 'disk', 'backlog', 'keys', 'shutdown', 'rate_limit'] as const;
 
 /** Counters add up over the slots; each gauge names how its slots make one value. */
 const FAMILIES = {

@@ -14,6 +14,7 @@ import { readLastBackup } from '../backup/last-backup.ts';
 import type { Config, Sources } from '../config/config.ts';
 import { keyFileOf, storeFileOf } from '../data-folder/files.ts';
 import type { ServerStatus } from '../edge/readiness.ts';
+import { allocateRateLimits } from '../edge/rate-limits.ts';
 import { listenError } from '../edge/listen-error.ts';
 import { OperatorError } from '../errors.ts';
 import { FileIdentity } from '../data-folder/file-identity.ts';
@@ -42,6 +43,8 @@ export interface EdgeSetup {
   readonly clockBuffer: SharedArrayBuffer;
   /** The newest trace_id that any edge has given out (`edge/trace-id.ts`). */
   readonly traceIdBuffer: SharedArrayBuffer;
+  /** What each key may send now (`edge/rate-limits.ts`). */
+  readonly rateLimitBuffer: SharedArrayBuffer;
   readonly lock: HeldLock | null;
   readonly version: string;
   /** Why the database may not be used yet, as of now; null where it may. */
@@ -185,6 +188,7 @@ export class Supervisor {
   readonly #statusBuffer = allocateStatus();
   readonly #clockBuffer = new SharedArrayBuffer(BigInt64Array.BYTES_PER_ELEMENT);
   readonly #traceIdBuffer = new SharedArrayBuffer(BigInt64Array.BYTES_PER_ELEMENT);
+  readonly #rateLimitBuffer = allocateRateLimits();
   readonly #flags = new Int32Array(this.#statusBuffer);
   readonly #edges: Worker[] = [];
   #processor: Worker | undefined;
@@ -363,6 +367,7 @@ export class Supervisor {
       statusBuffer: this.#statusBuffer,
       clockBuffer: this.#clockBuffer,
       traceIdBuffer: this.#traceIdBuffer,
+      rateLimitBuffer: this.#rateLimitBuffer,
       lock,
       version,
       databaseProblem: this.#databaseProblem,
