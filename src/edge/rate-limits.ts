@@ -47,7 +47,7 @@ export class RateLimits {
   readonly #now: () => bigint;
   readonly #buckets = new Map<string, Bucket>();
 
-  constructor(buffer: SharedArrayBuffer, servers: number, now: () => bigint = process.hrtime.bigint) {
+  constructor(buffer: SharedArrayBuffer, servers: number, now = () => process.hrtime.bigint()) {
     this.#shared = new BigInt64Array(buffer);
     this.#servers = servers;
     this.#now = now;

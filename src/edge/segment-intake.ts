@@ -4,7 +4,7 @@
  * (`intake/`) and appended as such.
  *
  * Order of checks: path and method, key where a header or the address has it (401), charset and encoding (400), size
- * (413), admission (429), key where only the body has it (401), JSON and messages (400).
+ * (413), rate limit and admission (429), key where only the body has it (401), JSON and messages (400).
  *
  * Invariant: 200 is sent only after the log says that the accepted messages are durable. Each request gets exactly one response,
  * and its reservation is given back exactly once.

@@ -240,7 +240,7 @@ function editTests(withStore: WithStore): void {
       const { key, row } = await createKey(store, { ...wishes('publishable', 'production'), accountId, now: NOON });
       const { row: bystander } = await createKey(store, { ...wishes('secret', 'production'), accountId, now: NOON });
       const other = await reopen();
-      let expected = asStored(row);
+      const expected = asStored(row);
       const rateLimit = { usersPerSecond: 100, burstUsers: 1_000_000 };
       for (const changes of [
         { name: 'renamed' },
@@ -250,7 +250,7 @@ function editTests(withStore: WithStore): void {
         { origins: [], rateLimit: null },
         { name: 'all', origins: ['https://a.example', 'https://b.example'], rateLimit },
       ]) {
-        expected = { ...expected, ...changes };
+        Object.assign(expected, changes);
         assert.deepEqual(await store.edit(row.id, changes), expected);
         assert.deepEqual(await other.findByHash(hashKey(key)), expected);
       }
