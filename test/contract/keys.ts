@@ -237,8 +237,8 @@ function editTests(withStore: WithStore): void {
   test(
     'name, origins and rate limit of a key can be changed, one by one, and nothing else changes',
     withStore(async ({ store, reopen }, accountId) => {
-      const { key, row } = await createKey(store, { ...wishes('publishable', 'production'), accountId, now: NOON });
-      const { row: bystander } = await createKey(store, { ...wishes('secret', 'production'), accountId, now: NOON });
+      const { key, row } = await createKey(store, { ...options('publishable', 'production'), accountId, now: NOON });
+      const { row: bystander } = await createKey(store, { ...options('secret', 'production'), accountId, now: NOON });
       const other = await reopen();
       const expected = asStored(row);
       const rateLimit = { usersPerSecond: 100, burstUsers: 1_000_000 };
@@ -264,7 +264,7 @@ function editTests(withStore: WithStore): void {
     'a key is stored with its rate limit',
     withStore(async ({ store }, accountId) => {
       const rateLimit = { usersPerSecond: 1, burstUsers: 2 };
-      const options = { ...wishes('secret', 'production'), rateLimit, accountId, now: NOON };
+      const options = { ...options('secret', 'production'), rateLimit, accountId, now: NOON };
       const { key } = await createKey(store, options);
       assert.deepEqual((await store.findByHash(hashKey(key)))?.rateLimit, rateLimit);
     }),
@@ -276,9 +276,9 @@ function usageTests(withStore: WithStore): void {
     'what was received with a key adds up by day, for a week, and is of its account alone',
     withStore(async ({ store, reopen }, accountId) => {
       const other = await store.ensureAccount(newAccount('another', NOON));
-      const { row } = await createKey(store, { ...wishes('secret', 'production'), accountId, now: NOON });
+      const { row } = await createKey(store, { ...options('secret', 'production'), accountId, now: NOON });
       const { row: foreign } = await createKey(store, {
-        ...wishes('secret', 'production'),
+        ...options('secret', 'production'),
         accountId: other.id,
         now: NOON,
       });
@@ -308,7 +308,7 @@ function usageTests(withStore: WithStore): void {
   test(
     'the last origin is that of the newest use that has one',
     withStore(async ({ store }, accountId) => {
-      const { row } = await createKey(store, { ...wishes('publishable', 'production'), accountId, now: NOON });
+      const { row } = await createKey(store, { ...options('publishable', 'production'), accountId, now: NOON });
       const use = (usedAt: number, origin?: string) => ({
         keyId: row.id,
         usedAt,

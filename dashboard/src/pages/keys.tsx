@@ -90,21 +90,18 @@ function columnsWith(open: (which: Open) => void, words: ReadonlyMap<string, str
     {
       key: 'key',
       label: 'Key',
-      render: ({ prefix, last_four }) => (
-        <code className="key-text">
-          {prefix}…{last_four}
-        </code>
-      ),
-    },
-    { key: 'kind', label: 'Kind', render: ({ kind }) => kind },
-    { key: 'environment', label: 'Environment', render: ({ environment }) => environment },
-    {
-      key: 'created',
-      label: 'Created',
-      render: ({ created_at }) => (
-        <span className="key-text">
-          <Time at={created_at} relative />
-        </span>
+      render: ({ prefix, last_four, kind, environment, created_at }) => (
+        <div className="key-text">
+          <code>
+            {prefix}…{last_four}
+          </code>
+          <p className="muted small">
+            {kind}, {environment}
+          </p>
+          <p className="muted small">
+            created <Time at={created_at} relative />
+          </p>
+        </div>
       ),
     },
     {
@@ -202,7 +199,7 @@ function KeyVolume({ apiKey: { volume } }: { apiKey: Key }) {
       )}
       {limited > 0 && (
         <p>
-          <Badge tone="warn">{`${formatNumber(limited)} ${limited === 1 ? 'request' : 'requests'} over the limit`}</Badge>
+          <Badge tone="warn">{`${formatNumber(limited)} over the limit`}</Badge>
         </p>
       )}
     </div>
