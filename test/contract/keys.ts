@@ -264,8 +264,8 @@ function editTests(withStore: WithStore): void {
     'a key is stored with its rate limit',
     withStore(async ({ store }, accountId) => {
       const rateLimit = { usersPerSecond: 1, burstUsers: 2 };
-      const options = { ...options('secret', 'production'), rateLimit, accountId, now: NOON };
-      const { key } = await createKey(store, options);
+      const limited = { ...options('secret', 'production'), rateLimit, accountId, now: NOON };
+      const { key } = await createKey(store, limited);
       assert.deepEqual((await store.findByHash(hashKey(key)))?.rateLimit, rateLimit);
     }),
   );
