@@ -23,6 +23,7 @@ export const ERRORS = {
   conflict: { status: 409, retryable: false, text: 'conflict' },
   too_large: { status: 413, retryable: false, text: 'payload too large' },
   overloaded: { status: 429, retryable: true, text: 'service temporarily unavailable' },
+  rate_limited: { status: 429, retryable: true, text: 'rate limit exceeded' },
   too_many_attempts: { status: 429, retryable: true, text: 'too many attempts' },
   headers_too_large: { status: 431, retryable: false, text: 'request header fields too large' },
   internal: { status: 500, retryable: true, text: 'internal error' },

@@ -11,6 +11,13 @@ export interface Account {
   readonly createdAt: number;
 }
 
+/** How many users a key may send. */
+export interface RateLimit {
+  readonly usersPerSecond: number;
+  /** How many may come at once after a pause. */
+  readonly burstUsers: number;
+}
+
 /** A key as it is stored. The key itself is shown once at creation and is never here, only its SHA-256. */
 export interface ApiKey {
   /** Public and harmless: `key_` and 12 base62 characters. Used to revoke, in logs and in records. */
@@ -24,6 +31,8 @@ export interface ApiKey {
   readonly scopes: readonly string[];
   /** Origins a browser may use a publishable key from; empty means any. */
   readonly origins: readonly string[];
+  /** Null for no limit. */
+  readonly rateLimit: RateLimit | null;
   /** For display: `sk_dev_` and the last four characters. */
   readonly prefix: string;
   readonly lastFour: string;
@@ -31,6 +40,8 @@ export interface ApiKey {
   readonly expiresAt: number | null;
   readonly revokedAt: number | null;
   readonly lastUsedAt: number | null;
+  /** The site of the newest request that came from a web page. */
+  readonly lastOrigin: string | null;
   /** A secret key was seen in a request from a web page of another site: probably leaked. */
   readonly leakSuspectedAt: number | null;
   readonly leakOrigin: string | null;
@@ -38,17 +49,37 @@ export interface ApiKey {
 
 /** What is needed to store a new key: all that does not come with its use. */
 export interface NewKey
-  extends Omit<ApiKey, 'accountName' | 'revokedAt' | 'lastUsedAt' | 'leakSuspectedAt' | 'leakOrigin'> {
+  extends Omit<ApiKey, 'accountName' | 'revokedAt' | 'lastUsedAt' | 'lastOrigin' | 'leakSuspectedAt' | 'leakOrigin'> {
   /** SHA-256 of the whole key. */
   readonly hash: Uint8Array;
 }
 
-/** When the edge last saw a key in use; collected in memory and written in the background. */
+/** What may be changed of a key; what is absent stays. */
+export type KeyChanges = Partial<Pick<ApiKey, 'name' | 'origins' | 'rateLimit'>>;
+
+/** What was received with a key. */
+export interface KeyVolume {
+  /** Accepted users, and their events. */
+  readonly users: number;
+  readonly events: number;
+  readonly usersRejected: number;
+  /** Requests that were refused because of the key's rate limit. */
+  readonly requestsLimited: number;
+}
+
+/** What the edge saw of a key; collected in memory and written in the background. */
 export interface KeyUsage {
   readonly keyId: string;
   readonly usedAt: number;
   readonly leakOrigin: string | null;
+  /** The web page that the newest of these requests came from; absent if none did. */
+  readonly origin?: string;
+  /** Absent if nothing was received. */
+  readonly volume?: KeyVolume;
 }
+
+/** Today, in UTC, and the six days before. */
+export const KEY_VOLUME_DAYS = 7;
 
 /** Every method rejects when the store cannot be read or written; callers respond with 503 then, never 401. */
 export interface KeyStore {
@@ -64,7 +95,14 @@ export interface KeyStore {
   revoke(id: string, at: number): Promise<ApiKey | undefined>;
   /** Lets a key expire at that time, or earlier if it would have. As it is afterwards; undefined for an unknown id. */
   expire(id: string, at: number): Promise<ApiKey | undefined>;
-  /** Never moves `lastUsedAt` backwards; keeps the first suspected leak. Unknown ids are ignored. */
+  /** As it is afterwards; undefined for an unknown id. */
+  edit(id: string, changes: KeyChanges): Promise<ApiKey | undefined>;
+  /**
+   * What was received with the keys of an account since the UTC day of that time, by key id; keys without any are left
+   * out. Days are kept for `KEY_VOLUME_DAYS`.
+   */
+  volumes(accountId: string, since: number): Promise<Map<string, KeyVolume>>;
+  /** Never moves `lastUsedAt` backwards; keeps the first suspected leak; adds volumes up. Unknown ids are ignored. */
   recordUsage(usage: readonly KeyUsage[]): Promise<void>;
   /**
    * Reports each key that is changed, as soon as can be, until `close`. Undefined: any may be new or changed, because one was

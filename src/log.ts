@@ -32,6 +32,8 @@ export interface LogEntry {
   readonly eventCount: number;
   /** Users in the body that are not to be stored, with the reason. In order of `userIndex`. */
   readonly rejections: readonly Rejection[];
+  /** Events that the client reports to have dropped; absent for none, and where no user was accepted. */
+  readonly droppedByClient?: number;
 }
 
 /**

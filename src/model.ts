@@ -71,6 +71,8 @@ export const LIMITS = {
   nestingDepthMax: 64,
   idempotencyKeyCharactersMax: 255,
   eventIdCharactersMax: 255,
+  /** Events that one request may report as dropped by its client. */
+  droppedByClientMax: 1_000_000_000,
   /** Of profile fields, and of user_properties, that are kept of a person; the newest win. */
   namesPerPersonMax: 1_000,
 } as const;

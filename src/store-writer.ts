@@ -33,6 +33,8 @@ export interface RecordHeader {
   readonly usersAccepted: number;
   readonly usersRejected: number;
   readonly eventsAccepted: number;
+  /** Events that the client reported to have dropped; absent for none. */
+  readonly droppedByClient?: number;
 }
 
 /** The match keys of a person. */

@@ -328,6 +328,8 @@ export interface LedgerHour {
   readonly events: LedgerSums;
   /** Users that failed validation; not part of the sums, since their response said so. */
   readonly rejectedUsers: number;
+  /** Events that clients reported to have dropped before sending. They were never received, and are in no sum. */
+  readonly droppedByClients: number;
 }
 
 /** A record that the processor could not process. */

@@ -15,6 +15,8 @@ export interface components {
         readonly IngestRequest: {
             /** @description The users of this request. */
             readonly users: readonly components["schemas"]["User"][];
+            /** @description How many events the client had to drop since the last request that reported them. Counted in `GET /ledger`; anything but such a number is ignored. */
+            readonly dropped_by_client?: number;
         };
         /**
          * User
@@ -1000,6 +1002,8 @@ export interface components {
             readonly totals: {
                 readonly users: components["schemas"]["LedgerSums"];
                 readonly events: components["schemas"]["LedgerSums"];
+                /** @description Events that clients dropped before sending them, by the `dropped_by_client` of their requests. They were never received and are not part of the sums. A request counts once it is processed. */
+                readonly dropped_by_clients: number;
             };
         };
         /**
@@ -1016,6 +1020,8 @@ export interface components {
             readonly events: components["schemas"]["LedgerSums"];
             /** @description Users that were not valid. They are not part of the sums. */
             readonly users_rejected: number;
+            /** @description Events that clients dropped before sending them, by the `dropped_by_client` of their requests. They were never received and are not part of the sums. A request counts once it is processed. */
+            readonly dropped_by_clients: number;
         };
         /**
          * LedgerSums
@@ -1305,6 +1311,8 @@ export interface components {
             readonly last_four: string;
             /** @description Where browsers may use a publishable key; empty: anywhere. */
             readonly origins: readonly string[];
+            /** @description How many users the key may send; null: no limit. Beyond it the response is 503 with `Retry-After`, or 429 under `/ingest/v1/`. */
+            readonly rate_limit: components["schemas"]["RateLimit"] | null;
             /**
              * Format: date-time
              * @description When it was made.
@@ -1316,6 +1324,9 @@ export interface components {
             readonly revoked_at: string | null;
             /** @description When it was last used, give or take some seconds. */
             readonly last_used_at: string | null;
+            /** @description The web site of the newest request that came from one. */
+            readonly last_origin: string | null;
+            readonly volume: components["schemas"]["KeyVolume"];
             /** @description When a secret key was first used from a web page of another site. */
             readonly leak_suspected_at: string | null;
             /** @description That site. */
@@ -1327,6 +1338,30 @@ export interface components {
             readonly state: "active" | "expired" | "revoked";
             /** @description Active, and neither made nor used within 30 days. */
             readonly is_unused: boolean;
+        };
+        /**
+         * RateLimit
+         * @description How many users a key may send.
+         */
+        readonly RateLimit: {
+            /** @description On average. */
+            readonly users_per_second: number;
+            /** @description How many may come at once after a pause. */
+            readonly burst: number;
+        };
+        /**
+         * KeyVolume
+         * @description Received with a key today and in the 6 days before, UTC.
+         */
+        readonly KeyVolume: {
+            /** @description Accepted users. */
+            readonly users: number;
+            /** @description Their events. */
+            readonly events: number;
+            /** @description Users that were not valid. */
+            readonly users_rejected: number;
+            /** @description Requests that were refused because of the rate limit of the key. */
+            readonly requests_limited: number;
         };
         /**
          * KeyOptions
@@ -1349,6 +1384,8 @@ export interface components {
             readonly expires_at?: string | null;
             /** @description Where browsers may use a publishable key; empty: anywhere. */
             readonly origins?: readonly string[];
+            /** @description How many users the key may send; null: no limit. Beyond it the response is 503 with `Retry-After`, or 429 under `/ingest/v1/`. */
+            readonly rate_limit?: components["schemas"]["RateLimit"] | null;
         };
         /**
          * CreatedKey
@@ -1358,6 +1395,18 @@ export interface components {
             /** @description The key in full. It is in this response and never again. */
             readonly key: string;
             readonly row: components["schemas"]["Key"];
+        };
+        /**
+         * KeyChanges
+         * @description What is to be changed; what is left out stays.
+         */
+        readonly KeyChanges: {
+            /** @description The name of the key, for people. */
+            readonly name?: string;
+            /** @description Where browsers may use a publishable key; empty: anywhere. */
+            readonly origins?: readonly string[];
+            /** @description How many users the key may send; null: no limit. Beyond it the response is 503 with `Retry-After`, or 429 under `/ingest/v1/`. */
+            readonly rate_limit?: components["schemas"]["RateLimit"] | null;
         };
         /**
          * RolledKey
@@ -1652,8 +1701,11 @@ export type Invitation = components['schemas']['Invitation'];
 export type CreatedInvitation = components['schemas']['CreatedInvitation'];
 export type KeyList = components['schemas']['KeyList'];
 export type Key = components['schemas']['Key'];
+export type RateLimit = components['schemas']['RateLimit'];
+export type KeyVolume = components['schemas']['KeyVolume'];
 export type KeyOptions = components['schemas']['KeyOptions'];
 export type CreatedKey = components['schemas']['CreatedKey'];
+export type KeyChanges = components['schemas']['KeyChanges'];
 export type RolledKey = components['schemas']['RolledKey'];
 export type Alive = components['schemas']['Alive'];
 export type Ready = components['schemas']['Ready'];

@@ -110,6 +110,14 @@ export const IngestRequest = Type.Object(
       maxItems: LIMITS.usersPerRequestMax,
       description: 'The users of this request.',
     }),
+    dropped_by_client: Type.Optional(
+      Type.Integer({
+        minimum: 1,
+        maximum: LIMITS.droppedByClientMax,
+        description:
+          'How many events the client had to drop since the last request that reported them. Counted in `GET /ledger`; anything but such a number is ignored.',
+      }),
+    ),
   },
   { title: 'IngestRequest', description: 'A batch of users with their events.' },
 );

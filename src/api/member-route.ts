@@ -39,7 +39,7 @@ export interface MemberCall extends PageCall {
 type MemberResponse = JsonResponse | typeof NO_CONTENT;
 
 interface PageRoute<Call, Response extends MemberResponse> {
-  readonly method: 'GET' | 'POST' | 'DELETE';
+  readonly method: 'GET' | 'POST' | 'PATCH' | 'DELETE';
   readonly url: string;
   readonly schema: RouteSchema & { readonly response: Response };
   /** Null: there is no such thing (404). Undefined: done, and there is nothing to say (204). */

@@ -28,11 +28,12 @@ const WHEN: Readonly<Record<ErrorCode, string>> = {
   conflict: 'What is there already stands against it: an e-mail that is a member, a member who removes herself.',
   too_large: 'The body is over 10 MB, as sent or after decompression; outside `/ingest/`, over 64 kB.',
   overloaded: 'Under `/ingest/v1/`, instead of the 503 below: SDKs of Segment read `Retry-After` of no other status.',
+  rate_limited: 'Under `/ingest/v1/`: the key has sent more users than its rate limit allows.',
   too_many_attempts: 'Signing in failed too often; `Retry-After` says how long to wait.',
   headers_too_large: 'The request line and headers are too long.',
   internal: 'A fault on our side. Nothing was promised.',
   unavailable:
-    'The server cannot serve it now: too much in flight, disk full or failing, keys or store unreachable, shutting down.',
+    'The server cannot serve it now: too much in flight, disk full or failing, keys or store unreachable, shutting down. At `/ingest/events` also: the key has sent more users than its rate limit allows, as `message` says.',
 };
 
 export const ERROR_ROWS: readonly ErrorRow[] = (Object.keys(ERRORS) as ErrorCode[]).map((code) => ({

@@ -114,7 +114,7 @@ const RESPONSES: Operation['responses'] = {
   413: failure('too_large', 'The body is over 10 MB, as sent, decompressed or converted.', TOO_LARGE),
   429: failure(
     'overloaded',
-    'Cannot take it now: try again after `Retry-After` seconds.',
+    'Cannot take it now, or the key has sent more than its rate limit allows (`code` is `rate_limited` then): try again after `Retry-After` seconds.',
     'nothing was stored: send it again later',
   ),
 };

@@ -90,6 +90,17 @@ function settingFlag(name: SettingName): Flag {
 
 const KEYS_EFFECT = 'Running servers pick up the change within 2 seconds.';
 
+const RATE_FLAGS: Flags = {
+  'users-per-second': {
+    value: 'N',
+    help: 'how many users the key may send per second, from 1 to 1000000; beyond it requests get 503 (429 under /ingest/v1/) with Retry-After',
+  },
+  burst: {
+    value: 'N',
+    help: 'how many users may come at once after a pause; default one second of --users-per-second',
+  },
+};
+
 const KEYS_COMMANDS = {
   create: {
     synopsis: 'keys create',
@@ -115,6 +126,7 @@ const KEYS_COMMANDS = {
         value: 'WHEN',
         help: 'in 30d or 12h, or on 2030-01-31 or 2030-01-31T12:00Z (UTC); default never',
       },
+      ...RATE_FLAGS,
       'replace-lost-keys': {
         help: 'for a data folder that has lost keys.db for good: makes a new one, with the accounts of the data; an only account is named default, several are named by their ids',
       },
@@ -129,6 +141,29 @@ const KEYS_COMMANDS = {
     usage: [['sluice keys list [--json]']],
     flags: { ...LOCATION_FLAGS, ...JSON_FLAG },
     notes: [{ text: 'A key itself is never listed: its beginning, its last four characters and its id are.' }],
+  },
+  edit: {
+    synopsis: 'keys edit',
+    summary: 'changes the name, origins or rate limit of an API key',
+    usage: [
+      ['sluice keys edit ID --name "shop backend"'],
+      ['sluice keys edit ID --origins https://shop.example,https://www.shop.example'],
+      ['sluice keys edit ID --users-per-second 500 --burst 5000'],
+      ['sluice keys edit ID --no-rate-limit'],
+    ],
+    argument: { value: 'ID', help: 'the id of the key, from "sluice keys list"' },
+    flags: {
+      name: { value: 'NAME', help: 'what the key is for, in your words; up to 100 characters' },
+      origins: {
+        value: 'LIST',
+        help: 'sites a publishable key can be used from, separated by commas, instead of those before; "any" for all',
+      },
+      ...RATE_FLAGS,
+      'no-rate-limit': { help: 'removes the rate limit' },
+      ...LOCATION_FLAGS,
+      ...JSON_FLAG,
+    },
+    notes: [{ text: `What is not given stays as it is. ${KEYS_EFFECT}` }],
   },
   roll: {
     synopsis: 'keys roll',
@@ -145,7 +180,7 @@ const KEYS_COMMANDS = {
     },
     notes: [
       {
-        text: `Creates a key with the same name, kind, environment and origins, shows it once, and lets the old key expire after the overlap (or earlier, if it would have). ${KEYS_EFFECT}`,
+        text: `Creates a key with the same name, kind, environment, origins and rate limit, shows it once, and lets the old key expire after the overlap (or earlier, if it would have). ${KEYS_EFFECT}`,
       },
     ],
   },
@@ -179,11 +214,12 @@ export const COMMANDS = {
     ],
   },
   keys: {
-    synopsis: 'keys create|list|roll|revoke',
+    synopsis: 'keys create|list|edit|roll|revoke',
     summary: 'manages API keys, also while a server is running',
     usage: [
       ['sluice keys create --name "shop backend" --kind secret --env production'],
       ['sluice keys list'],
+      ['sluice keys edit ID --users-per-second 500'],
       ['sluice keys roll ID --overlap 24h'],
       ['sluice keys revoke ID'],
     ],

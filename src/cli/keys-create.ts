@@ -8,7 +8,7 @@ import { parseDurationMs } from '../config/values.ts';
 import { OperatorError } from '../errors.ts';
 import { createKey, type KeyOptions, mistakesIn, nameMistake, newAccount } from '../keys/create.ts';
 import { KEY_KINDS } from '../model.ts';
-import type { Account, KeyStore, NewKey } from '../keys.ts';
+import type { Account, KeyStore, NewKey, RateLimit } from '../keys.ts';
 import { curlLine, fetchSnippet } from './curl.ts';
 import { ENVIRONMENTS_EXPECTED, readChoice, readEnvironment } from './choices.ts';
 import { COMMANDS, flagKinds } from './commands.ts';
@@ -60,10 +60,8 @@ function readOptions(
   const accountMistake = accountName === undefined ? undefined : nameMistake('account name', accountName);
   if (accountMistake !== undefined) mistakes.push(accountMistake);
 
-  const origins = (flags.values.get('origins') ?? '')
-    .split(',')
-    .map((origin) => origin.trim())
-    .filter((origin) => origin !== '');
+  const origins = originsIn(flags.values.get('origins') ?? '');
+  const rateLimit = readRateLimit(flags, mistakes) ?? null;
   const expires = flags.values.get('expires');
   const expiresAt = expires === undefined ? null : readExpiry(expires, now);
   if (expiresAt === undefined) {
@@ -71,10 +69,37 @@ function readOptions(
   }
 
   // What is missing was reported above; a harmless stand-in lets the rest be checked too.
-  const checked = { name: name ?? 'none', kind: kind ?? 'publishable', origins, expiresAt: expiresAt ?? null };
+  const checked = {
+    name: name ?? 'none',
+    kind: kind ?? 'publishable',
+    origins,
+    rateLimit,
+    expiresAt: expiresAt ?? null,
+  };
   mistakes.push(...mistakesIn(checked, now));
   const options = kind === undefined || environment === undefined ? undefined : { ...checked, kind, environment };
   return { options, accountName, mistakes };
+}
+
+/** Separated by commas. */
+export function originsIn(text: string): string[] {
+  return text
+    .split(',')
+    .map((origin) => origin.trim())
+    .filter((origin) => origin !== '');
+}
+
+/** Undefined if none is given. Without a burst it is one second of the rate. */
+export function readRateLimit(flags: FlagsRead, mistakes: string[]): RateLimit | undefined {
+  const [rate, burst] = [flags.values.get('users-per-second'), flags.values.get('burst')];
+  if (rate === undefined) {
+    if (burst !== undefined) mistakes.push('--burst needs --users-per-second');
+    return undefined;
+  }
+  for (const [name, text] of Object.entries({ 'users-per-second': rate, burst: burst ?? rate })) {
+    if (!/^\d{1,9}$/.test(text)) mistakes.push(`--${name} is "${text}"; expected a whole number`);
+  }
+  return { usersPerSecond: Number(rate), burstUsers: Number(burst ?? rate) };
 }
 
 /** A time from now, or a date (its first moment) or a minute in UTC; undefined for anything else. */

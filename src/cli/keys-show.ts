@@ -50,6 +50,10 @@ export function keyJson(key: ApiKey, now: number): Record<string, unknown> {
     account: { id: key.accountId, name: key.accountName },
     scopes: key.scopes,
     origins: key.origins,
+    rate_limit:
+      key.rateLimit === null
+        ? null
+        : { users_per_second: key.rateLimit.usersPerSecond, burst: key.rateLimit.burstUsers },
     prefix: key.prefix,
     last_four: key.lastFour,
     state: stateOf(key, now),
@@ -57,6 +61,7 @@ export function keyJson(key: ApiKey, now: number): Record<string, unknown> {
     expires_at: isoOf(key.expiresAt),
     revoked_at: isoOf(key.revokedAt),
     last_used_at: isoOf(key.lastUsedAt),
+    last_origin: key.lastOrigin,
     leak_suspected_at: isoOf(key.leakSuspectedAt),
     leak_origin: key.leakOrigin,
   };
@@ -73,7 +78,7 @@ export function minuteOf(time: number): string {
 
 /** A key that was just created, as the store gives it back. */
 export function asStored(row: NewKey, { name }: Pick<Account, 'name'>): ApiKey {
-  const untouched = { revokedAt: null, lastUsedAt: null, leakSuspectedAt: null, leakOrigin: null };
+  const untouched = { revokedAt: null, lastUsedAt: null, lastOrigin: null, leakSuspectedAt: null, leakOrigin: null };
   return { ...row, ...untouched, accountName: name };
 }
 

@@ -1,5 +1,5 @@
 /**
- * `sluice keys create|list|roll|revoke`: API keys from the command line, beside a running server or without one. Mistakes
+ * `sluice keys create|list|edit|roll|revoke`: API keys from the command line, beside a running server or without one. Mistakes
  * are reported all at once, before anything is opened. The key file is made by `create` alone: to list, roll or revoke in
  * a wrong folder leaves nothing behind.
  */
@@ -8,6 +8,7 @@ import { COMMANDS, flagKinds } from './commands.ts';
 import { mistakesError, readFlags } from '../config/flags.ts';
 import { commandHelp, unknownCommand } from './help.ts';
 import { createCommand } from './keys-create.ts';
+import { editCommand } from './keys-edit.ts';
 import { type KeysIo, onKeys, unknownKey } from './keys-shell.ts';
 import { rollCommand } from './keys-roll.ts';
 import { displayOf, KEY_HEADERS, keyCells, keyJson, minuteOf } from './keys-show.ts';
@@ -27,6 +28,8 @@ export async function runKeys(args: readonly string[], io: KeysIo): Promise<numb
       return createCommand(rest, io, ink);
     case 'list':
       return listCommand(rest, io, ink);
+    case 'edit':
+      return editCommand(rest, io);
     case 'roll':
       return rollCommand(rest, io, ink);
     case 'revoke':

@@ -143,6 +143,14 @@ export const SETTINGS = {
     description:
       'Edge threads listening on the one port, with one log; more than 1 needs Linux or FreeBSD (SO_REUSEPORT).',
   }),
+  edgeServers: setting({
+    env: 'SLUICE_EDGE_SERVERS',
+    flag: 'edge-servers',
+    placeholder: 'N',
+    kind: integer(1, 1_000),
+    default: 1,
+    description: 'How many servers receive events: each enforces its share of the rate limit of a key.',
+  }),
   inFlightBytesMax: setting({
     env: 'SLUICE_IN_FLIGHT_BYTES',
     flag: 'in-flight-bytes',

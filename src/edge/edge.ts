@@ -23,6 +23,7 @@ import { InFlight } from './admission.ts';
 import { Ingest, type IngestParts, type Refusal } from './ingest.ts';
 import { listenError } from './listen-error.ts';
 import { isForeignOrigin } from './origins.ts';
+import { RateLimits } from './rate-limits.ts';
 import { RateLimitedLogger } from '../telemetry/rate-limited-logger.ts';
 import { isLeaving, readinessOf, type ServerStatus, outageReporter } from './readiness.ts';
 import { createEdgeServer, type EdgeServer } from './server.ts';
@@ -57,6 +58,8 @@ export interface EdgeParts {
   readonly receiptTime: () => number;
   /** Shared with the other edges of the server; null where there are none (`trace-id.ts`). */
   readonly newestTraceId: BigInt64Array | null;
+  /** Shared with the other edges of the server (`rate-limits.ts`). */
+  readonly rateLimitBuffer: SharedArrayBuffer;
   readonly handOverUsage: (keyUsage: KeyUsage[]) => void;
 }
 
@@ -215,6 +218,7 @@ function makeIngest(parts: EdgeParts, shared: Shared, log: LogAppender, keys: Ke
     log: counted.log,
     keys,
     keyUsage,
+    rateLimits: new RateLimits(parts.rateLimitBuffer, config.edgeServers),
     inFlight,
     largeBodies,
     metrics,
@@ -271,7 +275,7 @@ function appOptions(
     now,
     receiptTime,
     matchOptions: matchOptionsOf(config),
-    noteUse: (key, at, origin, host) => keyUsage.note(key.id, at, isForeignOrigin(origin, host) ? origin : undefined),
+    noteUse: (key, at, origin, host) => keyUsage.note(key.id, at, origin, isForeignOrigin(origin, host)),
   };
 }
 

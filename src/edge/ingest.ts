@@ -1,6 +1,7 @@
 /**
  * `POST /ingest/events`, from the first header to the response. The order of checks is part of the contract: method,
- * key (401), content type and encoding (400), size (413), admission (503), JSON (400), users.
+ * key (401), content type and encoding (400), size (413), rate limit and admission (503), JSON (400), users. The rate
+ * limit counts users, so it is looked at again once they are known.
  *
  * Invariant: 202 is sent only after the log says that the entry is durable. Each request gets exactly one response, and
  * its reservation is given back exactly once, whatever happens in between.
@@ -12,7 +13,7 @@ import { isUsable, type KeyCache } from '../keys/cache.ts';
 import { type LogAppender, LogUnavailableError } from '../log.ts';
 import { type CounterIndex, METRIC, type MetricsWriter, REQUESTS_BY_STATUS } from '../telemetry/metrics.ts';
 import { type Environment, LIMITS, tenantOf } from '../model.ts';
-import type { ApiKey } from '../keys.ts';
+import type { ApiKey, KeyVolume } from '../keys.ts';
 import type { InFlight, Reservation } from './admission.ts';
 import { type Cors, type Failure, sendAccepted, sendFailure, sendPreflight, stopUnwantedBody } from './responses.ts';
 import { type BodyRead, readBody } from './body.ts';
@@ -20,12 +21,14 @@ import { corsFor, isForeignOrigin } from './origins.ts';
 import type { RateLimitedLogger } from '../telemetry/rate-limited-logger.ts';
 import { type Envelope, envelopeOf, keyOf } from './request-headers.ts';
 import type { KeyUsageTracker } from './key-usage.ts';
+import { overLimitText, type RateLimits } from './rate-limits.ts';
 import { type ValidatedBody, LARGE_BODY_BYTES, type LargeBodyValidator, validateBody } from './validate-body.ts';
 
 export interface IngestParts {
   readonly log: LogAppender;
   readonly keys: KeyCache;
   readonly keyUsage: KeyUsageTracker;
+  readonly rateLimits: RateLimits;
   readonly inFlight: InFlight;
   readonly largeBodies: LargeBodyValidator;
   readonly metrics: MetricsWriter;
@@ -50,6 +53,9 @@ export const REFUSED = {
   disk: METRIC.unavailable_disk,
   backlog: METRIC.unavailable_backlog,
 } as const;
+
+/** What a request counts as that a rate limit refused. */
+export const ONE_LIMITED: KeyVolume = { users: 0, events: 0, usersRejected: 0, requestsLimited: 1 };
 
 /** One request under way. */
 interface Exchange {
@@ -137,7 +143,7 @@ export class Ingest {
     }
     const { origin } = exchange.request.headers;
     const leaked = key.kind === 'secret' && isForeignOrigin(origin, exchange.request.headers.host);
-    keyUsage.note(key.id, now, leaked ? origin : undefined);
+    keyUsage.note(key.id, now, origin, leaked);
     if (origin !== undefined) {
       const cors = corsFor(key, origin, leaked);
       exchange.cors = cors.allowed;
@@ -153,7 +159,12 @@ export class Ingest {
   }
 
   #admit(exchange: Exchange, key: ApiKey, envelope: Envelope): void {
-    const { refusal, log, inFlight } = this.#parts;
+    const { refusal, log, inFlight, rateLimits } = this.#parts;
+    const waitMs = rateLimits.waitMs(key);
+    if (waitMs > 0) {
+      this.#overLimit(exchange, key, waitMs);
+      return;
+    }
     const refused = refusal();
     if (refused !== null) {
       this.#unavailable(exchange, REFUSED[refused]);
@@ -209,8 +220,15 @@ export class Ingest {
       exchange.reservation?.release();
       return;
     }
-    const { userCount, rejections, eventCount } = validation;
+    const { userCount, rejections, eventCount, droppedByClient } = validation;
+    const waitMs = this.#parts.rateLimits.take(key, userCount);
+    if (waitMs > 0) {
+      this.#overLimit(exchange, key, waitMs);
+      return;
+    }
     const bodyBytes = body.byteLength;
+    // A client reports the number again until it gets a 202.
+    const isReported = droppedByClient !== undefined && rejections.length < userCount;
     this.#parts.log
       .append({
         traceId: exchange.traceId,
@@ -223,11 +241,14 @@ export class Ingest {
         userCount,
         eventCount,
         rejections,
+        ...(isReported && { droppedByClient }),
       })
       .then(
         () => {
           const accepted = userCount - rejections.length;
-          const { metrics } = this.#parts;
+          const { metrics, keyUsage, now } = this.#parts;
+          const usersRejected = rejections.length;
+          keyUsage.add(key.id, now(), { users: accepted, events: eventCount, usersRejected, requestsLimited: 0 });
           metrics.inc(METRIC.users_accepted, accepted);
           metrics.inc(METRIC.users_rejected, rejections.length);
           metrics.inc(METRIC.events_accepted, eventCount);
@@ -252,6 +273,13 @@ export class Ingest {
   #unusable(exchange: Exchange, message: string): void {
     this.#parts.logger.info({ traceId: exchange.traceId, reason: message }, 'request refused as a whole');
     this.#fail(exchange, { code: 'validation_failed', errors: [], message });
+  }
+
+  #overLimit(exchange: Exchange, key: ApiKey, waitMs: number): void {
+    const { keyUsage, metrics, now } = this.#parts;
+    keyUsage.add(key.id, now(), ONE_LIMITED);
+    metrics.inc(METRIC.unavailable_rate_limit);
+    this.#fail(exchange, { code: 'unavailable', message: overLimitText(key), retryAfterMs: waitMs });
   }
 
   #unavailable(exchange: Exchange, metric: CounterIndex): void {

@@ -1,15 +1,23 @@
 /**
- * Remembers when each key was last used and whether it looks leaked, and hands that over now and then, so that using a
+ * Remembers when each key was last used, what was received with it and whether it looks leaked, and hands that over now and then, so that using a
  * key never waits for a write. Holds one row a key at most; what is lost in a crash is at most one interval.
  */
 
-import type { KeyUsage } from '../keys.ts';
+import type { KeyUsage, KeyVolume } from '../keys.ts';
 
 const FLUSH_INTERVAL_MS = 2_000;
 const ORIGIN_CHARACTERS_MAX = 255;
 
+interface Row {
+  usedAt: number;
+  leakOrigin: string | null;
+  /** As the client sent it; null where no request came from a web page. */
+  origin: string | null;
+  volume: { -readonly [Name in keyof KeyVolume]: number } | null;
+}
+
 export class KeyUsageTracker {
-  #rows = new Map<string, { usedAt: number; leakOrigin: string | null }>();
+  #rows = new Map<string, Row>();
   readonly #handOver: (keyUsage: KeyUsage[]) => void;
   readonly #timer: NodeJS.Timeout;
 
@@ -19,22 +27,49 @@ export class KeyUsageTracker {
     this.#timer.unref();
   }
 
-  note(keyId: string, usedAt: number, leakOrigin: string | undefined): void {
-    const origin = leakOrigin === undefined ? null : readable(leakOrigin);
-    const row = this.#rows.get(keyId);
-    if (row === undefined) {
-      this.#rows.set(keyId, { usedAt, leakOrigin: origin });
+  /** `origin` is that of the request, if it has one; with `isLeaked` it is one where the key must not be used. */
+  note(keyId: string, usedAt: number, origin: string | undefined, isLeaked: boolean): void {
+    const row = this.#row(keyId, usedAt);
+    row.usedAt = usedAt;
+    if (origin === undefined) return;
+    row.origin = origin;
+    if (isLeaked) row.leakOrigin ??= readable(origin);
+  }
+
+  /** What became of a request; the key was noted before. */
+  add(keyId: string, now: number, volume: KeyVolume): void {
+    const row = this.#row(keyId, now);
+    if (row.volume === null) {
+      row.volume = { ...volume };
       return;
     }
-    row.usedAt = usedAt;
-    row.leakOrigin ??= origin;
+    row.volume.users += volume.users;
+    row.volume.events += volume.events;
+    row.volume.usersRejected += volume.usersRejected;
+    row.volume.requestsLimited += volume.requestsLimited;
   }
 
   flush(): void {
     if (this.#rows.size === 0) return;
     const rows = this.#rows;
     this.#rows = new Map();
-    this.#handOver(Array.from(rows, ([keyId, row]) => ({ keyId, ...row })));
+    this.#handOver(
+      Array.from(rows, ([keyId, { usedAt, leakOrigin, origin, volume }]) => ({
+        keyId,
+        usedAt,
+        leakOrigin,
+        ...(origin !== null && { origin: readable(origin) }),
+        ...(volume !== null && { volume }),
+      })),
+    );
+  }
+
+  #row(keyId: string, usedAt: number): Row {
+    const known = this.#rows.get(keyId);
+    if (known !== undefined) return known;
+    const row = { usedAt, leakOrigin: null, origin: null, volume: null };
+    this.#rows.set(keyId, row);
+    return row;
   }
 
   close(): void {

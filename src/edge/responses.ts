@@ -33,6 +33,8 @@ export interface Failure {
   /** What is wrong and where, in words. */
   readonly message?: string;
   readonly headers?: Headers;
+  /** When the same request may succeed, if that is known. */
+  readonly retryAfterMs?: number;
 }
 
 export function sendFailure(response: ServerResponse, traceId: string, failure: Failure, cors: Cors | null): void {
@@ -43,8 +45,13 @@ export function sendFailure(response: ServerResponse, traceId: string, failure: 
   if (failure.errors) body['errors'] = failure.errors;
   if (failure.message !== undefined) body['message'] = failure.message;
   const headers = failure.headers ?? [];
-  if (kind.retryable) headers.push('Retry-After', String(RETRY_AFTER_SECONDS));
+  if (kind.retryable) headers.push('Retry-After', retryAfter(failure.retryAfterMs));
   send(response, kind.status, traceId, JSON.stringify(body), cors, headers);
+}
+
+/** In whole seconds. */
+export function retryAfter(milliseconds = RETRY_AFTER_SECONDS * 1_000): string {
+  return String(Math.max(RETRY_AFTER_SECONDS, Math.ceil(milliseconds / 1_000)));
 }
 
 export function sendPreflight(response: ServerResponse, traceId: string): void {

@@ -4,7 +4,7 @@
  * (`intake/`) and appended as such.
  *
  * Order of checks: path and method, key where a header or the address has it (401), charset and encoding (400), size
- * (413), admission (429), key where only the body has it (401), JSON and messages (400).
+ * (413), rate limit and admission (429), key where only the body has it (401), JSON and messages (400).
  *
  * Invariant: 200 is sent only after the log says that the accepted messages are durable. Each request gets exactly one response,
  * and its reservation is given back exactly once.
@@ -24,8 +24,9 @@ import { type CounterIndex, METRIC, REQUESTS_BY_STATUS } from '../telemetry/metr
 import type { Reservation } from './admission.ts';
 import { type Cors, stopUnwantedBody } from './responses.ts';
 import { type BodyRead, readBody } from './body.ts';
-import { type IngestParts, REFUSED } from './ingest.ts';
+import { type IngestParts, ONE_LIMITED, REFUSED } from './ingest.ts';
 import { corsFor, isForeignOrigin } from './origins.ts';
+import { overLimitText } from './rate-limits.ts';
 import { type Envelope, envelopeOfAnyType, segmentKeyOf } from './request-headers.ts';
 import {
   type SegmentFailure,
@@ -122,6 +123,7 @@ export class SegmentIntake {
     if (given === undefined) this.#receive(exchange, (body) => this.#findKey(exchange, type, body));
     else {
       this.#authenticate(exchange, given, (key) => {
+        if (this.#isOverLimit(exchange, key, 0)) return;
         this.#receive(exchange, (body) => this.#convert(exchange, key, type, body));
       });
     }
@@ -166,7 +168,7 @@ export class SegmentIntake {
     }
     const { origin, host } = exchange.request.headers;
     const leaked = key.kind === 'secret' && isForeignOrigin(origin, host);
-    keyUsage.note(key.id, now, leaked ? origin : undefined);
+    keyUsage.note(key.id, now, origin, leaked);
     if (origin !== undefined) {
       const cors = corsFor(key, origin, leaked);
       exchange.cors = cors.allowed;
@@ -261,6 +263,7 @@ export class SegmentIntake {
       reservation?.release();
       return;
     }
+    if (this.#isOverLimit(exchange, key, conversion.userCount)) return;
     if (reservation?.growTo(conversion.body.byteLength) === false) {
       this.#unavailable(exchange, METRIC.unavailable_in_flight);
       return;
@@ -288,7 +291,10 @@ export class SegmentIntake {
       })
       .then(
         () => {
-          const { metrics } = this.#parts;
+          const { metrics, keyUsage, now } = this.#parts;
+          const usersRejected = rejections.length;
+          const users = userCount - usersRejected;
+          keyUsage.add(key.id, now(), { users, events: eventCount, usersRejected, requestsLimited: 0 });
           metrics.inc(METRIC.users_accepted, userCount - rejections.length);
           metrics.inc(METRIC.users_rejected, rejections.length);
           metrics.inc(METRIC.events_accepted, eventCount);
@@ -306,6 +312,17 @@ export class SegmentIntake {
         },
       )
       .catch((error: unknown) => this.#unexpected(exchange, error));
+  }
+
+  /** Takes so many users from what the key may send; responds if there is nothing left. */
+  #isOverLimit(exchange: Exchange, key: ApiKey, users: number): boolean {
+    const { rateLimits, keyUsage, metrics, now } = this.#parts;
+    const retryAfterMs = rateLimits.take(key, users);
+    if (retryAfterMs === 0) return false;
+    keyUsage.add(key.id, now(), ONE_LIMITED);
+    metrics.inc(METRIC.unavailable_rate_limit);
+    this.#fail(exchange, { code: 'rate_limited', message: overLimitText(key), retryAfterMs });
+    return true;
   }
 
   #respond(exchange: Exchange, body: object): void {

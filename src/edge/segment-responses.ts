@@ -6,9 +6,9 @@
  */
 
 import type { ServerResponse } from 'node:http';
-import { ERRORS, type ErrorCode, RETRY_AFTER_SECONDS } from '../errors.ts';
+import { ERRORS, type ErrorCode } from '../errors.ts';
 import type { MessageError } from '../intake/segment.ts';
-import { type Cors, send } from './responses.ts';
+import { type Cors, retryAfter, send } from './responses.ts';
 
 export interface SegmentFailure {
   readonly code: ErrorCode;
@@ -16,6 +16,8 @@ export interface SegmentFailure {
   /** For a batch without any valid message: one entry per message. */
   readonly errors?: readonly MessageError[];
   readonly headers?: string[];
+  /** When the same request may succeed, if that is known. */
+  readonly retryAfterMs?: number;
 }
 
 export function sendSuccess(
@@ -36,13 +38,13 @@ export function sendJson(response: ServerResponse, traceId: string, body: object
 export function sendSegmentFailure(
   response: ServerResponse,
   traceId: string,
-  { code, message, errors, headers = [] }: SegmentFailure,
+  { code, message, errors, headers = [], retryAfterMs }: SegmentFailure,
   cors: Cors | null,
 ): void {
   const { status, text, retryable } = ERRORS[code];
   const body = { success: false, error: text, code, message, trace_id: traceId };
   const counts = errors === undefined ? {} : { accepted: 0, rejected: errors.length, errors };
-  if (retryable) headers.push('Retry-After', String(RETRY_AFTER_SECONDS));
+  if (retryable) headers.push('Retry-After', retryAfter(retryAfterMs));
   send(response, status, traceId, JSON.stringify({ ...body, ...counts }), cors, headers);
 }
 

@@ -223,5 +223,6 @@ function freeze(apiKey: ApiKey): ApiKey {
     ...apiKey,
     scopes: Object.freeze([...apiKey.scopes]),
     origins: Object.freeze([...apiKey.origins]),
+    rateLimit: Object.freeze(apiKey.rateLimit),
   });
 }

@@ -6,11 +6,13 @@
 
 import { OperatorError } from '../errors.ts';
 import type { Environment, KeyKind } from '../model.ts';
-import type { Account, KeyStore, NewKey } from '../keys.ts';
+import type { Account, KeyStore, NewKey, RateLimit } from '../keys.ts';
 import { hashKey, keyDisplay, makeKey, randomBase62, SCOPES } from './format.ts';
 
 export const NAME_CHARACTERS_MAX = 100;
 export const ORIGINS_MAX = 100;
+/** Users per second, and users at once; far above what one server accepts. */
+export const RATE_MAX = 1_000_000;
 
 const ID_CHARACTERS = 12;
 const LOCAL_HOSTS = new Set(['localhost', '127.0.0.1', '[::1]']);
@@ -23,6 +25,8 @@ export interface KeyOptions {
   /** As typed; stored the way browsers send them. */
   readonly origins: readonly string[];
   readonly expiresAt: number | null;
+  /** Absent for no limit. */
+  readonly rateLimit?: RateLimit | null;
 }
 
 export async function createKey(
@@ -32,7 +36,7 @@ export async function createKey(
   const mistakes = mistakesIn(options, options.now);
   if (mistakes.length > 0) throw new OperatorError(mistakes.join('\n'));
 
-  const { accountId, name, kind, environment, expiresAt, now } = options;
+  const { accountId, name, kind, environment, expiresAt, rateLimit = null, now } = options;
   const key = makeKey(kind, environment);
   const row: NewKey = {
     id: `key_${randomBase62(ID_CHARACTERS)}`,
@@ -42,13 +46,19 @@ export async function createKey(
     kind,
     environment,
     scopes: SCOPES[kind],
-    origins: [...new Set(options.origins.map((origin) => new URL(origin).origin))],
+    origins: storedOrigins(options.origins),
+    rateLimit,
     ...keyDisplay(key),
     createdAt: now,
     expiresAt,
   };
   await store.create(row);
   return { key, row };
+}
+
+/** The way browsers send them, each once. */
+export function storedOrigins(origins: readonly string[]): string[] {
+  return [...new Set(origins.map((origin) => new URL(origin).origin))];
 }
 
 /** An account that is not stored yet. */
@@ -60,10 +70,10 @@ export function newAccount(name: string, now: number): Account {
 
 /** Everything that is wrong with the options, a sentence each; empty when they are valid. */
 export function mistakesIn(
-  options: Pick<KeyOptions, 'name' | 'kind' | 'origins' | 'expiresAt'>,
+  options: Pick<KeyOptions, 'name' | 'kind' | 'origins' | 'expiresAt' | 'rateLimit'>,
   now: number,
 ): string[] {
-  const { name, kind, origins, expiresAt } = options;
+  const { name, kind, origins, expiresAt, rateLimit = null } = options;
   const mistakes = [nameMistake('key name', name), ...origins.map(originMistake)];
   if (kind === 'secret' && origins.length > 0) {
     mistakes.push('Origins are for publishable keys: a secret key must never be in a browser.');
@@ -74,7 +84,18 @@ export function mistakesIn(
   if (expiresAt !== null && expiresAt <= now) {
     mistakes.push(`The key would have expired already, on ${new Date(expiresAt).toISOString()}.`);
   }
+  if (rateLimit !== null) {
+    mistakes.push(
+      rateMistake('users per second', rateLimit.usersPerSecond),
+      rateMistake('burst', rateLimit.burstUsers),
+    );
+  }
   return mistakes.filter((mistake) => mistake !== undefined);
+}
+
+function rateMistake(what: string, users: number): string | undefined {
+  if (Number.isInteger(users) && users >= 1 && users <= RATE_MAX) return undefined;
+  return `The ${what} of a rate limit must be a whole number from 1 to ${RATE_MAX.toLocaleString('en')}.`;
 }
 
 /** Control characters are refused because names are printed on terminals. */

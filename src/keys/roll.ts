@@ -1,6 +1,6 @@
 /**
- * Rolls a key, for the dashboard and the command line alike: creates another with the same name, kind, environment and
- * origins, and lets the old one expire after an overlap in which both work. The new key is stored first: a crash in
+ * Rolls a key, for the dashboard and the command line alike: creates another with the same name, kind, environment,
+ * origins and rate limit, and lets the old one expire after an overlap in which both work. The new key is stored first: a crash in
  * between leaves both working, never neither. The new key does not expire, whenever the old one would have.
  */
 
@@ -29,7 +29,7 @@ export async function rollKey(keyStore: KeyStore, { id, accountId, overlapMs, no
   if (found === undefined) return { kind: 'unknown' };
   const state = keyState(found, now);
   if (state !== 'active') return { kind: 'inactive', state };
-  const { name, kind, environment, origins } = found;
+  const { name, kind, environment, origins, rateLimit } = found;
   const created = await createKey(keyStore, {
     accountId: found.accountId,
     name,
@@ -37,6 +37,7 @@ export async function rollKey(keyStore: KeyStore, { id, accountId, overlapMs, no
     environment,
     origins,
     expiresAt: null,
+    rateLimit,
     now,
   });
   const old = await keyStore.expire(id, now + overlapMs);

@@ -28,6 +28,8 @@ export type FailpointName = (typeof FAILPOINTS)[number];
 export interface BatchCounts {
   readonly users: number;
   readonly events: number;
+  /** Events that clients reported to have dropped. */
+  readonly droppedByClients: number;
   readonly merges: number;
   readonly refusals: number;
 }
@@ -65,13 +67,14 @@ export async function processPrepared(
   await transaction.write(batches, now());
   failpoint('written');
 
-  const counts = { users: 0, events: 0, merges: 0, refusals: 0 };
+  const counts = { users: 0, events: 0, droppedByClients: 0, merges: 0, refusals: 0 };
   for (const { changes, records: written } of batches) {
     counts.merges += changes.merges.length;
     counts.refusals += changes.refusals.length;
-    for (const { userTally, eventTally } of written) {
+    for (const { header, duplicateOf, userTally, eventTally } of written) {
       counts.users += userTally.stored;
       counts.events += eventTally.stored;
+      if (duplicateOf === null) counts.droppedByClients += header.droppedByClient ?? 0;
     }
   }
   return counts;

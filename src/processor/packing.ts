@@ -56,6 +56,7 @@ export function packHeader(packer: Packer, header: RecordHeader): void {
   packer.text(header.idempotencyKey);
   packer.text(header.bodyHash);
   packer.number(header.format === undefined ? 0 : FORMATS.indexOf(header.format));
+  packer.number(header.droppedByClient ?? 0);
 }
 
 export function packNoRejections(packer: Packer): void {

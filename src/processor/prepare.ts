@@ -38,7 +38,9 @@ export function headerOf(record: LogRecord): RecordHeader {
     usersRejected: record.rejections.length,
     eventsAccepted: record.eventCount,
   };
-  return record.format === undefined ? header : { ...header, format: record.format };
+  const { format, droppedByClient } = record;
+  if (format === undefined && droppedByClient === undefined) return header;
+  return { ...header, ...(format && { format }), ...(droppedByClient && { droppedByClient }) };
 }
 
 /** In one piece, as it goes to another thread; `unpack` gives what `prepareRecord` gives of each. */

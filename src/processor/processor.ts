@@ -306,10 +306,11 @@ export class Processor {
     this.#isDurable = false;
     this.#conflictsInARow = 0;
     this.#failpoint('committed');
-    for (const { records, users, events, merges, refusals } of this.#uncounted) {
+    for (const { records, users, events, droppedByClients, merges, refusals } of this.#uncounted) {
       metrics.inc(METRIC.processed_records, records);
       metrics.inc(METRIC.processed_users, users);
       metrics.inc(METRIC.processed_events, events);
+      metrics.inc(METRIC.dropped_by_clients, droppedByClients);
       metrics.inc(METRIC.merges, merges);
       metrics.inc(METRIC.refusals, refusals);
     }

@@ -65,7 +65,13 @@ function unpackHeader(unpacker: Unpacker): RecordHeader {
     bodyHash: unpacker.optionalText(),
   };
   const format = unpacker.number();
-  return format === 0 ? header : { ...header, format: FORMATS[format] as ForeignFormat };
+  const droppedByClient = unpacker.number();
+  if (format === 0 && droppedByClient === 0) return header;
+  return {
+    ...header,
+    ...(format !== 0 && { format: FORMATS[format] as ForeignFormat }),
+    ...(droppedByClient !== 0 && { droppedByClient }),
+  };
 }
 
 function unpackRejection(unpacker: Unpacker): RejectionToStore {

@@ -27,7 +27,7 @@ const STATUSES = [
   '503',
 ] as const;
 const CONNECTIONS_CLOSED = ['idle', 'newest'] as const;
-const UNAVAILABLE_REASONS = ['in_flight', 'log', 'disk', 'backlog', 'keys', 'shutdown'] as const;
+const UNAVAILABLE_REASONS = ['in_flight', 'log', 'disk', 'backlog', 'keys', 'shutdown', 'rate_limit'] as const;
 
 /** Counters add up over the slots; each gauge names how its slots make one value. */
 const FAMILIES = {
@@ -55,6 +55,10 @@ const FAMILIES = {
   processed_records: counter('sluice_processed_records_total', 'Log records that the processor wrote to the store.'),
   processed_users: counter('sluice_processed_users_total', 'Users that were stored; duplicates are not.'),
   processed_events: counter('sluice_processed_events_total', 'Events that were stored; duplicates are not.'),
+  dropped_by_clients: counter(
+    'sluice_dropped_by_clients_total',
+    'Events that clients reported to have dropped before sending, by processed requests; retries are not counted.',
+  ),
   merges: counter('sluice_merges_total', 'Pairs of profiles found to be one person.'),
   refusals: counter('sluice_refusals_total', 'Links and merges that a rule of identity refused.'),
   dead_letters: counter('sluice_dead_letters_total', 'Records that the processor could not process.'),

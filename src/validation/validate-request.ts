@@ -12,17 +12,22 @@ import { parseJson } from '../json/parse.ts';
 import { isObject } from './shape.ts';
 import { firstViolation } from './validate-user.ts';
 
-export type RequestValidation =
-  | {
-      readonly ok: true;
-      /** All users of the request, rejected ones included. */
-      readonly userCount: number;
-      /** Events of the accepted users. */
-      readonly eventCount: number;
-      /** In order of `userIndex`. May be all users: the request then fails. */
-      readonly rejections: Rejection[];
-    }
-  | { readonly ok: false; readonly message: string };
+export type RequestValidation = ValidatedUsers | { readonly ok: false; readonly message: string };
+
+interface ValidatedUsers {
+  readonly ok: true;
+  /** All users of the request, rejected ones included. */
+  readonly userCount: number;
+  /** Events of the accepted users. */
+  readonly eventCount: number;
+  /** In order of `userIndex`. May be all users: the request then fails. */
+  readonly rejections: Rejection[];
+  /** Events that the client reports to have dropped before; absent where it reports none. */
+  readonly droppedByClient?: number;
+}
+
+/** The member of a body in which a client reports what it had to drop. */
+export const DROPPED_BY_CLIENT = 'dropped_by_client';
 
 /** An escape that could be U+0000 or half of a surrogate pair. */
 const RISKY_ESCAPE = /\\u(?:0000|[dD][89a-fA-F])/;
@@ -44,10 +49,17 @@ export function validateRequest(text: string): RequestValidation {
   if (users.length > LIMITS.usersPerRequestMax) {
     return unusable(`users must hold at most ${LIMITS.usersPerRequestMax} users, not ${users.length}`);
   }
-  return validateUsers(users, mayHoldUnstorable(text));
+  const validation = validateUsers(users, mayHoldUnstorable(text));
+  const droppedByClient = body[DROPPED_BY_CLIENT];
+  return isDropCount(droppedByClient) ? { ...validation, droppedByClient } : validation;
 }
 
-function validateUsers(users: readonly unknown[], checkCharacters: boolean): RequestValidation {
+/** Anything else is ignored, like any other unknown member: a wrong count must not cost a client its events. */
+function isDropCount(value: unknown): value is number {
+  return Number.isInteger(value) && (value as number) > 0 && (value as number) <= LIMITS.droppedByClientMax;
+}
+
+function validateUsers(users: readonly unknown[], checkCharacters: boolean): ValidatedUsers {
   const rejections: Rejection[] = [];
   let eventCount = 0;
   for (let userIndex = 0; userIndex < users.length; userIndex++) {

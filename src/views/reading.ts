@@ -222,6 +222,8 @@ class PendingLedger implements Pending<StoredLedger> {
         users: withPending(row.users, sums.users),
         events: withPending(row.events, sums.events),
         rejectedUsers: row.rejectedUsers + sums.rejectedUsers,
+        // A retry may be in the log as well, and only the processor knows it as one: counted once processed.
+        droppedByClients: row.droppedByClients,
       });
     }
     return { ...ledger, hours: [...byHour.values()].sort((a, b) => b.hour - a.hour) };
@@ -278,5 +280,5 @@ function withPending(sums: LedgerSums, pending: number): LedgerSums {
 const EMPTY: LedgerSums = { received: 0, stored: 0, duplicates: 0, erased: 0, expired: 0, deadLetters: 0, pending: 0 };
 
 function emptyHour(hour: number): LedgerHour {
-  return { hour, users: EMPTY, events: EMPTY, rejectedUsers: 0 };
+  return { hour, users: EMPTY, events: EMPTY, rejectedUsers: 0, droppedByClients: 0 };
 }

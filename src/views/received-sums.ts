@@ -20,6 +20,7 @@ export const LEDGER_COLUMNS = [
   'events_duplicates',
   'events_erased',
   'events_dead_letters',
+  'dropped_by_clients',
 ] as const;
 export const RECEIPT_COLUMNS = ['users_accepted', 'users_rejected', 'events_accepted'] as const;
 
@@ -38,6 +39,11 @@ export class ReceivedSums {
     hour.events_stored += events.stored;
     hour.events_duplicates += events.duplicates;
     hour.events_erased += events.erased;
+  }
+
+  /** What a client reported with a record that is no duplicate. */
+  addDropped(tenant: number, { receivedAt, droppedByClient = 0 }: RecordHeader): void {
+    if (droppedByClient > 0) this.#hour(tenant, receivedAt).dropped_by_clients += droppedByClient;
   }
 
   /** A record that cannot be processed. */
@@ -65,11 +71,15 @@ export class ReceivedSums {
     minute.users_accepted += usersAccepted;
     minute.users_rejected += usersRejected;
     minute.events_accepted += eventsAccepted;
-    const hour = sumsOf(this.#hours, 'hour', LEDGER_COLUMNS, tenant, startOf(receivedAt, HOUR_MS));
+    const hour = this.#hour(tenant, receivedAt);
     hour.users_received += usersAccepted;
     hour.users_rejected += usersRejected;
     hour.events_received += eventsAccepted;
     return hour;
+  }
+
+  #hour(tenant: number, receivedAt: number): LedgerSums {
+    return sumsOf(this.#hours, 'hour', LEDGER_COLUMNS, tenant, startOf(receivedAt, HOUR_MS));
   }
 }
 

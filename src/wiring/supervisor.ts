@@ -15,6 +15,7 @@ import type { Config, Sources } from '../config/config.ts';
 import { keyFileOf, storeFileOf } from '../data-folder/files.ts';
 import { WriteTurn } from '../runtime/write-turn.ts';
 import type { ServerStatus } from '../edge/readiness.ts';
+import { allocateRateLimits } from '../edge/rate-limits.ts';
 import { listenError } from '../edge/listen-error.ts';
 import { OperatorError } from '../errors.ts';
 import { FileIdentity } from '../data-folder/file-identity.ts';
@@ -45,6 +46,8 @@ export interface EdgeSetup {
   readonly traceIdBuffer: SharedArrayBuffer;
   /** By which erases and unmerges ask the processor for their turn to write. */
   readonly writeTurn: SharedArrayBuffer;
+  /** What each key may send now (`edge/rate-limits.ts`). */
+  readonly rateLimitBuffer: SharedArrayBuffer;
   readonly lock: HeldLock | null;
   readonly version: string;
   /** Why the database may not be used yet, as of now; null where it may. */
@@ -190,6 +193,7 @@ export class Supervisor {
   readonly #clockBuffer = new SharedArrayBuffer(BigInt64Array.BYTES_PER_ELEMENT);
   readonly #traceIdBuffer = new SharedArrayBuffer(BigInt64Array.BYTES_PER_ELEMENT);
   readonly #writeTurn = WriteTurn.allocate();
+  readonly #rateLimitBuffer = allocateRateLimits();
   readonly #flags = new Int32Array(this.#statusBuffer);
   readonly #edges: Worker[] = [];
   #processor: Worker | undefined;
@@ -370,6 +374,7 @@ export class Supervisor {
       clockBuffer: this.#clockBuffer,
       traceIdBuffer: this.#traceIdBuffer,
       writeTurn: this.#writeTurn,
+      rateLimitBuffer: this.#rateLimitBuffer,
       lock,
       version,
       databaseProblem: this.#databaseProblem,

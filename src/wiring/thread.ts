@@ -66,6 +66,7 @@ async function runEdge(setup: EdgeSetup): Promise<void> {
         now: Date.now,
         receiptTime: clock.now,
         newestTraceId: config.edges > 1 ? new BigInt64Array(setup.traceIdBuffer) : null,
+        rateLimitBuffer: setup.rateLimitBuffer,
         handOverUsage: (keyUsage) => send({ type: 'keyUsage', keyUsage }),
       },
       setup.port,

@@ -264,9 +264,15 @@ export function cannedStore(tenantId: string): { store: Store; asked: Asked[] } 
       'ledger',
       () => ({
         hours: [
-          { hour: HOUR - 240 * HOUR_MS, users: { ...totals, received: 8 }, events: totals, rejectedUsers: 0 },
-          { hour: HOUR - HOUR_MS, users: totals, events: totals, rejectedUsers: 4 },
-          { hour: HOUR, users: totals, events: totals, rejectedUsers: 0 },
+          {
+            hour: HOUR - 240 * HOUR_MS,
+            users: { ...totals, received: 8 },
+            events: totals,
+            rejectedUsers: 0,
+            droppedByClients: 2,
+          },
+          { hour: HOUR - HOUR_MS, users: totals, events: totals, rejectedUsers: 4, droppedByClients: 3 },
+          { hour: HOUR, users: totals, events: totals, rejectedUsers: 0, droppedByClients: 0 },
         ],
         positions: new Map(),
         lastTraceIds: new Map(),

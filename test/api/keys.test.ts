@@ -52,10 +52,13 @@ suite('Keys of an account', () => {
       prefix: 'sk_dev_',
       last_four: key.slice(-4),
       origins: [],
+      rate_limit: null,
       created_at: at(NOW),
       expires_at: at(NOW + DAY_MS),
       revoked_at: null,
       last_used_at: null,
+      last_origin: null,
+      volume: { users: 0, events: 0, users_rejected: 0, requests_limited: 0 },
       leak_suspected_at: null,
       leak_origin: null,
       state: 'active',
@@ -155,6 +158,73 @@ suite('Keys of an account', () => {
   });
 });
 
+suite('Editing a key', () => {
+  test('changes what is given and nothing else', async (t) => {
+    const { ask, make, list } = await start(t);
+    const limit = { users_per_second: 100, burst: 1_000 };
+    const { row } = await make({ kind: 'publishable', rate_limit: limit });
+    assert.deepEqual(row['rate_limit'], limit);
+    const edit = async (json: object) => (await ask('PATCH', `/keys/${row.id}`, json)).body;
+    assert.deepEqual(await edit({ name: ' Shop ' }), { ...row, name: 'Shop' });
+    assert.deepEqual(await edit({ origins: ['HTTPS://Shop.example'], rate_limit: null }), {
+      ...row,
+      name: 'Shop',
+      origins: ['https://shop.example'],
+      rate_limit: null,
+    });
+    const edited = await edit({ name: row.name, origins: [], rate_limit: limit });
+    assert.deepEqual(edited, row);
+    assert.deepEqual(await edit({}), row);
+    assert.deepEqual(await list(), [row]);
+  });
+
+  test('refuses what is wrong, by name, and a key that does not work any more', async (t) => {
+    const { ask, make, list } = await start(t);
+    const { row } = await make();
+    const message = async (json: unknown): Promise<string> => {
+      const answer = await ask('PATCH', `/keys/${row.id}`, json);
+      assert.equal(answer.status, 400);
+      return messageOf(answer);
+    };
+    assert.match(await message([]), /^the body must be a JSON object/);
+    assert.match(await message({ kind: 'publishable' }), /unknown field: there are name, origins, rate_limit/);
+    assert.match(await message({ name: null }), /^name must be a text/);
+    assert.match(await message({ name: '' }), /^The key name must not be empty/);
+    assert.match(await message({ origins: 'x' }), /^origins must be an array of texts/);
+    assert.match(await message({ origins: ['https://a.example'] }), /^Origins are for publishable keys/);
+    for (const limit of [5, [], {}, { users_per_second: 5 }, { users_per_second: 5, burst: 5, per: 'minute' }]) {
+      assert.match(await message({ rate_limit: limit }), /^rate_limit must be an object with the numbers/);
+    }
+    for (const rate of [0, -1, 1.5, 1_000_001]) {
+      const limit = { users_per_second: rate, burst: 5 };
+      assert.match(
+        await message({ rate_limit: limit }),
+        /^The users per second of a rate limit must be a whole number/,
+      );
+    }
+    assert.deepEqual(await list(), [row]);
+    await ask('POST', `/keys/${row.id}/revoke`, { name: row.name });
+    assert.equal(await message({ name: 'x' }), 'the key is revoked: make a new one instead');
+  });
+
+  test('what was received with each key is listed, of the last seven days', async (t) => {
+    const { make, list, keyStore } = await start(t);
+    const { row } = await make({ kind: 'publishable' });
+    const volume = { users: 7, events: 9, usersRejected: 2, requestsLimited: 1 };
+    const use = (usedAt: number) => ({
+      keyId: row.id,
+      usedAt,
+      leakOrigin: null,
+      origin: 'https://shop.example',
+      volume,
+    });
+    await keyStore.recordUsage([use(NOW - 7 * DAY_MS), use(NOW - 6 * DAY_MS), use(NOW)]);
+    const [listed] = await list();
+    assert.deepEqual(listed?.['volume'], { users: 14, events: 18, users_rejected: 4, requests_limited: 2 });
+    assert.equal(listed?.['last_origin'], 'https://shop.example');
+  });
+});
+
 suite('Revoking a key', () => {
   test('needs its name, and keeps the first time', async (t) => {
     const { ask, make, list, clock } = await start(t);
@@ -244,6 +314,7 @@ suite('Rolling a key', () => {
     const broken = {
       list: (accountId?: string) => real?.list(accountId),
       create: (key: NewKey) => real?.create(key),
+      volumes: () => Promise.resolve(new Map()),
       expire: () => Promise.reject(new Error('the disk is gone')),
     } as unknown as KeyStore;
     const running = await start(t, { keyStore: broken });
@@ -270,9 +341,11 @@ suite('Who may do it', () => {
       [`/keys/${row.id}/revoke`, { name: row.name }],
       [`/keys/${row.id}/revoke`, { name: 'a guess' }],
       [`/keys/${row.id}/roll`, { overlap_seconds: 0 }],
+      [`/keys/${row.id}`, { name: 'mine' }],
     ] as const) {
-      const { status, text } = await askAsStranger('POST', path, json);
-      const unknown = await ask('POST', path.replace(row.id, NOBODY), json);
+      const method = path.endsWith(row.id) ? 'PATCH' : 'POST';
+      const { status, text } = await askAsStranger(method, path, json);
+      const unknown = await ask(method, path.replace(row.id, NOBODY), json);
       assert.deepEqual([status, unknown.status], [404, 404], path);
       const shapeOf = (response: string): unknown => ({ ...(JSON.parse(response) as object), trace_id: '' });
       assert.deepEqual(shapeOf(text), shapeOf(unknown.text));
@@ -290,6 +363,7 @@ suite('Who may do it', () => {
       ['POST', '/keys', OPTIONS],
       ['POST', `/keys/${row.id}/revoke`, { name: row.name }],
       ['POST', `/keys/${row.id}/roll`, { overlap_seconds: 0 }],
+      ['PATCH', `/keys/${row.id}`, { name: 'mine' }],
     ] as const) {
       const withKey = { authorization: `Bearer ${key}` };
       assert.equal((await running.browse(method, path, { json })).status, 401, path);

@@ -112,7 +112,7 @@ suite('The ledger', () => {
     const total = '"received":21,"stored":3,"duplicates":6,"erased":3,"expired":3,"dead_letters":3,"pending":3';
     assert.equal(
       text,
-      `{"balanced":false,"missing_records":0,"lost_records":0,"warnings":[],"hours":[{"hour":"${newest}","users":${BOOKS_TEXT},"events":${BOOKS_TEXT},"users_rejected":0},{"hour":"${before}","users":${BOOKS_TEXT},"events":${BOOKS_TEXT},"users_rejected":4}],"totals":{"users":{${total.replace('21', '22')},"difference":1},"events":{${total},"difference":0}}}`,
+      `{"balanced":false,"missing_records":0,"lost_records":0,"warnings":[],"hours":[{"hour":"${newest}","users":${BOOKS_TEXT},"events":${BOOKS_TEXT},"users_rejected":0,"dropped_by_clients":0},{"hour":"${before}","users":${BOOKS_TEXT},"events":${BOOKS_TEXT},"users_rejected":4,"dropped_by_clients":3}],"totals":{"users":{${total.replace('21', '22')},"difference":1},"events":{${total},"difference":0},"dropped_by_clients":5}}`,
     );
     const { totals } = body as { totals: unknown };
     const narrow = (await ask('/ledger?from=2026-11-14T08:59:59Z&to=2026-11-14T09:00:00Z')) as {

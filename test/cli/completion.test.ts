@@ -44,7 +44,7 @@ suite('Completion in bash', () => {
     assert.deepEqual(await complete('ex'), ['export']);
     assert.deepEqual(await complete('keys', 'r'), ['roll', 'revoke']);
     assert.deepEqual(await complete('help', 'ex'), ['export']);
-    assert.deepEqual(await complete('help', 'keys', ''), ['create', 'list', 'roll', 'revoke']);
+    assert.deepEqual(await complete('help', 'keys', ''), ['create', 'list', 'edit', 'roll', 'revoke']);
     assert.deepEqual(await complete('completion', ''), ['bash', 'zsh', 'fish', '--help']);
     assert.deepEqual(await complete('profile', 'user'), ['user_id=']);
   });

@@ -66,6 +66,7 @@ test('the JSON form has the key and all about it', async (context) => {
     account: { id: stored?.accountId, name: 'default' },
     scopes: ['ingest:write'],
     origins: ['https://a.example', 'https://b.example'],
+    rate_limit: null,
     prefix: 'pk_',
     last_four: key.slice(-4),
     state: 'active',
@@ -73,6 +74,7 @@ test('the JSON form has the key and all about it', async (context) => {
     expires_at: '2026-12-15T12:34:56.000Z',
     revoked_at: null,
     last_used_at: null,
+    last_origin: null,
     leak_suspected_at: null,
     leak_origin: null,
   });

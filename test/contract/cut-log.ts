@@ -29,6 +29,8 @@ function cuttingAppender(appender: LogAppender): LogAppender {
 
 function usersOf(entry: LogEntry): LogEntry[] {
   const { users } = JSON.parse(Buffer.from(entry.body).toString('utf8')) as { users: unknown[] };
+  const firstAccepted = users.findIndex((_user, index) => !entry.rejections.some((one) => one.userIndex === index));
+  const { droppedByClient, ...rest } = entry;
   return users.map((user, userIndex) => {
     const rejections = entry.rejections.filter((rejection) => rejection.userIndex === userIndex);
     const own = {
@@ -39,7 +41,8 @@ function usersOf(entry: LogEntry): LogEntry[] {
       eventCount: rejections.length > 0 ? 0 : users.length === 1 ? entry.eventCount : eventsIn(user),
       rejections,
     };
-    return Object.assign({}, entry, own);
+    const isReport = droppedByClient !== undefined && userIndex === firstAccepted;
+    return Object.assign({}, rest, own, isReport && { droppedByClient });
   });
 }
 

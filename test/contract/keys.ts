@@ -19,6 +19,7 @@ export interface OpenedKeyStore {
   readonly dispose: () => Promise<void>;
 }
 
+const DAY_MS = 86_400_000;
 const NOON = Date.UTC(2026, 10, 15, 12);
 
 export function keyStoreContract(name: string, open: () => Promise<OpenedKeyStore>): void {
@@ -34,6 +35,7 @@ export function keyStoreContract(name: string, open: () => Promise<OpenedKeyStor
   describe(`the key store contract: ${name}`, () => {
     accountsTests(withStore);
     keysTests(withStore);
+    editTests(withStore);
     usageTests(withStore);
   });
 }
@@ -231,7 +233,96 @@ function keysTests(withStore: WithStore): void {
   );
 }
 
+function editTests(withStore: WithStore): void {
+  test(
+    'name, origins and rate limit of a key can be changed, one by one, and nothing else changes',
+    withStore(async ({ store, reopen }, accountId) => {
+      const { key, row } = await createKey(store, { ...options('publishable', 'production'), accountId, now: NOON });
+      const { row: bystander } = await createKey(store, { ...options('secret', 'production'), accountId, now: NOON });
+      const other = await reopen();
+      const expected = asStored(row);
+      const rateLimit = { usersPerSecond: 100, burstUsers: 1_000_000 };
+      for (const changes of [
+        { name: 'renamed' },
+        { origins: ['https://shop.example'] },
+        { rateLimit },
+        {},
+        { origins: [], rateLimit: null },
+        { name: 'all', origins: ['https://a.example', 'https://b.example'], rateLimit },
+      ]) {
+        Object.assign(expected, changes);
+        assert.deepEqual(await store.edit(row.id, changes), expected);
+        assert.deepEqual(await other.findByHash(hashKey(key)), expected);
+      }
+      await other.close();
+      assert.equal(await store.edit('key_nobody000000', { name: 'x' }), undefined);
+      assert.deepEqual(await store.list(), [asStored(bystander), expected]);
+    }),
+  );
+
+  test(
+    'a key is stored with its rate limit',
+    withStore(async ({ store }, accountId) => {
+      const rateLimit = { usersPerSecond: 1, burstUsers: 2 };
+      const limited = { ...options('secret', 'production'), rateLimit, accountId, now: NOON };
+      const { key } = await createKey(store, limited);
+      assert.deepEqual((await store.findByHash(hashKey(key)))?.rateLimit, rateLimit);
+    }),
+  );
+}
+
 function usageTests(withStore: WithStore): void {
+  test(
+    'what was received with a key adds up by day, for a week, and is of its account alone',
+    withStore(async ({ store, reopen }, accountId) => {
+      const other = await store.ensureAccount(newAccount('another', NOON));
+      const { row } = await createKey(store, { ...options('secret', 'production'), accountId, now: NOON });
+      const { row: foreign } = await createKey(store, {
+        ...options('secret', 'production'),
+        accountId: other.id,
+        now: NOON,
+      });
+      const use = (keyId: string, usedAt: number, users: number) => ({
+        keyId,
+        usedAt,
+        leakOrigin: null,
+        volume: { users, events: 2 * users, usersRejected: 3, requestsLimited: 4 },
+      });
+      const second = await reopen();
+      await Promise.all([
+        store.recordUsage([use(row.id, NOON, 1), use(foreign.id, NOON, 100)]),
+        second.recordUsage([use(foreign.id, NOON, 100), use(row.id, NOON, 10)]),
+      ]);
+      await second.close();
+      await store.recordUsage([use(row.id, NOON + DAY_MS, 1_000), use('key_nobody000000', NOON, 1)]);
+      const volume = { users: 1_011, events: 2_022, usersRejected: 9, requestsLimited: 12 };
+      assert.deepEqual(await store.volumes(accountId, NOON), new Map([[row.id, volume]]));
+      const newest = { users: 1_000, events: 2_000, usersRejected: 3, requestsLimited: 4 };
+      assert.deepEqual(await store.volumes(accountId, NOON + DAY_MS), new Map([[row.id, newest]]));
+      assert.deepEqual(await store.volumes(accountId, NOON + 2 * DAY_MS), new Map());
+      await store.recordUsage([use(row.id, NOON + 7 * DAY_MS, 5)]);
+      assert.equal((await store.volumes(accountId, 0)).get(row.id)?.users, 1_005, 'the first day is gone');
+    }),
+  );
+
+  test(
+    'the last origin is that of the newest use that has one',
+    withStore(async ({ store }, accountId) => {
+      const { row } = await createKey(store, { ...options('publishable', 'production'), accountId, now: NOON });
+      const use = (usedAt: number, origin?: string) => ({
+        keyId: row.id,
+        usedAt,
+        leakOrigin: null,
+        ...(origin !== undefined && { origin }),
+      });
+      await store.recordUsage([use(NOON + 1, 'https://a.example'), use(NOON + 3, 'https://b.example')]);
+      await store.recordUsage([use(NOON + 4), use(NOON + 2, 'https://old.example')]);
+      assert.deepEqual(await store.list(), [
+        { ...asStored(row), lastUsedAt: NOON + 4, lastOrigin: 'https://b.example' },
+      ]);
+    }),
+  );
+
   test(
     'the time of last use moves forwards only, also within one batch',
     withStore(async ({ store }, accountId) => {
@@ -282,7 +373,7 @@ function options(kind: KeyKind, environment: Environment) {
 }
 
 function asStored(row: NewKey): ApiKey {
-  const untouched = { revokedAt: null, lastUsedAt: null, leakSuspectedAt: null, leakOrigin: null };
+  const untouched = { revokedAt: null, lastUsedAt: null, lastOrigin: null, leakSuspectedAt: null, leakOrigin: null };
   const { hash, ...rest } = row;
   assert.equal(hash.length, 32);
   return { ...rest, accountName: 'acme', ...untouched };

@@ -7,6 +7,7 @@
 import assert from 'node:assert/strict';
 import { after, before, beforeEach, suite, test } from 'node:test';
 import { assert as assertProperty, asyncProperty, integer } from 'fast-check';
+import type { LogRecord } from '../../src/log.ts';
 import { append, entry, type LogUnderTest, readAll, usersOf, withReader } from './log-entries.ts';
 import { lookupTests } from './log-lookups.ts';
 
@@ -73,6 +74,18 @@ export function eventLogContract(name: string, open: () => Promise<LogUnderTest>
           ['foreign', 'segment'],
         ],
       );
+    });
+
+    test('what a client dropped is kept with the first accepted user of its request, and only there', async () => {
+      const users = [{ n: 0 }, { n: 1 }, { n: 2 }];
+      const rejections = [{ userIndex: 0, message: 'not valid' }];
+      await append(log, [entry({ users, rejections, droppedByClient: 7 }), entry({ traceId: 'none' })]);
+      const records = await withReader(log, (reader) => readAll(reader, 0));
+      const reports = records.filter(({ droppedByClient }) => droppedByClient !== undefined);
+      assert.equal(reports.length, 1);
+      const [report] = reports as [LogRecord];
+      assert.equal(report.droppedByClient, 7);
+      assert.ok(report.firstUserIndex <= 1 && report.rejections.length < report.userCount);
     });
 
     test('users come back in the order in which they were appended', async () => {

@@ -38,9 +38,10 @@ const OPTIONS = { defaultCountry: null, junkValues: new Set<string>() };
 let requests = 0;
 
 export type Request = Partial<
-  Pick<LogEntry, 'tenantId' | 'receivedAt' | 'traceId' | 'keyId' | 'keyKind' | 'idempotencyKey' | 'format'> & {
-    firstUserIndex: number;
-  }
+  Pick<
+    LogEntry,
+    'tenantId' | 'receivedAt' | 'traceId' | 'keyId' | 'keyKind' | 'idempotencyKey' | 'format' | 'droppedByClient'
+  > & { firstUserIndex: number }
 >;
 
 /** A request of these users, with a trace_id of its own, judged by the real validation. */
@@ -56,7 +57,9 @@ export function request(users: readonly unknown[], about: Request = {}): LogEntr
     ...rest,
   });
   const rejections = entry.rejections.map((row) => ({ ...row, userIndex: row.userIndex + firstUserIndex }));
-  return { ...entry, ...(rest.format && { format: rest.format }), keyId, rejections, firstUserIndex };
+  const { format, droppedByClient } = rest;
+  const unusual = { ...(format && { format }), ...(droppedByClient && { droppedByClient }) };
+  return { ...entry, ...unusual, keyId, rejections, firstUserIndex };
 }
 
 export function person(identifiers: object, events: readonly object[] = [{}], userProperties?: object): object {

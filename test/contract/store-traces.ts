@@ -324,7 +324,9 @@ export function storeTracesContract(open: OpenStore): void {
     });
 
     test('a dead letter is listed with its cause and counted in the ledger', async () => {
-      const { body, userCount, eventCount, rejections, ...header } = request([person({ user_id: 'u' }, [{}, {}])]);
+      const { body, userCount, eventCount, rejections, ...header } = request([person({ user_id: 'u' }, [{}, {}])], {
+        droppedByClient: 3,
+      });
       assert.ok(body.byteLength > 0 && userCount === 1 && rejections.length === 0);
       const transaction = await under.writer.begin();
       const counts = { usersAccepted: userCount, usersRejected: 0, eventsAccepted: eventCount };
@@ -340,7 +342,10 @@ export function storeTracesContract(open: OpenStore): void {
         { tenantId, traceId, receivedAt, partition: 3, position: 9, failedAt: 77, cause: 'Error: it is broken' },
       ]);
       const { hours } = await under.store.ledger(TENANT, { from: null, to: null });
-      assert.deepEqual([hours[0]?.users.deadLetters, hours[0]?.events.deadLetters], [1, 2]);
+      assert.deepEqual(
+        [hours[0]?.users.deadLetters, hours[0]?.events.deadLetters, hours[0]?.droppedByClients],
+        [1, 2, 3],
+      );
       assert.equal(await under.store.trace(TENANT, traceId), undefined);
     });
 

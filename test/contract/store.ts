@@ -387,5 +387,26 @@ function storeProfilesContract(open: OpenStore): void {
       assert.deepEqual((await under.store.ledger(null, { from: null, to: null })).hours, hours);
       assert.deepEqual(await under.store.recount(), { eventsInLedger: 4, eventsInTables: 4 });
     });
+
+    test('what clients dropped is counted once per request, by tenant and hour, and is in no other sum', async () => {
+      const users = [person({ user_id: 'u' })];
+      await send(under, users, { receivedAt: START, idempotencyKey: 'k', droppedByClient: 3 });
+      await send(under, users, { receivedAt: START + 1, idempotencyKey: 'k', droppedByClient: 3 });
+      await send(under, users, { receivedAt: START + 2, droppedByClient: 4 });
+      await send(under, users, { receivedAt: START + DAY_MS, droppedByClient: 1_000_000_000 });
+      await send(under, users, { receivedAt: START, tenantId: OTHER_TENANT, droppedByClient: 5 });
+      await send(under, users, { receivedAt: START, tenantId: OTHER_TENANT });
+      const droppedBy = async (tenantId: string | null) => {
+        const { hours } = await under.store.ledger(tenantId, { from: null, to: null });
+        for (const hour of hours) assert.equal(differenceOf(hour.users) + differenceOf(hour.events), 0);
+        return hours.map(({ hour, events, droppedByClients }) => [hour, events.received, droppedByClients]);
+      };
+      assert.deepEqual(await droppedBy(TENANT), [
+        [START + DAY_MS, 1, 1_000_000_000],
+        [START, 3, 7],
+      ]);
+      assert.deepEqual(await droppedBy(OTHER_TENANT), [[START, 2, 5]]);
+      assert.deepEqual(await under.writer.difference(), { users: 0, events: 0 });
+    });
   });
 }

@@ -126,6 +126,42 @@ suite('API keys in the page', { skip: whyNoBrowser() }, () => {
     assertNoComplaints(watched);
   });
 
+  test('a key is edited in the page: name, origins and rate limit, and the list shows what it received', async () => {
+    const key = await make('web shop', async (dialog) => {
+      await dialog.getByLabel('Kind').selectOption('publishable');
+      await dialog.getByLabel('Users per second').fill('1');
+      await dialog.getByLabel('Burst').fill('60');
+    });
+    await page.getByRole('button', { name: 'I have saved it' }).click();
+    await sees(row('web shop'), 'At most 1 users per second, 60 at once');
+    await sees(row('web shop'), 'nothing received');
+    const users = [...Array.from({ length: 999 }, (_, n) => user(`u${n}`)), {}];
+    assert.equal((await post(running.server, key, { users }, { origin: 'https://shop.example' })).status, 202);
+    assert.equal(await send(key), 503);
+    await sees(row('web shop'), '999 users, 999 events');
+    for (const text of ['1 rejected', '1 over the limit', 'last page: https://shop.example']) {
+      await sees(row('web shop'), text);
+    }
+
+    await row('web shop')
+      .getByRole('button', { name: /^Edit / })
+      .click();
+    const dialog = page.getByRole('dialog', { name: 'Edit web shop' });
+    await dialog.getByLabel('Name').fill('web shop, new');
+    await dialog.getByLabel('Allowed origins').fill('https://shop.example/path');
+    await dialog.getByLabel('Users per second').fill('');
+    await dialog.getByRole('button', { name: 'Save' }).click();
+    await sees(dialog, 'The origin "https://shop.example/path" is not of the form');
+    await dialog.getByLabel('Allowed origins').fill('https://shop.example');
+    await dialog.getByRole('button', { name: 'Save' }).click();
+    await dialog.waitFor({ state: 'hidden' });
+    await sees(row('web shop, new'), 'Only from https://shop.example');
+    await row('web shop, new').getByText('At most').waitFor({ state: 'detached' });
+    await eventually('the limit is gone', async () => (await send(key)) === 202);
+    assertNoComplaints(watched, /400 \(Bad Request\)/);
+    watched.complaints.splice(0);
+  });
+
   test('rolled with an overlap, the old key and the new one both work', async () => {
     const old = await make('rolled');
     await page.getByRole('button', { name: 'I have saved it' }).click();

@@ -23,6 +23,7 @@ suite('The overview', { skip: whyNoBrowser() }, () => {
     const ago = (days: number): string => new Date(Date.now() - days * DAY_MS).toISOString();
     const user = (id: string, events: object[]): object => ({ identifiers: { user_id: id }, events });
     const sent = await post(server, server.key, {
+      dropped_by_client: 1_234,
       users: [
         user('ada', [
           { event_name: 'bought', revenue: 40, currency: 'EUR' },
@@ -64,6 +65,7 @@ suite('The overview', { skip: whyNoBrowser() }, () => {
       'Revenue, other currencies': 'Not summed',
     });
     await sees(page, '1 user entry was rejected in the last hour, by receipt time');
+    await sees(page, 'Clients dropped 1,234 events');
     await page.getByRole('button', { name: 'USD' }).click();
     await sees(page, 'Revenue per minute, USD');
     assert.ok(page.url().endsWith('?currency=USD'));

@@ -30,6 +30,6 @@ test('what needs attention is said in one sentence, and nothing else is', () => 
       { status: 403, requests: 3 },
       { status: 503, requests: 1 },
     ]),
-    '12 requests were refused for the key, 3 for the origin and 1 because the server was too busy or not ready since the start.',
+    '12 requests were refused for the key, 3 for the origin and 1 because the server was too busy or not ready, or a key was over its rate limit since the start.',
   );
 });

@@ -70,6 +70,14 @@ suite('The responses of POST /ingest/events', () => {
     assert.deepEqual((await recordOf(server(), response))?.rejections, errors);
   });
 
+  test('what a client dropped goes to the log with a 202 alone: after a 400 the client reports it again', async () => {
+    const bad = await send({ dropped_by_client: 3, users: [{}] });
+    const good = await send({ dropped_by_client: 3, users: [{}, user('x')] });
+    assert.deepEqual([bad.status, good.status], [400, 202]);
+    assert.equal((await recordOf(server(), bad))?.droppedByClient, undefined);
+    assert.equal((await recordOf(server(), good))?.droppedByClient, 3);
+  });
+
   test('a thousand users are taken; each rejected one keeps its place in the request', async () => {
     const users = Array.from({ length: 1_000 }, (_, n) => (n % 100 === 99 ? {} : user(`user-${n}`)));
     const response = await send({ users });

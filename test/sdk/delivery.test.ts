@@ -6,7 +6,7 @@ import { Sluice, type Rejection, type ServerOptions, type SluiceEvents } from '.
 import { bodyText, logOf, useServer, UUID_V7, withWrongChecksum } from '../edge/fixture.ts';
 import { removeFolder, startServer, temporaryFolder } from '../server.ts';
 import { type Gate, openGate } from './gate.ts';
-import { storedEvents, storedNumbers } from './stored.ts';
+import { droppedByClients, storedEvents, storedNumbers } from './stored.ts';
 
 const QUICK = { retryDelayMs: 20, retryDelayMaxMs: 50 };
 /** The machine may be busy with other tests. */
@@ -230,6 +230,7 @@ suite('The SDK and a server', () => {
       [true, false],
     );
     assert.deepEqual(await storedNumbers(server(), 'bounded'), [8, 9]);
+    assert.deepEqual(await droppedByClients(server()), { totals: 3, hours: 3, metric: 3 });
   });
 
   test('the queue is bounded by bytes too, and an event that can never fit is dropped by itself', async () => {

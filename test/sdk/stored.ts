@@ -1,5 +1,6 @@
 /** What a server has stored, read through its API once everything is processed. */
 
+import { metric } from '../edge/fixture.ts';
 import { eventually, type TestServer } from '../server.ts';
 
 /** The machine may be busy with other tests. */
@@ -40,6 +41,19 @@ export async function storedEvents(server: TestServer, name: string): Promise<St
     cursor = page.next_cursor;
   }
   return events.toReversed();
+}
+
+/** What clients dropped, as the ledger and the metrics count it. */
+export async function droppedByClients(server: TestServer): Promise<{ totals: number; hours: number; metric: number }> {
+  interface Dropped {
+    readonly dropped_by_clients: number;
+  }
+  const { hours, totals } = await read<{ hours: readonly Dropped[]; totals: Dropped }>(server, '/ledger');
+  return {
+    totals: totals.dropped_by_clients,
+    hours: hours.reduce((sum, { dropped_by_clients: dropped }) => sum + dropped, 0),
+    metric: await metric(server, 'sluice_dropped_by_clients_total'),
+  };
 }
 
 /** The property `n` of each stored event, in order: one that was stored twice is there twice. */

@@ -2,6 +2,7 @@
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { validateBody } from '../../src/edge/validate-body.ts';
 import { validateRequest } from '../../src/validation/validate-request.ts';
 
 const USER = '{"identifiers":{"user_id":"u"},"events":[{"event_name":"a"},{"event_name":"b"}]}';
@@ -71,6 +72,23 @@ test('a request whose users are all bad has a rejection for each and no events',
       { userIndex: 1, message: NO_EVENTS },
     ],
   });
+});
+
+test('the number of events that a client dropped is read wherever it stands; of a wrong one nothing is said', () => {
+  const users = '"users":[{"identifiers":{"user_id":"u"},"events":[{"event_name":"e"}]}]';
+  const validated = { ok: true, userCount: 1, eventCount: 1, rejections: [] };
+  const right = ['1', '3', '1000000000'];
+  const wrong = ['0', '-1', '1.5', '1000000001', '1e400', 'null', '"3"', '[3]', 'true'];
+  for (const [given, droppedByClient] of [
+    ...right.map((text) => [text, Number(text)]),
+    ...wrong.map((text) => [text]),
+  ]) {
+    for (const body of [`{"dropped_by_client":${given},${users}}`, `{${users},"dropped\\u005fby_client":${given}}`]) {
+      const expected = droppedByClient === undefined ? validated : { ...validated, droppedByClient };
+      assert.deepEqual(validateRequest(body), expected, body);
+      assert.deepEqual(validateBody(Buffer.from(body)), expected, body);
+    }
+  }
 });
 
 test('members of the body besides users are ignored, whatever they hold', () => {

@@ -1,5 +1,5 @@
 /**
- * The dialogs around a key: making one, rolling one, revoking one. The first two end with the new key in full, once,
+ * The dialogs around a key: making one, editing one, rolling one, revoking one. Making and rolling end with the new key in full, once,
  * with what to paste to use it.
  */
 
@@ -105,6 +105,7 @@ function CreateForm({ onClose, onMade }: FormProps): ReactNode {
   const [environment, setEnvironment] = useState<Environment>(current);
   const [days, setDays] = useState('');
   const [origins, setOrigins] = useState('');
+  const [limit, setLimit] = useState<LimitTexts>({ rate: '', burst: '' });
   const [error, isBusy, ask] = useAsking();
   const create = ask(async () => {
     const body = {
@@ -112,7 +113,8 @@ function CreateForm({ onClose, onMade }: FormProps): ReactNode {
       kind,
       environment,
       expires_at: days === '' ? null : timeInDays(Number(days)),
-      origins: kind === 'publishable' ? origins.split(/[\s,]+/).filter((origin) => origin !== '') : [],
+      origins: kind === 'publishable' ? originsIn(origins) : [],
+      rate_limit: limitIn(limit),
     };
     onMade(await send<CreatedKey>(current, 'POST', '/keys', body));
   });
@@ -141,17 +143,113 @@ function CreateForm({ onClose, onMade }: FormProps): ReactNode {
         onChange={(event) => setEnvironment(event.target.value as Environment)}
       />
       <SelectField label="Expires" options={LIFETIMES} value={days} onChange={(event) => setDays(event.target.value)} />
-      {kind === 'publishable' && (
-        <TextField
-          label="Allowed origins"
-          hint="Such as https://shop.example.com, separated by spaces. Empty: any web page."
-          value={origins}
-          onChange={(event) => setOrigins(event.target.value)}
-        />
-      )}
+      {kind === 'publishable' && <OriginsField origins={origins} onChange={setOrigins} />}
+      <LimitFields limit={limit} onChange={setLimit} />
       <FormEnd error={error} onClose={onClose}>
         <Button kind="primary" type="submit" busy={isBusy}>
           Create key
+        </Button>
+      </FormEnd>
+    </form>
+  );
+}
+
+function originsIn(text: string): string[] {
+  return text.split(/[\s,]+/).filter((origin) => origin !== '');
+}
+
+function OriginsField({ origins, onChange }: { origins: string; onChange: (origins: string) => void }): ReactNode {
+  return (
+    <TextField
+      label="Allowed origins"
+      hint="Such as https://shop.example.com, separated by spaces. Empty: any web page."
+      value={origins}
+      onChange={(event) => onChange(event.target.value)}
+    />
+  );
+}
+
+/** A rate limit as it is typed. */
+interface LimitTexts {
+  readonly rate: string;
+  readonly burst: string;
+}
+
+/** Without a burst it is one second of the rate. */
+function limitIn({ rate, burst }: LimitTexts): Key['rate_limit'] {
+  if (rate.trim() === '') return null;
+  return { users_per_second: Number(rate), burst: Number(burst.trim() === '' ? rate : burst) };
+}
+
+function LimitFields({ limit, onChange }: { limit: LimitTexts; onChange: (limit: LimitTexts) => void }): ReactNode {
+  return (
+    <>
+      <TextField
+        label="Users per second"
+        hint="Beyond it, requests are refused for a moment, and clients send them again. Empty: no limit."
+        inputMode="numeric"
+        pattern="[0-9]*"
+        value={limit.rate}
+        onChange={(event) => onChange({ ...limit, rate: event.target.value })}
+      />
+      {limit.rate.trim() !== '' && (
+        <TextField
+          label="Burst"
+          hint="How many users may come at once after a pause. Empty: one second of the rate."
+          inputMode="numeric"
+          pattern="[0-9]*"
+          value={limit.burst}
+          onChange={(event) => onChange({ ...limit, burst: event.target.value })}
+        />
+      )}
+    </>
+  );
+}
+
+interface EditProps {
+  /** Undefined while the dialog is closed. */
+  readonly apiKey: Key | undefined;
+  readonly onClose: () => void;
+}
+
+export function EditKeyDialog({ apiKey, onClose }: EditProps): ReactNode {
+  return (
+    <Dialog title={`Edit ${titleName(apiKey)}`} isOpen={apiKey !== undefined} onClose={onClose}>
+      {apiKey !== undefined && <EditForm apiKey={apiKey} onClose={onClose} />}
+    </Dialog>
+  );
+}
+
+function EditForm({ apiKey, onClose }: { apiKey: Key; onClose: () => void }): ReactNode {
+  const environment = useEnvironment();
+  const { rate_limit: before } = apiKey;
+  const [name, setName] = useState(apiKey.name);
+  const [origins, setOrigins] = useState(apiKey.origins.join(' '));
+  const [limit, setLimit] = useState<LimitTexts>({
+    rate: String(before?.users_per_second ?? ''),
+    burst: String(before?.burst ?? ''),
+  });
+  const [error, isBusy, ask] = useAsking();
+  const save = ask(async () => {
+    const body = { name, origins: originsIn(origins), rate_limit: limitIn(limit) };
+    await send<Key>(environment, 'PATCH', `/keys/${apiKey.id}`, body);
+    onClose();
+  });
+  return (
+    <form className="form" onSubmit={save}>
+      <TextField
+        label="Name"
+        value={name}
+        onChange={(event) => setName(event.target.value)}
+        maxLength={NAME_CHARACTERS_MAX}
+        autoComplete="off"
+        required
+      />
+      {apiKey.kind === 'publishable' && <OriginsField origins={origins} onChange={setOrigins} />}
+      <LimitFields limit={limit} onChange={setLimit} />
+      <FormEnd error={error} onClose={onClose}>
+        <Button kind="primary" type="submit" busy={isBusy}>
+          Save
         </Button>
       </FormEnd>
     </form>
@@ -200,7 +298,7 @@ function RollForm({ apiKey, onClose, onMade }: FormProps & { apiKey: Key }): Rea
   return (
     <form className="form" onSubmit={roll}>
       <p>
-        A new key with the same name, kind, environment and origins takes the place of{' '}
+        A new key with the same name, kind, environment, origins and rate limit takes the place of{' '}
         <code>
           {apiKey.prefix}…{apiKey.last_four}
         </code>

@@ -5,7 +5,7 @@
 
 import { useState } from 'react';
 import { useEnvironment, useQueryValue } from '../router.tsx';
-import { Time } from '../time.tsx';
+import { formatNumber, Time } from '../time.tsx';
 import type { Key, KeyList } from '../api-types.ts';
 import { Badge } from '../ui/badge.tsx';
 import { Button } from '../ui/button.tsx';
@@ -17,7 +17,7 @@ import { Page } from '../ui/page.tsx';
 import { SelectField } from '../ui/field.tsx';
 import { useData } from '../use-data.ts';
 import { sameNames } from '../key-names.ts';
-import { CreateKeyDialog, RevokeKeyDialog, RollKeyDialog } from './key-dialogs.tsx';
+import { CreateKeyDialog, EditKeyDialog, RevokeKeyDialog, RollKeyDialog } from './key-dialogs.tsx';
 import '../styles/keys.css';
 
 /** Often enough to see that a new key was used. */
@@ -29,7 +29,7 @@ const SHOWN = [
   { value: 'all', label: 'All keys, also revoked and expired' },
 ];
 
-type Open = { readonly kind: 'roll' | 'revoke'; readonly key: Key };
+type Open = { readonly kind: 'edit' | 'roll' | 'revoke'; readonly key: Key };
 
 export default function KeysPage() {
   const { data, error, reload } = useData<KeyList>('/keys', { everyMs: RELOAD_MS });
@@ -77,6 +77,7 @@ export default function KeysPage() {
         )}
       </Card>
       <CreateKeyDialog isOpen={dialog === 'create'} onClose={close} onCreated={reload} />
+      <EditKeyDialog apiKey={open?.kind === 'edit' ? open.key : undefined} onClose={close} />
       <RollKeyDialog apiKey={open?.kind === 'roll' ? open.key : undefined} onClose={close} onRolled={reload} />
       <RevokeKeyDialog apiKey={open?.kind === 'revoke' ? open.key : undefined} onClose={close} />
     </Page>
@@ -89,29 +90,34 @@ function columnsWith(open: (which: Open) => void, words: ReadonlyMap<string, str
     {
       key: 'key',
       label: 'Key',
-      render: ({ prefix, last_four }) => (
-        <code className="key-text">
-          {prefix}…{last_four}
-        </code>
-      ),
-    },
-    { key: 'kind', label: 'Kind', render: ({ kind }) => kind },
-    { key: 'environment', label: 'Environment', render: ({ environment }) => environment },
-    {
-      key: 'created',
-      label: 'Created',
-      render: ({ created_at }) => (
-        <span className="key-text">
-          <Time at={created_at} relative />
-        </span>
+      render: ({ prefix, last_four, kind, environment, created_at }) => (
+        <div className="key-text">
+          <code>
+            {prefix}…{last_four}
+          </code>
+          <p className="muted small">
+            {kind}, {environment}
+          </p>
+          <p className="muted small">
+            created <Time at={created_at} relative />
+          </p>
+        </div>
       ),
     },
     {
       key: 'used',
       label: 'Last used',
-      render: ({ last_used_at }) =>
-        last_used_at === null ? <span className="muted">never</span> : <Time at={last_used_at} relative />,
+      render: ({ last_used_at, last_origin }) =>
+        last_used_at === null ? (
+          <span className="muted">never</span>
+        ) : (
+          <div className="key-used">
+            <Time at={last_used_at} relative />
+            {last_origin !== null && <p className="muted small">last page: {last_origin}</p>}
+          </div>
+        ),
     },
+    { key: 'volume', label: 'Last 7 days', render: (key) => <KeyVolume apiKey={key} /> },
     { key: 'state', label: 'State', render: (key) => <KeyState apiKey={key} /> },
     {
       key: 'actions',
@@ -120,6 +126,9 @@ function columnsWith(open: (which: Open) => void, words: ReadonlyMap<string, str
       render: (key) =>
         key.state === 'active' ? (
           <span className="row-actions">
+            <Button aria-label={`Edit ${key.name}, …${key.last_four}`} onClick={() => open({ kind: 'edit', key })}>
+              Edit
+            </Button>
             <Button aria-label={`Roll ${key.name}, …${key.last_four}`} onClick={() => open({ kind: 'roll', key })}>
               Roll
             </Button>
@@ -141,6 +150,7 @@ function KeyName({ apiKey, sameName }: { apiKey: Key; sameName: string | undefin
     id,
     name,
     origins,
+    rate_limit: limit,
     leak_suspected_at: leakedAt,
     leak_origin: leakOrigin,
     is_unused: isUnused,
@@ -166,6 +176,32 @@ function KeyName({ apiKey, sameName }: { apiKey: Key; sameName: string | undefin
         </p>
       )}
       {origins.length > 0 && <p className="muted">Only from {origins.join(', ')}</p>}
+      {limit !== null && (
+        <p className="muted">
+          At most {formatNumber(limit.users_per_second)} users per second, {formatNumber(limit.burst)} at once
+        </p>
+      )}
+    </div>
+  );
+}
+
+/** What was received with it, and what was not accepted. */
+function KeyVolume({ apiKey: { volume } }: { apiKey: Key }) {
+  const { users, events, users_rejected: rejected, requests_limited: limited } = volume;
+  if (users + rejected + limited === 0) return <span className="muted">nothing received</span>;
+  return (
+    <div className="key-volume">
+      {formatNumber(users)} {users === 1 ? 'user' : 'users'}, {formatNumber(events)} {events === 1 ? 'event' : 'events'}
+      {rejected > 0 && (
+        <p>
+          <Badge tone="warn">{`${formatNumber(rejected)} rejected`}</Badge>
+        </p>
+      )}
+      {limited > 0 && (
+        <p>
+          <Badge tone="warn">{`${formatNumber(limited)} over the limit`}</Badge>
+        </p>
+      )}
     </div>
   );
 }

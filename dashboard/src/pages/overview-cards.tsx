@@ -226,6 +226,7 @@ const LEDGER_LINES: readonly { readonly name: keyof LedgerSums; readonly label: 
 
 export function LedgerCard({ ledger, error, readAt, onRetry }: LedgerCardProps): ReactNode {
   const { balanced, missing_records: missing, totals } = ledger;
+  const { dropped_by_clients: dropped } = totals;
   const lines = LEDGER_LINES.filter(({ name, isRare }) => !isRare || totals.users[name] > 0 || totals.events[name] > 0);
   return (
     <Card
@@ -274,6 +275,11 @@ export function LedgerCard({ ledger, error, readAt, onRetry }: LedgerCardProps):
         </tbody>
       </table>
       <p className="muted small">Of all time: what was received is in exactly one of the lines below it.</p>
+      {dropped > 0 && (
+        <Notice tone="warn" title={`Clients dropped ${formatNumber(dropped)} ${dropped === 1 ? 'event' : 'events'}`}>
+          <p>Their queues were full, so these were never received. They are not part of the lines above.</p>
+        </Notice>
+      )}
     </Card>
   );
 }

@@ -19,6 +19,7 @@ export interface Outcome {
 type Words = Pick<Outcome, 'tone' | 'title' | 'text'>;
 
 const OUTCOME_WORDS: ReadonlyMap<number, Words> = new Map<number, Words>([
+  [200, { tone: 'good', title: 'Accepted, Segment’s form', text: 'Under /ingest/v1/, settings for SDKs included.' }],
   [202, { tone: 'good', title: 'Accepted', text: 'Single users in them may still be among the rejected.' }],
   [204, { tone: 'quiet', title: 'Asked first', text: 'Browsers that asked whether they may send.' }],
   [
@@ -49,6 +50,14 @@ const OUTCOME_WORDS: ReadonlyMap<number, Words> = new Map<number, Words>([
   [405, { tone: 'warn', title: 'Wrong method', text: 'Events are sent with POST.' }],
   [408, { tone: 'warn', title: 'Too slow', text: 'The request did not come to its end in time.' }],
   [413, { tone: 'warn', title: 'Too large', text: 'More than 10 MB. Send fewer users at once.' }],
+  [
+    429,
+    {
+      tone: 'bad',
+      title: 'Not accepted, Segment’s form',
+      text: 'As 503, in the form that Segment’s SDKs understand. They retry.',
+    },
+  ],
   [431, { tone: 'warn', title: 'Headers too large', text: 'Cookies or other headers of the request are too long.' }],
   [
     500,
@@ -59,7 +68,7 @@ const OUTCOME_WORDS: ReadonlyMap<number, Words> = new Map<number, Words>([
     {
       tone: 'bad',
       title: 'Not accepted',
-      text: 'Too busy, not ready or stopping. Clients that respect Retry-After retry, and lose nothing.',
+      text: 'Too busy, not ready or stopping, or the key was over its rate limit. Clients that respect Retry-After retry, and lose nothing.',
     },
   ],
 ]);
@@ -77,7 +86,7 @@ export function outcomesOf(requests: Requests): Outcome[] {
 const REFUSED_FOR: readonly (readonly [status: number, words: string])[] = [
   [401, 'for the key'],
   [403, 'for the origin'],
-  [503, 'because the server was too busy or not ready'],
+  [503, 'because the server was too busy or not ready, or a key was over its rate limit'],
 ];
 
 /** Null when nothing needs attention. */

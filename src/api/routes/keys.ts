@@ -1,20 +1,28 @@
 /**
- * API keys as a member manages them: listed, made, revoked, rolled. A key is shown in full in the response that made it
+ * API keys as a member manages them: listed, made, edited, revoked, rolled. A key is shown in full in the response that made it
  * and never again. Each call sees the keys of one account; those of another are not found, whatever is done to them.
  */
 
 import type { FastifyInstance } from 'fastify';
 import { KeyStoreUnavailableError } from '../../keys/cache.ts';
-import { createKey, type KeyOptions, mistakesIn } from '../../keys/create.ts';
+import { createKey, type KeyOptions, mistakesIn, RATE_MAX } from '../../keys/create.ts';
+import { editKey } from '../../keys/edit.ts';
 import { OVERLAP_MS_MAX, rollKey } from '../../keys/roll.ts';
 import { keyState } from '../../keys/state.ts';
 import { type Environment, ENVIRONMENTS, KEY_KINDS } from '../../model.ts';
-import type { ApiKey, KeyStore, NewKey } from '../../keys.ts';
+import {
+  type ApiKey,
+  KEY_VOLUME_DAYS,
+  type KeyStore,
+  type KeyVolume,
+  type NewKey,
+  type RateLimit,
+} from '../../keys.ts';
 import { parseIso8601 } from '../../validation/iso8601.ts';
 import { Type } from '../json-schema.ts';
 import { ID_PARAMS, type MemberCall, type MemberParts, memberRoute } from '../member-route.ts';
 import { BadParameterError } from '../responses.ts';
-import { flag, list, object, oneOf, text, textOrNull, time, timeOrNull } from '../schema.ts';
+import { count, flag, list, object, oneOf, orNull, text, textOrNull, time, timeOrNull } from '../schema.ts';
 import { timeText } from '../stored-json.ts';
 import { servedEnvironments } from '../tenant-route.ts';
 
@@ -35,6 +43,27 @@ const name = Type.String({ minLength: 1, maxLength: 100, description: 'The name 
 const kind = oneOf(KEY_KINDS, 'Secret keys may do everything, publishable ones may only send events.');
 export const environment = oneOf(ENVIRONMENTS, 'Which of the two environments.');
 const origins = list(Type.String(), 'Where browsers may use a publishable key; empty: anywhere.');
+const usersCount = (description: string) => Type.Integer({ minimum: 1, maximum: RATE_MAX, description });
+const RateLimitSchema = object('RateLimit', 'How many users a key may send.', {
+  users_per_second: usersCount('On average.'),
+  burst: usersCount('How many may come at once after a pause.'),
+});
+const rateLimit = orNull(
+  RateLimitSchema,
+  'How many users the key may send; null: no limit. Beyond it the response is 503 with `Retry-After`, or 429 under `/ingest/v1/`.',
+);
+
+const KeyVolumeSchema = object(
+  'KeyVolume',
+  `Received with a key today and in the ${KEY_VOLUME_DAYS - 1} days before, UTC.`,
+  {
+    users: count('Accepted users.'),
+    events: count('Their events.'),
+    users_rejected: count('Users that were not valid.'),
+    requests_limited: count('Requests that were refused because of the rate limit of the key.'),
+  },
+);
+
 const keyText = text('The key in full. It is in this response and never again.');
 
 const Key = object('Key', 'An API key, without what is secret of it.', {
@@ -45,10 +74,13 @@ const Key = object('Key', 'An API key, without what is secret of it.', {
   prefix: text('How the key begins.'),
   last_four: text('Its last four characters.'),
   origins,
+  rate_limit: rateLimit,
   created_at: time('When it was made.'),
   expires_at: timeOrNull('When it expires.'),
   revoked_at: timeOrNull('When it was revoked.'),
   last_used_at: timeOrNull('When it was last used, give or take some seconds.'),
+  last_origin: textOrNull('The web site of the newest request that came from one.'),
+  volume: KeyVolumeSchema,
   leak_suspected_at: timeOrNull('When a secret key was first used from a web page of another site.'),
   leak_origin: textOrNull('That site.'),
   state: oneOf(['active', 'expired', 'revoked'], 'Whether it works.'),
@@ -63,6 +95,13 @@ const KeyOptions = object('KeyOptions', 'Properties of the new key.', {
   environment,
   expires_at: Type.Optional(timeOrNull('When it expires.')),
   origins: Type.Optional(origins),
+  rate_limit: Type.Optional(rateLimit),
+});
+
+const KeyChanges = object('KeyChanges', 'What is to be changed; what is left out stays.', {
+  name: Type.Optional(name),
+  origins: Type.Optional(origins),
+  rate_limit: Type.Optional(rateLimit),
 });
 
 const CreatedKey = object('CreatedKey', 'A new key.', { key: keyText, row: Key });
@@ -99,6 +138,19 @@ export function registerKeyRoutes(app: FastifyInstance, parts: KeyParts): void {
     handler: (call) => makeKey(callOf(call), optionsOf(call.body, servedEnvironments(parts.environment))),
   });
   memberRoute(app, parts, {
+    method: 'PATCH',
+    url: '/keys/:id',
+    schema: {
+      operationId: 'editKey',
+      summary: 'Edit a key',
+      description: 'Its name, origins and rate limit. Servers pick up the change within two seconds.',
+      params: ID_PARAMS,
+      body: KeyChanges,
+      response: { description: 'The key as it is now.', body: Key },
+    },
+    handler: (call) => editOwnKey(callOf(call), call.id, call.body),
+  });
+  memberRoute(app, parts, {
     method: 'POST',
     url: '/keys/:id/revoke',
     schema: {
@@ -118,7 +170,7 @@ export function registerKeyRoutes(app: FastifyInstance, parts: KeyParts): void {
       operationId: 'rollKey',
       summary: 'Replace a key',
       description:
-        'Makes another with the same name, kind, environment and origins; the old one ends after the overlap.',
+        'Makes another with the same name, kind, environment, origins and rate limit; the old one ends after the overlap.',
       params: ID_PARAMS,
       body: Type.Object({
         overlap_seconds: Type.Integer({
@@ -142,7 +194,8 @@ interface KeyCall {
 
 async function listKeys({ keyStore, accountId, now }: KeyCall) {
   const own = await asked(keyStore.list(accountId));
-  return { keys: own.map((key) => keyJson(key, now)) };
+  const volumes = await volumesOf({ keyStore, accountId, now });
+  return { keys: own.map((key) => keyJson(key, now, volumes.get(key.id))) };
 }
 
 async function makeKey({ keyStore, accountId, now }: KeyCall, options: KeyOptions) {
@@ -154,6 +207,24 @@ async function makeKey({ keyStore, accountId, now }: KeyCall, options: KeyOption
   return { key, row: keyJson(unusedKey(row), now) };
 }
 
+/** Null when the account has no such key. */
+async function editOwnKey({ keyStore, accountId, now }: KeyCall, id: string, body: unknown) {
+  const { name, origins, rate_limit: limit } = fieldsOf(body, ['name', 'origins', 'rate_limit']);
+  if (name !== undefined && typeof name !== 'string') throw new BadParameterError('name must be a text');
+  if (origins !== undefined && !isTexts(origins)) throw new BadParameterError('origins must be an array of texts');
+  const changes = {
+    ...(name !== undefined && { name }),
+    ...(origins !== undefined && { origins }),
+    ...(limit !== undefined && { rateLimit: rateLimitOf(limit) }),
+  };
+  const result = await asked(editKey(keyStore, { id, accountId, changes, now }));
+  if (result.kind === 'unknown') return null;
+  if (result.kind === 'mistakes') throw new BadParameterError(result.mistakes.join(' '));
+  if (result.kind === 'inactive') throw new BadParameterError(`the key is ${result.state}: make a new one instead`);
+  const volumes = await volumesOf({ keyStore, accountId, now });
+  return keyJson(result.key, now, volumes.get(id));
+}
+
 /** Null when the account has no such key. The name is asked for so that no other key is revoked by a slip. */
 async function revokeKey(call: KeyCall, id: string, body: unknown) {
   const { name } = fieldsOf(body, ['name']);
@@ -161,7 +232,8 @@ async function revokeKey(call: KeyCall, id: string, body: unknown) {
   if (own === undefined) return null;
   if (name !== own.name) throw new BadParameterError('name must be the name of the key that is to be revoked');
   const revoked = await asked(call.keyStore.revoke(id, call.now));
-  return revoked === undefined ? null : keyJson(revoked, call.now);
+  if (revoked === undefined) return null;
+  return keyJson(revoked, call.now, (await volumesOf(call)).get(id));
 }
 
 /** Null when the account has no such key. */
@@ -171,10 +243,17 @@ async function rollOwnKey({ keyStore, accountId, now }: KeyCall, id: string, bod
   if (result.kind === 'unknown') return null;
   if (result.kind === 'inactive') throw new BadParameterError(`the key is ${result.state}: make a new one instead`);
   const { key, row, old } = result;
-  return { key, row: keyJson(unusedKey(row), now), old: keyJson(old, now) };
+  const volumes = await volumesOf({ keyStore, accountId, now });
+  return { key, row: keyJson(unusedKey(row), now), old: keyJson(old, now, volumes.get(id)) };
 }
 
-function keyJson(key: ApiKey, now: number) {
+function volumesOf({ keyStore, accountId, now }: KeyCall): Promise<Map<string, KeyVolume>> {
+  return asked(keyStore.volumes(accountId, now - (KEY_VOLUME_DAYS - 1) * DAY_MS));
+}
+
+const NO_VOLUME: KeyVolume = { users: 0, events: 0, usersRejected: 0, requestsLimited: 0 };
+
+function keyJson(key: ApiKey, now: number, volume = NO_VOLUME) {
   const state = keyState(key, now);
   return {
     id: key.id,
@@ -184,15 +263,27 @@ function keyJson(key: ApiKey, now: number) {
     prefix: key.prefix,
     last_four: key.lastFour,
     origins: key.origins,
+    rate_limit: rateLimitJson(key.rateLimit),
     created_at: timeText(key.createdAt),
     expires_at: timeTextOrNull(key.expiresAt),
     revoked_at: timeTextOrNull(key.revokedAt),
     last_used_at: timeTextOrNull(key.lastUsedAt),
+    last_origin: key.lastOrigin,
+    volume: {
+      users: volume.users,
+      events: volume.events,
+      users_rejected: volume.usersRejected,
+      requests_limited: volume.requestsLimited,
+    },
     leak_suspected_at: timeTextOrNull(key.leakSuspectedAt),
     leak_origin: key.leakOrigin,
     state,
     is_unused: state === 'active' && now - Math.max(key.createdAt, key.lastUsedAt ?? 0) > UNUSED_MS,
   };
+}
+
+function rateLimitJson(limit: RateLimit | null) {
+  return limit === null ? null : { users_per_second: limit.usersPerSecond, burst: limit.burstUsers };
 }
 
 function timeTextOrNull(milliseconds: number | null): string | null {
@@ -220,20 +311,33 @@ async function asked<T>(response: Promise<T>): Promise<T> {
 
 /** Responses do not name the account: there is only one. */
 function unusedKey(row: NewKey): ApiKey {
-  return { ...row, accountName: '', revokedAt: null, lastUsedAt: null, leakSuspectedAt: null, leakOrigin: null };
+  const unused = { revokedAt: null, lastUsedAt: null, lastOrigin: null, leakSuspectedAt: null, leakOrigin: null };
+  return { ...row, ...unused, accountName: '' };
 }
 
 /** A key for an environment that this server does not serve would look active, and open nothing. */
 function optionsOf(body: unknown, served: readonly Environment[]): KeyOptions {
-  const fields = fieldsOf(body, ['name', 'kind', 'environment', 'expires_at', 'origins']);
-  const { name, origins = [] } = fields;
+  const fields = fieldsOf(body, ['name', 'kind', 'environment', 'expires_at', 'origins', 'rate_limit']);
+  const { name, origins = [], rate_limit: limit = null } = fields;
   if (typeof name !== 'string') throw new BadParameterError('name must be a text');
   const kind = KEY_KINDS.find((one) => one === fields.kind);
   if (kind === undefined) throw new BadParameterError(`kind must be ${KEY_KINDS.join(' or ')}`);
   const environment = served.find((one) => one === fields.environment);
   if (environment === undefined) throw new BadParameterError(`environment must be ${served.join(' or ')}`);
   if (!isTexts(origins)) throw new BadParameterError('origins must be an array of texts');
-  return { name, kind, environment, origins, expiresAt: expiryOf(fields.expires_at) };
+  const expiresAt = expiryOf(fields.expires_at);
+  return { name, kind, environment, origins, expiresAt, rateLimit: rateLimitOf(limit) };
+}
+
+/** The numbers themselves are checked with everything else of the key. */
+function rateLimitOf(given: unknown): RateLimit | null {
+  if (given === null) return null;
+  const fields = typeof given === 'object' && !Array.isArray(given) ? (given as Record<string, unknown>) : {};
+  const { users_per_second: usersPerSecond, burst, ...others } = fields;
+  if (typeof usersPerSecond !== 'number' || typeof burst !== 'number' || Object.keys(others).length > 0) {
+    throw new BadParameterError('rate_limit must be an object with the numbers users_per_second and burst, or null');
+  }
+  return { usersPerSecond, burstUsers: burst };
 }
 
 function isTexts(value: unknown): value is string[] {

@@ -30,11 +30,16 @@ const LedgerSums = object('LedgerSums', 'What became of what was received.', {
   difference: Type.Integer({ description: 'Received, less all of these. Anything but 0 is a bug.' }),
 });
 
+const DroppedByClients = count(
+  'Events that clients dropped before sending them, by the `dropped_by_client` of their requests. They were never received and are not part of the sums. A request counts once it is processed.',
+);
+
 const LedgerHour = object('LedgerHour', 'What was received in one hour.', {
   hour: time('Start of the hour of receipt, UTC.'),
   users: LedgerSums,
   events: LedgerSums,
   users_rejected: count('Users that were not valid. They are not part of the sums.'),
+  dropped_by_clients: DroppedByClients,
 });
 
 const Ledger = object('Ledger', 'Every event is accounted for.', {
@@ -51,7 +56,7 @@ const Ledger = object('Ledger', 'Every event is accounted for.', {
   ),
   hours: list(LedgerHour, 'Newest first. Hours without requests are left out.'),
   totals: Type.Object(
-    { users: LedgerSums, events: LedgerSums },
+    { users: LedgerSums, events: LedgerSums, dropped_by_clients: DroppedByClients },
     { description: 'Over all hours, not only those above.' },
   ),
 });
@@ -64,8 +69,8 @@ const LEDGER = {
   missing_records: 0,
   lost_records: 0,
   warnings: [],
-  hours: [{ hour: '2026-11-14T09:00:00.000Z', users: USERS, events: EVENTS, users_rejected: 1 }],
-  totals: { users: USERS, events: EVENTS },
+  hours: [{ hour: '2026-11-14T09:00:00.000Z', users: USERS, events: EVENTS, users_rejected: 1, dropped_by_clients: 0 }],
+  totals: { users: USERS, events: EVENTS, dropped_by_clients: 0 },
 };
 
 export function registerLedgerRoutes(
@@ -104,15 +109,17 @@ export function registerLedgerRoutes(
         missing_records: missingRecords,
         lost_records: lost.reduce((sum, { records }) => sum + records, 0),
         warnings: parts.startWarnings(),
-        hours: shown.map(({ hour, users, events, rejectedUsers }) => ({
+        hours: shown.map(({ hour, users, events, rejectedUsers, droppedByClients }) => ({
           hour: timeText(hour),
           users: sumsJson(users),
           events: sumsJson(events),
           users_rejected: rejectedUsers,
+          dropped_by_clients: droppedByClients,
         })),
         totals: {
           users: sumsJson(totalOf(hours.map(({ users }) => users))),
           events: sumsJson(totalOf(hours.map(({ events }) => events))),
+          dropped_by_clients: hours.reduce((sum, { droppedByClients }) => sum + droppedByClients, 0),
         },
       };
     },

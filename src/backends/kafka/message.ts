@@ -48,6 +48,8 @@ interface MessageHeader {
   readonly users: number;
   readonly events: number;
   readonly rejection?: string;
+  /** Of the whole request, on its first accepted user: a retry of that user is recognised by its Idempotency-Key. */
+  readonly dropped_by_client?: number;
 }
 
 export function messagesOf(entry: LogEntry): Message[] {
@@ -59,8 +61,12 @@ export function messagesOf(entry: LogEntry): Message[] {
   const rejections = new Map(entry.rejections.map(({ userIndex, message }) => [userIndex, message]));
   const timestamp = timeOf(entry.traceId) ?? entry.receivedAt;
   const bodyHash = entry.idempotencyKey === null ? null : bodyHashOf(body);
+  const firstAccepted = users.findIndex((_user, userIndex) => !rejections.has(userIndex));
   return users.map((user, userIndex) => {
-    const line = JSON.stringify(headerLine(entry, bodyHash, user, userIndex, rejections.get(userIndex)));
+    const about = headerLine(entry, bodyHash, user, userIndex, rejections.get(userIndex));
+    const { droppedByClient } = entry;
+    const isReport = droppedByClient !== undefined && userIndex === firstAccepted;
+    const line = JSON.stringify(isReport ? { ...about, dropped_by_client: droppedByClient } : about);
     const lineBytes = Buffer.byteLength(line);
     const value = Buffer.allocUnsafe(lineBytes + 1 + user.end - user.start);
     value.write(line, 0);
@@ -148,6 +154,7 @@ function headerFrom(line: MessageHeader, { partition, position }: MessageLocatio
     userCount: 1,
     eventCount: line.events,
     rejections: rejection === undefined ? [] : [{ userIndex, message: rejection }],
+    ...(line.dropped_by_client === undefined ? {} : { droppedByClient: line.dropped_by_client }),
   };
 }
 
@@ -174,11 +181,12 @@ function isMessageHeader(line: unknown): line is MessageHeader {
     user_index,
     users,
     events,
+    dropped_by_client = 0,
   } = line as Partial<MessageHeader>;
   return (
     version === VERSION &&
     [trace_id, tenant, key_id].every(isText) &&
-    [received_at, user_index, users, events].every((number) => Number.isSafeInteger(number)) &&
+    [received_at, user_index, users, events, dropped_by_client].every((number) => Number.isSafeInteger(number)) &&
     KEY_KINDS.some((kind) => kind === key_kind) &&
     (format === undefined || FORMATS.includes(format)) &&
     (idempotency_key === null ? body_hash === undefined : [idempotency_key, body_hash].every(isText))

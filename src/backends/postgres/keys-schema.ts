@@ -30,7 +30,8 @@ export const KEYS_MIGRATIONS: readonly string[] = [
   $$;
   CREATE TRIGGER key_made_or_removed AFTER INSERT OR DELETE ON keys
     FOR EACH ROW EXECUTE FUNCTION tell_key_change();
-  CREATE TRIGGER key_changed AFTER UPDATE OF hash, account_id, name, kind, environment, scopes, origins, expires_at, revoked_at
+  CREATE TRIGGER key_changed AFTER UPDATE OF hash, account_id, name, kind, environment, scopes, origins, users_per_second,
+    burst_users, expires_at, revoked_at
     ON keys FOR EACH ROW EXECUTE FUNCTION tell_key_change();
   `,
 ];

@@ -21,14 +21,27 @@ export interface AccountTables {
     /** JSON arrays of texts. */
     scopes: string;
     origins: string;
+    /** Null for no limit, both. */
+    users_per_second: number | null;
+    burst_users: number | null;
     prefix: string;
     last_four: string;
     created_at: number;
     expires_at: number | null;
     revoked_at: Generated<number | null>;
     last_used_at: Generated<number | null>;
+    last_origin: Generated<string | null>;
     leak_suspected_at: Generated<number | null>;
     leak_origin: Generated<string | null>;
+  };
+  /** By UTC day of receipt (its first millisecond). */
+  key_volumes: {
+    day: number;
+    key_id: string;
+    users: number;
+    events: number;
+    users_rejected: number;
+    requests_limited: number;
   };
   members: {
     no: Generated<number>;
@@ -91,16 +104,30 @@ export function createAccountTables({ number, text, integer, bytes, tableEnd }: 
       environment       ${text} NOT NULL CHECK (environment IN ('production', 'development')),
       scopes            ${text} NOT NULL,
       origins           ${text} NOT NULL,
+      users_per_second  ${integer},
+      burst_users       ${integer},
       prefix            ${text} NOT NULL,
       last_four         ${text} NOT NULL,
       created_at        ${integer} NOT NULL,
       expires_at        ${integer},
       revoked_at        ${integer},
       last_used_at      ${integer},
+      last_origin       ${text},
       leak_suspected_at ${integer},
-      leak_origin       ${text}
+      leak_origin       ${text},
+      CHECK ((users_per_second IS NULL) = (burst_users IS NULL))
     ) ${tableEnd};
     CREATE INDEX keys_by_account ON keys (account_id);
+
+    CREATE TABLE key_volumes (
+      day              ${integer} NOT NULL,
+      key_id           ${text} NOT NULL REFERENCES keys (id),
+      users            ${integer} NOT NULL,
+      events           ${integer} NOT NULL,
+      users_rejected   ${integer} NOT NULL,
+      requests_limited ${integer} NOT NULL,
+      PRIMARY KEY (day, key_id)
+    ) ${tableEnd};
 
     CREATE TABLE members (
       no                ${number},

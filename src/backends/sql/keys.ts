@@ -5,9 +5,22 @@
  */
 
 import { type Kysely, sql } from 'kysely';
-import type { Account, ApiKey, KeyUsage, KeyStore, NewKey } from '../../keys.ts';
+import {
+  type Account,
+  type ApiKey,
+  KEY_VOLUME_DAYS,
+  type KeyChanges,
+  type KeyStore,
+  type KeyUsage,
+  type KeyVolume,
+  type NewKey,
+  type RateLimit,
+} from '../../keys.ts';
+import { startOf } from '../../views/sums.ts';
 import type { AccountTables } from './account-tables.ts';
 import type { SqlDatabase } from './database.ts';
+
+const DAY_MS = 86_400_000;
 
 const ACCOUNT_COLUMNS = ['id', 'name', 'created_at as createdAt'] as const;
 
@@ -20,12 +33,15 @@ const KEY_COLUMNS = [
   'keys.environment',
   'keys.scopes',
   'keys.origins',
+  'keys.users_per_second as usersPerSecond',
+  'keys.burst_users as burstUsers',
   'keys.prefix',
   'keys.last_four as lastFour',
   'keys.created_at as createdAt',
   'keys.expires_at as expiresAt',
   'keys.revoked_at as revokedAt',
   'keys.last_used_at as lastUsedAt',
+  'keys.last_origin as lastOrigin',
   'keys.leak_suspected_at as leakSuspectedAt',
   'keys.leak_origin as leakOrigin',
 ] as const;
@@ -63,6 +79,7 @@ export class SqlKeyStore implements KeyStore {
       environment: key.environment,
       scopes: JSON.stringify(key.scopes),
       origins: JSON.stringify(key.origins),
+      ...rateColumns(key.rateLimit),
       prefix: key.prefix,
       last_four: key.lastFour,
       created_at: key.createdAt,
@@ -90,6 +107,34 @@ export class SqlKeyStore implements KeyStore {
     return this.#update(id, { expires_at: sql<number>`CASE WHEN expires_at < ${at} THEN expires_at ELSE ${at} END` });
   }
 
+  async edit(id: string, { name, origins, rateLimit }: KeyChanges): Promise<ApiKey | undefined> {
+    return this.#update(id, {
+      // At least one column, or there would be nothing to set.
+      id,
+      ...(name !== undefined && { name }),
+      ...(origins !== undefined && { origins: JSON.stringify(origins) }),
+      ...(rateLimit !== undefined && rateColumns(rateLimit)),
+    });
+  }
+
+  async volumes(accountId: string, since: number): Promise<Map<string, KeyVolume>> {
+    const rows = await this.#database.reading
+      .selectFrom('key_volumes')
+      .innerJoin('keys', 'keys.id', 'key_volumes.key_id')
+      .where('keys.account_id', '=', accountId)
+      .where('day', '>=', startOf(since, DAY_MS))
+      .groupBy('key_id')
+      .select((row) => [
+        'key_id as keyId',
+        row.fn.sum<number>('users').as('users'),
+        row.fn.sum<number>('events').as('events'),
+        row.fn.sum<number>('users_rejected').as('usersRejected'),
+        row.fn.sum<number>('requests_limited').as('requestsLimited'),
+      ])
+      .execute();
+    return new Map(rows.map(({ keyId, ...volume }) => [keyId, volume]));
+  }
+
   async recordUsage(uses: readonly KeyUsage[]): Promise<void> {
     if (uses.length === 0) return;
     const ids = [...new Set(uses.map(({ keyId }) => keyId))];
@@ -98,7 +143,7 @@ export class SqlKeyStore implements KeyStore {
       await this.#database.locks
         .lock(tables.selectFrom('keys').select('id').where('id', 'in', ids).orderBy('id'))
         .execute();
-      for (const { keyId, usedAt, leakOrigin } of uses) {
+      for (const { keyId, usedAt, leakOrigin, origin, volume } of uses) {
         const leak = leakOrigin !== null && {
           leak_suspected_at: sql<number>`coalesce(leak_suspected_at, ${usedAt})`,
           leak_origin: sql<string>`coalesce(leak_origin, ${leakOrigin})`,
@@ -107,11 +152,20 @@ export class SqlKeyStore implements KeyStore {
           .updateTable('keys')
           .set({
             last_used_at: sql<number>`CASE WHEN last_used_at > ${usedAt} THEN last_used_at ELSE ${usedAt} END`,
+            ...(origin !== undefined && {
+              last_origin: sql<string>`CASE WHEN last_used_at > ${usedAt} THEN coalesce(last_origin, ${origin}) ELSE ${origin} END`,
+            }),
             ...leak,
           })
           .where('id', '=', keyId)
           .execute();
+        if (volume !== undefined) await addVolume(tables, keyId, startOf(usedAt, DAY_MS), volume);
       }
+      const newest = startOf(Math.max(...uses.map(({ usedAt }) => usedAt)), DAY_MS);
+      await tables
+        .deleteFrom('key_volumes')
+        .where('day', '<=', newest - KEY_VOLUME_DAYS * DAY_MS)
+        .execute();
     });
   }
 
@@ -132,6 +186,56 @@ function selectKeys(tables: Kysely<AccountTables>) {
   return tables.selectFrom('keys').innerJoin('accounts', 'accounts.id', 'keys.account_id').select(KEY_COLUMNS);
 }
 
-function toApiKey(row: Omit<ApiKey, 'scopes' | 'origins'> & { scopes: string; origins: string }): ApiKey {
-  return { ...row, scopes: JSON.parse(row.scopes) as string[], origins: JSON.parse(row.origins) as string[] };
+interface KeyRow extends Omit<ApiKey, 'scopes' | 'origins' | 'rateLimit'> {
+  readonly scopes: string;
+  readonly origins: string;
+  readonly usersPerSecond: number | null;
+  readonly burstUsers: number | null;
+}
+
+function toApiKey({ usersPerSecond, burstUsers, ...row }: KeyRow): ApiKey {
+  return {
+    ...row,
+    scopes: JSON.parse(row.scopes) as string[],
+    origins: JSON.parse(row.origins) as string[],
+    rateLimit: usersPerSecond === null || burstUsers === null ? null : { usersPerSecond, burstUsers },
+  };
+}
+
+function rateColumns(limit: RateLimit | null) {
+  return { users_per_second: limit?.usersPerSecond ?? null, burst_users: limit?.burstUsers ?? null };
+}
+
+/** Nothing for an unknown id. */
+async function addVolume(tables: Kysely<AccountTables>, keyId: string, day: number, volume: KeyVolume): Promise<void> {
+  const { users, events, usersRejected, requestsLimited } = volume;
+  await tables
+    .insertInto('key_volumes')
+    .columns(['day', 'key_id', 'users', 'events', 'users_rejected', 'requests_limited'])
+    .expression(
+      tables
+        .selectFrom('keys')
+        .where('id', '=', keyId)
+        .select([
+          sql<number>`CAST(${day} AS bigint)`.as('day'),
+          'id',
+          sql<number>`CAST(${users} AS bigint)`.as('users'),
+          sql<number>`CAST(${events} AS bigint)`.as('events'),
+          sql<number>`CAST(${usersRejected} AS bigint)`.as('users_rejected'),
+          sql<number>`CAST(${requestsLimited} AS bigint)`.as('requests_limited'),
+        ]),
+    )
+    .onConflict((conflict) =>
+      conflict
+        .columns(['day', 'key_id'])
+        .doUpdateSet(
+          Object.fromEntries(
+            ['users', 'events', 'users_rejected', 'requests_limited'].map((column) => [
+              column,
+              sql<number>`${sql.ref(`key_volumes.${column}`)} + ${sql.ref(`excluded.${column}`)}`,
+            ]),
+          ),
+        ),
+    )
+    .execute();
 }

@@ -45,6 +45,7 @@ export async function readLedger(
       users: ledgerSumsOf(sums, 'users'),
       events: ledgerSumsOf(sums, 'events'),
       rejectedUsers: sums.users_rejected,
+      droppedByClients: sums.dropped_by_clients,
     })),
     positions: new Map(positions.map(({ partition, position }) => [partition, position])),
     lastTraceIds: new Map(

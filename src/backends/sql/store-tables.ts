@@ -23,11 +23,12 @@ export const LOCAL_SHARD = 0;
 const OUTCOMES = ['received', 'stored', 'duplicates', 'erased', 'expired', 'dead_letters'] as const;
 type Outcome = (typeof OUTCOMES)[number];
 
-export type LedgerSum = `users_${Outcome}` | `events_${Outcome}` | 'users_rejected';
+export type LedgerSum = `users_${Outcome}` | `events_${Outcome}` | 'users_rejected' | 'dropped_by_clients';
 export const LEDGER_SUMS: readonly LedgerSum[] = [
   ...OUTCOMES.map((outcome) => `users_${outcome}` as const),
   'users_rejected',
   ...OUTCOMES.map((outcome) => `events_${outcome}` as const),
+  'dropped_by_clients',
 ];
 
 export interface StoreTables {

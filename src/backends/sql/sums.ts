@@ -21,13 +21,15 @@ export class TransactionSums {
   /** By tenant: how many more profiles there are. */
   readonly #profiles = new Map<number, number>();
 
-  add(tenant: number, { header, users, userTally, eventTally }: RecordToStore): void {
+  add(tenant: number, { header, duplicateOf, users, userTally, eventTally }: RecordToStore): void {
     for (const { events } of users) for (const event of events) this.#counts.add(tenant, event);
     this.#received.add(tenant, header, userTally, eventTally);
+    if (duplicateOf === null) this.#received.addDropped(tenant, header);
   }
 
   addDeadLetter(tenant: number, header: RecordHeader): void {
     this.#received.addFailed(tenant, header);
+    this.#received.addDropped(tenant, header);
   }
 
   /** Negative for fewer. */

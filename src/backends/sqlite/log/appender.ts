@@ -198,6 +198,7 @@ function packGroup(id: number, waiting: readonly Waiting[]): Group {
       entry.rejections.length === 0 ? null : JSON.stringify(entry.rejections),
       entry.body.byteLength,
       entry.format ?? null,
+      entry.droppedByClient ?? null,
     );
   }
   return { id, fields, bodies };

@@ -32,7 +32,7 @@ export class UnreadableSegmentError extends LogCorruptError {}
 
 /** All columns but the body, in the order of `HeaderValues`. */
 const HEADER_COLUMNS =
-  'position, trace_id, tenant_id, received_at, key_id, key_kind, idempotency_key, user_count, event_count, rejections, format, checksum';
+  'position, trace_id, tenant_id, received_at, key_id, key_kind, idempotency_key, user_count, event_count, rejections, format, dropped_by_client, checksum';
 
 type HeaderValues = [
   number,
@@ -46,6 +46,7 @@ type HeaderValues = [
   number,
   string | null,
   string | null,
+  number | null,
   number,
 ];
 
@@ -91,7 +92,7 @@ function readRun(database: DatabaseSync, stretch: Stretch, last: number): LogRec
   const records: LogRecord[] = [];
   for (const values of headers) {
     const row = toRow(values);
-    const body = run.bodies.subarray(offset, offset + values[12]);
+    const body = run.bodies.subarray(offset, offset + values[13]);
     if (row.position !== position || recordChecksum(row, body) !== row.checksum) break;
     records.push(toRecord(row, stretch, body));
     offset += body.byteLength;
@@ -257,7 +258,8 @@ function toRow(values: readonly [...HeaderValues, number]): HeaderRow {
     event_count: values[8],
     rejections: values[9],
     format: values[10],
-    checksum: values[11],
+    dropped_by_client: values[11],
+    checksum: values[12],
   };
 }
 
@@ -282,7 +284,12 @@ function toRecord(row: HeaderRow, stretch: Stretch, body: Uint8Array): LogRecord
     rejections: row.rejections === null ? [] : (parse(row.rejections, row.position, stretch) as Rejection[]),
     body,
   };
-  return row.format === null ? record : { ...record, format: row.format as ForeignFormat };
+  if (row.format === null && row.dropped_by_client === null) return record;
+  return {
+    ...record,
+    ...(row.format !== null && { format: row.format as ForeignFormat }),
+    ...(row.dropped_by_client !== null && { droppedByClient: row.dropped_by_client }),
+  };
 }
 
 /** The message of JSON.parse quotes the damaged text, and that may quote a client. */

@@ -58,6 +58,8 @@ export interface HeaderRow {
   readonly rejections: string | null;
   /** Null for our own. */
   readonly format: string | null;
+  /** Null for none. */
+  readonly dropped_by_client: number | null;
   readonly checksum: number;
 }
 
@@ -75,6 +77,7 @@ const SCHEMA = `
     event_count     INTEGER NOT NULL,
     rejections      TEXT,
     format          TEXT,
+    dropped_by_client INTEGER,
     checksum        INTEGER NOT NULL,
     body            BLOB    NOT NULL
   ) STRICT;
@@ -290,7 +293,7 @@ export function createSegment(
 }
 
 export function insertStatement(database: DatabaseSync): StatementSync {
-  return database.prepare('INSERT INTO records VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)');
+  return database.prepare('INSERT INTO records VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)');
 }
 
 export function insertRecord(insert: StatementSync, row: Omit<HeaderRow, 'checksum'>, body: Uint8Array): void {
@@ -306,6 +309,7 @@ export function insertRecord(insert: StatementSync, row: Omit<HeaderRow, 'checks
     row.event_count,
     row.rejections,
     row.format,
+    row.dropped_by_client,
     recordChecksum(row, body),
     body,
   );
@@ -428,7 +432,7 @@ export function removeSegment(file: string): void {
 
 /** CRC-32 over everything in a record: SQLite itself does not notice a flipped bit in a page. */
 export function recordChecksum(row: Omit<HeaderRow, 'checksum'>, body: Uint8Array): number {
-  const head = `${row.position}\n${row.trace_id}\n${row.tenant_id}\n${row.received_at}\n${row.key_id}\n${row.key_kind}\n${optional(row.idempotency_key)}\n${row.user_count}\n${row.event_count}\n${optional(row.rejections)}\n${row.format ?? ''}`;
+  const head = `${row.position}\n${row.trace_id}\n${row.tenant_id}\n${row.received_at}\n${row.key_id}\n${row.key_kind}\n${optional(row.idempotency_key)}\n${row.user_count}\n${row.event_count}\n${optional(row.rejections)}\n${row.format ?? ''}\n${row.dropped_by_client ?? ''}`;
   return crc32(body, crc32(head));
 }
 

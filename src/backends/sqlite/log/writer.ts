@@ -70,7 +70,7 @@ export interface Group {
   readonly bodies: ArrayBuffer;
 }
 
-export const FIELDS_PER_ENTRY = 11;
+export const FIELDS_PER_ENTRY = 12;
 
 export type WriterMessage = { readonly type: 'group'; readonly group: Group } | { readonly type: 'close' };
 
@@ -346,6 +346,7 @@ class Writer {
         event_count: fields[at + 7] as number,
         rejections: fields[at + 8] as string | null,
         format: fields[at + 10] as string | null,
+        dropped_by_client: fields[at + 11] as number | null,
       };
       insertRecord(this.#insert, row, new Uint8Array(bodies, offset, bodyBytes));
       offset += bodyBytes;

@@ -1,0 +1,109 @@
+/**
+ * Limits how many users a key may send per second: a token bucket per key, for all edge threads of a server together.
+ * A bucket is one number in shared memory, the time at which it will be full again (GCRA), and is moved by compare and
+ * swap: no lock, and nothing at all for keys without a limit.
+ *
+ * A request passes while anything is left in the bucket, and then costs all of its users, so that no request is too
+ * large to ever pass; what it took too much is paid back before the next one. Over any time the key sends at most its
+ * rate, the burst, and the users of one request. Buckets are full after a restart.
+ *
+ * Servers do not share buckets. With `servers` each enforces its share, which is right while load is spread evenly.
+ */
+
+import { hash } from 'node:crypto';
+import type { ApiKey } from '../keys.ts';
+
+/** Room for at least half as many keys with a limit; those that find no place have a bucket per thread. */
+const BUCKETS = 8_192;
+/** How many places are tried for a key before it gets one per thread. */
+const PROBES_MAX = 64;
+/** Of each place: which key it belongs to (0: none yet), and the time in nanoseconds. */
+const NUMBERS_PER_BUCKET = 2;
+/** Revoked keys stay until here. */
+const KNOWN_MAX = 10_000;
+const SECOND_NS = 1e9;
+const MILLISECOND_NS = 1_000_000n;
+
+export function allocateRateLimits(): SharedArrayBuffer {
+  return new SharedArrayBuffer(BUCKETS * NUMBERS_PER_BUCKET * BigInt64Array.BYTES_PER_ELEMENT);
+}
+
+/** For the client. */
+export function overLimitText({ rateLimit }: LimitedKey): string {
+  return `this key may send ${rateLimit?.usersPerSecond ?? 0} users per second: send it again after Retry-After`;
+}
+
+interface Bucket {
+  readonly numbers: BigInt64Array;
+  readonly at: number;
+}
+
+type LimitedKey = Pick<ApiKey, 'id' | 'rateLimit'>;
+
+export class RateLimits {
+  readonly #shared: BigInt64Array;
+  readonly #servers: number;
+  /** Monotonic, in nanoseconds, the same in all threads. */
+  readonly #now: () => bigint;
+  readonly #buckets = new Map<string, Bucket>();
+
+  constructor(buffer: SharedArrayBuffer, servers: number, now = () => process.hrtime.bigint()) {
+    this.#shared = new BigInt64Array(buffer);
+    this.#servers = servers;
+    this.#now = now;
+  }
+
+  /** In how many milliseconds the key may send again; 0 for now. */
+  waitMs(key: LimitedKey): number {
+    return this.take(key, 0);
+  }
+
+  /** Takes so many users out of the bucket and returns 0; or takes nothing, and returns how long to wait. */
+  take({ id, rateLimit }: LimitedKey, users: number): number {
+    if (rateLimit === null) return 0;
+    const { usersPerSecond, burstUsers } = rateLimit;
+    const { numbers, at } = this.#bucketOf(id);
+    const now = this.#now();
+    // Rate and burst are divided by the servers alike: the time of a burst stays the same.
+    const burst = nanoseconds(burstUsers / usersPerSecond);
+    const cost = nanoseconds((users * this.#servers) / usersPerSecond);
+    for (;;) {
+      const fullAt = Atomics.load(numbers, at);
+      const wait = fullAt - now - burst;
+      if (wait >= 0n) return Number(wait / MILLISECOND_NS) + 1;
+      if (users === 0) return 0;
+      const next = (fullAt > now ? fullAt : now) + cost;
+      if (Atomics.compareExchange(numbers, at, fullAt, next) === fullAt) return 0;
+    }
+  }
+
+  #bucketOf(keyId: string): Bucket {
+    const known = this.#buckets.get(keyId);
+    if (known !== undefined) return known;
+    if (this.#buckets.size >= KNOWN_MAX) this.#buckets.clear();
+    const bucket = this.#claim(keyId);
+    this.#buckets.set(keyId, bucket);
+    return bucket;
+  }
+
+  /** Of all threads that claim a place for a key, each finds the same one. */
+  #claim(keyId: string): Bucket {
+    const name = nameOf(keyId);
+    const first = Number(BigInt.asUintN(32, name));
+    for (let probe = 0; probe < PROBES_MAX; probe++) {
+      const place = ((first + probe) % BUCKETS) * NUMBERS_PER_BUCKET;
+      const owner = Atomics.compareExchange(this.#shared, place, 0n, name);
+      if (owner === 0n || owner === name) return { numbers: this.#shared, at: place + 1 };
+    }
+    return { numbers: new BigInt64Array(1), at: 0 };
+  }
+}
+
+function nanoseconds(seconds: number): bigint {
+  return BigInt(Math.round(seconds * SECOND_NS));
+}
+
+/** 64 bits, never 0. */
+function nameOf(keyId: string): bigint {
+  return BigInt.asIntN(64, BigInt(`0x${hash('sha256', keyId).slice(0, 16)}`)) || 1n;
+}
