@@ -103,8 +103,7 @@ async function soak(context: Context, stage: Stage): Promise<Outcome[]> {
   await sleep(REST_SECONDS);
   const restMegabytes = residentMegabytes(server.pid).now;
   const coresBefore = await context.capacity.now();
-  const run = new Soak(context, server, folder);
-  const result = await run.run(soakSeconds).finally(() => run.end());
+  const result = await new Soak(context, server, folder).run(soakSeconds);
   const cores = Math.min(coresBefore, await context.capacity.now());
   await server.stop();
   return outcomes({ ...result, restMegabytes, noise: { cores, otherCores: result.otherCores } });
@@ -130,7 +129,17 @@ class Soak {
     this.companions = new Companions(server, () => this.meter.latest?.done ?? 0);
   }
 
-  async run(seconds: number): Promise<Omit<SoakResult, 'restMegabytes' | 'noise'> & { readonly otherCores: number }> {
+  async run(seconds: number): ReturnType<Soak['measure']> {
+    try {
+      return await this.measure(seconds);
+    } finally {
+      await this.end();
+    }
+  }
+
+  private async measure(
+    seconds: number,
+  ): Promise<Omit<SoakResult, 'restMegabytes' | 'noise'> & { readonly otherCores: number }> {
     const { context, server, meter, companions } = this;
     await meter.next();
     this.from = performance.now();
@@ -182,7 +191,7 @@ class Soak {
   }
 
   /** After a failure, too: nothing goes on beside the next benchmark, or keeps the process from ending. */
-  async end(): Promise<void> {
+  private async end(): Promise<void> {
     clearInterval(this.sampler);
     await Promise.allSettled([this.companions.stop(), this.meter.stop()]);
   }

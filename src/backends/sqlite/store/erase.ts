@@ -54,24 +54,23 @@ export async function erase(store: StoreConnection, erasure: Erasure): Promise<b
   const keys = erasedKeys(identifiersOf(store, known.nodes));
   const suspects = store.steps((tables) => findRejections(tables, erasure, keys, HORIZON));
   let events = 0;
-  let isWalEmpty = false;
+  const wal = { isEmpty: false };
   const emptyWal = (): void => {
-    isWalEmpty = emptyWriteAheadLog(store);
+    wal.isEmpty = emptyWriteAheadLog(store);
   };
-  for (let isLast = false; !isLast; ) {
-    const piece = (): void => {
-      const profile = nodesById(store, tenant, id);
-      isLast = profile === undefined;
-      if (profile === undefined) return;
-      const removed = eraseEvents(store, profile);
-      events += removed;
-      isLast = removed < EVENTS_PER_TRANSACTION_MAX;
-      if (isLast) eraseProfile(store, erasure, profile, suspects, events);
-    };
-    await inWriteTransaction(store, piece, emptyWal);
-  }
+  /** True for the last one. */
+  const removePiece = (): boolean => {
+    const profile = nodesById(store, tenant, id);
+    if (profile === undefined) return true;
+    const removed = eraseEvents(store, profile);
+    events += removed;
+    if (removed >= EVENTS_PER_TRANSACTION_MAX) return false;
+    eraseProfile(store, erasure, profile, suspects, events);
+    return true;
+  };
+  while (!(await inWriteTransaction(store, removePiece, emptyWal)));
   try {
-    for (let tries = 1; tries < WAL_TRIES_MAX && !isWalEmpty; tries += 1) {
+    for (let tries = 1; tries < WAL_TRIES_MAX && !wal.isEmpty; tries += 1) {
       await inWriteTransaction(store, () => undefined, emptyWal);
     }
   } catch (error) {
