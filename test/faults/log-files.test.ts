@@ -346,6 +346,24 @@ suite('log-ends', () => {
     await appender.close();
   });
 
+  for (const how of ['by the next request', 'without one']) {
+    test(`that cannot be made again ends the server by its name, ${how}, and nothing else is written in its place`, async () => {
+      await using scope = new AsyncDisposableStack();
+      const folder = join(folderIn(scope), 'log');
+      mkdirSync(folder);
+      const fatal = Promise.withResolvers<string>();
+      const setup = { folder, partition: 0, partitions: 1, segmentBytes: 1_000_000, metrics: null };
+      const appender = await openSqliteLogAppender({ ...setup, onFatal: fatal.resolve });
+      await appender.append(...(entries(1) as [LogEntry]));
+      rmSync(`${folder}-ends`);
+      mkdirSync(`${folder}-ends`);
+      if (how === 'by the next request') {
+        await assert.rejects(appender.append(...(entries(1) as [LogEntry])), /log-ends cannot be written/);
+      }
+      assert.match(await fatal.promise, /\/log-ends cannot be written: EISDIR.* move it elsewhere.* start again/s);
+    });
+  }
+
   test('is noted by a restore, so that the first start after it has nothing to warn of', async () => {
     await using scope = new AsyncDisposableStack();
     const folder = await usedFolder(scope, 2);

@@ -5,7 +5,7 @@
  */
 
 import assert from 'node:assert/strict';
-import { copyFileSync, readdirSync, renameSync, rmSync } from 'node:fs';
+import { copyFileSync, cpSync, mkdirSync, readdirSync, renameSync, rmSync, symlinkSync } from 'node:fs';
 import { join } from 'node:path';
 import { suite, test } from 'node:test';
 import { lockFolder } from '../../src/backends/sqlite/folder-lock.ts';
@@ -173,6 +173,26 @@ suite('A segment that the log writes to', () => {
       const words = /0000000000000001\.db(-wal)? was moved, removed or replaced .* put it back/;
       await assert.rejects(append(appender, 'two'), words);
       await assert.rejects(append(appender, 'three'), words);
+      assert.equal(fatal.length, 1);
+    });
+  }
+
+  for (const name of ['log', 'log/0']) {
+    test(`ends the log when ${name} is a link that is pointed at a copy: no restart would look behind the old one`, async () => {
+      await using scope = new AsyncDisposableStack();
+      const [folder, disks] = [folderIn(scope), folderIn(scope)];
+      const [link, before, copy] = [join(folder, name), join(disks, 'before'), join(disks, 'copy')];
+      mkdirSync(before);
+      mkdirSync(join(link, '..'), { recursive: true });
+      symlinkSync(before, link);
+      const fatal: string[] = [];
+      const appender = await openAppender(folder, null, (words) => fatal.push(words));
+      scope.defer(() => appender.close());
+      await append(appender, 'one', 'two');
+      cpSync(before, copy, { recursive: true });
+      symlinkSync(copy, `${link}.new`);
+      renameSync(`${link}.new`, link);
+      await assert.rejects(append(appender, 'three'), /0000000000000001\.db was moved, .* or a link on the way/);
       assert.equal(fatal.length, 1);
     });
   }

@@ -7,11 +7,11 @@
  * acknowledged records, for whatever reason: a segment moved away, a truncated write-ahead log, yesterday's `log/`. If
  * a log ends after the second, `log-ends` is outdated: a restored copy, or what a power loss left of a file that is
  * never synced. It then says nothing about the end (`end-of-log.ts`). A writer whose file was removed or replaced
- * recreates it with its own line.
+ * recreates it with its own line; where it cannot, the writer acknowledges nothing more, and its error names the file.
  */
 
 import { closeSync, mkdirSync, openSync, readFileSync, writeSync } from 'node:fs';
-import { dirname } from 'node:path';
+import { dirname, resolve } from 'node:path';
 import { FileIdentity } from '../../../data-folder/file-identity.ts';
 import { LogUnavailableError } from '../../../log.ts';
 import { isOutOfFiles } from '../disk.ts';
@@ -84,15 +84,17 @@ export class LogEnds {
   /** Recreates the file, with the line of this partition, if it was removed or replaced. Returns whether it was. */
   remake(): boolean {
     if (this.#identity.isSame()) return false;
-    closeSync(this.#descriptor);
-    this.#descriptor = openForUpdate(this.#file);
+    const before = this.#descriptor;
+    this.#descriptor = inWords(this.#file, () => openForUpdate(this.#file));
+    // Not earlier: the number of a closed file soon belongs to another one.
+    closeSync(before);
     this.#identity = new FileIdentity(this.#file);
     this.#write(this.#line);
     return true;
   }
 
   #write(text: string, at = 0): void {
-    writeSync(this.#descriptor, text, this.#offset + at, 'latin1');
+    inWords(this.#file, () => writeSync(this.#descriptor, text, this.#offset + at, 'latin1'));
   }
 
   close(): void {
@@ -153,6 +155,21 @@ function noteIn(line: string): LogEndNote | undefined {
   if (id === undefined || log === undefined) return undefined;
   const segment = { position: Number(segmentPosition), id };
   return { position: Number(position), next: Number(next), segment, logName: LOCAL + log };
+}
+
+/** For a running server. What passes by itself, such as a full disk, is left to the caller. */
+function inWords<T>(file: string, work: () => T): T {
+  try {
+    return work();
+  } catch (error) {
+    if (isOutOfFiles(error)) throw error;
+    throw new LogUnavailableError(
+      `${resolve(file)} cannot be written: ${(error as Error).message}. It notes up to where requests were acknowledged, ` +
+        'so this server ends; nothing that it acknowledged is lost. If something else is under that name, move it elsewhere. ' +
+        'Make sure that the user of the server may write the file and its folder (sluice doctor checks that), then start again.',
+      true,
+    );
+  }
 }
 
 /** Creates it if it is missing, and never truncates it. */

@@ -2,21 +2,24 @@
  * The files of the segment that a writer has open. An operating system lets any process move or remove an open file:
  * the writer then commits to a file that no start finds, without an error. So after each commit and before anything in
  * it is acknowledged, the writer checks that both files are still the ones under their names: the database, and the
- * write-ahead log of the commit. Content that was overwritten in place is not noticed.
+ * write-ahead log of the commit. The names are those that a start uses, so a link on the way that was pointed elsewhere
+ * is noticed, too. Content that was overwritten in place is not noticed.
  */
 
 import { resolve } from 'node:path';
+import type { DatabaseSync } from 'node:sqlite';
 import { identityOf } from '../../../data-folder/file-identity.ts';
 import { LogUnavailableError } from '../../../log.ts';
 
 export class OpenSegment {
+  /** Without links, as SQLite has opened it. */
   readonly file: string;
   readonly #identities: readonly (readonly [file: string, identity: string])[];
 
-  /** Right after the segment was created, with a first commit: both files exist. */
-  constructor(file: string) {
-    this.file = file;
-    this.#identities = [file, `${file}-wal`].map((path) => [path, identityOf(path)]);
+  /** Right after the segment was created under `name`, with a first commit: both files exist. */
+  constructor(database: DatabaseSync, name: string) {
+    this.file = database.location() ?? '';
+    this.#identities = ['', '-wal'].map((suffix) => [name + suffix, identityOf(this.file + suffix)]);
   }
 
   /** Two `stat`s. Also throws if they fail. */
@@ -29,9 +32,9 @@ export class OpenSegment {
 
 function notInPlace(file: string): LogUnavailableError {
   return new LogUnavailableError(
-    `${resolve(file)} was moved, removed or replaced while this server was writing to it, so a restart would not find what is written now. ` +
-      'This server ends. Requests that it acknowledged before may be in that file: put it back in its place, beside the ' +
-      'files that are there, then start the server. If it is gone, start the server: it reports acknowledged requests ' +
+    `${resolve(file)} was moved, removed or replaced while this server was writing to it, or a link on the way to it was pointed elsewhere, ` +
+      'so a restart would not find what is written now. This server ends. Requests that it acknowledged before may be in ' +
+      'that file: put it back in its place, beside the files that are there, or the link, then start the server. If it is gone, start the server: it reports acknowledged requests ' +
       'that are missing.',
     true,
   );

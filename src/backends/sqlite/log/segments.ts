@@ -152,7 +152,7 @@ function positionOf({ firstPosition }: Segment): number {
   return firstPosition;
 }
 
-function segmentFile(folder: string, partition: number, firstPosition: number): string {
+export function segmentFile(folder: string, partition: number, firstPosition: number): string {
   return join(partitionFolder(folder, partition), `${String(firstPosition).padStart(NAME_DIGITS, '0')}.db`);
 }
 

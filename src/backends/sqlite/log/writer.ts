@@ -10,6 +10,7 @@
  */
 
 import { statSync } from 'node:fs';
+import { resolve } from 'node:path';
 import type { DatabaseSync, StatementSync } from 'node:sqlite';
 import { type MessagePort, parentPort, receiveMessageOnPort, workerData } from 'node:worker_threads';
 import { METRIC, type MetricsWriter, metricsWriter } from '../../../telemetry/metrics.ts';
@@ -17,7 +18,7 @@ import { assertLockHeld, type HeldLock } from '../../../data-folder/held-lock.ts
 import { LogUnavailableError } from '../../../log.ts';
 import { Checkpointing } from '../checkpointing.ts';
 import { releaseMemory } from '../../../runtime/threads.ts';
-import { canWrite, isFullDisk, isOutOfFiles } from '../disk.ts';
+import { canWrite, isAccessDenied, isFullDisk, isOutOfFiles } from '../disk.ts';
 import { type MissingRecords, missingRecordsText } from '../../../log/continuity.ts';
 import { endOfSegments, missingAtEnd, partitionsEverUsed } from './end-of-log.ts';
 import { LogEnds, readLogEnd, type SegmentId } from './ends.ts';
@@ -43,6 +44,7 @@ import {
   removeLeftover,
   removeSegment,
   type Segment,
+  segmentFile,
 } from './segments.ts';
 import { noteLogWarning } from './warnings.ts';
 
@@ -146,7 +148,7 @@ class Writer {
     assertLockHeld(setup.lock ?? null);
     removeLeftover(setup.folder, setup.partition, this.#nextPosition);
     this.#database = createSegment(setup.folder, setup.partition, this.#segment, newest && findIdentity(newest.file));
-    this.#openSegment = new OpenSegment(this.#database.location() ?? '');
+    this.#openSegment = this.#opened(this.#database, this.#segment);
     this.#insert = insertStatement(this.#database);
   }
 
@@ -242,8 +244,9 @@ class Writer {
   #keepEnds(): void {
     try {
       if (!this.#dead) this.#ends.remake();
-    } catch {
-      // The next call retries.
+    } catch (error) {
+      // What may pass by itself is retried by the next call.
+      if (!isOutOfFiles(error)) this.#die(error);
     }
   }
 
@@ -395,20 +398,36 @@ class Writer {
     }, PROBE_INTERVAL_MS);
   }
 
+  #opened(database: DatabaseSync, { position }: SegmentId): OpenSegment {
+    const { folder, partition } = this.#setup;
+    return new OpenSegment(database, segmentFile(folder, partition, position));
+  }
+
+  #deniedText({ message }: Error): string {
+    const folder = resolve(partitionFolder(this.#setup.folder, this.#setup.partition));
+    return (
+      `no new segment can be created in ${folder}: ${message}. The disk is not the cause, and nothing that was acknowledged is ` +
+      'lost. Give the folder back to the user of the server, with the right to write (sluice doctor shows the command), ' +
+      'then start again.'
+    );
+  }
+
   #rotate(): void {
     const finished = { file: this.#openSegment.file, database: this.#database };
     try {
       const segment = newSegmentId(this.#nextPosition);
       const next = createSegment(this.#setup.folder, this.#setup.partition, segment, this.#segment);
+      // The new one is beside the finished one, and not behind a link that was pointed elsewhere meanwhile.
+      this.#openSegment.assertInPlace();
       this.#segment = segment;
       this.#insert = insertStatement(next);
       this.#database = next;
-      this.#openSegment = new OpenSegment(next.location() ?? '');
+      this.#openSegment = this.#opened(next, segment);
     } catch (error) {
       // No space for a new file: continue with this one, and retry later.
       if (isOutOfFiles(error) || (error instanceof LogUnavailableError && !error.fatal))
         this.#rotateNotBefore = performance.now() + ROTATE_RETRY_MS;
-      else this.#die(error);
+      else this.#die(isAccessDenied(error) ? new Error(this.#deniedText(error as Error)) : error);
       return;
     }
     this.#segmentBytes = 0;
