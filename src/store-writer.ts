@@ -181,9 +181,10 @@ export interface WriteTransaction {
    * Takes the partition on from one position to a later one. Called before `lookUp` for the records in between, so that
    * of two processors that believe a partition to be theirs only one goes on: rejects with `StoreConflictError` when
    * the store is not at `from`. A partition that was never read is at 0. `lastTraceId` is of the record before `to`: by it
-   * a later start knows the log again.
+   * a later start knows the log again. `expectedTraceId` is of the record before `from`: a store that has another there is
+   * a copy with a history of its own, which is a conflict, too.
    */
-  advance(partition: number, from: number, to: number, lastTraceId?: string): Promise<void>;
+  advance(partition: number, from: number, to: number, lastTraceId?: string, expectedTraceId?: string): Promise<void>;
   /** Records that these will never arrive. The same range again replaces the note. */
   noteLost(lost: LostRecords): Promise<void>;
   /** With `durable` what was committed so far survives a power loss; without it only a crash of the process. */

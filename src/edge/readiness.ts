@@ -15,6 +15,8 @@ export interface ServerStatus {
   /** About to shut down: not ready, and still serving. */
   isDraining(): boolean;
   isDiskLow(): boolean;
+  /** STORE_URL has come to lead to the database of another installation. */
+  isOtherDatabase(): boolean;
   /** Files of the data folder that were removed or replaced under this server. */
   replacedFiles(): readonly string[];
   /** More waits for the processor than may wait. */
@@ -43,6 +45,11 @@ export function readinessOf({ role, status, log, storeProblem, databaseProblem }
   if (isLeaving(status)) reasons.push('shutting down');
   if (status.isDiskLow()) reasons.push('disk space is below SLUICE_DISK_FREE_MIN');
   for (const name of status.replacedFiles()) reasons.push(`${name} was removed or replaced: restart the server`);
+  if (status.isOtherDatabase()) {
+    reasons.push(
+      'STORE_URL leads to another database than at the start: nothing is processed until it is the right one',
+    );
+  }
   const untilPrepared = databaseProblem();
   if (untilPrepared !== null) reasons.push(untilPrepared);
   if (servesIngest(role)) {

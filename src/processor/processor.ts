@@ -11,6 +11,7 @@
  * becomes a dead letter with its cause; processing continues with the others. An unavailable store is retried. Whenever it
  * is uncertain what the store holds (another processor was first, a commit got no response) the positions are read again;
  * and at intervals while idle, because a database may have been restored to an earlier state and no commit would fail.
+ * A store that is at the same position after another record is a copy with a history of its own: processing waits.
  */
 
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -97,6 +98,8 @@ export class Processor {
   readonly #transactionUsersMax: number;
   /** As in the store. */
   #committed: ReadonlyMap<number, number> = new Map();
+  /** The request of the last record before each of these positions; none where it is not known. */
+  #committedTraceIds: ReadonlyMap<number, string> = new Map();
   /** The request of the last record before each of these positions, as of the last look at the store. */
   #processed: ProcessedLog = { positions: new Map(), lastTraceIds: new Map() };
   /** Whether that may be out of date. */
@@ -104,7 +107,8 @@ export class Processor {
   readonly #positionsIntervalMs: number;
   #positionsReadAt = 0;
   /**
-   * Partitions whose log continues from what the store has: checked once, when this processor takes over a partition.
+   * Partitions whose log continues from what the store has: checked when this processor takes over a partition, and
+   * when the store is not where this processor left it.
    */
   readonly #continued = new Set<number>();
   /** The partitions that were ours at the last look. */
@@ -112,6 +116,7 @@ export class Processor {
   #conflictsInARow = 0;
   /** As in the transaction under way. */
   #positions = new Map<number, number>();
+  #traceIds = new Map<number, string>();
   /** Of the transaction under way: what is rolled back was not processed. */
   #uncounted: (BatchCounts & { readonly records: number })[] = [];
   /** Up to where each partition is read record by record, because a batch there failed. */
@@ -183,7 +188,7 @@ export class Processor {
     await this.#lookAround();
     const [isolated] = this.#isolateUntil.keys();
     if (isolated !== undefined) return this.#oneRecord(isolated);
-    this.#positions = new Map(this.#committed);
+    this.#continueFromCommitted();
     const startedAt = performance.now();
     const read = new Map<number, number>();
     let transaction: WriteTransaction | undefined;
@@ -223,7 +228,9 @@ export class Processor {
       this.#processed = await writer.processed();
       this.#positionsReadAt = performance.now();
       this.#noteSetBack(partitions, this.#processed.positions);
+      this.#forgetContinued(this.#processed);
       this.#committed = this.#processed.positions;
+      this.#committedTraceIds = this.#processed.lastTraceIds;
       this.#isUncertain = false;
     }
     for (const partition of this.#continued) if (!partitions.includes(partition)) this.#continued.delete(partition);
@@ -233,7 +240,22 @@ export class Processor {
     }
   }
 
-  /** Positions never go back: the store was restored to an earlier state, and its log must still be this one. */
+  /** The log must continue from what the store has now, where that is not what this processor committed last. */
+  #forgetContinued({ positions, lastTraceIds }: ProcessedLog): void {
+    for (const partition of this.#continued) {
+      const isSame =
+        positions.get(partition) === this.#committed.get(partition) &&
+        lastTraceIds.get(partition) === this.#committedTraceIds.get(partition);
+      if (!isSame) this.#continued.delete(partition);
+    }
+  }
+
+  #continueFromCommitted(): void {
+    this.#positions = new Map(this.#committed);
+    this.#traceIds = new Map(this.#committedTraceIds);
+  }
+
+  /** Positions never go back: the store was restored to an earlier state. */
   #noteSetBack(partitions: readonly number[], positions: ReadonlyMap<number, number>): void {
     const setBack: number[] = [];
     let records = 0;
@@ -242,7 +264,6 @@ export class Processor {
       if (behind <= 0) continue;
       setBack.push(partition);
       records += behind;
-      this.#continued.delete(partition);
     }
     if (setBack.length === 0) return;
     const line = { partitions: setBack, records };
@@ -267,7 +288,7 @@ export class Processor {
 
   /** After a batch that threw: its records one by one; the one that keeps throwing becomes a dead letter. */
   async #oneRecord(partition: number): Promise<boolean> {
-    this.#positions = new Map(this.#committed);
+    this.#continueFromCommitted();
     const position = this.#committed.get(partition) ?? 0;
     const { records, next } = await this.#readOneRecord(partition, position);
     const [record] = records;
@@ -303,6 +324,7 @@ export class Processor {
     this.#parts.assertLockHeld?.();
     await transaction.commit(false);
     this.#committed = this.#positions;
+    this.#committedTraceIds = this.#traceIds;
     this.#isDurable = false;
     this.#conflictsInARow = 0;
     this.#failpoint('committed');
@@ -375,9 +397,11 @@ export class Processor {
     const { now } = this.#parts;
     for (const { partition, from, next, problem, records } of reads.toSorted((a, b) => a.partition - b.partition)) {
       if (problem !== null) throw problem;
-      await transaction.advance(partition, from, next, records.at(-1)?.header.traceId);
+      const lastTraceId = records.at(-1)?.header.traceId;
+      await transaction.advance(partition, from, next, lastTraceId, this.#traceIds.get(partition));
       await this.#noteLost(transaction, { partition, from, next }, records.length);
       this.#positions.set(partition, next);
+      setOrDelete(this.#traceIds, partition, lastTraceId);
     }
     this.#failpoint('advanced');
     const [first] = reads;
@@ -410,7 +434,7 @@ export class Processor {
     const cause = error instanceof Error ? `${error.name}: ${error.message}` : String(error);
     const transaction = await writer.begin();
     try {
-      await transaction.advance(partition, from, next, traceId);
+      await transaction.advance(partition, from, next, traceId, this.#committedTraceIds.get(partition));
       await this.#noteLost(transaction, { partition, from, next }, 1);
       await transaction.deadLetter(headerOf(record), cause, now());
       this.#parts.assertLockHeld?.();
@@ -421,6 +445,7 @@ export class Processor {
       throw failure;
     }
     this.#committed = new Map(this.#committed).set(partition, next);
+    this.#committedTraceIds = new Map(this.#committedTraceIds).set(partition, traceId);
     this.#isDurable = false;
     metrics.inc(METRIC.dead_letters);
     logger.error(
@@ -458,4 +483,9 @@ export class Processor {
     }
     this.#failpoint('log_committed');
   }
+}
+
+function setOrDelete(map: Map<number, string>, key: number, value: string | undefined): void {
+  if (value === undefined) map.delete(key);
+  else map.set(key, value);
 }

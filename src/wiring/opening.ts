@@ -31,6 +31,7 @@ import { StoreUnavailableError } from '../store-writer.ts';
 
 export type Database = import('../backends/postgres/pool.ts').PostgresPool;
 type PoolOptions = import('../backends/postgres/pool.ts').PoolOptions;
+export type InstallationCheck = import('../backends/postgres/installation-check.ts').InstallationCheck;
 
 /** For threads and commands that ask one thing after the other. */
 const FEW_CONNECTIONS = 2;
@@ -42,9 +43,15 @@ const AWAY_MS_MAX = 3_000;
 const READ_ONLY = { retentionMs: Number.MAX_SAFE_INTEGER, now: Date.now };
 
 /** Connections to the database that servers share; the caller closes them. */
-export async function openDatabase(config: Config, name: string, connections: number): Promise<Database> {
+export async function openDatabase(
+  config: Config,
+  name: string,
+  connections: number,
+  installation?: InstallationCheck,
+): Promise<Database> {
   const { openPool } = await import('../backends/postgres/pool.ts');
-  return inWords(config, () => openPool(poolOptions(config, name, connections)));
+  const check = installation === undefined ? {} : { installation };
+  return inWords(config, () => openPool({ ...poolOptions(config, name, connections), ...check }));
 }
 
 /**
@@ -56,9 +63,11 @@ export async function connectLater(
   name: string,
   connections: number,
   problem: () => string | null,
+  installation?: InstallationCheck,
 ): Promise<Database> {
   const { poolWithoutCheck } = await import('../backends/postgres/pool.ts');
-  return poolWithoutCheck({ ...poolOptions(config, name, connections), problem });
+  const check = installation === undefined ? {} : { installation };
+  return poolWithoutCheck({ ...poolOptions(config, name, connections), problem, ...check });
 }
 
 function poolOptions({ storeUrl, storeTimeoutMs }: Config, name: string, max: number): PoolOptions {
@@ -109,13 +118,20 @@ export async function prepareLog(config: Config): Promise<void> {
   }
 }
 
-/** The same for a server, which also has to know whether its local log is the one that the database was made from. */
-export async function prepareServerDatabase(config: Config): Promise<void> {
+/**
+ * The same for a server, which also has to know whether its local log is the one that the database was made from.
+ * Returns the installation of the database: from then on the server uses no other.
+ */
+export async function prepareServerDatabase(config: Config): Promise<string> {
   await prepareDatabase(config);
-  if (config.logUrl !== '') return;
-  const { localLogName } = await import('../backends/sqlite/log/name.ts');
+  const [{ localLogName }, { installationOf }] = await Promise.all([
+    import('../backends/sqlite/log/name.ts'),
+    import('../backends/postgres/identity.ts'),
+  ]);
   const pool = await openDatabase(config, 'start', FEW_CONNECTIONS);
   try {
+    const installation = await inWords(config, () => installationOf(pool));
+    if (config.logUrl !== '') return installation;
     await inWords(config, async () => {
       const name = localLogName(logFolderOf(config.dataFolder));
       const store = await storeOn(pool.share(), config, () => name);
@@ -125,6 +141,7 @@ export async function prepareServerDatabase(config: Config): Promise<void> {
         await store.close();
       }
     }).catch(refuseInOperatorsWords);
+    return installation;
   } finally {
     await pool.close();
   }

@@ -44,13 +44,17 @@ export async function serve(args: readonly string[], env: Env, version: string):
     import('../telemetry/logger.ts'),
   ]);
   const logger = createLogger(config.logLevel, 'main');
-  const database = config.storeUrl === '' ? null : new DatabaseStart(startSteps(config), logger);
+  let installation: string | null = null;
+  const steps = startSteps(config, (id) => {
+    installation = id;
+  });
+  const database = config.storeUrl === '' ? null : new DatabaseStart(steps, logger);
   await database?.firstLook();
   const startWarnings = await prepareDataFolder(config);
   for (const words of startWarnings) logger.warn(words);
   const databaseProblem = (): string | null => database?.problem ?? null;
   const startedWithout = databaseProblem() === null ? null : database;
-  const keyStore = config.role === 'processor' ? null : await keyStoreFor(config, databaseProblem);
+  const keyStore = config.role === 'processor' ? null : await keyStoreFor(config, databaseProblem, () => installation);
   const supervisor = new Supervisor({
     config,
     sources,
@@ -62,6 +66,7 @@ export async function serve(args: readonly string[], env: Env, version: string):
     logger,
     version,
     databaseProblem: startedWithout?.problem ?? null,
+    installation: () => installation,
     threadFile: threadFile('./thread', import.meta.url),
   });
   const signals = new StopSignals();
@@ -90,13 +95,19 @@ export async function serve(args: readonly string[], env: Env, version: string):
 }
 
 /** For the main thread, which writes to it when keys were last used. */
-async function keyStoreFor(config: Config, databaseProblem: () => string | null): Promise<KeyStore> {
+async function keyStoreFor(
+  config: Config,
+  databaseProblem: () => string | null,
+  installation: () => string | null,
+): Promise<KeyStore> {
   if (config.storeUrl === '') return openKeyStore(config);
-  return keyStoreOn(await connectLater(config, 'keys', KEY_CONNECTIONS, databaseProblem));
+  const check = { expected: installation, onChecked: () => undefined };
+  return keyStoreOn(await connectLater(config, 'keys', KEY_CONNECTIONS, databaseProblem, check));
 }
 
-function startSteps(config: Config): StartStep[] {
-  const database = { name: 'the database', prepare: () => prepareServerDatabase(config) };
+function startSteps(config: Config, onInstallation: (id: string) => void): StartStep[] {
+  const prepare = async (): Promise<void> => onInstallation(await prepareServerDatabase(config));
+  const database = { name: 'the database', prepare };
   return config.logUrl === '' ? [database] : [database, { name: 'Kafka', prepare: () => prepareLog(config) }];
 }
 

@@ -52,6 +52,8 @@ export interface EdgeSetup {
   readonly version: string;
   /** Why the database may not be used yet, as of now; null where it may. */
   readonly databaseProblem: string | null;
+  /** Of the database that the server was started with; null while that is unknown, and where there is none. */
+  readonly installation: string | null;
   /** To the checkpointer, for the edge that starts the writer of the log; undefined for others. */
   readonly checkpointer: MessagePort | undefined;
   /** Of the first edge, which starts the writer of the log: a port to each of the others. */
@@ -68,6 +70,8 @@ export interface ProcessorSetup {
   readonly statusBuffer: SharedArrayBuffer;
   readonly writeTurn: SharedArrayBuffer;
   readonly lock: HeldLock | null;
+  /** Of the database that the server was started with; null where there is none. */
+  readonly installation: string | null;
   /** To the checkpointer; undefined where the store is elsewhere. */
   readonly checkpointer: MessagePort | undefined;
 }
@@ -103,8 +107,8 @@ export type EdgeMessage =
 
 export type SupervisorMessage =
   | { readonly type: 'drain' }
-  /** To edges: why the database may not be used yet; null once it may. */
-  | { readonly type: 'database'; readonly problem: string | null };
+  /** To edges: why the database may not be used yet; null once it may, and then `installation` is known. */
+  | { readonly type: 'database'; readonly problem: string | null; readonly installation: string | null };
 
 /**
  * Of the memory that new objects are made in, which V8 doubles until it has 96 MB, and keeps. Half of that does for the processor,
@@ -123,6 +127,7 @@ const DRAINING = 3;
 const CONNECTIONS = 4;
 /** A bit for each of `WATCHED_FILES`. */
 const REPLACED = 5;
+const OTHER_DATABASE = 6;
 
 /** In the data folder of an embedded installation: what a server keeps open for as long as it runs. */
 const WATCHED_FILES = [
@@ -140,12 +145,17 @@ const WATCHED_FILES = [
 ] as const;
 
 export function allocateStatus(): SharedArrayBuffer {
-  return new SharedArrayBuffer(6 * Int32Array.BYTES_PER_ELEMENT);
+  return new SharedArrayBuffer(7 * Int32Array.BYTES_PER_ELEMENT);
 }
 
 /** The one flag that the processor sets. */
 export function setBacklogFull(buffer: SharedArrayBuffer, isFull: boolean): void {
   new Int32Array(buffer)[BACKLOG_FULL] = isFull ? 1 : 0;
+}
+
+/** Set by each thread that connects to the database: whether it found another one than that of the start. */
+export function setOtherDatabase(buffer: SharedArrayBuffer, isOther: boolean): void {
+  new Int32Array(buffer)[OTHER_DATABASE] = isOther ? 1 : 0;
 }
 
 export function statusOf(buffer: SharedArrayBuffer): ServerStatus {
@@ -154,6 +164,7 @@ export function statusOf(buffer: SharedArrayBuffer): ServerStatus {
     isShuttingDown: () => flags[SHUTTING_DOWN] === 1,
     isDraining: () => flags[DRAINING] === 1,
     isDiskLow: () => flags[DISK_LOW] === 1,
+    isOtherDatabase: () => flags[OTHER_DATABASE] === 1,
     replacedFiles: () => {
       const bits = flags[REPLACED] ?? 0;
       return bits === 0 ? [] : WATCHED_FILES.flatMap(({ name }, index) => (bits & (1 << index) ? [name] : []));
@@ -183,6 +194,8 @@ export interface SupervisorParts {
   readonly version: string;
   /** Why the database may not be used yet; null where it may, and where there is none. */
   readonly databaseProblem: string | null;
+  /** Of the database that the server was started with; null while that is unknown, and where there is none. */
+  readonly installation: () => string | null;
   /** The file that is edge or processor, as its setup says. */
   readonly threadFile: URL;
 }
@@ -249,7 +262,7 @@ export class Supervisor {
   /** Passes on why the database may not be used yet. */
   setDatabaseProblem(problem: string | null): void {
     this.#databaseProblem = problem;
-    const message: SupervisorMessage = { type: 'database', problem };
+    const message: SupervisorMessage = { type: 'database', problem, installation: this.#parts.installation() };
     for (const edge of this.#edges) edge.postMessage(message);
   }
 
@@ -329,6 +342,7 @@ export class Supervisor {
       statusBuffer: this.#statusBuffer,
       writeTurn: this.#writeTurn,
       lock,
+      installation: this.#parts.installation(),
       checkpointer: config.storeUrl === '' ? this.#portToCheckpointer() : undefined,
     };
     const processor = this.#startThread('processor', setup);
@@ -378,6 +392,7 @@ export class Supervisor {
       lock,
       version,
       databaseProblem: this.#databaseProblem,
+      installation: this.#parts.installation(),
       checkpointer: config.logUrl === '' && ports.logWriter === undefined ? this.#portToCheckpointer() : undefined,
       ...ports,
     };

@@ -18,6 +18,7 @@ import {
   connectLater,
   continueClock,
   type Database,
+  type InstallationCheck,
   keyStoreOn,
   memberStoreOn,
   openKeyStore,
@@ -49,6 +50,8 @@ export interface EdgeSurroundings {
   readonly onFatal: (message: string) => void;
   /** Why the database may not be used yet; null once it may. */
   readonly databaseProblem: () => string | null;
+  /** Of the database that the server was started with; null while it is unknown. */
+  readonly installation: () => string | null;
   /** Opened after the log, or before one that is opened late. */
   readonly clock: Promise<TrustedClock>;
 }
@@ -90,7 +93,8 @@ async function openShared(setup: EdgeSetup, around: EdgeSurroundings): Promise<O
   const { onFatal, databaseProblem } = around;
   const { role } = config;
   const name = role === 'all' ? 'edge' : role;
-  const database = await connectLater(config, name, config.storeConnections, databaseProblem);
+  const check = await installationCheck(setup, around.installation);
+  const database = await connectLater(config, name, config.storeConnections, databaseProblem, check);
   const log = servesIngest(role) ? await openAppender(setup, database, around) : null;
   const asksKeys = servesIngest(role) || servesApi(role);
   const keyStore = asksKeys ? await keyStoreOn(database.share()) : null;
@@ -111,7 +115,7 @@ async function openShared(setup: EdgeSetup, around: EdgeSurroundings): Promise<O
     reading = { store, members, keyStore };
   }
   const backlog = logReader === undefined ? undefined : await watchSharedBacklog(setup, database, logReader);
-  const watch = servesIngest(role) ? undefined : await watchDatabase(config, databaseProblem);
+  const watch = servesIngest(role) ? undefined : await watchDatabase(config, databaseProblem, check);
   return {
     parts: {
       log,
@@ -148,11 +152,11 @@ function refuseUntilPrepared({ logUrl }: Config, databaseProblem: () => string |
 }
 
 /** Over its own connection: that all others are in use does not mean that the database is away. */
-async function watchDatabase(config: Config, databaseProblem: () => string | null) {
+async function watchDatabase(config: Config, databaseProblem: () => string | null, check: InstallationCheck) {
   const [{ watchStore }, { createLogger }, database] = await Promise.all([
     import('./store-watch.ts'),
     import('../telemetry/logger.ts'),
-    connectLater(config, 'watch', 1, databaseProblem),
+    connectLater(config, 'watch', 1, databaseProblem, check),
   ]);
   const watch = watchStore(() => database.query('SELECT 1'), createLogger(config.logLevel, 'watch'));
   return {
@@ -312,17 +316,29 @@ export async function openProcessorParts(setup: ProcessorSetup, now: () => numbe
 
 type Writing = Pick<ProcessorParts, 'writer' | 'batchesPerTransaction'>;
 
-async function openWriter({ config, checkpointer }: ProcessorSetup, log: LogReader): Promise<Writing> {
-  if (config.storeUrl !== '') return writerOn(await processorDatabase(config), log);
+async function openWriter(setup: ProcessorSetup, log: LogReader): Promise<Writing> {
+  const { config, checkpointer } = setup;
+  if (config.storeUrl !== '') return writerOn(await processorDatabase(setup), log);
   const { openSqliteStoreWriter } = await import('../backends/sqlite/store/writer.ts');
   return { writer: openSqliteStoreWriter({ file: storeFileOf(config.dataFolder), checkpointer }) };
 }
 
+/** What a thread finds, all of them show. */
+async function installationCheck(
+  { statusBuffer }: Pick<EdgeSetup, 'statusBuffer'>,
+  expected: () => string | null,
+): Promise<InstallationCheck> {
+  const { setOtherDatabase } = await import('./supervisor.ts');
+  return { expected, onChecked: (isExpected) => setOtherDatabase(statusBuffer, !isExpected) };
+}
+
 /** It was prepared a moment ago; should it be away again already, that is waited for. */
-async function processorDatabase(config: Config): Promise<Database> {
+async function processorDatabase(setup: ProcessorSetup): Promise<Database> {
+  const { config, installation } = setup;
+  const check = await installationCheck(setup, () => installation);
   for (;;) {
     try {
-      return await openDatabase(config, 'processor', config.storeConnections);
+      return await openDatabase(config, 'processor', config.storeConnections, check);
     } catch (error) {
       if (!(error instanceof DatabaseAwayError)) throw error;
     }
@@ -337,12 +353,13 @@ async function writerOn(pool: Database, log: LogReader): Promise<Writing> {
 }
 
 /** A member of the group of its database that shares the partitions among itself. Parses on the spot: more speed is more processors. */
-async function openSharedProcessor({ config }: ProcessorSetup, now: () => number): Promise<OpenedProcessor> {
+async function openSharedProcessor(setup: ProcessorSetup, now: () => number): Promise<OpenedProcessor> {
+  const { config } = setup;
   const [{ openKafkaGroupReader }, { databaseIdOf, tieToTopic }, warn, pool] = await Promise.all([
     import('../backends/kafka/log.ts'),
     import('../backends/postgres/identity.ts'),
     warner(config, 'processor'),
-    processorDatabase(config),
+    processorDatabase(setup),
   ]);
   const log = await openKafkaGroupReader({
     url: config.logUrl,

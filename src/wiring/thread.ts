@@ -26,15 +26,18 @@ async function runEdge(setup: EdgeSetup): Promise<void> {
   const send = (message: EdgeMessage): void => parentPort?.postMessage(message);
   try {
     const { openEdgeParts, warningsOf } = await import('./thread-parts.ts');
-    let databaseProblem = setup.databaseProblem;
+    let { databaseProblem, installation } = setup;
     parentPort?.on('message', (message: SupervisorMessage) => {
-      if (message.type === 'database') databaseProblem = message.problem;
+      if (message.type !== 'database') return;
+      installation = message.installation;
+      databaseProblem = message.problem;
     });
     const onFatal = (message: string): void => send({ type: 'fatal', message });
     const clockOpened = Promise.withResolvers<TrustedClock>();
     const opening = openEdgeParts(setup, {
       onFatal,
       databaseProblem: () => databaseProblem,
+      installation: () => installation,
       clock: clockOpened.promise,
     });
     const [{ startEdge }, { statusOf }, { createLogger }, { metricsWriter }, { openClock }, { watchClock }, opened] =

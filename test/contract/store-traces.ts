@@ -4,6 +4,7 @@ import assert from 'node:assert/strict';
 import { afterEach, beforeEach, suite, test } from 'node:test';
 import { LIMITS } from '../../src/model.ts';
 import { BadCursorError, type TracedUser, type TraceSummary } from '../../src/store.ts';
+import { StoreConflictError } from '../../src/store-writer.ts';
 import {
   allPages,
   DAY_MS,
@@ -347,6 +348,23 @@ export function storeTracesContract(open: OpenStore): void {
         [1, 2, 3],
       );
       assert.equal(await under.store.trace(TENANT, traceId), undefined);
+    });
+
+    test('a partition is taken on after the expected record only: a copy at the same position has another', async () => {
+      const advance = async (from: number, to: number, last: string, expected?: string): Promise<void> => {
+        const transaction = await under.writer.begin();
+        try {
+          await transaction.advance(4, from, to, last, expected);
+          await transaction.commit(false);
+        } finally {
+          await transaction.rollback();
+        }
+      };
+      await advance(0, 6, 'of the clone');
+      await assert.rejects(advance(6, 7, 'next', 'ours'), StoreConflictError);
+      assert.equal((await under.writer.positions()).get(4), 6);
+      await advance(6, 7, 'next', 'of the clone');
+      assert.equal((await under.writer.processed()).lastTraceIds.get(4), 'next');
     });
 
     test('requests are listed newest first, page by page, with what became of them in numbers', async () => {

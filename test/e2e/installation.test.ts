@@ -9,8 +9,12 @@ import { cpSync, existsSync, readdirSync, renameSync, rmSync, writeFileSync } fr
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { after, before, suite, test } from 'node:test';
+import { Client } from 'pg';
 import { tieDataFolder } from '../../src/backends/sqlite/installation.ts';
+import { migrate } from '../../src/backends/postgres/migrations.ts';
+import { openPool } from '../../src/backends/postgres/pool.ts';
 import { listSegments } from '../../src/backends/sqlite/log/segments.ts';
+import { makeKey } from '../../src/keys/format.ts';
 import { copyIn, folderIn, launch, refusedStart, type Scope } from '../faults/scope.ts';
 import { readResponse, eventually, post, runSluice, type TestServer, user } from '../server.ts';
 import { testKafka, whyNoKafka } from '../servers/kafka.ts';
@@ -48,6 +52,21 @@ async function usedFolder(scope: Scope, env: Env = {}): Promise<Used> {
   await send(server, server.key, 3, 3);
   await server.stop();
   return { folder, key: server.key };
+}
+
+/** All at once, as far as a server can tell. */
+async function rename(url: string, ...pairs: readonly (readonly [from: string, to: string])[]): Promise<void> {
+  const server = new URL(url);
+  server.pathname = '/postgres';
+  const client = new Client({ connectionString: server.href });
+  await client.connect();
+  for (const [from] of pairs) {
+    await client.query(`ALTER DATABASE ${from} ALLOW_CONNECTIONS false`);
+    await client.query('SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE datname = $1', [from]);
+  }
+  for (const [from, to] of pairs) await client.query(`ALTER DATABASE ${from} RENAME TO ${to}`);
+  for (const [, to] of pairs) await client.query(`ALTER DATABASE ${to} ALLOW_CONNECTIONS true`);
+  await client.end();
 }
 
 function takeFrom(other: string, folder: string, name: string): void {
@@ -243,6 +262,41 @@ suite('A local log beside PostgreSQL', { skip: whyNoPostgres() }, () => {
     assert.ok(broken !== undefined && words.includes(broken.message), doctor.stdout);
     const again = await launch(scope, { dataFolder: folder, env: { STORE_URL: first } });
     await send(again, key, 2, 5);
+  });
+
+  test('whose database is renamed under a running server, so that its name leads to another, is never processed into that', async () => {
+    await using scope = new AsyncDisposableStack();
+    const postgres = await testPostgres();
+    const [own, other] = [await postgres.newDatabase(), await postgres.newDatabase()];
+    const otherPool = await openPool({ url: other, max: 1, applicationName: 'test' });
+    await migrate(otherPool);
+    await otherPool.close();
+    const server = await launch(scope, { dataFolder: folderIn(scope), env: { STORE_URL: own } });
+    const { key } = server;
+    await send(server, key, 3, 3);
+    const [name, otherName] = [own, other].map((url) => new URL(url).pathname.slice(1)) as [string, string];
+    const readiness = () => fetch(`${server.baseUrl}/readyz`).then(readResponse);
+
+    await rename(own, [name, `${name}_own`], [otherName, name]);
+    assert.equal((await post(server, key, { users: [user('while it is away')] })).status, 202);
+    await eventually('it is not ready', async () => (await readiness()).status === 503);
+    assert.match(JSON.stringify((await readiness()).body), /STORE_URL leads to another database than at the start/);
+    const { status } = await post(server, makeKey('secret', 'production'), { users: [user('u')] });
+    assert.equal(status, 503, 'whether there is such a key is not known');
+    await eventually('the processor says why it waits', () =>
+      /to that of the installation [0-9a-f-]{36}, and this server belongs to .*the processor waits/.test(
+        server.stderr(),
+      ),
+    );
+    assert.doesNotMatch(server.stderr(), /set back to an earlier moment/);
+
+    await rename(own, [name, otherName], [`${name}_own`, name]);
+    await eventually('it is ready again', async () => (await readiness()).status === 200);
+    await send(server, key, 1, 5);
+    const looking = await openPool({ url: other, max: 1, applicationName: 'test' });
+    scope.defer(() => looking.close());
+    const { rows } = await looking.query<{ count: number }>('SELECT count(*) FROM positions');
+    assert.deepEqual(rows, [{ count: 0 }], 'nothing was written into the other database');
   });
 
   test('that has lost its end continues after what the database has processed', async () => {

@@ -14,6 +14,7 @@ import { openSqliteStoreWriter } from '../../src/backends/sqlite/store/writer.ts
 import { logFolderOf, storeFileOf } from '../../src/data-folder/files.ts';
 import { ForeignSegmentError, LogCorruptError, type LogEntry, type LogReader } from '../../src/log.ts';
 import { assertContinues } from '../../src/log/continuity.ts';
+import { type RecordSource, sourceOnTheSpot } from '../../src/processor/source.ts';
 import { createReading } from '../../src/views/reading.ts';
 import { folderIn } from '../faults/scope.ts';
 import { entryOf, traceIdOf } from '../processor/history.ts';
@@ -149,6 +150,34 @@ suite('A segment of another copy of the installation', () => {
       },
     );
   });
+});
+
+test('A store at the same position that takes the place of its own under a running processor makes it wait', async () => {
+  await using scope = new AsyncDisposableStack();
+  const folder = folderIn(scope);
+  await appendAll(folder, requests(1, 10));
+  const log = readerOf(folder);
+  scope.defer(() => log.close());
+  const store = new DatabaseSync(storeFileOf(folder));
+  scope.defer(() => store.close());
+  const onTheSpot = sourceOnTheSpot(log, { defaultCountry: null, junkValues: new Set() });
+  let reads = 0;
+  const source: RecordSource = {
+    read: async (...args) => {
+      reads += 1;
+      // As of a copy that took as many other requests.
+      if (reads === 3) store.exec(`UPDATE positions SET last_trace_id = 'of the copy'`);
+      return onTheSpot.read(...args);
+    },
+  };
+  const { logger, lines } = rememberingLogger();
+  await processAll(folder, { logger, source, batchBytesMax: 1, transactionUsersMax: 1 });
+  assert.match(lines.join('\n'), /do not belong together: at position 2 .*has processed of the copy/);
+  const positions = (): unknown => store.prepare('SELECT position FROM positions').all();
+  assert.deepEqual(positions(), [{ __proto__: null, position: 3 }]);
+  store.exec(`UPDATE positions SET last_trace_id = '${traceIdOf(RECEIVED_AT, 2)}'`);
+  await processAll(folder);
+  assert.deepEqual(positions(), [{ __proto__: null, position: 11 }]);
 });
 
 suite('A log that was overwritten under its store', () => {

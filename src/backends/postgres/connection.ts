@@ -5,6 +5,7 @@
  */
 
 import { type ClientConfig, types } from 'pg';
+import type { InstallationCheck } from './installation-check.ts';
 import { readPostgresUrl } from './url.ts';
 
 export const SCHEMA = 'sluice';
@@ -38,6 +39,8 @@ export interface PoolOptions {
   readonly statementTimeoutMs?: number;
   /** Why the database cannot be queried yet; null once it can. Until then every call is rejected as unavailable. */
   readonly problem?: () => string | null;
+  /** For a server: each connection must lead to the database that it was started with. */
+  readonly installation?: InstallationCheck;
   /** Called when an idle connection fails. */
   readonly onIdleError?: (error: Error) => void;
 }

@@ -14,6 +14,7 @@ import { Pool, type PoolClient, type QueryArrayConfig, type QueryConfig } from '
 import { from as copyFrom } from 'pg-copy-streams';
 import { StoreConflictError, StoreUnavailableError } from '../../store-writer.ts';
 import { connectionSettings, type PoolOptions } from './connection.ts';
+import { assertInstallation } from './installation-check.ts';
 import { checkServer, explainRefusal } from './pool-check.ts';
 import { asErrorOfStatement, asStoreError } from './pool-errors.ts';
 import { readPostgresUrl } from './url.ts';
@@ -167,10 +168,28 @@ export class PostgresPool implements Queryable {
     if (this.#isClosed) throw new StoreUnavailableError('the connection to PostgreSQL is closed');
     const problem = this.options.problem?.() ?? null;
     if (problem !== null) throw new StoreUnavailableError(problem);
+    let connection: PoolClient;
     try {
-      return new PostgresClient(await this.#connections.pool.connect());
+      connection = await this.#connections.pool.connect();
     } catch (error) {
       throw asStoreError(error);
+    }
+    const client = new PostgresClient(connection);
+    await this.#checkInstallation(connection, client);
+    return client;
+  }
+
+  /** Once for each connection. */
+  async #checkInstallation(connection: PoolClient, client: PostgresClient): Promise<void> {
+    const { installation } = this.options;
+    const { checked } = this.#connections;
+    if (installation === undefined || installation.expected() === null || checked.has(connection)) return;
+    try {
+      await assertInstallation(client, installation);
+      checked.add(connection);
+    } catch (error) {
+      client.close();
+      throw error;
     }
   }
 }
@@ -218,6 +237,12 @@ export class PostgresClient implements Queryable {
       if (!this.#isUsable) this.#client.connection.stream.destroy();
       throw mapped;
     }
+  }
+
+  /** Instead of `release`, for one that must not be used again. */
+  close(): void {
+    this.#isUsable = false;
+    this.release();
   }
 
   /** Returns it to the pool, or closes it. */
@@ -281,6 +306,8 @@ class Connections {
   handles = 0;
   closed = 0;
   interruptions = 0;
+  /** Those that lead to the right database. */
+  readonly checked = new WeakSet<PoolClient>();
   readonly #open = new Set<PoolClient>();
 
   constructor(options: PoolOptions) {

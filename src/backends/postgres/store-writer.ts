@@ -42,6 +42,7 @@ import type { Difference } from '../sql/ledger.ts';
 import { insertDeadLetter } from '../sql/rejections.ts';
 import type { StoreQueries } from '../sql/store-tables.ts';
 import { TransactionSums } from '../sql/sums.ts';
+import { assertInstallation } from './installation-check.ts';
 import { hashesOf } from './key-secret.ts';
 import type { PostgresClient, PostgresPool, PostgresTransaction } from './pool.ts';
 import { codeOf } from './pool-errors.ts';
@@ -125,7 +126,10 @@ class PostgresStoreWriter implements StoreWriter {
     return readPositions(this.#queries, this.#shared.logName);
   }
 
-  processed(): Promise<ProcessedLog> {
+  /** Checked again here: a dump of another installation may have been restored over the tables meanwhile. */
+  async processed(): Promise<ProcessedLog> {
+    const { installation } = this.#pool.options;
+    if (installation !== undefined) await assertInstallation(this.#pool, installation);
     return readProcessedLog(this.#queries, this.#shared.logName);
   }
 
@@ -210,12 +214,20 @@ class PostgresWriteTransaction implements WriteTransaction {
     this.#shared = shared;
   }
 
-  async advance(partition: number, from: number, to: number, lastTraceId?: string): Promise<void> {
+  async advance(
+    partition: number,
+    from: number,
+    to: number,
+    lastTraceId?: string,
+    expectedTraceId?: string,
+  ): Promise<void> {
     const { tables } = storeQueriesOn(this.#client);
-    const advance = { log: this.#shared.logName, partition, from, to, lastTraceId };
+    const advance = { log: this.#shared.logName, partition, from, to, lastTraceId, expectedTraceId };
     if ((await advancePosition(tables, advance).executeTakeFirst()) !== undefined) return;
     this.#isOutdated = true;
-    throw new StoreConflictError(`partition ${partition} of the log is not at ${from} any more`);
+    throw new StoreConflictError(
+      `partition ${partition} of the log is not at ${from} any more, or after another record`,
+    );
   }
 
   async noteLost(lost: LostRecords): Promise<void> {

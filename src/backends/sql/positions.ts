@@ -42,10 +42,13 @@ export function insertLostRecords(
     .onConflict((conflict) => conflict.columns(['log', 'partition', 'first_position']).doUpdateSet(found));
 }
 
-/** Advances a position, and returns no row if it is not at `from`. Before any record is processed, it is at 0. */
+/**
+ * Advances a position, and returns no row if it is not at `from`, or at `from` after another record than the expected
+ * one. Before any record is processed, it is at 0.
+ */
 export function advancePosition(
   tables: Kysely<StoreTables>,
-  { log, partition, from, to, lastTraceId }: Advance,
+  { log, partition, from, to, lastTraceId, expectedTraceId }: Advance,
 ): Compilable<{ position: number }> & { executeTakeFirst(): Promise<{ position: number } | undefined> } {
   const reached = { position: to, last_trace_id: lastTraceId ?? null };
   if (from === 0) {
@@ -57,13 +60,14 @@ export function advancePosition(
       )
       .returning('position');
   }
-  return tables
+  const advance = tables
     .updateTable('positions')
     .set(reached)
     .where('log', '=', log)
     .where('partition', '=', partition)
     .where('position', '=', from)
     .returning('position');
+  return expectedTraceId === undefined ? advance : advance.where('last_trace_id', '=', expectedTraceId);
 }
 
 export interface Advance {
@@ -73,4 +77,6 @@ export interface Advance {
   readonly to: number;
   /** Of the last record before `to`. */
   readonly lastTraceId: string | undefined;
+  /** Of the last record before `from`; not compared if it is not known. */
+  readonly expectedTraceId: string | undefined;
 }

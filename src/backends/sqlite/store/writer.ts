@@ -223,11 +223,19 @@ class SqliteStoreWriter implements StoreWriter, WriteTransaction {
     });
   }
 
-  async advance(partition: number, from: number, to: number, lastTraceId?: string): Promise<void> {
+  async advance(
+    partition: number,
+    from: number,
+    to: number,
+    lastTraceId?: string,
+    expectedTraceId?: string,
+  ): Promise<void> {
     const { tables } = this.#store.queries;
-    const advance = advancePosition(tables, { log: LOCAL_LOG, partition, from, to, lastTraceId });
+    const advance = advancePosition(tables, { log: LOCAL_LOG, partition, from, to, lastTraceId, expectedTraceId });
     if (this.#attempt(() => this.#store.getNow(advance)) !== undefined) return;
-    throw new StoreConflictError(`partition ${partition} of the log is not at ${from} any more`);
+    throw new StoreConflictError(
+      `partition ${partition} of the log is not at ${from} any more, or after another record`,
+    );
   }
 
   async noteLost(lost: LostRecords): Promise<void> {
