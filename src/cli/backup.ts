@@ -5,7 +5,17 @@
  * name `….part` and gets its own only when it is whole, synced and, with --verify, checked: what has that name is finished.
  */
 
-import { existsSync, mkdirSync, realpathSync, renameSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import {
+  existsSync,
+  lstatSync,
+  mkdirSync,
+  readlinkSync,
+  realpathSync,
+  renameSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+} from 'node:fs';
 import { basename, dirname, join, relative, resolve } from 'node:path';
 import { type ArchiveKind, archiveKindOf, ArchiveWriter, hashFile, syncPath } from '../backup/files.ts';
 import { writeLastBackup } from '../backup/last-backup.ts';
@@ -211,6 +221,11 @@ function scopeOf({ storeUrl, logUrl }: Config): BackupScope {
 function assertTarget(target: string, dataFolder: string): void {
   const folder = dirname(target);
   if (existsSync(target)) throw existsAlready(target);
+  if (lstatSync(target, { throwIfNoEntry: false })?.isSymbolicLink()) {
+    throw new OperatorError(
+      `${target} is a link to ${readlinkSync(target)}, and nothing is there. Is a disk not mounted? Mount it, or choose another name.`,
+    );
+  }
   if (target.endsWith(draftOf(''))) {
     throw new OperatorError(
       `${target} is what an unfinished backup is called. Choose a name without ${draftOf('')} at its end.`,

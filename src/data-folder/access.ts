@@ -6,7 +6,7 @@
  */
 
 import { accessSync, constants, lstatSync, readdirSync, readlinkSync, type Stats, statSync } from 'node:fs';
-import { join, resolve } from 'node:path';
+import { basename, dirname, join, resolve } from 'node:path';
 import { logFolderOf } from './files.ts';
 import { OperatorError } from '../errors.ts';
 
@@ -102,6 +102,13 @@ export function refuseInaccessibleFiles(dataFolder: string): void {
     `The data folder ${resolve(dataFolder)} cannot be used as it is; nothing in it was opened or changed:\n` +
       `${shown.join('\n')}\n${advice.join('\n')}`,
   );
+}
+
+/** For a file of the data folder that a running server may not use any more: `error` is the system's refusal. */
+export function inaccessibleText(file: string, error: NodeJS.ErrnoException): string {
+  const isWrongFile = error.code !== 'EACCES' && error.code !== 'EPERM';
+  const problem = { path: resolve(file), what: '', cause: isWrongFile ? 'wrong file' : 'permission' } as const;
+  return `${basename(file)} cannot be read: ${error.message}. ${accessAdvice(dirname(file), problem)}`;
 }
 
 /** What to do about it. */

@@ -9,6 +9,7 @@ import { baseUrlOf } from '../config/base-url.ts';
 import { type Config, type Env, loadConfig, shareCompileCache } from '../config/config.ts';
 import { logFolderOf, serverUrlFileOf } from '../data-folder/files.ts';
 import { DatabaseAwayError, DatabaseStart, type StartStep } from './database-start.ts';
+import { OperatorError } from '../errors.ts';
 import type { HeldLock } from '../data-folder/held-lock.ts';
 import type { Logger } from '../telemetry/logger.ts';
 import type { MemberStore } from '../members.ts';
@@ -135,18 +136,25 @@ async function takeFolder({ dataFolder, storeUrl }: Config): Promise<TakenFolder
     { recoverLogName },
     { refuseMigratedFolder, refuseUnmigratedFolder },
     { refuseUnfinishedRestore },
+    { fullDiskText, isFullDisk },
   ] = await Promise.all([
     import('../backends/sqlite/folder-lock.ts'),
     import('../backends/sqlite/log/segments.ts'),
     import('../migration/marker.ts'),
     import('../backup/restore-marker.ts'),
+    import('../backends/sqlite/disk.ts'),
   ]);
   const lock = lockFolder(dataFolder);
   refuseUnfinishedRestore(dataFolder);
   if (storeUrl === '') refuseMigratedFolder(dataFolder);
   else refuseUnmigratedFolder(dataFolder);
-  mkdirSync(logFolderOf(dataFolder), { recursive: true, mode: 0o700 });
-  recoverLogName(logFolderOf(dataFolder));
+  try {
+    mkdirSync(logFolderOf(dataFolder), { recursive: true, mode: 0o700 });
+    recoverLogName(logFolderOf(dataFolder));
+  } catch (error) {
+    if (isFullDisk(error)) throw new OperatorError(fullDiskText(dataFolder), { cause: error });
+    throw error;
+  }
   return {
     // Without what only this thread can do: threads are given a copy.
     lock: { file: lock.file, identity: lock.identity },

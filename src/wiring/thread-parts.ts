@@ -140,9 +140,16 @@ async function openShared(setup: EdgeSetup, around: EdgeSurroundings): Promise<O
 /** With what was found of a local log: by its writer, which may open long after the start, and by earlier starts. */
 export async function warningsOf({ config, startWarnings }: EdgeSetup): Promise<() => readonly string[]> {
   if (config.logUrl !== '') return () => startWarnings;
-  const { readLogWarnings } = await import('../backends/sqlite/log/warnings.ts');
+  const [{ readLogWarnings }, { problemOfLogEnds }] = await Promise.all([
+    import('../backends/sqlite/log/warnings.ts'),
+    import('../backends/sqlite/log/ends.ts'),
+  ]);
   const folder = logFolderOf(config.dataFolder);
-  return () => [...new Set([...startWarnings, ...readLogWarnings(folder).map(({ words }) => words)])];
+  return () => {
+    const problem = problemOfLogEnds(folder);
+    const noted = readLogWarnings(folder).map(({ words }) => words);
+    return [...new Set([...startWarnings, ...noted, ...(problem === null ? [] : [problem])])];
+  };
 }
 
 /** The main thread looks at Kafka, and whether the topic is the one of this database, before any other thread uses it. */

@@ -310,6 +310,8 @@ suite('A backup that cannot be made', () => {
     symlinkSync(join(place, 'log'), logFolderOf(data));
     assert.match((await backup(['--to', join(place, 'log/b'), '--data', data])).err, /is in the data folder/);
     symlinkSync(join(place, 'nowhere'), join(place, 'dangling'));
+    const onDangling = await backup(['--to', join(place, 'dangling'), '--data', data]);
+    assert.match(onDangling.err, /dangling is a link to .*nowhere, and nothing is there\. Is a disk not mounted\?/);
     const dangling = await restore(['--from', target, '--data', join(place, 'dangling')]);
     assert.match(dangling.err, /dangling is a link to .*nowhere, and nothing is there\. Is a disk not mounted\?/);
     assert.match((await backup(['--to', join(place, 'no/b'), '--data', data])).err, /There is no folder .*mkdir -p/);

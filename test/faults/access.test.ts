@@ -29,7 +29,7 @@ import { keyFileOf, logFolderOf, retentionTimeFileOf, storeFileOf } from '../../
 import { OperatorError } from '../../src/errors.ts';
 import { LogUnavailableError } from '../../src/log.ts';
 import { openDataFolder } from '../cli/data-shell.ts';
-import { runSluice, user } from '../server.ts';
+import { post, readResponse, runSluice, user } from '../server.ts';
 import { hindrance, mountSmallDisk, skipWithout } from './devices.ts';
 import { launch, refusedStart } from './scope.ts';
 
@@ -121,6 +121,36 @@ suite('A file that the user of the server may not use', () => {
     rmSync(`${newestSegment(dataFolder)}-wal`);
     const server = await launch(scope, { dataFolder, ...as });
     assert.equal((await fetch(`${server.baseUrl}/livez`)).status, 200, 'given back, they are used');
+  });
+
+  test('under a running server is a warning in words: log-ends, log-warnings and the folder of the log', async (t) => {
+    await using scope = new AsyncDisposableStack();
+    const { data: dataFolder } = openDataFolder(t);
+    giveFolderAway(dataFolder);
+    const server = await launch(scope, { dataFolder, args: ['--log-segment', '1MB'], ...as });
+    const body = { users: [user('ada', [{ event_name: 'sent', text: 'x'.repeat(100_000) }])] };
+    assert.equal((await post(server, server.key, body)).status, 202);
+    const log = logFolderOf(dataFolder);
+    writeFileSync(`${log}-warnings`, '');
+    for (const name of ['ends', 'warnings']) giveToAnother(`${log}-${name}`);
+    const headers = { authorization: `Bearer ${server.key}` };
+    for (const path of ['/ledger', '/health']) {
+      const { status, body: shown } = await fetch(server.baseUrl + path, { headers }).then(readResponse);
+      assert.equal(status, 200, path);
+      const warnings = (shown as { warnings: string[] }).warnings.join('\n');
+      for (const name of ['log-ends', 'log-warnings']) {
+        assert.match(
+          warnings,
+          new RegExp(`^${name} cannot be read: EACCES.* chown -R \\d+:\\d+ .* chmod -R`, 'm'),
+          path,
+        );
+      }
+    }
+    chmodSync(join(log, '0'), 0o500);
+    // A segment is full after ten of them.
+    for (let sent = 0; sent < 10; sent++) assert.equal((await post(server, server.key, body)).status, 202);
+    assert.equal(await server.ended, 'SIGKILL');
+    assert.match(server.stderr(), /no new segment can be created in \S+\/log\/0: EACCES.*The disk is not the cause/);
   });
 
   test('because it may only be read is named, too, and so is a folder', async (t) => {

@@ -7,6 +7,8 @@ import assert from 'node:assert/strict';
 import { closeSync, openSync, readdirSync, rmSync, statfsSync, statSync, writeSync } from 'node:fs';
 import { join } from 'node:path';
 import { suite, test } from 'node:test';
+import { lockFolder } from '../../src/backends/sqlite/folder-lock.ts';
+import { tieDataFolder } from '../../src/backends/sqlite/installation.ts';
 import { readResponse, eventually, type TestServer } from '../server.ts';
 import { Connection } from './connection.ts';
 import { type Disk, hindrance, mountSmallDisk, skipWithout } from './devices.ts';
@@ -121,6 +123,20 @@ suite('A full disk', () => {
     await launch(scope, { dataFolder, args: ARGS });
     await assertLedger(dataFolder, ledger);
   });
+
+  for (const what of ['with its log', 'without log/']) {
+    test(`that was filled after a clean stop refuses the start in words, ${what}`, async (t) => {
+      if (skipWithout(t, hindrance('tmpfs'))) return;
+      await using scope = new AsyncDisposableStack();
+      const disk = mountSmallDisk(scope, 'size=96m');
+      const dataFolder = join(disk.folder, 'data');
+      lockFolder(dataFolder).release();
+      tieDataFolder(dataFolder);
+      if (what === 'without log/') rmSync(join(dataFolder, 'log'), { recursive: true });
+      fill(disk, 0);
+      assert.match(await refusedStart({ dataFolder, args: ARGS }), /The disk that holds \S+ is full\. Free some space/);
+    });
+  }
 
   test('that has space but no room for another file lets the log continue in the files it has', async (t) => {
     if (skipWithout(t, hindrance('tmpfs'))) return;

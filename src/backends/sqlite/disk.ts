@@ -3,7 +3,7 @@
  */
 
 import { closeSync, fsyncSync, openSync, rmSync, statfsSync, writeSync } from 'node:fs';
-import { join } from 'node:path';
+import { join, resolve } from 'node:path';
 import { isTooManyOpenFiles } from '../../runtime/open-files.ts';
 
 const PROBE_BYTES = 1024 * 1024;
@@ -18,6 +18,11 @@ export function isFullDisk(error: unknown): boolean {
   const { errcode, code } = error as { errcode?: number; code?: string };
   if (code === 'ENOSPC' || code === 'EDQUOT') return true;
   return errcode === SQLITE_FULL || errcode === SQLITE_IOERR_SHMSIZE || errcode === SQLITE_IOERR_SHMOPEN;
+}
+
+/** For the start of a server. */
+export function fullDiskText(place: string): string {
+  return `The disk that holds ${resolve(place)} is full. Free some space, then start again; nothing is lost.`;
 }
 
 /** Too many open files, or no permission: SQLite does not say which. */

@@ -12,6 +12,7 @@ import { OperatorError } from '../../errors.ts';
 import { identityOf } from '../../data-folder/file-identity.ts';
 import type { HeldLock } from '../../data-folder/held-lock.ts';
 import { isBusy, isDamage } from './database.ts';
+import { fullDiskText, isFullDisk } from './disk.ts';
 
 export interface FolderLock extends HeldLock {
   release(): void;
@@ -34,6 +35,7 @@ export function lockFolder(folder: string): FolderLock {
   } catch (error) {
     database.close();
     if (isDamage(error)) throw new OperatorError(foreignLockText(file), { cause: error });
+    if (isFullDisk(error)) throw new OperatorError(fullDiskText(folder), { cause: error });
     if (!isBusy(error)) throw error;
     const holder = pidOf(folder);
     throw new OperatorError(
@@ -47,6 +49,7 @@ export function lockFolder(folder: string): FolderLock {
   try {
     writeFileSync(join(folder, 'server.pid'), `${process.pid}\n`, { mode: 0o600 });
   } catch (error) {
+    if (isFullDisk(error)) throw new OperatorError(fullDiskText(folder), { cause: error });
     throw new OperatorError(`The data folder ${resolve(folder)} cannot be written: ${(error as Error).message}.`);
   }
   return {

@@ -12,9 +12,10 @@
 
 import { closeSync, mkdirSync, openSync, readFileSync, writeSync } from 'node:fs';
 import { dirname, resolve } from 'node:path';
+import { inaccessibleText } from '../../../data-folder/access.ts';
 import { FileIdentity } from '../../../data-folder/file-identity.ts';
 import { LogUnavailableError } from '../../../log.ts';
-import { isOutOfFiles } from '../disk.ts';
+import { isAccessDenied, isOutOfFiles } from '../disk.ts';
 
 /** A segment, as other files refer to it: its first position and a random id. */
 export interface SegmentId {
@@ -105,6 +106,27 @@ export class LogEnds {
 /** The position after the last acknowledged record; 0 without one. Creates no file. */
 export function readLogEnd(folder: string, partition: number): number {
   return readLogEndNote(folder, partition)?.position ?? 0;
+}
+
+/** The same for a running server; 0 also where the file may not be read, which `problemOfLogEnds` reports. */
+export function findLogEnd(folder: string, partition: number): number {
+  try {
+    return readLogEnd(folder, partition);
+  } catch (error) {
+    if (isAccessDenied(error)) return 0;
+    throw error;
+  }
+}
+
+/** Why it cannot be read, in words with what to do; null where it can, and where there is none. */
+export function problemOfLogEnds(folder: string): string | null {
+  try {
+    readEnds(folder);
+    return null;
+  } catch (error) {
+    if (!isAccessDenied(error)) return null;
+    return `${inaccessibleText(endsFileOf(folder), error as Error)} Until then it is not known whether the log has lost its end.`;
+  }
 }
 
 /** Of all partitions, in order; empty without a file. */

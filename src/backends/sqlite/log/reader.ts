@@ -24,7 +24,7 @@ import {
 import { isBackupRunning } from '../backup/lock.ts';
 import { isDamage } from '../database.ts';
 import { isOutOfFiles } from '../disk.ts';
-import { readLogEnd } from './ends.ts';
+import { findLogEnd } from './ends.ts';
 import { findLogName, localLogName } from './name.ts';
 import { commitPosition, committedPosition, openPositions, positionsDamagedText } from './positions.ts';
 import { BATCH_BYTES_MAX, MissingPositionsError, type Stretch } from './record-range.ts';
@@ -213,7 +213,7 @@ class SqliteLogReader implements LogReader {
 
   async missing(partition: number, position: number): Promise<number> {
     // Read before the segments: a record is noted there after it is in its segment.
-    const acknowledged = readLogEnd(this.#setup.folder, partition);
+    const acknowledged = findLogEnd(this.#setup.folder, partition);
     return this.#eachListing(partition, position, (stretches, firstKept, isEndLost) => {
       let missing = position > 0 && Number.isFinite(firstKept) ? Math.max(0, firstKept - position) : 0;
       let end = firstKept === Number.POSITIVE_INFINITY ? 1 : firstKept;
@@ -235,7 +235,7 @@ class SqliteLogReader implements LogReader {
   }
 
   async lost(partition: number, position: number): Promise<LostRange[]> {
-    const acknowledged = readLogEnd(this.#setup.folder, partition);
+    const acknowledged = findLogEnd(this.#setup.folder, partition);
     const segments = listSegments(this.#setup.folder, partition);
     const first = segments[0]?.firstPosition ?? 1;
     const ranges = position === 0 && first > 1 ? [{ from: 1, to: first, records: first - 1 }] : [];

@@ -12,7 +12,7 @@
 import { closeSync, fstatSync, fsyncSync, openSync, readSync, statSync } from 'node:fs';
 import type { DatabaseSync } from 'node:sqlite';
 import { LogCorruptError, LogUnavailableError } from '../../../log.ts';
-import { cannotOpen, isAccessDenied, isDiskError, isFullDisk } from '../disk.ts';
+import { cannotOpen, fullDiskText, isAccessDenied, isDiskError, isFullDisk } from '../disk.ts';
 import { assertCurrentFormat, hasWal, lastPosition, openSegmentForReading, PAGE_BYTES } from './segments.ts';
 
 export interface RecoveredSegment {
@@ -42,10 +42,6 @@ export function recoverSegment(file: string): RecoveredSegment {
       `The log segment ${file} is damaged: ${reason}. Restore it from a backup, or rename ${file} to ${file}.lost to start without the records in it.`,
     );
   }
-}
-
-export function fullDiskText(place: string): string {
-  return `The disk that holds ${place} is full. Free some space, then start again; nothing is lost.`;
 }
 
 function cannotOpenText(file: string, reason: string): string {

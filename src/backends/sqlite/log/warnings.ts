@@ -6,6 +6,8 @@
  */
 
 import { readFileSync, renameSync, statSync, writeFileSync } from 'node:fs';
+import { inaccessibleText } from '../../../data-folder/access.ts';
+import { isAccessDenied } from '../disk.ts';
 
 const LINE = /^(\d{4}-\d{2}-\d{2}T\S+Z) ([^\p{Cc}\ufffd]+)$/u;
 const LINES_MAX = 20;
@@ -35,7 +37,8 @@ export function readLogWarnings(folder: string): LogWarning[] {
     changedAt = statSync(file).mtimeMs;
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code === 'ENOENT') return [];
-    throw error;
+    if (!isAccessDenied(error)) throw error;
+    return [{ at: Date.now(), words: inaccessibleText(file, error as Error) }];
   }
   const lines = text.split('\n').filter((line) => line !== '');
   const warnings = lines.map(warningIn).filter((warning) => warning !== undefined);

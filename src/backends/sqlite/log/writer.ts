@@ -18,13 +18,13 @@ import { assertLockHeld, type HeldLock } from '../../../data-folder/held-lock.ts
 import { LogUnavailableError } from '../../../log.ts';
 import { Checkpointing } from '../checkpointing.ts';
 import { releaseMemory } from '../../../runtime/threads.ts';
-import { canWrite, isAccessDenied, isFullDisk, isOutOfFiles } from '../disk.ts';
+import { canWrite, fullDiskText, isAccessDenied, isFullDisk, isOutOfFiles } from '../disk.ts';
 import { type MissingRecords, missingRecordsText } from '../../../log/continuity.ts';
 import { endOfSegments, missingAtEnd, partitionsEverUsed } from './end-of-log.ts';
 import { LogEnds, readLogEnd, type SegmentId } from './ends.ts';
 import { localLogName } from './name.ts';
 import { OpenSegment } from './open-segment.ts';
-import { fullDiskText, recoverSegment } from './recovery.ts';
+import { recoverSegment } from './recovery.ts';
 import {
   assertNotForeign,
   createSegment,
