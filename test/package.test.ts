@@ -8,6 +8,8 @@ import { join, relative } from 'node:path';
 import { test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
+import { ensureBuiltPage } from './dashboard/built-page.ts';
+import { ensureBuiltScript } from './sdk/built-script.ts';
 import { eventually, post, PROGRAM_ENV, removeFolder, temporaryFolder, TEST_SETTINGS, user } from './server.ts';
 
 const ROOT = fileURLToPath(new URL('..', import.meta.url));
@@ -28,7 +30,10 @@ test('the package has what it needs and nothing else; unpacked elsewhere, it acc
 }, async (t) => {
   const folder = temporaryFolder();
   t.after(() => removeFolder(folder));
-  await run('npm', ['pack', '--pack-destination', folder], { cwd: ROOT });
+  // By itself npm would also build the page and the SDK, which are built, and under the servers of other tests.
+  await Promise.all([ensureBuiltPage(), ensureBuiltScript()]);
+  await run('npm', ['run', 'prepack'], { cwd: ROOT });
+  await run('npm', ['pack', '--ignore-scripts', '--pack-destination', folder], { cwd: ROOT });
   const archive = readdirSync(folder).find((name) => name.endsWith('.tgz'));
   assert.ok(archive);
   await run('tar', ['xzf', archive], { cwd: folder });

@@ -23,6 +23,10 @@ export const PROGRAM_ENV = {
 /** No test waits for load balancers that it does not have, or depends on the disk of the machine. */
 export const TEST_SETTINGS = { SLUICE_DISK_FREE_MIN: '0', SLUICE_DRAIN: '0' };
 
+/** How long `eventually` waits before it asks again: a tenth of what it has waited, within these. */
+const ASK_MS_MIN = 20;
+const ASK_MS_MAX = 100;
+
 export interface ServerOptions {
   readonly dataFolder?: string;
   readonly env?: Readonly<Record<string, string>>;
@@ -125,18 +129,19 @@ export function sleep(milliseconds: number): Promise<void> {
 
 /**
  * Asks again and again until the response is truthy; fails after the deadline with the words given. The deadline is long,
- * since the machine may be busy with other tests, and only a failure waits for it.
+ * since the machine may be busy with other tests, and only a failure waits for it. The longer it takes the rarer it asks:
+ * to ask costs the server more than to wait.
  */
 export async function eventually<T>(
   what: string,
   ask: () => T | Promise<T>,
   deadlineMs = 30_000,
 ): Promise<NonNullable<Awaited<T>>> {
-  const deadline = performance.now() + deadlineMs;
-  while (performance.now() < deadline) {
+  const startedAt = performance.now();
+  for (let waited = 0; waited < deadlineMs; waited = performance.now() - startedAt) {
     const reply = await ask();
     if (reply) return reply as NonNullable<Awaited<T>>;
-    await sleep(20);
+    await sleep(Math.min(Math.max(waited / 10, ASK_MS_MIN), ASK_MS_MAX));
   }
   throw new Error(`did not happen within ${deadlineMs} ms: ${what}`);
 }

@@ -46,7 +46,7 @@ import {
 
 const run = promisify(execFile);
 /** Enough for something of everything. */
-const RECORDS = 240;
+const RECORDS = 150;
 const SLOW = { timeout: 120_000 };
 const OWN_SERVER = { ...SLOW, skip: whyNoPostgres('own') };
 const DYING_PROGRAM = fileURLToPath(new URL('./migrate-program.ts', import.meta.url));
@@ -96,7 +96,7 @@ suite('sluice migrate', { skip: whyNoPostgres() }, () => {
     const ways = ['before', 'during', 'after'];
     let kills = 0;
     for (;;) {
-      const args = [folder, url, String(3 + kills), ways[kills % ways.length] ?? ''];
+      const args = [folder, url, String(4 + 2 * kills), ways[kills % ways.length] ?? ''];
       const { code, signal, err } = await runProgram(args, {}, DYING_PROGRAM);
       if (signal !== 'SIGKILL') {
         assert.equal(code, 0, err);

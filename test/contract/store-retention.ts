@@ -161,10 +161,10 @@ export function storeRetentionContract(open: OpenStore): void {
     });
 
     test('swept in pieces between the writer’s batches, every sum stays right, whatever the history', async () => {
-      const entries = entriesOf(23, 300, 20);
+      const entries = entriesOf(23, 150, 10);
       for (const [n, entry] of entries.entries()) {
         await feed(under, [entry]);
-        if (n % 25 !== 0) continue;
+        if (n % 20 !== 0) continue;
         await under.writer.sweep({ ...KEEP_ALL, eventsMs: 12 * HOUR_MS }, entry.receivedAt);
         await dumpOf(under.store, []);
       }

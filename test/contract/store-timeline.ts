@@ -183,7 +183,7 @@ export function storeTimelineContract(open: OpenStore): void {
             );
           },
         ),
-        { numRuns: 30 },
+        { numRuns: 15 },
       );
     });
 

@@ -337,7 +337,7 @@ export function storeUnmergeAndEraseContract(open: OpenStore): void {
     });
 
     test('erases and unmerges between the writer’s batches leave every sum right, whatever the history', async () => {
-      const entries = entriesOf(11, 240, 12);
+      const entries = entriesOf(11, 150, 12);
       for (let start = 0; start < entries.length; start += 30) {
         await feed(under, entries.slice(start, start + 30));
         for (const tenantId of TENANTS) {

@@ -1,6 +1,7 @@
 /**
  * A real Chromium for the tests of the page, and what they all watch for: errors on the console, exceptions, and
- * requests to any host but the server's. Screenshots go to `test/output/dashboard/`, where a person can look at them.
+ * requests to any host but the server's. With TEST_SCREENSHOTS set, screenshots go to `test/output/dashboard/`, where a
+ * person can look at them; no test looks at them, and each takes the time of several checks.
  *
  * Without a Chromium the tests say so and are skipped; on a CI machine that is a failure.
  */
@@ -88,6 +89,7 @@ export function welcomeLinkOf(stdout: string): string {
 }
 
 export async function screenshot(page: Page, name: string): Promise<void> {
+  if (process.env['TEST_SCREENSHOTS'] === undefined) return;
   mkdirSync(OUTPUT, { recursive: true });
   await page.screenshot({ path: `${OUTPUT}/${name}.png`, fullPage: true, animations: 'disabled' });
 }

@@ -13,7 +13,7 @@ import { eventually, MAIN, PROGRAM_ENV, sleep, TEST_SETTINGS } from '../server.t
 import { assertLedger, Ledger, seededRandom, startLoad } from './ledger.ts';
 import { folderIn, launch } from './scope.ts';
 
-const ROUNDS = 14;
+const ROUNDS = 8;
 /** A round ends after so many responses and a moment more, whatever the speed of the machine. */
 const ANSWERS_MAX = 300;
 const MOMENT_MS_MAX = 30;
@@ -63,6 +63,6 @@ test('after kill -9 at random moments nothing that was acknowledged is missing o
   const { records } = await assertLedger(dataFolder, ledger);
   const segments = readdirSync(join(dataFolder, 'log', '0')).filter((name) => name.endsWith('.db')).length;
   t.diagnostic(`${ledger.acknowledged.size} acknowledged, ${records} stored, ${segments} segments in partition 0`);
-  assert.ok(ledger.acknowledged.size > 1_000, 'the load was too small to show anything');
+  assert.ok(ledger.acknowledged.size > 300, 'the load was too small to show anything');
   assert.ok(segments > ROUNDS, 'no segment was rotated during the rounds');
 });

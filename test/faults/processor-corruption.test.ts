@@ -18,7 +18,11 @@ import { readResponse, eventually, post, user } from '../server.ts';
 import { ask, settled } from './processor-load.ts';
 import { copyIn, folderIn, launch, refusedStart } from './scope.ts';
 
-const RECORDS = 250;
+/**
+ * Enough for nodes, identifiers, counts, records and events to have more than one page. Each page is damaged, and all of
+ * the store is read each time, so the cost grows with the square.
+ */
+const RECORDS = 170;
 
 function pageBytesOf(file: string): number {
   return readFileSync(file).readUInt16BE(16);

@@ -16,7 +16,7 @@ const EXIT_MS_MAX = 30_000;
 
 suite('End to end, under load', () => {
   for (const { signal, rounds, responsesMax } of [
-    { signal: 'SIGKILL', rounds: 7, responsesMax: 160 },
+    { signal: 'SIGKILL', rounds: 4, responsesMax: 160 },
     { signal: 'SIGTERM', rounds: 2, responsesMax: 200 },
   ] as const) {
     test(`${rounds} times ${signal} loses nothing that was acknowledged and doubles nothing`, async (t) => {

@@ -1,5 +1,5 @@
 /**
- * The same log gives the same store: a history of 5,000 mixed records is processed twice, with other sizes of batches,
+ * The same log gives the same store: a history of 2,500 mixed records is processed twice, with other sizes of batches,
  * transactions and tables, and everything that can be read is the same to the byte. FAULT_SEED=… takes another history.
  */
 
@@ -13,8 +13,8 @@ import { appendAll, processAll, storeCopyOf, withStore } from './processing.ts';
 import { assertSame } from './store-dump.ts';
 
 /** Enough for every rule, and with the sizes below for many batches, transactions, tables and merged runs. */
-const RECORDS = 5_000;
-const PEOPLE = 400;
+const RECORDS = 2_500;
+const PEOPLE = 200;
 /** Of the traces every so manieth is compared: what they say comes from events and records, which all are. */
 const TRACES_EVERY = 10;
 
@@ -24,7 +24,7 @@ function firstDifference(one: Buffer, other: Buffer): number {
   return one.findIndex((byte, index) => byte !== other[index]);
 }
 
-suite('A history of 5,000 mixed records', () => {
+suite('A history of 2,500 mixed records', () => {
   test('gives the same store to the byte, wherever batches end, and nothing more when it is read again', async (t) => {
     const seed = Number(process.env['FAULT_SEED'] ?? 2026);
     t.diagnostic(`FAULT_SEED=${seed}`);
@@ -39,7 +39,7 @@ suite('A history of 5,000 mixed records', () => {
       // Some hundreds of batches, many transactions, several tables, and runs that are merged several times.
       batchBytesMax: 5_000,
       transactionUsersMax: 300,
-      tableEvents: 3_000,
+      tableEvents: 1_500,
       profileSizes: { fanOut: 3, blockRows: 8, mergedBytesMin: 500 },
       isPacked: true,
     });

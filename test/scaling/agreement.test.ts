@@ -20,13 +20,13 @@ import { type Act, batchesOf, DAY_MS, history, MIDNIGHT, type Step, timeOf } fro
 import { TwoStores } from './two-stores.ts';
 import { UNDOING } from './undoing-history.ts';
 
-const HISTORIES = Number(process.env['AGREEMENT_HISTORIES'] ?? 8);
+const HISTORIES = Number(process.env['AGREEMENT_HISTORIES'] ?? 5);
 const GIVEN_SEED = process.env['AGREEMENT_SEED'];
 /** All histories of a given seed are played: how far a slow machine gets must not decide whether it fails. */
 const HISTORIES_MS_MAX = GIVEN_SEED === undefined ? HISTORIES * 2_500 : Number.POSITIVE_INFINITY;
 /** Other tests have transactions open in the same PostgreSQL, and what arrived after those began is not certain until they end. */
 const CERTAIN_MS_MAX = 60_000;
-const MIXED_ENTRIES = 150;
+const MIXED_ENTRIES = 100;
 const MIXED_PEOPLE = 15;
 const UNKNOWN = '01234567-0000-7000-8000-00000000beef';
 

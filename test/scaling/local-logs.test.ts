@@ -16,7 +16,7 @@ import { assertUnharmed } from './installation.ts';
 import { openWire } from './wire.ts';
 
 const CLIENTS = 4;
-const KILLS = 4;
+const KILLS = 2;
 const LOST_SHARE = 0.1;
 const ANSWERS_PER_ROUND = 40;
 const DEADLINE_MS = 150_000;

@@ -12,7 +12,7 @@ import { storedEvents, storedNumbers } from '../sdk/stored.ts';
 import { eventually, removeFolder, startServer, type TestServer } from '../server.ts';
 import { browserBundle } from './browser-bundle.ts';
 
-const COUNT = 1_000;
+const COUNT = 400;
 const PATIENCE_MS = 90_000;
 
 const PAGE = `

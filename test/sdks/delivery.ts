@@ -12,7 +12,7 @@ import { storedNumbers } from '../sdk/stored.ts';
 import { type RunningClient, type SdkClient, startClient } from './clients.ts';
 import { whyNot } from './registries.ts';
 
-const COUNT = 1_000;
+const COUNT = 400;
 const PATIENCE_MS = 60_000;
 
 export function testDeliveryOf(clients: readonly SdkClient[]): void {
