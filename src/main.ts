@@ -26,6 +26,8 @@ const RUNNERS: Readonly<Record<CommandName, Runner>> = {
   trace: onData(async (args, shell) => (await import('./cli/trace.ts')).runTrace(args, shell)),
   profile: onData(async (args, shell) => (await import('./cli/profile.ts')).runProfile(args, shell)),
   import: onData(async (args, shell) => (await import('./cli/import.ts')).runImport(args, shell)),
+  send: onData(async (args, shell) => (await import('./cli/send.ts')).runSend(args, shell)),
+  demo: onData(async (args, shell) => (await import('./cli/demo.ts')).runDemo(args, shell)),
   export: onData(async (args, shell) => (await import('./cli/export.ts')).runExport(args, shell)),
   doctor: onData(runDoctorCommand),
   migrate: onData(runMigrateCommand),

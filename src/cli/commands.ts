@@ -65,6 +65,12 @@ const LOCATION_FLAGS: Flags = {
   'log-url': { value: 'URL', help: 'the Kafka topic, where servers share one (LOG_URL)' },
 };
 
+/** Where to send, and with which key: the same for all commands that send over HTTP. */
+const INGEST_FLAGS: Flags = {
+  url: { value: 'URL', help: 'the server (SLUICE_URL); default the one that is running on the data folder' },
+  key: { value: 'KEY', help: 'an API key (SLUICE_KEY, which keeps it out of the process list)' },
+};
+
 const ENVIRONMENT_FLAG: Flag = {
   value: 'ENVIRONMENT',
   help: ENVIRONMENTS_EXPECTED,
@@ -313,8 +319,7 @@ export const COMMANDS = {
     ],
     argument: { value: 'FILE', help: 'one user object per line, as in the users array of a request; - for stdin' },
     flags: {
-      url: { value: 'URL', help: 'the server (SLUICE_URL); default the one that is running on the data folder' },
-      key: { value: 'KEY', help: 'an API key (SLUICE_KEY, which keeps it out of the process list)' },
+      ...INGEST_FLAGS,
       'retry-timeout': {
         value: 'TIME',
         help: 'how long to retry when the server is unreachable or responds with 503; default 10m',
@@ -336,6 +341,64 @@ export const COMMANDS = {
         title: 'Exit codes',
         text: '0 all users were accepted, 2 some were rejected, 1 it stopped and can be run again.',
       },
+    ],
+  },
+  send: {
+    synopsis: 'send EVENT name=value…',
+    summary: 'sends one event of one person to a server',
+    usage: [
+      ['SLUICE_KEY=sk_dev_… sluice send order_placed --user-id ada revenue=42.5 currency=EUR'],
+      ['sluice send signed_up --email ada@example.com --anon-id visitor-1 plan=pro', 'joins the two'],
+      ['sluice send refunded --user-id ada revenue=-42.5 timestamp=2026-11-01T12:00:00Z'],
+      ['sluice send page_viewed --anon-id visitor-1 --url https://sluice.example --key KEY'],
+    ],
+    argument: { value: 'EVENT', help: 'the event name; after it, the fields of the event as name=value' },
+    flags: {
+      'user-id': { value: 'ID', help: 'who it is about; at least one of these four is needed' },
+      email: { value: 'ADDRESS', help: 'likewise' },
+      'phone-number': { value: 'NUMBER', help: 'likewise' },
+      'anon-id': { value: 'ID', help: 'likewise' },
+      ...INGEST_FLAGS,
+      'retry-timeout': {
+        value: 'TIME',
+        help: 'how long to retry when the server is unreachable or responds with 503; default 10s',
+      },
+      ...DATA_FLAG,
+      json: { help: 'print the result as JSON, for programs' },
+    },
+    notes: [
+      {
+        title: 'Values',
+        text: 'a value that is JSON is sent as such: a number, true, false, null, an object. Anything else is text. To send digits as text, quote them twice: zip=\'"10115"\'. timestamp and $event_id are always text; revenue and event_value must be numbers.',
+      },
+      {
+        title: 'Exit codes',
+        text: '0 the event was accepted, 2 it was rejected, 1 it was not sent. The reason names the field.',
+      },
+    ],
+  },
+  demo: {
+    synopsis: 'demo',
+    summary: 'sends the events of a small sample shop to a server',
+    description:
+      'sends 30 days of a small sample shop, so that there is something to look at: visitors who sign up, orders and refunds in two currencies, users that are rejected, and two people on one device.',
+    usage: [['SLUICE_KEY=sk_dev_… sluice demo', 'to the server on this data folder'], ['sluice demo --seed 7 --yes']],
+    flags: {
+      seed: { value: 'NUMBER', help: 'another number makes another shop; default 1' },
+      yes: { help: 'send even if the server has data already, or if the key is for production' },
+      ...INGEST_FLAGS,
+      ...DATA_FLAG,
+    },
+    notes: [
+      {
+        title: 'Twice?',
+        text: 'Nothing is stored twice: every event has an $event_id made from the seed (within 7 days).',
+      },
+      {
+        title: 'Which key?',
+        text: 'A secret one: whether there is data already can be asked with a secret key only. The first start of a server prints one for development.',
+      },
+      { title: 'Exit codes', text: '0 everything was sent, 1 it was not; run it again to send the rest.' },
     ],
   },
   export: {

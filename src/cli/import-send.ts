@@ -32,10 +32,13 @@ export interface SentUser {
   readonly message: string;
 }
 
-/** `unsent`: it is unknown whether it was stored; sending it again with the same key is safe. */
+/**
+ * `traceId` is empty where the server gave none. `unsent`: it is unknown whether it was stored; sending it
+ * again with the same key is safe.
+ */
 export type Sent =
-  | { readonly kind: 'taken'; readonly rejected: readonly SentUser[] }
-  | { readonly kind: 'refused'; readonly message: string }
+  | { readonly kind: 'taken'; readonly traceId: string; readonly rejected: readonly SentUser[] }
+  | { readonly kind: 'refused'; readonly traceId: string; readonly message: string }
   | { readonly kind: 'too large' }
   | { readonly kind: 'unsent'; readonly problem: OperatorError | null };
 
@@ -90,13 +93,15 @@ function resultOf(response: Response, text: string, url: URL): Attempt {
   const { status } = response;
   const json = objectIn(text);
   if (status === 202 && json !== undefined && typeof json['trace_id'] === 'string') {
-    return { kind: 'taken', rejected: rejectedIn(json['errors']) };
+    return { kind: 'taken', traceId: json['trace_id'], rejected: rejectedIn(json['errors']) };
   }
   if (status === 400 && json !== undefined) {
+    const traceId = typeof json['trace_id'] === 'string' ? json['trace_id'] : '';
     const rejected = rejectedIn(json['errors']);
-    if (rejected.length > 0) return { kind: 'taken', rejected };
-    const message = json['message'] ?? json['error'];
-    return { kind: 'refused', message: typeof message === 'string' ? message : 'the server responded with 400' };
+    if (rejected.length > 0) return { kind: 'taken', traceId, rejected };
+    const given = json['message'] ?? json['error'];
+    const message = typeof given === 'string' ? given : 'the server responded with 400';
+    return { kind: 'refused', traceId, message };
   }
   if (status === 413) return { kind: 'too large' };
   if (RETRYABLE.has(status)) {

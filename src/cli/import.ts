@@ -6,16 +6,16 @@
  */
 
 import { createReadStream } from 'node:fs';
-import { basename, resolve } from 'node:path';
+import { basename } from 'node:path';
 import { parseDurationMs } from '../config/values.ts';
 import { OperatorError } from '../errors.ts';
 import { COMMANDS, flagKinds } from './commands.ts';
-import { type FlagsRead, mistakesError, readFlags } from '../config/flags.ts';
+import { mistakesError, readFlags } from '../config/flags.ts';
 import { type BadLine, type Batch, batchesOf, bodyOf, type Line } from './import-lines.ts';
 import { sendBody, type Target } from './import-send.ts';
 import { idempotencyKeyOf, identify, type ImportSource, ImportState, rejectedFileOf } from './import-state.ts';
+import { readIngestKey, readIngestServer } from './ingest-target.ts';
 import { countOf, formatBytes, formatSpan } from './local-time.ts';
-import { readSettings } from './location.ts';
 import { Progress } from './progress.ts';
 import { inWords, type Shell } from './shell.ts';
 import { printable } from './table.ts';
@@ -84,57 +84,21 @@ async function readOptions(args: readonly string[], shell: Shell): Promise<Optio
   const [file, ...others] = flags.positionals;
   if (file === undefined) mistakes.push('no file given; expected a file with one user per line, or - for stdin');
   mistakes.push(...others.map((word) => `unexpected argument "${word}"; files are imported one at a time`));
-  const given = flags.values.get('url') ?? shell.env['SLUICE_URL'] ?? '';
-  const server = given === '' ? await findLocalServer(flags, shell, mistakes) : readServer(given, mistakes);
-  const key = flags.values.get('key') ?? shell.env['SLUICE_KEY'] ?? '';
-  // The key itself is not repeated: it would end up in logs.
-  if (!/^[\x21-\x7e]+$/.test(key)) {
-    mistakes.push(
-      'no API key given; expected --key KEY, or SLUICE_KEY in the environment. To create one: sluice keys create --help',
-    );
-  }
+  const server = await readIngestServer(flags, shell, mistakes);
+  const key = readIngestKey(flags, shell, mistakes);
   const retryTimeout = flags.values.get('retry-timeout');
   const timeoutMs = retryTimeout === undefined ? RETRY_TIMEOUT_DEFAULT_MS : parseDurationMs(retryTimeout);
   if (timeoutMs === undefined) mistakes.push(`--retry-timeout is "${retryTimeout}"; expected a time such as 10m`);
   if (server === undefined || timeoutMs === undefined || mistakes.length > 0) throw mistakesError(mistakes, HINT);
-  if (given === '') shell.err(`Sending to ${server.origin}, the server on this data folder.\n`);
+  if (server.isLocal) shell.err(`Sending to ${server.url.origin}, the server on this data folder.\n`);
   return {
     file: file === '-' || file === undefined ? null : file,
-    server,
+    server: server.url,
     key,
     timeoutMs,
     restart: flags.switches.has('restart'),
     json: flags.switches.has('json'),
   };
-}
-
-/** Without --url: the server that runs on the data folder. */
-async function findLocalServer(flags: FlagsRead, shell: Shell, mistakes: string[]): Promise<URL | undefined> {
-  const { config, mistakes: settingMistakes } = readSettings({ ...flags, mistakes: [] }, shell.env);
-  mistakes.push(...settingMistakes);
-  if (settingMistakes.length > 0) return undefined;
-  const found = await shell.findServer(config);
-  if (found !== undefined) return new URL('/', found);
-  mistakes.push(
-    `no server is running on the data folder ${resolve(config.dataFolder)}; start one (sluice serve), name another ` +
-      'folder with --data FOLDER, or give the address of a server with --url URL or as SLUICE_URL',
-  );
-  return undefined;
-}
-
-function readServer(text: string, mistakes: string[]): URL | undefined {
-  const expected = 'expected the address of a server, such as http://127.0.0.1:8080';
-  const url = URL.canParse(text) ? new URL(text) : undefined;
-  if (url === undefined || !/^https?:$/.test(url.protocol)) {
-    mistakes.push(`--url is "${text}"; ${expected}`);
-    return undefined;
-  }
-  if (url.username !== '' || url.password !== '') {
-    mistakes.push('--url has a name or a password in it; the key goes into --key or SLUICE_KEY');
-    return undefined;
-  }
-  if (!url.pathname.endsWith('/')) url.pathname += '/';
-  return url;
 }
 
 async function sendAll(

@@ -1,0 +1,161 @@
+/**
+ * `sluice demo`: sends the sample shop (demo-shop.ts) to a server over HTTP, in order, one request at a time, and says
+ * where to look. A server that has data, and a key for production, need `--yes`: sample people cannot be
+ * distinguished from real ones afterwards. Repeats are safe, since every event has an `$event_id` made from the seed.
+ */
+
+import { mistakesError, readFlags } from '../config/flags.ts';
+import { OperatorError } from '../errors.ts';
+import { isObject } from '../validation/shape.ts';
+import { COMMANDS, flagKinds } from './commands.ts';
+import { PERSON_WITH_MERGE, PERSON_WITH_REFUSAL, type Shop, shopOf } from './demo-shop.ts';
+import { sendBody, type Target } from './import-send.ts';
+import { dashboardPage, type IngestServer, readIngestKey, readIngestServer } from './ingest-target.ts';
+import { countOf } from './local-time.ts';
+import { Progress } from './progress.ts';
+import type { Shell } from './shell.ts';
+
+const HINT = 'For help: sluice help demo';
+const RETRY_TIMEOUT_MS = 30_000;
+const LEDGER_TIMEOUT_MS = 10_000;
+const SEED_DEFAULT = '1';
+const SEED_MAX = 4_294_967_295;
+
+interface Options {
+  readonly server: IngestServer;
+  readonly key: string;
+  readonly seed: number;
+  readonly isSure: boolean;
+}
+
+export async function runDemo(args: readonly string[], shell: Shell): Promise<number> {
+  const options = await readOptions(args, shell);
+  const { server, key, seed, isSure } = options;
+  // Asked with --yes as well: it says at once when the key is wrong.
+  const usersReceived = await usersReceivedBy(server.url, key, shell);
+  if (usersReceived > 0 && !isSure) {
+    throw new OperatorError(
+      `${server.url.origin} has data already (${countOf(usersReceived, 'user')} received with keys of this ` +
+        'environment). To add the sample shop to it, or to continue one that was interrupted: sluice demo --yes',
+    );
+  }
+  const shop = shopOf(seed, shell.now());
+  const rejected = await sendShop(shop, options, shell);
+  shell.out(summary(shop, rejected, options));
+  return 0;
+}
+
+async function readOptions(args: readonly string[], shell: Shell): Promise<Options> {
+  const flags = readFlags(args, flagKinds(COMMANDS.demo));
+  const mistakes = [...flags.mistakes, ...flags.positionals.map((word) => `unexpected argument "${word}"`)];
+  const seedText = flags.values.get('seed') ?? SEED_DEFAULT;
+  const seed = /^\d{1,10}$/.test(seedText) ? Number(seedText) : Number.NaN;
+  if (!(seed <= SEED_MAX)) mistakes.push(`--seed is "${seedText}"; expected a whole number from 0 to ${SEED_MAX}`);
+  const server = await readIngestServer(flags, shell, mistakes);
+  const key = readIngestKey(flags, shell, mistakes);
+  const isSure = flags.switches.has('yes');
+  if (key.startsWith('pk_')) mistakes.push('the key is a publishable one; expected a secret one (sk_dev_…)');
+  if (key.startsWith('sk_prod_') && !isSure) {
+    mistakes.push('the key is for production; use one for development (sk_dev_…), or confirm with --yes');
+  }
+  if (server === undefined || mistakes.length > 0) throw mistakesError(mistakes, HINT);
+  return { server, key, seed, isSure };
+}
+
+async function usersReceivedBy(server: URL, key: string, shell: Shell): Promise<number> {
+  const problem = (words: string): OperatorError => new OperatorError(`${server.origin} ${words}`);
+  let response: Response;
+  let ledger: unknown;
+  try {
+    response = await fetch(new URL('ledger', server), {
+      headers: { authorization: `Bearer ${key}` },
+      // A redirect would carry the key to wherever it points.
+      redirect: 'manual',
+      signal: AbortSignal.any([shell.stop, AbortSignal.timeout(LEDGER_TIMEOUT_MS)]),
+    });
+    ledger = await response.json();
+  } catch {
+    throw problem('cannot be reached, or does not respond like Sluice. Is it running, and is --url right?');
+  }
+  if (response.status === 401) {
+    throw problem('does not accept this key (401). Is it complete, and not revoked? To create one: sluice keys create');
+  }
+  const totals = isObject(ledger) ? ledger['totals'] : undefined;
+  const users = isObject(totals) ? totals['users'] : undefined;
+  const received = isObject(users) ? users['received'] : undefined;
+  if (response.status !== 200 || typeof received !== 'number') {
+    throw problem(`cannot say whether it has data (${response.status} from /ledger). Try again later.`);
+  }
+  return received;
+}
+
+/** The number of users that were rejected. */
+async function sendShop(shop: Shop, { server, key }: Options, shell: Shell): Promise<number> {
+  const progress = new Progress({
+    title: 'Sample shop',
+    noun: 'user',
+    terminal: shell.errTerminal,
+    err: shell.err,
+    now: shell.now,
+  });
+  const target: Target = {
+    url: new URL('ingest/events', server.url),
+    key,
+    timeoutMs: RETRY_TIMEOUT_MS,
+    stop: shell.stop,
+    now: shell.now,
+    onWait: (problem) => {
+      if (problem !== null) shell.err(`${problem}; trying again.\n`);
+    },
+  };
+  const sum = { users: 0, bytes: 0, rejected: 0 };
+  const total = shop.requests.length;
+  progress.show({ count: 0, bytes: 0, done: 0, total });
+  for (const [index, { body, idempotencyKey, users }] of shop.requests.entries()) {
+    const bytes = Buffer.from(body);
+    const sent = await sendBody(bytes, idempotencyKey, target);
+    if (sent.kind !== 'taken') {
+      progress.end();
+      throw unsentError(sent.kind === 'unsent' ? sent.problem : null, sent.kind, index);
+    }
+    sum.users += users;
+    sum.bytes += bytes.length;
+    sum.rejected += sent.rejected.length;
+    progress.show({ count: sum.users, bytes: sum.bytes, done: index + 1, total });
+  }
+  progress.end();
+  return sum.rejected;
+}
+
+function unsentError(
+  problem: OperatorError | null,
+  kind: 'unsent' | 'refused' | 'too large',
+  sent: number,
+): OperatorError {
+  const reason = problem?.message ?? (kind === 'unsent' ? 'Stopped.' : `The server rejected a request (${kind}).`);
+  const rest = sent === 0 ? 'Nothing was sent.' : 'A part was sent. To send the rest: sluice demo --yes';
+  return new OperatorError(`${reason}\n${rest}`);
+}
+
+function summary({ events, people }: Shop, rejected: number, { server, key }: Options): string {
+  const page = (view: string): string => dashboardPage(server.url, key, view);
+  const lines = [
+    `Sent ${countOf(events, 'event')} of ${countOf(people, 'customer')} and their visits, over the last 30 days; ${countOf(rejected, 'user')} rejected, on purpose.`,
+    '',
+    `  ${page('')}?range=30d`,
+    '',
+    'Things to try:',
+    `  - One person, several devices: search for ${PERSON_WITH_MERGE} at ${page('people')}`,
+    `  - Two people on one tablet: ${PERSON_WITH_REFUSAL}'s identity says why they stay two`,
+    `  - What was rejected, and how to fix it: ${page('rejected')}`,
+  ];
+  if (server.isLocal) {
+    lines.push(
+      `  - In the terminal: sluice profile user_id=${PERSON_WITH_MERGE}`,
+      `  - One more event: sluice send order_placed --user-id ${PERSON_WITH_MERGE} revenue=42.5 currency=EUR`,
+      '',
+      'No sign-in yet? sluice invite',
+    );
+  }
+  return `${lines.join('\n')}\n`;
+}

@@ -1,0 +1,148 @@
+/**
+ * `sluice send EVENT name=value…`: one event of one person, sent to a server over HTTP like any client would. A value that
+ * is JSON (a number, true, null, an object) is sent as it was written, digit for digit; anything else is text. Whether
+ * the fields are valid is for the server to say. Exit code 0: accepted; 2: rejected, with the reason; 1: not sent.
+ */
+
+import { randomUUID } from 'node:crypto';
+import { mistakesError, readFlags } from '../config/flags.ts';
+import { parseDurationMs } from '../config/values.ts';
+import { OperatorError } from '../errors.ts';
+import { parseJson } from '../json/parse.ts';
+import { COMMANDS, flagKinds } from './commands.ts';
+import { sendBody, type Target } from './import-send.ts';
+import { dashboardPage, type IngestServer, readIngestKey, readIngestServer } from './ingest-target.ts';
+import type { Shell } from './shell.ts';
+import { printable } from './table.ts';
+
+const RETRY_TIMEOUT_DEFAULT_MS = 10_000;
+const HINT = 'For help: sluice help send';
+const IDENTIFIERS = [
+  ['user-id', 'user_id'],
+  ['email', 'email'],
+  ['phone-number', 'phone_number'],
+  ['anon-id', 'anon_id'],
+] as const;
+/** Texts by definition, even where they look like a number: `timestamp=20261116`. */
+const TEXT_FIELDS: ReadonlySet<string> = new Set(['timestamp', '$event_id']);
+
+interface Options {
+  readonly server: IngestServer;
+  readonly key: string;
+  readonly timeoutMs: number;
+  readonly body: string;
+  readonly json: boolean;
+}
+
+interface Outcome {
+  readonly status: number;
+  readonly traceId: string;
+  /** Null when it was accepted. */
+  readonly message: string | null;
+}
+
+export async function runSend(args: readonly string[], shell: Shell): Promise<number> {
+  const options = await readOptions(args, shell);
+  const outcome = await send(options, shell);
+  shell.out(options.json ? jsonOf(outcome) : describe(outcome, options));
+  return outcome.message === null ? 0 : 2;
+}
+
+async function readOptions(args: readonly string[], shell: Shell): Promise<Options> {
+  const flags = readFlags(args, flagKinds(COMMANDS.send));
+  const mistakes = [...flags.mistakes];
+  const [eventName, ...pairs] = flags.positionals;
+  if (eventName === undefined || eventName.includes('=')) {
+    mistakes.push('no event name given; expected it first: sluice send order_placed --user-id ada revenue=42.5');
+  }
+  const fields = readFields(eventName?.includes('=') === true ? [eventName, ...pairs] : pairs, mistakes);
+  const identifiers = IDENTIFIERS.flatMap(([flag, name]) => {
+    const value = flags.values.get(flag);
+    return value === undefined ? [] : [[name, value]];
+  });
+  if (identifiers.length === 0) {
+    mistakes.push('no person given; expected --user-id, --email, --phone-number or --anon-id');
+  }
+  const server = await readIngestServer(flags, shell, mistakes);
+  const key = readIngestKey(flags, shell, mistakes);
+  const retryTimeout = flags.values.get('retry-timeout');
+  const timeoutMs = retryTimeout === undefined ? RETRY_TIMEOUT_DEFAULT_MS : parseDurationMs(retryTimeout);
+  if (timeoutMs === undefined) mistakes.push(`--retry-timeout is "${retryTimeout}"; expected a time such as 10s`);
+  if (server === undefined || timeoutMs === undefined || mistakes.length > 0) throw mistakesError(mistakes, HINT);
+  const event = [['event_name', JSON.stringify(eventName)] as const, ...fields]
+    .map(([name, json]) => `${JSON.stringify(name)}:${json}`)
+    .join(',');
+  const body = `{"users":[{"identifiers":${JSON.stringify(Object.fromEntries(identifiers))},"events":[{${event}}]}]}`;
+  return { server, key, timeoutMs, body, json: flags.switches.has('json') };
+}
+
+/** Name and JSON text of each; an event has all its fields side by side. */
+function readFields(pairs: readonly string[], mistakes: string[]): Map<string, string> {
+  const fields = new Map<string, string>();
+  for (const pair of pairs) {
+    const at = pair.indexOf('=');
+    const name = pair.slice(0, Math.max(at, 0));
+    if (at <= 0) mistakes.push(`unexpected argument "${pair}"; expected name=value`);
+    else if (name === 'event_name') mistakes.push('event_name is given twice; the first argument is the event name');
+    else if (fields.has(name)) mistakes.push(`${name} is given twice`);
+    else fields.set(name, jsonTextOf(name, pair.slice(at + 1)));
+  }
+  return fields;
+}
+
+function jsonTextOf(name: string, text: string): string {
+  return !TEXT_FIELDS.has(name) && isJson(text) ? text : JSON.stringify(text);
+}
+
+function isJson(text: string): boolean {
+  try {
+    parseJson(text);
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+async function send({ server, key, timeoutMs, body }: Options, shell: Shell): Promise<Outcome> {
+  const target: Target = {
+    url: new URL('ingest/events', server.url),
+    key,
+    timeoutMs,
+    stop: shell.stop,
+    now: shell.now,
+    onWait: (problem) => {
+      if (problem !== null) shell.err(`${problem}; trying again.\n`);
+    },
+  };
+  const sent = await sendBody(Buffer.from(body), randomUUID(), target);
+  switch (sent.kind) {
+    case 'taken': {
+      const message = sent.rejected[0]?.message ?? null;
+      return { status: message === null ? 202 : 400, traceId: sent.traceId, message };
+    }
+    case 'refused':
+      return { status: 400, traceId: sent.traceId, message: sent.message };
+    case 'too large':
+      return { status: 413, traceId: '', message: 'the event is larger than a request may be' };
+    case 'unsent':
+      throw sent.problem ?? new OperatorError('Stopped. It is unknown whether the event was stored.');
+    default:
+      return sent satisfies never;
+  }
+}
+
+function jsonOf({ status, traceId, message }: Outcome): string {
+  const result = { status, trace_id: traceId === '' ? null : traceId, message };
+  return `${JSON.stringify(result)}\n`;
+}
+
+function describe({ status, traceId, message }: Outcome, { server, key }: Options): string {
+  const words = message === null ? 'accepted and durable' : `rejected: ${printable(message)}`;
+  const lines = [`${status} ${words}`];
+  if (traceId !== '') {
+    lines.push(`trace_id  ${traceId}`);
+    if (!key.startsWith('pk_')) lines.push(`see it    ${dashboardPage(server.url, key, `traces/${traceId}`)}`);
+    if (server.isLocal) lines.push(`or run    sluice trace ${traceId}`);
+  }
+  return `${lines.join('\n')}\n`;
+}
