@@ -4,11 +4,11 @@
  */
 
 import { createHash } from 'node:crypto';
-import { codeBlock, type Html, html, inline, jsonBlock, prose, render } from './docs-html.ts';
+import { type Html, html, inline, jsonBlock, prose, render } from './docs-html.ts';
+import { quickStart } from './docs-quick-start.ts';
 import { schemaTable, table, typeText } from './docs-schema.ts';
 import { DOCS_STYLE } from './docs-style.ts';
 import { errorTable, limitTable, tone, userRules } from './docs-tables.ts';
-import { SMALL_RESPONSE, SMALL_REQUEST } from './examples.ts';
 import { follow, type MediaType, type OpenApiDocument, type Operation, type Response } from './openapi-types.ts';
 
 /** Shown where the document does not know its own address. */
@@ -35,7 +35,7 @@ ${contents(document)}
   <h1>${info.summary}</h1>
   <p class="lead">${info.description}</p>
   <p class="meta">${info.title} ${info.version}. For tools: <a href="openapi.json">openapi.json</a> (OpenAPI 3.1).</p>
-  ${quickStart(document)}
+  ${quickStart(serverUrlOf(document))}
   ${authentication(document)}
   ${endpointsOf(document, 'Events').map((endpoint) => fullSection(document, endpoint))}
   ${userRules(document)}
@@ -107,32 +107,9 @@ function contents(document: OpenApiDocument): Html {
 </nav>`;
 }
 
-function quickStart(document: OpenApiDocument): Html {
-  const server = document.servers[0]?.url ?? '/';
-  const url = server === '/' ? DEFAULT_SERVER_URL : server;
-  const newKey = 'npx sluice keys create --name quick-start --kind secret --env development';
-  const exports = `export SLUICE_URL=${url}
-export SLUICE_KEY=sk_dev_…`;
-  const send = `curl "$SLUICE_URL/ingest/events" \\
-  -H "Authorization: Bearer $SLUICE_KEY" \\
-  -H "Content-Type: application/json" \\
-  -d '${JSON.stringify(SMALL_REQUEST)}'`;
-  const beacon = `const body = JSON.stringify({ users: [{ identifiers, events }] });
-navigator.sendBeacon('${url}/ingest/events?key=pk_…', body);`;
-  return html`
-<section id="quick-start">
-  <h2>Quick start</h2>
-  <p>The first start of a server prints a development key. This makes another one:</p>
-  ${codeBlock(newKey)}
-  <p>Set the server and the key:</p>
-  ${codeBlock(exports)}
-  <p>Send one user with one event:</p>
-  ${codeBlock(send)}
-  <p>The response is a 202. From now on the event survives a crash and a power cut:</p>
-  ${jsonBlock(SMALL_RESPONSE)}
-  <p>From a web page, with a publishable key, even while the page is closing:</p>
-  ${codeBlock(beacon)}
-</section>`;
+function serverUrlOf({ servers }: OpenApiDocument): string {
+  const url = servers[0]?.url ?? '/';
+  return url === '/' ? DEFAULT_SERVER_URL : url;
 }
 
 function authentication(document: OpenApiDocument): Html {

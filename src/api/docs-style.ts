@@ -78,6 +78,15 @@ summary strong { font-variant-numeric: tabular-nums; }
 details[open] > summary { border-bottom: 1px solid var(--line); }
 details .inside { padding: 1rem 1rem 0.25rem; }
 
+.tabs { border: 0; margin: 0 0 1rem; padding: 0; min-width: 0; }
+.tabs legend { float: left; margin-right: 1rem; padding: 0.35rem 0; color: var(--soft); font-size: 0.9375rem; }
+.tabs input { position: absolute; opacity: 0; }
+.tabs label { display: inline-block; margin: 0 0.25rem 1rem 0; padding: 0.35rem 0.8rem; border-bottom: 2px solid transparent; cursor: pointer; }
+.tabs label:hover { color: var(--accent); }
+.tabs input:checked + label { border-bottom-color: var(--accent); color: var(--accent); font-weight: 600; }
+.tabs input:focus-visible + label { outline: 2px solid var(--accent); outline-offset: 2px; }
+.tabs .panel { display: none; clear: both; }
+#from-curl:checked ~ .from-curl, #from-browser:checked ~ .from-browser, #from-node:checked ~ .from-node, #from-segment:checked ~ .from-segment { display: block; }
 footer { margin-top: 4rem; color: var(--soft); font-size: 0.875rem; }
 @media (max-width: 60rem) {
   .shell { display: block; padding: 0 1.25rem; }
@@ -103,5 +112,5 @@ footer { margin-top: 4rem; color: var(--soft); font-size: 0.875rem; }
   pre { border-radius: 0; border-width: 1px 0; margin-left: -1.25rem; margin-right: -1.25rem; padding: 0.8rem 1.25rem; }
   details pre { border: 0; border-radius: 0.4rem; margin-left: 0; margin-right: 0; padding: 0.75rem 0.9rem; }
 }
-@media print { nav { display: none; } .shell { display: block; } pre { white-space: pre-wrap; } }
+@media print { nav, .tabs label { display: none; } .tabs .panel { display: block; } .shell { display: block; } pre { white-space: pre-wrap; } }
 `;

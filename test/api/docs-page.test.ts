@@ -3,12 +3,13 @@ import { createHash } from 'node:crypto';
 import { describe, test } from 'node:test';
 import * as fc from 'fast-check';
 import { docsPage } from '../../src/api/docs-page.ts';
+import { nodeProgram, scriptTag, segmentProgram } from '../../dashboard/src/snippets.ts';
 import { openApiDocument } from './document.ts';
 import { startApp } from './running-app.ts';
 
 const DOCUMENT = await openApiDocument();
 const PAGE = docsPage(DOCUMENT);
-const VOID = new Set(['meta', 'link', 'path']);
+const VOID = new Set(['meta', 'link', 'path', 'input']);
 
 function tagsOf(page: string): string[] {
   return page.match(/<[^>]*>/g) ?? [];
@@ -60,6 +61,21 @@ describe('the docs page', () => {
       else open.push(name);
     }
     assert.deepEqual(open, []);
+  });
+
+  test('has the snippets that the dashboard shows to newcomers, with its own address and placeholders for keys', () => {
+    const text = withoutTags(PAGE);
+    const url = 'http://127.0.0.1:8080';
+    for (const snippet of [scriptTag(url, 'pk_…'), nodeProgram(url, 'sk_dev_…'), segmentProgram(url, 'sk_dev_…')]) {
+      assert.ok(text.includes(snippet), snippet);
+    }
+    // Each radio button has its panel, and each panel the rule that shows it.
+    const ids = [...PAGE.matchAll(/<input type="radio" name="from" id="([\w-]+)"/g)].map(([, id = '']) => id);
+    assert.equal(ids.length, 4);
+    for (const id of ids) {
+      assert.ok(PAGE.includes(`<label for="${id}">`) && PAGE.includes(`<div class="panel ${id}">`), id);
+      assert.ok(PAGE.includes(`#${id}:checked ~ .${id}`), id);
+    }
   });
 
   test('leads somewhere with every link in it, and gives no id twice', () => {

@@ -8,6 +8,7 @@ import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { after, before, suite, test } from 'node:test';
 import type { Locator, Page } from 'playwright-core';
+import { ensureBuiltScript } from '../sdk/built-script.ts';
 import { eventually, post, user } from '../server.ts';
 import { type WatchedPage, whyNoBrowser } from './browser.ts';
 import { askAs, assertNoComplaints, heading, type MemberServer, sees, startMemberServer } from './member-page.ts';
@@ -244,10 +245,11 @@ suite('API keys in the page', { skip: whyNoBrowser() }, () => {
     });
     assert.match(key, /^pk_/);
     const snippet = await copied(page.getByRole('dialog'), 'Copy');
-    assert.ok(snippet.includes(`fetch('${running.server.baseUrl}/ingest/events'`));
+    assert.ok(snippet.includes(`src="${running.server.baseUrl}/ingest/sluice.js"`), snippet);
+    await ensureBuiltScript();
     const status = await onOtherSite(async (shop) => {
       const responded = shop.waitForResponse((response) => response.request().method() === 'POST');
-      await shop.evaluate(snippet);
+      await shop.setContent(snippet);
       return (await responded).status();
     });
     assert.equal(status, 202);

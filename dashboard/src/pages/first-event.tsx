@@ -1,6 +1,6 @@
 /**
- * What the overview shows where nothing was ever received: a key with one click, a line to paste, and the event as soon
- * as it is there. The key exists as text only here, and is gone when the view is left. In production it says so,
+ * What the overview shows where nothing was ever received: a key with one click, what to paste (tabs: curl, browser,
+ * Node.js, Segment SDKs), and the event as soon as it is there. The key exists as text only here, and is gone when the view is left. In production it says so,
  * since what is sent to try things out would count there.
  */
 
@@ -8,7 +8,7 @@ import { type ReactNode, useEffect, useState } from 'react';
 import { ApiError, get, send } from '../api.ts';
 import { Link, useEnvironment, viewPath } from '../router.tsx';
 import { useSession } from '../session.tsx';
-import { curlLine } from '../snippets.ts';
+import { curlLine, nodeProgram, scriptTag, segmentProgram } from '../snippets.ts';
 import { Time } from '../time.tsx';
 import type { Environment } from '../api-constants.ts';
 import type { CreatedKey, EventPage, RejectionReasons, StoredEvent } from '../api-types.ts';
@@ -17,6 +17,7 @@ import { Card } from '../ui/card.tsx';
 import { Code, Json } from '../ui/code.tsx';
 import { ErrorNotice, Notice } from '../ui/notice.tsx';
 import { Page } from '../ui/page.tsx';
+import { Tabs } from '../ui/tabs.tsx';
 import { useData } from '../use-data.ts';
 import { followLive, livePath } from './live-stream.ts';
 import '../styles/first-event.css';
@@ -39,14 +40,14 @@ export function FirstEvent({ isDone, onDone }: FirstEventProps): ReactNode {
       {rejected === undefined ? (
         <p className="lead">
           {event === undefined
-            ? `Nothing has been received in ${environment} yet. Two steps, under a minute: make a key, then paste one line into a terminal.`
+            ? `Nothing has been received in ${environment} yet. Two steps, under a minute: make a key, then send an event with it.`
             : `It works: ${environment} has received its first event.`}
         </p>
       ) : (
         <Rejected reason={rejected} />
       )}
       <ol className="steps">
-        <KeyStep environment={environment} />
+        <SendSteps environment={environment} />
         <li className="steps__step">{event === undefined ? <Waiting /> : <Arrived event={event} onDone={onDone} />}</li>
       </ol>
     </Page>
@@ -84,8 +85,16 @@ function useFirstEvent(environment: Environment, isDone: boolean): StoredEvent |
   return event;
 }
 
-function KeyStep({ environment }: { environment: Environment }): ReactNode {
-  const { server } = useSession();
+type KeyKind = CreatedKey['row']['kind'];
+
+interface NewKey {
+  readonly key: string | undefined;
+  readonly isBusy: boolean;
+  readonly error: ApiError | undefined;
+  readonly make: () => void;
+}
+
+function useNewKey(environment: Environment, kind: KeyKind): NewKey {
   const [key, setKey] = useState<string>();
   const [isBusy, setIsBusy] = useState(false);
   const [error, setError] = useState<ApiError>();
@@ -93,47 +102,43 @@ function KeyStep({ environment }: { environment: Environment }): ReactNode {
     setIsBusy(true);
     setError(undefined);
     try {
-      const name = `first ${environment} key, from the dashboard`;
-      const made = await send<CreatedKey>(environment, 'POST', '/keys', { name, kind: 'secret', environment });
+      const name = kind === 'secret' ? `first ${environment} key` : `first ${environment} web page`;
+      const made = await send<CreatedKey>(environment, 'POST', '/keys', {
+        name: `${name}, from the dashboard`,
+        kind,
+        environment,
+      });
       setKey(made.key);
     } catch (cause) {
       setError(cause instanceof ApiError ? cause : new ApiError('The key could not be made.', 0, null));
     }
     setIsBusy(false);
   };
+  return { key, isBusy, error, make: () => void make() };
+}
+
+/** Which key, then how to send with it. Web pages have a publishable key, everything else a secret one. */
+function SendSteps({ environment }: { environment: Environment }): ReactNode {
+  const [way, setWay] = useState<Way>('curl');
+  const secret = useNewKey(environment, 'secret');
+  const publishable = useNewKey(environment, 'publishable');
+  const kind = way === 'browser' ? 'publishable' : 'secret';
+  const newKey = way === 'browser' ? publishable : secret;
   return (
     <>
       <li className="steps__step">
         <Card title="Make a key">
           {environment === 'production' && <ProductionWords />}
-          {key === undefined ? (
-            <>
-              <p>A secret key lets a server, or you in a terminal, send events and read everything back.</p>
-              {error !== undefined && <ErrorNotice error={error} />}
-              <div className="row">
-                <Button kind="primary" busy={isBusy} onClick={() => void make()}>
-                  Make a {environment} secret key
-                </Button>
-                <span className="muted small">If you have one already, use that.</span>
-              </div>
-            </>
-          ) : (
-            <>
-              <p>
-                Your key. Shown only once: keep it where you keep passwords. Keys are listed, rolled and revoked under{' '}
-                <Link to={viewPath(environment, 'settings/keys')}>API keys</Link>.
-              </p>
-              <Code text={key} label="Copy key" />
-            </>
-          )}
+          <KeyWords environment={environment} kind={kind} newKey={newKey} />
         </Card>
       </li>
       <li className="steps__step">
         <Card title="Send an event">
-          <p>Paste this into a terminal{key === undefined ? ', with your key in it' : '. It works as it is'}:</p>
-          <Code text={curlLine(server.url, key ?? 'YOUR_SECRET_KEY')} language="shell" label="Copy" />
+          <Tabs label="Send it from" tabs={WAYS} selected={way} onSelect={setWay}>
+            <Snippet way={way} newKey={newKey.key} />
+          </Tabs>
           <p className="muted small">
-            The answer says 202: from then on the event is kept, whatever happens. All fields are described in{' '}
+            The response says 202: from then on the event is kept, whatever happens. All fields are described in{' '}
             <a href="/docs" target="_blank" rel="noopener">
               the reference
             </a>
@@ -143,6 +148,96 @@ function KeyStep({ environment }: { environment: Environment }): ReactNode {
       </li>
     </>
   );
+}
+
+interface KeyWordsProps {
+  readonly environment: Environment;
+  readonly kind: KeyKind;
+  readonly newKey: NewKey;
+}
+
+function KeyWords({ environment, kind, newKey: { key, isBusy, error, make } }: KeyWordsProps): ReactNode {
+  if (key !== undefined) {
+    return (
+      <>
+        <p>
+          Your key. Shown only once: keep it where you keep passwords. Keys are listed, rolled and revoked under{' '}
+          <Link to={viewPath(environment, 'settings/keys')}>API keys</Link>.
+        </p>
+        <Code text={key} label="Copy key" />
+      </>
+    );
+  }
+  return (
+    <>
+      <p>
+        {kind === 'secret'
+          ? 'A secret key lets a server, or you in a terminal, send events and read everything back.'
+          : 'A publishable key can be part of a web page: it can send events and nothing else.'}
+      </p>
+      {error !== undefined && <ErrorNotice error={error} />}
+      <div className="row">
+        <Button kind="primary" busy={isBusy} onClick={make}>
+          Make a {environment} {kind} key
+        </Button>
+        <span className="muted small">If you have one already, use that.</span>
+      </div>
+    </>
+  );
+}
+
+const WAYS = [
+  { name: 'curl', label: 'curl' },
+  { name: 'browser', label: 'Browser' },
+  { name: 'node', label: 'Node.js' },
+  { name: 'segment', label: 'Segment SDKs' },
+] as const;
+type Way = (typeof WAYS)[number]['name'];
+
+function Snippet({ way, newKey }: { way: Way; newKey: string | undefined }): ReactNode {
+  const { server } = useSession();
+  const key = newKey ?? (way === 'browser' ? 'YOUR_PUBLISHABLE_KEY' : 'YOUR_SECRET_KEY');
+  const completed = newKey === undefined ? ', with your key in it' : '. It works as it is';
+  switch (way) {
+    case 'curl':
+      return (
+        <>
+          <p>Paste this into a terminal{completed}:</p>
+          <Code text={curlLine(server.url, key)} />
+        </>
+      );
+    case 'browser':
+      return (
+        <>
+          <p>
+            Add this to a web page{completed}, and open the page. It sends page views; your server serves the script:
+          </p>
+          <Code text={scriptTag(server.url, key)} language="html" />
+        </>
+      );
+    case 'node':
+      return (
+        <>
+          <p>
+            Install <code>@sluice/sdk</code>, and run this module{completed}:
+          </p>
+          <Code text={nodeProgram(server.url, key)} language="js" />
+        </>
+      );
+    case 'segment':
+      return (
+        <>
+          <p>
+            Segment’s and RudderStack’s SDKs send to Sluice once host and key are changed. With{' '}
+            <code>@segment/analytics-node</code>
+            {completed}:
+          </p>
+          <Code text={segmentProgram(server.url, key)} language="js" />
+        </>
+      );
+    default:
+      return way satisfies never;
+  }
 }
 
 function ProductionWords(): ReactNode {

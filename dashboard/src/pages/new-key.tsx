@@ -5,7 +5,7 @@
 
 import { type ReactNode, useEffect, useRef } from 'react';
 import { useSession } from '../session.tsx';
-import { browserSnippet, curlLine, isOnThisMachineOnly } from '../snippets.ts';
+import { curlLine, isOnThisMachineOnly, scriptTag } from '../snippets.ts';
 import type { CreatedKey } from '../api-types.ts';
 import { Button } from '../ui/button.tsx';
 import { Code } from '../ui/code.tsx';
@@ -33,11 +33,15 @@ export function NewKeyWords({ made, onClose }: { made: CreatedKey; onClose: () =
         </p>
       </Notice>
       <Code text={key} label="Copy key" />
-      <p>{isSecret ? 'Send a first event from a terminal:' : 'Send a first event from a web page:'}</p>
+      <p>
+        {isSecret
+          ? 'Send a first event from a terminal:'
+          : 'Add this to a web page; its first visit is your first event:'}
+      </p>
       {isSecret ? (
         <Code text={curlLine(server.url, key)} language="shell" />
       ) : (
-        <Code text={browserSnippet(server.url, key)} />
+        <Code text={scriptTag(server.url, key)} language="html" />
       )}
       {isOnThisMachineOnly(server.url) && (
         <p className="muted">

@@ -13,7 +13,7 @@ const LINES_SHOWN_MAX = 400;
 
 export interface CodeProps {
   readonly text: string;
-  readonly language?: 'json' | 'shell' | 'html';
+  readonly language?: 'json' | 'shell' | 'html' | 'js';
   readonly label?: string;
 }
 
