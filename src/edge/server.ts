@@ -83,8 +83,13 @@ export function createEdgeServer(parts: EdgeServerParts, everythingElse: Request
   const hold = (request: IncomingMessage, response: ServerResponse, expectsContinue: boolean): void => {
     const { socket } = request;
     closeGently(socket, exchanges);
-    // What is behind it waits in the system's buffers. Not before the next tick: the end of this message resumes.
-    process.nextTick(() => socket.writable && socket.pause());
+    // What is behind it waits in the system's buffers. Twice, because the end of each message resumes: now, and when all
+    // that was read is parsed.
+    const pause = (): void => {
+      if (response.socket === null && socket.writable) socket.pause();
+    };
+    process.nextTick(pause);
+    setImmediate(pause);
     // The next tick here is because Node is not done with the response before.
     response.once('socket', () =>
       process.nextTick(() => {

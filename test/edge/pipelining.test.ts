@@ -5,8 +5,8 @@
 
 import assert from 'node:assert/strict';
 import { suite, test } from 'node:test';
-import { eventually, removeFolder, sleep, startServer, type TestServer, user } from '../server.ts';
-import { bodyText, logOf, useServer } from './fixture.ts';
+import { eventually, post, removeFolder, sleep, startServer, type TestServer, user } from '../server.ts';
+import { bodyText, logOf, metric, useServer } from './fixture.ts';
 import { headOf, type RawResponse, RawClient, requestOf } from './raw-socket.ts';
 
 const bodyFor = (id: string): string => JSON.stringify({ users: [user(id)] });
@@ -84,19 +84,6 @@ suite('Pipelined requests', { concurrency: true }, () => {
     assert.deepEqual(await stored(server(), 'invalid'), ['invalid-one']);
   });
 
-  test('however much is behind a response that closes the connection, the client can send it and read the response', async () => {
-    const padding = 'x'.repeat(1_000_000);
-    const long = requestOf(server().key, JSON.stringify({ users: [user('close-long')], padding }));
-    const client = await RawClient.open(server().port);
-    const behind = Array.from({ length: 20 }, () => long);
-    await client.send(
-      Buffer.concat([requestFor('close-one'), requestFor('close-two', ['Connection: close']), ...behind]),
-    );
-    assert.deepEqual((await client.rest()).map(closes), [false, true]);
-    assert.equal(client.error, undefined);
-    assert.deepEqual(await stored(server(), 'close'), ['close-one', 'close-two']);
-  });
-
   test('a request whose body is cut short is not stored, and those before it get their responses', async () => {
     const client = await RawClient.open(server().port);
     await client.send(
@@ -131,6 +118,48 @@ suite('Pipelined requests', { concurrency: true }, () => {
     for (const id of ids) assert.equal((await client.next())?.status, 202, id);
     client.destroy();
     assert.deepEqual(await stored(server(), 'mixed'), ids);
+  });
+});
+
+/** One after the other: the server drops what is unread for two seconds. */
+suite('Pipelined requests that are not handled', () => {
+  const server = useServer();
+
+  test('however much is behind a response that closes the connection, the client can send it and read the response', async () => {
+    const padding = 'x'.repeat(1_000_000);
+    const long = requestOf(server().key, JSON.stringify({ users: [user('close-long')], padding }));
+    const client = await RawClient.open(server().port);
+    const behind = Array.from({ length: 20 }, () => long);
+    await client.send(
+      Buffer.concat([
+        requestOf(server().key, bodyFor('close-one')),
+        requestOf(server().key, bodyFor('close-two'), ['Connection: close']),
+        ...behind,
+      ]),
+    );
+    assert.deepEqual((await client.rest()).map(closes), [false, true]);
+    assert.equal(client.error, undefined);
+    assert.deepEqual(await stored(server(), 'close'), ['close-one', 'close-two']);
+  });
+
+  test('those behind a live view have no effect when the client goes away', async () => {
+    const { port, key } = server();
+    const client = await RawClient.open(port);
+    await client.send(
+      Buffer.concat([
+        Buffer.from(headOf(key, [], 'GET /live HTTP/1.1')),
+        requestOf(key, bodyFor('live-one')),
+        requestOf(key, bodyFor('live-two')),
+      ]),
+    );
+    assert.equal((await client.next())?.status, 200);
+    client.destroy();
+    // The server notices when it writes to the view.
+    await eventually('the connection is closed', async () => {
+      await post(server(), key, { users: [user('other')] });
+      return (await metric(server(), 'sluice_connections')) <= 1;
+    });
+    assert.deepEqual(await stored(server(), 'live'), []);
   });
 });
 
