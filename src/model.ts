@@ -69,7 +69,7 @@ export const LIMITS = {
   propertyKeyCharactersMax: 512,
   /** Arrays and objects inside one another, within the value of one property. */
   nestingDepthMax: 64,
-  idempotencyKeyCharactersMax: 255,
+  idempotencyKeyBytesMax: 255,
   eventIdCharactersMax: 255,
   /** Events that one request may report as dropped by its client. */
   droppedByClientMax: 1_000_000_000,

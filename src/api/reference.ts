@@ -70,7 +70,7 @@ export const LIMIT_ROWS: readonly LimitRow[] = [
   { what: '`$event_id`', limit: `1 to ${LIMITS.eventIdCharactersMax} characters`, beyond: USER_REJECTED },
   {
     what: '`Idempotency-Key`',
-    limit: `1 to ${LIMITS.idempotencyKeyCharactersMax} characters`,
+    limit: `1 to ${LIMITS.idempotencyKeyBytesMax} bytes`,
     beyond: 'The response is 400.',
   },
 ];

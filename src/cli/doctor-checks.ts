@@ -84,6 +84,8 @@ export interface DatabaseFacts {
   /** Of the oldest open transaction, in any database of the server. */
   readonly oldestTransactionMs: number;
   readonly isStandby: boolean;
+  /** How far this machine's clock is ahead of the database's; negative if it is behind. */
+  readonly clockAheadMs: number;
   /**
    * Whether the data folder was migrated to another database, or a migration into this one is not finished, as a start
    * would report it; null if neither.

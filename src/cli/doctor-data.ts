@@ -15,6 +15,7 @@ import { isHarmless, mismatches, type MissingRecords, missingRecordsText } from 
 import { readMigrationMarker } from '../migration/marker.ts';
 import type { LedgerHour, LedgerReader, LedgerSums, Store, StoredLedger } from '../store.ts';
 import { failed, type Check, type DoctorParts, type Finding, type SegmentName, warning, ok } from './doctor-checks.ts';
+import { checkDatabaseClock } from './doctor-database.ts';
 import { countOf, formatBytes, formatCount, formatSpan, isoTime, localTime } from './local-time.ts';
 
 const HEADERS_PER_LOOK = 10_000;
@@ -304,14 +305,16 @@ export async function recordsBetween(log: LogReader, before: Positions, after: P
 }
 
 /**
- * Compares it with the newest event: a server does not follow a clock that is behind it, or far ahead of it
- * (`clock/clock.ts`).
+ * Compares it with that of the database, if there is one, and with the newest event: a server does not follow a clock
+ * that is behind it, or far ahead of it (`clock/clock.ts`).
  */
 export const checkClock: Check = async (parts) => {
   const now = parts.now();
   if (now < CLOCK_EARLIEST) {
     return [failed('clock', `it says ${isoTime(now)}`, 'Set the clock, or let the machine keep it (NTP).')];
   }
+  const apart = await checkDatabaseClock(parts);
+  if (apart.length > 0) return apart;
   const heldSeconds = await heldSecondsOf(parts);
   if (heldSeconds > 0) {
     const message = `it says ${localTime(now)}, and the server does not trust it: received_at is ${formatSpan(heldSeconds * 1_000)} behind`;

@@ -1,15 +1,19 @@
 /**
  * The doctor's check of a database that servers share: whether it responds, is up to date, has spare connections, and
- * whether a transaction has been open for so long that the live view and vacuuming wait for it.
+ * whether a transaction has been open for so long that the live view and vacuuming wait for it. Also whether its clock
+ * and this machine's agree.
  */
 
 import { withoutSecrets } from '../config/values.ts';
 import { failed, type Check, type Finding, warning, ok } from './doctor-checks.ts';
-import { countOf, formatBytes, formatSpan } from './local-time.ts';
+import { countOf, formatBytes, formatSpan, localTime } from './local-time.ts';
 
 /** With fewer left, a starting node may get none. */
 const CONNECTIONS_SPARE_MIN = 10;
 const TRANSACTION_LONG_MS = 5 * 60_000;
+/** NTP keeps clocks within milliseconds; a query takes less than this. */
+const CLOCKS_APART_MS = 60_000;
+const CLOCKS_FAR_APART_MS = 60 * 60_000;
 
 export const checkDatabase: Check = async ({ config, lookAtDatabase }) => {
   const facts = await lookAtDatabase();
@@ -49,4 +53,17 @@ export const checkDatabase: Check = async ({ config, lookAtDatabase }) => {
     findings.push(warning('database', `a transaction in that server has been open for ${age}`, advice));
   }
   return findings;
+};
+
+/** Servers that share a database compare times that their machines' clocks gave. None if these agree. */
+export const checkDatabaseClock: Check = async ({ config, lookAtDatabase, now }) => {
+  if (config.storeUrl === '') return [];
+  const { clockAheadMs } = await lookAtDatabase();
+  const apartMs = Math.abs(clockAheadMs);
+  if (apartMs <= CLOCKS_APART_MS) return [];
+  const direction = clockAheadMs > 0 ? 'ahead of' : 'behind';
+  const message = `it says ${localTime(now())}, ${formatSpan(apartMs)} ${direction} the clock of the database`;
+  const advice =
+    'Synchronise this machine, the database and all other servers with NTP. Until their clocks agree, a retry that reaches another server may be stored twice, an older write may win over a newer one, and an erasure may keep or drop the wrong data.';
+  return [(apartMs > CLOCKS_FAR_APART_MS ? failed : warning)('clock', message, advice)];
 };

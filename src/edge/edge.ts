@@ -100,13 +100,15 @@ export async function startEdge(parts: EdgeParts, port: number): Promise<Edge> {
   const shared: Shared = { metrics, newTraceId, keyUsage, rateLimitedLogger };
   const ingest = log === null || keys === null ? null : makeIngest(parts, shared, log, keys);
   const { storeProblem, databaseProblem } = parts;
-  const readiness = () => readinessOf({ role: config.role, status, log, storeProblem, databaseProblem });
+  const keysProblem = (): string | null => keys?.problem() ?? null;
+  const readiness = () => readinessOf({ role: config.role, status, log, storeProblem, databaseProblem, keysProblem });
   const reportProblem = log === null ? () => undefined : outageReporter(log, logger);
   let made: EdgeServer | undefined;
   metrics.set(METRIC.connections_max, parts.connectionsMax);
   const stopGauges = keepGauges(
     () => {
       ingest?.setGauges();
+      if (ingest !== null && databaseProblem() === null) void keys?.probe();
       metrics.set(METRIC.ready, readiness().ready ? 1 : 0);
       metrics.set(METRIC.connections, made?.connections.size ?? 0);
       reportProblem();

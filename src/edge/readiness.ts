@@ -1,7 +1,8 @@
 /**
  * Whether a server can do its work now, by its role, with the reasons if it cannot. A server that receives events needs
  * the log and not the store: events are accepted while the store is unavailable, and processed later. But it needs the
- * keys once, so it is not ready before the database was first reached. Other roles need the store.
+ * keys: it is not ready before the database was first reached, nor while keys cannot be looked up and all that it knows
+ * have expired. Other roles need the store.
  */
 
 import type { LogAppender } from '../log.ts';
@@ -38,9 +39,12 @@ export interface ReadinessParts {
   readonly storeProblem: () => string | null;
   /** Why the database may not be used yet, in a sentence; null once it may, and where there is none. */
   readonly databaseProblem: () => string | null;
+  /** Why no request can be accepted for want of a key; null while one may be. */
+  readonly keysProblem: () => string | null;
 }
 
-export function readinessOf({ role, status, log, storeProblem, databaseProblem }: ReadinessParts): Readiness {
+export function readinessOf(parts: ReadinessParts): Readiness {
+  const { role, status, log, storeProblem, databaseProblem, keysProblem } = parts;
   const reasons: string[] = [];
   if (isLeaving(status)) reasons.push('shutting down');
   if (status.isDiskLow()) reasons.push('disk space is below SLUICE_DISK_FREE_MIN');
@@ -56,6 +60,10 @@ export function readinessOf({ role, status, log, storeProblem, databaseProblem }
     if (status.isBacklogFull()) reasons.push('more than SLUICE_BACKLOG_MAX waits to be processed');
     const problem = log?.problem() ?? null;
     if (problem !== null) reasons.push(`the log cannot be written: ${problem}`);
+    const problemOfKeys = untilPrepared === null ? keysProblem() : null;
+    if (problemOfKeys !== null) {
+      reasons.push(`keys cannot be read, and none was confirmed within the last ten minutes: ${problemOfKeys}`);
+    }
   } else if (untilPrepared === null) {
     const problem = storeProblem();
     if (problem !== null) reasons.push(`the store cannot be reached: ${problem}`);

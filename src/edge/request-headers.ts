@@ -109,7 +109,7 @@ export function envelopeOfAnyType(headers: IncomingHttpHeaders): Envelope | stri
   if (encoding === undefined) return `Content-Encoding must be one of ${ENCODINGS.join(', ')}, or absent`;
   const idempotencyKey = headers['idempotency-key'] ?? null;
   if (idempotencyKey !== null && !isIdempotencyKey(idempotencyKey)) {
-    return `Idempotency-Key must have 1 to ${LIMITS.idempotencyKeyCharactersMax} characters`;
+    return `Idempotency-Key must have 1 to ${LIMITS.idempotencyKeyBytesMax} bytes`;
   }
   return { encoding, idempotencyKey, declaredBytes: Number(headers['content-length'] ?? 0) };
 }
@@ -122,8 +122,9 @@ function encodingOf(header: string | undefined): Encoding | null | undefined {
   return ENCODINGS.find((encoding) => encoding === name);
 }
 
+/** Node reads headers as Latin-1: one character per byte. */
 function isIdempotencyKey(header: string | string[]): header is string {
-  return typeof header === 'string' && header.length > 0 && header.length <= LIMITS.idempotencyKeyCharactersMax;
+  return typeof header === 'string' && header.length > 0 && header.length <= LIMITS.idempotencyKeyBytesMax;
 }
 
 function queryKey(url: string): string | undefined {

@@ -2,6 +2,9 @@
  * One port. `POST /ingest/events` takes the fast path on plain node:http, everything else goes to the Fastify app.
  * Owns the limits on slow and malformed clients: Node's strict HTTP parser, and timeouts for headers, bodies and idle
  * connections.
+ *
+ * Invariant: the requests of one connection are handled one after the other, each after the response before it. So
+ * nothing takes effect behind a response that closes the connection, where it could not get a response of its own.
  */
 
 import type { IncomingMessage, RequestListener, Server, ServerResponse } from 'node:http';
@@ -64,16 +67,47 @@ export function createEdgeServer(parts: EdgeServerParts, everythingElse: Request
     isBusy: (socket) => exchanges.isBusy(socket),
   });
   const doomed = new WeakSet<Socket>();
-  /** Connections that end with the response to a request that may be two; nothing behind it is believed to be one. */
-  const ending = new WeakSet<Socket>();
+  const receive = (request: IncomingMessage, response: ServerResponse, expectsContinue: boolean): void => {
+    const { socket } = request;
+    // The connection is closing: this could not get a response.
+    if (!socket.writable) {
+      request.resume();
+      return;
+    }
+    exchanges.note(socket, response);
+    // Node gives the connection to one response at a time; without it, this request is behind another one.
+    if (response.socket === null) hold(request, response, expectsContinue);
+    else handle(request, response, expectsContinue);
+  };
+  /** Until the response before it is finished. If that closes the connection, this request is never handled. */
+  const hold = (request: IncomingMessage, response: ServerResponse, expectsContinue: boolean): void => {
+    const { socket } = request;
+    closeGently(socket, exchanges);
+    // What is behind it waits in the system's buffers. Twice, because the end of each message resumes: now, and when all
+    // that was read is parsed.
+    const pause = (): void => {
+      if (response.socket === null && socket.writable) socket.pause();
+    };
+    process.nextTick(pause);
+    setImmediate(pause);
+    // The next tick here is because Node is not done with the response before.
+    response.once('socket', () =>
+      process.nextTick(() => {
+        if (exchanges.latest(socket) === response) socket.resume();
+        if (socket.writable) handle(request, response, expectsContinue);
+      }),
+    );
+  };
   const handle = (request: IncomingMessage, response: ServerResponse, expectsContinue: boolean): void => {
-    if (ending.has(request.socket)) return;
-    exchanges.note(request.socket, response);
     if (parts.isLeaving()) response.shouldKeepAlive = false;
+    // The upgrade is ignored, but Node's parser drops the rest of the packet: where the next request begins is unknown.
+    if (request.headers.upgrade !== undefined) {
+      response.shouldKeepAlive = false;
+      closeGently(request.socket, exchanges);
+    }
     if (request.url?.startsWith('http') === true) request.url = originForm(request.url);
     const refusal = refusalOf(request);
     if (refusal !== undefined) {
-      if (refusal.endsConnection) ending.add(request.socket);
       refuseRequest(parts, request, response, refusal);
     } else if (ingest !== null && isIngest(request.url)) {
       // The key, the size and the room are checked before the client is asked to send the body.
@@ -90,13 +124,13 @@ export function createEdgeServer(parts: EdgeServerParts, everythingElse: Request
       everythingElse(request, response);
     }
   };
-  const server = createServer(OPTIONS, (request, response) => handle(request, response, false));
+  const server = createServer(OPTIONS, (request, response) => receive(request, response, false));
   server.timeout = SILENCE_MS;
   // A client that ends its side after its last request still reads: Node would close the connection without a response.
   Object.assign(server, { httpAllowHalfOpen: true });
-  server.on('checkContinue', (request, response) => handle(request, response, true));
+  server.on('checkContinue', (request, response) => receive(request, response, true));
   // Any other expectation may be ignored (RFC 9110, 10.1.1); Node would respond without a trace_id.
-  server.on('checkExpectation', (request, response) => handle(request, response, false));
+  server.on('checkExpectation', (request, response) => receive(request, response, false));
   server.on('clientError', (error: ParserError, socket: Socket) => {
     if (error.code === 'ECONNRESET') socket.destroy();
     else refuseSocket(socket, kindOf(error));
@@ -141,6 +175,11 @@ class Exchanges {
       this.#before.delete(before);
     }
     this.#latest.set(socket, response);
+  }
+
+  /** That of the request that was received last. */
+  latest(socket: Socket): ServerResponse | undefined {
+    return this.#latest.get(socket);
   }
 
   /** Whether a request is being received, or waits for its response. */
@@ -260,6 +299,18 @@ function refuseRequest(
 function count(metrics: MetricsWriter, status: number): void {
   const counter = REQUESTS_BY_STATUS.get(status);
   if (counter !== undefined) metrics.inc(counter);
+}
+
+/**
+ * For a connection on which more may come behind the response that closes it: the rest is received and dropped, so that
+ * the client can read that response.
+ */
+function closeGently(socket: Socket, exchanges: Exchanges): void {
+  socket.destroySoon = () => {
+    exchanges.latest(socket)?.req.resume();
+    socket.resume();
+    hangUp(socket);
+  };
 }
 
 /** Closing at once, with unread data, would cost the client its response; waiting forever would cost us sockets. */

@@ -10,7 +10,7 @@
  */
 
 import type { Environment } from '../model.ts';
-import type { OutageLog } from '../telemetry/outage-log.ts';
+import { type OutageLog, reasonOf } from '../telemetry/outage-log.ts';
 import type { ApiKey, KeyStore } from '../keys.ts';
 import { hashKey, isWellFormedKey } from './format.ts';
 
@@ -18,6 +18,8 @@ export const FRESH_MS = 1_000;
 export const STALE_MS = 10 * 60 * 1_000;
 /** How long a request with a key that is known waits for the store to confirm it once more. */
 export const TIMEOUT_MS = 1_000;
+/** How long after the last query `probe` makes one. */
+export const PROBE_MS = 5_000;
 /** How long after a timeout requests with a cached key do not wait at all. Queries continue in the background. */
 const HANGING_MS = 10_000;
 export const FOUND_MAX = 10_000;
@@ -70,6 +72,12 @@ export class KeyCache {
   #invalidated = 0;
   /** Set when the store did not respond in time, cleared when it does. */
   #hangsUntil = 0;
+  #queriedAt = Number.NEGATIVE_INFINITY;
+  #isProbing = false;
+  /** Why the last query failed; null if it did not. */
+  #failure: string | null = null;
+  /** Of any key. */
+  #confirmedAt = Number.NEGATIVE_INFINITY;
 
   constructor(store: KeyStore, options: KeyCacheOptions = {}) {
     this.#store = store;
@@ -105,6 +113,28 @@ export class KeyCache {
     if (stale === undefined || !this.#isTrusted(stale, now)) return response;
     if (performance.now() < this.#hangsUntil) return stale.apiKey;
     return Promise.race([response, timeout.then(() => stale.apiKey)]);
+  }
+
+  /**
+   * Why no request can be accepted: the last query failed, and no key was confirmed within STALE_MS. Null while one may
+   * be accepted.
+   */
+  problem(now = performance.now()): string | null {
+    return now - this.#confirmedAt < this.#staleMs ? null : this.#failure;
+  }
+
+  /** To be called every second: queries the store if no request does, so that `problem` is right without traffic. */
+  async probe(now = performance.now()): Promise<void> {
+    const interval = this.#failure === null ? PROBE_MS : FRESH_MS;
+    if (this.#isProbing || now - this.#queriedAt < interval) return;
+    this.#isProbing = true;
+    try {
+      await this.#query(NO_KEY, now);
+    } catch {
+      // Noted by the query.
+    } finally {
+      this.#isProbing = false;
+    }
   }
 
   /** The key with this id was changed: nothing of what is known of it is used again. */
@@ -151,13 +181,11 @@ export class KeyCache {
     const invalidated = this.#invalidated;
     let apiKey: ApiKey | undefined;
     try {
-      apiKey = await this.#store.findByHash(hashKey(key));
+      apiKey = await this.#query(hashKey(key), now);
     } catch (error) {
-      this.#outage?.failed(error);
       return this.#withoutStore(key, now, error);
     }
-    this.#outage?.worked();
-    this.#hangsUntil = 0;
+    if (apiKey !== undefined) this.#confirmedAt = Math.max(this.#confirmedAt, now);
     // Right for calls before the change, and for none after.
     if (this.#forgotten !== forgotten) return apiKey === undefined ? undefined : freeze(apiKey);
     if (this.#invalidated !== invalidated)
@@ -171,6 +199,21 @@ export class KeyCache {
     const frozen = freeze(apiKey);
     putLast(this.#found, key, { apiKey: frozen, askedAt: now, confirmedAt: now }, this.#foundMax);
     return frozen;
+  }
+
+  async #query(hash: Uint8Array, now: number): Promise<ApiKey | undefined> {
+    this.#queriedAt = now;
+    try {
+      const apiKey = await this.#store.findByHash(hash);
+      this.#outage?.worked();
+      this.#hangsUntil = 0;
+      this.#failure = null;
+      return apiKey;
+    } catch (error) {
+      this.#outage?.failed(error);
+      this.#failure = reasonOf(error);
+      throw error;
+    }
   }
 
   /** What `invalidate` would have left of it, had the response come before; unless a newer response is known. */
@@ -198,6 +241,9 @@ export class KeyCache {
     return now - found.confirmedAt < this.#staleMs;
   }
 }
+
+/** The hash of no key: hashes of keys have more bytes. */
+const NO_KEY = new Uint8Array(1);
 
 /** Whether a key opens anything now, on a deployment for the given environment. */
 export function isUsable(key: ApiKey, now: number, environment: 'any' | Environment): boolean {

@@ -33,6 +33,7 @@ import { writeLastBackup } from '../../src/backup/last-backup.ts';
 import { type DoctorShell, runDoctor } from '../../src/cli/doctor.ts';
 import { checkFolder, type DoctorParts, type Finding } from '../../src/cli/doctor-checks.ts';
 import { checkLog, recordsBetween } from '../../src/cli/doctor-data.ts';
+import { checkDatabaseClock } from '../../src/cli/doctor-database.ts';
 import { keyFileOf, logFolderOf, serverUrlFileOf, storeFileOf } from '../../src/data-folder/files.ts';
 import { createKey, newAccount } from '../../src/keys/create.ts';
 import { LogCorruptError } from '../../src/log.ts';
@@ -606,4 +607,24 @@ test('a folder of which only the marker of a migration is left had a log, and th
   const words = [...(await checkFolder(parts)), ...(await checkLog(parts))].map(({ message }) => message).join('\n');
   assert.doesNotMatch(words, /nothing of Sluice|none yet/);
   assert.match(words, /it is gone, with log-ends: migrated\.json says that this folder had one/);
+});
+
+test('clock: one that differs from the clock of the database is reported', async () => {
+  const findingsOf = async (clockAheadMs: number): Promise<string> => {
+    const parts = {
+      config: { storeUrl: 'postgres://db:5432/sluice', logUrl: '' },
+      now: () => NOW,
+      lookAtDatabase: async () => ({ clockAheadMs }),
+    } as unknown as DoctorParts;
+    const findings = await checkDatabaseClock(parts);
+    return findings.map(({ state, message, advice }) => `${state}: ${message} → ${advice}`).join();
+  };
+  assert.equal(await findingsOf(59_000), '');
+  assert.equal(await findingsOf(-59_000), '');
+  assert.match(await findingsOf(61_000), /^warning: .* 1m 1s ahead of the clock of the database → .*NTP/);
+  assert.match(await findingsOf(-3 * 60_000), /^warning: .* 3m behind the clock of the database/);
+  assert.match(
+    await findingsOf(26 * 3_600_000),
+    /^error: .* 1d 2h ahead of the clock of the database → .*stored twice/,
+  );
 });

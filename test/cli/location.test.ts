@@ -61,6 +61,7 @@ suite('The doctor at a database', () => {
     problemOfMigration: null,
     problemOfLog: null,
     isStandby: false,
+    clockAheadMs: 0,
   };
 
   async function look(facts: Partial<DatabaseFacts>): Promise<string> {

@@ -98,6 +98,23 @@ suite('A server that starts before its database', { skip: whyNoPostgres('own'), 
     assert.equal(server.stderr().split('the database has been reached').length - 1, 1, server.stderr());
   });
 
+  test('loses it again, with no key in use: not ready until the database is back', async () => {
+    await postgres.start();
+    const server = await launch(scope, { dataFolder: folderIn(scope), env: { STORE_URL: postgres.url } });
+    await becomesReady(server);
+    await postgres.stop('fast');
+    const reason = /keys cannot be read, and none was confirmed within the last ten minutes: .*PostgreSQL/;
+    await eventually('it is not ready', async () => reason.test((await get(server, '/readyz')).text), DEADLINE_MS);
+    assert.equal((await post(server, SOME_KEY, { users: [user('early')] })).status, 503);
+    const isReady = async (value: number): Promise<boolean> =>
+      (await get(server, '/metrics')).text.includes(`\nsluice_ready ${value}\n`);
+    await eventually('the metric says so', () => isReady(0), DEADLINE_MS);
+    await postgres.start();
+    await becomesReady(server);
+    await eventually('the metric says so', () => isReady(1), DEADLINE_MS);
+    assert.equal(await server.stop(), 0, server.stderr());
+  });
+
   test('with Kafka: the edge, the processor and the API server', { skip: whyNoKafka() }, async () => {
     const { brokers, newTopicName } = await testKafka();
     const env = { STORE_URL: postgres.url, LOG_URL: `kafka://${brokers}/${newTopicName()}?partitions=4` };

@@ -148,7 +148,7 @@ suite('A server with STORE_URL', { skip: whyNoPostgres(), timeout: 120_000 }, ()
 
     const doctor = await runSluice(['doctor'], { ...elsewhere, SLUICE_DATA: server.dataFolder });
     assert.equal(doctor.code, 0, doctor.stdout);
-    assert.match(doctor.stdout, /✓ database +postgres:\/\/sluice:…@.* responses:\s+PostgreSQL \d+/);
+    assert.match(doctor.stdout, /✓ database +postgres:\/\/sluice:…@.* responds:\s+PostgreSQL \d+/);
     assert.match(doctor.stdout, /✓ ledger +\d+ events received/);
     assert.ok(!doctor.stdout.includes(new URL(STORE_URL).password));
     assert.match((await runSluice(['config'], elsewhere)).stdout, /STORE_URL +postgres:\/\/sluice:…@/);

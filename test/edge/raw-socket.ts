@@ -22,6 +22,7 @@ export class RawClient {
   #unread: Buffer = Buffer.alloc(0);
   #wake: () => void = () => {};
   #isClosed = false;
+  #error: Error | undefined;
   /** Resolves when the server has closed its side, or the connection is gone. */
   readonly closed: Promise<void>;
 
@@ -33,7 +34,9 @@ export class RawClient {
       this.#wake();
     });
     // A reset is how a connection may end here; what counts are the responses before.
-    socket.on('error', () => {});
+    socket.on('error', (error) => {
+      this.#error = error;
+    });
     this.closed = new Promise((resolve) => {
       const close = (): void => {
         this.#isClosed = true;
@@ -65,6 +68,11 @@ export class RawClient {
 
   get isClosed(): boolean {
     return this.#isClosed;
+  }
+
+  /** Such as a reset; undefined if the connection ended in order. */
+  get error(): Error | undefined {
+    return this.#error;
   }
 
   /** The next response, in order; undefined if the server closed without one. */

@@ -16,6 +16,7 @@ import {
   KeyCache,
   KeyStoreUnavailableError,
   NOT_FOUND_MAX,
+  PROBE_MS,
   STALE_MS,
 } from '../../src/keys/cache.ts';
 import { createKey, newAccount } from '../../src/keys/create.ts';
@@ -245,6 +246,44 @@ test('a store that fails is never taken for a key that does not exist, and the c
     assert.ok(!`${error.message} ${error.cause.message}`.includes(key));
     return true;
   });
+});
+
+test('a failing store is a problem once no key is trusted any more, until it responds to a probe', async (context) => {
+  const { counted, addKey } = await setUp(context);
+  const { key } = await addKey();
+  let isBroken = false;
+  const store = new Proxy(counted, {
+    get: (target, property) =>
+      property === 'findByHash' && isBroken
+        ? async () => Promise.reject(new Error('gone'))
+        : (Reflect.get(target, property) as unknown),
+  });
+  const cache = new KeyCache(store);
+  await cache.lookup(key, NOW);
+  isBroken = true;
+  await cache.lookup(key, NOW + FRESH_MS);
+  assert.equal(cache.problem(NOW + STALE_MS - 1), null, 'the key still works');
+  assert.equal(cache.problem(NOW + STALE_MS), 'gone');
+  isBroken = false;
+  await cache.probe(NOW + STALE_MS);
+  assert.equal(cache.problem(NOW + STALE_MS), null);
+});
+
+test('the store is probed only if no request queried it, and more often while it fails', async (context) => {
+  const { store, counted, reads, addKey } = await setUp(context);
+  const { key } = await addKey();
+  const cache = new KeyCache(counted);
+  await cache.lookup(key, NOW);
+  await cache.probe(NOW + PROBE_MS - 1);
+  assert.equal(reads(), 1);
+  await cache.probe(NOW + PROBE_MS);
+  assert.equal(reads(), 2);
+  await store.close();
+  await cache.probe(NOW + 2 * PROBE_MS);
+  await cache.probe(NOW + 2 * PROBE_MS + FRESH_MS - 1);
+  assert.equal(reads(), 3);
+  await cache.probe(NOW + 2 * PROBE_MS + FRESH_MS);
+  assert.equal(reads(), 4);
 });
 
 /** A store whose responses are held back while it hangs, as those of a database behind a network that is down. */

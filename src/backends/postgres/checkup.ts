@@ -18,11 +18,13 @@ export interface DatabaseFacts {
   readonly connectionsMax: number;
   readonly oldestTransactionMs: number;
   readonly isStandby: boolean;
+  /** How far this machine's clock is ahead of the database's; negative if it is behind. */
+  readonly clockAheadMs: number;
 }
 
-type Row = Omit<DatabaseFacts, 'migrations' | 'migrationsMissing'>;
+type Row = Omit<DatabaseFacts, 'migrations' | 'migrationsMissing' | 'clockAheadMs'>;
 
-export async function databaseFacts(pool: PostgresPool): Promise<DatabaseFacts> {
+export async function databaseFacts(pool: PostgresPool, now: () => number = Date.now): Promise<DatabaseFacts> {
   const { rows } = await pool.query<Row>(
     `SELECT current_setting('server_version') AS version,
             pg_is_in_recovery() AS "isStandby",
@@ -37,5 +39,17 @@ export async function databaseFacts(pool: PostgresPool): Promise<DatabaseFacts> 
   );
   const [row] = rows;
   if (row === undefined) throw new Error('a SELECT without FROM gave no row');
-  return { ...row, ...(await countMissingSteps(pool)) };
+  return { ...row, ...(await countMissingSteps(pool)), clockAheadMs: await clockAheadOf(pool, now) };
+}
+
+/** To within half of the time that the query takes. */
+async function clockAheadOf(pool: PostgresPool, now: () => number): Promise<number> {
+  const before = now();
+  const { rows } = await pool.query<{ time: number }>(
+    'SELECT (extract(epoch FROM clock_timestamp()) * 1000)::float8 AS time',
+  );
+  const after = now();
+  const [row] = rows;
+  if (row === undefined) throw new Error('a SELECT without FROM gave no row');
+  return (before + after) / 2 - row.time;
 }

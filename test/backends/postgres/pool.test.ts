@@ -3,6 +3,7 @@
 import assert from 'node:assert/strict';
 import { suite, type TestContext, test } from 'node:test';
 import { inspect } from 'node:util';
+import { databaseFacts } from '../../../src/backends/postgres/checkup.ts';
 import { serverMistake } from '../../../src/backends/postgres/pool-check.ts';
 import { openPool, type PostgresPool } from '../../../src/backends/postgres/pool.ts';
 import { StoreConflictError, StoreUnavailableError } from '../../../src/store-writer.ts';
@@ -55,6 +56,13 @@ function settingsTests(): void {
     assert.deepEqual(await oneValue(pool, 'ARRAY[1, NULL, 3]::bigint[]'), [1, null, 3]);
     assert.equal(await oneValue(pool, `'1.10'::text`), '1.10');
     assert.equal(await oneValue(pool, 'NULL::bigint'), null);
+  });
+
+  test('the facts for the doctor say how far the clock of this machine is ahead of that of the database', async (context) => {
+    const { pool } = await poolFor(context);
+    const aheadBy = async (ms: number): Promise<number> =>
+      (await databaseFacts(pool, () => Date.now() + ms)).clockAheadMs - ms;
+    for (const ms of [0, 3_600_000, -3_600_000]) assert.ok(Math.abs(await aheadBy(ms)) < 60_000);
   });
 
   test('handles share connections, and the last one to be closed ends them', async () => {
