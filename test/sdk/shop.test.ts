@@ -70,7 +70,7 @@ suite('The example shop', { skip: whyNoBrowser() }, () => {
       const profile = found.body as Profile;
       const { body } = await read(server, server.key, `/profiles/${profile.id}/events`);
       const { events: newestFirst } = body as { events: TimelineEvent[] };
-      return newestFirst.length >= events && { profile, timeline: newestFirst.toReversed() };
+      return newestFirst.length < events ? null : { profile, timeline: newestFirst.toReversed() };
     });
   }
 
