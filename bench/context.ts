@@ -35,6 +35,16 @@ export interface Pace {
   readonly scaleOut: ScaleOutPace;
   readonly sustained: SustainedPace;
   readonly soakSeconds: number;
+  readonly sdk: SdkPace;
+}
+
+export interface SdkPace {
+  readonly events: number;
+  /** Sent before those that count. */
+  readonly warmupEvents: number;
+  readonly rounds: number;
+  /** Packages that are not in the cache are not downloaded. */
+  readonly isOffline: boolean;
 }
 
 export interface SustainedPace {
@@ -74,6 +84,7 @@ export const FULL: Pace = {
   scaleOut: { events: 100_000, people: 10_000, processors: [1, 2, 4] },
   sustained: { warmupSeconds: 10, seconds: 20 },
   soakSeconds: 600,
+  sdk: { events: 100_000, warmupEvents: 10_000, rounds: 3, isOffline: false },
 };
 
 /** Asked for by name: sizes that mean more, and take minutes. */
@@ -116,6 +127,7 @@ export const SHORT: Pace = {
   scaleOut: { events: 4_000, people: 500, processors: [1, 2] },
   sustained: { warmupSeconds: 2, seconds: 3 },
   soakSeconds: 4,
+  sdk: { events: 2_000, warmupEvents: 500, rounds: 1, isOffline: true },
 };
 
 export interface Benchmark {

@@ -25,6 +25,7 @@ import { Progress } from './progress.ts';
 import { DURABILITY, formatReport } from './report.ts';
 import type { Outcome, Report } from './report.ts';
 import { scaleOutBenchmark } from './scale-out.ts';
+import { sdkBenchmark } from './sdk.ts';
 import { PROJECT } from './servers.ts';
 import { soakBenchmark } from './soak.ts';
 import { startBenchmark } from './start.ts';
@@ -45,6 +46,7 @@ const BENCHMARKS: readonly Benchmark[] = [
   growthIdsBenchmark,
   scaleOutBenchmark,
   soakBenchmark,
+  sdkBenchmark,
 ];
 
 const ROUNDS = 4;

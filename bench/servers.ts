@@ -73,8 +73,8 @@ export class Stage {
     rmSync(folder, { recursive: true, force: true });
   }
 
-  /** `bare` and `canned`: the programs beside this file that store nothing. */
-  async startYardstick(name: 'bare' | 'canned'): Promise<Server> {
+  /** The programs beside this file that store nothing. */
+  async startYardstick(name: 'bare' | 'canned' | 'sdk-responder'): Promise<Server> {
     const port = await freePort();
     const file = join(PROJECT, 'bench', `${name}.ts`);
     const probe = name === 'canned' ? connectable : ready;

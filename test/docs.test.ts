@@ -7,7 +7,9 @@ import { suite, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 
 const ROOT = fileURLToPath(new URL('..', import.meta.url));
-const DOCUMENTS = globSync(['*.md', 'docs/**/*.md', 'bench/*.md', '.github/**/*.md'], { cwd: ROOT });
+const DOCUMENTS = globSync(['*.md', 'docs/**/*.md', 'bench/*.md', 'examples/**/*.md', '.github/**/*.md'], {
+  cwd: ROOT,
+});
 const ARCHITECTURE = 'docs/ARCHITECTURE.md';
 
 function read(file: string): string {
@@ -116,7 +118,7 @@ suite('The documents', () => {
   test('use standard words, as do source code, test titles and comments', () => {
     const texts = [
       ...DOCUMENTS.map((file) => [file, read(file)] as const),
-      ...globSync(['{src,sdk/src,dashboard/src}/**/*.{ts,tsx}'], { cwd: ROOT }).map(
+      ...globSync(['{src,sdk/src,dashboard/src}/**/*.{ts,tsx}', 'examples/**/*.{html,js}'], { cwd: ROOT }).map(
         (file) => [file, read(file)] as const,
       ),
       // Test data may contain any word.

@@ -33,13 +33,23 @@ export function whyNot(...tools: readonly string[]): string | false {
 /** The folder whose `node_modules` holds the packages. */
 export function npmPackages(name: string, packages: readonly string[]): Promise<string> {
   const options = ['--ignore-scripts', '--omit=optional', '--no-save', '--no-audit', '--no-fund', '--loglevel=error'];
-  return inCache(`npm-${name}-${versionsOf(packages, '@')}`, 'npm', (folder) => [
+  return inCache(npmFolder(name, packages), 'npm', (folder) => [
     'install',
     ...options,
     '--prefix',
     folder,
     ...packages,
   ]);
+}
+
+/** The same folder, or undefined if the packages were never fetched. */
+export function npmPackagesInCache(name: string, packages: readonly string[]): string | undefined {
+  const folder = join(CACHE, npmFolder(name, packages));
+  return existsSync(folder) ? folder : undefined;
+}
+
+function npmFolder(name: string, packages: readonly string[]): string {
+  return `npm-${name}-${versionsOf(packages, '@')}`;
 }
 
 /** The folder for PYTHONPATH. */
@@ -74,7 +84,7 @@ async function inCache(name: string, tool: string, args: (folder: string) => rea
   if (existsSync(folder)) return folder;
   const program = findTool(tool);
   if (program === undefined) throw new Error(`${tool} not found, which gets ${name}`);
-  console.log(`Tests need ${name}: ${tool} gets it into ${folder}…`);
+  console.log(`${tool} fetches ${name} into ${folder}…`);
   mkdirSync(CACHE, { recursive: true });
   const temporary = mkdtempSync(`${folder}-`);
   try {
