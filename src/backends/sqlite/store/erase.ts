@@ -7,8 +7,8 @@
  * All in one transaction, except for a person with very many events: these are removed in pieces before, so that the
  * processor does not wait. After a crash in between, the profile exists with fewer events and can be erased again.
  *
- * Freed bytes are overwritten (`secure_delete`) and the write-ahead log is emptied, unless a read is running just then.
- * Free pages stay for what comes next. Limits: where SQLite moved rows between pages before, copies may stay in the unused part
+ * Freed bytes are overwritten (`secure_delete`), free pages are released, since the writer frees pages without
+ * overwriting them, and the write-ahead log is emptied, unless a read is running just then. Limits: where SQLite moved rows between pages before, copies may stay in the unused part
  * of a page until it is used again or the file is vacuumed; the event log keeps requests for its own retention; the
  * `$event_id` of an event that had expired before is remembered to the end of its window.
  */
@@ -36,8 +36,9 @@ import type { ProfileNodes } from '../../../views/profile.ts';
 import { HASHED } from '../../../views/keyed-hash.ts';
 
 const EVENTS_PER_TRANSACTION_MAX = 20_000;
-/** A read may keep the write-ahead log from being emptied; the next erase tries again. */
-const WAL_TRIES_MAX = 3;
+const VACUUM_PAGES = 2_048;
+/** Enough for 256 MB of free pages. A read may keep the write-ahead log from being emptied. */
+const TURNS_MAX = 16;
 
 /** Rejections are numbered in the order in which the one writer stores them. */
 const HORIZON: RejectionHorizon = {
@@ -58,6 +59,12 @@ export async function erase(store: StoreConnection, erasure: Erasure): Promise<b
   const emptyWal = (): void => {
     wal.isEmpty = emptyWriteAheadLog(store);
   };
+  /** Free pages that may have bytes of the person; those that become free later do not matter. */
+  let pages = 0;
+  const vacuum = (): void => {
+    store.database.exec(`PRAGMA incremental_vacuum(${VACUUM_PAGES})`);
+    pages -= VACUUM_PAGES;
+  };
   /** True for the last one. */
   const removePiece = (): boolean => {
     const profile = nodesById(store, tenant, id);
@@ -66,18 +73,24 @@ export async function erase(store: StoreConnection, erasure: Erasure): Promise<b
     events += removed;
     if (removed >= EVENTS_PER_TRANSACTION_MAX) return false;
     eraseProfile(store, erasure, profile, suspects, events);
+    pages = freePages(store);
+    vacuum();
     return true;
   };
   while (!(await inWriteTransaction(store, removePiece, emptyWal)));
   try {
-    for (let tries = 1; tries < WAL_TRIES_MAX && !wal.isEmpty; tries += 1) {
-      await inWriteTransaction(store, () => undefined, emptyWal);
+    for (let turns = 1; turns < TURNS_MAX && (pages > 0 || !wal.isEmpty); turns += 1) {
+      await inWriteTransaction(store, vacuum, emptyWal);
     }
   } catch (error) {
-    // The person is erased; the next checkpoint overwrites what is left in the write-ahead log.
+    // The person is erased; the sweep releases free pages, and a checkpoint overwrites the write-ahead log.
     if (!(error instanceof StoreUnavailableError)) throw error;
   }
   return true;
+}
+
+export function freePages(store: StoreConnection): number {
+  return store.get<{ freelist_count: number }>('PRAGMA freelist_count')?.freelist_count ?? 0;
 }
 
 function eraseEvents(store: StoreConnection, { nodes }: ProfileNodes): number {

@@ -12,6 +12,7 @@ import type { DatabaseSync } from 'node:sqlite';
 import type { Retention } from '../../../store-writer.ts';
 import { NO_PROGRESS, ROWS_PER_SWEEP, sweepPiece, type SweepProgress } from '../../sql/retention.ts';
 import { transaction } from '../database.ts';
+import { freePages } from './erase.ts';
 import { dropEntries } from './event-index.ts';
 import { type EventTable, StoreConnection } from './connection.ts';
 import type { FirstUses } from './first-uses.ts';
@@ -147,8 +148,4 @@ function vacuum(store: StoreConnection): boolean {
   if (freePages(store) <= FREE_PAGES_KEPT) return false;
   store.database.exec(`PRAGMA incremental_vacuum(${VACUUM_PAGES})`);
   return freePages(store) > FREE_PAGES_KEPT;
-}
-
-function freePages(store: StoreConnection): number {
-  return store.get<{ freelist_count: number }>('PRAGMA freelist_count')?.freelist_count ?? 0;
 }
