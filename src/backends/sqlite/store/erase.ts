@@ -55,15 +55,14 @@ export async function erase(store: StoreConnection, erasure: Erasure): Promise<b
   const keys = erasedKeys(identifiersOf(store, known.nodes));
   const suspects = store.steps((tables) => findRejections(tables, erasure, keys, HORIZON));
   let events = 0;
-  const wal = { isEmpty: false };
+  /** Where bytes of the person may be left: in pages that are free by now, not in those that become free later. */
+  const left = { pages: 0, isInWal: true };
   const emptyWal = (): void => {
-    wal.isEmpty = emptyWriteAheadLog(store);
+    left.isInWal = !emptyWriteAheadLog(store);
   };
-  /** Free pages that may have bytes of the person; those that become free later do not matter. */
-  let pages = 0;
   const vacuum = (): void => {
     store.database.exec(`PRAGMA incremental_vacuum(${VACUUM_PAGES})`);
-    pages -= VACUUM_PAGES;
+    left.pages -= VACUUM_PAGES;
   };
   /** True for the last one. */
   const removePiece = (): boolean => {
@@ -73,13 +72,13 @@ export async function erase(store: StoreConnection, erasure: Erasure): Promise<b
     events += removed;
     if (removed >= EVENTS_PER_TRANSACTION_MAX) return false;
     eraseProfile(store, erasure, profile, suspects, events);
-    pages = freePages(store);
+    left.pages = freePages(store);
     vacuum();
     return true;
   };
   while (!(await inWriteTransaction(store, removePiece, emptyWal)));
   try {
-    for (let turns = 1; turns < TURNS_MAX && (pages > 0 || !wal.isEmpty); turns += 1) {
+    for (let turns = 1; turns < TURNS_MAX && (left.pages > 0 || left.isInWal); turns += 1) {
       await inWriteTransaction(store, vacuum, emptyWal);
     }
   } catch (error) {
