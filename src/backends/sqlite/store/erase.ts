@@ -8,7 +8,7 @@
  * processor does not wait. After a crash in between, the profile exists with fewer events and can be erased again.
  *
  * Freed bytes are overwritten (`secure_delete`), free pages are released, since the writer frees pages without
- * overwriting them, and the write-ahead log is emptied, unless a read is running just then. Limits: where SQLite moved rows between pages before, copies may stay in the unused part
+ * overwriting them, and the write-ahead log is emptied, unless a read is running just then or the store is busy. Limits: where SQLite moved rows between pages before, copies may stay in the unused part
  * of a page until it is used again or the file is vacuumed; the event log keeps requests for its own retention; the
  * `$event_id` of an event that had expired before is remembered to the end of its window.
  */
@@ -36,9 +36,10 @@ import type { ProfileNodes } from '../../../views/profile.ts';
 import { HASHED } from '../../../views/keyed-hash.ts';
 
 const EVENTS_PER_TRANSACTION_MAX = 20_000;
-const VACUUM_PAGES = 2_048;
-/** Enough for 256 MB of free pages. A read may keep the write-ahead log from being emptied. */
-const TURNS_MAX = 16;
+const VACUUM_PAGES = 512;
+const CHECKPOINT_TRIES_MAX = 5;
+/** Longer than the pauses of a processor that keeps up. */
+const CLEAN_UP_MS_MAX = 10_000;
 
 /** Rejections are numbered in the order in which the one writer stores them. */
 const HORIZON: RejectionHorizon = {
@@ -55,15 +56,6 @@ export async function erase(store: StoreConnection, erasure: Erasure): Promise<b
   const keys = erasedKeys(identifiersOf(store, known.nodes));
   const suspects = store.steps((tables) => findRejections(tables, erasure, keys, HORIZON));
   let events = 0;
-  /** Where bytes of the person may be left: in pages that are free by now, not in those that become free later. */
-  const left = { pages: 0, isInWal: true };
-  const emptyWal = (): void => {
-    left.isInWal = !emptyWriteAheadLog(store);
-  };
-  const vacuum = (): void => {
-    store.database.exec(`PRAGMA incremental_vacuum(${VACUUM_PAGES})`);
-    left.pages -= VACUUM_PAGES;
-  };
   /** True for the last one. */
   const removePiece = (): boolean => {
     const profile = nodesById(store, tenant, id);
@@ -72,20 +64,29 @@ export async function erase(store: StoreConnection, erasure: Erasure): Promise<b
     events += removed;
     if (removed >= EVENTS_PER_TRANSACTION_MAX) return false;
     eraseProfile(store, erasure, profile, suspects, events);
-    left.pages = freePages(store);
-    vacuum();
     return true;
   };
-  while (!(await inWriteTransaction(store, removePiece, emptyWal)));
+  while (!(await inWriteTransaction(store, removePiece)));
+  await cleanUp(store);
+  return true;
+}
+
+/** The erase is complete by now; this only removes bytes that are left in free pages and in the write-ahead log. */
+async function cleanUp(store: StoreConnection): Promise<void> {
+  const pause = { isUrgent: false, giveUpAt: performance.now() + CLEAN_UP_MS_MAX };
   try {
-    for (let turns = 1; turns < TURNS_MAX && (left.pages > 0 || left.isInWal); turns += 1) {
-      await inWriteTransaction(store, vacuum, emptyWal);
+    for (let pages = freePages(store); pages > 0; pages -= VACUUM_PAGES) {
+      await inWriteTransaction(store, () => store.database.exec(`PRAGMA incremental_vacuum(${VACUUM_PAGES})`), pause);
+    }
+    for (let tries = 0; tries < CHECKPOINT_TRIES_MAX; tries += 1) {
+      // The lock was free a moment ago, so it still is: the processor pauses for longer than that.
+      await inWriteTransaction(store, () => undefined, pause);
+      if (emptyWriteAheadLog(store)) return;
     }
   } catch (error) {
-    // The person is erased; the sweep releases free pages, and a checkpoint overwrites the write-ahead log.
+    // The store is busy: its writer uses the free pages again, and a checkpoint overwrites the write-ahead log.
     if (!(error instanceof StoreUnavailableError)) throw error;
   }
-  return true;
 }
 
 export function freePages(store: StoreConnection): number {

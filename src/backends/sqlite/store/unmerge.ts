@@ -28,29 +28,26 @@ export const READ_BUSY_TIMEOUT_MS = 5_000;
 
 /**
  * Runs `work` in one write transaction, which is durable when this resolves. Rejects if the lock is not available in
- * time. `afterCommit` runs while the processor still waits.
+ * time. Asks the processor for a turn, unless `isUrgent` is false: then it waits for a pause of the processor, which is not
+ * kept from its work.
  */
 export async function inWriteTransaction<T>(
   { database, writeTurn }: StoreConnection,
   work: () => T,
-  afterCommit: () => void = () => undefined,
+  { isUrgent = true, giveUpAt = performance.now() + LOCK_WAIT_MS_MAX } = {},
 ): Promise<T> {
-  const giveUpAt = performance.now() + LOCK_WAIT_MS_MAX;
   try {
     for (;;) {
       const outcome = attempt(database, work);
-      if (outcome !== undefined) {
-        afterCommit();
-        return outcome.result;
-      }
+      if (outcome !== undefined) return outcome.result;
       if (performance.now() > giveUpAt) {
-        throw new StoreUnavailableError(`the store was busy for ${LOCK_WAIT_MS_MAX / 1_000} s`);
+        throw new StoreUnavailableError('the store was busy for too long');
       }
-      writeTurn?.request();
+      if (isUrgent) writeTurn?.request();
       await sleep(LOCK_RETRY_MS);
     }
   } finally {
-    writeTurn?.withdraw();
+    if (isUrgent) writeTurn?.withdraw();
   }
 }
 
