@@ -16,8 +16,6 @@ RUN npm run build:dashboard && npm run build:sdk && npm run build && npm prune -
 
 FROM node:26-slim
 ENV NODE_ENV=production HOST=0.0.0.0 PORT=8080 SLUICE_DATA=/data
-# Else the C library keeps the room of every large body that was freed, once for each thread: docs/operating.md, "Memory".
-ENV MALLOC_ARENA_MAX=2 MALLOC_MMAP_THRESHOLD_=1048576 MALLOC_TRIM_THRESHOLD_=4194304
 WORKDIR /app
 COPY --from=build /build/package.json /build/LICENSE ./
 COPY --from=build /build/bin bin

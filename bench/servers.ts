@@ -198,20 +198,13 @@ function signalGroup(child: ChildProcess, signal: NodeJS.Signals): void {
   }
 }
 
-/** As `npm start` and the container image set them (docs/operating.md, "Memory"). */
-const MALLOC = {
-  MALLOC_ARENA_MAX: '2',
-  MALLOC_MMAP_THRESHOLD_: '1048576',
-  MALLOC_TRIM_THRESHOLD_: '4194304',
-};
-
 /** What this process has, without settings of Sluice: a benchmark runs the defaults wherever it does not say otherwise. */
 function environment(settings: Readonly<Record<string, string>>): Record<string, string | undefined> {
   const inherited = Object.entries(process.env).filter(
     ([name]) => !/^(SLUICE_|(PORT|HOST|STORE_URL|LOG_URL|NODE_OPTIONS)$)/.test(name),
   );
   // There is no load balancer that has to move away before a server stops.
-  return { ...Object.fromEntries(inherited), ...MALLOC, SLUICE_DRAIN: '0', ...settings };
+  return { ...Object.fromEntries(inherited), SLUICE_DRAIN: '0', ...settings };
 }
 
 async function ready(port: number): Promise<boolean> {
