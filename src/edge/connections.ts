@@ -1,11 +1,10 @@
 /**
- * The open connections of one edge, and the limit on those of all edges together, which they count in shared memory. When
- * a connection arrives over the limit, one without a request in progress is closed instead: it costs its client
- * a reconnect, where refusing the newest would let idle connections block all other clients. Only if all are busy is the
- * newest closed.
+ * The open connections of one edge, and the limit on them: an equal share of what the process may have. When a connection
+ * arrives over the limit, one without a request in progress is closed instead: it costs its client a reconnect, where
+ * refusing the newest would let idle connections block all other clients. Only if all are busy is the newest closed.
  *
- * Invariant: the count never exceeds the limit for longer than it takes to close one. Limits: an edge closes connections
- * of its own only, and looks at no more than LOOKS_MAX of them per arrival.
+ * Invariant: the count never exceeds the limit. A limit over all edges would not do: idle connections on one edge would
+ * leave another one nothing of its own to close but the newest. At most LOOKS_MAX connections are looked at per arrival.
  */
 
 import type { Socket } from 'node:net';
@@ -17,8 +16,7 @@ const LOOKS_MAX = 64;
 const LOG_INTERVAL_MS = 10_000;
 
 export interface ConnectionsParts {
-  /** The first cell is the count over all edges. */
-  readonly count: Int32Array<SharedArrayBuffer>;
+  /** Of this edge. */
   readonly max: number;
   readonly metrics: MetricsWriter;
   readonly logger: Logger;
@@ -47,10 +45,10 @@ export class Connections {
 
   /** False if the connection was closed at once, because all others are busy. */
   add(socket: Socket): boolean {
-    const { count, max, metrics } = this.#parts;
+    const { max, metrics } = this.#parts;
     this.#open.add(socket);
-    socket.once('close', () => this.#remove(socket));
-    if (Atomics.add(count, 0, 1) < max) return true;
+    socket.once('close', () => this.#open.delete(socket));
+    if (this.#open.size <= max) return true;
     const idle = this.#oldestIdle(socket);
     metrics.inc(idle === undefined ? METRIC.connections_over_limit_newest : METRIC.connections_over_limit_idle);
     this.#close(idle ?? socket);
@@ -72,12 +70,8 @@ export class Connections {
 
   /** Counted at once: the system has the file back before the event comes. */
   #close(socket: Socket): void {
-    this.#remove(socket);
+    this.#open.delete(socket);
     socket.destroy();
-  }
-
-  #remove(socket: Socket): void {
-    if (this.#open.delete(socket)) Atomics.sub(this.#parts.count, 0, 1);
   }
 
   #log(): void {

@@ -129,7 +129,7 @@ export async function startEdge(parts: EdgeParts, port: number): Promise<Edge> {
   const frame: AppFrame = {
     serverFactory: (everythingElse: RequestListener) => {
       const isLeavingNow = (): boolean => isLeaving(status);
-      const connections = { count: status.connections, max: parts.connectionsMax, logger };
+      const connections = { max: Math.max(1, Math.floor(parts.connectionsMax / config.edges)), logger };
       made = createEdgeServer(
         {
           ingest: ingest?.ingest ?? null,

@@ -22,8 +22,6 @@ export interface ServerStatus {
   replacedFiles(): readonly string[];
   /** More waits for the processor than may wait. */
   isBacklogFull(): boolean;
-  /** How many connections are open over all edges; each edge counts its own. */
-  readonly connections: Int32Array<SharedArrayBuffer>;
 }
 
 export interface Readiness {

@@ -48,7 +48,7 @@ export interface EdgeServerParts {
   readonly newTraceId: () => string;
   /** Whether connections are to end with their next response. */
   readonly isLeaving: () => boolean;
-  readonly connections: Pick<ConnectionsParts, 'count' | 'max' | 'logger'>;
+  readonly connections: Pick<ConnectionsParts, 'max' | 'logger'>;
 }
 
 export interface EdgeServer {

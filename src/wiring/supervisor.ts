@@ -124,10 +124,9 @@ const SHUTTING_DOWN = 0;
 const DISK_LOW = 1;
 const BACKLOG_FULL = 2;
 const DRAINING = 3;
-const CONNECTIONS = 4;
 /** A bit for each of `WATCHED_FILES`. */
-const REPLACED = 5;
-const OTHER_DATABASE = 6;
+const REPLACED = 4;
+const OTHER_DATABASE = 5;
 
 /** In the data folder of an embedded installation: what a server keeps open for as long as it runs. */
 const WATCHED_FILES = [
@@ -145,7 +144,7 @@ const WATCHED_FILES = [
 ] as const;
 
 export function allocateStatus(): SharedArrayBuffer {
-  return new SharedArrayBuffer(7 * Int32Array.BYTES_PER_ELEMENT);
+  return new SharedArrayBuffer(6 * Int32Array.BYTES_PER_ELEMENT);
 }
 
 /** The one flag that the processor sets. */
@@ -170,7 +169,6 @@ export function statusOf(buffer: SharedArrayBuffer): ServerStatus {
       return bits === 0 ? [] : WATCHED_FILES.flatMap(({ name }, index) => (bits & (1 << index) ? [name] : []));
     },
     isBacklogFull: () => flags[BACKLOG_FULL] === 1,
-    connections: flags.subarray(CONNECTIONS, CONNECTIONS + 1),
   };
 }
 
