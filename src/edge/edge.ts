@@ -20,12 +20,13 @@ import { OutageLog } from '../telemetry/outage-log.ts';
 import type { KeyUsage, KeyStore } from '../keys.ts';
 import type { Store } from '../store.ts';
 import { InFlight } from './admission.ts';
-import { Ingest, type IngestParts, type Refusal } from './ingest.ts';
+import { Ingest } from './ingest.ts';
 import { listenError } from './listen-error.ts';
 import { isForeignOrigin } from './origins.ts';
 import { RateLimits } from './rate-limits.ts';
 import { RateLimitedLogger } from '../telemetry/rate-limited-logger.ts';
 import { isLeaving, readinessOf, type ServerStatus, outageReporter } from './readiness.ts';
+import type { IntakeParts, Refusal } from './request-intake.ts';
 import { createEdgeServer, type EdgeServer } from './server.ts';
 import { KeyUsageTracker } from './key-usage.ts';
 import { SegmentIntake } from './segment-intake.ts';
@@ -216,7 +217,7 @@ function makeIngest(parts: EdgeParts, shared: Shared, log: LogAppender, keys: Ke
   const inFlight = new InFlight(Math.floor(config.inFlightBytesMax / config.edges));
   const largeBodies = new LargeBodyValidator();
   const counted = counting(log);
-  const ingestParts: IngestParts = {
+  const ingestParts: IntakeParts = {
     log: counted.log,
     keys,
     keyUsage,

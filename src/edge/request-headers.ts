@@ -62,10 +62,10 @@ export function charsetProblemOf(contentType: string | undefined): string | unde
 export function keyOf(
   authorization: string | undefined,
   url: string,
-): { readonly key: string; readonly isInQuery: boolean } | undefined {
+): { readonly key: string; readonly isInAddress: boolean } | undefined {
   const inQuery = queryKey(url);
   const key = BEARER.exec(authorization ?? '')?.[1] ?? inQuery;
-  return key === undefined ? undefined : { key, isInQuery: key === inQuery };
+  return key === undefined ? undefined : { key, isInAddress: key === inQuery };
 }
 
 const BASIC = /^Basic +([A-Za-z0-9+/=_-]+) *$/i;

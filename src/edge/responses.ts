@@ -26,10 +26,10 @@ export function sendAccepted(
   send(response, 202, traceId, body, cors, []);
 }
 
-export interface Failure {
+export interface Failure<Item = Rejection> {
   readonly code: ErrorCode;
-  /** For the 400 of the specification: one entry per rejected user. */
-  readonly errors?: readonly Rejection[];
+  /** For a 400: one entry per rejected user, or whatever else the form of the body has. */
+  readonly errors?: readonly Item[];
   /** What is wrong and where, in words. */
   readonly message?: string;
   readonly headers?: Headers;

@@ -8,17 +8,16 @@
 import type { ServerResponse } from 'node:http';
 import { ERRORS, type ErrorCode } from '../errors.ts';
 import type { MessageError } from '../intake/segment.ts';
-import { type Cors, retryAfter, send } from './responses.ts';
+import { LIMITS } from '../model.ts';
+import { type Cors, type Failure, retryAfter, send } from './responses.ts';
 
-export interface SegmentFailure {
-  readonly code: ErrorCode;
-  readonly message: string;
-  /** For a batch without any valid message: one entry per message. */
-  readonly errors?: readonly MessageError[];
-  readonly headers?: string[];
-  /** When the same request may succeed, if that is known. */
-  readonly retryAfterMs?: number;
-}
+/** Where a failure does not say more: SDKs expect a message in every one. */
+const MESSAGES: Partial<Record<ErrorCode, string>> = {
+  unauthorized:
+    'no valid key: send the write key as the user of Authorization: Basic, or as writeKey in the body; a secret key is not accepted in an address',
+  too_large: `the body must not exceed ${LIMITS.bodyBytesMax} bytes`,
+  overloaded: 'nothing was stored: send it again later',
+};
 
 export function sendSuccess(
   response: ServerResponse,
@@ -38,12 +37,13 @@ export function sendJson(response: ServerResponse, traceId: string, body: object
 export function sendSegmentFailure(
   response: ServerResponse,
   traceId: string,
-  { code, message, errors, headers = [], retryAfterMs }: SegmentFailure,
+  { code, errors = [], headers = [], retryAfterMs, ...failure }: Failure<MessageError>,
   cors: Cors | null,
 ): void {
   const { status, text, retryable } = ERRORS[code];
+  const message = failure.message ?? MESSAGES[code] ?? text;
   const body = { success: false, error: text, code, message, trace_id: traceId };
-  const counts = errors === undefined ? {} : { accepted: 0, rejected: errors.length, errors };
+  const counts = errors.length === 0 ? {} : { accepted: 0, rejected: errors.length, errors };
   if (retryable) headers.push('Retry-After', retryAfter(retryAfterMs));
   send(response, status, traceId, JSON.stringify({ ...body, ...counts }), cors, headers);
 }

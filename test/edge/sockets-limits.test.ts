@@ -11,7 +11,8 @@ import { type AddressInfo, connect } from 'node:net';
 import { suite, test } from 'node:test';
 import { gzipSync } from 'node:zlib';
 import { createEdgeServer } from '../../src/edge/server.ts';
-import { Ingest, type IngestParts } from '../../src/edge/ingest.ts';
+import { Ingest } from '../../src/edge/ingest.ts';
+import type { IntakeParts } from '../../src/edge/request-intake.ts';
 import { createLogger } from '../../src/telemetry/logger.ts';
 import { allocateMetrics, metricsWriter } from '../../src/telemetry/metrics.ts';
 import { eventually, post, sleep, user } from '../server.ts';
@@ -221,7 +222,7 @@ suite('The limits of a connection', { concurrency: true }, () => {
 suite('The timeout for slow bodies', () => {
   test('it is 60 s for a whole request; then the response is 408 and the connection ends', async () => {
     const parts = {
-      ingest: new Ingest({} as IngestParts),
+      ingest: new Ingest({} as IntakeParts),
       segment: null,
       metrics: metricsWriter(allocateMetrics(1), 0),
       newTraceId: () => 'a-trace-id',

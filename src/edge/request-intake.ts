@@ -1,0 +1,300 @@
+/**
+ * What every request that brings events goes through, whatever its form: key (401), origin (403), size (413), rate limit
+ * and admission, body (400), log. `ingest.ts` is our own form, `segment-intake.ts` that of Segment's SDKs; they say where
+ * the key is, what the body means and how to respond.
+ *
+ * Invariant: success is sent only after the log says that the entry is durable. Each request gets exactly one response,
+ * and its reservation is given back exactly once, whatever happens in between.
+ */
+
+import type { IncomingMessage, ServerResponse } from 'node:http';
+import { type ErrorCode, ERRORS } from '../errors.ts';
+import { isUsable, type KeyCache } from '../keys/cache.ts';
+import type { ApiKey, KeyVolume } from '../keys.ts';
+import { type LogAppender, type LogEntry, LogUnavailableError } from '../log.ts';
+import { type Environment, LIMITS, tenantOf } from '../model.ts';
+import { type CounterIndex, METRIC, type MetricsWriter, REQUESTS_BY_STATUS } from '../telemetry/metrics.ts';
+import type { RateLimitedLogger } from '../telemetry/rate-limited-logger.ts';
+import type { InFlight, Reservation } from './admission.ts';
+import { type BodyRead, readBody } from './body.ts';
+import type { KeyUsageTracker } from './key-usage.ts';
+import { corsFor, isForeignOrigin } from './origins.ts';
+import { overLimitText, type RateLimits } from './rate-limits.ts';
+import type { Envelope } from './request-headers.ts';
+import { type Cors, type Failure, stopUnwantedBody } from './responses.ts';
+import type { LargeBodyValidator } from './validate-body.ts';
+
+export interface IntakeParts {
+  readonly log: LogAppender;
+  readonly keys: KeyCache;
+  readonly keyUsage: KeyUsageTracker;
+  readonly rateLimits: RateLimits;
+  readonly inFlight: InFlight;
+  readonly largeBodies: LargeBodyValidator;
+  readonly metrics: MetricsWriter;
+  readonly logger: RateLimitedLogger;
+  readonly environment: 'any' | Environment;
+  /** The wall clock, for keys. */
+  readonly now: () => number;
+  /** The clock that never goes back (`clock/clock.ts`), for what is stored. */
+  readonly receiptTime: () => number;
+  readonly newTraceId: () => string;
+  readonly refusal: () => Refusal | null;
+  /** Whether connections are to end with their next response. */
+  readonly isLeaving: () => boolean;
+}
+
+/** Why nothing may be accepted now, apart from the log and the memory. */
+export type Refusal = 'shutdown' | 'disk' | 'backlog';
+
+/** The counter of each. */
+const REFUSED = {
+  shutdown: METRIC.unavailable_shutdown,
+  disk: METRIC.unavailable_disk,
+  backlog: METRIC.unavailable_backlog,
+} as const;
+
+/** What a request counts as that a rate limit refused. */
+const ONE_LIMITED: KeyVolume = { users: 0, events: 0, usersRejected: 0, requestsLimited: 1 };
+
+/** One request under way. */
+export interface Exchange {
+  readonly request: IncomingMessage;
+  readonly response: ServerResponse;
+  readonly traceId: string;
+  readonly startedAt: number;
+  /** The client waits for `100 Continue` before it sends the body. */
+  readonly expectsContinue: boolean;
+  cors: Cors | null;
+  reservation: Reservation | null;
+}
+
+export interface GivenKey {
+  readonly key: string;
+  /** An address ends up in logs and histories: a secret key is not accepted from there. */
+  readonly isInAddress: boolean;
+}
+
+/** What a form finds in a body, for the log. */
+export type Content = Omit<LogEntry, 'traceId' | 'tenantId' | 'receivedAt' | 'keyId' | 'keyKind'>;
+
+/** `Item` is what a response lists of what is not valid. */
+export abstract class RequestIntake<Item> {
+  protected readonly parts: IntakeParts;
+  protected abstract readonly unavailableCode: ErrorCode;
+  protected abstract readonly overLimitCode: ErrorCode;
+
+  constructor(parts: IntakeParts) {
+    this.parts = parts;
+  }
+
+  protected abstract begin(exchange: Exchange): void;
+  protected abstract sendFailure(exchange: Exchange, failure: Failure<Item>): void;
+
+  handle(request: IncomingMessage, response: ServerResponse, expectsContinue = false): void {
+    const exchange: Exchange = {
+      request,
+      response,
+      traceId: this.parts.newTraceId(),
+      startedAt: performance.now(),
+      expectsContinue,
+      cors: request.headers.origin === undefined ? null : { allow: '*' },
+      reservation: null,
+    };
+    try {
+      this.begin(exchange);
+    } catch (error) {
+      this.unexpected(exchange, error);
+    }
+  }
+
+  /** Calls back with the key if it may be used here; responds otherwise. */
+  protected authenticate(exchange: Exchange, given: GivenKey | undefined, use: (key: ApiKey) => void): void {
+    if (given === undefined) {
+      this.fail(exchange, { code: 'unauthorized' });
+      return;
+    }
+    const { keys, metrics } = this.parts;
+    const known = keys.peek(given.key);
+    if (known) {
+      this.#authenticated(exchange, known, given, use);
+      return;
+    }
+    metrics.inc(METRIC.key_lookups);
+    keys
+      .lookup(given.key)
+      .then(
+        (found) => {
+          if (found) this.#authenticated(exchange, found, given, use);
+          else this.fail(exchange, { code: 'unauthorized' });
+        },
+        () => this.#unavailable(exchange, METRIC.unavailable_keys),
+      )
+      .catch((error: unknown) => this.unexpected(exchange, error));
+  }
+
+  #authenticated(exchange: Exchange, key: ApiKey, { isInAddress }: GivenKey, use: (key: ApiKey) => void): void {
+    const { environment, keyUsage } = this.parts;
+    const now = this.parts.now();
+    if (!isUsable(key, now, environment) || (isInAddress && key.kind !== 'publishable')) {
+      this.fail(exchange, { code: 'unauthorized' });
+      return;
+    }
+    const { origin, host } = exchange.request.headers;
+    const leaked = key.kind === 'secret' && isForeignOrigin(origin, host);
+    keyUsage.note(key.id, now, origin, leaked);
+    if (origin !== undefined) {
+      const cors = corsFor(key, origin, leaked);
+      exchange.cors = cors.allowed;
+      if (cors.refused) {
+        this.fail(exchange, { code: 'forbidden', message: `this key may not be used from ${origin}` });
+        return;
+      }
+    }
+    use(key);
+  }
+
+  /** Calls back with the body once it is there; responds otherwise. `key` is null where only the body has it. */
+  protected receive(
+    exchange: Exchange,
+    key: ApiKey | null,
+    envelope: Envelope | string,
+    use: (body: Buffer) => void,
+  ): void {
+    if (typeof envelope === 'string') {
+      this.unusable(exchange, envelope);
+      return;
+    }
+    if (envelope.declaredBytes > LIMITS.bodyBytesMax) {
+      this.fail(exchange, { code: 'too_large' });
+      return;
+    }
+    // Before the body is sent: what it costs is taken once its users are known.
+    if (key !== null && this.isOverLimit(exchange, key, 0)) return;
+    const { refusal, log, inFlight } = this.parts;
+    const refused = refusal();
+    if (refused !== null) {
+      this.#unavailable(exchange, REFUSED[refused]);
+      return;
+    }
+    if (log.problem() !== null) {
+      this.#unavailable(exchange, METRIC.unavailable_log);
+      return;
+    }
+    const reservation = inFlight.open(envelope.declaredBytes);
+    if (!reservation) {
+      this.#unavailable(exchange, METRIC.unavailable_in_flight);
+      return;
+    }
+    exchange.reservation = reservation;
+    if (exchange.expectsContinue) exchange.response.writeContinue();
+    readBody(exchange.request, envelope, reservation, (read) => {
+      try {
+        this.#bodyRead(exchange, read, use);
+      } catch (error) {
+        this.unexpected(exchange, error);
+      }
+    });
+  }
+
+  #bodyRead(exchange: Exchange, { body, problem }: BodyRead, use: (body: Buffer) => void): void {
+    if (body !== null) use(body);
+    else if (problem === 'too_large') this.fail(exchange, { code: 'too_large' });
+    else if (problem === 'no_room') this.#unavailable(exchange, METRIC.unavailable_in_flight);
+    else if (problem === 'bad_encoding')
+      this.unusable(exchange, 'body cannot be decompressed as Content-Encoding says');
+    else exchange.reservation?.release();
+  }
+
+  /** For a body that grew: false if there is no room for it, and then it has responded. */
+  protected hasRoom(exchange: Exchange, bytes: number): boolean {
+    if (exchange.reservation?.growTo(bytes) !== false) return true;
+    this.#unavailable(exchange, METRIC.unavailable_in_flight);
+    return false;
+  }
+
+  /** Takes so many users from what the key may send; responds if there is nothing left. */
+  protected isOverLimit(exchange: Exchange, key: ApiKey, users: number): boolean {
+    const { rateLimits, keyUsage, metrics, now } = this.parts;
+    const retryAfterMs = rateLimits.take(key, users);
+    if (retryAfterMs === 0) return false;
+    keyUsage.add(key.id, now(), ONE_LIMITED);
+    metrics.inc(METRIC.unavailable_rate_limit);
+    this.fail(exchange, { code: this.overLimitCode, message: overLimitText(key), retryAfterMs });
+    return true;
+  }
+
+  /** Calls back once it is durable; responds otherwise. */
+  protected append(exchange: Exchange, key: ApiKey, content: Content, respond: () => void): void {
+    // The client is gone and will send it again: it would be stored twice.
+    if (exchange.response.destroyed || exchange.response.socket?.writable === false) {
+      exchange.reservation?.release();
+      return;
+    }
+    const { userCount, eventCount, rejections } = content;
+    if (this.isOverLimit(exchange, key, userCount)) return;
+    const bodyBytes = content.body.byteLength;
+    this.parts.log
+      .append({
+        ...content,
+        traceId: exchange.traceId,
+        tenantId: tenantOf(key.accountId, key.environment),
+        receivedAt: this.parts.receiptTime(),
+        keyId: key.id,
+        keyKind: key.kind,
+      })
+      .then(
+        () => {
+          const { metrics, keyUsage, now } = this.parts;
+          const usersRejected = rejections.length;
+          const users = userCount - usersRejected;
+          keyUsage.add(key.id, now(), { users, events: eventCount, usersRejected, requestsLimited: 0 });
+          metrics.inc(METRIC.users_accepted, users);
+          metrics.inc(METRIC.users_rejected, usersRejected);
+          metrics.inc(METRIC.events_accepted, eventCount);
+          metrics.inc(METRIC.body_bytes, bodyBytes);
+          respond();
+        },
+        (error: unknown) => {
+          if (!(error instanceof LogUnavailableError)) throw error;
+          this.#unavailable(exchange, METRIC.unavailable_log);
+        },
+      )
+      .catch((error: unknown) => this.unexpected(exchange, error));
+  }
+
+  protected unusable(exchange: Exchange, message: string): void {
+    this.parts.logger.info({ traceId: exchange.traceId, reason: message }, 'request refused as a whole');
+    this.fail(exchange, { code: 'validation_failed', errors: [], message });
+  }
+
+  #unavailable(exchange: Exchange, metric: CounterIndex): void {
+    this.parts.metrics.inc(metric);
+    this.fail(exchange, { code: this.unavailableCode });
+  }
+
+  /** A bug. The client gets a retryable error, the operator a log line, and the server keeps running. */
+  protected unexpected(exchange: Exchange, error: unknown): void {
+    this.parts.logger.error({ traceId: exchange.traceId, err: error }, 'request failed unexpectedly');
+    exchange.reservation?.release();
+    if (exchange.response.headersSent) exchange.request.destroy();
+    else this.fail(exchange, { code: this.unavailableCode });
+  }
+
+  protected fail(exchange: Exchange, failure: Failure<Item>): void {
+    const { request } = exchange;
+    this.settle(exchange, ERRORS[failure.code].status);
+    if (!request.complete) stopUnwantedBody(request);
+    this.sendFailure(exchange, failure);
+  }
+
+  /** Right before a response. */
+  protected settle(exchange: Exchange, status: number): void {
+    exchange.reservation?.release();
+    if (this.parts.isLeaving()) exchange.response.shouldKeepAlive = false;
+    const { metrics } = this.parts;
+    const counter = REQUESTS_BY_STATUS.get(status);
+    if (counter !== undefined) metrics.inc(counter);
+    metrics.observe(METRIC.request_duration, (performance.now() - exchange.startedAt) / 1000);
+  }
+}
