@@ -170,6 +170,14 @@ export const MIGRATED_PARTS = {
     leak_suspected_at: 'integer',
     leak_origin: 'text',
   },
+  key_volumes: {
+    day: 'integer',
+    key_id: 'text',
+    users: 'integer',
+    events: 'integer',
+    users_rejected: 'integer',
+    requests_limited: 'integer',
+  },
   members: {
     no: 'integer',
     id: 'text',

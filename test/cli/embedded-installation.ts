@@ -119,7 +119,8 @@ async function fillKeys(file: string): Promise<string> {
   const ids = (await keyStore.list()).map(({ id }) => id);
   assert.equal(ids.length, 4);
   await keyStore.revoke(ids[0] ?? '', NOON + 1);
-  await keyStore.recordUsage([{ keyId: ids[1] ?? '', usedAt: NOON + 2, leakOrigin: 'https://evil.example' }]);
+  const volume = { users: 3, events: 5, usersRejected: 1, requestsLimited: 2 };
+  await keyStore.recordUsage([{ keyId: ids[1] ?? '', usedAt: NOON + 2, leakOrigin: 'https://evil.example', volume }]);
   await keyStore.close();
 
   const members = openSqliteMemberStore(file);

@@ -174,7 +174,7 @@ async function keyResults(keys: KeyStore, members: MemberStore): Promise<unknown
   const responses: unknown[] = [await keys.accounts(), await keys.list()];
   for (const { id } of await keys.accounts()) {
     const listed = await members.members(id);
-    responses.push(listed, await members.invitations(id, NOON));
+    responses.push(listed, await members.invitations(id, NOON), await keys.volumes(id, 0));
     for (const { email } of listed) responses.push(await members.findMember(email));
   }
   return responses;

@@ -50,6 +50,7 @@ export const PLAIN_TABLES: Readonly<Record<PlainPart, PlainTable>> = {
   audit: { file: 'store', from: 'audit', order: ['no'] },
   accounts: { ...ROWS, from: 'accounts' },
   keys: { ...ROWS, from: 'keys' },
+  key_volumes: { ...ROWS, from: 'key_volumes' },
   members: { ...ROWS, from: 'members' },
   sessions: { ...ROWS, from: 'sessions' },
   invitations: { ...ROWS, from: 'invitations' },
