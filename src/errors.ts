@@ -42,3 +42,8 @@ export const RETRY_AFTER_SECONDS = 1;
 export class OperatorError extends Error {
   override readonly name = 'OperatorError';
 }
+
+/** What a thrown value says. */
+export function messageOf(error: unknown): string {
+  return error instanceof Error ? error.message : String(error);
+}

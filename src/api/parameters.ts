@@ -14,8 +14,6 @@ import { BadParameterError } from './responses.ts';
 export interface ParameterKind<Value> {
   readonly description: string;
   readonly schema: JsonSchema;
-  /** A call without it is refused. */
-  readonly isRequired?: true;
   /** Of undefined: what counts when the parameter is absent. Throws `BadParameterError`. */
   readonly read: (text: string | undefined, name: string) => Value;
 }
@@ -63,21 +61,6 @@ export function textParameter(description: string, charactersMax: number): Param
       }
       if (!isStorable(given)) throw new BadParameterError(`${name} contains a character that cannot be stored`);
       return given;
-    },
-  };
-}
-
-/** Like `textParameter`, for what a call cannot do without. */
-export function requiredTextParameter(description: string, charactersMax: number): ParameterKind<string> {
-  const { schema, read } = textParameter(description, charactersMax);
-  return {
-    description,
-    schema,
-    isRequired: true,
-    read: (given, name) => {
-      const value = read(given, name);
-      if (value === null) throw new BadParameterError(`${name} is required`);
-      return value;
     },
   };
 }

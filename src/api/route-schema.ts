@@ -106,8 +106,7 @@ function objectSchema(properties: Readonly<Record<string, unknown>>) {
 
 function querySchema(kinds: ParameterKinds) {
   const properties = Object.entries(kinds).map(([name, { schema, description }]) => [name, { ...schema, description }]);
-  const required = Object.entries(kinds).flatMap(([name, { isRequired }]) => (isRequired === true ? name : []));
-  return { type: 'object', properties: Object.fromEntries(properties), required };
+  return { type: 'object', properties: Object.fromEntries(properties) };
 }
 
 function responseSchema(response: RouteResponse): [status: number, schema: object] {

@@ -40,7 +40,7 @@ import {
 import { bytesOfBackup, type CheckFolder, isFolder, verify } from '../backup/unpack.ts';
 import type { Config } from '../config/config.ts';
 import { logFolderOf } from '../data-folder/files.ts';
-import { OperatorError } from '../errors.ts';
+import { messageOf, OperatorError } from '../errors.ts';
 import { refuseMigratedFolder } from '../migration/marker.ts';
 import { COMMANDS, flagKinds } from './commands.ts';
 import { mistakesError, readFlags } from '../config/flags.ts';
@@ -167,7 +167,7 @@ function note({ err }: Shell, write: () => void): void {
   try {
     write();
   } catch (error) {
-    const reason = error instanceof Error ? error.message : String(error);
+    const reason = messageOf(error);
     err(
       `The backup goes on, but could not be noted in the data folder, so "sluice doctor" does not see it: ${reason}\n`,
     );

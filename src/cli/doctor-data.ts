@@ -17,6 +17,7 @@ import type { LedgerHour, LedgerReader, LedgerSums, Store, StoredLedger } from '
 import { failed, type Check, type DoctorParts, type Finding, type SegmentName, warning, ok } from './doctor-checks.ts';
 import { checkDatabaseClock } from './doctor-database.ts';
 import { countOf, formatBytes, formatCount, formatSpan, isoTime, localTime } from './local-time.ts';
+import { messageOf } from '../errors.ts';
 
 const HEADERS_PER_LOOK = 10_000;
 const RECORD_BYTES_PER_LOOK = 4 * 1024 * 1024;
@@ -559,8 +560,4 @@ function withLogAndStore<T>(
     const store = await parts.store();
     return store === undefined ? otherwise : work(log, store);
   });
-}
-
-function messageOf(error: unknown): string {
-  return error instanceof Error ? error.message : String(error);
 }

@@ -30,6 +30,7 @@ import { type FlagsRead, mistakesError, readFlags } from '../config/flags.ts';
 import { readSettings } from './location.ts';
 import { pause, type Shell } from './shell.ts';
 import { type Ink, inkFor, printable, wrap } from './table.ts';
+import { messageOf } from '../errors.ts';
 
 /** What the doctor needs beyond other commands. */
 export interface DoctorShell extends Shell {
@@ -146,7 +147,7 @@ async function attempt(name: string, check: Check, parts: DoctorParts): Promise<
   try {
     return await check(parts);
   } catch (error) {
-    const message = error instanceof Error ? error.message : String(error);
+    const message = messageOf(error);
     return [{ check: name, state: 'error', message: `the check failed: ${message}`, advice: null }];
   }
 }

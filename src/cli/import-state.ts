@@ -17,7 +17,7 @@ import {
   truncateSync,
   writeFileSync,
 } from 'node:fs';
-import { OperatorError } from '../errors.ts';
+import { messageOf, OperatorError } from '../errors.ts';
 import { isObject } from '../validation/shape.ts';
 import type { BadLine, FilePosition } from './import-lines.ts';
 
@@ -57,7 +57,7 @@ export function identify(file: string | null): ImportSource {
     }
   } catch (error) {
     if (error instanceof OperatorError) throw error;
-    throw new OperatorError(`${file} cannot be read: ${error instanceof Error ? error.message : String(error)}.`);
+    throw new OperatorError(`${file} cannot be read: ${messageOf(error)}.`);
   }
 }
 

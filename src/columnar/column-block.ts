@@ -19,8 +19,6 @@ export interface Rows {
   readonly count: number;
 }
 
-export const ROWS_PER_BLOCK_MAX = 65_535;
-
 const COUNT_BYTES = 2;
 const HEADER_BYTES = 9;
 const WORD = 2 ** 32;

@@ -17,6 +17,8 @@ export interface MatchOptions {
   readonly junkValues: ReadonlySet<string>;
 }
 
+export const DEFAULT_MATCH_OPTIONS: MatchOptions = { defaultCountry: null, junkValues: new Set() };
+
 export interface MatchKeys {
   /** Strongest first (rule 4), at most one of a type. */
   readonly keys: MatchKey[];

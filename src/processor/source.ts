@@ -13,6 +13,7 @@ import type { Packed } from './packer.ts';
 import type { PreparedRecord } from './prepared.ts';
 import { Preparer } from './prepare.ts';
 import { unpack } from './unpacking.ts';
+import { messageOf } from '../errors.ts';
 
 export interface PreparedBatch {
   readonly records: readonly PreparedRecord[];
@@ -102,7 +103,7 @@ async function readPacked(
   try {
     return { packed: preparer.prepare(records), next, problem: null, isOneOfMany };
   } catch (error) {
-    const problem = error instanceof Error ? error.message : String(error);
+    const problem = messageOf(error);
     return { packed: preparer.prepare([]), next, problem, isOneOfMany };
   } finally {
     for (const { body } of records) releaseLarge(body);

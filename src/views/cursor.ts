@@ -11,7 +11,7 @@
  */
 
 import { hash } from 'node:crypto';
-import { BadCursorError } from '../store.ts';
+import { BadCursorError, type EventQuery } from '../store.ts';
 
 type List = 'events' | 'profiles' | 'rejections' | 'audit' | 'people' | 'traces';
 
@@ -117,6 +117,24 @@ function partsOf(cursor: string, refusal: () => BadCursorError): [own: string, m
   const [own = '', mark = '', checksum, ...more] = cursor.split('.');
   if (more.length > 0 || checksum !== shortHash(`${own}.${mark}`)) throw refusal();
   return [own, mark];
+}
+
+/** Of a page of events, by their own time: after the last event of the page. */
+export function eventCursorOf(tenant: number, query: EventQuery, last: { timestamp: number; no: number }): string {
+  return scopedCursorOf('events', eventScopeOf(tenant, query), last.timestamp, last.no);
+}
+
+/** Where a page of events ends that is read from the newest to the oldest: all of its events come before this. */
+export function eventsBefore(tenant: number, query: EventQuery): { readonly timestamp: number; readonly no: number } {
+  const { cursor, to } = query;
+  const end = { timestamp: to ?? Number.MAX_SAFE_INTEGER, no: 0 };
+  if (cursor === null) return end;
+  const [timestamp = 0, no = 0] = scopedNumbersOf('events', eventScopeOf(tenant, query), cursor, 2);
+  return timestamp < end.timestamp ? { timestamp, no } : end;
+}
+
+function eventScopeOf(tenant: number, { profileId, eventName }: EventQuery): CursorScope {
+  return [tenant, profileId, eventName];
 }
 
 function shortHash(text: string): string {

@@ -7,6 +7,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { type LogAppender, LogAwayError, type LogEntry, type LogReader, LogUnavailableError } from '../log.ts';
 import { StoreUnavailableError } from '../store-writer.ts';
+import { messageOf } from '../errors.ts';
 
 const RETRY_MS = 250;
 
@@ -27,7 +28,7 @@ class LateOpening<Log extends { close(): Promise<void> }> {
   constructor(open: () => Promise<Log>, why: string, onRefused: (message: string) => void) {
     this.#why = why;
     this.#opening = this.#openWhenPossible(open).catch((error: unknown) => {
-      onRefused(error instanceof Error ? error.message : String(error));
+      onRefused(messageOf(error));
     });
   }
 

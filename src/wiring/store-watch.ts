@@ -5,6 +5,7 @@
 
 import type { Logger } from '../telemetry/logger.ts';
 import { OutageLog } from '../telemetry/outage-log.ts';
+import { messageOf } from '../errors.ts';
 
 const LOOK_INTERVAL_MS = 1_000;
 
@@ -30,7 +31,7 @@ export function watchStore(ask: () => Promise<unknown>, logger: Logger): StoreWa
       outage.worked();
     } catch (error) {
       outage.failed(error);
-      problem = error instanceof Error ? error.message : String(error);
+      problem = messageOf(error);
     }
     isUnderWay = false;
   };

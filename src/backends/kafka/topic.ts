@@ -6,7 +6,7 @@
 
 import { setTimeout as sleep } from 'node:timers/promises';
 import { createTopicsV7, describeConfigsV4 } from '@platformatic/kafka';
-import { OperatorError } from '../../errors.ts';
+import { messageOf, OperatorError } from '../../errors.ts';
 import { LIMITS } from '../../model.ts';
 import { LogAwayError, LogUnavailableError } from '../../log.ts';
 import type { Cluster, ClusterMetadata } from './cluster.ts';
@@ -206,7 +206,7 @@ async function withRetries<Found>(
     } catch (error) {
       if (error instanceof OperatorError) throw error;
       if (error instanceof LoginFailedError) throw new OperatorError(`${error.message}. Check LOG_URL.`);
-      problem = error instanceof Error ? error.message : String(error);
+      problem = messageOf(error);
       msMax = Math.min(openMsMax, awayMsMax);
     }
     await sleep(RETRY_MS);

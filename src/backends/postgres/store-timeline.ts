@@ -8,7 +8,7 @@
  */
 
 import type { EventQuery, Page, StoredEvent } from '../../store.ts';
-import { type CursorScope, scopedCursorOf, scopedNumbersOf } from '../../views/cursor.ts';
+import { eventCursorOf, eventsBefore } from '../../views/cursor.ts';
 import { uuidOf } from '../../views/uuid.ts';
 import { eventWindows } from './event-days.ts';
 import type { Queryable } from './pool.ts';
@@ -103,7 +103,7 @@ export async function listEvents(
   tenant: number,
   query: EventQuery,
 ): Promise<Page<StoredEvent> | undefined> {
-  const before = beforeOf(tenant, query);
+  const before = eventsBefore(tenant, query);
   const owner = await ownerOf(db, tenant, query.profileId);
   if (owner === undefined) return undefined;
   const { rows: found, isCut } = await readEvents(db, owner, query, before);
@@ -112,7 +112,7 @@ export async function listEvents(
   const hasMore = (isCut || found.length > given.length) && last !== undefined;
   return {
     rows: given.map(storedEvent),
-    nextCursor: hasMore ? scopedCursorOf('events', scopeOf(tenant, query), last.timestamp, last.no) : null,
+    nextCursor: hasMore ? eventCursorOf(tenant, query, last) : null,
   };
 }
 
@@ -164,18 +164,6 @@ async function readEvents(
 interface EventLocation {
   readonly timestamp: number;
   readonly no: number;
-}
-
-function scopeOf(tenant: number, { profileId, eventName }: EventQuery): CursorScope {
-  return [tenant, profileId, eventName];
-}
-
-function beforeOf(tenant: number, query: EventQuery): EventLocation {
-  const { cursor, to } = query;
-  const end = { timestamp: to ?? Number.MAX_SAFE_INTEGER, no: 0 };
-  if (cursor === null) return end;
-  const [timestamp = 0, no = 0] = scopedNumbersOf('events', scopeOf(tenant, query), cursor, 2);
-  return timestamp < end.timestamp ? { timestamp, no } : end;
 }
 
 /** Up to and including the event that exceeds the length of a page. */

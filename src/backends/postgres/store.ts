@@ -7,7 +7,7 @@
  * when other transactions kept changing the same person during an unmerge or erase.
  */
 
-import type { MatchOptions } from '../../identity/match-keys.ts';
+import { DEFAULT_MATCH_OPTIONS, type MatchOptions } from '../../identity/match-keys.ts';
 import type { TenantId } from '../../model.ts';
 import type { EventReader, LedgerReader, ProfileChanges, ProfileReader, Store, TraceReader } from '../../store.ts';
 import { StoreConflictError, StoreUnavailableError } from '../../store-writer.ts';
@@ -41,7 +41,6 @@ export interface PostgresStoreOptions {
   readonly matchOptions?: MatchOptions;
 }
 
-const DEFAULT_MATCH_OPTIONS: MatchOptions = { defaultCountry: null, junkValues: new Set() };
 /** Looks at every event. */
 const RECOUNT_MS_MAX = 3_600_000;
 const NO_ROWS = { rows: [], nextCursor: null };

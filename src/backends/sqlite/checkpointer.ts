@@ -15,6 +15,7 @@ import { pathToFileURL } from 'node:url';
 import type { MessagePort } from 'node:worker_threads';
 import { isBusy, refuseForeignWal } from './database.ts';
 import { isOutOfFiles } from './disk.ts';
+import { messageOf } from '../../errors.ts';
 
 /** `PASSIVE` copies what it can without waiting, `TRUNCATE` all of it, and empties the write-ahead log. */
 export interface CheckpointRequest {
@@ -84,7 +85,7 @@ export function serveCheckpoints(onFailed: (message: string) => void): (port: Me
       } catch (error) {
         hasFailed = true;
         const what = request === 'close' ? 'closing a file' : `the checkpoint of ${request.file}`;
-        onFailed(`${what} failed: ${error instanceof Error ? error.message : String(error)}`);
+        onFailed(`${what} failed: ${messageOf(error)}`);
       }
     });
   };

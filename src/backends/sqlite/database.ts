@@ -7,7 +7,7 @@
 import { closeSync, existsSync, mkdirSync, openSync, statSync } from 'node:fs';
 import { dirname, resolve } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
-import { OperatorError } from '../../errors.ts';
+import { messageOf, OperatorError } from '../../errors.ts';
 import { isWalOfAnother, markCommit } from './wal-chain.ts';
 
 export const BUSY_TIMEOUT_MS = 5_000;
@@ -54,16 +54,6 @@ export function openDatabase(what: DatabaseFile): DatabaseSync {
 /** IMMEDIATE takes the write lock at the start, where SQLite waits for it; a later upgrade could only fail. */
 export function transaction<T>(database: DatabaseSync, work: () => T): T {
   whenFree(() => database.exec('BEGIN IMMEDIATE'));
-  return finish(database, work);
-}
-
-/** Like `transaction`, but throws at once when another connection has the lock. */
-export function transactionIfFree<T>(database: DatabaseSync, work: () => T): T {
-  database.exec('BEGIN IMMEDIATE');
-  return finish(database, work);
-}
-
-function finish<T>(database: DatabaseSync, work: () => T): T {
   try {
     const result = work();
     markCommit(database);
@@ -192,7 +182,7 @@ export function applyMigrations(database: DatabaseSync, migrations: readonly Mig
 }
 
 function explain(what: DatabaseFile, error: unknown): string {
-  const reason = error instanceof Error ? error.message : String(error);
+  const reason = messageOf(error);
   if (isDamage(error)) return damageText(what, reason);
   if (isBusy(error)) {
     return `The ${what.name} ${what.file} has been locked by another program for ${BUSY_TIMEOUT_MS / 1_000} s. End that program, then try again.`;

@@ -195,7 +195,7 @@ suite('Sorted runs', () => {
             } else if (one.kind === 'drop') {
               while (runs.drop(one.group, 2));
               model.groups.delete(one.group);
-            } else if (one.kind === 'merge') runs.merge(5);
+            } else if (one.kind === 'merge') runs.merge();
             else if (one.kind === 'reopen') runs = new SortedRuns(database, shape, FEW);
             else if (one.kind === 'commit') {
               database.exec('COMMIT; BEGIN');
@@ -265,7 +265,7 @@ suite('Sorted runs', () => {
       runs.put(at < 1_000 ? 1 : 2, rowsOf(shape, entries));
       assert.ok(runs.count <= 24, `${runs.count} runs`);
     }
-    do runs.merge(1_000);
+    do runs.merge();
     while (runs.isMerging);
     assert.equal(runs.runNumbers(1).length, 1);
     database.exec(dropSortedRunsSchema(shape.name));
@@ -337,7 +337,7 @@ suite('Sorted runs', () => {
         ),
       );
     }
-    while (runs.isMerging) runs.merge(1);
+    while (runs.isMerging) runs.merge();
     assert.deepEqual([runs.runNumbers(1).length, runs.runNumbers(2).length], [1, 1]);
     database.close();
   });
@@ -377,7 +377,7 @@ suite('Sorted runs', () => {
       runs.put(1, rowsOf(shape, entries));
     }
     assert.ok(runs.count <= 12, `${runs.count} runs`);
-    while (runs.isMerging) runs.merge(1_000);
+    while (runs.isMerging) runs.merge();
     const sizes = database.prepare('SELECT octet_length(entries) AS bytes FROM summed_blocks ORDER BY bytes').all();
     const bytes = sizes.map((row) => Number(row['bytes']));
     const large = bytes.filter((one) => one > 1_500);
@@ -407,7 +407,7 @@ suite('Sorted runs', () => {
     put(60, 100_000);
     for (let merges = 1; runs.isMerging; merges++) {
       const before = database.prepare('SELECT sum(octet_length(entries)) AS bytes FROM summed_blocks').get();
-      runs.merge(1);
+      runs.merge();
       const after = database.prepare('SELECT sum(octet_length(entries)) AS bytes FROM summed_blocks').get();
       // Of each of the two runs a few.
       assert.ok(Number(before?.['bytes']) - Number(after?.['bytes']) <= 300_000);

@@ -8,7 +8,7 @@ import { resolve } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import type { UndoneByRestore } from '../../../backup/undone.ts';
 import { keyFileOf, storeFileOf } from '../../../data-folder/files.ts';
-import { OperatorError } from '../../../errors.ts';
+import { messageOf, OperatorError } from '../../../errors.ts';
 import { BUSY_TIMEOUT_MS } from '../database.ts';
 
 export function undoneByRestore(oldFolder: string, since: number): UndoneByRestore {
@@ -39,7 +39,7 @@ function rowsOf(file: string, sql: string, ...values: readonly number[]): Record
       database.close();
     }
   } catch (error) {
-    throw cannotRead(file, error instanceof Error ? error.message : String(error));
+    throw cannotRead(file, messageOf(error));
   }
 }
 

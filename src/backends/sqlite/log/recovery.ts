@@ -14,6 +14,7 @@ import type { DatabaseSync } from 'node:sqlite';
 import { LogCorruptError, LogUnavailableError } from '../../../log.ts';
 import { cannotOpen, fullDiskText, isAccessDenied, isDiskError, isFullDisk } from '../disk.ts';
 import { assertCurrentFormat, hasWal, lastPosition, openSegmentForReading, PAGE_BYTES } from './segments.ts';
+import { messageOf } from '../../../errors.ts';
 
 export interface RecoveredSegment {
   /** undefined if the segment is empty. */
@@ -35,7 +36,7 @@ export function recoverSegment(file: string): RecoveredSegment {
   } catch (error) {
     if (error instanceof LogCorruptError) throw error;
     if (isFullDisk(error)) throw new LogUnavailableError(fullDiskText(file));
-    const reason = error instanceof Error ? error.message : String(error);
+    const reason = messageOf(error);
     if (cannotOpen(error) || isAccessDenied(error)) throw new LogUnavailableError(cannotOpenText(file, reason));
     if (isDiskError(error)) throw new LogUnavailableError(diskErrorText(file, reason));
     throw new LogCorruptError(

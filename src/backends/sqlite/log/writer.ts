@@ -47,6 +47,7 @@ import {
   segmentFile,
 } from './segments.ts';
 import { noteLogWarning } from './warnings.ts';
+import { messageOf } from '../../../errors.ts';
 
 export interface WriterSetup {
   readonly folder: string;
@@ -381,7 +382,7 @@ class Writer {
     this.#dead = true;
     clearInterval(this.#probe);
     this.#checkpointing.abandon();
-    this.#replyFailed(lastGroups, error instanceof Error ? error.message : String(error), true);
+    this.#replyFailed(lastGroups, messageOf(error), true);
   }
 
   #rollBack(): void {
@@ -478,7 +479,7 @@ function start(port: MessagePort): void {
     new Writer(workerData as WriterSetup, port).listen();
   } catch (error) {
     const { folder } = workerData as WriterSetup;
-    const message = error instanceof Error ? error.message : String(error);
+    const message = messageOf(error);
     reply(port, { type: 'refused', message: isFullDisk(error) ? fullDiskText(folder) : message });
     port.close();
   }

@@ -7,7 +7,7 @@
 import { existsSync } from 'node:fs';
 import { basename, dirname, resolve } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
-import { OperatorError } from '../../../errors.ts';
+import { messageOf, OperatorError } from '../../../errors.ts';
 import {
   type Chunk,
   columnsOf,
@@ -199,7 +199,7 @@ function openForReading(file: DatabaseFile): DatabaseSync {
   } catch (error) {
     database?.close();
     if (error instanceof OperatorError) throw error;
-    const reason = error instanceof Error ? error.message : String(error);
+    const reason = messageOf(error);
     const words = isDamage(error) ? damageText(file, reason) : `The ${file.name} ${path} cannot be read (${reason}).`;
     throw new OperatorError(words, { cause: error });
   }

@@ -54,6 +54,8 @@ const FILTER_BYTES_MAX = 64 * 1024 * 1024;
 const LOWEST_LEVEL_BYTES = 16 * 1024;
 /** Per written byte, in each merge. More than one, or merges would not end before the next begins. */
 const MERGED_PER_PUT = 4;
+/** The step while idle, in units of the least step: 1 MB, some tens of milliseconds. */
+const IDLE_STEPS = 16;
 
 interface FilterPart {
   /** The first number of its first key. */
@@ -125,7 +127,7 @@ export class SortedRuns extends RunReader {
     const run = this.#create(group);
     this.#writePart(run, rows, sortedOrder(rows.columns.slice(0, this.shape.keyColumns), rows.count), rows.count);
     this.#storeBytes(run);
-    this.merge(run.bytes);
+    this.#mergeBy(Math.max(this.#mergedBytesMin, MERGED_PER_PUT * run.bytes));
   }
 
   /** Whether any merge is running. */
@@ -133,12 +135,16 @@ export class SortedRuns extends RunReader {
     return this.#known().some(({ mergedInto }) => mergedInto !== null);
   }
 
-  /** Continues every merge by at least this many bytes. */
-  merge(bytes: number): void {
+  /** Continues every merge while idle, by a bounded step. */
+  merge(): void {
+    this.#mergeBy(IDLE_STEPS * this.#mergedBytesMin);
+  }
+
+  #mergeBy(bytes: number): void {
     this.#beginMerges();
     const outputs = new Set(this.#known().flatMap(({ mergedInto }) => mergedInto ?? []));
     for (const output of outputs) {
-      for (let left = Math.max(this.#mergedBytesMin, MERGED_PER_PUT * bytes); left > 0; ) {
+      for (let left = bytes; left > 0; ) {
         const moved = this.#mergePart(output, Math.min(left, MERGED_AT_ONCE_BYTES));
         if (moved === 0) break;
         left -= moved;

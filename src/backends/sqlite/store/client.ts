@@ -7,7 +7,7 @@
  */
 
 import { Worker } from 'node:worker_threads';
-import type { MatchOptions } from '../../../identity/match-keys.ts';
+import { DEFAULT_MATCH_OPTIONS, type MatchOptions } from '../../../identity/match-keys.ts';
 import { BadCursorError, type Store } from '../../../store.ts';
 import { StoreUnavailableError } from '../../../store-writer.ts';
 import { isThreadUnavailable, threadFile } from '../../../runtime/threads.ts';
@@ -24,7 +24,6 @@ export interface StoreClientSetup {
 const HEAP_MB_MAX = 1_024;
 /** V8's default young generation would grow to 96 MB for a few long lists, and stay there. */
 const YOUNG_MB_MAX = 24;
-const DEFAULT_MATCH_OPTIONS: MatchOptions = { defaultCountry: null, junkValues: new Set() };
 
 export function openSqliteStoreClient({
   storeFile,

@@ -91,10 +91,9 @@ export class EventIndex {
     return this.#byNode.isMerging || this.#byTenant.isMerging;
   }
 
-  /** Continues merges, by about this many entries each. */
-  merge(entries: number): void {
-    this.#byNode.merge(entries);
-    this.#byTenant.merge(entries);
+  merge(): void {
+    this.#byNode.merge();
+    this.#byTenant.merge();
   }
 
   /** After a rollback, or when another connection may have dropped a table's entries. */

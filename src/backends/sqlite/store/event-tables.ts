@@ -14,9 +14,6 @@ import { eventTableSchema, openStoreFile, withDamageInWords } from './schema.ts'
 /** Two blocks fill a page of the store; a larger event has a block of its own. */
 const BLOCK_BYTES_MAX = 4_060;
 
-/** So few that a transaction takes some tens of milliseconds. */
-const IDLE_MERGED_ENTRIES = 10_000;
-
 interface Newest {
   readonly no: number;
   readonly firstEvent: number;
@@ -112,7 +109,7 @@ export class EventTables {
 
   /** Continues merges of the index while idle. */
   merge(): void {
-    this.#index.merge(IDLE_MERGED_ENTRIES);
+    this.#index.merge();
   }
 
   forget(): void {

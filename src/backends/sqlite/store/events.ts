@@ -19,8 +19,9 @@ import { storeIdOf, type StoreConnection } from './connection.ts';
 import {
   arrivalCursorIn,
   arrivalCursorOf,
-  type CursorScope,
   type CursorGiver,
+  eventCursorOf,
+  eventsBefore,
   expired,
   fromTheFuture,
   storeIdIn,
@@ -28,10 +29,7 @@ import {
   ofAnotherHistory,
   ofAnotherStore,
   OLDEST,
-  scopedCursorOf,
-  scopedNumbersOf,
 } from '../../../views/cursor.ts';
-import type { EventKey } from './event-index.ts';
 import { findEvents } from './event-keys.ts';
 import { nodesById } from './profiles.ts';
 import { uuidText } from '../uuids.ts';
@@ -45,7 +43,7 @@ const ARRIVALS_SCANNED_MAX = 20_000;
 
 /** Undefined if the query names an unknown profile. */
 export function listEvents(store: StoreConnection, tenant: number, query: EventQuery): Page<StoredEvent> | undefined {
-  const before = beforeOf(tenant, query);
+  const before = eventsBefore(tenant, query);
   const profile = query.profileId === null ? null : nodesById(store, tenant, query.profileId);
   if (profile === undefined) return undefined;
   const reader = new EventReader(store);
@@ -74,20 +72,8 @@ export function listEvents(store: StoreConnection, tenant: number, query: EventQ
   const hasMore = keys.length > rows.length && last !== undefined;
   return {
     rows,
-    nextCursor: hasMore ? scopedCursorOf('events', scopeOf(tenant, query), last.timestamp, last.no) : null,
+    nextCursor: hasMore ? eventCursorOf(tenant, query, last) : null,
   };
-}
-
-function scopeOf(tenant: number, { profileId, eventName }: EventQuery): CursorScope {
-  return [tenant, profileId, eventName];
-}
-
-function beforeOf(tenant: number, query: EventQuery): EventKey {
-  const { cursor, to } = query;
-  const end = { timestamp: to ?? Number.MAX_SAFE_INTEGER, no: 0 };
-  if (cursor === null) return end;
-  const [timestamp = 0, no = 0] = scopedNumbersOf('events', scopeOf(tenant, query), cursor, 2);
-  return timestamp < end.timestamp ? { timestamp, no } : end;
 }
 
 interface Surroundings {

@@ -137,8 +137,8 @@ export class FirstUses {
 
   /** Within a transaction. Continues merging runs. */
   merge(): void {
-    this.#eventIds.runs.merge(0);
-    this.#keys.runs.merge(0);
+    this.#eventIds.runs.merge();
+    this.#keys.runs.merge();
   }
 
   /** Within a transaction. Removes some expired uses; true if there were any. */

@@ -76,7 +76,7 @@ export class StoreMatchKeys {
 
   /** Within a transaction. Continues merging runs. */
   merge(): void {
-    this.#buffered.runs.merge(0);
+    this.#buffered.runs.merge();
   }
 }
 

@@ -33,8 +33,6 @@ import { uuidBytes } from '../uuids.ts';
 const GATHERED_NODES_MAX = 100_000;
 /** Of properties: ordinary people fit, a few with megabytes each do not. */
 const GATHERED_BYTES_MAX = 32 * 1024 * 1024;
-/** Merged at a time while idle: for about a tenth of a second. */
-const IDLE_MERGE_BYTES = 1024 * 1024;
 
 export class StoreNodes {
   readonly #insert: StatementSync;
@@ -82,7 +80,7 @@ export class StoreNodes {
 
   /** Continues merging while idle. */
   merge(): void {
-    this.#runs.merge(IDLE_MERGE_BYTES);
+    this.#runs.merge();
   }
 
   /** Nodes come in the order of their numbers, so this writes a row for every thousandth of them. */

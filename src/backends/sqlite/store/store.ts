@@ -6,7 +6,7 @@
  * for that; commands use it directly.
  */
 
-import type { MatchOptions } from '../../../identity/match-keys.ts';
+import { DEFAULT_MATCH_OPTIONS, type MatchOptions } from '../../../identity/match-keys.ts';
 import type { TenantId } from '../../../model.ts';
 import type { EventReader, LedgerReader, ProfileChanges, ProfileReader, Store, TraceReader } from '../../../store.ts';
 import { StoreUnavailableError } from '../../../store-writer.ts';
@@ -31,6 +31,7 @@ import { listProfiles, nodesById, nodesByKey, readIdentity, readProfile } from '
 import { openStoreFile, openStoreFileForCommand, storeDamageText } from './schema.ts';
 import { recount } from './stored-events.ts';
 import { listTraces, readTrace } from './traces.ts';
+import { messageOf } from '../../../errors.ts';
 
 export interface StoreOptions {
   /** How the processor normalises: an erase searches rejected users for the person too. */
@@ -42,7 +43,6 @@ export interface StoreOptions {
   readonly isForCommand?: boolean;
 }
 
-const DEFAULT_MATCH_OPTIONS: MatchOptions = { defaultCountry: null, junkValues: new Set() };
 const NO_ROWS = { rows: [], nextCursor: null };
 
 const SQLITE_IOERR = 10;
@@ -61,7 +61,7 @@ export function openSqliteStore(file: string, options: StoreOptions = {}): Store
       return await work();
     } catch (error) {
       if (!isBusy(error) && !isDamage(error) && !isOutOfFiles(error) && !isIoError(error)) throw error;
-      const reason = error instanceof Error ? error.message : String(error);
+      const reason = messageOf(error);
       throw new StoreUnavailableError(isDamage(error) ? storeDamageText(file, reason) : reason, { cause: error });
     }
   }

@@ -12,6 +12,7 @@ import { StoreUnavailableError } from '../../../store-writer.ts';
 import { WriteTurn } from '../../../runtime/write-turn.ts';
 import { openSqliteLogReader } from '../log/reader.ts';
 import { openSqliteStore } from './store.ts';
+import { messageOf } from '../../../errors.ts';
 
 export interface StoreThreadSetup {
   readonly storeFile: string;
@@ -43,10 +44,6 @@ function kindOf(error: unknown): 'bad_cursor' | 'unavailable' | 'bug' {
   const isUnavailable =
     error instanceof StoreUnavailableError || error instanceof LogUnavailableError || error instanceof LogCorruptError;
   return isUnavailable ? 'unavailable' : 'bug';
-}
-
-function messageOf(error: unknown): string {
-  return error instanceof Error ? error.message : String(error);
 }
 
 function run(setup: StoreThreadSetup): void {

@@ -60,6 +60,7 @@ import { Tombstones } from './tombstones.ts';
 import { uuidBytes } from '../uuids.ts';
 import { sweep } from './retention.ts';
 import { markCommit } from '../wal-chain.ts';
+import { messageOf } from '../../../errors.ts';
 
 /** So many that there are few tables, so few that the index by person of one fits the cache. */
 export const TABLE_EVENTS = 1_000_000;
@@ -389,7 +390,7 @@ class SqliteStoreWriter implements StoreWriter, WriteTransaction {
 
   #inWords(error: unknown): unknown {
     if (!isOutOfFiles(error) && !isBusy(error) && !isDamage(error)) return error;
-    const reason = error instanceof Error ? error.message : String(error);
+    const reason = messageOf(error);
     return new StoreUnavailableError(isDamage(error) ? storeDamageText(this.#file, reason) : reason, { cause: error });
   }
 
