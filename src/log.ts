@@ -37,7 +37,7 @@ export interface LogEntry {
 }
 
 /**
- * A run of consecutive users of one request. A backend may keep a request whole (SQLite: one record a request) or cut
+ * Consecutive users of one request. A backend may keep a request whole (SQLite: one record a request) or cut
  * it into users (Kafka: one record a user); readers treat both alike. `body` is always an object with a `users`
  * array, and the user at index i of that array is user `firstUserIndex + i` of the request.
  */
@@ -87,7 +87,7 @@ export interface LogAppender {
   /**
    * Resolves once the entry is durable: it survives kill -9 and power loss. Rejects with `LogUnavailableError` when it
    * is not; the entry is then not in the log, or (after a failing fsync) may be, and no client got a 202 for it.
-   * Takes the memory of `entry.body` over: do not read or write it afterwards.
+   * Takes ownership of the memory of `entry.body`: do not read or write it afterwards.
    */
   append(entry: LogEntry): Promise<void>;
   /** Why appends would be refused now, as a text for operators; null while all is well. Recovers without a restart. */

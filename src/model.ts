@@ -17,13 +17,15 @@
  * - **segment**: a file with consecutive records of one partition.
  * - **origin**: where something came from: (received_at, trace_id, userIndex). Origins are ordered; "newer" means by it.
  * - **match key**: an identifier, normalised: what people are matched by. Junk values make no match key.
- * - **node**: where a match key points permanently: the profile it was first seen on. Has a number (ours) and an id (public).
+ * - **node**: what a match key points to permanently: the profile it was first seen on. Has an internal number and a
+ *   public id.
  * - **profile**: a surviving node with all nodes aliased to it; its id is the survivor's.
  * - **merge**: two nodes found to be one person, with the request that joined them. **alias**: node → surviving node.
  * - **dead letter**: a record that the processor could not process, kept with its cause.
  * - **ledger**: per hour, what became of everything that was received; all of it is accounted for.
  * - **refusal**: a link or merge that a rule forbade, with the rule.
- * - **property update**: what a user sets on a person: profile fields and user_properties. The newest origin wins per name.
+ * - **property update**: what a user sets on a person: profile fields and user_properties. For each name the newest
+ *   origin wins.
  * - **tombstone**: the hash of an erased match key, with the time: older data does not bring it back.
  * - **role**: what a server does of all this: `edge` receives events, `processor` processes them, `api` serves
  *   everything else, `all` does all of it.
@@ -40,7 +42,7 @@ export type Role = (typeof ROLES)[number];
 export const KEY_KINDS = ['secret', 'publishable'] as const;
 export type KeyKind = (typeof KEY_KINDS)[number];
 
-/** The form of a request's body: our own, or that of Segment's SDKs, which the edge converts to our own. */
+/** The format of a request's body: our own, or that of Segment's SDKs, which the edge converts to our own. */
 export const FORMATS = ['sluice', 'segment'] as const;
 export type Format = (typeof FORMATS)[number];
 /** As it is marked on records: most have no mark. */

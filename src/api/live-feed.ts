@@ -1,7 +1,8 @@
 /**
- * Reads arrivals for all open streams: one read every POLL_MS for all streams of a tenant that have the same filter, less often while this server
- * stores nothing. A stream shows a few events of thousands a second, so the store looks through the rest and
- * counts it. A stream that starts in the past reads on its own until it has caught up with the others, and then joins them.
+ * Reads arrivals for all open streams: one read every POLL_MS for all streams of a tenant that have the same filter,
+ * less often while this server stores nothing. A stream shows a few events of thousands a second; the store scans the
+ * rest and counts it. A stream that starts in the past reads on its own until it has caught up with the others, and
+ * then joins them.
  *
  * Limits: LISTENERS_MAX streams in all and LISTENERS_PER_TENANT_MAX a tenant, on each edge; a tenant that stores more
  * between two polls than the store looks through in one call is shown late.
@@ -35,7 +36,7 @@ export interface LiveFeedParts {
   readonly onUnavailable: (error: Error, traceId: string) => void;
 }
 
-/** The streams of one tenant with the same filter that are level with each other, and up to where they are. */
+/** The streams of one tenant with the same filter and the same position. */
 interface Channel {
   readonly tenantId: TenantId;
   readonly filter: LiveFilter;

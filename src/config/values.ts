@@ -1,6 +1,6 @@
 /**
- * How the values of settings are read and written: whole numbers, sizes, times, choices. Each kind says in words what it
- * expects, for the message about a value that is not so.
+ * How the values of settings are parsed and formatted: whole numbers, sizes, times, choices. Each kind describes what
+ * it expects, for the message about an invalid value.
  */
 
 import { isIP } from 'node:net';

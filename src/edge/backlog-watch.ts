@@ -1,7 +1,7 @@
 /**
- * Where no processor of this server reads the whole log, it is the edge that looks how much of it waits: what the log
- * holds beyond the positions in the store. It checks every few seconds in the background; what cannot be read
- * (the store is away) does not count as full, since the log accepts events without the store.
+ * Measures the backlog from an edge, where no processor of this server reads the whole log: what the log holds beyond
+ * the positions in the store. Checks every few seconds in the background. An unknown backlog (the store is unavailable)
+ * does not count as full, since the log accepts events without the store.
  */
 
 import type { LogReader } from '../log.ts';

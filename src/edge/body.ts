@@ -1,7 +1,7 @@
 /**
- * Reads a request's body into memory: never more than the limit, never more than what admission has granted, inflated
- * if it came compressed. Returns the bytes exactly as the client sent them, decompressed. Calls back once; a client that goes
- * away in the middle gives `aborted`.
+ * Reads a request's body into memory: never more than the limit, never more than what admission has granted. The result
+ * is the bytes exactly as the client sent them, decompressed. Calls back once; a client that disconnects in the middle
+ * gives `aborted`.
  */
 
 import type { IncomingMessage } from 'node:http';
@@ -30,8 +30,8 @@ export interface BodyRead {
 const FIRST_BYTES = 16 * 1024;
 
 /**
- * 16 MB. A frame of a few bytes may ask for a window of 128 MB, and the decoder takes that memory before it looks at the
- * data. RFC 9659 allows senders 8 MB; a frame that states its size asks for no more than the body limit.
+ * 16 MB. A frame of a few bytes may ask for a window of 128 MB, which the decoder allocates before it reads the data.
+ * RFC 9659 allows senders 8 MB; a frame that states its size asks for no more than the body limit.
  */
 const ZSTD_WINDOW_LOG_MAX = 24;
 
@@ -41,8 +41,8 @@ const BAD_ENCODING: BodyRead = { body: null, problem: 'bad_encoding' };
 const ABORTED: BodyRead = { body: null, problem: 'aborted' };
 
 /**
- * Gathers chunks into one piece of memory, which is reserved before it is taken. However small the chunks are, no more is
- * held than that. `declaredBytes` is a hint that saves copies, not a promise.
+ * Collects chunks in one buffer, which is reserved before it is allocated. However small the chunks are, no more memory
+ * is held than that. `declaredBytes` is a hint that saves copies, not a promise.
  */
 class Gatherer {
   readonly #reservation: Reservation;
@@ -136,7 +136,7 @@ function inflate(packed: Buffer, encoding: Encoding, reservation: Reservation, f
     finish(problem);
     stream.destroy();
   });
-  // The decoders, but for that of gzip, pass over bytes behind the end of the compressed data.
+  // All decoders but gzip's ignore bytes after the end of the compressed data.
   stream.on('end', () => {
     finish(stream.bytesWritten === packed.length ? { body: gatherer.take(), problem: null } : BAD_ENCODING);
   });
@@ -152,6 +152,6 @@ const INFLATERS = {
 
 function inflaterFor(encoding: Encoding, packed: Buffer) {
   if (encoding !== 'deflate') return INFLATERS[encoding]();
-  // HTTP's "deflate" is the zlib format, whose first half-byte is always 8; some clients send it bare.
+  // HTTP's "deflate" is the zlib format, whose first half-byte is always 8; some clients send raw deflate.
   return ((packed[0] ?? 0) & 0x0f) === 8 ? createInflate() : createInflateRaw();
 }

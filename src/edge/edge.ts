@@ -1,8 +1,10 @@
 /**
- * One edge: an HTTP server with its own end of the log, in its own thread. What it serves depends on the role of the
- * server: events, everything else, or health and metrics alone. It sees interfaces only; who implements them is decided
- * in `wiring/opening.ts`. While the server drains it serves as before and ends each connection with its response; then the port
- * closes, what is in flight is finished, what still comes gets 503, and the log is closed.
+ * One edge: an HTTP server with its own appender to the log, in its own thread. What it serves depends on the role of
+ * the server: events, everything else, or health and metrics alone. It sees interfaces only; `wiring/thread-parts.ts`
+ * decides what implements them.
+ *
+ * While the server drains it serves as before and ends each connection with its response; then the port closes,
+ * requests in flight are finished, new ones get 503, and the log is closed.
  */
 
 import type { RequestListener, Server } from 'node:http';
@@ -64,7 +66,7 @@ export interface EdgeParts {
   readonly handOverUsage: (keyUsage: KeyUsage[]) => void;
 }
 
-/** What the API is made of. */
+/** The stores behind the API. */
 export interface Reading {
   readonly store: Store;
   readonly members: MemberStore;
@@ -79,7 +81,7 @@ export interface Edge {
 const GAUGE_INTERVAL_MS = 1_000;
 /** The processor uses the number of waiting requests to decide whether it may work now. */
 const WAITING_INTERVAL_MS = 20;
-/** How much one look counts: the average is over about five. */
+/** Weight of a sample in the moving average, which is over about the last five. */
 const WAITING_WEIGHT = 0.2;
 const CLOSE_IDLE_INTERVAL_MS = 50;
 const UNFINISHED_MS_MAX = 5_000;
@@ -195,7 +197,7 @@ export async function startEdge(parts: EdgeParts, port: number): Promise<Edge> {
   };
 }
 
-/** What the ways in share. */
+/** What both intakes share. */
 interface Shared {
   readonly metrics: MetricsWriter;
   readonly newTraceId: () => string;
@@ -318,7 +320,7 @@ function keepAverage(look: () => number, set: (average: number) => void): () => 
   return () => clearInterval(timer);
 }
 
-/** The same log, which knows how many entries are not durable yet. */
+/** Wraps an appender, and counts the entries that are not durable yet. */
 function counting(log: LogAppender): { readonly log: LogAppender; waiting(): number } {
   let waiting = 0;
   const append = async (entry: LogEntry): Promise<void> => {

@@ -1,6 +1,7 @@
 /**
- * Remembers when each key was last used, what was received with it and whether it looks leaked, and hands that over now and then, so that using a
- * key never waits for a write. Holds one row a key at most; what is lost in a crash is at most one interval.
+ * Buffers when each key was last used, what was received with it and whether it looks leaked, and hands that over at
+ * intervals, so that using a key never waits for a write. Holds at most one row per key; a crash loses at most one
+ * interval.
  */
 
 import type { KeyUsage, KeyVolume } from '../keys.ts';

@@ -1,5 +1,5 @@
 /**
- * Why a port could not be had, in words that say what to do.
+ * Why the server could not listen on a port, as a message that says what to do.
  */
 
 import { OperatorError } from '../errors.ts';

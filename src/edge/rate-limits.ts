@@ -13,13 +13,13 @@
 import { hash } from 'node:crypto';
 import type { ApiKey } from '../keys.ts';
 
-/** Room for at least half as many keys with a limit; those that find no place have a bucket per thread. */
+/** Enough for at least half as many keys with a limit; those that find no free slot have a bucket per thread. */
 const BUCKETS = 8_192;
-/** How many places are tried for a key before it gets one per thread. */
+/** How many slots are probed for a key before it gets a bucket per thread. */
 const PROBES_MAX = 64;
-/** Of each place: which key it belongs to (0: none yet), and the time in nanoseconds. */
+/** Of each slot: which key it belongs to (0: none yet), and the time in nanoseconds. */
 const NUMBERS_PER_BUCKET = 2;
-/** Revoked keys stay until here. */
+/** Limit of the map of each thread, which is then cleared: revoked keys are in it until then. */
 const KNOWN_MAX = 10_000;
 const SECOND_NS = 1e9;
 const MILLISECOND_NS = 1_000_000n;

@@ -1,6 +1,6 @@
 /**
- * What every request that brings events goes through, whatever its form: key (401), origin (403), size (413), rate limit
- * and admission, body (400), log. `ingest.ts` is our own form, `segment-intake.ts` that of Segment's SDKs; they say where
+ * What every request with events goes through, whatever its format: key (401), origin (403), size (413), rate limit and
+ * admission, body (400), log. `ingest.ts` is our own format, `segment-intake.ts` that of Segment's SDKs; they say where
  * the key is, what the body means and how to respond.
  *
  * Invariant: success is sent only after the log says that the entry is durable. Each request gets exactly one response,
@@ -54,7 +54,7 @@ const REFUSED = {
   backlog: METRIC.unavailable_backlog,
 } as const;
 
-/** What a request counts as that a rate limit refused. */
+/** What is counted for a request that was over its rate limit. */
 const ONE_LIMITED: KeyVolume = { users: 0, events: 0, usersRejected: 0, requestsLimited: 1 };
 
 /** One request under way. */
@@ -71,14 +71,14 @@ export interface Exchange {
 
 export interface GivenKey {
   readonly key: string;
-  /** An address ends up in logs and histories: a secret key is not accepted from there. */
+  /** A URL ends up in logs and histories: a secret key is not accepted from there. */
   readonly isInAddress: boolean;
 }
 
-/** What a form finds in a body, for the log. */
+/** The part of a log entry that comes from the body. */
 export type Content = Omit<LogEntry, 'traceId' | 'tenantId' | 'receivedAt' | 'keyId' | 'keyKind'>;
 
-/** `Item` is what a response lists of what is not valid. */
+/** `Item`: what an error response lists for each invalid user or message. */
 export abstract class RequestIntake<Item> {
   protected readonly parts: IntakeParts;
   protected abstract readonly unavailableCode: ErrorCode;
@@ -213,7 +213,7 @@ export abstract class RequestIntake<Item> {
     return false;
   }
 
-  /** Takes so many users from what the key may send; responds if there is nothing left. */
+  /** Takes `users` from the key's token bucket; responds if it is empty. */
   protected isOverLimit(exchange: Exchange, key: ApiKey, users: number): boolean {
     const { rateLimits, keyUsage, metrics, now } = this.parts;
     const retryAfterMs = rateLimits.take(key, users);
@@ -288,7 +288,7 @@ export abstract class RequestIntake<Item> {
     this.sendFailure(exchange, failure);
   }
 
-  /** Right before a response. */
+  /** Call it right before a response: releases the reservation, and records the metrics. */
   protected settle(exchange: Exchange, status: number): void {
     exchange.reservation?.release();
     if (this.parts.isLeaving()) exchange.response.shouldKeepAlive = false;

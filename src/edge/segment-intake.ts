@@ -1,6 +1,7 @@
 /**
- * The routes for the SDKs of Segment and RudderStack, behind the same checks, log and metrics as `POST /ingest/events`
- * (`request-intake.ts`), which does no work for them. A body is converted to our own form (`intake/`) and appended as such.
+ * The routes for the SDKs of Segment and RudderStack, with the same checks, log and metrics as `POST /ingest/events`
+ * (`request-intake.ts`), and at no cost to that route. A body is converted to our own format (`intake/`), and the
+ * converted body is appended.
  *
  * Order of checks: path and method, key where a header or the address has it (401), charset and encoding (400), size
  * (413), rate limit and admission (429), key where only the body has it (401), JSON and messages (400).
@@ -83,7 +84,7 @@ export class SegmentIntake extends RequestIntake<MessageError> {
     else this.authenticate(exchange, given, (key) => receive(key, (body) => this.#convert(exchange, key, type, body)));
   }
 
-  /** The client is not known until its body was looked at: that is all that is done before. */
+  /** Without a key in the headers or the URL, the client is unknown until its key is found in the body. */
   #findKey(exchange: Exchange, type: MessageType | null, body: Buffer): void {
     const found = (writeKey: string | null, bytes: Uint8Array): void => {
       const given = writeKey === null ? undefined : { key: writeKey, isInAddress: false };

@@ -83,7 +83,7 @@ export function createEdgeServer(parts: EdgeServerParts, everythingElse: Request
   const hold = (request: IncomingMessage, response: ServerResponse, expectsContinue: boolean): void => {
     const { socket } = request;
     closeGently(socket, exchanges);
-    // What is behind it waits in the system's buffers. Twice, because the end of each message resumes: now, and when all
+    // Data behind it stays in the kernel's buffers. Twice, because the end of each message resumes: now, and when all
     // that was read is parsed.
     const pause = (): void => {
       if (response.socket === null && socket.writable) socket.pause();
@@ -135,7 +135,7 @@ export function createEdgeServer(parts: EdgeServerParts, everythingElse: Request
     if (error.code === 'ECONNRESET') socket.destroy();
     else refuseSocket(socket, kindOf(error));
   });
-  // Node hands the connection over as a tunnel, without listeners of its own; without ours it would close it in silence.
+  // Node hands the socket over as a tunnel, without listeners of its own; without ours it would be closed silently.
   server.on('connect', (_request, socket) => {
     socket.on('error', () => socket.destroy()).resume();
     refuseSocket(socket as Socket, NOT_A_PROXY);
@@ -177,7 +177,7 @@ class Exchanges {
     this.#latest.set(socket, response);
   }
 
-  /** That of the request that was received last. */
+  /** The response to the request that was received last. */
   latest(socket: Socket): ServerResponse | undefined {
     return this.#latest.get(socket);
   }
@@ -188,7 +188,7 @@ class Exchanges {
     return broken !== undefined || whole !== undefined;
   }
 
-  /** The request whose body is still being received, and the last complete one without a response. */
+  /** `broken`: the request whose body is still being received. `whole`: the last complete one without a response. */
   of(socket: Socket): { broken: ServerResponse | undefined; whole: ServerResponse | undefined } {
     const latest = this.#latest.get(socket);
     const broken = latest?.req.complete === false ? latest : undefined;
@@ -197,7 +197,7 @@ class Exchanges {
   }
 }
 
-/** Proxies may send the whole address, which servers have to take (RFC 9112, 3.2.2). */
+/** Proxies may send the absolute form of the address, which servers must accept (RFC 9112, 3.2.2). */
 function originForm(target: string): string {
   const url = URL.parse(target);
   return url === null ? target : url.pathname + url.search;
@@ -232,7 +232,7 @@ const PARSER_REFUSALS: Readonly<Record<string, SocketRefusal>> = {
   HPE_INVALID_TRANSFER_ENCODING: { code: 'bad_request', message: TRANSFER_CODING_PROBLEM },
 };
 
-/** What is not HTTP, or too slow to be. */
+/** The response to an error of the HTTP parser, or to a timeout. */
 function kindOf({ code = '', reason }: ParserError): SocketRefusal {
   const known = PARSER_REFUSALS[code];
   if (known !== undefined) return known;
@@ -263,7 +263,7 @@ interface RequestRefusal {
   readonly endsConnection: boolean;
 }
 
-/** What is wrong with a request whatever its path, before anything in it is believed. */
+/** What is wrong with a request whatever its path; checked before anything in it is trusted. */
 function refusalOf(request: IncomingMessage): RequestRefusal | undefined {
   const { headers, httpVersionMajor, httpVersionMinor } = request;
   // Node takes a line without a version for HTTP/0.9, which has no headers, no status and no end but the connection's.
@@ -290,7 +290,7 @@ function refuseRequest(
   count(metrics, ERRORS[failure.code].status);
   if (endsConnection) response.shouldKeepAlive = false;
   if (!request.complete) stopUnwantedBody(request);
-  // A page has to be allowed to read why.
+  // Without CORS headers a web page could not read the reason.
   const cors = isForIngest && request.headers.origin !== undefined ? { allow: '*' } : null;
   if (isForSegment) sendSegmentFailure(response, newTraceId(), { code: failure.code, message }, cors);
   else sendFailure(response, newTraceId(), failure, cors);

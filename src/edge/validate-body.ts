@@ -12,8 +12,8 @@ import { acceptPlain } from '../validation/accept-plain.ts';
 import { type RequestValidation, validateRequest } from '../validation/validate-request.ts';
 
 /**
- * Batches of a hundred users are above it, so that their validation uses a second core; single users are far below it. A
- * hostile body of this size takes some milliseconds to parse (Node 26: 94 ms a megabyte of nested arrays).
+ * Batches of a hundred users are above it, so that their validation uses a second core; single users are far below it.
+ * A hostile body of this size takes some milliseconds to parse (Node 26: 94 ms a megabyte of nested arrays).
  */
 export const LARGE_BODY_BYTES = 32 * 1024;
 
@@ -32,7 +32,7 @@ export function convertBody(body: Uint8Array, options: ConversionOptions): Conve
   return convertSegment(Buffer.from(body.buffer, body.byteOffset, body.byteLength).toString('utf8'), options);
 }
 
-/** What a thread is asked to do with a large body: validate it, if it is nothing but the bytes. */
+/** A task for the thread, with a large body. A body alone is to be validated. */
 export type ValidatorTask =
   | Uint8Array<ArrayBuffer>
   | { readonly convert: ConversionOptions; readonly body: Uint8Array<ArrayBuffer> }
@@ -78,7 +78,7 @@ export class LargeBodyValidator {
     const options = { name: 'validator', resourceLimits: YOUNG_LIMIT };
     this.#thread = new Worker(threadFile('./validator-thread', import.meta.url), options);
     this.#thread.on('message', (reply) => this.#waiting.shift()?.(reply as never));
-    // A crash in there is a bug, not an input that was foreseen: end loudly, nothing was acknowledged.
+    // A crash there is a bug, and not bad input. It ends the process; nothing was acknowledged.
     this.#thread.on('error', (error) => {
       throw error;
     });
@@ -90,19 +90,19 @@ export class LargeBodyValidator {
     return this.#waiting.length;
   }
 
-  /** Takes the memory of `body` over. */
+  /** Takes ownership of the memory of `body`. */
   validate(body: Buffer): Promise<ValidatedBody> {
     const bytes = inOwnMemory(body);
     return this.#run(bytes, bytes.buffer);
   }
 
-  /** Takes the memory of `body` over. */
+  /** Takes ownership of the memory of `body`. */
   convert(body: Uint8Array, options: ConversionOptions): Promise<Conversion> {
     const bytes = inOwnMemory(body);
     return this.#run({ convert: options, body: bytes }, bytes.buffer);
   }
 
-  /** Takes the memory of `body` over. */
+  /** Takes ownership of the memory of `body`. */
   findKey(body: Uint8Array): Promise<KeyInBody> {
     const bytes = inOwnMemory(body);
     return this.#run({ findKey: true, body: bytes }, bytes.buffer);

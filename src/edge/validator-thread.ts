@@ -1,6 +1,5 @@
 /**
- * The thread that validates and converts large bodies, one after another. The bytes are transferred in and back, without
- * a copy.
+ * The thread that validates and converts large bodies, one after another. Their memory is transferred, not copied.
  */
 
 import { parentPort } from 'node:worker_threads';

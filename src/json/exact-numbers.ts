@@ -38,12 +38,12 @@ export function parseExact(text: string): unknown {
   return mayLoseDigits(text) ? buildValue(text, exactNumberOf) : parseJson(text);
 }
 
-/** Quick, and wrong in one direction only. */
+/** Quick. Has false positives, which cost time only, and no false negatives. */
 function mayLoseDigits(text: string): boolean {
   return hasDangerousRun(text) || LARGE_EXPONENT_OR_MINUS_ZERO.test(text);
 }
 
-/** A run of 16 cannot hide between every 16th character. */
+/** Looks at every 16th character: a run of 16 contains one of them. */
 function hasDangerousRun(text: string): boolean {
   for (let at = DANGEROUS_RUN_CHARACTERS - 1; at < text.length; at += DANGEROUS_RUN_CHARACTERS) {
     if (!isDigitOrPoint(text, at)) continue;

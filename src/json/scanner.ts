@@ -1,9 +1,10 @@
 /**
- * The one JSON scanner: a pull parser over UTF-8 bytes. It goes forward once, checks the whole grammar, and builds nothing:
- * a caller that wants a value takes its place in the bytes (`at`) or in the decoded text (`offset`, `text`), so what is kept
- * of a body is what the client wrote, to the last digit. Five uses: `validation/accept-plain.ts` (is this ordinary request
- * valid?), `processor/prepare-plain.ts` (users, match keys, events), `backends/kafka/body-users.ts` (where users begin and end),
- * `json/parse.ts` (values, where `JSON.parse` cannot make them), `json/error.ts` (where and why a text is not JSON).
+ * The one JSON scanner: a pull parser over UTF-8 bytes. It makes one pass, checks the whole grammar, and builds no
+ * values: a caller that wants one reads its position in the bytes (`at`) or in the decoded text (`offset`, `text`), so
+ * what is kept of a body is what the client wrote, to the last digit. Five uses: `validation/accept-plain.ts` (is this
+ * ordinary request valid?), `processor/prepare-plain.ts` (users, match keys, events), `backends/kafka/body-users.ts`
+ * (where users begin and end), `json/parse.ts` (values, where `JSON.parse` cannot make them), `json/error.ts` (where
+ * and why a text is not JSON).
  *
  *     const scanner = new JsonScanner(bytes);
  *     if (scanner.openObject()) {
@@ -14,15 +15,16 @@
  *     }
  *     if (!scanner.finish()) report(scanner.error);
  *
- * - `openObject`, `openArray`, `string`, `number` go past a token of that kind; they return false, and go nowhere, if
- *   another kind comes next. `skipValue` goes past any value. Every value has to be gone past before the next `nextKey`.
- * - `nextKey` gives the number of a known key, `OTHER` or `END`; `nextInternedKey` that of any key; `nextElement` whether
- *   there is one.
- * - Errors are sticky: the first one is kept in `error` and takes the scanner to the end, so that every loop ends. A caller
- *   need not look at each step, but must look at `finish()`.
+ * - `openObject`, `openArray`, `string`, `number` consume a token of that kind; they return false, and consume nothing,
+ *   if another kind comes next. `skipValue` consumes any value. Every value must be consumed before the next `nextKey`.
+ * - `nextKey` returns the number of a known key, `OTHER` or `END`; `nextInternedKey` that of any key; `nextElement`
+ *   whether there is one.
+ * - Errors are sticky: the first one is kept in `error` and moves the scanner to the end, so that every loop ends. A
+ *   caller need not check each step, but must check `finish()`.
  *
- * Invariant: without an error the text is JSON exactly when `JSON.parse` says so, provided that the bytes are UTF-8. Limits:
- * it does not compare keys, so of a key given twice the caller sees both, in order. Depth takes a byte a level, and no stack.
+ * Invariant: without an error the text is JSON exactly when `JSON.parse` says so, provided that the bytes are UTF-8.
+ * Limits: it does not compare keys, so the caller sees both of a duplicate key, in order. Depth takes one byte per
+ * level, and no stack.
  */
 
 import type { StringInterner } from './string-interner.ts';

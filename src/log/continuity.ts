@@ -1,9 +1,9 @@
 /**
  * Whether a log and a store still belong together. The store keeps the position up to which it has processed each
  * partition, and the request of the last record before it. A log that ends before that position has lost records; one
- * that has another record there was given the same positions twice: it was cut and written on, or is of another history.
- * In either case what follows must not be taken for what the store has seen. A store that is ahead of a log which ends
- * earlier must know the newest record that this log has: else it was made from another copy of the log, and would pass over
+ * with another record there has used the same positions twice: it was truncated and then appended to, or has another
+ * history. In either case what follows must not be taken for what the store has processed. A store that is ahead of a
+ * log must know the newest record of this log: otherwise it was made from another copy of the log, and would skip
  * records that it never had.
  */
 
@@ -94,7 +94,7 @@ export async function lostAhead(log: LogReader, positions: ReadonlyMap<number, n
   return lost;
 }
 
-/** A local log has lost its end: records from `from` up to `to` are not in it. The store has those below `processed`. */
+/** A local log has lost its end: it lacks the records from `from` up to `to`. The store has those below `processed`. */
 export interface MissingRecords {
   readonly partition: number;
   readonly from: number;
@@ -110,7 +110,9 @@ export interface LogInspection {
   readonly refusals: readonly string[];
   /** Segments that it is refused for, by file. None while a server runs, which looked at them when it started. */
   readonly refusedSegments: ReadonlyMap<string, string>;
-  /** That it is not known whether more was acknowledged than the log holds, in words; null where it is, and while a server runs. */
+  /**
+   * Message that it is unknown whether more was acknowledged than the log holds; null if it is known, or a server runs.
+   */
   readonly unknownEnd: string | null;
   /** None while a server runs, and none where it is refused. */
   readonly missing: readonly MissingRecords[];
@@ -137,7 +139,7 @@ export function missingRecordsText(missing: MissingRecords): string {
   return `${what}; those from position ${lost} on were acknowledged and are not processed${more}`;
 }
 
-/** Why the processor does not go on with partitions that have another record where the store has processed one, in its words. */
+/** The processor's errors about partitions that have another record where the store has processed one. */
 export async function mismatches(log: LogReader, { positions, lastTraceIds }: ProcessedLog): Promise<string[]> {
   const found: string[] = [];
   for (const [partition, position] of positions) {

@@ -1,7 +1,7 @@
 /**
- * What becomes of the users of a batch, for one tenant: which are duplicates, which belong to a person who was
- * erased, which profile the others get, and what their trace shows. Pure: the same lookup results and records give the same decision.
- * Every user and every event that the edge accepted ends up in exactly one of stored, duplicates and erased.
+ * What becomes of the users of a batch, for one tenant: which are duplicates, which belong to a person who was erased,
+ * which profile the others get, and what their trace shows. Pure: the same lookup results and records give the same
+ * decision. Every user and every event that the edge accepted ends up in exactly one of stored, duplicates and erased.
  */
 
 import type { Outcome } from '../identity/graph.ts';

@@ -1,9 +1,9 @@
 /**
- * What is kept of an object of a body, as the text that it is: members that follow each other are a part of the body, with
- * a brace written over the comma or brace on either side; where others are left out between them, they are put together
- * behind the body. Writes into the memory of the packer alone, never into the body that is being scanned.
+ * The members of a JSON object that are kept, as text, without serialising them again: adjacent members stay where they
+ * are in the body, with a brace written over the comma or brace on either side; where others are left out between them,
+ * they are concatenated after the body. Writes only into the packer's copy, never into the body that is being scanned.
  *
- * Everything is counted twice, in bytes and in UTF-16 units: bytes are what is written, units are what is packed.
+ * All offsets exist twice, in bytes and in UTF-16 units: bytes are written, units are packed.
  */
 
 import { CLOSE_BRACE, COMMA, type JsonScanner, OPEN_BRACE } from '../json/scanner.ts';

@@ -1,14 +1,13 @@
 /**
- * Texts, numbers and lists of them, one behind the other, in memory that goes to another thread for next to nothing. What
- * was packed is to be unpacked (`unpacking.ts`) in the same order; `packing.ts` knows which.
+ * Serialises texts, numbers and lists of them, one after another, into memory that is cheap to send to another thread.
+ * They are unpacked (`unpacking.ts`) in the same order, which `packing.ts` defines.
  *
- * Most texts are parts of a body, so bodies are taken over as the bytes that they are, and a text is packed as where it
- * begins and ends, in UTF-16 units of all bodies together: those that are ASCII in `narrow`, others in `wide`. Texts that
- * come again and again are words: each is packed once, and is the same string wherever it comes out. All other texts are
- * one long string.
+ * Most texts are parts of a body, so bodies are copied as bytes, and a text is packed as its start and end, in UTF-16
+ * units of all bodies together: ASCII bodies in `narrow`, others in `wide`. Frequent texts are interned (words): each
+ * is packed once, and is the same string wherever it is unpacked. All other texts are one long string.
  *
- * A packer is used again and again, and its memory with it; what it gives out is a copy. Only memory of very large batches is
- * given out itself: it is not kept.
+ * A packer and its memory are reused; its result is a copy. Only the memory of a very large batch is itself the result,
+ * and is not reused.
  */
 
 export interface Packed {
@@ -37,7 +36,7 @@ const FIRST_NUMBERS = 65_536;
 const KEPT_BYTES_MAX = 4 * 1024 * 1024;
 const KEPT_NUMBERS_MAX = 1024 * 1024;
 
-/** So few that they are still young when they are made into one. */
+/** Few enough that they are still in the young generation when they are joined. */
 const LOOSE_TEXTS_MAX = 4_096;
 /** The location of a body, with as much room after it as it is long. */
 export interface Taken {
@@ -95,11 +94,11 @@ class BodyMemory {
 export class Packer {
   readonly #narrow = new BodyMemory(0);
   readonly #wide = new BodyMemory(FIRST_WIDE);
-  /** Each made of many. */
+  /** Each joined from many texts. */
   #joined: string[] = [];
   #loose: string[] = [];
   #otherLength = 0;
-  /** What stands for each. */
+  /** The number that stands for each. */
   readonly #words = new Map<string, number>();
   #batch = 0;
   #numbers = new Float64Array(FIRST_NUMBERS);
@@ -136,7 +135,7 @@ export class Packer {
     this.number(value === null ? NO_TEXT : start + value.length);
   }
 
-  /** Where the text begins. */
+  /** Packs a text that is not part of a body; returns where it begins. */
   other(value: string): number {
     const start = FIRST_OTHER + this.#otherLength;
     this.#otherLength += value.length;
@@ -145,7 +144,7 @@ export class Packer {
     return start;
   }
 
-  /** What stands for the word. */
+  /** The number that stands for the word, which is interned if it is new. */
   word(value: string): number {
     const known = this.#words.get(value);
     if (known !== undefined) return known;

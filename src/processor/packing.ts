@@ -1,8 +1,8 @@
 /**
- * Prepared records in a form that goes from one thread to another for next to nothing (`packer.ts`): a clone of the
- * objects would cost as much as parsing the bodies did. Records come to be packed as objects (`packRecord`), or piece by
- * piece by a caller that makes no objects: `packHeader`, the number of users, for each `roomForUser`, its events and
- * its keys, and no rejections. What `unpack` (`unpacking.ts`) makes of a record that was packed equals the record.
+ * Serialises prepared records for another thread (`packer.ts`): a structured clone of the objects would cost as much as
+ * parsing the bodies did. Records are packed as objects (`packRecord`), or piece by piece by a caller that makes no
+ * objects: `packHeader`, the number of users, for each `roomForUser`, its events and its keys, and no rejections. What
+ * `unpack` (`unpacking.ts`) makes of a packed record equals the record.
  */
 
 import { FORMATS, IDENTIFIER_TYPES, KEY_KINDS } from '../model.ts';
@@ -11,7 +11,7 @@ import { NO_REVENUE } from '../views/currency.ts';
 import { NO_TEXT, type Packer } from './packer.ts';
 import type { PreparedRecord, PreparedUser } from './prepared.ts';
 
-/** The fixed fields of a user. */
+/** Offsets of the fixed fields of a user. */
 const USER = {
   index: 0,
   shape: 1,
@@ -109,7 +109,7 @@ export function roomForUser(packer: Packer, userIndex: number): number {
   return at;
 }
 
-/** One bit a type. */
+/** `junk` has one bit for each identifier type. */
 export function setJunk(packer: Packer, user: number, junk: number): void {
   packer.set(user + USER.junk, junk);
 }
@@ -120,7 +120,7 @@ export function setNoUpdate(packer: Packer, user: number): void {
   setProperties(packer, user, NO_TEXT, NO_TEXT);
 }
 
-/** A word. */
+/** `shape` is a word (`packer.ts`). */
 export function setShape(packer: Packer, user: number, shape: number, isCut: boolean): void {
   packer.set(user + USER.shape, shape);
   packer.set(user + USER.isCut, isCut ? 1 : 0);

@@ -92,7 +92,7 @@ export class PlainKeys {
     this.#count++;
   }
 
-  /** To be called when the events of the user are packed. */
+  /** Call it once the events of the user are packed. */
   pack(user: number): void {
     const packer = this.#packer;
     setJunk(packer, user, this.#junk);

@@ -1,7 +1,7 @@
 /**
- * A quick way for ordinary records: scans a body once and packs its users as they come, without parsing it into objects
- * and writing those as text again. Whatever is unusual (white space, an escape, a name given twice or beginning with a
- * digit, a number that JavaScript would write in another way, anything unknown) is left to parsing.
+ * The fast path for ordinary records: scans a body once and packs its users as they come, without parsing it into
+ * objects and serialising those again. Whatever is unusual (white space, an escape, a name given twice or beginning
+ * with a digit, a number that JavaScript would write in another way, anything unknown) is left to parsing.
  *
  * Invariant: what is packed equals what parsing would give. Relies on what the edge has checked: the body is UTF-8, and
  * all of its users are valid.

@@ -1,7 +1,7 @@
 /**
- * From a log record to users that identity and the store can work with: parsed, with match keys, property updates and events
- * ready to be stored. Pure. The record was validated at the edge, so what does not fit here is a bug and throws; the
- * record then becomes a dead letter.
+ * From a log record to users that identity and the store can work with: parsed, with match keys, property updates and
+ * events ready to be stored. Pure. The record was validated at the edge, so what does not fit here is a bug and throws;
+ * the record then becomes a dead letter.
  */
 
 import { type MatchOptions, matchKeysOf } from '../identity/match-keys.ts';
@@ -43,7 +43,7 @@ export function headerOf(record: LogRecord): RecordHeader {
   return { ...header, ...(format && { format }), ...(droppedByClient && { droppedByClient }) };
 }
 
-/** In one piece, as it goes to another thread; `unpack` gives what `prepareRecord` gives of each. */
+/** Prepares batches, packed for another thread; unpacked, each record equals what `prepareRecord` gives. */
 export class Preparer {
   readonly #packer = new Packer();
   readonly #plain: PlainPreparer;
@@ -95,7 +95,7 @@ export function prepareRecord(record: LogRecord, options: MatchOptions): Prepare
   return unpack(preparer.prepare([record]))[0] as PreparedRecord;
 }
 
-/** One has memory enough for a batch. */
+/** Cached, since a preparer allocates memory for a whole batch. */
 const PREPARERS = new WeakMap<MatchOptions, Preparer>();
 
 /** Any record, whatever is in it. */
@@ -117,7 +117,7 @@ export function prepareParsed(
   return { users, rejections };
 }
 
-/** The words of `JSON.parse` quote what they could not read, which is nothing for logs. */
+/** Without the message of `JSON.parse`, which quotes the body: personal data must not get into logs. */
 function parseBody(text: string): { readonly users: readonly JsonObject[] } {
   try {
     return parseExact(text) as { users: readonly JsonObject[] };

@@ -1,17 +1,19 @@
 /**
  * The processor: reads the log and writes the store, continuously, in its own thread.
  *
- * States: reading → in a transaction → committed → reading. A transaction takes batches until the log is drained, or
- * it has `TRANSACTION_USERS_MAX` users or has run for `TRANSACTION_MS_MAX`: under load this trades a second of delay for
- * pages that are written once instead of many times. With nothing to do it commits at once and waits. Where several processors
- * write one store (`batchesPerTransaction: 1`), a transaction is one batch, of all partitions that are ours together.
+ * States: reading → in a transaction → committed → reading. A transaction takes batches until the log is drained, or it
+ * has `TRANSACTION_USERS_MAX` users or has run for `TRANSACTION_MS_MAX`: under load this trades a second of delay for
+ * pages that are written once instead of many times. With nothing to do it commits at once and waits. Where several
+ * processors write one store (`batchesPerTransaction: 1`), a transaction is one batch, of all partitions that are ours
+ * together.
  *
- * Invariant: what was made of a record and the position after it are committed together, so each record has exactly
- * one effect, wherever the process dies. A record that makes this code throw is isolated, retried `TRIES_MAX` times and then
- * becomes a dead letter with its cause; processing continues with the others. An unavailable store is retried. Whenever it
- * is uncertain what the store holds (another processor was first, a commit got no response) the positions are read again;
- * and at intervals while idle, because a database may have been restored to an earlier state and no commit would fail.
- * A store that is at the same position after another record is a copy with a history of its own: processing waits.
+ * Invariant: the effects of a record and the position after it are committed together, so each record has its effects
+ * exactly once, wherever the process dies. A record that makes this code throw is isolated, tried `TRIES_MAX` times and
+ * then becomes a dead letter with its cause; processing continues with the others. An unavailable store is retried.
+ * Whenever it is uncertain what the store holds (another processor was first, a commit got no response) the positions
+ * are read again; and at intervals while idle, because a database may have been restored to an earlier state and no
+ * commit would fail. A store that is at the same position after another record is a copy with a history of its own:
+ * processing waits.
  */
 
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -29,7 +31,10 @@ import { RetryLoop } from './retry-loop.ts';
 import { headerOf, prepareRecord } from './prepare.ts';
 import { type PreparedBatch, type RecordSource, sourceOnTheSpot } from './source.ts';
 
-/** So little that what becomes of it is a small part of the young heap, and mostly dead when that is cleared. */
+/**
+ * Few enough that the objects of a batch are a small part of V8's young generation, and mostly dead when it is
+ * collected.
+ */
 export const BATCH_BYTES_MAX = 128 * 1024;
 const TRANSACTION_USERS_MAX = 100_000;
 const TRANSACTION_MS_MAX = 1_500;
@@ -96,7 +101,7 @@ export class Processor {
   readonly #failpoint: Failpoint;
   readonly #batchBytesMax: number;
   readonly #transactionUsersMax: number;
-  /** As in the store. */
+  /** As committed to the store. */
   #committed: ReadonlyMap<number, number> = new Map();
   /** The request of the last record before each of these positions; none where it is not known. */
   #committedTraceIds: ReadonlyMap<number, string> = new Map();

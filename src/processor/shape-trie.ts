@@ -1,6 +1,6 @@
 /**
- * Lists of names that come again and again, such as those of all properties of a user. One gets to a list by adding name
- * by name to the empty one, and its text is made once. Names are numbers (`json/string-interner.ts`).
+ * A trie of frequent lists of names, such as those of all properties of a user: a list is reached by adding name by
+ * name to the empty one, and its text is made once. Names are interned (`json/string-interner.ts`).
  */
 
 import type { StringInterner } from '../json/string-interner.ts';

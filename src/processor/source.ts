@@ -57,18 +57,20 @@ const READ_BYTES_MIN = 1024 * 1024;
 /** Of bodies. A batch of ordinary requests has less; of very large requests, one at a time is in memory. */
 const AHEAD_BYTES_MAX = 4 * 1024 * 1024;
 
-/** From here on a body's memory is given back as soon as it is prepared. */
+/** The memory of a body of this size or more is released as soon as it is prepared. */
 const LARGE_BODY_BYTES = 1024 * 1024;
 
 interface PackedBatch {
   readonly packed: Packed;
   readonly next: number;
   readonly problem: string | null;
-  /** It has as many bytes as requested, so there is probably more, but not very many. */
+  /**
+   * Whether to read ahead: it has as many bytes as requested, so there is probably more, and not too many for memory.
+   */
   readonly isOneOfMany: boolean;
 }
 
-/** Reads more of the log than requested, and keeps the rest of each partition for the next time. */
+/** Reads more of the log than requested, and buffers the rest of each partition for the next call. */
 class ReadingOn {
   readonly #log: LogReader;
   readonly #rests = new Map<number, LogBatch>();

@@ -1,8 +1,7 @@
 /**
- * Prepared records out of the memory that they were packed into: see `packing.ts`, which has the order.
+ * Unpacks prepared records, in the order that `packing.ts` defines.
  *
- * The texts that come out are slices, and a slice keeps the whole string in memory: code that keeps one for long makes
- * another text of it first.
+ * The texts are slices, and a slice keeps the whole string in memory: code that keeps one for long copies it first.
  */
 
 import {
@@ -124,7 +123,7 @@ function unpackKey(unpacker: Unpacker): MatchKey {
   return { type, value, raw: unpacker.optionalText() ?? value };
 }
 
-/** One after the other. Takes the memory of the texts over: they are strings from here on, and it is given back. */
+/** Reads values one after another. Takes ownership of the memory of the texts: makes strings of it, and releases it. */
 class Unpacker {
   readonly #narrow: string;
   readonly #wide: string;

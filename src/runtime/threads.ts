@@ -5,8 +5,8 @@
 import { isTooManyOpenFiles } from './open-files.ts';
 
 /**
- * For new objects of a thread, in MB: V8 would take 96 and keep them. A request, a page or a batch is gone sooner.
- * An option of `Worker`.
+ * Limit of V8's young generation in a thread, in MB: by default it grows to 96 and stays there. A request, a page or a
+ * batch is short-lived. An option of `Worker`.
  */
 export const YOUNG_LIMIT = { maxYoungGenerationSizeMb: 24 } as const;
 
@@ -15,7 +15,7 @@ export function threadFile(name: string, importer: string): URL {
   return new URL(name + (importer.endsWith('.ts') ? '.ts' : '.js'), importer);
 }
 
-/** Whether a thread failed because it could not be started, for want of open files: a later one may start. */
+/** Whether a thread could not be started because too many files are open: a later one may start. */
 export function isThreadUnavailable(error: unknown): boolean {
   const isInit = error instanceof Error && 'code' in error && error.code === 'ERR_WORKER_INIT_FAILED';
   return isInit || isTooManyOpenFiles(error);

@@ -1,7 +1,7 @@
 /**
- * Logs for operators: JSON lines on stderr, few, without personal data and without keys. What people read (the words at
- * first start, the tables of the command) goes to stdout instead. Written synchronously, so that the last line before a
- * crash is there.
+ * Logs for operators: JSON lines on stderr, few, without personal data and without keys. What people read (the text at
+ * the first start, the output of commands) goes to stdout instead. Written synchronously, so that the last line before
+ * a crash is not lost.
  */
 
 import { destination, type Logger, pino, stdTimeFunctions } from 'pino';

@@ -1,6 +1,6 @@
 /**
  * All names that a property update sets, as one text: the same for the same names in the same order, and only for them.
- * The processor, which prepares updates, and the store, which reads them, must write the same text.
+ * Both ways to prepare a record (`processor/prepare.ts`, `processor/shape-trie.ts`) must give the same text.
  */
 
 /**

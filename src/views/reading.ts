@@ -1,11 +1,12 @@
 /**
- * The store as the API and the commands see it: completed by what is still in the log. From the moment of the 202 a
- * request has a trace (pending, then processed), and every event is accounted for at every moment, because the store returns in one
- * breath what it holds and up to where the log is in it; what the log has from there on is pending. Cursors that leave the
+ * The store as the API and the commands see it: completed by what is still in the log. From the 202 on a request has a
+ * trace (pending, then processed), and every event is accounted for at every moment, because the store returns what it
+ * holds and its position in the log in one snapshot; what the log has from there on is pending. Cursors that leave the
  * store name their tenant, and come back without.
  *
  * Limits: the pending part of the ledger, and of the received counts, is counted from the headers in the log at every
- * call, which takes time in proportion to the backlog. Of a store that several logs feed, only the log that is given here counts as pending.
+ * call, which takes time in proportion to the backlog. Of a store with several logs, only the log given here counts as
+ * pending.
  */
 
 import { LogCorruptError, type LogHeader, type LogReader } from '../log.ts';

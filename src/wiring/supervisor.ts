@@ -1,7 +1,8 @@
 /**
- * The main thread of `sluice serve`. It starts the edge threads, the processor and the checkpointer, as far as the role has
- * them, hands each of the others a port to the checkpointer, writes key usage, watches the disk if there is anything on it, and stops everything in order. It serves nothing
- * itself, so it always has time. A processor has an edge, too: one that serves health and metrics alone.
+ * The main thread of `sluice serve`. It starts the edge threads, the processor and the checkpointer, as far as the role
+ * has them, gives each a port to the checkpointer, writes key usage, watches the disk if there is anything on it, and
+ * stops everything in order. It serves nothing itself, so it always has time. A processor has an edge, too: one that
+ * serves health and metrics alone.
  *
  * A thread that dies takes the process with it, on purpose: nothing acknowledged is lost, and the service manager
  * or container runtime starts it again.
@@ -111,8 +112,8 @@ export type SupervisorMessage =
   | { readonly type: 'database'; readonly problem: string | null; readonly installation: string | null };
 
 /**
- * Of the memory that new objects are made in, which V8 doubles until it has 96 MB, and keeps. Half of that does for the processor,
- * whose batches live for a moment; requests are gone sooner still.
+ * Limits of V8's young generation, which by default grows to 96 MB and stays there. Half of that is enough for the
+ * processor, whose batches are short-lived; requests are shorter still.
  */
 const YOUNG_MB_MAX = { edge: 24, processor: 48, checkpointer: 24 } as const;
 
@@ -502,8 +503,9 @@ export class Supervisor {
   }
 
   /**
-   * After a failed fsync, or when the data folder may be another server's. An orderly exit would let SQLite close its files, which syncs them again and then removes the
-   * write-ahead log; but a second fsync succeeds whatever became of the data. So nothing runs any more.
+   * After a failed fsync, or when the data folder may be another server's. An orderly exit would let SQLite close its
+   * files, which syncs them again and then removes the write-ahead log; but a second fsync succeeds whatever became of
+   * the data. So nothing runs any more.
    */
   #kill(reason: string): void {
     if (this.#doomed) return;

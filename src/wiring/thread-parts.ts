@@ -359,7 +359,7 @@ async function writerOn(pool: Database, log: LogReader): Promise<Writing> {
   return { writer: openPostgresStoreWriter({ pool, logName: log.name }), batchesPerTransaction: 1 };
 }
 
-/** A member of the group of its database that shares the partitions among itself. Parses on the spot: more speed is more processors. */
+/** A member of its database's consumer group. Has no preparer: it scales by more processors. */
 async function openSharedProcessor(setup: ProcessorSetup, now: () => number): Promise<OpenedProcessor> {
   const { config } = setup;
   const [{ openKafkaGroupReader }, { databaseIdOf, tieToTopic }, warn, pool] = await Promise.all([

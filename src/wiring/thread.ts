@@ -1,8 +1,8 @@
 /**
- * The entry of the threads that `sluice serve` is made of, but the main one: an edge, the processor, the thread that parses
- * for it, or the checkpointer, as its setup says. Like `main.ts` it is a composition root: it names concrete backends, loads them when
- * they are used, and holds no logic. What a thread opens for the three ways to run (files alone; PostgreSQL
- * with its own log; PostgreSQL and Kafka) is in `thread-parts.ts`.
+ * The entry point of these threads of `sluice serve`: an edge, the processor, its preparer, or the checkpointer, as the
+ * setup says. Like `main.ts` it is a composition root: it names concrete backends, loads them when they are used, and
+ * holds no logic. What a thread opens for the three ways to run (files alone; PostgreSQL with its own log; PostgreSQL
+ * and Kafka) is in `thread-parts.ts`.
  */
 
 import { type MessagePort, parentPort, workerData } from 'node:worker_threads';
@@ -186,7 +186,7 @@ async function runProcessor(setup: ProcessorSetup): Promise<void> {
   }
 }
 
-/** The thread that parses for the processor, one batch ahead of it. */
+/** The preparer: parses for the processor, ahead of it. */
 async function runPreparer({ config }: PreparerSetup): Promise<void> {
   const [{ openSqliteLogReader }, { serveRecords }, { matchOptionsOf }] = await Promise.all([
     import('../backends/sqlite/log/reader.ts'),

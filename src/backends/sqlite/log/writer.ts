@@ -232,7 +232,7 @@ class Writer {
     }
   }
 
-  /** Marks what the store has not processed of it. */
+  /** Marks the missing records that the store has not processed. */
   #markMissingAtEnd({ partition, from, to, processed }: MissingRecords): void {
     const { folder } = this.#setup;
     // Without a segment the beginning of the log is unknown: retention removes processed records.
@@ -241,7 +241,7 @@ class Writer {
     if (position < to) markMissing(folder, partition, position);
   }
 
-  /** While nothing is appended; an append recreates it itself, or ends the process. */
+  /** For while nothing is appended: an append recreates `log-ends` itself, or ends the process. */
   #keepEnds(): void {
     try {
       if (!this.#dead) this.#ends.remake();
@@ -270,7 +270,7 @@ class Writer {
     for (const sender of leaving) this.#leave(sender);
   }
 
-  /** The received one, then all that wait at any port. */
+  /** The received message, then all that are queued at any port. */
   *#waiting(from: Sender, first: WriterMessage): Generator<{ sender: Sender; message: WriterMessage }> {
     yield { sender: from, message: first };
     for (const sender of this.#senders) {

@@ -1,7 +1,7 @@
 /**
- * Sorted runs with hashes as keys (views/keyed-hash.ts), which the writer reads and writes one by one: entries of a
- * transaction are buffered in a hash table and written as a run with the commit (`flush`), or earlier when there are
- * many. An entry replaces a buffered one of the same key.
+ * Sorted runs with hashes as keys (views/keyed-hash.ts), which the writer reads and writes one by one, and their
+ * memtable: a hash table of the entries of a transaction, written as a run with the commit (`flush`), or earlier when
+ * there are many. An entry replaces a buffered one of the same key.
  */
 
 import type { DatabaseSync } from 'node:sqlite';
@@ -12,7 +12,7 @@ import { type RunsSizes, SortedRuns } from './sorted-runs.ts';
 
 /** Maximum number of buffered entries; beyond it a run is written. */
 const WAITING_MAX = 131_072;
-/** So few that they are removed from the hash table one by one. */
+/** Up to this many entries are cleared one by one, which is faster than clearing all slots. */
 const FEW = 4_096;
 
 export class BufferedRuns {

@@ -1,6 +1,6 @@
 /**
- * Reads sorted runs on any connection, one key or a range of them, and removes keys. Caches nothing. The writer
- * (sorted-runs.ts) is built on it.
+ * Reads sorted runs on any connection, one key or a range of them, and changes or removes single keys. Caches nothing.
+ * The writer (sorted-runs.ts) is built on it.
  */
 
 import type { DatabaseSync, StatementSync } from 'node:sqlite';
@@ -195,13 +195,13 @@ export class RunReader {
     return true;
   }
 
-  /** Replaces a block by its remaining rows. */
+  /** Replaces a block by other rows; removes it if there are none. */
   protected rewrite(run: number, no: number, rest: RowsToWrite): void {
     this.prepared(`DELETE FROM ${this.shape.name}_blocks WHERE no = ?`).run(no);
     if (rest.count > 0) this.writeBlock(run, rest, sameOrder(rest.count), 0, rest.count);
   }
 
-  /** Returns its size in bytes. */
+  /** Returns the size of the block in bytes. */
   protected writeBlock(run: number, rows: Rows, order: Uint32Array, start: number, end: number): number {
     const first = rows.columns
       .slice(0, this.shape.keyColumns)

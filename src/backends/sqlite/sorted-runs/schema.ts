@@ -2,12 +2,12 @@
  * The tables of sorted runs of one name.
  *
  *   NAME_runs     one row for each run
- *   NAME_blocks   the entries of a run in order, some dozens or a hundred in a row (columnar/column-block.ts), found by
- *                 their first key; an entry with many bytes has a row of its own
+ *   NAME_blocks   the entries of a run in order, up to `blockRows` in a row (columnar/column-block.ts), found by their
+ *                 first key; an entry with many bytes has a row of its own
  *   NAME_filters  the Bloom filters of a run; one for each part of it that was written at once
  */
 
-/** As `RunsShape` says. */
+/** With the `name` and `hasFilters` of the `RunsShape`. */
 export function sortedRunsSchema(name: string, hasFilters = true): string {
   const filters = `
     CREATE TABLE ${name}_filters (

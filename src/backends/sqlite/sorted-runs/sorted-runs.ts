@@ -1,8 +1,8 @@
 /**
  * A log-structured merge tree on SQLite. Entries are written as a whole run, sorted by key, instead of into a B-tree
- * one by one: that costs a tenth, and stays so however much is stored. A look-up searches every run; so runs of similar
- * size are merged when there are many, and a run may have a Bloom filter in memory, which rules out nearly every absent
- * key.
+ * one by one: that costs a tenth, however much is stored. A look-up searches every run; so runs of similar size are
+ * merged when there are many (size-tiered compaction), and a run may have Bloom filters in memory, which rule out
+ * nearly every absent key.
  *
  * A key is a few integers, and so are its values; an entry may have bytes, too. Keys are unique over all runs of a
  * group, or `combine` merges two entries, in any order. Runs of different groups (days, tables of events) are never
@@ -50,7 +50,7 @@ const MERGED_BYTES_MIN = 64 * 1024;
 /** Limit for blocks in memory at once, except for larger entries. */
 const MERGED_AT_ONCE_BYTES = 4 * 1024 * 1024;
 const FILTER_BYTES_MAX = 64 * 1024 * 1024;
-/** Smaller runs are all of the lowest level. */
+/** Smaller runs are all on level 0. */
 const LOWEST_LEVEL_BYTES = 16 * 1024;
 /** Per written byte, in each merge. More than one, or merges would not end before the next begins. */
 const MERGED_PER_PUT = 4;
@@ -299,7 +299,7 @@ export class SortedRuns extends RunReader {
     this.#runs = this.#known().filter((other) => other !== run);
   }
 
-  /** For groups with many runs of one level. In a group that gets no more runs, all of them. */
+  /** Where a group has `fanOut` runs of one level. Of an older group, which gets no more runs, all are merged. */
   #beginMerges(): void {
     const runs = this.#known();
     const outputs = new Set(runs.flatMap(({ mergedInto }) => mergedInto ?? []));
@@ -428,7 +428,7 @@ interface MergeInput {
   isAtEnd: boolean;
 }
 
-/** Of those not read to their end; an unread one first. */
+/** The input that was read least far, of those not at their end; an unread one first. */
 function leastFar(inputs: readonly MergeInput[]): MergeInput | undefined {
   let least: MergeInput | undefined;
   for (const input of inputs) {

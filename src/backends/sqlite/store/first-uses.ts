@@ -3,8 +3,8 @@
  * sorted runs (sorted-runs/), a group for each day of receipt, so that expiry drops whole runs.
  *
  * For an event id only the time of receipt is stored: 18 bytes an id. An Idempotency-Key has its newest use under the
- * key itself and older ones with other bodies under names of their own (older-use.ts). Of two entries of one name the
- * later written one wins, which is not always the later received one: clocks are set back.
+ * key itself and older ones with other bodies under names of their own (views/older-use.ts). Of two entries of one name
+ * the later written one wins, which is not always the later received one: clocks are set back.
  */
 
 import type { DatabaseSync } from 'node:sqlite';
