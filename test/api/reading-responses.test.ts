@@ -144,9 +144,9 @@ suite('Why two identifiers are one person (rule 15)', () => {
     assert.deepEqual(
       chain.map(({ text }) => text),
       [
-        `email Ada@example.com was first seen on ${AT}, in users[0] of request ${TRACE_ID}, and belongs to ${NODE_ID} since.`,
-        `On ${AT}, users[0] of request ${TRACE_ID} had anon_id a-1, which belongs to ${PROFILE_ID}, beside an identifier of ${NODE_ID}: so the two are one person, and ${NODE_ID} was merged into ${PROFILE_ID}.`,
-        `anon_id a-1 was first seen on ${AT}, in users[0] of request ${TRACE_ID}, and belongs to ${PROFILE_ID} since.`,
+        `email Ada@example.com was first seen at ${AT} in users[0] of request ${TRACE_ID}, and belongs to profile ${NODE_ID}.`,
+        `At ${AT}, users[0] of request ${TRACE_ID} had both anon_id a-1 of profile ${PROFILE_ID} and an identifier of profile ${NODE_ID}, so ${NODE_ID} was merged into ${PROFILE_ID}.`,
+        `anon_id a-1 was first seen at ${AT} in users[0] of request ${TRACE_ID}, and belongs to profile ${PROFILE_ID}.`,
       ],
     );
     assert.ok(chain.every(({ trace_id }) => trace_id === TRACE_ID));

@@ -319,7 +319,7 @@ function linkStep({ type, value, nodeId, traceId, userIndex, at }: IdentifierLin
     trace_id: traceId,
     userIndex,
     at: timeText(at),
-    text: `${type} ${value} was first seen on ${timeText(at)}, in users[${userIndex}] of request ${traceId}, and belongs to ${nodeId} since.`,
+    text: `${type} ${value} was first seen at ${timeText(at)} in users[${userIndex}] of request ${traceId}, and belongs to profile ${nodeId}.`,
   };
 }
 
@@ -329,6 +329,6 @@ function mergeStep(merge: StoredMerge) {
   return {
     kind: 'merge' as const,
     ...mergeJson(merge),
-    text: `On ${timeText(at)}, users[${userIndex}] of request ${traceId} had ${via.type} ${via.value}, which belongs to ${reached}, beside an identifier of ${joined}: so the two are one person, and ${from} was merged into ${into}.`,
+    text: `At ${timeText(at)}, users[${userIndex}] of request ${traceId} had both ${via.type} ${via.value} of profile ${reached} and an identifier of profile ${joined}, so ${from} was merged into ${into}.`,
   };
 }
