@@ -10,7 +10,6 @@ import {
   closeSync,
   createReadStream,
   createWriteStream,
-  fsyncSync,
   mkdirSync,
   openSync,
   readSync,
@@ -30,6 +29,7 @@ import {
 } from 'node:zlib';
 import type { BackupFile } from './manifest.ts';
 import { readTar, TarError, type TarEntry, TarWriter } from './tar.ts';
+import { syncPath } from '../data-folder/write-durably.ts';
 
 export type ArchiveKind = 'tar' | 'tar.gz' | 'tar.zst';
 
@@ -162,16 +162,6 @@ export function ownLike(file: string, folder: string): void {
   if (process.getuid?.() !== 0) return;
   const { uid, gid } = statSync(folder);
   chownSync(file, uid, gid);
-}
-
-/** A file, or a folder, whose entries are then found after a power loss. */
-export function syncPath(path: string): void {
-  const descriptor = openSync(path, 'r');
-  try {
-    fsyncSync(descriptor);
-  } finally {
-    closeSync(descriptor);
-  }
 }
 
 function compressorOf(kind: ArchiveKind): Transform | undefined {

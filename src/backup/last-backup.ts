@@ -3,10 +3,11 @@
  * Advice only: nothing depends on it, and no backup holds it.
  */
 
-import { readFileSync, renameSync, writeFileSync } from 'node:fs';
+import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { ownLike } from './files.ts';
 import { isObject } from '../validation/shape.ts';
+import { writeDurably } from '../data-folder/write-durably.ts';
 
 export interface LastBackup {
   /** ISO 8601: all that was acknowledged before is in it. */
@@ -38,8 +39,6 @@ export function readLastBackup(dataFolder: string): LastBackup | undefined {
 }
 
 export function writeLastBackup(dataFolder: string, backup: LastBackup): void {
-  const file = join(dataFolder, FILE);
-  writeFileSync(`${file}.draft`, `${JSON.stringify(backup, undefined, 2)}\n`, { mode: 0o600, flush: true });
-  ownLike(`${file}.draft`, dataFolder);
-  renameSync(`${file}.draft`, file);
+  const text = `${JSON.stringify(backup, undefined, 2)}\n`;
+  writeDurably(join(dataFolder, FILE), text, (draft) => ownLike(draft, dataFolder));
 }

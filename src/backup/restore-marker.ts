@@ -7,7 +7,7 @@
 import { existsSync, rmSync, writeFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { OperatorError } from '../errors.ts';
-import { syncPath } from './files.ts';
+import { syncPath } from '../data-folder/write-durably.ts';
 
 const FILE = 'restoring.json';
 

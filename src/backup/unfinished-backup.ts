@@ -4,11 +4,12 @@
  * whatever name it has itself, and `sluice doctor` names it. No backup holds this file.
  */
 
-import { existsSync, readFileSync, realpathSync, renameSync, rmSync, writeFileSync } from 'node:fs';
+import { existsSync, readFileSync, realpathSync, rmSync } from 'node:fs';
 import { isAbsolute, join } from 'node:path';
 import { OperatorError } from '../errors.ts';
 import { isObject } from '../validation/shape.ts';
 import { ownLike } from './files.ts';
+import { writeDurably } from '../data-folder/write-durably.ts';
 
 export interface UnfinishedBackup {
   /** The name that it was to get; absolute. */
@@ -59,10 +60,8 @@ export function readUnfinishedBackup(dataFolder: string): UnfinishedBackup | und
 }
 
 export function writeUnfinishedBackup(dataFolder: string, backup: UnfinishedBackup): void {
-  const file = join(dataFolder, FILE);
-  writeFileSync(`${file}.draft`, `${JSON.stringify(backup, undefined, 2)}\n`, { mode: 0o600, flush: true });
-  ownLike(`${file}.draft`, dataFolder);
-  renameSync(`${file}.draft`, file);
+  const text = `${JSON.stringify(backup, undefined, 2)}\n`;
+  writeDurably(join(dataFolder, FILE), text, (draft) => ownLike(draft, dataFolder));
 }
 
 /** With what it left. Returns the names of that. */

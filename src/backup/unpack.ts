@@ -8,7 +8,7 @@ import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, statSync } fr
 import { dirname, join, resolve } from 'node:path';
 import { isDeepStrictEqual } from 'node:util';
 import { OperatorError } from '../errors.ts';
-import { contentOf, type CopyOptions, hashFile, readArchive, syncPath, writeContent } from './files.ts';
+import { contentOf, type CopyOptions, hashFile, readArchive, writeContent } from './files.ts';
 import {
   type BackupFacts,
   type BackupFile,
@@ -21,6 +21,7 @@ import {
 } from './manifest.ts';
 import { TarError } from './tar.ts';
 import { checkFolderOf } from './unfinished-backup.ts';
+import { syncPath } from '../data-folder/write-durably.ts';
 
 export interface CheckOptions {
   readonly stop: AbortSignal;

@@ -17,7 +17,7 @@ import {
   writeFileSync,
 } from 'node:fs';
 import { basename, dirname, join, relative, resolve } from 'node:path';
-import { type ArchiveKind, archiveKindOf, ArchiveWriter, hashFile, syncPath } from '../backup/files.ts';
+import { type ArchiveKind, archiveKindOf, ArchiveWriter, hashFile } from '../backup/files.ts';
 import { writeLastBackup } from '../backup/last-backup.ts';
 import {
   type BackupFacts,
@@ -48,6 +48,7 @@ import { countOf, formatBytes, formatCount, formatSpan, localTime } from './loca
 import { readSettings } from './location.ts';
 import { Progress } from './progress.ts';
 import { inWords, type Shell } from './shell.ts';
+import { syncPath } from '../data-folder/write-durably.ts';
 
 export interface BackupShell extends Shell {
   readonly version: string;

@@ -6,10 +6,11 @@
  * only with that database or a copy of it. To get the embedded files back, the operator removes the file.
  */
 
-import { closeSync, existsSync, fsyncSync, openSync, readFileSync, renameSync, writeFileSync } from 'node:fs';
+import { existsSync, readFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { keyFileOf, storeFileOf } from '../data-folder/files.ts';
 import { OperatorError } from '../errors.ts';
+import { writeDurably } from '../data-folder/write-durably.ts';
 
 export interface MigrationMarker {
   /** Of the migration, the same as in the database that it went to. */
@@ -46,15 +47,8 @@ export function readMigrationMarker(dataFolder: string): MigrationMarker | undef
   );
 }
 
-/** Written whole or not at all, and there after a power loss. */
 export function writeMigrationMarker(dataFolder: string, marker: MigrationMarker): void {
-  const file = migrationMarkerFileOf(dataFolder);
-  const draft = `${file}.draft`;
-  writeFileSync(draft, `${JSON.stringify(marker, undefined, 2)}\n`, { mode: 0o600, flush: true });
-  renameSync(draft, file);
-  const folder = openSync(dataFolder, 'r');
-  fsyncSync(folder);
-  closeSync(folder);
+  writeDurably(migrationMarkerFileOf(dataFolder), `${JSON.stringify(marker, undefined, 2)}\n`);
 }
 
 /** Called before the embedded store or keys are used. */

@@ -6,7 +6,7 @@
  */
 
 import { randomUUID } from 'node:crypto';
-import { existsSync, mkdirSync, readFileSync, renameSync, statSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, readFileSync, statSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import type { DatabaseSync } from 'node:sqlite';
 import { keyFileOf, logFolderOf, serverUrlFileOf, storeFileOf } from '../../data-folder/files.ts';
@@ -20,6 +20,7 @@ import { localLogName } from './log/name.ts';
 import { listPartitions, listSegments } from './log/segments.ts';
 import { openStoreFile, openStoreFileForCommand, storeDamageText } from './store/schema.ts';
 import { hasStarts, recordStart } from './store/starts.ts';
+import { writeDurably } from '../../data-folder/write-durably.ts';
 
 const FILE = 'installation';
 const ID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
@@ -155,12 +156,9 @@ export function readLogInstallation(folder: string): string | undefined {
   return id;
 }
 
-/** Atomically. */
 export function writeLogInstallation(folder: string, id: string): void {
   mkdirSync(folder, { recursive: true, mode: 0o700 });
-  const file = join(folder, FILE);
-  writeFileSync(`${file}.draft`, `${id}\n`, { mode: 0o600, flush: true });
-  renameSync(`${file}.draft`, file);
+  writeDurably(join(folder, FILE), `${id}\n`);
 }
 
 /** 0 if it does not exist. */

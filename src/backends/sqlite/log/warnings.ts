@@ -5,9 +5,10 @@
  * newest lines only. An operator removes the file, never its content: an empty or damaged file is itself a warning.
  */
 
-import { readFileSync, renameSync, statSync, writeFileSync } from 'node:fs';
+import { readFileSync, statSync } from 'node:fs';
 import { inaccessibleText } from '../../../data-folder/access.ts';
 import { isAccessDenied } from '../disk.ts';
+import { writeDurably } from '../../../data-folder/write-durably.ts';
 
 const LINE = /^(\d{4}-\d{2}-\d{2}T\S+Z) ([^\p{Cc}\ufffd]+)$/u;
 const LINES_MAX = 20;
@@ -22,9 +23,7 @@ export interface LogWarning {
 export function noteLogWarning(folder: string, words: string, now: number = Date.now()): void {
   const kept = readLogWarnings(folder).filter((warning) => warning.words !== words);
   const lines = [...kept, { at: now, words }].slice(-LINES_MAX).map(lineOf);
-  const file = logWarningsFileOf(folder);
-  writeFileSync(`${file}.draft`, lines.join(''), { mode: 0o600, flush: true });
-  renameSync(`${file}.draft`, file);
+  writeDurably(logWarningsFileOf(folder), lines.join(''));
 }
 
 /** Oldest first, and last the unreadable part of the file; empty without a file. */
