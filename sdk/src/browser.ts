@@ -1,11 +1,12 @@
 /**
- * Sluice for pages. It knows the visitor by an anonymous id, keeps calls in localStorage until the server has them, and adds
- * where they were made. Each page has its own queue there, named by a tab id and held by a Web Lock for as long as the page
- * lives; a queue whose lock is free was left by a closed page, and the next page to look takes it over. One page at a time
- * sends. Pages that are left hand over what they have in a request that outlives them.
+ * Sluice for web pages. It identifies the visitor by an anonymous id, keeps calls in localStorage until the server has
+ * them, and adds the page they were made on. Each page has its own queue there, named by a tab id and held by a Web
+ * Lock while the page is open. A queue whose lock is free belonged to a closed page, and the next page that finds it
+ * takes it over. Only one page sends at a time. When the visitor leaves, a page sends its remaining calls in a request
+ * that outlives it.
  *
- * Invariant: what may be sent twice (by a page that was left, by two pages) has its `$event_id`, so it is stored once.
- * Limits: where storage is forbidden or full, calls are kept in memory alone, and end with the page.
+ * Invariant: a call that may be sent twice (by a page that was left, by two pages) has an `$event_id`, so it is stored
+ * once. Limit: where storage is forbidden or full, calls are kept in memory only, and are lost with the page.
  */
 
 import { type AnyPlan, type PersonMemory, type Properties, SluiceClient, type SluiceOptions } from './core.ts';
@@ -39,7 +40,10 @@ const LIMITS = {
 /** Browsers allow 64 kB to all requests of a page together that outlive it. */
 const KEEPALIVE_BYTES_MAX = 60_000;
 const TAKE_OVER_INTERVAL_MS = 30_000;
-/** Without Web Locks: a page that was opened so long ago counts as closed. If it is not, its calls are sent twice and stored once. */
+/**
+ * Without Web Locks: a page opened longer ago than this counts as closed. If it is still open, its calls are sent twice
+ * and stored once.
+ */
 const LEFT_AFTER_MS = 60_000;
 const COOKIE_SECONDS = 34_560_000;
 const UUID_LENGTH = 36;
@@ -85,7 +89,7 @@ export class Sluice<Plan extends { [Name in keyof Plan]: object } = AnyPlan> ext
     return this.record(undefined, 'page_viewed', { title: document.title, ...properties });
   }
 
-  /** From now on nothing is kept or sent, on any page of this site, and what waits is forgotten. */
+  /** Opts out: from now on nothing is stored or sent, on any page of this site, and queued calls are discarded. */
   optOut(): void {
     this.#values.set('out', '1');
     this.#person.forget();
@@ -112,7 +116,7 @@ export class Sluice<Plan extends { [Name in keyof Plan]: object } = AnyPlan> ext
     });
     addEventListener('pagehide', () => {
       queue.leave();
-      // A page that holds a lock cannot be kept for the way back.
+      // Browsers do not keep a page with a lock in the back/forward cache.
       tab.release();
     });
     addEventListener('pageshow', ({ persisted }) => persisted && tab.hold());
@@ -132,7 +136,7 @@ export class Sluice<Plan extends { [Name in keyof Plan]: object } = AnyPlan> ext
       const original = history[method];
       history[method] = (...args: Parameters<History['pushState']>) => {
         original.apply(history, args);
-        // Programs set the title after the address.
+        // Single-page apps set the title after the address.
         setTimeout(look);
       };
     }
@@ -208,11 +212,11 @@ function visitorOf(values: KeptValues): PersonMemory & { anonymousId(): string }
       const user_id = values.get('user');
       return { anon_id: anonymousId(), ...(user_id !== null && { user_id }) };
     },
-    /** Of what identifies the visitor the user_id alone is kept; `identify()` connects it with the rest. */
+    /** Only the user_id of the visitor is kept; `identify()` connects it with the other identifiers. */
     remember: ({ user_id, anon_id }) => {
       if (user_id !== undefined) {
         const before = values.get('user');
-        // Another person on the same device, who must not be joined with the one before.
+        // Another person on the same device, who must not be merged with the previous one.
         if (before !== null && before !== user_id) forget();
         values.set('user', user_id);
       }

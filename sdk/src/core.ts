@@ -159,7 +159,7 @@ export class SluiceClient<Plan extends { [Name in keyof Plan]: object } = AnyPla
     return this.queue.close(timeoutMs);
   }
 
-  /** Every call ends here; returns the `$event_id`, or nothing if the call was not wanted. */
+  /** All calls go through here. Returns the `$event_id`, or '' if the call was dropped. */
   protected record(
     identifiers: Identifiers | undefined,
     name: string,

@@ -69,8 +69,8 @@ export interface FlushResult {
 }
 
 /**
- * Where the queue outlives the page: the JSON of each entry by its id, and under DROPPED how many were dropped and are not
- * reported to the server yet. Null removes. Never throws.
+ * Storage in which the queue outlives the page: the JSON of each entry by its id, and under DROPPED the number of
+ * dropped entries not yet reported to the server. Null removes. Never throws.
  */
 export type Keep = (name: string, text: string | null) => void;
 
@@ -149,7 +149,7 @@ export class Queue {
   #count = 0;
   #bytes = 0;
   #sequence = 0;
-  /** Everything up to here is sent without waiting for more. */
+  /** Everything up to this entry is sent without waiting for a full batch. */
   #due = 0;
   #dropped = 0;
   #batch: Batch | null = null;
@@ -225,14 +225,14 @@ export class Queue {
     return { ...result, dropped: dropped + pending, pending: 0 };
   }
 
-  /** Forgets everything that waits, without a word: the person opted out. */
+  /** Discards everything in the queue without reporting it: the person opted out. */
   clear(): void {
     if (this.#batch !== null) this.#putBack(this.#batch);
     for (const entry of this.#queued.splice(0)) this.#settle(entry, () => undefined);
     this.#endPause?.();
   }
 
-  /** The network is back, say: the next attempt need not wait. */
+  /** Skips the rest of the pause before the next attempt, for example when the network is back. */
   retryNow(): void {
     this.#endPause?.();
   }

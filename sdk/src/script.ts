@@ -1,7 +1,7 @@
 /**
- * The script that the server serves as `/ingest/sluice.js`, for pages without a bundler. `data-key` on its tag starts it:
- * the client is `window.sluice`, and the server is the one that the script came from. Calls that are made before it has
- * loaded wait in an array: `(window.sluice ||= []).push(['track', 'signed_up'])`. `window.Sluice` is the class.
+ * The script that the server serves as `/ingest/sluice.js`, for pages without a bundler. `data-key` on its tag starts
+ * it: the client is `window.sluice`, and the server is the one that served the script. Calls made before it has loaded
+ * wait in an array: `(window.sluice ||= []).push(['track', 'signed_up'])`. `window.Sluice` is the class.
  */
 
 import { Sluice } from './browser.ts';

@@ -1,7 +1,7 @@
 /**
- * Sluice for Node.js 20 and newer, Bun, Deno, Workers and everything else with `fetch`. Nothing here keeps a process alive:
- * call flush() or close() before the end, or set `flushOnExit`. The queue is in memory, so what was not sent when the process
- * is killed is lost; flush() says what was sent.
+ * Sluice for Node.js 20 and newer, Bun, Deno, Workers and other platforms with `fetch`. Nothing here keeps a process
+ * alive: call flush() or close() before the end, or set `flushOnExit`. The queue is in memory, so unsent calls are lost
+ * when the process is killed; flush() reports what was sent.
  */
 
 import {
@@ -71,7 +71,8 @@ export class Sluice<Plan extends { [Name in keyof Plan]: object } = AnyPlan> ext
     const onSignal = (): void => {
       void this.close({ timeoutMs }).then(() => {
         process.removeListener('SIGTERM', onSignal);
-        // Listening took away the signal's own effect. A program with listeners of its own ends by itself.
+        // A signal listener replaces the default action, so the signal is sent again. A program with listeners of its
+        // own ends by itself.
         if (process.listenerCount('SIGTERM') === 0) process.kill(process.pid, 'SIGTERM');
       });
     };

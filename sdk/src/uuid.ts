@@ -1,7 +1,7 @@
 /**
- * Ids of version 7: the time comes first, so that ids made one after the other sort in that order, which makes them cheap
- * to look up. Invariant: within one page or process each id is greater than the one before, also when two are made in one
- * millisecond or the clock is set back.
+ * UUIDs version 7: the time comes first, so ids created one after the other sort in that order, which makes them cheap
+ * to look up. Invariant: within one page or process each id is greater than the one before, even if two are created in
+ * one millisecond or the clock is set back.
  */
 
 const COUNTER_MAX = 0xfff;

@@ -1,11 +1,11 @@
 /**
- * The Fastify app: everything but the ingest path. It listens on nothing itself; `serverFactory` takes its handler and
- * gives it the requests that are not for the fast path. Every response carries `X-Trace-Id` and the security headers, a
- * publishable key is refused whatever the path, and an unexpected exception becomes a 500 that has nothing in it but the
- * trace_id.
+ * The Fastify app: everything but the ingest path. It does not listen itself; `serverFactory` receives its handler and
+ * passes it the requests that the fast path does not take. Every response carries `X-Trace-Id` and the security
+ * headers, publishable keys are rejected on every path, and an unexpected exception becomes a 500 that contains only
+ * the trace_id.
  *
- * Routes are in `routes/`, one file for each noun and one `register…Routes(app, …)` each, called from `buildApp`; methods
- * that a path does not have then get 405. A path that only another role serves is a 404 that names it.
+ * Routes are in `routes/`, one file and one `register…Routes(app, …)` per resource, called from `buildApp`; other
+ * methods on the same paths get 405. A path that only another role serves gets a 404 that names the role.
  */
 
 import type { RequestListener, Server } from 'node:http';
@@ -121,7 +121,7 @@ function ignoreStrangersForwarding(app: FastifyInstance, proxies: TrustedProxies
   });
 }
 
-/** For the roles that do not serve the API: health, metrics and version, and where events are taken in the SDK. */
+/** For roles without the API: health, metrics and version, and the SDK script if the role ingests events. */
 export function buildOperatorApp(options: AppFrame): FastifyInstance {
   const app = frame(options);
   registerOperatorRoutes(app, options);

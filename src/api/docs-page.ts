@@ -99,9 +99,9 @@ function contents(document: OpenApiDocument): Html {
     ['limits', 'Limits'],
   ])}
   <h2>Reading back</h2>
-  ${links([['reading-back', 'How to ask'], ...linksTo('Reading back', ({ operation }) => operation.summary)])}
+  ${links([['reading-back', 'Conventions'], ...linksTo('Reading back', ({ operation }) => operation.summary)])}
   <h2>Dashboard</h2>
-  ${links([['dashboard', 'What it calls'], ...linksTo('Dashboard', ({ operation }) => operation.summary)])}
+  ${links([['dashboard', 'Overview'], ...linksTo('Dashboard', ({ operation }) => operation.summary)])}
   <h2>Operations</h2>
   ${links(linksTo('Operations', ({ path }) => path))}
 </nav>`;

@@ -1,9 +1,9 @@
 /**
- * One open stream of `GET /live`: which events it shows, how fast, and how they are written. It gives each event at most
- * once and in order of arrival, EVENTS_PER_SECOND_MAX a second at most. Of what comes faster, the newest wait for the next
- * second and push out the older ones; those, and what is too large, are counted and sent as `skipped`, in order.
- * Nothing waits in memory but EVENTS_PER_SECOND_MAX events that fit BUFFERED_BYTES_MAX, and as much in the connection.
- * A reader who takes nothing for STUCK_MS is let go.
+ * One open stream of `GET /live`: filters, rate-limits and writes events. Each event is sent at most once, in order of
+ * arrival, at most EVENTS_PER_SECOND_MAX per second. When events arrive faster, the newest are buffered for the next
+ * second and displace older ones; displaced and oversized events are counted and reported as `skipped`, in order.
+ * Memory is bounded by EVENTS_PER_SECOND_MAX events within BUFFERED_BYTES_MAX, plus as much in the socket buffer. A
+ * client that reads nothing for STUCK_MS is disconnected.
  */
 
 import type { ServerResponse } from 'node:http';

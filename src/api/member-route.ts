@@ -1,8 +1,8 @@
 /**
- * The one way in to what belongs to a signed-in member: keys, members, invitations. A route that is made here sees the
- * member of the browser's cookie and nothing of another account. A change that does not come from our own page is refused
- * first (403), then a request without a session (401), both before the body is read; a store that cannot be asked is 503.
- * API keys open nothing here.
+ * The only entry to the resources of a signed-in member: keys, members, invitations. A route defined here sees the
+ * member of the session cookie and nothing of other accounts. A cross-origin change is rejected first (403), then a
+ * request without a session (401), both before the body is read; an unavailable store is a 503. API keys are not
+ * accepted here.
  */
 
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';

@@ -1,7 +1,7 @@
 /**
- * What every route declares about itself, beside its handler: what it is for, what it takes and what it responds with.
- * Responses are checked against it by the compiler, requests are read by it (`parameters.ts`), and `/openapi.json` is
- * generated from it (`openapi.ts`). Errors that all routes of a kind have in common are added here, by kind.
+ * What every route declares about itself, next to its handler: its purpose, its parameters and its responses. The
+ * compiler checks responses against it, `parameters.ts` reads requests by it, and `/openapi.json` is generated from it
+ * (`openapi-document.ts`). Errors that all routes of a kind share are added here, by kind.
  */
 
 import type { FastifySchema } from 'fastify';

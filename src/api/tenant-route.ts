@@ -1,9 +1,9 @@
 /**
- * The one way in to what belongs to a tenant. A route that is made here sees the tenant of its secret key and nothing
- * else: without a usable key the response is 401 before the body is read, and a key store that cannot be asked is 503.
- * The key is taken from the `Authorization` header alone, since addresses end up in logs and histories. Without that
- * header the cookie of a signed-in member will do: the tenant is the member's account in the environment that the page
- * names, and changes must come from our own page.
+ * The only entry to the data of a tenant. A route defined here sees the tenant of its secret key and nothing else:
+ * without a valid key the response is 401 before the body is read, and an unavailable key store is a 503. The key is
+ * accepted in the `Authorization` header only, since URLs end up in logs and browser histories. Without that header,
+ * the session cookie of a signed-in member is accepted: the tenant is the member's account in the environment that the
+ * page names, and changes must be same-origin.
  */
 
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';

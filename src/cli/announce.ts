@@ -1,9 +1,8 @@
 /**
- * The words at start. The first start on a data folder or a database makes an account and one development key, and prints
- * a link to the dashboard, the key and a curl line that works when pasted: once, on stdout, never in the log. Later starts
- * print only where the server is, and how to sign in while there is no member yet. Of several servers that start at once on
- * an empty database one makes the account, and that one alone prints a link and a key. Servers that do not serve the
- * dashboard make nothing.
+ * The start message. The first start on a data folder or a database creates an account and a development key, and
+ * prints a link to the dashboard, the key, and a curl command to paste: once, on stdout, never in the log. Later starts
+ * print only the address, and how to sign in while there is no member. If several servers start at once on an empty
+ * database, the one that creates the account prints the link and the key. Servers without the dashboard create nothing.
  */
 
 import { baseUrlOf } from '../config/base-url.ts';

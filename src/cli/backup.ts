@@ -1,8 +1,9 @@
 /**
- * `sluice backup --to FOLDER|FILE`: a consistent copy of an installation, beside a running server or without one, and
- * `sluice backup --verify FOLDER|FILE`: whether an existing one is whole. What is copied in which order is the backend's
- * business (`backends/sqlite/backup/backup.ts`); here it gets its form, its manifest and its name. A backup is written under the
- * name `….part` and gets its own only when it is whole, synced and, with --verify, checked: what has that name is finished.
+ * `sluice backup --to FOLDER|FILE`: makes a consistent copy of an installation, with or without a running server.
+ * `sluice backup --verify FOLDER|FILE`: checks an existing backup. The backend decides what to copy and in which order
+ * (`backends/sqlite/backup/backup.ts`); this file adds the archive format, the manifest and the name. A backup is
+ * written as `….part` and renamed only when it is complete, synced and, with --verify, checked: a backup with its final
+ * name is complete.
  */
 
 import {
@@ -72,7 +73,7 @@ export interface BackupShell extends Shell {
 }
 
 const HINT = 'For help: sluice help backup';
-/** Of the whole, at the best; the check before is there to fail early, not to refuse what may fit. */
+/** Best-case compression ratio: the free-space check is there to fail early, not to refuse a backup that may fit. */
 const COMPRESSED_SHARE_MIN = 0.1;
 
 interface Options {
@@ -105,7 +106,9 @@ function readOptions(args: readonly string[], shell: Shell): Options {
   if (to === '') mistakes.push('--to is empty; expected a folder or a file that is not there yet');
   if (to !== null && existing !== null) mistakes.push(`unexpected argument "${existing}"; the new backup is ${to}`);
   if (to === null && existing === null) {
-    mistakes.push(isVerify ? 'the backup to check is missing: --verify FOLDER|FILE' : 'where to? --to FOLDER|FILE');
+    mistakes.push(
+      isVerify ? 'the backup to check is missing: --verify FOLDER|FILE' : 'no target given; expected --to FOLDER|FILE',
+    );
   }
   if (to === null && existing !== null && !isVerify) {
     mistakes.push(
@@ -183,7 +186,7 @@ interface NewBackup {
   readonly isVerified: boolean;
 }
 
-/** Under the lock. It has its name when it resolves, and nothing is left of it when it rejects. */
+/** Under the lock. Resolves once the backup has its final name; if it rejects, nothing is left behind. */
 async function writeBackup(backup: NewBackup, shell: BackupShell): Promise<Manifest> {
   const { target, scope, dataFolder, beganAt, isVerified } = backup;
   assertIsFree(target);
@@ -234,7 +237,7 @@ function assertTarget(target: string, dataFolder: string): void {
   }
   if (!existsSync(folder)) {
     throw new OperatorError(
-      `There is no folder ${folder} for ${basename(target)} yet. Make it first: mkdir -p "${folder}"`,
+      `There is no folder ${folder} for ${basename(target)} yet. Create it first: mkdir -p "${folder}"`,
     );
   }
   // Whatever links lead there. The log may be a link to another disk.
@@ -406,7 +409,7 @@ function report({ target, bytes, manifest, isVerified, spanMs, unknown }: Report
     manifest.scope === 'log'
       ? 'PostgreSQL is not part of it: dump the database BEFORE each backup of the log, never after (docs/backup.md).\n'
       : '';
-  const leftOut = unknown.length === 0 ? '' : `Not of Sluice, and so not part of it: ${unknown.join(', ')}\n`;
+  const leftOut = unknown.length === 0 ? '' : `Not included (not Sluice files): ${unknown.join(', ')}\n`;
   return `${target} (${formatBytes(bytes)}, ${countOf(manifest.files.length, 'file')}, ${formatSpan(spanMs)}) holds ${contentsOf(manifest)}.
 ${gapLines(manifest)}${checked}
 ${database}${leftOut}It holds personal data and hashes of keys and passwords: keep it as safe as the data folder.

@@ -1,8 +1,8 @@
 /**
- * The table of commands: what each is called, its flags, and the words of its help. Help (help.ts), shell completion
- * (completion.ts) and the commands themselves, which read their flags by `flagKinds`, are all made from it, so none of
- * them can differ from the others. To add a command: one entry here, and its runner in main.ts, which the compiler asks
- * for. Texts are wrapped when they are printed. A value called FILE or FOLDER is completed with files or folders.
+ * The table of commands: names, flags and help texts. Help (help.ts), shell completion (completion.ts) and flag parsing
+ * (`flagKinds`) all derive from it, so they cannot disagree. To add a command, add an entry here and a runner in
+ * main.ts; the compiler checks that it exists. Texts are wrapped when printed. A value named FILE or FOLDER is
+ * completed with files or folders.
  */
 
 import { formatSetting, type SettingName, SETTING_NAMES, SETTINGS } from '../config/config.ts';

@@ -63,7 +63,7 @@ export interface Shop {
   readonly events: number;
 }
 
-/** Who is worth a look, whatever the seed. */
+/** People to point out in the summary; they exist for every seed. */
 export const PERSON_WITH_MERGE = 'ada';
 export const PERSON_WITH_REFUSAL = 'grace';
 

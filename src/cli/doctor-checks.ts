@@ -244,7 +244,7 @@ export const checkKeys: Check = async ({ config, dataFolder, findKeyStore, now }
         );
       }
     }
-    if (keys.length === 0) findings.push(warning('keys', 'none of them works', advice));
+    if (keys.length === 0) findings.push(warning('keys', 'no key is active', advice));
     return findings.length > 0 ? findings : [ok('keys', `${countOf(keys.length, 'key')}, none expired or leaked`)];
   } finally {
     await store.close();

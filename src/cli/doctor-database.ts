@@ -1,7 +1,6 @@
 /**
- * The doctor's check of a database that servers share: whether it responds, is up to date, has spare connections, and
- * whether a transaction has been open for so long that the live view and vacuuming wait for it. Also whether its clock
- * and this machine's agree.
+ * The doctor's check of a shared database: whether it responds, is up to date and has spare connections, whether a
+ * transaction has been open so long that it holds back vacuum, and whether its clock agrees with this machine's.
  */
 
 import { withoutSecrets } from '../config/values.ts';
@@ -48,7 +47,7 @@ export const checkDatabase: Check = async ({ config, lookAtDatabase }) => {
     findings.push(warning('database', used, advice));
   }
   if (facts.oldestTransactionMs > TRANSACTION_LONG_MS) {
-    const advice = 'See pg_stat_activity, and end it there. Until then the live view and "sluice tail" are paused.';
+    const advice = 'Find it in pg_stat_activity and end it: it holds back vacuum, and the tables grow.';
     const age = formatSpan(facts.oldestTransactionMs);
     findings.push(warning('database', `a transaction in that server has been open for ${age}`, advice));
   }

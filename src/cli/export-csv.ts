@@ -1,11 +1,11 @@
 /**
- * CSV by RFC 4180: lines end with CRLF, cells with a comma, a quote or a line break are quoted, quotes are doubled. Nothing
- * and an empty text are different: nothing is an empty cell, an empty text is `""`.
+ * CSV as in RFC 4180: CRLF line ends, cells with a comma, quote or line break are quoted, quotes are doubled. Null is
+ * an empty cell, an empty string is `""`.
  *
- * Events hold what strangers sent, and spreadsheets run a cell that begins with `=`, `+`, `-` or `@` as a formula. So text
- * is neutralised unless the raw data is asked for: an apostrophe goes before such a beginning, and control and
- * bidirectional characters, which show a person something else than what is there, become escapes. JSON text stays JSON
- * with the same values, but for apostrophes behind a semicolon. Numbers and times are never altered.
+ * Events contain untrusted input, and spreadsheets run cells that begin with `=`, `+`, `-` or `@` as formulas. So text
+ * is neutralized unless --raw is given: an apostrophe is put before such a character, and control and bidirectional
+ * characters, which disguise what a cell contains, are escaped. JSON stays JSON with the same values, except for
+ * apostrophes after a semicolon. Numbers and times are never changed.
  */
 
 import type { Cell, Column } from './export-shape.ts';

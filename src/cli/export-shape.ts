@@ -8,7 +8,7 @@ import { eventJson, profileJson } from '../api/stored-json.ts';
 import { IDENTIFIER_TYPES } from '../model.ts';
 import type { Provenance, StoredEvent, StoredProfile } from '../store.ts';
 
-/** A cell: text, a number, a time, or nothing. Numbers come as JSON text and a number, for formats that keep either. */
+/** A cell: text, a number, a time, or null. Numbers are JSON text, so that text formats keep every digit. */
 export type Cell =
   | { readonly kind: 'text'; readonly text: string }
   | { readonly kind: 'number'; readonly text: string }

@@ -1,9 +1,9 @@
 /**
- * From the bytes of an NDJSON file to batches of users. Lines are checked (UTF-8, JSON, size) and kept as the bytes that
- * they are, never re-serialised, so numbers keep their digits. A line is checked on its own before it is spliced into a
- * body: `{}, {}` would otherwise become two users. Where a batch ends depends on the bytes alone, so that an import
- * which starts again at the end of a batch makes the same batches. Memory: one batch and one chunk. Lines of a
- * `FILE.rejected.ndjson` are taken for the user in them (digits kept, not the bytes), so that it can be fixed and imported.
+ * Splits the bytes of an NDJSON file into batches of users. Lines are validated (UTF-8, JSON, size) and kept byte for
+ * byte, never re-serialized, so numbers keep their digits. Each line is validated on its own before it is spliced into
+ * a body: `{}, {}` would otherwise become two users. Batch boundaries depend on the bytes alone, so an import that
+ * resumes at a boundary produces the same batches. Memory: one batch and one chunk. In a `FILE.rejected.ndjson`, the
+ * user inside each line is sent (numbers keep their digits), so that the file can be fixed and imported.
  */
 
 import { isUtf8 } from 'node:buffer';

@@ -1,8 +1,8 @@
 /**
- * `sluice migrate --to postgres://…`: carries an embedded installation over to PostgreSQL. It holds the lock of the data
- * folder meanwhile and leaves the files in it as they are, but for a marker (migration/marker.ts), which is there before the
- * first row is copied: so the two sides never diverge. Interrupted at any moment, the same command
- * continues where it stopped. The migration counts only when both sides have the same rows and the same ledger: exit code 0; else 1.
+ * `sluice migrate --to postgres://…`: copies an embedded installation to PostgreSQL. Holds the lock of the data folder
+ * and changes no file in it but the marker (migration/marker.ts), which is written before the first row is copied, so
+ * that the two sides never diverge. If interrupted at any point, the same command continues where it stopped. The
+ * migration is complete only when both sides have the same rows and the same ledger: exit code 0; otherwise 1.
  */
 
 import { randomUUID } from 'node:crypto';

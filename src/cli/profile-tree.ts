@@ -1,8 +1,7 @@
 /**
- * Why a profile is one person, drawn as a tree: the node that lives on at the top, below each node the identifiers that
- * were first seen on it, and below those the nodes that a request joined to it. Merges never close a circle, so the way
- * from any identifier to any other in the tree is the one chain of requests that made them one person. Links that were
- * refused come last.
+ * Why a profile is one person, drawn as a tree: the surviving node at the root, under each node the identifiers first
+ * seen on it, then the nodes that requests merged with it. Merges never form a cycle, so the path between any two
+ * identifiers is the one chain of requests that linked them. Refused links come last.
  */
 
 import { REFUSAL_REASONS } from '../model.ts';

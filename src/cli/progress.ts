@@ -1,7 +1,7 @@
 /**
- * How far a long command has come: a bar on a terminal, redrawn in place at most ten times a second, and a line every
- * five seconds elsewhere, so that a log stays readable. Goes to stderr, never into the data. Rates are those since the
- * start of this run; what an earlier run did counts for the share, not for the rate.
+ * The progress of a long-running command: on a terminal a bar, redrawn at most ten times a second; elsewhere one line
+ * every five seconds, so that logs stay readable. Written to stderr only. Rates count from the start of this run; work
+ * of an earlier run counts toward the percentage, not the rate.
  */
 
 import { countOf, formatBytes, formatCount, formatSpan } from './local-time.ts';

@@ -32,7 +32,7 @@ export interface RestoreShell extends Shell {
   /** Throws an `OperatorError` while a server runs on the folder, or another restore. */
   readonly lockFolder: (folder: string) => { release(): void };
   readonly checkFolder: CheckFolder;
-  /** Lets events of the restored store have numbers that the lost one never gave out: cursors stay right. */
+  /** Skips event numbers that the lost store may have assigned, so that old cursors stay valid. */
   readonly skipEventNumbers: (folder: string, now: number) => void;
   /** Notes the end of the restored log, which no backup has: a start compares with it. */
   readonly noteLogEnds: (folder: string) => void;
@@ -124,7 +124,7 @@ async function restore(options: Options, shell: RestoreShell, old: UndoneByResto
   const wasThere = existsSync(folder);
   assertEmpty(folder);
   if (!wasThere && !existsSync(dirname(folder))) {
-    throw new OperatorError(`There is no folder ${dirname(folder)}. Make it first: mkdir -p "${dirname(folder)}"`);
+    throw new OperatorError(`There is no folder ${dirname(folder)}. Create it first: mkdir -p "${dirname(folder)}"`);
   }
   assertSpace(bytesOfBackup(source), wasThere ? folder : dirname(folder), shell, 'to restore it');
   if (!wasThere) mkdirSync(folder, { mode: 0o700 });

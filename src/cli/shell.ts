@@ -100,8 +100,8 @@ const SQLITE_CANTOPEN = 14;
 const SQLITE_OF_FILES: ReadonlySet<number> = new Set([SQLITE_READONLY, SQLITE_IOERR, SQLITE_FULL, SQLITE_CANTOPEN]);
 
 /**
- * A full disk, a folder that may not be written: in words, without a stack; anything else as it is. `folder` is where the
- * command writes.
+ * Turns file-system errors (disk full, not writable) into an `OperatorError`, without a stack; returns other errors as
+ * they are. `folder` is where the command writes.
  */
 export function inWords(error: unknown, folder?: string): unknown {
   if (!(error instanceof Error && 'code' in error)) return error;

@@ -32,7 +32,7 @@ type Cause = (typeof CAUSES)[number];
 
 export interface AccessProblem {
   readonly path: string;
-  /** "may not be read by this user: …" */
+  /** Such as "may not be read by this user: …" */
   readonly what: string;
   /** Permissions, the disk, or the kind of file. */
   readonly cause: Cause;

@@ -49,7 +49,7 @@ export function readinessOf(parts: ReadinessParts): Readiness {
   for (const name of status.replacedFiles()) reasons.push(`${name} was removed or replaced: restart the server`);
   if (status.isOtherDatabase()) {
     reasons.push(
-      'STORE_URL leads to another database than at the start: nothing is processed until it is the right one',
+      'STORE_URL now points to a different database than at startup: nothing is processed until it is the right one',
     );
   }
   const untilPrepared = databaseProblem();

@@ -1,7 +1,7 @@
 /**
- * Why two identifiers are one person, and how to undo that: rules 15 and 16, as far as they are about the graph
- * alone. Merges are edges between nodes and never close a circle, so there is one chain between two nodes or none, and
- * taking an edge away always parts them. Works on one profile at a time: at most 100 nodes.
+ * Why two identifiers are one person, and how to undo that: the part of rules 15 and 16 that concerns the graph alone.
+ * Merges are edges between nodes and never form a cycle. So there is at most one path between two nodes, and removing
+ * an edge always separates them. Works on one profile at a time: at most 100 nodes.
  */
 
 import type { IdentifierType, NodeNumber, Origin } from '../model.ts';
@@ -47,7 +47,7 @@ function pathBetween<Merge extends Edge>(
   merges: readonly Merge[],
 ): Merge[] | undefined {
   const next = new Map<NodeNumber, { readonly node: NodeNumber; readonly merge: Merge } | null>([[end, null]]);
-  // A Map may grow while it is walked: this is a queue that remembers.
+  // A Map may grow while it is iterated: this is the queue and the visited set in one.
   for (const node of next.keys()) {
     for (const merge of merges) {
       const neighbour = otherEnd(merge, node);
@@ -89,8 +89,8 @@ export function regroup(
 }
 
 /**
- * Rule 16: the pairs of nodes that may not be linked after an unmerge. Both ends of every removed edge, and one pair for
- * any two of the parts: the request claimed that all of them are one person.
+ * Rule 16: the pairs of nodes that may not be linked after an unmerge: both ends of every removed edge, and one pair
+ * for any two of the resulting parts, because the request claimed that all of them are one person.
  */
 export function cannotLinkAfter(
   removed: readonly Edge[],

@@ -98,8 +98,8 @@ export interface Changes {
 }
 
 /**
- * How many more profiles there are after the changes; may be below 0. Every new node is a profile, and every merge makes
- * one of two, because edges never close a circle.
+ * How many profiles the changes add; may be negative. Every new node is a profile, and every merge turns two into one,
+ * because edges never form a cycle.
  */
 export function newProfilesIn({ nodes, merges }: Changes): number {
   return nodes.length - merges.length;

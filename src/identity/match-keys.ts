@@ -1,10 +1,9 @@
 /**
- * From identifiers as the client wrote them to the keys that people are matched by: rules 1 to 4. Junk makes no key;
- * `null` and blank values count as absent. Types never match each other, so the type is part of the key; the tenant is
- * part of it too, but kept by the store (rule 1).
+ * Turns identifiers as sent into match keys: rules 1 to 4. Junk makes no key; `null` and blank values count as absent.
+ * Types never match each other, so the type is part of the key; so is the tenant, but the store adds it (rule 1).
  *
- * Invariant: normalising twice changes nothing. This runs for every user: plain ASCII, which nearly all of it is, comes
- * back as the same string.
+ * Invariant: normalising twice changes nothing. This runs for every user: plain ASCII, which nearly every value is, is
+ * returned as the same string.
  */
 
 import { IDENTIFIER_TYPES, type IdentifierType, type MatchKey } from '../model.ts';
@@ -114,7 +113,7 @@ export function isJunk(value: string, options: MatchOptions): boolean {
   return options.junkValues.has(lower) || JUNK_VALUES.has(lower) || ZEROS_AND_DASHES.test(bare);
 }
 
-/** Quick, and never wrong when it says so: no junk value has these characters at its ends and this length. */
+/** A fast check without false positives: no junk value has these characters at its ends and this length. */
 export function isNoJunk(first: number, last: number, length: number, { junkValues }: MatchOptions): boolean {
   return (
     isLetterOrDigit(first) &&

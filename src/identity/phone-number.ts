@@ -50,7 +50,7 @@ function internationalOf(dialled: string, defaultCountry: string | null): string
   if (!dialled.startsWith('00')) return defaultCountry === null ? null : e164Of(parse(dialled, defaultCountry));
   const abroad = parse(`+${dialled.slice(2)}`, null);
   if (defaultCountry === null) return e164Of(abroad);
-  // Some countries dial abroad by more than 00, such as 0011: then what follows 00 is no calling code.
+  // Some countries use a longer international prefix, such as 0011: then the digits after 00 are no calling code.
   const local = parse(dialled, defaultCountry);
   if (local !== undefined && local.countryCallingCode !== callingCodeOf(defaultCountry)) return e164Of(local);
   return e164Of(abroad) ?? e164Of(local);

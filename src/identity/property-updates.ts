@@ -63,8 +63,8 @@ export function applyUpdate(
 }
 
 /**
- * Like `applyUpdate` for many updates, in one pass over all names. A person keeps `namesPerPersonMax` names of each kind:
- * beyond that, the ones set longest ago are dropped.
+ * Like `applyUpdate` for many updates, in one pass over all names. A person keeps `namesPerPersonMax` names of each
+ * kind; beyond that, those set longest ago are dropped.
  */
 export function applyUpdates(
   groups: readonly Group[],

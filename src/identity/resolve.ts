@@ -188,8 +188,8 @@ class Resolution {
     ) {
       return 'limit';
     }
-    // Rule 8. An anonymous profile is reached by an anon_id alone, the weakest key and one of its type: so `own` is never
-    // anonymous here, and there is at most one such merge per record.
+    // Rule 8. An anonymous profile can only be named by an anon_id, the weakest key, of which a record has at most one.
+    // So `own` is never anonymous here, and a record causes at most one such merge.
     return user.keyKind === 'secret' || isAnonymous(other) ? null : 'publishable_key';
   }
 

@@ -1,12 +1,14 @@
 /**
- * What the edge knows of API keys, so that a request costs no read of the key store.
+ * The edge's cache of API keys, so that a request costs no read of the key store.
  *
- * A response of the store is used for FRESH_MS, so a revocation holds everywhere within that time; a store that can be
- * watched makes it hold at once. While the store cannot be read, or takes longer than TIMEOUT_MS to respond,
- * keys that it confirmed within the last STALE_MS go on working: neither a restart of the store nor a network that
- * swallows packets loses events. Both maps are bounded, and keys that do not exist have their own map: no flood of
- * guesses can push out the keys of customers. What is handed out is frozen, for all requests share it. All of these times
- * are of the monotonic clock: a wall clock that is set must neither end them nor make them longer.
+ * A response of the store is used for FRESH_MS, so a revocation takes effect everywhere within that time, or at once
+ * with a store that can be watched. While the store cannot be read, or takes longer than TIMEOUT_MS to respond, keys
+ * that it confirmed within the last STALE_MS keep working: neither a restart of the store nor a network that drops
+ * packets loses events.
+ *
+ * Both maps are bounded, and keys that do not exist have their own map, so a flood of guesses cannot evict real keys.
+ * Cached keys are frozen, because all requests share them. All times are of the monotonic clock: setting the wall clock
+ * neither shortens nor extends them.
  */
 
 import type { Environment } from '../model.ts';
@@ -61,13 +63,13 @@ export class KeyCache {
   readonly #notFoundMax: number;
   readonly #outage: KeyCacheOptions['outage'];
   /**
-   * Both in order of the last question to the store, oldest first. A key in use is asked for again every FRESH_MS, so
-   * dropping the first one drops the least recently used, without any bookkeeping on a hit.
+   * Both in order of the last query to the store, oldest first. A key in use is queried again every FRESH_MS, so
+   * evicting the first entry evicts the least recently used, without any bookkeeping on a hit.
    */
   readonly #found = new Map<string, Found>();
   readonly #notFoundAt = new Map<string, number>();
   readonly #inFlight = new Map<string, Asking>();
-  /** How often a key was forgotten, and all were invalidated: a response to a question from before may be out of date. */
+  /** Counts of `forget` and `invalidate` calls: if one changes during a query, the response may be out of date. */
   #forgotten = 0;
   #invalidated = 0;
   /** Set when the store did not respond in time, cleared when it does. */
@@ -137,16 +139,16 @@ export class KeyCache {
     }
   }
 
-  /** The key with this id was changed: nothing of what is known of it is used again. */
+  /** The key with this id was changed: its cached state is never used again. */
   forget(keyId: string): void {
     this.#forgotten++;
     this.#inFlight.clear();
-    // By its text it may have been asked for before it was made.
+    // The key may have been queried before it was created.
     this.#notFoundAt.clear();
     for (const [key, { apiKey }] of this.#found) if (apiKey.id === keyId) this.#found.delete(key);
   }
 
-  /** Any key may be new or changed: the store is read again for each. Those that it confirmed still work if it fails. */
+  /** Any key may be new or changed: each is read again from the store. Confirmed keys still work if that fails. */
   invalidate(): void {
     this.#invalidated++;
     this.#inFlight.clear();
@@ -186,7 +188,7 @@ export class KeyCache {
       return this.#withoutStore(key, now, error);
     }
     if (apiKey !== undefined) this.#confirmedAt = Math.max(this.#confirmedAt, now);
-    // Right for calls before the change, and for none after.
+    // Correct for calls made before the change, not for later ones: so it is returned but not cached.
     if (this.#forgotten !== forgotten) return apiKey === undefined ? undefined : freeze(apiKey);
     if (this.#invalidated !== invalidated)
       return apiKey === undefined ? undefined : this.#keepForOutages(key, apiKey, now);
@@ -216,7 +218,10 @@ export class KeyCache {
     }
   }
 
-  /** What `invalidate` would have left of it, had the response come before; unless a newer response is known. */
+  /**
+   * Caches the key as if the response had arrived before `invalidate`: used only while the store fails. A newer
+   * response is kept.
+   */
   #keepForOutages(key: string, apiKey: ApiKey, now: number): ApiKey {
     const frozen = freeze(apiKey);
     const found = this.#found.get(key);

@@ -1,7 +1,7 @@
 /**
- * Makes API keys and accounts. The one place where a key exists as text: it is handed back to be shown once, and the
- * store gets its SHA-256. What a person typed is checked here, for the command line and the dashboard alike, and
- * all mistakes are reported at once.
+ * Creates API keys and accounts. The only place where a key exists as text: it is returned to be shown once, and the
+ * store gets its SHA-256. User input is validated here, for the command line and the dashboard alike, and all mistakes
+ * are reported at once.
  */
 
 import { OperatorError } from '../errors.ts';
@@ -110,8 +110,8 @@ export function nameMistake(what: string, name: string): string | undefined {
 }
 
 /**
- * An origin is what a browser sends in its `Origin` header, and is compared with it as a whole. Plain http is taken
- * for this machine alone, where developers run their pages; anywhere else it could be forged on the way.
+ * An origin is what a browser sends in its `Origin` header, and is compared with it as a whole. Plain http is allowed
+ * only for localhost, where developers run their pages; anywhere else it could be forged on the way.
  */
 function originMistake(origin: string): string | undefined {
   // With the slash that address bars put after it.

@@ -1,6 +1,6 @@
 /**
- * Edits a key, for the dashboard and the command line alike: its name, origins and rate limit, of an active key. What is
- * not given stays. Everything else of a key is fixed: another kind or environment is another key.
+ * Edits an active key, for the dashboard and the command line alike: its name, origins and rate limit. Omitted fields
+ * stay. The kind and environment of a key never change.
  */
 
 import type { ApiKey, KeyChanges, KeyStore } from '../keys.ts';

@@ -1,8 +1,8 @@
 /**
- * The form of an API key: a prefix that says what it is, 32 random base62 characters, and a checksum of all that
- * precedes. The checksum detects typos and guesses without a look-up; it is no secret and proves nothing.
- * Everything here is pure but for the randomness of a new key. A key is never stored, only its SHA-256: with 190 bits
- * of randomness in it, a slow password hash would add nothing but time to every request.
+ * The format of an API key: a prefix that says what it is, 32 random base62 characters, and a checksum of everything
+ * before it. The checksum detects typos and guesses without a look-up; it is not secret and proves nothing. Everything
+ * here is pure except creating a key. A key is never stored, only its SHA-256: with 190 bits of randomness, a slow
+ * password hash would only add time to every request.
  */
 
 import { hash, randomInt } from 'node:crypto';

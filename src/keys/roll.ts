@@ -1,7 +1,7 @@
 /**
  * Rolls a key, for the dashboard and the command line alike: creates another with the same name, kind, environment,
- * origins and rate limit, and lets the old one expire after an overlap in which both work. The new key is stored first: a crash in
- * between leaves both working, never neither. The new key does not expire, whenever the old one would have.
+ * origins and rate limit, and lets the old one expire after an overlap in which both work. The new key is stored first:
+ * after a crash in between both work, never neither. The new key has no expiry, even if the old one had.
  */
 
 import type { ApiKey, KeyStore, NewKey } from '../keys.ts';

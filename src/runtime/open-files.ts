@@ -1,8 +1,8 @@
 /**
  * How many files this process may open, and how many connections that leaves. A connection is an open file to the
- * operating system, and so is every segment of the log, every thread's event loop and every connection to a database:
- * clients must never be able to use up what the server needs to work. Node raises the soft limit to the hard one when it
- * starts, so what Linux reports is what applies; on other systems the limit is not read and a fixed number is used.
+ * operating system, and so is every log segment, every thread's event loop and every database connection: clients must
+ * never use up what the server needs to work. Node raises the soft limit to the hard one when it starts, so the limit
+ * that Linux reports applies; on other systems the limit is not read and a fixed number is used.
  */
 
 import { readFileSync } from 'node:fs';
@@ -20,7 +20,10 @@ const FILES_FOR_KAFKA = 64;
 const FILES_FOR_STORE = 16;
 /** With fewer, a handful of clients would keep all others out. */
 const CONNECTIONS_MIN = 16;
-/** More than this takes memory rather than files: an idle connection costs about 20 kB. Who has that sets a number. */
+/**
+ * Beyond this, memory is the limit rather than files: an idle connection costs about 20 kB. Operators can set a higher
+ * number.
+ */
 const CONNECTIONS_DEFAULT_MAX = 10_000;
 /** Where the limit is not known. */
 const CONNECTIONS_ELSEWHERE = 1_000;

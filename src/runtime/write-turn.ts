@@ -1,13 +1,13 @@
 /**
- * How a thread that wants to write to the store once asks the processor, which writes all the time, for its turn. SQLite
- * has one writer and no queue: without this, an erase on a busy server would have to hit the few milliseconds between two
- * transactions by chance.
+ * How a thread that writes to the store occasionally asks the processor, which writes continuously, for its turn.
+ * SQLite has one writer and no queue: without this, an erase on a busy server would have to hit the few milliseconds
+ * between two transactions by chance.
  *
- * A request is one number in shared memory, the time until which it holds, and is renewed while the thread waits. So a
+ * A request is one number in shared memory, the time when it expires, and is renewed while the thread waits. So a
  * thread that dies leaves nothing behind, and any number of threads can share it.
  */
 
-/** 250 ms: longer than others keep a thread from running. */
+/** 250 ms: longer than a waiting thread may go without CPU time to renew its request. */
 const HOLDS_NS = 250_000_000n;
 const NONE = 0n;
 

@@ -1,9 +1,9 @@
 /**
- * How guessing is slowed: a rule on counts, pure. After a few free failures each further one makes the next attempt wait
- * twice as long. For an e-mail the wait ends at a minute, so that its owner cannot be locked out for long; for an address
- * it ends at 15 minutes. An attempt is counted as failed before it is made and taken back if it succeeds, so guesses at
- * one moment count as guesses one after the other. The store keeps the counts, for all edges and over restarts, under
- * hashes: neither e-mails of strangers nor addresses are kept.
+ * Rate-limits password guessing: a pure rule on counts. After a few free failures, each further one doubles the delay
+ * before the next attempt: up to a minute per e-mail address, so that its owner is not locked out for long, and up to
+ * 15 minutes per client address. An attempt counts as failed before it is made and is uncounted if it succeeds, so
+ * parallel guesses count like sequential ones. The store keeps the counts, for all edges and across restarts, under
+ * hashes: it stores neither strangers' e-mail addresses nor client addresses.
  */
 
 import type { AttemptCount, AttemptRuling } from '../members.ts';
@@ -28,7 +28,7 @@ export const EMAIL_SLOWING: Slowing = {
   forgetMs: 60 * MINUTE_MS,
 };
 
-/** More are free, for a whole office may share an address. */
+/** More free failures, because a whole office may share an address. */
 export const ADDRESS_SLOWING: Slowing = {
   freeFailures: 20,
   firstWaitMs: 1_000,
@@ -49,7 +49,7 @@ export function addressSubject(address: string): Subject {
   return { hash: sha256(`address ${address}`), slowing: ADDRESS_SLOWING };
 }
 
-/** Apart from signing in, so that a stranger who guesses there does not slow a member who changes the password. */
+/** Separate from sign-in, so that a stranger who guesses there does not delay a member who changes the password. */
 export function passwordChangeSubject(memberId: string): Subject {
   return { hash: sha256(`password change ${memberId}`), slowing: EMAIL_SLOWING };
 }

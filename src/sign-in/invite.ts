@@ -1,7 +1,7 @@
 /**
- * Invitations: one-time links with which a member is made, or sets a new password. The token stands in the fragment of
- * the link, which browsers never send, so it is in no log. Nothing is mailed: the operator passes the link on.
- * Of several who use one link at the same moment the store lets one in.
+ * Invitations: one-time links that create a member or set a new password. The token is in the fragment of the link,
+ * which browsers never send, so it is in no log. Nothing is mailed: the operator passes the link on. If several people
+ * use one link at the same moment, the store admits one.
  */
 
 import { randomBase62 } from '../keys/format.ts';
@@ -13,7 +13,7 @@ import { type Browser, newSession, type SignedIn } from './session.ts';
 import { newToken, tokenHashOf } from './token.ts';
 
 const DAY_MS = 86_400_000;
-/** A link for a first member or a new password opens what is there already, so it lasts less long. */
+/** Links for the first member or a new password give access to existing data, so they expire sooner. */
 export const INVITATION_MS = { first: DAY_MS, invitation: 7 * DAY_MS, reset: DAY_MS } as const satisfies Record<
   InvitationKind,
   number

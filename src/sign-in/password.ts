@@ -1,10 +1,10 @@
 /**
- * Passwords: which are taken, and how they are kept. argon2id with the parameters that OWASP recommends (19 MiB, two
- * passes) makes each guess expensive, for an attacker who has the file as for us; the parameters stand with each hash, in
- * the PHC string format, so they can be raised later without locking anyone out. Hashes of scrypt, which came before, are
- * still checked, and replaced at the next sign-in.
+ * Which passwords are accepted, and how they are stored. argon2id with the parameters that OWASP recommends (19 MiB,
+ * two passes) makes each guess expensive, for an attacker with the file as well as for us. The parameters are stored
+ * with each hash, in the PHC string format, so they can be raised later without locking anyone out. Older scrypt hashes
+ * are still accepted, and replaced at the next sign-in.
  *
- * Because a check costs that much, an edge computes few at once and lets few wait: beyond that the response is 503, and
+ * Because a check is expensive, an edge computes few at once and queues few: beyond that the response is 503, and
  * events are still accepted. An unknown e-mail costs the same as a wrong password.
  */
 
@@ -25,14 +25,14 @@ const SCRYPT = /^scrypt\$(\d+)\$(\d+)\$(\d+)\$([\w-]+)\$([\w-]+)$/;
 const SCRYPT_MEMORY_BYTES_MAX = 64 * 1_024 * 1_024;
 
 /**
- * Over all edges, as far as each computing one allows: libuv has one pool of four threads for the whole process, and
- * bodies that came compressed wait for it as well.
+ * In the whole process, but at least one per edge: libuv has one pool of four threads for the process, and
+ * decompression of request bodies uses it too.
  */
 const RUNNING_MAX = 2;
 /** The last in line waits about a second. */
 const WAITING_MAX = 18;
 
-/** More people want to sign in at this moment than may: the response is 503. */
+/** Too many sign-ins at once: the response is 503. */
 export class TooBusyError extends Error {
   override readonly name = 'TooBusyError';
 }

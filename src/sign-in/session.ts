@@ -1,7 +1,7 @@
 /**
- * Sessions: how a browser gets one, keeps it and changes its password. A session lasts 14 days from its last renewal, and
- * is renewed while it is used, at most once in 10 minutes. Every sign-in makes a new token; the one that the browser had
- * before is ended with it, never taken over, so a planted cookie gains nothing (session fixation).
+ * Sessions: signing in, staying signed in, changing the password. A session lasts 14 days from its last renewal; use
+ * renews it, at most once in 10 minutes. Every sign-in creates a new token and ends the browser's previous session
+ * instead of continuing it, so a planted cookie gains nothing (session fixation).
  */
 
 import type { CheckedMember, Member, MemberStore, NewSession } from '../members.ts';
@@ -58,7 +58,7 @@ export async function signIn(
   const member = await members.findMember(email.trim());
   if (!(await passwords.verify(password, member?.passwordHash)) || member === undefined) return { outcome: 'wrong' };
   const { token, session } = newSession(browser, now);
-  // Removed, or given another password, while this one was checked: then it opens nothing any more.
+  // The member was removed, or got another password, during the check: this one no longer grants access.
   if (!(await members.startSession(member, session))) return { outcome: 'wrong' };
   await members.forgiveAttempt(subjects[0].hash, [subjects[1].hash]);
   if (passwords.isOutdated(member.passwordHash)) await rehash(members, passwords, member, password);
@@ -109,7 +109,7 @@ export async function findSession(
   if (tokenHash === undefined) return undefined;
   const session = await members.findSession(tokenHash);
   if (session === undefined || session.expiresAt <= now) return undefined;
-  // One that was last used in the future was used while the clock was ahead: its 14 days count from now.
+  // A session last used in the future was used while the clock was ahead: its 14 days count from now.
   const isDue = Math.abs(now - session.renewedAt) >= RENEW_AFTER_MS;
   const isRenewed = isDue && (await renew(members, tokenHash, now));
   return { member: session.member, tokenHash, isRenewed };

@@ -1,9 +1,9 @@
 /**
- * Metrics over threads without locks. All threads share one buffer; each owns one slot of it and is the only one to
- * write there, so a count is a plain load and store, and any thread can render the sum of all slots as Prometheus text
- * (format 0.0.4). A reading taken while others write is at most a few events behind, and a histogram's count always
- * equals its +Inf bucket. The table below is all there is: labels are closed sets, and never a tenant, a key or
- * anything that a client chose, so the number of series is fixed. Counts are exact up to 2^53.
+ * Metrics across threads, without locks. All threads share one buffer; each owns one slot and is the only one to write
+ * there, so a count is a plain load and store, and any thread can render the sum of all slots as Prometheus text
+ * (format 0.0.4). A reading taken during writes is at most a few events behind, and a histogram's count always equals
+ * its +Inf bucket. The table below is complete: labels are closed sets, never a tenant, a key or anything chosen by a
+ * client, so the number of series is fixed. Counts are exact up to 2^53.
  */
 
 const DURATION_BUCKETS_SECONDS = [

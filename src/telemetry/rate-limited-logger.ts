@@ -1,6 +1,6 @@
 /**
- * Log lines about single requests, at most a few a second: a client that sends nonsense in a loop must not fill the
- * operator's disk. What was left out is counted on the next line that is written; the metrics count everything.
+ * Log lines about single requests, at most a few per second: a client that sends garbage in a loop must not fill the
+ * operator's disk. The next line that is written has the number of omitted ones; the metrics count everything.
  */
 
 import type { Logger } from 'pino';

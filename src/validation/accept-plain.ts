@@ -1,7 +1,8 @@
 /**
- * A quick yes for ordinary requests: scans the bytes once, makes no objects, and counts users and events if every user is
- * valid. Whatever is unusual (a name given twice, a report of dropped events, a number with an exponent where a number is expected, anything that is
- * wrong) gives null, and `validateRequest` decides. Less than half the time of `JSON.parse` and the validator, and no garbage.
+ * The fast path for ordinary requests: scans the bytes once, allocates no objects, and counts users and events if every
+ * user is valid. For anything unusual or wrong (a duplicate name, a report of dropped events, a number with an exponent
+ * where a number is expected) it returns null, and `validateRequest` decides. It takes less than half the time of
+ * `JSON.parse` with the validator, and makes no garbage.
  *
  * Invariant: counts are returned only where `validateRequest` finds the same ones and no rejection. The caller has
  * checked that the bytes are UTF-8.
@@ -45,7 +46,7 @@ export function acceptPlain(body: Uint8Array): PlainCounts | null {
       scanner.skipValue();
       continue;
     }
-    // Of a name given twice the last one counts, which is not known yet.
+    // Of a duplicate name the last value counts, which is not known yet.
     if (userCount > 0 || !scanner.openArray()) return null;
     while (scanner.nextElement()) {
       const events = eventsOfUser(scanner);

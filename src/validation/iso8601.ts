@@ -84,7 +84,8 @@ function daysSince1970(year: number, month: number, day: number): number {
   const leap = year % 4 === 0 && (year % 100 !== 0 || year % 400 === 0);
   const monthDays = (DAYS_IN_MONTH[month - 1] ?? 0) + (leap && month === 2 ? 1 : 0);
   if (day > monthDays) return Number.NaN;
-  // Counted from 400 years earlier, so that nothing is negative, and integers are divided, which takes a fraction of the time.
+  // Counted from 400 years earlier, so that nothing is negative and the divisions are on integers, which is much
+  // faster.
   const before = year + 399;
   const leapDaysBefore = (before >> 2) - ((before / 100) | 0) + ((before / 400) | 0) - LEAP_DAYS_BEFORE_YEAR_0;
   const dayOfYear = (DAYS_BEFORE_MONTH[month - 1] ?? 0) + (leap && month > 2 ? 1 : 0) + day - 1;

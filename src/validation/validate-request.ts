@@ -1,9 +1,9 @@
 /**
- * From untrusted text to a validation result: which users of a request are accepted and why the others are not. Each
- * user is validated on its own. A payload that is unusable as a whole has a message instead, which says what is wrong and where
- * and never quotes the client's content, so it may be logged.
+ * Validates untrusted text: which users of a request are accepted, and why the others are not. Each user is validated
+ * on its own. If the payload as a whole is unusable, the result is one message: it says what is wrong and where, and
+ * never quotes the client's content, so it may be logged.
  *
- * Pure: the caller decodes the bytes (and refuses what is not UTF-8) and keeps them; nothing here is stored.
+ * Pure: the caller decodes the bytes (and rejects what is not UTF-8) and keeps them; nothing is stored here.
  */
 
 import { LIMITS, type Rejection } from '../model.ts';

@@ -1,7 +1,7 @@
 /**
- * Counts of events as people read them, made of stored minutes and hours. Days are sums of hours, in UTC. Sums of revenue
- * are per currency, and rounded alike in every store: the revenues of one bucket are added with compensation, those of a
- * day's hours one after the other, and every sum is kept finite. The sums of the ledger are read here too.
+ * Counts of events for the API, computed from stored minutes and hours. Days are sums of hours, in UTC. Revenue is
+ * summed per currency and rounded the same way in every store: the revenues of one bucket are added with compensation,
+ * those of a day's hours one after the other, and every sum is kept finite. The sums of the ledger are read here too.
  */
 
 import type { LedgerSums, CountBucket, CountQuery, CurrencySum } from '../store.ts';

@@ -27,7 +27,7 @@ export function currencyOf(given: unknown): CountedCurrency {
   if (typeof given !== 'string') return OTHER_CURRENCY;
   const text = given.trim();
   if (text === '') return NO_CURRENCY;
-  // Letters first: capitals of some other letters are among A to Z.
+  // Checked before upper-casing: the capitals of some other letters are among A to Z.
   return CODE.test(text) ? text.toUpperCase() : OTHER_CURRENCY;
 }
 

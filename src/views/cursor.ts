@@ -1,13 +1,13 @@
 /**
  * Cursors of the store's lists: the location of the last row, as a few integers, with the name of the list. They are
- * opaque to clients and contain nothing secret: a made-up one shows other rows of the same tenant at most. A cursor of
- * a list with other filters is rejected, and so is one of another tenant (`withTenant`, added by `reading.ts`): the id
- * of a tenant is random and created once, so that covers cursors of another installation, and a cursor survives `sluice
- * migrate`.
+ * opaque to clients and contain nothing secret: a forged one shows other rows of the same tenant at most. A cursor from
+ * a list with other filters is rejected, and so is one of another tenant (`withTenant`, added by `reading.ts`). Tenant
+ * ids are random and created once, so that also covers cursors of another installation, and a cursor survives
+ * `sluice migrate`.
  *
- * A client may keep a cursor of arrivals for as long as it likes, so such a cursor also names the store that gave it
- * out and a random id that is stored with the row it points to, by which a store that was restored to an earlier state
- * recognises it. Every rejection says how to continue: a client must never miss events without knowing.
+ * A client may keep a cursor of arrivals indefinitely. So such a cursor also names the store that issued it, and a
+ * random id that is stored with the row it points to: a store that was restored to an earlier state does not have that
+ * id. Every rejection says how to continue: a client must never miss events without knowing.
  */
 
 import { hash } from 'node:crypto';
@@ -39,7 +39,7 @@ export function numbersOf(list: List, cursor: string, count: number): number[] {
 /** Whose rows are listed, and which of them: the number of the tenant, then the filters that leave rows out. */
 export type CursorScope = readonly [tenant: number, ...filters: readonly (string | null)[]];
 
-/** Like `cursorOf`; good for the same scope alone, since with another one rows would be passed over. */
+/** Like `cursorOf`, but valid only for the same scope: with another one, rows would be skipped. */
 export function scopedCursorOf(list: List, scope: CursorScope, ...numbers: readonly number[]): string {
   return cursorOf(list, scopeNumber(scope), ...numbers);
 }
@@ -59,8 +59,8 @@ export interface CursorGiver {
   /** As `storeIdIn` makes it. */
   readonly storeId: string;
   /**
-   * 16 hexadecimal digits: of the start of an embedded server, or of a run of events on PostgreSQL. Null where it points
-   * to nothing that is stored.
+   * 16 hexadecimal digits: the id of a start of an embedded server, or of a batch of events on PostgreSQL. Null if the
+   * cursor points to nothing that is stored.
    */
   readonly historyId: string | null;
 }
@@ -89,8 +89,8 @@ export function storeIdIn(id: string): string {
 }
 
 /**
- * Rows of all tenants, and of all installations, have the same numbers, so a cursor says whose it is. A checksum tells a
- * damaged cursor from one of another tenant.
+ * Different tenants and installations use the same row numbers, so a cursor names its tenant. A checksum distinguishes
+ * a damaged cursor from one of another tenant.
  */
 export function withTenant(cursor: string, tenantId: string): string {
   const marked = `${cursor}.${shortHash(tenantId)}`;
@@ -124,7 +124,7 @@ export function eventCursorOf(tenant: number, query: EventQuery, last: { timesta
   return scopedCursorOf('events', eventScopeOf(tenant, query), last.timestamp, last.no);
 }
 
-/** Where a page of events ends that is read from the newest to the oldest: all of its events come before this. */
+/** The end of a page of events that is read from newest to oldest: all of its events come before this. */
 export function eventsBefore(tenant: number, query: EventQuery): { readonly timestamp: number; readonly no: number } {
   const { cursor, to } = query;
   const end = { timestamp: to ?? Number.MAX_SAFE_INTEGER, no: 0 };
@@ -161,7 +161,7 @@ export function fromTheFuture(): BadCursorError {
   );
 }
 
-/** The store does not know what it was given for: a start of the server, or a run of events. */
+/** The store does not have the history the cursor was issued in: a start of the server, or a batch of events. */
 export function ofAnotherHistory(): BadCursorError {
   return new BadCursorError(
     `was given after the copy of the store that is in use now was made, so an older copy, a dump or a backup was put back since (or an embedded server was started 10,000 times): events may be missing after it: ${GO_ON}`,
@@ -178,7 +178,7 @@ function encoded(words: readonly (string | number)[]): string {
   return Buffer.from(words.join(' ')).toString('base64url');
 }
 
-/** Decoding passes over strange characters; only one spelling of a cursor is right. */
+/** Decoding skips invalid characters, but only one spelling of a cursor is valid. */
 function decoded(cursor: string, refusal: () => BadCursorError): string[] {
   const words = Buffer.from(cursor, 'base64url').toString('latin1').split(' ');
   if (encoded(words) !== cursor) throw refusal();

@@ -1,8 +1,8 @@
 /**
- * Where else a person is named, for an erase (rule 17): in what is kept of rejected users, and in the `$event_id`s of
- * events. Rejected users are compared by the same match keys as accepted ones; of one that is no JSON any more, because
- * only its beginning was kept, its text is searched: rather one too many than one too few, since rejections are kept
- * for a few days anyway.
+ * Finds the other places that name a person, for an erase (rule 17): stored parts of rejected users, and the
+ * `$event_id`s of events. Rejected users are compared by the same match keys as accepted ones. If only the beginning of
+ * one was stored, so that it is not valid JSON, its text is searched: removing one too many is better than one too few,
+ * since rejections are kept for only a few days.
  */
 
 import { type MatchOptions, matchKeysOf } from '../identity/match-keys.ts';
@@ -45,7 +45,7 @@ export function payloadTest(keys: readonly ErasedKey[], options: MatchOptions): 
   };
 }
 
-/** What properties with this in them may have an `$event_id`. */
+/** Only properties that contain this text can have an `$event_id`. */
 export const EVENT_ID_IN_PROPERTIES = '"$event_id"';
 
 /** The `$event_id` among the properties of an event; undefined for none. */

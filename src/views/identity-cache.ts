@@ -1,9 +1,9 @@
 /**
- * A cache of resolved people: from the fingerprint of all match keys of a user (`identityFingerprint`) to the node of the
- * strongest, where all of them belong to one profile. For up to two million people, in typed arrays that the garbage
- * collector does not scan: 24 bytes a slot, doubled whenever half of the slots are in use. Four-way associative: a
- * fingerprint has four adjacent slots, so that a look-up costs one or two cache lines; when all four are in use, the
- * newest replaces another.
+ * A cache of resolved people: from the fingerprint of all match keys of a user (`identityFingerprint`) to the node of
+ * the strongest, if all of them belong to one profile. Up to two million slots of 24 bytes, in typed arrays that the
+ * garbage collector does not scan; doubled whenever half of the slots are in use. Four-way associative: a fingerprint
+ * has four adjacent slots, so a look-up costs one or two cache lines; when all four are in use, a new entry replaces
+ * one of them.
  */
 
 import type { NodeNumber } from '../model.ts';
@@ -13,7 +13,7 @@ import type { KeyHash } from './keyed-hash.ts';
 const FIRST_SLOTS = 2 ** 14;
 const SLOTS_MAX = 2 ** 21;
 const WAYS = 4;
-/** Remainders that nodes are sorted out by before a set is asked: most slots then cost a fetch from memory. */
+/** A table of remainders filters nodes before the set is queried: most slots then cost only one memory access. */
 const REMAINDERS = 4_096;
 /** Of a slot: the two parts of the hash, and the node, which is 0 where there is none. */
 const PARTS = 3;

@@ -1,6 +1,6 @@
 /**
- * What is kept of rejected users: bounded for each user and for each record, so that a client that sends nonsense cannot fill
- * the disk with it. What is kept of all of them is bounded by the sweep.
+ * How much of rejected users is stored: limited per user and per record, so that a client that sends garbage cannot
+ * fill the disk. The total is limited by the retention sweep.
  */
 
 import { hash } from 'node:crypto';
@@ -9,7 +9,7 @@ import { withoutNul } from './storable-text.ts';
 
 /** In UTF-16 units: enough to see what is wrong. */
 const PAYLOAD_LENGTH_MAX = 16_384;
-/** A request full of nonsense shows by its first few users what is wrong; the trace has all messages. */
+/** The first few users of a garbage request show what is wrong; the trace has all messages. */
 const REJECTIONS_PER_RECORD_MAX = 100;
 const HASH_BYTES = 16;
 

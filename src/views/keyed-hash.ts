@@ -1,11 +1,12 @@
 /**
- * The keyed hash of texts that are looked for again: match keys, event ids and Idempotency-Keys, as two numbers. 99 bits
- * of a universal hash over tenant, kind and text, under a secret that was made with the store and stays with it, so that
- * a text has the same hash as long as the store lives. Pure.
+ * The keyed hash of texts that are looked up: match keys, event ids and Idempotency-Keys. 99 bits of a universal hash
+ * over tenant, kind and text, as two numbers. The secret is created with the store and never changes, so a text keeps
+ * its hash for the lifetime of the store. Pure.
  *
- * Each of three lanes is a sum of the characters, each times a factor for its offset, modulo a prime. Without
- * the factors cannot do better than chance at finding two texts with the same sums: 1 in 2^33 a lane, 2^99 in all. So
- * two texts of one hash are taken for the same (decision 032). The secret and the hashes are never logged or shown.
+ * Each of three lanes is a sum modulo a prime: every character times a factor for its offset. An attacker who does not
+ * know the factors can only guess two texts with the same sums: a chance of 1 in 2^33 per lane, 1 in 2^99 for all
+ * three. So two texts with the same hash are treated as equal (decision 032). The secret and the hashes are never
+ * logged or shown.
  */
 
 import { createHash } from 'node:crypto';
@@ -32,13 +33,13 @@ export const HASHED = { idempotencyKey: 252, eventId: 253, names: 254, severalKe
 const LANES = 3;
 /** 2^33 - 9. */
 const PRIME = 8_589_934_583;
-/** Products are below 2^49: so many of them, and what was left before, are exact in a double. */
+/** Products are below 2^49, so the sum of this many, plus the remainder of those before, is exact in a double. */
 const EXACT_PRODUCTS = 13;
 /** Tenant, in two halves, and kind come before the characters. */
 const OFFSETS_BEFORE = 3;
 const HALF = 2 ** 16;
 const FIRST_PLACES = 512;
-/** More than a factor has, so that all are about equally likely. */
+/** More bytes than a factor needs, so that all factors are about equally likely. */
 const FACTOR_BYTES = 6;
 
 const LANE = 2 ** 33;
@@ -86,7 +87,7 @@ export function keyHashes(secret: Uint8Array): HashOfKey {
   };
 }
 
-/** All match keys of a user together, strongest first: it identifies a person who comes again. */
+/** The hash of all match keys of a user together, strongest first. It identifies a returning person. */
 export function identityFingerprint(hashOf: HashOfKey, tenant: number, keys: readonly Key[]): KeyHash {
   let text = '';
   for (const { type, value } of keys) text += `${type}${value.length}:${value}`;
@@ -99,7 +100,7 @@ function reduced(sum: number): number {
   return rest < 0 ? rest + PRIME : rest >= PRIME ? rest - PRIME : rest;
 }
 
-/** More offsets begin with the same factors: longer output of SHAKE256 begins with the shorter one. */
+/** A longer output of SHAKE256 begins with the shorter one, so existing factors stay the same when more are needed. */
 function factorsOf(secret: Uint8Array, offsets: number): Float64Array {
   const outputLength = offsets * LANES * FACTOR_BYTES;
   const bytes = createHash('shake256', { outputLength }).update(secret).digest();

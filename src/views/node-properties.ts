@@ -1,7 +1,7 @@
 /**
- * What the users of a batch change on their nodes: the number of events, first and last seen, and property updates,
- * folded into the stored ones (identity/property-updates.ts) and written as text. Pure; every store writes the same
- * text. Its length is limited: the properties set longest ago are dropped first.
+ * Computes what the users of a batch change on their nodes: the number of events, first and last seen, and property
+ * updates, merged into the stored ones (identity/property-updates.ts) and written as text. Pure; every store writes the
+ * same text. Its length is limited: the properties set longest ago are dropped first.
  */
 
 import { type Group, applyUpdates, type Values } from '../identity/property-updates.ts';

@@ -1,9 +1,12 @@
 /**
- * The name under which a store keeps a use of an Idempotency-Key that is not the newest any more; the newest is under the
- * key itself. So a new key costs one look-up, and every body sent with a key is remembered for as long as it counts.
+ * The name under which a store keeps an earlier use of an Idempotency-Key; the newest use is under the key itself. So a
+ * new key costs one look-up, and every body sent with a key is remembered until its window ends.
  */
 
-/** It cannot stand in a header, and is followed by more characters than the number that Kafka's log adds to a key. */
+/**
+ * It cannot occur in a header, so no client can send it. The hash after it is longer than the user index that Kafka's
+ * log appends after the same character, so the two names cannot collide.
+ */
 const SEPARATOR = '\u001f';
 
 export function olderUseName(idempotencyKey: string, bodyHash: string): string {

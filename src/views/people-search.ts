@@ -70,7 +70,7 @@ export async function searchPeople(source: PeopleSource, query: PeopleQuery): Pr
   const rows: FoundPerson[] = exact.slice(exactGiven, exactGiven + query.limit);
   const exactEnd = Math.min(exact.length, exactGiven + query.limit);
   if (rows.length > 0) {
-    // Given at once: who asks for one person does not wait for the search through all others.
+    // Returned at once: a client that asks for one person does not wait for the scan of all others.
     return {
       rows,
       nextCursor: scopedCursorOf('people', scope, exactEnd, before),
@@ -184,7 +184,7 @@ function phoneCharacters(text: string): string | null {
   return /^\+?[\d\s()./-]+$/.test(text) ? text.replace(/[^+\d]/g, '') : null;
 }
 
-/** Patterns for LIKE, in which a backslash escapes: each is a part of what everyone who matches has. */
+/** Patterns for LIKE, with a backslash as the escape character. Everyone who matches contains them. */
 export interface RoughFilter {
   /** Of an identifier, normalised or as it came; null to match identifiers by `properties` alone. */
   readonly identifier: string | null;
@@ -192,7 +192,10 @@ export interface RoughFilter {
   readonly phone: string | null;
   /** Of the properties of a node, as JSON (identity/property-updates.ts): both must match. */
   readonly properties: readonly [string, string];
-  /** Whether the properties of one node may match, more exactly than by `properties` and still without reading the whole profile. */
+  /**
+   * Whether the properties of one node may match: more exact than `properties`, and still without reading the whole
+   * profile.
+   */
   readonly mayMatch: (json: string) => boolean;
 }
 
@@ -226,7 +229,7 @@ export function roughFilter({ text, property }: Pick<PeopleQuery, 'text' | 'prop
   };
 }
 
-/** As LIKE in any case: takes a fraction of the time of parsing, and nearly everyone is left out by it. */
+/** Like a case-insensitive LIKE: takes a fraction of the time of parsing, and excludes nearly everyone. */
 function containing(text: string): RegExp {
   return new RegExp(RegExp.escape(text), 'i');
 }
@@ -246,14 +249,14 @@ function groupsOf(json: string): readonly Group[] {
   return parseJson(json) as readonly Group[];
 }
 
-/** Up to the first letter of which only this program knows the other case. */
+/** Up to the first non-ASCII letter that has another case: the stores ignore case for ASCII only. */
 function comparable(text: string): string {
   const characters = Array.from(text);
   const end = characters.findIndex((one) => one > '\x7f' && (one.toLowerCase() !== one || one.toUpperCase() !== one));
   return end === -1 ? text : characters.slice(0, end).join('');
 }
 
-/** Up to the first character that JSON writes in another way. */
+/** Up to the first character that JSON escapes. */
 function plainInJson(text: string): string {
   return /^[^"\\\u0000-\u001f\ud800-\udfff]*/.exec(text)?.[0] ?? '';
 }

@@ -1,7 +1,7 @@
 /**
- * A profile, and why it is one person, made of the rows of its nodes. A profile is the fold over its nodes (rule 13),
- * computed at every read, so a merge has nothing to keep in sync. Pure: stores read the rows, at most 100 nodes a
- * profile, all of one snapshot.
+ * Builds a profile, and the explanation why it is one person, from the rows of its nodes. A profile is the combination
+ * of its nodes (rule 13), computed at every read, so a merge has nothing to keep in sync. Pure: stores read the rows,
+ * at most 100 nodes per profile, all from one snapshot.
  */
 
 import { compareOrigins } from '../identity/origin.ts';
@@ -110,7 +110,8 @@ export interface IdentityRows {
 /** Rule 15: every link, merge and refusal of the profile with the request that caused it, oldest first. */
 export function storedIdentity({ root, nodes }: ProfileNodes, rows: IdentityRows): StoredIdentity {
   const ids = new Map(nodes.map(({ node, id }) => [node, id]));
-  // Who survived when two nodes merged may belong to another profile by now (an unmerge), and be erased with it.
+  // The survivor of that merge may belong to another profile by now (after an unmerge), and may have been erased with
+  // it.
   const idOf = (node: NodeNumber): string => ids.get(node) ?? rows.publicId(node) ?? root.id;
   return {
     id: root.id,

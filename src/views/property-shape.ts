@@ -4,8 +4,8 @@
  */
 
 /**
- * Names are given each with a NUL behind it, which no name holds. But a name may be empty, so a NUL cannot show where
- * fields end; how long they are does.
+ * Each name is followed by a NUL, which no name contains. A name may be empty, so a NUL cannot mark where the fields
+ * end; their length does.
  */
 export function propertyShape(fields: string, properties: string): string {
   return `${fields.length}\0${fields}${properties}`;

@@ -1,9 +1,9 @@
 /**
- * What became of a request, from the moment of its 202: from the store what is processed, from the log what waits, and
- * from the log once more what became a dead letter. A request that its log cut into several records is pending until all of
- * them are processed.
+ * The outcome of a request, from the moment of its 202: processed users from the store, pending ones from the log, and
+ * dead letters from the log as well. A request that its log split into several records is pending until all of them are
+ * processed.
  *
- * Limits: of a store that several logs feed, only the log that is given here is looked at.
+ * Limit: if several logs feed a store, only the log that is given here is searched.
  */
 
 import { LogCorruptError, type LogHeader, type LogReader } from '../log.ts';
@@ -158,8 +158,8 @@ function pendingUsers({ firstUserIndex, userCount, rejections }: LogHeader, warn
 const HEADERS_PER_READ = 5_000;
 
 /**
- * Requests newest first: pending ones from the log, the others from the store. The log is read first: what is processed
- * meanwhile is then seen twice, never missed. Takes time in proportion to the backlog.
+ * Requests newest first: pending ones from the log, the others from the store. The log is read first: a record that is
+ * processed in the meantime is then seen twice, never missed. Takes time in proportion to the backlog.
  */
 export async function listTraces(
   store: TraceReader & LedgerReader,
@@ -171,7 +171,7 @@ export async function listTraces(
   const before = traceIdBefore(scope, query.cursor);
   const waiting = await waitingRequests(store, log, tenantId, before, query.limit + 1);
   const { rows: processed, nextCursor } = await store.traces(tenantId, query);
-  // Below where the store's page ends, there may be others of it in between.
+  // Below the end of the store's page there may be stored requests in between.
   const end = nextCursor === null ? '' : traceIdBefore(scope, nextCursor);
   const byId = new Map(processed.map((row) => [row.traceId, row]));
   for (const [traceId, headers] of waiting) {

@@ -1,11 +1,11 @@
 /**
- * The store as the API and the commands see it: completed by what is still in the log. From the 202 on a request has a
- * trace (pending, then processed), and every event is accounted for at every moment, because the store returns what it
- * holds and its position in the log in one snapshot; what the log has from there on is pending. Cursors that leave the
- * store name their tenant, and come back without.
+ * The store as the API and the commands see it: completed by what is still in the log. From the 202 on, a request has a
+ * trace (pending, then processed), and every event is accounted for: the store returns its contents and its position in
+ * the log in one snapshot, and what the log has from that position on is pending. Cursors get the name of their tenant
+ * on the way out and lose it on the way in.
  *
- * Limits: the pending part of the ledger, and of the received counts, is counted from the headers in the log at every
- * call, which takes time in proportion to the backlog. Of a store with several logs, only the log given here counts as
+ * Limits: the pending part of the ledger and of the received counts is counted from the headers in the log at every
+ * call, which takes time in proportion to the backlog. If several logs feed a store, only the log given here counts as
  * pending.
  */
 
@@ -31,7 +31,7 @@ import type {
 const MINUTE_MS = 60_000;
 const HOUR_MS = 3_600_000;
 const HEADERS_PER_READ = 5_000;
-/** A log from which records vanish this often while they are counted is not one that a processor works on. */
+/** If records vanish this often while they are counted, the cause is not the processor. */
 const TRIES_MAX = 20;
 
 export function createReading(store: Store, log: LogReader): Store {
@@ -70,7 +70,8 @@ export function createReading(store: Store, log: LogReader): Store {
         () => new PendingReceipts(tenantId, range),
       ),
     ledger: async (tenantId, hours) => {
-      // A log that cannot be read is the worst moment for no response: what is stored is known, and that it is not all.
+      // When the log is unreadable, operators need a response most: it has what is stored, and `missingRecords` shows
+      // that this is not everything.
       const unreadable = async (error: unknown): Promise<StoredLedger> => {
         if (!(error instanceof LogCorruptError)) throw error;
         return { ...(await store.ledger(tenantId, hours)), missingRecords: 1 };
@@ -142,7 +143,8 @@ async function complete<Result extends AtPositions>(
     const stored = await ask();
     const pending = newPending();
     const gaps = await countPending(log, stored.positions, (header) => pending.count(header));
-    // Records that were processed meanwhile may have left the log uncounted. A gap that stays is no such case.
+    // Records that were processed in the meantime may have left the log before they were counted. Then the position has
+    // moved; if it has not, the gap is real.
     const now = gaps.length === 0 ? stored : await store.ledger(null, NO_HOURS);
     const hasMoved = gaps.some((partition) => now.positions.get(partition) !== stored.positions.get(partition));
     if (!hasMoved || tries >= TRIES_MAX) return pending.addTo(stored);
@@ -223,7 +225,7 @@ class PendingLedger implements Pending<StoredLedger> {
         users: withPending(row.users, sums.users),
         events: withPending(row.events, sums.events),
         rejectedUsers: row.rejectedUsers + sums.rejectedUsers,
-        // A retry may be in the log as well, and only the processor knows it as one: counted once processed.
+        // The log may hold retries too, and only the processor can tell: they are counted once processed.
         droppedByClients: row.droppedByClients,
       });
     }

@@ -1,6 +1,6 @@
 /**
- * Notes on the users of a record beyond what follows from its stored events: who was rejected, merged, warned
- * about. Kept as JSON, and only where there is something to note. Every store keeps the same text.
+ * Notes on the users of a record, beyond what follows from its stored events: which were rejected, merged or got a
+ * warning. Stored as JSON, only where there is something to note. Every store writes the same text.
  */
 
 import type { ForeignFormat } from '../model.ts';

@@ -1,11 +1,11 @@
 /**
- * What the counts by minute and hour are once some events are erased or have expired, for every store alike. Pure: a store
- * reads the rows that lose something (`Counted`), and writes what `rowsWithout` makes of them.
+ * Computes the counts by minute and hour that remain after some events are erased or have expired, the same for every
+ * store. Pure: a store reads the affected rows (`Counted`) and writes the result of `rowsWithout`.
  *
- * Numbers of events are exact. Sums of revenue are made again from the remaining events, because subtracting from a sum
- * leaves rounding behind; where a minute holds too many events for that, the revenue is subtracted. Every sum is kept
- * finite at each step, as the writer does. An event does not say in which shard it was counted: what is left of a bucket's
- * revenue goes into one of them, so a shard alone means nothing.
+ * Numbers of events are exact. Sums of revenue are computed again from the remaining events, because subtracting from a
+ * sum leaves rounding errors; if a minute has too many events for that, the revenue is subtracted. Every sum is kept
+ * finite at each step, as the writer does. An event does not say in which shard it was counted, so the remaining
+ * revenue of a bucket goes into one of its shards: a shard alone means nothing.
  */
 
 import { amountToSum, type CountedCurrency } from './currency.ts';
@@ -43,7 +43,7 @@ export interface RemovedEventCount {
 /** A bucket, with what is taken out of it. */
 export interface Loss extends Bucket {
   events: number;
-  /** May be 0 for amounts that outweigh each other, and still leave another sum. */
+  /** May be 0 if the amounts cancel out; the sum may still change. */
   revenue: number;
   hasRevenue: boolean;
 }

@@ -1,6 +1,6 @@
 /**
- * Texts of clients in a form that every store can hold: PostgreSQL's texts have no U+0000. Accepted texts never do; what
- * was rejected, and messages about it, may.
+ * Client texts in a form that every store can hold: PostgreSQL cannot store U+0000 in text. Accepted texts never
+ * contain it; rejected ones, and messages about them, may.
  */
 
 export function withoutNul(text: string): string {

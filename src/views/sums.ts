@@ -1,6 +1,6 @@
 /**
- * How sums are kept: events by minute and by hour of their own timestamps, received counts by minute and hour of receipt.
- * Sums of revenue are added up in the order of the log and are kept finite at every step, in every store alike.
+ * How sums are stored: events by minute and hour of their own timestamps, received counts by minute and hour of
+ * receipt. Revenue is added up in log order, and sums are kept finite at every step, the same in every store.
  */
 
 export const MINUTE_MS = 60_000;

@@ -1,6 +1,6 @@
 /**
- * What is left of an erased match key (rule 17): a hash, by which late data is recognised and from which no one can read
- * the value. The tenant goes into it, so equal values of two tenants have different hashes.
+ * What remains of an erased match key (rule 17): a hash that recognises late data and does not reveal the value. It
+ * includes the tenant, so equal values of two tenants have different hashes.
  */
 
 import { hash } from 'node:crypto';

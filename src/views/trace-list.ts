@@ -1,6 +1,6 @@
 /**
- * The list of requests, newest first, the same for every store: by trace_id, which is of version 7 and so begins with
- * the time. Records already have an index by trace_id, of all tenants together; so a page reads no more than
+ * The list of requests, newest first, the same for every store: ordered by trace_id, a UUID version 7, which begins
+ * with the time. Records already have an index by trace_id, of all tenants together. So a page reads at most
  * VISITED_MAX records and ends there, with a cursor that continues. A request that a log split into several records is
  * one row.
  */

@@ -1,8 +1,8 @@
 /**
- * What became of a request, made of its records. Most of it follows from the events that are stored for it; the record's
- * notes say the rest (merges, warnings, duplicates, rejections). A request that a log cut into several records is put
- * together again. What was erased or has expired meanwhile is gone from the response too: such a user has no profile and
- * no events, and a warning says so. Merges are those that still stand.
+ * The outcome of a request, built from its records. Most of it follows from the events that are stored for it; the
+ * record's notes have the rest (merges, warnings, duplicates, rejections). A request that the log split into several
+ * records is reassembled. Users whose events were erased or have expired have no profile and no events in the response,
+ * and a warning says so. Only merges that were not undone are listed.
  */
 
 import type { NodeNumber } from '../model.ts';
@@ -99,7 +99,10 @@ const MERGE_WAS_UNDONE = 'a merge of this request was undone';
 /** How the processor's warning begins when a user was received too late to be stored (rule 17). */
 const NOT_STORED = 'not stored: ';
 
-/** Who sent some events again and was erased later looks the same as who sent them all again: nothing is said of either. */
+/**
+ * A user who resent some events and was erased later looks the same as one who resent all of them, so neither gets the
+ * warning that events are gone.
+ */
 function wasNeverStored(note: UserNote | undefined): boolean {
   if ((note?.duplicateEvents ?? 0) > 0) return true;
   return note?.warnings?.some((warning) => warning.startsWith(NOT_STORED)) ?? false;
@@ -129,8 +132,8 @@ function acceptedUser(
 }
 
 /**
- * Those of a user's merges that still stand. Each joined the user's node to another one, so they are found in the
- * profile that this node has now. An erased person is not named, nor are their merges shown.
+ * Those of a user's merges that were not undone. Each joined the user's node to another one, so they are found in the
+ * profile that this node belongs to now. An erased person is not named, nor are their merges shown.
  */
 function mergedBy(
   { publicId, standingMerges }: Lookups,

@@ -1,7 +1,8 @@
 /**
- * What an unmerge changes (rule 16), decided from the rows of one profile: the merges of one request are removed, the
- * nodes that they joined may not be linked again, and the remaining merges are rewritten as if the others had never
- * been. Identifiers, property updates and events stay on their nodes. Pure: a store reads the rows and writes the plan.
+ * Computes what an unmerge changes (rule 16), from the rows of one profile: the merges of one request are removed, the
+ * nodes that they joined may not be linked again, and the remaining merges are rewritten as if the removed ones had
+ * never happened. Identifiers, property updates and events stay on their nodes. Pure: a store reads the rows and writes
+ * the plan.
  */
 
 import { cannotLinkAfter, regroup } from '../identity/explain.ts';

@@ -1,9 +1,8 @@
 /**
- * The start of a server on a database, and perhaps a Kafka, that may be unavailable. Each step is everything that has
- * to be true of one of them before it is used: of a database the version of the server, the tables, that it is the
- * right one (`prepareDatabase` in `opening.ts`), of Kafka its topic (`prepareLog`). A step is retried until the other
- * side first responds; one that responds and is refused rejects `prepared`. Until then the server runs, is not ready,
- * and nothing may query the database (`problem`).
+ * Starts a server whose database, and Kafka if it uses one, may be unavailable. Each step prepares one of them: for the
+ * database, server version, schema and identity (`prepareDatabase` in `opening.ts`); for Kafka, the topic
+ * (`prepareLog`). A step is retried until the other side responds; if it responds and is unsuitable, `prepared`
+ * rejects. Until then the server runs, is not ready, and must not query the database (`problem`).
  */
 
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -13,14 +12,14 @@ import type { Logger } from '../telemetry/logger.ts';
 import { OutageLog } from '../telemetry/outage-log.ts';
 
 const RETRY_MS = 500;
-/** An unavailable database is noticed sooner, by the connection timeout. This is for one that has much to migrate. */
+/** The connection timeout detects an unavailable database sooner; this is for one that takes long to migrate. */
 const FIRST_LOOK_MS = 15_000;
 
 /** It does not respond now, and may soon. */
 export class DatabaseAwayError extends OperatorError {}
 
 export interface StartStep {
-  /** What it is about, as the subject of a sentence. */
+  /** What the step prepares, as the subject of log messages: "the database". */
   readonly name: string;
   /** Throws `DatabaseAwayError` or `LogAwayError` while it is away. */
   readonly prepare: () => Promise<void>;
@@ -33,7 +32,7 @@ export class DatabaseStart {
     'the database cannot be used yet: it has not responded yet, or its tables are being brought up to date';
   /** Called when `problem` changes. */
   onProblem: () => void = () => undefined;
-  /** Rejects when a step is refused: the server must not continue. */
+  /** Rejects if a step fails permanently: the server must stop. */
   readonly prepared: Promise<void>;
 
   constructor(steps: readonly StartStep[], logger: Logger) {
@@ -43,12 +42,12 @@ export class DatabaseStart {
     this.prepared.catch(() => undefined);
   }
 
-  /** Why the database may not be used yet, which may be Kafka's fault; null once it may. */
+  /** Why the database must not be used yet (Kafka may be the reason); null once it may. */
   get problem(): string | null {
     return this.#problem;
   }
 
-  /** Resolves when it is prepared, found to be away, or takes long. */
+  /** Resolves when everything is prepared, after the first failure, or after FIRST_LOOK_MS. */
   async firstLook(): Promise<void> {
     const timeout = new AbortController();
     const late = sleep(FIRST_LOOK_MS, undefined, { signal: timeout.signal }).catch(() => undefined);
@@ -62,7 +61,7 @@ export class DatabaseStart {
 
   async #tryUntilPrepared({ name, prepare }: StartStep): Promise<void> {
     const outage = new OutageLog(this.#logger, {
-      failing: `${name} cannot be reached: the server runs without it, is not ready, and goes on trying`,
+      failing: `${name} cannot be reached: the server is running but not ready, and keeps retrying`,
       working: `${name} has been reached, and can be used`,
     });
     for (;;) {

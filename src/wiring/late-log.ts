@@ -1,7 +1,7 @@
 /**
- * The log of a server that started while its database or its Kafka is unavailable. A local log continues from the
- * position that the database has processed, and Kafka cannot be opened before it responds; so both are opened once that
- * is possible, and until then every call fails as unavailable. A log that is refused at that point ends the server.
+ * The log of a server that started while its database or Kafka was unavailable. A local log continues from the position
+ * that the database has processed, and Kafka must respond before it can be opened; so the log is opened once that is
+ * possible, and every call fails as unavailable until then. If opening fails permanently, the server stops.
  */
 
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -11,14 +11,14 @@ import { messageOf } from '../errors.ts';
 
 const RETRY_MS = 250;
 
-/** Whether what it was about does not respond now, and may soon. */
+/** Whether the error is temporary: the store or the log does not respond at the moment. */
 function isAway(error: unknown): error is Error {
   return (
     error instanceof StoreUnavailableError || error instanceof LogUnavailableError || error instanceof LogAwayError
   );
 }
 
-/** Tries until it is open. Only being away is waited for. */
+/** Retries until the log is open; only unavailability is retried. */
 class LateOpening<Log extends { close(): Promise<void> }> {
   #log: Log | null = null;
   #isClosed = false;
@@ -63,7 +63,7 @@ class LateOpening<Log extends { close(): Promise<void> }> {
   }
 }
 
-/** At once if that is possible, later if what it needs is away. */
+/** Opens the log immediately, or in the background if the store or the log is unavailable. */
 export async function openAppenderNowOrLater(
   open: () => Promise<LogAppender>,
   onRefused: (message: string) => void,
@@ -109,7 +109,7 @@ class LateAppender implements LogAppender {
   }
 }
 
-/** Only a log that is shared is opened late for reading, and that cuts requests. */
+/** Only the shared log (Kafka) is opened late for reading, and that one splits requests. */
 class LateReader implements LogReader {
   readonly cutsRequests = true;
   readonly #late: LateOpening<LogReader>;

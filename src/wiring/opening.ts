@@ -1,7 +1,8 @@
 /**
- * Opens what a server or a command works on, wherever the settings say that it is: files in the data folder, PostgreSQL,
- * Kafka. With `main.ts` and `thread.ts` the only file that names concrete backends; each is loaded when it is used, so
- * that no command waits for the client of a database that it does not use. Holds no logic.
+ * Opens what a server or a command works on, wherever the settings say it is: files in the data folder, PostgreSQL,
+ * Kafka. Checks first that these belong together, and refuses to open them otherwise. Only `main.ts` and the files of
+ * this folder name concrete backends; each backend is imported on first use, so that no command loads a database client
+ * that it does not need.
  */
 
 import { existsSync, statSync } from 'node:fs';
@@ -37,12 +38,12 @@ export type InstallationCheck = import('../backends/postgres/installation-check.
 const FEW_CONNECTIONS = 2;
 /** How long a command waits for a log that does not respond. */
 const COMMAND_MS_MAX = 5_000;
-/** How long a server waits for a Kafka that does not respond before it starts without. */
+/** How long a server waits for an unreachable Kafka before it starts without it. */
 const AWAY_MS_MAX = 3_000;
-/** A reader of the log for which nothing is ever too old. */
+/** Options of a log reader that never deletes anything. */
 const READ_ONLY = { retentionMs: Number.MAX_SAFE_INTEGER, now: Date.now };
 
-/** Connections to the database that servers share; the caller closes them. */
+/** A connection pool for the shared database; the caller closes it. */
 export async function openDatabase(
   config: Config,
   name: string,
@@ -55,8 +56,8 @@ export async function openDatabase(
 }
 
 /**
- * The same for a server that runs before its database does: nothing is asked now. While `problem` says why the database
- * may not be used yet, whatever asks it fails as if it were away.
+ * The same without connecting, for a server that may start before its database. While `problem` returns a reason, every
+ * query fails as unavailable.
  */
 export async function connectLater(
   config: Config,
@@ -75,9 +76,9 @@ function poolOptions({ storeUrl, storeTimeoutMs }: Config, name: string, max: nu
 }
 
 /**
- * All that has to be true of a database before a server uses it; runs once, when the database first responds. Makes its
- * tables, or brings them up to date. Refused where a migration into it is not finished, and where the data folder was migrated to
- * another database, or not migrated at all; then nothing is made.
+ * Prepares a database for a server; runs once, when the database first responds. Creates the tables or migrates them to
+ * the current schema. Refuses, without changing anything, if the data folder was migrated to another database or still
+ * has embedded data; also refuses if a migration into this database is unfinished.
  */
 export async function prepareDatabase(config: Config): Promise<void> {
   const { dataFolder, logUrl } = config;
@@ -102,7 +103,7 @@ export async function prepareDatabase(config: Config): Promise<void> {
   }
 }
 
-/** The same of Kafka, for a database that is prepared: its topic is there, is safe, and is the one of this database. */
+/** The same for Kafka, after the database is prepared: the topic exists, is safe, and belongs to this database. */
 export async function prepareLog(config: Config): Promise<void> {
   const [{ prepareKafkaLog }, { tieToTopic }] = await Promise.all([
     import('../backends/kafka/log.ts'),
@@ -119,8 +120,8 @@ export async function prepareLog(config: Config): Promise<void> {
 }
 
 /**
- * The same for a server, which also has to know whether its local log is the one that the database was made from.
- * Returns the installation of the database: from then on the server uses no other.
+ * `prepareDatabase` for a server, which also verifies that its local log is the one that the database was written from.
+ * Returns the installation id of the database: the server uses no other from then on.
  */
 export async function prepareServerDatabase(config: Config): Promise<string> {
   await prepareDatabase(config);
@@ -147,7 +148,7 @@ export async function prepareServerDatabase(config: Config): Promise<string> {
   }
 }
 
-/** Throws `LogCorruptError` where the store has passed over records of the local log that it never had. */
+/** Throws `LogCorruptError` if the position of the store covers records of the local log that it never processed. */
 export async function assertLogOfStore(config: Config, store: Store): Promise<void> {
   if (config.logUrl !== '') return;
   const [{ newestRecordBefore }, { NO_HOURS }] = await Promise.all([
@@ -161,7 +162,7 @@ export async function assertLogOfStore(config: Config, store: Store): Promise<vo
   }
 }
 
-/** The log in the data folder belongs to this database, was migrated to it with its store, or is new. */
+/** Ensures that the log in the data folder belongs to this database, was migrated to it with its store, or is new. */
 async function tieLocalLog(config: Config, pool: Database): Promise<void> {
   const folder = logFolderOf(config.dataFolder);
   // A command on a machine without a log.
@@ -176,7 +177,7 @@ async function tieLocalLog(config: Config, pool: Database): Promise<void> {
   if (readLogInstallation(folder) === undefined) writeLogInstallation(folder, await installationOf(pool));
 }
 
-/** What is wrong with a log beside this database, in words; null where it belongs to it, or is new. Makes nothing. */
+/** Why the local log cannot be used with this database; null if it belongs to it or is new. Creates nothing. */
 async function problemOfLocalLog({ dataFolder, storeUrl }: Config, pool: Database): Promise<string | null> {
   const [{ readLogInstallation }, { findNameOfLog }, { installationOf, knowsLog }, { findMigration }] =
     await Promise.all([
@@ -208,9 +209,9 @@ async function problemOfLocalLog({ dataFolder, storeUrl }: Config, pool: Databas
 }
 
 /**
- * Makes the files of an embedded store and its keys, or brings them up to date, before several threads open them: with
- * much in it that may take minutes, and they wait for one another for seconds only. Refuses files that do not belong
- * together. Returns what an operator should know.
+ * Creates or migrates the files of an embedded store and its keys before several threads open them: a migration of much
+ * data may take minutes, and the threads wait for each other's locks for seconds only. Refuses files that do not belong
+ * together. Returns warnings for the operator.
  */
 export async function prepareDataFolder(config: Config): Promise<string[]> {
   const { dataFolder, storeUrl, logUrl } = config;
@@ -259,8 +260,8 @@ async function positionsInStoreFile(config: Config): Promise<ReadonlyMap<number,
 }
 
 /**
- * What a start would say of the local log, by the functions that a start uses. Reads only. `store`: undefined where there is
- * none yet, null where it cannot be read.
+ * What a start would report about the local log, determined by the same functions. Read-only. `store`: undefined if
+ * there is none yet, null if it cannot be read.
  */
 export async function inspectLocalLog(config: Config, store: Store | undefined | null): Promise<LogInspection> {
   const [
@@ -316,14 +317,14 @@ function refuseInOperatorsWords(error: unknown): never {
   throw new OperatorError(error.message, { cause: error });
 }
 
-/** The address of the server that runs on the data folder; undefined when none does. Those that share a log have none. */
+/** The URL of the server running on the data folder; undefined if there is none, or if servers share a log. */
 export async function findServer({ dataFolder, logUrl }: Config): Promise<string | undefined> {
   if (logUrl !== '') return undefined;
   const { lockHolderOf } = await import('../backends/sqlite/checkup.ts');
   return lockHolderOf(dataFolder).isHeld ? serverUrlIn(dataFolder) : undefined;
 }
 
-/** Makes what is not there yet, but for keys that a data folder has lost. */
+/** Creates the key store if it is missing, except in a data folder that has lost its keys. */
 export async function openKeyStore(config: Config): Promise<KeyStore> {
   if (config.storeUrl === '') {
     refuseMigratedFolder(config.dataFolder);
@@ -336,7 +337,7 @@ export async function openKeyStore(config: Config): Promise<KeyStore> {
   return keyStoreOn(await openDatabase(config, 'keys', FEW_CONNECTIONS));
 }
 
-/** In place of those that a data folder has lost. */
+/** Creates a new key store in a data folder that has lost its own. */
 export async function replaceLostKeys({ dataFolder, storeUrl }: Config, now: number): Promise<KeyStore> {
   if (storeUrl !== '')
     throw new OperatorError('The keys are in PostgreSQL (STORE_URL). Leave --replace-lost-keys out.');
@@ -346,7 +347,7 @@ export async function replaceLostKeys({ dataFolder, storeUrl }: Config, now: num
   return lostAccounts.replaceLostKeys(dataFolder, now);
 }
 
-/** Makes nothing: undefined where there is none. */
+/** Creates nothing: undefined if there is no key store. */
 export async function findKeyStore(config: Config): Promise<KeyStore | undefined> {
   if (config.storeUrl === '') {
     // Before its keys are there, a folder would look like a new one.
@@ -380,8 +381,8 @@ export async function memberStoreOn(pool: Database): Promise<MemberStore> {
 }
 
 /**
- * What commands read: the store, completed by what is still in the log. They may block, so there is no thread. Makes
- * nothing: undefined where there is none.
+ * What commands read: the store plus the records that are still in the log. A command may block, so it needs no reader
+ * thread. Creates nothing: undefined if there is no store.
  */
 export async function openStore(config: Config): Promise<Store | undefined> {
   if (config.storeUrl === '') {
@@ -421,7 +422,7 @@ export async function storeOn(pool: Database, config: Config, logName: () => str
   return openPostgresStore({ pool, logName, matchOptions: matchOptionsOf(config) });
 }
 
-/** For reading alone: removes nothing, and reads all partitions. Makes nothing: undefined where there was never a log. */
+/** Read-only: reads all partitions, deletes nothing, creates nothing. Undefined if there never was a log. */
 export async function findLogReader(
   config: Config,
   warn: (message: string) => void = () => undefined,
@@ -437,10 +438,9 @@ export async function openLogReader(config: Config, warn: (message: string) => v
 }
 
 /**
- * The clock of a thread that receives events or processes them: it continues from the newest time in the log, of an
- * erase in the store, and in an embedded store of its newest event, in case the log was removed. Call it after the log
- * was checked. `isAway` is for a database, and a Kafka, that is opened later: then the clock is late until
- * `continueClock` was called.
+ * The clock of a thread that receives or processes events. It continues from the newest time in the log, of an erase in
+ * the store, and, in an embedded store, of the newest event, in case the log was removed. Call it after the log was
+ * checked. `isAway`: the database (and Kafka) are opened later; the clock is late until `continueClock` is called.
  */
 export async function openClock(
   config: Config,
@@ -458,7 +458,7 @@ export async function openClock(
   return new TrustedClock({ newest, isLate: isAway, jumpMsMax, gapMsMax, shared });
 }
 
-/** For a clock that is late, before anything gets a time from it that is stored: by what the log and the database hold. */
+/** Sets a late clock by what the log and the database contain. Call it before the clock gives a time that is stored. */
 export async function continueClock(config: Config, database: Database, clock: TrustedClock): Promise<void> {
   if (!clock.isLate) return;
   const { newestErase } = await import('../backends/postgres/store-erase.ts');
@@ -525,7 +525,7 @@ async function localLog(config: Config): Promise<LogReader> {
   return openSqliteLogReader({ folder: logFolderOf(config.dataFolder), ...READ_ONLY });
 }
 
-/** On a machine where no server with a local log has run, a shared store can be read all the same. */
+/** Stands in for the log on a machine without one: a shared store can still be read there. */
 const NO_LOG: LogReader = {
   name: 'none',
   cutsRequests: false,
@@ -584,7 +584,7 @@ export async function lookAtDatabase(config: Config): Promise<DatabaseFacts> {
   }
 }
 
-/** A database that is away is for the operator to fix. */
+/** Turns an unreachable database into an error for the operator. */
 async function inWords<T>(config: Config, work: () => Promise<T>): Promise<T> {
   try {
     return await work();

@@ -1,7 +1,7 @@
 /**
- * `sluice serve`: sets up the main thread and runs until a signal. It ensures what a server needs before it may start:
- * the data folder is its own, if it has anything in it, and the database is up to date. A database or a Kafka that is
- * unavailable does not prevent the start: `database-start.ts`. The supervisor owns the threads.
+ * `sluice serve`: sets up the main thread and runs until a signal. Before the start it locks the data folder, if the
+ * server keeps anything in it, and prepares the database. An unavailable database or Kafka does not prevent the start:
+ * `database-start.ts`. The supervisor owns the threads.
  */
 
 import { mkdirSync, writeFileSync } from 'node:fs';
@@ -29,7 +29,7 @@ import { StoreUnavailableError } from '../store-writer.ts';
 import type { Supervisor } from './supervisor.ts';
 import { threadFile } from '../runtime/threads.ts';
 
-/** Keys are used all the time, and one write after the other says so. */
+/** Key usage is recorded continuously, but by one write at a time. */
 const KEY_CONNECTIONS = 2;
 
 /** Runs until a signal; resolves with the exit code. */
@@ -78,10 +78,10 @@ export async function serve(args: readonly string[], env: Env, version: string):
   const isWaiting = startedWithout !== null;
   const prepared = isWaiting ? databasePrepared(startedWithout, supervisor) : Promise.resolve();
   const announced = announce({ config, port, keyStore, isWaiting, prepared, logger });
-  // Whatever is refused late ends the server as it would have at the start.
+  // A permanent failure after the start stops the server, as it would have at the start.
   const signal = await Promise.race([signals.first, Promise.all([prepared, announced]).then(() => signals.first)]);
   if (signal === 'SIGTERM') await drain(supervisor, config, signals, logger);
-  logger.info({ signal }, 'stopping: finishing what is under way');
+  logger.info({ signal }, 'stopping: finishing requests in progress');
   const deadline = setTimeout(() => {
     logger.error('requests were still under way at the deadline; they were not acknowledged');
     process.exit(1);
@@ -112,7 +112,7 @@ function startSteps(config: Config, onInstallation: (id: string) => void): Start
   return config.logUrl === '' ? [database] : [database, { name: 'Kafka', prepare: () => prepareLog(config) }];
 }
 
-/** For a server that started before its database: what waits for it. */
+/** For a server that started before its database: resolves once the server uses it. */
 async function databasePrepared(database: DatabaseStart, supervisor: Supervisor): Promise<void> {
   const passOn = (): void => {
     if (database.problem !== null) supervisor.setDatabaseProblem(database.problem);
@@ -129,7 +129,7 @@ interface TakenFolder {
   release(): void;
 }
 
-/** The data folder, for this server alone. Servers that share their log have nothing in it, and need none. */
+/** Locks the data folder for this server. Servers with a shared log keep nothing in it and need no lock. */
 async function takeFolder({ dataFolder, storeUrl }: Config): Promise<TakenFolder> {
   const [
     { lockFolder },
@@ -156,14 +156,14 @@ async function takeFolder({ dataFolder, storeUrl }: Config): Promise<TakenFolder
     throw error;
   }
   return {
-    // Without what only this thread can do: threads are given a copy.
+    // Without `release`, which only this thread can call: threads get a structured clone.
     lock: { file: lock.file, identity: lock.identity },
     tellAddress: (url) => writeFileSync(serverUrlFileOf(dataFolder), `${url}\n`, { mode: 0o600 }),
     release: () => lock.release(),
   };
 }
 
-/** The words for people; a server that people sign in to has more to say once it has its database. */
+/** Prints the start message; a server with a dashboard prints more once its database is available. */
 async function announce(start: Announced): Promise<void> {
   const { config, port, keyStore, prepared, isWaiting, logger } = start;
   const { announceRole, announceStart, announceWaiting } = await import('../cli/announce.ts');
@@ -182,7 +182,7 @@ async function announce(start: Announced): Promise<void> {
     // The server is running, and recovers with its database; there is "sluice invite" for the link.
     const isAway = error instanceof StoreUnavailableError || error instanceof DatabaseAwayError;
     if (config.storeUrl === '' || !isAway) throw error;
-    logger.warn({ reason: error.message }, 'whether there is an account could not be found out');
+    logger.warn({ reason: error.message }, 'could not check whether an account exists');
   } finally {
     await members?.close();
   }
@@ -199,8 +199,8 @@ interface Announced {
 }
 
 /**
- * Load balancers need a moment to find out that this server is going, and must be served until then. A processor has
- * no traffic to lose. SIGINT comes from a person at a terminal, who would only wait.
+ * Load balancers take a moment to notice that this server is going away, and must be served until then. A processor has
+ * no traffic to drain. SIGINT comes from a person at a terminal, who should not have to wait.
  */
 async function drain(supervisor: Supervisor, config: Config, signals: StopSignals, logger: Logger): Promise<void> {
   const { role, drainMs } = config;
@@ -211,7 +211,7 @@ async function drain(supervisor: Supervisor, config: Config, signals: StopSignal
 }
 
 /**
- * The signals that stop the server. A second one ends the drain; outside of it, it means now: whatever that interrupts,
+ * The signals that stop the server. A second one ends the drain, or exits immediately if the server is not draining;
  * nothing that was acknowledged is lost.
  */
 class StopSignals {

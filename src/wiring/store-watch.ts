@@ -1,6 +1,6 @@
 /**
- * Checks every second whether the store can be reached, for threads that depend on it. No request waits for a check;
- * the last result counts. Logs when an outage begins and ends, with a reminder while it lasts.
+ * Checks every second whether the store is reachable, for threads that depend on it. Requests never wait for a check;
+ * they use the last result. Logs when an outage begins and ends, with reminders while it lasts.
  */
 
 import type { Logger } from '../telemetry/logger.ts';

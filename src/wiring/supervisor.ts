@@ -1,11 +1,10 @@
 /**
- * The main thread of `sluice serve`. It starts the edge threads, the processor and the checkpointer, as far as the role
- * has them, gives each a port to the checkpointer, writes key usage, watches the disk if there is anything on it, and
- * stops everything in order. It serves nothing itself, so it always has time. A processor has an edge, too: one that
- * serves health and metrics alone.
+ * The main thread of `sluice serve`. It starts the threads of its role (edges, processor, checkpointer), connects each
+ * to the checkpointer, records key usage, watches the data folder if there is one, and stops everything in order. It
+ * serves no requests, so it is always responsive. A processor also has an edge, for health and metrics only.
  *
- * A thread that dies takes the process with it, on purpose: nothing acknowledged is lost, and the service manager
- * or container runtime starts it again.
+ * If a thread dies, the process exits on purpose: nothing acknowledged is lost, and the service manager or container
+ * runtime restarts it.
  */
 
 import { statfs } from 'node:fs/promises';
@@ -45,9 +44,9 @@ export interface EdgeSetup {
   readonly clockBuffer: SharedArrayBuffer;
   /** The newest trace_id that any edge has given out (`edge/trace-id.ts`). */
   readonly traceIdBuffer: SharedArrayBuffer;
-  /** By which erases and unmerges ask the processor for their turn to write. */
+  /** Through which erases and unmerges request their turn to write from the processor. */
   readonly writeTurn: SharedArrayBuffer;
-  /** What each key may send now (`edge/rate-limits.ts`). */
+  /** The token buckets of the keys (`edge/rate-limits.ts`). */
   readonly rateLimitBuffer: SharedArrayBuffer;
   readonly lock: HeldLock | null;
   readonly version: string;
@@ -112,8 +111,8 @@ export type SupervisorMessage =
   | { readonly type: 'database'; readonly problem: string | null; readonly installation: string | null };
 
 /**
- * Limits of V8's young generation, which by default grows to 96 MB and stays there. Half of that is enough for the
- * processor, whose batches are short-lived; requests are shorter still.
+ * Limits of V8's young generation, which by default grows to 96 MB and never shrinks. Half of that is enough for the
+ * processor, whose batches are short-lived; an edge needs less, because requests are shorter-lived still.
  */
 const YOUNG_MB_MAX = { edge: 24, processor: 48, checkpointer: 24 } as const;
 
@@ -195,7 +194,7 @@ export interface SupervisorParts {
   readonly databaseProblem: string | null;
   /** Of the database that the server was started with; null while that is unknown, and where there is none. */
   readonly installation: () => string | null;
-  /** The file that is edge or processor, as its setup says. */
+  /** The entry point of every thread; the role in its setup decides what it runs. */
   readonly threadFile: URL;
 }
 
@@ -224,8 +223,8 @@ export class Supervisor {
     this.#parts = parts;
     this.#databaseProblem = parts.databaseProblem;
     this.#keyUse = new OutageLog(parts.logger, {
-      failing: 'when keys were last used cannot be written',
-      working: 'when keys were last used is written again',
+      failing: 'key usage cannot be recorded',
+      working: 'key usage is recorded again',
     });
     this.#diskLook = new OutageLog(parts.logger, {
       failing: 'free disk space cannot be read',
@@ -245,7 +244,7 @@ export class Supervisor {
       this.#folderTimer = setInterval(() => void this.#lookAtFolder(), FOLDER_INTERVAL_MS);
     }
     const edges = config.role === 'processor' ? 1 : config.edges;
-    // Sockets that share a port do not notice a stranger on it, so look before.
+    // Sockets with SO_REUSEPORT do not fail when another process has the port, so check first.
     if (edges > 1 && config.port !== 0) await assertPortIsFree(config);
     const channels = config.logUrl === '' ? Array.from({ length: edges - 1 }, () => new MessageChannel()) : [];
     const otherEdges = channels.map(({ port1 }) => port1);
@@ -276,7 +275,7 @@ export class Supervisor {
     this.#flags[DRAINING] = 1;
   }
 
-  /** Resolves once everything acknowledged is on disk and every edge has let go. */
+  /** Resolves once everything acknowledged is on disk and every edge has closed its connections. */
   async stop(): Promise<void> {
     if (this.#flags[SHUTTING_DOWN] === 1) return;
     this.#flags[SHUTTING_DOWN] = 1;
@@ -296,7 +295,7 @@ export class Supervisor {
     await drained;
     // Last, because the edges were still writing to the log that it reads.
     await this.#stopProcessor();
-    // A disk that failed meanwhile has the last word.
+    // If the disk has failed meanwhile, never resolve: `#kill` ends the process.
     if (this.#doomed) await new Promise(() => undefined);
     // The checkpointer has closed its files by now, for each thread that wrote.
     const threads = [...this.#edges, this.#processor, this.#checkpointer].filter((thread) => thread !== undefined);
@@ -487,7 +486,7 @@ export class Supervisor {
   }
 
   #die(reason: string, error?: Error): void {
-    this.#parts.logger.fatal({ reason, ...(error && { err: error }) }, 'ending: start again to recover');
+    this.#parts.logger.fatal({ reason, ...(error && { err: error }) }, 'exiting: restart to recover');
     setTimeout(() => process.exit(1), FATAL_GRACE_MS);
   }
 
@@ -497,15 +496,15 @@ export class Supervisor {
       assertLockHeld(this.#parts.lock);
       return null;
     } catch (error) {
-      // What cannot be found out now is found out by those that write.
+      // If the check itself fails, the threads that write will find out.
       return error instanceof LockLostError ? error.message : null;
     }
   }
 
   /**
-   * After a failed fsync, or when the data folder may be another server's. An orderly exit would let SQLite close its
-   * files, which syncs them again and then removes the write-ahead log; but a second fsync succeeds whatever became of
-   * the data. So nothing runs any more.
+   * After a failed fsync, or when another server may hold the data folder: SIGKILL, with no cleanup. An orderly exit
+   * would let SQLite close its files, which syncs them again and removes the write-ahead log; but after a failed fsync
+   * the next one succeeds even if the data was lost.
    */
   #kill(reason: string): void {
     if (this.#doomed) return;
@@ -513,7 +512,7 @@ export class Supervisor {
     const lockProblem = this.#lockProblem();
     if (lockProblem !== null)
       this.#parts.logger.fatal({ reason: lockProblem }, 'ending: the lock of the data folder is gone');
-    else this.#parts.logger.fatal({ reason }, 'ending: start again to recover');
+    else this.#parts.logger.fatal({ reason }, 'exiting: restart to recover');
     setTimeout(() => process.kill(process.pid, 'SIGKILL'), FATAL_GRACE_MS);
   }
 }

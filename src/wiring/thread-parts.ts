@@ -1,7 +1,7 @@
 /**
- * What the threads of `sluice serve` work on, for the three ways to run: files in the data folder alone; PostgreSQL with
- * a log of this server's own; PostgreSQL and Kafka. A composition root like `thread.ts`: it names concrete backends,
- * each loaded when it is used. A thread has one set of connections to the database, which all that it opens share.
+ * Opens what the threads of `sluice serve` work on, for the three deployments: files in the data folder only;
+ * PostgreSQL with a local log; PostgreSQL and Kafka. A composition root like `thread.ts`: it names concrete backends
+ * and imports each on first use. A thread has one connection pool, which everything it opens shares.
  */
 
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -87,7 +87,7 @@ async function embeddedPositions({ dataFolder }: Config): Promise<ReadonlyMap<nu
   return readStorePositions(storeFileOf(dataFolder));
 }
 
-/** The database is asked from this thread, since its client does not block; it may be away, and is then not asked yet. */
+/** Queries the database from this thread, since its client does not block. The database may still be unavailable. */
 async function openShared(setup: EdgeSetup, around: EdgeSurroundings): Promise<OpenedEdge> {
   const { config } = setup;
   const { onFatal, databaseProblem } = around;
@@ -98,7 +98,7 @@ async function openShared(setup: EdgeSetup, around: EdgeSurroundings): Promise<O
   const log = servesIngest(role) ? await openAppender(setup, database, around) : null;
   const asksKeys = servesIngest(role) || servesApi(role);
   const keyStore = asksKeys ? await keyStoreOn(database.share()) : null;
-  // Who writes the log has looked at the topic already; one warning is enough.
+  // The appender has already checked the topic; one warning is enough.
   const warn = log === null ? await warner(config, role) : () => undefined;
   let readerTries = 0;
   const openReader = async (): Promise<LogReader> => {
@@ -126,7 +126,7 @@ async function openShared(setup: EdgeSetup, around: EdgeSurroundings): Promise<O
     },
     stop: () => backlog?.stop(),
     close: async () => {
-      // Who reads the API closes the log that completes it.
+      // With the API, the store's reader owns the log reader and closes it.
       if (reading === null) await logReader?.close();
       await backlog?.close();
       await watch?.close();
@@ -137,7 +137,7 @@ async function openShared(setup: EdgeSetup, around: EdgeSurroundings): Promise<O
   };
 }
 
-/** With what was found of a local log: by its writer, which may open long after the start, and by earlier starts. */
+/** The warnings of this start, and those about a local log, which its writer or earlier starts may have recorded. */
 export async function warningsOf({ config, startWarnings }: EdgeSetup): Promise<() => readonly string[]> {
   if (config.logUrl !== '') return () => startWarnings;
   const [{ readLogWarnings }, { problemOfLogEnds }] = await Promise.all([
@@ -152,13 +152,13 @@ export async function warningsOf({ config, startWarnings }: EdgeSetup): Promise<
   };
 }
 
-/** The main thread looks at Kafka, and whether the topic is the one of this database, before any other thread uses it. */
+/** The main thread checks Kafka, and that the topic belongs to this database, before any other thread uses it. */
 function refuseUntilPrepared({ logUrl }: Config, databaseProblem: () => string | null): void {
   const problem = databaseProblem();
   if (logUrl !== '' && problem !== null) throw new LogUnavailableError(problem);
 }
 
-/** Over its own connection: that all others are in use does not mean that the database is away. */
+/** On a dedicated connection: a pool that is exhausted does not mean that the database is down. */
 async function watchDatabase(config: Config, databaseProblem: () => string | null, check: InstallationCheck) {
   const [{ watchStore }, { createLogger }, database] = await Promise.all([
     import('./store-watch.ts'),
@@ -245,7 +245,7 @@ async function openKafkaAppender({ config, index, metricsBuffer }: EdgeSetup): P
   });
 }
 
-/** For what an operator should know of a topic and nothing is refused for. */
+/** Logs warnings about the topic that do not prevent the start. */
 async function warner(config: Config, thread: string): Promise<(message: string) => void> {
   const { createLogger } = await import('../telemetry/logger.ts');
   const logger = createLogger(config.logLevel, thread);
@@ -330,7 +330,7 @@ async function openWriter(setup: ProcessorSetup, log: LogReader): Promise<Writin
   return { writer: openSqliteStoreWriter({ file: storeFileOf(config.dataFolder), checkpointer }) };
 }
 
-/** What a thread finds, all of them show. */
+/** The result goes to the shared status, so every thread reports what one has found. */
 async function installationCheck(
   { statusBuffer }: Pick<EdgeSetup, 'statusBuffer'>,
   expected: () => string | null,

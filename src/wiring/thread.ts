@@ -1,8 +1,8 @@
 /**
- * The entry point of these threads of `sluice serve`: an edge, the processor, its preparer, or the checkpointer, as the
- * setup says. Like `main.ts` it is a composition root: it names concrete backends, loads them when they are used, and
- * holds no logic. What a thread opens for the three ways to run (files alone; PostgreSQL with its own log; PostgreSQL
- * and Kafka) is in `thread-parts.ts`.
+ * The entry point of four kinds of threads of `sluice serve`: edge, processor, preparer and checkpointer; the role in
+ * the setup decides which. Like `main.ts` it is a composition root: it wires up the parts, imports concrete backends on
+ * first use, and holds no logic of its own. `thread-parts.ts` opens what a thread works on in each of the three
+ * deployments (files only; PostgreSQL with a local log; PostgreSQL and Kafka).
  */
 
 import { type MessagePort, parentPort, workerData } from 'node:worker_threads';

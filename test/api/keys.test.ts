@@ -204,7 +204,7 @@ suite('Editing a key', () => {
     }
     assert.deepEqual(await list(), [row]);
     await ask('POST', `/keys/${row.id}/revoke`, { name: row.name });
-    assert.equal(await message({ name: 'x' }), 'the key is revoked: make a new one instead');
+    assert.equal(await message({ name: 'x' }), 'the key is revoked: create a new key');
   });
 
   test('what was received with each key is listed, of the last seven days', async (t) => {
@@ -280,7 +280,7 @@ suite('Rolling a key', () => {
     ] as const) {
       const response = await ask('POST', `/keys/${row.id}/roll`, { overlap_seconds: 0 });
       assert.equal(response.status, 400);
-      assert.equal(messageOf(response), `the key is ${state}: make a new one instead`);
+      assert.equal(messageOf(response), `the key is ${state}: create a new key`);
     }
   });
 

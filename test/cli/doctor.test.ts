@@ -540,7 +540,7 @@ suite('sluice doctor', () => {
   test('keys: none, expired, expiring and leaked ones are reported', async (context) => {
     const folder = openDataFolder(context);
     await folder.send([{ users: [user('ada')] }]);
-    assert.match((await examine(folder.data)).problem, /warning keys: none of them works/);
+    assert.match((await examine(folder.data)).problem, /warning keys: no key is active/);
     const keyStore = openSqliteKeyStore(keyFileOf(folder.data));
     const { id: accountId } = await keyStore.ensureAccount(newAccount('default', NOW));
     await createKey(keyStore, { ...KEY, accountId, name: 'old', now: NOW - 86_400_000, expiresAt: NOW - 3_600_000 });

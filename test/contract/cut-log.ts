@@ -1,6 +1,6 @@
 /**
- * A log that keeps one record a user, made from one that keeps requests whole: what a backend such as Kafka does. It
- * shows that the contract holds for both kinds. Where a record stands in its request is kept in the trace id.
+ * A log with one record per user, built on one that keeps whole requests: what a backend such as Kafka does. It shows
+ * that the contract holds for both kinds. The index of a record within its request is kept in the trace id.
  */
 
 import type { LogAppender, LogEntry, LogHeader, LogReader } from '../../src/log.ts';

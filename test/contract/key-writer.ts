@@ -1,5 +1,5 @@
 /**
- * A process that waits for the word, then opens the key file it was given and writes keys, as fast as it can.
+ * A process that waits for a message, then opens the given key file and writes keys as fast as it can.
  */
 
 import { once } from 'node:events';

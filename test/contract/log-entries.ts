@@ -1,6 +1,5 @@
 /**
- * What the contract of the event log and other tests of it are made from: entries to append, and ways to read all of
- * them back.
+ * Helpers for tests of the event log: entries to append, and ways to read all of them back.
  */
 
 import assert from 'node:assert/strict';

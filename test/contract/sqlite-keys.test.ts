@@ -1,6 +1,6 @@
 /**
- * The embedded key store: the contract, and what only a file can go through: several processes at once, damage,
- * permissions, a version from the future.
+ * The embedded key store: the contract, and what only a file is exposed to: several processes at once, damage,
+ * permissions, a newer version.
  */
 
 import assert from 'node:assert/strict';

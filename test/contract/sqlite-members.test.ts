@@ -1,6 +1,6 @@
 /**
- * The embedded member store: the contract, and what only a file can go through: one that an older Sluice made, and what
- * may not be in it.
+ * The embedded member store: the contract, and what only a file is exposed to: one made by an older Sluice, and secrets
+ * that must not be in it.
  */
 
 import assert from 'node:assert/strict';

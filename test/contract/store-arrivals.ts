@@ -1,4 +1,4 @@
-/** The contract of the store: how long a cursor of arrivals is good, and that no event is missed without an error. */
+/** The contract of the store: how long a cursor of arrivals is valid, and that no event is missed without an error. */
 
 import assert from 'node:assert/strict';
 import { afterEach, beforeEach, suite, test } from 'node:test';

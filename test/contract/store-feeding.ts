@@ -1,6 +1,6 @@
 /**
- * What the contract of the store is made from: requests as the edge would have appended them, taken in through the
- * processor's own steps and the backend's writer, and ways to read everything back.
+ * Helpers for the contract of the store: requests as the edge would have appended them, processed by the processor's
+ * own steps and the backend's writer, and ways to read everything back.
  */
 
 import assert from 'node:assert/strict';

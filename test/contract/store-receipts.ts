@@ -1,4 +1,4 @@
-/** The contract of the store: what came in, by minute, and what was wrong with it, by reason. */
+/** The contract of the store: received users by minute, and rejections by reason. */
 
 import assert from 'node:assert/strict';
 import { afterEach, beforeEach, suite, test } from 'node:test';

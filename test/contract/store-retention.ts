@@ -1,4 +1,4 @@
-/** The contract of the store: what is too old goes, a piece at a time, and every sum goes with it. */
+/** The contract of the store: expired data is removed, a piece at a time, and every sum is reduced with it. */
 
 import assert from 'node:assert/strict';
 import { afterEach, beforeEach, suite, test } from 'node:test';

@@ -1,7 +1,7 @@
 /**
- * What every backend of the store must do: what the processor wrote through `StoreWriter` is read back through `Store`.
- * A backend's test calls `storeContract` with a way to open it. This file is about reading; the acts, retention and
- * the separation of tenants are in files beside it.
+ * What every backend of the store must do: data that the processor wrote through `StoreWriter` is read back through
+ * `Store`. A backend's test calls `storeContract` with a way to open it. This file covers reading; unmerge and erase,
+ * retention and the separation of tenants are in files beside it.
  */
 
 import assert from 'node:assert/strict';

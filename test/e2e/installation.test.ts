@@ -280,7 +280,10 @@ suite('A local log beside PostgreSQL', { skip: whyNoPostgres() }, () => {
     await rename(own, [name, `${name}_own`], [otherName, name]);
     assert.equal((await post(server, key, { users: [user('while it is away')] })).status, 202);
     await eventually('it is not ready', async () => (await readiness()).status === 503);
-    assert.match(JSON.stringify((await readiness()).body), /STORE_URL leads to another database than at the start/);
+    assert.match(
+      JSON.stringify((await readiness()).body),
+      /STORE_URL now points to a different database than at startup/,
+    );
     const { status } = await post(server, makeKey('secret', 'production'), { users: [user('u')] });
     assert.equal(status, 503, 'whether there is such a key is not known');
     await eventually('the processor says why it waits', () =>

@@ -67,7 +67,7 @@ suite('A PostgreSQL that hangs', { skip: whyNoPostgres(), timeout: 180_000 }, ()
     });
     await eventually('key usage is written again', async () => {
       await send();
-      return lines().some(({ msg }) => msg === 'when keys were last used is written again');
+      return lines().some(({ msg }) => msg === 'key usage is recorded again');
     });
     assert.ok((await Promise.all(unknown)).every((status) => status === 503 || status === 200 || status === 401));
 
@@ -75,7 +75,7 @@ suite('A PostgreSQL that hangs', { skip: whyNoPostgres(), timeout: 180_000 }, ()
     const counts = Map.groupBy(whileAway, ({ msg, reason }) => `${msg}: ${reason}`);
     // What differs in its reason alone is of the processor: each of its reasons is said once.
     for (const [line, { length }] of counts) assert.equal(length, 1, `${length} times: ${line}`);
-    assert.ok(whileAway.some(({ msg }) => msg === 'when keys were last used cannot be written'));
+    assert.ok(whileAway.some(({ msg }) => msg === 'key usage cannot be recorded'));
     assert.ok(whileAway.some(({ msg }) => msg.startsWith('the processor waits')));
     assert.ok(whileAway.some(({ msg }) => msg.startsWith('reading fails')));
     assert.ok(whileAway.length <= 8, whileAway.map((line) => JSON.stringify(line)).join('\n'));

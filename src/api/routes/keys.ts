@@ -220,7 +220,7 @@ async function editOwnKey({ keyStore, accountId, now }: KeyCall, id: string, bod
   const result = await asked(editKey(keyStore, { id, accountId, changes, now }));
   if (result.kind === 'unknown') return null;
   if (result.kind === 'mistakes') throw new BadParameterError(result.mistakes.join(' '));
-  if (result.kind === 'inactive') throw new BadParameterError(`the key is ${result.state}: make a new one instead`);
+  if (result.kind === 'inactive') throw new BadParameterError(`the key is ${result.state}: create a new key`);
   const volumes = await volumesOf({ keyStore, accountId, now });
   return keyJson(result.key, now, volumes.get(id));
 }
@@ -241,7 +241,7 @@ async function rollOwnKey({ keyStore, accountId, now }: KeyCall, id: string, bod
   const overlapMs = overlapMsOf(fieldsOf(body, ['overlap_seconds']).overlap_seconds);
   const result = await asked(rollKey(keyStore, { id, accountId, overlapMs, now }));
   if (result.kind === 'unknown') return null;
-  if (result.kind === 'inactive') throw new BadParameterError(`the key is ${result.state}: make a new one instead`);
+  if (result.kind === 'inactive') throw new BadParameterError(`the key is ${result.state}: create a new key`);
   const { key, row, old } = result;
   const volumes = await volumesOf({ keyStore, accountId, now });
   return { key, row: keyJson(unusedKey(row), now), old: keyJson(old, now, volumes.get(id)) };

@@ -1,8 +1,8 @@
 /**
- * The appending half of the log: splits requests into users, sends them, and knows whether Kafka accepts data. After an
+ * The write side of the log: splits requests into users, produces them, and knows whether Kafka accepts data. After an
  * append has timed out, appends are rejected immediately until a check finds the cluster healthy: every partition has a
- * leader and enough in-sync replicas, and all of those can be reached. The same check follows a lost connection, so that
- * a problem is known before a request has to wait for it. Without a problem there is no background work.
+ * leader and enough in-sync replicas, all of them reachable. A lost connection triggers the same check, so that a
+ * problem is known before a request has to wait for it. A healthy cluster causes no background work.
  *
  * No error is fatal: Kafka keeps what it has acknowledged.
  */

@@ -1,10 +1,10 @@
 /**
- * The processor's reader: a member of the consumer group that shares the partitions of the topic, with read-ahead. At the
- * end of a partition `read` returns from memory, without a request to Kafka; `waitForMore` resolves as soon as a new
- * message has been fetched.
+ * The processor's reader: a member of the consumer group that shares the partitions of the topic, with read-ahead. At
+ * the end of a partition `read` returns from memory, without a request to Kafka; `waitForMore` resolves as soon as a
+ * new message has been fetched.
  *
- * When a partition is revoked, everything that was read ahead is dropped immediately. If the topic is deleted and created
- * again, the reader fails: it is another log, and positions in the old one mean nothing there.
+ * The read-ahead buffer of a revoked partition is dropped immediately. If the topic is deleted and created again, the
+ * reader fails: it is a different log, in which the old positions mean nothing.
  */
 
 import type { LogBatch } from '../../log.ts';

@@ -26,11 +26,11 @@ export interface KafkaLogSetup {
   readonly url: string;
   /** How long processed records are kept at least. */
   readonly retentionMs: number;
-  /** Receives what an operator should know and that is not an error. */
+  /** Receives warnings for the operator. */
   readonly warn?: (message: string) => void;
   /** How long to wait for a cluster that is starting. */
   readonly openMsMax?: number;
-  /** The same for a cluster that does not respond at all. */
+  /** How long to wait for a cluster that does not respond at all. */
   readonly awayMsMax?: number;
   /** False: a missing topic is an error. */
   readonly createsTopic?: boolean;

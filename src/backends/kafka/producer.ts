@@ -102,7 +102,10 @@ export class Producer {
   readonly #queues = new Map<number, PartitionQueue>();
   /** Brokers with a request in flight. */
   readonly #busy = new Set<number>();
-  /** For partitions that have none yet; each starts it at sequence number 0, so once only. */
+  /**
+   * The producer id for partitions without one. A partition starts each id at sequence number 0, so it uses it only
+   * once.
+   */
   #producerId: ProducerId | null = null;
   #isInitializing = false;
   #isPumpDue = false;

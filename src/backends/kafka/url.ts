@@ -1,8 +1,10 @@
 /**
- * Reads LOG_URL: `kafka://[user:password@]host:port[,host:port…]/topic[?tls=…&ca=…&sasl=…&partitions=…&replication=…]`.
+ * Parses LOG_URL, which has the form
  *
- * With several brokers it is no standard URL, so it is parsed by hand. Errors say what to write instead. A message never
- * quotes the part before the topic: it may contain a password.
+ * `kafka://[user:password@]host:port[,host:port…]/topic[?tls=…&ca=…&sasl=…&partitions=…&replication=…]`
+ *
+ * A list of brokers is not a standard URL, so it is parsed by hand. Errors say what to write instead. They never quote
+ * the part before the topic: it may contain a password.
  */
 
 import { readFileSync } from 'node:fs';

@@ -1,8 +1,8 @@
 /**
- * The numbers that order arrivals (store-arrivals.ts): the server's transaction numbers plus a shift, so that they only
- * ever grow even though a server may start counting again. A database restored from a dump contains arrivals of another
- * server, which may have counted further: its numbers continue after them. Numbers given out after the dump may be
- * given out again; cursors tell such runs apart by their ids.
+ * The numbers that order arrivals (store-arrivals.ts): PostgreSQL's transaction ids plus an offset, so that they always
+ * increase, even across servers. A database restored from a dump contains arrivals numbered by another server, whose
+ * transaction ids may have been higher; the offset makes numbering continue after them. Numbers assigned after the dump
+ * was taken may be assigned again; cursors distinguish such runs by their ids.
  */
 
 import { ADVISORY_LOCKS, MIGRATION_LOCK } from './migrations.ts';
@@ -25,7 +25,7 @@ const LAST_NUMBER = `(
     UNION ALL SELECT first_tx + next_number / ${MIGRATED_EVENTS_PER_TRANSACTION} FROM data_migrations
   ) AS newest)`;
 
-/** At every start, before anything is stored. */
+/** Called at every start, before anything is stored: raises the offset if the database has seen higher numbers. */
 export async function continueArrivalNumbers(pool: PostgresPool): Promise<void> {
   if (await isRight(pool)) return;
   await pool.inTransaction(async (client) => {

@@ -1,7 +1,7 @@
 /**
- * Columns of many rows as PostgreSQL's binary arrays, for statements that read them by `unnest`: one round trip for any
- * number of rows. Binary, because texts then need no escaping here and no parsing there; `pg` sends a Buffer as binary.
- * The statement has to cast each parameter to the array's type (`$1::int8[]`), which must be the one made here.
+ * Encodes columns as PostgreSQL binary arrays, for statements that read them with `unnest`: one round trip for any
+ * number of rows. Binary, so that text needs no escaping here and no parsing there; `pg` sends a Buffer in binary
+ * format. The statement must cast each parameter to the array type that is built here (`$1::int8[]`).
  */
 
 const OID = { bool: 16, bytea: 17, int8: 20, int2: 21, int4: 23, text: 25, float8: 701, uuid: 2950 } as const;
@@ -70,7 +70,7 @@ export function booleans(values: readonly boolean[]): Buffer {
   return fixed(OID.bool, 1, values, (buffer, index, at) => buffer.writeUInt8(values[index] === true ? 1 : 0, at));
 }
 
-/** As texts, with dashes. Equal ones often follow each other: all users of a request have its trace_id. */
+/** UUIDs in text form, with dashes. The last one is cached: all users of a request share its trace_id. */
 export function uuids(values: readonly (string | null)[]): Buffer {
   let last: string | null = null;
   let bytes = Buffer.alloc(UUID_BYTES);

@@ -1,6 +1,5 @@
 /**
- * What `sluice doctor` reads from a database: facts of one moment, without changing anything. The doctor decides what
- * they mean.
+ * What `sluice doctor` reads from a database: a read-only snapshot of facts. The doctor decides what they mean.
  */
 
 import { countMissingSteps } from './migrations.ts';

@@ -1,7 +1,7 @@
 /**
- * The settings of every connection to PostgreSQL: the search path `sluice`, UTC, limits for statements, locks and idle
- * transactions, and how a dead peer is noticed. bigint and numeric (a sum of bigint) are read as numbers: no value of
- * ours reaches 2^53.
+ * Settings of every PostgreSQL connection: search path `sluice`, UTC, timeouts for statements, locks and idle
+ * transactions, and dead-peer detection. bigint and numeric (the type of a sum of bigint) are parsed as JavaScript
+ * numbers: none of our values reaches 2^53.
  */
 
 import { type ClientConfig, types } from 'pg';
@@ -39,7 +39,7 @@ export interface PoolOptions {
   readonly statementTimeoutMs?: number;
   /** Why the database cannot be queried yet; null once it can. Until then every call is rejected as unavailable. */
   readonly problem?: () => string | null;
-  /** For a server: each connection must lead to the database that it was started with. */
+  /** Set by servers: every connection must reach the database that the server was started with. */
   readonly installation?: InstallationCheck;
   /** Called when an idle connection fails. */
   readonly onIdleError?: (error: Error) => void;

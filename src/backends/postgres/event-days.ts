@@ -1,9 +1,9 @@
 /**
- * Which partitions of events a query about a time range has to read. Events are partitioned by day of receipt and
- * queried by their own timestamps; `event_days` maps days of timestamps to days of receipt. A server that never deletes
- * events has a thousand partitions, and a statement over all of them takes a tenth of a second to plan and more locks
- * than a server has by default. So a query reads time in windows of few partitions each, newest first, each larger than
- * the one before.
+ * Which partitions of events a query for a time range has to read. Events are partitioned by day of receipt but queried
+ * by event time; `event_days` maps the days of event times to days of receipt. An installation that never deletes
+ * events has a thousand partitions; planning a statement over all of them takes a tenth of a second and needs more
+ * locks than PostgreSQL allows by default. So a query reads time in windows of a few partitions each, newest first,
+ * each window larger than the last.
  */
 
 import type { Queryable } from './pool.ts';
@@ -27,7 +27,9 @@ export interface EventWindow {
   readonly from: number;
   /** The newest timestamp, exclusive. */
   readonly to: number;
-  /** A condition on `received_at` that leaves few partitions; holds nothing but numbers. */
+  /**
+   * A condition on `received_at` that prunes all but a few partitions. Contains only numbers, so it is safe to inline.
+   */
   readonly received: string;
 }
 

@@ -1,8 +1,8 @@
 /**
- * Which database this is. Processors on one database share the partitions of a log, so they must know whether they are
- * on the same one. The id combines the random one that the tables were created with and the number that the server gave
- * the database, so that a copy (a dump, a template) is not mistaken for the original. It survives renaming the
- * database. A copy of the server's files has the same id.
+ * Identifies the database. Processors on one database share the partitions of a log, so they must know whether they use
+ * the same one. The id combines the random id that was created with the tables and the database's oid, so that a
+ * logical copy (dump, template) is not mistaken for the original. It survives renaming the database. A physical copy of
+ * the server has the same id.
  */
 
 import { OperatorError } from '../../errors.ts';
@@ -18,7 +18,10 @@ export async function databaseIdOf(connection: Queryable): Promise<string> {
   return row.id;
 }
 
-/** The installation that the parts outside of the database belong to: unlike `databaseIdOf`, it survives a dump. */
+/**
+ * The id of the installation, which the log and the servers belong to as well. Unlike `databaseIdOf`, it survives a
+ * dump.
+ */
 export async function installationOf(connection: Queryable): Promise<string> {
   const { rows } = await connection.query<{ id: string }>('SELECT id::text FROM identity');
   return rows[0]?.id ?? '';
@@ -31,8 +34,8 @@ export async function knowsLog(connection: Queryable, logName: string): Promise<
 }
 
 /**
- * A database is written from one topic: the first that it is used with. For any other this throws an error that says
- * what to do. Several databases may be written from one topic.
+ * Binds the database to its topic: the first one it is used with. Throws for any other topic, with what to do. One
+ * topic may feed several databases.
  */
 export async function tieToTopic(connection: Queryable, logName: string): Promise<void> {
   await connection.query('UPDATE identity SET log = $1 WHERE log IS NULL', [logName]);

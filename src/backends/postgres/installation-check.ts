@@ -1,8 +1,8 @@
 /**
- * Whether a connection leads to the database that a server was started with. While the server runs, the same name and
- * address may come to lead to another one: databases are renamed, or one is dropped and created again. A connection
- * belongs to one database for as long as it lives, so each is checked once, before it is used (`pool.ts`), and nothing
- * is read from or written to the database of another installation. A dump of the same database, restored, passes.
+ * Checks that a connection reaches the database that the server was started with. While a server runs, its STORE_URL
+ * may begin to point at another database: databases are renamed, or dropped and created again. A connection never
+ * changes its database, so each is checked once, before its first use (`pool.ts`); nothing is ever read from or written
+ * to the database of another installation. A restored dump of the same database passes.
  */
 
 import { StoreUnavailableError } from '../../store-writer.ts';
@@ -31,7 +31,7 @@ export async function assertInstallation(connection: IdentityQuery, check: Insta
   check.onChecked(found === expected);
   if (found === expected) return;
   throw new StoreUnavailableError(
-    `STORE_URL leads to another database than at the start: ${found === undefined ? 'to one without the tables of Sluice' : `to that of the installation ${found}`}, ` +
+    `STORE_URL now points to a different database than at startup: ${found === undefined ? 'to one without the tables of Sluice' : `to that of the installation ${found}`}, ` +
       `and this server belongs to the installation ${expected}. Nothing is read from it or written to it. Make STORE_URL ` +
       'lead to the right database again: the server then continues by itself',
   );

@@ -1,8 +1,7 @@
 /**
- * Learns of changed keys as soon as they are committed, over one connection that LISTENs, so that caches drop them at
- * once. It is a shortcut and not a guarantee: while the connection is lost nothing arrives, and caches refresh by
- * themselves after a second anyway. After each reconnection any key may have changed, and the callback is called
- * accordingly.
+ * Notifies key caches of changed keys as soon as the change is committed, over one connection that LISTENs. This is an
+ * optimization, not a guarantee: notifications are lost while disconnected, and caches refresh every second anyway. Any
+ * key may have changed during a disconnect, so every reconnect reports that too.
  */
 
 import { Client, type ClientConfig } from 'pg';

@@ -1,6 +1,6 @@
 /**
- * The secret that first uses are hashed with (views/keyed-hash.ts). The first process that needs it creates it, and it
- * never changes afterwards: without it, no earlier use could be found.
+ * The secret that keys the hashes of first uses (views/keyed-hash.ts). The first process that needs it creates it. It
+ * must never change: no earlier first use could be found without it.
  */
 
 import { randomBytes } from 'node:crypto';

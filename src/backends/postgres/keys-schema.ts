@@ -1,12 +1,12 @@
 /**
- * The tables of accounts, keys and members (`../sql/account-tables.ts`) on PostgreSQL. A trigger notifies every
- * listener which key was created or changed, by any server or command. Uses of a key (`last_used_at`) are frequent and
- * change nothing that caches hold, so they send no notification.
+ * The tables of accounts, keys and members (`../sql/account-tables.ts`) on PostgreSQL. Triggers send a notification
+ * when any server or command creates, changes or deletes a key, so that caches drop it. Usage columns such as
+ * `last_used_at` change often and are not cached, so updating them sends none.
  */
 
 import { type ColumnTypes, createAccountTables } from '../sql/account-tables.ts';
 
-/** Notifications carry the key's id. */
+/** The payload is the id of the changed or deleted key, and empty for a new key. */
 export const KEY_CHANGES_CHANNEL = 'sluice_keys';
 
 export const ACCOUNT_COLUMN_TYPES: ColumnTypes = {

@@ -1,8 +1,8 @@
 /**
- * The order of arrival of events that were migrated from an embedded store. There it is the order of their numbers,
- * which they keep. Here each MIGRATED_EVENTS_PER_TRANSACTION of them count as stored by one transaction, the last of
- * these just before the first transaction that stores anything here. So a cursor of the embedded store, which is the
- * number of an event, has its exact position in the order of this store.
+ * The arrival order of events migrated from an embedded store. There it is the order of event numbers, which the events
+ * keep. Here every MIGRATED_EVENTS_PER_TRANSACTION of them count as stored by one transaction; the last of these comes
+ * just before the first transaction that stores anything in this database. So a cursor of the embedded store, which is
+ * an event number, maps to an exact position here.
  */
 
 import { follows, selectNextStart } from '../sql/starts.ts';
@@ -12,10 +12,10 @@ import { storeQueriesOn } from './sql-database.ts';
 import { DAY_MS } from './store-days.ts';
 
 export interface MigratedArrivals {
-  /** As it was in the embedded store; `storeIdIn` makes the name in cursors of it. */
+  /** The id of the embedded store; `storeIdIn` derives the form used in cursors. */
   readonly storeId: string;
   readonly firstTx: number;
-  /** All numbers that the store had given out are below it. */
+  /** Every number that the embedded store assigned is below this. */
   readonly nextNumber: number;
 }
 
@@ -36,10 +36,7 @@ export function migratedTransactionOf({ firstTx }: MigratedArrivals, event: numb
   return firstTx + Math.floor(event / MIGRATED_EVENTS_PER_TRANSACTION);
 }
 
-/**
- * To be called within a transaction, once the records are there; may be repeated. Records are enough to derive the runs
- * of their events.
- */
+/** Call it in a transaction, after all records are copied. Idempotent. The runs are derived from the records alone. */
 export async function settleMigratedArrivals(client: Queryable, nextNumber: number): Promise<void> {
   const transactions = Math.floor(nextNumber / MIGRATED_EVENTS_PER_TRANSACTION) + 1;
   await client.query(

@@ -70,7 +70,7 @@ export async function readProgress(connection: Queryable): Promise<Map<PartName,
   return new Map(rows.map(({ part, ...progress }) => [part, progress]));
 }
 
-/** For every server, before it opens a store: it must not continue half of a history. */
+/** Every server calls this before it opens a store: it must not run on a partial copy. */
 export async function refuseUnfinishedMigration(connection: Queryable): Promise<void> {
   const problem = problemOfUnfinishedMigration(await readMigration(connection));
   if (problem !== null) throw new OperatorError(problem);

@@ -1,8 +1,8 @@
 /**
  * PostgreSQL as the target of a migration (`migration/parts.ts`): tables have the names and columns of the parts, so a
- * chunk of any part is one INSERT. Chunk and progress are one transaction, which compares and sets the progress row
- * first: so a run that was killed while its last statement is still executing, and the run after it, never both write
- * the same chunk. Sums go to shard 0.
+ * chunk of any part is one INSERT. A chunk and its progress are written in one transaction, which first advances the
+ * progress row by compare-and-set: a killed run whose last statement is still executing and the run after it never both
+ * write the same chunk. Sums go to shard 0.
  */
 
 import { OperatorError } from '../../errors.ts';
@@ -48,7 +48,7 @@ const ARRAYS: Readonly<Record<ColumnKind, { type: string; of: (values: readonly 
   bytes: { type: 'bytea', of: (values) => byteas(values as Uint8Array[]) },
 };
 
-/** Columns of these tables besides those of the part. */
+/** Tables with a column that their part lacks: `shard` in these, `log` in those below. */
 const SHARDED = new Set<PartName>(['counts', 'ledger', 'receipts', 'profile_counts']);
 const OF_A_LOG = new Set<PartName>(['positions', 'dead_letters', 'lost_records']);
 /** Partitioned tables. */

@@ -57,7 +57,7 @@ export async function migrate(pool: PostgresPool, lists: readonly MigrationList[
   } catch (error) {
     if (codeOf(error) !== '42501') throw error;
     throw new OperatorError(
-      `The user in STORE_URL may not make tables in the database. Grant it CREATE on the database, and on the schema ${SCHEMA} if that is there.`,
+      `The user in STORE_URL cannot create tables in the database. Grant it CREATE on the database, and on the schema ${SCHEMA} if that is there.`,
       { cause: error },
     );
   }
@@ -125,7 +125,7 @@ function nextStep(
     const sql = lists.find(({ name }) => name === list)?.steps[step - 1];
     if (sql === undefined) {
       throw new OperatorError(
-        `The database was made by a newer Sluice (it has step ${step} of "${list}"). Run that version, or point STORE_URL at another database.`,
+        `The database was created by a newer version of Sluice (it has step ${step} of "${list}"). Run that version, or point STORE_URL at another database.`,
       );
     }
     if (checksumOf(sql) !== checksum) {

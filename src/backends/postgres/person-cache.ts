@@ -1,13 +1,12 @@
 /**
- * A writer's cache of people it has seen: all match keys of a user together → the node of the strongest, where all of
- * them have nodes of one profile. A user who comes again with the same identifiers, as most do, then needs no look-up
- * by each of them.
+ * A writer's cache of people it has seen: from all match keys of a user to the node of the strongest key, provided all
+ * keys belong to one profile. Most users come back with the same identifiers, and then need no look-up per key.
  *
- * Entries stay true whatever other processors merge and link; only an erase or an unmerge invalidates them. Both
- * increment `tenants.invalidation_count` and list the nodes they changed in `invalidations`. Under the locks an entry
- * is used only if that count is still the one it was read with. Otherwise the nodes invalidated since then are dropped
- * (all people of the tenant if some invalidations are no longer stored), and the batch is looked up again. Data
- * received before an erase is always looked up.
+ * Entries stay valid whatever other processors merge and link; only an erase or an unmerge invalidates them. Both
+ * increment `tenants.invalidation_count` and list the nodes they changed in `invalidations`. Under the row locks, an
+ * entry is used only if the count is still the one it was read with. Otherwise the nodes invalidated since then are
+ * dropped (all people of the tenant if some invalidations are no longer stored), and the batch is looked up again. Data
+ * received before an erase always bypasses the cache.
  */
 
 import type { NodeNumber } from '../../model.ts';
@@ -52,8 +51,8 @@ export async function readInvalidationStates(
 }
 
 /**
- * For data about people without a node that could be locked: rejected users, and keys that had no node when they were
- * looked up. Prevents erases until the end of the transaction; one since `counts` was read is a conflict.
+ * For data about people who have no node to lock: rejected users, and keys that had no node when they were looked up.
+ * Blocks erases until the transaction ends; an erase since `counts` was read is a conflict.
  */
 export async function holdOffErases(
   client: Queryable,
@@ -127,7 +126,7 @@ export class PersonCache {
     this.#people.drop(nodes);
   }
 
-  /** Their nodes may be gone, or belong to others. */
+  /** For when the database may have changed under us: the cached nodes may be gone or belong to other people. */
   forgetAll(): void {
     this.#generations.clear();
   }

@@ -1,6 +1,6 @@
 /**
- * Checks a PostgreSQL server once, before anything relies on it, and explains what is wrong with its settings. What may
- * pass by itself (a server that starts, a network that is down) stays a `StoreUnavailableError`.
+ * Checks a PostgreSQL server once, before anything relies on it, and explains what is misconfigured. Problems that may
+ * resolve themselves (a server that is starting, a network outage) remain a `StoreUnavailableError`.
  */
 
 import { OperatorError } from '../../errors.ts';
@@ -46,9 +46,10 @@ function wordsFor(code: string, error: unknown, address: string): string | undef
     return `PostgreSQL at ${address} refuses the user or password in STORE_URL. Correct them; write special characters percent-encoded (@ as %40, / as %2F, # as %23).`;
   }
   if (code === '28000') {
-    return `PostgreSQL at ${address} does not let this user in from here (pg_hba.conf, or the user does not exist)${/no encryption/.test(message) ? '; it may want an encrypted connection: add sslmode=verify-full to STORE_URL' : ''}.`;
+    return `PostgreSQL at ${address} rejects this user from this host (pg_hba.conf, or the user does not exist)${/no encryption/.test(message) ? '; it may want an encrypted connection: add sslmode=verify-full to STORE_URL' : ''}.`;
   }
-  if (code === '3D000') return `There is no such database at ${address}. Make it with createdb, or correct STORE_URL.`;
+  if (code === '3D000')
+    return `There is no such database at ${address}. Create it with createdb, or correct STORE_URL.`;
   if (code === '42501')
     return `The user in STORE_URL may not use the database at ${address}. Grant it CONNECT and CREATE.`;
   if (/does not support SSL/.test(message)) {

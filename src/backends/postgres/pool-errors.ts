@@ -1,26 +1,26 @@
 /**
- * The one mapping from the errors of `pg`, the network and the server to those that the rest of Sluice handles:
- * `StoreConflictError` (retry at once), `StoreUnavailableError` (retry later), and everything else, which is a bug and
- * thrown unchanged. Neither contains values of rows: the server puts them into `detail` and similar fields, which are
- * removed here, so that no e-mail address gets into a log through a constraint. No message contains a password.
+ * Maps the errors of `pg`, the network and the server to those that the rest of Sluice handles: `StoreConflictError`
+ * (retry immediately), `StoreUnavailableError` (retry later), and everything else, which is a bug and rethrown. The
+ * server quotes row values in `detail` and similar fields; these are removed here, so that no e-mail address reaches a
+ * log through a constraint violation. No message contains a password.
  */
 
 import { DatabaseError } from 'pg';
 import { StoreConflictError, StoreUnavailableError } from '../../store-writer.ts';
 
 /**
- * Serialisation, deadlock, and a row that another transaction wrote first. A statement whose unique violation is not a
- * race, and would repeat each time, uses ON CONFLICT itself.
+ * Serialization failure, deadlock, unique violation: another transaction wrote the row first. A statement whose unique
+ * violation is not a race, and would repeat on every retry, uses ON CONFLICT itself.
  */
 const CONFLICTS = new Set(['40001', '40P01', '23505']);
 const LOCK_TIMEOUT = '55P03';
 /**
- * Connection lost (08), out of resources (53), stopped or cancelled by operator or timeout (57), files of the server
- * (58), access refused (28) and no such database (3D): while running, these last two mean that an operator is changing
- * it.
+ * Connection exception (08), insufficient resources (53), operator intervention or timeout (57), system error (58),
+ * and, while a server runs, also invalid authorization (28) and invalid catalog name (3D): an operator is changing
+ * something.
  */
 const UNAVAILABLE_CLASSES = new Set(['08', '28', '3D', '53', '57', '58']);
-/** A standby after a failover; a transaction that was idle or took too long. */
+/** Read-only (a standby after a failover), and transactions ended by an idle or transaction timeout. */
 const UNAVAILABLE = new Set(['25006', '25P03', '25P04']);
 
 /** Fields of an error that quote rows or statements. */
@@ -32,11 +32,12 @@ export function asStoreError(error: unknown): unknown {
   if (error instanceof DatabaseError) {
     for (const column of REVEALING) Reflect.deleteProperty(error, column);
     const code = error.code ?? '';
-    if (code === LOCK_TIMEOUT) return new LockTimeoutError('others hold a lock on the same rows or table (55P03)');
+    if (code === LOCK_TIMEOUT)
+      return new LockTimeoutError('lock timeout: another transaction holds a lock on these rows (55P03)');
     if (CONFLICTS.has(code))
       return new StoreConflictError(`another transaction wrote the same rows meanwhile (${code})`);
     if (UNAVAILABLE.has(code) || UNAVAILABLE_CLASSES.has(code.slice(0, 2))) {
-      return new StoreUnavailableError(`PostgreSQL answers: ${error.message} (${code})`, { cause: error });
+      return new StoreUnavailableError(`PostgreSQL reports: ${error.message} (${code})`, { cause: error });
     }
     return error;
   }
@@ -45,13 +46,13 @@ export function asStoreError(error: unknown): unknown {
   return new StoreUnavailableError(`PostgreSQL cannot be reached: ${wordsOf(error)}`, { cause: error });
 }
 
-/**
- * Another transaction holds a lock for longer than a statement waits: within a transaction this is a conflict like any
- * other.
- */
+/** Another transaction held a lock for longer than lock_timeout. Within a transaction this is an ordinary conflict. */
 class LockTimeoutError extends StoreConflictError {}
 
-/** For a single statement, which cannot conflict: the rows cannot be read or written while the lock is held. */
+/**
+ * For a single statement, where a lock timeout is no conflict to retry: the rows are unavailable while the lock is
+ * held.
+ */
 export function asErrorOfStatement(error: unknown): unknown {
   return error instanceof LockTimeoutError ? new StoreUnavailableError(error.message, { cause: error }) : error;
 }

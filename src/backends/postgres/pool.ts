@@ -1,12 +1,12 @@
 /**
- * Connections to PostgreSQL, for everything in this folder; `connection.ts` has their settings. A connection that goes
- * silent is given up by a timer of our own and by keepalives on both ends. No failure of a connection ends the process.
- * Errors are mapped in one address (`pool-errors.ts`); a connection that failed with anything but a conflict is not used
- * again.
+ * The connection pool that everything in this folder uses; `connection.ts` has the settings. A dead peer is detected by
+ * our own query timeouts and by TCP keepalives on both ends. A connection failure never crashes the process. Errors are
+ * mapped in one place (`pool-errors.ts`). After any error but a conflict, a connection is closed instead of going back
+ * to the pool.
  *
- * A pool is a handle: a store owns the one it is given and closes it, and `share` returns another handle of the same
- * connections, which are closed with the last handle. It connects directly or through a pooler in session mode:
- * transaction pooling supports neither the settings nor LISTEN.
+ * A `PostgresPool` is a reference-counted handle: a store owns the handle it is given and closes it, and `share`
+ * returns another handle to the same connections, which close with the last handle. Connect directly or through a
+ * pooler in session mode: transaction pooling supports neither the session settings nor LISTEN.
  */
 
 import { finished } from 'node:stream/promises';
@@ -25,7 +25,9 @@ export { type PoolOptions, SCHEMA } from './connection.ts';
 const CLOSE_MS = 5_000;
 const IDLE_CONNECTION_MS = 60_000;
 
-/** A statement with options. A named one is planned once per connection; a name is for one text only. */
+/**
+ * A statement with options. A named statement is prepared once per connection; a name must always have the same text.
+ */
 export interface Statement {
   readonly text: string;
   readonly name?: string;
@@ -99,8 +101,8 @@ export class PostgresPool implements Queryable {
   }
 
   /**
-   * How often another server, perhaps restored to an earlier state, may have taken over the address: a connection
-   * broke, or none was open. One that was closed because it was idle does not count.
+   * How often the server may have been replaced by another one, perhaps restored to an earlier state: counted when a
+   * connection broke, or when none was left open. Closing one of several idle connections does not count.
    */
   get interruptions(): number {
     return this.#connections.interruptions;
@@ -129,7 +131,7 @@ export class PostgresPool implements Queryable {
     }
   }
 
-  /** Runs `work` in a transaction, READ COMMITTED; retries it after a conflict, up to `attempts` times. */
+  /** Runs `work` in a READ COMMITTED transaction, again after each conflict, `attempts` times in all. */
   async inTransaction<T>(work: (client: PostgresClient) => Promise<T>, attempts = 1): Promise<T> {
     const transaction = await this.begin();
     try {

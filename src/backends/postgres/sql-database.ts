@@ -12,7 +12,7 @@ import type { StoreQueries } from '../sql/store-tables.ts';
 import type { PostgresPool, Queryable } from './pool.ts';
 
 const CONFLICT_ATTEMPTS = 5;
-/** A request may be waiting: a server that is silent for this long is given up, and the connection with it. */
+/** A request may be waiting for the result. A read that takes longer fails, and its connection is closed. */
 const READ_TIMEOUT_MS = 3_000;
 
 const ROW_LOCKS: RowLocks = {
@@ -35,7 +35,7 @@ export class PostgresSqlDatabase<Tables> implements SqlDatabase<Tables> {
       return await this.#pool.inTransaction((client) => work(queriesOn(client)), CONFLICT_ATTEMPTS);
     } catch (error) {
       if (!(error instanceof StoreConflictError)) throw error;
-      throw new StoreUnavailableError('the same rows are being changed by too many at once', { cause: error });
+      throw new StoreUnavailableError('too many concurrent changes to the same rows; try again', { cause: error });
     }
   }
 

@@ -1,16 +1,16 @@
 /**
- * Events in order of arrival, each once, although transactions of several processors commit in any order. A location is
- * (transaction, event): runs of events carry the number of the transaction that stored them, and a reader stays below
- * the horizon, the oldest active writer. Everything below it is committed or never will be, so no event appears before
- * a location that was given out.
+ * Events in order of arrival, each exactly once, although the transactions of several processors commit in any order. A
+ * location is (transaction, event): each run of events carries the number of the transaction that stored it, and
+ * readers stay below the horizon, the oldest active writer. Everything below the horizon is committed or never will be,
+ * so no event can appear before a location that a reader has already passed.
  *
- * Writers announce themselves by an advisory lock (`ANNOUNCE_WRITER`). The server's own list of transactions would do,
- * except that a transaction left open in any database would delay the events shown here. Runs are kept for as long as
- * their events. Each has a random id, which a cursor carries with its location: if the database was restored to an
- * earlier state and continued differently, the run at that location has another id or does not exist, and the cursor is
- * rejected, like every other one after which events may be missing (`BadCursorError`). Limits: `sequence` is a number:
- * it is exact for 2^31 transactions before the store was opened, for 6 * 10^9 after it (two years of a hundred a
- * second), and for 2^20 events of a tenant in a transaction.
+ * Writers announce themselves with an advisory lock (`ANNOUNCE_WRITER`). PostgreSQL's own snapshot would do, but then a
+ * transaction left open in any database of the server would delay the events shown here. Runs are kept as long as their
+ * events. Each has a random id, which cursors carry with the location: if the database was restored to an earlier state
+ * and has diverged since, the run at that location has another id or does not exist, and the cursor is rejected, as is
+ * every cursor after which events may be missing (`BadCursorError`). Limits: `sequence` is a double; it is exact for
+ * 2^31 transactions before the store was opened, 6 * 10^9 after (two years at a hundred per second), and 2^20 events
+ * per tenant and transaction.
  */
 
 import type { ArrivalFilter, ArrivedEvent, Arrivals, NewestArrivals } from '../../store.ts';
@@ -63,8 +63,8 @@ export const ANNOUNCE_WRITER = `
   SELECT pg_advisory_xact_lock_shared(${ARRIVAL_LOCKS}, ${NEXT_TRANSACTION}::bit(32)::integer)`;
 
 /**
- * A statement of its own, before the one that reads: a writer without a lock has committed by now, or gets a number
- * from `next` on.
+ * Must run as a separate statement before the read: a writer that holds no lock now has either committed, or will get a
+ * number of at least `next`.
  */
 const HORIZON_SQL = `
   SELECT next + ${SHIFT} AS next, least(next, min(next - behind)) + ${SHIFT} AS horizon

@@ -1,9 +1,9 @@
 /**
- * Reconciliation: whether every user and event is accounted for. Each processor asks every few seconds, and the ledger of
- * years is long: each time it reads the hours of the last days, in which nearly everything happens, and once an hour all of
- * them. The latter is for one at a time over all nodes (the sweeper's lock); a processor that does not get the lock tries
- * again the next time. What was found in old hours counts until they are read again, so that a difference does not vanish
- * from the metric.
+ * Reconciliation: whether every user and event is accounted for. Each processor checks every few seconds, and the
+ * ledger of years is long: it reads the hours of the last days, where nearly everything happens, each time, and all
+ * hours once an hour. Only one node at a time reads all of them (under the sweeper's lock); a processor that does not
+ * get the lock tries again at the next check. The result for old hours is kept until they are read again, so that a
+ * difference does not vanish from the metric.
  */
 
 import { type Difference, readDifference } from '../sql/ledger.ts';
@@ -18,7 +18,7 @@ const WHOLE_INTERVAL_MS = 3_600_000;
 /** In milliseconds since 1970, by the clock that all nodes share. */
 export const SERVER_NOW = 'floor(extract(epoch FROM clock_timestamp()) * 1000)::int8';
 
-/** Of a whole look: the hours before `until` were out by this. */
+/** The result of the last full check: the difference over all hours before `until`. */
 interface OldHours {
   readonly until: number;
   readonly lookedAt: number;

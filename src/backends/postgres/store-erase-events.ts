@@ -1,7 +1,7 @@
 /**
- * Removes the events of a person from their tables, a bounded piece at a time: some thousands of events, and some
- * megabytes of properties that have to be read. A user counts once in the ledger, so a piece consists of whole users
- * and exceeds the limit by one user at most. The caller has locked the nodes, so no events are added meanwhile.
+ * Deletes the events of a person in bounded batches: some thousands of events, and some megabytes of properties that
+ * have to be read. The ledger counts users, so a batch consists of whole users and exceeds the limit by at most one.
+ * The caller has locked the nodes, so no events are added meanwhile.
  */
 
 import type { NodeNumber } from '../../model.ts';
@@ -69,7 +69,7 @@ export const DELETE_SQL = `
     e.user_index AS "userIndex", e.event_name AS name, e.revenue, e.currency,
     CASE WHEN ${MAY_HAVE_EVENT_ID} THEN e.properties END AS properties`;
 
-/** For the rest of the transaction: a piece is small compared to the tables, which the planner cannot know. */
+/** For the rest of the transaction: force index scans, since the planner cannot know how small a batch is. */
 export const BY_INDEX = `
   SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off; SET LOCAL enable_seqscan = off`;
 

@@ -1,9 +1,9 @@
 /**
- * Numbers of nodes, records and events: blocks from the sequence `numbers`, counted inside by one writer. Numbers of a
- * rolled-back transaction are skipped. A writer's numbers increase, but not across writers.
+ * Numbers of nodes, records and events: each writer takes blocks from the sequence `numbers` and counts within them.
+ * Numbers of a rolled-back transaction are skipped. Numbers increase per writer, but not across writers.
  *
- * A server that crashes may give out a block again that it gave to an uncommitted transaction. So a block is reused
- * only after the transaction that took it is committed.
+ * After a crash, the server may hand out a block again that it gave to an uncommitted transaction. So a writer
+ * continues a block only after the transaction that took it has committed.
  */
 
 import type { Queryable } from './pool.ts';

@@ -1,16 +1,14 @@
 /**
- * Writes the store on PostgreSQL, for a processor; any number of them may write at once, each for its own partitions of
- * the log. All transactions take their locks in one order: the position (`advance`), the rows of nodes by number
- * (write-graph.ts), new match keys, event ids and Idempotency-Keys by their unique indexes, and last the sums
- * (write-counts.ts, ../sql/sums.ts). A transaction that finds that another was first gets a `StoreConflictError` and is
- * retried.
+ * Writes the store on PostgreSQL, for a processor; any number of processors may write at once, each for its own
+ * partitions of the log. All transactions take locks in the same order: the position (`advance`), node rows by number
+ * (write-graph.ts), new match keys, event ids and Idempotency-Keys through their unique indexes, and finally the sums
+ * (write-counts.ts, ../sql/sums.ts). A transaction that loses a race gets a `StoreConflictError` and is retried.
  *
- * A batch takes a fixed number of round trips, however many users it has. Every commit survives a power loss, unless
- * the server is configured otherwise. Caches across transactions hold only what stays true whatever others write
- * (person-cache.ts, write-tenants.ts), or what shows when it does not (store-days.ts). All of it is dropped when the
- * database may have been restored to an earlier state (a failover that lost transactions, a dump restored in its
- * place): after a lost connection, in use or idle, and when a partition is not at the position where the last
- * transaction left it.
+ * A batch takes a fixed number of round trips, however many users it has. Every commit is durable, unless the server is
+ * configured otherwise. Caches that outlive a transaction hold only what stays valid whatever others write
+ * (person-cache.ts, write-tenants.ts), or what fails visibly when it is stale (store-days.ts). All caches are dropped
+ * when the database may have been restored to an earlier state (a failover that lost transactions, a dump restored in
+ * place): after a lost connection, and when a partition is not at the position where the last transaction left it.
  */
 
 import { randomInt } from 'node:crypto';
@@ -77,8 +75,8 @@ export function openPostgresStoreWriter(setup: PostgresWriterSetup): StoreWriter
 const IDLE_SECONDS_MAX = 15;
 
 /**
- * Statements here look up few rows by index, in tables of any size. The planner is forced to, because its statistics of
- * a fast-growing table may be old. A server that acknowledges commits before they are durable is set to wait.
+ * Statements here look up few rows by index, in tables of any size. Index scans are forced, because the statistics of a
+ * fast-growing table are often stale. `synchronous_commit = off` is overridden, so that commits are durable.
  */
 const TRANSACTION_SETTINGS = `
   SET LOCAL plan_cache_mode = force_generic_plan; SET LOCAL enable_seqscan = off; SET LOCAL enable_hashjoin = off;
@@ -147,7 +145,7 @@ class PostgresStoreWriter implements StoreWriter {
     return new PostgresWriteTransaction(transaction, this.#shared, this.#hashOf, this.#people);
   }
 
-  /** The processor may have read its positions again since, so that none of them would reveal another database. */
+  /** Positions cannot reveal a replaced database if the processor has re-read them since; broken connections do. */
   #forgetIfInterrupted(): void {
     const { interruptions } = this.#pool;
     if (interruptions === this.#interruptions) return;

@@ -146,6 +146,8 @@ async function withoutConflicts<T>(work: Promise<T>): Promise<T> {
     return await work;
   } catch (error) {
     if (!(error instanceof StoreConflictError)) throw error;
-    throw new StoreUnavailableError('others were at work on the same person all the time', { cause: error });
+    throw new StoreUnavailableError('this person kept being changed by other transactions; try again', {
+      cause: error,
+    });
   }
 }

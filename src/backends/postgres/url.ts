@@ -1,15 +1,15 @@
 /**
- * Reads STORE_URL: postgres://user:password@host:port/database?sslmode=verify-full&sslrootcert=ca.pem
+ * Parses STORE_URL: postgres://user:password@host:port/database?sslmode=verify-full&sslrootcert=ca.pem
  *
- * TLS follows `sslmode` with libpq's meanings, whatever the version of `pg`: none or `disable`: not encrypted;
- * `require`: encrypted, the certificate is not checked (with `sslrootcert` it is, as by verify-ca); `verify-ca`: the
- * certificate is of an authority in `sslrootcert`; `verify-full`: and is for this host; without `sslrootcert` (or with
- * `system`) the authorities are those of the system. `prefer` and `allow` are refused: they fall back to no
- * encryption. `sslcert` and `sslkey` are for a client's certificate. `channel_binding=require` (or `prefer`) uses it
- * where the server offers it, and no more than that: what proves the server is verify-full.
+ * `sslmode` has libpq's meaning, whatever the version of `pg`. Absent or `disable`: no TLS. `require`: TLS without
+ * certificate checks (with `sslrootcert`, like verify-ca). `verify-ca`: the certificate must be signed by a CA in
+ * `sslrootcert`. `verify-full`: it must also match the host; without `sslrootcert` (or with `system`), the system's CAs
+ * are trusted. `prefer` and `allow` are rejected, because they fall back to plain text. `sslcert` and `sslkey` are for
+ * a client certificate. `channel_binding=require` (or `prefer`) only enables channel binding where the server offers
+ * it; use verify-full to authenticate the server.
  *
- * A socket: postgres:///database?host=/folder. `connect_timeout` is in seconds. A password may be left out and given in
- * PGPASSWORD or a .pgpass file. Messages name parameters, never values.
+ * For a Unix socket: postgres:///database?host=/folder. `connect_timeout` is in seconds. The password may come from
+ * PGPASSWORD or .pgpass instead. Messages name parameters, never values.
  */
 
 import { readFileSync } from 'node:fs';

@@ -1,10 +1,10 @@
 /**
  * First uses of Idempotency-Keys and event ids, and tombstones of erased match keys: looked up for a batch and stored
- * with it. The look-up runs after the rows of nodes are locked, so it sees the erases that were waited for.
+ * with it. The look-up runs after the node rows are locked, so it sees the erases that it waited for.
  *
- * A new first use is locked by its unique index; an existing one is replaced only if it is still the same. Otherwise
- * another writer was first, which is a conflict: the retried batch finds its use. Older uses of an Idempotency-Key
- * (older-use.ts) change only together with its newest, and so need no check of their own.
+ * The unique index locks a new first use; an existing one is replaced only if it has not changed. Otherwise another
+ * writer was first, which is a conflict: the retried batch finds that writer's use. Older uses of an Idempotency-Key
+ * (older-use.ts) change only together with the newest, so they need no check of their own.
  */
 
 import type { Snapshot } from '../../identity/graph.ts';

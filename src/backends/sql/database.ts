@@ -1,7 +1,7 @@
 /**
- * What the stores of this folder need of a database: queries built with Kysely, transactions, and row locks. They are
- * written once, for SQLite and for PostgreSQL; `backends/sqlite/sql-database.ts` and `backends/postgres/sql-database.ts`
- * implement it. Only what is not on a hot path is written this way: building a query costs some 50 µs.
+ * What the stores in this folder need from a database: Kysely queries, transactions and row locks. The stores are
+ * written once for both engines, which implement this interface in `backends/sqlite/sql-database.ts` and
+ * `backends/postgres/sql-database.ts`. Not for hot paths: building a query takes about 50 µs.
  */
 
 import {
@@ -22,7 +22,10 @@ import {
 import { jsonArrayFrom as jsonArrayFromPostgres } from 'kysely/helpers/postgres';
 import { jsonArrayFrom as jsonArrayFromSqlite } from 'kysely/helpers/sqlite';
 
-/** Whether a commit is synced before it counts, or may be lost with the power. PostgreSQL always syncs. */
+/**
+ * Whether a commit is synced to disk, or may be lost on power failure. PostgreSQL ignores it: `synchronous_commit`
+ * decides.
+ */
 export type Durability = 'synced' | 'unsynced';
 
 /**
@@ -64,7 +67,7 @@ export type RunStatement = (
   parameters: readonly unknown[],
 ) => Promise<{ readonly rows: unknown[]; readonly rowCount: number }>;
 
-/** One statement, which PostgreSQL executes and SQLite runs at once, within a transaction that waits for nothing. */
+/** One statement: PostgreSQL awaits `execute`; SQLite compiles it and runs it synchronously in the open transaction. */
 export interface SqlStatement extends Compilable {
   execute(): Promise<unknown>;
 }

@@ -1,10 +1,10 @@
 /**
- * Members, sessions, invitations and attempts to sign in, the `MemberStore` on SQLite and on PostgreSQL.
+ * Members, sessions, invitations and sign-in attempts: the `MemberStore` on SQLite and PostgreSQL.
  *
- * What is decided on what was read is decided under row locks, taken in this order: the account (invitations, joining and
- * leaving), the invitation, the member, its sessions. Counts of attempts and renewals of sessions are frequent and are not
- * synced, so a power loss may take the last of them. Rows without further use are removed by the next call of their kind,
- * a bounded number at a time. The store owns the database that it is given.
+ * Every check-then-write runs under row locks, taken in this order: account (invitations, joining and leaving),
+ * invitation, member, sessions. Attempt counts and session renewals are frequent and not synced, so a power failure may
+ * lose the latest of them. Obsolete rows are deleted by the next call of their kind, a bounded number at a time. The
+ * store owns the database that it is given.
  */
 
 import type { Kysely } from 'kysely';
@@ -255,8 +255,8 @@ export class SqlMemberStore implements MemberStore {
   }
 
   /**
-   * A count is locked from when it is read until it is written, also one that is not there yet, so that attempts at one
-   * moment over many servers count as attempts one after the other.
+   * Locks each count from read to write, inserting it if it is missing, so that concurrent attempts on several servers
+   * are counted one after the other.
    */
   async #countAttempt(
     tables: Tables,

@@ -29,7 +29,7 @@ export async function countLostRecords({ tables }: StoreQueries): Promise<number
   return row?.records ?? 0;
 }
 
-/** An operator may have set the position back: then a loss is passed again, and is still one. */
+/** Upserts: an operator may have reset the position, so that processing passes the same gap again. */
 export function insertLostRecords(
   tables: Kysely<StoreTables>,
   log: string,

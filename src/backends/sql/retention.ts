@@ -1,7 +1,7 @@
 /**
- * Retention: removes what is too old, a bounded piece at a time. Each piece is a transaction, after which every sum agrees
- * with what can be read. The parts take turns, so that one which always has something to remove does not keep the others
- * waiting. First uses, notes and events are in tables that differ per engine, so the engine removes those itself.
+ * Retention: removes expired data in bounded batches. Each batch is a transaction, after which every sum agrees with
+ * the stored rows. The parts take turns, so that one that always has work does not starve the others. First uses, notes
+ * and events live in engine-specific tables, so each engine removes those itself.
  */
 
 import { sql } from 'kysely';

@@ -1,9 +1,8 @@
 /**
- * Several statements of one transaction of the store, written once for both engines. SQLite's connection is synchronous,
- * and an `await` within a transaction would let other reads of the thread into it; PostgreSQL's connection is
- * asynchronous. So a function of this kind is a generator: it yields each statement and gets its result back, and the
- * engine runs it its own way. Work that differs per engine takes part as a step of its own (`engineStep`). Single
- * statements need none of this (`StoreQueries`).
+ * Multi-statement transactions of the store, written once for both engines. SQLite's connection is synchronous, and an
+ * `await` inside a transaction would let other reads of the thread into it; PostgreSQL's is asynchronous. So such a
+ * function is a generator: it yields each statement and receives its result, and each engine drives it in its own way.
+ * Engine-specific work is a step of its own (`engineStep`). Single statements need none of this (`StoreQueries`).
  */
 
 import type { Compilable, CompiledQuery, Kysely } from 'kysely';

@@ -52,14 +52,12 @@ export class Checkpointing {
     connection?.close();
   }
 
-  /** Touches nothing any more: the contents of a failed disk are left as they are. */
+  /** Stops all work: the files on a failed disk are left as they are. */
   abandon(): void {
     this.#isStopped = true;
   }
 
-  /**
-   * Waits for running checkpoints. Call it before the writer closes its own connection, so that that one is the last.
-   */
+  /** Waits for running checkpoints. Call it before the writer closes its own connection, which must be the last one. */
   async close(): Promise<void> {
     this.#isStopped = true;
     await this.#request('close');

@@ -1,5 +1,5 @@
 /**
- * Tells a full disk, which recovers, from a failing one, which does not.
+ * Distinguishes a full disk, which recovers, from a failing one, which does not.
  */
 
 import { closeSync, fsyncSync, openSync, rmSync, statfsSync, writeSync } from 'node:fs';

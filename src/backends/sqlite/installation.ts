@@ -1,8 +1,8 @@
 /**
  * One random id ties the parts of a data folder together: `log/`, `store.db` and `keys.db` each carry it. A start with
- * parts of different installations is refused by name, since a store would take the log of another for its own, and
- * keys would give access to the data of others. A new part gets the id of the others. With PostgreSQL, `log/` carries
- * the id of the database instead.
+ * parts of different installations is refused, and the message names them: a store would take another log for its own,
+ * and keys would give access to other accounts' data. A new part gets the id of the others. With PostgreSQL, `log/`
+ * carries the id of the database instead.
  */
 
 import { randomUUID } from 'node:crypto';

@@ -1,12 +1,12 @@
 /**
- * Whether a write-ahead log belongs to the database file beside it. SQLite does not check: it applies any write-ahead
- * log that is consistent in itself, so a file restored without its own is silently mixed with pages of another moment.
+ * Checks that a write-ahead log belongs to the database file beside it. SQLite does not: it applies any write-ahead log
+ * that is consistent in itself, so a file restored without its own is silently mixed with pages of another moment.
  *
- * Every commit therefore leaves a mark in the header of the file (`application_id`, which is on page 1): 12 random
- * bits, and 20 bits of the hash of the mark before. A checkpoint copies page 1 with the others. So the mark in the file
- * is either the one before the first mark in its write-ahead log, or one of those in it. Any other pair is of two
- * moments. A wrong pair passes with a probability of one in a million; a right one always does. Files from before there
- * were marks pass.
+ * Every commit therefore sets a mark in the header of the file (`application_id`, on page 1): 12 random bits, and 20
+ * bits of the hash of the previous mark. A checkpoint copies page 1 with the others. So the mark in the file is either
+ * the predecessor of the first mark in its write-ahead log, or one of the marks in it. In any other pair, the two files
+ * are from different moments. A wrong pair passes with a probability of one in a million; a matching pair always
+ * passes. Files without marks pass.
  */
 
 import { createHash, randomInt } from 'node:crypto';
@@ -59,8 +59,8 @@ function readMark(file: string): number {
   // Not `openSync`: closing its descriptor would drop the locks that connections of this process have.
   const database = new DatabaseSync(url, { readOnly: true, defensive: false });
   try {
-    // A checkpoint writes page 1 first, so the file may be shorter than that says: with this, SQLite reads it
-    // nevertheless.
+    // A checkpoint writes page 1 first, so the file may be shorter than page 1 says. With this pragma SQLite reads it
+    // anyway.
     database.exec('PRAGMA writable_schema = ON');
     return markIn(database);
   } finally {

@@ -1,11 +1,13 @@
 /**
- * Where the segments of a log end, and whether that is where the log ended. Other files know more than the segments:
- * `log-ends`, the store, and `positions.db`. If one of them is further, the log has lost its newest records. If
- * `log-ends` has no readable line for a used partition, or one that is older than the segments, then acknowledged
- * requests that were lost with the newest segment go unnoticed, unless the store has processed later ones: the next
- * start reports that once, and notes the ends that it finds. A first start writes the line of the first partition
- * before anything outside of the log records the start, so if a server has run and the line is gone, it was lost. Used
- * by a start and by `sluice doctor`; everything but `noteUnknownEnds` and `beginLogEnds` only reads.
+ * Finds where the segments of a log end, and whether the log has lost records after that. Other files may know more
+ * than the segments: `log-ends`, the store, and `positions.db`. If one of them is further, the newest records are lost.
+ *
+ * If `log-ends` has no readable line for a used partition, or one that is older than the segments, the loss of
+ * acknowledged requests goes unnoticed, unless the store has processed later ones. The next start reports that once,
+ * and records the ends that it finds. The very first start writes the line of the first partition before anything
+ * outside the log shows that a server has started: if a server has run and the line is gone, it was lost.
+ *
+ * Used by a start and by `sluice doctor`; everything but `noteUnknownEnds` and `beginLogEnds` only reads.
  */
 
 import { existsSync } from 'node:fs';
@@ -119,7 +121,7 @@ export function beginLogEnds(folder: string): void {
   new LogEnds(folder, localLogName(folder), FIRST_PARTITION, endOfSegments(folder, FIRST_PARTITION)).close();
 }
 
-/** What is uncertain about the ends of the log, as a message of a start and of `sluice doctor`. */
+/** The message of a start and of `sluice doctor` about an uncertain end of the log. */
 export function unknownEndsText(folder: string, partitions: readonly number[]): string {
   if (partitions.every((partition) => listSegments(folder, partition).length === 0)) {
     return (

@@ -1,13 +1,19 @@
 /**
- * `log-ends`, a small text file beside the folder of the log. It has one line for each partition: the position after
- * the last acknowledged record; the position after the running commit; the first position and the id of the segment
- * that contains the last acknowledged record; the name of the log, under which a removed log is recreated. A writer
- * updates the second number before each commit, and the line after it and before the 202, both without a sync of their
- * own. So kill -9 leaves a log that ends between the two numbers. A log that ends before the first has lost
- * acknowledged records, for whatever reason: a segment moved away, a truncated write-ahead log, yesterday's `log/`. If
- * a log ends after the second, `log-ends` is outdated: a restored copy, or what a power loss left of a file that is
- * never synced. It then says nothing about the end (`end-of-log.ts`). A writer whose file was removed or replaced
- * recreates it with its own line; where it cannot, the writer acknowledges nothing more, and its error names the file.
+ * `log-ends`, a small text file beside the folder of the log, with one line per partition:
+ *
+ * - the position after the last acknowledged record
+ * - the position after the running commit
+ * - the segment of the last acknowledged record: its first position and its id
+ * - the name of the log, under which a removed log is recreated
+ *
+ * A writer updates the second position before each commit, and the whole line after the commit and before the 202, both
+ * without a sync of their own. So after kill -9 the log ends between the two positions. A log that ends before the
+ * first has lost acknowledged records, for whatever reason: a segment moved away, a truncated write-ahead log,
+ * yesterday's `log/`. If a log ends after the second, `log-ends` is outdated (a restored copy, or the remains of an
+ * unsynced file after a power loss) and says nothing about the end (`end-of-log.ts`).
+ *
+ * If the file is removed or replaced, the writer recreates it with its own line; if it cannot, it acknowledges nothing
+ * more, and its error names the file.
  */
 
 import { closeSync, mkdirSync, openSync, readFileSync, writeSync } from 'node:fs';
@@ -87,7 +93,7 @@ export class LogEnds {
     if (this.#identity.isSame()) return false;
     const before = this.#descriptor;
     this.#descriptor = inWords(this.#file, () => openForUpdate(this.#file));
-    // Not earlier: the number of a closed file soon belongs to another one.
+    // Closed only now: the operating system soon reuses the descriptor of a closed file.
     closeSync(before);
     this.#identity = new FileIdentity(this.#file);
     this.#write(this.#line);

@@ -169,7 +169,7 @@ class SqliteLogReader implements LogReader {
         found = found.concat(findHeaders(stretch, traceId));
       } catch (error) {
         if (error instanceof LogCorruptError) unreadable ??= error;
-        // It was processed meanwhile: nothing in it is at or after the position that a caller would pass now.
+        // It was processed in the meantime, so it has no record at or after the position that a caller would pass now.
         else if (!(error instanceof SegmentGoneError)) throw error;
       }
       // Reading a segment takes a while, and other work of this thread waits.
@@ -314,7 +314,7 @@ class SqliteLogReader implements LogReader {
     return { stretches, firstKept: segments[0]?.firstPosition ?? Number.POSITIVE_INFINITY, isEndLost };
   }
 
-  /** Lists again if a segment has gone since: then it is not in the list, or the gap that it leaves is noticed. */
+  /** Lists the segments again if one was removed in the meantime: the new list lacks it, or shows the gap. */
   #eachListing<T>(
     partition: number,
     position: number,

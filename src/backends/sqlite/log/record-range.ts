@@ -69,8 +69,8 @@ interface Run {
 }
 
 /**
- * Adds sizes up within SQLite, for as many records as should fit by the size of the first few: an eighth of the time of
- * reading them one by one. Null if that is inconclusive: sizes differ widely, the bodies are large, or a position is
+ * Sums sizes within SQLite, for as many records as should fit, judging by the first few: takes an eighth of the time of
+ * reading sizes one by one. Null if that is inconclusive: sizes differ widely, bodies are large, or a position is
  * missing.
  */
 export function runOfMany(database: DatabaseSync, { from, until }: Stretch, bytesMax: number): Run | null {

@@ -3,10 +3,11 @@
  * acknowledged is missing.
  *
  * SQLite ends a WAL silently at the first frame with a wrong checksum. That is right for the one commit that a crash
- * interrupted, but it hides damage in the middle. What follows tells the two apart: a crash leaves at most one commit
- * after the valid end, because the writer starts a commit only after the last one is synced, and bytes that were never
- * written are zero. Anything else means that acknowledged records are unreadable, and the start is refused. The limit:
- * damage within the last two commits can look like an interrupted commit.
+ * interrupted, but it hides damage in the middle. The bytes after that frame distinguish the two: the writer starts a
+ * commit only after the last one is synced, so a crash leaves at most one commit there, and bytes that were never
+ * written are zero. Anything else means that acknowledged records are unreadable, and the start is refused.
+ *
+ * Limit: damage within the last two commits can look like an interrupted commit.
  */
 
 import { closeSync, fstatSync, fsyncSync, openSync, readSync, statSync } from 'node:fs';
@@ -70,7 +71,7 @@ function inspect(file: string): RecoveredSegment {
 
 /**
  * An interrupted start leaves a segment without its table: nothing was ever acknowledged from it. The table is the
- * first thing in the WAL, and once it is in the database file that has more than one page.
+ * first thing in the WAL; once it is checkpointed, the database file has more than one page.
  */
 function isUnfinished(file: string): boolean {
   if (statSync(file).size > PAGE_BYTES) return false;

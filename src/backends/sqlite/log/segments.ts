@@ -201,8 +201,8 @@ export interface SegmentIdentity extends SegmentId {
 }
 
 /**
- * Call it before the name is read of a log that may have lost it. If `log-ends` is unreadable too, the segments name
- * their log. Leaves a log without segments alone.
+ * Call it before reading the name of a log that may have lost it. If `log-ends` is unreadable too, the name is taken
+ * from the segments. Does nothing for a log without segments.
  */
 export function recoverLogName(folder: string): void {
   const [, id] = LOG_NAME.exec(findNameOfLog(folder) ?? '') ?? [];
@@ -248,7 +248,7 @@ export function findIdentity(file: string): SegmentIdentity | undefined {
   }
 }
 
-/** For a start: an interrupted one may have left an empty segment in the position of the new one. */
+/** For a start: an interrupted start may have left an empty segment at the position of the new one. */
 export function removeLeftover(folder: string, partition: number, firstPosition: number): void {
   removeSegment(segmentFile(folder, partition, firstPosition));
 }
@@ -394,7 +394,10 @@ export function assertNotForeign(folder: string, partition: number, { file, firs
   }
 }
 
-/** Segments of the versions before the first release had no `event_count`, or did not contain which one they are. */
+/**
+ * Segments of versions before the first release had no `event_count`, or did not record their own log, partition and
+ * first position.
+ */
 export function assertCurrentFormat(database: DatabaseSync, file: string): void {
   const columns = database.prepare("SELECT name FROM pragma_table_info('records')").all();
   const isMarked =

@@ -1,8 +1,8 @@
 /**
- * `log-warnings`, a small text file beside the folder of the log: doubts about the log that starts found, each line
- * with the time. A start makes the log consistent again, so later nothing else shows that acknowledged requests may be
- * gone. `GET /health` and `sluice doctor` read the file, until an operator who has read it removes it. It contains the
- * newest lines only. An operator removes the file, never its content: an empty or damaged file is itself a warning.
+ * `log-warnings`, a small text file beside the folder of the log: warnings about the log from server starts, one per
+ * line, each with its time. A start makes the log consistent again, so nothing else shows later that acknowledged
+ * requests may be lost. `GET /health` and `sluice doctor` read the file until an operator removes it. It contains the
+ * newest lines only. Operators remove the file instead of emptying it: an empty or damaged file is itself a warning.
  */
 
 import { readFileSync, statSync } from 'node:fs';

@@ -207,8 +207,8 @@ class Writer {
   }
 
   /**
-   * Marks records that a segment should contain, or that should follow it, and that are missing, up to the next one. A
-   * mark replaces an empty segment. Readers report unreadable segments.
+   * Marks missing records between the end of a segment and the beginning of the next one. A mark replaces an empty
+   * segment. Unreadable segments are reported by readers.
    */
   #markGap(partition: number, { file, firstPosition }: Segment, next: Segment | undefined): void {
     if (next === undefined || next.firstPosition <= firstPosition) return;
@@ -241,7 +241,7 @@ class Writer {
     if (position < to) markMissing(folder, partition, position);
   }
 
-  /** For while nothing is appended: an append recreates `log-ends` itself, or ends the process. */
+  /** For times without appends: an append recreates `log-ends` itself, or ends the process. */
   #keepEnds(): void {
     try {
       if (!this.#dead) this.#ends.remake();
@@ -418,7 +418,7 @@ class Writer {
     try {
       const segment = newSegmentId(this.#nextPosition);
       const next = createSegment(this.#setup.folder, this.#setup.partition, segment, this.#segment);
-      // The new one is beside the finished one, and not behind a link that was pointed elsewhere meanwhile.
+      // The new one must be beside the finished one, not behind a symbolic link that was changed in the meantime.
       this.#openSegment.assertInPlace();
       this.#segment = segment;
       this.#insert = insertStatement(next);
@@ -445,7 +445,7 @@ class Writer {
   }
 
   async #close(): Promise<void> {
-    // The thread stays as it is until the process is killed: on its end SQLite would close, and so sync, what failed.
+    // The thread must not end before the process is killed: SQLite would then close, and so sync, the failed file.
     if (this.#dead) return;
     clearInterval(this.#probe);
     clearInterval(this.#endsTimer);

@@ -52,9 +52,9 @@ const MERGED_AT_ONCE_BYTES = 4 * 1024 * 1024;
 const FILTER_BYTES_MAX = 64 * 1024 * 1024;
 /** Smaller runs are all on level 0. */
 const LOWEST_LEVEL_BYTES = 16 * 1024;
-/** Per written byte, in each merge. More than one, or merges would not end before the next begins. */
+/** Bytes merged per byte written, in each merge. More than one, or a merge would not end before the next begins. */
 const MERGED_PER_PUT = 4;
-/** The step while idle, in units of the least step: 1 MB, some tens of milliseconds. */
+/** The step while idle, as a multiple of the minimum step: 1 MB, a few tens of milliseconds. */
 const IDLE_STEPS = 16;
 
 interface FilterPart {
@@ -299,7 +299,10 @@ export class SortedRuns extends RunReader {
     this.#runs = this.#known().filter((other) => other !== run);
   }
 
-  /** Where a group has `fanOut` runs of one level. Of an older group, which gets no more runs, all are merged. */
+  /**
+   * Starts a merge where a group has `fanOut` runs of one level. In an older group, which gets no more runs, all are
+   * merged.
+   */
   #beginMerges(): void {
     const runs = this.#known();
     const outputs = new Set(runs.flatMap(({ mergedInto }) => mergedInto ?? []));
@@ -342,7 +345,8 @@ export class SortedRuns extends RunReader {
       .toReversed()
       .map((run): MergeInput => ({ run, blocks: [], first: undefined, last: undefined, isAtEnd: false }));
     let bytes = 0;
-    // All inputs are read up to the last key of the one that was read least far; so that one is read next.
+    // Entries can be merged up to the smallest of the inputs' last keys read so far, so the input with that key is read
+    // next.
     let least = leastFar(inputs);
     while (least !== undefined && (least.last === undefined || bytes < wanted)) {
       bytes += this.#readOn(least);

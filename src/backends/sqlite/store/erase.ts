@@ -4,13 +4,15 @@
  * processed late. Refusals of other people that name one of the erased identifiers are removed too, and so are the
  * first uses of the `$event_id`s of the events.
  *
- * All in one transaction, except for a person with very many events: these are removed in pieces before, so that the
+ * All in one transaction, except for a person with very many events: these are removed in pieces first, so that the
  * processor does not wait. After a crash in between, the profile exists with fewer events and can be erased again.
  *
- * Freed bytes are overwritten (`secure_delete`), free pages are released, since the writer frees pages without
- * overwriting them, and the write-ahead log is emptied, unless a read is running just then or the store is busy. Limits: where SQLite moved rows between pages before, copies may stay in the unused part
- * of a page until it is used again or the file is vacuumed; the event log keeps requests for its own retention; the
- * `$event_id` of an event that had expired before is remembered to the end of its window.
+ * Freed bytes are overwritten (`secure_delete`). Afterwards free pages are released, since the writer frees pages
+ * without overwriting them, and the write-ahead log is emptied, unless a read is running or the store is busy.
+ *
+ * Limits: where SQLite moved rows between pages earlier, copies may stay in the unused part of a page until it is
+ * reused or the file is vacuumed; the event log keeps requests for its own retention; the `$event_id` of an event that
+ * had already expired is remembered to the end of its window.
  */
 
 import { type SqlBool, sql } from 'kysely';
@@ -79,7 +81,7 @@ async function cleanUp(store: StoreConnection): Promise<void> {
       await inWriteTransaction(store, () => store.database.exec(`PRAGMA incremental_vacuum(${VACUUM_PAGES})`), pause);
     }
     for (let tries = 0; tries < CHECKPOINT_TRIES_MAX; tries += 1) {
-      // The lock was free a moment ago, so it still is: the processor pauses for longer than that.
+      // The lock was free a moment ago and still is: the processor's pause is longer than this.
       await inWriteTransaction(store, () => undefined, pause);
       if (emptyWriteAheadLog(store)) return;
     }

@@ -1,10 +1,10 @@
 /**
- * The first use of every event id and Idempotency-Key, for as long as it is valid: by the keyed hash of the text, in
- * sorted runs (sorted-runs/), a group for each day of receipt, so that expiry drops whole runs.
+ * The first use of every event id and Idempotency-Key, as long as it is valid: by the keyed hash of the text, in sorted
+ * runs (sorted-runs/), one group per day of receipt, so that expiry drops whole runs.
  *
- * For an event id only the time of receipt is stored: 18 bytes an id. An Idempotency-Key has its newest use under the
- * key itself and older ones with other bodies under names of their own (views/older-use.ts). Of two entries of one name
- * the later written one wins, which is not always the later received one: clocks are set back.
+ * For an event id only the time of receipt is stored: 18 bytes per id. The newest use of an Idempotency-Key is under
+ * the key itself; older ones with other bodies have names of their own (views/older-use.ts). Of two entries with one
+ * name the one written later wins, which is not always the one received later: clocks may be set back.
  */
 
 import type { DatabaseSync } from 'node:sqlite';
@@ -155,8 +155,8 @@ export function keyUseOf({ values, bytes }: Entry): KeyUse {
 }
 
 /**
- * Removes the use of an event id, if it is the one received at that time: one that another request has made since
- * stays. In runs of `EVENT_IDS`.
+ * Removes the use of an event id if it was received at that time; a later use by another request stays. In runs of
+ * `EVENT_IDS`.
  */
 export function forgetEventId(reader: RunReader, hash: KeyHash, receivedAt: number): void {
   const key = [hash.hash, hash.rest];

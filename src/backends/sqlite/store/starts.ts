@@ -22,7 +22,7 @@ const NUMBERS_LOST_BY_CRASH = 2 ** 24;
 /** More than the distance between a store and its backup. */
 const NUMBERS_LOST_BY_RESTORE = 2 ** 32;
 const NUMBERS_SINCE = Date.UTC(2026, 0, 1);
-/** More than any store receives: so numbers of a later start are higher than all given out before it. */
+/** More events than any store receives, so the numbers of a later start are higher than all issued before it. */
 const NUMBERS_PER_MS = 1_000;
 
 /** Call it at every start of a server, before anything is stored. Leaves the connection syncing every commit. */

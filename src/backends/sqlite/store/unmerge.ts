@@ -1,10 +1,10 @@
 /**
  * Unmerge (rule 16), and the write transaction that it shares with erase (store/erase.ts).
  *
- * The processor holds the write lock most of the time. An unmerge or erase asks for its turn (runtime/write-turn.ts) and
- * tries to get the lock every millisecond. Waiting does not block: reads continue meanwhile. The commit is on disk before
- * this resolves. Changed nodes are written to `invalidations`: the processor drops them from its caches before its next
- * transaction.
+ * The processor holds the write lock most of the time. An unmerge or erase requests its turn (runtime/write-turn.ts)
+ * and tries to get the lock every millisecond. Waiting does not block: reads continue. The commit is on disk before the
+ * promise resolves. Changed nodes are written to `invalidations`, and the processor drops them from its caches before
+ * its next transaction.
  */
 
 import type { DatabaseSync } from 'node:sqlite';
@@ -28,8 +28,8 @@ export const READ_BUSY_TIMEOUT_MS = 5_000;
 
 /**
  * Runs `work` in one write transaction, which is durable when this resolves. Rejects if the lock is not available in
- * time. Asks the processor for a turn, unless `isUrgent` is false: then it waits for a pause of the processor, which is not
- * kept from its work.
+ * time. Requests a turn from the processor; if `isUrgent` is false, it waits for one of the processor's own pauses
+ * instead.
  */
 export async function inWriteTransaction<T>(
   { database, writeTurn }: StoreConnection,
@@ -106,7 +106,7 @@ export function unmerge(
     store,
     profile.nodes.map(({ node }) => node),
   );
-  // Each removed edge had made one profile of two.
+  // Each removed edge had merged two profiles into one.
   store.runNow(addToProfiles(store.queries.tables, LOCAL_SHARD, [[tenant, plan.undone.length]]));
   store.runNow(insertAudit(store.queries.tables, tenant, 'unmerge', audit, plan.detail));
   return plan.result;

@@ -323,8 +323,8 @@ class SqliteStoreWriter implements StoreWriter, WriteTransaction {
     const underWay = checkpointing.checkpoint(this.#file);
     if (log < WAL_PAGES_MAX) return;
     await underWay;
-    // It may have begun before this commit. A reader of an old snapshot prevents the rest from being checkpointed: the
-    // next commit asks again.
+    // That checkpoint may have started before this commit. A reader of an old snapshot blocks the rest: the next commit
+    // requests another one.
     if (this.#writeAheadLogPages().uncopied > 0) await checkpointing.checkpoint(this.#file);
   }
 
@@ -359,7 +359,8 @@ class SqliteStoreWriter implements StoreWriter, WriteTransaction {
   }
 
   /**
-   * What takes a few rows to read again; an erase changes most of it (sums, the newest table, runs, `lastErasedAt`).
+   * Caches that take only a few rows to rebuild; an erase changes most of them (sums, the newest table, runs,
+   * `lastErasedAt`).
    */
   #forgetWhatIsCheap(): void {
     this.#nodes.forget();
@@ -452,7 +453,7 @@ class SqliteStoreWriter implements StoreWriter, WriteTransaction {
       header.keyId,
       notesOf(record),
     );
-    // Those of a repeated request were stored the first time; its trace names them all the same.
+    // The rejections of a duplicate request were stored the first time; its trace lists them anyway.
     if (record.duplicateOf === null) this.#rejections.write(tenant.no, header, rejections);
     this.#sums.add(tenant.no, record);
   }
