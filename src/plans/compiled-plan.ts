@@ -1,0 +1,334 @@
+/**
+ * A plan that checks users. Each schema is compiled by ajv once per version of the plan, when its first event comes, so
+ * that a large plan does not hold up the thread that loads it. Give it plans that `plan.ts` has read: those are bounded.
+ *
+ * A schema is applied to the properties of an event: all members but `event_name`, `timestamp` and `$event_id`, and but
+ * for a `revenue` or `event_value` that is null, which counts as absent. Messages never quote what a client sent, so they
+ * may be stored and shown. At most `VIOLATIONS_PER_USER_MAX` are given for one user.
+ */
+
+import { Ajv2020, type ErrorObject, type ValidateFunction } from 'ajv/dist/2020.js';
+import { IDENTIFIER_TYPES } from '../model.ts';
+import { isObject, type JsonObject, pathSegment } from '../validation/shape.ts';
+import { FORMATS } from './formats.ts';
+import { LinearPattern } from './pattern.ts';
+import { eventOf, type Plan, type PlannedProperties } from './plan.ts';
+
+/** The mode in which something was violated: a user with an enforced violation is rejected. */
+export type ViolationMode = 'warn' | 'enforce';
+
+export interface Violation {
+  /** In the user: `events[0].total`, `user_properties.plan`. */
+  readonly path: string;
+  /** What is wrong with what is at the path: `must be a number`. */
+  readonly message: string;
+  /** Null for user properties and profile fields. */
+  readonly event_name: string | null;
+  readonly mode: ViolationMode;
+}
+
+export const VIOLATIONS_PER_USER_MAX = 20;
+
+/** Longer paths are cut: names in them are the client's. */
+const PATH_CHARACTERS_MAX = 300;
+/** Values of an enum that a message lists. */
+const LISTED_VALUES_MAX = 10;
+
+const NOT_PROPERTIES: readonly string[] = ['event_name', 'timestamp', '$event_id'];
+const NUMBER_FIELDS: readonly string[] = ['revenue', 'event_value'];
+const IDENTIFIERS: readonly string[] = IDENTIFIER_TYPES;
+
+export class CompiledPlan {
+  readonly plan: Plan;
+  readonly version: number;
+  /** Whether some user can be rejected by this plan, and whether one can be warned about. */
+  readonly enforces: boolean;
+  readonly warns: boolean;
+  readonly #ajv: Ajv2020;
+  readonly #validators = new Map<PlannedProperties, ValidateFunction>();
+
+  constructor(plan: Plan, version: number) {
+    this.plan = plan;
+    this.version = version;
+    const planned = [...Object.values(plan.events), plan.user_properties, plan.profile_fields];
+    this.enforces = plan.unplanned_events === 'reject' || planned.some((one) => one?.mode === 'enforce');
+    this.warns = plan.unplanned_events === 'warn' || planned.some((one) => one?.mode === 'warn');
+    this.#ajv = newAjv();
+  }
+
+  /** How events of this name are checked. */
+  modeOf(eventName: string): ViolationMode | null {
+    const planned = eventOf(this.plan, eventName);
+    if (planned !== undefined) return planned.mode === 'off' ? null : planned.mode;
+    if (this.plan.unplanned_events === 'allow') return null;
+    return this.plan.unplanned_events === 'reject' ? 'enforce' : 'warn';
+  }
+
+  /** What ajv finds in these properties; null if nothing. */
+  errorsOf(planned: PlannedProperties, properties: JsonObject): readonly ErrorObject[] | null {
+    let validate = this.#validators.get(planned);
+    if (validate === undefined) {
+      validate = this.#ajv.compile(planned.schema);
+      this.#validators.set(planned, validate);
+    }
+    return validate(properties) ? null : (validate.errors ?? []);
+  }
+}
+
+/**
+ * What this user violates, in the order of the user. With `only`, checks in that mode alone: the edge enforces, the
+ * processor warns. Takes a user that is valid otherwise; of any other it checks what can be checked.
+ */
+export function checkUser(plan: CompiledPlan, user: unknown, only?: ViolationMode): Violation[] {
+  const violations: Violation[] = [];
+  if (!isObject(user)) return violations;
+  const { identifiers, user_properties: userProperties, events } = user;
+  const add = (violation: Violation): void => {
+    if (violations.length < VIOLATIONS_PER_USER_MAX) violations.push(violation);
+  };
+  const { profile_fields: plannedFields, user_properties: plannedProperties } = plan.plan;
+  if (plannedFields !== undefined && isObject(identifiers)) {
+    checkPlanned(plan, plannedFields, 'identifiers', null, without(identifiers, IDENTIFIERS), only, add);
+  }
+  if (plannedProperties !== undefined && (isObject(userProperties) || userProperties === undefined)) {
+    checkPlanned(plan, plannedProperties, 'user_properties', null, userProperties ?? {}, only, add);
+  }
+  if (!Array.isArray(events)) return violations;
+  for (let index = 0; index < events.length; index++) {
+    const event: unknown = events[index];
+    if (isObject(event)) checkEvent(plan, event, index, only, add);
+  }
+  return violations;
+}
+
+function checkEvent(
+  plan: CompiledPlan,
+  event: JsonObject,
+  index: number,
+  only: ViolationMode | undefined,
+  add: (violation: Violation) => void,
+): void {
+  const name = event.event_name;
+  if (typeof name !== 'string') return;
+  const mode = plan.modeOf(name);
+  if (mode === null || (only !== undefined && mode !== only)) return;
+  const planned = eventOf(plan.plan, name);
+  if (planned === undefined) {
+    add({ path: `events[${index}].event_name`, message: 'is not in the tracking plan', event_name: name, mode });
+    return;
+  }
+  checkPlanned(plan, planned, `events[${index}]`, name, without(event, NOT_PROPERTIES, NUMBER_FIELDS), only, add);
+}
+
+function checkPlanned(
+  plan: CompiledPlan,
+  planned: PlannedProperties,
+  root: string,
+  eventName: string | null,
+  properties: JsonObject,
+  only: ViolationMode | undefined,
+  add: (violation: Violation) => void,
+): void {
+  const { mode } = planned;
+  if (mode === 'off' || (only !== undefined && mode !== only)) return;
+  const errors = plan.errorsOf(planned, properties);
+  if (errors === null) return;
+  // References may lead to the same schema twice.
+  const seen = new Set<string>();
+  for (const error of withoutBranches(errors)) {
+    const path = root + pathOf(error, properties);
+    const message = messageOf(error);
+    const key = `${path} ${message}`;
+    if (seen.has(key)) continue;
+    seen.add(key);
+    add({ path: shortened(path), message, event_name: eventName, mode });
+  }
+}
+
+/** The members but for these names, and but for those of `unlessNull` that are null. */
+function without(object: JsonObject, names: readonly string[], unlessNull: readonly string[] = []): JsonObject {
+  const rest: Record<string, unknown> = {};
+  for (const name in object) {
+    const value = object[name];
+    if (names.includes(name) || (value === null && unlessNull.includes(name))) continue;
+    if (name !== '__proto__') rest[name] = value;
+    else Object.defineProperty(rest, name, { value, enumerable: true });
+  }
+  return rest;
+}
+
+/** Text without indexes, under which violations are counted: `events[3].items[7].price` is `items[].price`. */
+export function countedPath(path: string): string {
+  return path.replace(/^events\[\d+\]\.?/, '').replaceAll(/\[\d+\]/g, '[]');
+}
+
+function newAjv(): Ajv2020 {
+  const ajv = new Ajv2020({
+    // All that is wrong with an event at once: people fix it once. Schemas are checked before, by `schema.ts`.
+    allErrors: true,
+    strict: false,
+    validateSchema: false,
+    // Names such as toString are data like any other.
+    ownProperties: true,
+    logger: false,
+    formats: FORMATS,
+    code: { regExp: Object.assign((pattern: string) => new LinearPattern(pattern), { code: 'new LinearPattern' }) },
+  });
+  // ajv compares every pair of items, which clients could make arbitrarily slow.
+  ajv.removeKeyword('uniqueItems');
+  ajv.addKeyword({
+    keyword: 'uniqueItems',
+    type: 'array',
+    schemaType: 'boolean',
+    validate: hasUniqueItems,
+    errors: false,
+  });
+  return ajv;
+}
+
+function hasUniqueItems(isUnique: boolean, items: readonly unknown[]): boolean {
+  return !isUnique || new Set(items.map(canonicalText)).size === items.length;
+}
+
+/** Equal for equal JSON values, in whatever order members are. */
+function canonicalText(value: unknown): string {
+  if (typeof value !== 'object') return JSON.stringify(value);
+  return JSON.stringify(value, (_name, member: unknown) => {
+    if (!isObject(member)) return member;
+    return Object.keys(member)
+      .toSorted()
+      .map((name) => [name, member[name]]);
+  });
+}
+
+/** Each is preceded by the errors of its alternatives, or of the items that were tried. */
+const ALTERNATIVES = ['anyOf', 'oneOf', 'contains'];
+
+/** Without what each alternative of an `anyOf` says: the error of the `anyOf` itself follows and says it all. */
+function withoutBranches(errors: readonly ErrorObject[]): ErrorObject[] {
+  let kept: ErrorObject[] = [];
+  for (const error of errors) {
+    if (ALTERNATIVES.includes(error.keyword)) {
+      kept = kept.filter(({ instancePath, schemaPath }) => {
+        const isBranch = schemaPath.startsWith(`${error.schemaPath}/`) || schemaPath.startsWith('#/$defs/');
+        return !isBranch || !instancePath.startsWith(error.instancePath);
+      });
+    }
+    // Of `if`, the error of the branch says what is wrong; of a name, the error of `propertyNames` does.
+    if (error.keyword !== 'if' && error.propertyName === undefined) kept.push(error);
+  }
+  return kept;
+}
+
+function pathOf(error: ErrorObject, properties: JsonObject): string {
+  let path = '';
+  let current: unknown = properties;
+  for (const escaped of error.instancePath.split('/').slice(1)) {
+    const name = escaped.replaceAll('~1', '/').replaceAll('~0', '~');
+    path += Array.isArray(current) ? `[${name}]` : pathSegment(name);
+    current = (current as Record<string, unknown>)[name];
+  }
+  const { missingProperty, additionalProperty, propertyName } = error.params as Record<string, string | undefined>;
+  const member = missingProperty ?? additionalProperty ?? propertyName;
+  return member === undefined ? path : path + pathSegment(member);
+}
+
+function shortened(path: string): string {
+  return path.length <= PATH_CHARACTERS_MAX ? path : `${path.slice(0, PATH_CHARACTERS_MAX).toWellFormed()}…`;
+}
+
+const TYPE_WORDS: Readonly<Record<string, string>> = {
+  string: 'a string',
+  number: 'a number',
+  integer: 'a whole number',
+  boolean: 'true or false',
+  null: 'null',
+  array: 'an array',
+  object: 'an object',
+};
+
+function messageOf({ keyword, params, schema }: ErrorObject): string {
+  const { limit } = params as { limit?: number };
+  switch (keyword) {
+    case 'type': {
+      const types = (params as { type: string | string[] }).type;
+      return `must be ${[types]
+        .flat()
+        .map((type) => TYPE_WORDS[type] ?? type)
+        .join(' or ')}`;
+    }
+    case 'required':
+      return 'is required';
+    case 'dependentRequired':
+      return `is required where ${(params as { property: string }).property} is there`;
+    case 'additionalProperties':
+      return 'is not in the tracking plan';
+    case 'propertyNames':
+      return 'has a name that is not allowed';
+    case 'false schema':
+      return 'is not allowed';
+    case 'enum':
+      return `must be one of ${listed((params as { allowedValues: unknown[] }).allowedValues)}`;
+    case 'const':
+      return `must be ${listed([(params as { allowedValue: unknown }).allowedValue])}`;
+    case 'minimum':
+    case 'maximum':
+    case 'exclusiveMinimum':
+    case 'exclusiveMaximum': {
+      const { comparison } = params as { comparison: string };
+      return `must be ${COMPARISONS[comparison] ?? comparison} ${limit}`;
+    }
+    case 'multipleOf':
+      return `must be a multiple of ${(params as { multipleOf: number }).multipleOf}`;
+    case 'minLength':
+      return `must have at least ${limit} ${plural(limit, 'character')}`;
+    case 'maxLength':
+      return `must have at most ${limit} ${plural(limit, 'character')}`;
+    case 'minItems':
+      return `must have at least ${limit} ${plural(limit, 'item')}`;
+    case 'maxItems':
+      return `must have at most ${limit} ${plural(limit, 'item')}`;
+    case 'minProperties':
+      return `must have at least ${limit} ${limit === 1 ? 'property' : 'properties'}`;
+    case 'maxProperties':
+      return `must have at most ${limit} ${limit === 1 ? 'property' : 'properties'}`;
+    case 'uniqueItems':
+      return 'must not have the same item twice';
+    case 'contains':
+      return containsMessage(params as { minContains: number; maxContains?: number });
+    case 'pattern':
+      return `must match the pattern ${(params as { pattern: string }).pattern}`;
+    case 'format':
+      return `must be a valid ${(params as { format: string }).format}`;
+    case 'anyOf':
+      return 'matches none of the alternatives (anyOf)';
+    case 'oneOf':
+      return `matches ${(params as { passingSchemas: unknown }).passingSchemas === null ? 'none' : 'more than one'} of the alternatives (oneOf)`;
+    case 'not':
+      return 'matches what is excluded (not)';
+    default:
+      return `violates ${keyword} ${typeof schema === 'string' ? schema : ''}`.trimEnd();
+  }
+}
+
+const COMPARISONS: Readonly<Record<string, string>> = {
+  '>=': 'at least',
+  '<=': 'at most',
+  '>': 'above',
+  '<': 'below',
+};
+
+function containsMessage({ minContains, maxContains }: { minContains: number; maxContains?: number }): string {
+  const most = maxContains === undefined ? '' : ` and at most ${maxContains}`;
+  return `must have at least ${minContains}${most} of the items that the plan asks for (contains)`;
+}
+
+function plural(count: number | undefined, word: string): string {
+  return count === 1 ? word : `${word}s`;
+}
+
+/** Values of the plan, not of the client. */
+function listed(values: readonly unknown[]): string {
+  const shown = values.slice(0, LISTED_VALUES_MAX).map((value) => JSON.stringify(value));
+  return shown.join(', ') + (values.length > LISTED_VALUES_MAX ? ', …' : '');
+}

@@ -1,0 +1,194 @@
+/**
+ * A tracking plan: which events a tenant expects and what their properties look like, as JSON Schema (2020-12). This file
+ * owns the form of a plan file, and reads one: text to a `Plan`, or a list of mistakes with the path of each.
+ *
+ * A plan that was read here compiles (see `compiled-plan.ts`), and its checks are bounded in time. Limits: `PLAN_LIMITS`
+ * and those of `schema.ts`. Names of the file are kept as they are, so that pull gives what push took.
+ */
+
+import { describeJsonError } from '../json/error.ts';
+import { parseJson } from '../json/parse.ts';
+import { isObject, type JsonObject, pathSegment } from '../validation/shape.ts';
+import { isLongerThan } from '../validation/characters.ts';
+import { LIMITS } from '../model.ts';
+import { checkSchema, type PlanMistake } from './schema.ts';
+
+/** `off`: not checked. `warn`: accepted, violations are counted and on the trace. `enforce`: the user is rejected. */
+export const PLAN_MODES = ['off', 'warn', 'enforce'] as const;
+export type PlanMode = (typeof PLAN_MODES)[number];
+
+/** What happens to events that the plan does not name. */
+export const UNPLANNED_MODES = ['allow', 'warn', 'reject'] as const;
+export type UnplannedMode = (typeof UNPLANNED_MODES)[number];
+
+export interface PlannedProperties {
+  readonly mode: PlanMode;
+  readonly description?: string;
+  /** Of the object that holds the properties. */
+  readonly schema: JsonObject;
+}
+
+export interface Plan {
+  /** Given by the server with each push; in a file that is pushed, the version that was edited. */
+  readonly version?: number;
+  readonly unplanned_events: UnplannedMode;
+  /** By event name. */
+  readonly events: Readonly<Record<string, PlannedProperties>>;
+  readonly user_properties?: PlannedProperties;
+  /** What is in `identifiers` besides the four identifiers. */
+  readonly profile_fields?: PlannedProperties;
+}
+
+export type PlanReading =
+  | { readonly ok: true; readonly plan: Plan }
+  | { readonly ok: false; readonly mistakes: readonly PlanMistake[] };
+
+export const PLAN_LIMITS = { bytesMax: 1_048_576, eventsMax: 2_000, mistakesMax: 20 } as const;
+
+const EMPTY_SCHEMA: JsonObject = {};
+const PLAN_MEMBERS = ['$schema', 'version', 'unplanned_events', 'events', 'user_properties', 'profile_fields'];
+const PROPERTIES_MEMBERS = ['mode', 'description', 'schema'];
+
+/** The plan of a file, or what is wrong with it. */
+export function parsePlan(text: string): PlanReading {
+  if (Buffer.byteLength(text) > PLAN_LIMITS.bytesMax) return mistaken('', 'is larger than 1 MB');
+  let value: unknown;
+  try {
+    value = parseJson(text);
+  } catch (error) {
+    if (!(error instanceof SyntaxError)) throw error;
+    return mistaken('', `is not valid JSON: ${describeJsonError(text) ?? 'its syntax is wrong'}`);
+  }
+  return readPlan(value);
+}
+
+/** The same, of JSON that is parsed already; its size is the caller's to check. */
+export function readPlan(value: unknown): PlanReading {
+  if (!isObject(value)) return mistaken('', 'must be a JSON object');
+  const mistakes: PlanMistake[] = [];
+  checkMembers(value, PLAN_MEMBERS, '', mistakes);
+  const { version, unplanned_events: unplanned = 'allow', events = {} } = value;
+  if (version !== undefined && (!Number.isSafeInteger(version) || (version as number) < 0)) {
+    mistakes.push({ path: 'version', message: 'must be the number of the version that was edited' });
+  }
+  if (!UNPLANNED_MODES.includes(unplanned as UnplannedMode)) {
+    mistakes.push({ path: 'unplanned_events', message: `must be one of ${UNPLANNED_MODES.join(', ')}` });
+  }
+  const plan: Plan = {
+    ...(version === undefined ? {} : { version: version as number }),
+    unplanned_events: unplanned as UnplannedMode,
+    events: readEvents(events, mistakes),
+    ...readOptional('user_properties', value.user_properties, mistakes),
+    ...readOptional('profile_fields', value.profile_fields, mistakes),
+  };
+  if (mistakes.length > 0) return { ok: false, mistakes: mistakes.slice(0, PLAN_LIMITS.mistakesMax) };
+  return { ok: true, plan };
+}
+
+/** What is wrong, one line each, for people. */
+export function describeMistakes(mistakes: readonly PlanMistake[]): string {
+  return mistakes.map(({ path, message }) => `${path === '' ? 'the plan' : path} ${message}`).join('\n');
+}
+
+/** Whether the plan marks this property of these events as personal data. */
+export function isPersonal(plan: Plan | null, eventName: string, property: string): boolean {
+  return plan !== null && isMarked(eventOf(plan, eventName), property);
+}
+
+/** Whether the plan marks this user property as personal data. */
+export function isPersonalUserProperty(plan: Plan | null, property: string): boolean {
+  return isMarked(plan?.user_properties, property);
+}
+
+/** Whether the plan marks this profile field as personal data. */
+export function isPersonalField(plan: Plan | null, field: string): boolean {
+  return isMarked(plan?.profile_fields, field);
+}
+
+/** What is shown in place of personal data. */
+export const MASK = '•••';
+
+export function eventOf(plan: Plan, eventName: string): PlannedProperties | undefined {
+  return Object.hasOwn(plan.events, eventName) ? plan.events[eventName] : undefined;
+}
+
+/** The names that are marked personal, in the order of the plan. */
+export function personalNames(planned: PlannedProperties | undefined): string[] {
+  const properties = planned?.schema.properties;
+  return isObject(properties) ? Object.keys(properties).filter((name) => isMarked(planned, name)) : [];
+}
+
+function isMarked(planned: PlannedProperties | undefined, name: string): boolean {
+  const properties = planned?.schema.properties;
+  if (!isObject(properties) || !Object.hasOwn(properties, name)) return false;
+  const property = properties[name];
+  return isObject(property) && property['x-personal'] === true;
+}
+
+function mistaken(path: string, message: string): PlanReading {
+  return { ok: false, mistakes: [{ path, message }] };
+}
+
+function checkMembers(value: JsonObject, known: readonly string[], path: string, mistakes: PlanMistake[]): void {
+  for (const name of Object.keys(value)) {
+    if (!known.includes(name)) {
+      const at = `${path}${pathSegment(name)}`.replace(/^\./, '');
+      mistakes.push({ path: at, message: `is unknown, expected ${known.join(', ')}` });
+    }
+  }
+}
+
+function readEvents(value: unknown, mistakes: PlanMistake[]): Record<string, PlannedProperties> {
+  const events: Record<string, PlannedProperties> = {};
+  if (!isObject(value)) {
+    mistakes.push({ path: 'events', message: 'must be an object with a member for each event name' });
+    return events;
+  }
+  const members = Object.entries(value);
+  if (members.length > PLAN_LIMITS.eventsMax) {
+    mistakes.push({
+      path: 'events',
+      message: `must have at most ${PLAN_LIMITS.eventsMax} events, not ${members.length}`,
+    });
+    return events;
+  }
+  for (const [name, member] of members) {
+    const path = `events${pathSegment(name)}`;
+    if (name === '__proto__') mistakes.push({ path, message: 'is a name that a plan cannot hold' });
+    else if (name.trim() === '' || isLongerThan(name, LIMITS.eventNameCharactersMax)) {
+      mistakes.push({ path, message: `is no event name: 1 to ${LIMITS.eventNameCharactersMax} characters, not blank` });
+    } else events[name] = readPlanned(member, path, mistakes);
+    if (mistakes.length >= PLAN_LIMITS.mistakesMax) break;
+  }
+  return events;
+}
+
+function readOptional<Name extends 'user_properties' | 'profile_fields'>(
+  name: Name,
+  value: unknown,
+  mistakes: PlanMistake[],
+): { readonly [Member in Name]?: PlannedProperties } {
+  if (value === undefined) return {};
+  return { [name]: readPlanned(value, name, mistakes) } as { readonly [Member in Name]?: PlannedProperties };
+}
+
+function readPlanned(value: unknown, path: string, mistakes: PlanMistake[]): PlannedProperties {
+  if (!isObject(value)) {
+    mistakes.push({ path, message: 'must be an object with mode and schema' });
+    return { mode: 'off', schema: EMPTY_SCHEMA };
+  }
+  checkMembers(value, PROPERTIES_MEMBERS, path, mistakes);
+  const { mode = 'warn', description, schema = EMPTY_SCHEMA } = value;
+  if (!PLAN_MODES.includes(mode as PlanMode)) {
+    mistakes.push({ path: `${path}.mode`, message: `must be one of ${PLAN_MODES.join(', ')}` });
+  }
+  if (description !== undefined && typeof description !== 'string') {
+    mistakes.push({ path: `${path}.description`, message: 'must be a string' });
+  }
+  checkSchema(schema, `${path}.schema`, mistakes);
+  return {
+    mode: mode as PlanMode,
+    ...(typeof description === 'string' ? { description } : {}),
+    schema: schema as JsonObject,
+  };
+}

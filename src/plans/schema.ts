@@ -1,0 +1,325 @@
+/**
+ * Checks one JSON Schema (2020-12) of a tracking plan before it is compiled: every keyword is one that we promise, has a
+ * value of the right kind, and cannot make a check slow. Each mistake is named by its path in the plan file.
+ *
+ * Bounded: nesting, number of subschemas with every `$ref` written out, length of lists, patterns (see `pattern.ts`).
+ * `$ref` leads to `#/$defs/NAME` of the same schema and nowhere else, and never back to itself. Keywords that JSON Schema
+ * would ignore as unknown are mistakes here: a misspelt keyword would check nothing and look as if it did.
+ */
+
+import { isObject, type JsonObject, pathSegment } from '../validation/shape.ts';
+import { FORMAT_NAMES } from './formats.ts';
+import { LinearPattern, PatternError } from './pattern.ts';
+
+/** A JSON Schema, as parsed from JSON. */
+export type Schema = JsonObject | boolean;
+
+/** Something wrong in a plan file, and where. */
+export interface PlanMistake {
+  readonly path: string;
+  readonly message: string;
+}
+
+export const SCHEMA_LIMITS = {
+  depthMax: 20,
+  /** Of one schema, with every `$ref` written out. */
+  subschemasMax: 1_000,
+  listItemsMax: 1_000,
+  patternsMax: 200,
+} as const;
+
+const SCHEMA_DIALECT = 'https://json-schema.org/draft/2020-12/schema';
+const TYPES = ['string', 'number', 'integer', 'boolean', 'null', 'array', 'object'];
+const DEFINITION = /^#\/\$defs\/([^/]+)$/;
+
+type Kind =
+  | 'annotation'
+  | 'text'
+  | 'boolean'
+  | 'number'
+  | 'positive'
+  | 'count'
+  | 'names'
+  | 'list'
+  | 'any'
+  | 'type'
+  | 'pattern'
+  | 'format'
+  | 'reference'
+  | 'dialect'
+  | 'schema'
+  | 'schemas'
+  | 'schemaMap'
+  | 'patternMap'
+  | 'nameListMap';
+
+const KEYWORDS = new Map<string, Kind>(
+  Object.entries({
+    title: 'text',
+    description: 'text',
+    $comment: 'text',
+    examples: 'annotation',
+    default: 'annotation',
+    deprecated: 'boolean',
+    'x-personal': 'boolean',
+    $schema: 'dialect',
+    $defs: 'schemaMap',
+    $ref: 'reference',
+    type: 'type',
+    enum: 'list',
+    const: 'any',
+    minimum: 'number',
+    maximum: 'number',
+    exclusiveMinimum: 'number',
+    exclusiveMaximum: 'number',
+    multipleOf: 'positive',
+    minLength: 'count',
+    maxLength: 'count',
+    pattern: 'pattern',
+    format: 'format',
+    items: 'schema',
+    prefixItems: 'schemas',
+    contains: 'schema',
+    minContains: 'count',
+    maxContains: 'count',
+    minItems: 'count',
+    maxItems: 'count',
+    uniqueItems: 'boolean',
+    properties: 'schemaMap',
+    required: 'names',
+    additionalProperties: 'schema',
+    patternProperties: 'patternMap',
+    propertyNames: 'schema',
+    minProperties: 'count',
+    maxProperties: 'count',
+    dependentRequired: 'nameListMap',
+    dependentSchemas: 'schemaMap',
+    allOf: 'schemas',
+    anyOf: 'schemas',
+    oneOf: 'schemas',
+    not: 'schema',
+    if: 'schema',
+    // oxlint-disable-next-line unicorn/no-thenable -- a keyword of JSON Schema
+    then: 'schema',
+    else: 'schema',
+  } satisfies Record<string, Kind>),
+);
+
+/** The keywords that may be used, for the documentation and its test. */
+export const SCHEMA_KEYWORDS: readonly string[] = [...KEYWORDS.keys()];
+
+/** Adds what is wrong with this schema, which stands at this path of the plan file. */
+export function checkSchema(schema: unknown, path: string, mistakes: PlanMistake[]): void {
+  const check = new SchemaCheck(schema, mistakes);
+  check.run(path);
+}
+
+class SchemaCheck {
+  readonly #root: unknown;
+  readonly #mistakes: PlanMistake[];
+  readonly #firstMistake: number;
+  #patterns = 0;
+
+  constructor(root: unknown, mistakes: PlanMistake[]) {
+    this.#root = root;
+    this.#mistakes = mistakes;
+    this.#firstMistake = mistakes.length;
+  }
+
+  run(path: string): void {
+    if (!isObject(this.#root)) return this.#mistake(path, 'must be an object: a JSON Schema');
+    this.#schema(this.#root, path, 0);
+    // Counting follows references, which must be sound for that.
+    if (this.#mistakes.length === this.#firstMistake) this.#checkSize(path);
+  }
+
+  #mistake(path: string, message: string): void {
+    this.#mistakes.push({ path, message });
+  }
+
+  #schema(schema: unknown, path: string, depth: number): void {
+    if (typeof schema === 'boolean') return;
+    if (!isObject(schema)) return this.#mistake(path, 'must be a JSON Schema: an object, true or false');
+    if (depth > SCHEMA_LIMITS.depthMax) {
+      return this.#mistake(path, `is nested too deeply, at most ${SCHEMA_LIMITS.depthMax} schemas inside one another`);
+    }
+    for (const [keyword, value] of Object.entries(schema)) {
+      if (keyword.startsWith('x-') && keyword !== 'x-personal') continue;
+      const at = path + pathSegment(keyword);
+      const kind = KEYWORDS.get(keyword);
+      if (kind === undefined) this.#mistake(at, 'is not a keyword that plans support (see docs/plans.md)');
+      else if ((keyword === '$defs' || keyword === '$schema') && schema !== this.#root) {
+        this.#mistake(at, 'may only be at the top of a schema');
+      } else if (keyword === 'x-personal' && !this.#isTopLevelProperty(schema)) {
+        this.#mistake(at, 'may only be on a property at the top of a schema; mark the whole property');
+      } else this.#value(kind, value, at, depth);
+    }
+  }
+
+  #isTopLevelProperty(schema: JsonObject): boolean {
+    const properties = (this.#root as JsonObject).properties;
+    return isObject(properties) && Object.values(properties).includes(schema);
+  }
+
+  #value(kind: Kind, value: unknown, path: string, depth: number): void {
+    switch (kind) {
+      case 'annotation':
+      case 'any':
+        return;
+      case 'text':
+        return this.#expect(typeof value === 'string', path, 'must be a string');
+      case 'boolean':
+        return this.#expect(typeof value === 'boolean', path, 'must be true or false');
+      case 'number':
+        return this.#expect(Number.isFinite(value), path, 'must be a number');
+      case 'positive':
+        return this.#expect(Number.isFinite(value) && (value as number) > 0, path, 'must be a number above 0');
+      case 'count':
+        return this.#expect(
+          Number.isSafeInteger(value) && (value as number) >= 0,
+          path,
+          'must be a whole number of at least 0',
+        );
+      case 'names':
+        return this.#expect(isListOfNames(value), path, listMessage('names'));
+      case 'list':
+        return this.#expect(isList(value) && value.length > 0, path, listMessage('values'));
+      case 'type':
+        return this.#expect(isTypes(value), path, `must be one or several of ${TYPES.join(', ')}`);
+      case 'dialect':
+        return this.#expect(value === SCHEMA_DIALECT, path, `must be ${SCHEMA_DIALECT}`);
+      case 'format':
+        return this.#expect(
+          FORMAT_NAMES.includes(value as string),
+          path,
+          `must be one of ${FORMAT_NAMES.join(', ')}; for others use pattern`,
+        );
+      case 'pattern':
+        return this.#pattern(value, path);
+      case 'reference':
+        return this.#reference(value, path);
+      case 'schema':
+        return this.#schema(value, path, depth + 1);
+      case 'schemas':
+        return this.#schemas(value, path, depth);
+      default:
+        return this.#map(kind, value, path, depth);
+    }
+  }
+
+  #expect(isRight: boolean, path: string, message: string): void {
+    if (!isRight) this.#mistake(path, message);
+  }
+
+  #pattern(value: unknown, path: string): void {
+    if (typeof value !== 'string') return this.#mistake(path, 'must be a regular expression in a string');
+    if (++this.#patterns > SCHEMA_LIMITS.patternsMax) {
+      return this.#mistake(path, `is one pattern too many, a schema may have ${SCHEMA_LIMITS.patternsMax}`);
+    }
+    try {
+      new LinearPattern(value);
+    } catch (error) {
+      if (!(error instanceof PatternError)) throw error;
+      this.#mistake(path, error.message);
+    }
+  }
+
+  #reference(value: unknown, path: string): void {
+    const name = typeof value === 'string' ? DEFINITION.exec(value)?.[1] : undefined;
+    if (name === undefined) return this.#mistake(path, 'must be "#/$defs/NAME": other schemas cannot be referred to');
+    if (/[~%]/.test(name)) return this.#mistake(path, 'must not hold ~ or %: give the definition a plain name');
+    this.#expect(this.#definition(name) !== undefined, path, `refers to ${name}, which is not in $defs`);
+  }
+
+  #definition(name: string): unknown {
+    const definitions = (this.#root as JsonObject).$defs;
+    return isObject(definitions) && Object.hasOwn(definitions, name) ? definitions[name] : undefined;
+  }
+
+  #schemas(value: unknown, path: string, depth: number): void {
+    if (!isList(value) || value.length === 0) return this.#mistake(path, listMessage('schemas'));
+    for (const [index, schema] of value.entries()) this.#schema(schema, `${path}[${index}]`, depth + 1);
+  }
+
+  #map(kind: 'schemaMap' | 'patternMap' | 'nameListMap', value: unknown, path: string, depth: number): void {
+    if (!isObject(value)) return this.#mistake(path, 'must be an object');
+    const members = Object.entries(value);
+    if (members.length > SCHEMA_LIMITS.listItemsMax) {
+      return this.#mistake(path, `must have at most ${SCHEMA_LIMITS.listItemsMax} members`);
+    }
+    for (const [name, member] of members) {
+      const at = path + pathSegment(name);
+      if (name === '__proto__') this.#mistake(at, 'is a name that a plan cannot hold');
+      else if (kind === 'nameListMap') this.#expect(isListOfNames(member), at, listMessage('names'));
+      else {
+        if (kind === 'patternMap') this.#pattern(name, at);
+        this.#schema(member, at, depth + 1);
+      }
+    }
+  }
+
+  /** References written out: ten definitions that each refer to the next one twice are a thousand schemas. */
+  #checkSize(path: string): void {
+    const sizes = new Map<string, number | 'counting'>();
+    const sizeOf = (schema: unknown): number => {
+      if (!isObject(schema)) return 1;
+      let size = 1;
+      for (const [keyword, value] of Object.entries(schema)) {
+        const kind = KEYWORDS.get(keyword);
+        if (kind === 'schema') size += sizeOf(value);
+        else if (kind === 'reference') size += sizeOfDefinition(DEFINITION.exec(value as string)?.[1] as string);
+        else if ((kind === 'schemas' || kind === 'schemaMap' || kind === 'patternMap') && keyword !== '$defs') {
+          for (const member of Object.values(value as object)) size += sizeOf(member);
+        }
+      }
+      return size;
+    };
+    const sizeOfDefinition = (name: string): number => {
+      const known = sizes.get(name);
+      if (known === 'counting') {
+        throw new RecursiveSchema(`$defs.${name} refers to itself: recursive schemas are not supported`);
+      }
+      if (known !== undefined) return known;
+      sizes.set(name, 'counting');
+      const size = sizeOf(this.#definition(name));
+      sizes.set(name, size);
+      return size;
+    };
+    try {
+      let size = sizeOf(this.#root);
+      for (const name of Object.keys(((this.#root as JsonObject).$defs as object | undefined) ?? {}))
+        size += sizeOfDefinition(name);
+      if (size > SCHEMA_LIMITS.subschemasMax) {
+        this.#mistake(
+          path,
+          `has ${size} schemas with every $ref written out, at most ${SCHEMA_LIMITS.subschemasMax} are allowed`,
+        );
+      }
+    } catch (error) {
+      if (!(error instanceof RecursiveSchema)) throw error;
+      this.#mistake(path, error.message);
+    }
+  }
+}
+
+class RecursiveSchema extends Error {}
+
+function isList(value: unknown): value is readonly unknown[] {
+  return Array.isArray(value) && value.length <= SCHEMA_LIMITS.listItemsMax;
+}
+
+function isListOfNames(value: unknown): boolean {
+  return isList(value) && value.every((name) => typeof name === 'string') && new Set(value).size === value.length;
+}
+
+function isTypes(value: unknown): boolean {
+  const types = Array.isArray(value) ? (value as unknown[]) : [value];
+  return (
+    types.length > 0 && types.every((type) => TYPES.includes(type as string)) && new Set(types).size === types.length
+  );
+}
+
+function listMessage(what: string): string {
+  const least = what === 'names' ? 'different ' : 'at least one and ';
+  return `must be a list of ${least}at most ${SCHEMA_LIMITS.listItemsMax.toLocaleString('en')} ${what}`;
+}

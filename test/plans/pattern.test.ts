@@ -1,0 +1,125 @@
+/** Patterns of plans match what the engine's own regular expressions match, in linear time, and refuse what they cannot do. */
+
+import assert from 'node:assert/strict';
+import { suite, test } from 'node:test';
+import fc from 'fast-check';
+import { LinearPattern, PatternError } from '../../src/plans/pattern.ts';
+
+/** Patterns put together from pieces that are valid on their own. */
+const patterns: fc.Arbitrary<string> = fc.letrec<{ pattern: string; piece: string }>((tie) => ({
+  pattern: fc.oneof(
+    { maxDepth: 4 },
+    fc.array(tie('piece'), { maxLength: 4 }).map((pieces) => pieces.join('')),
+    fc.tuple(tie('pattern'), tie('pattern')).map(([a, b]) => `(?:${a}|${b})`),
+  ),
+  piece: fc
+    .tuple(
+      fc.oneof(
+        { maxDepth: 4 },
+        fc.constantFrom(
+          'a',
+          'b',
+          'é',
+          '😀',
+          '.',
+          '\\d',
+          '\\W',
+          '\\s',
+          '[a-c]',
+          '[^ab]',
+          '[\\d_-]',
+          '\\.',
+          '\\u0061',
+          '[^]',
+        ),
+        tie('pattern').map((pattern) => `(${pattern})`),
+      ),
+      fc.constantFrom('', '', '*', '+', '?', '{2}', '{1,3}', '{0,2}?', '{2,}', '+?'),
+    )
+    .map(([atom, quantifier]) => atom + quantifier),
+})).pattern;
+
+const texts = fc.string({ unit: fc.constantFrom('a', 'b', 'c', '1', '_', ' ', '\n', 'é', '😀', '.'), maxLength: 12 });
+
+suite('Patterns', () => {
+  test('match what regular expressions match', () => {
+    fc.assert(
+      fc.property(patterns, fc.boolean(), fc.boolean(), texts, (inner, isStart, isEnd, text) => {
+        const pattern = `${isStart ? '^' : ''}(?:${inner})${isEnd ? '$' : ''}`;
+        fc.pre(pattern.length <= 500);
+        let own: LinearPattern;
+        try {
+          own = new LinearPattern(pattern);
+        } catch (error) {
+          assert.match((error as Error).message, /too large|inside one another/);
+          return;
+        }
+        assert.equal(own.test(text), new RegExp(pattern, 'u').test(text), pattern);
+      }),
+      { numRuns: 1_000 },
+    );
+  });
+
+  test('anchors in the middle, empty alternatives and surrogate pairs match as they do there', () => {
+    for (const pattern of [
+      'a|^b$',
+      '(^|,)b',
+      'a$|b',
+      '(|a)b',
+      '(a*)*$',
+      '\\ud83d\\ude00',
+      '\\u{1f600}',
+      '[😀-😂]',
+      '',
+    ]) {
+      for (const text of ['', 'a', 'b', 'ab', 'a,b', 'bb', '😀', '😁', 'a\n']) {
+        assert.equal(new LinearPattern(pattern).test(text), new RegExp(pattern, 'u').test(text), `${pattern} ${text}`);
+      }
+    }
+  });
+
+  for (const pattern of ['^(a+)+$', '^(a|a)*$', '^(a|ab|b)*c$', 'a*a*a*a*a*b', '(.*)(.*)(.*)x']) {
+    test(`${pattern} takes no longer than its text is long`, () => {
+      assert.equal(new LinearPattern(pattern).test(`${'a'.repeat(100_000)}!`), false);
+    });
+  }
+
+  test('a pattern with more sets of states than are remembered still matches', () => {
+    const pattern = new LinearPattern('(a|b)*a(a|b){20}$');
+    const text = Array.from({ length: 5_000 }, (_, index) => ((index * 7919) % 13 < 6 ? 'a' : 'b')).join('');
+    assert.equal(pattern.test(text), /a[ab]{20}$/.test(text));
+    assert.equal(pattern.test(`a${'b'.repeat(20)}`), true);
+    assert.equal(pattern.test('b'.repeat(30)), false);
+  });
+
+  const refused: readonly [string, RegExp][] = [
+    ['(?=a)', /look-ahead/],
+    ['(?<!a)b', /look-behind/],
+    ['(a)\\1', /uses \\1/],
+    ['\\bword', /uses \\b/],
+    ['\\p{L}', /uses \\p/],
+    ['a**', /two quantifiers/],
+    ['*a', /nothing before it/],
+    ['(a', /without a \)/],
+    ['a)', /without a \(/],
+    ['[a', /without a \]/],
+    ['a{1', /not a count/],
+    ['{', /nothing before it/],
+    ['a{3,1}', /end comes before/],
+    ['[z-a]', /ends before it starts/],
+    ['^*', /repeats an anchor/],
+    ['a{1000}', /too large/],
+    ['(a{1,100}){1,100}', /too large/],
+    ['a'.repeat(501), /longer than 500/],
+    [`${'('.repeat(30)}a${')'.repeat(30)}`, /inside one another/],
+    ['\\', /ends with a backslash/],
+  ];
+  for (const [pattern, message] of refused) {
+    test(`${pattern.slice(0, 40)} is refused`, () => {
+      assert.throws(
+        () => new LinearPattern(pattern),
+        (error) => error instanceof PatternError && message.test(error.message),
+      );
+    });
+  }
+});
