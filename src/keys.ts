@@ -4,6 +4,7 @@
  */
 
 import type { Environment, KeyKind } from './model.ts';
+import type { PlanStore } from './plans.ts';
 
 export interface Account {
   readonly id: string;
@@ -45,11 +46,16 @@ export interface ApiKey {
   /** A secret key was seen in a request from a web page of another site: probably leaked. */
   readonly leakSuspectedAt: number | null;
   readonly leakOrigin: string | null;
+  /** The version of the tenant's tracking plan that is in use, if it enforces anything; null otherwise. */
+  readonly enforcedPlan: number | null;
 }
 
 /** What is needed to store a new key: all that does not come with its use. */
 export interface NewKey
-  extends Omit<ApiKey, 'accountName' | 'revokedAt' | 'lastUsedAt' | 'lastOrigin' | 'leakSuspectedAt' | 'leakOrigin'> {
+  extends Omit<
+    ApiKey,
+    'accountName' | 'revokedAt' | 'lastUsedAt' | 'lastOrigin' | 'leakSuspectedAt' | 'leakOrigin' | 'enforcedPlan'
+  > {
   /** SHA-256 of the whole key. */
   readonly hash: Uint8Array;
 }
@@ -83,6 +89,8 @@ export const KEY_VOLUME_DAYS = 7;
 
 /** Every method rejects when the store cannot be read or written; callers respond with 503 then, never 401. */
 export interface KeyStore {
+  /** Tracking plans are kept beside the keys. */
+  readonly plans: PlanStore;
   accounts(): Promise<Account[]>;
   /** Makes the account, or returns the one that has that name already. */
   ensureAccount(account: Account): Promise<Account>;

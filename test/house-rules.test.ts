@@ -35,7 +35,7 @@ const PURE_PACKAGES = /^(libphonenumber-js\/[a-z]+|node:module|node:crypto)$/;
 const COMPOSITION = /^(main\.ts$|wiring\/)/;
 /** Everything else has a room. */
 const AT_THE_ROOT = new Set([
-  ...['errors.ts', 'keys.ts', 'log.ts', 'main.ts', 'members.ts', 'model.ts', 'store-writer.ts', 'store.ts'],
+  ...['errors.ts', 'keys.ts', 'log.ts', 'main.ts', 'members.ts', 'model.ts', 'plans.ts', 'store-writer.ts', 'store.ts'],
 ]);
 /** They parse a string alone, or what this program wrote, in which no client has chosen a name. */
 const OWN_JSON = new Set([

@@ -78,7 +78,14 @@ export function minuteOf(time: number): string {
 
 /** A key that was just created, as the store gives it back. */
 export function asStored(row: NewKey, { name }: Pick<Account, 'name'>): ApiKey {
-  const untouched = { revokedAt: null, lastUsedAt: null, lastOrigin: null, leakSuspectedAt: null, leakOrigin: null };
+  const untouched = {
+    revokedAt: null,
+    lastUsedAt: null,
+    lastOrigin: null,
+    leakSuspectedAt: null,
+    leakOrigin: null,
+    enforcedPlan: null,
+  };
   return { ...row, ...untouched, accountName: name };
 }
 

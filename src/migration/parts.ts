@@ -178,6 +178,17 @@ export const MIGRATED_PARTS = {
     users_rejected: 'integer',
     requests_limited: 'integer',
   },
+  plans: {
+    no: 'integer',
+    account_id: 'text',
+    environment: 'text',
+    version: 'integer',
+    created_at: 'integer',
+    created_by: 'text',
+    enforces: 'integer',
+    warns: 'integer',
+    plan: 'text',
+  },
   members: {
     no: 'integer',
     id: 'text',

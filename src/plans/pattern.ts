@@ -25,7 +25,7 @@ type Ranges = readonly number[];
 
 type Syntax =
   | { readonly kind: 'set'; readonly ranges: Ranges }
-  | { readonly kind: 'start' | 'end' | 'empty' }
+  | { readonly kind: 'start' | 'end' }
   | { readonly kind: 'sequence' | 'either'; readonly parts: readonly Syntax[] }
   | { readonly kind: 'repeat'; readonly part: Syntax; readonly min: number; readonly max: number };
 
@@ -104,7 +104,8 @@ class PatternParser {
   #depth = 0;
 
   constructor(pattern: string) {
-    this.#characters = [...pattern];
+    // By code points, as the text is read.
+    this.#characters = Array.from(pattern);
   }
 
   parse(): Syntax {
@@ -301,8 +302,6 @@ class Automaton {
       case 'start':
       case 'end':
         return this.add(null, syntax.kind, [next]);
-      case 'empty':
-        return next;
       case 'sequence':
         return syntax.parts.reduceRight((following, part) => this.build(part, following), next);
       case 'either':
@@ -312,6 +311,7 @@ class Automaton {
           syntax.parts.map((part) => this.build(part, next)),
         );
       case 'repeat':
+      default:
         return this.#repeat(syntax.part, syntax.min, syntax.max, next);
     }
   }
@@ -333,6 +333,17 @@ class Automaton {
 /** The accepting state is the first one. */
 const ACCEPT = 0;
 
+function compile(source: string): { readonly states: readonly State[]; readonly start: number } {
+  if (source.length > PATTERN_LIMITS.charactersMax) {
+    throw new PatternError(`is longer than ${PATTERN_LIMITS.charactersMax} characters`);
+  }
+  const syntax = new PatternParser(source).parse();
+  const automaton = new Automaton();
+  automaton.add(null, null, []);
+  const start = automaton.build(syntax, ACCEPT);
+  return { states: automaton.states, start };
+}
+
 export class LinearPattern {
   readonly #states: readonly State[];
   readonly #first: StateSet;
@@ -341,14 +352,9 @@ export class LinearPattern {
 
   /** Throws a PatternError. */
   constructor(source: string) {
-    if (source.length > PATTERN_LIMITS.charactersMax) {
-      throw new PatternError(`is longer than ${PATTERN_LIMITS.charactersMax} characters`);
-    }
-    const syntax = new PatternParser(source).parse();
-    const automaton = new Automaton();
-    automaton.add(null, null, []);
-    this.#start = automaton.build(syntax, ACCEPT);
-    this.#states = automaton.states;
+    const { states, start } = compile(source);
+    this.#states = states;
+    this.#start = start;
     this.#first = this.#setOf([this.#start], true);
   }
 
@@ -412,5 +418,16 @@ export class LinearPattern {
       open.push(...next);
     }
     return [...seen].toSorted((a, b) => a - b);
+  }
+}
+
+/** Why a pattern cannot be used; null if it can. */
+export function problemOfPattern(source: string): string | null {
+  try {
+    compile(source);
+    return null;
+  } catch (error) {
+    if (!(error instanceof PatternError)) throw error;
+    return error.message;
   }
 }

@@ -9,7 +9,7 @@
 
 import { isObject, type JsonObject, pathSegment } from '../validation/shape.ts';
 import { FORMAT_NAMES } from './formats.ts';
-import { LinearPattern, PatternError } from './pattern.ts';
+import { problemOfPattern } from './pattern.ts';
 
 /** A JSON Schema, as parsed from JSON. */
 export type Schema = JsonObject | boolean;
@@ -202,7 +202,9 @@ class SchemaCheck {
         return this.#schema(value, path, depth + 1);
       case 'schemas':
         return this.#schemas(value, path, depth);
-      default:
+      case 'schemaMap':
+      case 'patternMap':
+      case 'nameListMap':
         return this.#map(kind, value, path, depth);
     }
   }
@@ -216,12 +218,8 @@ class SchemaCheck {
     if (++this.#patterns > SCHEMA_LIMITS.patternsMax) {
       return this.#mistake(path, `is one pattern too many, a schema may have ${SCHEMA_LIMITS.patternsMax}`);
     }
-    try {
-      new LinearPattern(value);
-    } catch (error) {
-      if (!(error instanceof PatternError)) throw error;
-      this.#mistake(path, error.message);
-    }
+    const problem = problemOfPattern(value);
+    if (problem !== null) this.#mistake(path, problem);
   }
 
   #reference(value: unknown, path: string): void {

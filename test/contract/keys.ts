@@ -10,6 +10,7 @@ import { createKey, newAccount } from '../../src/keys/create.ts';
 import { hashKey, makeKey } from '../../src/keys/format.ts';
 import type { Environment, KeyKind } from '../../src/model.ts';
 import type { ApiKey, KeyStore, NewKey } from '../../src/keys.ts';
+import { planTests } from './key-plans.ts';
 
 export interface OpenedKeyStore {
   readonly store: KeyStore;
@@ -37,10 +38,11 @@ export function keyStoreContract(name: string, open: () => Promise<OpenedKeyStor
     keysTests(withStore);
     editTests(withStore);
     usageTests(withStore);
+    planTests(withStore);
   });
 }
 
-type WithStore = (
+export type WithStore = (
   work: (opened: OpenedKeyStore, accountId: string, context: TestContext) => Promise<void>,
 ) => (context: TestContext) => Promise<void>;
 
@@ -373,7 +375,14 @@ function options(kind: KeyKind, environment: Environment) {
 }
 
 function asStored(row: NewKey): ApiKey {
-  const untouched = { revokedAt: null, lastUsedAt: null, lastOrigin: null, leakSuspectedAt: null, leakOrigin: null };
+  const untouched = {
+    revokedAt: null,
+    lastUsedAt: null,
+    lastOrigin: null,
+    leakSuspectedAt: null,
+    leakOrigin: null,
+    enforcedPlan: null,
+  };
   const { hash, ...rest } = row;
   assert.equal(hash.length, 32);
   return { ...rest, accountName: 'acme', ...untouched };

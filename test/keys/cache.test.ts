@@ -549,6 +549,7 @@ test('a key is usable unless it is revoked, expired or of another environment', 
     lastUsedAt: null,
     leakSuspectedAt: NOW,
     leakOrigin: 'https://other.example',
+    enforcedPlan: null,
   };
   assert.equal(isUsable(key, NOW, 'any'), true);
   assert.equal(isUsable(key, NOW, 'production'), true);

@@ -110,9 +110,11 @@ const OF_A_PROPERTY: readonly [keyword: string, schema: object, good: unknown, b
   ],
   ['not', { not: { type: 'string' } }, 1, 'x', 'events[0].a matches what is excluded (not)'],
   [
+    // oxlint-disable-next-line unicorn/no-thenable -- a keyword of JSON Schema
     ...(['if', { if: { type: 'string' }, then: { minLength: 2 }, else: { minimum: 2 } }, 2, 1] as const),
     'events[0].a must be at least 2',
   ],
+  // oxlint-disable-next-line unicorn/no-thenable -- a keyword of JSON Schema
   ['then', { if: { type: 'string' }, then: { minLength: 2 } }, 1, 'x', 'events[0].a must have at least 2 characters'],
   ['else', { if: { type: 'string' }, else: { minimum: 2 } }, 'x', 1, 'events[0].a must be at least 2'],
 ];

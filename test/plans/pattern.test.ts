@@ -2,7 +2,7 @@
 
 import assert from 'node:assert/strict';
 import { suite, test } from 'node:test';
-import fc from 'fast-check';
+import * as fc from 'fast-check';
 import { LinearPattern, PatternError } from '../../src/plans/pattern.ts';
 
 /** Patterns put together from pieces that are valid on their own. */

@@ -311,7 +311,14 @@ async function asked<T>(response: Promise<T>): Promise<T> {
 
 /** Responses do not name the account: there is only one. */
 function unusedKey(row: NewKey): ApiKey {
-  const unused = { revokedAt: null, lastUsedAt: null, lastOrigin: null, leakSuspectedAt: null, leakOrigin: null };
+  const unused = {
+    revokedAt: null,
+    lastUsedAt: null,
+    lastOrigin: null,
+    leakSuspectedAt: null,
+    leakOrigin: null,
+    enforcedPlan: null,
+  };
   return { ...row, ...unused, accountName: '' };
 }
 

@@ -33,5 +33,14 @@ export const KEYS_MIGRATIONS: readonly string[] = [
   CREATE TRIGGER key_changed AFTER UPDATE OF hash, account_id, name, kind, environment, scopes, origins, users_per_second,
     burst_users, expires_at, revoked_at
     ON keys FOR EACH ROW EXECUTE FUNCTION tell_key_change();
+
+  -- A key says which version of the plan is enforced.
+  CREATE FUNCTION tell_new_plan() RETURNS trigger LANGUAGE plpgsql AS $$
+    BEGIN
+      PERFORM pg_notify('${KEY_CHANGES_CHANNEL}', '');
+      RETURN NULL;
+    END
+  $$;
+  CREATE TRIGGER plan_pushed AFTER INSERT ON plans FOR EACH ROW EXECUTE FUNCTION tell_new_plan();
   `,
 ];

@@ -62,6 +62,7 @@ const COUNTING = [
   'audit',
   'accounts',
   'keys',
+  'plans',
   'members',
   'invitations',
 ];

@@ -1,6 +1,6 @@
 /**
- * The tables of accounts with their API keys (`keys.ts`), and of the people who sign in (`members.ts`): as types for
- * queries, and as SQL for both engines. They hold hashes of keys, passwords and tokens, never these themselves. `no` is
+ * The tables of accounts with their API keys (`keys.ts`) and tracking plans (`plans.ts`), and of the people who sign in
+ * (`members.ts`): as types for queries, and as SQL for both engines. They hold hashes of keys, passwords and tokens, never these themselves. `no` is
  * the order in which rows were made.
  */
 
@@ -42,6 +42,20 @@ export interface AccountTables {
     events: number;
     users_rejected: number;
     requests_limited: number;
+  };
+  /** Tracking plans (`plans.ts`); of a tenant the newest version is in use. */
+  plans: {
+    no: Generated<number>;
+    account_id: string;
+    environment: Environment;
+    version: number;
+    created_at: number;
+    created_by: string;
+    /** 0 or 1, both. */
+    enforces: number;
+    warns: number;
+    /** JSON. */
+    plan: string;
   };
   members: {
     no: Generated<number>;
@@ -127,6 +141,19 @@ export function createAccountTables({ number, text, integer, bytes, tableEnd }: 
       users_rejected   ${integer} NOT NULL,
       requests_limited ${integer} NOT NULL,
       PRIMARY KEY (day, key_id)
+    ) ${tableEnd};
+
+    CREATE TABLE plans (
+      no          ${number},
+      account_id  ${text} NOT NULL REFERENCES accounts (id),
+      environment ${text} NOT NULL CHECK (environment IN ('production', 'development')),
+      version     ${integer} NOT NULL,
+      created_at  ${integer} NOT NULL,
+      created_by  ${text} NOT NULL,
+      enforces    ${integer} NOT NULL,
+      warns       ${integer} NOT NULL,
+      plan        ${text} NOT NULL,
+      UNIQUE (account_id, environment, version)
     ) ${tableEnd};
 
     CREATE TABLE members (

@@ -17,8 +17,10 @@ import {
   type RateLimit,
 } from '../../keys.ts';
 import { startOf } from '../../views/sums.ts';
+import type { PlanStore } from '../../plans.ts';
 import type { AccountTables } from './account-tables.ts';
 import type { SqlDatabase } from './database.ts';
+import { SqlPlanStore } from './plans.ts';
 
 const DAY_MS = 86_400_000;
 
@@ -46,11 +48,20 @@ const KEY_COLUMNS = [
   'keys.leak_origin as leakOrigin',
 ] as const;
 
+/** The newest version of the tracking plan of the key's tenant, if that enforces anything. */
+const ENFORCED_PLAN = sql<number | null>`(
+  SELECT CASE WHEN plans.enforces = 1 THEN plans.version END FROM plans
+  WHERE plans.account_id = keys.account_id AND plans.environment = keys.environment
+  ORDER BY plans.version DESC LIMIT 1
+)`;
+
 export class SqlKeyStore implements KeyStore {
+  readonly plans: PlanStore;
   readonly #database: SqlDatabase<AccountTables>;
 
   constructor(database: SqlDatabase<AccountTables>) {
     this.#database = database;
+    this.plans = new SqlPlanStore(database);
   }
 
   accounts(): Promise<Account[]> {
@@ -183,7 +194,11 @@ export class SqlKeyStore implements KeyStore {
 }
 
 function selectKeys(tables: Kysely<AccountTables>) {
-  return tables.selectFrom('keys').innerJoin('accounts', 'accounts.id', 'keys.account_id').select(KEY_COLUMNS);
+  return tables
+    .selectFrom('keys')
+    .innerJoin('accounts', 'accounts.id', 'keys.account_id')
+    .select(KEY_COLUMNS)
+    .select(ENFORCED_PLAN.as('enforcedPlan'));
 }
 
 interface KeyRow extends Omit<ApiKey, 'scopes' | 'origins' | 'rateLimit'> {

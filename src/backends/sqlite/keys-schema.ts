@@ -8,7 +8,7 @@ import { type ColumnTypes, createAccountTables } from '../sql/account-tables.ts'
 import { type DatabaseFile, openDatabase } from './database.ts';
 
 /** One more for every change of the format until 1.0: files of these versions are refused. */
-const UNRELEASED_FORMATS: readonly string[] = ['', '', '', ''];
+const UNRELEASED_FORMATS: readonly string[] = ['', '', '', '', ''];
 
 export const ACCOUNT_COLUMN_TYPES: ColumnTypes = {
   number: 'INTEGER PRIMARY KEY',

@@ -51,6 +51,7 @@ export const PLAIN_TABLES: Readonly<Record<PlainPart, PlainTable>> = {
   accounts: { ...ROWS, from: 'accounts' },
   keys: { ...ROWS, from: 'keys' },
   key_volumes: { ...ROWS, from: 'key_volumes' },
+  plans: { ...ROWS, from: 'plans' },
   members: { ...ROWS, from: 'members' },
   sessions: { ...ROWS, from: 'sessions' },
   invitations: { ...ROWS, from: 'invitations' },
