@@ -55,6 +55,11 @@ export function tenantOf(accountId: string, environment: Environment): TenantId 
   return `${accountId}/${environment}`;
 }
 
+export function tenantPartsOf(tenantId: TenantId): { readonly accountId: string; readonly environment: Environment } {
+  const at = tenantId.lastIndexOf('/');
+  return { accountId: tenantId.slice(0, at), environment: tenantId.slice(at + 1) as Environment };
+}
+
 /** A user that failed validation: its index in the request, and the first rule that it broke. */
 export interface Rejection {
   readonly userIndex: number;

@@ -31,6 +31,7 @@ import { registerLedgerRoutes } from './routes/ledger.ts';
 import { type LiveParts, registerLiveRoutes } from './routes/live.ts';
 import { registerMemberRoutes } from './routes/members.ts';
 import { type OperatorParts, registerDocsRoutes, registerOperatorRoutes } from './routes/operations.ts';
+import { registerPlanRoutes } from './routes/plan.ts';
 import { registerProfileRoutes } from './routes/profiles.ts';
 import { registerReceiptRoutes } from './routes/receipts.ts';
 import { registerRejectionRoutes } from './routes/rejections.ts';
@@ -87,6 +88,7 @@ export function buildApp(options: AppOptions): FastifyInstance {
   registerEventRoutes(app, options);
   registerTraceRoutes(app, options);
   registerRejectionRoutes(app, options);
+  registerPlanRoutes(app, options);
   registerReceiptRoutes(app, options);
   registerLedgerRoutes(app, options);
   registerAuditRoutes(app, options);

@@ -74,8 +74,10 @@ export const DASHBOARD_READING: RouteKind = {
 
 /** A route of a tenant: its schema, and the handler that responds to it. */
 export interface TenantRoute<Kinds extends ParameterKinds, Body extends TSchema> {
-  readonly method: 'GET' | 'POST' | 'DELETE';
+  readonly method: 'GET' | 'POST' | 'PUT' | 'DELETE';
   readonly url: string;
+  /** Of a body that may be larger than others. */
+  readonly bodyBytesMax?: number;
   /** Reading back unless given. */
   readonly kind?: RouteKind;
   readonly schema: RouteSchema & { readonly query?: Kinds; readonly response: JsonResponse<Body> };
@@ -89,7 +91,7 @@ const UUID = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
 export function tenantRoute<Kinds extends ParameterKinds, Body extends TSchema>(
   app: FastifyInstance,
   parts: TenantParts,
-  { method, url, kind = READING, schema, handler }: TenantRoute<Kinds, Body>,
+  { method, url, bodyBytesMax, kind = READING, schema, handler }: TenantRoute<Kinds, Body>,
 ): void {
   ensureTenantDecorator(app);
   const { query = NO_PARAMETERS as Kinds } = schema;
@@ -97,6 +99,7 @@ export function tenantRoute<Kinds extends ParameterKinds, Body extends TSchema>(
   app.route({
     method,
     url,
+    ...(bodyBytesMax !== undefined && { bodyLimit: bodyBytesMax }),
     ...routeOptions(schema, kind),
     onRequest: (request, reply) => authenticate(parts, request, reply),
     handler: async (request, reply) => {

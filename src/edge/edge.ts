@@ -20,8 +20,10 @@ import { matchOptionsOf } from '../config/match-options.ts';
 import type { MemberStore } from '../members.ts';
 import { OutageLog } from '../telemetry/outage-log.ts';
 import type { KeyUsage, KeyStore } from '../keys.ts';
+import type { PlanStore } from '../plans.ts';
 import type { Store } from '../store.ts';
 import { InFlight } from './admission.ts';
+import { EnforcedPlans } from './enforced-plans.ts';
 import { Ingest } from './ingest.ts';
 import { listenError } from './listen-error.ts';
 import { isForeignOrigin } from './origins.ts';
@@ -101,7 +103,8 @@ export async function startEdge(parts: EdgeParts, port: number): Promise<Edge> {
   const keys = keyStore === null ? null : new KeyCache(keyStore, { outage: keyOutage });
   const rateLimitedLogger = new RateLimitedLogger(logger, parts.now);
   const shared: Shared = { metrics, newTraceId, keyUsage, rateLimitedLogger };
-  const ingest = log === null || keys === null ? null : makeIngest(parts, shared, log, keys);
+  const ingest =
+    log === null || keys === null || keyStore === null ? null : makeIngest(parts, shared, log, keys, keyStore.plans);
   const { storeProblem, databaseProblem } = parts;
   const keysProblem = (): string | null => keys?.problem() ?? null;
   const readiness = () => readinessOf({ role: config.role, status, log, storeProblem, databaseProblem, keysProblem });
@@ -213,7 +216,7 @@ interface MadeIngest {
   setGauges(): void;
 }
 
-function makeIngest(parts: EdgeParts, shared: Shared, log: LogAppender, keys: KeyCache): MadeIngest {
+function makeIngest(parts: EdgeParts, shared: Shared, log: LogAppender, keys: KeyCache, plans: PlanStore): MadeIngest {
   const { config, status, now, receiptTime } = parts;
   const { metrics, newTraceId, keyUsage, rateLimitedLogger } = shared;
   const inFlight = new InFlight(Math.floor(config.inFlightBytesMax / config.edges));
@@ -223,6 +226,7 @@ function makeIngest(parts: EdgeParts, shared: Shared, log: LogAppender, keys: Ke
     log: counted.log,
     keys,
     keyUsage,
+    plans: new EnforcedPlans(plans),
     rateLimits: new RateLimits(parts.rateLimitBuffer, config.edgeServers),
     inFlight,
     largeBodies,

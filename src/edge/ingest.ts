@@ -10,6 +10,7 @@ import { METRIC } from '../telemetry/metrics.ts';
 import { type Envelope, envelopeOf, keyOf } from './request-headers.ts';
 import { type Exchange, RequestIntake } from './request-intake.ts';
 import { type Failure, sendAccepted, sendFailure, sendPreflight } from './responses.ts';
+import type { EnforcedPlan } from './enforced-plans.ts';
 import { LARGE_BODY_BYTES, type ValidatedBody, validateBody } from './validate-body.ts';
 
 export class Ingest extends RequestIntake<Rejection> {
@@ -40,13 +41,17 @@ export class Ingest extends RequestIntake<Rejection> {
   }
 
   #received(exchange: Exchange, key: ApiKey, envelope: Envelope, body: Buffer): void {
+    this.withPlan(exchange, key, (plan) => this.#validate(exchange, key, envelope, body, plan));
+  }
+
+  #validate(exchange: Exchange, key: ApiKey, envelope: Envelope, body: Buffer, plan: EnforcedPlan | null): void {
     if (body.length < LARGE_BODY_BYTES) {
-      this.#validated(exchange, key, envelope, { body, validation: validateBody(body) });
+      this.#validated(exchange, key, envelope, { body, validation: validateBody(body, plan) });
       return;
     }
     this.parts.metrics.inc(METRIC.large_bodies);
     this.parts.largeBodies
-      .validate(body)
+      .validate(body, plan)
       .then((validated) => this.#validated(exchange, key, envelope, validated))
       .catch((error: unknown) => this.unexpected(exchange, error));
   }

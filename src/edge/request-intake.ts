@@ -14,9 +14,11 @@ import type { ApiKey, KeyVolume } from '../keys.ts';
 import { type LogAppender, type LogEntry, LogUnavailableError } from '../log.ts';
 import { type Environment, LIMITS, tenantOf } from '../model.ts';
 import { type CounterIndex, METRIC, type MetricsWriter, REQUESTS_BY_STATUS } from '../telemetry/metrics.ts';
+import { reasonOf } from '../telemetry/outage-log.ts';
 import type { RateLimitedLogger } from '../telemetry/rate-limited-logger.ts';
 import type { InFlight, Reservation } from './admission.ts';
 import { type BodyRead, readBody } from './body.ts';
+import type { EnforcedPlan, EnforcedPlans } from './enforced-plans.ts';
 import type { KeyUsageTracker } from './key-usage.ts';
 import { corsFor, isForeignOrigin } from './origins.ts';
 import { overLimitText, type RateLimits } from './rate-limits.ts';
@@ -28,6 +30,7 @@ export interface IntakeParts {
   readonly log: LogAppender;
   readonly keys: KeyCache;
   readonly keyUsage: KeyUsageTracker;
+  readonly plans: EnforcedPlans;
   readonly rateLimits: RateLimits;
   readonly inFlight: InFlight;
   readonly largeBodies: LargeBodyValidator;
@@ -204,6 +207,26 @@ export abstract class RequestIntake<Item> {
     else if (problem === 'bad_encoding')
       this.unusable(exchange, 'body cannot be decompressed as Content-Encoding says');
     else exchange.reservation?.release();
+  }
+
+  /** Calls back with the tracking plan that is enforced for the key, or null; responds if it cannot be read. */
+  protected withPlan(exchange: Exchange, key: ApiKey, use: (plan: EnforcedPlan | null) => void): void {
+    if (key.enforcedPlan === null) {
+      use(null);
+      return;
+    }
+    const known = this.parts.plans.peek(key);
+    if (known !== undefined) {
+      use(known);
+      return;
+    }
+    this.parts.plans
+      .load(key)
+      .then(use, (error: unknown) => {
+        this.parts.logger.error({ reason: reasonOf(error) }, 'a tracking plan cannot be read');
+        this.#unavailable(exchange, METRIC.unavailable_keys);
+      })
+      .catch((error: unknown) => this.unexpected(exchange, error));
   }
 
   /** For a body that grew: false if there is no room for it, and then it has responded. */

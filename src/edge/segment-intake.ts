@@ -12,6 +12,7 @@ import { type Conversion, type ConvertedRequest, type MessageError, writeKeyOf }
 import type { MessageType } from '../intake/segment-message.ts';
 import type { ApiKey } from '../keys.ts';
 import { METRIC } from '../telemetry/metrics.ts';
+import type { EnforcedPlan } from './enforced-plans.ts';
 import { envelopeOfAnyType, segmentKeyOf } from './request-headers.ts';
 import { type Exchange, type IntakeParts, RequestIntake } from './request-intake.ts';
 import { type Failure, stopUnwantedBody } from './responses.ts';
@@ -101,15 +102,25 @@ export class SegmentIntake extends RequestIntake<MessageError> {
   }
 
   #convert(exchange: Exchange, key: ApiKey, type: MessageType | null, body: Uint8Array): void {
+    this.withPlan(exchange, key, (plan) => this.#convertBy(plan, exchange, key, type, body));
+  }
+
+  #convertBy(
+    plan: EnforcedPlan | null,
+    exchange: Exchange,
+    key: ApiKey,
+    type: MessageType | null,
+    body: Uint8Array,
+  ): void {
     const { receiptTime, largeBodies, metrics } = this.parts;
     const options = { type, receivedAt: receiptTime(), matchOptions: this.#matchOptions };
     if (body.length < LARGE_BODY_BYTES) {
-      this.#converted(exchange, key, convertBody(body, options));
+      this.#converted(exchange, key, convertBody(body, options, plan));
       return;
     }
     metrics.inc(METRIC.large_bodies);
     largeBodies
-      .convert(body, options)
+      .convert(body, options, plan)
       .then((conversion) => this.#converted(exchange, key, conversion))
       .catch((error: unknown) => this.unexpected(exchange, error));
   }

@@ -9,7 +9,9 @@ import { Worker } from 'node:worker_threads';
 import { inOwnMemory, threadFile, YOUNG_LIMIT } from '../runtime/threads.ts';
 import { type Conversion, type ConversionOptions, convertSegment, writeKeyOf } from '../intake/segment.ts';
 import { acceptPlain } from '../validation/accept-plain.ts';
-import { type RequestValidation, validateRequest } from '../validation/validate-request.ts';
+import { type RequestValidation, type UserCheck, validateRequest } from '../validation/validate-request.ts';
+import { parseJson } from '../json/parse.ts';
+import type { EnforcedPlan, PlanSource } from './enforced-plans.ts';
 
 /**
  * Batches of a hundred users are above it, so that their validation uses a second core; single users are far below it.
@@ -19,24 +21,48 @@ export const LARGE_BODY_BYTES = 32 * 1024;
 
 const NOT_UTF8 = 'body is not valid UTF-8; if it is compressed, say how in Content-Encoding';
 
-export function validateBody(body: Uint8Array): RequestValidation {
+export function validateBody(body: Uint8Array, plan: EnforcedPlan | null = null): RequestValidation {
   if (!isUtf8(body)) return { ok: false, message: NOT_UTF8 };
-  const plain = acceptPlain(body);
+  const isEnforced = plan?.mayEnforceIn(body) === true;
+  const plain = isEnforced ? null : acceptPlain(body);
   if (plain !== null) return { ok: true, ...plain, rejections: [] };
-  return validateRequest(Buffer.from(body.buffer, body.byteOffset, body.byteLength).toString('utf8'));
+  return validateRequest(textOf(body), isEnforced ? plan.check : undefined);
+}
+
+function textOf(body: Uint8Array): string {
+  return Buffer.from(body.buffer, body.byteOffset, body.byteLength).toString('utf8');
 }
 
 /** In the form of Segment's SDKs, converted to ours; every user in the result has been validated. */
-export function convertBody(body: Uint8Array, options: ConversionOptions): Conversion {
+export function convertBody(
+  body: Uint8Array,
+  options: ConversionOptions,
+  plan: EnforcedPlan | null = null,
+): Conversion {
   if (!isUtf8(body)) return { ok: false, code: 'validation_failed', message: NOT_UTF8 };
-  return convertSegment(Buffer.from(body.buffer, body.byteOffset, body.byteLength).toString('utf8'), options);
+  return convertSegment(textOf(body), options, plan === null ? undefined : ofStored(plan.check));
 }
 
-/** A task for the thread, with a large body. A body alone is to be validated. */
-export type ValidatorTask =
-  | Uint8Array<ArrayBuffer>
-  | { readonly convert: ConversionOptions; readonly body: Uint8Array<ArrayBuffer> }
-  | { readonly findKey: true; readonly body: Uint8Array<ArrayBuffer> };
+/** A converted user holds long numbers as objects; as it is stored, they are numbers. */
+function ofStored(check: UserCheck): UserCheck {
+  return (user) => check(parseJson(JSON.stringify(user)));
+}
+
+/** What a thread is asked to do with a large body; `planId` is of a plan that was sent before. */
+export type ValidatorTask = { readonly body: Uint8Array<ArrayBuffer>; readonly planId: string | null } & (
+  | { readonly kind: 'validate' }
+  | { readonly kind: 'findKey' }
+  | { readonly kind: 'convert'; readonly options: ConversionOptions }
+);
+
+/** A plan for later tasks, and the one that is not needed any more. */
+export interface PlanMessage {
+  readonly plan: PlanSource;
+  readonly forget: string | null;
+}
+
+/** So many plans a thread keeps. */
+const PLANS_MAX = 50;
 
 export interface ValidatorReply {
   readonly validation: RequestValidation;
@@ -44,14 +70,19 @@ export interface ValidatorReply {
 }
 
 /** The result of any task, and the memory that goes back with it. */
-export function runTask(task: ValidatorTask): { readonly reply: unknown; readonly memory: ArrayBuffer } {
-  if (task instanceof Uint8Array) {
-    const reply: ValidatorReply = { validation: validateBody(task), body: task };
-    return { reply, memory: task.buffer };
+export function runTask(
+  task: ValidatorTask,
+  plans: ReadonlyMap<string, EnforcedPlan>,
+): { readonly reply: unknown; readonly memory: ArrayBuffer } {
+  const { body, planId } = task;
+  const plan = planId === null ? null : plans.get(planId);
+  if (plan === undefined) throw new Error('a plan was not sent to the validator');
+  if (task.kind === 'validate') {
+    const reply: ValidatorReply = { validation: validateBody(body, plan), body };
+    return { reply, memory: body.buffer };
   }
-  const { body } = task;
-  if ('findKey' in task) return { reply: { writeKey: writeKeyOf(body), body }, memory: body.buffer };
-  const conversion = convertBody(body, task.convert);
+  if (task.kind === 'findKey') return { reply: { writeKey: writeKeyOf(body), body }, memory: body.buffer };
+  const conversion = convertBody(body, task.options, plan);
   if (!conversion.ok) return { reply: conversion, memory: body.buffer };
   const converted = inOwnMemory(conversion.body);
   return { reply: { ...conversion, body: converted }, memory: converted.buffer };
@@ -73,6 +104,8 @@ export class LargeBodyValidator {
   readonly #thread: Worker;
   /** In the order in which they were sent, which is the order of the replies. */
   readonly #waiting: ((reply: never) => void)[] = [];
+  /** The plans that the thread has, in the order in which they were used first. */
+  readonly #plans = new Set<string>();
 
   constructor() {
     const options = { name: 'validator', resourceLimits: YOUNG_LIMIT };
@@ -91,26 +124,36 @@ export class LargeBodyValidator {
   }
 
   /** Takes ownership of the memory of `body`. */
-  validate(body: Buffer): Promise<ValidatedBody> {
-    const bytes = inOwnMemory(body);
-    return this.#run(bytes, bytes.buffer);
+  validate(body: Buffer, plan: EnforcedPlan | null = null): Promise<ValidatedBody> {
+    return this.#run({ kind: 'validate', body: inOwnMemory(body), planId: this.#send(plan) });
   }
 
   /** Takes ownership of the memory of `body`. */
-  convert(body: Uint8Array, options: ConversionOptions): Promise<Conversion> {
-    const bytes = inOwnMemory(body);
-    return this.#run({ convert: options, body: bytes }, bytes.buffer);
+  convert(body: Uint8Array, options: ConversionOptions, plan: EnforcedPlan | null = null): Promise<Conversion> {
+    return this.#run({ kind: 'convert', options, body: inOwnMemory(body), planId: this.#send(plan) });
   }
 
   /** Takes ownership of the memory of `body`. */
   findKey(body: Uint8Array): Promise<KeyInBody> {
-    const bytes = inOwnMemory(body);
-    return this.#run({ findKey: true, body: bytes }, bytes.buffer);
+    return this.#run({ kind: 'findKey', body: inOwnMemory(body), planId: null });
   }
 
-  #run<Reply>(task: ValidatorTask, memory: ArrayBuffer): Promise<Reply> {
+  /** The id of the plan, which the thread has from now on. */
+  #send(plan: EnforcedPlan | null): string | null {
+    if (plan === null) return null;
+    const { source } = plan;
+    if (this.#plans.has(source.id)) return source.id;
+    this.#plans.add(source.id);
+    const forget = this.#plans.size > PLANS_MAX ? (this.#plans.values().next().value ?? null) : null;
+    if (forget !== null) this.#plans.delete(forget);
+    const message: PlanMessage = { plan: source, forget };
+    this.#thread.postMessage(message);
+    return source.id;
+  }
+
+  #run<Reply>(task: ValidatorTask): Promise<Reply> {
     return new Promise((resolve) => {
-      this.#thread.postMessage(task, [memory]);
+      this.#thread.postMessage(task, [task.body.buffer]);
       this.#waiting.push(resolve);
     });
   }

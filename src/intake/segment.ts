@@ -13,6 +13,7 @@ import { parseExact } from '../json/exact-numbers.ts';
 import { END, JsonScanner, KnownKeys } from '../json/scanner.ts';
 import { IDENTIFIER_TYPES, LIMITS, type Rejection } from '../model.ts';
 import { isObject, type JsonObject } from '../validation/shape.ts';
+import type { UserCheck } from '../validation/validate-request.ts';
 import { type ConvertedMessage, convertMessage, type MessageFrame, type MessageType } from './segment-message.ts';
 
 export const MESSAGES_PER_REQUEST_MAX = 2_500;
@@ -50,7 +51,12 @@ export interface ConversionOptions {
 
 const TOO_LARGE = `the messages must not exceed ${LIMITS.bodyBytesMax} bytes in the form in which they are stored`;
 
-export function convertSegment(text: string, { type, receivedAt, matchOptions }: ConversionOptions): Conversion {
+/** `check`: what the tenant asks of each message, as a user in our form; the message of one that lacks it, or null. */
+export function convertSegment(
+  text: string,
+  { type, receivedAt, matchOptions }: ConversionOptions,
+  check: UserCheck = () => null,
+): Conversion {
   if (text === '') return unusable('body is empty, expected a JSON object');
   let body: unknown;
   try {
@@ -71,18 +77,29 @@ export function convertSegment(text: string, { type, receivedAt, matchOptions }:
   // Each message gets a copy, so a small body could become gigabytes.
   const sharedBytes = JSON.stringify(context).length + JSON.stringify(integrations).length;
   if (sharedBytes * messages.length > LIMITS.bodyBytesMax) return { ok: false, code: 'too_large', message: TOO_LARGE };
-  return convertMessages(messages, { type, receivedAt, sentAt: body.sentAt, context, integrations }, matchOptions);
+  return convertMessages(
+    messages,
+    { type, receivedAt, sentAt: body.sentAt, context, integrations },
+    matchOptions,
+    check,
+  );
 }
 
-function convertMessages(messages: readonly unknown[], frame: MessageFrame, matchOptions: MatchOptions): Conversion {
+function convertMessages(
+  messages: readonly unknown[],
+  frame: MessageFrame,
+  matchOptions: MatchOptions,
+  check: UserCheck,
+): Conversion {
   const users = new UserList(matchOptions);
   const errors: MessageError[] = [];
   for (const [index, message] of messages.entries()) {
     const converted = convertMessage(message, frame);
-    if (typeof converted === 'string') {
-      errors.push({ index, message: converted });
-      users.reject(message, converted);
-    } else {
+    const problem = typeof converted === 'string' ? converted : check(userOf(converted));
+    if (problem !== null) {
+      errors.push({ index, message: problem });
+      users.reject(message, problem);
+    } else if (typeof converted !== 'string') {
       users.add(converted);
     }
   }

@@ -34,6 +34,10 @@ const PATH_CHARACTERS_MAX = 300;
 /** Values of an enum that a message lists. */
 const LISTED_VALUES_MAX = 10;
 
+/** More names than these are not looked for: parsing costs less. */
+const NAMES_LOOKED_FOR_MAX = 8;
+const BACKSLASH = 0x5c;
+
 const NOT_PROPERTIES: readonly string[] = ['event_name', 'timestamp', '$event_id'];
 const NUMBER_FIELDS: readonly string[] = ['revenue', 'event_value'];
 const IDENTIFIERS: readonly string[] = IDENTIFIER_TYPES;
@@ -44,6 +48,8 @@ export class CompiledPlan {
   /** Whether some user can be rejected by this plan, and whether one can be warned about. */
   readonly enforces: boolean;
   readonly warns: boolean;
+  /** In any request that is to be checked there is one of these; null where that cannot be said. */
+  readonly #enforcedNames: readonly Buffer[] | null;
   readonly #ajv: Ajv2020;
   readonly #validators = new Map<PlannedProperties, ValidateFunction>();
 
@@ -53,7 +59,16 @@ export class CompiledPlan {
     const planned = [...Object.values(plan.events), plan.user_properties, plan.profile_fields];
     this.enforces = plan.unplanned_events === 'reject' || planned.some((one) => one?.mode === 'enforce');
     this.warns = plan.unplanned_events === 'warn' || planned.some((one) => one?.mode === 'warn');
+    this.#enforcedNames = enforcedNamesOf(plan);
     this.#ajv = newAjv();
+  }
+
+  /** Whether something may be enforced in this body, by a look at its bytes. */
+  mayEnforceIn(body: Uint8Array): boolean {
+    if (this.#enforcedNames === null) return true;
+    const bytes = Buffer.from(body.buffer, body.byteOffset, body.byteLength);
+    // A name may be written with escapes.
+    return bytes.includes(BACKSLASH) || this.#enforcedNames.some((name) => bytes.includes(name));
   }
 
   /** How events of this name are checked. */
@@ -90,8 +105,8 @@ export function checkUser(plan: CompiledPlan, user: unknown, only?: ViolationMod
   if (plannedFields !== undefined && isObject(identifiers)) {
     checkPlanned(plan, plannedFields, 'identifiers', null, without(identifiers, IDENTIFIERS), only, add);
   }
-  if (plannedProperties !== undefined && (isObject(userProperties) || userProperties === undefined)) {
-    checkPlanned(plan, plannedProperties, 'user_properties', null, userProperties ?? {}, only, add);
+  if (plannedProperties !== undefined && isObject(userProperties)) {
+    checkPlanned(plan, plannedProperties, 'user_properties', null, userProperties, only, add);
   }
   if (!Array.isArray(events)) return violations;
   for (let index = 0; index < events.length; index++) {
@@ -131,6 +146,8 @@ function checkPlanned(
 ): void {
   const { mode } = planned;
   if (mode === 'off' || (only !== undefined && mode !== only)) return;
+  // A user that sets none of them has nothing to be complete.
+  if (eventName === null && isEmpty(properties)) return;
   const errors = plan.errorsOf(planned, properties);
   if (errors === null) return;
   // References may lead to the same schema twice.
@@ -145,6 +162,11 @@ function checkPlanned(
   }
 }
 
+function isEmpty(object: JsonObject): boolean {
+  for (const _name in object) return false;
+  return true;
+}
+
 /** The members but for these names, and but for those of `unlessNull` that are null. */
 function without(object: JsonObject, names: readonly string[], unlessNull: readonly string[] = []): JsonObject {
   const rest: Record<string, unknown> = {};
@@ -157,9 +179,24 @@ function without(object: JsonObject, names: readonly string[], unlessNull: reado
   return rest;
 }
 
+/** Why a user is rejected: the first thing that it violates of what is enforced; null if nothing. */
+export function enforcedViolation(plan: CompiledPlan, user: unknown): string | null {
+  const [first] = checkUser(plan, user, 'enforce');
+  return first === undefined ? null : `${first.path}: ${first.message} (tracking plan, version ${plan.version})`;
+}
+
 /** Text without indexes, under which violations are counted: `events[3].items[7].price` is `items[].price`. */
 export function countedPath(path: string): string {
   return path.replace(/^events\[\d+\]\.?/, '').replaceAll(/\[\d+\]/g, '[]');
+}
+
+function enforcedNamesOf({ events, unplanned_events, user_properties, profile_fields }: Plan): Buffer[] | null {
+  if (unplanned_events === 'reject' || user_properties?.mode === 'enforce' || profile_fields?.mode === 'enforce') {
+    return null;
+  }
+  const names = Object.keys(events).filter((name) => events[name]?.mode === 'enforce');
+  if (names.length > NAMES_LOOKED_FOR_MAX || names.some((name) => name.includes('"'))) return null;
+  return names.map((name) => Buffer.from(name));
 }
 
 function newAjv(): Ajv2020 {

@@ -32,7 +32,10 @@ export const DROPPED_BY_CLIENT = 'dropped_by_client';
 /** An escape that could be U+0000 or half of a surrogate pair. */
 const RISKY_ESCAPE = /\\u(?:0000|[dD][89a-fA-F])/;
 
-export function validateRequest(text: string): RequestValidation {
+/** What a tenant asks for besides what makes a user valid: the message of a user that lacks it, or null. */
+export type UserCheck = (user: unknown) => string | null;
+
+export function validateRequest(text: string, check?: UserCheck): RequestValidation {
   if (text === '') return unusable('body is empty, expected a JSON object');
   let body: unknown;
   try {
@@ -49,7 +52,7 @@ export function validateRequest(text: string): RequestValidation {
   if (users.length > LIMITS.usersPerRequestMax) {
     return unusable(`users must hold at most ${LIMITS.usersPerRequestMax} users, not ${users.length}`);
   }
-  const validation = validateUsers(users, mayHoldUnstorable(text));
+  const validation = validateUsers(users, mayHoldUnstorable(text), check);
   const droppedByClient = body[DROPPED_BY_CLIENT];
   return isDropCount(droppedByClient) ? { ...validation, droppedByClient } : validation;
 }
@@ -59,12 +62,12 @@ function isDropCount(value: unknown): value is number {
   return Number.isInteger(value) && (value as number) > 0 && (value as number) <= LIMITS.droppedByClientMax;
 }
 
-function validateUsers(users: readonly unknown[], checkCharacters: boolean): ValidatedUsers {
+function validateUsers(users: readonly unknown[], checkCharacters: boolean, check?: UserCheck): ValidatedUsers {
   const rejections: Rejection[] = [];
   let eventCount = 0;
   for (let userIndex = 0; userIndex < users.length; userIndex++) {
     const user = users[userIndex];
-    const message = firstViolation(user, checkCharacters);
+    const message = firstViolation(user, checkCharacters) ?? check?.(user) ?? null;
     if (message === null) eventCount += (user as { events: unknown[] }).events.length;
     else rejections.push({ userIndex, message });
   }

@@ -1,0 +1,212 @@
+/**
+ * `GET` and `PUT /plan`: the tracking plan of a tenant, which says how its events look; `GET /plan/versions` lists what
+ * was pushed when. A plan is checked before it is stored (`plans/plan.ts`); a mistake is refused with its path. Pushing
+ * the same plan again changes nothing.
+ */
+
+import type { FastifyInstance } from 'fastify';
+import type { KeyStore } from '../../keys.ts';
+import { tenantPartsOf } from '../../model.ts';
+import { CompiledPlan } from '../../plans/compiled-plan.ts';
+import { describeMistakes, PLAN_LIMITS, PLAN_MODES, readPlan, UNPLANNED_MODES } from '../../plans/plan.ts';
+import { PLAN_VERSIONS_MAX, type PlanVersion } from '../../plans.ts';
+import { AT } from '../examples.ts';
+import { Type } from '../json-schema.ts';
+import { raw } from '../json-text.ts';
+import type { ParameterKind } from '../parameters.ts';
+import { BadParameterError, RefusedError } from '../responses.ts';
+import { namedExamples } from '../route-schema.ts';
+import { anyJson, count, flag, list, mapOf, object, oneOf, text, textOrNull, time, timeOrNull } from '../schema.ts';
+import { timeText } from '../stored-json.ts';
+import { type TenantParts, tenantRoute } from '../tenant-route.ts';
+
+export interface PlanParts extends TenantParts {
+  readonly keyStore: KeyStore;
+}
+
+const PlannedProperties = object('PlannedProperties', 'What properties look like, and how that is checked.', {
+  mode: Type.Optional(
+    oneOf(
+      PLAN_MODES,
+      '`off`: not checked. `warn`: accepted; violations are counted and on the trace. `enforce`: the user is rejected. `warn` unless given.',
+    ),
+  ),
+  description: Type.Optional(text('For people.')),
+  schema: Type.Optional(
+    anyJson(
+      'A JSON Schema (2020-12) of the object that holds the properties. `"x-personal": true` marks personal data.',
+    ),
+  ),
+});
+
+const PlanBody = Type.Object(
+  {
+    version: Type.Optional(count('The version that was edited: the push is refused if that is not the newest.')),
+    unplanned_events: Type.Optional(oneOf(UNPLANNED_MODES, 'What happens to other events. `allow` unless given.')),
+    events: Type.Optional(mapOf(PlannedProperties, 'By event name.')),
+    user_properties: Type.Optional(PlannedProperties),
+    profile_fields: Type.Optional(PlannedProperties),
+  },
+  {
+    title: 'Plan',
+    description: 'A tracking plan: how events and properties look.',
+    'x-examples': namedExamples({
+      plan: [
+        'One event, enforced',
+        {
+          unplanned_events: 'warn',
+          events: {
+            order_placed: {
+              mode: 'enforce',
+              schema: {
+                type: 'object',
+                properties: {
+                  total: { type: 'number', minimum: 0 },
+                  card_holder: { type: 'string', 'x-personal': true },
+                },
+                required: ['total'],
+              },
+            },
+          },
+        },
+      ],
+    }),
+  },
+);
+
+const versionFields = {
+  version: count('Counted up with each push; 0: there is no plan.'),
+  created_at: timeOrNull('When it was pushed.'),
+  created_by: textOrNull('The id of the key or member that pushed it.'),
+};
+
+const CurrentPlan = object('CurrentPlan', 'A tracking plan.', {
+  ...versionFields,
+  plan: anyJson('The plan, as `PUT /plan` takes it.'),
+});
+
+const PushedPlan = object('PushedPlan', 'What became of a push.', {
+  ...versionFields,
+  is_new: flag('False: the plan was the same already.'),
+});
+
+const PlanVersionSchema = object('PlanVersion', 'One version of the plan.', {
+  version: count('Counted up with each push.'),
+  created_at: time('When it was pushed.'),
+  created_by: text('The id of the key or member that pushed it.'),
+  enforces: flag('Whether something in it is enforced.'),
+  warns: flag('Whether something in it warns.'),
+});
+
+const PlanVersions = object('PlanVersions', 'What was pushed.', {
+  versions: list(PlanVersionSchema, `Newest first; the last ${PLAN_VERSIONS_MAX} are kept.`),
+});
+
+const NO_PLAN = { version: 0, created_at: null, created_by: null };
+const EMPTY_PLAN = '{"unplanned_events":"allow","events":{}}';
+const EXAMPLE_VERSION = { version: 3, created_at: AT, created_by: 'key_4fGh7Kq2LmNp' };
+const WHOLE_NUMBER = /^\d{1,9}$/;
+
+const version: ParameterKind<number | null> = {
+  description: 'This version; the newest unless given.',
+  schema: { type: 'integer', minimum: 1 },
+  read: (given, name) => {
+    if (given === undefined || given === '') return null;
+    if (WHOLE_NUMBER.test(given) && Number(given) > 0) return Number(given);
+    throw new BadParameterError(`${name} must be a whole number of at least 1`);
+  },
+};
+
+export function registerPlanRoutes(app: FastifyInstance, parts: PlanParts): void {
+  const { plans } = parts.keyStore;
+
+  tenantRoute(app, parts, {
+    method: 'GET',
+    url: '/plan',
+    schema: {
+      operationId: 'getPlan',
+      summary: 'The tracking plan',
+      description:
+        'The newest version of the plan, or an older one. Without a plan, `version` is 0. See docs/plans.md.',
+      query: { version },
+      response: {
+        description: 'The plan.',
+        body: CurrentPlan,
+        examples: { plan: ['A plan', { ...EXAMPLE_VERSION, plan: { unplanned_events: 'allow', events: {} } }] },
+      },
+      errors: [404],
+    },
+    handler: async ({ tenantId, parameters }) => {
+      const found = await plans.find(tenantPartsOf(tenantId), parameters.version ?? undefined);
+      if (found !== undefined) return { ...versionJson(found), plan: raw(found.text) };
+      return parameters.version === null ? { ...NO_PLAN, plan: raw(EMPTY_PLAN) } : null;
+    },
+  });
+
+  tenantRoute(app, parts, {
+    method: 'PUT',
+    url: '/plan',
+    bodyBytesMax: PLAN_LIMITS.bytesMax,
+    schema: {
+      operationId: 'putPlan',
+      summary: 'Push a tracking plan',
+      description:
+        'Makes this the plan from now on; servers use it within 2 seconds. 400 names the path of each mistake. With `version`, 409 if another version was pushed meanwhile.',
+      body: PlanBody,
+      response: {
+        description: 'It is the plan now.',
+        body: PushedPlan,
+        examples: { pushed: ['A new version', { ...EXAMPLE_VERSION, is_new: true }] },
+      },
+      errors: [409],
+    },
+    handler: async ({ tenantId, body, by }) => {
+      const reading = readPlan(body);
+      if (!reading.ok) throw new BadParameterError(describeMistakes(reading.mistakes));
+      const { version: basedOn = null, ...plan } = reading.plan;
+      const { enforces, warns } = new CompiledPlan(plan, 0);
+      const createdBy = 'key_id' in by ? by.key_id : by.member_id;
+      const { newest, isNew, isConflict } = await plans.push(tenantPartsOf(tenantId), {
+        text: JSON.stringify(plan),
+        enforces,
+        warns,
+        createdAt: parts.now(),
+        createdBy,
+        basedOn,
+      });
+      if (isConflict || newest === null) {
+        const message = `this plan was made from version ${basedOn}, but version ${newest?.version ?? 0} is the newest: take its changes over, then set version to ${newest?.version ?? 0}`;
+        throw new RefusedError('conflict', message);
+      }
+      // A key says which version is enforced: here it takes effect at once, elsewhere when keys are read again.
+      if (isNew) parts.keys.invalidate();
+      return { ...versionJson(newest), is_new: isNew };
+    },
+  });
+
+  tenantRoute(app, parts, {
+    method: 'GET',
+    url: '/plan/versions',
+    schema: {
+      operationId: 'listPlanVersions',
+      summary: 'Versions of the tracking plan',
+      description: `What was pushed when, and by whom. The last ${PLAN_VERSIONS_MAX} versions are kept.`,
+      response: {
+        description: 'The versions.',
+        body: PlanVersions,
+        examples: { versions: ['One version', { versions: [{ ...EXAMPLE_VERSION, enforces: true, warns: false }] }] },
+      },
+    },
+    handler: async ({ tenantId }) => ({
+      versions: (await plans.versions(tenantPartsOf(tenantId))).map((one) => ({
+        ...versionJson(one),
+        enforces: one.enforces,
+        warns: one.warns,
+      })),
+    }),
+  });
+}
+
+function versionJson({ version, createdAt, createdBy }: PlanVersion) {
+  return { version, created_at: timeText(createdAt), created_by: createdBy };
+}
