@@ -150,6 +150,20 @@ export interface ResolvedPerson {
   readonly node: NodeNumber;
 }
 
+/** What stored events violated of a tracking plan that warns. */
+export interface PlanViolation {
+  readonly version: number;
+  /** Null for user properties and profile fields. */
+  readonly eventName: string | null;
+  /** Without indexes. */
+  readonly path: string;
+  readonly message: string;
+  readonly count: number;
+  /** Of the newest request of these. */
+  readonly at: number;
+  readonly traceId: string;
+}
+
 export interface TenantBatch {
   readonly tenantId: TenantId;
   readonly changes: Changes;
@@ -164,6 +178,8 @@ export interface TenantBatch {
   readonly eventIds: readonly { readonly index: number; readonly receivedAt: number }[];
   /** Match keys found to belong to an erased person. */
   readonly tombstones: readonly Tombstone[];
+  /** Absent where the tenant has no plan that warns. */
+  readonly violations?: readonly PlanViolation[];
 }
 
 export interface Tombstone {

@@ -289,6 +289,21 @@ export interface ReceiptMinute {
   readonly eventsAccepted: number;
 }
 
+/** What events violated of a tracking plan that warns. */
+export interface StoredPlanViolation {
+  readonly version: number;
+  /** Null for user properties and profile fields. */
+  readonly eventName: string | null;
+  /** Without indexes. */
+  readonly path: string;
+  readonly message: string;
+  readonly count: number;
+  readonly firstAt: number;
+  readonly lastAt: number;
+  /** The newest request with it. */
+  readonly traceId: string;
+}
+
 export interface Receipts {
   /** Oldest first; minutes without requests are left out. */
   readonly minutes: readonly ReceiptMinute[];
@@ -418,6 +433,8 @@ export interface TraceReader {
   /** By time of receipt; the most frequent first, at most 100. */
   rejectionReasons(tenantId: TenantId, range: TimeRange): Promise<RejectionReason[]>;
   deadLetters(limit: number): Promise<DeadLetter[]>;
+  /** Of one version of the tracking plan, or of all; the most frequent first, at most 500. */
+  planViolations(tenantId: TenantId, version: number | null): Promise<StoredPlanViolation[]>;
 }
 
 /** What was received, and what became of it. */

@@ -99,6 +99,17 @@ export const MIGRATED_PARTS = {
     events_accepted: 'integer',
   },
   profile_counts: { tenant: 'integer', profiles: 'integer' },
+  plan_violations: {
+    tenant: 'integer',
+    version: 'integer',
+    event_name: 'text',
+    path: 'text',
+    message: 'text',
+    count: 'integer',
+    first_at: 'integer',
+    last_at: 'integer',
+    last_trace_id: 'text',
+  },
   rejections: {
     no: 'integer',
     tenant: 'integer',

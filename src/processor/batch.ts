@@ -7,6 +7,7 @@ import type { MatchOptions } from '../identity/match-keys.ts';
 import type { LogRecord } from '../log.ts';
 import type { LookupResult, WriteTransaction } from '../store-writer.ts';
 import { decide, lookupRequestOf } from './decide.ts';
+import type { WarningPlans } from './plan-warnings.ts';
 import type { PreparedRecord } from './prepared.ts';
 import { prepareRecord } from './prepare.ts';
 
@@ -37,7 +38,12 @@ export interface BatchCounts {
 export async function processBatch(
   transaction: WriteTransaction,
   records: readonly LogRecord[],
-  context: { readonly options: MatchOptions; readonly now: () => number; readonly failpoint: Failpoint },
+  context: {
+    readonly options: MatchOptions;
+    readonly now: () => number;
+    readonly failpoint: Failpoint;
+    readonly plans?: WarningPlans | undefined;
+  },
 ): Promise<BatchCounts> {
   const prepared = records.map((record) => prepareRecord(record, context.options));
   return processPrepared(transaction, prepared, context);
@@ -46,9 +52,9 @@ export async function processBatch(
 export async function processPrepared(
   transaction: WriteTransaction,
   records: readonly PreparedRecord[],
-  context: { readonly now: () => number; readonly failpoint: Failpoint },
+  context: { readonly now: () => number; readonly failpoint: Failpoint; readonly plans?: WarningPlans | undefined },
 ): Promise<BatchCounts> {
-  const { now, failpoint } = context;
+  const { now, failpoint, plans } = context;
   const byTenant = new Map<string, PreparedRecord[]>();
   for (const record of records) {
     const { tenantId } = record.header;
@@ -61,7 +67,7 @@ export async function processPrepared(
   const results = await transaction.lookUp(tenants.map(([tenantId, prepared]) => lookupRequestOf(tenantId, prepared)));
   failpoint('looked_up');
   const batches = tenants.map(([tenantId, prepared], index) =>
-    decide(tenantId, results[index] as LookupResult, prepared),
+    decide(tenantId, results[index] as LookupResult, prepared, plans?.of(tenantId)),
   );
   failpoint('decided');
   await transaction.write(batches, now());

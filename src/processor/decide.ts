@@ -11,6 +11,7 @@ import {
   type LookupResult,
   type KeyUse,
   type LookupRequest,
+  type PlanViolation,
   type RecordHeader,
   type RecordToStore,
   type RejectionToStore,
@@ -21,6 +22,7 @@ import {
 } from '../store-writer.ts';
 import { olderUseName } from '../views/older-use.ts';
 import { Erasures } from './erasures.ts';
+import type { WarningPlan } from './plan-warnings.ts';
 import type { PreparedEvent, PreparedRecord, PreparedUser } from './prepared.ts';
 
 const DAY_MS = 86_400_000;
@@ -62,7 +64,13 @@ interface Sorted {
   readonly erased: ReadonlySet<number>;
 }
 
-export function decide(tenantId: string, result: LookupResult, records: readonly PreparedRecord[]): TenantBatch {
+/** `plan`: the tracking plan of the tenant, if it warns. */
+export function decide(
+  tenantId: string,
+  result: LookupResult,
+  records: readonly PreparedRecord[],
+  plan?: WarningPlan,
+): TenantBatch {
   const memory = new Memory(result);
   const erasures = new Erasures(result);
   let index = 0;
@@ -74,11 +82,12 @@ export function decide(tenantId: string, result: LookupResult, records: readonly
   const claims = sorted.flatMap(({ kept }) => kept.map(({ user }) => user));
   const changes = resolve(result.snapshot, claims);
   const resolved = newlyResolved(result, claims, changes.outcomes);
+  const violations: PlanViolation[] = [];
   let next = 0;
   const decided = sorted.map((one) => {
     const outcomes = changes.outcomes.slice(next, next + one.kept.length);
     next += one.kept.length;
-    return toStore(one, outcomes);
+    return toStore(one, outcomes, plan && new PlanCheck(plan, violations));
   });
   return {
     tenantId,
@@ -89,6 +98,7 @@ export function decide(tenantId: string, result: LookupResult, records: readonly
     olderKeyUses: memory.olderKeyUses,
     eventIds: memory.eventIds,
     tombstones: erasures.tombstones,
+    ...(plan !== undefined && { violations }),
   };
 }
 
@@ -238,7 +248,30 @@ function leftOut(user: PreparedUser, rest: PreparedUser): IdentifierType[] {
   return user.keys.filter((key) => !rest.keys.includes(key)).map(({ type }) => type);
 }
 
-function toStore(sorted: Sorted, outcomes: readonly Outcome[]): RecordToStore {
+/** Checks users as they are stored. */
+class PlanCheck {
+  readonly #plan: WarningPlan;
+  readonly #violations: PlanViolation[];
+
+  constructor(plan: WarningPlan, violations: PlanViolation[]) {
+    this.#plan = plan;
+    this.#violations = violations;
+  }
+
+  /** What the trace shows of it. */
+  warningsOf(user: PreparedUser, events: readonly PreparedEvent[]): string[] {
+    const { version } = this.#plan;
+    const { receivedAt: at, traceId } = user.origin;
+    return this.#plan.violationsOf(user, events).map((violation) => {
+      this.#violations.push({ ...this.#plan.countedAs(violation), version, count: 1, at, traceId });
+      return `${violation.path}: ${violation.message} (tracking plan, version ${version})`;
+    });
+  }
+}
+
+const NO_WARNINGS: readonly string[] = [];
+
+function toStore(sorted: Sorted, outcomes: readonly Outcome[], check: PlanCheck | undefined): RecordToStore {
   const { record, rejections, duplicateOf, keyUsedBy, kept, duplicateEvents, erased } = sorted;
   const users: UserToStore[] = [];
   let notes: UserNote[] = [];
@@ -249,7 +282,8 @@ function toStore(sorted: Sorted, outcomes: readonly Outcome[]): RecordToStore {
     const { origin, propertyUpdate } = user;
     users.push({ origin, node: outcome.node, events, propertyUpdate });
     storedEvents += events.length;
-    const note = noteOf(user, outcome, duplicateEvents.get(origin.userIndex) ?? 0, erasedTypes);
+    const warnings = check === undefined ? NO_WARNINGS : check.warningsOf(user, events);
+    const note = noteOf(user, outcome, duplicateEvents.get(origin.userIndex) ?? 0, erasedTypes, warnings);
     if (note !== null) notes.push(note);
   }
   if (duplicateEvents.size > 0) {
@@ -305,6 +339,7 @@ function noteOf(
   outcome: Outcome,
   duplicates: number,
   erasedTypes: readonly IdentifierType[],
+  planWarnings: readonly string[],
 ): UserNote | null {
   const { receivedAt, userIndex } = user.origin;
   const warnings: string[] = [];
@@ -323,6 +358,7 @@ function noteOf(
       warnings.push(`events[${eventIndex}].timestamp is more than 5 years ago`);
     }
   }
+  warnings.push(...planWarnings);
   if (warnings.length === 0 && outcome.merges.length === 0 && duplicates === 0) return null;
   return {
     userIndex,

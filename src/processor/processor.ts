@@ -26,6 +26,7 @@ import { METRIC, type MetricsWriter } from '../telemetry/metrics.ts';
 import { StoreConflictError, type StoreWriter, type WriteTransaction } from '../store-writer.ts';
 import { type BatchCounts, type Failpoint, processPrepared } from './batch.ts';
 import { isPoison, isWorthWaiting } from './failures.ts';
+import type { WarningPlans } from './plan-warnings.ts';
 import { UnavailablePartitions } from './unavailable-partitions.ts';
 import { RetryLoop } from './retry-loop.ts';
 import { headerOf, prepareRecord } from './prepare.ts';
@@ -75,6 +76,8 @@ export interface ProcessorParts {
   readonly writeTurn?: WriteTurn;
   /** Where prepared records come from; on the spot unless given. */
   readonly source?: RecordSource;
+  /** The tracking plans that warn; none unless given. */
+  readonly plans?: WarningPlans;
   readonly failpoint?: Failpoint;
   /**
    * Throws when this process may no longer be the only one that writes the log: then what was read from it may be given
@@ -399,7 +402,7 @@ export class Processor {
 
   /** One batch. Partitions in order, as all processors take them. */
   async #process(transaction: WriteTransaction, reads: readonly Read[]): Promise<number> {
-    const { now } = this.#parts;
+    const { now, plans } = this.#parts;
     for (const { partition, from, next, problem, records } of reads.toSorted((a, b) => a.partition - b.partition)) {
       if (problem !== null) throw problem;
       const lastTraceId = records.at(-1)?.header.traceId;
@@ -411,7 +414,7 @@ export class Processor {
     this.#failpoint('advanced');
     const [first] = reads;
     const records = reads.length === 1 && first !== undefined ? first.records : reads.flatMap((read) => read.records);
-    const counts = await processPrepared(transaction, records, { now, failpoint: this.#failpoint });
+    const counts = await processPrepared(transaction, records, { now, failpoint: this.#failpoint, plans });
     this.#uncounted.push({ ...counts, records: records.length });
     return Math.max(counts.users, counts.events);
   }

@@ -27,6 +27,7 @@ import {
   openMemberStore,
   storeOn,
 } from './opening.ts';
+import type { KeyStore } from '../keys.ts';
 import type { ProcessorParts } from '../processor/processor.ts';
 import { servesApi, servesIngest } from '../config/roles.ts';
 import type { EdgeSetup, PreparerSetup, ProcessorSetup } from './supervisor.ts';
@@ -292,6 +293,8 @@ export interface OpenedProcessor {
     ProcessorParts,
     'log' | 'writer' | 'source' | 'waitForMore' | 'batchesPerTransaction' | 'writeTurn'
   >;
+  /** For the tracking plans beside the keys. */
+  readonly keyStore: KeyStore;
   close(): Promise<void>;
 }
 
@@ -307,27 +310,30 @@ export async function openProcessorParts(setup: ProcessorSetup, now: () => numbe
   ]);
   const folder = logFolderOf(config.dataFolder);
   const log = openSqliteLogReader({ folder, retentionMs: config.logRetentionMs, now });
-  const writer = await openWriter(setup, log);
+  const { keyStore, ...writer } = await openWriter(setup, log);
   const preparer: PreparerSetup = { role: 'preparer', config };
   const options = { workerData: preparer, name: 'preparer', resourceLimits: YOUNG_LIMIT };
   const thread = new Worker(threadFile('./thread', import.meta.url), options);
   const waitForMore = waitForAppends(() => readCounter(metricsBuffer, METRIC.log_entries));
   return {
     parts: { log, ...writer, source: sourceInThread(thread), waitForMore, writeTurn: new WriteTurn(setup.writeTurn) },
+    keyStore,
     close: async () => {
+      await keyStore.close();
       await writer.writer.close();
       await log.close();
     },
   };
 }
 
-type Writing = Pick<ProcessorParts, 'writer' | 'batchesPerTransaction'>;
+type Writing = Pick<ProcessorParts, 'writer' | 'batchesPerTransaction'> & { readonly keyStore: KeyStore };
 
 async function openWriter(setup: ProcessorSetup, log: LogReader): Promise<Writing> {
   const { config, checkpointer } = setup;
   if (config.storeUrl !== '') return writerOn(await processorDatabase(setup), log);
   const { openSqliteStoreWriter } = await import('../backends/sqlite/store/writer.ts');
-  return { writer: openSqliteStoreWriter({ file: storeFileOf(config.dataFolder), checkpointer }) };
+  const keyStore = await openKeyStore(config);
+  return { writer: openSqliteStoreWriter({ file: storeFileOf(config.dataFolder), checkpointer }), keyStore };
 }
 
 /** The result goes to the shared status, so every thread reports what one has found. */
@@ -356,7 +362,8 @@ async function processorDatabase(setup: ProcessorSetup): Promise<Database> {
 /** Takes the connections over: it closes them. */
 async function writerOn(pool: Database, log: LogReader): Promise<Writing> {
   const { openPostgresStoreWriter } = await import('../backends/postgres/store-writer.ts');
-  return { writer: openPostgresStoreWriter({ pool, logName: log.name }), batchesPerTransaction: 1 };
+  const keyStore = await keyStoreOn(pool.share());
+  return { writer: openPostgresStoreWriter({ pool, logName: log.name }), batchesPerTransaction: 1, keyStore };
 }
 
 /** A member of its database's consumer group. Has no preparer: it scales by more processors. */
@@ -376,10 +383,12 @@ async function openSharedProcessor(setup: ProcessorSetup, now: () => number): Pr
     warn,
   });
   await tieToTopic(pool, log.name);
-  const writing = await writerOn(pool, log);
+  const { keyStore, ...writing } = await writerOn(pool, log);
   return {
     parts: { log, ...writing, waitForMore: () => log.waitForMore() },
+    keyStore,
     close: async () => {
+      await keyStore.close();
       await writing.writer.close();
       await log.close();
     },

@@ -105,6 +105,8 @@ async function runProcessor(setup: ProcessorSetup): Promise<void> {
     { METRIC, metricsWriter, readCounter, readGauge },
     { metricsSlots, setBacklogFull, statusOf },
     { yieldPolicy },
+    { CurrentWarningPlans },
+    { OutageLog },
     { openClock },
     { watchClock },
     { openRetentionClock },
@@ -118,6 +120,8 @@ async function runProcessor(setup: ProcessorSetup): Promise<void> {
     import('../telemetry/metrics.ts'),
     import('./supervisor.ts'),
     import('../processor/yield-policy.ts'),
+    import('../processor/plan-warnings.ts'),
+    import('../telemetry/outage-log.ts'),
     import('./opening.ts'),
     import('../clock/clock.ts'),
     import('../clock/retention-clock.ts'),
@@ -158,9 +162,18 @@ async function runProcessor(setup: ProcessorSetup): Promise<void> {
       bytes: () => readCounter(metricsBuffer, METRIC.log_bytes),
       isStopping: () => status.isShuttingDown(),
     });
+    const plans = new CurrentWarningPlans(
+      opened.keyStore.plans,
+      new OutageLog(logger, {
+        failing: 'tracking plans cannot be read: those that are known stay in use',
+        working: 'tracking plans can be read again',
+      }),
+    );
+    await plans.start();
     const processor = new Processor({
       ...parts,
       ...common,
+      plans,
       options: matchOptionsOf(config),
       assertLockHeld: () => assertLockHeld(setup.lock),
       betweenTransactions: async (positions, caughtUpTo) => {
@@ -173,6 +186,7 @@ async function runProcessor(setup: ProcessorSetup): Promise<void> {
     });
     send({ type: 'started' });
     await processor.run();
+    plans.stop();
     stopWatching();
     await opened.close();
     send({ type: 'stopped' });

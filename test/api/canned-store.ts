@@ -252,6 +252,22 @@ export function cannedStore(tenantId: string): { store: Store; asked: Asked[] } 
       () => [{ reason: 'events[] "x"', users: 3, lastAt: AT, traceId: TRACE_ID, userIndex: 4 }],
       [],
     ),
+    planViolations: responses(
+      'planViolations',
+      () => [
+        {
+          version: 2,
+          eventName: 'order_placed',
+          path: 'items[].price',
+          message: 'must be a number',
+          count: 7,
+          firstAt: AT,
+          lastAt: AT,
+          traceId: TRACE_ID,
+        },
+      ],
+      [],
+    ),
     receipts: responses(
       'receipts',
       () => ({

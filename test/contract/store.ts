@@ -29,6 +29,7 @@ import {
   TENANT,
 } from './store-feeding.ts';
 import { storePeopleContract } from './store-people.ts';
+import { storePlanViolationsContract } from './store-plan-violations.ts';
 import { storeReceiptsContract } from './store-receipts.ts';
 import { storeRetentionContract } from './store-retention.ts';
 import { storeTenantsContract } from './store-tenants.ts';
@@ -44,6 +45,7 @@ export function storeContract(name: string, open: OpenStore): void {
     storeArrivalsContract(open);
     storeTracesContract(open);
     storeReceiptsContract(open);
+    storePlanViolationsContract(open);
     storeUnmergeAndEraseContract(open);
     storeRetentionContract(open);
     storeTenantsContract(open);

@@ -112,6 +112,22 @@ suite('Enforced tracking plans', () => {
     ]);
   });
 
+  test('warnings are on the trace and counted, from the next second on', async () => {
+    const key = await newTenant();
+    assert.equal((await put(server(), key, { events: { order_placed: { mode: 'warn', schema: ORDER } } })).status, 200);
+    const path = await eventually('the processor uses the plan', async () => {
+      await post(server(), key.key, { users: [order('u', 'x')] });
+      const { body } = await ask(server(), '/plan/violations?version=1', { headers: withKey(key) });
+      return (body as { violations: { trace_id: string; path: string }[] }).violations.find(
+        (one) => one.path === 'total',
+      );
+    });
+    const { body } = await ask(server(), `/traces/${path.trace_id}`, { headers: withKey(key) });
+    assert.deepEqual((body as { users: { warnings: string[] }[] }).users[0]?.warnings, [
+      'events[1].total: must be a number (tracking plan, version 1)',
+    ]);
+  });
+
   test('what is enforced is found however its name is written', async () => {
     const key = await newTenant();
     await pushed(key, ENFORCED, isRejected(key));

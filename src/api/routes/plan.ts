@@ -1,6 +1,6 @@
 /**
  * `GET` and `PUT /plan`: the tracking plan of a tenant, which says how its events look; `GET /plan/versions` lists what
- * was pushed when. A plan is checked before it is stored (`plans/plan.ts`); a mistake is refused with its path. Pushing
+ * was pushed when, and `GET /plan/violations` what events violate of it. A plan is checked before it is stored (`plans/plan.ts`); a mistake is refused with its path. Pushing
  * the same plan again changes nothing.
  */
 
@@ -10,13 +10,26 @@ import { tenantPartsOf } from '../../model.ts';
 import { CompiledPlan } from '../../plans/compiled-plan.ts';
 import { describeMistakes, PLAN_LIMITS, PLAN_MODES, readPlan, UNPLANNED_MODES } from '../../plans/plan.ts';
 import { PLAN_VERSIONS_MAX, type PlanVersion } from '../../plans.ts';
-import { AT } from '../examples.ts';
+import { AT, TRACE_ID } from '../examples.ts';
 import { Type } from '../json-schema.ts';
 import { raw } from '../json-text.ts';
 import type { ParameterKind } from '../parameters.ts';
 import { BadParameterError, RefusedError } from '../responses.ts';
 import { namedExamples } from '../route-schema.ts';
-import { anyJson, count, flag, list, mapOf, object, oneOf, text, textOrNull, time, timeOrNull } from '../schema.ts';
+import {
+  anyJson,
+  count,
+  flag,
+  list,
+  mapOf,
+  object,
+  oneOf,
+  text,
+  textOrNull,
+  time,
+  timeOrNull,
+  uuid,
+} from '../schema.ts';
 import { timeText } from '../stored-json.ts';
 import { type TenantParts, tenantRoute } from '../tenant-route.ts';
 
@@ -100,6 +113,21 @@ const PlanVersionSchema = object('PlanVersion', 'One version of the plan.', {
 
 const PlanVersions = object('PlanVersions', 'What was pushed.', {
   versions: list(PlanVersionSchema, `Newest first; the last ${PLAN_VERSIONS_MAX} are kept.`),
+});
+
+const PlanViolationSchema = object('PlanViolation', 'Something that events violate.', {
+  version: count('The version of the plan that they violate.'),
+  event_name: textOrNull('The event; null for user properties and profile fields.'),
+  path: text('Where, without indexes: `items[].price`.'),
+  message: text('What is wrong with it.'),
+  count: count('How often: once for each place in each stored event.'),
+  first_at: time('When the server received the first request with it.'),
+  last_at: time('When the server received the newest request with it.'),
+  trace_id: uuid('A request with it; its trace shows the warning.'),
+});
+
+const PlanViolations = object('PlanViolations', 'What events violate of the plan.', {
+  violations: Type.Array(PlanViolationSchema, { maxItems: 500, description: 'The most frequent first.' }),
 });
 
 const NO_PLAN = { version: 0, created_at: null, created_by: null };
@@ -202,6 +230,57 @@ export function registerPlanRoutes(app: FastifyInstance, parts: PlanParts): void
         ...versionJson(one),
         enforces: one.enforces,
         warns: one.warns,
+      })),
+    }),
+  });
+
+  registerViolations(app, parts);
+}
+
+function registerViolations(app: FastifyInstance, parts: PlanParts): void {
+  tenantRoute(app, parts, {
+    method: 'GET',
+    url: '/plan/violations',
+    schema: {
+      operationId: 'listPlanViolations',
+      summary: 'Violations of the tracking plan',
+      description:
+        'What stored events violate of what the plan warns about, counted. Kept until 30 days after it last occurred. Users that violate what is enforced are rejected: see `GET /rejections`.',
+      query: { version: { ...version, description: 'Only violations of this version; of all unless given.' } },
+      response: {
+        description: 'The violations.',
+        body: PlanViolations,
+        examples: {
+          violations: [
+            'A text where a number is expected',
+            {
+              violations: [
+                {
+                  version: 3,
+                  event_name: 'order_placed',
+                  path: 'items[].price',
+                  message: 'must be a number',
+                  count: 214,
+                  first_at: AT,
+                  last_at: AT,
+                  trace_id: TRACE_ID,
+                },
+              ],
+            },
+          ],
+        },
+      },
+    },
+    handler: async ({ tenantId, store, parameters }) => ({
+      violations: (await store.planViolations(tenantId, parameters.version)).map((one) => ({
+        version: one.version,
+        event_name: one.eventName,
+        path: one.path,
+        message: one.message,
+        count: one.count,
+        first_at: timeText(one.firstAt),
+        last_at: timeText(one.lastAt),
+        trace_id: one.traceId,
       })),
     }),
   });

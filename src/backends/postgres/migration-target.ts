@@ -49,7 +49,7 @@ const ARRAYS: Readonly<Record<ColumnKind, { type: string; of: (values: readonly 
 };
 
 /** Tables with a column that their part lacks: `shard` in these, `log` in those below. */
-const SHARDED = new Set<PartName>(['counts', 'ledger', 'receipts', 'profile_counts']);
+const SHARDED = new Set<PartName>(['counts', 'ledger', 'receipts', 'profile_counts', 'plan_violations']);
 const OF_A_LOG = new Set<PartName>(['positions', 'dead_letters', 'lost_records']);
 /** Partitioned tables. */
 const BY_DAY = new Set<PartName>(['records', 'events']);

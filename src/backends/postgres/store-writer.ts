@@ -297,6 +297,7 @@ class PostgresWriteTransaction implements WriteTransaction {
     for (const { tenant, batch } of tenants) {
       for (const record of batch.records) this.#sums.add(tenant, record);
       this.#sums.addProfiles(tenant, newProfilesIn(batch.changes));
+      if (batch.violations !== undefined) this.#sums.addViolations(tenant, batch.violations);
       if (this.#met.some(([met]) => met === tenant)) this.#met.push([tenant, peopleIn(batch)]);
     }
   }

@@ -15,6 +15,7 @@ import { roughFilter, searchPeople } from '../../views/people-search.ts';
 import { listAudit } from '../sql/audit.ts';
 import { listCounts } from '../sql/counts.ts';
 import { readLedger, selectStoredEvents } from '../sql/ledger.ts';
+import { listPlanViolations } from '../sql/plan-violations.ts';
 import { readReceipts } from '../sql/receipts.ts';
 import { listDeadLetters, listRejectionReasons, listRejections } from '../sql/rejections.ts';
 import { countProfiles, listTenants } from '../sql/tenants.ts';
@@ -105,6 +106,8 @@ export function openPostgresStore(options: PostgresStoreOptions): Store {
     rejectionReasons: (tenantId, range) =>
       ofTenant(tenantId, [], (tenant) => listRejectionReasons(queries, tenant, range)),
     deadLetters: (limit) => listDeadLetters(queries, limit),
+    planViolations: (tenantId, version) =>
+      ofTenant(tenantId, [], (tenant) => listPlanViolations(queries, tenant, version)),
   };
 
   const ledgerReader: LedgerReader = {

@@ -11,6 +11,8 @@ import { changedBy, engineStep, rowsOf, type Steps, type Tables } from './steps.
 export const ROWS_PER_SWEEP = 2_000;
 /** Receipts show the last few days. */
 const RECEIPTS_KEPT_MS = 7 * 24 * 3_600_000;
+/** What has not occurred for so long is not shown any more. */
+const VIOLATIONS_KEPT_MS = 30 * 24 * 3_600_000;
 /** How often, in calls, the rejections are added up while other parts have work. */
 const EXCESS_CHECK_CALLS = 64;
 
@@ -41,6 +43,7 @@ type SweepPart = (sweep: Sweep) => Steps<boolean>;
 
 const SHARED_PARTS: readonly SweepPart[] = [
   sweepReceipts,
+  sweepPlanViolations,
   sweepRejections,
   function* (sweep) {
     return isExcessDue(sweep.progress) && (yield* sweepExcessRejections(sweep));
@@ -87,6 +90,12 @@ function* sweepReceipts({ tables, now }: Sweep): Steps<boolean> {
     ),
   );
   return removed > 0;
+}
+
+/** There are few: what is told apart of a version is bounded. */
+function* sweepPlanViolations({ tables, now }: Sweep): Steps<boolean> {
+  yield* changedBy(tables.deleteFrom('plan_violations').where('last_at', '<', Math.trunc(now - VIOLATIONS_KEPT_MS)));
+  return false;
 }
 
 /** By tenant and time, as the index has them: what was processed first need not have been received first. */

@@ -1,5 +1,5 @@
 /**
- * The tables of the store that SQLite and PostgreSQL have alike: sums (counts, ledger, receipts, profiles), how far the
+ * The tables of the store that SQLite and PostgreSQL have alike: sums (counts, ledger, receipts, profiles, violations), how far the
  * logs were processed, rejections, dead letters and the audit. As types for queries, and as SQL for both engines. What is
  * read and written per event or per person (nodes, identifiers, events, records, first uses) is in the schema of each
  * engine. Times are milliseconds since 1970.
@@ -76,6 +76,20 @@ export interface StoreTables {
   };
   /** How many profiles there are: nodes less merges. One shard alone may be below zero. */
   profile_counts: { tenant: number; shard: number; profiles: number };
+  /** What events violated of a tracking plan that warns (`plan-violations.ts`). */
+  plan_violations: {
+    tenant: number;
+    version: number;
+    /** Empty for what is of the user. */
+    event_name: string;
+    path: string;
+    message: string;
+    shard: number;
+    count: number;
+    first_at: number;
+    last_at: number;
+    last_trace_id: string;
+  };
   rejections: {
     no: Generated<number>;
     tenant: number;
@@ -188,6 +202,20 @@ export function createStoreTables(types: StoreColumnTypes): string {
       profiles ${integer} NOT NULL,
       PRIMARY KEY (tenant, shard)
     ) ${sumsTableEnd(50)};
+
+    CREATE TABLE plan_violations (
+      tenant        ${smallInteger} NOT NULL,
+      version       ${integer} NOT NULL,
+      event_name    ${text} NOT NULL,
+      path          ${text} NOT NULL,
+      message       ${text} NOT NULL,
+      shard         ${smallInteger} NOT NULL,
+      count         ${integer} NOT NULL,
+      first_at      ${integer} NOT NULL,
+      last_at       ${integer} NOT NULL,
+      last_trace_id ${text} NOT NULL,
+      PRIMARY KEY (tenant, version, event_name, path, message, shard)
+    ) ${sumsTableEnd(70)};
 
     CREATE TABLE rejections (
       no             ${number},

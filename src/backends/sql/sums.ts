@@ -1,15 +1,16 @@
 /**
  * The sums that a writer keeps: events by minute and hour with their revenue, the ledger by hour of receipt, receipts by
- * minute, and the number of profiles. Gathered in memory and written once per transaction, as its last statements, so that
+ * minute, the number of profiles, and violations of tracking plans. Gathered in memory and written once per transaction, as its last statements, so that
  * their rows are locked for a moment only. Counts of events, which may be thousands of rows, are written by each engine.
  */
 
 import { type Kysely, type RawBuilder, sql } from 'kysely';
-import type { RecordHeader, RecordToStore } from '../../store-writer.ts';
+import type { PlanViolation, RecordHeader, RecordToStore } from '../../store-writer.ts';
 import { type CountedBucket, EventCounts } from '../../views/event-counts.ts';
 import { RECEIPT_COLUMNS, ReceivedSums, type ReceiptSums } from '../../views/received-sums.ts';
 import { HOUR_MS, startOf } from '../../views/sums.ts';
 import type { SqlStatement } from './database.ts';
+import { addToViolations, ViolationSums } from './plan-violations.ts';
 import type { LedgerSum, StoreTables } from './store-tables.ts';
 
 /** Of one statement; both engines allow twice as many parameters as these take. */
@@ -20,6 +21,7 @@ export class TransactionSums {
   readonly #received = new ReceivedSums();
   /** By tenant: how many more profiles there are. */
   readonly #profiles = new Map<number, number>();
+  readonly #violations = new ViolationSums();
 
   add(tenant: number, { header, duplicateOf, users, userTally, eventTally }: RecordToStore): void {
     for (const { events } of users) for (const event of events) this.#counts.add(tenant, event);
@@ -37,6 +39,10 @@ export class TransactionSums {
     if (more !== 0) this.#profiles.set(tenant, (this.#profiles.get(tenant) ?? 0) + more);
   }
 
+  addViolations(tenant: number, violations: readonly PlanViolation[]): void {
+    for (const violation of violations) this.#violations.add(tenant, violation);
+  }
+
   takeCounts(): CountedBucket[] {
     return this.#counts.take();
   }
@@ -50,6 +56,7 @@ export class TransactionSums {
       ...chunksOf(hours).map((rows) => addToLedger(tables, shard, rows)),
       ...chunksOf(minutes).map((rows) => addToReceipts(tables, shard, rows)),
       ...chunksOf(profiles).map((rows) => addToProfiles(tables, shard, rows)),
+      ...chunksOf(this.#violations.take()).map((rows) => addToViolations(tables, shard, rows)),
     ];
   }
 
@@ -57,6 +64,7 @@ export class TransactionSums {
     this.#counts.clear();
     this.#received.clear();
     this.#profiles.clear();
+    this.#violations.clear();
   }
 }
 

@@ -45,6 +45,11 @@ export const PLAIN_TABLES: Readonly<Record<PlainPart, PlainTable>> = {
   ledger: { file: 'store', from: 'ledger', order: ['tenant', 'hour'] },
   receipts: { file: 'store', from: 'receipts', order: ['tenant', 'minute'] },
   profile_counts: { file: 'store', from: 'profile_counts', order: ['tenant'] },
+  plan_violations: {
+    file: 'store',
+    from: 'plan_violations',
+    order: ['tenant', 'version', 'event_name', 'path', 'message'],
+  },
   rejections: { file: 'store', from: 'rejections', order: ['no'] },
   dead_letters: { file: 'store', from: 'dead_letters', order: ['no'] },
   audit: { file: 'store', from: 'audit', order: ['no'] },

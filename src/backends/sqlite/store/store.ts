@@ -14,6 +14,7 @@ import { roughFilter, searchPeople } from '../../../views/people-search.ts';
 import { listAudit } from '../../sql/audit.ts';
 import { listCounts } from '../../sql/counts.ts';
 import { readLedger } from '../../sql/ledger.ts';
+import { listPlanViolations } from '../../sql/plan-violations.ts';
 import { readReceipts } from '../../sql/receipts.ts';
 import { listDeadLetters, listRejectionReasons, listRejections } from '../../sql/rejections.ts';
 import { LOCAL_LOG } from '../../sql/store-tables.ts';
@@ -138,6 +139,8 @@ export function openSqliteStore(file: string, options: StoreOptions = {}): Store
     rejectionReasons: (tenantId, range) =>
       withTenant(tenantId, [], (tenant) => listRejectionReasons(queries, tenant, range)),
     deadLetters: (limit) => translated(() => listDeadLetters(queries, limit)),
+    planViolations: (tenantId, version) =>
+      withTenant(tenantId, [], (tenant) => listPlanViolations(queries, tenant, version)),
   };
 
   const ledgerReader: LedgerReader = {

@@ -418,6 +418,7 @@ class SqliteStoreWriter implements StoreWriter, WriteTransaction {
     for (const { node } of batch.changes.nodes) if (node >= this.#next.node) this.#next.node = node + 1;
     this.#changes.write(tenant.no, batch.changes);
     this.#sums.addProfiles(tenant.no, newProfilesIn(batch.changes));
+    if (batch.violations !== undefined) this.#sums.addViolations(tenant.no, batch.violations);
     this.#graph.learn(tenant.no, batch.changes, batch.resolved);
     this.#tombstones.write(tenant, batch.tombstones);
     this.#firstUses.write(tenant.no, batch, this.#next.record);
