@@ -28,6 +28,7 @@ const RUNNERS: Readonly<Record<CommandName, Runner>> = {
   import: onData(async (args, shell) => (await import('./cli/import.ts')).runImport(args, shell)),
   send: onData(async (args, shell) => (await import('./cli/send.ts')).runSend(args, shell)),
   demo: onData(async (args, shell) => (await import('./cli/demo.ts')).runDemo(args, shell)),
+  plan: onData(async (args, shell) => (await import('./cli/plan.ts')).runPlan(args, shell)),
   export: onData(async (args, shell) => (await import('./cli/export.ts')).runExport(args, shell)),
   doctor: onData(runDoctorCommand),
   migrate: onData(runMigrateCommand),

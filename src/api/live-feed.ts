@@ -10,8 +10,10 @@
 
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { TenantId } from '../model.ts';
+import { maskedEvent } from '../plans/personal.ts';
+import type { Plan } from '../plans/plan.ts';
 import { BadCursorError, type EventReader, type NewestArrivals, type ProfileReader } from '../store.ts';
-import { type People, peopleOf } from './person-of-event.ts';
+import { maskedPeople, type People, peopleOf } from './person-of-event.ts';
 import {
   EVENTS_PER_SECOND_MAX,
   LiveEvent,
@@ -32,6 +34,8 @@ export interface LiveFeedParts {
   /** How many events the processor has stored so far, of all tenants; grows after they can be read. */
   readonly storedEvents: () => number;
   readonly now: () => number;
+  /** The tracking plan of a tenant, by which personal data is masked. */
+  readonly planOf: (tenantId: TenantId) => Promise<Plan | null>;
   /** Called when nothing can be read, with the trace_id of a waiting stream. Must not throw. */
   readonly onUnavailable: (error: Error, traceId: string) => void;
 }
@@ -186,9 +190,13 @@ export class LiveFeed {
     filter: LiveFilter,
   ): Promise<{ readonly page: NewestArrivals; readonly people: People }> {
     const { store } = this.#parts;
-    const { eventName, profileId, keyId, includesPerson } = filter;
+    const { eventName, profileId, keyId, includesPerson, showsPersonal } = filter;
     const page = await store.newestArrivals(tenantId, cursor, { eventName, profileId, keyId }, EVENTS_PER_SECOND_MAX);
-    return { page, people: (await peopleOf(store, tenantId, includesPerson, page.events)) ?? NO_PEOPLE };
+    const people = (await peopleOf(store, tenantId, includesPerson, page.events)) ?? NO_PEOPLE;
+    const plan = showsPersonal || page.events.length === 0 ? null : await this.#parts.planOf(tenantId);
+    if (plan === null) return { page, people };
+    const events = page.events.map((event) => maskedEvent(plan, event));
+    return { page: { ...page, events }, people: maskedPeople(plan, people) };
   }
 
   #deliver({ events, last, lastSequence, skipped }: NewestArrivals, people: People, to: Iterable<LiveListener>): void {
@@ -206,6 +214,9 @@ export class LiveFeed {
   }
 }
 
-function channelName(tenantId: TenantId, { eventName, profileId, keyId, includesPerson }: LiveFilter): string {
-  return JSON.stringify([tenantId, eventName, profileId, keyId, includesPerson]);
+function channelName(
+  tenantId: TenantId,
+  { eventName, profileId, keyId, includesPerson, showsPersonal }: LiveFilter,
+): string {
+  return JSON.stringify([tenantId, eventName, profileId, keyId, includesPerson, showsPersonal]);
 }

@@ -28,6 +28,8 @@ const RETRY_MS = 1_000;
 export interface LiveFilter extends ArrivalFilter {
   /** Whether events come with what to call their person. */
   readonly includesPerson: boolean;
+  /** Whether what the tracking plan marks as personal is shown. */
+  readonly showsPersonal: boolean;
 }
 
 /** Where a stream starts. */

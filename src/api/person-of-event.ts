@@ -4,7 +4,9 @@
  */
 
 import { IDENTIFIER_TYPES, type TenantId } from '../model.ts';
+import { isPersonalField, MASK, type Plan } from '../plans/plan.ts';
 import type { ProfileReader, StoredPerson } from '../store.ts';
+import { NAME_FIELDS } from '../views/people-search.ts';
 import { choiceParameter } from './parameters.ts';
 
 export const include = choiceParameter(
@@ -25,6 +27,12 @@ export async function peopleOf(
   if (!isIncluded) return undefined;
   const ids = new Set(rows.flatMap(({ profileId }) => profileId ?? []));
   return ids.size === 0 ? new Map() : store.people(tenantId, [...ids]);
+}
+
+/** A name is made of profile fields: where one of those is personal, so is the name. */
+export function maskedPeople(plan: Plan, people: People): People {
+  if (!NAME_FIELDS.some((field) => isPersonalField(plan, field))) return people;
+  return new Map([...people].map(([id, person]) => [id, person.name === null ? person : { ...person, name: MASK }]));
 }
 
 /** Undefined, and so left out of the response, unless asked for. */

@@ -46,6 +46,10 @@ export const EXPORT_FORMATS = ['ndjson', 'csv', 'parquet'] as const;
 export const EXPORT_KINDS = ['events', 'profiles'] as const;
 export const COMPLETION_SHELLS = ['bash', 'zsh', 'fish'] as const;
 
+const PERSONAL_FLAG: Flag = {
+  help: 'show properties that the tracking plan marks as personal; otherwise they are •••',
+};
+
 const JSON_FLAG: Flags = { json: { help: 'print JSON, for programs' } };
 
 const DATA_FLAG: Flags = {
@@ -200,6 +204,51 @@ const KEYS_COMMANDS = {
   },
 } as const satisfies Record<string, Command>;
 
+const PLAN_ARGUMENT = { value: 'FILE', help: 'the plan file; default sluice-plan.json' } as const;
+const PLAN_SERVER_FLAGS: Flags = { ...INGEST_FLAGS, ...DATA_FLAG };
+
+const PLAN_COMMANDS = {
+  push: {
+    synopsis: 'plan push [FILE]',
+    summary: 'makes a file the tracking plan of a server',
+    usage: [['SLUICE_KEY=sk_prod_… sluice plan push [FILE] [--url URL]']],
+    argument: PLAN_ARGUMENT,
+    flags: { ...PLAN_SERVER_FLAGS, ...JSON_FLAG },
+    notes: [
+      { text: 'The plan is for the account and environment of the key. Servers use it within 2 seconds.' },
+      { title: 'Exit codes', text: '0 it is the plan now, 2 it has mistakes or was refused, 1 it was not sent.' },
+    ],
+  },
+  pull: {
+    synopsis: 'plan pull',
+    summary: 'writes the tracking plan of a server as a file',
+    usage: [['sluice plan pull --out sluice-plan.json'], ['sluice plan pull --version 3', 'an older version']],
+    flags: {
+      out: { value: 'FILE', help: 'the file to write; default stdout' },
+      version: { value: 'N', help: 'this version instead of the newest' },
+      ...PLAN_SERVER_FLAGS,
+    },
+  },
+  diff: {
+    synopsis: 'plan diff [FILE]',
+    summary: 'shows what differs between a file and the plan of a server',
+    usage: [['sluice plan diff [FILE]']],
+    argument: PLAN_ARGUMENT,
+    flags: { ...PLAN_SERVER_FLAGS, ...JSON_FLAG },
+    notes: [
+      { title: 'Exit codes', text: '0 they are the same, 2 they differ or the file has mistakes, 1 not compared.' },
+    ],
+  },
+  check: {
+    synopsis: 'plan check [FILE]',
+    summary: 'checks a plan file, without a server',
+    usage: [['sluice plan check [FILE]']],
+    argument: PLAN_ARGUMENT,
+    flags: {},
+    notes: [{ title: 'Exit codes', text: '0 it is a valid plan, 2 it has mistakes: each is printed with its path.' }],
+  },
+} as const satisfies Record<string, Command>;
+
 export const COMMANDS = {
   serve: {
     synopsis: 'serve [settings]',
@@ -271,6 +320,7 @@ export const COMMANDS = {
     flags: {
       event: { value: 'NAME', help: 'only events of this name' },
       since: { value: 'TIME', help: 'begin with those of the last 10m, 2h, …, by event time' },
+      personal: PERSONAL_FLAG,
       ...TENANT_FLAGS,
     },
     notes: [
@@ -401,6 +451,19 @@ export const COMMANDS = {
       { title: 'Exit codes', text: '0 everything was sent, 1 it was not; run it again to send the rest.' },
     ],
   },
+  plan: {
+    synopsis: 'plan push|pull|diff|check',
+    summary: 'manages the tracking plan: how events and properties look',
+    usage: [
+      ['sluice plan pull --out sluice-plan.json'],
+      ['sluice plan check'],
+      ['sluice plan diff'],
+      ['sluice plan push'],
+    ],
+    flags: {},
+    commands: PLAN_COMMANDS,
+    notes: [{ text: 'The plan is a JSON file that lives beside your code: see docs/plans.md.' }],
+  },
   export: {
     synopsis: 'export --format FORMAT',
     summary: 'writes events or profiles as ndjson, csv or parquet',
@@ -419,6 +482,7 @@ export const COMMANDS = {
       overwrite: { help: 'replace FILE if it exists' },
       restart: { help: 'start over instead of continuing an interrupted export' },
       raw: { help: 'csv for programs: text as it was sent, formulas for spreadsheets included' },
+      personal: PERSONAL_FLAG,
       ...TENANT_FLAGS,
     },
     notes: [

@@ -24,6 +24,8 @@ export interface ExportOptions {
   readonly overwrite: boolean;
   /** Csv without apostrophes and escapes. */
   readonly raw: boolean;
+  /** With what the tracking plan marks as personal. */
+  readonly personal: boolean;
   readonly json: boolean;
   /** As it was written: what makes two exports the same. */
   readonly asked: Asked;
@@ -67,6 +69,7 @@ export function readExportOptions(args: readonly string[], shell: Shell): Export
     restart: flags.switches.has('restart'),
     overwrite: flags.switches.has('overwrite'),
     raw,
+    personal: flags.switches.has('personal'),
     json: flags.switches.has('json'),
     asked: {
       format,
@@ -75,6 +78,7 @@ export function readExportOptions(args: readonly string[], shell: Shell): Export
       to: flags.values.get('to') ?? null,
       event: eventName,
       raw: raw ? 'yes' : null,
+      personal: flags.switches.has('personal') ? 'yes' : null,
     },
   };
 }

@@ -9,6 +9,8 @@ import { closeSync, existsSync, fsyncSync, openSync, statSync } from 'node:fs';
 import { basename, dirname } from 'node:path';
 import { setImmediate } from 'node:timers/promises';
 import { OperatorError } from '../errors.ts';
+import { maskedEvent, maskedProfile } from '../plans/personal.ts';
+import type { Plan } from '../plans/plan.ts';
 import {
   BadCursorError,
   type EventReader,
@@ -26,7 +28,7 @@ import { type ExportOptions, readExportOptions } from './export-options.ts';
 import { countOf, formatBytes } from './local-time.ts';
 import { Progress } from './progress.ts';
 import { inWords, type Shell } from './shell.ts';
-import { chooseTenant, type Tenant, withStore } from './tenant.ts';
+import { chooseTenant, planOfTenant, type Tenant, withStore } from './tenant.ts';
 
 const PAGE_ROWS = 1_000;
 
@@ -65,11 +67,12 @@ export async function runExport(args: readonly string[], shell: Shell): Promise<
     const title = out === null ? 'stdout' : basename(out);
     const noun = options.what === 'events' ? EVENT_SHAPE.noun : PROFILE_SHAPE.noun;
     const progress = new Progress({ title, noun, terminal: shell.errTerminal, err: shell.err, now: shell.now });
+    const plan = options.personal ? null : await planOfTenant(shell, options.dataSource.config, tenant);
     const job = { shell, options: { ...options, from: range.from, to: range.to }, checkpoint, progress };
     try {
       return options.what === 'events'
-        ? await write(await eventSource(store, tenant, job.options), tenant, job)
-        : await write(profileSource(store, tenant), tenant, job);
+        ? await write(await eventSource(store, tenant, plan, job.options), tenant, job)
+        : await write(profileSource(store, tenant, plan), tenant, job);
     } catch (error) {
       if (!(error instanceof BadCursorError)) throw inWords(error);
       throw new OperatorError(
@@ -94,6 +97,7 @@ function checkpointFor(options: ExportOptions, tenant: Tenant): Checkpoint | und
 async function eventSource(
   store: EventReader & LedgerReader,
   tenant: Tenant,
+  plan: Plan | null,
   { eventName, from, to }: ExportOptions,
 ): Promise<Source<StoredEvent>> {
   const isAll = eventName === null && from === null && to === null;
@@ -103,16 +107,20 @@ async function eventSource(
     total: ledger?.hours.reduce((sum, { events }) => sum + events.stored, 0) ?? null,
     page: async (cursor) => {
       const query = { profileId: null, eventName, from, to, limit: PAGE_ROWS, cursor };
-      return (await store.events(tenant.id, query)) ?? { rows: [], nextCursor: null };
+      const page = (await store.events(tenant.id, query)) ?? { rows: [], nextCursor: null };
+      return { ...page, rows: page.rows.map((event) => maskedEvent(plan, event)) };
     },
   };
 }
 
-function profileSource(store: ProfileReader, tenant: Tenant): Source<StoredProfile> {
+function profileSource(store: ProfileReader, tenant: Tenant, plan: Plan | null): Source<StoredProfile> {
   return {
     shape: PROFILE_SHAPE,
     total: null,
-    page: (cursor) => store.profiles(tenant.id, { limit: PAGE_ROWS, cursor }),
+    page: async (cursor) => {
+      const page = await store.profiles(tenant.id, { limit: PAGE_ROWS, cursor });
+      return { ...page, rows: page.rows.map((profile) => maskedProfile(plan, profile)) };
+    },
   };
 }
 

@@ -7,13 +7,15 @@
 import { jsonText } from '../api/json-text.ts';
 import { eventJson } from '../api/stored-json.ts';
 import { parseDurationMs } from '../config/values.ts';
+import { maskedEvent } from '../plans/personal.ts';
+import type { Plan } from '../plans/plan.ts';
 import type { EventReader, LedgerReader, StoredEvent } from '../store.ts';
 import { COMMANDS, flagKinds } from './commands.ts';
 import { mistakesError, readFlags } from '../config/flags.ts';
 import { shortTime } from './local-time.ts';
 import { pause, type Shell } from './shell.ts';
 import { type Ink, inkFor, printable } from './table.ts';
-import { findTenant, type DataSource, readDataSource, type Tenant, withStore } from './tenant.ts';
+import { findTenant, type DataSource, planOfTenant, readDataSource, type Tenant, withStore } from './tenant.ts';
 
 const POLL_MS = 200;
 const PAGE_EVENTS = 500;
@@ -40,12 +42,15 @@ export async function runTail(args: readonly string[], shell: Shell): Promise<nu
   if (sinceMs === undefined || mistakes.length > 0) throw mistakesError(mistakes, HINT);
 
   const eventName = flags.values.get('event') ?? null;
-  const show = (event: StoredEvent): void => {
-    if (eventName !== null && event.eventName !== eventName) return;
+  let plan: Plan | null = null;
+  const show = (stored: StoredEvent): void => {
+    if (eventName !== null && stored.eventName !== eventName) return;
+    const event = maskedEvent(plan, stored);
     shell.out(flags.switches.has('json') ? `${jsonText(eventJson(event))}\n` : `${lineOf(event, shell, ink)}\n`);
   };
   await withStore(shell, place.config, async (store) => {
     const tenant = await waitForTenant(shell, store, place);
+    if (tenant !== undefined && !flags.switches.has('personal')) plan = await planOfTenant(shell, place.config, tenant);
     if (tenant !== undefined) await follow({ shell, store, tenant, eventName, sinceMs, show });
   });
   return 0;

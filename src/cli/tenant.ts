@@ -8,7 +8,8 @@ import type { Config } from '../config/config.ts';
 import { hasSegments } from '../data-folder/files.ts';
 import { OperatorError } from '../errors.ts';
 import { LogCorruptError, LogUnavailableError } from '../log.ts';
-import { ENVIRONMENTS, type Environment, type TenantId, tenantOf } from '../model.ts';
+import { ENVIRONMENTS, type Environment, type TenantId, tenantOf, tenantPartsOf } from '../model.ts';
+import { type Plan, parsePlan } from '../plans/plan.ts';
 import type { Account } from '../keys.ts';
 import type { LedgerReader, Store } from '../store.ts';
 import { StoreUnavailableError } from '../store-writer.ts';
@@ -131,6 +132,20 @@ export async function chooseTenant(shell: Shell, store: LedgerReader, dataSource
     );
   }
   return tenant;
+}
+
+/** The tracking plan of the tenant, by which personal data is masked; null where there is none. */
+export async function planOfTenant(shell: Shell, config: Config, tenant: Tenant): Promise<Plan | null> {
+  const keyStore = await shell.findKeyStore(config);
+  try {
+    const stored = await keyStore?.plans.find(tenantPartsOf(tenant.id));
+    if (stored === undefined) return null;
+    const reading = parsePlan(stored.text);
+    if (!reading.ok) throw new OperatorError('The tracking plan was made by a newer Sluice: run that version.');
+    return reading.plan;
+  } finally {
+    await keyStore?.close();
+  }
 }
 
 /** Of all tenants: sent, and not in the store yet. */

@@ -10,7 +10,7 @@ import { type ArrivedEvent, BadCursorError, type NewestArrivals, type Store } fr
 import { eventually } from '../server.ts';
 import { EVENT } from './canned-store.ts';
 
-const NO_FILTER = { eventName: null, profileId: null, keyId: null, includesPerson: false };
+const NO_FILTER = { eventName: null, profileId: null, keyId: null, includesPerson: false, showsPersonal: false };
 const START = 1_000_000;
 
 async function listen(context: TestContext, isReading = true) {
@@ -163,6 +163,7 @@ suite('A live stream that comes back far behind another', () => {
       return Promise.resolve({ events: page, last: `cursor-${last}`, lastSequence: last, skipped });
     };
     const feed = new LiveFeed({
+      planOf: async () => null,
       store: { newestArrivals } as Store,
       storedEvents: () => 0,
       now: () => START,
@@ -194,6 +195,7 @@ suite('A live stream of a store that other servers write to', () => {
       return { events: stored.slice(from), last: `cursor-${last}`, lastSequence: last, skipped: null };
     };
     const feed = new LiveFeed({
+      planOf: async () => null,
       store: { newestArrivals } as Store,
       storedEvents: () => 0,
       now: () => START,
@@ -217,6 +219,7 @@ suite('A live stream whose store was set back', () => {
     };
     const reasons: string[] = [];
     const feed = new LiveFeed({
+      planOf: async () => null,
       store: { newestArrivals } as Store,
       storedEvents: () => 0,
       now: () => START,

@@ -2,6 +2,7 @@
 
 import assert from 'node:assert/strict';
 import { suite, test } from 'node:test';
+import { openLive } from '../api/live-client.ts';
 import { eventually, type HttpResponse, post, type TestServer } from '../server.ts';
 import { ask, makeKey, recordOf, type TestKey, type TestKeyOptions, useServer } from './fixture.ts';
 
@@ -182,6 +183,41 @@ suite('Enforced tracking plans', () => {
     }
     isStopped = true;
     await load;
+  });
+
+  test('Live masks what is personal unless asked, and an erase lists it', async () => {
+    const key = await newTenant();
+    const personal = { schema: { properties: { card: { 'x-personal': true } } } };
+    const plan = {
+      events: { paid: personal },
+      user_properties: personal,
+      profile_fields: { schema: { properties: { first_name: { 'x-personal': true } } } },
+    };
+    assert.equal((await put(server(), key, plan)).status, 200);
+    const masked = await openLive(server(), '?include=person', { key: key.key });
+    const shown = await openLive(server(), '?include=person&personal=show', { key: key.key });
+    const user = {
+      identifiers: { user_id: 'ada', first_name: 'Ada' },
+      events: [{ event_name: 'paid', card: '4111', total: 1 }],
+    };
+    await post(server(), key.key, { users: [user] });
+    const [[first], [second]] = [await masked.events(1), await shown.events(1)];
+    assert.deepEqual(first?.['properties'], { card: '•••', total: 1 });
+    assert.equal((first?.['person'] as { name: string }).name, '•••');
+    assert.deepEqual(second?.['properties'], { card: '4111', total: 1 });
+    assert.equal((second?.['person'] as { name: string }).name, 'Ada');
+    masked.close();
+    shown.close();
+    const erased = await ask(server(), `/profiles/${String(first?.['profile_id'])}`, {
+      method: 'DELETE',
+      headers: { authorization: `Bearer ${key.key}` },
+    });
+    assert.equal(erased.status, 202);
+    assert.deepEqual((erased.body as { personal: unknown }).personal, {
+      profile_fields: ['first_name'],
+      user_properties: ['card'],
+      events: { paid: ['card'] },
+    });
   });
 
   test('a plan is pushed, read, listed; the same again changes nothing; one that was overtaken is refused', async () => {

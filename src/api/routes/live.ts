@@ -6,10 +6,12 @@
 
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { isUsable } from '../../keys/cache.ts';
+import type { KeyStore } from '../../keys.ts';
 import { ENVIRONMENTS, LIMITS, type TenantId } from '../../model.ts';
 import { METRIC, readCounter } from '../../telemetry/metrics.ts';
 import { BadCursorError } from '../../store.ts';
 import type { HealthParts } from './health.ts';
+import { CurrentPlans } from '../current-plans.ts';
 import { LiveFeed, type LiveFeedParts } from '../live-feed.ts';
 import { type LiveFilter, LiveListener, type LiveStart } from '../live-listener.ts';
 import { choiceParameter, type ParameterKind, readParameters, textParameter } from '../parameters.ts';
@@ -27,6 +29,7 @@ import {
 } from '../tenant-route.ts';
 
 export interface LiveParts extends TenantParts, Pick<HealthParts, 'metricsBuffer'> {
+  readonly keyStore: KeyStore;
   /** Aborted when the server begins to stop: streams would keep it waiting. */
   readonly stopping: AbortSignal;
   readonly onUnavailable: LiveFeedParts['onUnavailable'];
@@ -54,6 +57,10 @@ const LIVE_PARAMETERS = {
   profile_id: profileId,
   key_id: textParameter('Only events sent with this key: its id, not the key.', KEY_ID_CHARACTERS_MAX),
   include,
+  personal: choiceParameter(
+    '`show`: properties that the tracking plan marks as personal are shown; otherwise they are `•••`.',
+    ['show'],
+  ),
   environment: choiceParameter(
     'For sessions, which have no header here: whose events. A key has its own.',
     ENVIRONMENTS,
@@ -81,7 +88,9 @@ const LIVE_SCHEMA: RouteSchema = {
 export function registerLiveRoutes(app: FastifyInstance, parts: LiveParts): void {
   const { store, now, onUnavailable, metricsBuffer } = parts;
   const storedEvents = (): number => readCounter(metricsBuffer, METRIC.processed_events);
-  const feed = new LiveFeed({ store, now, onUnavailable, storedEvents });
+  const plans = new CurrentPlans(parts.keyStore.plans);
+  const planOf = (tenantId: TenantId) => plans.of(tenantId);
+  const feed = new LiveFeed({ store, now, onUnavailable, storedEvents, planOf });
   parts.stopping.addEventListener('abort', () => feed.close(), { once: true });
   ensureTenantDecorator(app);
   app.route({
@@ -116,8 +125,8 @@ export function registerLiveRoutes(app: FastifyInstance, parts: LiveParts): void
 
 function filterOf(url: string): LiveFilter {
   const parameters = readParameters(LIVE_PARAMETERS, url);
-  const { event_name: eventName, profile_id: id, key_id: keyId, include: included } = parameters;
-  return { eventName, profileId: id, keyId, includesPerson: included !== null };
+  const { event_name: eventName, profile_id: id, key_id: keyId, include: included, personal } = parameters;
+  return { eventName, profileId: id, keyId, includesPerson: included !== null, showsPersonal: personal !== null };
 }
 
 async function startOf(feed: LiveFeed, tenantId: TenantId, after: string | string[] | undefined): Promise<LiveStart> {

@@ -7,9 +7,12 @@
 import type { FastifyInstance } from 'fastify';
 import type { TSchema } from 'typebox';
 import type { MatchOptions } from '../../identity/match-keys.ts';
+import type { KeyStore } from '../../keys.ts';
 import { IDENTIFIER_TYPES, type IdentifierType, LIMITS } from '../../model.ts';
+import { personalDataIn } from '../../plans/personal.ts';
 import { type FoundPerson, MATCHED_BY, type PeopleQuery } from '../../store.ts';
 import { ERASURE_TRACE_ID, ANON_AT, AT, IDENTIFIERS, LOGIN_AT, MERGED_ID, PROFILE_ID, TRACE_ID } from '../examples.ts';
+import { CurrentPlans } from '../current-plans.ts';
 import { Type } from '../json-schema.ts';
 import { choiceParameter, cursor, limit, refuseEmptyRange, textParameter } from '../parameters.ts';
 import { peopleOf } from '../person-of-event.ts';
@@ -88,7 +91,23 @@ const ProfileCount = object('ProfileCount', 'How many people there are.', {
   profiles: count('Profiles there are now.'),
 });
 
-const Erased = object('Erased', 'The profile is gone.', { trace_id: uuid('Names this erasure. It is in the audit.') });
+const names = Type.Array(Type.String(), { description: 'Names of properties.' });
+const PersonalData = object('PersonalData', 'What the tracking plan marks as personal.', {
+  profile_fields: names,
+  user_properties: names,
+  events: mapOf(names, 'By event name; events without any are left out.'),
+});
+
+const Erased = object('Erased', 'The profile is gone.', {
+  trace_id: uuid('Names this erasure. It is in the audit.'),
+  personal: PersonalData,
+});
+
+const PERSONAL = { profile_fields: ['city'], user_properties: [], events: { order_placed: ['card_holder'] } };
+
+export interface ProfileParts extends TenantParts {
+  readonly keyStore: KeyStore;
+}
 
 /** In the path of everything about one profile. */
 export const PROFILE_PARAMS: Readonly<Record<string, TSchema>> = {
@@ -161,7 +180,8 @@ const PROFILE_RESPONSE = {
   },
 } as const;
 
-export function registerProfileRoutes(app: FastifyInstance, parts: TenantParts): void {
+export function registerProfileRoutes(app: FastifyInstance, parts: ProfileParts): void {
+  const plans = new CurrentPlans(parts.keyStore.plans);
   tenantRoute(app, parts, {
     method: 'GET',
     url: '/profiles',
@@ -251,18 +271,19 @@ export function registerProfileRoutes(app: FastifyInstance, parts: TenantParts):
       operationId: 'eraseProfile',
       summary: 'Erase a person',
       description:
-        'Erases the profile, its identifiers and its events, for good. What was received before the erasure and is processed late does not bring them back; what is received after it starts a new profile. The act itself is kept in the audit, without personal data.',
+        'Erases the profile, its identifiers and its events, for good. `personal` lists what of that the tracking plan marks as personal data. What was received before the erasure and is processed late does not bring them back; what is received after it starts a new profile. The act itself is kept in the audit, without personal data.',
       params: PROFILE_PARAMS,
       response: {
         status: 202,
         description: 'Erased.',
         body: Erased,
-        examples: { erased: ['Erased', { trace_id: ERASURE_TRACE_ID }] },
+        examples: { erased: ['Erased', { trace_id: ERASURE_TRACE_ID, personal: PERSONAL }] },
       },
     },
     handler: async ({ store, tenantId, id, traceId, now, by }) => {
+      const personal = personalDataIn(await plans.of(tenantId));
       const isKnown = await store.erase(tenantId, id, { traceId, at: now, by });
-      return isKnown ? { trace_id: traceId } : null;
+      return isKnown ? { trace_id: traceId, personal } : null;
     },
   });
 

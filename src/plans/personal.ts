@@ -1,0 +1,75 @@
+/**
+ * Personal data, as a plan marks it (`"x-personal": true`): masked where people look at events by chance (Live, tail) and
+ * where data leaves (exports), unless it is asked for. What is stored stays as it is, and so does what the API gives of one
+ * person. The rest of a JSON text keeps its digits.
+ */
+
+import { parseExact } from '../json/exact-numbers.ts';
+import { eventOf, isPersonalField, isPersonalUserProperty, MASK, type Plan, personalNames } from './plan.ts';
+
+const MASK_JSON = JSON.stringify(MASK);
+
+/** What is needed of a stored event; properties are a JSON object. */
+interface MaskableEvent {
+  readonly eventName: string;
+  readonly properties: string;
+  readonly revenue: string | null;
+  readonly eventValue: string | null;
+}
+
+interface MaskableProfile<Value extends { readonly value: string }> {
+  readonly profileFields: ReadonlyMap<string, Value>;
+  readonly userProperties: ReadonlyMap<string, Value>;
+}
+
+/** The same event where nothing in it is personal. */
+export function maskedEvent<Event extends MaskableEvent>(plan: Plan | null, event: Event): Event {
+  const names = plan === null ? [] : personalNames(eventOf(plan, event.eventName));
+  if (names.length === 0) return event;
+  const properties = parseExact(event.properties) as Record<string, unknown>;
+  const isThere = names.filter((name) => Object.hasOwn(properties, name));
+  for (const name of isThere) properties[name] = MASK;
+  return {
+    ...event,
+    ...(isThere.length > 0 && { properties: JSON.stringify(properties) }),
+    ...(names.includes('revenue') && { revenue: null }),
+    ...(names.includes('event_value') && { eventValue: null }),
+  };
+}
+
+/** The same profile where nothing in it is personal. Identifiers stay: they are what a profile is found by. */
+export function maskedProfile<Value extends { readonly value: string }, Profile extends MaskableProfile<Value>>(
+  plan: Plan | null,
+  profile: Profile,
+): Profile {
+  if (plan?.profile_fields === undefined && plan?.user_properties === undefined) return profile;
+  return {
+    ...profile,
+    profileFields: masked(profile.profileFields, (name) => isPersonalField(plan, name)),
+    userProperties: masked(profile.userProperties, (name) => isPersonalUserProperty(plan, name)),
+  };
+}
+
+function masked<Value extends { readonly value: string }>(
+  values: ReadonlyMap<string, Value>,
+  isPersonal: (name: string) => boolean,
+): ReadonlyMap<string, Value> {
+  return new Map([...values].map(([name, value]) => [name, isPersonal(name) ? { ...value, value: MASK_JSON } : value]));
+}
+
+/** What a plan marks as personal. */
+export interface PersonalData {
+  readonly profile_fields: readonly string[];
+  readonly user_properties: readonly string[];
+  /** By event name; those without any are left out. */
+  readonly events: Readonly<Record<string, readonly string[]>>;
+}
+
+export function personalDataIn(plan: Plan | null): PersonalData {
+  const events = Object.entries(plan?.events ?? {}).map(([name, planned]) => [name, personalNames(planned)] as const);
+  return {
+    profile_fields: personalNames(plan?.profile_fields),
+    user_properties: personalNames(plan?.user_properties),
+    events: Object.fromEntries(events.filter(([, names]) => names.length > 0)),
+  };
+}
