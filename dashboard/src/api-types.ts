@@ -443,6 +443,21 @@ export interface components {
              * @description Names this erasure. It is in the audit.
              */
             readonly trace_id: string;
+            readonly personal?: components["schemas"]["PersonalData"];
+        };
+        /**
+         * PersonalData
+         * @description What the tracking plan marks as personal.
+         */
+        readonly PersonalData: {
+            /** @description Names of properties. */
+            readonly profile_fields: readonly string[];
+            /** @description Names of properties. */
+            readonly user_properties: readonly string[];
+            /** @description By event name; events without any are left out. */
+            readonly events: {
+                readonly [key: string]: readonly string[];
+            };
         };
         /**
          * EventPage
@@ -957,6 +972,134 @@ export interface components {
             readonly trace_id: string;
             /** @description Position of the user in that request, counted from 0. */
             readonly userIndex: number;
+        };
+        /**
+         * CurrentPlan
+         * @description A tracking plan.
+         */
+        readonly CurrentPlan: {
+            /** @description Counted up with each push; 0: there is no plan. */
+            readonly version: number;
+            /** @description When it was pushed. */
+            readonly created_at: string | null;
+            /** @description The id of the key or member that pushed it. */
+            readonly created_by: string | null;
+            /** @description The plan, as `PUT /plan` takes it. */
+            readonly plan: unknown;
+        };
+        /**
+         * Plan
+         * @description A tracking plan: how events and properties look.
+         */
+        readonly Plan: {
+            /** @description The version that was edited: the push is refused if that is not the newest. */
+            readonly version?: number;
+            /**
+             * @description What happens to other events. `allow` unless given.
+             * @enum {string}
+             */
+            readonly unplanned_events?: "allow" | "warn" | "reject";
+            /** @description By event name. */
+            readonly events?: {
+                readonly [key: string]: components["schemas"]["PlannedProperties"];
+            };
+            readonly user_properties?: components["schemas"]["PlannedProperties"];
+            readonly profile_fields?: components["schemas"]["PlannedProperties"];
+        };
+        /**
+         * PlannedProperties
+         * @description What properties look like, and how that is checked.
+         */
+        readonly PlannedProperties: {
+            /**
+             * @description `off`: not checked. `warn`: accepted; violations are counted and on the trace. `enforce`: the user is rejected. `warn` unless given.
+             * @enum {string}
+             */
+            readonly mode?: "off" | "warn" | "enforce";
+            /** @description For people. */
+            readonly description?: string;
+            /** @description A JSON Schema (2020-12) of the object that holds the properties. `"x-personal": true` marks personal data. */
+            readonly schema?: unknown;
+        };
+        /**
+         * PushedPlan
+         * @description What became of a push.
+         */
+        readonly PushedPlan: {
+            /** @description Counted up with each push; 0: there is no plan. */
+            readonly version: number;
+            /** @description When it was pushed. */
+            readonly created_at: string | null;
+            /** @description The id of the key or member that pushed it. */
+            readonly created_by: string | null;
+            /** @description False: the plan was the same already. */
+            readonly is_new: boolean;
+        };
+        /**
+         * PlanVersions
+         * @description What was pushed.
+         */
+        readonly PlanVersions: {
+            /** @description Newest first; the last 100 are kept. */
+            readonly versions: readonly components["schemas"]["PlanVersion"][];
+        };
+        /**
+         * PlanVersion
+         * @description One version of the plan.
+         */
+        readonly PlanVersion: {
+            /** @description Counted up with each push. */
+            readonly version: number;
+            /**
+             * Format: date-time
+             * @description When it was pushed.
+             */
+            readonly created_at: string;
+            /** @description The id of the key or member that pushed it. */
+            readonly created_by: string;
+            /** @description Whether something in it is enforced. */
+            readonly enforces: boolean;
+            /** @description Whether something in it warns. */
+            readonly warns: boolean;
+        };
+        /**
+         * PlanViolations
+         * @description What events violate of the plan.
+         */
+        readonly PlanViolations: {
+            /** @description The most frequent first. */
+            readonly violations: readonly components["schemas"]["PlanViolation"][];
+        };
+        /**
+         * PlanViolation
+         * @description Something that events violate.
+         */
+        readonly PlanViolation: {
+            /** @description The version of the plan that they violate. */
+            readonly version: number;
+            /** @description The event; null for user properties and profile fields. */
+            readonly event_name: string | null;
+            /** @description Where, without indexes: `items[].price`. */
+            readonly path: string;
+            /** @description What is wrong with it. */
+            readonly message: string;
+            /** @description How often: once for each place in each stored event. */
+            readonly count: number;
+            /**
+             * Format: date-time
+             * @description When the server received the first request with it.
+             */
+            readonly first_at: string;
+            /**
+             * Format: date-time
+             * @description When the server received the newest request with it.
+             */
+            readonly last_at: string;
+            /**
+             * Format: uuid
+             * @description A request with it; its trace shows the warning.
+             */
+            readonly trace_id: string;
         };
         /**
          * Receipts
@@ -1662,6 +1805,7 @@ export type ProfileMatches = components['schemas']['ProfileMatches'];
 export type ProfileMatch = components['schemas']['ProfileMatch'];
 export type ProfileCount = components['schemas']['ProfileCount'];
 export type Erased = components['schemas']['Erased'];
+export type PersonalData = components['schemas']['PersonalData'];
 export type EventPage = components['schemas']['EventPage'];
 export type StoredEvent = components['schemas']['StoredEvent'];
 export type Person = components['schemas']['Person'];
@@ -1684,6 +1828,14 @@ export type RejectionPage = components['schemas']['RejectionPage'];
 export type Rejection = components['schemas']['Rejection'];
 export type RejectionReasons = components['schemas']['RejectionReasons'];
 export type RejectionReason = components['schemas']['RejectionReason'];
+export type CurrentPlan = components['schemas']['CurrentPlan'];
+export type Plan = components['schemas']['Plan'];
+export type PlannedProperties = components['schemas']['PlannedProperties'];
+export type PushedPlan = components['schemas']['PushedPlan'];
+export type PlanVersions = components['schemas']['PlanVersions'];
+export type PlanVersion = components['schemas']['PlanVersion'];
+export type PlanViolations = components['schemas']['PlanViolations'];
+export type PlanViolation = components['schemas']['PlanViolation'];
 export type Receipts = components['schemas']['Receipts'];
 export type ReceiptMinute = components['schemas']['ReceiptMinute'];
 export type Ledger = components['schemas']['Ledger'];

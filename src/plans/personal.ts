@@ -65,11 +65,11 @@ export interface PersonalData {
   readonly events: Readonly<Record<string, readonly string[]>>;
 }
 
-export function personalDataIn(plan: Plan | null): PersonalData {
+/** Null where it marks nothing. */
+export function personalDataIn(plan: Plan | null): PersonalData | null {
   const events = Object.entries(plan?.events ?? {}).map(([name, planned]) => [name, personalNames(planned)] as const);
-  return {
-    profile_fields: personalNames(plan?.profile_fields),
-    user_properties: personalNames(plan?.user_properties),
-    events: Object.fromEntries(events.filter(([, names]) => names.length > 0)),
-  };
+  const marked = events.filter(([, names]) => names.length > 0);
+  const [fields, properties] = [personalNames(plan?.profile_fields), personalNames(plan?.user_properties)];
+  if (fields.length + properties.length + marked.length === 0) return null;
+  return { profile_fields: fields, user_properties: properties, events: Object.fromEntries(marked) };
 }

@@ -4,7 +4,7 @@
  * stays as it is while that fails: a warning is never a reason to wait. ajv is loaded with the first plan.
  *
  * Violations are counted by event name and path without indexes. Clients choose names, so of each version at most
- * `COUNTED_MAX` are told apart, and the rest is counted as one.
+ * `COUNTED_MAX` are distinguished, and the rest is counted as one.
  */
 
 import type { Violation } from '../plans/compiled-plan.ts';

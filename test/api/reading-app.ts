@@ -56,6 +56,7 @@ export async function startReadingApp(context: TestContext, options: StartOption
   const { call, errors } = await startApp(context, {
     store,
     keys: new KeyCache(keyStore),
+    keyStore,
     now: () => NOW,
     ...options,
   });

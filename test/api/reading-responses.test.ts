@@ -10,6 +10,7 @@ import { KEY_ID, NODE_ID, PROFILE_ID, TRACE_ID } from './canned-store.ts';
 import { type AskOptions, startReadingApp } from './reading-app.ts';
 
 const AT = '2026-11-14T09:30:01.210Z';
+const EMPTY_PLAN: AskOptions = { method: 'PUT', json: {} };
 const UNMERGE: AskOptions = { method: 'POST', json: { trace_id: TRACE_ID.toUpperCase() } };
 
 const PROFILE_TEXT = `{"id":"${PROFILE_ID}","merged_ids":["${NODE_ID}"],"identifiers":{"user_id":["u-1"],"email":["Ada@example.com"],"phone_number":[],"anon_id":["a-1","a-2"]},"profile_fields":{"__proto__":"field","city":"Lisbon"},"user_properties":{"__proto__":{"__proto__":{"x":1},"constructor":null},"big":12345678901234567890.10,"hasOwnProperty":1e400},"first_seen":"${AT}","last_seen":"2026-11-14T09:30:01.211Z","event_count":3}`;
@@ -192,9 +193,10 @@ test('every response matches its schema in the OpenAPI document', async (t) => {
   ];
   for (const [method, path] of all) {
     const item = document.paths[path.replace(/\?.*/, '')];
-    const operation = method === 'post' ? item?.post : method === 'delete' ? item?.delete : item?.get;
+    const operation = item?.[method as 'get' | 'post' | 'put' | 'delete'];
     const filled = path.replace('{id}', PROFILE_ID).replace('{trace_id}', TRACE_ID);
-    const reply = await ask(filled, method === 'post' ? UNMERGE : { method: method.toUpperCase() });
+    const options = method === 'post' ? UNMERGE : method === 'put' ? EMPTY_PLAN : { method: method.toUpperCase() };
+    const reply = await ask(filled, options);
     const response = operation?.responses[reply.status];
     assert.ok(response !== undefined && 'content' in response, `${method} ${path}: ${reply.status}`);
     assert.ok(

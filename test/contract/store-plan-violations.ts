@@ -112,7 +112,7 @@ export function storePlanViolationsContract(open: OpenStore): void {
       );
     });
 
-    test('names that clients choose do not make more rows than are told apart', async () => {
+    test('names that clients choose do not make more rows than are distinguished', async () => {
       const users = Array.from({ length: 1_100 }, (_, n) =>
         person({ user_id: `u${n}` }, [{ event_name: `event ${n}` }]),
       );

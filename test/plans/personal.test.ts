@@ -65,6 +65,7 @@ suite('Personal data', () => {
       user_properties: ['income'],
       events: { order: ['card', 'revenue'] },
     });
-    assert.deepEqual(personalDataIn(null), { profile_fields: [], user_properties: [], events: {} });
+    assert.equal(personalDataIn(null), null);
+    assert.equal(personalDataIn(planWith({ events: { plain: {} } })), null);
   });
 });

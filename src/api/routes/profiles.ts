@@ -100,7 +100,7 @@ const PersonalData = object('PersonalData', 'What the tracking plan marks as per
 
 const Erased = object('Erased', 'The profile is gone.', {
   trace_id: uuid('Names this erasure. It is in the audit.'),
-  personal: PersonalData,
+  personal: Type.Optional(PersonalData),
 });
 
 const PERSONAL = { profile_fields: ['city'], user_properties: [], events: { order_placed: ['card_holder'] } };
@@ -271,7 +271,7 @@ export function registerProfileRoutes(app: FastifyInstance, parts: ProfileParts)
       operationId: 'eraseProfile',
       summary: 'Erase a person',
       description:
-        'Erases the profile, its identifiers and its events, for good. `personal` lists what of that the tracking plan marks as personal data. What was received before the erasure and is processed late does not bring them back; what is received after it starts a new profile. The act itself is kept in the audit, without personal data.',
+        'Erases the profile, its identifiers and its events, for good. Where the tracking plan marks personal data, `personal` lists what of it is gone. What was received before the erasure and is processed late does not bring them back; what is received after it starts a new profile. The act itself is kept in the audit, without personal data.',
       params: PROFILE_PARAMS,
       response: {
         status: 202,
@@ -283,7 +283,7 @@ export function registerProfileRoutes(app: FastifyInstance, parts: ProfileParts)
     handler: async ({ store, tenantId, id, traceId, now, by }) => {
       const personal = personalDataIn(await plans.of(tenantId));
       const isKnown = await store.erase(tenantId, id, { traceId, at: now, by });
-      return isKnown ? { trace_id: traceId, personal } : null;
+      return isKnown ? { trace_id: traceId, personal: personal ?? undefined } : null;
     },
   });
 

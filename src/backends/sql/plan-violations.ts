@@ -27,7 +27,7 @@ export interface ViolationRow {
   last_trace_id: string;
 }
 
-/** Those of a transaction, one row for each that is told apart. */
+/** Those of a transaction, one row for each that is distinguished. */
 export class ViolationSums {
   readonly #rows = new Map<string, ViolationRow>();
 

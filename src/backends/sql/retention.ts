@@ -92,7 +92,7 @@ function* sweepReceipts({ tables, now }: Sweep): Steps<boolean> {
   return removed > 0;
 }
 
-/** There are few: what is told apart of a version is bounded. */
+/** There are few: what is distinguished of a version is bounded. */
 function* sweepPlanViolations({ tables, now }: Sweep): Steps<boolean> {
   yield* changedBy(tables.deleteFrom('plan_violations').where('last_at', '<', Math.trunc(now - VIOLATIONS_KEPT_MS)));
   return false;
