@@ -1,11 +1,20 @@
 /** Tracking plans in a key store: the part of its contract (`keys.ts`) that is about them. */
 
 import assert from 'node:assert/strict';
-import { test } from 'node:test';
+import { type TestContext, test } from 'node:test';
 import { createKey, newAccount } from '../../src/keys/create.ts';
 import { hashKey } from '../../src/keys/format.ts';
+import type { KeyStore } from '../../src/keys.ts';
 import { type NewPlan, PLAN_VERSIONS_MAX } from '../../src/plans.ts';
-import type { WithStore } from './keys.ts';
+
+type WithStore = (
+  work: (opened: Opened, accountId: string) => Promise<void>,
+) => (context: TestContext) => Promise<void>;
+
+interface Opened {
+  readonly store: KeyStore;
+  readonly reopen: () => Promise<KeyStore>;
+}
 
 const NOON = Date.UTC(2026, 10, 15, 12);
 

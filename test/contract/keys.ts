@@ -42,7 +42,7 @@ export function keyStoreContract(name: string, open: () => Promise<OpenedKeyStor
   });
 }
 
-export type WithStore = (
+type WithStore = (
   work: (opened: OpenedKeyStore, accountId: string, context: TestContext) => Promise<void>,
 ) => (context: TestContext) => Promise<void>;
 

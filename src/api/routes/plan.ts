@@ -227,7 +227,9 @@ export function registerPlanRoutes(app: FastifyInstance, parts: PlanParts): void
     },
     handler: async ({ tenantId }) => ({
       versions: (await plans.versions(tenantPartsOf(tenantId))).map((one) => ({
-        ...versionJson(one),
+        version: one.version,
+        created_at: timeText(one.createdAt),
+        created_by: one.createdBy,
         enforces: one.enforces,
         warns: one.warns,
       })),

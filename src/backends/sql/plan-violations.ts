@@ -111,5 +111,14 @@ export async function listPlanViolations(
     .orderBy('message')
     .limit(LISTED_MAX);
   const rows = await (version === null ? all : all.where('version', '=', version)).execute();
-  return rows.map(({ event_name: name, ...row }) => ({ ...row, eventName: name === NO_EVENT ? null : name }));
+  return rows.map(({ version: of, event_name: name, path, message, count, firstAt, lastAt, traceId }) => ({
+    version: of,
+    eventName: name === NO_EVENT ? null : name,
+    path,
+    message,
+    count,
+    firstAt,
+    lastAt,
+    traceId,
+  }));
 }

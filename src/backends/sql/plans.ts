@@ -3,7 +3,6 @@
  * versions, one after the other: the account's row is locked meanwhile.
  */
 
-import type { Environment } from '../../model.ts';
 import {
   type NewPlan,
   PLAN_VERSIONS_MAX,
@@ -68,8 +67,8 @@ export class SqlPlanStore implements PlanStore {
     });
   }
 
-  async warning(): Promise<(PlanTenant & { readonly version: number })[]> {
-    const rows = await this.#database.reading
+  warning(): Promise<(PlanTenant & { readonly version: number })[]> {
+    return this.#database.reading
       .selectFrom('plans')
       .innerJoin(
         (newest) =>
@@ -87,7 +86,6 @@ export class SqlPlanStore implements PlanStore {
       .where('plans.warns', '=', 1)
       .select(['plans.account_id as accountId', 'plans.environment', 'plans.version'])
       .execute();
-    return rows.map(({ environment, ...row }) => ({ ...row, environment: environment as Environment }));
   }
 }
 
