@@ -29,7 +29,7 @@ export function get<T>(environment: Environment | null, path: string, signal?: A
 
 export function send<T>(
   environment: Environment | null,
-  method: 'POST' | 'PATCH' | 'DELETE',
+  method: 'POST' | 'PUT' | 'PATCH' | 'DELETE',
   path: string,
   body?: unknown,
 ): Promise<T> {

@@ -32,6 +32,7 @@ const Live = lazy(() => import('./pages/live.tsx').catch(notLoaded));
 const People = lazy(() => import('./pages/people.tsx').catch(notLoaded));
 const Person = lazy(() => import('./pages/person.tsx').catch(notLoaded));
 const Rejected = lazy(() => import('./pages/rejected.tsx').catch(notLoaded));
+const Plan = lazy(() => import('./pages/plan.tsx').catch(notLoaded));
 const Trace = lazy(() => import('./pages/trace.tsx').catch(notLoaded));
 const Audit = lazy(() => import('./pages/audit.tsx').catch(notLoaded));
 const Keys = lazy(() => import('./pages/keys.tsx').catch(notLoaded));
@@ -43,6 +44,7 @@ const VIEWS: ReadonlyMap<string, ComponentType> = new Map<string, ComponentType>
   ['live', Live],
   ['people', People],
   ['rejected', Rejected],
+  ['plan', Plan],
   ['traces', Trace],
   ['audit', Audit],
   ['settings/keys', Keys],

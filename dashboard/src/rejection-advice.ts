@@ -20,7 +20,14 @@ interface Rule {
 const PATH =
   /^((?:identifiers|user_properties|events).*?) (?:is required and must be |must be |is nested too|contains a character|has a key)/s;
 
+/** What a tracking plan says of a path comes after a colon. */
+const PLAN_PATH = /^((?:identifiers|user_properties|events)\S*?|events\[\d*\]\[".*"\]): /s;
+
 const RULES: readonly Rule[] = [
+  {
+    pattern: /\(tracking plan, version \d+\)$/,
+    fix: 'The tracking plan enforces this. Change what is sent, or, if the event is right, the plan (see Plan).',
+  },
   {
     pattern: /^at least one identifier is required/,
     path: 'identifiers',
@@ -77,6 +84,6 @@ export function reasonOf(message: string): string {
 
 export function adviceFor(message: string): Advice {
   const rule = RULES.find(({ pattern }) => pattern.test(message));
-  const named = PATH.exec(message)?.[1] ?? null;
+  const named = PLAN_PATH.exec(message)?.[1] ?? PATH.exec(message)?.[1] ?? null;
   return { path: rule?.path ?? named, fix: rule?.fix ?? '' };
 }

@@ -23,6 +23,7 @@ const VIEWS: readonly NavigationLink[] = [
   { view: 'live', label: 'Live', icon: 'live' },
   { view: 'people', label: 'People', icon: 'people' },
   { view: 'rejected', label: 'Rejected', icon: 'rejected' },
+  { view: 'plan', label: 'Plan', icon: 'plan' },
   { view: 'traces', label: 'Traces', icon: 'traces' },
   { view: 'audit', label: 'Audit', icon: 'audit' },
 ];

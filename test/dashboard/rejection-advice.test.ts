@@ -48,6 +48,13 @@ suite('Advice on rejections', () => {
     });
   }
 
+  test('what a tracking plan enforces is pointed at', () => {
+    const message = 'events[3].items[0].price: must be a number (tracking plan, version 4)';
+    assert.equal(adviceFor(message).path, 'events[3].items[0].price');
+    assert.match(adviceFor(message).fix, /tracking plan/);
+    assert.equal(adviceFor(reasonOf(message)).fix, adviceFor(message).fix);
+  });
+
   test('a value that is nested too deeply is pointed at', () => {
     const message = firstViolation({ identifiers: WHO, user_properties: { tree: deep(80) }, events: [EVENT] }) ?? '';
     assert.match(message, /nested too deeply/);

@@ -188,7 +188,7 @@ function RejectedUsers({ reason, range }: { reason: string; range: RejectedRange
 
 /** The reason is said above, without indexes: what is left is where in this user, which a message begins with. */
 function placeIn(message: string): string {
-  return message.split(' ', 1)[0] ?? '';
+  return (message.split(' ', 1)[0] ?? '').replace(/:$/, '');
 }
 
 function RejectedUser({ user }: { user: Rejection }) {
