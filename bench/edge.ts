@@ -1,6 +1,6 @@
 /**
- * The benchmarks of throughput: edge-1, edge-100 and edge-1000 (ours against bare), generator (its ceiling) and edges
- * (one edge thread against two). Both sides run at the same time on ports of their own and take turns under load, so
+ * The benchmarks of throughput: edge-1, edge-100 and edge-1000 (ours against bare), generator (its ceiling), edges
+ * (one edge thread against two) and edge-100-plan (with and without an enforced tracking plan). Both sides run at the same time on ports of their own and take turns under load, so
  * that a machine that slows down slows both; the ratio is the median of the pairs. In its round ours also processes what
  * it takes in, as in production; before the other side's round it may finish.
  */
@@ -12,7 +12,7 @@ import type { LoadResult } from './generator.ts';
 import { isSpoilt, type Noise, worstNoise } from './noise.ts';
 import { median, thousands } from './report.ts';
 import type { Outcome } from './report.ts';
-import { SHAPES } from './requests.ts';
+import { EVENT_NAMES, SHAPES } from './requests.ts';
 import { cpuSeconds } from './proc.ts';
 import { Reader } from './reading.ts';
 import type { Server, Stage } from './servers.ts';
@@ -93,6 +93,83 @@ export const edgesBenchmark: Benchmark = {
     return outcomes;
   },
 };
+
+/** No change may make a plan cost more than this. */
+const PLAN_GOAL = 0.6;
+
+/** Ten properties of every event, of which a request has five. */
+const ENFORCED_PLAN = {
+  unplanned_events: 'reject',
+  events: Object.fromEntries(
+    EVENT_NAMES.map((name) => [
+      name,
+      {
+        mode: 'enforce',
+        schema: {
+          type: 'object',
+          properties: {
+            revenue: { type: 'number', minimum: 0 },
+            currency: { type: 'string', pattern: '^[A-Z]{3}$' },
+            order_id: { type: 'string', minLength: 1, maxLength: 100 },
+            product_id: { type: 'string', pattern: '^sku_[0-9a-f]+$' },
+            quantity: { type: 'integer', minimum: 1 },
+            coupon: { type: ['string', 'null'] },
+            discount: { type: 'number', minimum: 0, maximum: 1 },
+            is_gift: { type: 'boolean' },
+            placed_at: { type: 'string', format: 'date-time' },
+            tags: { type: 'array', items: { type: 'string' }, maxItems: 20 },
+          },
+          required: ['revenue', 'currency', 'order_id', 'product_id', 'quantity'],
+          additionalProperties: false,
+        },
+      },
+    ]),
+  ),
+};
+
+export const planBenchmark: Benchmark = {
+  name: 'edge-100-plan',
+  notAgainst: 'it compares two tenants of one version; use edge-100',
+  what: 'every event enforced by a tracking plan of ten properties, against no plan',
+  seconds: (pace) => pairsSeconds(pace, 2) + 2 * START_SECONDS,
+  run: async (context) =>
+    context.onStage(async (stage) => {
+      const [edge] = EDGE_CASES.filter(({ name }) => name === 'edge-100') as [EdgeCase];
+      context.progress.begin('edge-100-plan: starting both sides', 2 * START_SECONDS);
+      const planned = await stage.startSluice('with a plan', null, {});
+      const plain = await stage.startSluice('without', null, {});
+      await pushPlan(planned);
+      const pairs = await takeTurns(context, 'edge-100-plan', edge, planned, plain);
+      await stopAll(planned, plain);
+      const { first, second, ratio, ratios, remark } = pairs;
+      return [
+        {
+          name: 'edge-100-plan',
+          ours: `with: ${rateText(edge, median(first.map(perSecond)))}`,
+          yardstick: `without: ${rateText(edge, median(second.map(perSecond)))}`,
+          ratio,
+          goal: `≥ ${PLAN_GOAL} × without`,
+          met: ratio >= PLAN_GOAL,
+          notes: [
+            remark,
+            `CPU-seconds per million users: with ${cpuText(first)}, without ${cpuText(second)}; ` +
+              `p50 and p99: with ${latencyText(first)}, without ${latencyText(second)}`,
+          ],
+          noise: pairs.noise,
+          data: { ratios, planned: first, plain: second },
+        },
+      ];
+    }),
+};
+
+async function pushPlan({ port, key }: Server): Promise<void> {
+  const response = await fetch(`http://127.0.0.1:${port}/plan`, {
+    method: 'PUT',
+    headers: { authorization: `Bearer ${key}`, 'content-type': 'application/json' },
+    body: JSON.stringify(ENFORCED_PLAN),
+  });
+  if (response.status !== 200) throw new Error(`the plan was refused: ${await response.text()}`);
+}
 
 /** How many pairs may be repeated because they were disturbed. */
 const REPEATED_SHARE_MAX = 0.34;

@@ -8,7 +8,7 @@
 import { LIMITS } from '../src/model.ts';
 
 const PEOPLE = 200_000;
-const EVENT_NAMES = [
+export const EVENT_NAMES = [
   'page_viewed',
   'product_viewed',
   'cart_updated',

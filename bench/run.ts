@@ -12,7 +12,7 @@ import { compare, type Comparison, formatComparisons, runInTurns, type Sides } f
 import { Capacity } from './capacity.ts';
 import { AGAINST, BY_NAME, Context, FULL, LONG, SHORT } from './context.ts';
 import type { Benchmark, Pace } from './context.ts';
-import { edgeBenchmarks, edgesBenchmark, generatorBenchmark } from './edge.ts';
+import { edgeBenchmarks, edgesBenchmark, generatorBenchmark, planBenchmark } from './edge.ts';
 import { cpuBenchmark, endToEndBenchmark } from './end-to-end.ts';
 import { Generator } from './generator.ts';
 import { growthBenchmark, growthIdsBenchmark } from './growth.ts';
@@ -38,6 +38,7 @@ const BENCHMARKS: readonly Benchmark[] = [
   memoryBenchmark,
   startBenchmark,
   edgesBenchmark,
+  planBenchmark,
   endToEndBenchmark,
   cpuBenchmark,
   sustainedBenchmark,

@@ -345,6 +345,7 @@ function compile(source: string): { readonly states: readonly State[]; readonly 
 }
 
 export class LinearPattern {
+  readonly #source: string;
   readonly #states: readonly State[];
   readonly #first: StateSet;
   readonly #start: number;
@@ -352,10 +353,16 @@ export class LinearPattern {
 
   /** Throws a PatternError. */
   constructor(source: string) {
+    this.#source = source;
     const { states, start } = compile(source);
     this.#states = states;
     this.#start = start;
     this.#first = this.#setOf([this.#start], true);
+  }
+
+  /** As a regular expression has it: ajv takes two patterns with the same text for one. */
+  toString(): string {
+    return `/${this.#source}/u`;
   }
 
   test(text: string): boolean {

@@ -137,6 +137,23 @@ suite('Checking users with a plan', () => {
     assert.deepEqual([...tested].toSorted(), SCHEMA_KEYWORDS.toSorted());
   });
 
+  test('several patterns of one plan are several patterns', () => {
+    const plan = compiled({
+      events: {
+        e: { mode: 'enforce', schema: { properties: { a: { pattern: '^a$' }, b: { pattern: '^b$' } } } },
+        f: {
+          mode: 'enforce',
+          schema: { properties: { c: { pattern: '^c$' } }, patternProperties: { '^d': { const: 1 } } },
+        },
+      },
+    });
+    const check = (event: object): string[] => checkUser(plan, { events: [event] }).map(({ path }) => path);
+    assert.deepEqual(check({ event_name: 'e', a: 'a', b: 'b' }), []);
+    assert.deepEqual(check({ event_name: 'e', a: 'b', b: 'a' }), ['events[0].a', 'events[0].b']);
+    assert.deepEqual(check({ event_name: 'f', c: 'c', d: 1, a: 2 }), []);
+    assert.deepEqual(check({ event_name: 'f', c: 'a', d: 2 }), ['events[0].c', 'events[0].d']);
+  });
+
   test('definitions are shared by references', () => {
     const plan = planned({
       $schema: 'https://json-schema.org/draft/2020-12/schema',
@@ -185,10 +202,9 @@ suite('Checking users with a plan', () => {
         { path: 'user_properties.plan', message: 'must be one of "free", "pro"', event_name: null, mode: 'warn' },
       ],
     );
-    assert.deepEqual(
-      checkUser(plan, { identifiers }).map(({ path }) => path),
-      ['user_properties.plan'],
-    );
+    const paths = (user: object): string[] => checkUser(plan, user).map(({ path }) => path);
+    assert.deepEqual(paths({ identifiers, user_properties: { other: 1 } }), ['user_properties.plan']);
+    for (const none of [undefined, null, {}]) assert.deepEqual(paths({ identifiers, user_properties: none }), []);
   });
 
   test('each event is checked in the mode of its name, and unplanned ones in theirs', () => {

@@ -9,7 +9,7 @@ import { ApiError, send } from '../api.ts';
 import type { CurrentPlan, PlanViolation, PlanViolations, PushedPlan } from '../api-types.ts';
 import { Link, useEnvironment, viewPath } from '../router.tsx';
 import { formatNumber, Time } from '../time.tsx';
-import { Badge, type Tone } from '../ui/badge.tsx';
+import { Badge } from '../ui/badge.tsx';
 import { Button } from '../ui/button.tsx';
 import { Card } from '../ui/card.tsx';
 import { DataTable } from '../ui/data-table.tsx';
@@ -23,7 +23,6 @@ import '../styles/plan.css';
 const RELOAD_MS = 5_000;
 const MODES = ['off', 'warn', 'enforce'] as const;
 const UNPLANNED_MODES = ['allow', 'warn', 'reject'] as const;
-const TONES: Readonly<Record<string, Tone>> = { off: 'quiet', warn: 'warn', enforce: 'good' };
 
 interface Planned {
   readonly mode?: string;
@@ -92,7 +91,7 @@ export default function PlanPage(): ReactNode {
             onChange={(plan) => void save({ ...plan, version: data.version })}
           />
           <Violations violations={violations.data?.violations} version={data.version} />
-          <Editor key={data.version} current={data} onSave={save} />
+          <Editor current={data} onSave={save} />
         </>
       )}
     </Page>
@@ -239,7 +238,7 @@ function ModeSelect({ label, isLabelShown = false, choices, value, onChange }: M
     <label className="plan-mode">
       <span className={isLabelShown ? undefined : 'for-screen-readers'}>{label}</span>
       <select
-        className={`field__input field__input--select plan-mode__select plan-mode__select--${TONES[value] ?? 'quiet'}`}
+        className="field__input field__input--select plan-mode__select"
         value={value}
         onChange={(event) => onChange(event.target.value)}
       >
@@ -300,8 +299,14 @@ interface EditorProps {
   readonly onSave: (plan: unknown) => Promise<boolean>;
 }
 
+/** Goes on with the version that it was opened with: what someone else pushes meanwhile must not replace what is being written. */
 function Editor({ current, onSave }: EditorProps): ReactNode {
+  const [base, setBase] = useState(current);
   const [text, setText] = useState(() => jsonSource(current.plan));
+  if (base.version !== current.version && (text === jsonSource(base.plan) || text === jsonSource(current.plan))) {
+    setBase(current);
+    setText(jsonSource(current.plan));
+  }
   const [problem, setProblem] = useState<string | undefined>(undefined);
   const [isBusy, setIsBusy] = useState(false);
   const saveText = async (): Promise<void> => {
@@ -314,7 +319,9 @@ function Editor({ current, onSave }: EditorProps): ReactNode {
     }
     setProblem(undefined);
     setIsBusy(true);
-    await onSave(typeof plan === 'object' && plan !== null ? { ...plan, version: current.version } : plan);
+    const isObject = typeof plan === 'object' && plan !== null;
+    // As it will be shown, so that the new version is taken for what was written.
+    if (await onSave(isObject ? { ...(plan as object), version: base.version } : plan)) setText(jsonSource(plan));
     setIsBusy(false);
   };
   return (
@@ -331,7 +338,7 @@ function Editor({ current, onSave }: EditorProps): ReactNode {
       {problem !== undefined && <Notice tone="bad" title={problem} />}
       <p className="form-end form-end--start">
         <Button kind="primary" busy={isBusy} onClick={() => void saveText()}>
-          Save as version {current.version + 1}
+          Save as version {base.version + 1}
         </Button>
       </p>
     </details>
