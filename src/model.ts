@@ -117,6 +117,12 @@ export const REFUSAL_REASONS = {
   cannot_link: 'an unmerge separated these two people',
 } as const;
 export type RefusalReason = keyof typeof REFUSAL_REASONS;
+export const REFUSAL_RULES: Readonly<Record<RefusalReason, number>> = {
+  other_user_id: 6,
+  limit: 7,
+  publishable_key: 8,
+  cannot_link: 16,
+};
 
 /** How long an Idempotency-Key, and how long an `$event_id`, is remembered: by times of receipt. */
 export const IDEMPOTENCY_WINDOW_MS = 24 * 3_600_000;

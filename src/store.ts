@@ -7,7 +7,7 @@
  * the last row returned, so rows added meanwhile neither repeat nor hide others.
  */
 
-import type { LostAhead, LostRecords } from './log.ts';
+import type { LogRecord, LostAhead, LostRecords } from './log.ts';
 import { type Format, IDENTIFIER_TYPES, type IdentifierType, type RefusalReason, type TenantId } from './model.ts';
 
 /** A JSON value as text: spliced into responses as it is, so that numbers keep their digits. */
@@ -458,8 +458,63 @@ export interface ProfileChanges {
   audit(tenantId: TenantId, query: AuditQuery): Promise<Page<AuditRow>>;
 }
 
+/** An identifier, as the client wrote it. */
+export interface PredictedIdentifier {
+  readonly type: IdentifierType;
+  readonly value: string;
+}
+
+/** Public ids; `new:<userIndex>` for a profile that this user of the request would create. */
+export interface PredictedMerge {
+  readonly from: string;
+  readonly into: string;
+  readonly via: PredictedIdentifier;
+}
+
+export interface PredictedRefusal extends PredictedIdentifier {
+  readonly reason: RefusalReason;
+}
+
+/** Of the profile that the user ends up in, compared with that profile before this user. Null is not set. */
+export interface PropertyChange {
+  readonly kind: 'profile_fields' | 'user_properties';
+  readonly name: string;
+  readonly before: JsonText | null;
+  readonly after: JsonText | null;
+}
+
+/** What would become of one user of a request: what its trace would show, and why. */
+export interface PredictedUser extends Omit<TracedUser, 'merged'> {
+  /** The profile does not exist yet; then `profileId` is `new:<userIndex>`. */
+  readonly isNew: boolean;
+  /** The trace that used the Idempotency-Key with the same body: nothing of this user would be stored. */
+  readonly duplicateOf: string | null;
+  /** That would be linked to the profile. */
+  readonly newIdentifiers: readonly PredictedIdentifier[];
+  readonly merges: readonly PredictedMerge[];
+  readonly refusals: readonly PredictedRefusal[];
+  readonly propertyChanges: readonly PropertyChange[];
+  /** How many more there are that are too large to list. */
+  readonly propertyChangesOmitted: number;
+}
+
+export interface Prediction {
+  readonly users: readonly PredictedUser[];
+  /** Requests of this tenant that wait in the log and are not considered. A store does not see the log: 0 there. */
+  readonly pendingRequests: number;
+}
+
+/** What would become of a request, without storing it. */
+export interface Predictions {
+  /**
+   * What the processor would make of one request, given as its log would return it, if it came next. Runs the
+   * processor's own code on what is stored now, and changes nothing.
+   */
+  predict(tenantId: TenantId, records: readonly LogRecord[]): Promise<Prediction>;
+}
+
 /** Everything, for composition. Callers take the parts that they use. */
-export interface Store extends ProfileReader, EventReader, TraceReader, LedgerReader, ProfileChanges {
+export interface Store extends ProfileReader, EventReader, TraceReader, LedgerReader, ProfileChanges, Predictions {
   close(): Promise<void>;
 }
 

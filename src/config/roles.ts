@@ -6,6 +6,8 @@
 import type { Role } from '../model.ts';
 
 export const INGEST_PATH = '/ingest/events';
+/** The dry run of the same. */
+export const CHECK_PATH = '/ingest/events/check';
 /** The SDK for pages, served where events are taken in. */
 export const SDK_SCRIPT_PATH = '/ingest/sluice.js';
 

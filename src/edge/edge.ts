@@ -23,6 +23,7 @@ import type { KeyUsage, KeyStore } from '../keys.ts';
 import type { PlanStore } from '../plans.ts';
 import type { Store } from '../store.ts';
 import { InFlight } from './admission.ts';
+import { CheckIntake, type Predict } from './check-intake.ts';
 import { EnforcedPlans } from './enforced-plans.ts';
 import { Ingest } from './ingest.ts';
 import { listenError } from './listen-error.ts';
@@ -45,6 +46,8 @@ export interface EdgeParts {
   readonly connectionsMax: number;
   /** Null where this role does not receive events. */
   readonly log: LogAppender | null;
+  /** Null together with `log`. */
+  readonly predict: Predict | null;
   /** Null where nothing asks for a key. */
   readonly keyStore: KeyStore | null;
   /** Null where the API is not served. Nothing here waits for a disk but by a promise. */
@@ -139,6 +142,7 @@ export async function startEdge(parts: EdgeParts, port: number): Promise<Edge> {
       made = createEdgeServer(
         {
           ingest: ingest?.ingest ?? null,
+          check: ingest?.check ?? null,
           segment: ingest?.segment ?? null,
           metrics,
           newTraceId,
@@ -210,6 +214,7 @@ interface Shared {
 
 interface MadeIngest {
   readonly ingest: Ingest;
+  readonly check: CheckIntake | null;
   readonly segment: SegmentIntake;
   /** Complete requests that are not durable yet. */
   waiting(): number;
@@ -242,6 +247,7 @@ function makeIngest(parts: EdgeParts, shared: Shared, log: LogAppender, keys: Ke
   const { publicUrl } = config;
   return {
     ingest: new Ingest(ingestParts),
+    check: parts.predict === null ? null : new CheckIntake({ ...ingestParts, predict: parts.predict }),
     segment: new SegmentIntake({ ...ingestParts, matchOptions: matchOptionsOf(config), publicUrl }),
     waiting: () => counted.waiting() + largeBodies.waiting,
     setGauges: () => {

@@ -46,17 +46,22 @@ export class Ingest extends RequestIntake<Rejection> {
 
   #validate(exchange: Exchange, key: ApiKey, envelope: Envelope, body: Buffer, plan: EnforcedPlan | null): void {
     if (body.length < LARGE_BODY_BYTES) {
-      this.#validated(exchange, key, envelope, { body, validation: validateBody(body, plan) });
+      this.validated(exchange, key, envelope, { body, validation: validateBody(body, plan) });
       return;
     }
     this.parts.metrics.inc(METRIC.large_bodies);
     this.parts.largeBodies
       .validate(body, plan)
-      .then((validated) => this.#validated(exchange, key, envelope, validated))
+      .then((validated) => this.validated(exchange, key, envelope, validated))
       .catch((error: unknown) => this.unexpected(exchange, error));
   }
 
-  #validated(exchange: Exchange, key: ApiKey, { idempotencyKey }: Envelope, { body, validation }: ValidatedBody): void {
+  protected validated(
+    exchange: Exchange,
+    key: ApiKey,
+    { idempotencyKey }: Envelope,
+    { body, validation }: ValidatedBody,
+  ): void {
     if (!validation.ok) {
       this.unusable(exchange, validation.message);
       return;

@@ -22,8 +22,11 @@ export function sendAccepted(
   rejections: readonly Rejection[],
   cors: Cors | null,
 ): void {
-  const body = `{"trace_id":"${traceId}","users_accepted":${accepted},"users_rejected":${rejections.length},"errors":${rejections.length === 0 ? '[]' : JSON.stringify(rejections)}}`;
-  send(response, 202, traceId, body, cors, []);
+  send(response, 202, traceId, acceptedBody(traceId, accepted, rejections), cors, []);
+}
+
+export function acceptedBody(traceId: string, accepted: number, rejections: readonly Rejection[]): string {
+  return `{"trace_id":"${traceId}","users_accepted":${accepted},"users_rejected":${rejections.length},"errors":${rejections.length === 0 ? '[]' : JSON.stringify(rejections)}}`;
 }
 
 export interface Failure<Item = Rejection> {
@@ -39,14 +42,18 @@ export interface Failure<Item = Rejection> {
 
 export function sendFailure(response: ServerResponse, traceId: string, failure: Failure, cors: Cors | null): void {
   const kind = ERRORS[failure.code];
+  const headers = failure.headers ?? [];
+  if (kind.retryable) headers.push('Retry-After', retryAfter(failure.retryAfterMs));
+  send(response, kind.status, traceId, failureBody(traceId, failure), cors, headers);
+}
+
+export function failureBody(traceId: string, failure: Failure): string {
   // The specification shows nothing but `error` in a 401; its trace_id travels in the header alone.
-  const body: Record<string, unknown> = { error: kind.text };
+  const body: Record<string, unknown> = { error: ERRORS[failure.code].text };
   if (failure.code !== 'unauthorized') body['trace_id'] = traceId;
   if (failure.errors) body['errors'] = failure.errors;
   if (failure.message !== undefined) body['message'] = failure.message;
-  const headers = failure.headers ?? [];
-  if (kind.retryable) headers.push('Retry-After', retryAfter(failure.retryAfterMs));
-  send(response, kind.status, traceId, JSON.stringify(body), cors, headers);
+  return JSON.stringify(body);
 }
 
 /** In whole seconds. */

@@ -11,8 +11,9 @@ import type { IncomingMessage, RequestListener, Server, ServerResponse } from 'n
 import type { Socket } from 'node:net';
 import { ERRORS, type ErrorCode, RETRY_AFTER_SECONDS } from '../errors.ts';
 import { type MetricsWriter, REQUESTS_BY_STATUS } from '../telemetry/metrics.ts';
-import { INGEST_PATH } from '../config/roles.ts';
+import { CHECK_PATH, INGEST_PATH } from '../config/roles.ts';
 import { type Failure, sendFailure, stopUnwantedBody } from './responses.ts';
+import type { CheckIntake } from './check-intake.ts';
 import { Connections, type ConnectionsParts } from './connections.ts';
 import type { Ingest } from './ingest.ts';
 import type { SegmentIntake } from './segment-intake.ts';
@@ -43,6 +44,8 @@ export interface EdgeServerParts {
   /** Null where this role does not receive events: then that path is like any other. */
   readonly ingest: Ingest | null;
   /** Null together with `ingest`. */
+  readonly check: CheckIntake | null;
+  /** Null together with `ingest`. */
   readonly segment: SegmentIntake | null;
   readonly metrics: MetricsWriter;
   readonly newTraceId: () => string;
@@ -59,7 +62,7 @@ export interface EdgeServer {
 }
 
 export function createEdgeServer(parts: EdgeServerParts, everythingElse: RequestListener): EdgeServer {
-  const { ingest, segment } = parts;
+  const { ingest, check, segment } = parts;
   const exchanges = new Exchanges();
   const connections = new Connections({
     ...parts.connections,
@@ -109,9 +112,11 @@ export function createEdgeServer(parts: EdgeServerParts, everythingElse: Request
     const refusal = refusalOf(request);
     if (refusal !== undefined) {
       refuseRequest(parts, request, response, refusal);
-    } else if (ingest !== null && isIngest(request.url)) {
+    } else if (ingest !== null && isAt(INGEST_PATH, request.url)) {
       // The key, the size and the room are checked before the client is asked to send the body.
       ingest.handle(request, response, expectsContinue);
+    } else if (check !== null && isAt(CHECK_PATH, request.url)) {
+      check.handle(request, response, expectsContinue);
     } else if (segment !== null && isSegmentPath(request.url)) {
       segment.handle(request, response, expectsContinue);
     } else {
@@ -203,8 +208,9 @@ function originForm(target: string): string {
   return url === null ? target : url.pathname + url.search;
 }
 
-function isIngest(url: string | undefined): boolean {
-  return url === INGEST_PATH || url?.startsWith(`${INGEST_PATH}?`) === true;
+/** With or without a query. */
+function isAt(path: string, url: string | undefined): boolean {
+  return url === path || url?.startsWith(`${path}?`) === true;
 }
 
 interface SocketRefusal {
@@ -283,7 +289,7 @@ function refuseRequest(
   { message, endsConnection }: RequestRefusal,
 ): void {
   const isForSegment = isSegmentPath(request.url);
-  const isForIngest = isForSegment || isIngest(request.url);
+  const isForIngest = isForSegment || isAt(INGEST_PATH, request.url) || isAt(CHECK_PATH, request.url);
   const failure: Failure = isForIngest
     ? { code: 'validation_failed', errors: [], message }
     : { code: 'bad_request', message };

@@ -31,6 +31,8 @@ import type {
 const MINUTE_MS = 60_000;
 const HOUR_MS = 3_600_000;
 const HEADERS_PER_READ = 5_000;
+/** Of each partition, when pending requests are counted for a prediction, which should take no time. */
+const PENDING_RECORDS_MAX = 1_000;
 /** If records vanish this often while they are counted, the cause is not the processor. */
 const TRIES_MAX = 20;
 
@@ -88,6 +90,11 @@ export function createReading(store: Store, log: LogReader): Store {
         const lost = [...ledger.lost, ...(await lostAhead(log, ledger.positions))];
         return { ...ledger, lost, missingRecords: await stillMissing(store, log, ledger) };
       }
+    },
+    predict: async (tenantId, records) => {
+      // Counted first: what is processed meanwhile is then counted and considered, never neither.
+      const pendingRequests = await countPendingRequests(store, log, tenantId);
+      return { ...(await store.predict(tenantId, records)), pendingRequests };
     },
     close: async () => {
       await store.close();
@@ -184,6 +191,17 @@ async function countPending(
     }
   }
   return [...gaps];
+}
+
+/** Requests of a tenant among the next `PENDING_RECORDS_MAX` records of each partition. */
+async function countPendingRequests(store: LedgerReader, log: LogReader, tenantId: TenantId): Promise<number> {
+  const { positions } = await store.ledger(tenantId, NO_HOURS);
+  const traceIds = new Set<string>();
+  for (const partition of await log.partitions()) {
+    const { headers } = await log.headers(partition, positions.get(partition) ?? 0, PENDING_RECORDS_MAX);
+    for (const header of headers) if (header.tenantId === tenantId) traceIds.add(header.traceId);
+  }
+  return traceIds.size;
 }
 
 interface Sums {

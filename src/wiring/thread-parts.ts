@@ -10,6 +10,7 @@ import type { TrustedClock } from '../clock/clock.ts';
 import type { Config } from '../config/config.ts';
 import { logFolderOf, storeFileOf } from '../data-folder/files.ts';
 import { DatabaseAwayError } from './database-start.ts';
+import type { Predict } from '../edge/check-intake.ts';
 import type { EdgeParts, Reading } from '../edge/edge.ts';
 import { openAppenderNowOrLater, openReaderNowOrLater } from './late-log.ts';
 import { type LogAppender, type LogReader, LogUnavailableError } from '../log.ts';
@@ -29,6 +30,7 @@ import {
 } from './opening.ts';
 import type { KeyStore } from '../keys.ts';
 import type { ProcessorParts } from '../processor/processor.ts';
+import type { Predictions } from '../store.ts';
 import { servesApi, servesIngest } from '../config/roles.ts';
 import type { EdgeSetup, PreparerSetup, ProcessorSetup } from './supervisor.ts';
 import { threadFile, YOUNG_LIMIT } from '../runtime/threads.ts';
@@ -40,7 +42,7 @@ const NO_HOURS = { from: Number.MAX_SAFE_INTEGER, to: Number.MAX_SAFE_INTEGER };
 const DATABASE_RETRY_MS = 500;
 
 export interface OpenedEdge {
-  readonly parts: Pick<EdgeParts, 'log' | 'keyStore' | 'reading' | 'storeProblem' | 'databaseProblem'>;
+  readonly parts: Pick<EdgeParts, 'log' | 'predict' | 'keyStore' | 'reading' | 'storeProblem' | 'databaseProblem'>;
   /** Before the edge drains: nothing new begins in the background. */
   stop(): void;
   /** After the edge has drained, and closed its parts. */
@@ -79,7 +81,8 @@ async function openEmbedded(setup: EdgeSetup, onFatal: (message: string) => void
     writeTurn: setup.writeTurn,
   });
   const reading = { store, members, keyStore };
-  const parts = { log, keyStore, reading, storeProblem: () => null, databaseProblem: () => null };
+  const predict = await predictOn(store, config);
+  const parts = { log, predict, keyStore, reading, storeProblem: () => null, databaseProblem: () => null };
   return { parts, stop: () => undefined, close: async () => undefined };
 }
 
@@ -115,11 +118,14 @@ async function openShared(setup: EdgeSetup, around: EdgeSurroundings): Promise<O
     const [store, members] = [await readStore(database, config, logReader), await memberStoreOn(database.share())];
     reading = { store, members, keyStore };
   }
+  const predicting =
+    log === null || logReader === undefined ? null : (reading?.store ?? (await readStore(database, config, logReader)));
   const backlog = logReader === undefined ? undefined : await watchSharedBacklog(setup, database, logReader);
   const watch = servesIngest(role) ? undefined : await watchDatabase(config, databaseProblem, check);
   return {
     parts: {
       log,
+      predict: predicting && (await predictOn(predicting, config)),
       keyStore,
       reading,
       storeProblem: () => watch?.problem() ?? null,
@@ -127,8 +133,8 @@ async function openShared(setup: EdgeSetup, around: EdgeSurroundings): Promise<O
     },
     stop: () => backlog?.stop(),
     close: async () => {
-      // With the API, the store's reader owns the log reader and closes it.
-      if (reading === null) await logReader?.close();
+      // A store that reads what is still in the log owns the log reader and closes it: that of the API, or of predictions.
+      if (reading === null) await (predicting ?? logReader)?.close();
       await backlog?.close();
       await watch?.close();
       await database.close();
@@ -179,6 +185,15 @@ async function watchDatabase(config: Config, databaseProblem: () => string | nul
 async function readStore(database: Database, config: Config, log: LogReader): Promise<Reading['store']> {
   const { createReading } = await import('../views/reading.ts');
   return createReading(await storeOn(database.share(), config, () => log.name), log);
+}
+
+/** A request as the log of this server would return it to the processor. */
+async function predictOn(store: Predictions, { logUrl }: Config): Promise<Predict> {
+  if (logUrl === '') {
+    return (entry) => store.predict(entry.tenantId, [{ ...entry, partition: 0, position: 0, firstUserIndex: 0 }]);
+  }
+  const { recordsOf } = await import('../backends/kafka/message.ts');
+  return (entry) => store.predict(entry.tenantId, recordsOf(entry));
 }
 
 /** Where the log is shared, the first edge of a server looks how much of it waits. */

@@ -77,6 +77,7 @@ export function cannedStore(tenantId: string): { store: Store; asked: Asked[] } 
     return (id: string): Value | undefined => (id === PROFILE_ID || id === NODE_ID ? value : undefined);
   };
   const store: Store = {
+    predict: responses('predict', () => ({ users: [], pendingRequests: 0 }), { users: [], pendingRequests: 0 }),
     tenants: () => Promise.resolve([tenantId]),
     findProfile: responses(
       'findProfile',

@@ -30,6 +30,7 @@ import {
 } from './store-feeding.ts';
 import { storePeopleContract } from './store-people.ts';
 import { storePlanViolationsContract } from './store-plan-violations.ts';
+import { storePredictionsContract } from './store-predictions.ts';
 import { storeReceiptsContract } from './store-receipts.ts';
 import { storeRetentionContract } from './store-retention.ts';
 import { storeTenantsContract } from './store-tenants.ts';
@@ -44,6 +45,7 @@ export function storeContract(name: string, open: OpenStore): void {
     storeTimelineContract(open);
     storeArrivalsContract(open);
     storeTracesContract(open);
+    storePredictionsContract(open);
     storeReceiptsContract(open);
     storePlanViolationsContract(open);
     storeUnmergeAndEraseContract(open);

@@ -223,6 +223,7 @@ suite('The timeout for slow bodies', () => {
   test('it is 60 s for a whole request; then the response is 408 and the connection ends', async () => {
     const parts = {
       ingest: new Ingest({} as IntakeParts),
+      check: null,
       segment: null,
       metrics: metricsWriter(allocateMetrics(1), 0),
       newTraceId: () => 'a-trace-id',

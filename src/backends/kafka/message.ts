@@ -76,6 +76,11 @@ export function messagesOf(entry: LogEntry): Message[] {
   });
 }
 
+/** As a reader would return it, were it all that the log holds. */
+export function recordsOf(entry: LogEntry): LogRecord[] {
+  return messagesOf(entry).map(({ value }, position) => recordOf(value, { partition: 0, position }));
+}
+
 export function recordOf(value: Uint8Array | null, location: MessageLocation): LogRecord {
   const { header, rest } = parseMessage(value, location);
   return { ...header, body: Buffer.concat([BODY_START, rest, BODY_END]) };

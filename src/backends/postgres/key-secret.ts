@@ -9,6 +9,11 @@ import type { Queryable } from './pool.ts';
 
 const SECRET_BYTES = 32;
 
+/** For readers. Without a secret nothing was hashed yet, so any hash finds nothing. */
+export async function storedHashesOf(connection: Queryable): Promise<HashOfKey> {
+  return keyHashes((await secretIn(connection)) ?? new Uint8Array(SECRET_BYTES));
+}
+
 export async function hashesOf(connection: Queryable): Promise<HashOfKey> {
   const known = await secretIn(connection);
   if (known !== undefined) return keyHashes(known);

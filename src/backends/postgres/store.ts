@@ -9,7 +9,15 @@
 
 import { DEFAULT_MATCH_OPTIONS, type MatchOptions } from '../../identity/match-keys.ts';
 import type { TenantId } from '../../model.ts';
-import type { EventReader, LedgerReader, ProfileChanges, ProfileReader, Store, TraceReader } from '../../store.ts';
+import type {
+  EventReader,
+  LedgerReader,
+  Predictions,
+  ProfileChanges,
+  ProfileReader,
+  Store,
+  TraceReader,
+} from '../../store.ts';
 import { StoreConflictError, StoreUnavailableError } from '../../store-writer.ts';
 import { roughFilter, searchPeople } from '../../views/people-search.ts';
 import { listAudit } from '../sql/audit.ts';
@@ -25,6 +33,7 @@ import { unmerge } from './store-unmerge.ts';
 import { StoreArrivals } from './store-arrivals.ts';
 import { erase } from './store-erase.ts';
 import { PeopleSteps, readPeople } from './store-people.ts';
+import { predict } from './store-predictions.ts';
 import { findProfile, listProfiles, readIdentity, readProfile } from './store-profiles.ts';
 import { inSnapshot, TenantNumbers } from './store-reads.ts';
 import { listEvents } from './store-timeline.ts';
@@ -127,8 +136,23 @@ export function openPostgresStore(options: PostgresStoreOptions): Store {
     audit: (tenantId, query) => ofTenant(tenantId, NO_ROWS, (tenant) => listAudit(queries, tenant, query)),
   };
 
+  const predictions: Predictions = {
+    predict: async (tenantId, records) => {
+      const tenant = await tenants.of(tenantId);
+      return inSnapshot(pool, (client) => predict(client, { tenant, tenantId, records, matchOptions }));
+    },
+  };
+
   const close = (): Promise<void> => pool.close();
-  return { ...profileReader, ...eventReader, ...traceReader, ...ledgerReader, ...profileChanges, close };
+  return {
+    ...profileReader,
+    ...eventReader,
+    ...traceReader,
+    ...ledgerReader,
+    ...profileChanges,
+    ...predictions,
+    close,
+  };
 }
 
 function recount(pool: PostgresPool): ReturnType<LedgerReader['recount']> {

@@ -133,21 +133,39 @@ export async function lookUpGraph(client: Queryable, lookups: readonly Lookup[],
     return lookUpGraph(client, lookups, people);
   }
   const profiles = candidates.size === 0 ? NO_PROFILES : await readProfiles(client, candidates);
-  const snapshots = rests.map(({ nextNode, resolved }, index): Snapshot => {
-    const nodes = keyNodes[index] as KeyNodes;
-    return {
-      nextNode,
-      nodeOf: ({ type, value }) => nodes[type].get(value),
-      resolvedNodeOf: (user) => resolved.get(user),
-      rootOf: (node) => required(roots.get(node)),
-      profileOf: (root) => required(profiles.get(root)),
-    };
-  });
+  const snapshots = rests.map((rest, index) => snapshotOf(rest, keyNodes[index] as KeyNodes, roots, profiles));
   return {
     snapshots,
     locked,
     resolved: rests.map(({ resolved }) => resolved),
     hasRemembered: rests.map(({ hasRemembered }) => hasRemembered),
+  };
+}
+
+/** The same for a prediction: without locks and cache, in a transaction that sees one snapshot. */
+export async function readGraph(client: Queryable, lookup: Lookup): Promise<Snapshot> {
+  const roots = new Map<NodeNumber, NodeNumber>();
+  const candidates = new Set<NodeNumber>();
+  const { users } = lookup.request;
+  const rest: Rest = { ...lookup, users, resolved: new Map(), hasRemembered: false };
+  const [nodes] = await findKeys(client, [rest], roots);
+  settle(rest, nodes as KeyNodes, roots, new Set(), candidates);
+  const profiles = candidates.size === 0 ? NO_PROFILES : await readProfiles(client, candidates);
+  return snapshotOf(rest, nodes as KeyNodes, roots, profiles);
+}
+
+function snapshotOf(
+  { nextNode, resolved }: Rest,
+  nodes: KeyNodes,
+  roots: ReadonlyMap<NodeNumber, NodeNumber>,
+  profiles: ReadonlyMap<NodeNumber, ProfileState>,
+): Snapshot {
+  return {
+    nextNode,
+    nodeOf: ({ type, value }) => nodes[type].get(value),
+    resolvedNodeOf: (user) => resolved.get(user),
+    rootOf: (node) => required(roots.get(node)),
+    profileOf: (root) => required(profiles.get(root)),
   };
 }
 

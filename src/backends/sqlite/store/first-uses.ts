@@ -54,16 +54,65 @@ function keepNewest(rows: RowsToWrite, into: number, other: number): void {
   if ((numbers[other] as number) >= (numbers[into] as number)) rows.replace(into, other);
 }
 
-interface LookedUpEventIds {
+interface LookedUpEventIds extends EventIdUses {
   readonly hashes: readonly KeyHash[];
   /** By index: how many uses of the id are stored. */
   readonly uses: Float64Array;
 }
 
+type FindEntry = (hash: KeyHash) => Entry | undefined;
+
+/** Looks first uses up: the writer among its own buffered ones too, a reader among those that are stored. */
+export class FirstUseLookup {
+  readonly #hashOf: HashOfKey;
+  readonly #findEventId: FindEntry;
+  readonly #findKey: FindEntry;
+
+  constructor(hashOf: HashOfKey, findEventId: FindEntry, findKey: FindEntry) {
+    this.#hashOf = hashOf;
+    this.#findEventId = findEventId;
+    this.#findKey = findKey;
+  }
+
+  eventIds(tenant: number, ids: readonly string[]): LookedUpEventIds {
+    const hashes = ids.map((id) => this.#hashOf(tenant, HASHED.eventId, id));
+    const uses = new Float64Array(ids.length);
+    const usedAt = new Float64Array(ids.length).fill(Number.NaN);
+    for (const [index, hash] of hashes.entries()) {
+      const entry = this.#findEventId(hash);
+      if (entry === undefined) continue;
+      const [receivedAt, before] = entry.values as [number, number];
+      usedAt[index] = receivedAt;
+      uses[index] = before + 1;
+    }
+    return { firstIndexes: firstIndexesOf(hashes), usedAt, hashes, uses };
+  }
+
+  newestUseOfKey(tenant: number, idempotencyKey: string): KeyUse | undefined {
+    const entry = this.#findKey(this.#hashOf(tenant, HASHED.idempotencyKey, idempotencyKey));
+    return entry === undefined ? undefined : keyUseOf(entry);
+  }
+
+  olderUseOfKey(tenant: number, idempotencyKey: string, bodyHash: string): KeyUse | undefined {
+    return this.newestUseOfKey(tenant, olderUseName(idempotencyKey, bodyHash));
+  }
+}
+
+/** For readers: in runs of `EVENT_IDS` and `IDEMPOTENCY_KEYS`. */
+export function storedFirstUses(hashOf: HashOfKey, eventIds: RunReader, keys: RunReader): FirstUseLookup {
+  return new FirstUseLookup(
+    hashOf,
+    ({ hash, rest }) => eventIds.find([hash, rest]),
+    ({ hash, rest }) => keys.find([hash, rest]),
+  );
+}
+
+/** For the writer. */
 export class FirstUses {
   readonly #hashOf: HashOfKey;
   readonly #eventIds: BufferedRuns;
   readonly #keys: BufferedRuns;
+  readonly #lookup: FirstUseLookup;
   /** By tenant: the event ids of the last look-up. */
   readonly #lookedUp = new Map<number, LookedUpEventIds>();
 
@@ -71,31 +120,26 @@ export class FirstUses {
     this.#hashOf = hashOf;
     this.#eventIds = new BufferedRuns(database, EVENT_IDS, (rows) => groupFor(this.#eventIds.runs, rows));
     this.#keys = new BufferedRuns(database, IDEMPOTENCY_KEYS, (rows) => groupFor(this.#keys.runs, rows));
+    this.#lookup = new FirstUseLookup(
+      hashOf,
+      (hash) => this.#eventIds.get(hash),
+      (hash) => this.#keys.get(hash),
+    );
   }
 
   /** Call it before `write` for the same ids. */
   eventIds(tenant: number, ids: readonly string[]): EventIdUses {
-    const hashes = ids.map((id) => this.#hashOf(tenant, HASHED.eventId, id));
-    const uses = new Float64Array(ids.length);
-    this.#lookedUp.set(tenant, { hashes, uses });
-    const usedAt = new Float64Array(ids.length).fill(Number.NaN);
-    for (const [index, hash] of hashes.entries()) {
-      const entry = this.#eventIds.get(hash);
-      if (entry === undefined) continue;
-      const [receivedAt, before] = entry.values as [number, number];
-      usedAt[index] = receivedAt;
-      uses[index] = before + 1;
-    }
-    return { firstIndexes: firstIndexesOf(hashes), usedAt };
+    const lookedUp = this.#lookup.eventIds(tenant, ids);
+    this.#lookedUp.set(tenant, lookedUp);
+    return lookedUp;
   }
 
   newestUseOfKey(tenant: number, idempotencyKey: string): KeyUse | undefined {
-    const entry = this.#keys.get(this.#hashOf(tenant, HASHED.idempotencyKey, idempotencyKey));
-    return entry === undefined ? undefined : keyUseOf(entry);
+    return this.#lookup.newestUseOfKey(tenant, idempotencyKey);
   }
 
   olderUseOfKey(tenant: number, idempotencyKey: string, bodyHash: string): KeyUse | undefined {
-    return this.newestUseOfKey(tenant, olderUseName(idempotencyKey, bodyHash));
+    return this.#lookup.olderUseOfKey(tenant, idempotencyKey, bodyHash);
   }
 
   /** `order` increases from transaction to transaction. */

@@ -1,7 +1,8 @@
 /**
- * The writer's view of the identity graph: match keys, survivors, profiles. People and survivors are cached, because
- * only this writer adds to them; nodes changed by an erase or unmerge are dropped. Reads run inside the writer's
- * transaction, so they see what it wrote before.
+ * The identity graph as a batch needs it: match keys, survivors, profiles. People and survivors are cached, because
+ * only the writer adds to them; nodes changed by an erase or unmerge are dropped. Reads run inside the writer's
+ * transaction, so they see what it wrote before. A prediction (store/predictions.ts) uses the same on a reader's
+ * connection, and calls `forget` before each.
  */
 
 import type { DatabaseSync, StatementSync } from 'node:sqlite';
@@ -10,7 +11,7 @@ import type { MatchKey, NodeNumber } from '../../../model.ts';
 import type { PersonKeys, LookupRequest, ResolvedPerson } from '../../../store-writer.ts';
 import type { KeyHash } from '../../../views/keyed-hash.ts';
 import { IdentityCache } from '../../../views/identity-cache.ts';
-import { keySetHashOf, type StoreMatchKeys } from './match-keys.ts';
+import { keySetHashOf, type MatchKeyLookup } from './match-keys.ts';
 import { uuidText } from '../uuids.ts';
 
 /** Limit for cached survivors; beyond it the cache is cleared. */
@@ -30,7 +31,7 @@ type RootRow = readonly [...IdentifierRow, receivedAt: number, traceId: Uint8Arr
 const UNKNOWN = 0;
 
 export class StoreGraph {
-  readonly #keys: StoreMatchKeys;
+  readonly #keys: MatchKeyLookup;
   readonly #aliasOf: StatementSync;
   readonly #nodesOf: StatementSync;
   readonly #rootWithIdentifiers: StatementSync;
@@ -42,7 +43,7 @@ export class StoreGraph {
   readonly #people = new IdentityCache();
   readonly #roots = new Map<NodeNumber, NodeNumber>();
 
-  constructor(database: DatabaseSync, keys: StoreMatchKeys) {
+  constructor(database: DatabaseSync, keys: MatchKeyLookup) {
     this.#keys = keys;
     this.#aliasOf = database.prepare('SELECT root FROM aliases WHERE node = ?');
     this.#nodesOf = database.prepare('SELECT node FROM aliases WHERE root = ? ORDER BY node');

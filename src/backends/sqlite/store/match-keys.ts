@@ -34,8 +34,15 @@ export interface KeyOwner {
   readonly keySetHash: number | null;
 }
 
+/** Finds the owners of match keys: the writer among its own buffered ones too, a reader among those that are stored. */
+export interface MatchKeyLookup {
+  find(tenant: number, key: Key): KeyOwner | undefined;
+  /** Strongest first. */
+  identityFingerprint(tenant: number, keys: readonly Key[]): KeyHash;
+}
+
 /** For the writer. */
-export class StoreMatchKeys {
+export class StoreMatchKeys implements MatchKeyLookup {
   readonly #buffered: BufferedRuns;
   readonly #hashOf: HashOfKey;
 
@@ -83,6 +90,18 @@ export class StoreMatchKeys {
 /** All keys of a user in one safe integer: recognises a person who is already known by one of them. */
 export function keySetHashOf({ hash, rest }: KeyHash): number {
   return hash * KEY_SET_REST + (rest % KEY_SET_REST);
+}
+
+/** For readers: in runs of `MATCH_KEYS`. */
+export function storedMatchKeys(runs: RunReader, hashOf: HashOfKey): MatchKeyLookup {
+  return {
+    find: (tenant, key) => {
+      const { hash, rest } = hashOfKey(hashOf, tenant, key);
+      const entry = runs.find([hash, rest]);
+      return entry && ownerOf(entry);
+    },
+    identityFingerprint: (tenant, keys) => identityFingerprint(hashOf, tenant, keys),
+  };
 }
 
 /** For readers: in runs of `MATCH_KEYS`. */

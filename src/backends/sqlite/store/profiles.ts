@@ -90,7 +90,8 @@ export function nodesByKey(
 
 type ReadState = (node: NodeNumber) => NodeState | undefined;
 
-function nodesOf(
+/** All nodes of the profile that the node is part of. */
+export function nodesOf(
   store: StoreConnection,
   node: NodeNumber,
   readState: ReadState = (no) => wholeState(store, no),

@@ -8,7 +8,15 @@
 
 import { DEFAULT_MATCH_OPTIONS, type MatchOptions } from '../../../identity/match-keys.ts';
 import type { TenantId } from '../../../model.ts';
-import type { EventReader, LedgerReader, ProfileChanges, ProfileReader, Store, TraceReader } from '../../../store.ts';
+import type {
+  EventReader,
+  LedgerReader,
+  Predictions,
+  ProfileChanges,
+  ProfileReader,
+  Store,
+  TraceReader,
+} from '../../../store.ts';
 import { StoreUnavailableError } from '../../../store-writer.ts';
 import { roughFilter, searchPeople } from '../../../views/people-search.ts';
 import { listAudit } from '../../sql/audit.ts';
@@ -28,6 +36,7 @@ import { StoreConnection } from './connection.ts';
 import { erase } from './erase.ts';
 import { listArrivals, listEvents, listNewestArrivals } from './events.ts';
 import { readPeople, searchBlock } from './people.ts';
+import { StorePredictions } from './predictions.ts';
 import { listProfiles, nodesById, nodesByKey, readIdentity, readProfile } from './profiles.ts';
 import { openStoreFile, openStoreFileForCommand, storeDamageText } from './schema.ts';
 import { recount } from './stored-events.ts';
@@ -160,10 +169,27 @@ export function openSqliteStore(file: string, options: StoreOptions = {}): Store
     audit: (tenantId, query) => withTenant(tenantId, NO_ROWS, (tenant) => listAudit(queries, tenant, query)),
   };
 
+  let predicting: StorePredictions | undefined;
+  const predictions: Predictions = {
+    predict: (tenantId, records) =>
+      read(() => {
+        predicting ??= new StorePredictions(store, matchOptions);
+        return predicting.predict(tenantId, records);
+      }),
+  };
+
   const close = async (): Promise<void> => {
     if (database.isOpen) database.close();
   };
-  return { ...profileReader, ...eventReader, ...traceReader, ...ledgerReader, ...profileChanges, close };
+  return {
+    ...profileReader,
+    ...eventReader,
+    ...traceReader,
+    ...ledgerReader,
+    ...profileChanges,
+    ...predictions,
+    close,
+  };
 }
 
 function isIoError(error: unknown): boolean {

@@ -1,0 +1,68 @@
+/**
+ * Predicts what would become of a request (processor/predict.ts), on a reader's connection: looks up what the writer
+ * would look up, with the same code, in one read transaction. Writes nothing, not even the row of a new tenant.
+ */
+
+import type { MatchOptions } from '../../../identity/match-keys.ts';
+import type { LogRecord } from '../../../log.ts';
+import type { TenantId } from '../../../model.ts';
+import {
+  completePrediction,
+  decidePrediction,
+  FIRST_PREDICTED_NODE,
+  preparePrediction,
+} from '../../../processor/predict.ts';
+import type { Prediction } from '../../../store.ts';
+import type { LookupRequest, LookupResult } from '../../../store-writer.ts';
+import type { StoreConnection } from './connection.ts';
+import { EVENT_IDS, type FirstUseLookup, IDEMPOTENCY_KEYS, storedFirstUses } from './first-uses.ts';
+import { StoreGraph } from './identity-graph.ts';
+import { MATCH_KEYS, storedMatchKeys } from './match-keys.ts';
+import { nodesOf } from './profiles.ts';
+import { Tombstones } from './tombstones.ts';
+
+/** No tenant has this number: nothing is found for it. */
+const UNKNOWN_TENANT = { no: 0, last_erased_at: 0 };
+
+export class StorePredictions {
+  readonly #store: StoreConnection;
+  readonly #options: MatchOptions;
+  readonly #graph: StoreGraph;
+  readonly #firstUses: FirstUseLookup;
+  readonly #tombstones: Tombstones;
+
+  constructor(store: StoreConnection, options: MatchOptions) {
+    const { database, hashOf } = store;
+    this.#store = store;
+    this.#options = options;
+    this.#graph = new StoreGraph(database, storedMatchKeys(store.runs(MATCH_KEYS), hashOf));
+    this.#firstUses = storedFirstUses(hashOf, store.runs(EVENT_IDS), store.runs(IDEMPOTENCY_KEYS));
+    this.#tombstones = new Tombstones(database);
+  }
+
+  /** Within a read transaction. */
+  predict(tenantId: TenantId, records: readonly LogRecord[]): Prediction {
+    const prepared = preparePrediction(tenantId, records, this.#options);
+    const decided = decidePrediction(prepared, this.#lookUp(prepared.lookup));
+    return completePrediction(
+      decided,
+      decided.survivors.map((survivor) => nodesOf(this.#store, survivor)),
+    );
+  }
+
+  #lookUp(request: LookupRequest): LookupResult {
+    // The writer has changed the file since the last prediction.
+    this.#graph.forget();
+    const { no, last_erased_at: lastErasedAt } =
+      this.#store.get<typeof UNKNOWN_TENANT>('SELECT no, last_erased_at FROM tenants WHERE id = ?', request.tenantId) ??
+      UNKNOWN_TENANT;
+    return {
+      snapshot: this.#graph.snapshot(no, request, FIRST_PREDICTED_NODE),
+      lastErasedAt,
+      newestUseOfKey: (key) => this.#firstUses.newestUseOfKey(no, key),
+      olderUseOfKey: (key, bodyHash) => this.#firstUses.olderUseOfKey(no, key, bodyHash),
+      eventIds: this.#firstUses.eventIds(no, request.eventIds),
+      erasedAt: (key) => this.#tombstones.erasedAt({ no, id: request.tenantId }, key),
+    };
+  }
+}

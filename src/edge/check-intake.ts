@@ -1,0 +1,113 @@
+/**
+ * `POST /ingest/events/check`, the dry run: the same key, origin, size and validation as `POST /ingest/events`, and then
+ * nothing is appended. The response is what that route would have sent and, for a secret key, what the processor would
+ * make of the request. A publishable key is in everyone's hands, so it is given the validation alone: no lookup is made
+ * for it, and nothing in its response or its timing depends on what is stored.
+ *
+ * Invariant: it counts in no ledger, no key's usage and no metric of users and events, and takes nothing from a key's
+ * rate limit. It only refuses what is over the limit already, as the route itself would.
+ */
+
+import { predictionJson } from '../api/prediction-json.ts';
+import { jsonText, raw } from '../api/json-text.ts';
+import { ERRORS } from '../errors.ts';
+import type { ApiKey } from '../keys.ts';
+import { LogCorruptError, type LogEntry, LogUnavailableError } from '../log.ts';
+import { tenantOf } from '../model.ts';
+import type { Prediction } from '../store.ts';
+import { StoreUnavailableError } from '../store-writer.ts';
+import { Ingest } from './ingest.ts';
+import { overLimitText } from './rate-limits.ts';
+import type { Envelope } from './request-headers.ts';
+import type { Exchange, IntakeParts } from './request-intake.ts';
+import { acceptedBody, failureBody, send } from './responses.ts';
+import type { ValidatedBody } from './validate-body.ts';
+
+/** What the processor would make of a request, if it were appended now. */
+export type Predict = (entry: LogEntry) => Promise<Prediction>;
+
+export interface CheckIntakeParts extends IntakeParts {
+  readonly predict: Predict;
+}
+
+export class CheckIntake extends Ingest {
+  readonly #predict: Predict;
+
+  constructor({ predict, ...parts }: CheckIntakeParts) {
+    super(parts);
+    this.#predict = predict;
+  }
+
+  protected override isOverLimit(exchange: Exchange, key: ApiKey): boolean {
+    const retryAfterMs = this.parts.rateLimits.waitMs(key);
+    if (retryAfterMs === 0) return false;
+    this.fail(exchange, { code: this.overLimitCode, message: overLimitText(key), retryAfterMs });
+    return true;
+  }
+
+  protected override validated(
+    exchange: Exchange,
+    key: ApiKey,
+    { idempotencyKey }: Envelope,
+    { body, validation }: ValidatedBody,
+  ): void {
+    const { traceId } = exchange;
+    if (!validation.ok) {
+      const failure = { code: 'validation_failed', errors: [], message: validation.message } as const;
+      this.#respond(exchange, ERRORS.validation_failed.status, failureBody(traceId, failure), null);
+      return;
+    }
+    const { userCount, eventCount, rejections } = validation;
+    const accepted = userCount - rejections.length;
+    const isAccepted = accepted > 0;
+    const status = isAccepted ? 202 : ERRORS.validation_failed.status;
+    const wouldRespond = isAccepted
+      ? acceptedBody(traceId, accepted, rejections)
+      : failureBody(traceId, { code: 'validation_failed', errors: rejections });
+    if (key.kind !== 'secret') {
+      this.#respond(exchange, status, wouldRespond, null);
+      return;
+    }
+    const entry: LogEntry = {
+      traceId,
+      tenantId: tenantOf(key.accountId, key.environment),
+      receivedAt: this.parts.receiptTime(),
+      keyId: key.id,
+      keyKind: key.kind,
+      idempotencyKey,
+      body,
+      userCount,
+      eventCount,
+      rejections,
+    };
+    this.#predict(entry)
+      .then(
+        (prediction) => this.#respond(exchange, status, wouldRespond, prediction),
+        (error: unknown) => this.#notPredicted(exchange, error),
+      )
+      .catch((error: unknown) => this.unexpected(exchange, error));
+  }
+
+  #notPredicted(exchange: Exchange, error: unknown): void {
+    const isAway =
+      error instanceof StoreUnavailableError ||
+      error instanceof LogUnavailableError ||
+      error instanceof LogCorruptError;
+    if (!isAway) throw error;
+    this.parts.logger.error({ traceId: exchange.traceId, reason: error.message }, 'a request could not be checked');
+    this.fail(exchange, {
+      code: this.unavailableCode,
+      message: 'the store cannot be read now, so what would happen is not known: try again later',
+    });
+  }
+
+  #respond(exchange: Exchange, status: number, wouldRespond: string, prediction: Prediction | null): void {
+    const { response, traceId, cors } = exchange;
+    const body = jsonText({
+      would_respond: { status, body: raw(wouldRespond) },
+      ...(prediction !== null && predictionJson(prediction)),
+    });
+    this.settle(exchange, 200);
+    send(response, 200, traceId, body, cors, []);
+  }
+}

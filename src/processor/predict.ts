@@ -1,0 +1,269 @@
+/**
+ * Predicts what would become of a request: prepares and decides it as the processor does, on what a store has looked up
+ * without locks, and compares the decision with what is stored. Pure. A store calls the three steps in one read
+ * transaction: `preparePrediction`, then `decidePrediction` with the result of the lookup, then `completePrediction` with
+ * the profiles that it names.
+ *
+ * Users of the request see each other, in order. A profile that would be created has no id yet: that comes from the
+ * trace of the real request, so here it is named after the user that would create it. Limits: the list of property
+ * changes is bounded, and a person with more than 10 MB of properties may keep fewer of them than is predicted.
+ */
+
+import type { Outcome } from '../identity/graph.ts';
+import type { MatchOptions } from '../identity/match-keys.ts';
+import { type Group, type PropertyValue, type View, viewOf } from '../identity/property-updates.ts';
+import type { LogRecord } from '../log.ts';
+import type { MatchKey, NodeNumber, TenantId } from '../model.ts';
+import type { PredictedIdentifier, PredictedMerge, PredictedUser, Prediction, PropertyChange } from '../store.ts';
+import type { LookupRequest, LookupResult, RecordToStore, TenantBatch, UserToStore } from '../store-writer.ts';
+import { foldedGroups, groupsIn } from '../views/node-properties.ts';
+import type { ProfileNodes } from '../views/profile.ts';
+import { decide, lookupRequestOf } from './decide.ts';
+import { prepareRecord } from './prepare.ts';
+import type { PreparedRecord } from './prepared.ts';
+
+/** Number of the first node that a prediction creates: beyond all that are stored, on any backend. */
+export const FIRST_PREDICTED_NODE: NodeNumber = 2 ** 52;
+/** Characters of names and values that are listed for all users of a request together. */
+const PROPERTY_CHANGES_LENGTH_MAX = 1_000_000;
+
+export interface PreparedPrediction {
+  readonly tenantId: TenantId;
+  readonly records: readonly PreparedRecord[];
+  readonly lookup: LookupRequest;
+}
+
+export interface DecidedPrediction {
+  readonly records: readonly PreparedRecord[];
+  readonly batch: TenantBatch;
+  /** Surviving nodes of the stored profiles that the users belong to, or that would be merged. */
+  readonly survivors: readonly NodeNumber[];
+}
+
+/** `records` are those of one request. */
+export function preparePrediction(
+  tenantId: TenantId,
+  records: readonly LogRecord[],
+  options: MatchOptions,
+): PreparedPrediction {
+  const prepared = records.map((record) => prepareRecord(record, options));
+  return { tenantId, records: prepared, lookup: lookupRequestOf(tenantId, prepared) };
+}
+
+/** The snapshot of `result` must give `FIRST_PREDICTED_NODE` as its next node. */
+export function decidePrediction({ tenantId, records }: PreparedPrediction, result: LookupResult): DecidedPrediction {
+  const batch = decide(tenantId, result, records);
+  const survivors = new Set<NodeNumber>();
+  for (const { node, merges } of batch.changes.outcomes) {
+    if (node !== null && isStored(node)) survivors.add(result.snapshot.rootOf(node));
+    for (const { from, into } of merges) for (const root of [from, into]) if (isStored(root)) survivors.add(root);
+  }
+  return { records, batch, survivors: [...survivors] };
+}
+
+/** `profiles` are those of the survivors. */
+export function completePrediction(
+  { records, batch }: DecidedPrediction,
+  profiles: readonly ProfileNodes[],
+): Prediction {
+  const { changes } = batch;
+  const people = new PredictedPeople(profiles);
+  for (const { node, origin } of changes.nodes) people.create(node, origin.userIndex);
+  const linked = Map.groupBy(changes.identifiers, ({ origin }) => origin.userIndex);
+  const effects = new Map<number, Effect>();
+  const stored = batch.records.flatMap(({ users }) => users);
+  for (const [index, user] of stored.entries()) {
+    const { userIndex } = user.origin;
+    const outcome = changes.outcomes[index] as Outcome;
+    const newIdentifiers = (linked.get(userIndex) ?? []).map(({ key }) => identifierOf(key));
+    const refusals = outcome.refusals.map(({ key, reason }) => ({ ...identifierOf(key), reason }));
+    effects.set(userIndex, { node: outcome.node, newIdentifiers, refusals, ...people.apply(user, outcome) });
+  }
+  const users = batch.records.flatMap((record, index) =>
+    usersOf(record, records[index] as PreparedRecord, effects, people),
+  );
+  return { users: users.sort((a, b) => a.userIndex - b.userIndex), pendingRequests: 0 };
+}
+
+function isStored(node: NodeNumber): boolean {
+  return node < FIRST_PREDICTED_NODE;
+}
+
+function identifierOf({ type, raw }: MatchKey): PredictedIdentifier {
+  return { type, value: raw };
+}
+
+/** What a user would change, if anything of it is stored. */
+type Effect = Pick<
+  PredictedUser,
+  'newIdentifiers' | 'merges' | 'refusals' | 'propertyChanges' | 'propertyChangesOmitted'
+> & { readonly node: NodeNumber | null };
+
+const NO_EFFECT: Effect = {
+  node: null,
+  newIdentifiers: [],
+  merges: [],
+  refusals: [],
+  propertyChanges: [],
+  propertyChangesOmitted: 0,
+};
+
+function usersOf(
+  record: RecordToStore,
+  prepared: PreparedRecord,
+  effects: ReadonlyMap<number, Effect>,
+  people: PredictedPeople,
+): PredictedUser[] {
+  const notes = new Map(record.notes.map((note) => [note.userIndex, note]));
+  const stored = new Map(record.users.map(({ origin, events }) => [origin.userIndex, events.length]));
+  const { duplicateOf } = record;
+  const nothing = { profileId: null, isNew: false, events: 0, duplicateEvents: 0, duplicateOf, warnings: [] };
+  const accepted = prepared.users.map(({ origin: { userIndex } }): PredictedUser => {
+    const { node, ...effect } = effects.get(userIndex) ?? NO_EFFECT;
+    const note = notes.get(userIndex);
+    return {
+      ...nothing,
+      ...effect,
+      userIndex,
+      status: 'accepted',
+      ...(node !== null && people.profileOf(node)),
+      events: stored.get(userIndex) ?? 0,
+      duplicateEvents: note?.duplicateEvents ?? 0,
+      warnings: note?.warnings ?? [],
+      message: null,
+    };
+  });
+  const rejected = record.rejections.map(({ userIndex, message }): PredictedUser => {
+    const { node: _none, ...effect } = NO_EFFECT;
+    return { ...nothing, ...effect, duplicateOf: null, userIndex, status: 'rejected', message };
+  });
+  return [...accepted, ...rejected];
+}
+
+interface PredictedPerson {
+  readonly id: string;
+  readonly isNew: boolean;
+  readonly nodes: NodeNumber[];
+  /** Of all nodes; null while it is not known. */
+  view: View | null;
+}
+
+/** The people that a request concerns, as they are after each of its users. */
+class PredictedPeople {
+  readonly #people = new Map<NodeNumber, PredictedPerson>();
+  readonly #survivors = new Map<NodeNumber, NodeNumber>();
+  readonly #properties = new Map<NodeNumber, string | null>();
+  /** Parsed, of nodes whose properties were needed. */
+  readonly #groups = new Map<NodeNumber, readonly Group[]>();
+  #lengthLeft = PROPERTY_CHANGES_LENGTH_MAX;
+
+  constructor(profiles: readonly ProfileNodes[]) {
+    for (const { root, nodes } of profiles) {
+      const numbers = nodes.map(({ node }) => node);
+      this.#people.set(root.node, { id: root.id, isNew: false, nodes: numbers, view: null });
+      for (const { node, properties } of nodes) {
+        this.#survivors.set(node, root.node);
+        this.#properties.set(node, properties);
+      }
+    }
+  }
+
+  create(node: NodeNumber, userIndex: number): void {
+    this.#people.set(node, { id: `new:${userIndex}`, isNew: true, nodes: [node], view: null });
+    this.#survivors.set(node, node);
+  }
+
+  /** In the order of the users. */
+  apply(
+    user: UserToStore,
+    { node, merges }: Outcome,
+  ): Pick<Effect, 'merges' | 'propertyChanges' | 'propertyChangesOmitted'> {
+    if (node === null) return { merges: [], propertyChanges: [], propertyChangesOmitted: 0 };
+    if (user.propertyUpdate === null && merges.length === 0) {
+      return { merges: [], propertyChanges: [], propertyChangesOmitted: 0 };
+    }
+    // The oldest survives, whoever else is merged into it: its properties are those to compare with.
+    const survivor = merges.at(-1)?.into ?? this.#survivorOf(node);
+    const before = this.#viewOf(survivor);
+    const named = merges.map(({ from, into, via }): PredictedMerge => {
+      const ids = { from: this.#person(from).id, into: this.#person(into).id };
+      this.#merge(from, into);
+      return { ...ids, via: identifierOf(via) };
+    });
+    this.#groups.set(node, foldedGroups(this.#groupsOf(node), [user]));
+    this.#person(survivor).view = null;
+    return { merges: named, ...this.#listed(changesOf(before, this.#viewOf(survivor))) };
+  }
+
+  /** After all users. */
+  profileOf(node: NodeNumber): { readonly profileId: string; readonly isNew: boolean } {
+    const { id, isNew } = this.#person(this.#survivorOf(node));
+    return { profileId: id, isNew };
+  }
+
+  #merge(from: NodeNumber, into: NodeNumber): void {
+    const { nodes } = this.#person(from);
+    for (const node of nodes) this.#survivors.set(node, into);
+    this.#person(into).nodes.push(...nodes);
+    this.#people.delete(from);
+  }
+
+  #listed(changes: readonly PropertyChange[]): Pick<Effect, 'propertyChanges' | 'propertyChangesOmitted'> {
+    const propertyChanges = changes.filter(({ name, before, after }) => {
+      const length = name.length + (before?.length ?? 0) + (after?.length ?? 0);
+      if (length > this.#lengthLeft) return false;
+      this.#lengthLeft -= length;
+      return true;
+    });
+    return { propertyChanges, propertyChangesOmitted: changes.length - propertyChanges.length };
+  }
+
+  #viewOf(survivor: NodeNumber): View {
+    const person = this.#person(survivor);
+    person.view ??= viewOf(person.nodes.map((node) => this.#groupsOf(node)));
+    return person.view;
+  }
+
+  #groupsOf(node: NodeNumber): readonly Group[] {
+    const known = this.#groups.get(node);
+    if (known !== undefined) return known;
+    const groups = groupsIn(this.#properties.get(node));
+    this.#groups.set(node, groups);
+    return groups;
+  }
+
+  #survivorOf(node: NodeNumber): NodeNumber {
+    return this.#survivors.get(node) ?? node;
+  }
+
+  #person(survivor: NodeNumber): PredictedPerson {
+    const person = this.#people.get(survivor);
+    if (person === undefined) throw new Error(`node ${survivor} is not among those that were looked up`);
+    return person;
+  }
+}
+
+function changesOf(before: View, after: View): PropertyChange[] {
+  return [
+    ...changesOfKind('profile_fields', before.fields, after.fields),
+    ...changesOfKind('user_properties', before.properties, after.properties),
+  ];
+}
+
+type Values = ReadonlyMap<string, PropertyValue>;
+
+function changesOfKind(kind: PropertyChange['kind'], before: Values, after: Values): PropertyChange[] {
+  const changes: PropertyChange[] = [];
+  for (const name of new Set([...before.keys(), ...after.keys()])) {
+    const [was, is] = [before.get(name), after.get(name)];
+    // The same value object: nothing has set it since.
+    if (was?.value === is?.value) continue;
+    const [textBefore, textAfter] = [textOf(was), textOf(is)];
+    if (textBefore !== textAfter) changes.push({ kind, name, before: textBefore, after: textAfter });
+  }
+  return changes.sort((a, b) => (a.name < b.name ? -1 : 1));
+}
+
+function textOf(value: PropertyValue | undefined): string | null {
+  return value === undefined ? null : JSON.stringify(value.value);
+}
