@@ -139,6 +139,13 @@ const RULES: readonly Rule[] = [
     bad: { 'processor/batch.ts': `import type { Edge } from '../edge/edge.ts';` },
   },
   {
+    rule: 'of the processor, backends import what predicts alone',
+    find: importRule(
+      ({ from, to }) => backendOf(from) !== undefined && isProcessor(to) && to !== 'processor/predict.ts',
+    ),
+    bad: { 'backends/sqlite/store/store.ts': `import { decide } from '../../../processor/decide.ts';` },
+  },
+  {
     rule: 'a backend imports no other backend, but for what SQLite and PostgreSQL share',
     find: importRule(({ from, to }) => {
       const [own, target] = [backendOf(from), backendOf(to)];

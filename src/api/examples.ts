@@ -69,6 +69,48 @@ export const SMALL_REQUEST = {
 
 export const SMALL_RESPONSE = { trace_id: TRACE_ID, users_accepted: 1, users_rejected: 0, errors: [] };
 
+/** Of `PARTLY_VALID_REQUEST`, had it been checked before it was sent. */
+export const CHECK_RESPONSE = {
+  would_respond: { status: 202, body: PARTLY_VALID_RESPONSE },
+  pending_requests: 0,
+  users: [
+    {
+      userIndex: 0,
+      status: 'accepted',
+      profile_id: PROFILE_ID,
+      is_new: false,
+      events: 2,
+      duplicate_events: 0,
+      duplicate_of: null,
+      new_identifiers: [{ type: 'email', value: 'ada@example.com' }],
+      merges: [],
+      refusals: [],
+      property_changes: [{ kind: 'user_properties', name: 'plan', before: 'free', after: 'pro' }],
+      property_changes_omitted: 0,
+      warnings: [],
+      violations: [],
+      message: null,
+    },
+    {
+      userIndex: 1,
+      status: 'rejected',
+      profile_id: null,
+      is_new: false,
+      events: 0,
+      duplicate_events: 0,
+      duplicate_of: null,
+      new_identifiers: [],
+      merges: [],
+      refusals: [],
+      property_changes: [],
+      property_changes_omitted: 0,
+      warnings: [],
+      violations: [],
+      message: NO_IDENTIFIER,
+    },
+  ],
+};
+
 export const ALL_INVALID_REQUEST = { users: [{ identifiers: { user_id: 'u-1042' }, events: [] }] };
 
 export const ALL_INVALID_RESPONSE = {

@@ -12,6 +12,7 @@ import Fastify, { type RouteOptions } from 'fastify';
 import { ERRORS, RETRY_AFTER_SECONDS } from '../errors.ts';
 import { errorResponses } from './error-responses.ts';
 import * as examples from './examples.ts';
+import { CHECK_OPERATION } from './check-operation.ts';
 import { INGEST_OPERATION } from './ingest-operation.ts';
 import { SEGMENT_PATHS } from './segment-operations.ts';
 import type {
@@ -133,6 +134,7 @@ function documentOf(paths: Paths, options: DocumentOptions): OpenApiDocument {
   const schemas = new Map<string, JsonSchema>();
   const described = {
     '/ingest/events': { post: INGEST_OPERATION },
+    '/ingest/events/check': { post: CHECK_OPERATION },
     ...SEGMENT_PATHS,
     ...mapOperations(paths, complete),
   };

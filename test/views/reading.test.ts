@@ -161,6 +161,24 @@ suite('Reading what is still in the log', () => {
     assert.equal(looks, 2);
   });
 
+  test('a prediction says how many requests of the tenant wait in the log, which it does not consider', async () => {
+    const [first, ...others] = ['u', 'v', 'w'].map((id) => request([person({ user_id: id })]));
+    assert.ok(first);
+    await appendAll(folder, [first]);
+    await processAll(folder);
+    await appendAll(folder, [...others, request([person({ user_id: 'x' })], { tenantId: OTHER_TENANT })]);
+    const predict = async (tenantId: string) => {
+      const entry = request([person({ user_id: 'u' }), person({ user_id: 'v' })], { tenantId });
+      const record = { ...entry, partition: 0, position: 0 };
+      const { users, pendingRequests } = await reading.predict(tenantId, [record]);
+      return [pendingRequests, ...users.map(({ isNew }) => isNew)];
+    };
+    assert.deepEqual(await predict(TENANT), [2, false, true]);
+    assert.deepEqual(await predict(OTHER_TENANT), [1, true, true]);
+    await processAll(folder);
+    assert.deepEqual(await predict(TENANT), [0, false, false]);
+  });
+
   test('a dead letter is pending forever, and says so', async () => {
     const entry = request([person({ user_id: 'u' })]);
     const broken = { ...entry, userCount: 2 };
