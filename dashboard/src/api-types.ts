@@ -129,6 +129,141 @@ export interface components {
             readonly message: string;
         };
         /**
+         * CheckResponse
+         * @description What would happen.
+         */
+        readonly CheckResponse: {
+            /** @description The response of `POST /ingest/events`. */
+            readonly would_respond: {
+                /**
+                 * @description The status.
+                 * @enum {integer}
+                 */
+                readonly status: 202 | 400;
+                /** @description The body. No trace with its `trace_id` exists. */
+                readonly body: {
+                    readonly [key: string]: unknown;
+                };
+            };
+            /** @description Requests of yours that are accepted and not processed yet, so that they are not considered here. At most the next 1,000 of a log partition are counted. Only with a secret key. */
+            readonly pending_requests?: number;
+            /** @description The version of the tracking plan that `violations` are of; null without one. */
+            readonly plan_version?: number | null;
+            /** @description In order. Only with a secret key, and if the body is a request at all. */
+            readonly users?: readonly components["schemas"]["PredictedUser"][];
+        };
+        /**
+         * PredictedUser
+         * @description What would become of one user of the request.
+         */
+        readonly PredictedUser: {
+            /** @description Position of the user in that request, counted from 0. */
+            readonly userIndex: number;
+            /**
+             * @description As the 202 would say.
+             * @enum {string}
+             */
+            readonly status: "accepted" | "rejected";
+            /** @description The profile after the whole request. An existing profile, or `new:` and the index of the user of this request that would create it. Null if nothing would be stored. */
+            readonly profile_id: string | null;
+            /** @description The profile does not exist yet. */
+            readonly is_new: boolean;
+            /** @description Events that would be stored. */
+            readonly events: number;
+            /** @description Events that are stored already, by `$event_id`. */
+            readonly duplicate_events: number;
+            /** @description The trace that used this `Idempotency-Key` with the same body; then nothing would be stored. */
+            readonly duplicate_of: string | null;
+            /** @description Identifiers that would be linked to the profile. */
+            readonly new_identifiers: readonly {
+                /**
+                 * @description Kind of identifier.
+                 * @enum {string}
+                 */
+                readonly type: "user_id" | "email" | "phone_number" | "anon_id";
+                /** @description As the request has it. */
+                readonly value: string;
+            }[];
+            /** @description Merges that this user would cause, in order. */
+            readonly merges: readonly {
+                /** @description What would be merged away. An existing profile, or `new:` and the index of the user of this request that would create it. */
+                readonly from: string;
+                /** @description What would remain, in the same form. */
+                readonly into: string;
+                /** @description The identifier that joins them. */
+                readonly via: {
+                    /**
+                     * @description Kind of identifier.
+                     * @enum {string}
+                     */
+                    readonly type: "user_id" | "email" | "phone_number" | "anon_id";
+                    /** @description As the request has it. */
+                    readonly value: string;
+                };
+            }[];
+            /** @description Identifiers that would not be linked, and why. */
+            readonly refusals: readonly {
+                /**
+                 * @description Kind of identifier.
+                 * @enum {string}
+                 */
+                readonly type: "user_id" | "email" | "phone_number" | "anon_id";
+                /** @description As the request has it. */
+                readonly value: string;
+                /**
+                 * @description As in `GET /profiles/{id}/identity`.
+                 * @enum {string}
+                 */
+                readonly reason: "other_user_id" | "limit" | "publishable_key" | "cannot_link";
+                /**
+                 * @description Number of the rule in docs/identity.md.
+                 * @enum {integer}
+                 */
+                readonly rule: 6 | 7 | 8 | 16;
+                /** @description The same for people. */
+                readonly message: string;
+            }[];
+            /** @description Properties of the profile that would have another value after this user, those of merged profiles included. */
+            readonly property_changes: readonly {
+                /**
+                 * @description Where the property is on the profile.
+                 * @enum {string}
+                 */
+                readonly kind: "profile_fields" | "user_properties";
+                /** @description Of the property. */
+                readonly name: string;
+                /** @description What the profile has before this user; null if it is not set. */
+                readonly before: unknown;
+                /** @description What it would have; null if it would be deleted. */
+                readonly after: unknown;
+            }[];
+            /** @description How many more there are: at most 1 MB of changes is listed. */
+            readonly property_changes_omitted: number;
+            /** @description As the trace would show them. */
+            readonly warnings: readonly string[];
+            /** @description What the tracking plan says against the user, in every mode. */
+            readonly violations: readonly components["schemas"]["PlanViolation"][];
+            /** @description Why the user would be rejected; null if it would not. */
+            readonly message: string | null;
+        };
+        /**
+         * PlanViolation
+         * @description What the tracking plan says against the user.
+         */
+        readonly PlanViolation: {
+            /** @description Where, such as `events[0].total`. */
+            readonly path: string;
+            /** @description What is wrong. */
+            readonly message: string;
+            /** @description Of the event; null for user_properties and profile fields. */
+            readonly event_name: string | null;
+            /**
+             * @description `enforce`: the user would be rejected.
+             * @enum {string}
+             */
+            readonly mode: "warn" | "enforce";
+        };
+        /**
          * SegmentBatch
          * @description Messages of one or more people.
          */
@@ -443,21 +578,6 @@ export interface components {
              * @description Names this erasure. It is in the audit.
              */
             readonly trace_id: string;
-            readonly personal?: components["schemas"]["PersonalData"];
-        };
-        /**
-         * PersonalData
-         * @description What the tracking plan marks as personal.
-         */
-        readonly PersonalData: {
-            /** @description Names of properties. */
-            readonly profile_fields: readonly string[];
-            /** @description Names of properties. */
-            readonly user_properties: readonly string[];
-            /** @description By event name; events without any are left out. */
-            readonly events: {
-                readonly [key: string]: readonly string[];
-            };
         };
         /**
          * EventPage
@@ -1061,45 +1181,6 @@ export interface components {
             readonly enforces: boolean;
             /** @description Whether something in it warns. */
             readonly warns: boolean;
-        };
-        /**
-         * PlanViolations
-         * @description What events violate of the plan.
-         */
-        readonly PlanViolations: {
-            /** @description The most frequent first. */
-            readonly violations: readonly components["schemas"]["PlanViolation"][];
-        };
-        /**
-         * PlanViolation
-         * @description Something that events violate.
-         */
-        readonly PlanViolation: {
-            /** @description The version of the plan that they violate. */
-            readonly version: number;
-            /** @description The event; null for user properties and profile fields. */
-            readonly event_name: string | null;
-            /** @description Where, without indexes: `items[].price`. */
-            readonly path: string;
-            /** @description What is wrong with it. */
-            readonly message: string;
-            /** @description How often: once for each place in each stored event. */
-            readonly count: number;
-            /**
-             * Format: date-time
-             * @description When the server received the first request with it.
-             */
-            readonly first_at: string;
-            /**
-             * Format: date-time
-             * @description When the server received the newest request with it.
-             */
-            readonly last_at: string;
-            /**
-             * Format: uuid
-             * @description A request with it; its trace shows the warning.
-             */
-            readonly trace_id: string;
         };
         /**
          * Receipts
@@ -1789,6 +1870,9 @@ export type UserProperties = components['schemas']['UserProperties'];
 export type Event = components['schemas']['Event'];
 export type IngestAccepted = components['schemas']['IngestAccepted'];
 export type UserError = components['schemas']['UserError'];
+export type CheckResponse = components['schemas']['CheckResponse'];
+export type PredictedUser = components['schemas']['PredictedUser'];
+export type PlanViolation = components['schemas']['PlanViolation'];
 export type SegmentBatch = components['schemas']['SegmentBatch'];
 export type SegmentTypedMessage = components['schemas']['SegmentTypedMessage'];
 export type SegmentAccepted = components['schemas']['SegmentAccepted'];
@@ -1805,7 +1889,6 @@ export type ProfileMatches = components['schemas']['ProfileMatches'];
 export type ProfileMatch = components['schemas']['ProfileMatch'];
 export type ProfileCount = components['schemas']['ProfileCount'];
 export type Erased = components['schemas']['Erased'];
-export type PersonalData = components['schemas']['PersonalData'];
 export type EventPage = components['schemas']['EventPage'];
 export type StoredEvent = components['schemas']['StoredEvent'];
 export type Person = components['schemas']['Person'];
@@ -1834,8 +1917,6 @@ export type PlannedProperties = components['schemas']['PlannedProperties'];
 export type PushedPlan = components['schemas']['PushedPlan'];
 export type PlanVersions = components['schemas']['PlanVersions'];
 export type PlanVersion = components['schemas']['PlanVersion'];
-export type PlanViolations = components['schemas']['PlanViolations'];
-export type PlanViolation = components['schemas']['PlanViolation'];
 export type Receipts = components['schemas']['Receipts'];
 export type ReceiptMinute = components['schemas']['ReceiptMinute'];
 export type Ledger = components['schemas']['Ledger'];

@@ -9,7 +9,19 @@ import { INGEST_OPERATION } from './ingest-operation.ts';
 import { Type } from './json-schema.ts';
 import type { Operation } from './openapi-types.ts';
 import { jsonContent } from './route-schema.ts';
-import { anyJson, count, flag, list, object, oneOf, text, textOrNull, userIndex, uuidOrNull } from './schema.ts';
+import {
+  anyJson,
+  count,
+  flag,
+  list,
+  object,
+  oneOf,
+  orNull,
+  text,
+  textOrNull,
+  userIndex,
+  uuidOrNull,
+} from './schema.ts';
 
 const type = oneOf(IDENTIFIER_TYPES, 'Kind of identifier.');
 const identifier = { type, value: text('As the request has it.') };
@@ -65,7 +77,7 @@ const PredictedUser = object('PredictedUser', 'What would become of one user of 
       event_name: textOrNull('Of the event; null for user_properties and profile fields.'),
       mode: oneOf(['warn', 'enforce'], '`enforce`: the user would be rejected.'),
     }),
-    'What the tracking plan says against the user.',
+    'What the tracking plan says against the user, in every mode.',
   ),
   message: textOrNull('Why the user would be rejected; null if it would not.'),
 });
@@ -84,6 +96,12 @@ export const CheckResponse = object('CheckResponse', 'What would happen.', {
   pending_requests: Type.Optional(
     count(
       'Requests of yours that are accepted and not processed yet, so that they are not considered here. At most the next 1,000 of a log partition are counted. Only with a secret key.',
+    ),
+  ),
+  plan_version: Type.Optional(
+    orNull(
+      count('Of the tracking plan.'),
+      'The version of the tracking plan that `violations` are of; null without one.',
     ),
   ),
   users: Type.Optional(list(PredictedUser, 'In order. Only with a secret key, and if the body is a request at all.')),

@@ -73,6 +73,7 @@ export const SMALL_RESPONSE = { trace_id: TRACE_ID, users_accepted: 1, users_rej
 export const CHECK_RESPONSE = {
   would_respond: { status: 202, body: PARTLY_VALID_RESPONSE },
   pending_requests: 0,
+  plan_version: null,
   users: [
     {
       userIndex: 0,

@@ -3,15 +3,26 @@
  * description (`check-operation.ts`) and a test hold them together. Pure.
  */
 
+import type { Violation } from '../plans/compiled-plan.ts';
 import { REFUSAL_REASONS, REFUSAL_RULES } from '../model.ts';
 import type { PredictedUser, Prediction } from '../store.ts';
 import { raw } from './json-text.ts';
 
-export function predictionJson({ users, pendingRequests }: Prediction) {
-  return { pending_requests: pendingRequests, users: users.map(predictedUserJson) };
+/** What a tracking plan says against each user, by index. */
+export interface ViolationsByUser {
+  readonly version: number;
+  readonly violations: readonly (readonly Violation[])[];
 }
 
-function predictedUserJson(user: PredictedUser) {
+export function predictionJson({ users, pendingRequests }: Prediction, plan: ViolationsByUser | null) {
+  return {
+    pending_requests: pendingRequests,
+    plan_version: plan?.version ?? null,
+    users: users.map((user) => predictedUserJson(user, plan?.violations[user.userIndex] ?? [])),
+  };
+}
+
+function predictedUserJson(user: PredictedUser, violations: readonly Violation[]) {
   return {
     userIndex: user.userIndex,
     status: user.status,
@@ -37,7 +48,7 @@ function predictedUserJson(user: PredictedUser) {
     })),
     property_changes_omitted: user.propertyChangesOmitted,
     warnings: user.warnings,
-    violations: [],
+    violations: violations.map(({ path, message, event_name, mode }) => ({ path, message, event_name, mode })),
     message: user.message,
   };
 }

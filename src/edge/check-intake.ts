@@ -8,7 +8,7 @@
  * rate limit. It only refuses what is over the limit already, as the route itself would.
  */
 
-import { predictionJson } from '../api/prediction-json.ts';
+import { predictionJson, type ViolationsByUser } from '../api/prediction-json.ts';
 import { jsonText, raw } from '../api/json-text.ts';
 import { ERRORS } from '../errors.ts';
 import type { ApiKey } from '../keys.ts';
@@ -17,6 +17,7 @@ import { tenantOf } from '../model.ts';
 import type { Prediction } from '../store.ts';
 import { StoreUnavailableError } from '../store-writer.ts';
 import { Ingest } from './ingest.ts';
+import type { PlanViolationFinder } from './plan-violations.ts';
 import { overLimitText } from './rate-limits.ts';
 import type { Envelope } from './request-headers.ts';
 import type { Exchange, IntakeParts } from './request-intake.ts';
@@ -26,16 +27,25 @@ import type { ValidatedBody } from './validate-body.ts';
 /** What the processor would make of a request, if it were appended now. */
 export type Predict = (entry: LogEntry) => Promise<Prediction>;
 
+/** What only a secret key is given. */
+interface Found {
+  readonly prediction: Prediction;
+  readonly violations: ViolationsByUser | null;
+}
+
 export interface CheckIntakeParts extends IntakeParts {
   readonly predict: Predict;
+  readonly violations: PlanViolationFinder;
 }
 
 export class CheckIntake extends Ingest {
   readonly #predict: Predict;
+  readonly #violations: PlanViolationFinder;
 
-  constructor({ predict, ...parts }: CheckIntakeParts) {
+  constructor({ predict, violations, ...parts }: CheckIntakeParts) {
     super(parts);
     this.#predict = predict;
+    this.#violations = violations;
   }
 
   protected override isOverLimit(exchange: Exchange, key: ApiKey): boolean {
@@ -54,7 +64,7 @@ export class CheckIntake extends Ingest {
     const { traceId } = exchange;
     if (!validation.ok) {
       const failure = { code: 'validation_failed', errors: [], message: validation.message } as const;
-      this.#respond(exchange, ERRORS.validation_failed.status, failureBody(traceId, failure), null);
+      this.#respond(exchange, ERRORS.validation_failed.status, failureBody(traceId, failure));
       return;
     }
     const { userCount, eventCount, rejections } = validation;
@@ -65,7 +75,7 @@ export class CheckIntake extends Ingest {
       ? acceptedBody(traceId, accepted, rejections)
       : failureBody(traceId, { code: 'validation_failed', errors: rejections });
     if (key.kind !== 'secret') {
-      this.#respond(exchange, status, wouldRespond, null);
+      this.#respond(exchange, status, wouldRespond);
       return;
     }
     const entry: LogEntry = {
@@ -80,9 +90,9 @@ export class CheckIntake extends Ingest {
       eventCount,
       rejections,
     };
-    this.#predict(entry)
+    Promise.all([this.#predict(entry), this.#violations.find(key, body)])
       .then(
-        (prediction) => this.#respond(exchange, status, wouldRespond, prediction),
+        ([prediction, violations]) => this.#respond(exchange, status, wouldRespond, { prediction, violations }),
         (error: unknown) => this.#notPredicted(exchange, error),
       )
       .catch((error: unknown) => this.unexpected(exchange, error));
@@ -101,11 +111,11 @@ export class CheckIntake extends Ingest {
     });
   }
 
-  #respond(exchange: Exchange, status: number, wouldRespond: string, prediction: Prediction | null): void {
+  #respond(exchange: Exchange, status: number, wouldRespond: string, found?: Found): void {
     const { response, traceId, cors } = exchange;
     const body = jsonText({
       would_respond: { status, body: raw(wouldRespond) },
-      ...(prediction !== null && predictionJson(prediction)),
+      ...(found !== undefined && predictionJson(found.prediction, found.violations)),
     });
     this.settle(exchange, 200);
     send(response, 200, traceId, body, cors, []);

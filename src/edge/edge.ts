@@ -28,6 +28,7 @@ import { EnforcedPlans } from './enforced-plans.ts';
 import { Ingest } from './ingest.ts';
 import { listenError } from './listen-error.ts';
 import { isForeignOrigin } from './origins.ts';
+import { PlanViolationFinder } from './plan-violations.ts';
 import { RateLimits } from './rate-limits.ts';
 import { RateLimitedLogger } from '../telemetry/rate-limited-logger.ts';
 import { isLeaving, readinessOf, type ServerStatus, outageReporter } from './readiness.ts';
@@ -247,7 +248,10 @@ function makeIngest(parts: EdgeParts, shared: Shared, log: LogAppender, keys: Ke
   const { publicUrl } = config;
   return {
     ingest: new Ingest(ingestParts),
-    check: parts.predict === null ? null : new CheckIntake({ ...ingestParts, predict: parts.predict }),
+    check:
+      parts.predict === null
+        ? null
+        : new CheckIntake({ ...ingestParts, predict: parts.predict, violations: new PlanViolationFinder(plans) }),
     segment: new SegmentIntake({ ...ingestParts, matchOptions: matchOptionsOf(config), publicUrl }),
     waiting: () => counted.waiting() + largeBodies.waiting,
     setGauges: () => {

@@ -78,6 +78,39 @@ suite('Servers of different roles', { skip: whyNoPostgres('own') || whyNoKafka()
     );
   });
 
+  test('the edge predicts what a request would do, each user as a record of its own, as the log would cut it', async () => {
+    const check = (body: object, headers: Record<string, string> = {}): Promise<HttpResponse> =>
+      fetch(`${edge.baseUrl}/ingest/events/check`, {
+        method: 'POST',
+        headers: { authorization: `Bearer ${key}`, 'content-type': 'application/json', ...headers },
+        body: JSON.stringify(body),
+      }).then(readResponse);
+    const users = [user('checked'), user('u0'), user('u7')];
+    const headers = { 'idempotency-key': 'checked once' };
+    const { status, body, text } = await check({ users }, headers);
+    assert.equal(status, 200, text);
+    const { users: predicted } = body as { users: { profile_id: string; is_new: boolean }[] };
+    assert.deepEqual(
+      predicted.map(({ is_new }) => is_new),
+      [true, false, false],
+    );
+    const { body: profile } = await get(api, key, '/profiles?user_id=u7');
+    assert.equal(predicted[2]?.profile_id, (profile as { id: string }).id);
+    const traceId = traceIdOf(await post(edge, key, { users }, headers));
+    const repeated = await eventually('the retry is recognised for every user', async () => {
+      const { body: later } = await check({ users }, headers);
+      const { users: again } = later as { users: { duplicate_of: string | null }[] };
+      return again.every(({ duplicate_of }) => duplicate_of !== null) ? again : undefined;
+    });
+    assert.deepEqual(
+      repeated.map(({ duplicate_of }) => duplicate_of),
+      [traceId, traceId, traceId],
+    );
+    const elsewhere = await fetch(`${api.baseUrl}/ingest/events/check`, { method: 'POST' }).then(readResponse);
+    assert.equal(elsewhere.status, 404);
+    assert.match(messageOf(elsewhere), /role edge/);
+  });
+
   test('messages of Segment’s SDKs pass through Kafka like users, and their trace names the format', async () => {
     const track = { type: 'track', event: 'Ordered', properties: { revenue: 3 } };
     const batch = [

@@ -16,6 +16,7 @@ import { ask, logOf, makeKey, metric, useServer, UUID_V7 } from './fixture.ts';
 interface Checked {
   readonly would_respond: { readonly status: number; readonly body: Readonly<Record<string, unknown>> };
   readonly pending_requests?: number;
+  readonly plan_version?: number | null;
   readonly users?: readonly Readonly<Record<string, unknown>>[];
 }
 
@@ -129,6 +130,50 @@ suite('POST /ingest/events/check', () => {
     const origin = 'https://shop.example';
     const preflight = await ask(server(), '/ingest/events/check', { method: 'OPTIONS', headers: { origin } });
     assert.deepEqual([preflight.status, preflight.headers.get('access-control-allow-origin')], [204, '*']);
+  });
+
+  test('violations of the tracking plan are listed in every mode, and enforced ones reject', async () => {
+    const account = 'planned';
+    const { key } = await makeKey(server().dataFolder, { account });
+    const publishable = await makeKey(server().dataFolder, { account, kind: 'publishable' });
+    const schema = { type: 'object', properties: { total: { type: 'number' } }, required: ['total'] };
+    const plan = {
+      unplanned_events: 'warn',
+      events: { order_placed: { mode: 'enforce', schema }, cart_seen: { mode: 'warn', schema } },
+    };
+    const { status, text } = await ask(server(), '/plan', {
+      method: 'PUT',
+      headers: { authorization: `Bearer ${key}`, 'content-type': 'application/json' },
+      body: JSON.stringify(plan),
+    });
+    assert.equal(status, 200, text);
+    const users = [
+      user('a', [{ event_name: 'order_placed', total: 1 }]),
+      user('b', [{ event_name: 'cart_seen' }, { event_name: 'unheard_of' }]),
+      user('c', [{ event_name: 'order_placed', total: 'much' }]),
+    ];
+    const response = await eventually('the edge uses the plan', async () => {
+      const found = await checked(key, { users });
+      return found.users?.[2]?.['status'] === 'rejected' ? found : undefined;
+    });
+    const message = 'events[0].total: must be a number (tracking plan, version 1)';
+    assert.deepEqual(response.would_respond.body['errors'], [{ userIndex: 2, message }]);
+    assert.equal(response.plan_version, 1);
+    assert.deepEqual(
+      response.users?.map(({ violations }) => (violations as object[]).map((one) => Object.values(one))),
+      [
+        [],
+        [
+          ['events[0].total', 'is required', 'cart_seen', 'warn'],
+          ['events[1].event_name', 'is not in the tracking plan', 'unheard_of', 'warn'],
+        ],
+        [['events[0].total', 'must be a number', 'order_placed', 'enforce']],
+      ],
+    );
+    // What is enforced is part of the response that a page would get.
+    const open = await checked(publishable.key, { users });
+    assert.deepEqual(open.would_respond.body['errors'], [{ userIndex: 2, message }]);
+    assert.deepEqual(Object.keys(open), ['would_respond']);
   });
 
   test('a large request is checked too', async () => {
