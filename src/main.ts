@@ -26,6 +26,7 @@ const RUNNERS: Readonly<Record<CommandName, Runner>> = {
   trace: onData(async (args, shell) => (await import('./cli/trace.ts')).runTrace(args, shell)),
   profile: onData(async (args, shell) => (await import('./cli/profile.ts')).runProfile(args, shell)),
   import: onData(async (args, shell) => (await import('./cli/import.ts')).runImport(args, shell)),
+  check: onData(async (args, shell) => (await import('./cli/check.ts')).runCheck(args, shell)),
   send: onData(async (args, shell) => (await import('./cli/send.ts')).runSend(args, shell)),
   demo: onData(async (args, shell) => (await import('./cli/demo.ts')).runDemo(args, shell)),
   plan: onData(async (args, shell) => (await import('./cli/plan.ts')).runPlan(args, shell)),

@@ -393,6 +393,37 @@ export const COMMANDS = {
       },
     ],
   },
+  check: {
+    synopsis: 'check FILE',
+    summary: 'says whether the requests in a file would be accepted, for CI',
+    description:
+      'validates sample requests as a server would, against a tracking plan too, and stores nothing. Without --url and --key no server is needed.',
+    usage: [
+      ['sluice check samples.ndjson', 'what makes a request valid'],
+      ['sluice check samples.ndjson --plan plan.json', 'and a tracking plan'],
+      ['sluice check request.json --url URL --key KEY', 'asks a server'],
+    ],
+    argument: {
+      value: 'FILE',
+      help: 'FILE.json: a request, a user, or an array of either; any other file: one of them per line; - for stdin',
+    },
+    flags: {
+      plan: { value: 'FILE', help: 'a tracking plan to check against, without a server' },
+      ...INGEST_FLAGS,
+      ...DATA_FLAG,
+      json: { help: 'print the result as JSON, for programs' },
+    },
+    notes: [
+      {
+        title: 'With a server',
+        text: '--url or --key asks a server, which uses the plan that was pushed to it. With a secret key it also says which profiles would be created, changed and merged. The server stores and counts nothing.',
+      },
+      {
+        title: 'Exit codes',
+        text: '0 everything would be accepted and follows the plan, 2 something would be rejected or violates the plan (in any mode), 1 it could not be checked.',
+      },
+    ],
+  },
   send: {
     synopsis: 'send EVENT name=value…',
     summary: 'sends one event of one person to a server',

@@ -110,7 +110,8 @@ function resultOf(response: Response, text: string, url: URL): Attempt {
   return { kind: 'unsent', problem: new OperatorError(finalWords(status, response.headers, url)) };
 }
 
-function finalWords(status: number, headers: Headers, url: URL): string {
+/** What a status means that no retry helps with. */
+export function finalWords(status: number, headers: Headers, url: URL): string {
   if (status === 401) {
     return (
       `${url.origin} does not accept this key (401). Is it complete, not revoked or expired, and for this server's ` +
@@ -136,7 +137,7 @@ function backoffMs(tries: number): number {
   return whole / 2 + (Math.random() * whole) / 2;
 }
 
-function rejectedIn(errors: unknown): SentUser[] {
+export function rejectedIn(errors: unknown): SentUser[] {
   if (!Array.isArray(errors)) return [];
   return errors.flatMap((entry: unknown) => {
     if (!isObject(entry)) return [];
@@ -145,7 +146,8 @@ function rejectedIn(errors: unknown): SentUser[] {
   });
 }
 
-function objectIn(text: string): Readonly<Record<string, unknown>> | undefined {
+/** Undefined for what is no JSON object. */
+export function objectIn(text: string): Readonly<Record<string, unknown>> | undefined {
   try {
     const value: unknown = JSON.parse(text);
     return isObject(value) ? value : undefined;
@@ -154,7 +156,8 @@ function objectIn(text: string): Readonly<Record<string, unknown>> | undefined {
   }
 }
 
-function reasonOf(error: unknown): string {
+/** Of a failed call, in a few words. */
+export function reasonOf(error: unknown): string {
   if (!(error instanceof Error)) return 'no reason given';
   if (error.name === 'TimeoutError') return `no response within ${formatSpan(ATTEMPT_MS_MAX)}`;
   const { cause } = error;

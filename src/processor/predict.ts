@@ -182,7 +182,7 @@ class PredictedPeople {
     if (user.propertyUpdate === null && merges.length === 0) {
       return { merges: [], propertyChanges: [], propertyChangesOmitted: 0 };
     }
-    // The oldest survives, whoever else is merged into it: its properties are those to compare with.
+    // The oldest survives: its properties are those to compare with.
     const survivor = merges.at(-1)?.into ?? this.#survivorOf(node);
     const before = this.#viewOf(survivor);
     const named = merges.map(({ from, into, via }): PredictedMerge => {

@@ -1,0 +1,239 @@
+/**
+ * `sluice check FILE`: would these requests be accepted? Without a server it validates them as the edge does, and with
+ * `--plan` checks them against a tracking plan. With `--url` or `--key` a server is asked, which also says what each user
+ * would do to profiles; nothing is stored. Exit code 0: all is well; 2: something would be rejected or violates the plan,
+ * in any mode; 1: it could not be checked.
+ */
+
+import { readFileSync, statSync } from 'node:fs';
+import { mistakesError, readFlags } from '../config/flags.ts';
+import { OperatorError } from '../errors.ts';
+import { parseJson } from '../json/parse.ts';
+import { checkUser, CompiledPlan, type Violation } from '../plans/compiled-plan.ts';
+import { describeMistakes, parsePlan } from '../plans/plan.ts';
+import { isObject } from '../validation/shape.ts';
+import { validateRequest } from '../validation/validate-request.ts';
+import { type BadSample, FILE_BYTES_MAX, type Location, type Sample, samplesIn } from './check-samples.ts';
+import { type CheckTarget, checkOnServer } from './check-server.ts';
+import { COMMANDS, flagKinds } from './commands.ts';
+import { readIngestKey, readIngestServer } from './ingest-target.ts';
+import { countOf } from './local-time.ts';
+import { inWords, type Shell } from './shell.ts';
+import { printable } from './table.ts';
+
+const HINT = 'For help: sluice help check';
+
+interface Options {
+  /** Null: stdin. */
+  readonly file: string | null;
+  readonly plan: CompiledPlan | null;
+  /** Null: no server is asked. */
+  readonly target: CheckTarget | null;
+  readonly json: boolean;
+}
+
+interface CheckedUser {
+  readonly location: Location;
+  /** Why it would be rejected; null where it would not. */
+  readonly message: string | null;
+  readonly violations: readonly Violation[];
+  /** What the server predicts; null where none was asked, or the key may not know. */
+  readonly predicted: Readonly<Record<string, unknown>> | null;
+}
+
+interface Result {
+  readonly users: readonly CheckedUser[];
+  /** What is no request, or no JSON. */
+  readonly bad: readonly BadSample[];
+  readonly pendingRequests: number;
+}
+
+export async function runCheck(args: readonly string[], shell: Shell): Promise<number> {
+  const options = await readOptions(args, shell);
+  const { requests, bad } = samplesIn(await readSamples(options.file, shell), options.file?.endsWith('.json') === true);
+  if (requests.length === 0 && bad.length === 0) {
+    throw new OperatorError('There is nothing in the file; expected requests or users.');
+  }
+  const result = { users: [] as CheckedUser[], bad: [...bad], pendingRequests: 0 };
+  for (const sample of requests) {
+    if (options.target === null) checkHere(sample, options.plan, result);
+    else await checkThere(sample, options.target, result);
+  }
+  shell.out(options.json ? jsonOf(result) : describe(result, options));
+  return isFine(result) ? 0 : 2;
+}
+
+async function readOptions(args: readonly string[], shell: Shell): Promise<Options> {
+  const flags = readFlags(args, flagKinds(COMMANDS.check));
+  const mistakes = [...flags.mistakes];
+  const [file, ...others] = flags.positionals;
+  if (file === undefined) mistakes.push('no file given; expected a file with requests or users, or - for stdin');
+  mistakes.push(...others.map((word) => `unexpected argument "${word}"; files are checked one at a time`));
+  const asksServer = flags.values.has('url') || flags.values.has('key');
+  const planFile = flags.values.get('plan');
+  if (asksServer && planFile !== undefined) {
+    mistakes.push('--plan is for a check without a server; a server uses the plan that was pushed to it');
+  }
+  let target: CheckTarget | null = null;
+  if (asksServer) {
+    const server = await readIngestServer(flags, shell, mistakes);
+    const key = readIngestKey(flags, shell, mistakes);
+    if (server !== undefined) target = { server: server.url, key, stop: shell.stop };
+  }
+  if (mistakes.length > 0) throw mistakesError(mistakes, HINT);
+  const plan = planFile === undefined ? null : readPlan(planFile);
+  return { file: file === '-' || file === undefined ? null : file, plan, target, json: flags.switches.has('json') };
+}
+
+function readPlan(file: string): CompiledPlan {
+  const reading = parsePlan(readText(file));
+  if (!reading.ok)
+    throw new OperatorError(`${file} is not a valid tracking plan:\n${describeMistakes(reading.mistakes)}`);
+  return new CompiledPlan(reading.plan, reading.plan.version ?? 0);
+}
+
+async function readSamples(file: string | null, shell: Shell): Promise<string> {
+  if (file !== null) return readText(file);
+  const chunks: Uint8Array[] = [];
+  let bytes = 0;
+  for await (const chunk of shell.stdin) {
+    bytes += chunk.byteLength;
+    if (bytes > FILE_BYTES_MAX) throw tooLarge('stdin');
+    chunks.push(chunk);
+  }
+  return Buffer.concat(chunks).toString('utf8');
+}
+
+function readText(file: string): string {
+  try {
+    if (statSync(file).size > FILE_BYTES_MAX) throw tooLarge(file);
+    return readFileSync(file, 'utf8');
+  } catch (error) {
+    throw inWords(error);
+  }
+}
+
+function tooLarge(file: string): OperatorError {
+  return new OperatorError(`${file} is larger than 64 MB; check a part of it.`);
+}
+
+interface Found {
+  readonly users: CheckedUser[];
+  readonly bad: BadSample[];
+  pendingRequests: number;
+}
+
+function checkHere({ body, location, userLocation }: Sample, plan: CompiledPlan | null, found: Found): void {
+  const validation = validateRequest(body);
+  if (!validation.ok) {
+    found.bad.push({ location, message: validation.message });
+    return;
+  }
+  const messages = new Map(validation.rejections.map(({ userIndex, message }) => [userIndex, message]));
+  const { users } = parseJson(body) as { readonly users: readonly unknown[] };
+  for (const [userIndex, user] of users.entries()) {
+    const violations = plan === null ? [] : checkUser(plan, user);
+    const message = messages.get(userIndex) ?? null;
+    found.users.push({ location: userLocation(userIndex), message, violations, predicted: null });
+  }
+}
+
+async function checkThere({ body, location, userLocation }: Sample, target: CheckTarget, found: Found): Promise<void> {
+  const { rejected, problem, users, pendingRequests } = await checkOnServer(body, target);
+  if (problem !== null) {
+    found.bad.push({ location, message: problem });
+    return;
+  }
+  const messages = new Map(rejected.map(({ userIndex, message }) => [userIndex, message]));
+  const { users: sent } = parseJson(body) as { readonly users: readonly unknown[] };
+  for (const userIndex of sent.keys()) {
+    const predicted = users[userIndex] ?? null;
+    const message = messages.get(userIndex) ?? null;
+    const violations = violationsIn(predicted?.['violations']);
+    found.users.push({ location: userLocation(userIndex), message, violations, predicted });
+  }
+  found.pendingRequests = Math.max(found.pendingRequests, pendingRequests);
+}
+
+function violationsIn(value: unknown): Violation[] {
+  if (!Array.isArray(value)) return [];
+  return value.filter((one): one is Violation => isObject(one) && typeof one['path'] === 'string');
+}
+
+function isRejected({ message, violations }: CheckedUser): boolean {
+  return message !== null || violations.some(({ mode }) => mode === 'enforce');
+}
+
+function isFine({ users, bad }: Result): boolean {
+  return bad.length === 0 && users.every((user) => user.message === null && user.violations.length === 0);
+}
+
+function jsonOf(result: Result): string {
+  const { users, bad, pendingRequests } = result;
+  const rows = users.map((user) => ({
+    location: user.location.text,
+    line: user.location.line,
+    ...user.predicted,
+    status: isRejected(user) ? 'rejected' : 'accepted',
+    message: user.message,
+    violations: user.violations,
+  }));
+  const unusable = bad.map(({ location, message }) => ({ location: location.text, line: location.line, message }));
+  return `${JSON.stringify({ ok: isFine(result), users: rows, unusable, pending_requests: pendingRequests })}\n`;
+}
+
+function describe(result: Result, { target, plan }: Options): string {
+  const { users, bad, pendingRequests } = result;
+  const lines = bad.map(({ location, message }) => `${location.text || 'the file'}: unusable: ${message}`);
+  for (const user of users) lines.push(...linesOf(user));
+  const rejected = users.filter(isRejected).length;
+  const warned = users.filter((user) => !isRejected(user) && user.violations.length > 0).length;
+  const counts = [
+    ...(bad.length > 0 ? [`${bad.length} unusable`] : []),
+    `${rejected} rejected`,
+    ...(target !== null || plan !== null ? [`${warned} accepted in spite of violations`] : []),
+  ];
+  lines.push(`${countOf(users.length, 'user')} checked: ${isFine(result) ? 'no problems' : counts.join(', ')}.`);
+  if (pendingRequests > 0) {
+    lines.push(`${countOf(pendingRequests, 'request')} not processed yet: what is in them was not considered.`);
+  }
+  return `${lines.map(printable).join('\n')}\n`;
+}
+
+function linesOf({ location, message, violations, predicted }: CheckedUser): string[] {
+  const at = location.text || 'the user';
+  // An enforced violation may be the message already, in other words.
+  const isSaid = message !== null && violations.some(({ path }) => message.startsWith(`${path}:`));
+  return [
+    ...(message === null || isSaid ? [] : [`${at}: rejected: ${message}`]),
+    ...violations.map(({ path, message: what, event_name: name, mode }) => {
+      return `${at}: ${mode === 'enforce' ? 'rejected' : 'violation'}: ${path} ${what}${name === null ? '' : ` (${name})`}`;
+    }),
+    ...(predicted === null || message !== null ? [] : predictionLines(predicted).map((text) => `${at}: ${text}`)),
+  ];
+}
+
+/** What the server says would happen, as far as it is more than storing events. */
+function predictionLines(user: Readonly<Record<string, unknown>>): string[] {
+  const profile = user['is_new'] === true ? 'a new profile' : `profile ${String(user['profile_id'])}`;
+  const isStored = user['profile_id'] !== null;
+  const lines = isStored ? [`goes to ${profile}`] : ['nothing would be linked to a profile'];
+  if (typeof user['duplicate_of'] === 'string') lines.push(`duplicate of trace ${user['duplicate_of']}`);
+  if (typeof user['duplicate_events'] === 'number' && user['duplicate_events'] > 0) {
+    lines.push(`${countOf(user['duplicate_events'], 'event')} stored before`);
+  }
+  for (const merge of objectsIn(user['merges'])) {
+    const via = isObject(merge['via']) ? `${String(merge['via']['type'])} ${String(merge['via']['value'])}` : '';
+    lines.push(`merges ${String(merge['from'])} into ${String(merge['into'])} via ${via}`);
+  }
+  for (const { name, before, after } of objectsIn(user['property_changes'])) {
+    lines.push(`sets ${String(name)}: ${JSON.stringify(before)} → ${JSON.stringify(after)}`);
+  }
+  const warnings = user['warnings'];
+  if (Array.isArray(warnings)) lines.push(...warnings.map((warning: unknown) => `warning: ${String(warning)}`));
+  return lines;
+}
+
+function objectsIn(value: unknown): Readonly<Record<string, unknown>>[] {
+  return Array.isArray(value) ? value.filter(isObject) : [];
+}
