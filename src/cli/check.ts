@@ -170,16 +170,15 @@ function isFine({ users, bad }: Result): boolean {
 
 function jsonOf(result: Result): string {
   const { users, bad, pendingRequests } = result;
-  const rows = users.map((user) => ({
-    location: user.location.text,
-    line: user.location.line,
-    ...user.predicted,
-    status: isRejected(user) ? 'rejected' : 'accepted',
-    message: user.message,
-    violations: user.violations,
-  }));
+  const rows = users.map(rowOf);
   const unusable = bad.map(({ location, message }) => ({ location: location.text, line: location.line, message }));
   return `${JSON.stringify({ ok: isFine(result), users: rows, unusable, pending_requests: pendingRequests })}\n`;
+}
+
+function rowOf(user: CheckedUser): object {
+  const { location, message, violations, predicted } = user;
+  const status = isRejected(user) ? 'rejected' : 'accepted';
+  return { location: location.text, line: location.line, ...predicted, status, message, violations };
 }
 
 function describe(result: Result, { target, plan }: Options): string {
