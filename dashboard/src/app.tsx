@@ -34,6 +34,7 @@ const Person = lazy(() => import('./pages/person.tsx').catch(notLoaded));
 const Rejected = lazy(() => import('./pages/rejected.tsx').catch(notLoaded));
 const Plan = lazy(() => import('./pages/plan.tsx').catch(notLoaded));
 const Trace = lazy(() => import('./pages/trace.tsx').catch(notLoaded));
+const TryRequest = lazy(() => import('./pages/try-request.tsx').catch(notLoaded));
 const Audit = lazy(() => import('./pages/audit.tsx').catch(notLoaded));
 const Keys = lazy(() => import('./pages/keys.tsx').catch(notLoaded));
 const Team = lazy(() => import('./pages/team.tsx').catch(notLoaded));
@@ -46,6 +47,7 @@ const VIEWS: ReadonlyMap<string, ComponentType> = new Map<string, ComponentType>
   ['rejected', Rejected],
   ['plan', Plan],
   ['traces', Trace],
+  ['try', TryRequest],
   ['audit', Audit],
   ['settings/keys', Keys],
   ['settings/team', Team],

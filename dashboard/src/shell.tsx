@@ -25,6 +25,7 @@ const VIEWS: readonly NavigationLink[] = [
   { view: 'rejected', label: 'Rejected', icon: 'rejected' },
   { view: 'plan', label: 'Plan', icon: 'plan' },
   { view: 'traces', label: 'Traces', icon: 'traces' },
+  { view: 'try', label: 'Try a request', icon: 'try' },
   { view: 'audit', label: 'Audit', icon: 'audit' },
 ];
 
