@@ -68,6 +68,7 @@ suite('The looks of every page', { skip: whyNoBrowser() }, () => {
       { name: 'identity', path: `${BASE}/people/${profile.id}?tab=identity`, has: '.identity' },
       { name: 'rejected', path: `${BASE}/rejected`, has: '.rejected-sample' },
       { name: 'traces', path: `${BASE}/traces`, has: '.table' },
+      { name: 'try', path: `${BASE}/try`, has: '.editor' },
       { name: 'audit', path: `${BASE}/audit`, has: '.table' },
       { name: 'trace', path: `${BASE}/traces/${rejection.trace_id}`, has: '.table' },
       { name: 'keys', path: `${BASE}/settings/keys?show=active`, has: '.table' },

@@ -14,6 +14,7 @@ import { formatNumber } from '../time.tsx';
 import type { Identity, PredictedUser } from '../api-types.ts';
 import { Badge } from '../ui/badge.tsx';
 import { Card } from '../ui/card.tsx';
+import { type Column, DataTable } from '../ui/data-table.tsx';
 import { jsonSource } from '../ui/json-lines.ts';
 import { ErrorNotice, Loading } from '../ui/notice.tsx';
 import { IdentifierText } from './identifier-icon.tsx';
@@ -166,11 +167,13 @@ function UserChanges({ user, isAlone }: { user: PredictedUser; isAlone: boolean 
             {REFUSAL_WORDS[reason].long} (rule {rule})
           </li>
         ))}
-        {warnings.map((warning) => (
-          <li key={warning}>
-            <Badge tone="warn">warning</Badge> {warning}
-          </li>
-        ))}
+        {warnings
+          .filter((warning) => !ABOUT_REFUSAL.test(warning))
+          .map((warning) => (
+            <li key={warning}>
+              <Badge tone="warn">warning</Badge> {warning}
+            </li>
+          ))}
         {violations.map(({ path, message, mode }) => (
           <li key={`${path} ${message}`}>
             <Badge tone={mode === 'enforce' ? 'bad' : 'warn'}>tracking plan</Badge> <code>{path}</code> {message}
@@ -178,32 +181,28 @@ function UserChanges({ user, isAlone }: { user: PredictedUser; isAlone: boolean 
         ))}
       </ul>
       {shown.length > 0 && (
-        <table className="table try-changes">
-          <caption className="for-screen-readers">Properties that would change</caption>
-          <thead>
-            <tr>
-              <th scope="col">Property</th>
-              <th scope="col">Before</th>
-              <th scope="col">After</th>
-            </tr>
-          </thead>
-          <tbody>
-            {shown.map(({ kind, name, before, after }) => (
-              <tr key={`${kind} ${name}`}>
-                <th scope="row">
-                  <bdi>{name}</bdi>
-                </th>
-                <td>{valueText(before)}</td>
-                <td>{valueText(after)}</td>
-              </tr>
-            ))}
-          </tbody>
-        </table>
+        <DataTable
+          caption="Properties that would change"
+          columns={CHANGE_COLUMNS}
+          rows={shown}
+          rowKey={({ kind, name }) => `${kind} ${name}`}
+        />
       )}
       {left > 0 && <p className="muted">And {formatNumber(left)} more properties.</p>}
     </section>
   );
 }
+
+type PropertyChange = PredictedUser['property_changes'][number];
+
+const CHANGE_COLUMNS: readonly Column<PropertyChange>[] = [
+  { key: 'name', label: 'Property', render: ({ name }) => <bdi>{name}</bdi> },
+  { key: 'before', label: 'Before', render: ({ before }) => valueText(before) },
+  { key: 'after', label: 'After', render: ({ after }) => valueText(after) },
+];
+
+/** A refused link is said by the refusal, with its rule. */
+const ABOUT_REFUSAL = / was not linked: /;
 
 function nameOf(id: string): ReactNode {
   return isNewId(id) ? 'the new profile' : <code title={id}>{shortId(id)}</code>;

@@ -15,6 +15,25 @@ export interface RequestEditorProps {
   readonly onSubmit: () => void;
 }
 
+/** Lines and characters that stay visible before what is selected. */
+const CONTEXT = { lines: 4, characters: 20 } as const;
+/** Of the width of a character to its height, in any monospaced font. */
+const CHARACTER_WIDTH = 0.6;
+
+/** Selects a part and scrolls to it, which browsers do not do by themselves. */
+export function select(field: HTMLTextAreaElement, { start, end }: TextRange): void {
+  const before = field.value.slice(0, start);
+  const line = before.split('\n').length - 1;
+  const column = before.length - before.lastIndexOf('\n') - 1;
+  const { lineHeight, fontSize } = getComputedStyle(field);
+  field.focus();
+  field.setSelectionRange(start, end);
+  field.scrollTo({
+    top: (line - CONTEXT.lines) * Number.parseFloat(lineHeight),
+    left: (column - CONTEXT.characters) * Number.parseFloat(fontSize) * CHARACTER_WIDTH,
+  });
+}
+
 export function RequestEditor({ text, marks, field, onChange, onSubmit }: RequestEditorProps): ReactNode {
   const id = useId();
   const behind = useRef<HTMLPreElement>(null);

@@ -20,7 +20,7 @@ import { TextField } from '../ui/field.tsx';
 import { ErrorNotice, Notice } from '../ui/notice.tsx';
 import { Page } from '../ui/page.tsx';
 import { PredictedPersonCard } from './predicted-person.tsx';
-import { RequestEditor } from './request-editor.tsx';
+import { RequestEditor, select } from './request-editor.tsx';
 import '../styles/identity.css';
 import '../styles/try-request.css';
 
@@ -95,8 +95,7 @@ export default function TryRequestPage(): ReactNode {
       setChecked(undefined);
     });
   const show = ({ start, end }: TextRange): void => {
-    field.current?.focus();
-    field.current?.setSelectionRange(start, end);
+    if (field.current !== null) select(field.current, { start, end });
   };
 
   return (
