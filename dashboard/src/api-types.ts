@@ -239,18 +239,18 @@ export interface components {
             }[];
             /** @description How many more there are: at most 1 MB of changes is listed. */
             readonly property_changes_omitted: number;
-            /** @description As the trace would show them. */
+            /** @description As the trace would show them, but for those of the tracking plan: see `violations`. */
             readonly warnings: readonly string[];
             /** @description What the tracking plan says against the user, in every mode. */
-            readonly violations: readonly components["schemas"]["PlanViolation"][];
+            readonly violations: readonly components["schemas"]["PredictedViolation"][];
             /** @description Why the user would be rejected; null if it would not. */
             readonly message: string | null;
         };
         /**
-         * PlanViolation
+         * PredictedViolation
          * @description What the tracking plan says against the user.
          */
-        readonly PlanViolation: {
+        readonly PredictedViolation: {
             /** @description Where, such as `events[0].total`. */
             readonly path: string;
             /** @description What is wrong. */
@@ -578,6 +578,21 @@ export interface components {
              * @description Names this erasure. It is in the audit.
              */
             readonly trace_id: string;
+            readonly personal: components["schemas"]["PersonalData"];
+        };
+        /**
+         * PersonalData
+         * @description What the tracking plan marks as personal.
+         */
+        readonly PersonalData: {
+            /** @description Names of properties. */
+            readonly profile_fields: readonly string[];
+            /** @description Names of properties. */
+            readonly user_properties: readonly string[];
+            /** @description By event name; events without any are left out. */
+            readonly events: {
+                readonly [key: string]: readonly string[];
+            };
         };
         /**
          * EventPage
@@ -1181,6 +1196,45 @@ export interface components {
             readonly enforces: boolean;
             /** @description Whether something in it warns. */
             readonly warns: boolean;
+        };
+        /**
+         * PlanViolations
+         * @description What events violate of the plan.
+         */
+        readonly PlanViolations: {
+            /** @description The most frequent first. */
+            readonly violations: readonly components["schemas"]["PlanViolation"][];
+        };
+        /**
+         * PlanViolation
+         * @description Something that events violate.
+         */
+        readonly PlanViolation: {
+            /** @description The version of the plan that they violate. */
+            readonly version: number;
+            /** @description The event; null for user properties and profile fields. */
+            readonly event_name: string | null;
+            /** @description Where, without indexes: `items[].price`. */
+            readonly path: string;
+            /** @description What is wrong with it. */
+            readonly message: string;
+            /** @description How often: once for each place in each stored event. */
+            readonly count: number;
+            /**
+             * Format: date-time
+             * @description When the server received the first request with it.
+             */
+            readonly first_at: string;
+            /**
+             * Format: date-time
+             * @description When the server received the newest request with it.
+             */
+            readonly last_at: string;
+            /**
+             * Format: uuid
+             * @description A request with it; its trace shows the warning.
+             */
+            readonly trace_id: string;
         };
         /**
          * Receipts
@@ -1872,7 +1926,7 @@ export type IngestAccepted = components['schemas']['IngestAccepted'];
 export type UserError = components['schemas']['UserError'];
 export type CheckResponse = components['schemas']['CheckResponse'];
 export type PredictedUser = components['schemas']['PredictedUser'];
-export type PlanViolation = components['schemas']['PlanViolation'];
+export type PredictedViolation = components['schemas']['PredictedViolation'];
 export type SegmentBatch = components['schemas']['SegmentBatch'];
 export type SegmentTypedMessage = components['schemas']['SegmentTypedMessage'];
 export type SegmentAccepted = components['schemas']['SegmentAccepted'];
@@ -1889,6 +1943,7 @@ export type ProfileMatches = components['schemas']['ProfileMatches'];
 export type ProfileMatch = components['schemas']['ProfileMatch'];
 export type ProfileCount = components['schemas']['ProfileCount'];
 export type Erased = components['schemas']['Erased'];
+export type PersonalData = components['schemas']['PersonalData'];
 export type EventPage = components['schemas']['EventPage'];
 export type StoredEvent = components['schemas']['StoredEvent'];
 export type Person = components['schemas']['Person'];
@@ -1917,6 +1972,8 @@ export type PlannedProperties = components['schemas']['PlannedProperties'];
 export type PushedPlan = components['schemas']['PushedPlan'];
 export type PlanVersions = components['schemas']['PlanVersions'];
 export type PlanVersion = components['schemas']['PlanVersion'];
+export type PlanViolations = components['schemas']['PlanViolations'];
+export type PlanViolation = components['schemas']['PlanViolation'];
 export type Receipts = components['schemas']['Receipts'];
 export type ReceiptMinute = components['schemas']['ReceiptMinute'];
 export type Ledger = components['schemas']['Ledger'];

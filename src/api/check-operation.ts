@@ -69,9 +69,9 @@ const PredictedUser = object('PredictedUser', 'What would become of one user of 
     'Properties of the profile that would have another value after this user, those of merged profiles included.',
   ),
   property_changes_omitted: count('How many more there are: at most 1 MB of changes is listed.'),
-  warnings: list(Type.String(), 'As the trace would show them.'),
+  warnings: list(Type.String(), 'As the trace would show them, but for those of the tracking plan: see `violations`.'),
   violations: list(
-    object('PlanViolation', 'What the tracking plan says against the user.', {
+    object('PredictedViolation', 'What the tracking plan says against the user.', {
       path: text('Where, such as `events[0].total`.'),
       message: text('What is wrong.'),
       event_name: textOrNull('Of the event; null for user_properties and profile fields.'),
