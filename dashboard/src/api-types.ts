@@ -578,7 +578,7 @@ export interface components {
              * @description Names this erasure. It is in the audit.
              */
             readonly trace_id: string;
-            readonly personal: components["schemas"]["PersonalData"];
+            readonly personal?: components["schemas"]["PersonalData"];
         };
         /**
          * PersonalData
