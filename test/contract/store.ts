@@ -28,6 +28,7 @@ import {
   send,
   TENANT,
 } from './store-feeding.ts';
+import { storeCatalogueContract } from './store-catalogue.ts';
 import { storePeopleContract } from './store-people.ts';
 import { storePlanViolationsContract } from './store-plan-violations.ts';
 import { storeReceiptsContract } from './store-receipts.ts';
@@ -45,6 +46,7 @@ export function storeContract(name: string, open: OpenStore): void {
     storeArrivalsContract(open);
     storeTracesContract(open);
     storeReceiptsContract(open);
+    storeCatalogueContract(open);
     storePlanViolationsContract(open);
     storeUnmergeAndEraseContract(open);
     storeRetentionContract(open);

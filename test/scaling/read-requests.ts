@@ -68,6 +68,8 @@ export async function askEverything(
       searchPath(UNKNOWN),
       '/ledger?from=1970-01-01',
       '/ledger',
+      '/catalogue',
+      ...subjects.eventNames.map((name) => `/catalogue/${encodeURIComponent(name)}`),
       '/rejections/reasons',
       `/rejections/reasons?from=${time(HISTORY_START)}`,
       '/events?cursor=nonsense',

@@ -9,10 +9,19 @@
 
 import { DEFAULT_MATCH_OPTIONS, type MatchOptions } from '../../identity/match-keys.ts';
 import type { TenantId } from '../../model.ts';
-import type { EventReader, LedgerReader, ProfileChanges, ProfileReader, Store, TraceReader } from '../../store.ts';
+import type {
+  CatalogueReader,
+  EventReader,
+  LedgerReader,
+  ProfileChanges,
+  ProfileReader,
+  Store,
+  TraceReader,
+} from '../../store.ts';
 import { StoreConflictError, StoreUnavailableError } from '../../store-writer.ts';
 import { roughFilter, searchPeople } from '../../views/people-search.ts';
 import { listAudit } from '../sql/audit.ts';
+import { NO_CATALOGUE, readCatalogue, readCataloguedEvent } from '../sql/catalogue.ts';
 import { listCounts } from '../sql/counts.ts';
 import { readLedger, selectStoredEvents } from '../sql/ledger.ts';
 import { listPlanViolations } from '../sql/plan-violations.ts';
@@ -117,6 +126,12 @@ export function openPostgresStore(options: PostgresStoreOptions): Store {
     recount: () => recount(pool),
   };
 
+  const catalogueReader: CatalogueReader = {
+    catalogue: (tenantId) => ofTenant(tenantId, NO_CATALOGUE, (tenant) => readCatalogue(queries, tenant)),
+    cataloguedEvent: (tenantId, name) =>
+      ofTenant(tenantId, undefined, (tenant) => readCataloguedEvent(queries, tenant, name)),
+  };
+
   const profileChanges: ProfileChanges = {
     unmerge: (tenantId, id, mergedBy, audit) =>
       ofTenant(tenantId, undefined, (tenant) => withoutConflicts(unmerge(pool, tenant, id, mergedBy, audit))),
@@ -128,7 +143,15 @@ export function openPostgresStore(options: PostgresStoreOptions): Store {
   };
 
   const close = (): Promise<void> => pool.close();
-  return { ...profileReader, ...eventReader, ...traceReader, ...ledgerReader, ...profileChanges, close };
+  return {
+    ...profileReader,
+    ...eventReader,
+    ...traceReader,
+    ...ledgerReader,
+    ...catalogueReader,
+    ...profileChanges,
+    close,
+  };
 }
 
 function recount(pool: PostgresPool): ReturnType<LedgerReader['recount']> {

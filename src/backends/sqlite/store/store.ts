@@ -8,10 +8,19 @@
 
 import { DEFAULT_MATCH_OPTIONS, type MatchOptions } from '../../../identity/match-keys.ts';
 import type { TenantId } from '../../../model.ts';
-import type { EventReader, LedgerReader, ProfileChanges, ProfileReader, Store, TraceReader } from '../../../store.ts';
+import type {
+  CatalogueReader,
+  EventReader,
+  LedgerReader,
+  ProfileChanges,
+  ProfileReader,
+  Store,
+  TraceReader,
+} from '../../../store.ts';
 import { StoreUnavailableError } from '../../../store-writer.ts';
 import { roughFilter, searchPeople } from '../../../views/people-search.ts';
 import { listAudit } from '../../sql/audit.ts';
+import { NO_CATALOGUE, readCatalogue, readCataloguedEvent } from '../../sql/catalogue.ts';
 import { listCounts } from '../../sql/counts.ts';
 import { readLedger } from '../../sql/ledger.ts';
 import { listPlanViolations } from '../../sql/plan-violations.ts';
@@ -150,6 +159,12 @@ export function openSqliteStore(file: string, options: StoreOptions = {}): Store
     recount: () => read(() => recount(store)),
   };
 
+  const catalogueReader: CatalogueReader = {
+    catalogue: (tenantId) => withTenant(tenantId, NO_CATALOGUE, (tenant) => readCatalogue(queries, tenant)),
+    cataloguedEvent: (tenantId, name) =>
+      withTenant(tenantId, undefined, (tenant) => readCataloguedEvent(queries, tenant, name)),
+  };
+
   const profileChanges: ProfileChanges = {
     unmerge: (tenantId, id, mergedBy, audit) =>
       withTenant(tenantId, undefined, (tenant) =>
@@ -163,7 +178,15 @@ export function openSqliteStore(file: string, options: StoreOptions = {}): Store
   const close = async (): Promise<void> => {
     if (database.isOpen) database.close();
   };
-  return { ...profileReader, ...eventReader, ...traceReader, ...ledgerReader, ...profileChanges, close };
+  return {
+    ...profileReader,
+    ...eventReader,
+    ...traceReader,
+    ...ledgerReader,
+    ...catalogueReader,
+    ...profileChanges,
+    close,
+  };
 }
 
 function isIoError(error: unknown): boolean {
