@@ -114,7 +114,7 @@ suite('The view Catalogue', { skip: whyNoBrowser() }, () => {
     await sees(row, '49.9');
     await sees(page, '<img src=x>');
     await page.getByRole('link', { name: 'All events' }).click();
-    await page.getByLabel('Name').fill('page');
+    await page.getByLabel('Find an event name').fill('page');
     await page.getByRole('link', { name: 'order / placed' }).waitFor({ state: 'detached' });
     await sees(page, 'page_viewed');
     await sees(page, 'User properties');

@@ -124,7 +124,7 @@ function Events({ catalogue: { events, other_events: others }, isNew, hour }: Ev
     <Card title="Events">
       <search className="catalogue-filter">
         <TextField
-          label="Name"
+          label="Find an event name"
           type="search"
           autoComplete="off"
           spellCheck={false}

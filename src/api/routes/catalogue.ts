@@ -124,7 +124,7 @@ export function registerCatalogueRoutes(app: FastifyInstance, parts: PlanParts):
       const plan = await planOf(parts, tenantId);
       const { events, otherEvents, userProperties, profileFields } = await store.catalogue(tenantId);
       return {
-        events: events.map((entry) => ({ event_name: entry.name, ...entryJson(entry) })),
+        events: events.map(eventJson),
         other_events: otherEvents,
         user_properties: userProperties && detailsJson(userProperties, (name) => isPersonalUserProperty(plan, name)),
         profile_fields: profileFields && detailsJson(profileFields, (name) => isPersonalField(plan, name)),
@@ -171,6 +171,10 @@ async function planOf({ keyStore }: PlanParts, tenantId: Call<never>['tenantId']
   const reading = parsePlan(stored.text);
   if (!reading.ok) throw new Error('a stored plan cannot be used');
   return reading.plan;
+}
+
+function eventJson(entry: CatalogueEntry) {
+  return { event_name: entry.name, ...entryJson(entry) };
 }
 
 function entryJson({
