@@ -69,6 +69,7 @@ export async function askEverything(
       '/ledger?from=1970-01-01',
       '/ledger',
       '/catalogue',
+      ...['/plan', '/plan/versions', '/plan/violations'],
       ...subjects.eventNames.map((name) => `/catalogue/${encodeURIComponent(name)}`),
       '/rejections/reasons',
       `/rejections/reasons?from=${time(HISTORY_START)}`,

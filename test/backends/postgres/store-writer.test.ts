@@ -21,6 +21,7 @@ import {
   send,
   TENANT,
 } from '../../contract/store-feeding.ts';
+import { eventually } from '../../server.ts';
 import { whyNoPostgres } from '../../servers/postgres.ts';
 import { openProxy } from './proxy.ts';
 import { openFor, openOn } from './store-under-test.ts';
@@ -52,6 +53,12 @@ suite('The writing end of the store on PostgreSQL', { skip: whyNoPostgres() }, (
       const [one, other] = [await under.writer.begin(), await under.writer.begin()];
       await one.writeCatalogue([seen(first)], START);
       const waiting = other.writeCatalogue([seen(second)], START);
+      await eventually('the other one waits for a lock', async () => {
+        const { rows } = await under.pool.query(
+          `SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`,
+        );
+        return rows.length > 0;
+      });
       await one.commit(true);
       await waiting;
       await other.commit(true);
