@@ -23,6 +23,7 @@
  * - **merge**: two nodes found to be one person, with the request that joined them. **alias**: node → surviving node.
  * - **dead letter**: a record that the processor could not process, kept with its cause.
  * - **ledger**: per hour, what became of everything that was received; all of it is accounted for.
+ * - **catalogue**: which event names and properties a tenant's events have, with types, shares and examples.
  * - **refusal**: a link or merge that a rule forbade, with the rule.
  * - **property update**: what a user sets on a person: profile fields and user_properties. For each name the newest
  *   origin wins.
@@ -87,6 +88,10 @@ export const LIMITS = {
 /** The four fields of `identifiers` that identify a person, strongest first. All other fields are profile fields. */
 export const IDENTIFIER_TYPES = ['user_id', 'email', 'phone_number', 'anon_id'] as const;
 export type IdentifierType = (typeof IDENTIFIER_TYPES)[number];
+
+/** Of a JSON value, in the order in which the catalogue lists them. */
+export const VALUE_TYPES = ['string', 'number', 'boolean', 'object', 'array', 'null'] as const;
+export type ValueType = (typeof VALUE_TYPES)[number];
 
 /** Where something came from. Ordered by received_at, then trace_id, then userIndex: see `identity/origin.ts`. */
 export interface Origin {

@@ -11,7 +11,7 @@
 import type { Changes, Snapshot } from './identity/graph.ts';
 import type { LostRecords } from './log.ts';
 import type { ProcessedLog } from './log/continuity.ts';
-import type { ForeignFormat, KeyKind, MatchKey, NodeNumber, Origin, TenantId } from './model.ts';
+import type { ForeignFormat, KeyKind, MatchKey, NodeNumber, Origin, TenantId, ValueType } from './model.ts';
 import type { CountedCurrency } from './views/currency.ts';
 
 /** A log record without its body. */
@@ -187,6 +187,39 @@ export interface Tombstone {
   readonly erasedAt: number;
 }
 
+/** What the catalogue describes: the events of one name, or what users set on people. */
+export const CATALOGUE_KINDS = ['event', 'user_properties', 'profile_fields'] as const;
+export type CatalogueKind = (typeof CATALOGUE_KINDS)[number];
+
+/** What was observed of one property since the last flush. Times are times of receipt. */
+export interface ObservedProperty {
+  readonly name: string;
+  /** Of how many examined events, or users, it is a part. */
+  readonly count: number;
+  readonly types: readonly { readonly type: ValueType; readonly count: number }[];
+  readonly firstSeen: number;
+  readonly lastSeen: number;
+  readonly examples: readonly string[];
+}
+
+/** What was observed of one entry of the catalogue since the last flush. */
+export interface Observation {
+  readonly tenantId: TenantId;
+  readonly kind: CatalogueKind;
+  /** Of the events; empty for the other kinds, and for all events whose names were too many to collect. */
+  readonly name: string;
+  /** Events, or users that set anything. */
+  readonly count: number;
+  /** How many of them were parsed: all of them, or a sample. */
+  readonly examined: number;
+  readonly firstSeen: number;
+  readonly lastSeen: number;
+  readonly keyIds: readonly string[];
+  readonly properties: readonly ObservedProperty[];
+  /** Values of further properties, which were too many to collect. */
+  readonly otherProperties: number;
+}
+
 export interface WriteTransaction {
   /** Results in the order of the requests; at most one request per tenant. */
   lookUp(requests: readonly LookupRequest[]): Promise<LookupResult[]>;
@@ -203,6 +236,11 @@ export interface WriteTransaction {
   advance(partition: number, from: number, to: number, lastTraceId?: string, expectedTraceId?: string): Promise<void>;
   /** Records that these will never arrive. The same range again replaces the note. */
   noteLost(lost: LostRecords): Promise<void>;
+  /**
+   * Adds to the catalogue what was observed from `since` on. Examples are left out where a person was erased since then:
+   * one may be theirs. The last call of its transaction.
+   */
+  writeCatalogue(observations: readonly Observation[], since: number): Promise<void>;
   /** With `durable` what was committed so far survives a power loss; without it only a crash of the process. */
   commit(durable: boolean): Promise<void>;
   rollback(): Promise<void>;

@@ -8,7 +8,14 @@
  */
 
 import type { LogRecord, LostAhead, LostRecords } from './log.ts';
-import { type Format, IDENTIFIER_TYPES, type IdentifierType, type RefusalReason, type TenantId } from './model.ts';
+import {
+  type Format,
+  IDENTIFIER_TYPES,
+  type IdentifierType,
+  type RefusalReason,
+  type TenantId,
+  type ValueType,
+} from './model.ts';
 
 /** A JSON value as text: spliced into responses as it is, so that numbers keep their digits. */
 export type JsonText = string;
@@ -449,6 +456,65 @@ export interface LedgerReader {
   recount(): Promise<{ readonly eventsInLedger: number; readonly eventsInTables: number }>;
 }
 
+/** Something that was new when it was first seen: a property (`type` is null), or another type of a property's values. */
+export interface CatalogueChange {
+  readonly property: string;
+  readonly type: ValueType | null;
+  readonly at: number;
+}
+
+/** An event name in the catalogue, or what users set on people. Times are times of receipt. */
+export interface CatalogueEntry {
+  /** Empty for what users set. */
+  readonly name: string;
+  /** Stored events, or users, since it was first seen. Neither an erase nor retention changes it. */
+  readonly count: number;
+  /** How many of them were parsed: fewer than `count` where a sample was. */
+  readonly examined: number;
+  readonly firstSeen: number;
+  readonly lastSeen: number;
+  /** Oldest first, at most 20. */
+  readonly keyIds: readonly string[];
+  readonly propertyCount: number;
+  /** The newest few after the entry was first seen, oldest first. */
+  readonly changes: readonly CatalogueChange[];
+}
+
+export interface CatalogueProperty {
+  readonly name: string;
+  /** Of how many examined events, or users, it is a part. */
+  readonly count: number;
+  /** In the order of `VALUE_TYPES`. */
+  readonly types: readonly { readonly type: ValueType; readonly count: number; readonly firstSeen: number }[];
+  readonly firstSeen: number;
+  readonly lastSeen: number;
+  /** Strings, numbers and booleans as text, cut to 64 characters. */
+  readonly examples: readonly string[];
+}
+
+export interface CatalogueDetails extends CatalogueEntry {
+  /** The most frequent first. */
+  readonly properties: readonly CatalogueProperty[];
+  /** Values of further properties, beyond the bound. */
+  readonly otherProperties: number;
+}
+
+export interface Catalogue {
+  /** By name. */
+  readonly events: readonly CatalogueEntry[];
+  /** Events with further names, beyond the bound. */
+  readonly otherEvents: number;
+  readonly userProperties: CatalogueDetails | null;
+  readonly profileFields: CatalogueDetails | null;
+}
+
+/** Which events and properties are received, and what they look like. A few seconds behind the events. */
+export interface CatalogueReader {
+  catalogue(tenantId: TenantId): Promise<Catalogue>;
+  /** Undefined for a name that is not in it. */
+  cataloguedEvent(tenantId: TenantId, eventName: string): Promise<CatalogueDetails | undefined>;
+}
+
 /** The two operations that change stored data without an event, and their audit. */
 export interface ProfileChanges {
   /** Undefined for an unknown profile. */
@@ -514,7 +580,14 @@ export interface Predictions {
 }
 
 /** Everything, for composition. Callers take the parts that they use. */
-export interface Store extends ProfileReader, EventReader, TraceReader, LedgerReader, ProfileChanges, Predictions {
+export interface Store
+  extends ProfileReader,
+    EventReader,
+    TraceReader,
+    LedgerReader,
+    CatalogueReader,
+    ProfileChanges,
+    Predictions {
   close(): Promise<void>;
 }
 

@@ -42,6 +42,7 @@ const OWN_JSON = new Set([
   ...['json/parse.ts', 'json/scanner.ts', 'main.ts', 'migration/marker.ts'],
   ...[
     'views/people-search.ts',
+    'views/catalogue.ts',
     'views/trace.ts',
     'backends/kafka/message.ts',
     'backends/sql/database.ts',

@@ -1324,6 +1324,175 @@ export interface components {
             readonly difference: number;
         };
         /**
+         * Catalogue
+         * @description What is received.
+         */
+        readonly Catalogue: {
+            /** @description By name; at most 2,000. */
+            readonly events: readonly components["schemas"]["CatalogueEvent"][];
+            /** @description Events with further names. */
+            readonly other_events: number;
+            /** @description Counted in users that set any; null before the first. */
+            readonly user_properties: components["schemas"]["CataloguePeople"] | null;
+            /** @description The same for profile fields. */
+            readonly profile_fields: components["schemas"]["CataloguePeople"] | null;
+        };
+        /**
+         * CatalogueEvent
+         * @description An event name that is received.
+         */
+        readonly CatalogueEvent: {
+            /** @description The name. */
+            readonly event_name: string;
+            /** @description How many were stored since it was first seen. An erase and retention do not change it. */
+            readonly count: number;
+            /** @description How many of them were examined for properties. */
+            readonly examined: number;
+            /** @description Whether some were not examined: then shares are estimates, and rare properties may be missing. */
+            readonly is_sampled: boolean;
+            /**
+             * Format: date-time
+             * @description When the first was received.
+             */
+            readonly first_seen: string;
+            /**
+             * Format: date-time
+             * @description When the last was received.
+             */
+            readonly last_seen: string;
+            /** @description The keys that sent it, oldest first; at most 20. */
+            readonly key_ids: readonly string[];
+            /** @description How many properties are known. */
+            readonly property_count: number;
+            /** @description The last 10, oldest first. What comes with a new event is not among them. */
+            readonly changes: readonly components["schemas"]["CatalogueChange"][];
+        };
+        /**
+         * CatalogueChange
+         * @description Something that came after the event was first seen.
+         */
+        readonly CatalogueChange: {
+            /**
+             * @description Another property, or another type of the values of a property.
+             * @enum {string}
+             */
+            readonly change: "new_property" | "new_type";
+            /** @description The property. */
+            readonly property: string;
+            /** @description The other type; null for a new property. */
+            readonly type: ("string" | "number" | "boolean" | "object" | "array" | "null") | null;
+            /**
+             * Format: date-time
+             * @description When it was first received.
+             */
+            readonly at: string;
+        };
+        /**
+         * CataloguePeople
+         * @description What users set on people.
+         */
+        readonly CataloguePeople: {
+            /** @description How many were stored since it was first seen. An erase and retention do not change it. */
+            readonly count: number;
+            /** @description How many of them were examined for properties. */
+            readonly examined: number;
+            /** @description Whether some were not examined: then shares are estimates, and rare properties may be missing. */
+            readonly is_sampled: boolean;
+            /**
+             * Format: date-time
+             * @description When the first was received.
+             */
+            readonly first_seen: string;
+            /**
+             * Format: date-time
+             * @description When the last was received.
+             */
+            readonly last_seen: string;
+            /** @description The keys that sent it, oldest first; at most 20. */
+            readonly key_ids: readonly string[];
+            /** @description How many properties are known. */
+            readonly property_count: number;
+            /** @description The last 10, oldest first. What comes with a new event is not among them. */
+            readonly changes: readonly components["schemas"]["CatalogueChange"][];
+            /** @description The most frequent first; at most 300. */
+            readonly properties: readonly components["schemas"]["CatalogueProperty"][];
+            /** @description Values of further properties. */
+            readonly other_properties: number;
+        };
+        /**
+         * CatalogueProperty
+         * @description A property, as its values are.
+         */
+        readonly CatalogueProperty: {
+            /** @description The name. */
+            readonly name: string;
+            /** @description Share of the examined events or users that have it. */
+            readonly share: number;
+            /** @description The types of its values. */
+            readonly types: readonly {
+                /**
+                 * @description Type of a JSON value.
+                 * @enum {string}
+                 */
+                readonly type: "string" | "number" | "boolean" | "object" | "array" | "null";
+                /** @description Share of its values that have this type. */
+                readonly share: number;
+                /**
+                 * Format: date-time
+                 * @description When a value of this type was first received.
+                 */
+                readonly first_seen: string;
+            }[];
+            /** @description A few recent values: strings, numbers and booleans as text, cut to 64 characters. None of profile fields, masked if the tracking plan marks it personal. */
+            readonly examples: readonly string[];
+            /** @description Whether the tracking plan marks it as personal. */
+            readonly is_personal: boolean;
+            /**
+             * Format: date-time
+             * @description When it was first received.
+             */
+            readonly first_seen: string;
+            /**
+             * Format: date-time
+             * @description When it was last received.
+             */
+            readonly last_seen: string;
+        };
+        /**
+         * CatalogueEventDetails
+         * @description An event name, and its properties.
+         */
+        readonly CatalogueEventDetails: {
+            /** @description The name. */
+            readonly event_name: string;
+            /** @description How many were stored since it was first seen. An erase and retention do not change it. */
+            readonly count: number;
+            /** @description How many of them were examined for properties. */
+            readonly examined: number;
+            /** @description Whether some were not examined: then shares are estimates, and rare properties may be missing. */
+            readonly is_sampled: boolean;
+            /**
+             * Format: date-time
+             * @description When the first was received.
+             */
+            readonly first_seen: string;
+            /**
+             * Format: date-time
+             * @description When the last was received.
+             */
+            readonly last_seen: string;
+            /** @description The keys that sent it, oldest first; at most 20. */
+            readonly key_ids: readonly string[];
+            /** @description How many properties are known. */
+            readonly property_count: number;
+            /** @description The last 10, oldest first. What comes with a new event is not among them. */
+            readonly changes: readonly components["schemas"]["CatalogueChange"][];
+            /** @description The most frequent first; at most 300. */
+            readonly properties: readonly components["schemas"]["CatalogueProperty"][];
+            /** @description Values of further properties. */
+            readonly other_properties: number;
+        };
+        /**
          * AuditPage
          * @description Every unmerge and erasure.
          */
@@ -1979,6 +2148,12 @@ export type ReceiptMinute = components['schemas']['ReceiptMinute'];
 export type Ledger = components['schemas']['Ledger'];
 export type LedgerHour = components['schemas']['LedgerHour'];
 export type LedgerSums = components['schemas']['LedgerSums'];
+export type Catalogue = components['schemas']['Catalogue'];
+export type CatalogueEvent = components['schemas']['CatalogueEvent'];
+export type CatalogueChange = components['schemas']['CatalogueChange'];
+export type CataloguePeople = components['schemas']['CataloguePeople'];
+export type CatalogueProperty = components['schemas']['CatalogueProperty'];
+export type CatalogueEventDetails = components['schemas']['CatalogueEventDetails'];
 export type AuditPage = components['schemas']['AuditPage'];
 export type AuditEntry = components['schemas']['AuditEntry'];
 export type Health = components['schemas']['Health'];

@@ -31,6 +31,7 @@ const Overview = lazy(() => import('./pages/overview.tsx').catch(notLoaded));
 const Live = lazy(() => import('./pages/live.tsx').catch(notLoaded));
 const People = lazy(() => import('./pages/people.tsx').catch(notLoaded));
 const Person = lazy(() => import('./pages/person.tsx').catch(notLoaded));
+const Catalogue = lazy(() => import('./pages/catalogue.tsx').catch(notLoaded));
 const Rejected = lazy(() => import('./pages/rejected.tsx').catch(notLoaded));
 const Plan = lazy(() => import('./pages/plan.tsx').catch(notLoaded));
 const Trace = lazy(() => import('./pages/trace.tsx').catch(notLoaded));
@@ -44,6 +45,7 @@ const VIEWS: ReadonlyMap<string, ComponentType> = new Map<string, ComponentType>
   ['', Overview],
   ['live', Live],
   ['people', People],
+  ['catalogue', Catalogue],
   ['rejected', Rejected],
   ['plan', Plan],
   ['traces', Trace],

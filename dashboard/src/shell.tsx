@@ -22,6 +22,7 @@ const VIEWS: readonly NavigationLink[] = [
   { view: '', label: 'Overview', icon: 'overview' },
   { view: 'live', label: 'Live', icon: 'live' },
   { view: 'people', label: 'People', icon: 'people' },
+  { view: 'catalogue', label: 'Catalogue', icon: 'catalogue' },
   { view: 'rejected', label: 'Rejected', icon: 'rejected' },
   { view: 'plan', label: 'Plan', icon: 'plan' },
   { view: 'traces', label: 'Traces', icon: 'traces' },

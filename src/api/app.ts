@@ -12,7 +12,7 @@ import type { RequestListener, Server } from 'node:http';
 import Fastify, { type FastifyError, type FastifyInstance, type FastifyReply, type FastifyRequest } from 'fastify';
 import { KeyStoreUnavailableError } from '../keys/cache.ts';
 import { LogCorruptError, LogUnavailableError } from '../log.ts';
-import type { Role } from '../model.ts';
+import { LIMITS, type Role } from '../model.ts';
 import { isTooManyOpenFiles } from '../runtime/open-files.ts';
 import { servedElsewhere, servesIngest } from '../config/roles.ts';
 import { TooBusyError } from '../sign-in/password.ts';
@@ -22,6 +22,7 @@ import { StoreConflictError, StoreUnavailableError } from '../store-writer.ts';
 import type { DescribedRoute } from './openapi-document.ts';
 import { RefusedError, sendError, sendRefused } from './responses.ts';
 import { registerAuditRoutes } from './routes/audit.ts';
+import { registerCatalogueRoutes } from './routes/catalogue.ts';
 import { type DashboardPageParts, registerDashboardPage } from './routes/dashboard-page.ts';
 import { registerEventRoutes } from './routes/events.ts';
 import { type HealthParts, registerHealthRoutes } from './routes/health.ts';
@@ -91,6 +92,7 @@ export function buildApp(options: AppOptions): FastifyInstance {
   registerPlanRoutes(app, options);
   registerReceiptRoutes(app, options);
   registerLedgerRoutes(app, options);
+  registerCatalogueRoutes(app, options);
   registerAuditRoutes(app, options);
   registerLiveRoutes(app, options);
   registerHealthRoutes(app, options);
@@ -148,6 +150,8 @@ function frame(options: AppFrame): FastifyInstance {
     serverFactory: (handler) => options.serverFactory(handler),
     genReqId: () => options.newTraceId(),
     bodyLimit: BODY_BYTES_MAX,
+    // An event name in a path: each character may be four bytes, and each byte is written as `%F0`.
+    routerOptions: { maxParamLength: 4 * 3 * LIMITS.eventNameCharactersMax },
     // While the server drains, health checks still get responses from this server.
     return503OnClosing: false,
     // Malformed HTTP is handled by the edge's server; Fastify would write a second response.

@@ -57,7 +57,26 @@ export async function generateDocument(
   await app.ready();
   const { paths } = app.swagger();
   await app.close();
-  return documentOf(paths as unknown as Paths, options);
+  return documentOf(withWrittenExamples(paths as unknown as Paths, routes), options);
+}
+
+/** The examples of responses as the routes have them: the plugin takes a member `properties` for part of a schema. */
+function withWrittenExamples(paths: Paths, routes: readonly DescribedRoute[]): Paths {
+  const responses = new Map(
+    routes.map(({ schema }) => [schema?.operationId, schema?.response as Operation['responses']]),
+  );
+  return mapOperations(paths, (operation) => {
+    const written = responses.get(operation.operationId) ?? {};
+    const changed = Object.entries(operation.responses as Readonly<Record<string, Response>>).map(
+      ([status, response]) => {
+        const json = response.content?.['application/json'];
+        const own = (written[status] as Response | undefined)?.content?.['application/json']?.examples;
+        if (json === undefined || own === undefined) return [status, response];
+        return [status, { ...response, content: { 'application/json': { ...json, examples: own } } }];
+      },
+    );
+    return { ...operation, responses: Object.fromEntries(changed) as Operation['responses'] };
+  });
 }
 
 const TAGS = [

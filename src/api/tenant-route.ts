@@ -9,6 +9,7 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import type { Static, TSchema } from 'typebox';
 import type { MatchOptions } from '../identity/match-keys.ts';
+import { isStorable } from '../validation/characters.ts';
 import { isUsable, type KeyCache } from '../keys/cache.ts';
 import { ENVIRONMENTS, type Environment, type TenantId, tenantOf } from '../model.ts';
 import type { ApiKey } from '../keys.ts';
@@ -39,7 +40,7 @@ export interface Call<Kinds extends ParameterKinds> {
   readonly tenantId: TenantId;
   readonly store: Store;
   readonly parameters: ValuesOf<Kinds>;
-  /** What stands for `:id` or `:trace_id` in the path, as a UUID; empty where the path has neither. */
+  /** What stands for `:id` or `:trace_id` in the path, as a UUID, or another text (`pathKind`); empty where the path has none. */
   readonly id: string;
   readonly body: unknown;
   /** Of this very request. */
@@ -78,6 +79,8 @@ export interface TenantRoute<Kinds extends ParameterKinds, Body extends TSchema>
   readonly url: string;
   /** Of a body that may be larger than others. */
   readonly bodyBytesMax?: number;
+  /** Of what stands for the parameter in the path: `uuid` unless given. */
+  readonly pathKind?: 'uuid' | 'text';
   /** Reading back unless given. */
   readonly kind?: RouteKind;
   readonly schema: RouteSchema & { readonly query?: Kinds; readonly response: JsonResponse<Body> };
@@ -91,7 +94,7 @@ const UUID = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
 export function tenantRoute<Kinds extends ParameterKinds, Body extends TSchema>(
   app: FastifyInstance,
   parts: TenantParts,
-  { method, url, bodyBytesMax, kind = READING, schema, handler }: TenantRoute<Kinds, Body>,
+  { method, url, bodyBytesMax, pathKind = 'uuid', kind = READING, schema, handler }: TenantRoute<Kinds, Body>,
 ): void {
   ensureTenantDecorator(app);
   const { query = NO_PARAMETERS as Kinds } = schema;
@@ -106,7 +109,7 @@ export function tenantRoute<Kinds extends ParameterKinds, Body extends TSchema>(
       const { tenantId, session, body, id: traceId } = request;
       if (tenantId === null) throw new Error('a request without a tenant got to its handler');
       const parameters = readParameters(query, request.url);
-      const id = pathId(request.params);
+      const id = pathId(request.params, pathKind);
       if (id === null) return sendError(reply, 'not_found');
       const by = session === null ? { key_id: request.keyId ?? '' } : { member_id: session.member.id };
       const { store, receiptTime } = parts;
@@ -175,11 +178,13 @@ export function servedEnvironments(environment: 'any' | Environment): readonly E
   return environment === 'any' ? ENVIRONMENTS : [environment];
 }
 
-/** All ids are UUIDs; null for anything else, which cannot be there. */
-function pathId(params: unknown): string | null {
+/** All ids are UUIDs; null for anything else, which cannot be there. Other texts are names that a client chose. */
+function pathId(params: unknown, kind: 'uuid' | 'text'): string | null {
   if (typeof params !== 'object' || params === null) return '';
-  const [given] = Object.values(params);
-  return given === undefined ? '' : uuidOf(given);
+  const [given] = Object.values(params) as (string | undefined)[];
+  if (given === undefined) return '';
+  if (kind === 'uuid') return uuidOf(given);
+  return isStorable(given) ? given : null;
 }
 
 export function uuidOf(given: unknown): string | null {

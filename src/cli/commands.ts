@@ -208,6 +208,25 @@ const PLAN_ARGUMENT = { value: 'FILE', help: 'the plan file; default sluice-plan
 const PLAN_SERVER_FLAGS: Flags = { ...INGEST_FLAGS, ...DATA_FLAG };
 
 const PLAN_COMMANDS = {
+  infer: {
+    synopsis: 'plan infer',
+    summary: 'writes a tracking plan from the events that a server really receives',
+    usage: [['SLUICE_KEY=sk_prod_… sluice plan infer --out sluice-plan.json']],
+    flags: { out: { value: 'FILE', help: 'the file to write; default stdout' }, ...PLAN_SERVER_FLAGS },
+    notes: [
+      {
+        text: 'Events of the catalogue (GET /catalogue) that the plan of the server does not have are added to it, with mode warn: nothing is rejected by an inferred plan. Look at it before you push it.',
+      },
+    ],
+  },
+  types: {
+    synopsis: 'plan types [FILE]',
+    summary: 'writes TypeScript types for the events of a plan file',
+    usage: [['sluice plan types [FILE] --out src/events.ts']],
+    argument: PLAN_ARGUMENT,
+    flags: { out: { value: 'FILE', help: 'the file to write; default stdout' } },
+    notes: [{ text: 'Use them with the SDK: new Sluice<EventMap>(…). The compiler then checks every track().' }],
+  },
   push: {
     synopsis: 'plan push [FILE]',
     summary: 'makes a file the tracking plan of a server',
@@ -483,9 +502,10 @@ export const COMMANDS = {
     ],
   },
   plan: {
-    synopsis: 'plan push|pull|diff|check',
+    synopsis: 'plan infer|push|pull|diff|types|check',
     summary: 'manages the tracking plan: how events and properties look',
     usage: [
+      ['sluice plan infer --out sluice-plan.json'],
       ['sluice plan pull --out sluice-plan.json'],
       ['sluice plan check'],
       ['sluice plan diff'],

@@ -1,5 +1,5 @@
 /**
- * `sluice plan push|pull|diff|check`: the tracking plan of a tenant as a file that lives in git, and the plan that a server
+ * `sluice plan infer|push|pull|diff|types|check`: the tracking plan of a tenant as a file that lives in git, and the plan that a server
  * uses. Talks to the server over HTTP with a secret key, like any client. A file with mistakes is never sent: each mistake
  * is printed with its path. Exit code 2: the file has mistakes, differs, or was refused; 1: the server was not reached.
  */
@@ -9,7 +9,9 @@ import { type FlagsRead, mistakesError, readFlags } from '../config/flags.ts';
 import { OperatorError } from '../errors.ts';
 import { parseJson } from '../json/parse.ts';
 import { diffPlans, type PlanDifference } from '../plans/diff.ts';
+import { type CataloguedEvent, type InferredFrom, inferPlan } from '../plans/infer.ts';
 import { describeMistakes, type Plan, parsePlan, readPlan } from '../plans/plan.ts';
+import { typesOf } from '../plans/types.ts';
 import { COMMANDS, flagKinds } from './commands.ts';
 import { commandHelp, unknownCommand } from './help.ts';
 import { type IngestServer, readIngestKey, readIngestServer } from './ingest-target.ts';
@@ -32,6 +34,10 @@ export async function runPlan(args: readonly string[], shell: Shell): Promise<nu
     case undefined:
       shell.out(commandHelp('plan', [], inkFor(shell.outTerminal.isTty, shell.env)));
       return 0;
+    case 'infer':
+      return inferCommand(rest, shell);
+    case 'types':
+      return typesCommand(rest, shell);
     case 'push':
       return pushCommand(rest, shell);
     case 'pull':
@@ -70,14 +76,61 @@ async function pullCommand(args: readonly string[], shell: Shell): Promise<numbe
   }
   const target = await readTarget('pull', flags, shell, mistakes);
   const { plan, version: pulled } = await currentPlan(target, version);
-  const text = `${JSON.stringify(plan, undefined, 2)}\n`;
-  const out = flags.values.get('out');
-  if (out === undefined) shell.out(text);
-  else {
-    writeFileSync(out, text);
-    shell.err(`Wrote version ${pulled} to ${out}.\n`);
-  }
+  writeTo(flags, shell, jsonText(plan), `version ${pulled}`);
   return 0;
+}
+
+/** Events that the catalogue has and the plan has not are added to the plan of the server. */
+async function inferCommand(args: readonly string[], shell: Shell): Promise<number> {
+  const flags = readFlags(args, flagKinds(COMMANDS.plan.commands.infer));
+  const mistakes = [...flags.mistakes, ...flags.positionals.map((word) => `unexpected argument "${word}"`)];
+  const target = await readTarget('infer', flags, shell, mistakes);
+  const { plan: current, version } = await currentPlan(target, undefined);
+  const known = new Set(Object.keys(current.events));
+  const catalogue = await read<InferredFrom>(target, 'catalogue');
+  const events: CataloguedEvent[] = [];
+  for (const { event_name: name } of catalogue.events) {
+    if (!known.has(name)) events.push(await read<CataloguedEvent>(target, `catalogue/${encodeURIComponent(name)}`));
+  }
+  const text = jsonText(inferPlan({ ...catalogue, events }, version === 0 ? null : { ...current, version }));
+  const reading = parsePlan(text);
+  if (!reading.ok) {
+    shell.err(`The catalogue makes no valid plan:\n${printableLines(describeMistakes(reading.mistakes))}\n`);
+    return 2;
+  }
+  const added = Object.keys(reading.plan.events).length - known.size;
+  writeTo(flags, shell, text, `a plan with ${added} new ${added === 1 ? 'event' : 'events'}`);
+  return 0;
+}
+
+async function typesCommand(args: readonly string[], shell: Shell): Promise<number> {
+  const flags = readFlags(args, flagKinds(COMMANDS.plan.commands.types));
+  const mistakes = [...flags.mistakes];
+  const file = fileOf(flags, mistakes);
+  if (mistakes.length > 0) throw mistakesError(mistakes, 'For help: sluice help plan types');
+  const plan = readFile(file, shell);
+  if (plan === null) return 2;
+  writeTo(flags, shell, typesOf(plan), `the types of ${file}`);
+  return 0;
+}
+
+function jsonText(plan: Plan): string {
+  return `${JSON.stringify(plan, undefined, 2)}\n`;
+}
+
+function writeTo(flags: FlagsRead, shell: Shell, text: string, what: string): void {
+  const out = flags.values.get('out');
+  if (out === undefined) {
+    shell.out(text);
+    return;
+  }
+  writeFileSync(out, text);
+  shell.err(`Wrote ${what} to ${out}.\n`);
+}
+
+async function read<T>(target: Target, path: string): Promise<T> {
+  const { status, body } = await call(target, 'GET', path);
+  return expectJson(status, body) as T;
 }
 
 async function diffCommand(args: readonly string[], shell: Shell): Promise<number> {

@@ -99,6 +99,14 @@ export const MIGRATED_PARTS = {
     events_accepted: 'integer',
   },
   profile_counts: { tenant: 'integer', profiles: 'integer' },
+  catalogue_entries: {
+    ...{ tenant: 'integer', kind: 'text', name: 'text', count: 'integer', examined: 'integer' },
+    ...{ first_seen: 'integer', last_seen: 'integer', property_count: 'integer', key_ids: 'text', changes: 'text' },
+  },
+  catalogue_properties: {
+    ...{ tenant: 'integer', kind: 'text', name: 'text', examples_at: 'integer' },
+    ...{ other_properties: 'integer', properties: 'text', examples: 'text' },
+  },
   plan_violations: {
     tenant: 'integer',
     version: 'integer',

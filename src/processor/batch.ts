@@ -6,6 +6,7 @@
 import type { MatchOptions } from '../identity/match-keys.ts';
 import type { LogRecord } from '../log.ts';
 import type { LookupResult, WriteTransaction } from '../store-writer.ts';
+import type { CatalogueCollector } from './catalogue.ts';
 import { decide, lookupRequestOf } from './decide.ts';
 import type { WarningPlans } from './plan-warnings.ts';
 import type { PreparedRecord } from './prepared.ts';
@@ -35,15 +36,18 @@ export interface BatchCounts {
   readonly refusals: number;
 }
 
+export interface BatchContext {
+  readonly now: () => number;
+  readonly failpoint: Failpoint;
+  /** Collects what the catalogue shows; without it the batch is not in the catalogue. */
+  readonly catalogue?: CatalogueCollector | undefined;
+  readonly plans?: WarningPlans | undefined;
+}
+
 export async function processBatch(
   transaction: WriteTransaction,
   records: readonly LogRecord[],
-  context: {
-    readonly options: MatchOptions;
-    readonly now: () => number;
-    readonly failpoint: Failpoint;
-    readonly plans?: WarningPlans | undefined;
-  },
+  context: BatchContext & { readonly options: MatchOptions },
 ): Promise<BatchCounts> {
   const prepared = records.map((record) => prepareRecord(record, context.options));
   return processPrepared(transaction, prepared, context);
@@ -52,9 +56,8 @@ export async function processBatch(
 export async function processPrepared(
   transaction: WriteTransaction,
   records: readonly PreparedRecord[],
-  context: { readonly now: () => number; readonly failpoint: Failpoint; readonly plans?: WarningPlans | undefined },
+  { now, failpoint, plans, catalogue }: BatchContext,
 ): Promise<BatchCounts> {
-  const { now, failpoint, plans } = context;
   const byTenant = new Map<string, PreparedRecord[]>();
   for (const record of records) {
     const { tenantId } = record.header;
@@ -74,7 +77,9 @@ export async function processPrepared(
   failpoint('written');
 
   const counts = { users: 0, events: 0, droppedByClients: 0, merges: 0, refusals: 0 };
-  for (const { changes, records: written } of batches) {
+  for (const batch of batches) {
+    const { changes, records: written } = batch;
+    catalogue?.add(batch);
     counts.merges += changes.merges.length;
     counts.refusals += changes.refusals.length;
     for (const { header, duplicateOf, userTally, eventTally } of written) {

@@ -25,6 +25,7 @@ import type { Logger } from '../telemetry/logger.ts';
 import { METRIC, type MetricsWriter } from '../telemetry/metrics.ts';
 import { StoreConflictError, type StoreWriter, type WriteTransaction } from '../store-writer.ts';
 import { type BatchCounts, type Failpoint, processPrepared } from './batch.ts';
+import { CatalogueCollector } from './catalogue.ts';
 import { isPoison, isWorthWaiting } from './failures.ts';
 import type { WarningPlans } from './plan-warnings.ts';
 import { UnavailablePartitions } from './unavailable-partitions.ts';
@@ -134,12 +135,14 @@ export class Processor {
   #isDurable = true;
   #caughtUpTo = 0;
   #stopping = false;
+  readonly #catalogue: CatalogueCollector;
   readonly #retryLoop: RetryLoop;
   /** Only with one batch a transaction; otherwise a partition that cannot be read is waited for. */
   readonly #unavailable: UnavailablePartitions;
 
   constructor(parts: ProcessorParts) {
     this.#parts = parts;
+    this.#catalogue = new CatalogueCollector(parts.now);
     this.#retryLoop = new RetryLoop(parts.logger, () => parts.metrics.inc(METRIC.processor_retries));
     this.#unavailable = new UnavailablePartitions(parts.logger);
     this.#source = parts.source ?? sourceOnTheSpot(parts.log, parts.options);
@@ -281,6 +284,7 @@ export class Processor {
   /** After an error in a transaction. Throws it on unless it is a conflict, or may be the fault of a record. */
   async #takeBack(transaction: WriteTransaction | undefined, error: unknown): Promise<void> {
     await transaction?.rollback();
+    this.#catalogue.discard();
     if (isPoison(error)) return;
     this.#isUncertain = true;
     if (!(error instanceof StoreConflictError)) throw error;
@@ -331,6 +335,7 @@ export class Processor {
     const { metrics } = this.#parts;
     this.#parts.assertLockHeld?.();
     await transaction.commit(false);
+    this.#catalogue.commit();
     this.#committed = this.#positions;
     this.#committedTraceIds = this.#traceIds;
     this.#isDurable = false;
@@ -414,7 +419,12 @@ export class Processor {
     this.#failpoint('advanced');
     const [first] = reads;
     const records = reads.length === 1 && first !== undefined ? first.records : reads.flatMap((read) => read.records);
-    const counts = await processPrepared(transaction, records, { now, failpoint: this.#failpoint, plans });
+    const counts = await processPrepared(transaction, records, {
+      now,
+      failpoint: this.#failpoint,
+      plans,
+      catalogue: this.#catalogue,
+    });
     this.#uncounted.push({ ...counts, records: records.length });
     return Math.max(counts.users, counts.events);
   }
@@ -472,17 +482,20 @@ export class Processor {
     }
   }
 
-  /** Only what survives a power loss may leave the log. */
+  /** Only what survives a power loss may leave the log. Every few seconds, so the catalogue is flushed here. */
   async #makeDurable(): Promise<void> {
     if (this.#isDurable) return;
     const { log, writer, now } = this.#parts;
+    const { observations, since } = this.#catalogue.observations();
     const transaction = await writer.begin();
     try {
+      if (observations.length > 0) await transaction.writeCatalogue(observations, since);
       await transaction.commit(true);
     } catch (error) {
       await transaction.rollback();
       throw error;
     }
+    this.#catalogue.flushed();
     this.#isDurable = true;
     this.#lastDurableAt = now();
     for (const partition of this.#partitions) {

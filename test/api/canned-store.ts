@@ -3,7 +3,15 @@
  * asked. For what the real one cannot be made to say on demand.
  */
 
-import type { EventQuery, Page, Store, StoredEvent, StoredProfile } from '../../src/store.ts';
+import type {
+  Catalogue,
+  CatalogueDetails,
+  EventQuery,
+  Page,
+  Store,
+  StoredEvent,
+  StoredProfile,
+} from '../../src/store.ts';
 import { BadCursorError } from '../../src/store.ts';
 import { malformed } from '../../src/views/cursor.ts';
 
@@ -45,6 +53,31 @@ export const EVENT: StoredEvent = {
   traceId: TRACE_ID,
   userIndex: 0,
   keyId: KEY_ID,
+};
+
+export const CATALOGUED: CatalogueDetails = {
+  name: 'order / "completed"',
+  count: 10,
+  examined: 4,
+  firstSeen: AT,
+  lastSeen: AT + 2,
+  keyIds: [KEY_ID],
+  propertyCount: 1,
+  changes: [{ property: '__proto__', type: 'string', at: AT + 1 }],
+  properties: [
+    {
+      name: '__proto__',
+      count: 3,
+      types: [
+        { type: 'string', count: 1, firstSeen: AT + 1 },
+        { type: 'number', count: 2, firstSeen: AT },
+      ],
+      firstSeen: AT,
+      lastSeen: AT + 1,
+      examples: ['<b>', '1.5'],
+    },
+  ],
+  otherProperties: 2,
 };
 
 const origin = { traceId: TRACE_ID, userIndex: 0, at: AT };
@@ -124,6 +157,21 @@ export function cannedStore(tenantId: string): { store: Store; asked: Asked[] } 
       lastSequence: 0,
       skipped: null,
     }),
+    catalogue: responses<[], Catalogue>(
+      'catalogue',
+      () => ({
+        events: [CATALOGUED],
+        otherEvents: 4,
+        userProperties: { ...CATALOGUED, name: '' },
+        profileFields: null,
+      }),
+      { events: [], otherEvents: 0, userProperties: null, profileFields: null },
+    ),
+    cataloguedEvent: responses(
+      'cataloguedEvent',
+      (name) => (name === CATALOGUED.name ? CATALOGUED : undefined),
+      undefined,
+    ),
     counts: responses(
       'counts',
       () => [{ start: HOUR, eventName: 'x', events: 2, revenue: [{ currency: 'EUR', events: 1, revenue: 0.5 }] }],

@@ -290,6 +290,7 @@ test('whatever stands in a query, it is understood or refused, and nothing else 
     '/rejections/reasons',
     '/receipts',
     '/ledger',
+    '/catalogue',
     '/audit',
   ];
   const names = fc.constantFrom('limit', 'cursor', 'from', 'to', 'user_id', 'value', 'interval', 'after', '', 'x');

@@ -6,7 +6,7 @@ import * as fc from 'fast-check';
 import { Check } from 'typebox/value';
 import { type Json, jsonText, raw } from '../../src/api/json-text.ts';
 import { inlined, openApiDocument } from './document.ts';
-import { KEY_ID, NODE_ID, PROFILE_ID, TRACE_ID } from './canned-store.ts';
+import { CATALOGUED, KEY_ID, NODE_ID, PROFILE_ID, TRACE_ID } from './canned-store.ts';
 import { type AskOptions, startReadingApp } from './reading-app.ts';
 
 const AT = '2026-11-14T09:30:01.210Z';
@@ -19,6 +19,9 @@ const EVENT_TEXT = `{"id":"${TRACE_ID}.0.0","event_name":"order \\"completed\\"\
 const BOOKS_TEXT = `{"received":7,"stored":1,"duplicates":2,"erased":1,"expired":1,"dead_letters":1,"pending":1,"difference":0}`;
 const MERGE_TEXT = `"from":"${NODE_ID}","into":"${PROFILE_ID}","via":{"type":"anon_id","value":"a-1"}`;
 const IDENTITY_TEXT = `"identifiers":[{"type":"anon_id","value":"a-1","node":"${PROFILE_ID}","first_trace_id":"${TRACE_ID}","userIndex":0,"first_seen":"${AT}"},{"type":"email","value":"Ada@example.com","node":"${NODE_ID}","first_trace_id":"${TRACE_ID}","userIndex":0,"first_seen":"${AT}"}],"merges":[{${MERGE_TEXT},"nodes":["${PROFILE_ID}","${NODE_ID}"],"trace_id":"${TRACE_ID}","userIndex":0,"at":"${AT}"}],"refusals":[{"type":"email","value":"eve@example.com","reason":"other_user_id","trace_id":"${TRACE_ID}","userIndex":0,"at":"${AT}","count":2}]`;
+
+const SEEN_TEXT = `"count":10,"examined":4,"is_sampled":true,"first_seen":"${AT}","last_seen":"2026-11-14T09:30:01.212Z","key_ids":["${KEY_ID}"],"property_count":1,"changes":[{"change":"new_type","property":"__proto__","type":"string","at":"2026-11-14T09:30:01.211Z"}]`;
+const PROPERTIES_TEXT = `"properties":[{"name":"__proto__","share":0.75,"types":[{"type":"string","share":0.3333,"first_seen":"2026-11-14T09:30:01.211Z"},{"type":"number","share":0.6667,"first_seen":"${AT}"}],"examples":["<b>","1.5"],"is_personal":false,"first_seen":"${AT}","last_seen":"2026-11-14T09:30:01.211Z"}],"other_properties":2`;
 
 suite('A response is exactly this', () => {
   const cases: [path: string, status: number, text: string, options?: AskOptions][] = [
@@ -82,6 +85,16 @@ suite('A response is exactly this', () => {
       '/receipts',
       200,
       '{"minutes":[{"start":"2026-11-14T09:00:00.000Z","users_accepted":5,"users_rejected":2,"events_accepted":9}]}',
+    ],
+    [
+      '/catalogue',
+      200,
+      `{"events":[{"event_name":"order / \\"completed\\"",${SEEN_TEXT}}],"other_events":4,"user_properties":{${SEEN_TEXT},${PROPERTIES_TEXT}},"profile_fields":null}`,
+    ],
+    [
+      `/catalogue/${encodeURIComponent('order / "completed"')}`,
+      200,
+      `{"event_name":"order / \\"completed\\"",${SEEN_TEXT},${PROPERTIES_TEXT}}`,
     ],
     [
       '/audit',
@@ -194,7 +207,10 @@ test('every response matches its schema in the OpenAPI document', async (t) => {
   for (const [method, path] of all) {
     const item = document.paths[path.replace(/\?.*/, '')];
     const operation = item?.[method as 'get' | 'post' | 'put' | 'delete'];
-    const filled = path.replace('{id}', PROFILE_ID).replace('{trace_id}', TRACE_ID);
+    const filled = path
+      .replace('{id}', PROFILE_ID)
+      .replace('{trace_id}', TRACE_ID)
+      .replace('{event_name}', encodeURIComponent(CATALOGUED.name));
     const options = method === 'post' ? UNMERGE : method === 'put' ? EMPTY_PLAN : { method: method.toUpperCase() };
     const reply = await ask(filled, options);
     const response = operation?.responses[reply.status];

@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict';
 import { suite, test } from 'node:test';
 import { createKey } from '../../src/keys/create.ts';
-import { PROFILE_ID, TRACE_ID } from './canned-store.ts';
+import { CATALOGUED, PROFILE_ID, TRACE_ID } from './canned-store.ts';
 import { type MemberApp, NOW, startMemberApp } from './member-app.ts';
 
 const DEVELOPMENT = { 'sluice-environment': 'development' };
@@ -17,7 +17,8 @@ function tenantCalls({ app }: MemberApp): { method: string; path: string; json: 
   return [...app.methodsByPath].flatMap(([url, methods]) => {
     if (NOT_OF_A_TENANT.test(url)) return [];
     const query = url === '/profiles' ? '?user_id=u-1' : url === '/profiles/search' ? '?value=u-1' : '';
-    const path = url.replace(':id', PROFILE_ID).replace(':trace_id', TRACE_ID) + query;
+    const ids = url.replace(':id', PROFILE_ID).replace(':trace_id', TRACE_ID);
+    const path = ids.replace(':event_name', encodeURIComponent(CATALOGUED.name)) + query;
     return ['GET', 'POST', 'DELETE']
       .filter((method) => methods.has(method) && url !== '/live')
       .map((method) => ({ method, path, json: method === 'POST' ? { trace_id: TRACE_ID } : undefined }));

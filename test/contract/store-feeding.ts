@@ -7,6 +7,7 @@ import assert from 'node:assert/strict';
 import type { LogEntry } from '../../src/log.ts';
 import type { TenantId } from '../../src/model.ts';
 import { processBatch } from '../../src/processor/batch.ts';
+import type { CatalogueCollector } from '../../src/processor/catalogue.ts';
 import type { WarningPlans } from '../../src/processor/plan-warnings.ts';
 import type { EventQuery, Page, PageRequest, Store, StoredEvent, StoredProfile } from '../../src/store.ts';
 import type { Retention, StoreWriter } from '../../src/store-writer.ts';
@@ -75,7 +76,7 @@ export function person(identifiers: object, events: readonly object[] = [{}], us
 export async function feed(
   { writer }: Pick<StoreUnderTest, 'writer'>,
   entries: readonly (LogEntry & { firstUserIndex?: number })[],
-  { plans }: { readonly plans?: WarningPlans } = {},
+  { plans, catalogue }: { readonly plans?: WarningPlans; readonly catalogue?: CatalogueCollector } = {},
 ): Promise<void> {
   const start = (await writer.positions()).get(0) ?? 0;
   const records = entries.map((entry, index) => ({
@@ -87,9 +88,10 @@ export async function feed(
   const transaction = await writer.begin();
   try {
     await transaction.advance(0, start, start + records.length);
-    const failpoint = (): undefined => undefined;
-    await processBatch(transaction, records, { options: OPTIONS, now: () => PROCESSED_AT, failpoint, plans });
+    const context = { options: OPTIONS, now: () => PROCESSED_AT, failpoint: () => undefined };
+    await processBatch(transaction, records, { ...context, plans, catalogue });
     await transaction.commit(false);
+    catalogue?.commit();
   } catch (error) {
     await transaction.rollback();
     throw error;

@@ -28,6 +28,7 @@ import {
   send,
   TENANT,
 } from './store-feeding.ts';
+import { storeCatalogueContract } from './store-catalogue.ts';
 import { storePeopleContract } from './store-people.ts';
 import { storePlanViolationsContract } from './store-plan-violations.ts';
 import { storePredictionsContract } from './store-predictions.ts';
@@ -47,6 +48,7 @@ export function storeContract(name: string, open: OpenStore): void {
     storeTracesContract(open);
     storePredictionsContract(open);
     storeReceiptsContract(open);
+    storeCatalogueContract(open);
     storePlanViolationsContract(open);
     storeUnmergeAndEraseContract(open);
     storeRetentionContract(open);

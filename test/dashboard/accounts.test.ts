@@ -21,7 +21,7 @@ import {
 } from './member-page.ts';
 
 const BASE = '/dashboard/development';
-const VIEWS = ['', '/live', '/people', '/rejected', '/traces', '/settings/keys', '/settings/team'];
+const VIEWS = ['', '/live', '/people', '/catalogue', '/rejected', '/traces', '/settings/keys', '/settings/team'];
 const RIVAL_EMAIL = 'rita@rival.example';
 
 /** What one account has, by words that stand nowhere else. */

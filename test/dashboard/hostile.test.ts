@@ -128,6 +128,8 @@ suite('Hostile texts in the page', { skip: whyNoBrowser() }, () => {
     ['a timeline', '/people/ID?tab=timeline', HOSTILE.slice(0, 2)],
     ['an identity', '/people/ID?tab=identity', HOSTILE.slice(0, 2)],
     ['an identity as a list', '/people/ID?tab=identity&as=list', HOSTILE.slice(0, 2)],
+    ['the catalogue', '/catalogue', HOSTILE.slice(0, 2)],
+    ['an event of the catalogue', `/catalogue?event=${encodeURIComponent(HOSTILE[0] ?? '')}`, HOSTILE.slice(0, 1)],
     ['rejected', '/rejected', HOSTILE],
     ['a trace', '/traces/TRACE', []],
     ['keys', '/settings/keys?show=all', [KEY_NAME, LEAK_ORIGIN]],

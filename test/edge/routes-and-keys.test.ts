@@ -35,6 +35,7 @@ interface Route {
 const OWNER = 'secret prod';
 const OWNERS_SESSION = 'session';
 const OWNED_USER = 'somebody';
+const OWNED_EVENT = 'owned by one tenant';
 
 interface Owned {
   readonly traceId: string;
@@ -95,13 +96,18 @@ async function routesOf(server: TestServer, t: TestContext): Promise<Route[]> {
 }
 
 async function sendOwned(server: TestServer, key: string): Promise<Owned> {
-  const sent = await post(server, key, { users: [user(OWNED_USER)] });
+  const owned = { identifiers: { user_id: OWNED_USER }, events: [{ event_name: OWNED_EVENT }] };
+  const sent = await post(server, key, { users: [owned] });
   const traceId = sent.headers.get('x-trace-id') ?? '';
   const profileId = await eventually('the request is processed', async () => {
     const { body } = await ask(server, `/profiles?user_id=${OWNED_USER}`, {
       headers: { authorization: `Bearer ${key}` },
     });
     return (body as { id?: string }).id;
+  });
+  await eventually('the catalogue has the event', async () => {
+    const path = `/catalogue/${encodeURIComponent(OWNED_EVENT)}`;
+    return (await ask(server, path, { headers: { authorization: `Bearer ${key}` } })).status === 200;
   });
   return { traceId, profileId };
 }
@@ -111,6 +117,7 @@ function filledPath({ path }: Route, { traceId, profileId }: Owned, key: string 
   const filled = path
     .replace('{id}', profileId)
     .replace('{trace_id}', traceId)
+    .replace('{event_name}', encodeURIComponent(OWNED_EVENT))
     .replace('{type}', 'track')
     .replace('{key}', key ?? 'none');
   return filled + (QUERIES[path] ?? '');

@@ -109,6 +109,7 @@ test('a commit whose response is lost is not done twice', async () => {
         deadLetter: (...args) => transaction.deadLetter(...args),
         advance: (...args) => transaction.advance(...args),
         noteLost: (lost) => transaction.noteLost(lost),
+        writeCatalogue: (...values) => transaction.writeCatalogue(...values),
         commit: async (durable) => {
           await transaction.commit(durable);
           lost += 1;

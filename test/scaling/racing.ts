@@ -232,6 +232,7 @@ function recordedTransaction(transaction: WriteTransaction, taken: Taken[]): Wri
     },
     deadLetter: async (header, cause) => assert.fail(`${header.traceId} failed: ${cause}`),
     noteLost: async () => assert.fail('records were lost'),
+    writeCatalogue: (...values) => transaction.writeCatalogue(...values),
     commit: async (durable) => {
       own.commitsAt = ++moments;
       if (own.stretches.length > 0) taken.push(own);

@@ -61,6 +61,7 @@ export async function openForTwo(scope: AsyncDisposableStack) {
         },
         deadLetter: (...values) => transaction.deadLetter(...values),
         noteLost: (lost) => transaction.noteLost(lost),
+        writeCatalogue: (...values) => transaction.writeCatalogue(...values),
         commit: (durable) => transaction.commit(durable),
         rollback: () => transaction.rollback(),
       };

@@ -20,6 +20,7 @@ import {
   type LookupResult,
   type PersonKeys,
   type LookupRequest,
+  type Observation,
   type RecordHeader,
   type Retention,
   StoreConflictError,
@@ -36,6 +37,7 @@ import {
   readPositions,
   readProcessedLog,
 } from '../sql/positions.ts';
+import { addToCatalogue } from '../sql/catalogue.ts';
 import type { Difference } from '../sql/ledger.ts';
 import { insertDeadLetter } from '../sql/rejections.ts';
 import type { StoreQueries } from '../sql/store-tables.ts';
@@ -44,7 +46,7 @@ import { assertInstallation } from './installation-check.ts';
 import { hashesOf } from './key-secret.ts';
 import type { PostgresClient, PostgresPool, PostgresTransaction } from './pool.ts';
 import { codeOf } from './pool-errors.ts';
-import { storeQueriesOn } from './sql-database.ts';
+import { runSteps, storeQueriesOn } from './sql-database.ts';
 import { ANNOUNCE_WRITER } from './store-arrivals.ts';
 import { StoreBalance } from './store-balance.ts';
 import { dayOf, pairOf, StoreDays } from './store-days.ts';
@@ -307,6 +309,13 @@ class PostgresWriteTransaction implements WriteTransaction {
     this.#sums.addDeadLetter(tenant, header);
     const { tables } = storeQueriesOn(this.#client);
     await insertDeadLetter(tables, tenant, this.#shared.logName, header, cause, at).execute();
+  }
+
+  async writeCatalogue(observations: readonly Observation[], since: number): Promise<void> {
+    const tenantNumbers = await this.#tenants([...new Set(observations.map(({ tenantId }) => tenantId))]);
+    await runSteps(this.#client, (tables) =>
+      addToCatalogue(tables, { observations, tenantNumbers, since, holdOffErases: (query) => query.forShare() }),
+    );
   }
 
   async commit(_durable: boolean): Promise<void> {

@@ -13,6 +13,7 @@ import type {
   EventReader,
   LedgerReader,
   Predictions,
+  CatalogueReader,
   ProfileChanges,
   ProfileReader,
   Store,
@@ -21,6 +22,7 @@ import type {
 import { StoreConflictError, StoreUnavailableError } from '../../store-writer.ts';
 import { roughFilter, searchPeople } from '../../views/people-search.ts';
 import { listAudit } from '../sql/audit.ts';
+import { NO_CATALOGUE, readCatalogue, readCataloguedEvent } from '../sql/catalogue.ts';
 import { listCounts } from '../sql/counts.ts';
 import { readLedger, selectStoredEvents } from '../sql/ledger.ts';
 import { listPlanViolations } from '../sql/plan-violations.ts';
@@ -126,6 +128,12 @@ export function openPostgresStore(options: PostgresStoreOptions): Store {
     recount: () => recount(pool),
   };
 
+  const catalogueReader: CatalogueReader = {
+    catalogue: (tenantId) => ofTenant(tenantId, NO_CATALOGUE, (tenant) => readCatalogue(queries, tenant)),
+    cataloguedEvent: (tenantId, name) =>
+      ofTenant(tenantId, undefined, (tenant) => readCataloguedEvent(queries, tenant, name)),
+  };
+
   const profileChanges: ProfileChanges = {
     unmerge: (tenantId, id, mergedBy, audit) =>
       ofTenant(tenantId, undefined, (tenant) => withoutConflicts(unmerge(pool, tenant, id, mergedBy, audit))),
@@ -151,6 +159,7 @@ export function openPostgresStore(options: PostgresStoreOptions): Store {
     ...ledgerReader,
     ...profileChanges,
     ...predictions,
+    ...catalogueReader,
     close,
   };
 }

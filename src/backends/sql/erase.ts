@@ -1,6 +1,6 @@
 /**
- * What an erase of a person removes besides events (rule 17): nodes, identifiers, merges, refusals and stored
- * rejections. Hashed tombstones of the match keys stay, so that data received before the erase is dropped when it is
+ * What an erase of a person removes besides events (rule 17): nodes, identifiers, merges, refusals, stored rejections,
+ * and all examples in the tenant's catalogue. Hashed tombstones of the match keys stay, so that data received before the erase is dropped when it is
  * processed late. Refusals of other people that name one of the erased identifiers are removed too. Each engine removes
  * events, and its own tables of people, in the same transaction.
  *
@@ -14,6 +14,7 @@ import { IDENTIFIER_TYPES, type NodeNumber, type TenantId } from '../../model.ts
 import type { AuditContext } from '../../store.ts';
 import { type ErasedKey, nameOfKey, payloadTest } from '../../views/erased-person.ts';
 import { tombstoneOf } from '../../views/tombstone.ts';
+import { removeExamples } from './catalogue.ts';
 import { changedBy, rowsOf, type Steps, type Tables } from './steps.ts';
 
 /** The stored part of one user is some tens of kilobytes at most. */
@@ -103,6 +104,7 @@ export function* erasePerson(
   // First: a writer that is about to store a rejected user is waited for, or sees this.
   const lastErasedAt = sql<number>`CASE WHEN last_erased_at > ${audit.at} THEN last_erased_at ELSE ${audit.at} END`;
   yield* changedBy(tables.updateTable('tenants').set({ last_erased_at: lastErasedAt }).where('no', '=', tenant));
+  yield* removeExamples(tables, tenant);
   const isCompared = keys.every((key) => suspects.names.has(nameOfKey(key)));
   const isAbout = payloadTest(keys, matchOptions);
   const later = yield* scanRejections(tables, tenant, isAbout, isCompared ? isLater(suspects.horizon) : null);

@@ -6,6 +6,8 @@
 
 import { sql } from 'kysely';
 import type { Retention } from '../../store-writer.ts';
+import { ENTRY_KEPT_MS, EXAMPLE_KEPT_MS } from '../../views/catalogue.ts';
+import { sweepEntries, sweepExamples } from './catalogue.ts';
 import { changedBy, engineStep, rowsOf, type Steps, type Tables } from './steps.ts';
 
 export const ROWS_PER_SWEEP = 2_000;
@@ -45,6 +47,10 @@ const SHARED_PARTS: readonly SweepPart[] = [
   sweepReceipts,
   sweepPlanViolations,
   sweepRejections,
+  function* ({ tables, retention, now }) {
+    yield* sweepExamples(tables, Math.trunc(now - Math.min(EXAMPLE_KEPT_MS, retention.eventsMs)));
+    return yield* sweepEntries(tables, Math.trunc(now - Math.min(ENTRY_KEPT_MS, retention.eventsMs)));
+  },
   function* (sweep) {
     return isExcessDue(sweep.progress) && (yield* sweepExcessRejections(sweep));
   },

@@ -10,7 +10,9 @@
 
 import type { Generated } from 'kysely';
 import type { TenantId } from '../../model.ts';
+import type { CatalogueKind } from '../../store-writer.ts';
 import type { CountedCurrency } from '../../views/currency.ts';
+import type { EntryRow, PropertiesRow } from '../../views/catalogue.ts';
 import type { ColumnTypes } from './account-tables.ts';
 import type { SqlQueries } from './database.ts';
 
@@ -116,6 +118,18 @@ export interface StoreTables {
     failed_at: number;
     cause: string;
   };
+  /**
+   * The catalogue (`views/catalogue.ts`): what is known of an event name, or of what users set on people. The event name
+   * '' has the events of all names beyond the bound.
+   */
+  catalogue_entries: { tenant: number; kind: CatalogueKind; name: string } & EntryRow;
+  /** `examples_at`: when the entry with these examples was last seen; null without any. */
+  catalogue_properties: {
+    tenant: number;
+    kind: CatalogueKind;
+    name: string;
+    examples_at: number | null;
+  } & PropertiesRow;
   /** Hashes of erased match keys (`views/tombstone.ts`). Never removed: data received before an erase may be processed late. */
   tombstones: { tenant: number; hash: Uint8Array; erased_at: number };
   /** Who unmerged or erased what; `detail` is a JSON object without personal data. */
@@ -244,6 +258,33 @@ export function createStoreTables(types: StoreColumnTypes): string {
       cause       ${text} NOT NULL,
       UNIQUE (log, partition, position)
     ) ${tableEnd};
+
+    CREATE TABLE catalogue_entries (
+      tenant         ${smallInteger} NOT NULL,
+      kind           ${text} NOT NULL,
+      name           ${text} NOT NULL,
+      count          ${integer} NOT NULL,
+      examined       ${integer} NOT NULL,
+      first_seen     ${integer} NOT NULL,
+      last_seen      ${integer} NOT NULL,
+      property_count ${smallInteger} NOT NULL,
+      key_ids        ${text} NOT NULL,
+      changes        ${text} NOT NULL,
+      PRIMARY KEY (tenant, kind, name)
+    ) ${sumsTableEnd(70)};
+    CREATE INDEX catalogue_entries_by_age ON catalogue_entries (last_seen);
+
+    CREATE TABLE catalogue_properties (
+      tenant           ${smallInteger} NOT NULL,
+      kind             ${text} NOT NULL,
+      name             ${text} NOT NULL,
+      examples_at      ${integer},
+      other_properties ${integer} NOT NULL,
+      properties       ${text} NOT NULL,
+      examples         ${text} NOT NULL,
+      PRIMARY KEY (tenant, kind, name)
+    ) ${sumsTableEnd(70)};
+    CREATE INDEX catalogue_properties_by_age ON catalogue_properties (examples_at);
 
     CREATE TABLE tombstones (
       tenant    ${smallInteger} NOT NULL,

@@ -8,7 +8,7 @@ import { NUMBERS_PER_BLOCK } from '../../../src/backends/postgres/store-schema.t
 import { openPostgresStoreWriter } from '../../../src/backends/postgres/store-writer.ts';
 import { processBatch } from '../../../src/processor/batch.ts';
 import { headerOf } from '../../../src/processor/prepare.ts';
-import { StoreConflictError, StoreUnavailableError } from '../../../src/store-writer.ts';
+import { type Observation, StoreConflictError, StoreUnavailableError } from '../../../src/store-writer.ts';
 import {
   DAY_MS,
   eventsOf,
@@ -21,6 +21,7 @@ import {
   send,
   TENANT,
 } from '../../contract/store-feeding.ts';
+import { eventually } from '../../server.ts';
 import { whyNoPostgres } from '../../servers/postgres.ts';
 import { openProxy } from './proxy.ts';
 import { openFor, openOn } from './store-under-test.ts';
@@ -32,6 +33,40 @@ const CONTEXT = {
 };
 
 suite('The writing end of the store on PostgreSQL', { skip: whyNoPostgres() }, () => {
+  test('two processors that flush the catalogue at once add up, also where both bring the same new name', async (context) => {
+    const under = await openFor(context);
+    await send(under, [person({ user_id: 'u' })]);
+    const seen = (count: number): Observation => ({
+      ...{ tenantId: TENANT, kind: 'event', name: 'seen', count, examined: count, firstSeen: START, lastSeen: START },
+      ...{ keyIds: [], otherProperties: 0 },
+      properties: [
+        {
+          ...{ name: 'total', count, firstSeen: START, lastSeen: START, examples: [] },
+          types: [{ type: 'number', count }],
+        },
+      ],
+    });
+    for (const [first, second] of [
+      [1, 2],
+      [10, 20],
+    ] as const) {
+      const [one, other] = [await under.writer.begin(), await under.writer.begin()];
+      await one.writeCatalogue([seen(first)], START);
+      const waiting = other.writeCatalogue([seen(second)], START);
+      await eventually('the other one waits for a lock', async () => {
+        const { rows } = await under.pool.query(
+          `SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`,
+        );
+        return rows.length > 0;
+      });
+      await one.commit(true);
+      await waiting;
+      await other.commit(true);
+    }
+    const details = await under.store.cataloguedEvent(TENANT, 'seen');
+    assert.deepEqual([details?.count, details?.properties[0]?.count], [33, 33]);
+  });
+
   test('a batch takes as many round trips for 1,000 users as for 10', async (context) => {
     const under = await openFor(context);
     let queries = 0;

@@ -45,6 +45,8 @@ export const PLAIN_TABLES: Readonly<Record<PlainPart, PlainTable>> = {
   ledger: { file: 'store', from: 'ledger', order: ['tenant', 'hour'] },
   receipts: { file: 'store', from: 'receipts', order: ['tenant', 'minute'] },
   profile_counts: { file: 'store', from: 'profile_counts', order: ['tenant'] },
+  catalogue_entries: { file: 'store', from: 'catalogue_entries', order: ['tenant', 'kind', 'name'] },
+  catalogue_properties: { file: 'store', from: 'catalogue_properties', order: ['tenant', 'kind', 'name'] },
   plan_violations: {
     file: 'store',
     from: 'plan_violations',

@@ -12,6 +12,7 @@ import type {
   EventReader,
   LedgerReader,
   Predictions,
+  CatalogueReader,
   ProfileChanges,
   ProfileReader,
   Store,
@@ -20,6 +21,7 @@ import type {
 import { StoreUnavailableError } from '../../../store-writer.ts';
 import { roughFilter, searchPeople } from '../../../views/people-search.ts';
 import { listAudit } from '../../sql/audit.ts';
+import { NO_CATALOGUE, readCatalogue, readCataloguedEvent } from '../../sql/catalogue.ts';
 import { listCounts } from '../../sql/counts.ts';
 import { readLedger } from '../../sql/ledger.ts';
 import { listPlanViolations } from '../../sql/plan-violations.ts';
@@ -159,6 +161,12 @@ export function openSqliteStore(file: string, options: StoreOptions = {}): Store
     recount: () => read(() => recount(store)),
   };
 
+  const catalogueReader: CatalogueReader = {
+    catalogue: (tenantId) => withTenant(tenantId, NO_CATALOGUE, (tenant) => readCatalogue(queries, tenant)),
+    cataloguedEvent: (tenantId, name) =>
+      withTenant(tenantId, undefined, (tenant) => readCataloguedEvent(queries, tenant, name)),
+  };
+
   const profileChanges: ProfileChanges = {
     unmerge: (tenantId, id, mergedBy, audit) =>
       withTenant(tenantId, undefined, (tenant) =>
@@ -188,6 +196,7 @@ export function openSqliteStore(file: string, options: StoreOptions = {}): Store
     ...ledgerReader,
     ...profileChanges,
     ...predictions,
+    ...catalogueReader,
     close,
   };
 }

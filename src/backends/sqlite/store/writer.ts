@@ -18,6 +18,7 @@ import type { MatchKey, TenantId } from '../../../model.ts';
 import {
   type LookupResult,
   type LookupRequest,
+  type Observation,
   type RecordHeader,
   type RecordToStore,
   type Retention,
@@ -29,6 +30,7 @@ import {
 } from '../../../store-writer.ts';
 import { addVisit, type Visits } from '../../../views/node-properties.ts';
 import { notesOf } from '../../../views/record-notes.ts';
+import { addToCatalogue } from '../../sql/catalogue.ts';
 import { type Difference, readDifference } from '../../sql/ledger.ts';
 import {
   advancePosition,
@@ -241,6 +243,14 @@ class SqliteStoreWriter implements StoreWriter, WriteTransaction {
 
   async noteLost(lost: LostRecords): Promise<void> {
     this.#attempt(() => this.#store.runNow(insertLostRecords(this.#store.queries.tables, LOCAL_LOG, lost)));
+  }
+
+  async writeCatalogue(observations: readonly Observation[], since: number): Promise<void> {
+    this.#attempt(() => {
+      const tenantNumbers = new Map(observations.map(({ tenantId }) => [tenantId, this.#tenant(tenantId).no]));
+      const write = { observations, tenantNumbers, since, holdOffErases: <Query>(query: Query) => query };
+      this.#store.steps((tables) => addToCatalogue(tables, write));
+    });
   }
 
   async commit(durable: boolean): Promise<void> {

@@ -1,0 +1,234 @@
+/**
+ * `GET /catalogue`: which events are received, how often and since when, and what users set on people;
+ * `GET /catalogue/{event_name}` adds the properties of one event with types, shares and examples. Examples of properties
+ * that the tracking plan marks as personal are masked; if the plan cannot be read, neither can the catalogue.
+ */
+
+import type { FastifyInstance } from 'fastify';
+import { tenantPartsOf, VALUE_TYPES } from '../../model.ts';
+import { isPersonal, isPersonalField, isPersonalUserProperty, MASK, parsePlan, type Plan } from '../../plans/plan.ts';
+import type { CatalogueDetails, CatalogueEntry, CatalogueProperty } from '../../store.ts';
+import { AT, KEY_ID } from '../examples.ts';
+import { Type } from '../json-schema.ts';
+import { count, flag, list, object, oneOf, orNull, text, time } from '../schema.ts';
+import { timeText } from '../stored-json.ts';
+import { type Call, tenantRoute } from '../tenant-route.ts';
+import type { PlanParts } from './plan.ts';
+
+const valueType = oneOf(VALUE_TYPES, 'Type of a JSON value.');
+
+const CatalogueChange = object('CatalogueChange', 'Something that came after the event was first seen.', {
+  change: oneOf(['new_property', 'new_type'], 'Another property, or another type of the values of a property.'),
+  property: text('The property.'),
+  type: orNull(valueType, 'The other type; null for a new property.'),
+  at: time('When it was first received.'),
+});
+
+const seen = {
+  count: count('How many were stored since it was first seen. An erase and retention do not change it.'),
+  examined: count('How many of them were examined for properties.'),
+  is_sampled: flag('Whether some were not examined: then shares are estimates, and rare properties may be missing.'),
+  first_seen: time('When the first was received.'),
+  last_seen: time('When the last was received.'),
+  key_ids: list(Type.String(), 'The keys that sent it, oldest first; at most 20.'),
+  property_count: count('How many properties are known.'),
+  changes: list(CatalogueChange, 'The last 10, oldest first. What comes with a new event is not among them.'),
+};
+
+const CatalogueEvent = object('CatalogueEvent', 'An event name that is received.', {
+  event_name: text('The name.'),
+  ...seen,
+});
+
+const CatalogueProperty = object('CatalogueProperty', 'A property, as its values are.', {
+  name: text('The name.'),
+  share: Type.Number({ minimum: 0, maximum: 1, description: 'Share of the examined events or users that have it.' }),
+  types: list(
+    Type.Object({
+      type: valueType,
+      share: Type.Number({ minimum: 0, maximum: 1, description: 'Share of its values that have this type.' }),
+      first_seen: time('When a value of this type was first received.'),
+    }),
+    'The types of its values.',
+  ),
+  examples: list(
+    Type.String(),
+    'A few recent values: strings, numbers and booleans as text, cut to 64 characters. None of profile fields, masked if the tracking plan marks it personal.',
+  ),
+  is_personal: flag('Whether the tracking plan marks it as personal.'),
+  first_seen: time('When it was first received.'),
+  last_seen: time('When it was last received.'),
+});
+
+const properties = {
+  properties: list(CatalogueProperty, 'The most frequent first; at most 300.'),
+  other_properties: count('Values of further properties.'),
+};
+
+const CatalogueEventDetails = object('CatalogueEventDetails', 'An event name, and its properties.', {
+  event_name: text('The name.'),
+  ...seen,
+  ...properties,
+});
+const CataloguePeople = object('CataloguePeople', 'What users set on people.', { ...seen, ...properties });
+
+const Catalogue = object('Catalogue', 'What is received.', {
+  events: list(CatalogueEvent, 'By name; at most 2,000.'),
+  other_events: count('Events with further names.'),
+  user_properties: orNull(CataloguePeople, 'Counted in users that set any; null before the first.'),
+  profile_fields: orNull(CataloguePeople, 'The same for profile fields.'),
+});
+
+const EXAMPLE_SEEN = {
+  ...{ count: 1204, examined: 1204, is_sampled: false, first_seen: '2026-10-01T08:00:00.000Z', last_seen: AT },
+  ...{ key_ids: [KEY_ID], property_count: 2 },
+  changes: [{ change: 'new_property', property: 'coupon', type: null, at: '2026-11-13T16:20:00.000Z' }],
+};
+const EXAMPLE_PROPERTIES = [
+  {
+    ...{ name: 'currency', share: 1, examples: ['EUR', 'USD'], is_personal: false },
+    types: [{ type: 'string', share: 1, first_seen: '2026-10-01T08:00:00.000Z' }],
+    ...{ first_seen: '2026-10-01T08:00:00.000Z', last_seen: AT },
+  },
+  {
+    ...{ name: 'coupon', share: 0.02, examples: ['SPRING'], is_personal: false },
+    types: [{ type: 'string', share: 1, first_seen: '2026-11-13T16:20:00.000Z' }],
+    ...{ first_seen: '2026-11-13T16:20:00.000Z', last_seen: AT },
+  },
+];
+
+export function registerCatalogueRoutes(app: FastifyInstance, parts: PlanParts): void {
+  tenantRoute(app, parts, {
+    method: 'GET',
+    url: '/catalogue',
+    schema: {
+      operationId: 'getCatalogue',
+      summary: 'The catalogue of events',
+      description:
+        'The event names that are received, with counts, times, keys and recent changes, and what users set on people. A few seconds behind the events. See docs/catalogue.md.',
+      response: {
+        description: 'The catalogue.',
+        body: Catalogue,
+        examples: {
+          catalogue: [
+            'One event',
+            {
+              events: [{ event_name: 'order_completed', ...EXAMPLE_SEEN }],
+              ...{ other_events: 0, user_properties: null, profile_fields: null },
+            },
+          ],
+        },
+      },
+    },
+    handler: async ({ store, tenantId }) => {
+      const plan = await planOf(parts, tenantId);
+      const { events, otherEvents, userProperties, profileFields } = await store.catalogue(tenantId);
+      return {
+        events: events.map(eventJson),
+        other_events: otherEvents,
+        user_properties: userProperties && detailsJson(userProperties, (name) => isPersonalUserProperty(plan, name)),
+        profile_fields: profileFields && detailsJson(profileFields, (name) => isPersonalField(plan, name)),
+      };
+    },
+  });
+
+  tenantRoute(app, parts, {
+    method: 'GET',
+    url: '/catalogue/:event_name',
+    pathKind: 'text',
+    schema: {
+      operationId: 'getCatalogueEvent',
+      summary: 'One event of the catalogue',
+      description: 'The properties of the events of one name: types, shares, examples, first and last seen.',
+      params: { event_name: text('The event name, percent-encoded.') },
+      response: {
+        description: 'The event.',
+        body: CatalogueEventDetails,
+        examples: {
+          event: [
+            'An event',
+            {
+              ...{ event_name: 'order_completed', ...EXAMPLE_SEEN },
+              ...{ properties: EXAMPLE_PROPERTIES, other_properties: 0 },
+            },
+          ],
+        },
+      },
+    },
+    handler: async ({ store, tenantId, id: eventName }) => {
+      const plan = await planOf(parts, tenantId);
+      const details = await store.cataloguedEvent(tenantId, eventName);
+      if (details === undefined) return null;
+      return { event_name: eventName, ...detailsJson(details, (name) => isPersonal(plan, eventName, name)) };
+    },
+  });
+}
+
+/** The newest plan; null without one. */
+async function planOf({ keyStore }: PlanParts, tenantId: Call<never>['tenantId']): Promise<Plan | null> {
+  const stored = await keyStore.plans.find(tenantPartsOf(tenantId));
+  if (stored === undefined) return null;
+  const reading = parsePlan(stored.text);
+  if (!reading.ok) throw new Error('a stored plan cannot be used');
+  return reading.plan;
+}
+
+function eventJson(entry: CatalogueEntry) {
+  return { event_name: entry.name, ...entryJson(entry) };
+}
+
+function entryJson({
+  count: seenCount,
+  examined,
+  firstSeen,
+  lastSeen,
+  keyIds,
+  propertyCount,
+  changes,
+}: CatalogueEntry) {
+  return {
+    count: seenCount,
+    examined,
+    is_sampled: examined < seenCount,
+    first_seen: timeText(firstSeen),
+    last_seen: timeText(lastSeen),
+    key_ids: [...keyIds],
+    property_count: propertyCount,
+    changes: changes.map(({ property, type, at }) => ({
+      change: type === null ? ('new_property' as const) : ('new_type' as const),
+      property,
+      type,
+      at: timeText(at),
+    })),
+  };
+}
+
+function detailsJson(details: CatalogueDetails, isMarked: (name: string) => boolean) {
+  return {
+    ...entryJson(details),
+    properties: details.properties.map((property) => propertyJson(property, details.examined, isMarked(property.name))),
+    other_properties: details.otherProperties,
+  };
+}
+
+function propertyJson(property: CatalogueProperty, examined: number, isMarked: boolean) {
+  const { name, count: having, types, examples, firstSeen, lastSeen } = property;
+  return {
+    name,
+    share: shareOf(having, examined),
+    types: types.map((one) => ({
+      type: one.type,
+      share: shareOf(one.count, having),
+      first_seen: timeText(one.firstSeen),
+    })),
+    examples: isMarked && examples.length > 0 ? [MASK] : [...examples],
+    is_personal: isMarked,
+    first_seen: timeText(firstSeen),
+    last_seen: timeText(lastSeen),
+  };
+}
+
+/** To four digits: more would only look exact. */
+function shareOf(part: number, whole: number): number {
+  return whole === 0 ? 0 : Math.min(1, Math.round((part / whole) * 10_000) / 10_000);
+}

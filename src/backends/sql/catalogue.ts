@@ -1,0 +1,313 @@
+/**
+ * The catalogue as both engines keep it (`views/catalogue.ts`): observations are added to the rows of each tenant, which
+ * are read, changed and written under the lock of the tenant's first row, so that several processors may do so at once.
+ * All take these locks in one order: tenants by number. An erase removes all examples of its tenant, since any of them may
+ * be of the person; the next events bring new ones.
+ */
+
+import type { Kysely, SelectQueryBuilder } from 'kysely';
+import type { Catalogue, CatalogueDetails } from '../../store.ts';
+import type { CatalogueKind, Observation } from '../../store-writer.ts';
+import {
+  countedEntry,
+  detailsOf,
+  entryOf,
+  type EntryRow,
+  EVENT_NAMES_MAX,
+  examinedEntry,
+  type PropertiesRow,
+} from '../../views/catalogue.ts';
+import { changedBy, rowsOf, type Steps, type Tables } from './steps.ts';
+import type { StoreQueries, StoreTables } from './store-tables.ts';
+
+/** Of one statement; both engines limit parameters. */
+const ROWS_PER_STATEMENT = 500;
+/** The row that counts the events of all names beyond the bound, and that a writer locks first. */
+const OTHER_EVENTS = '';
+/** Clocks of a processor and of the server that erases may differ by less. */
+const CLOCK_DIFFERENCE_MS = 60_000;
+/** What is removed of the catalogue at a time. */
+const ROWS_PER_SWEEP = 500;
+const NO_EXAMPLES = '[]';
+
+/** Keeps erases of these tenants waiting until the end of the transaction. SQLite has no other writers. */
+export type HoldOffErases = <Row>(
+  query: SelectQueryBuilder<StoreTables, 'tenants', Row>,
+) => SelectQueryBuilder<StoreTables, 'tenants', Row>;
+
+export interface CatalogueWrite {
+  readonly observations: readonly Observation[];
+  /** By id; of all tenants that were observed. */
+  readonly tenantNumbers: ReadonlyMap<string, number>;
+  readonly since: number;
+  readonly holdOffErases: HoldOffErases;
+}
+
+/** Within the transaction, as its last statements. */
+export function* addToCatalogue(tables: Tables, write: CatalogueWrite): Steps<void> {
+  const byTenant = Map.groupBy(write.observations, ({ tenantId }) => write.tenantNumbers.get(tenantId) as number);
+  const tenants = [...byTenant].sort(([a], [b]) => a - b);
+  if (tenants.length === 0) return;
+  const lastErasedAt = new Map<number, number>();
+  for (const some of piecesOf(tenants)) {
+    const numbers = some.map(([tenant]) => tenant);
+    const query = tables
+      .selectFrom('tenants')
+      .select(['no', 'last_erased_at'])
+      .where('no', 'in', numbers)
+      .orderBy('no');
+    for (const row of yield* rowsOf(write.holdOffErases(query))) lastErasedAt.set(row.no, row.last_erased_at);
+  }
+  for (const [tenant, observations] of tenants) {
+    const withExamples = (lastErasedAt.get(tenant) ?? 0) < write.since - CLOCK_DIFFERENCE_MS;
+    yield* addToTenant(tables, tenant, observations, withExamples);
+  }
+}
+
+function* addToTenant(
+  tables: Tables,
+  tenant: number,
+  observations: readonly Observation[],
+  withExamples: boolean,
+): Steps<void> {
+  yield* lockTenant(tables, tenant, observations[0]?.firstSeen ?? 0);
+  const stored = yield* readEntries(tables, tenant, observations);
+  const kept = yield* withinBound(tables, tenant, observations, stored);
+  const examined = kept.filter((seen) => seen.examined > 0);
+  const properties = yield* readProperties(tables, tenant, examined);
+  const entries: [Observation, EntryRow][] = [];
+  const documents: [Observation, PropertiesRow][] = [];
+  for (const seen of kept) {
+    const entry = stored.get(keyOf(seen));
+    if (seen.examined === 0) {
+      entries.push([seen, countedEntry(entry, seen)]);
+      continue;
+    }
+    const before = entry && { entry, properties: properties.get(keyOf(seen)) };
+    const after = examinedEntry(before, seen, withExamples);
+    entries.push([seen, after.entry]);
+    documents.push([seen, after.properties]);
+  }
+  for (const some of piecesOf(entries)) yield* changedBy(putEntries(tables, tenant, some));
+  for (const some of piecesOf(documents)) yield* changedBy(putProperties(tables, tenant, some));
+}
+
+/** Writes the row even if nothing changes, which locks it. */
+function* lockTenant(tables: Tables, tenant: number, at: number): Steps<void> {
+  const row = {
+    ...{ tenant, kind: 'event' as const, name: OTHER_EVENTS, count: 0, examined: 0 },
+    ...{ first_seen: at, last_seen: at, property_count: 0, key_ids: '[]', changes: '[]' },
+  };
+  yield* changedBy(
+    tables
+      .insertInto('catalogue_entries')
+      .values(row)
+      .onConflict((conflict) =>
+        conflict
+          .columns(['tenant', 'kind', 'name'])
+          .doUpdateSet((set) => ({ count: set.ref('catalogue_entries.count') })),
+      ),
+  );
+}
+
+/** By kind and name. */
+function* readEntries(
+  tables: Tables,
+  tenant: number,
+  observations: readonly Observation[],
+): Steps<Map<string, EntryRow>> {
+  const found = new Map<string, EntryRow>();
+  for (const some of piecesOf([...observations.map(({ name }) => name), OTHER_EVENTS])) {
+    const rows = yield* rowsOf(selectEntries(tables, tenant).where('name', 'in', some));
+    for (const row of rows) found.set(keyOf(row), row);
+  }
+  return found;
+}
+
+function* readProperties(
+  tables: Tables,
+  tenant: number,
+  observations: readonly Observation[],
+): Steps<Map<string, PropertiesRow>> {
+  const found = new Map<string, PropertiesRow>();
+  for (const some of piecesOf(observations.map(({ name }) => name))) {
+    const rows = yield* rowsOf(selectProperties(tables, tenant).where('name', 'in', some));
+    for (const row of rows) found.set(keyOf(row), row);
+  }
+  return found;
+}
+
+/** The observations of names that are stored or have room; those of all others are counted in one. */
+function* withinBound(
+  tables: Tables,
+  tenant: number,
+  observations: readonly Observation[],
+  stored: ReadonlyMap<string, EntryRow>,
+): Steps<readonly Observation[]> {
+  const isNew = (seen: Observation): boolean => seen.kind === 'event' && !stored.has(keyOf(seen));
+  const added = observations.filter(isNew).length;
+  if (added === 0) return observations;
+  const [row] = yield* rowsOf(
+    tables
+      .selectFrom('catalogue_entries')
+      .select(({ fn }) => fn.countAll<number>().as('names'))
+      .where('tenant', '=', tenant)
+      .where('kind', '=', 'event')
+      .where('name', '<>', OTHER_EVENTS),
+  );
+  let room = EVENT_NAMES_MAX - (row?.names ?? 0);
+  if (room >= added) return observations;
+  const kept: Observation[] = [];
+  let others: Observation | undefined;
+  for (const seen of observations) {
+    const isOther = seen.kind === 'event' && seen.name === OTHER_EVENTS;
+    if (!isOther && (!isNew(seen) || room-- > 0)) kept.push(seen);
+    else others = { ...seen, name: OTHER_EVENTS, count: (others?.count ?? 0) + seen.count, ...NOTHING_EXAMINED };
+  }
+  return others === undefined ? kept : [...kept, others];
+}
+
+const NOTHING_EXAMINED = { examined: 0, properties: [], otherProperties: 0, keyIds: [] };
+
+function putEntries(tables: Tables, tenant: number, rows: readonly (readonly [Observation, EntryRow])[]) {
+  return tables
+    .insertInto('catalogue_entries')
+    .values(rows.map(([{ kind, name }, row]) => ({ ...row, tenant, kind, name })))
+    .onConflict((conflict) =>
+      conflict.columns(['tenant', 'kind', 'name']).doUpdateSet((set) => ({
+        count: set.ref('excluded.count'),
+        examined: set.ref('excluded.examined'),
+        first_seen: set.ref('excluded.first_seen'),
+        last_seen: set.ref('excluded.last_seen'),
+        property_count: set.ref('excluded.property_count'),
+        key_ids: set.ref('excluded.key_ids'),
+        changes: set.ref('excluded.changes'),
+      })),
+    );
+}
+
+function putProperties(tables: Tables, tenant: number, rows: readonly (readonly [Observation, PropertiesRow])[]) {
+  return tables
+    .insertInto('catalogue_properties')
+    .values(
+      rows.map(([{ kind, name, lastSeen }, row]) => ({
+        ...row,
+        ...{ tenant, kind, name, examples_at: row.examples === NO_EXAMPLES ? null : lastSeen },
+      })),
+    )
+    .onConflict((conflict) =>
+      conflict.columns(['tenant', 'kind', 'name']).doUpdateSet((set) => ({
+        properties: set.ref('excluded.properties'),
+        examples: set.ref('excluded.examples'),
+        other_properties: set.ref('excluded.other_properties'),
+        examples_at: set.ref('excluded.examples_at'),
+      })),
+    );
+}
+
+function selectEntries(tables: Kysely<StoreTables>, tenant: number) {
+  return tables
+    .selectFrom('catalogue_entries')
+    .select(['kind', 'name', 'count', 'examined', 'first_seen', 'last_seen', 'property_count', 'key_ids', 'changes'])
+    .where('tenant', '=', tenant);
+}
+
+function selectProperties(tables: Kysely<StoreTables>, tenant: number) {
+  return tables
+    .selectFrom('catalogue_properties')
+    .select(['kind', 'name', 'properties', 'examples', 'other_properties'])
+    .where('tenant', '=', tenant);
+}
+
+/** Of a tenant that never sent anything. */
+export const NO_CATALOGUE: Catalogue = { events: [], otherEvents: 0, userProperties: null, profileFields: null };
+
+export async function readCatalogue({ tables }: StoreQueries, tenant: number): Promise<Catalogue> {
+  const entries = await selectEntries(tables, tenant).orderBy('kind').orderBy('name').execute();
+  const properties = await selectProperties(tables, tenant).where('kind', '<>', 'event').execute();
+  const ofKind = (kind: CatalogueKind): CatalogueDetails | null => {
+    const entry = entries.find((row) => row.kind === kind);
+    if (entry === undefined) return null;
+    const row = properties.find((one) => one.kind === kind);
+    return detailsOf(entry.name, entry, row);
+  };
+  const events = entries.filter((row) => row.kind === 'event');
+  return {
+    events: events.filter(({ name }) => name !== OTHER_EVENTS).map((row) => entryOf(row.name, row)),
+    otherEvents: events.find(({ name }) => name === OTHER_EVENTS)?.count ?? 0,
+    userProperties: ofKind('user_properties'),
+    profileFields: ofKind('profile_fields'),
+  };
+}
+
+export async function readCataloguedEvent(
+  { tables }: StoreQueries,
+  tenant: number,
+  name: string,
+): Promise<CatalogueDetails | undefined> {
+  if (name === OTHER_EVENTS) return undefined;
+  const [entry] = await selectEntries(tables, tenant).where('kind', '=', 'event').where('name', '=', name).execute();
+  if (entry === undefined) return undefined;
+  const [row] = await selectProperties(tables, tenant).where('kind', '=', 'event').where('name', '=', name).execute();
+  return detailsOf(name, entry, row);
+}
+
+/** For an erase, after it has locked the tenant. */
+export function* removeExamples(tables: Tables, tenant: number): Steps<void> {
+  yield* changedBy(
+    tables
+      .updateTable('catalogue_properties')
+      .set({ examples: NO_EXAMPLES, examples_at: null })
+      .where('tenant', '=', tenant)
+      .where('examples_at', 'is not', null),
+  );
+}
+
+/** Entries that were not seen for long; true when there may be more. */
+export function* sweepEntries(tables: Tables, cutoff: number): Steps<boolean> {
+  const isOld = tables
+    .selectFrom('catalogue_entries')
+    .select(['tenant', 'kind', 'name'])
+    .where('last_seen', '<', cutoff)
+    .where((where) => where.or([where('kind', '<>', 'event'), where('name', '<>', OTHER_EVENTS)]))
+    .limit(ROWS_PER_SWEEP);
+  const old = yield* rowsOf(isOld);
+  for (const { tenant, kind, name } of old) {
+    const removed = yield* changedBy(
+      tables
+        .deleteFrom('catalogue_entries')
+        .where('tenant', '=', tenant)
+        .where('kind', '=', kind)
+        .where('name', '=', name)
+        // Another processor may have seen it meanwhile.
+        .where('last_seen', '<', cutoff),
+    );
+    if (removed === 0) continue;
+    yield* changedBy(
+      tables
+        .deleteFrom('catalogue_properties')
+        .where('tenant', '=', tenant)
+        .where('kind', '=', kind)
+        .where('name', '=', name),
+    );
+  }
+  return old.length === ROWS_PER_SWEEP;
+}
+
+/** Examples of entries whose properties were not examined for some days. */
+export function* sweepExamples(tables: Tables, cutoff: number): Steps<void> {
+  yield* changedBy(
+    tables
+      .updateTable('catalogue_properties')
+      .set({ examples: NO_EXAMPLES, examples_at: null })
+      .where('examples_at', '<', cutoff),
+  );
+}
+
+function keyOf({ kind, name }: { readonly kind: CatalogueKind; readonly name: string }): string {
+  return `${kind}\0${name}`;
+}
+
+function* piecesOf<T>(rows: readonly T[]): Generator<T[], void, undefined> {
+  for (let at = 0; at < rows.length; at += ROWS_PER_STATEMENT) yield rows.slice(at, at + ROWS_PER_STATEMENT);
+}
