@@ -28,6 +28,7 @@ import {
   send,
   TENANT,
 } from './store-feeding.ts';
+import { storeJobsContract } from './store-jobs.ts';
 import { storePeopleContract } from './store-people.ts';
 import { storeReceiptsContract } from './store-receipts.ts';
 import { storeRetentionContract } from './store-retention.ts';
@@ -48,6 +49,7 @@ export function storeContract(name: string, open: OpenStore): void {
     storeRetentionContract(open);
     storeTenantsContract(open);
     storeTransactionsContract(open);
+    storeJobsContract(open);
   });
 }
 

@@ -9,18 +9,37 @@
 
 import { DEFAULT_MATCH_OPTIONS, type MatchOptions } from '../../identity/match-keys.ts';
 import type { TenantId } from '../../model.ts';
-import type { EventReader, LedgerReader, ProfileChanges, ProfileReader, Store, TraceReader } from '../../store.ts';
+import type {
+  EventReader,
+  JobChanges,
+  LedgerReader,
+  ProfileChanges,
+  ProfileReader,
+  Store,
+  TraceReader,
+} from '../../store.ts';
 import { StoreConflictError, StoreUnavailableError } from '../../store-writer.ts';
 import { roughFilter, searchPeople } from '../../views/people-search.ts';
 import { listAudit } from '../sql/audit.ts';
 import { listCounts } from '../sql/counts.ts';
 import { readLedger, selectStoredEvents } from '../sql/ledger.ts';
 import { readReceipts } from '../sql/receipts.ts';
-import { listDeadLetters, listRejectionReasons, listRejections } from '../sql/rejections.ts';
+import { listAllDeadLetters, listDeadLetters } from '../sql/dead-letters.ts';
+import {
+  listJobs,
+  readJob,
+  resubmitAll,
+  resubmitUser,
+  retryDeadLetter,
+  retryDeadLetters,
+  setJobStatus,
+} from '../sql/jobs.ts';
+import { countRejections, listRejectionReasons, listRejections, readRejection } from '../sql/rejections.ts';
+import type { Steps, Tables } from '../sql/steps.ts';
 import { countProfiles, listTenants } from '../sql/tenants.ts';
 import type { PostgresPool } from './pool.ts';
-import { storeQueriesOn } from './sql-database.ts';
-import { unmerge } from './store-unmerge.ts';
+import { runSteps, storeQueriesOn } from './sql-database.ts';
+import { inDurableTransaction, unmerge } from './store-unmerge.ts';
 import { StoreArrivals } from './store-arrivals.ts';
 import { erase } from './store-erase.ts';
 import { PeopleSteps, readPeople } from './store-people.ts';
@@ -104,7 +123,12 @@ export function openPostgresStore(options: PostgresStoreOptions): Store {
     rejections: (tenantId, query) => ofTenant(tenantId, NO_ROWS, (tenant) => listRejections(queries, tenant, query)),
     rejectionReasons: (tenantId, range) =>
       ofTenant(tenantId, [], (tenant) => listRejectionReasons(queries, tenant, range)),
-    deadLetters: (limit) => listDeadLetters(queries, limit),
+    rejection: (tenantId, traceId, userIndex) =>
+      ofTenant(tenantId, undefined, (tenant) => readRejection(queries, tenant, traceId, userIndex)),
+    countRejections: (tenantId, filter) => ofTenant(tenantId, 0, (tenant) => countRejections(queries, tenant, filter)),
+    deadLetters: (limit) => listAllDeadLetters(queries, limit),
+    listDeadLetters: (tenantId, query) =>
+      ofTenant(tenantId, NO_ROWS, (tenant) => listDeadLetters(queries, tenant, query)),
   };
 
   const ledgerReader: LedgerReader = {
@@ -124,8 +148,38 @@ export function openPostgresStore(options: PostgresStoreOptions): Store {
     audit: (tenantId, query) => ofTenant(tenantId, NO_ROWS, (tenant) => listAudit(queries, tenant, query)),
   };
 
+  const jobChanges: JobChanges = {
+    resubmitUser: (tenantId, fixed, audit) =>
+      inSteps(tenantId, 'unknown' as const, (tables, tenant) => resubmitUser(tables, tenant, fixed, audit)),
+    resubmitAll: (tenantId, job, audit) =>
+      inSteps(tenantId, undefined, (tables, tenant) => resubmitAll(tables, tenant, job, audit)),
+    retryDeadLetter: (tenantId, traceId, firstUserIndex, audit) =>
+      inSteps(tenantId, undefined, (tables, tenant) => retryDeadLetter(tables, tenant, traceId, firstUserIndex, audit)),
+    retryDeadLetters: (tenantId, filter, audit) =>
+      inSteps(tenantId, undefined, (tables, tenant) => retryDeadLetters(tables, tenant, filter, audit)),
+    job: (tenantId, id) => ofTenant(tenantId, undefined, (tenant) => readJob(queries, tenant, id)),
+    jobs: (tenantId, page) => ofTenant(tenantId, NO_ROWS, (tenant) => listJobs(queries, tenant, page)),
+    setJobStatus: (tenantId, id, status) =>
+      inSteps(tenantId, undefined, (tables, tenant) => setJobStatus(tables, tenant, id, status)),
+  };
+
+  /** In one durable transaction. */
+  function inSteps<T>(id: TenantId, nothing: T, stepsOf: (tables: Tables, tenant: number) => Steps<T>): Promise<T> {
+    return ofTenant(id, nothing, (tenant) =>
+      withoutConflicts(inDurableTransaction(pool, (client) => runSteps(client, (tables) => stepsOf(tables, tenant)))),
+    );
+  }
+
   const close = (): Promise<void> => pool.close();
-  return { ...profileReader, ...eventReader, ...traceReader, ...ledgerReader, ...profileChanges, close };
+  return {
+    ...profileReader,
+    ...eventReader,
+    ...traceReader,
+    ...ledgerReader,
+    ...profileChanges,
+    ...jobChanges,
+    close,
+  };
 }
 
 function recount(pool: PostgresPool): ReturnType<LedgerReader['recount']> {
