@@ -33,6 +33,9 @@ import { registerMemberRoutes } from './routes/members.ts';
 import { type OperatorParts, registerDocsRoutes, registerOperatorRoutes } from './routes/operations.ts';
 import { registerProfileRoutes } from './routes/profiles.ts';
 import { registerReceiptRoutes } from './routes/receipts.ts';
+import { registerDeadLetterRoutes } from './routes/dead-letters.ts';
+import { registerJobRoutes } from './routes/jobs.ts';
+import { registerResubmitRoutes } from './routes/resubmit.ts';
 import { registerRejectionRoutes } from './routes/rejections.ts';
 import { registerSdkScript, type SdkScriptParts } from './routes/sdk-script.ts';
 import { registerSessionRoutes } from './routes/session.ts';
@@ -59,6 +62,8 @@ declare module 'fastify' {
   interface FastifyContextConfig {
     /** Set on routes that exist only to refuse a method: the value of the `Allow` header. */
     allow?: string;
+    /** The handler gets the text of a JSON body: parsed as usual, numbers would lose digits. */
+    takesJsonText?: boolean;
   }
 }
 
@@ -87,6 +92,9 @@ export function buildApp(options: AppOptions): FastifyInstance {
   registerEventRoutes(app, options);
   registerTraceRoutes(app, options);
   registerRejectionRoutes(app, options);
+  registerResubmitRoutes(app, options);
+  registerDeadLetterRoutes(app, options);
+  registerJobRoutes(app, options);
   registerReceiptRoutes(app, options);
   registerLedgerRoutes(app, options);
   registerAuditRoutes(app, options);
@@ -154,6 +162,12 @@ function frame(options: AppFrame): FastifyInstance {
     frameworkErrors: (_error, request, reply) => {
       if (!early(request, reply)) sendError(reply, 'not_found');
     },
+  });
+
+  const standard = app.getDefaultJsonParser('error', 'error');
+  app.addContentTypeParser<string>('application/json', { parseAs: 'string' }, (request, text, done) => {
+    if (request.routeOptions.config.takesJsonText === true) done(null, text);
+    else return standard(request, text, done);
   });
 
   const allowed = new Map<string, Set<string>>();

@@ -39,7 +39,7 @@ export interface Call<Kinds extends ParameterKinds> {
   readonly tenantId: TenantId;
   readonly store: Store;
   readonly parameters: ValuesOf<Kinds>;
-  /** What stands for `:id` or `:trace_id` in the path, as a UUID; empty where the path has neither. */
+  /** What stands for `:id` or `:trace_id` in the path, in the form that the route takes; empty where the path has neither. */
   readonly id: string;
   readonly body: unknown;
   /** Of this very request. */
@@ -76,6 +76,10 @@ export const DASHBOARD_READING: RouteKind = {
 export interface TenantRoute<Kinds extends ParameterKinds, Body extends TSchema> {
   readonly method: 'GET' | 'POST' | 'DELETE';
   readonly url: string;
+  /** The form of `:id`: a UUID unless given, or a user of a request, `<trace_id>.<userIndex>`. */
+  readonly idForm?: 'uuid' | 'user';
+  /** For a body that its handler parses itself (`json-body.ts`), and that may be so large. */
+  readonly bodyBytesMax?: number;
   /** Reading back unless given. */
   readonly kind?: RouteKind;
   readonly schema: RouteSchema & { readonly query?: Kinds; readonly response: JsonResponse<Body> };
@@ -86,10 +90,13 @@ export interface TenantRoute<Kinds extends ParameterKinds, Body extends TSchema>
 export const BEARER = /^Bearer +(\S+) *$/i;
 const UUID = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
 
+/** No request has ten thousand users. */
+const USER_OF_REQUEST = /^([^.]+)\.(\d{1,4})$/;
+
 export function tenantRoute<Kinds extends ParameterKinds, Body extends TSchema>(
   app: FastifyInstance,
   parts: TenantParts,
-  { method, url, kind = READING, schema, handler }: TenantRoute<Kinds, Body>,
+  { method, url, idForm = 'uuid', bodyBytesMax, kind = READING, schema, handler }: TenantRoute<Kinds, Body>,
 ): void {
   ensureTenantDecorator(app);
   const { query = NO_PARAMETERS as Kinds } = schema;
@@ -98,12 +105,13 @@ export function tenantRoute<Kinds extends ParameterKinds, Body extends TSchema>(
     method,
     url,
     ...routeOptions(schema, kind),
+    ...(bodyBytesMax !== undefined && { bodyLimit: bodyBytesMax, config: { takesJsonText: true } }),
     onRequest: (request, reply) => authenticate(parts, request, reply),
     handler: async (request, reply) => {
       const { tenantId, session, body, id: traceId } = request;
       if (tenantId === null) throw new Error('a request without a tenant got to its handler');
       const parameters = readParameters(query, request.url);
-      const id = pathId(request.params);
+      const id = pathId(request.params, idForm);
       if (id === null) return sendError(reply, 'not_found');
       const by = session === null ? { key_id: request.keyId ?? '' } : { member_id: session.member.id };
       const { store, receiptTime } = parts;
@@ -172,11 +180,15 @@ export function servedEnvironments(environment: 'any' | Environment): readonly E
   return environment === 'any' ? ENVIRONMENTS : [environment];
 }
 
-/** All ids are UUIDs; null for anything else, which cannot be there. */
-function pathId(params: unknown): string | null {
+/** Null for anything that is not of the form, which cannot be there. */
+function pathId(params: unknown, form: 'uuid' | 'user'): string | null {
   if (typeof params !== 'object' || params === null) return '';
   const [given] = Object.values(params);
-  return given === undefined ? '' : uuidOf(given);
+  if (given === undefined) return '';
+  if (form === 'uuid') return uuidOf(given);
+  const [, request, index] = USER_OF_REQUEST.exec(String(given)) ?? [];
+  const uuid = uuidOf(request);
+  return uuid === null ? null : `${uuid}.${Number(index)}`;
 }
 
 export function uuidOf(given: unknown): string | null {

@@ -4,6 +4,7 @@ import assert from 'node:assert/strict';
 import { afterEach, beforeEach, suite, test } from 'node:test';
 import { headerOf } from '../../src/processor/prepare.ts';
 import { JobRunner } from '../../src/processor/jobs.ts';
+import { StoreConflictError } from '../../src/store-writer.ts';
 import type { RejectionQuery, StoredJob, StoredRejection } from '../../src/store.ts';
 import { createLogger } from '../../src/telemetry/logger.ts';
 import { allocateMetrics, metricsWriter } from '../../src/telemetry/metrics.ts';
@@ -38,14 +39,17 @@ const wrong = (user_id: unknown, event: object = {}, rest: object = {}): object 
 });
 const NUMBER = 'identifiers.user_id must be a string';
 
-export function jobRunner({ writer }: Pick<StoreUnderTest, 'writer'>, now = FIXED_AT + 5): JobRunner {
+export function jobRunner(
+  { writer }: Pick<StoreUnderTest, 'writer'>,
+  failpoint: (name: string) => void = () => undefined,
+): JobRunner {
   return new JobRunner({
     writer,
     options: { defaultCountry: null, junkValues: new Set() },
     metrics: metricsWriter(allocateMetrics(1), 0),
     logger: createLogger('silent', 'test'),
-    now: () => now,
-    failpoint: () => undefined,
+    now: () => FIXED_AT + 5,
+    failpoint,
   });
 }
 
@@ -266,6 +270,74 @@ export function storeJobsContract(open: OpenStore): void {
       assert.equal((counts[0]?.resubmitted ?? 0) + (counts[1]?.resubmitted ?? 0), 50);
       assert.equal((counts[0]?.already ?? 0) + (counts[1]?.already ?? 0), 50);
       assert.equal((await profileOf(under, 'user_id', 'ada')).eventCount, 50);
+    });
+
+    test('a step that fails anywhere leaves nothing, and is done once in the end', async () => {
+      const steps = [
+        'job_taken',
+        'job_marked',
+        'prepared',
+        'looked_up',
+        'decided',
+        'written',
+        'job_written',
+        'job_saved',
+      ];
+      const trace = await reject(under, [...Array.from({ length: 10 }, (_, k) => wrong(k)), wrong(11)]);
+      const fixed = { traceId: trace, userIndex: 10, user: JSON.stringify(wrong('one')), steps: [] };
+      await under.store.resubmitUser(TENANT, fixed, audit());
+      await under.store.resubmitAll(TENANT, { filter: ANY, patch: setUserId('ada') }, audit());
+      for (const step of steps) {
+        let hasFailed = false;
+        const runner = jobRunner(under, (name) => {
+          if (name !== step || hasFailed) return;
+          hasFailed = true;
+          throw new StoreConflictError('another was first');
+        });
+        assert.equal(await runner.step(true), true);
+        assert.ok(hasFailed, step);
+        assert.deepEqual(await eventsOf(under), []);
+        assert.equal((await rejections({ isResubmitted: true })).length, 1);
+      }
+      await runJobs(under);
+      assert.equal((await profileOf(under, 'user_id', 'one')).eventCount, 1);
+      assert.equal((await profileOf(under, 'user_id', 'ada')).eventCount, 10);
+      assert.deepEqual(await under.writer.difference(), { users: 0, events: 0 });
+    });
+
+    test('one user that breaks the processor is counted as failed, and the others are stored', async () => {
+      const trace = await reject(under, [wrong(0), wrong(1), wrong(2)]);
+      const call = audit();
+      await under.store.resubmitAll(TENANT, { filter: ANY, patch: setUserId('ada') }, call);
+      // A bug, which shows when the second of them is written.
+      const begin = under.writer.begin.bind(under.writer);
+      const breaking: StoreUnderTest['writer'] = Object.assign(Object.create(under.writer) as object, {
+        hasJobs: () => under.writer.hasJobs(),
+        begin: async () => {
+          const transaction = await begin();
+          return Object.assign(Object.create(transaction) as object, {
+            takeJob: (itemsMax: number) => transaction.takeJob(itemsMax),
+            markResubmitted: (...args: Parameters<typeof transaction.markResubmitted>) =>
+              transaction.markResubmitted(...args),
+            saveJob: (...args: Parameters<typeof transaction.saveJob>) => transaction.saveJob(...args),
+            lookUp: (...args: Parameters<typeof transaction.lookUp>) => transaction.lookUp(...args),
+            write: async (...args: Parameters<typeof transaction.write>) => {
+              const isBad = args[0].some(({ records }) => records.some(({ header }) => header.firstUserIndex === 1));
+              if (isBad) throw new TypeError('it is broken');
+              await transaction.write(...args);
+            },
+            commit: (durable: boolean) => transaction.commit(durable),
+            rollback: () => transaction.rollback(),
+          });
+        },
+      }) as StoreUnderTest['writer'];
+      await runJobs({ writer: breaking });
+      const { status, counts, problems } = await jobOf(call.traceId);
+      assert.deepEqual([status, counts.resubmitted, counts.failed], ['done', 2, 1]);
+      assert.deepEqual(problems, [{ id: `${trace}.1`, message: 'TypeError: it is broken' }]);
+      assert.equal((await rejections({ isResubmitted: false }))[0]?.userIndex, 1);
+      assert.equal((await profileOf(under, 'user_id', 'ada')).eventCount, 2);
+      assert.deepEqual(await under.writer.difference(), { users: 0, events: 0 });
     });
 
     test('what retention took away is not resubmitted, and a user that is fixed already is', async () => {

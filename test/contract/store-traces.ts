@@ -466,6 +466,9 @@ export function storeTracesContract(open: OpenStore): void {
         reason: 'at least one identifier is required (user_id, email, phone_number, or anon_id)',
         payload: '{"n":4}',
         payloadIsCut: false,
+        keyId: 'key_test',
+        eventNames: [],
+        resubmittedAt: null,
       });
       const reason = 'events[].event_name is required and must be a non-empty string';
       const named = await under.store.rejections(TENANT, { ...ALL, reason });

@@ -5,6 +5,7 @@
  */
 
 import { sql } from 'kysely';
+import { parseJson } from '../../json/parse.ts';
 import type { LogRecord } from '../../log.ts';
 import type { DeadLetter, DeadLetterFilter, Page, PageRequest } from '../../store.ts';
 import type { DeadLetterItem, RecordHeader } from '../../store-writer.ts';
@@ -171,6 +172,6 @@ export function deadLetterItem(
   row: Pick<StoreTables['dead_letters'], 'trace_id' | 'first_user_index' | 'header' | 'body'> & { no: number },
 ): DeadLetterItem {
   const { no, trace_id: traceId, first_user_index: userIndex, header, body } = row;
-  const record = body === null ? null : { ...(JSON.parse(header) as Omit<LogRecord, 'body'>), body };
+  const record = body === null ? null : { ...(parseJson(header) as Omit<LogRecord, 'body'>), body };
   return { kind: 'dead_letter', no, traceId, userIndex, record };
 }

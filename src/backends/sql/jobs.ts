@@ -9,6 +9,7 @@
  */
 
 import { type Kysely, type Selectable, sql } from 'kysely';
+import { parseJson } from '../../json/parse.ts';
 import type { ForeignFormat, KeyKind, TenantId } from '../../model.ts';
 import type {
   AuditContext,
@@ -78,7 +79,7 @@ function jobOf(row: JobRow): StoredJob {
     status: row.status,
     createdAt: row.created_at,
     finishedAt: row.finished_at,
-    by: JSON.parse(row.called_by) as Caller | null,
+    by: parseJson(row.called_by) as Caller | null,
     filter: row.filter,
     patch: row.patch,
     matched: row.matched,
@@ -89,7 +90,7 @@ function jobOf(row: JobRow): StoredJob {
       cut: row.cut,
       failed: row.failed,
     },
-    problems: JSON.parse(row.problems) as JobProblem[],
+    problems: parseJson(row.problems) as JobProblem[],
   };
 }
 
@@ -298,7 +299,7 @@ export function* takeJob(tables: Tables, locks: RowLocks, itemsMax: number): Ste
     id: job.id,
     kind: job.kind,
     tenantId: (tenant as { id: TenantId }).id,
-    by: JSON.parse(job.called_by) as Caller | null,
+    by: parseJson(job.called_by) as Caller | null,
     patch: job.patch,
     items: items.slice(0, most),
     isLast: items.length <= most,
@@ -311,10 +312,10 @@ type JobPosition = Pick<
 >;
 
 function* nextItems(tables: Tables, job: JobPosition, limit: number): Steps<JobItem[]> {
-  if (job.fixed !== null) return [fixedItem(JSON.parse(job.fixed) as FixedRejection)];
+  if (job.fixed !== null) return [fixedItem(parseJson(job.fixed) as FixedRejection)];
   if (job.kind === 'retry') {
     const behind = { no: job.after_no, only: job.dead_letter };
-    const filter = job.dead_letter === null ? (JSON.parse(job.filter) as DeadLetterFilter) : ANY_DEAD_LETTER;
+    const filter = job.dead_letter === null ? (parseJson(job.filter) as DeadLetterFilter) : ANY_DEAD_LETTER;
     const rows = yield* rowsOf(selectNextDeadLetters(tables, job.tenant, filter, behind, limit));
     return rows.map(deadLetterItem);
   }
@@ -338,7 +339,7 @@ function* nextItems(tables: Tables, job: JobPosition, limit: number): Steps<JobI
       .orderBy('received_at')
       .orderBy('no')
       .limit(limit),
-    JSON.parse(job.filter) as RejectionFilter,
+    parseJson(job.filter) as RejectionFilter,
   );
   const rows = yield* rowsOf(rejections);
   return rows.map((row) => ({
@@ -398,7 +399,7 @@ export function* saveJob(tables: Tables, job: TakenJob, progress: JobProgress): 
   const { counts, problems, at, isGivenBack } = progress;
   const last = job.items.at(-1);
   const [known] = yield* rowsOf(tables.selectFrom('jobs').select('problems').where('no', '=', job.no));
-  const shown = [...(JSON.parse(known?.problems ?? '[]') as JobProblem[]), ...problems].slice(0, PROBLEMS_MAX);
+  const shown = [...(parseJson(known?.problems ?? '[]') as JobProblem[]), ...problems].slice(0, PROBLEMS_MAX);
   yield* changedBy(
     tables
       .updateTable('jobs')
