@@ -3,7 +3,7 @@
  * asked. For what the real one cannot be made to say on demand.
  */
 
-import type { EventQuery, Page, Store, StoredEvent, StoredProfile } from '../../src/store.ts';
+import type { EventQuery, Page, Store, StoredEvent, StoredJob, StoredProfile } from '../../src/store.ts';
 import { BadCursorError } from '../../src/store.ts';
 import { malformed } from '../../src/views/cursor.ts';
 
@@ -56,6 +56,20 @@ export interface Asked {
   readonly method: string;
   readonly arguments: readonly unknown[];
 }
+
+const JOB: StoredJob = {
+  id: TRACE_ID,
+  kind: 'resubmit',
+  status: 'running',
+  createdAt: AT,
+  finishedAt: null,
+  by: { key_id: KEY_ID },
+  filter: '{"reason":"x","from":null,"to":0}',
+  patch: '[{"op":"add","path":"/a","value":1.0}]',
+  matched: 3,
+  counts: { resubmitted: 1, stillRejected: 1, already: 0, cut: 0, failed: 0 },
+  problems: [{ id: `${TRACE_ID}.1`, message: '"x"' }],
+};
 
 export function cannedStore(tenantId: string): { store: Store; asked: Asked[] } {
   const asked: Asked[] = [];
@@ -303,16 +317,50 @@ export function cannedStore(tenantId: string): { store: Store; asked: Asked[] } 
       { hours: [], positions: new Map(), lastTraceIds: new Map(), lost: [], missingRecords: 0 },
     ),
     deadLetters: () => Promise.resolve([]),
-    listDeadLetters: responses('listDeadLetters', page([]), nothing),
-    rejection: () => Promise.resolve(undefined),
-    countRejections: () => Promise.resolve(0),
-    resubmitUser: () => Promise.resolve('unknown' as const),
-    resubmitAll: () => Promise.resolve(undefined),
-    retryDeadLetter: () => Promise.resolve(undefined),
-    retryDeadLetters: () => Promise.resolve(undefined),
-    job: () => Promise.resolve(undefined),
-    jobs: responses('jobs', page([]), nothing),
-    setJobStatus: () => Promise.resolve(undefined),
+    listDeadLetters: responses(
+      'listDeadLetters',
+      page([
+        {
+          tenantId,
+          traceId: TRACE_ID,
+          firstUserIndex: 0,
+          partition: 0,
+          position: 7,
+          receivedAt: AT,
+          failedAt: AT,
+          cause: 'TypeError: "x"',
+          users: 1,
+          events: 2,
+          keyId: KEY_ID,
+          isKept: true,
+        },
+      ]),
+      nothing,
+    ),
+    rejection: responses(
+      'rejection',
+      (traceId, userIndex) => ({
+        traceId,
+        userIndex,
+        receivedAt: AT,
+        message: 'x',
+        reason: 'x',
+        payload: '{"a":1.0}',
+        payloadIsCut: false,
+        keyId: KEY_ID,
+        eventNames: [],
+        resubmittedAt: null,
+      }),
+      undefined,
+    ),
+    countRejections: responses('countRejections', () => 2, 0),
+    resubmitUser: responses('resubmitUser', (): StoredJob | 'unknown' => JOB, 'unknown'),
+    resubmitAll: responses('resubmitAll', () => JOB, undefined),
+    retryDeadLetter: responses('retryDeadLetter', () => JOB, undefined),
+    retryDeadLetters: responses('retryDeadLetters', () => JOB, undefined),
+    job: responses('job', () => JOB, undefined),
+    jobs: responses('jobs', page([JOB]), nothing),
+    setJobStatus: responses('setJobStatus', () => JOB, undefined),
     recount: () => Promise.resolve({ eventsInLedger: 0, eventsInTables: 0 }),
     close: () => Promise.resolve(),
   };
