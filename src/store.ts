@@ -291,6 +291,8 @@ export interface StoredRejection {
   readonly payloadIsCut: boolean;
   /** The API key of its request. */
   readonly keyId: string;
+  /** Of its request: the payload is a message of Segment's SDKs where it is theirs. */
+  readonly format: Format;
   /** Of its events, each once, as far as they have one; none where the payload is cut. */
   readonly eventNames: readonly string[];
   /** When it was fixed and resubmitted; null if it was not. */

@@ -145,7 +145,9 @@ export class JobRunner {
       } else if (item.payloadIsCut) {
         counts.cut += 1;
       } else {
-        const fixed = patch === null ? validateUser(item.payload) : fixUser(item.payload, patch);
+        const { format, receivedAt } = item;
+        const sentAs = { format: format ?? 'sluice', receivedAt } as const;
+        const fixed = patch === null ? validateUser(item.payload) : fixUser(item.payload, patch, sentAs);
         if (fixed.status === 'still_rejected') note('stillRejected', fixed.message);
         else applied.push({ item, record: this.#resubmitted(job, item, patch, fixed, at) });
       }

@@ -45,16 +45,19 @@ export function keptRejections(rejections: readonly RejectionToStore[]): KeptRej
  * that contain `nameInText` are those of a user with such an event.
  */
 function eventNamesText(payload: string): string {
-  const user = parseJson(payload);
-  const events = isObject(user) ? user.events : undefined;
-  if (!Array.isArray(events)) return '';
   const names = new Set<string>();
-  for (const event of events as readonly unknown[]) {
-    const name = isObject(event) ? event.event_name : undefined;
+  for (const name of givenNames(parseJson(payload))) {
     if (typeof name === 'string' && name !== '') names.add(JSON.stringify(withoutNul(name).toWellFormed()));
     if (names.size === EVENT_NAMES_MAX) break;
   }
   return names.size === 0 ? '' : `\n${[...names].join('\n')}\n`;
+}
+
+/** Of the events of a user, or of a message of Segment's SDKs. */
+function givenNames(user: unknown): unknown[] {
+  if (!isObject(user)) return [];
+  if (!Array.isArray(user.events)) return [user.event];
+  return user.events.map((event: unknown) => (isObject(event) ? event.event_name : undefined));
 }
 
 export function nameInText(eventName: string): string {

@@ -54,7 +54,10 @@ suite('Resubmitting rejected users', () => {
     assert.deepEqual([still.status, still.body['message']], [400, `the user is still not valid: ${NUMBER}`]);
     const digits = `{"user":{"identifiers":{"user_id":"41"},"user_properties":{"n":12345678901234567890},"events":[{"event_name":"order"}]}}`;
     const both = await Promise.all([call('POST', path, digits), call('POST', path, digits)]);
-    assert.deepEqual(both.map(({ status }) => status).sort(), [202, 409]);
+    assert.deepEqual(
+      both.map(({ status }) => status).sort((a, b) => a - b),
+      [202, 409],
+    );
     const id = both.find(({ status }) => status === 202)?.body['id'];
     assert.equal((await done(id))['resubmitted'], 1);
     assert.equal((await call('POST', path, digits)).status, 409);

@@ -2,10 +2,11 @@
 
 import assert from 'node:assert/strict';
 import { suite, test } from 'node:test';
-import { fixUser, validateUser } from '../../src/resubmit/fixed-user.ts';
+import { fixedByHand, fixUser, validateUser } from '../../src/resubmit/fixed-user.ts';
 import { BadPatchError, changesBetween, parsePatch, patched, stepsOf } from '../../src/resubmit/patch.ts';
 
 const patchOf = (...operations: object[]) => parsePatch(JSON.stringify(operations));
+const OWN = { format: 'sluice', receivedAt: Date.UTC(2026, 2, 1) } as const;
 const VALID = '{"identifiers":{"user_id":"u"},"events":[{"event_name":"x"}]}';
 
 suite('A JSON Patch on a rejected user', () => {
@@ -86,20 +87,17 @@ suite('A JSON Patch on a rejected user', () => {
         { op: 'move', path: '/c', from: '/b' },
       ],
     );
-    assert.deepEqual(
-      changesBetween('{"a":1,"b":{"c":2}}', '{"a":"1","b":{}}'),
-      [
-        { op: 'remove', path: '/b/c' },
-        { op: 'replace', path: '/a' },
-      ].reverse(),
-    );
+    assert.deepEqual(changesBetween('{"a":1,"b":{"c":2}}', '{"a":"1","b":{}}'), [
+      { op: 'replace', path: '/a' },
+      { op: 'remove', path: '/b/c' },
+    ]);
   });
 });
 
 suite('A user that was fixed', () => {
   test('is validated as at the edge', () => {
     assert.deepEqual(validateUser(VALID), { status: 'valid', user: VALID, events: 1 });
-    assert.deepEqual(fixUser(VALID, patchOf({ op: 'replace', path: '/identifiers/user_id', value: 7 })), {
+    assert.deepEqual(fixUser(VALID, patchOf({ op: 'replace', path: '/identifiers/user_id', value: 7 }), OWN), {
       status: 'still_rejected',
       message: 'identifiers.user_id must be a string',
     });
@@ -107,5 +105,17 @@ suite('A user that was fixed', () => {
     assert.deepEqual(validateUser(digits), { status: 'valid', user: digits, events: 1 });
     assert.equal(validateUser(VALID.replace('"x"', '"\\u0000"')).status, 'still_rejected');
     assert.equal(validateUser('null').status, 'still_rejected');
+  });
+
+  test('may be a message of one of Segment’s SDKs, which becomes a user as at the edge', () => {
+    const sentAs = { format: 'segment', receivedAt: Date.UTC(2026, 2, 1) } as const;
+    const message = '{"type":"track","event":"Order","userId":"","properties":{"total":1}}';
+    const patch = patchOf({ op: 'replace', path: '/userId', value: 'u' });
+    const fixed = fixUser(message, patch, sentAs);
+    assert.ok(fixed.status === 'valid');
+    const user = JSON.parse(fixed.user) as { identifiers: object; events: { event_name: string }[] };
+    assert.deepEqual([user.identifiers, user.events[0]?.event_name], [{ user_id: 'u' }, 'Order']);
+    assert.equal(fixUser(message, patchOf({ op: 'remove', path: '/event' }), sentAs).status, 'still_rejected');
+    assert.deepEqual(fixedByHand(VALID, sentAs), validateUser(VALID));
   });
 });

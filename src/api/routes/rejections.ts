@@ -5,13 +5,27 @@
  */
 
 import type { FastifyInstance } from 'fastify';
+import { FORMATS } from '../../model.ts';
 import type { StoredRejection } from '../../store.ts';
 import { rejectionId } from '../../views/kept-rejections.ts';
 import { AT, KEY_ID, NO_IDENTIFIER, PARTLY_VALID_REQUEST, TRACE_ID } from '../examples.ts';
 import { Type } from '../json-schema.ts';
 import { raw } from '../json-text.ts';
 import { choiceParameter, cursor, limit, refuseEmptyRange, textParameter, timeParameter } from '../parameters.ts';
-import { anyJson, count, flag, list, nextCursor, object, text, time, timeOrNull, userIndex, uuid } from '../schema.ts';
+import {
+  anyJson,
+  count,
+  flag,
+  list,
+  nextCursor,
+  object,
+  oneOf,
+  text,
+  time,
+  timeOrNull,
+  userIndex,
+  uuid,
+} from '../schema.ts';
 import { timeText } from '../stored-json.ts';
 import { type TenantParts, tenantRoute } from '../tenant-route.ts';
 
@@ -33,6 +47,7 @@ const Rejection = object('Rejection', 'One user that was not valid.', {
   payload: anyJson('The user as it was sent; its beginning, as a text, if it was cut.'),
   payload_is_cut: flag('Whether it was too large to keep whole.'),
   key_id: text('The API key of its request.'),
+  format: oneOf(FORMATS, '`segment` if the payload is a message of Segment’s SDKs.'),
   event_names: list(Type.String(), 'The names of its events, each once, as far as they have one; none if it was cut.'),
   resubmitted_at: timeOrNull('When it was fixed and resubmitted; null if it was not.'),
 });
@@ -94,6 +109,7 @@ export function registerRejectionRoutes(app: FastifyInstance, parts: TenantParts
                   payload: PARTLY_VALID_REQUEST.users[1],
                   payload_is_cut: false,
                   key_id: KEY_ID,
+                  format: 'sluice',
                   event_names: ['page_viewed'],
                   resubmitted_at: null,
                 },
@@ -174,6 +190,7 @@ function rejectionJson(rejection: StoredRejection) {
     payload: payloadIsCut ? payload : raw(payload),
     payload_is_cut: payloadIsCut,
     key_id: rejection.keyId,
+    format: rejection.format,
     event_names: rejection.eventNames,
     resubmitted_at: resubmittedAt === null ? null : timeText(resubmittedAt),
   };

@@ -6,7 +6,7 @@
 
 import type { FastifyInstance } from 'fastify';
 import type { Static } from 'typebox';
-import { fixUser, validateUser } from '../../resubmit/fixed-user.ts';
+import { fixedByHand, fixUser } from '../../resubmit/fixed-user.ts';
 import { BadPatchError, changesBetween, type Patch, parsePatch } from '../../resubmit/patch.ts';
 import type { RejectionFilter, Store } from '../../store.ts';
 import { rejectionId } from '../../views/kept-rejections.ts';
@@ -31,7 +31,11 @@ const SHOWN_MAX = 50;
 const REASONS_MAX = 20;
 
 const ResubmitUser = Type.Object(
-  { user: anyJson('The whole user, corrected: as in `users` of `POST /ingest/events`.') },
+  {
+    user: anyJson(
+      'The whole user, corrected: as in `users` of `POST /ingest/events`. Of what came from one of Segment’s SDKs, the message, corrected, will do too.',
+    ),
+  },
   {
     title: 'ResubmitUser',
     description: 'A rejected user, fixed by hand.',
@@ -146,10 +150,10 @@ export function registerResubmitRoutes(app: FastifyInstance, parts: TenantParts)
       const [request = '', index = ''] = id.split('.');
       const rejection = await store.rejection(tenantId, request, Number(index));
       if (rejection === undefined) return null;
-      const fixed = validateUser(JSON.stringify(user));
+      const fixed = fixedByHand(JSON.stringify(user), rejection);
       if (fixed.status === 'still_rejected')
         throw new BadParameterError(`the user is still not valid: ${fixed.message}`);
-      const steps = rejection.payloadIsCut ? WHOLE : changesBetween(rejection.payload, fixed.user);
+      const steps = rejection.payloadIsCut ? WHOLE : changesBetween(rejection.payload, JSON.stringify(user));
       const { userIndex } = rejection;
       const one = { traceId: rejection.traceId, userIndex, user: fixed.user, steps };
       const job = await store.resubmitUser(tenantId, one, { traceId, at: now, by });
@@ -248,13 +252,14 @@ async function previewOf(
       limit: CHECKED_PER_READ,
       cursor: next,
     });
-    for (const { traceId, userIndex, payload, payloadIsCut } of page.rows) {
+    for (const rejection of page.rows) {
+      const { traceId, userIndex, payload, payloadIsCut } = rejection;
       const id = rejectionId(traceId, userIndex);
       if (payloadIsCut) {
         checked.push({ id, status: 'cut', message: null, user: null });
         continue;
       }
-      const fixed = fixUser(payload, patch);
+      const fixed = fixUser(payload, patch, rejection);
       const isValid = fixed.status === 'valid';
       checked.push({
         id,
@@ -279,7 +284,12 @@ async function previewOf(
       .map(([message, users]) => ({ message, users: users.length }))
       .sort((a, b) => b.users - a.users)
       .slice(0, REASONS_MAX),
-    users: shown.map(({ user, ...rest }) => ({ ...rest, user: user === null ? null : raw(user) })),
+    users: shown.map(({ id, status, message, user }) => ({
+      id,
+      status,
+      message,
+      user: user === null ? null : raw(user),
+    })),
     next_cursor: next,
   };
 }

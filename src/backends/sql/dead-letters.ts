@@ -106,7 +106,7 @@ function matching(query: Waiting, { cause, from, to }: DeadLetterFilter): Waitin
   let letters = query;
   if (from !== null) letters = letters.where('received_at', '>=', from);
   if (to !== null) letters = letters.where('received_at', '<', to);
-  if (cause !== null) letters = letters.where(sql<string>`substr(cause, 1, ${[...cause].length})`, '=', cause);
+  if (cause !== null) letters = letters.where(sql<string>`substr(cause, 1, length(${cause}))`, '=', cause);
   return letters;
 }
 

@@ -63,6 +63,7 @@ const COLUMNS = [
   'payload',
   'payload_is_cut',
   'key_id',
+  'format',
   'event_names',
   'resubmitted_at',
 ] as const;
@@ -77,6 +78,7 @@ function rejectionOf(row: Pick<StoreTables['rejections'], Exclude<(typeof COLUMN
     payload: row.payload,
     payloadIsCut: row.payload_is_cut === 1,
     keyId: row.key_id,
+    format: row.format ?? 'sluice',
     eventNames: eventNamesIn(row.event_names),
     resubmittedAt: row.resubmitted_at,
   };
