@@ -391,7 +391,7 @@ export const COMMANDS = {
     summary: 'shows what was rejected and why',
     usage: [
       ['sluice rejections', 'the reasons, and how many users are not fixed yet'],
-      ['sluice rejections --reason "identifiers.user_id must be a string"', 'the users of one reason'],
+      ['sluice rejections --reason REASON', 'the users of one reason'],
       ['sluice rejections --list --from 24h --json'],
     ],
     flags: {

@@ -11,8 +11,8 @@ import { withoutNul } from './storable-text.ts';
 
 /** In UTF-16 units: enough to see what is wrong. */
 const PAYLOAD_LENGTH_MAX = 16_384;
-/** The first few users of a garbage request show what is wrong; the trace has all messages. */
-const REJECTIONS_PER_RECORD_MAX = 100;
+/** Of one record, in UTF-16 units. All users of a request can be fixed, unless they are large; the trace has all messages. */
+const PAYLOADS_LENGTH_MAX = 100 * PAYLOAD_LENGTH_MAX;
 /** Of one user; a payload that is kept whole has hardly more. */
 const EVENT_NAMES_MAX = 100;
 const HASH_BYTES = 16;
@@ -30,14 +30,24 @@ export interface KeptRejection {
 
 /** Those of one record. */
 export function keptRejections(rejections: readonly RejectionToStore[]): KeptRejection[] {
-  return rejections.slice(0, REJECTIONS_PER_RECORD_MAX).map(({ userIndex, message: given, payload }) => {
-    const isCut = payload.length > PAYLOAD_LENGTH_MAX;
-    const kept = isCut ? payload.slice(0, PAYLOAD_LENGTH_MAX).toWellFormed() : payload;
-    const message = withoutNul(given);
-    const reason = reasonOf(message);
-    const eventNames = isCut ? '' : eventNamesText(payload);
-    return { userIndex, message, reason, reasonHash: reasonHash(reason), payload: withoutNul(kept), isCut, eventNames };
-  });
+  const kept: KeptRejection[] = [];
+  let length = 0;
+  for (const rejection of rejections) {
+    const one = keptRejection(rejection);
+    length += one.payload.length;
+    if (length > PAYLOADS_LENGTH_MAX) break;
+    kept.push(one);
+  }
+  return kept;
+}
+
+function keptRejection({ userIndex, message: given, payload }: RejectionToStore): KeptRejection {
+  const isCut = payload.length > PAYLOAD_LENGTH_MAX;
+  const kept = isCut ? payload.slice(0, PAYLOAD_LENGTH_MAX).toWellFormed() : payload;
+  const message = withoutNul(given);
+  const reason = reasonOf(message);
+  const eventNames = isCut ? '' : eventNamesText(payload);
+  return { userIndex, message, reason, reasonHash: reasonHash(reason), payload: withoutNul(kept), isCut, eventNames };
 }
 
 /**

@@ -59,7 +59,7 @@ const RejectionPage = object('RejectionPage', 'Users that were not valid.', {
 
 const RejectionReason = object('RejectionReason', 'One reason, and how often it occurred.', {
   reason: text('The message without indexes. `GET /rejections` takes it.'),
-  users: count('Rejected users that are kept: of one request at most 100.'),
+  users: count('Rejected users that are kept: of one request up to 1.6 million characters.'),
   resubmitted: count('Those of them that were fixed and resubmitted.'),
   last_at: time('When the server received the newest of them.'),
   trace_id: uuid('The request of the newest.'),
