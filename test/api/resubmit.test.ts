@@ -87,7 +87,8 @@ suite('Resubmitting rejected users', () => {
     const { status, body } = await call('POST', '/rejections/resubmit', { filter, patch, dry_run: true });
     assert.equal(status, 200);
     const preview = body['preview'] as Record<string, unknown>;
-    const { matched, checked, valid, still_rejected, cut, reasons } = preview;
+    const { matched, checked, valid, still_rejected, cut, reasons, warnings } = preview;
+    assert.match(String(warnings), /every user the same \/identifiers\/user_id/);
     assert.deepEqual([body['job'], matched, checked, valid, still_rejected, cut], [null, 8, 8, 6, 1, 1]);
     assert.deepEqual(reasons, [
       { message: 'events[].event_name is required and must be a non-empty string', users: 1 },

@@ -3,7 +3,14 @@
 import assert from 'node:assert/strict';
 import { suite, test } from 'node:test';
 import { fixedByHand, fixUser, validateUser } from '../../src/resubmit/fixed-user.ts';
-import { BadPatchError, changesBetween, parsePatch, patched, stepsOf } from '../../src/resubmit/patch.ts';
+import {
+  BadPatchError,
+  changesBetween,
+  parsePatch,
+  patched,
+  sharedIdentifiers,
+  stepsOf,
+} from '../../src/resubmit/patch.ts';
 
 const patchOf = (...operations: object[]) => parsePatch(JSON.stringify(operations));
 const OWN = { format: 'sluice', receivedAt: Date.UTC(2026, 2, 1) } as const;
@@ -23,6 +30,36 @@ suite('A JSON Patch on a rejected user', () => {
     assert.deepEqual(patched(user, patch), {
       user: '{"identifiers":{"user_id":"7","email":"a@x.org"},"events":[{"event_name":"x"},{"event_name":"x","a/b":1}],"user_properties":{"plan":"pro"}}',
     });
+  });
+
+  test('makes a text of a number or a boolean, with all its digits, where it is asked to', () => {
+    const user = '{"a":7,"b":12345678901234567890,"c":true,"d":"x","e":[1.5]}';
+    const all = ['a', 'b', 'c', 'd', 'e/0'].map((path) => ({ op: 'to_string', path: `/${path}` }));
+    assert.deepEqual(patched(user, patchOf(...all)), {
+      user: '{"a":"7","b":"12345678901234567890","c":"true","d":"x","e":["1.5"]}',
+    });
+    for (const path of ['/e', '/none', '/none/x']) {
+      assert.deepEqual(patched(user, patchOf({ op: 'to_string', path })), {
+        message: `patch[0] to_string ${path}: there is no number, boolean or text at this path`,
+      });
+    }
+  });
+
+  test('that would make one person of many is known', () => {
+    const value = 'x';
+    assert.deepEqual(sharedIdentifiers(patchOf({ op: 'add', path: '/identifiers/email', value })), [
+      '/identifiers/email',
+    ]);
+    assert.deepEqual(
+      sharedIdentifiers(patchOf({ op: 'replace', path: '/identifiers', value: { anon_id: 'x', city: 'y' } })),
+      ['/identifiers/anon_id'],
+    );
+    const harmless = [
+      { op: 'add', path: '/identifiers/city', value },
+      { op: 'to_string', path: '/identifiers/user_id' },
+      { op: 'replace', path: '/identifiers/email', value: null },
+    ];
+    assert.deepEqual(sharedIdentifiers(patchOf(...harmless)), []);
   });
 
   test('keeps digits and names that the library would lose', () => {

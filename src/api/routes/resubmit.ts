@@ -7,7 +7,7 @@
 import type { FastifyInstance } from 'fastify';
 import type { Static } from 'typebox';
 import { fixedByHand, fixUser } from '../../resubmit/fixed-user.ts';
-import { BadPatchError, changesBetween, type Patch, parsePatch } from '../../resubmit/patch.ts';
+import { BadPatchError, changesBetween, type Patch, parsePatch, sharedIdentifiers } from '../../resubmit/patch.ts';
 import type { RejectionFilter, Store } from '../../store.ts';
 import { rejectionId } from '../../views/kept-rejections.ts';
 import { NO_IDENTIFIER, PARTLY_VALID_REQUEST, TRACE_ID } from '../examples.ts';
@@ -64,7 +64,10 @@ const ResubmitRequest = Type.Object(
       },
       { description: 'Which rejected users; `{}` for all.', additionalProperties: false },
     ),
-    patch: list(anyJson('An operation: `op`, `path`, `value`, `from`.'), 'A JSON Patch (RFC 6902) for each user.'),
+    patch: list(
+      anyJson('An operation: `op`, `path`, `value`, `from`.'),
+      'A JSON Patch (RFC 6902) for each user. Beyond the RFC, `{"op": "to_string", "path": …}` makes a text of a number or a boolean.',
+    ),
     dry_run: Type.Optional(flag('Only show what would become of them.')),
     cursor: Type.Optional(text('Of a dry run: `next_cursor` of the one before.')),
   },
@@ -98,6 +101,7 @@ const Preview = object('ResubmitPreview', 'What would become of rejected users.'
     Type.Object({ message: text('Why they would still be rejected, without indexes.'), users: count('How many.') }),
     'The most frequent first.',
   ),
+  warnings: list(Type.String(), 'What you probably do not want.'),
   users: list(CheckedUser, 'The first 50, those that would still be rejected before others.'),
   next_cursor: nextCursor,
 });
@@ -114,6 +118,7 @@ const PREVIEW: Static<typeof Preview> = {
   still_rejected: 0,
   cut: 0,
   reasons: [],
+  warnings: [],
   users: [
     {
       id: rejectionId(TRACE_ID, 1),
@@ -229,6 +234,10 @@ function filterOf(given: unknown, now: number): RejectionFilter {
   };
 }
 
+function oneForAll(path: string): string {
+  return `the patch gives every user the same ${path}: all of them would become one person`;
+}
+
 type PreviewJson = JsonOf<Static<typeof Preview>>;
 
 async function previewOf(
@@ -284,6 +293,7 @@ async function previewOf(
       .map(([message, users]) => ({ message, users: users.length }))
       .sort((a, b) => b.users - a.users)
       .slice(0, REASONS_MAX),
+    warnings: matched > 1 ? sharedIdentifiers(patch).map(oneForAll) : [],
     users: shown.map(({ id, status, message, user }) => ({
       id,
       status,
