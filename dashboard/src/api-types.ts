@@ -984,7 +984,7 @@ export interface components {
         readonly RejectionReason: {
             /** @description The message without indexes. `GET /rejections` takes it. */
             readonly reason: string;
-            /** @description Rejected users that are kept: of one request at most 100. */
+            /** @description Rejected users that are kept: of one request up to 1.6 million characters. */
             readonly users: number;
             /** @description Those of them that were fixed and resubmitted. */
             readonly resubmitted: number;
@@ -1087,7 +1087,7 @@ export interface components {
                 /** @description Only what was received before this time. ISO 8601. The time of the call unless given. */
                 readonly to?: string;
             };
-            /** @description A JSON Patch (RFC 6902) for each user. */
+            /** @description A JSON Patch (RFC 6902) for each user. Beyond the RFC, `{"op": "to_string", "path": …}` makes a text of a number or a boolean. */
             readonly patch: readonly unknown[];
             /** @description Only show what would become of them. */
             readonly dry_run?: boolean;
@@ -1126,6 +1126,8 @@ export interface components {
                 /** @description How many. */
                 readonly users: number;
             }[];
+            /** @description What you probably do not want. */
+            readonly warnings: readonly string[];
             /** @description The first 50, those that would still be rejected before others. */
             readonly users: readonly components["schemas"]["CheckedUser"][];
             /** @description Send it as `cursor` for the next page; null when there is no more. */
