@@ -407,7 +407,7 @@ export interface JobCounts {
   readonly resubmitted: number;
   /** Still not valid, or not to be patched so. */
   readonly stillRejected: number;
-  /** Resubmitted before, by another job. */
+  /** Resubmitted by another call since the job was made. */
   readonly already: number;
   /** Too large to have been kept whole, so there is nothing to fix. */
   readonly cut: number;

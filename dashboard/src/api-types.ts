@@ -1048,7 +1048,7 @@ export interface components {
             readonly resubmitted: number;
             /** @description Still not valid, or the patch does not apply to them. */
             readonly still_rejected: number;
-            /** @description Resubmitted before, by another call. */
+            /** @description Resubmitted by another call meanwhile. */
             readonly already: number;
             /** @description Too large to have been kept whole: there is nothing to patch. */
             readonly cut: number;

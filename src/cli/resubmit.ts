@@ -95,7 +95,7 @@ function describeJob(job: JobState, ink: Ink): string {
   const counts = [
     [job.resubmitted, 'accepted and stored'],
     [job.stillRejected, 'still rejected'],
-    [job.already, 'resubmitted before'],
+    [job.already, 'resubmitted by another call meanwhile'],
     [job.cut, 'too large to be kept whole, and cannot be patched'],
     [job.failed, 'could not be processed'],
     [job.left, 'not seen yet'],

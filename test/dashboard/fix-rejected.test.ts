@@ -127,6 +127,8 @@ suite('Fixing rejected users in the page', { skip: whyNoBrowser() }, () => {
       .click();
     await sees(dialog(), /all of them would become one person/);
     await screenshot(page, 'fix-warning');
+    await page.emulateMedia({ colorScheme: 'dark' });
+    await screenshot(page, 'fix-warning-dark');
     assertNoComplaints(watched);
   });
 });

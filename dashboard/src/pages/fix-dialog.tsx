@@ -180,7 +180,7 @@ const OPERATION_WORDS: Readonly<Record<string, string>> = {
   replace: 'set',
   move: 'move',
   copy: 'copy',
-  to_string: 'as a text',
+  to_string: 'make a text of',
 };
 
 function Changes({ patch }: { patch: readonly PatchOperation[] }): ReactNode {
@@ -240,7 +240,7 @@ function Preview({ patch, preview, isBusy, onBack, onSend }: PreviewProps): Reac
       {shown.map(({ id, user }) => (
         <details key={id} className="rejected-sample">
           <summary>
-            As it would be: <code className="muted">{id.slice(id.lastIndexOf('.') + 1)}</code>
+            As it would be: <code className="muted">users[{id.slice(id.lastIndexOf('.') + 1)}]</code>
           </summary>
           <Json value={user} />
         </details>
@@ -283,7 +283,7 @@ function Progress({ made, onClose, onDone }: { made: Job; onClose: () => void; o
               ))}
             </ul>
           )}
-          {data.already > 0 && <p>{formatNumber(data.already)} were resubmitted before.</p>}
+          {data.already > 0 && <p>Resubmitted by someone else meanwhile: {formatNumber(data.already)}.</p>}
         </Notice>
       ) : (
         <p>
@@ -296,8 +296,8 @@ function Progress({ made, onClose, onDone }: { made: Job; onClose: () => void; o
       {error !== undefined && data === made && <ErrorNotice error={error} />}
       {!hasEnded && seen === 0 && <Loading what="the job" />}
       <p className="small">
-        In the <Link to={viewPath(environment, 'audit')}>audit</Link> as <code>{data.id}</code>. It goes on if you close
-        this.
+        In the <Link to={viewPath(environment, 'audit')}>audit</Link> as <code>{data.id}</code>.
+        {!hasEnded && ' It goes on if you close this.'}
       </p>
       <div className="form-end">
         <Button kind="primary" onClick={onClose}>

@@ -153,7 +153,7 @@ function ReasonGroup({ group, most, range, isOpen, onOpen, onFixed }: ReasonGrou
           {resubmitted > 0 && `, ${formatNumber(resubmitted)} fixed`}, last <Time at={lastAt} relative />
         </span>
         <span className="reason-bar" aria-hidden="true">
-          <span style={{ width: `${(100 * users) / most}%` }} />
+          <span style={{ width: `${(100 * (users - resubmitted)) / most}%` }} />
         </span>
       </button>
       {isOpen && (

@@ -281,6 +281,7 @@ export function* takeJob(tables: Tables, locks: RowLocks, itemsMax: number): Ste
       'patch',
       'fixed',
       'dead_letter',
+      'created_at',
       'after_time',
       'after_no',
     ])
@@ -308,7 +309,7 @@ export function* takeJob(tables: Tables, locks: RowLocks, itemsMax: number): Ste
 
 type JobPosition = Pick<
   StoreTables['jobs'],
-  'tenant' | 'kind' | 'filter' | 'fixed' | 'dead_letter' | 'after_time' | 'after_no'
+  'tenant' | 'kind' | 'filter' | 'fixed' | 'dead_letter' | 'created_at' | 'after_time' | 'after_no'
 >;
 
 function* nextItems(tables: Tables, job: JobPosition, limit: number): Steps<JobItem[]> {
@@ -335,6 +336,8 @@ function* nextItems(tables: Tables, job: JobPosition, limit: number): Steps<JobI
         'resubmitted_at',
       ])
       .where('tenant', '=', job.tenant)
+      // Those that were resubmitted before the job was made did not match.
+      .where((where) => where.or([where('resubmitted_at', 'is', null), where('resubmitted_at', '>', job.created_at)]))
       .where((where) => where(where.refTuple('received_at', 'no'), '>', where.tuple(job.after_time, job.after_no)))
       .orderBy('received_at')
       .orderBy('no')
