@@ -416,6 +416,33 @@ export function storeJobsContract(open: OpenStore): void {
       return record.traceId;
     }
 
+    test('an erase takes the person out of dead letters, and the others are stored by a retry', async () => {
+      await send(under, [person({ user_id: 'gone' })], { receivedAt: START });
+      const both = [person({ user_id: 'stays' }), person({ user_id: 'gone' }, [{ secret: 'sesame' }, {}])];
+      await deadLetter(both, {}, 9);
+      const broken = Buffer.from('{"users":[{"identifiers":{"user_id":"gone"},"secret":"sesame"');
+      await deadLetter([person({ user_id: 'gone' })], { body: broken }, 10);
+      const { id } = await profileOf(under, 'user_id', 'gone');
+      assert.equal(await under.store.erase(TENANT, id, { traceId: traceIdOf(FIXED_AT, 98), at: FIXED_AT }), true);
+      const erased = await totals();
+      assert.deepEqual([erased.users.deadLetters, erased.users.erased], [1, 3]);
+      assert.deepEqual([erased.events.deadLetters, erased.events.erased], [1, 4]);
+      const letters = await under.store.deadLetters(5);
+      assert.deepEqual(
+        letters.map(({ users, events, isKept }) => [users, events, isKept]),
+        [
+          [0, 0, false],
+          [1, 1, true],
+        ],
+      );
+      await under.store.retryDeadLetters(TENANT, { cause: null, from: null, to: null }, audit());
+      await runJobs(under);
+      assert.equal((await profileOf(under, 'user_id', 'stays')).eventCount, 1);
+      assert.equal(await under.store.findProfile(TENANT, 'user_id', 'gone'), undefined);
+      const retried = await totals();
+      assert.deepEqual([retried.users.deadLetters, retried.users.erased, retried.users.stored], [0, 3, 1]);
+    });
+
     test('a dead letter that can be processed by now is stored, and moves in the ledger', async () => {
       const trace = await deadLetter([person({ user_id: 'u' }, [{}, {}]), wrong(7)], {}, 9);
       await deadLetter([person({ user_id: 'v' })], { userCount: 5 }, 10);
