@@ -1,4 +1,6 @@
-/** Which rejected users a command is about: `--reason`, `--event`, `--key-id`, `--from`, `--to`, named as the API has them. */
+/**
+ * Which rejected users a command is about: `--reason`, `--event`, `--key-id`, `--from`, `--to`, named as the API has them.
+ */
 
 import type { FlagsRead } from '../config/flags.ts';
 import { parseDurationMs } from '../config/values.ts';

@@ -7,6 +7,7 @@ import { Check } from 'typebox/value';
 import { type Json, jsonText, raw } from '../../src/api/json-text.ts';
 import { inlined, openApiDocument } from './document.ts';
 import { KEY_ID, NODE_ID, PROFILE_ID, TRACE_ID } from './canned-store.ts';
+import { goodBody, goodPath } from './good-call.ts';
 import { type AskOptions, startReadingApp } from './reading-app.ts';
 
 const AT = '2026-11-14T09:30:01.210Z';
@@ -70,12 +71,12 @@ suite('A response is exactly this', () => {
     [
       '/rejections',
       200,
-      `{"rejections":[{"trace_id":"${TRACE_ID}","userIndex":0,"received_at":"${AT}","message":"events[3] x","reason":"events[] x","payload":{"a":1.0},"payload_is_cut":false},{"trace_id":"${TRACE_ID}","userIndex":0,"received_at":"${AT}","message":"y","reason":"y","payload":"{\\"a\\":\\"","payload_is_cut":true}],"next_cursor":"next"}`,
+      `{"rejections":[{"id":"${TRACE_ID}.0","trace_id":"${TRACE_ID}","userIndex":0,"received_at":"${AT}","message":"events[3] x","reason":"events[] x","payload":{"a":1.0},"payload_is_cut":false,"key_id":"${KEY_ID}","format":"sluice","event_names":["\\"x\\""],"resubmitted_at":"${AT}"},{"id":"${TRACE_ID}.0","trace_id":"${TRACE_ID}","userIndex":0,"received_at":"${AT}","message":"y","reason":"y","payload":"{\\"a\\":\\"","payload_is_cut":true,"key_id":"${KEY_ID}","format":"sluice","event_names":[],"resubmitted_at":null}],"next_cursor":"next"}`,
     ],
     [
       '/rejections/reasons',
       200,
-      `{"reasons":[{"reason":"events[] \\"x\\"","users":3,"last_at":"${AT}","trace_id":"${TRACE_ID}","userIndex":4}]}`,
+      `{"reasons":[{"reason":"events[] \\"x\\"","users":3,"resubmitted":1,"last_at":"${AT}","trace_id":"${TRACE_ID}","userIndex":4}]}`,
     ],
     [
       '/receipts',
@@ -112,7 +113,7 @@ suite('The ledger', () => {
     const total = '"received":21,"stored":3,"duplicates":6,"erased":3,"expired":3,"dead_letters":3,"pending":3';
     assert.equal(
       text,
-      `{"balanced":false,"missing_records":0,"lost_records":0,"warnings":[],"hours":[{"hour":"${newest}","users":${BOOKS_TEXT},"events":${BOOKS_TEXT},"users_rejected":0,"dropped_by_clients":0},{"hour":"${before}","users":${BOOKS_TEXT},"events":${BOOKS_TEXT},"users_rejected":4,"dropped_by_clients":3}],"totals":{"users":{${total.replace('21', '22')},"difference":1},"events":{${total},"difference":0},"dropped_by_clients":5}}`,
+      `{"balanced":false,"missing_records":0,"lost_records":0,"warnings":[],"hours":[{"hour":"${newest}","users":${BOOKS_TEXT},"events":${BOOKS_TEXT},"users_rejected":0,"users_resubmitted":0,"dropped_by_clients":0},{"hour":"${before}","users":${BOOKS_TEXT},"events":${BOOKS_TEXT},"users_rejected":4,"users_resubmitted":1,"dropped_by_clients":3}],"totals":{"users":{${total.replace('21', '22')},"difference":1},"events":{${total},"difference":0},"dropped_by_clients":5}}`,
     );
     const { totals } = body as { totals: unknown };
     const narrow = (await ask('/ledger?from=2026-11-14T08:59:59Z&to=2026-11-14T09:00:00Z')) as {
@@ -193,8 +194,8 @@ test('every response matches its schema in the OpenAPI document', async (t) => {
   for (const [method, path] of all) {
     const item = document.paths[path.replace(/\?.*/, '')];
     const operation = method === 'post' ? item?.post : method === 'delete' ? item?.delete : item?.get;
-    const filled = path.replace('{id}', PROFILE_ID).replace('{trace_id}', TRACE_ID);
-    const reply = await ask(filled, method === 'post' ? UNMERGE : { method: method.toUpperCase() });
+    const json = method === 'post' ? { json: goodBody(path) } : {};
+    const reply = await ask(goodPath(path), { method: method.toUpperCase(), ...json });
     const response = operation?.responses[reply.status];
     assert.ok(response !== undefined && 'content' in response, `${method} ${path}: ${reply.status}`);
     assert.ok(

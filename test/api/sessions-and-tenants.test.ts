@@ -4,6 +4,7 @@ import assert from 'node:assert/strict';
 import { suite, test } from 'node:test';
 import { createKey } from '../../src/keys/create.ts';
 import { PROFILE_ID, TRACE_ID } from './canned-store.ts';
+import { goodBody, goodPath } from './good-call.ts';
 import { type MemberApp, NOW, startMemberApp } from './member-app.ts';
 
 const DEVELOPMENT = { 'sluice-environment': 'development' };
@@ -12,23 +13,15 @@ const DEVELOPMENT = { 'sluice-environment': 'development' };
 const NOT_OF_A_TENANT =
   /^\/(livez|readyz|metrics|version|openapi\.json|docs|health|dashboard.*|session.*|invitations.*|members.*|keys.*|ingest\/sluice\.js|)$/;
 
-const BODIES: Readonly<Record<string, object>> = {
-  '/rejections/:id/resubmit': { user: { identifiers: { user_id: 'u-1' }, events: [{ event_name: 'x' }] } },
-  '/rejections/resubmit': { filter: {}, patch: [{ op: 'remove', path: '/x' }] },
-  '/dead-letters/retry': { filter: {} },
-};
-
 /** One good call for each route of a tenant that the app has: a new one is in every test here from its first day. */
 function tenantCalls({ app }: MemberApp): { method: string; path: string; json: object | undefined }[] {
   return [...app.methodsByPath].flatMap(([url, methods]) => {
     if (NOT_OF_A_TENANT.test(url)) return [];
     const query = url === '/profiles' ? '?user_id=u-1' : url === '/profiles/search' ? '?value=u-1' : '';
-    const id = /^\/(rejections|dead-letters)\//.test(url) ? `${TRACE_ID}.0` : PROFILE_ID;
-    const path = url.replace(':id', id).replace(':trace_id', TRACE_ID) + query;
-    const body = BODIES[url] ?? { trace_id: TRACE_ID };
+    const path = goodPath(url) + query;
     return ['GET', 'POST', 'DELETE']
       .filter((method) => methods.has(method) && url !== '/live')
-      .map((method) => ({ method, path, json: method === 'POST' ? body : undefined }));
+      .map((method) => ({ method, path, json: method === 'POST' ? goodBody(url) : undefined }));
   });
 }
 
