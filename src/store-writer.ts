@@ -9,9 +9,10 @@
  */
 
 import type { Changes, Snapshot } from './identity/graph.ts';
-import type { LostRecords } from './log.ts';
+import type { LogRecord, LostRecords } from './log.ts';
 import type { ProcessedLog } from './log/continuity.ts';
 import type { ForeignFormat, KeyKind, MatchKey, NodeNumber, Origin, TenantId, ValueType } from './model.ts';
+import type { Caller, JobCounts, JobKind, JobProblem, JsonText, PatchStep, Resubmission } from './store.ts';
 import type { CountedCurrency } from './views/currency.ts';
 
 /** A log record without its body. */
@@ -29,6 +30,10 @@ export interface RecordHeader {
   /** Absent for our own. */
   readonly format?: ForeignFormat;
   readonly firstUserIndex: number;
+  /** Of a rejected user that was fixed: the record holds this user alone, and `usersRejected` is -1. */
+  readonly resubmitted?: Resubmission;
+  /** Of a dead letter that is processed again: it is in the ledger already. */
+  readonly isRetried?: true;
   /** As the edge counted them. */
   readonly usersAccepted: number;
   readonly usersRejected: number;
@@ -225,7 +230,18 @@ export interface WriteTransaction {
   lookUp(requests: readonly LookupRequest[]): Promise<LookupResult[]>;
   write(batches: readonly TenantBatch[], processedAt: number): Promise<void>;
   /** Stores a record that cannot be processed as a dead letter with its cause, and counts it in the ledger. */
-  deadLetter(header: RecordHeader, cause: string, at: number): Promise<void>;
+  deadLetter(header: RecordHeader, record: LogRecord, cause: string, at: number): Promise<void>;
+  /**
+   * The running job that has waited longest, with what comes next in it, at most `itemsMax`. No other transaction takes it
+   * before this one ends. Undefined if there is none, or if others have them all.
+   */
+  takeJob(itemsMax: number): Promise<TakenJob | undefined>;
+  /** Marks rejections of a taken job, by number; gives those that were not marked before, which are now to be applied. */
+  markResubmitted(rejections: readonly number[], at: number): Promise<ReadonlySet<number>>;
+  /** Marks dead letters as processed: their bodies are removed. */
+  markRetried(deadLetters: readonly number[], at: number): Promise<ReadonlySet<number>>;
+  /** Saves how far a taken job is: all of its items. */
+  saveJob(job: TakenJob, progress: JobProgress): Promise<void>;
   /**
    * Takes the partition on from one position to a later one. Called before `lookUp` for the records in between, so that
    * of two processors that believe a partition to be theirs only one goes on: rejects with `StoreConflictError` when
@@ -246,6 +262,55 @@ export interface WriteTransaction {
   rollback(): Promise<void>;
 }
 
+/** A rejected user of a job, in the order in which they were received. */
+export interface RejectedItem {
+  readonly kind: 'rejection';
+  readonly no: number;
+  readonly traceId: string;
+  readonly userIndex: number;
+  readonly receivedAt: number;
+  readonly keyId: string;
+  readonly keyKind: KeyKind;
+  readonly format: ForeignFormat | null;
+  readonly payload: JsonText;
+  readonly payloadIsCut: boolean;
+  readonly isResubmitted: boolean;
+  /** Already fixed by hand, valid and marked: its payload is the fixed user, and this was changed. */
+  readonly steps?: readonly PatchStep[];
+}
+
+/** A dead letter of a job; null where its body was not kept. */
+export interface DeadLetterItem {
+  readonly kind: 'dead_letter';
+  readonly no: number;
+  readonly traceId: string;
+  readonly userIndex: number;
+  readonly record: LogRecord | null;
+}
+
+export type JobItem = RejectedItem | DeadLetterItem;
+
+export interface TakenJob {
+  readonly no: number;
+  readonly id: string;
+  readonly kind: JobKind;
+  readonly tenantId: TenantId;
+  readonly by: Caller | null;
+  readonly patch: JsonText | null;
+  readonly items: readonly JobItem[];
+  /** Nothing comes after these. */
+  readonly isLast: boolean;
+}
+
+/** What a step adds to a job. */
+export interface JobProgress {
+  readonly counts: JobCounts;
+  readonly problems: readonly JobProblem[];
+  readonly at: number;
+  /** Of a user that was fixed by hand and could not be processed: its rejection is no longer marked. */
+  readonly isGivenBack: boolean;
+}
+
 export interface Retention {
   readonly eventsMs: number;
   readonly tracesMs: number;
@@ -260,6 +325,8 @@ export interface StoreWriter {
   /** The same, with the request of the last record before each position: both of one moment. */
   processed(): Promise<ProcessedLog>;
   begin(): Promise<WriteTransaction>;
+  /** Whether any job is running; cheap, and asked several times a second. */
+  hasJobs(): Promise<boolean>;
   /**
    * How many users and events are not accounted for, over all tenants and hours; anything but 0 is a bug. A store may
    * check old hours less often than this is called.

@@ -214,6 +214,25 @@ export interface CurrencySum {
   readonly revenue: number | null;
 }
 
+/** The key or session of an API call. */
+export type Caller = { readonly key_id: string } | { readonly member_id: string };
+
+/** One operation of a JSON Patch (RFC 6902), without its value: that may be personal data. */
+export interface PatchStep {
+  readonly op: string;
+  readonly path: string;
+  readonly from?: string;
+}
+
+/** How a rejected user was fixed and resubmitted. */
+export interface Resubmission {
+  readonly at: number;
+  readonly by: Caller | null;
+  readonly jobId: string;
+  /** What was changed. */
+  readonly patch: readonly PatchStep[];
+}
+
 /** What became of one user of a request. */
 export interface TracedUser {
   readonly userIndex: number;
@@ -227,6 +246,8 @@ export interface TracedUser {
   readonly warnings: readonly string[];
   /** Why it was rejected. */
   readonly message: string | null;
+  /** Of a user that was rejected at first, and fixed later; absent for all others. */
+  readonly resubmitted?: Resubmission;
 }
 
 export interface StoredTrace {
@@ -253,12 +274,17 @@ export interface TraceQuery extends PageRequest {
   readonly status: StoredTrace['status'] | null;
 }
 
-export interface RejectionQuery extends PageRequest {
-  /** The message, with indexes left out: `events[].event_name is required …`. */
+/** Which rejections; null, or absent, for any. */
+export interface RejectionFilter extends TimeRange {
+  /** The message, with indexes left out: `events[].event_name is required …`. The range is by time of receipt. */
   readonly reason: string | null;
-  /** By time of receipt. */
-  readonly from: number | null;
-  readonly to: number | null;
+  /** Of one of its events. */
+  readonly eventName?: string | null;
+  readonly keyId?: string | null;
+}
+
+export interface RejectionQuery extends RejectionFilter, PageRequest {
+  readonly isResubmitted?: boolean | null;
 }
 
 export interface StoredRejection {
@@ -270,6 +296,14 @@ export interface StoredRejection {
   /** The user as it was sent, or its beginning when it was too large to keep (`payloadIsCut`). */
   readonly payload: string;
   readonly payloadIsCut: boolean;
+  /** The API key of its request. */
+  readonly keyId: string;
+  /** Of its request: the payload is a message of Segment's SDKs where it is theirs. */
+  readonly format: Format;
+  /** Of its events, each once, as far as they have one; none where the payload is cut. */
+  readonly eventNames: readonly string[];
+  /** When it was fixed and resubmitted; null if it was not. */
+  readonly resubmittedAt: number | null;
 }
 
 /** From (inclusive) to (exclusive), milliseconds; null is no bound. */
@@ -282,6 +316,8 @@ export interface TimeRange {
 export interface RejectionReason {
   readonly reason: string;
   readonly users: number;
+  /** Those of them that were fixed and resubmitted. */
+  readonly resubmitted: number;
   readonly lastAt: number;
   readonly traceId: string;
   readonly userIndex: number;
@@ -350,6 +386,8 @@ export interface LedgerHour {
   readonly events: LedgerSums;
   /** Users that failed validation; not part of the sums, since their response said so. */
   readonly rejectedUsers: number;
+  /** Those of them that were fixed and resubmitted: since then they are part of the sums. */
+  readonly resubmittedUsers: number;
   /** Events that clients reported to have dropped before sending. They were never received, and are in no sum. */
   readonly droppedByClients: number;
 }
@@ -358,11 +396,87 @@ export interface LedgerHour {
 export interface DeadLetter {
   readonly tenantId: TenantId;
   readonly traceId: string;
+  /** Of the first user in the record: with the trace_id it names the dead letter. */
+  readonly firstUserIndex: number;
   readonly partition: number;
   readonly position: number;
   readonly receivedAt: number;
   readonly failedAt: number;
   readonly cause: string;
+  /** Accepted users and their events in it. */
+  readonly users: number;
+  readonly events: number;
+  readonly keyId: string;
+  /** Whether its body is kept: without it there is nothing to retry. */
+  readonly isKept: boolean;
+}
+
+/** Which dead letters; null for any. */
+export interface DeadLetterFilter extends TimeRange {
+  /** With what its cause begins. The range is by time of receipt. */
+  readonly cause: string | null;
+}
+
+/** `resubmit` applies fixed users, `retry` processes dead letters again. */
+export const JOB_KINDS = ['resubmit', 'retry'] as const;
+export type JobKind = (typeof JOB_KINDS)[number];
+export const JOB_STATUSES = ['running', 'stopped', 'done'] as const;
+export type JobStatus = (typeof JOB_STATUSES)[number];
+
+/** What became of the rejections or dead letters that a job has come to; added up, all of them. */
+export interface JobCounts {
+  /** Accepted now: stored, or a duplicate, or erased meanwhile, as any accepted user. */
+  readonly resubmitted: number;
+  /** Still not valid, or not to be patched so. */
+  readonly stillRejected: number;
+  /** Resubmitted by another call since the job was made. */
+  readonly already: number;
+  /** Too large to have been kept whole, so there is nothing to fix. */
+  readonly cut: number;
+  /** Could not be processed: a bug. */
+  readonly failed: number;
+}
+
+/** Work on many rejections or dead letters, which the processor does in small steps. */
+export interface StoredJob {
+  /** The trace_id of the API call that made it. */
+  readonly id: string;
+  readonly kind: JobKind;
+  readonly status: JobStatus;
+  readonly createdAt: number;
+  readonly finishedAt: number | null;
+  readonly by: Caller | null;
+  /** As the API call gave it: JSON. */
+  readonly filter: JsonText;
+  /** A JSON Patch; null where one user was fixed by hand, and of dead letters. */
+  readonly patch: JsonText | null;
+  /** How many there were at first. */
+  readonly matched: number;
+  readonly counts: JobCounts;
+  /** Of those that stay rejected or failed, a few, with the reason: `{id, message}`. */
+  readonly problems: readonly JobProblem[];
+}
+
+export interface JobProblem {
+  /** `<trace_id>.<userIndex>`. */
+  readonly id: string;
+  readonly message: string;
+}
+
+/** One rejected user, fixed. */
+export interface FixedUser {
+  readonly traceId: string;
+  readonly userIndex: number;
+  /** The whole user, valid by now: JSON. */
+  readonly user: JsonText;
+  /** What was changed, for the trace. */
+  readonly steps: readonly PatchStep[];
+}
+
+export interface NewResubmitJob {
+  readonly filter: RejectionFilter;
+  /** A JSON Patch, checked. */
+  readonly patch: JsonText;
 }
 
 export interface UnmergeResult {
@@ -377,11 +491,13 @@ export interface AuditContext {
   readonly traceId: string;
   readonly at: number;
   /** The key or session that called; kept in the detail. */
-  readonly by?: { readonly key_id: string } | { readonly member_id: string };
+  readonly by?: Caller;
 }
 
+export const AUDIT_KINDS = ['unmerge', 'erase', 'resubmit', 'retry'] as const;
+
 export interface AuditRow {
-  readonly kind: 'unmerge' | 'erase';
+  readonly kind: (typeof AUDIT_KINDS)[number];
   readonly traceId: string;
   readonly at: number;
   readonly detail: JsonText;
@@ -439,9 +555,16 @@ export interface TraceReader {
   rejections(tenantId: TenantId, query: RejectionQuery): Promise<Page<StoredRejection>>;
   /** By time of receipt; the most frequent first, at most 100. */
   rejectionReasons(tenantId: TenantId, range: TimeRange): Promise<RejectionReason[]>;
+  /** Undefined for one that is unknown, or not kept any more. */
+  rejection(tenantId: TenantId, traceId: string, userIndex: number): Promise<StoredRejection | undefined>;
+  /** How many of them are not resubmitted. */
+  countRejections(tenantId: TenantId, filter: RejectionFilter): Promise<number>;
+  /** Of all tenants, newest first, without those that a retry has stored. */
   deadLetters(limit: number): Promise<DeadLetter[]>;
   /** Of one version of the tracking plan, or of all; the most frequent first, at most 500. */
   planViolations(tenantId: TenantId, version: number | null): Promise<StoredPlanViolation[]>;
+  /** Of one tenant, newest first, without those that a retry has stored. */
+  listDeadLetters(tenantId: TenantId, query: DeadLetterFilter & PageRequest): Promise<Page<DeadLetter>>;
 }
 
 /** What was received, and what became of it. */
@@ -579,6 +702,31 @@ export interface Predictions {
   predict(tenantId: TenantId, records: readonly LogRecord[]): Promise<Prediction>;
 }
 
+/**
+ * Fixing and resubmitting what was rejected, and retrying dead letters. Each call writes a job, durably, and the processor
+ * applies it in its own transactions: so each rejection and each dead letter has its effect once.
+ */
+export interface JobChanges {
+  /** Marks the rejection and makes its job: both or neither. `already`: it was resubmitted before. */
+  resubmitUser(tenantId: TenantId, fixed: FixedUser, audit: AuditContext): Promise<StoredJob | 'unknown' | 'already'>;
+  /** Undefined, and no job, where no rejection matches. */
+  resubmitAll(tenantId: TenantId, job: NewResubmitJob, audit: AuditContext): Promise<StoredJob | undefined>;
+  /** Undefined for a dead letter that is unknown, or that was retried before. */
+  retryDeadLetter(
+    tenantId: TenantId,
+    traceId: string,
+    firstUserIndex: number,
+    audit: AuditContext,
+  ): Promise<StoredJob | undefined>;
+  /** Undefined, and no job, where no dead letter matches. */
+  retryDeadLetters(tenantId: TenantId, filter: DeadLetterFilter, audit: AuditContext): Promise<StoredJob | undefined>;
+  job(tenantId: TenantId, id: string): Promise<StoredJob | undefined>;
+  /** Newest first. */
+  jobs(tenantId: TenantId, page: PageRequest): Promise<Page<StoredJob>>;
+  /** Of a job that is not done; one that is done stays as it is. Undefined for an unknown one. */
+  setJobStatus(tenantId: TenantId, id: string, status: 'running' | 'stopped'): Promise<StoredJob | undefined>;
+}
+
 /** Everything, for composition. Callers take the parts that they use. */
 export interface Store
   extends ProfileReader,
@@ -587,6 +735,7 @@ export interface Store
     LedgerReader,
     CatalogueReader,
     ProfileChanges,
+    JobChanges,
     Predictions {
   close(): Promise<void>;
 }

@@ -955,9 +955,9 @@ export interface components {
             readonly received_at: string;
             /** @description When it was processed; null while pending. */
             readonly processed_at: string | null;
-            /** @description As the 202 said. */
+            /** @description As the 202 said, and those that were resubmitted since. */
             readonly users_accepted: number;
-            /** @description As the 202 said. */
+            /** @description As the 202 said, without those that were resubmitted since. */
             readonly users_rejected: number;
             /** @description The request with the same `Idempotency-Key` and body that was stored instead; null for all others. */
             readonly duplicate_of: string | null;
@@ -988,9 +988,9 @@ export interface components {
             readonly received_at: string;
             /** @description When it was processed; null while pending. */
             readonly processed_at: string | null;
-            /** @description As the 202 said. */
+            /** @description As the 202 said, and those that were resubmitted since. */
             readonly users_accepted: number;
-            /** @description As the 202 said. */
+            /** @description As the 202 said, without those that were resubmitted since. */
             readonly users_rejected: number;
             /** @description The request with the same `Idempotency-Key` and body that was stored instead; null for all others. */
             readonly duplicate_of: string | null;
@@ -1012,7 +1012,7 @@ export interface components {
             /** @description Position of the user in that request, counted from 0. */
             readonly userIndex: number;
             /**
-             * @description As the 202 said.
+             * @description As the 202 said; `accepted` once a rejected user was fixed and resubmitted.
              * @enum {string}
              */
             readonly status: "accepted" | "rejected";
@@ -1039,8 +1039,36 @@ export interface components {
             readonly warnings: readonly string[];
             /** @description Why the user was rejected; null if it was not. */
             readonly message: string | null;
+            readonly resubmitted?: components["schemas"]["Resubmission"];
             /** @description With `include=person`: the name and identifiers of the person; null without a profile. */
             readonly person?: components["schemas"]["Person"] | null;
+        };
+        /**
+         * Resubmission
+         * @description How a rejected user was fixed and resubmitted.
+         */
+        readonly Resubmission: {
+            /**
+             * Format: date-time
+             * @description When it was stored.
+             */
+            readonly at: string;
+            /** @description The key or member that did it: `key_id` or `member_id`. */
+            readonly by: unknown;
+            /**
+             * Format: uuid
+             * @description The job.
+             */
+            readonly job_id: string;
+            /** @description What was changed, without values, since these may be personal data. At most 20. */
+            readonly patch: readonly {
+                /** @description The operation. */
+                readonly op: string;
+                /** @description What it changed. */
+                readonly path: string;
+                /** @description From where. */
+                readonly from?: string;
+            }[];
         };
         /**
          * RejectionPage
@@ -1057,6 +1085,8 @@ export interface components {
          * @description One user that was not valid.
          */
         readonly Rejection: {
+            /** @description `<trace_id>.<userIndex>`. `POST /rejections/{id}/resubmit` takes it. */
+            readonly id: string;
             /**
              * Format: uuid
              * @description The request.
@@ -1077,6 +1107,17 @@ export interface components {
             readonly payload: unknown;
             /** @description Whether it was too large to keep whole. */
             readonly payload_is_cut: boolean;
+            /** @description The API key of its request. */
+            readonly key_id: string;
+            /**
+             * @description `segment` if the payload is a message of Segment’s SDKs.
+             * @enum {string}
+             */
+            readonly format: "sluice" | "segment";
+            /** @description The names of its events, each once, as far as they have one; none if it was cut. */
+            readonly event_names: readonly string[];
+            /** @description When it was fixed and resubmitted; null if it was not. */
+            readonly resubmitted_at: string | null;
         };
         /**
          * RejectionReasons
@@ -1093,8 +1134,10 @@ export interface components {
         readonly RejectionReason: {
             /** @description The message without indexes. `GET /rejections` takes it. */
             readonly reason: string;
-            /** @description Rejected users that are kept: of one request at most 100. */
+            /** @description Rejected users that are kept: of one request up to 1.6 million characters. */
             readonly users: number;
+            /** @description Those of them that were fixed and resubmitted. */
+            readonly resubmitted: number;
             /**
              * Format: date-time
              * @description When the server received the newest of them.
@@ -1237,6 +1280,225 @@ export interface components {
             readonly trace_id: string;
         };
         /**
+         * ResubmitUser
+         * @description A rejected user, fixed by hand.
+         */
+        readonly ResubmitUser: {
+            /** @description The whole user, corrected: as in `users` of `POST /ingest/events`. Of what came from one of Segment’s SDKs, the message, corrected, will do too. */
+            readonly user: unknown;
+        };
+        /**
+         * Job
+         * @description Work on many rejected users or dead letters.
+         */
+        readonly Job: {
+            /**
+             * Format: uuid
+             * @description The `trace_id` of the call that made it.
+             */
+            readonly id: string;
+            /**
+             * @description `resubmit` for rejected users, `retry` for dead letters.
+             * @enum {string}
+             */
+            readonly kind: "resubmit" | "retry";
+            /**
+             * @description `running` until all are seen, unless it was stopped.
+             * @enum {string}
+             */
+            readonly status: "running" | "stopped" | "done";
+            /**
+             * Format: date-time
+             * @description When it was made.
+             */
+            readonly created_at: string;
+            /** @description When it was done. */
+            readonly finished_at: string | null;
+            /** @description The key or member that made it: `key_id` or `member_id`. */
+            readonly by: unknown;
+            /** @description Which ones; `id` for a single one. */
+            readonly filter: unknown;
+            /** @description The JSON Patch; null for a user that was fixed by hand, and for dead letters. */
+            readonly patch: unknown;
+            /** @description How many there were when it was made. */
+            readonly matched: number;
+            /** @description Accepted now. Their traces show what became of each. */
+            readonly resubmitted: number;
+            /** @description Still not valid, or the patch does not apply to them. */
+            readonly still_rejected: number;
+            /** @description Resubmitted by another call meanwhile. */
+            readonly already: number;
+            /** @description Too large to have been kept whole: there is nothing to patch. */
+            readonly cut: number;
+            /** @description Could not be processed. Those that were rejected stay rejected. */
+            readonly failed: number;
+            /** @description Not seen yet. */
+            readonly left: number;
+            /** @description The first 50 that are still rejected or failed. */
+            readonly problems: readonly components["schemas"]["JobProblem"][];
+        };
+        /**
+         * JobProblem
+         * @description One that stays as it was, and why.
+         */
+        readonly JobProblem: {
+            /** @description The rejection or the dead letter. */
+            readonly id: string;
+            /** @description Why. */
+            readonly message: string;
+        };
+        /**
+         * ResubmitRequest
+         * @description Which rejected users to fix, and how.
+         */
+        readonly ResubmitRequest: {
+            /** @description Which rejected users; `{}` for all. */
+            readonly filter: {
+                /** @description Only users rejected for this reason: a `message`, with or without its indexes. */
+                readonly reason?: string;
+                /** @description Only users with an event of this name. */
+                readonly event_name?: string;
+                /** @description Only users of requests with this API key. */
+                readonly key_id?: string;
+                /** @description Only what was received at or after this time. ISO 8601. */
+                readonly from?: string;
+                /** @description Only what was received before this time. ISO 8601. The time of the call unless given. */
+                readonly to?: string;
+            };
+            /** @description A JSON Patch (RFC 6902) for each user. Beyond the RFC, `{"op": "to_string", "path": …}` makes a text of a number or a boolean. */
+            readonly patch: readonly unknown[];
+            /** @description Only show what would become of them. */
+            readonly dry_run?: boolean;
+            /** @description Of a dry run: `next_cursor` of the one before. */
+            readonly cursor?: string;
+        };
+        /**
+         * Resubmitted
+         * @description A job, or with `dry_run` what it would do.
+         */
+        readonly Resubmitted: {
+            /** @description Null for a dry run. */
+            readonly job: components["schemas"]["Job"] | null;
+            /** @description Null unless it is a dry run. */
+            readonly preview: components["schemas"]["ResubmitPreview"] | null;
+        };
+        /**
+         * ResubmitPreview
+         * @description What would become of rejected users.
+         */
+        readonly ResubmitPreview: {
+            /** @description All that match and were not resubmitted yet. */
+            readonly matched: number;
+            /** @description How many of them this response is about: at most 1,000. */
+            readonly checked: number;
+            /** @description Would be accepted. */
+            readonly valid: number;
+            /** @description Would still be rejected. */
+            readonly still_rejected: number;
+            /** @description Cannot be patched, because they were too large to be kept whole. */
+            readonly cut: number;
+            /** @description The most frequent first. */
+            readonly reasons: readonly {
+                /** @description Why they would still be rejected, without indexes. */
+                readonly message: string;
+                /** @description How many. */
+                readonly users: number;
+            }[];
+            /** @description What you probably do not want. */
+            readonly warnings: readonly string[];
+            /** @description The first 50, those that would still be rejected before others. */
+            readonly users: readonly components["schemas"]["CheckedUser"][];
+            /** @description Send it as `cursor` for the next page; null when there is no more. */
+            readonly next_cursor: string | null;
+        };
+        /**
+         * CheckedUser
+         * @description What would become of one rejected user.
+         */
+        readonly CheckedUser: {
+            /** @description The rejection. */
+            readonly id: string;
+            /**
+             * @description `cut`: it was too large to be kept whole, so it cannot be patched; send it whole to `POST /rejections/{id}/resubmit`.
+             * @enum {string}
+             */
+            readonly status: "valid" | "still_rejected" | "cut";
+            /** @description Why it would still be rejected. */
+            readonly message: string | null;
+            /** @description The user as it would be; null unless it is valid. */
+            readonly user: unknown;
+        };
+        /**
+         * DeadLetterPage
+         * @description Requests that could not be processed.
+         */
+        readonly DeadLetterPage: {
+            /** @description Newest first, without those that a retry has stored. */
+            readonly dead_letters: readonly components["schemas"]["DeadLetter"][];
+            /** @description Send it as `cursor` for the next page; null when there is no more. */
+            readonly next_cursor: string | null;
+        };
+        /**
+         * DeadLetter
+         * @description A request, or a part of it, that could not be processed.
+         */
+        readonly DeadLetter: {
+            /** @description `<trace_id>.<userIndex>` of its first user. */
+            readonly id: string;
+            /**
+             * Format: uuid
+             * @description The request.
+             */
+            readonly trace_id: string;
+            /** @description Position of the user in that request, counted from 0. */
+            readonly userIndex: number;
+            /**
+             * Format: date-time
+             * @description When the server received it.
+             */
+            readonly received_at: string;
+            /**
+             * Format: date-time
+             * @description When the processor gave it up.
+             */
+            readonly failed_at: string;
+            /** @description Why. */
+            readonly cause: string;
+            /** @description Accepted users in it. */
+            readonly users: number;
+            /** @description Their events. */
+            readonly events: number;
+            /** @description Its API key. */
+            readonly key_id: string;
+            /** @description Whether its body is kept. */
+            readonly can_retry: boolean;
+        };
+        /**
+         * RetryRequest
+         * @description Which dead letters to process again.
+         */
+        readonly RetryRequest: {
+            /** @description Which dead letters; `{}` for all. */
+            readonly filter: {
+                /** @description Only those whose cause begins with this text. */
+                readonly cause?: string;
+                /** @description Only what was received at or after this time. ISO 8601. */
+                readonly from?: string;
+                /** @description Only what was received before this time. ISO 8601. The time of the call unless given. */
+                readonly to?: string;
+            };
+        };
+        /**
+         * JobPage
+         * @description Jobs.
+         */
+        readonly JobPage: {
+            /** @description Newest first. */
+            readonly jobs: readonly components["schemas"]["Job"][];
+            /** @description Send it as `cursor` for the next page; null when there is no more. */
+            readonly next_cursor: string | null;
+        };
+        /**
          * Receipts
          * @description What was received, by minute.
          */
@@ -1298,6 +1560,8 @@ export interface components {
             readonly events: components["schemas"]["LedgerSums"];
             /** @description Users that were not valid. They are not part of the sums. */
             readonly users_rejected: number;
+            /** @description Those of them that were fixed and resubmitted: since then they are received, in the hour of their request, and part of the sums. */
+            readonly users_resubmitted: number;
             /** @description Events that clients dropped before sending them, by the `dropped_by_client` of their requests. They were never received and are not part of the sums. A request counts once it is processed. */
             readonly dropped_by_clients: number;
         };
@@ -1494,7 +1758,7 @@ export interface components {
         };
         /**
          * AuditPage
-         * @description Every unmerge and erasure.
+         * @description Every unmerge, erasure, resubmit and retry.
          */
         readonly AuditPage: {
             /** @description Newest first. */
@@ -1504,14 +1768,14 @@ export interface components {
         };
         /**
          * AuditEntry
-         * @description One unmerge or erasure.
+         * @description One unmerge, erasure, resubmit or retry.
          */
         readonly AuditEntry: {
             /**
              * @description What was done.
              * @enum {string}
              */
-            readonly kind: "unmerge" | "erase";
+            readonly kind: "unmerge" | "erase" | "resubmit" | "retry";
             /**
              * Format: uuid
              * @description The call that did it.
@@ -2131,6 +2395,7 @@ export type TracePage = components['schemas']['TracePage'];
 export type TraceSummary = components['schemas']['TraceSummary'];
 export type Trace = components['schemas']['Trace'];
 export type TracedUser = components['schemas']['TracedUser'];
+export type Resubmission = components['schemas']['Resubmission'];
 export type RejectionPage = components['schemas']['RejectionPage'];
 export type Rejection = components['schemas']['Rejection'];
 export type RejectionReasons = components['schemas']['RejectionReasons'];
@@ -2143,6 +2408,17 @@ export type PlanVersions = components['schemas']['PlanVersions'];
 export type PlanVersion = components['schemas']['PlanVersion'];
 export type PlanViolations = components['schemas']['PlanViolations'];
 export type PlanViolation = components['schemas']['PlanViolation'];
+export type ResubmitUser = components['schemas']['ResubmitUser'];
+export type Job = components['schemas']['Job'];
+export type JobProblem = components['schemas']['JobProblem'];
+export type ResubmitRequest = components['schemas']['ResubmitRequest'];
+export type Resubmitted = components['schemas']['Resubmitted'];
+export type ResubmitPreview = components['schemas']['ResubmitPreview'];
+export type CheckedUser = components['schemas']['CheckedUser'];
+export type DeadLetterPage = components['schemas']['DeadLetterPage'];
+export type DeadLetter = components['schemas']['DeadLetter'];
+export type RetryRequest = components['schemas']['RetryRequest'];
+export type JobPage = components['schemas']['JobPage'];
 export type Receipts = components['schemas']['Receipts'];
 export type ReceiptMinute = components['schemas']['ReceiptMinute'];
 export type Ledger = components['schemas']['Ledger'];

@@ -35,6 +35,9 @@ import { type OperatorParts, registerDocsRoutes, registerOperatorRoutes } from '
 import { registerPlanRoutes } from './routes/plan.ts';
 import { registerProfileRoutes } from './routes/profiles.ts';
 import { registerReceiptRoutes } from './routes/receipts.ts';
+import { registerDeadLetterRoutes } from './routes/dead-letters.ts';
+import { registerJobRoutes } from './routes/jobs.ts';
+import { registerResubmitRoutes } from './routes/resubmit.ts';
 import { registerRejectionRoutes } from './routes/rejections.ts';
 import { registerSdkScript, type SdkScriptParts } from './routes/sdk-script.ts';
 import { registerSessionRoutes } from './routes/session.ts';
@@ -61,6 +64,8 @@ declare module 'fastify' {
   interface FastifyContextConfig {
     /** Set on routes that exist only to refuse a method: the value of the `Allow` header. */
     allow?: string;
+    /** The handler gets the text of a JSON body: parsed as usual, numbers would lose digits. */
+    takesJsonText?: boolean;
   }
 }
 
@@ -90,6 +95,9 @@ export function buildApp(options: AppOptions): FastifyInstance {
   registerTraceRoutes(app, options);
   registerRejectionRoutes(app, options);
   registerPlanRoutes(app, options);
+  registerResubmitRoutes(app, options);
+  registerDeadLetterRoutes(app, options);
+  registerJobRoutes(app, options);
   registerReceiptRoutes(app, options);
   registerLedgerRoutes(app, options);
   registerCatalogueRoutes(app, options);
@@ -160,6 +168,12 @@ function frame(options: AppFrame): FastifyInstance {
     frameworkErrors: (_error, request, reply) => {
       if (!early(request, reply)) sendError(reply, 'not_found');
     },
+  });
+
+  const standard = app.getDefaultJsonParser('error', 'error');
+  app.addContentTypeParser<string>('application/json', { parseAs: 'string' }, (request, text, done) => {
+    if (request.routeOptions.config.takesJsonText === true) done(null, text);
+    else return standard(request, text, done);
   });
 
   const allowed = new Map<string, Set<string>>();

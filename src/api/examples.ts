@@ -20,6 +20,9 @@ export const LOGIN_AT = '2026-11-14T09:31:02.020Z';
 /** An unmerge, or an erasure. */
 export const ERASURE_TRACE_ID = '019a8299-41c0-7d02-94aa-6e5f3b7c1d08';
 export const ERASURE_AT = '2026-11-14T10:24:40.128Z';
+/** A resubmit of what was rejected. */
+export const RESUBMIT_TRACE_ID = '019a829b-7710-7b3c-8d51-0c9e4a62f7b5';
+export const RESUBMIT_AT = '2026-11-14T10:27:05.104Z';
 export const PROFILE_ID = '019a8262-f0d8-83b1-a1c5-7d20f4e6b98a';
 export const MERGED_ID = '019a8267-8e10-8f44-b2d9-31c06a58e7f2';
 export const KEY_ID = 'key_7Hq2mZx04LbT';

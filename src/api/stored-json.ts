@@ -7,6 +7,7 @@ import { IDENTIFIER_TYPES } from '../model.ts';
 import type {
   Page,
   Provenance,
+  Resubmission,
   StoredEvent,
   StoredIdentity,
   StoredMerge,
@@ -133,6 +134,11 @@ function requestJson(trace: Omit<TraceSummary, 'events'>) {
   };
 }
 
+function resubmissionJson({ at, by, jobId, patch }: Resubmission) {
+  const steps = patch.map(({ op, path, from }) => ({ op, path, from }));
+  return { at: timeText(at), by, job_id: jobId, patch: steps };
+}
+
 function tracedUserJson(user: TracedUser, people: People | undefined) {
   return {
     userIndex: user.userIndex,
@@ -143,6 +149,7 @@ function tracedUserJson(user: TracedUser, people: People | undefined) {
     merged: user.merged.map(({ from, into }) => ({ from, into })),
     warnings: user.warnings,
     message: user.message,
+    resubmitted: user.resubmitted && resubmissionJson(user.resubmitted),
     person: personJson(people, user.profileId),
   };
 }

@@ -40,7 +40,7 @@ export interface Call<Kinds extends ParameterKinds> {
   readonly tenantId: TenantId;
   readonly store: Store;
   readonly parameters: ValuesOf<Kinds>;
-  /** What stands for `:id` or `:trace_id` in the path, as a UUID, or another text (`pathKind`); empty where the path has none. */
+  /** What stands for `:id` or `:trace_id` in the path, in the form that the route takes; empty where the path has neither. */
   readonly id: string;
   readonly body: unknown;
   /** Of this very request. */
@@ -73,14 +73,17 @@ export const DASHBOARD_READING: RouteKind = {
   security: [{ secretKey: [] }, { session: [] }],
 };
 
+/** A UUID; a user of a request, `<trace_id>.<userIndex>`; or a name that a client chose. */
+type IdForm = 'uuid' | 'user' | 'text';
+
 /** A route of a tenant: its schema, and the handler that responds to it. */
 export interface TenantRoute<Kinds extends ParameterKinds, Body extends TSchema> {
   readonly method: 'GET' | 'POST' | 'PUT' | 'DELETE';
   readonly url: string;
-  /** Of a body that may be larger than others. */
+  /** The form of the id in the path: a UUID unless given. */
+  readonly idForm?: IdForm;
+  /** For a body that its handler parses itself (`json-body.ts`), and that may be so large. */
   readonly bodyBytesMax?: number;
-  /** Of what stands for the parameter in the path: `uuid` unless given. */
-  readonly pathKind?: 'uuid' | 'text';
   /** Reading back unless given. */
   readonly kind?: RouteKind;
   readonly schema: RouteSchema & { readonly query?: Kinds; readonly response: JsonResponse<Body> };
@@ -91,10 +94,13 @@ export interface TenantRoute<Kinds extends ParameterKinds, Body extends TSchema>
 export const BEARER = /^Bearer +(\S+) *$/i;
 const UUID = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
 
+/** No request has ten thousand users. */
+const USER_OF_REQUEST = /^([^.]+)\.(\d{1,4})$/;
+
 export function tenantRoute<Kinds extends ParameterKinds, Body extends TSchema>(
   app: FastifyInstance,
   parts: TenantParts,
-  { method, url, bodyBytesMax, pathKind = 'uuid', kind = READING, schema, handler }: TenantRoute<Kinds, Body>,
+  { method, url, idForm = 'uuid', bodyBytesMax, kind = READING, schema, handler }: TenantRoute<Kinds, Body>,
 ): void {
   ensureTenantDecorator(app);
   const { query = NO_PARAMETERS as Kinds } = schema;
@@ -104,12 +110,13 @@ export function tenantRoute<Kinds extends ParameterKinds, Body extends TSchema>(
     url,
     ...(bodyBytesMax !== undefined && { bodyLimit: bodyBytesMax }),
     ...routeOptions(schema, kind),
+    ...(bodyBytesMax !== undefined && { bodyLimit: bodyBytesMax, config: { takesJsonText: true } }),
     onRequest: (request, reply) => authenticate(parts, request, reply),
     handler: async (request, reply) => {
       const { tenantId, session, body, id: traceId } = request;
       if (tenantId === null) throw new Error('a request without a tenant got to its handler');
       const parameters = readParameters(query, request.url);
-      const id = pathId(request.params, pathKind);
+      const id = pathId(request.params, idForm);
       if (id === null) return sendError(reply, 'not_found');
       const by = session === null ? { key_id: request.keyId ?? '' } : { member_id: session.member.id };
       const { store, receiptTime } = parts;
@@ -178,13 +185,16 @@ export function servedEnvironments(environment: 'any' | Environment): readonly E
   return environment === 'any' ? ENVIRONMENTS : [environment];
 }
 
-/** All ids are UUIDs; null for anything else, which cannot be there. Other texts are names that a client chose. */
-function pathId(params: unknown, kind: 'uuid' | 'text'): string | null {
+/** Null for anything that is not of the form, which cannot be there. */
+function pathId(params: unknown, form: IdForm): string | null {
   if (typeof params !== 'object' || params === null) return '';
   const [given] = Object.values(params) as (string | undefined)[];
   if (given === undefined) return '';
-  if (kind === 'uuid') return uuidOf(given);
-  return isStorable(given) ? given : null;
+  if (form === 'uuid') return uuidOf(given);
+  if (form === 'text') return isStorable(given) ? given : null;
+  const [, request, index] = USER_OF_REQUEST.exec(given) ?? [];
+  const uuid = uuidOf(request);
+  return uuid === null ? null : `${uuid}.${Number(index)}`;
 }
 
 export function uuidOf(given: unknown): string | null {

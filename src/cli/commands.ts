@@ -75,6 +75,15 @@ const INGEST_FLAGS: Flags = {
   key: { value: 'KEY', help: 'an API key (SLUICE_KEY, which keeps it out of the process list)' },
 };
 
+/** Which rejected users. */
+const REJECTION_FLAGS: Flags = {
+  reason: { value: 'REASON', help: 'only users rejected for this reason' },
+  event: { value: 'NAME', help: 'only users with an event of this name' },
+  'key-id': { value: 'ID', help: 'only users of requests with this API key' },
+  from: { value: 'TIME', help: 'received at or after this time: 24h (ago), 2026-01-31, 2026-01-31T12:00Z (UTC)' },
+  to: { value: 'TIME', help: 'received before this time' },
+};
+
 const ENVIRONMENT_FLAG: Flag = {
   value: 'ENVIRONMENT',
   help: ENVIRONMENTS_EXPECTED,
@@ -475,6 +484,74 @@ export const COMMANDS = {
         title: 'Exit codes',
         text: '0 the event was accepted, 2 it was rejected, 1 it was not sent. The reason names the field.',
       },
+    ],
+  },
+  rejections: {
+    synopsis: 'rejections',
+    summary: 'shows what was rejected and why',
+    usage: [
+      ['sluice rejections', 'the reasons, and how many users are not fixed yet'],
+      ['sluice rejections --reason REASON', 'the users of one reason'],
+      ['sluice rejections --list --from 24h --json'],
+    ],
+    flags: {
+      list: { help: 'the users, also without a filter' },
+      ...REJECTION_FLAGS,
+      all: { help: 'also those that were resubmitted' },
+      ...INGEST_FLAGS,
+      ...DATA_FLAG,
+      json: { help: 'print JSON, for programs: of users one line each, with what was sent' },
+    },
+    notes: [{ text: 'Asks the server, with a secret key. Rejected users are kept for 7 days, unless set otherwise.' }],
+  },
+  resubmit: {
+    synopsis: 'resubmit [ID]',
+    summary: 'fixes rejected users, one by hand or many by a patch',
+    usage: [
+      ['sluice resubmit ID --user FILE', 'FILE has the whole user, corrected'],
+      ['sluice resubmit --reason REASON --patch FILE --dry-run', 'what would become of each'],
+      ['sluice resubmit --reason REASON --patch FILE'],
+    ],
+    argument: { value: 'ID', help: 'a rejected user, from "sluice rejections"' },
+    flags: {
+      user: { value: 'FILE', help: 'the corrected user of ID, as JSON; - for stdin' },
+      patch: { value: 'FILE', help: 'a JSON Patch (RFC 6902) for all that match; - for stdin' },
+      ...REJECTION_FLAGS,
+      'dry-run': { help: 'only show what would become of them' },
+      ...INGEST_FLAGS,
+      ...DATA_FLAG,
+      json: { help: 'print the result as JSON, for programs' },
+    },
+    notes: [
+      {
+        text: 'A fixed user is stored as if it had been sent so: under its trace and its time of receipt, once. The job goes on at the server if this command is stopped.',
+      },
+      {
+        title: 'Exit codes',
+        text: '0 all were accepted, 2 some are still rejected (with --dry-run: would be), 1 it could not be done.',
+      },
+    ],
+  },
+  'dead-letters': {
+    synopsis: 'dead-letters',
+    summary: 'shows accepted requests that failed, and retries them',
+    usage: [
+      ['sluice dead-letters'],
+      ['sluice dead-letters --retry ID'],
+      ['sluice dead-letters --retry all --cause "TypeError: "'],
+    ],
+    flags: {
+      retry: { value: 'ID', help: 'process this one again, or all' },
+      cause: { value: 'TEXT', help: 'only those whose cause begins with this text' },
+      ...INGEST_FLAGS,
+      ...DATA_FLAG,
+      ...JSON_FLAG,
+    },
+    notes: [
+      {
+        text: 'A dead letter is a bug of Sluice: its request was accepted, and is kept until a version can process it.',
+      },
+      { title: 'Exit codes', text: '0 done, 2 some still cannot be processed, 1 it could not be done.' },
     ],
   },
   demo: {

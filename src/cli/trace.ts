@@ -72,7 +72,7 @@ function describe(trace: StoredTrace, now: number, ink: Ink): string {
     lines.push(
       '',
       'Rejected users are not stored. They can be read for 7 days, unless set otherwise (GET /rejections).',
-      'Fix what the last column says and send them again.',
+      'Fix what the last column says: sluice help resubmit',
     );
   }
   return `${lines.join('\n')}\n`;
@@ -89,8 +89,13 @@ function cellsOf(user: TracedUser): string[] {
     user.profileId ?? '–',
     user.status === 'accepted' ? `${user.events}${duplicates}` : '–',
     user.merged.map(({ from }) => from).join(', ') || '–',
-    printable([...(user.message === null ? [] : [user.message]), ...user.warnings].join('; ')) || '–',
+    printable(notesOf(user).join('; ')) || '–',
   ];
+}
+
+function notesOf({ message, warnings, resubmitted }: TracedUser): string[] {
+  const fixed = resubmitted === undefined ? [] : [`fixed and resubmitted ${localTime(resubmitted.at)}`];
+  return [...(message === null ? [] : [message]), ...fixed, ...warnings];
 }
 
 function unknownTrace(id: string, config: Config): string {

@@ -176,7 +176,7 @@ function withoutKey(message: unknown): unknown {
   return Object.fromEntries(Object.entries(message).filter(([name]) => name !== 'writeKey'));
 }
 
-function userOf({ identifiers, userProperties, event }: ConvertedMessage): UserInProgress {
+export function userOf({ identifiers, userProperties, event }: ConvertedMessage): UserInProgress {
   for (const _name in userProperties) return { identifiers, user_properties: userProperties, events: [event] };
   return { identifiers, events: [event] };
 }

@@ -14,6 +14,8 @@
  * are read again; and at intervals while idle, because a database may have been restored to an earlier state and no
  * commit would fail. A store that is at the same position after another record is a copy with a history of its own:
  * processing waits.
+ *
+ * Between two transactions it takes a step of a job, if there is one (jobs.ts).
  */
 
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -27,6 +29,7 @@ import { StoreConflictError, type StoreWriter, type WriteTransaction } from '../
 import { type BatchCounts, type Failpoint, processPrepared } from './batch.ts';
 import { CatalogueCollector } from './catalogue.ts';
 import { isPoison, isWorthWaiting } from './failures.ts';
+import { JobRunner } from './jobs.ts';
 import type { WarningPlans } from './plan-warnings.ts';
 import { UnavailablePartitions } from './unavailable-partitions.ts';
 import { RetryLoop } from './retry-loop.ts';
@@ -137,6 +140,7 @@ export class Processor {
   #stopping = false;
   readonly #catalogue: CatalogueCollector;
   readonly #retryLoop: RetryLoop;
+  readonly #jobs: JobRunner;
   /** Only with one batch a transaction; otherwise a partition that cannot be read is waited for. */
   readonly #unavailable: UnavailablePartitions;
 
@@ -149,6 +153,7 @@ export class Processor {
     this.#failpoint = parts.failpoint ?? (() => undefined);
     this.#batchBytesMax = parts.batchBytesMax ?? BATCH_BYTES_MAX;
     this.#transactionUsersMax = parts.transactionUsersMax ?? TRANSACTION_USERS_MAX;
+    this.#jobs = new JobRunner({ ...parts, failpoint: this.#failpoint, assertLockHeld: parts.assertLockHeld });
     this.#positionsIntervalMs = parts.positionsIntervalMs ?? POSITIONS_INTERVAL_MS;
   }
 
@@ -157,9 +162,10 @@ export class Processor {
     let busyAt = performance.now();
     while (!this.#stopping) {
       const found = await this.#retryLoop.guard('process', () => this.#transaction());
+      const hasJob = !this.#stopping && (await this.#retryLoop.guard('jobs', () => this.#stepJob()));
       await this.#retryLoop.guard('settle', () => this.#settle());
       if (this.#stopping) break;
-      if (found) {
+      if (found || hasJob) {
         busyAt = performance.now();
         await this.#giveTurn();
         continue;
@@ -178,6 +184,13 @@ export class Processor {
     while (this.#parts.writeTurn?.isRequested() && performance.now() - startedAt < SHARED_MS);
   }
 
+  /** Between two transactions of the log, so that neither waits long for the other. */
+  async #stepJob(isUrgent = false): Promise<boolean> {
+    const hasStepped = await this.#jobs.step(isUrgent);
+    if (hasStepped) this.#isDurable = false;
+    return hasStepped;
+  }
+
   #compact(): Promise<boolean> {
     return this.#retryLoop.guard('catch up', () => this.#parts.writer.compact());
   }
@@ -187,10 +200,11 @@ export class Processor {
     this.#stopping = true;
   }
 
-  /** Processes everything that is in the log now; for tests and tools. */
+  /** Processes everything that is in the log now, then all jobs; for tests and tools. */
   async drain(): Promise<void> {
     this.#isUncertain = true;
     while (await this.#retryLoop.guard('process', () => this.#transaction()));
+    while (await this.#retryLoop.guard('jobs', () => this.#stepJob(true)));
     await this.#retryLoop.guard('settle', () => this.#makeDurable());
   }
 
@@ -454,7 +468,7 @@ export class Processor {
     try {
       await transaction.advance(partition, from, next, traceId, this.#committedTraceIds.get(partition));
       await this.#noteLost(transaction, { partition, from, next }, 1);
-      await transaction.deadLetter(headerOf(record), cause, now());
+      await transaction.deadLetter(headerOf(record), record, cause, now());
       this.#parts.assertLockHeld?.();
       await transaction.commit(false);
     } catch (failure) {

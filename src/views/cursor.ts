@@ -13,7 +13,7 @@
 import { hash } from 'node:crypto';
 import { BadCursorError, type EventQuery } from '../store.ts';
 
-type List = 'events' | 'profiles' | 'rejections' | 'audit' | 'people' | 'traces';
+type List = 'events' | 'profiles' | 'rejections' | 'dead_letters' | 'jobs' | 'audit' | 'people' | 'traces';
 
 /** Instead of a cursor: from the oldest event that is stored. */
 export const OLDEST = 'oldest';

@@ -5,12 +5,16 @@
 
 import { hash } from 'node:crypto';
 import type { RejectionToStore } from '../store-writer.ts';
+import { parseJson } from '../json/parse.ts';
+import { isObject } from '../validation/shape.ts';
 import { withoutNul } from './storable-text.ts';
 
 /** In UTF-16 units: enough to see what is wrong. */
 const PAYLOAD_LENGTH_MAX = 16_384;
-/** The first few users of a garbage request show what is wrong; the trace has all messages. */
-const REJECTIONS_PER_RECORD_MAX = 100;
+/** Of one record, in UTF-16 units. All users of a request can be fixed, unless they are large; the trace has all messages. */
+const PAYLOADS_LENGTH_MAX = 100 * PAYLOAD_LENGTH_MAX;
+/** Of one user; a payload that is kept whole has hardly more. */
+const EVENT_NAMES_MAX = 100;
 const HASH_BYTES = 16;
 
 export interface KeptRejection {
@@ -20,17 +24,66 @@ export interface KeptRejection {
   readonly reasonHash: Uint8Array;
   readonly payload: string;
   readonly isCut: boolean;
+  /** Of its events, as `eventNamesText` writes them. */
+  readonly eventNames: string;
 }
 
 /** Those of one record. */
 export function keptRejections(rejections: readonly RejectionToStore[]): KeptRejection[] {
-  return rejections.slice(0, REJECTIONS_PER_RECORD_MAX).map(({ userIndex, message: given, payload }) => {
-    const isCut = payload.length > PAYLOAD_LENGTH_MAX;
-    const kept = isCut ? payload.slice(0, PAYLOAD_LENGTH_MAX).toWellFormed() : payload;
-    const message = withoutNul(given);
-    const reason = reasonOf(message);
-    return { userIndex, message, reason, reasonHash: reasonHash(reason), payload: withoutNul(kept), isCut };
-  });
+  const kept: KeptRejection[] = [];
+  let length = 0;
+  for (const rejection of rejections) {
+    const one = keptRejection(rejection);
+    length += one.payload.length;
+    if (length > PAYLOADS_LENGTH_MAX) break;
+    kept.push(one);
+  }
+  return kept;
+}
+
+function keptRejection({ userIndex, message: given, payload }: RejectionToStore): KeptRejection {
+  const isCut = payload.length > PAYLOAD_LENGTH_MAX;
+  const kept = isCut ? payload.slice(0, PAYLOAD_LENGTH_MAX).toWellFormed() : payload;
+  const message = withoutNul(given);
+  const reason = reasonOf(message);
+  const eventNames = isCut ? '' : eventNamesText(payload);
+  return { userIndex, message, reason, reasonHash: reasonHash(reason), payload: withoutNul(kept), isCut, eventNames };
+}
+
+/**
+ * The names of a user's events, each once: JSON strings between line feeds, which no JSON string has in it. So the names
+ * that contain `nameInText` are those of a user with such an event.
+ */
+function eventNamesText(payload: string): string {
+  const names = new Set<string>();
+  for (const name of givenNames(parseJson(payload))) {
+    if (typeof name === 'string' && name !== '') names.add(JSON.stringify(withoutNul(name).toWellFormed()));
+    if (names.size === EVENT_NAMES_MAX) break;
+  }
+  return names.size === 0 ? '' : `\n${[...names].join('\n')}\n`;
+}
+
+/** Of the events of a user, or of a message of Segment's SDKs. */
+function givenNames(user: unknown): unknown[] {
+  if (!isObject(user)) return [];
+  if (!Array.isArray(user.events)) return [user.event];
+  return user.events.map((event: unknown) => (isObject(event) ? event.event_name : undefined));
+}
+
+export function nameInText(eventName: string): string {
+  return `\n${JSON.stringify(withoutNul(eventName).toWellFormed())}\n`;
+}
+
+export function eventNamesIn(text: string): string[] {
+  return text
+    .split('\n')
+    .filter((name) => name !== '')
+    .map((name) => parseJson(name) as string);
+}
+
+/** `<trace_id>.<userIndex>`, by which clients name a rejected user. */
+export function rejectionId(traceId: string, userIndex: number): string {
+  return `${traceId}.${userIndex}`;
 }
 
 /** By which a reason is found; as clients ask for it, or as it is kept. */

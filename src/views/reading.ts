@@ -64,6 +64,9 @@ export function createReading(store: Store, log: LogReader): Store {
       pageFor(tenantId, await listTraces(store, log, tenantId, ownQuery(tenantId, query))),
     rejections: async (tenantId, query) =>
       pageFor(tenantId, await store.rejections(tenantId, ownQuery(tenantId, query))),
+    listDeadLetters: async (tenantId, query) =>
+      pageFor(tenantId, await store.listDeadLetters(tenantId, ownQuery(tenantId, query))),
+    jobs: async (tenantId, query) => pageFor(tenantId, await store.jobs(tenantId, ownQuery(tenantId, query))),
     receipts: (tenantId, range) =>
       complete(
         store,
@@ -243,6 +246,7 @@ class PendingLedger implements Pending<StoredLedger> {
         users: withPending(row.users, sums.users),
         events: withPending(row.events, sums.events),
         rejectedUsers: row.rejectedUsers + sums.rejectedUsers,
+        resubmittedUsers: row.resubmittedUsers,
         // The log may hold retries too, and only the processor can tell: they are counted once processed.
         droppedByClients: row.droppedByClients,
       });
@@ -301,5 +305,5 @@ function withPending(sums: LedgerSums, pending: number): LedgerSums {
 const EMPTY: LedgerSums = { received: 0, stored: 0, duplicates: 0, erased: 0, expired: 0, deadLetters: 0, pending: 0 };
 
 function emptyHour(hour: number): LedgerHour {
-  return { hour, users: EMPTY, events: EMPTY, rejectedUsers: 0, droppedByClients: 0 };
+  return { hour, users: EMPTY, events: EMPTY, rejectedUsers: 0, resubmittedUsers: 0, droppedByClients: 0 };
 }

@@ -2,7 +2,9 @@
  * What the records of a transaction add to the ledger, by hour of receipt, and to the receipts, by minute of receipt.
  * Buffered until the store writes it, with the names of its columns. Pure.
  *
- * Invariant: a record counts once, when it is processed, whatever becomes of it.
+ * Invariant: a record counts once, when it is processed, whatever becomes of it. A dead letter that is retried moves from
+ * dead letters to what becomes of it. A rejected user that is resubmitted is received from now on, in the hour of its
+ * request; it stays one of the rejected users, as the response said, and receipts stay as they are.
  */
 
 import type { RecordHeader, Tally } from '../store-writer.ts';
@@ -15,6 +17,7 @@ export const LEDGER_COLUMNS = [
   'users_erased',
   'users_dead_letters',
   'users_rejected',
+  'users_resubmitted',
   'events_received',
   'events_stored',
   'events_duplicates',
@@ -32,7 +35,7 @@ export class ReceivedSums {
   readonly #minutes = new Map<string, ReceiptSums>();
 
   add(tenant: number, header: RecordHeader, users: Tally, events: Tally): void {
-    const hour = this.#receive(tenant, header);
+    const hour = this.#hourOf(tenant, header);
     hour.users_stored += users.stored;
     hour.users_duplicates += users.duplicates;
     hour.users_erased += users.erased;
@@ -64,6 +67,21 @@ export class ReceivedSums {
   clear(): void {
     this.#hours.clear();
     this.#minutes.clear();
+  }
+
+  #hourOf(tenant: number, header: RecordHeader): LedgerSums {
+    const { receivedAt, usersAccepted, eventsAccepted } = header;
+    if (header.isRetried === undefined && header.resubmitted === undefined) return this.#receive(tenant, header);
+    const hour = this.#hour(tenant, receivedAt);
+    if (header.isRetried) {
+      hour.users_dead_letters -= usersAccepted;
+      hour.events_dead_letters -= eventsAccepted;
+    } else {
+      hour.users_received += usersAccepted;
+      hour.events_received += eventsAccepted;
+      hour.users_resubmitted += usersAccepted;
+    }
+    return hour;
   }
 
   #receive(tenant: number, { receivedAt, usersAccepted, usersRejected, eventsAccepted }: RecordHeader): LedgerSums {

@@ -4,6 +4,7 @@
  */
 
 import type { ForeignFormat } from '../model.ts';
+import type { Resubmission } from '../store.ts';
 import type { RecordToStore, UserNote } from '../store-writer.ts';
 
 /** What `records.notes` holds, as JSON; absent members mean "none". */
@@ -13,14 +14,18 @@ export interface RecordNotes {
   /** Of the request, if not our own. */
   readonly format?: ForeignFormat;
   readonly rejected?: readonly (readonly [userIndex: number, message: string])[];
+  /** Of a record that holds a resubmitted user. */
+  readonly resubmitted?: Resubmission;
 }
 
 /** Null when there is nothing to note. */
-export function notesOf({ header: { format }, notes, rejections }: RecordToStore): string | null {
-  if (notes.length === 0 && rejections.length === 0 && format === undefined) return null;
+export function notesOf({ header: { format, resubmitted }, notes, rejections }: RecordToStore): string | null {
+  const isPlain = format === undefined && resubmitted === undefined;
+  if (notes.length === 0 && rejections.length === 0 && isPlain) return null;
   const kept: RecordNotes = {
     ...(notes.length > 0 && { users: notes }),
     ...(format !== undefined && { format }),
+    ...(resubmitted !== undefined && { resubmitted }),
     ...(rejections.length > 0 && { rejected: rejections.map(({ userIndex, message }) => [userIndex, message]) }),
   };
   return JSON.stringify(kept);

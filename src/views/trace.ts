@@ -62,8 +62,28 @@ export function storedTrace<Row extends TracedRecord>(
     duplicateOf: records.find(({ duplicateOf }) => duplicateOf !== null)?.duplicateOf ?? null,
     keyId: first.keyId,
     format: parsedNotes(first).format ?? 'sluice',
-    users: records.flatMap((record) => usersOf(record, sources)),
+    users: allUsers(records, sources),
   };
+}
+
+/** A user that was rejected at first and resubmitted is shown as what it is now. */
+function allUsers<Row extends TracedRecord>(records: readonly Row[], sources: TraceSources<Row>): TracedUser[] {
+  const [resubmitted, received] = [records.filter(isResubmission), records.filter((row) => !isResubmission(row))];
+  const users = new Map(
+    received.flatMap((record) => usersOf(record, sources)).map((user) => [user.userIndex, user] as const),
+  );
+  for (const record of resubmitted) {
+    const { resubmitted: how } = parsedNotes(record);
+    // One user, which was accepted.
+    const [user] = usersOf({ ...record, usersRejected: 0 }, sources);
+    if (user !== undefined) users.set(user.userIndex, how === undefined ? user : { ...user, resubmitted: how });
+  }
+  return [...users.values()].sort((a, b) => a.userIndex - b.userIndex);
+}
+
+/** Its record holds one user more than the request had accepted, and takes one rejected user away. */
+function isResubmission({ usersRejected }: TracedRecord): boolean {
+  return usersRejected < 0;
 }
 
 export function parsedNotes({ notes }: Pick<TracedRecord, 'notes'>): RecordNotes {

@@ -10,6 +10,7 @@ import type {
   Page,
   Store,
   StoredEvent,
+  StoredJob,
   StoredProfile,
 } from '../../src/store.ts';
 import { BadCursorError } from '../../src/store.ts';
@@ -89,6 +90,20 @@ export interface Asked {
   readonly method: string;
   readonly arguments: readonly unknown[];
 }
+
+const JOB: StoredJob = {
+  id: TRACE_ID,
+  kind: 'resubmit',
+  status: 'running',
+  createdAt: AT,
+  finishedAt: null,
+  by: { key_id: KEY_ID },
+  filter: '{"reason":"x","from":null,"to":0}',
+  patch: '[{"op":"add","path":"/a","value":1.0}]',
+  matched: 3,
+  counts: { resubmitted: 1, stillRejected: 1, already: 0, cut: 0, failed: 0 },
+  problems: [{ id: `${TRACE_ID}.1`, message: '"x"' }],
+};
 
 export function cannedStore(tenantId: string): { store: Store; asked: Asked[] } {
   const asked: Asked[] = [];
@@ -291,14 +306,29 @@ export function cannedStore(tenantId: string): { store: Store; asked: Asked[] } 
           reason: 'events[] x',
           payload: '{"a":1.0}',
           payloadIsCut: false,
+          keyId: KEY_ID,
+          format: 'sluice' as const,
+          eventNames: ['"x"'],
+          resubmittedAt: AT,
         },
-        { ...origin, receivedAt: AT, message: 'y', reason: 'y', payload: '{"a":"', payloadIsCut: true },
+        {
+          ...origin,
+          receivedAt: AT,
+          message: 'y',
+          reason: 'y',
+          payload: '{"a":"',
+          payloadIsCut: true,
+          keyId: KEY_ID,
+          format: 'sluice' as const,
+          eventNames: [],
+          resubmittedAt: null,
+        },
       ]),
       nothing,
     ),
     rejectionReasons: responses(
       'rejectionReasons',
-      () => [{ reason: 'events[] "x"', users: 3, lastAt: AT, traceId: TRACE_ID, userIndex: 4 }],
+      () => [{ reason: 'events[] "x"', users: 3, resubmitted: 1, lastAt: AT, traceId: TRACE_ID, userIndex: 4 }],
       [],
     ),
     planViolations: responses(
@@ -334,10 +364,18 @@ export function cannedStore(tenantId: string): { store: Store; asked: Asked[] } 
             users: { ...totals, received: 8 },
             events: totals,
             rejectedUsers: 0,
+            resubmittedUsers: 0,
             droppedByClients: 2,
           },
-          { hour: HOUR - HOUR_MS, users: totals, events: totals, rejectedUsers: 4, droppedByClients: 3 },
-          { hour: HOUR, users: totals, events: totals, rejectedUsers: 0, droppedByClients: 0 },
+          {
+            hour: HOUR - HOUR_MS,
+            users: totals,
+            events: totals,
+            rejectedUsers: 4,
+            resubmittedUsers: 1,
+            droppedByClients: 3,
+          },
+          { hour: HOUR, users: totals, events: totals, rejectedUsers: 0, resubmittedUsers: 0, droppedByClients: 0 },
         ],
         positions: new Map(),
         lastTraceIds: new Map(),
@@ -347,6 +385,54 @@ export function cannedStore(tenantId: string): { store: Store; asked: Asked[] } 
       { hours: [], positions: new Map(), lastTraceIds: new Map(), lost: [], missingRecords: 0 },
     ),
     deadLetters: () => Promise.resolve([]),
+    listDeadLetters: responses(
+      'listDeadLetters',
+      page([
+        {
+          tenantId,
+          traceId: TRACE_ID,
+          firstUserIndex: 0,
+          partition: 0,
+          position: 7,
+          receivedAt: AT,
+          failedAt: AT,
+          cause: 'TypeError: "x"',
+          users: 1,
+          events: 2,
+          keyId: KEY_ID,
+          isKept: true,
+        },
+      ]),
+      nothing,
+    ),
+    rejection: responses(
+      'rejection',
+      (traceId, userIndex) =>
+        traceId !== TRACE_ID
+          ? undefined
+          : {
+              traceId,
+              userIndex,
+              receivedAt: AT,
+              message: 'x',
+              reason: 'x',
+              payload: '{"a":1.0}',
+              payloadIsCut: false,
+              keyId: KEY_ID,
+              format: 'sluice' as const,
+              eventNames: [],
+              resubmittedAt: null,
+            },
+      undefined,
+    ),
+    countRejections: responses('countRejections', () => 2, 0),
+    resubmitUser: responses('resubmitUser', (): StoredJob | 'unknown' => JOB, 'unknown'),
+    resubmitAll: responses('resubmitAll', () => JOB, undefined),
+    retryDeadLetter: responses('retryDeadLetter', (traceId) => (traceId === TRACE_ID ? JOB : undefined), undefined),
+    retryDeadLetters: responses('retryDeadLetters', () => JOB, undefined),
+    job: responses('job', forProfile(JOB), undefined),
+    jobs: responses('jobs', page([JOB]), nothing),
+    setJobStatus: responses('setJobStatus', (id) => forProfile(JOB)(id), undefined),
     recount: () => Promise.resolve({ eventsInLedger: 0, eventsInTables: 0 }),
     close: () => Promise.resolve(),
   };

@@ -128,7 +128,7 @@ suite('Lists and counts', () => {
       const [first] = reasons;
       if (first?.['users'] !== 3) return false;
       const newest = { last_at: first['last_at'], trace_id: traceId, userIndex: 1 };
-      assert.deepEqual(first, { reason: 'user must be an object', users: 3, ...newest });
+      assert.deepEqual(first, { reason: 'user must be an object', users: 3, resubmitted: 0, ...newest });
       return true;
     });
     assert.deepEqual((await get(`/rejections/reasons?to=${hourAgo}`)).body, { reasons: [] });

@@ -77,7 +77,12 @@ suite('What the store is asked', () => {
     [
       '/rejections?reason=events[12].event_name%20x',
       'rejections',
-      { reason: 'events[].event_name x', ...ANY_TIME, ...PAGE },
+      { reason: 'events[].event_name x', eventName: null, keyId: null, isResubmitted: null, ...ANY_TIME, ...PAGE },
+    ],
+    [
+      '/rejections?event_name=x&key_id=key_1&resubmitted=false',
+      'rejections',
+      { reason: null, eventName: 'x', keyId: 'key_1', isResubmitted: false, ...ANY_TIME, ...PAGE },
     ],
     ['/rejections/reasons', 'rejectionReasons', ANY_TIME],
     [

@@ -6,11 +6,11 @@ import * as fc from 'fast-check';
 import { Check } from 'typebox/value';
 import { type Json, jsonText, raw } from '../../src/api/json-text.ts';
 import { inlined, openApiDocument } from './document.ts';
-import { CATALOGUED, KEY_ID, NODE_ID, PROFILE_ID, TRACE_ID } from './canned-store.ts';
+import { KEY_ID, NODE_ID, PROFILE_ID, TRACE_ID } from './canned-store.ts';
+import { goodBody, goodPath } from './good-call.ts';
 import { type AskOptions, startReadingApp } from './reading-app.ts';
 
 const AT = '2026-11-14T09:30:01.210Z';
-const EMPTY_PLAN: AskOptions = { method: 'PUT', json: {} };
 const UNMERGE: AskOptions = { method: 'POST', json: { trace_id: TRACE_ID.toUpperCase() } };
 
 const PROFILE_TEXT = `{"id":"${PROFILE_ID}","merged_ids":["${NODE_ID}"],"identifiers":{"user_id":["u-1"],"email":["Ada@example.com"],"phone_number":[],"anon_id":["a-1","a-2"]},"profile_fields":{"__proto__":"field","city":"Lisbon"},"user_properties":{"__proto__":{"__proto__":{"x":1},"constructor":null},"big":12345678901234567890.10,"hasOwnProperty":1e400},"first_seen":"${AT}","last_seen":"2026-11-14T09:30:01.211Z","event_count":3}`;
@@ -74,12 +74,12 @@ suite('A response is exactly this', () => {
     [
       '/rejections',
       200,
-      `{"rejections":[{"trace_id":"${TRACE_ID}","userIndex":0,"received_at":"${AT}","message":"events[3] x","reason":"events[] x","payload":{"a":1.0},"payload_is_cut":false},{"trace_id":"${TRACE_ID}","userIndex":0,"received_at":"${AT}","message":"y","reason":"y","payload":"{\\"a\\":\\"","payload_is_cut":true}],"next_cursor":"next"}`,
+      `{"rejections":[{"id":"${TRACE_ID}.0","trace_id":"${TRACE_ID}","userIndex":0,"received_at":"${AT}","message":"events[3] x","reason":"events[] x","payload":{"a":1.0},"payload_is_cut":false,"key_id":"${KEY_ID}","format":"sluice","event_names":["\\"x\\""],"resubmitted_at":"${AT}"},{"id":"${TRACE_ID}.0","trace_id":"${TRACE_ID}","userIndex":0,"received_at":"${AT}","message":"y","reason":"y","payload":"{\\"a\\":\\"","payload_is_cut":true,"key_id":"${KEY_ID}","format":"sluice","event_names":[],"resubmitted_at":null}],"next_cursor":"next"}`,
     ],
     [
       '/rejections/reasons',
       200,
-      `{"reasons":[{"reason":"events[] \\"x\\"","users":3,"last_at":"${AT}","trace_id":"${TRACE_ID}","userIndex":4}]}`,
+      `{"reasons":[{"reason":"events[] \\"x\\"","users":3,"resubmitted":1,"last_at":"${AT}","trace_id":"${TRACE_ID}","userIndex":4}]}`,
     ],
     [
       '/receipts',
@@ -126,7 +126,7 @@ suite('The ledger', () => {
     const total = '"received":21,"stored":3,"duplicates":6,"erased":3,"expired":3,"dead_letters":3,"pending":3';
     assert.equal(
       text,
-      `{"balanced":false,"missing_records":0,"lost_records":0,"warnings":[],"hours":[{"hour":"${newest}","users":${BOOKS_TEXT},"events":${BOOKS_TEXT},"users_rejected":0,"dropped_by_clients":0},{"hour":"${before}","users":${BOOKS_TEXT},"events":${BOOKS_TEXT},"users_rejected":4,"dropped_by_clients":3}],"totals":{"users":{${total.replace('21', '22')},"difference":1},"events":{${total},"difference":0},"dropped_by_clients":5}}`,
+      `{"balanced":false,"missing_records":0,"lost_records":0,"warnings":[],"hours":[{"hour":"${newest}","users":${BOOKS_TEXT},"events":${BOOKS_TEXT},"users_rejected":0,"users_resubmitted":0,"dropped_by_clients":0},{"hour":"${before}","users":${BOOKS_TEXT},"events":${BOOKS_TEXT},"users_rejected":4,"users_resubmitted":1,"dropped_by_clients":3}],"totals":{"users":{${total.replace('21', '22')},"difference":1},"events":{${total},"difference":0},"dropped_by_clients":5}}`,
     );
     const { totals } = body as { totals: unknown };
     const narrow = (await ask('/ledger?from=2026-11-14T08:59:59Z&to=2026-11-14T09:00:00Z')) as {
@@ -207,12 +207,8 @@ test('every response matches its schema in the OpenAPI document', async (t) => {
   for (const [method, path] of all) {
     const item = document.paths[path.replace(/\?.*/, '')];
     const operation = item?.[method as 'get' | 'post' | 'put' | 'delete'];
-    const filled = path
-      .replace('{id}', PROFILE_ID)
-      .replace('{trace_id}', TRACE_ID)
-      .replace('{event_name}', encodeURIComponent(CATALOGUED.name));
-    const options = method === 'post' ? UNMERGE : method === 'put' ? EMPTY_PLAN : { method: method.toUpperCase() };
-    const reply = await ask(filled, options);
+    const json = method === 'post' || method === 'put' ? { json: goodBody(path) } : {};
+    const reply = await ask(goodPath(path), { method: method.toUpperCase(), ...json });
     const response = operation?.responses[reply.status];
     assert.ok(response !== undefined && 'content' in response, `${method} ${path}: ${reply.status}`);
     assert.ok(

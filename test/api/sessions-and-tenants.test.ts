@@ -3,7 +3,8 @@
 import assert from 'node:assert/strict';
 import { suite, test } from 'node:test';
 import { createKey } from '../../src/keys/create.ts';
-import { CATALOGUED, PROFILE_ID, TRACE_ID } from './canned-store.ts';
+import { PROFILE_ID, TRACE_ID } from './canned-store.ts';
+import { goodBody, goodPath } from './good-call.ts';
 import { type MemberApp, NOW, startMemberApp } from './member-app.ts';
 
 const DEVELOPMENT = { 'sluice-environment': 'development' };
@@ -17,11 +18,10 @@ function tenantCalls({ app }: MemberApp): { method: string; path: string; json: 
   return [...app.methodsByPath].flatMap(([url, methods]) => {
     if (NOT_OF_A_TENANT.test(url)) return [];
     const query = url === '/profiles' ? '?user_id=u-1' : url === '/profiles/search' ? '?value=u-1' : '';
-    const ids = url.replace(':id', PROFILE_ID).replace(':trace_id', TRACE_ID);
-    const path = ids.replace(':event_name', encodeURIComponent(CATALOGUED.name)) + query;
+    const path = goodPath(url) + query;
     return ['GET', 'POST', 'DELETE']
       .filter((method) => methods.has(method) && url !== '/live')
-      .map((method) => ({ method, path, json: method === 'POST' ? { trace_id: TRACE_ID } : undefined }));
+      .map((method) => ({ method, path, json: method === 'POST' ? goodBody(url) : undefined }));
   });
 }
 

@@ -83,6 +83,7 @@ export function storeReceiptsContract(open: OpenStore): void {
       const counts = { usersAccepted: 3, usersRejected: 1, eventsAccepted: 5 };
       await transaction.deadLetter(
         { ...nobody, ...counts, bodyHash: null, partition: 3, position: 9 },
+        { ...nobody, body, partition: 3, position: 9 },
         'Error: it is broken',
         77,
       );
@@ -155,11 +156,18 @@ export function storeReceiptsContract(open: OpenStore): void {
         ],
       );
       const [first] = await under.store.rejectionReasons(TENANT, ALL);
-      assert.deepEqual(first, { reason: NO_NAME, users: 4, lastAt: START + 9, traceId: newest, userIndex: 3 });
+      assert.deepEqual(first, {
+        reason: NO_NAME,
+        users: 4,
+        resubmitted: 0,
+        lastAt: START + 9,
+        traceId: newest,
+        userIndex: 3,
+      });
       // Of the range alone, its end left out; of as many the newest first, then by name.
       assert.deepEqual(await under.store.rejectionReasons(TENANT, { from: null, to: START + 5 }), [
-        { reason: NO_NAME, users: 1, lastAt: START, traceId: oldest, userIndex: 2 },
-        { reason: NO_OBJECT, users: 1, lastAt: START, traceId: oldest, userIndex: 1 },
+        { reason: NO_NAME, users: 1, resubmitted: 0, lastAt: START, traceId: oldest, userIndex: 2 },
+        { reason: NO_OBJECT, users: 1, resubmitted: 0, lastAt: START, traceId: oldest, userIndex: 1 },
       ]);
       assert.deepEqual(
         (await under.store.rejectionReasons(TENANT, { from: START + 5, to: START + 9 })).map(({ reason }) => reason),

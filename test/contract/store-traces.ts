@@ -325,14 +325,14 @@ export function storeTracesContract(open: OpenStore): void {
     });
 
     test('a dead letter is listed with its cause and counted in the ledger', async () => {
-      const { body, userCount, eventCount, rejections, ...header } = request([person({ user_id: 'u' }, [{}, {}])], {
-        droppedByClient: 3,
-      });
+      const entry = request([person({ user_id: 'u' }, [{}, {}])], { droppedByClient: 3 });
+      const { body, userCount, eventCount, rejections, ...header } = entry;
       assert.ok(body.byteLength > 0 && userCount === 1 && rejections.length === 0);
       const transaction = await under.writer.begin();
       const counts = { usersAccepted: userCount, usersRejected: 0, eventsAccepted: eventCount };
       await transaction.deadLetter(
         { ...header, ...counts, bodyHash: null, partition: 3, position: 9 },
+        { ...entry, partition: 3, position: 9 },
         'Error: it is broken',
         77,
       );
@@ -340,7 +340,20 @@ export function storeTracesContract(open: OpenStore): void {
       await transaction.commit(true);
       const { tenantId, traceId, receivedAt } = header;
       assert.deepEqual(await under.store.deadLetters(10), [
-        { tenantId, traceId, receivedAt, partition: 3, position: 9, failedAt: 77, cause: 'Error: it is broken' },
+        {
+          tenantId,
+          traceId,
+          firstUserIndex: 0,
+          receivedAt,
+          partition: 3,
+          position: 9,
+          failedAt: 77,
+          cause: 'Error: it is broken',
+          users: 1,
+          events: 2,
+          keyId: 'key_test',
+          isKept: true,
+        },
       ]);
       const { hours } = await under.store.ledger(TENANT, { from: null, to: null });
       assert.deepEqual(
@@ -453,6 +466,10 @@ export function storeTracesContract(open: OpenStore): void {
         reason: 'at least one identifier is required (user_id, email, phone_number, or anon_id)',
         payload: '{"n":4}',
         payloadIsCut: false,
+        keyId: 'key_test',
+        format: 'sluice',
+        eventNames: [],
+        resubmittedAt: null,
       });
       const reason = 'events[].event_name is required and must be a non-empty string';
       const named = await under.store.rejections(TENANT, { ...ALL, reason });

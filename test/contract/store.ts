@@ -29,6 +29,7 @@ import {
   TENANT,
 } from './store-feeding.ts';
 import { storeCatalogueContract } from './store-catalogue.ts';
+import { storeJobsContract } from './store-jobs.ts';
 import { storePeopleContract } from './store-people.ts';
 import { storePlanViolationsContract } from './store-plan-violations.ts';
 import { storePredictionsContract } from './store-predictions.ts';
@@ -54,6 +55,7 @@ export function storeContract(name: string, open: OpenStore): void {
     storeRetentionContract(open);
     storeTenantsContract(open);
     storeTransactionsContract(open);
+    storeJobsContract(open);
   });
 }
 

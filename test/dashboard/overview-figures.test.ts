@@ -53,7 +53,14 @@ test('what was received is taken from the ledger where minutes are not kept', ()
   const result = rangeOf({ range: '7d', from: '', to: '' }, 'receipt', NOW);
   assert.ok('range' in result);
   const hours = ['2026-11-15T09:00:00.000Z', '2026-11-15T08:00:00.000Z', '2026-11-01T00:00:00.000Z'].map((hour) => {
-    return { hour, users: BOOKS_OF_2, events: BOOKS_OF_5, users_rejected: 1, dropped_by_clients: 0 };
+    return {
+      hour,
+      users: BOOKS_OF_2,
+      events: BOOKS_OF_5,
+      users_rejected: 1,
+      users_resubmitted: 0,
+      dropped_by_clients: 0,
+    };
   });
   const { accepted, rejected, events } = receivedByHour(result.range, hours);
   assert.deepEqual([accepted.total, rejected.total, events.total], [4, 2, 10]);

@@ -180,6 +180,9 @@ function expectedStatus(route: Route, one: KeyCase, environment: 'any' | 'produc
   // A secret key is not accepted in an address.
   if (route.path.includes('{key}')) return name === 'publishable' ? 200 : 401;
   if (isIngest) return isSegment(route.path) || isCheck(route.path) ? 200 : 202;
+  // What is rejected, failed or under way has other ids, and is fixed by another body.
+  if (/^\/(rejections|dead-letters|jobs)\/\{/.test(route.path)) return 404;
+  if (/^\/(rejections\/resubmit|dead-letters\/retry)$/.test(route.path)) return 400;
   // Lists are there for every tenant; what has an id, or is looked for, is there for its owner alone.
   const isOneThing = route.path.includes('{') || route.path === '/profiles';
   if (isOneThing && name !== OWNER && name !== OWNERS_SESSION) return 404;

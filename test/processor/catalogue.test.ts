@@ -139,6 +139,10 @@ test('the catalogue counts each event once, whatever conflicts there are, and ha
       advance: (...values) => transaction.advance(...values),
       noteLost: (lost) => transaction.noteLost(lost),
       writeCatalogue: (...values) => transaction.writeCatalogue(...values),
+      takeJob: (itemsMax) => transaction.takeJob(itemsMax),
+      markResubmitted: (...args) => transaction.markResubmitted(...args),
+      markRetried: (...args) => transaction.markRetried(...args),
+      saveJob: (...args) => transaction.saveJob(...args),
       commit: async (durable) => {
         commits += 1;
         if (commits % 2 === 1 && !durable) throw new StoreConflictError('another one was first');
@@ -149,6 +153,7 @@ test('the catalogue counts each event once, whatever conflicts there are, and ha
   };
   const conflicting: StoreWriter = {
     begin,
+    hasJobs: () => real.hasJobs(),
     positions: () => real.positions(),
     processed: () => real.processed(),
     lostRecords: () => real.lostRecords(),

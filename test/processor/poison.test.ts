@@ -109,6 +109,11 @@ suite('A record that cannot be processed', () => {
           {
             tenantId: TENANT,
             traceId: poison.traceId,
+            firstUserIndex: 0,
+            users: poison.userCount,
+            events: poison.eventCount,
+            keyId: poison.keyId,
+            isKept: true,
             partition: 0,
             position: 4,
             receivedAt: poison.receivedAt,

@@ -24,6 +24,7 @@ export async function* linesOf(store: Store, traceIds: Iterable<string>): AsyncG
     const { minutes } = await store.receipts(tenantId, { from: null, to: null });
     for (const minute of minutes) yield `receipts ${text(minute)}`;
     for await (const row of pages((page) => store.audit(tenantId, page))) yield `act ${text(row)}`;
+    for await (const row of pages((page) => store.jobs(tenantId, page))) yield `job ${text(row)}`;
     const { hours } = await store.ledger(tenantId, { from: null, to: null });
     for (const hour of hours) {
       assertBalance(hour.users);

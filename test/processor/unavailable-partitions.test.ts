@@ -228,6 +228,7 @@ suite('A partition of the log', () => {
         begin: () => writer.begin(),
         sweep: (...args) => writer.sweep(...args),
         compact: () => writer.compact(),
+        hasJobs: () => writer.hasJobs(),
         close: () => writer.close(),
         difference: () => {
           checks += 1;

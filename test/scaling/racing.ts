@@ -198,6 +198,7 @@ function recorded(writer: StoreWriter, taken: Taken[]): StoreWriter {
     lostRecords: () => writer.lostRecords(),
     difference: () => writer.difference(),
     compact: () => writer.compact(),
+    hasJobs: () => writer.hasJobs(),
     sweep: (...args) => writer.sweep(...args),
     close: () => writer.close(),
     begin: async () => recordedTransaction(await writer.begin(), taken),
@@ -230,7 +231,11 @@ function recordedTransaction(transaction: WriteTransaction, taken: Taken[]): Wri
       }
       await transaction.write(batches, at);
     },
-    deadLetter: async (header, cause) => assert.fail(`${header.traceId} failed: ${cause}`),
+    takeJob: (itemsMax) => transaction.takeJob(itemsMax),
+    markResubmitted: (...args) => transaction.markResubmitted(...args),
+    markRetried: (...args) => transaction.markRetried(...args),
+    saveJob: (...args) => transaction.saveJob(...args),
+    deadLetter: async (header, _record, cause) => assert.fail(`${header.traceId} failed: ${cause}`),
     noteLost: async () => assert.fail('records were lost'),
     writeCatalogue: (...values) => transaction.writeCatalogue(...values),
     commit: async (durable) => {

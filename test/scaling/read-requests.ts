@@ -76,6 +76,11 @@ export async function askEverything(
       '/events?cursor=nonsense',
       '/audit?cursor=nonsense',
       '/rejections?cursor=nonsense',
+      `/rejections?event_name=${encodeURIComponent(subjects.eventNames[0] ?? 'none')}`,
+      '/rejections?resubmitted=false&key_id=none',
+      '/jobs?cursor=nonsense',
+      `/jobs/${UNKNOWN}`,
+      '/dead-letters?cause=none',
     ]);
     await askProfiles(stores, tenantId);
     await askLists(stores, tenantId, subjects);
@@ -143,6 +148,8 @@ async function askLists(stores: TwoStores, tenantId: TenantId, { eventNames }: S
     `/rejections?limit=3&${range}`,
     ...reported.map(({ reason }) => `/rejections?limit=50&reason=${encodeURIComponent(reason.slice(0, 1_000))}`),
     '/audit?limit=1',
+    '/jobs?limit=1',
+    '/dead-letters?limit=1',
   ];
   for (const path of paged) {
     const pages = await stores.askPages(tenantId, path);

@@ -42,7 +42,7 @@ const CONNECTIONS = 6;
 /** All that a history fills. Partitions stay, as they do in a server that continues. */
 const TABLES =
   'tenants, invalidations, positions, nodes, identifiers, merges, cannot_link, refusals, tombstones, idempotency_keys, event_ids, counts, ' +
-  'ledger, receipts, profile_counts, catalogue_entries, catalogue_properties, rejections, dead_letters, audit, records, events, arrivals, expired_arrivals';
+  'ledger, receipts, profile_counts, catalogue_entries, catalogue_properties, rejections, dead_letters, jobs, audit, records, events, arrivals, expired_arrivals';
 /** What a history should bring about now and then, by how a response shows it. */
 const SIGHTS: Readonly<Record<string, RegExp>> = {
   merge: /"merged_ids":\["/,

@@ -62,6 +62,10 @@ export async function openForTwo(scope: AsyncDisposableStack) {
         deadLetter: (...values) => transaction.deadLetter(...values),
         noteLost: (lost) => transaction.noteLost(lost),
         writeCatalogue: (...values) => transaction.writeCatalogue(...values),
+        takeJob: (itemsMax) => transaction.takeJob(itemsMax),
+        markResubmitted: (...args) => transaction.markResubmitted(...args),
+        markRetried: (...args) => transaction.markRetried(...args),
+        saveJob: (...args) => transaction.saveJob(...args),
         commit: (durable) => transaction.commit(durable),
         rollback: () => transaction.rollback(),
       };

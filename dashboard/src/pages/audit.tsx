@@ -29,7 +29,7 @@ export default function Audit(): ReactNode {
   const isEmpty = !list.isLoading && entries.length === 0 && list.error === undefined;
   return (
     <Page title="Audit">
-      <p className="lead">Every erasure and every unmerge in {environment}, without personal data.</p>
+      <p className="lead">Every erasure, unmerge, resubmit and retry in {environment}, without personal data.</p>
       {list.isLoading && <Loading what="the audit" />}
       {entries.length > 0 && (
         <Card>
@@ -89,6 +89,11 @@ function useActorName(): (entry: AuditEntry) => string {
 
 function Details({ entry: { kind, detail } }: { entry: AuditEntry }): ReactNode {
   const environment = useEnvironment();
+  if (kind === 'resubmit' || kind === 'retry') {
+    const matched = Number(fieldOf(detail, 'matched'));
+    const [one, many] = kind === 'resubmit' ? ['rejected user', 'rejected users'] : ['dead letter', 'dead letters'];
+    return `${formatNumber(matched)} ${matched === 1 ? one : many}`;
+  }
   if (kind === 'erase') {
     const [id, events] = [fieldOf(detail, 'profile_id'), fieldOf(detail, 'events')];
     return (

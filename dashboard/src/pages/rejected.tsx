@@ -1,7 +1,7 @@
 /**
  * Rejected users, grouped by reason: how many, the last one, and for the reason that is open how to fix it and the users
- * as they were sent, each folded until it is opened, with the part marked that failed. Reason and range stand in the
- * address. What was sent is shown as text and nothing else.
+ * as they were sent, each folded until it is opened, with the part marked that failed; those that were fixed are left
+ * out. Reason and range stand in the address. What was sent is shown as text and nothing else.
  */
 
 import { useId, useState } from 'react';
@@ -10,6 +10,7 @@ import { fromQuery, REJECTED_RANGES, type RejectedRange, rejectedRangeOf } from 
 import { adviceFor } from '../rejection-advice.ts';
 import { formatNumber, Time, useNow } from '../time.tsx';
 import type { Rejection, RejectionPage, RejectionReason, RejectionReasons } from '../api-types.ts';
+import { Button } from '../ui/button.tsx';
 import { Code, Json } from '../ui/code.tsx';
 import { Empty } from '../ui/empty.tsx';
 import { Icon } from '../ui/icons.tsx';
@@ -18,14 +19,14 @@ import { ErrorNotice, Loading, Notice } from '../ui/notice.tsx';
 import { Page } from '../ui/page.tsx';
 import { useData } from '../use-data.ts';
 import { usePages } from '../use-pages.ts';
+import { FixDialog } from './fix-dialog.tsx';
 import '../styles/rejected.css';
 import '../styles/switch.css';
 
 const RELOAD_MS = 10_000;
 const PAGE_USERS = 20;
 
-/** What the server keeps of one request, and gives of reasons. */
-const REQUEST_KEPT_MAX = 100;
+/** What the server gives of reasons. */
 const REASONS_MAX = 100;
 /** Ids of the same minute begin alike; the end distinguishes them. */
 const TRACE_END_CHARACTERS = 12;
@@ -46,7 +47,7 @@ export default function RejectedPage() {
     <Page title="Rejected" actions={<RangeSwitch range={range} />}>
       <p className="lead">
         Users that failed a check and were not stored. They are kept for 7 days, unless SLUICE_REJECTION_RETENTION says
-        otherwise; of one request at most {REQUEST_KEPT_MAX}. The others of the same request were stored all the same.
+        otherwise. Fix them here and resubmit them: they are stored as if they had been sent so.
       </p>
       {error !== undefined && <ErrorNotice error={error} onRetry={reload} />}
       {reasons === undefined && error === undefined && <Loading what="rejected users" />}
@@ -66,6 +67,7 @@ export default function RejectedPage() {
               range={range}
               isOpen={one.reason === chosen}
               onOpen={(isOpen) => setReason(isOpen ? one.reason : NONE_OPEN, { replace: true })}
+              onFixed={reload}
             />
           ))}
         </ul>
@@ -128,9 +130,12 @@ interface ReasonGroupProps {
   readonly range: RejectedRange;
   readonly isOpen: boolean;
   readonly onOpen: (isOpen: boolean) => void;
+  /** Some of them were resubmitted. */
+  readonly onFixed: () => void;
 }
 
-function ReasonGroup({ group: { reason, users, last_at: lastAt }, most, range, isOpen, onOpen }: ReasonGroupProps) {
+function ReasonGroup({ group, most, range, isOpen, onOpen, onFixed }: ReasonGroupProps) {
+  const { reason, users, resubmitted, last_at: lastAt } = group;
   const id = useId();
   return (
     <li className="reason-group">
@@ -144,25 +149,36 @@ function ReasonGroup({ group: { reason, users, last_at: lastAt }, most, range, i
         <Icon name="next" />
         <span className="reason-text">{reason}</span>
         <span className="reason-figures">
-          <strong>{formatNumber(users)}</strong> {users === 1 ? 'user' : 'users'}, last <Time at={lastAt} relative />
+          <strong>{formatNumber(users)}</strong> {users === 1 ? 'user' : 'users'}
+          {resubmitted > 0 && `, ${formatNumber(resubmitted)} fixed`}, last <Time at={lastAt} relative />
         </span>
         <span className="reason-bar" aria-hidden="true">
-          <span style={{ width: `${(100 * users) / most}%` }} />
+          <span style={{ width: `${(100 * (users - resubmitted)) / most}%` }} />
         </span>
       </button>
       {isOpen && (
         <div id={id}>
-          <RejectedUsers key={range.value} reason={reason} range={range} />
+          <RejectedUsers key={range.value} reason={reason} range={range} left={users - resubmitted} onFixed={onFixed} />
         </div>
       )}
     </li>
   );
 }
 
-function RejectedUsers({ reason, range }: { reason: string; range: RejectedRange }) {
+interface RejectedUsersProps {
+  readonly reason: string;
+  readonly range: RejectedRange;
+  /** How many are not fixed yet. */
+  readonly left: number;
+  readonly onFixed: () => void;
+}
+
+function RejectedUsers({ reason, range, left, onFixed }: RejectedUsersProps) {
+  const [fixing, setFixing] = useState<Rejection>();
   // Of when it was opened: a list that is read page by page must not move.
   const [from] = useState(() => fromQuery(range, Date.now()));
-  const path = `/rejections?limit=${PAGE_USERS}&reason=${encodeURIComponent(reason)}&${from}`;
+  const path = `/rejections?limit=${PAGE_USERS}&resubmitted=false&reason=${encodeURIComponent(reason)}&${from}`;
+  const since = new URLSearchParams(from).get('from');
   const list = usePages<RejectionPage>(path);
   const { fix } = adviceFor(reason);
   const users = list.pages.flatMap(({ rejections }) => rejections);
@@ -175,12 +191,22 @@ function RejectedUsers({ reason, range }: { reason: string; range: RejectedRange
       )}
       {list.isLoading && <Loading what="what was sent" />}
       {users.map((user) => (
-        <RejectedUser key={`${user.trace_id}.${user.userIndex}`} user={user} />
+        <RejectedUser key={user.id} user={user} onFix={() => setFixing(user)} />
       ))}
       <ListEnd
         list={list}
         more="Show more"
-        end={users.length === 0 ? `None ${range.words} any more.` : 'That is every user that is kept.'}
+        end={users.length === 0 ? `None ${range.words} are left to fix.` : 'That is every user that is left to fix.'}
+      />
+      <FixDialog
+        rejection={fixing}
+        filter={since === null ? { reason } : { reason, from: since }}
+        count={left}
+        onClose={() => setFixing(undefined)}
+        onDone={() => {
+          list.reload();
+          onFixed();
+        }}
       />
     </section>
   );
@@ -191,7 +217,7 @@ function placeIn(message: string): string {
   return (message.split(' ', 1)[0] ?? '').replace(/:$/, '');
 }
 
-function RejectedUser({ user }: { user: Rejection }) {
+function RejectedUser({ user, onFix }: { user: Rejection; onFix: () => void }) {
   const environment = useEnvironment();
   const { trace_id: traceId, userIndex, received_at: receivedAt, message, payload, payload_is_cut: isCut } = user;
   const { path } = adviceFor(message);
@@ -208,11 +234,19 @@ function RejectedUser({ user }: { user: Rejection }) {
       </p>
       {isCut ? (
         <>
-          <p className="muted">It was too large to keep whole. The beginning of it:</p>
+          <p className="muted">
+            It was too large to keep whole, so it cannot be changed here: send it corrected with{' '}
+            <code>POST /rejections/{user.id}/resubmit</code>. The beginning of it:
+          </p>
           <Code text={String(payload)} />
         </>
       ) : (
-        <Json value={payload} {...(path !== null && { mark: path })} />
+        <>
+          <Json value={payload} {...(path !== null && { mark: path })} />
+          <p>
+            <Button onClick={onFix}>Fix and resubmit</Button>
+          </p>
+        </>
       )}
     </details>
   );

@@ -1,5 +1,5 @@
 /**
- * An unmerge or an erasure, by the trace_id of its response. Requests have traces, these are in the audit: a view that
+ * An unmerge, an erasure, a resubmit or a retry, by the trace_id of its response. Requests have traces, these are in the audit: a view that
  * looks for an id has to ask both. The detail has ids and counts only, and is read as something that may be anything.
  */
 
@@ -28,9 +28,18 @@ export function TraceAuditEntry({ traceId, otherwise }: TraceAuditEntryProps): R
   return entry === undefined ? otherwise : <AuditEntryCard entry={entry} />;
 }
 
-export const KIND_WORDS: Readonly<Record<string, string>> = { erase: 'Erasure', unmerge: 'Unmerge' };
+export const KIND_WORDS: Readonly<Record<string, string>> = {
+  erase: 'Erasure',
+  unmerge: 'Unmerge',
+  resubmit: 'Resubmit',
+  retry: 'Retry',
+};
+
+const OF_PERSON = 'This was no request with events, but something that was done to a person.';
+const OF_MANY = 'This was no request with events, but a job: rejected users were fixed, or dead letters retried.';
 
 function AuditEntryCard({ entry }: { entry: AuditEntry }): ReactNode {
+  const isOfPerson = entry.kind === 'erase' || entry.kind === 'unmerge';
   return (
     <Card
       title={
@@ -40,7 +49,7 @@ function AuditEntryCard({ entry }: { entry: AuditEntry }): ReactNode {
       }
       actions={<CopyButton text={entry.trace_id} label="Copy trace_id" />}
     >
-      <p>This was no request with events, but something that was done to a person.</p>
+      <p>{isOfPerson ? OF_PERSON : OF_MANY}</p>
       <dl className="facts">
         <div>
           <dt>Done</dt>
@@ -48,7 +57,9 @@ function AuditEntryCard({ entry }: { entry: AuditEntry }): ReactNode {
             <Time at={entry.at} />
           </dd>
         </div>
-        {entry.kind === 'unmerge' ? <UnmergeFacts detail={entry.detail} /> : <EraseFacts detail={entry.detail} />}
+        {entry.kind === 'unmerge' && <UnmergeFacts detail={entry.detail} />}
+        {entry.kind === 'erase' && <EraseFacts detail={entry.detail} />}
+        {!isOfPerson && <Count label="How many" value={fieldOf(entry.detail, 'matched')} />}
       </dl>
       <details>
         <summary>As it is in the audit</summary>

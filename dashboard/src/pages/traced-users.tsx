@@ -8,7 +8,7 @@ import { shortId } from '../identity-names.ts';
 import { labelOf } from '../person-name.ts';
 import { reasonOf } from '../rejection-advice.ts';
 import { Link, useEnvironment, useQueryValue, viewPath } from '../router.tsx';
-import { formatNumber } from '../time.tsx';
+import { formatNumber, Time } from '../time.tsx';
 import type { Environment } from '../api-constants.ts';
 import type { Trace, TracedUser } from '../api-types.ts';
 import { Badge } from '../ui/badge.tsx';
@@ -138,11 +138,18 @@ function Words({ user, trace, environment }: CellProps): ReactNode {
   if (user.status === 'accepted' && trace.duplicate_of !== null) {
     return 'A repetition: nothing of it was stored again.';
   }
-  if (message === null && merged.length === 0 && warnings.length === 0 && duplicates === 0) {
+  const { resubmitted } = user;
+  const isPlain = message === null && merged.length === 0 && warnings.length === 0 && duplicates === 0;
+  if (isPlain && resubmitted === undefined) {
     return <span className="muted">nothing special</span>;
   }
   return (
     <ul className="words">
+      {resubmitted !== undefined && (
+        <li>
+          <Badge tone="quiet">fixed</Badge> Rejected at first, then resubmitted <Time at={resubmitted.at} />.
+        </li>
+      )}
       {message !== null && (
         <li>
           <bdi className="words__message">{message}</bdi>.{' '}

@@ -1,10 +1,10 @@
 /**
- * `GET /audit`: every unmerge and erasure, newest first, or the one of a
- * call, by the `trace_id` of its response. What requests did (links, merges, refusals) is in the identity of a profile
- * and in traces.
+ * `GET /audit`: every unmerge, erasure, resubmit and retry, newest first, or the one of a call, by the `trace_id` of its
+ * response. What requests did (links, merges, refusals) is in the identity of a profile and in traces.
  */
 
 import type { FastifyInstance } from 'fastify';
+import { AUDIT_KINDS } from '../../store.ts';
 import { ERASURE_AT, ERASURE_TRACE_ID, PROFILE_ID } from '../examples.ts';
 import { raw } from '../json-text.ts';
 import { cursor, limit, textParameter } from '../parameters.ts';
@@ -14,14 +14,14 @@ import { type TenantParts, tenantRoute } from '../tenant-route.ts';
 
 const TRACE_ID_CHARACTERS = 36;
 
-const AuditEntry = object('AuditEntry', 'One unmerge or erasure.', {
-  kind: oneOf(['unmerge', 'erase'], 'What was done.'),
+const AuditEntry = object('AuditEntry', 'One unmerge, erasure, resubmit or retry.', {
+  kind: oneOf(AUDIT_KINDS, 'What was done.'),
   trace_id: uuid('The call that did it.'),
   at: time('When.'),
   detail: anyJson('To what.'),
 });
 
-const AuditPage = object('AuditPage', 'Every unmerge and erasure.', {
+const AuditPage = object('AuditPage', 'Every unmerge, erasure, resubmit and retry.', {
   entries: list(AuditEntry, 'Newest first.'),
   next_cursor: nextCursor,
 });
@@ -38,7 +38,8 @@ export function registerAuditRoutes(app: FastifyInstance, parts: TenantParts): v
     schema: {
       operationId: 'listAuditEntries',
       summary: 'Who was unmerged or erased',
-      description: 'Every unmerge and erasure, without personal data.',
+      description:
+        'Every unmerge, erasure, resubmit of rejected users and retry of dead letters, without personal data.',
       query: {
         trace_id: textParameter('Only the entry of this call: the `trace_id` of its response.', TRACE_ID_CHARACTERS),
         limit,

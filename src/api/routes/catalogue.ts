@@ -135,7 +135,7 @@ export function registerCatalogueRoutes(app: FastifyInstance, parts: PlanParts):
   tenantRoute(app, parts, {
     method: 'GET',
     url: '/catalogue/:event_name',
-    pathKind: 'text',
+    idForm: 'text',
     schema: {
       operationId: 'getCatalogueEvent',
       summary: 'One event of the catalogue',

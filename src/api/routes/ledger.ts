@@ -39,6 +39,9 @@ const LedgerHour = object('LedgerHour', 'What was received in one hour.', {
   users: LedgerSums,
   events: LedgerSums,
   users_rejected: count('Users that were not valid. They are not part of the sums.'),
+  users_resubmitted: count(
+    'Those of them that were fixed and resubmitted: since then they are received, in the hour of their request, and part of the sums.',
+  ),
   dropped_by_clients: DroppedByClients,
 });
 
@@ -69,7 +72,16 @@ const LEDGER = {
   missing_records: 0,
   lost_records: 0,
   warnings: [],
-  hours: [{ hour: '2026-11-14T09:00:00.000Z', users: USERS, events: EVENTS, users_rejected: 1, dropped_by_clients: 0 }],
+  hours: [
+    {
+      hour: '2026-11-14T09:00:00.000Z',
+      users: USERS,
+      events: EVENTS,
+      users_rejected: 1,
+      users_resubmitted: 0,
+      dropped_by_clients: 0,
+    },
+  ],
   totals: { users: USERS, events: EVENTS, dropped_by_clients: 0 },
 };
 
@@ -109,11 +121,12 @@ export function registerLedgerRoutes(
         missing_records: missingRecords,
         lost_records: lost.reduce((sum, { records }) => sum + records, 0),
         warnings: parts.startWarnings(),
-        hours: shown.map(({ hour, users, events, rejectedUsers, droppedByClients }) => ({
+        hours: shown.map(({ hour, users, events, rejectedUsers, resubmittedUsers, droppedByClients }) => ({
           hour: timeText(hour),
           users: sumsJson(users),
           events: sumsJson(events),
           users_rejected: rejectedUsers,
+          users_resubmitted: resubmittedUsers,
           dropped_by_clients: droppedByClients,
         })),
         totals: {

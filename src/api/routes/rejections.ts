@@ -1,20 +1,36 @@
 /**
  * `GET /rejections`: users that failed validation, with the reason and what was sent, so that a person can see both.
  * A payload that was too large to keep whole is given as text, as far as it was kept. `GET /rejections/reasons` counts
- * those that are kept, by reason.
+ * those that are kept, by reason. `resubmit.ts` fixes them.
  */
 
 import type { FastifyInstance } from 'fastify';
+import { FORMATS } from '../../model.ts';
 import type { StoredRejection } from '../../store.ts';
-import { AT, NO_IDENTIFIER, PARTLY_VALID_REQUEST, TRACE_ID } from '../examples.ts';
+import { rejectionId } from '../../views/kept-rejections.ts';
+import { AT, KEY_ID, NO_IDENTIFIER, PARTLY_VALID_REQUEST, TRACE_ID } from '../examples.ts';
 import { Type } from '../json-schema.ts';
 import { raw } from '../json-text.ts';
-import { cursor, limit, refuseEmptyRange, textParameter, timeParameter } from '../parameters.ts';
-import { anyJson, count, flag, list, nextCursor, object, text, time, userIndex, uuid } from '../schema.ts';
+import { choiceParameter, cursor, limit, refuseEmptyRange, textParameter, timeParameter } from '../parameters.ts';
+import {
+  anyJson,
+  count,
+  flag,
+  list,
+  nextCursor,
+  object,
+  oneOf,
+  text,
+  time,
+  timeOrNull,
+  userIndex,
+  uuid,
+} from '../schema.ts';
 import { timeText } from '../stored-json.ts';
 import { type TenantParts, tenantRoute } from '../tenant-route.ts';
 
-const REASON_CHARACTERS_MAX = 1_000;
+export const REASON_CHARACTERS_MAX = 1_000;
+const NAME_CHARACTERS_MAX = 512;
 const REASONS_MAX = 100;
 const INDEXES = /\[\d+\]/g;
 
@@ -22,6 +38,7 @@ const from = timeParameter('Only users received at or after this time. ISO 8601.
 const to = timeParameter('Only users received before this time. ISO 8601.');
 
 const Rejection = object('Rejection', 'One user that was not valid.', {
+  id: text('`<trace_id>.<userIndex>`. `POST /rejections/{id}/resubmit` takes it.'),
   trace_id: uuid('The request.'),
   userIndex,
   received_at: time('When the server received it.'),
@@ -29,6 +46,10 @@ const Rejection = object('Rejection', 'One user that was not valid.', {
   reason: text('The message without indexes.'),
   payload: anyJson('The user as it was sent; its beginning, as a text, if it was cut.'),
   payload_is_cut: flag('Whether it was too large to keep whole.'),
+  key_id: text('The API key of its request.'),
+  format: oneOf(FORMATS, '`segment` if the payload is a message of Segment’s SDKs.'),
+  event_names: list(Type.String(), 'The names of its events, each once, as far as they have one; none if it was cut.'),
+  resubmitted_at: timeOrNull('When it was fixed and resubmitted; null if it was not.'),
 });
 
 const RejectionPage = object('RejectionPage', 'Users that were not valid.', {
@@ -38,7 +59,8 @@ const RejectionPage = object('RejectionPage', 'Users that were not valid.', {
 
 const RejectionReason = object('RejectionReason', 'One reason, and how often it occurred.', {
   reason: text('The message without indexes. `GET /rejections` takes it.'),
-  users: count('Rejected users that are kept: of one request at most 100.'),
+  users: count('Rejected users that are kept: of one request up to 1.6 million characters.'),
+  resubmitted: count('Those of them that were fixed and resubmitted.'),
   last_at: time('When the server received the newest of them.'),
   trace_id: uuid('The request of the newest.'),
   userIndex,
@@ -61,6 +83,9 @@ export function registerRejectionRoutes(app: FastifyInstance, parts: TenantParts
           'Only users rejected for this reason: a `message`, with or without its indexes.',
           REASON_CHARACTERS_MAX,
         ),
+        event_name: textParameter('Only users with an event of this name.', NAME_CHARACTERS_MAX),
+        key_id: textParameter('Only users of requests with this API key.', NAME_CHARACTERS_MAX),
+        resubmitted: choiceParameter('Only users that were resubmitted, or that were not.', ['true', 'false']),
         from,
         to,
         limit,
@@ -75,6 +100,7 @@ export function registerRejectionRoutes(app: FastifyInstance, parts: TenantParts
             {
               rejections: [
                 {
+                  id: rejectionId(TRACE_ID, 1),
                   trace_id: TRACE_ID,
                   userIndex: 1,
                   received_at: AT,
@@ -82,6 +108,10 @@ export function registerRejectionRoutes(app: FastifyInstance, parts: TenantParts
                   reason: NO_IDENTIFIER,
                   payload: PARTLY_VALID_REQUEST.users[1],
                   payload_is_cut: false,
+                  key_id: KEY_ID,
+                  format: 'sluice',
+                  event_names: ['page_viewed'],
+                  resubmitted_at: null,
                 },
               ],
               next_cursor: null,
@@ -93,8 +123,11 @@ export function registerRejectionRoutes(app: FastifyInstance, parts: TenantParts
     handler: async ({ store, tenantId, parameters }) => {
       const { from, to, limit, cursor } = parameters;
       refuseEmptyRange(from, to);
-      const reason = parameters.reason?.replaceAll(INDEXES, '[]') ?? null;
-      const { rows, nextCursor } = await store.rejections(tenantId, { reason, from, to, limit, cursor });
+      const { reason: given, event_name: eventName, key_id: keyId, resubmitted } = parameters;
+      const reason = given === null ? null : withoutIndexes(given);
+      const isResubmitted = resubmitted === null ? null : resubmitted === 'true';
+      const query = { reason, eventName, keyId, isResubmitted, from, to, limit, cursor };
+      const { rows, nextCursor } = await store.rejections(tenantId, query);
       return { rejections: rows.map(rejectionJson), next_cursor: nextCursor };
     },
   });
@@ -114,7 +147,11 @@ export function registerRejectionRoutes(app: FastifyInstance, parts: TenantParts
         examples: {
           reasons: [
             'One reason',
-            { reasons: [{ reason: NO_IDENTIFIER, users: 1, last_at: AT, trace_id: TRACE_ID, userIndex: 1 }] },
+            {
+              reasons: [
+                { reason: NO_IDENTIFIER, users: 1, resubmitted: 0, last_at: AT, trace_id: TRACE_ID, userIndex: 1 },
+              ],
+            },
           ],
         },
       },
@@ -123,9 +160,10 @@ export function registerRejectionRoutes(app: FastifyInstance, parts: TenantParts
       refuseEmptyRange(from, to);
       const reasons = await store.rejectionReasons(tenantId, { from, to });
       return {
-        reasons: reasons.map(({ reason, users, lastAt, traceId, userIndex }) => ({
+        reasons: reasons.map(({ reason, users, resubmitted, lastAt, traceId, userIndex }) => ({
           reason,
           users,
+          resubmitted,
           last_at: timeText(lastAt),
           trace_id: traceId,
           userIndex,
@@ -135,8 +173,15 @@ export function registerRejectionRoutes(app: FastifyInstance, parts: TenantParts
   });
 }
 
-function rejectionJson({ traceId, userIndex, receivedAt, message, reason, payload, payloadIsCut }: StoredRejection) {
+/** A message as a reason: the same mistake has the same one wherever it is. */
+export function withoutIndexes(message: string): string {
+  return message.replaceAll(INDEXES, '[]');
+}
+
+function rejectionJson(rejection: StoredRejection) {
+  const { traceId, userIndex, receivedAt, message, reason, payload, payloadIsCut, resubmittedAt } = rejection;
   return {
+    id: rejectionId(traceId, userIndex),
     trace_id: traceId,
     userIndex,
     received_at: timeText(receivedAt),
@@ -144,5 +189,9 @@ function rejectionJson({ traceId, userIndex, receivedAt, message, reason, payloa
     reason,
     payload: payloadIsCut ? payload : raw(payload),
     payload_is_cut: payloadIsCut,
+    key_id: rejection.keyId,
+    format: rejection.format,
+    event_names: rejection.eventNames,
+    resubmitted_at: resubmittedAt === null ? null : timeText(resubmittedAt),
   };
 }

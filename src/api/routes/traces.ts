@@ -10,6 +10,7 @@ import { Type } from '../json-schema.ts';
 import { choiceParameter, cursor, limit } from '../parameters.ts';
 import { include, peopleOf } from '../person-of-event.ts';
 import {
+  anyJson,
   count,
   list,
   nextCursor,
@@ -35,8 +36,8 @@ const ofTrace = {
   status: oneOf(STATUSES, '`pending` from the 202 on, `processed` once it can be read back.'),
   received_at: time('When the server received it.'),
   processed_at: timeOrNull('When it was processed; null while pending.'),
-  users_accepted: count('As the 202 said.'),
-  users_rejected: count('As the 202 said.'),
+  users_accepted: count('As the 202 said, and those that were resubmitted since.'),
+  users_rejected: count('As the 202 said, without those that were resubmitted since.'),
   duplicate_of: uuidOrNull(
     'The request with the same `Idempotency-Key` and body that was stored instead; null for all others.',
   ),
@@ -55,7 +56,10 @@ const TracePage = object('TracePage', 'The most recent requests.', {
 
 const TracedUser = object('TracedUser', 'What became of one user of a request.', {
   userIndex,
-  status: oneOf(['accepted', 'rejected'], 'As the 202 said.'),
+  status: oneOf(
+    ['accepted', 'rejected'],
+    'As the 202 said; `accepted` once a rejected user was fixed and resubmitted.',
+  ),
   profile_id: uuidOrNull('The profile as it is now; null while there is none.'),
   events: count('Events that are stored.'),
   duplicate_events: Type.Optional(count('Events that were stored before, by `$event_id`.')),
@@ -65,6 +69,21 @@ const TracedUser = object('TracedUser', 'What became of one user of a request.',
   ),
   warnings: list(Type.String(), 'Notes that you may want to act on.'),
   message: textOrNull('Why the user was rejected; null if it was not.'),
+  resubmitted: Type.Optional(
+    object('Resubmission', 'How a rejected user was fixed and resubmitted.', {
+      at: time('When it was stored.'),
+      by: anyJson('The key or member that did it: `key_id` or `member_id`.'),
+      job_id: uuid('The job.'),
+      patch: list(
+        Type.Object({
+          op: text('The operation.'),
+          path: text('What it changed.'),
+          from: Type.Optional(text('From where.')),
+        }),
+        'What was changed, without values, since these may be personal data. At most 20.',
+      ),
+    }),
+  ),
   person,
 });
 

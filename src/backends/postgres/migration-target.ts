@@ -59,6 +59,7 @@ const COUNTING = [
   'merges',
   'rejections',
   'dead_letters',
+  'jobs',
   'audit',
   'accounts',
   'keys',

@@ -15,7 +15,7 @@ const CONFLICT_ATTEMPTS = 5;
 /** A request may be waiting for the result. A read that takes longer fails, and its connection is closed. */
 const READ_TIMEOUT_MS = 3_000;
 
-const ROW_LOCKS: RowLocks = {
+export const ROW_LOCKS: RowLocks = {
   lock: (query) => query.forNoKeyUpdate(),
   lockFree: (query) => query.forUpdate().skipLocked(),
 };

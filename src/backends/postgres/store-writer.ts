@@ -13,10 +13,11 @@
 
 import { randomInt } from 'node:crypto';
 import { newProfilesIn, type Snapshot } from '../../identity/graph.ts';
-import type { LostRecords } from '../../log.ts';
+import type { LogRecord, LostRecords } from '../../log.ts';
 import type { ProcessedLog } from '../../log/continuity.ts';
 import type { MatchKey, NodeNumber, TenantId } from '../../model.ts';
 import {
+  type JobProgress,
   type LookupResult,
   type PersonKeys,
   type LookupRequest,
@@ -25,6 +26,7 @@ import {
   type Retention,
   StoreConflictError,
   type StoreWriter,
+  type TakenJob,
   type TenantBatch,
   type WriteTransaction,
 } from '../../store-writer.ts';
@@ -39,14 +41,15 @@ import {
 } from '../sql/positions.ts';
 import { addToCatalogue } from '../sql/catalogue.ts';
 import type { Difference } from '../sql/ledger.ts';
-import { insertDeadLetter } from '../sql/rejections.ts';
+import { insertDeadLetter } from '../sql/dead-letters.ts';
+import { hasJobs, markResubmitted, markRetried, saveJob, takeJob } from '../sql/jobs.ts';
 import type { StoreQueries } from '../sql/store-tables.ts';
 import { TransactionSums } from '../sql/sums.ts';
 import { assertInstallation } from './installation-check.ts';
 import { hashesOf } from './key-secret.ts';
 import type { PostgresClient, PostgresPool, PostgresTransaction } from './pool.ts';
 import { codeOf } from './pool-errors.ts';
-import { runSteps, storeQueriesOn } from './sql-database.ts';
+import { ROW_LOCKS, runSteps, storeQueriesOn } from './sql-database.ts';
 import { ANNOUNCE_WRITER } from './store-arrivals.ts';
 import { StoreBalance } from './store-balance.ts';
 import { dayOf, pairOf, StoreDays } from './store-days.ts';
@@ -158,6 +161,10 @@ class PostgresStoreWriter implements StoreWriter {
     days.forget();
     this.#people = undefined;
     this.#hashOf = undefined;
+  }
+
+  hasJobs(): Promise<boolean> {
+    return hasJobs(this.#queries);
   }
 
   lostRecords(): Promise<number> {
@@ -304,11 +311,27 @@ class PostgresWriteTransaction implements WriteTransaction {
     }
   }
 
-  async deadLetter(header: RecordHeader, cause: string, at: number): Promise<void> {
+  async deadLetter(header: RecordHeader, record: LogRecord, cause: string, at: number): Promise<void> {
     const tenant = (await this.#tenants([header.tenantId])).get(header.tenantId) as number;
     this.#sums.addDeadLetter(tenant, header);
-    const { tables } = storeQueriesOn(this.#client);
-    await insertDeadLetter(tables, tenant, this.#shared.logName, header, cause, at).execute();
+    const { logName } = this.#shared;
+    await runSteps(this.#client, (tables) => insertDeadLetter(tables, tenant, logName, header, record, cause, at));
+  }
+
+  takeJob(itemsMax: number): Promise<TakenJob | undefined> {
+    return runSteps(this.#client, (tables) => takeJob(tables, ROW_LOCKS, itemsMax));
+  }
+
+  markResubmitted(rejections: readonly number[], at: number): Promise<ReadonlySet<number>> {
+    return runSteps(this.#client, (tables) => markResubmitted(tables, rejections, at));
+  }
+
+  markRetried(deadLetters: readonly number[], at: number): Promise<ReadonlySet<number>> {
+    return runSteps(this.#client, (tables) => markRetried(tables, deadLetters, at));
+  }
+
+  saveJob(job: TakenJob, progress: JobProgress): Promise<void> {
+    return runSteps(this.#client, (tables) => saveJob(tables, job, progress));
   }
 
   async writeCatalogue(observations: readonly Observation[], since: number): Promise<void> {

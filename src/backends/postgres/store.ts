@@ -14,6 +14,7 @@ import type {
   LedgerReader,
   Predictions,
   CatalogueReader,
+  JobChanges,
   ProfileChanges,
   ProfileReader,
   Store,
@@ -27,11 +28,22 @@ import { listCounts } from '../sql/counts.ts';
 import { readLedger, selectStoredEvents } from '../sql/ledger.ts';
 import { listPlanViolations } from '../sql/plan-violations.ts';
 import { readReceipts } from '../sql/receipts.ts';
-import { listDeadLetters, listRejectionReasons, listRejections } from '../sql/rejections.ts';
+import { listAllDeadLetters, listDeadLetters } from '../sql/dead-letters.ts';
+import {
+  listJobs,
+  readJob,
+  resubmitAll,
+  resubmitUser,
+  retryDeadLetter,
+  retryDeadLetters,
+  setJobStatus,
+} from '../sql/jobs.ts';
+import { countRejections, listRejectionReasons, listRejections, readRejection } from '../sql/rejections.ts';
+import type { Steps, Tables } from '../sql/steps.ts';
 import { countProfiles, listTenants } from '../sql/tenants.ts';
 import type { PostgresPool } from './pool.ts';
-import { storeQueriesOn } from './sql-database.ts';
-import { unmerge } from './store-unmerge.ts';
+import { runSteps, storeQueriesOn } from './sql-database.ts';
+import { inDurableTransaction, unmerge } from './store-unmerge.ts';
 import { StoreArrivals } from './store-arrivals.ts';
 import { erase } from './store-erase.ts';
 import { PeopleSteps, readPeople } from './store-people.ts';
@@ -116,7 +128,12 @@ export function openPostgresStore(options: PostgresStoreOptions): Store {
     rejections: (tenantId, query) => ofTenant(tenantId, NO_ROWS, (tenant) => listRejections(queries, tenant, query)),
     rejectionReasons: (tenantId, range) =>
       ofTenant(tenantId, [], (tenant) => listRejectionReasons(queries, tenant, range)),
-    deadLetters: (limit) => listDeadLetters(queries, limit),
+    rejection: (tenantId, traceId, userIndex) =>
+      ofTenant(tenantId, undefined, (tenant) => readRejection(queries, tenant, traceId, userIndex)),
+    countRejections: (tenantId, filter) => ofTenant(tenantId, 0, (tenant) => countRejections(queries, tenant, filter)),
+    deadLetters: (limit) => listAllDeadLetters(queries, limit),
+    listDeadLetters: (tenantId, query) =>
+      ofTenant(tenantId, NO_ROWS, (tenant) => listDeadLetters(queries, tenant, query)),
     planViolations: (tenantId, version) =>
       ofTenant(tenantId, [], (tenant) => listPlanViolations(queries, tenant, version)),
   };
@@ -151,6 +168,28 @@ export function openPostgresStore(options: PostgresStoreOptions): Store {
     },
   };
 
+  const jobChanges: JobChanges = {
+    resubmitUser: (tenantId, fixed, audit) =>
+      inSteps(tenantId, 'unknown' as const, (tables, tenant) => resubmitUser(tables, tenant, fixed, audit)),
+    resubmitAll: (tenantId, job, audit) =>
+      inSteps(tenantId, undefined, (tables, tenant) => resubmitAll(tables, tenant, job, audit)),
+    retryDeadLetter: (tenantId, traceId, firstUserIndex, audit) =>
+      inSteps(tenantId, undefined, (tables, tenant) => retryDeadLetter(tables, tenant, traceId, firstUserIndex, audit)),
+    retryDeadLetters: (tenantId, filter, audit) =>
+      inSteps(tenantId, undefined, (tables, tenant) => retryDeadLetters(tables, tenant, filter, audit)),
+    job: (tenantId, id) => ofTenant(tenantId, undefined, (tenant) => readJob(queries, tenant, id)),
+    jobs: (tenantId, page) => ofTenant(tenantId, NO_ROWS, (tenant) => listJobs(queries, tenant, page)),
+    setJobStatus: (tenantId, id, status) =>
+      inSteps(tenantId, undefined, (tables, tenant) => setJobStatus(tables, tenant, id, status)),
+  };
+
+  /** In one durable transaction. */
+  function inSteps<T>(id: TenantId, nothing: T, stepsOf: (tables: Tables, tenant: number) => Steps<T>): Promise<T> {
+    return ofTenant(id, nothing, (tenant) =>
+      withoutConflicts(inDurableTransaction(pool, (client) => runSteps(client, (tables) => stepsOf(tables, tenant)))),
+    );
+  }
+
   const close = (): Promise<void> => pool.close();
   return {
     ...profileReader,
@@ -160,6 +199,7 @@ export function openPostgresStore(options: PostgresStoreOptions): Store {
     ...profileChanges,
     ...predictions,
     ...catalogueReader,
+    ...jobChanges,
     close,
   };
 }

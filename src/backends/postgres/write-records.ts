@@ -40,11 +40,15 @@ const INSERT_ARRIVALS = {
 const INSERT_REJECTIONS = {
   name: 'store_insert_rejections',
   text: `
-    INSERT INTO rejections (tenant, received_at, trace_id, user_index, message, reason, reason_hash, payload, payload_is_cut)
-    SELECT tenant, received_at, trace_id, user_index, message, reason, reason_hash, payload, payload_is_cut
-    FROM unnest($1::int4[], $2::int8[], $3::uuid[], $4::int4[], $5::text[], $6::text[], $7::bytea[], $8::text[], $9::int4[])
+    INSERT INTO rejections (tenant, received_at, trace_id, user_index, message, reason, reason_hash, payload,
+      payload_is_cut, key_id, key_kind, format, event_names)
+    SELECT tenant, received_at, trace_id, user_index, message, reason, reason_hash, payload,
+      payload_is_cut, key_id, key_kind, format, event_names
+    FROM unnest($1::int4[], $2::int8[], $3::uuid[], $4::int4[], $5::text[], $6::text[], $7::bytea[], $8::text[],
+      $9::int4[], $10::text[], $11::text[], $12::text[], $13::text[])
       WITH ORDINALITY
-      AS q (tenant, received_at, trace_id, user_index, message, reason, reason_hash, payload, payload_is_cut, ordinal)
+      AS q (tenant, received_at, trace_id, user_index, message, reason, reason_hash, payload, payload_is_cut, key_id,
+        key_kind, format, event_names, ordinal)
     ORDER BY ordinal`,
 };
 
@@ -208,5 +212,9 @@ async function insertRejections(client: Queryable, records: readonly RecordRow[]
     byteas(rows.map(({ kept }) => kept.reasonHash)),
     texts(rows.map(({ kept }) => kept.payload)),
     int4s(rows.map(({ kept }) => (kept.isCut ? 1 : 0))),
+    texts(rows.map(({ header }) => header.keyId)),
+    texts(rows.map(({ header }) => header.keyKind)),
+    texts(rows.map(({ header }) => header.format ?? null)),
+    texts(rows.map(({ kept }) => kept.eventNames)),
   ]);
 }

@@ -1,6 +1,6 @@
 /**
  * What an erase of a person removes besides events (rule 17): nodes, identifiers, merges, refusals, stored rejections,
- * and all examples in the tenant's catalogue. Hashed tombstones of the match keys stay, so that data received before the erase is dropped when it is
+ * users in dead letters, and all examples in the tenant's catalogue. Hashed tombstones of the match keys stay, so that data received before the erase is dropped when it is
  * processed late. Refusals of other people that name one of the erased identifiers are removed too. Each engine removes
  * events, and its own tables of people, in the same transaction.
  *
@@ -15,6 +15,7 @@ import type { AuditContext } from '../../store.ts';
 import { type ErasedKey, nameOfKey, payloadTest } from '../../views/erased-person.ts';
 import { tombstoneOf } from '../../views/tombstone.ts';
 import { removeExamples } from './catalogue.ts';
+import { eraseFromDeadLetters } from './dead-letters.ts';
 import { changedBy, rowsOf, type Steps, type Tables } from './steps.ts';
 
 /** The stored part of one user is some tens of kilobytes at most. */
@@ -111,6 +112,7 @@ export function* erasePerson(
   for (const some of piecesOf([...suspects.rejections, ...later])) {
     yield* changedBy(tables.deleteFrom('rejections').where('no', 'in', some));
   }
+  yield* eraseFromDeadLetters(tables, tenant, isAbout);
   yield* writeTombstones(tables, { tenant, tenantId, erasedAt: audit.at }, keys);
   yield* removeRefusalsOf(tables, tenant, keys);
   const identity = tables.withTables<IdentityTables>();

@@ -45,6 +45,7 @@ export async function readLedger(
       users: ledgerSumsOf(sums, 'users'),
       events: ledgerSumsOf(sums, 'events'),
       rejectedUsers: sums.users_rejected,
+      resubmittedUsers: sums.users_resubmitted,
       droppedByClients: sums.dropped_by_clients,
     })),
     positions: new Map(positions.map(({ partition, position }) => [partition, position])),
@@ -113,9 +114,12 @@ export async function readDifference(
     .executeTakeFirstOrThrow();
 }
 
+/** Rejected users were never received; when one is resubmitted, it is received and stored. */
+const BESIDE_THE_SUMS: ReadonlySet<string> = new Set(['users_rejected', 'users_resubmitted']);
+
 function unaccounted(noun: 'users' | 'events'): RawBuilder<number> {
   // The first is what was received.
-  const sums = LEDGER_SUMS.filter((sum) => sum.startsWith(`${noun}_`) && sum !== 'users_rejected');
+  const sums = LEDGER_SUMS.filter((sum) => sum.startsWith(`${noun}_`) && !BESIDE_THE_SUMS.has(sum));
   return sql<number>`sum(${sql.join(
     sums.map((sum) => sql.ref(sum)),
     sql` - `,

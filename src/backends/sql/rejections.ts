@@ -1,16 +1,22 @@
 /**
- * Rejected users and dead letters (records that could not be processed), as clients and operators read them. How rejected
- * users are written is up to the engine: SQLite inserts row by row, PostgreSQL in one statement for a batch. A reason is
- * found and counted by its hash, because it may be too long for an index.
+ * Rejected users, as clients and operators read them. How they are written is up to the engine: SQLite inserts row by
+ * row, PostgreSQL in one statement for a batch. A reason is found and counted by its hash, because it may be too long for
+ * an index.
  */
 
-import type { Kysely } from 'kysely';
-import type { DeadLetter, Page, RejectionQuery, RejectionReason, StoredRejection, TimeRange } from '../../store.ts';
-import type { RecordHeader } from '../../store-writer.ts';
+import { type Kysely, type SelectQueryBuilder, sql, type SqlBool } from 'kysely';
+import type {
+  Page,
+  RejectionFilter,
+  RejectionQuery,
+  RejectionReason,
+  StoredRejection,
+  TimeRange,
+} from '../../store.ts';
 import { scopedCursorOf, scopedNumbersOf } from '../../views/cursor.ts';
-import { reasonHash } from '../../views/kept-rejections.ts';
+import { eventNamesIn, nameInText, reasonHash } from '../../views/kept-rejections.ts';
 import { pageOf } from '../../views/page.ts';
-import { withoutNul } from '../../views/storable-text.ts';
+import { uuidOf } from '../../views/uuid.ts';
 import type { StoreQueries, StoreTables } from './store-tables.ts';
 
 /** There are a few dozen rules; names that clients chose make more reasons of some of them. */
@@ -21,37 +27,117 @@ export async function listRejections(
   tenant: number,
   query: RejectionQuery,
 ): Promise<Page<StoredRejection>> {
-  const scope = [tenant, query.reason] as const;
+  const { eventName = null, keyId = null, isResubmitted = null } = query;
+  const scope = [
+    tenant,
+    query.reason,
+    eventName,
+    keyId,
+    isResubmitted === null ? null : String(isResubmitted),
+  ] as const;
   const end = { time: query.to ?? Number.MAX_SAFE_INTEGER, no: 0 };
   const [time = end.time, no = end.no] =
     query.cursor === null ? [] : scopedNumbersOf('rejections', scope, query.cursor, 2);
   const before = time < end.time ? { time, no } : end;
   let rejections = tables
     .selectFrom('rejections')
-    .select(['no', 'trace_id', 'user_index', 'received_at', 'message', 'reason', 'payload', 'payload_is_cut'])
+    .select(COLUMNS)
     .where('tenant', '=', tenant)
     .where((where) => where(where.refTuple('received_at', 'no'), '<', where.tuple(before.time, before.no)))
     .orderBy('received_at', 'desc')
     .orderBy('no', 'desc')
     .limit(query.limit + 1);
-  // Only if given: with a time range SQLite does not use the index by reason.
-  if (query.from !== null) rejections = rejections.where('received_at', '>=', query.from);
-  if (query.reason !== null) rejections = rejections.where('reason_hash', '=', reasonHash(query.reason));
+  rejections = matching(rejections, { ...query, to: null });
+  if (isResubmitted !== null) rejections = rejections.where('resubmitted_at', isResubmitted ? 'is not' : 'is', null);
   const rows = await rejections.execute();
-  return pageOf(
-    rows,
-    query.limit,
-    (row) => ({
-      traceId: row.trace_id,
-      userIndex: row.user_index,
-      receivedAt: row.received_at,
-      message: row.message,
-      reason: row.reason,
-      payload: row.payload,
-      payloadIsCut: row.payload_is_cut === 1,
-    }),
-    (row) => scopedCursorOf('rejections', scope, row.received_at, row.no),
-  );
+  return pageOf(rows, query.limit, rejectionOf, (row) => scopedCursorOf('rejections', scope, row.received_at, row.no));
+}
+
+const COLUMNS = [
+  'no',
+  'trace_id',
+  'user_index',
+  'received_at',
+  'message',
+  'reason',
+  'payload',
+  'payload_is_cut',
+  'key_id',
+  'format',
+  'event_names',
+  'resubmitted_at',
+] as const;
+
+function rejectionOf(row: Pick<StoreTables['rejections'], Exclude<(typeof COLUMNS)[number], 'no'>>): StoredRejection {
+  return {
+    traceId: row.trace_id,
+    userIndex: row.user_index,
+    receivedAt: row.received_at,
+    message: row.message,
+    reason: row.reason,
+    payload: row.payload,
+    payloadIsCut: row.payload_is_cut === 1,
+    keyId: row.key_id,
+    format: row.format ?? 'sluice',
+    eventNames: eventNamesIn(row.event_names),
+    resubmittedAt: row.resubmitted_at,
+  };
+}
+
+/** Adds the conditions of a filter. */
+export function matching<Row>(
+  query: SelectQueryBuilder<StoreTables, 'rejections', Row>,
+  { reason, from, to, eventName = null, keyId = null }: RejectionFilter,
+): SelectQueryBuilder<StoreTables, 'rejections', Row> {
+  let rejections = query;
+  // Only if given: with a time range SQLite does not use the index by reason.
+  if (from !== null) rejections = rejections.where('received_at', '>=', from);
+  if (to !== null) rejections = rejections.where('received_at', '<', to);
+  if (reason !== null) rejections = rejections.where('reason_hash', '=', reasonHash(reason));
+  if (keyId !== null) rejections = rejections.where('key_id', '=', keyId);
+  if (eventName !== null) {
+    // The one function for this that both engines have.
+    rejections = rejections.where(sql<SqlBool>`replace(event_names, ${nameInText(eventName)}, '') <> event_names`);
+  }
+  return rejections;
+}
+
+export async function readRejection(
+  { tables }: StoreQueries,
+  tenant: number,
+  traceId: string,
+  userIndex: number,
+): Promise<StoredRejection | undefined> {
+  const uuid = uuidOf(traceId);
+  if (uuid === undefined || !Number.isSafeInteger(userIndex)) return undefined;
+  const row = await tables
+    .selectFrom('rejections')
+    .select(COLUMNS)
+    .where('trace_id', '=', uuid)
+    .where('user_index', '=', userIndex)
+    .where('tenant', '=', tenant)
+    .orderBy('no')
+    .executeTakeFirst();
+  return row && rejectionOf(row);
+}
+
+export async function countRejections(
+  { tables }: StoreQueries,
+  tenant: number,
+  filter: RejectionFilter,
+): Promise<number> {
+  const row = await unresubmitted(tables, tenant, filter).executeTakeFirst();
+  return row?.rejections ?? 0;
+}
+
+/** How many of these are not resubmitted. */
+export function unresubmitted(tables: Kysely<StoreTables>, tenant: number, filter: RejectionFilter) {
+  const all = tables
+    .selectFrom('rejections')
+    .select(({ fn }) => fn.countAll<number>().as('rejections'))
+    .where('tenant', '=', tenant)
+    .where('resubmitted_at', 'is', null);
+  return matching(all, filter);
 }
 
 /** Counted in the index alone; then the newest user of each reason is looked up. */
@@ -67,6 +153,7 @@ export async function listRejectionReasons(
         .select(({ fn }) => [
           'reason_hash',
           fn.countAll<number>().as('users'),
+          fn.count<number>('resubmitted_at').as('resubmitted'),
           fn.max<number>('received_at').as('last_at'),
         ])
         .where('tenant', '=', tenant)
@@ -91,56 +178,23 @@ export async function listRejectionReasons(
           .limit(1),
       ),
     )
-    .select(['newest.reason', 'reasons.users', 'reasons.last_at', 'newest.trace_id', 'newest.user_index'])
+    .select([
+      'newest.reason',
+      'reasons.users',
+      'reasons.resubmitted',
+      'reasons.last_at',
+      'newest.trace_id',
+      'newest.user_index',
+    ])
     .execute();
   return rows
     .map((row) => ({
       reason: row.reason,
       users: row.users,
+      resubmitted: row.resubmitted,
       lastAt: row.last_at,
       traceId: row.trace_id,
       userIndex: row.user_index,
     }))
     .sort((a, b) => b.users - a.users || b.lastAt - a.lastAt || (a.reason < b.reason ? -1 : 1));
-}
-
-/** Newest first, of all logs that come into this store. */
-export async function listDeadLetters({ tables }: StoreQueries, limit: number): Promise<DeadLetter[]> {
-  const rows = await tables
-    .selectFrom('dead_letters')
-    .innerJoin('tenants', 'tenants.no', 'dead_letters.tenant')
-    .select(['tenants.id as tenantId', 'trace_id', 'partition', 'position', 'received_at', 'failed_at', 'cause'])
-    .orderBy('dead_letters.no', 'desc')
-    .limit(limit)
-    .execute();
-  return rows.map(({ tenantId, trace_id, partition, position, received_at, failed_at, cause }) => ({
-    tenantId,
-    traceId: trace_id,
-    partition,
-    position,
-    receivedAt: received_at,
-    failedAt: failed_at,
-    cause,
-  }));
-}
-
-/** In the transaction that passes over the record. */
-export function insertDeadLetter(
-  tables: Kysely<StoreTables>,
-  tenant: number,
-  log: string,
-  { partition, position, receivedAt, traceId }: RecordHeader,
-  cause: string,
-  failedAt: number,
-) {
-  return tables.insertInto('dead_letters').values({
-    tenant,
-    log,
-    partition,
-    position,
-    received_at: receivedAt,
-    trace_id: traceId,
-    failed_at: failedAt,
-    cause: withoutNul(cause),
-  });
 }

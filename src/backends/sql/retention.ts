@@ -51,6 +51,7 @@ const SHARED_PARTS: readonly SweepPart[] = [
     yield* sweepExamples(tables, Math.trunc(now - Math.min(EXAMPLE_KEPT_MS, retention.eventsMs)));
     return yield* sweepEntries(tables, Math.trunc(now - Math.min(ENTRY_KEPT_MS, retention.eventsMs)));
   },
+  sweepJobs,
   function* (sweep) {
     return isExcessDue(sweep.progress) && (yield* sweepExcessRejections(sweep));
   },
@@ -119,6 +120,25 @@ function* sweepRejections({ tables, retention, now }: Sweep): Steps<boolean> {
   // By their numbers: PostgreSQL might read all rejections to compare them with a subquery.
   const numbers = old.map(({ no }) => no);
   yield* changedBy(tables.deleteFrom('rejections').where('no', 'in', numbers));
+  return true;
+}
+
+/** With the traces of what they resubmitted. One that is stopped for so long is given up. */
+function* sweepJobs({ tables, retention, now }: Sweep): Steps<boolean> {
+  const before = Math.trunc(now - retention.tracesMs);
+  const old = yield* rowsOf(
+    tables
+      .selectFrom('tenants')
+      .crossJoin('jobs')
+      .select('jobs.no')
+      .whereRef('jobs.tenant', '=', 'tenants.no')
+      .where('jobs.status', '<>', 'running')
+      .where('jobs.stepped_at', '<', before)
+      .limit(ROWS_PER_SWEEP),
+  );
+  if (old.length === 0) return false;
+  const numbers = old.map(({ no }) => no);
+  yield* changedBy(tables.deleteFrom('jobs').where('no', 'in', numbers));
   return true;
 }
 

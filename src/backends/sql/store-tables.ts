@@ -9,7 +9,8 @@
  */
 
 import type { Generated } from 'kysely';
-import type { TenantId } from '../../model.ts';
+import type { ForeignFormat, KeyKind, TenantId } from '../../model.ts';
+import type { AuditRow, JobKind, JobStatus } from '../../store.ts';
 import type { CatalogueKind } from '../../store-writer.ts';
 import type { CountedCurrency } from '../../views/currency.ts';
 import type { EntryRow, PropertiesRow } from '../../views/catalogue.ts';
@@ -25,10 +26,16 @@ export const LOCAL_SHARD = 0;
 const OUTCOMES = ['received', 'stored', 'duplicates', 'erased', 'expired', 'dead_letters'] as const;
 type Outcome = (typeof OUTCOMES)[number];
 
-export type LedgerSum = `users_${Outcome}` | `events_${Outcome}` | 'users_rejected' | 'dropped_by_clients';
+export type LedgerSum =
+  | `users_${Outcome}`
+  | `events_${Outcome}`
+  | 'users_rejected'
+  | 'users_resubmitted'
+  | 'dropped_by_clients';
 export const LEDGER_SUMS: readonly LedgerSum[] = [
   ...OUTCOMES.map((outcome) => `users_${outcome}` as const),
   'users_rejected',
+  'users_resubmitted',
   ...OUTCOMES.map((outcome) => `events_${outcome}` as const),
   'dropped_by_clients',
 ];
@@ -105,6 +112,46 @@ export interface StoreTables {
     payload: string;
     /** Boolean. */
     payload_is_cut: number;
+    key_id: string;
+    key_kind: KeyKind;
+    /** Null for our own. */
+    format: ForeignFormat | null;
+    /** As in `views/kept-rejections.ts`. */
+    event_names: string;
+    /** When it was fixed and resubmitted. */
+    resubmitted_at: number | null;
+  };
+  /** Work on many rejections or dead letters (jobs.ts). */
+  jobs: {
+    no: Generated<number>;
+    id: string;
+    tenant: number;
+    kind: JobKind;
+    status: JobStatus;
+    created_at: number;
+    /** When its last step was, or when it was resumed: the one that has waited longest is next. */
+    stepped_at: number;
+    finished_at: number | null;
+    /** `Caller`, as JSON. */
+    called_by: string;
+    /** JSON. */
+    filter: string;
+    patch: string | null;
+    /** A user that was fixed by hand (`FixedRejection`), as JSON; removed with the last step. */
+    fixed: string | null;
+    /** The one dead letter that it is about. */
+    dead_letter: number | null;
+    /** Behind the last item: time of receipt and number. */
+    after_time: number;
+    after_no: number;
+    matched: number;
+    resubmitted: Generated<number>;
+    still_rejected: Generated<number>;
+    already: Generated<number>;
+    cut: Generated<number>;
+    failed: Generated<number>;
+    /** `JobProblem[]`, as JSON; the first few. */
+    problems: Generated<string>;
   };
   /** Records that the processor could not process. */
   dead_letters: {
@@ -117,6 +164,17 @@ export interface StoreTables {
     trace_id: string;
     failed_at: number;
     cause: string;
+    first_user_index: number;
+    /** Accepted ones. */
+    users: number;
+    events: number;
+    key_id: string;
+    /** What the record has beside its body (dead-letters.ts), as JSON. */
+    header: string;
+    /** Null where it is not kept: too many are, or a retry has stored it. */
+    body: Uint8Array | null;
+    /** When a retry stored it. */
+    retried_at: number | null;
   };
   /**
    * The catalogue (`views/catalogue.ts`): what is known of an event name, or of what users set on people. The event name
@@ -132,11 +190,11 @@ export interface StoreTables {
   } & PropertiesRow;
   /** Hashes of erased match keys (`views/tombstone.ts`). Never removed: data received before an erase may be processed late. */
   tombstones: { tenant: number; hash: Uint8Array; erased_at: number };
-  /** Who unmerged or erased what; `detail` is a JSON object without personal data. */
+  /** Who unmerged, erased, resubmitted or retried what; `detail` is a JSON object without personal data. */
   audit: {
     no: Generated<number>;
     tenant: number;
-    kind: 'unmerge' | 'erase';
+    kind: AuditRow['kind'];
     trace_id: string;
     at: number;
     detail: string;
@@ -241,10 +299,43 @@ export function createStoreTables(types: StoreColumnTypes): string {
       reason         ${text} NOT NULL,
       reason_hash    ${bytes} NOT NULL,
       payload        ${text} NOT NULL,
-      payload_is_cut ${smallInteger} NOT NULL
+      payload_is_cut ${smallInteger} NOT NULL,
+      key_id         ${text} NOT NULL,
+      key_kind       ${text} NOT NULL,
+      format         ${text},
+      event_names    ${text} NOT NULL,
+      resubmitted_at ${integer}
     ) ${tableEnd};
     CREATE INDEX rejections_by_time ON rejections (tenant, received_at, no);
-    CREATE INDEX rejections_by_reason ON rejections (tenant, reason_hash, received_at, no);
+    CREATE INDEX rejections_by_reason ON rejections (tenant, reason_hash, received_at, no, resubmitted_at);
+    CREATE INDEX rejections_by_request ON rejections (trace_id, user_index);
+
+    CREATE TABLE jobs (
+      no             ${number},
+      id             ${uuid} NOT NULL UNIQUE,
+      tenant         ${smallInteger} NOT NULL,
+      kind           ${text} NOT NULL,
+      status         ${text} NOT NULL,
+      created_at     ${integer} NOT NULL,
+      stepped_at     ${integer} NOT NULL,
+      finished_at    ${integer},
+      called_by      ${text} NOT NULL,
+      filter         ${text} NOT NULL,
+      patch          ${text},
+      fixed          ${text},
+      dead_letter    ${integer},
+      after_time     ${integer} NOT NULL,
+      after_no       ${integer} NOT NULL,
+      matched        ${integer} NOT NULL,
+      resubmitted    ${integer} NOT NULL DEFAULT 0,
+      still_rejected ${integer} NOT NULL DEFAULT 0,
+      already        ${integer} NOT NULL DEFAULT 0,
+      cut            ${integer} NOT NULL DEFAULT 0,
+      failed         ${integer} NOT NULL DEFAULT 0,
+      problems       ${text} NOT NULL DEFAULT '[]'
+    ) ${tableEnd};
+    CREATE INDEX jobs_by_tenant ON jobs (tenant, no);
+    CREATE INDEX jobs_running ON jobs (stepped_at, no) WHERE status = 'running';
 
     CREATE TABLE dead_letters (
       no          ${number},
@@ -256,8 +347,16 @@ export function createStoreTables(types: StoreColumnTypes): string {
       trace_id    ${uuid} NOT NULL,
       failed_at   ${integer} NOT NULL,
       cause       ${text} NOT NULL,
+      first_user_index ${smallInteger} NOT NULL,
+      users       ${integer} NOT NULL,
+      events      ${integer} NOT NULL,
+      key_id      ${text} NOT NULL,
+      header      ${text} NOT NULL,
+      body        ${bytes},
+      retried_at  ${integer},
       UNIQUE (log, partition, position)
     ) ${tableEnd};
+    CREATE INDEX dead_letters_by_tenant ON dead_letters (tenant, no);
 
     CREATE TABLE catalogue_entries (
       tenant         ${smallInteger} NOT NULL,

@@ -26,7 +26,8 @@ export class TransactionSums {
   add(tenant: number, { header, duplicateOf, users, userTally, eventTally }: RecordToStore): void {
     for (const { events } of users) for (const event of events) this.#counts.add(tenant, event);
     this.#received.add(tenant, header, userTally, eventTally);
-    if (duplicateOf === null) this.#received.addDropped(tenant, header);
+    // Of a dead letter they were counted when it failed.
+    if (duplicateOf === null && header.isRetried === undefined) this.#received.addDropped(tenant, header);
   }
 
   addDeadLetter(tenant: number, header: RecordHeader): void {

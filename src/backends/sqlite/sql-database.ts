@@ -16,7 +16,8 @@ import { markCommit } from './wal-chain.ts';
 
 const SQLITE_CONSTRAINT = 19;
 
-const NO_LOCKS: RowLocks = { lock: (query) => query, lockFree: (query) => query };
+/** A transaction has the whole file to itself. */
+export const NO_LOCKS: RowLocks = { lock: (query) => query, lockFree: (query) => query };
 
 export function openSqlDatabase<Tables>(file: DatabaseFile): SqlDatabase<Tables> {
   const writer = openDatabase(file);

@@ -152,7 +152,7 @@ suite('The writing end of the store on PostgreSQL', { skip: whyNoPostgres() }, (
     const deadLetters = async (): Promise<void> => {
       const transaction = await writer.begin();
       try {
-        await transaction.deadLetter(headerOf(record), 'TypeError: \0 is odd', START);
+        await transaction.deadLetter(headerOf(record), record, 'TypeError: \0 is odd', START);
         await transaction.commit(false);
       } finally {
         await transaction.rollback();

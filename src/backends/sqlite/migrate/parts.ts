@@ -54,6 +54,7 @@ export const PLAIN_TABLES: Readonly<Record<PlainPart, PlainTable>> = {
   },
   rejections: { file: 'store', from: 'rejections', order: ['no'] },
   dead_letters: { file: 'store', from: 'dead_letters', order: ['no'] },
+  jobs: { file: 'store', from: 'jobs', order: ['no'] },
   audit: { file: 'store', from: 'audit', order: ['no'] },
   accounts: { ...ROWS, from: 'accounts' },
   keys: { ...ROWS, from: 'keys' },

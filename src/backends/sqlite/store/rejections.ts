@@ -11,12 +11,19 @@ export class StoreRejections {
   readonly #insert: StatementSync;
 
   constructor(database: DatabaseSync) {
-    this.#insert = database.prepare('INSERT INTO rejections VALUES (NULL, ?, ?, ?, ?, ?, ?, ?, ?, ?)');
+    this.#insert = database.prepare(
+      'INSERT INTO rejections VALUES (NULL, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, NULL)',
+    );
   }
 
-  write(tenant: number, { receivedAt, traceId }: RecordHeader, rejections: readonly RejectionToStore[]): void {
-    for (const { userIndex, message, reason, reasonHash, payload, isCut } of keptRejections(rejections)) {
-      this.#insert.run(tenant, receivedAt, traceId, userIndex, message, reason, reasonHash, payload, isCut ? 1 : 0);
+  write(tenant: number, header: RecordHeader, rejections: readonly RejectionToStore[]): void {
+    const { receivedAt, traceId, keyId, keyKind, format = null } = header;
+    for (const rejection of keptRejections(rejections)) {
+      const { userIndex, message, reason, reasonHash, payload, isCut, eventNames } = rejection;
+      this.#insert.run(
+        ...[tenant, receivedAt, traceId, userIndex, message, reason, reasonHash, payload, isCut ? 1 : 0],
+        ...[keyId, keyKind, format, eventNames],
+      );
     }
   }
 }

@@ -13,6 +13,7 @@ import type {
   LedgerReader,
   Predictions,
   CatalogueReader,
+  JobChanges,
   ProfileChanges,
   ProfileReader,
   Store,
@@ -26,7 +27,18 @@ import { listCounts } from '../../sql/counts.ts';
 import { readLedger } from '../../sql/ledger.ts';
 import { listPlanViolations } from '../../sql/plan-violations.ts';
 import { readReceipts } from '../../sql/receipts.ts';
-import { listDeadLetters, listRejectionReasons, listRejections } from '../../sql/rejections.ts';
+import { listAllDeadLetters, listDeadLetters } from '../../sql/dead-letters.ts';
+import {
+  listJobs,
+  readJob,
+  resubmitAll,
+  resubmitUser,
+  retryDeadLetter,
+  retryDeadLetters,
+  setJobStatus,
+} from '../../sql/jobs.ts';
+import { countRejections, listRejectionReasons, listRejections, readRejection } from '../../sql/rejections.ts';
+import type { Steps, Tables } from '../../sql/steps.ts';
 import { LOCAL_LOG } from '../../sql/store-tables.ts';
 import { countProfiles, listTenants } from '../../sql/tenants.ts';
 import { isBusy, isDamage } from '../database.ts';
@@ -149,7 +161,13 @@ export function openSqliteStore(file: string, options: StoreOptions = {}): Store
     rejections: (tenantId, query) => withTenant(tenantId, NO_ROWS, (tenant) => listRejections(queries, tenant, query)),
     rejectionReasons: (tenantId, range) =>
       withTenant(tenantId, [], (tenant) => listRejectionReasons(queries, tenant, range)),
-    deadLetters: (limit) => translated(() => listDeadLetters(queries, limit)),
+    rejection: (tenantId, traceId, userIndex) =>
+      withTenant(tenantId, undefined, (tenant) => readRejection(queries, tenant, traceId, userIndex)),
+    countRejections: (tenantId, filter) =>
+      withTenant(tenantId, 0, (tenant) => countRejections(queries, tenant, filter)),
+    deadLetters: (limit) => translated(() => listAllDeadLetters(queries, limit)),
+    listDeadLetters: (tenantId, query) =>
+      withTenant(tenantId, NO_ROWS, (tenant) => listDeadLetters(queries, tenant, query)),
     planViolations: (tenantId, version) =>
       withTenant(tenantId, [], (tenant) => listPlanViolations(queries, tenant, version)),
   };
@@ -186,6 +204,28 @@ export function openSqliteStore(file: string, options: StoreOptions = {}): Store
       }),
   };
 
+  const jobChanges: JobChanges = {
+    resubmitUser: (tenantId, fixed, audit) =>
+      inSteps(tenantId, 'unknown' as const, (tables, tenant) => resubmitUser(tables, tenant, fixed, audit)),
+    resubmitAll: (tenantId, job, audit) =>
+      inSteps(tenantId, undefined, (tables, tenant) => resubmitAll(tables, tenant, job, audit)),
+    retryDeadLetter: (tenantId, traceId, firstUserIndex, audit) =>
+      inSteps(tenantId, undefined, (tables, tenant) => retryDeadLetter(tables, tenant, traceId, firstUserIndex, audit)),
+    retryDeadLetters: (tenantId, filter, audit) =>
+      inSteps(tenantId, undefined, (tables, tenant) => retryDeadLetters(tables, tenant, filter, audit)),
+    job: (tenantId, id) => withTenant(tenantId, undefined, (tenant) => readJob(queries, tenant, id)),
+    jobs: (tenantId, page) => withTenant(tenantId, NO_ROWS, (tenant) => listJobs(queries, tenant, page)),
+    setJobStatus: (tenantId, id, status) =>
+      inSteps(tenantId, undefined, (tables, tenant) => setJobStatus(tables, tenant, id, status)),
+  };
+
+  /** In one durable write transaction. */
+  function inSteps<T>(id: TenantId, nothing: T, stepsOf: (tables: Tables, tenant: number) => Steps<T>): Promise<T> {
+    return withTenant(id, nothing, (tenant) =>
+      inWriteTransaction(store, () => store.steps((tables) => stepsOf(tables, tenant))),
+    );
+  }
+
   const close = async (): Promise<void> => {
     if (database.isOpen) database.close();
   };
@@ -197,6 +237,7 @@ export function openSqliteStore(file: string, options: StoreOptions = {}): Store
     ...profileChanges,
     ...predictions,
     ...catalogueReader,
+    ...jobChanges,
     close,
   };
 }

@@ -12,10 +12,11 @@ import type { DatabaseSync } from 'node:sqlite';
 import type { MessagePort } from 'node:worker_threads';
 import { FileIdentity } from '../../../data-folder/file-identity.ts';
 import { newProfilesIn } from '../../../identity/graph.ts';
-import type { LostRecords } from '../../../log.ts';
+import type { LogRecord, LostRecords } from '../../../log.ts';
 import type { ProcessedLog } from '../../../log/continuity.ts';
 import type { MatchKey, TenantId } from '../../../model.ts';
 import {
+  type JobProgress,
   type LookupResult,
   type LookupRequest,
   type Observation,
@@ -25,6 +26,7 @@ import {
   StoreConflictError,
   type StoreWriter,
   StoreUnavailableError,
+  type TakenJob,
   type TenantBatch,
   type WriteTransaction,
 } from '../../../store-writer.ts';
@@ -39,12 +41,15 @@ import {
   readPositions,
   readProcessedLog,
 } from '../../sql/positions.ts';
-import { insertDeadLetter } from '../../sql/rejections.ts';
+import { insertDeadLetter } from '../../sql/dead-letters.ts';
+import { hasJobs, markResubmitted, markRetried, saveJob, takeJob } from '../../sql/jobs.ts';
+import type { Steps, Tables } from '../../sql/steps.ts';
 import { LOCAL_LOG, LOCAL_SHARD, type StoreQueries } from '../../sql/store-tables.ts';
 import { TransactionSums } from '../../sql/sums.ts';
 import { Checkpointing } from '../checkpointing.ts';
 import { isBusy, isDamage } from '../database.ts';
 import { isOutOfFiles } from '../disk.ts';
+import { NO_LOCKS } from '../sql-database.ts';
 import { EventTables } from './event-tables.ts';
 import { FirstUses } from './first-uses.ts';
 import { Invalidations } from './invalidations.ts';
@@ -218,12 +223,34 @@ class SqliteStoreWriter implements StoreWriter, WriteTransaction {
     });
   }
 
-  async deadLetter(header: RecordHeader, cause: string, at: number): Promise<void> {
-    this.#attempt(() => {
-      const { no } = this.#tenant(header.tenantId);
-      this.#sums.addDeadLetter(no, header);
-      this.#store.runNow(insertDeadLetter(this.#store.queries.tables, no, LOCAL_LOG, header, cause, at));
-    });
+  async deadLetter(header: RecordHeader, record: LogRecord, cause: string, at: number): Promise<void> {
+    const { no } = this.#attempt(() => this.#tenant(header.tenantId));
+    this.#sums.addDeadLetter(no, header);
+    this.#steps((tables) => insertDeadLetter(tables, no, LOCAL_LOG, header, record, cause, at));
+  }
+
+  async hasJobs(): Promise<boolean> {
+    return this.#query(hasJobs);
+  }
+
+  async takeJob(itemsMax: number): Promise<TakenJob | undefined> {
+    return this.#steps((tables) => takeJob(tables, NO_LOCKS, itemsMax));
+  }
+
+  async markResubmitted(rejections: readonly number[], at: number): Promise<ReadonlySet<number>> {
+    return this.#steps((tables) => markResubmitted(tables, rejections, at));
+  }
+
+  async markRetried(deadLetters: readonly number[], at: number): Promise<ReadonlySet<number>> {
+    return this.#steps((tables) => markRetried(tables, deadLetters, at));
+  }
+
+  async saveJob(job: TakenJob, progress: JobProgress): Promise<void> {
+    this.#steps((tables) => saveJob(tables, job, progress));
+  }
+
+  #steps<T>(stepsOf: (tables: Tables) => Steps<T>): T {
+    return this.#attempt(() => this.#store.steps(stepsOf));
   }
 
   async advance(

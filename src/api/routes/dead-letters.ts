@@ -1,0 +1,161 @@
+/**
+ * `GET /dead-letters`: requests that were accepted and that the processor could not process, with the cause.
+ * `POST /dead-letters/{id}/retry` and `POST /dead-letters/retry` process them again, as after an upgrade that has fixed
+ * the cause. They make a job.
+ */
+
+import type { FastifyInstance } from 'fastify';
+import type { DeadLetter, DeadLetterFilter } from '../../store.ts';
+import { rejectionId } from '../../views/kept-rejections.ts';
+import { AT, KEY_ID, PROCESSED_AT, TRACE_ID } from '../examples.ts';
+import { membersOf, textMember, timeMember } from '../json-body.ts';
+import { Type } from '../json-schema.ts';
+import { cursor, limit, refuseEmptyRange, textParameter, timeParameter } from '../parameters.ts';
+import { BadParameterError, RefusedError } from '../responses.ts';
+import { namedExamples } from '../route-schema.ts';
+import { count, flag, list, nextCursor, object, text, time, userIndex, uuid } from '../schema.ts';
+import { timeText } from '../stored-json.ts';
+import { type TenantParts, tenantRoute } from '../tenant-route.ts';
+import { filterTimes, jobJson, jobResponse } from './jobs.ts';
+
+const CAUSE_CHARACTERS_MAX = 1_000;
+const BODY_BYTES_MAX = 65_536;
+
+const DeadLetterSchema = object('DeadLetter', 'A request, or a part of it, that could not be processed.', {
+  id: text('`<trace_id>.<userIndex>` of its first user.'),
+  trace_id: uuid('The request.'),
+  userIndex,
+  received_at: time('When the server received it.'),
+  failed_at: time('When the processor gave it up.'),
+  cause: text('Why.'),
+  users: count('Accepted users in it.'),
+  events: count('Their events.'),
+  key_id: text('Its API key.'),
+  can_retry: flag('Whether its body is kept.'),
+});
+
+const DeadLetterPage = object('DeadLetterPage', 'Requests that could not be processed.', {
+  dead_letters: list(DeadLetterSchema, 'Newest first, without those that a retry has stored.'),
+  next_cursor: nextCursor,
+});
+
+const RetryRequest = Type.Object(
+  {
+    filter: Type.Object(
+      { cause: Type.Optional(text('Only those whose cause begins with this text.')), ...filterTimes },
+      { description: 'Which dead letters; `{}` for all.', additionalProperties: false },
+    ),
+  },
+  {
+    title: 'RetryRequest',
+    description: 'Which dead letters to process again.',
+    additionalProperties: false,
+    'x-examples': namedExamples({ retry: ['All of one cause', { filter: { cause: 'TypeError: ' } }] }),
+  },
+);
+
+const DEAD_LETTER = {
+  id: rejectionId(TRACE_ID, 0),
+  trace_id: TRACE_ID,
+  userIndex: 0,
+  received_at: AT,
+  failed_at: PROCESSED_AT,
+  cause: 'TypeError: a bug of this version',
+  users: 1,
+  events: 2,
+  key_id: KEY_ID,
+  can_retry: true,
+};
+
+export function registerDeadLetterRoutes(app: FastifyInstance, parts: TenantParts): void {
+  tenantRoute(app, parts, {
+    method: 'GET',
+    url: '/dead-letters',
+    schema: {
+      operationId: 'listDeadLetters',
+      summary: 'Failed records',
+      description:
+        'Requests that were accepted with a 202 and that the processor could not process: a bug. They are kept, with their cause, and counted in `GET /ledger`.',
+      query: {
+        cause: textParameter('Only those whose cause begins with this text.', CAUSE_CHARACTERS_MAX),
+        from: timeParameter('Only those received at or after this time. ISO 8601.'),
+        to: timeParameter('Only those received before this time. ISO 8601.'),
+        limit,
+        cursor,
+      },
+      response: {
+        description: 'Dead letters.',
+        body: DeadLetterPage,
+        examples: { dead_letters: ['One dead letter', { dead_letters: [DEAD_LETTER], next_cursor: null }] },
+      },
+    },
+    handler: async ({ store, tenantId, parameters }) => {
+      refuseEmptyRange(parameters.from, parameters.to);
+      const { rows, nextCursor } = await store.listDeadLetters(tenantId, parameters);
+      return { dead_letters: rows.map(deadLetterJson), next_cursor: nextCursor };
+    },
+  });
+
+  tenantRoute(app, parts, {
+    method: 'POST',
+    url: '/dead-letters/:id/retry',
+    idForm: 'user',
+    schema: {
+      operationId: 'retryDeadLetter',
+      summary: 'Retry one failed record',
+      description:
+        'Processes it again. If it is stored now, it moves from `dead_letters` to `stored` in the ledger; if not, it stays a dead letter, and the job says why. 404 if it was stored by a retry before.',
+      params: { id: text('Id of the dead letter.') },
+      response: jobResponse,
+    },
+    handler: async ({ store, tenantId, id, traceId, now, by }) => {
+      const [request = '', index = ''] = id.split('.');
+      const job = await store.retryDeadLetter(tenantId, request, Number(index), { traceId, at: now, by });
+      return job === undefined ? null : jobJson(job);
+    },
+  });
+
+  tenantRoute(app, parts, {
+    method: 'POST',
+    url: '/dead-letters/retry',
+    bodyBytesMax: BODY_BYTES_MAX,
+    schema: {
+      operationId: 'retryDeadLetters',
+      summary: 'Retry all failed records that match',
+      description: 'Processes them again, one by one. 404 if none matches.',
+      body: RetryRequest,
+      response: jobResponse,
+      errors: [404],
+    },
+    handler: async ({ store, tenantId, body, traceId, now, by }) => {
+      const { filter } = membersOf(body, ['filter']);
+      if (filter === undefined) throw new BadParameterError('filter is required: {} is all dead letters');
+      const job = await store.retryDeadLetters(tenantId, filterOf(filter), { traceId, at: now, by });
+      if (job === undefined) throw new RefusedError('not_found', 'no dead letter matches the filter');
+      return jobJson(job);
+    },
+  });
+}
+
+function filterOf(given: unknown): DeadLetterFilter {
+  const filter = membersOf(given, ['cause', 'from', 'to'], 'filter');
+  const [from, to] = [timeMember(filter, 'from'), timeMember(filter, 'to')];
+  if (from !== null && to !== null && from >= to) throw new BadParameterError('filter.from must be before filter.to');
+  return { cause: textMember(filter, 'cause', CAUSE_CHARACTERS_MAX), from, to };
+}
+
+function deadLetterJson(letter: DeadLetter) {
+  const { traceId, firstUserIndex, receivedAt, failedAt, cause, users, events, keyId, isKept } = letter;
+  return {
+    id: rejectionId(traceId, firstUserIndex),
+    trace_id: traceId,
+    userIndex: firstUserIndex,
+    received_at: timeText(receivedAt),
+    failed_at: timeText(failedAt),
+    cause,
+    users,
+    events,
+    key_id: keyId,
+    can_retry: isKept,
+  };
+}

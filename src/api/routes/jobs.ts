@@ -1,0 +1,179 @@
+/**
+ * `GET /jobs`, `GET /jobs/{id}`: work on many rejected users or dead letters, and how far it is. A job goes on by itself,
+ * also after a restart; `stop` and `resume` hold it. `resubmit.ts` and `dead-letters.ts` make jobs.
+ */
+
+import type { FastifyInstance } from 'fastify';
+import { parseJson } from '../../json/parse.ts';
+import { JOB_KINDS, JOB_STATUSES, type StoredJob } from '../../store.ts';
+import { KEY_ID, PROCESSED_AT, RESUBMIT_AT, RESUBMIT_TRACE_ID, TRACE_ID } from '../examples.ts';
+import { Type } from '../json-schema.ts';
+import { raw } from '../json-text.ts';
+import { cursor, limit } from '../parameters.ts';
+import { anyJson, count, list, nextCursor, object, oneOf, text, time, timeOrNull, uuid } from '../schema.ts';
+import { timeText } from '../stored-json.ts';
+import { type TenantParts, tenantRoute } from '../tenant-route.ts';
+
+const JobProblem = object('JobProblem', 'One that stays as it was, and why.', {
+  id: text('The rejection or the dead letter.'),
+  message: text('Why.'),
+});
+
+export const Job = object('Job', 'Work on many rejected users or dead letters.', {
+  id: uuid('The `trace_id` of the call that made it.'),
+  kind: oneOf(JOB_KINDS, '`resubmit` for rejected users, `retry` for dead letters.'),
+  status: oneOf(JOB_STATUSES, '`running` until all are seen, unless it was stopped.'),
+  created_at: time('When it was made.'),
+  finished_at: timeOrNull('When it was done.'),
+  by: anyJson('The key or member that made it: `key_id` or `member_id`.'),
+  filter: anyJson('Which ones; `id` for a single one.'),
+  patch: anyJson('The JSON Patch; null for a user that was fixed by hand, and for dead letters.'),
+  matched: count('How many there were when it was made.'),
+  resubmitted: count('Accepted now. Their traces show what became of each.'),
+  still_rejected: count('Still not valid, or the patch does not apply to them.'),
+  already: count('Resubmitted by another call meanwhile.'),
+  cut: count('Too large to have been kept whole: there is nothing to patch.'),
+  failed: count('Could not be processed. Those that were rejected stay rejected.'),
+  left: count('Not seen yet.'),
+  problems: list(JobProblem, 'The first 50 that are still rejected or failed.'),
+});
+
+const JobPage = object('JobPage', 'Jobs.', { jobs: list(Job, 'Newest first.'), next_cursor: nextCursor });
+
+export const JOB = {
+  id: RESUBMIT_TRACE_ID,
+  kind: 'resubmit',
+  status: 'done',
+  created_at: RESUBMIT_AT,
+  finished_at: RESUBMIT_AT,
+  by: { key_id: KEY_ID },
+  filter: {
+    reason: 'identifiers.user_id must be a string',
+    event_name: null,
+    key_id: null,
+    from: null,
+    to: PROCESSED_AT,
+  },
+  patch: [{ op: 'replace', path: '/identifiers/user_id', value: 'u-1042' }],
+  matched: 2,
+  resubmitted: 1,
+  still_rejected: 1,
+  already: 0,
+  cut: 0,
+  failed: 0,
+  left: 0,
+  problems: [{ id: `${TRACE_ID}.1`, message: 'events array is required and must not be empty' }],
+};
+
+const params = { id: uuid('Id of the job.') };
+
+export function registerJobRoutes(app: FastifyInstance, parts: TenantParts): void {
+  tenantRoute(app, parts, {
+    method: 'GET',
+    url: '/jobs',
+    schema: {
+      operationId: 'listJobs',
+      summary: 'Jobs',
+      description: 'Resubmits of rejected users and retries of dead letters, with how far they are.',
+      query: { limit, cursor },
+      response: {
+        description: 'Jobs.',
+        body: JobPage,
+        examples: { jobs: ['A job that is done', { jobs: [JOB], next_cursor: null }] },
+      },
+    },
+    handler: async ({ store, tenantId, parameters }) => {
+      const { rows, nextCursor } = await store.jobs(tenantId, parameters);
+      return { jobs: rows.map(jobJson), next_cursor: nextCursor };
+    },
+  });
+
+  tenantRoute(app, parts, {
+    method: 'GET',
+    url: '/jobs/:id',
+    schema: {
+      operationId: 'getJob',
+      summary: 'One job',
+      description: 'How far a resubmit or a retry is.',
+      params,
+      response: { description: 'The job.', body: Job, examples: { job: ['A job that is done', JOB] } },
+    },
+    handler: async ({ store, tenantId, id }) => jobOrNull(await store.job(tenantId, id)),
+  });
+
+  for (const [act, status, words] of [
+    [
+      'stop',
+      'stopped',
+      'What is done stays done. A single user that was fixed by hand is not held: it is a moment’s work.',
+    ],
+    ['resume', 'running', 'It goes on where it was.'],
+  ] as const) {
+    tenantRoute(app, parts, {
+      method: 'POST',
+      url: `/jobs/:id/${act}`,
+      schema: {
+        operationId: `${act}Job`,
+        summary: act === 'stop' ? 'Stop a job' : 'Resume a job',
+        description: `${words} A job that is done stays as it is.`,
+        params,
+        response: { description: 'The job.', body: Job, examples: { job: ['A job that was done already', JOB] } },
+      },
+      handler: async ({ store, tenantId, id }) => jobOrNull(await store.setJobStatus(tenantId, id, status)),
+    });
+  }
+}
+
+function jobOrNull(job: StoredJob | undefined) {
+  return job === undefined ? null : jobJson(job);
+}
+
+export function jobJson({ counts, ...job }: StoredJob) {
+  const { resubmitted, stillRejected, already, cut, failed } = counts;
+  return {
+    id: job.id,
+    kind: job.kind,
+    status: job.status,
+    created_at: timeText(job.createdAt),
+    finished_at: job.finishedAt === null ? null : timeText(job.finishedAt),
+    by: job.by,
+    filter: filterJson(job.filter),
+    patch: job.patch === null ? null : raw(job.patch),
+    matched: job.matched,
+    resubmitted,
+    still_rejected: stillRejected,
+    already,
+    cut,
+    failed,
+    // Rejections that retention removes meanwhile are never seen.
+    left: job.status === 'done' ? 0 : Math.max(0, job.matched - resubmitted - stillRejected - already - cut - failed),
+    problems: job.problems.map(({ id, message }) => ({ id, message })),
+  };
+}
+
+/** As the store keeps it; named and written as clients gave it. */
+function filterJson(filter: string) {
+  const { id, reason, eventName, keyId, cause, from, to } = parseJson(filter) as {
+    readonly [name: string]: string | number | null | undefined;
+  };
+  const timeOf = (value: typeof from) => (typeof value === 'number' ? timeText(value) : value);
+  return { id, reason, cause, event_name: eventName, key_id: keyId, from: timeOf(from), to: timeOf(to) };
+}
+
+export const jobResponse = {
+  status: 202,
+  description: 'The job. It goes on by itself: `GET /jobs/{id}` shows how far it is.',
+  body: Job,
+  examples: {
+    job: [
+      'A job',
+      { ...JOB, status: 'running', finished_at: null, resubmitted: 0, still_rejected: 0, left: 2, problems: [] },
+    ],
+  },
+} as const;
+
+/** Times that clients give in a filter. */
+export const filterTimes = {
+  from: Type.Optional(text('Only what was received at or after this time. ISO 8601.')),
+  to: Type.Optional(text('Only what was received before this time. ISO 8601. The time of the call unless given.')),
+};

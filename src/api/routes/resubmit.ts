@@ -1,0 +1,305 @@
+/**
+ * `POST /rejections/{id}/resubmit`: one rejected user, fixed by hand. `POST /rejections/resubmit`: all that match a
+ * filter, each fixed by the same JSON Patch, and with `dry_run` what would become of them. Both make a job, which the
+ * processor applies; a rejection is resubmitted once, and a second call for it is refused.
+ */
+
+import type { FastifyInstance } from 'fastify';
+import type { Static } from 'typebox';
+import { fixedByHand, fixUser } from '../../resubmit/fixed-user.ts';
+import { BadPatchError, changesBetween, type Patch, parsePatch, sharedIdentifiers } from '../../resubmit/patch.ts';
+import type { RejectionFilter, Store } from '../../store.ts';
+import { rejectionId } from '../../views/kept-rejections.ts';
+import { NO_IDENTIFIER, PARTLY_VALID_REQUEST, TRACE_ID } from '../examples.ts';
+import { membersOf, textMember, timeMember } from '../json-body.ts';
+import { Type } from '../json-schema.ts';
+import { type JsonOf, raw } from '../json-text.ts';
+import { BadParameterError, RefusedError } from '../responses.ts';
+import { namedExamples } from '../route-schema.ts';
+import { anyJson, count, flag, list, nextCursor, object, oneOf, orNull, text, textOrNull } from '../schema.ts';
+import { type TenantParts, tenantRoute } from '../tenant-route.ts';
+import { filterTimes, JOB, Job, jobJson, jobResponse } from './jobs.ts';
+import { REASON_CHARACTERS_MAX, withoutIndexes } from './rejections.ts';
+
+/** A user that is kept whole has at most 16,384 characters; one that was cut may have been much larger. */
+const USER_BYTES_MAX = 1_048_576;
+const NAME_CHARACTERS_MAX = 512;
+/** Rejections that one dry run looks at, so many at a time, and how many of them it shows. */
+const CHECKED_MAX = 1_000;
+const CHECKED_PER_READ = 100;
+const SHOWN_MAX = 50;
+const REASONS_MAX = 20;
+
+const ResubmitUser = Type.Object(
+  {
+    user: anyJson(
+      'The whole user, corrected: as in `users` of `POST /ingest/events`. Of what came from one of Segment’s SDKs, the message, corrected, will do too.',
+    ),
+  },
+  {
+    title: 'ResubmitUser',
+    description: 'A rejected user, fixed by hand.',
+    additionalProperties: false,
+    'x-examples': namedExamples({
+      user: [
+        'With an identifier',
+        {
+          user: { identifiers: { user_id: 'u-77', first_name: 'Sam' }, events: PARTLY_VALID_REQUEST.users[1]?.events },
+        },
+      ],
+    }),
+  },
+);
+
+const PATCH = [{ op: 'add', path: '/identifiers/anon_id', value: 'unknown-visitor' }];
+
+const ResubmitRequest = Type.Object(
+  {
+    filter: Type.Object(
+      {
+        reason: Type.Optional(text('Only users rejected for this reason: a `message`, with or without its indexes.')),
+        event_name: Type.Optional(text('Only users with an event of this name.')),
+        key_id: Type.Optional(text('Only users of requests with this API key.')),
+        ...filterTimes,
+      },
+      { description: 'Which rejected users; `{}` for all.', additionalProperties: false },
+    ),
+    patch: list(
+      anyJson('An operation: `op`, `path`, `value`, `from`.'),
+      'A JSON Patch (RFC 6902) for each user. Beyond the RFC, `{"op": "to_string", "path": …}` makes a text of a number or a boolean.',
+    ),
+    dry_run: Type.Optional(flag('Only show what would become of them.')),
+    cursor: Type.Optional(text('Of a dry run: `next_cursor` of the one before.')),
+  },
+  {
+    title: 'ResubmitRequest',
+    description: 'Which rejected users to fix, and how.',
+    additionalProperties: false,
+    'x-examples': namedExamples({
+      patch: ['Give each an identifier', { filter: { reason: NO_IDENTIFIER }, patch: PATCH, dry_run: true }],
+    }),
+  },
+);
+
+const CheckedUser = object('CheckedUser', 'What would become of one rejected user.', {
+  id: text('The rejection.'),
+  status: oneOf(
+    ['valid', 'still_rejected', 'cut'],
+    '`cut`: it was too large to be kept whole, so it cannot be patched; send it whole to `POST /rejections/{id}/resubmit`.',
+  ),
+  message: textOrNull('Why it would still be rejected.'),
+  user: anyJson('The user as it would be; null unless it is valid.'),
+});
+
+const Preview = object('ResubmitPreview', 'What would become of rejected users.', {
+  matched: count('All that match and were not resubmitted yet.'),
+  checked: count('How many of them this response is about: at most 1,000.'),
+  valid: count('Would be accepted.'),
+  still_rejected: count('Would still be rejected.'),
+  cut: count('Cannot be patched, because they were too large to be kept whole.'),
+  reasons: list(
+    Type.Object({ message: text('Why they would still be rejected, without indexes.'), users: count('How many.') }),
+    'The most frequent first.',
+  ),
+  warnings: list(Type.String(), 'What you probably do not want.'),
+  users: list(CheckedUser, 'The first 50, those that would still be rejected before others.'),
+  next_cursor: nextCursor,
+});
+
+const Resubmitted = object('Resubmitted', 'A job, or with `dry_run` what it would do.', {
+  job: orNull(Job, 'Null for a dry run.'),
+  preview: orNull(Preview, 'Null unless it is a dry run.'),
+});
+
+const PREVIEW: Static<typeof Preview> = {
+  matched: 1,
+  checked: 1,
+  valid: 1,
+  still_rejected: 0,
+  cut: 0,
+  reasons: [],
+  warnings: [],
+  users: [
+    {
+      id: rejectionId(TRACE_ID, 1),
+      status: 'valid',
+      message: null,
+      user: {
+        identifiers: { first_name: 'Sam', anon_id: 'unknown-visitor' },
+        events: PARTLY_VALID_REQUEST.users[1]?.events,
+      },
+    },
+  ],
+  next_cursor: null,
+};
+
+export function registerResubmitRoutes(app: FastifyInstance, parts: TenantParts): void {
+  tenantRoute(app, parts, {
+    method: 'POST',
+    url: '/rejections/:id/resubmit',
+    idForm: 'user',
+    bodyBytesMax: USER_BYTES_MAX,
+    schema: {
+      operationId: 'resubmitRejection',
+      summary: 'Fix one rejected user',
+      description:
+        'Takes the corrected user. It is stored as if it had been sent so: under the trace, the `userIndex`, the key and the time of receipt of its request. 400 with the rule if it is still not valid, 409 if it was resubmitted before, 404 if it is not kept any more.',
+      params: { id: text('Id of the rejection: `<trace_id>.<userIndex>`.') },
+      body: ResubmitUser,
+      response: jobResponse,
+      errors: [409],
+    },
+    handler: async ({ store, tenantId, id, body, traceId, now, by }) => {
+      const { user } = membersOf(body, ['user']);
+      if (user === undefined) throw new BadParameterError('user is required: the whole user, corrected');
+      const [request = '', index = ''] = id.split('.');
+      const rejection = await store.rejection(tenantId, request, Number(index));
+      if (rejection === undefined) return null;
+      const fixed = fixedByHand(JSON.stringify(user), rejection);
+      if (fixed.status === 'still_rejected')
+        throw new BadParameterError(`the user is still not valid: ${fixed.message}`);
+      const steps = rejection.payloadIsCut ? WHOLE : changesBetween(rejection.payload, JSON.stringify(user));
+      const { userIndex } = rejection;
+      const one = { traceId: rejection.traceId, userIndex, user: fixed.user, steps };
+      const job = await store.resubmitUser(tenantId, one, { traceId, at: now, by });
+      if (job === 'unknown') return null;
+      if (job === 'already') throw new RefusedError('conflict', 'this rejected user was resubmitted before');
+      return jobJson(job);
+    },
+  });
+
+  tenantRoute(app, parts, {
+    method: 'POST',
+    url: '/rejections/resubmit',
+    bodyBytesMax: USER_BYTES_MAX,
+    schema: {
+      operationId: 'resubmitRejections',
+      summary: 'Fix all rejected users that match',
+      description:
+        'Applies one JSON Patch to each rejected user that matches and was not resubmitted yet, and stores those that are valid then. With `dry_run` nothing is stored, and the response shows what would become of the first 1,000; `next_cursor` continues. Without it the response has a job, which goes on by itself: `GET /jobs/{id}`. 404 if no user matches.',
+      body: ResubmitRequest,
+      response: {
+        description: 'The job, or what it would do.',
+        body: Resubmitted,
+        examples: {
+          preview: ['A dry run', { job: null, preview: PREVIEW }],
+          job: ['A job', { job: { ...JOB, status: 'running', finished_at: null }, preview: null }],
+        },
+      },
+      errors: [404],
+    },
+    handler: async ({ store, tenantId, body, traceId, now, by }) => {
+      const members = membersOf(body, ['filter', 'patch', 'dry_run', 'cursor']);
+      const { dry_run: dryRun = false, cursor = null } = members;
+      if (typeof dryRun !== 'boolean') throw new BadParameterError('dry_run must be true or false');
+      if (cursor !== null && (typeof cursor !== 'string' || !dryRun)) {
+        throw new BadParameterError('cursor must be the next_cursor of a dry run, and is for dry runs alone');
+      }
+      const filter = filterOf(members.filter, now);
+      const patchText = JSON.stringify(members.patch ?? null);
+      const patch = readPatch(patchText);
+      if (dryRun) return { job: null, preview: await previewOf(store, tenantId, filter, patch, cursor) };
+      const job = await store.resubmitAll(tenantId, { filter, patch: patchText }, { traceId, at: now, by });
+      if (job === undefined) throw new RefusedError('not_found', 'no rejected user matches the filter');
+      return { job: jobJson(job), preview: null };
+    },
+  });
+}
+
+/** What was sent is not known as a whole, so all of it is new. */
+const WHOLE = [{ op: 'replace', path: '' }];
+
+function readPatch(patch: string): Patch {
+  try {
+    return parsePatch(patch);
+  } catch (error) {
+    if (!(error instanceof BadPatchError)) throw error;
+    throw new BadParameterError(error.message);
+  }
+}
+
+/** What is received after the call is not what its author has seen. */
+function filterOf(given: unknown, now: number): RejectionFilter {
+  if (given === undefined) throw new BadParameterError('filter is required: {} is all rejected users');
+  const filter = membersOf(given, ['reason', 'event_name', 'key_id', 'from', 'to'], 'filter');
+  const reason = textMember(filter, 'reason', REASON_CHARACTERS_MAX);
+  const [from, to] = [timeMember(filter, 'from'), timeMember(filter, 'to')];
+  if (from !== null && to !== null && from >= to) throw new BadParameterError('filter.from must be before filter.to');
+  return {
+    reason: reason === null ? null : withoutIndexes(reason),
+    eventName: textMember(filter, 'event_name', NAME_CHARACTERS_MAX),
+    keyId: textMember(filter, 'key_id', NAME_CHARACTERS_MAX),
+    from,
+    to: Math.min(to ?? now, now),
+  };
+}
+
+function oneForAll(path: string): string {
+  return `the patch gives every user the same ${path}: all of them would become one person`;
+}
+
+type PreviewJson = JsonOf<Static<typeof Preview>>;
+
+async function previewOf(
+  store: Store,
+  tenantId: string,
+  filter: RejectionFilter,
+  patch: Patch,
+  cursor: string | null,
+): Promise<PreviewJson> {
+  const checked: {
+    id: string;
+    status: 'valid' | 'still_rejected' | 'cut';
+    message: string | null;
+    user: string | null;
+  }[] = [];
+  let next = cursor;
+  do {
+    const page = await store.rejections(tenantId, {
+      ...filter,
+      isResubmitted: false,
+      limit: CHECKED_PER_READ,
+      cursor: next,
+    });
+    for (const rejection of page.rows) {
+      const { traceId, userIndex, payload, payloadIsCut } = rejection;
+      const id = rejectionId(traceId, userIndex);
+      if (payloadIsCut) {
+        checked.push({ id, status: 'cut', message: null, user: null });
+        continue;
+      }
+      const fixed = fixUser(payload, patch, rejection);
+      const isValid = fixed.status === 'valid';
+      checked.push({
+        id,
+        status: fixed.status,
+        message: isValid ? null : fixed.message,
+        user: isValid ? fixed.user : null,
+      });
+    }
+    next = page.nextCursor;
+  } while (next !== null && checked.length < CHECKED_MAX);
+  const matched = await store.countRejections(tenantId, filter);
+  const of = (status: 'valid' | 'still_rejected' | 'cut') => checked.filter((user) => user.status === status);
+  const shown = [...of('still_rejected'), ...of('cut'), ...of('valid')].slice(0, SHOWN_MAX);
+  const messages = Map.groupBy(of('still_rejected'), ({ message }) => withoutIndexes(message ?? ''));
+  return {
+    matched,
+    checked: checked.length,
+    valid: of('valid').length,
+    still_rejected: of('still_rejected').length,
+    cut: of('cut').length,
+    reasons: [...messages]
+      .map(([message, users]) => ({ message, users: users.length }))
+      .sort((a, b) => b.users - a.users)
+      .slice(0, REASONS_MAX),
+    warnings: matched > 1 ? sharedIdentifiers(patch).map(oneForAll) : [],
+    users: shown.map(({ id, status, message, user }) => ({
+      id,
+      status,
+      message,
+      user: user === null ? null : raw(user),
+    })),
+    next_cursor: next,
+  };
+}

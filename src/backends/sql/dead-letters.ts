@@ -1,0 +1,267 @@
+/**
+ * Dead letters: records that the processor could not process, with their cause. The whole record is kept, so that it can
+ * be processed again by a later version; once it was, the row stays without its body. The bodies of all of them together
+ * are bounded: those that come after are kept without a body, and cannot be retried. An erase takes the person's users out
+ * of them; of a body that cannot be read, and names the person, nothing stays.
+ */
+
+import { sql } from 'kysely';
+import { parseExact } from '../../json/exact-numbers.ts';
+import { parseJson } from '../../json/parse.ts';
+import type { LogRecord } from '../../log.ts';
+import type { DeadLetter, DeadLetterFilter, Page, PageRequest } from '../../store.ts';
+import type { DeadLetterItem, RecordHeader } from '../../store-writer.ts';
+import { scopedCursorOf, scopedNumbersOf } from '../../views/cursor.ts';
+import { pageOf } from '../../views/page.ts';
+import { isObject } from '../../validation/shape.ts';
+import { withoutNul } from '../../views/storable-text.ts';
+import { HOUR_MS, startOf } from '../../views/sums.ts';
+import { changedBy, rowsOf, type Steps, type Tables } from './steps.ts';
+import { LOCAL_SHARD, type StoreQueries, type StoreTables } from './store-tables.ts';
+import { addToLedger } from './sums.ts';
+
+/** Of all bodies. Dead letters are bugs, so there are few; one body has at most as much as a request. */
+const BODY_BYTES_MAX = 64 * 1024 * 1024;
+
+/** In the transaction that passes over the record. */
+export function* insertDeadLetter(
+  tables: Tables,
+  tenant: number,
+  log: string,
+  header: RecordHeader,
+  record: LogRecord,
+  cause: string,
+  failedAt: number,
+): Steps<void> {
+  const { partition, position, receivedAt, traceId, firstUserIndex, usersAccepted, eventsAccepted, keyId } = header;
+  const { body, ...rest } = record;
+  const [kept] = yield* rowsOf(
+    tables.selectFrom('dead_letters').select(sql<number | null>`sum(octet_length(body))`.as('bytes')),
+  );
+  const isKept = (kept?.bytes ?? 0) + body.byteLength <= BODY_BYTES_MAX;
+  const row = {
+    tenant,
+    log,
+    partition,
+    position,
+    received_at: receivedAt,
+    trace_id: traceId,
+    failed_at: failedAt,
+    cause: withoutNul(cause),
+    first_user_index: firstUserIndex,
+    users: usersAccepted,
+    events: eventsAccepted,
+    key_id: keyId,
+    header: withoutNul(JSON.stringify(rest)),
+    body: isKept ? Buffer.from(body) : null,
+    retried_at: null,
+  };
+  yield* changedBy(tables.insertInto('dead_letters').values(row));
+}
+
+/** Newest first, of all tenants and of all logs that come into this store. */
+export async function listAllDeadLetters({ tables }: StoreQueries, limit: number): Promise<DeadLetter[]> {
+  const rows = await waiting(tables).limit(limit).execute();
+  return rows.map(deadLetterOf);
+}
+
+/** Newest first, of one tenant. */
+export async function listDeadLetters(
+  { tables }: StoreQueries,
+  tenant: number,
+  { limit, cursor, ...filter }: DeadLetterFilter & PageRequest,
+): Promise<Page<DeadLetter>> {
+  const scope = [tenant, filter.cause] as const;
+  const [before = Number.MAX_SAFE_INTEGER] = cursor === null ? [] : scopedNumbersOf('dead_letters', scope, cursor, 1);
+  const rows = await matching(waiting(tables), filter)
+    .where('dead_letters.tenant', '=', tenant)
+    .where('dead_letters.no', '<', before)
+    .limit(limit + 1)
+    .execute();
+  return pageOf(rows, limit, deadLetterOf, ({ no }) => scopedCursorOf('dead_letters', scope, no));
+}
+
+/** Without those that a retry has stored. */
+function waiting(tables: Tables) {
+  return tables
+    .selectFrom('dead_letters')
+    .innerJoin('tenants', 'tenants.no', 'dead_letters.tenant')
+    .select([
+      'dead_letters.no',
+      'tenants.id as tenantId',
+      'trace_id',
+      'first_user_index',
+      'partition',
+      'position',
+      'received_at',
+      'failed_at',
+      'cause',
+      'users',
+      'events',
+      'key_id',
+      sql<number>`CASE WHEN body IS NULL THEN 0 ELSE 1 END`.as('is_kept'),
+    ])
+    .where('retried_at', 'is', null)
+    .orderBy('dead_letters.no', 'desc');
+}
+
+type Waiting = ReturnType<typeof waiting>;
+
+function matching(query: Waiting, { cause, from, to }: DeadLetterFilter): Waiting {
+  let letters = query;
+  if (from !== null) letters = letters.where('received_at', '>=', from);
+  if (to !== null) letters = letters.where('received_at', '<', to);
+  if (cause !== null) letters = letters.where(sql<string>`substr(cause, 1, length(${cause}))`, '=', cause);
+  return letters;
+}
+
+function deadLetterOf(row: Awaited<ReturnType<Waiting['execute']>>[number]): DeadLetter {
+  return {
+    tenantId: row.tenantId,
+    traceId: row.trace_id,
+    firstUserIndex: row.first_user_index,
+    partition: row.partition,
+    position: row.position,
+    receivedAt: row.received_at,
+    failedAt: row.failed_at,
+    cause: row.cause,
+    users: row.users,
+    events: row.events,
+    keyId: row.key_id,
+    isKept: row.is_kept === 1,
+  };
+}
+
+/** How many of a tenant's dead letters match. */
+export function countDeadLetters(tables: Tables, tenant: number, filter: DeadLetterFilter) {
+  return matching(waiting(tables), filter)
+    .where('dead_letters.tenant', '=', tenant)
+    .clearSelect()
+    .clearOrderBy()
+    .select(({ fn }) => fn.countAll<number>().as('letters'));
+}
+
+/** The number of one, if it waits. */
+export function selectDeadLetter(tables: Tables, tenant: number, traceId: string, firstUserIndex: number) {
+  return tables
+    .selectFrom('dead_letters')
+    .select('no')
+    .where('tenant', '=', tenant)
+    .where('trace_id', '=', traceId)
+    .where('first_user_index', '=', firstUserIndex)
+    .where('retried_at', 'is', null)
+    .orderBy('no', 'desc')
+    .limit(1);
+}
+
+/** For a job: oldest first, those behind a number, or the one that it is about. */
+export function selectNextDeadLetters(
+  tables: Tables,
+  tenant: number,
+  filter: DeadLetterFilter,
+  behind: { readonly no: number; readonly only: number | null },
+  limit: number,
+) {
+  const letters = matching(waiting(tables), filter)
+    .clearSelect()
+    .clearOrderBy()
+    .select(['dead_letters.no', 'trace_id', 'first_user_index', 'header', 'body'])
+    .where('dead_letters.tenant', '=', tenant)
+    .where('dead_letters.no', '>', behind.no)
+    .orderBy('dead_letters.no')
+    .limit(limit);
+  return behind.only === null ? letters : letters.where('dead_letters.no', '=', behind.only);
+}
+
+export function deadLetterItem(
+  row: Pick<StoreTables['dead_letters'], 'trace_id' | 'first_user_index' | 'header' | 'body'> & { no: number },
+): DeadLetterItem {
+  const { no, trace_id: traceId, first_user_index: userIndex, header, body } = row;
+  const record = body === null ? null : { ...(parseJson(header) as Omit<LogRecord, 'body'>), body };
+  return { kind: 'dead_letter', no, traceId, userIndex, record };
+}
+
+const ERASED = 'not stored: this person was erased after the request was received';
+
+/** In the transaction of an erase. `isAbout` says whether a user, as JSON, is the person. */
+export function* eraseFromDeadLetters(tables: Tables, tenant: number, isAbout: (user: string) => boolean): Steps<void> {
+  const letters = yield* rowsOf(
+    tables
+      .selectFrom('dead_letters')
+      .select(['no', 'received_at', 'first_user_index', 'users', 'events', 'header', 'body'])
+      .where('tenant', '=', tenant)
+      .where('body', 'is not', null)
+      .orderBy('no'),
+  );
+  for (const { no, received_at: receivedAt, ...letter } of letters) {
+    const left = withoutPerson(letter, isAbout);
+    if (left === null) continue;
+    const { removed, ...row } = left;
+    yield* changedBy(tables.updateTable('dead_letters').set(row).where('no', '=', no));
+    const moved = {
+      users_dead_letters: -removed.users,
+      users_erased: removed.users,
+      events_dead_letters: -removed.events,
+      events_erased: removed.events,
+    };
+    // Erases count in the first shard, which is the only one of an embedded store.
+    yield* changedBy(addToLedger(tables, LOCAL_SHARD, [{ tenant, hour: startOf(receivedAt, HOUR_MS), ...moved }]));
+  }
+}
+
+type LetterRow = Pick<StoreTables['dead_letters'], 'first_user_index' | 'users' | 'events' | 'header' | 'body'>;
+
+interface LetterLeft extends Omit<LetterRow, 'first_user_index'> {
+  readonly removed: { readonly users: number; readonly events: number };
+}
+
+/** What is left of a dead letter; null if it is not about the person. A removed user is one that was rejected. */
+function withoutPerson(letter: LetterRow, isAbout: (user: string) => boolean): LetterLeft | null {
+  const text = Buffer.from(letter.body ?? []).toString('utf8');
+  const all = usersIn(text);
+  if (all === null) {
+    const removed = { users: letter.users, events: letter.events };
+    return isAbout(text) ? { ...removedAll(letter), removed } : null;
+  }
+  const header = parseJson(letter.header) as LogRecord;
+  const known = new Set(header.rejections.map(({ userIndex }) => userIndex));
+  const rejections = [...header.rejections];
+  let [users, events] = [0, 0];
+  const kept = all.map((user, index) => {
+    if (!isAbout(JSON.stringify(user))) return user;
+    const userIndex = letter.first_user_index + index;
+    if (!known.has(userIndex)) {
+      rejections.push({ userIndex, message: ERASED });
+      users += 1;
+      events += eventsOf(user);
+    }
+    return null;
+  });
+  if (kept.every((user, index) => user === all[index])) return null;
+  rejections.sort((a, b) => a.userIndex - b.userIndex);
+  return {
+    users: letter.users - users,
+    events: letter.events - events,
+    header: withoutNul(JSON.stringify({ ...header, rejections, eventCount: header.eventCount - events })),
+    body: Buffer.from(JSON.stringify({ users: kept })),
+    removed: { users, events },
+  };
+}
+
+function removedAll({ header }: LetterRow): Omit<LetterLeft, 'removed'> {
+  return { users: 0, events: 0, header, body: null };
+}
+
+/** Null where the body is not what it should be. */
+function usersIn(text: string): readonly unknown[] | null {
+  try {
+    const body = parseExact(text);
+    return isObject(body) && Array.isArray(body.users) ? body.users : null;
+  } catch {
+    return null;
+  }
+}
+
+function eventsOf(user: unknown): number {
+  return isObject(user) && Array.isArray(user.events) ? user.events.length : 0;
+}

@@ -1,0 +1,426 @@
+/**
+ * Jobs: fixing and resubmitting rejections, and retrying dead letters. The API makes a job in a durable transaction of its
+ * own; the processor takes it, a few items at a time, and saves how far it is in the transaction that applies them. So an
+ * item has its effect once, wherever a process dies, and where several processors share a store one of them has a job at
+ * a time.
+ *
+ * Rejections are taken by time of receipt and number, dead letters by number. A user that was fixed by hand is marked when
+ * its job is made and is in the job itself: retention may then remove the rejection, and nothing is lost.
+ */
+
+import { type Kysely, type Selectable, sql } from 'kysely';
+import { parseJson } from '../../json/parse.ts';
+import type { ForeignFormat, KeyKind, TenantId } from '../../model.ts';
+import type {
+  AuditContext,
+  Caller,
+  DeadLetterFilter,
+  FixedUser,
+  JobProblem,
+  NewResubmitJob,
+  Page,
+  PageRequest,
+  PatchStep,
+  RejectionFilter,
+  StoredJob,
+} from '../../store.ts';
+import type { JobItem, JobProgress, RejectedItem, TakenJob } from '../../store-writer.ts';
+import { scopedCursorOf, scopedNumbersOf } from '../../views/cursor.ts';
+import { rejectionId } from '../../views/kept-rejections.ts';
+import { pageOf } from '../../views/page.ts';
+import { uuidOf } from '../../views/uuid.ts';
+import { insertAudit } from './audit.ts';
+import type { RowLocks } from './database.ts';
+import { countDeadLetters, deadLetterItem, selectDeadLetter, selectNextDeadLetters } from './dead-letters.ts';
+import { matching, unresubmitted } from './rejections.ts';
+import { changedBy, rowsOf, type Steps, type Tables } from './steps.ts';
+import type { StoreQueries, StoreTables } from './store-tables.ts';
+
+/** Shown of those that stay rejected or failed. */
+const PROBLEMS_MAX = 50;
+
+/** What `jobs.fixed` holds, as JSON: all that is needed to apply it. */
+interface FixedRejection {
+  readonly no: number;
+  readonly traceId: string;
+  readonly userIndex: number;
+  readonly receivedAt: number;
+  readonly keyId: string;
+  readonly keyKind: KeyKind;
+  readonly format: ForeignFormat | null;
+  readonly user: string;
+  readonly steps: readonly PatchStep[];
+}
+
+const SHOWN = [
+  'id',
+  'kind',
+  'status',
+  'created_at',
+  'finished_at',
+  'called_by',
+  'filter',
+  'patch',
+  'matched',
+  'resubmitted',
+  'still_rejected',
+  'already',
+  'cut',
+  'failed',
+  'problems',
+] as const;
+
+type JobRow = Pick<Selectable<StoreTables['jobs']>, (typeof SHOWN)[number]>;
+
+function jobOf(row: JobRow): StoredJob {
+  return {
+    id: row.id,
+    kind: row.kind,
+    status: row.status,
+    createdAt: row.created_at,
+    finishedAt: row.finished_at,
+    by: parseJson(row.called_by) as Caller | null,
+    filter: row.filter,
+    patch: row.patch,
+    matched: row.matched,
+    counts: {
+      resubmitted: row.resubmitted,
+      stillRejected: row.still_rejected,
+      already: row.already,
+      cut: row.cut,
+      failed: row.failed,
+    },
+    problems: parseJson(row.problems) as JobProblem[],
+  };
+}
+
+/** What the makers of jobs have in common. */
+interface NewJob {
+  readonly kind: StoredJob['kind'];
+  readonly filter: object;
+  readonly matched: number;
+  readonly patch?: string;
+  readonly fixed?: FixedRejection;
+  readonly deadLetter?: number;
+}
+
+function* insertJob(tables: Tables, tenant: number, job: NewJob, audit: AuditContext): Steps<StoredJob> {
+  const { kind, filter, matched, patch = null, fixed, deadLetter = null } = job;
+  const values = {
+    id: audit.traceId,
+    tenant,
+    kind,
+    status: 'running' as const,
+    created_at: audit.at,
+    stepped_at: audit.at,
+    finished_at: null,
+    called_by: JSON.stringify(audit.by ?? null),
+    filter: JSON.stringify(filter),
+    patch,
+    fixed: fixed === undefined ? null : JSON.stringify(fixed),
+    dead_letter: deadLetter,
+    after_time: Number.MIN_SAFE_INTEGER,
+    after_no: 0,
+    matched,
+  };
+  yield* changedBy(tables.insertInto('jobs').values(values));
+  yield* changedBy(insertAudit(tables, tenant, kind, audit, { job_id: audit.traceId, matched }));
+  const nothing = { resubmitted: 0, still_rejected: 0, already: 0, cut: 0, failed: 0, problems: '[]' };
+  return jobOf({ ...values, ...nothing });
+}
+
+/** Marks the rejection and makes its job. */
+export function* resubmitUser(
+  tables: Tables,
+  tenant: number,
+  { traceId, userIndex, user, steps }: FixedUser,
+  audit: AuditContext,
+): Steps<StoredJob | 'unknown' | 'already'> {
+  const uuid = uuidOf(traceId);
+  if (uuid === undefined) return 'unknown';
+  // The update locks the row, so that of two calls one finds it marked.
+  const marked = yield* rowsOf(
+    tables
+      .updateTable('rejections')
+      .set({ resubmitted_at: audit.at })
+      .where('trace_id', '=', uuid)
+      .where('user_index', '=', userIndex)
+      .where('tenant', '=', tenant)
+      .where('resubmitted_at', 'is', null)
+      .returning(['no', 'received_at', 'key_id', 'key_kind', 'format']),
+  );
+  const [row] = marked;
+  if (row === undefined) {
+    const known = yield* rowsOf(
+      tables
+        .selectFrom('rejections')
+        .select('no')
+        .where('trace_id', '=', uuid)
+        .where('user_index', '=', userIndex)
+        .where('tenant', '=', tenant),
+    );
+    return known.length > 0 ? 'already' : 'unknown';
+  }
+  const { no, received_at: receivedAt, key_id: keyId, key_kind: keyKind, format } = row;
+  const fixed = { no, traceId: uuid, userIndex, receivedAt, keyId, keyKind, format, user, steps };
+  const filter = { id: rejectionId(uuid, userIndex) };
+  return yield* insertJob(tables, tenant, { kind: 'resubmit', filter, matched: 1, fixed }, audit);
+}
+
+export function* resubmitAll(
+  tables: Tables,
+  tenant: number,
+  { filter, patch }: NewResubmitJob,
+  audit: AuditContext,
+): Steps<StoredJob | undefined> {
+  // What is received from now on is not what the caller has seen.
+  const bounded = { ...filter, to: Math.min(filter.to ?? audit.at, audit.at) };
+  const [row] = yield* rowsOf(unresubmitted(tables, tenant, bounded));
+  const matched = row?.rejections ?? 0;
+  if (matched === 0) return undefined;
+  return yield* insertJob(tables, tenant, { kind: 'resubmit', filter: bounded, matched, patch }, audit);
+}
+
+export function* retryDeadLetter(
+  tables: Tables,
+  tenant: number,
+  traceId: string,
+  firstUserIndex: number,
+  audit: AuditContext,
+): Steps<StoredJob | undefined> {
+  const uuid = uuidOf(traceId);
+  if (uuid === undefined) return undefined;
+  const [row] = yield* rowsOf(selectDeadLetter(tables, tenant, uuid, firstUserIndex));
+  if (row === undefined) return undefined;
+  const filter = { id: rejectionId(uuid, firstUserIndex) };
+  return yield* insertJob(tables, tenant, { kind: 'retry', filter, matched: 1, deadLetter: row.no }, audit);
+}
+
+export function* retryDeadLetters(
+  tables: Tables,
+  tenant: number,
+  filter: DeadLetterFilter,
+  audit: AuditContext,
+): Steps<StoredJob | undefined> {
+  const [row] = yield* rowsOf(countDeadLetters(tables, tenant, filter));
+  const matched = row?.letters ?? 0;
+  if (matched === 0) return undefined;
+  return yield* insertJob(tables, tenant, { kind: 'retry', filter, matched }, audit);
+}
+
+export async function readJob({ tables }: StoreQueries, tenant: number, id: string): Promise<StoredJob | undefined> {
+  const uuid = uuidOf(id);
+  if (uuid === undefined) return undefined;
+  const row = await selectJob(tables, tenant, uuid).executeTakeFirst();
+  return row && jobOf(row);
+}
+
+function selectJob(tables: Kysely<StoreTables>, tenant: number, id: string) {
+  return tables.selectFrom('jobs').select(SHOWN).where('id', '=', id).where('tenant', '=', tenant);
+}
+
+/** Newest first. */
+export async function listJobs(
+  { tables }: StoreQueries,
+  tenant: number,
+  { limit, cursor }: PageRequest,
+): Promise<Page<StoredJob>> {
+  const [before = Number.MAX_SAFE_INTEGER] = cursor === null ? [] : scopedNumbersOf('jobs', [tenant], cursor, 1);
+  const rows = await tables
+    .selectFrom('jobs')
+    .select(['no', ...SHOWN])
+    .where('tenant', '=', tenant)
+    .where('no', '<', before)
+    .orderBy('no', 'desc')
+    .limit(limit + 1)
+    .execute();
+  return pageOf(rows, limit, jobOf, ({ no }) => scopedCursorOf('jobs', [tenant], no));
+}
+
+export function* setJobStatus(
+  tables: Tables,
+  tenant: number,
+  id: string,
+  status: 'running' | 'stopped',
+): Steps<StoredJob | undefined> {
+  const uuid = uuidOf(id);
+  if (uuid === undefined) return undefined;
+  yield* changedBy(
+    tables
+      .updateTable('jobs')
+      .set({ status })
+      .where('id', '=', uuid)
+      .where('tenant', '=', tenant)
+      // A user that was fixed by hand is marked already, so its job is not stopped.
+      .where('fixed', 'is', null)
+      .where('status', '<>', 'done'),
+  );
+  const [row] = yield* rowsOf(selectJob(tables, tenant, uuid));
+  return row && jobOf(row);
+}
+
+export async function hasJobs({ tables }: StoreQueries): Promise<boolean> {
+  const row = await tables.selectFrom('jobs').select('no').where(RUNNING).limit(1).executeTakeFirst();
+  return row !== undefined;
+}
+
+/** Written out, so that the index of running jobs is used. */
+const RUNNING = sql<boolean>`status = 'running'`;
+
+/** Of the processor. */
+export function* takeJob(tables: Tables, locks: RowLocks, itemsMax: number): Steps<TakenJob | undefined> {
+  const waiting = tables
+    .selectFrom('jobs')
+    .select([
+      'no',
+      'id',
+      'tenant',
+      'kind',
+      'called_by',
+      'filter',
+      'patch',
+      'fixed',
+      'dead_letter',
+      'created_at',
+      'after_time',
+      'after_no',
+    ])
+    .where(RUNNING)
+    .orderBy('stepped_at')
+    .orderBy('no')
+    .limit(1);
+  const [job] = yield* rowsOf(locks.lockFree(waiting));
+  if (job === undefined) return undefined;
+  const [tenant] = yield* rowsOf(tables.selectFrom('tenants').select('id').where('no', '=', job.tenant));
+  // A dead letter may be a whole request.
+  const most = job.kind === 'retry' ? 1 : itemsMax;
+  const items = yield* nextItems(tables, job, most + 1);
+  return {
+    no: job.no,
+    id: job.id,
+    kind: job.kind,
+    tenantId: (tenant as { id: TenantId }).id,
+    by: parseJson(job.called_by) as Caller | null,
+    patch: job.patch,
+    items: items.slice(0, most),
+    isLast: items.length <= most,
+  };
+}
+
+type JobPosition = Pick<
+  StoreTables['jobs'],
+  'tenant' | 'kind' | 'filter' | 'fixed' | 'dead_letter' | 'created_at' | 'after_time' | 'after_no'
+>;
+
+function* nextItems(tables: Tables, job: JobPosition, limit: number): Steps<JobItem[]> {
+  if (job.fixed !== null) return [fixedItem(parseJson(job.fixed) as FixedRejection)];
+  if (job.kind === 'retry') {
+    const behind = { no: job.after_no, only: job.dead_letter };
+    const filter = job.dead_letter === null ? (parseJson(job.filter) as DeadLetterFilter) : ANY_DEAD_LETTER;
+    const rows = yield* rowsOf(selectNextDeadLetters(tables, job.tenant, filter, behind, limit));
+    return rows.map(deadLetterItem);
+  }
+  const rejections = matching(
+    tables
+      .selectFrom('rejections')
+      .select([
+        'no',
+        'trace_id',
+        'user_index',
+        'received_at',
+        'key_id',
+        'key_kind',
+        'format',
+        'payload',
+        'payload_is_cut',
+        'resubmitted_at',
+      ])
+      .where('tenant', '=', job.tenant)
+      // Those that were resubmitted before the job was made did not match.
+      .where((where) => where.or([where('resubmitted_at', 'is', null), where('resubmitted_at', '>', job.created_at)]))
+      .where((where) => where(where.refTuple('received_at', 'no'), '>', where.tuple(job.after_time, job.after_no)))
+      .orderBy('received_at')
+      .orderBy('no')
+      .limit(limit),
+    parseJson(job.filter) as RejectionFilter,
+  );
+  const rows = yield* rowsOf(rejections);
+  return rows.map((row) => ({
+    kind: 'rejection',
+    no: row.no,
+    traceId: row.trace_id,
+    userIndex: row.user_index,
+    receivedAt: row.received_at,
+    keyId: row.key_id,
+    keyKind: row.key_kind,
+    format: row.format,
+    payload: row.payload,
+    payloadIsCut: row.payload_is_cut === 1,
+    isResubmitted: row.resubmitted_at !== null,
+  }));
+}
+
+const ANY_DEAD_LETTER: DeadLetterFilter = { cause: null, from: null, to: null };
+
+function fixedItem({ user, ...rest }: FixedRejection): RejectedItem {
+  return { kind: 'rejection', ...rest, payload: user, payloadIsCut: false, isResubmitted: false };
+}
+
+/** In the order of their numbers, as all transactions lock them. */
+export function* markResubmitted(tables: Tables, numbers: readonly number[], at: number): Steps<Set<number>> {
+  const marked = new Set<number>();
+  for (const no of numbers.toSorted((a, b) => a - b)) {
+    const changed = yield* changedBy(
+      tables
+        .updateTable('rejections')
+        .set({ resubmitted_at: at })
+        .where('no', '=', no)
+        .where('resubmitted_at', 'is', null),
+    );
+    if (changed > 0) marked.add(no);
+  }
+  return marked;
+}
+
+export function* markRetried(tables: Tables, numbers: readonly number[], at: number): Steps<Set<number>> {
+  const marked = new Set<number>();
+  for (const no of numbers.toSorted((a, b) => a - b)) {
+    const changed = yield* changedBy(
+      tables
+        .updateTable('dead_letters')
+        .set({ retried_at: at, body: null })
+        .where('no', '=', no)
+        .where('retried_at', 'is', null),
+    );
+    if (changed > 0) marked.add(no);
+  }
+  return marked;
+}
+
+/** In the transaction that applies the items. A job whose last items these are is done. */
+export function* saveJob(tables: Tables, job: TakenJob, progress: JobProgress): Steps<void> {
+  const { counts, problems, at, isGivenBack } = progress;
+  const last = job.items.at(-1);
+  const [known] = yield* rowsOf(tables.selectFrom('jobs').select('problems').where('no', '=', job.no));
+  const shown = [...(parseJson(known?.problems ?? '[]') as JobProblem[]), ...problems].slice(0, PROBLEMS_MAX);
+  yield* changedBy(
+    tables
+      .updateTable('jobs')
+      .set(({ eb }) => ({
+        stepped_at: at,
+        resubmitted: eb('resubmitted', '+', counts.resubmitted),
+        still_rejected: eb('still_rejected', '+', counts.stillRejected),
+        already: eb('already', '+', counts.already),
+        cut: eb('cut', '+', counts.cut),
+        failed: eb('failed', '+', counts.failed),
+        problems: JSON.stringify(shown),
+        ...(last !== undefined && { after_no: last.no }),
+        ...(last?.kind === 'rejection' && { after_time: last.receivedAt }),
+        ...(job.isLast && { status: 'done' as const, finished_at: at, fixed: null }),
+      }))
+      .where('no', '=', job.no),
+  );
+  if (isGivenBack && last !== undefined) {
+    yield* changedBy(tables.updateTable('rejections').set({ resubmitted_at: null }).where('no', '=', last.no));
+  }
+}

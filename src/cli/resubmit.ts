@@ -1,0 +1,111 @@
+/**
+ * `sluice resubmit`: fixes rejected users. One, with a file that has the corrected user; or all that match a filter, each
+ * by the same JSON Patch, with `--dry-run` first. Waits until the job is done. Exit code 0: all of them were accepted; 2:
+ * some are still rejected; 1: it could not be done.
+ */
+
+import { readFileSync } from 'node:fs';
+import { mistakesError, readFlags } from '../config/flags.ts';
+import type { JsonObject } from '../validation/shape.ts';
+import { callApi, type JobState, waitForJob } from './api-call.ts';
+import { COMMANDS, flagKinds } from './commands.ts';
+import { readIngestKey, readIngestServer } from './ingest-target.ts';
+import { readRejectionFilter } from './rejection-filter.ts';
+import type { Shell } from './shell.ts';
+import { type Ink, inkFor, renderTable } from './table.ts';
+
+const HINT = 'For help: sluice help resubmit';
+const ID = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\.\d+$/i;
+const ACCEPTED = 0;
+const SOME_REJECTED = 2;
+
+export async function runResubmit(args: readonly string[], shell: Shell): Promise<number> {
+  const ink = inkFor(shell.outTerminal.isTty, shell.env);
+  const flags = readFlags(args, flagKinds(COMMANDS.resubmit));
+  const mistakes = [...flags.mistakes];
+  const [id, ...others] = flags.positionals;
+  mistakes.push(...others.map((word) => `unexpected argument "${word}"`));
+  if (id !== undefined && !ID.test(id))
+    mistakes.push(`"${id}" is not the id of a rejected user; "sluice rejections" has them`);
+  const [userFile, patchFile] = [flags.values.get('user'), flags.values.get('patch')];
+  if (id !== undefined && userFile === undefined)
+    mistakes.push('no corrected user given; expected --user FILE with an ID');
+  if (id === undefined && patchFile === undefined)
+    mistakes.push('no patch given; expected --patch FILE, or an ID and --user FILE');
+  if (id !== undefined && patchFile !== undefined)
+    mistakes.push('--patch is for all that match a filter; with an ID: --user FILE');
+  const server = await readIngestServer(flags, shell, mistakes);
+  const key = readIngestKey(flags, shell, mistakes);
+  const filter = readRejectionFilter(flags, shell.now(), mistakes);
+  const given = readJsonFile(userFile ?? patchFile, mistakes);
+  if (server === undefined || given === undefined || mistakes.length > 0) throw mistakesError(mistakes, HINT);
+  const target = { url: server.url, key };
+  const isJson = flags.switches.has('json');
+
+  if (id !== undefined) {
+    const { json } = await callApi(target, 'POST', `rejections/${id}/resubmit`, `{"user":${given}}`);
+    return report(await waitForJob(target, String(json.id), shell), isJson, shell, ink);
+  }
+  const isDryRun = flags.switches.has('dry-run');
+  const body = `{"filter":${JSON.stringify(filter)},"patch":${given},"dry_run":${isDryRun}}`;
+  const { json, text } = await callApi(target, 'POST', 'rejections/resubmit', body);
+  if (isDryRun) {
+    shell.out(isJson ? `${text}\n` : describePreview(json.preview as JsonObject, ink));
+    return (json.preview as JsonObject).still_rejected === 0 ? ACCEPTED : SOME_REJECTED;
+  }
+  return report(await waitForJob(target, String((json.job as JsonObject).id), shell), isJson, shell, ink);
+}
+
+/** As it is: numbers keep their digits. Whether it is valid is for the server to say. */
+function readJsonFile(file: string | undefined, mistakes: string[]): string | undefined {
+  if (file === undefined) return undefined;
+  try {
+    return readFileSync(file === '-' ? 0 : file, 'utf8').replace(/^\uFEFF/, '');
+  } catch {
+    mistakes.push(`${file} cannot be read; expected a file with JSON, or - for stdin`);
+    return undefined;
+  }
+}
+
+function describePreview(preview: JsonObject, ink: Ink): string {
+  const count = (name: string): number => Number(preview[name]);
+  const lines = [
+    `${count('matched')} rejected users match. Of ${count('checked')} that were checked:`,
+    `  ${count('valid')} would be accepted`,
+    `  ${count('still_rejected')} would still be rejected`,
+    ...(count('cut') > 0 ? [`  ${count('cut')} were too large to be kept whole, and cannot be patched`] : []),
+  ];
+  const reasons = preview.reasons as readonly JsonObject[];
+  if (reasons.length > 0) {
+    const rows = reasons.map(({ message, users }) => [String(users), String(message)]);
+    lines.push('', renderTable(['users', 'still rejected, because'], rows, ink));
+  }
+  return `${lines.join('\n')}\n\nNothing was changed. Without --dry-run they are resubmitted.\n`;
+}
+
+/** Also for `sluice dead-letters`. */
+export function report(job: JobState, isJson: boolean, shell: Shell, ink: Ink): number {
+  if (isJson) shell.out(`${job.text}\n`);
+  else shell.out(describeJob(job, ink));
+  if (job.status !== 'done') return 1;
+  return job.stillRejected + job.failed + job.cut === 0 ? ACCEPTED : SOME_REJECTED;
+}
+
+function describeJob(job: JobState, ink: Ink): string {
+  const counts = [
+    [job.resubmitted, 'accepted and stored'],
+    [job.stillRejected, 'still rejected'],
+    [job.already, 'resubmitted by another call meanwhile'],
+    [job.cut, 'too large to be kept whole, and cannot be patched'],
+    [job.failed, 'could not be processed'],
+    [job.left, 'not seen yet'],
+  ] as const;
+  const lines = [`Job ${job.id}: ${job.status}`];
+  for (const [count, words] of counts) if (count > 0) lines.push(`  ${count} ${words}`);
+  if (job.problems.length > 0) {
+    const rows = job.problems.map(({ id, message }) => [id, message]);
+    lines.push('', renderTable(['id', 'why'], rows, ink));
+  }
+  if (job.status === 'running') lines.push('', 'It goes on by itself.');
+  return `${lines.join('\n')}\n`;
+}

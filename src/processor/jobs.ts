@@ -1,0 +1,247 @@
+/**
+ * Applies jobs: fixed users that were rejected, and dead letters that are retried. A step is one transaction: it takes a
+ * few items of one job, marks them, writes what becomes of them as of any record, and saves how far the job is. So each
+ * item has exactly one effect, wherever the process dies, and one that another job was first with has none.
+ *
+ * A fixed user keeps the trace_id, userIndex, key and time of receipt of its request: order, the last write and the
+ * default event time are those of the original, and what was erased since stays erased. An item that makes this code
+ * throw is isolated, retried TRIES_MAX times and then counted as failed.
+ */
+
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { MatchOptions } from '../identity/match-keys.ts';
+import { fixUser, validateUser } from '../resubmit/fixed-user.ts';
+import { type Patch, parsePatch, stepsOf } from '../resubmit/patch.ts';
+import type { JobCounts, JobProblem } from '../store.ts';
+import {
+  type DeadLetterItem,
+  type JobItem,
+  type RejectedItem,
+  StoreConflictError,
+  type StoreWriter,
+  type TakenJob,
+  type WriteTransaction,
+} from '../store-writer.ts';
+import type { Logger } from '../telemetry/logger.ts';
+import { METRIC, type MetricsWriter } from '../telemetry/metrics.ts';
+import { type BatchCounts, type Failpoint, processPrepared } from './batch.ts';
+import { isPoison } from './failures.ts';
+import { prepareRecord } from './prepare.ts';
+import type { PreparedRecord } from './prepared.ts';
+
+/** So few that a step is short beside a transaction of the log. */
+const ITEMS_PER_STEP = 100;
+/** While there is no job. */
+const LOOK_INTERVAL_MS = 500;
+const TRIES_MAX = 3;
+const CONFLICT_WAIT_MS = 50;
+
+const NOT_KEPT = 'its body is not kept, so there is nothing to retry';
+const NOTHING: JobCounts = { resubmitted: 0, stillRejected: 0, already: 0, cut: 0, failed: 0 };
+
+export interface JobRunnerParts {
+  readonly writer: StoreWriter;
+  readonly options: MatchOptions;
+  readonly metrics: MetricsWriter;
+  readonly logger: Logger;
+  readonly now: () => number;
+  readonly failpoint: Failpoint;
+  readonly assertLockHeld?: (() => void) | undefined;
+}
+
+/** What is to be written of one item. */
+interface Applied {
+  readonly item: JobItem;
+  readonly record: PreparedRecord;
+}
+
+export class JobRunner {
+  readonly #parts: JobRunnerParts;
+  #lookAt = 0;
+  /** How many items are taken one by one, because a step with several failed. */
+  #oneByOne = 0;
+  readonly #tries = new Map<string, number>();
+  /** Why an item cannot be processed. */
+  readonly #failed = new Map<string, string>();
+
+  constructor(parts: JobRunnerParts) {
+    this.#parts = parts;
+  }
+
+  /** One step of one job; false if there is none now. `isUrgent` looks at once, not at intervals. */
+  async step(isUrgent = false): Promise<boolean> {
+    const { writer } = this.#parts;
+    if (!isUrgent && performance.now() < this.#lookAt) return false;
+    if (!(await writer.hasJobs())) {
+      this.#lookAt = performance.now() + LOOK_INTERVAL_MS;
+      return false;
+    }
+    const transaction = await writer.begin();
+    let items: readonly JobItem[] = [];
+    try {
+      const job = await transaction.takeJob(this.#oneByOne > 0 ? 1 : ITEMS_PER_STEP);
+      if (job === undefined) {
+        // Another processor has them.
+        await transaction.commit(false);
+        this.#lookAt = performance.now() + LOOK_INTERVAL_MS;
+        return false;
+      }
+      items = job.items;
+      await this.#apply(transaction, job);
+    } catch (error) {
+      await transaction.rollback();
+      await this.#recover(items, error);
+      return true;
+    }
+    if (this.#oneByOne > 0) this.#oneByOne -= 1;
+    return true;
+  }
+
+  async #apply(transaction: WriteTransaction, job: TakenJob): Promise<void> {
+    const { now, failpoint } = this.#parts;
+    failpoint('job_taken');
+    const at = now();
+    const counts = { ...NOTHING };
+    const problems: JobProblem[] = [];
+    const applied = this.#decide(job, at, counts, problems);
+    const marked = await this.#mark(transaction, applied, at);
+    failpoint('job_marked');
+    const records = applied.filter(({ item }) => marked.has(item)).map(({ record }) => record);
+    const written = records.length > 0 ? await processPrepared(transaction, records, this.#parts) : undefined;
+    failpoint('job_written');
+    const isGivenBack = counts.stillRejected + counts.failed > 0 && job.items.some(isFixedByHand);
+    counts.resubmitted += records.length;
+    counts.already += applied.length - records.length;
+    await transaction.saveJob(job, { counts, problems, at, isGivenBack });
+    failpoint('job_saved');
+    this.#parts.assertLockHeld?.();
+    await transaction.commit(false);
+    failpoint('job_committed');
+    if (written !== undefined) this.#count(written, records.length);
+  }
+
+  /** Counts what has no effect, and gives the others. */
+  #decide(
+    job: TakenJob,
+    at: number,
+    counts: { -readonly [Name in keyof JobCounts]: number },
+    problems: JobProblem[],
+  ): Applied[] {
+    const patch = job.patch === null ? null : parsePatch(job.patch);
+    const applied: Applied[] = [];
+    for (const item of job.items) {
+      const note = (outcome: 'stillRejected' | 'failed', message: string): void => {
+        counts[outcome] += 1;
+        problems.push({ id: `${item.traceId}.${item.userIndex}`, message });
+      };
+      const cause = this.#failed.get(nameOf(item));
+      if (cause !== undefined) {
+        note('failed', cause);
+      } else if (item.kind === 'dead_letter') {
+        if (item.record === null) note('failed', NOT_KEPT);
+        else applied.push({ item, record: this.#retried(item) });
+      } else if (item.isResubmitted) {
+        counts.already += 1;
+      } else if (item.payloadIsCut) {
+        counts.cut += 1;
+      } else {
+        const { format, receivedAt } = item;
+        const sentAs = { format: format ?? 'sluice', receivedAt } as const;
+        const fixed = patch === null ? validateUser(item.payload) : fixUser(item.payload, patch, sentAs);
+        if (fixed.status === 'still_rejected') note('stillRejected', fixed.message);
+        else applied.push({ item, record: this.#resubmitted(job, item, patch, fixed, at) });
+      }
+    }
+    return applied;
+  }
+
+  async #mark(transaction: WriteTransaction, applied: readonly Applied[], at: number): Promise<ReadonlySet<JobItem>> {
+    const items = applied.map(({ item }) => item);
+    const rejections = items.filter((item) => item.kind === 'rejection' && !isFixedByHand(item)).map(({ no }) => no);
+    const letters = items.filter(({ kind }) => kind === 'dead_letter').map(({ no }) => no);
+    const resubmitted = rejections.length > 0 ? await transaction.markResubmitted(rejections, at) : new Set();
+    const retried = letters.length > 0 ? await transaction.markRetried(letters, at) : new Set();
+    const isMarked = (item: JobItem): boolean =>
+      isFixedByHand(item) || (item.kind === 'rejection' ? resubmitted : retried).has(item.no);
+    return new Set(items.filter(isMarked));
+  }
+
+  #resubmitted(
+    job: TakenJob,
+    item: RejectedItem,
+    patch: Patch | null,
+    fixed: { readonly user: string; readonly events: number },
+    at: number,
+  ): PreparedRecord {
+    const { traceId, userIndex, receivedAt, keyId, keyKind, format } = item;
+    const prepared = prepareRecord(
+      {
+        partition: 0,
+        position: 0,
+        firstUserIndex: userIndex,
+        tenantId: job.tenantId,
+        traceId,
+        receivedAt,
+        keyId,
+        keyKind,
+        // A retry of the request is still a duplicate of it; this user was in neither.
+        idempotencyKey: null,
+        ...(format !== null && { format }),
+        body: Buffer.from(`{"users":[${fixed.user}]}`),
+        userCount: 1,
+        eventCount: fixed.events,
+        rejections: [],
+      },
+      this.#parts.options,
+    );
+    const steps = item.steps ?? (patch === null ? [] : stepsOf(patch));
+    const resubmitted = { at, by: job.by, jobId: job.id, patch: steps };
+    return { ...prepared, header: { ...prepared.header, usersRejected: -1, resubmitted } };
+  }
+
+  #retried({ record }: DeadLetterItem): PreparedRecord {
+    if (record === null) throw new Error('a dead letter without its body cannot be retried');
+    const prepared = prepareRecord(record, this.#parts.options);
+    return { ...prepared, header: { ...prepared.header, isRetried: true } };
+  }
+
+  /** After an error in a step. Throws it on unless it is a conflict, or may be the fault of an item. */
+  async #recover(items: readonly JobItem[], error: unknown): Promise<void> {
+    if (error instanceof StoreConflictError) {
+      this.#parts.metrics.inc(METRIC.store_conflicts);
+      await sleep(Math.random() * CONFLICT_WAIT_MS);
+      return;
+    }
+    const [first] = items;
+    if (!isPoison(error) || first === undefined) throw error;
+    if (items.length > 1) {
+      this.#oneByOne = items.length;
+      return;
+    }
+    const name = nameOf(first);
+    const tries = (this.#tries.get(name) ?? 0) + 1;
+    this.#tries.set(name, tries);
+    if (tries < TRIES_MAX) return;
+    this.#tries.delete(name);
+    this.#failed.set(name, error instanceof Error ? `${error.name}: ${error.message}` : String(error));
+    this.#parts.logger.error({ trace_id: first.traceId, err: error }, 'an item of a job cannot be processed');
+  }
+
+  #count({ users, events, merges, refusals }: BatchCounts, records: number): void {
+    const { metrics } = this.#parts;
+    metrics.inc(METRIC.processed_records, records);
+    metrics.inc(METRIC.processed_users, users);
+    metrics.inc(METRIC.processed_events, events);
+    metrics.inc(METRIC.merges, merges);
+    metrics.inc(METRIC.refusals, refusals);
+  }
+}
+
+/** Marked when its job was made. */
+function isFixedByHand(item: JobItem): boolean {
+  return item.kind === 'rejection' && item.steps !== undefined;
+}
+
+function nameOf({ kind, no }: JobItem): string {
+  return `${kind} ${no}`;
+}

@@ -1,0 +1,53 @@
+/**
+ * Whether a rejected user is valid once it is fixed: by a patch, or by hand. The rules are those of the edge; this is the
+ * one place where a user that did not come through ingest is validated. What came as a message of Segment's SDKs is fixed
+ * as such, and becomes a user as it would have at the edge. Pure.
+ *
+ * Limits: what such a message took from its request is gone: the context of the batch, its `sentAt`, and the type that a
+ * route of single messages gives.
+ */
+
+import { convertMessage } from '../intake/segment-message.ts';
+import { userOf } from '../intake/segment.ts';
+import { parseExact } from '../json/exact-numbers.ts';
+import { parseJson } from '../json/parse.ts';
+import type { Format } from '../model.ts';
+import type { JsonText } from '../store.ts';
+import { isObject } from '../validation/shape.ts';
+import { firstViolation } from '../validation/validate-user.ts';
+import { type Patch, patched } from './patch.ts';
+
+export type FixedUserResult =
+  | { readonly status: 'valid'; readonly user: JsonText; readonly events: number }
+  | { readonly status: 'still_rejected'; readonly message: string };
+
+/** What it was sent as, and when it was received. */
+export interface SentAs {
+  readonly format: Format;
+  readonly receivedAt: number;
+}
+
+export function fixUser(payload: JsonText, patch: Patch, sentAs: SentAs): FixedUserResult {
+  const result = patched(payload, patch);
+  return 'message' in result ? { status: 'still_rejected', message: result.message } : fixedByHand(result.user, sentAs);
+}
+
+/** The corrected user, or the corrected message of one that was sent as a message. */
+export function fixedByHand(given: JsonText, { format, receivedAt }: SentAs): FixedUserResult {
+  if (format === 'sluice') return validateUser(given);
+  const value = parseExact(given);
+  if (isObject(value) && Object.hasOwn(value, 'identifiers')) return validateUser(given);
+  const frame = { type: null, receivedAt, sentAt: undefined, context: {}, integrations: {} };
+  const converted = convertMessage(value, frame);
+  if (typeof converted === 'string') return { status: 'still_rejected', message: converted };
+  return validateUser(JSON.stringify(userOf(converted)));
+}
+
+/** `user` in our own form, as JSON text, whose numbers keep their digits. */
+export function validateUser(user: JsonText): FixedUserResult {
+  const value = parseJson(user);
+  const message = firstViolation(value);
+  if (message !== null) return { status: 'still_rejected', message };
+  const { events } = value as { events: readonly unknown[] };
+  return { status: 'valid', user: JSON.stringify(parseExact(user)), events: events.length };
+}

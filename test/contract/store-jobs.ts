@@ -1,0 +1,490 @@
+/** The contract of the store: rejected users that are fixed and resubmitted, dead letters that are retried, and their jobs. */
+
+import assert from 'node:assert/strict';
+import { afterEach, beforeEach, suite, test } from 'node:test';
+import { headerOf } from '../../src/processor/prepare.ts';
+import { JobRunner } from '../../src/processor/jobs.ts';
+import { StoreConflictError } from '../../src/store-writer.ts';
+import type { RejectionQuery, StoredJob, StoredRejection } from '../../src/store.ts';
+import { createLogger } from '../../src/telemetry/logger.ts';
+import { allocateMetrics, metricsWriter } from '../../src/telemetry/metrics.ts';
+import { traceIdOf } from '../processor/history.ts';
+import {
+  allPages,
+  DAY_MS,
+  eventsOf,
+  feed,
+  HOUR_MS,
+  type OpenStore,
+  OTHER_TENANT,
+  person,
+  profileOf,
+  type Request,
+  request,
+  type StoreUnderTest,
+  START,
+  send,
+  sweepAll,
+  TENANT,
+} from './store-feeding.ts';
+
+const ANY: Omit<RejectionQuery, 'limit' | 'cursor'> = { reason: null, from: null, to: null };
+const BY = { key_id: 'key_operator' };
+const FIXED_AT = START + DAY_MS;
+/** What is wrong: a number. */
+const wrong = (user_id: unknown, event: object = {}, rest: object = {}): object => ({
+  identifiers: { user_id },
+  events: [{ event_name: 'tested', ...event }],
+  ...rest,
+});
+const NUMBER = 'identifiers.user_id must be a string';
+
+export function jobRunner(
+  { writer }: Pick<StoreUnderTest, 'writer'>,
+  failpoint: (name: string) => void = () => undefined,
+): JobRunner {
+  return new JobRunner({
+    writer,
+    options: { defaultCountry: null, junkValues: new Set() },
+    metrics: metricsWriter(allocateMetrics(1), 0),
+    logger: createLogger('silent', 'test'),
+    now: () => FIXED_AT + 5,
+    failpoint,
+  });
+}
+
+export async function runJobs(under: Pick<StoreUnderTest, 'writer'>): Promise<void> {
+  const runner = jobRunner(under);
+  while (await runner.step(true));
+}
+
+let calls = 0;
+const audit = () => ({ traceId: traceIdOf(FIXED_AT, ++calls), at: FIXED_AT, by: BY });
+/** A request of which no user is valid. */
+async function reject(under: StoreUnderTest, users: readonly unknown[], about: Request = {}): Promise<string> {
+  const { userCount, eventCount, ...entry } = request([...users, person({ user_id: 'valid' })], about);
+  const body = Buffer.from(JSON.stringify({ users }));
+  await feed(under, [{ ...entry, body, userCount: userCount - 1, eventCount: eventCount - 1 }]);
+  return entry.traceId;
+}
+
+const setUserId = (value: string): string => JSON.stringify([{ op: 'replace', path: '/identifiers/user_id', value }]);
+
+export function storeJobsContract(open: OpenStore): void {
+  suite('resubmit and retry', () => {
+    let under: StoreUnderTest;
+    beforeEach(async () => {
+      under = await open();
+    });
+    afterEach(() => under.close());
+
+    const rejections = (query: Partial<RejectionQuery> = {}): Promise<StoredRejection[]> =>
+      allPages((page) => under.store.rejections(TENANT, { ...ANY, ...query, ...page }));
+    const jobOf = async (id: string): Promise<StoredJob> => {
+      const job = await under.store.job(TENANT, id);
+      assert.ok(job);
+      return job;
+    };
+    const totals = async () => {
+      const { hours } = await under.store.ledger(TENANT, { from: null, to: null });
+      const [hour, ...others] = hours;
+      assert.ok(hour !== undefined && others.length === 0, 'everything was received in one hour');
+      assert.deepEqual(await under.writer.difference(), { users: 0, events: 0 });
+      const { users, events, rejectedUsers, resubmittedUsers } = hour;
+      return { users, events, rejectedUsers, resubmittedUsers };
+    };
+
+    test('a rejected user has its key, the names of its events, and is found by each of them', async () => {
+      const trace = await reject(under, [wrong(7, { event_name: 'or"der\n' }), wrong(8), 'x'], { keyId: 'key_a' });
+      await reject(under, [wrong(9, { event_name: 'order' })], { keyId: 'key_b' });
+      const all = await rejections();
+      assert.deepEqual(
+        all.map(({ keyId, eventNames, resubmittedAt }) => [keyId, eventNames, resubmittedAt]),
+        [
+          ['key_b', ['order'], null],
+          ['key_a', [], null],
+          ['key_a', ['tested'], null],
+          ['key_a', ['or"der\n'], null],
+        ],
+      );
+      assert.equal((await rejections({ keyId: 'key_b' })).length, 1);
+      assert.equal((await rejections({ eventName: 'or"der\n' })).length, 1);
+      assert.equal((await rejections({ eventName: 'order' })).length, 1);
+      assert.equal((await rejections({ eventName: 'orde' })).length, 0);
+      assert.deepEqual(await under.store.rejection(TENANT, trace, 1), all[2]);
+      assert.equal(await under.store.rejection(OTHER_TENANT, trace, 1), undefined);
+      assert.equal(await under.store.rejection(TENANT, trace, 3), undefined);
+    });
+
+    test('a user that is fixed by hand has the effect it would have had, under its own trace', async () => {
+      const trace = await send(
+        under,
+        [person({ user_id: 'other' }), wrong(7, {}, { user_properties: { plan: 'free' } })],
+        {
+          receivedAt: START,
+          keyId: 'key_a',
+        },
+      );
+      await send(under, [person({ user_id: '7' }, [{}], { plan: 'pro' })], { receivedAt: START + 10 });
+      const call = audit();
+      const user = JSON.stringify(wrong('7', {}, { user_properties: { plan: 'free', digits: 1 } })).replace(
+        '"digits":1',
+        '"digits":12345678901234567890',
+      );
+      const fixed = { traceId: trace, userIndex: 1, user, steps: [{ op: 'replace', path: '/identifiers/user_id' }] };
+      const job = await under.store.resubmitUser(TENANT, fixed, call);
+      assert.ok(typeof job === 'object');
+      assert.deepEqual([job.id, job.status, job.matched, job.kind], [call.traceId, 'running', 1, 'resubmit']);
+      assert.equal(await under.store.resubmitUser(TENANT, fixed, audit()), 'already');
+      assert.equal(await under.store.resubmitUser(OTHER_TENANT, fixed, audit()), 'unknown');
+      await runJobs(under);
+      assert.equal(await under.store.resubmitUser(TENANT, fixed, audit()), 'already');
+
+      const profile = await profileOf(under, 'user_id', '7');
+      // The later write stays, the default event time is that of the receipt.
+      assert.equal(profile.userProperties.get('plan')?.value, '"pro"');
+      assert.deepEqual(profile.userProperties.get('digits'), {
+        value: '12345678901234567890',
+        traceId: trace,
+        receivedAt: START,
+      });
+      assert.equal(profile.firstSeen, START);
+      const events = await eventsOf(under, { profileId: profile.id });
+      assert.deepEqual(
+        events.map(({ traceId, userIndex, timestamp, keyId }) => [traceId, userIndex, timestamp, keyId]).at(-1),
+        [trace, 1, START, 'key_a'],
+      );
+      const stored = await under.store.trace(TENANT, trace);
+      assert.deepEqual([stored?.usersAccepted, stored?.usersRejected], [2, 0]);
+      assert.deepEqual(stored?.users[1], {
+        userIndex: 1,
+        status: 'accepted',
+        profileId: profile.id,
+        events: 1,
+        duplicateEvents: 0,
+        merged: [],
+        warnings: [],
+        message: null,
+        resubmitted: {
+          at: FIXED_AT + 5,
+          by: BY,
+          jobId: call.traceId,
+          patch: [{ op: 'replace', path: '/identifiers/user_id' }],
+        },
+      });
+      const { rows } = await under.store.traces(TENANT, { status: null, limit: 10, cursor: null });
+      const summary = rows.find(({ traceId }) => traceId === trace);
+      assert.deepEqual([summary?.usersAccepted, summary?.usersRejected, summary?.events], [2, 0, 2]);
+      const done = await jobOf(call.traceId);
+      assert.deepEqual([done.status, done.counts.resubmitted, done.finishedAt], ['done', 1, FIXED_AT + 5]);
+      assert.equal((await rejections())[0]?.resubmittedAt, FIXED_AT);
+      const [entry] = (await under.store.audit(TENANT, { limit: 5, cursor: null })).rows;
+      assert.deepEqual([entry?.kind, entry?.traceId], ['resubmit', call.traceId]);
+      const ledger = await totals();
+      assert.deepEqual([ledger.users.received, ledger.users.stored], [3, 3]);
+      assert.deepEqual([ledger.events.received, ledger.events.stored], [3, 3]);
+      assert.deepEqual([ledger.rejectedUsers, ledger.resubmittedUsers], [1, 1]);
+    });
+
+    test('a job fixes all that match, each once, and says what is left and why', async () => {
+      for (let n = 0; n < 5; n++)
+        await reject(
+          under,
+          Array.from({ length: 60 }, (_, k) => wrong(n * 60 + k)),
+        );
+      await reject(under, [wrong(1, { event_name: '' }), wrong(2, { pad: 'x'.repeat(20_000) }), 'no user']);
+      await reject(under, [wrong(1)], { tenantId: OTHER_TENANT });
+      const reason = { ...ANY, reason: NUMBER };
+      assert.equal(await under.store.countRejections(TENANT, reason), 302);
+      const call = audit();
+      const job = await under.store.resubmitAll(TENANT, { filter: reason, patch: setUserId('ada') }, call);
+      assert.equal(job?.matched, 302);
+      await runJobs(under);
+      const { status, counts, problems } = await jobOf(call.traceId);
+      assert.deepEqual(
+        [status, counts],
+        ['done', { resubmitted: 300, stillRejected: 1, already: 0, cut: 1, failed: 0 }],
+      );
+      assert.match(problems[0]?.message ?? '', /^events\[0\]\.event_name is required/);
+      assert.equal((await profileOf(under, 'user_id', 'ada')).eventCount, 300);
+      assert.equal(await under.store.countRejections(TENANT, ANY), 3);
+      assert.equal((await rejections({ isResubmitted: true })).length, 300);
+      assert.equal((await rejections({ isResubmitted: false })).length, 3);
+      const [most] = await under.store.rejectionReasons(TENANT, { from: null, to: null });
+      assert.deepEqual([most?.reason, most?.users, most?.resubmitted], [NUMBER, 302, 300]);
+      assert.equal(await under.store.findProfile(OTHER_TENANT, 'user_id', 'ada'), undefined);
+
+      // Another one finds nothing but what is left, and what comes later is not its.
+      const again = audit();
+      await under.store.resubmitAll(TENANT, { filter: ANY, patch: setUserId('eve') }, again);
+      await runJobs(under);
+      const second = await jobOf(again.traceId);
+      assert.deepEqual(second.counts, { resubmitted: 0, stillRejected: 2, already: 300, cut: 1, failed: 0 });
+      const ledger = await totals();
+      assert.deepEqual([ledger.users.received, ledger.resubmittedUsers, ledger.rejectedUsers], [300, 300, 303]);
+      const none = { filter: { ...ANY, reason: 'no such reason' }, patch: setUserId('x') };
+      assert.equal(await under.store.resubmitAll(TENANT, none, audit()), undefined);
+      assert.equal(await under.store.resubmitAll('acct_unknown/production', none, audit()), undefined);
+      const jobs = await allPages((page) => under.store.jobs(TENANT, { ...page, limit: 1 }));
+      assert.deepEqual(
+        jobs.map(({ id }) => id),
+        [again.traceId, call.traceId],
+      );
+      assert.deepEqual(await allPages((page) => under.store.jobs(OTHER_TENANT, page)), []);
+      assert.equal(await under.store.job(OTHER_TENANT, call.traceId), undefined);
+    });
+
+    test('a job that is stopped goes on where it was', async () => {
+      for (let n = 0; n < 3; n++)
+        await reject(
+          under,
+          Array.from({ length: 80 }, (_, k) => wrong(n * 80 + k)),
+        );
+      const { traceId: id } = audit();
+      await under.store.resubmitAll(TENANT, { filter: ANY, patch: setUserId('ada') }, { traceId: id, at: FIXED_AT });
+      const runner = jobRunner(under);
+      assert.equal(await runner.step(true), true);
+      assert.equal((await under.store.setJobStatus(TENANT, id, 'stopped'))?.status, 'stopped');
+      assert.equal(await under.store.setJobStatus(OTHER_TENANT, id, 'running'), undefined);
+      assert.equal(await runner.step(true), false);
+      const { counts, matched } = await jobOf(id);
+      assert.deepEqual([counts.resubmitted, matched], [100, 240]);
+      await under.store.setJobStatus(TENANT, id, 'running');
+      await runJobs(under);
+      assert.equal((await jobOf(id)).counts.resubmitted, 240);
+      assert.equal((await under.store.setJobStatus(TENANT, id, 'stopped'))?.status, 'done');
+      assert.equal((await profileOf(under, 'user_id', 'ada')).eventCount, 240);
+    });
+
+    test('of two jobs for the same rejections, one has the effect', async () => {
+      await reject(
+        under,
+        Array.from({ length: 50 }, (_, k) => wrong(k)),
+      );
+      const calls = [audit(), audit()];
+      for (const call of calls) {
+        await under.store.resubmitAll(TENANT, { filter: ANY, patch: setUserId('ada') }, call);
+      }
+      await runJobs(under);
+      const counts = await Promise.all(calls.map(async ({ traceId }) => (await jobOf(traceId)).counts));
+      assert.equal((counts[0]?.resubmitted ?? 0) + (counts[1]?.resubmitted ?? 0), 50);
+      assert.equal((counts[0]?.already ?? 0) + (counts[1]?.already ?? 0), 50);
+      assert.equal((await profileOf(under, 'user_id', 'ada')).eventCount, 50);
+    });
+
+    test('a step that fails anywhere leaves nothing, and is done once in the end', async () => {
+      const steps = [
+        'job_taken',
+        'job_marked',
+        'prepared',
+        'looked_up',
+        'decided',
+        'written',
+        'job_written',
+        'job_saved',
+      ];
+      const trace = await reject(under, [...Array.from({ length: 10 }, (_, k) => wrong(k)), wrong(11)]);
+      const fixed = { traceId: trace, userIndex: 10, user: JSON.stringify(wrong('one')), steps: [] };
+      await under.store.resubmitUser(TENANT, fixed, audit());
+      await under.store.resubmitAll(TENANT, { filter: ANY, patch: setUserId('ada') }, audit());
+      for (const step of steps) {
+        let hasFailed = false;
+        const runner = jobRunner(under, (name) => {
+          if (name !== step || hasFailed) return;
+          hasFailed = true;
+          throw new StoreConflictError('another was first');
+        });
+        assert.equal(await runner.step(true), true);
+        assert.ok(hasFailed, step);
+        assert.deepEqual(await eventsOf(under), []);
+        assert.equal((await rejections({ isResubmitted: true })).length, 1);
+      }
+      await runJobs(under);
+      assert.equal((await profileOf(under, 'user_id', 'one')).eventCount, 1);
+      assert.equal((await profileOf(under, 'user_id', 'ada')).eventCount, 10);
+      assert.deepEqual(await under.writer.difference(), { users: 0, events: 0 });
+    });
+
+    test('one user that breaks the processor is counted as failed, and the others are stored', async () => {
+      const trace = await reject(under, [wrong(0), wrong(1), wrong(2)]);
+      const call = audit();
+      await under.store.resubmitAll(TENANT, { filter: ANY, patch: setUserId('ada') }, call);
+      // A bug, which shows when the second of them is written.
+      const begin = under.writer.begin.bind(under.writer);
+      const breaking: StoreUnderTest['writer'] = Object.assign(Object.create(under.writer) as object, {
+        hasJobs: () => under.writer.hasJobs(),
+        begin: async () => {
+          const transaction = await begin();
+          return Object.assign(Object.create(transaction) as object, {
+            takeJob: (itemsMax: number) => transaction.takeJob(itemsMax),
+            markResubmitted: (...args: Parameters<typeof transaction.markResubmitted>) =>
+              transaction.markResubmitted(...args),
+            saveJob: (...args: Parameters<typeof transaction.saveJob>) => transaction.saveJob(...args),
+            lookUp: (...args: Parameters<typeof transaction.lookUp>) => transaction.lookUp(...args),
+            write: async (...args: Parameters<typeof transaction.write>) => {
+              const isBad = args[0].some(({ records }) => records.some(({ header }) => header.firstUserIndex === 1));
+              if (isBad) throw new TypeError('it is broken');
+              await transaction.write(...args);
+            },
+            commit: (durable: boolean) => transaction.commit(durable),
+            rollback: () => transaction.rollback(),
+          });
+        },
+      }) as StoreUnderTest['writer'];
+      await runJobs({ writer: breaking });
+      const { status, counts, problems } = await jobOf(call.traceId);
+      assert.deepEqual([status, counts.resubmitted, counts.failed], ['done', 2, 1]);
+      assert.deepEqual(problems, [{ id: `${trace}.1`, message: 'TypeError: it is broken' }]);
+      assert.equal((await rejections({ isResubmitted: false }))[0]?.userIndex, 1);
+      assert.equal((await profileOf(under, 'user_id', 'ada')).eventCount, 2);
+      assert.deepEqual(await under.writer.difference(), { users: 0, events: 0 });
+    });
+
+    test('what retention took away is not resubmitted, and a user that is fixed already is', async () => {
+      const trace = await reject(under, [wrong(1), wrong(2)], { receivedAt: START });
+      const fixed = { traceId: trace, userIndex: 0, user: JSON.stringify(wrong('one')), steps: [] };
+      const call = audit();
+      assert.equal(typeof (await under.store.resubmitUser(TENANT, fixed, call)), 'object');
+      const all = audit();
+      await under.store.resubmitAll(TENANT, { filter: ANY, patch: setUserId('two') }, all);
+      await sweepAll(under, { rejectionsMs: HOUR_MS }, FIXED_AT);
+      assert.deepEqual(await rejections(), []);
+      assert.equal(await under.store.resubmitUser(TENANT, { ...fixed, userIndex: 1 }, audit()), 'unknown');
+      await runJobs(under);
+      assert.equal((await jobOf(call.traceId)).counts.resubmitted, 1);
+      assert.deepEqual((await jobOf(all.traceId)).counts, {
+        resubmitted: 0,
+        stillRejected: 0,
+        already: 0,
+        cut: 0,
+        failed: 0,
+      });
+      assert.equal((await profileOf(under, 'user_id', 'one')).eventCount, 1);
+      assert.equal(await under.store.findProfile(TENANT, 'user_id', 'two'), undefined);
+      await sweepAll(under, { tracesMs: HOUR_MS }, FIXED_AT + DAY_MS);
+      assert.deepEqual(await allPages((page) => under.store.jobs(TENANT, page)), []);
+    });
+
+    test('a person who was erased meanwhile stays erased (rule 17)', async () => {
+      const trace = await reject(
+        under,
+        [{ identifiers: { user_id: 'gone', email: 3 }, events: [{ event_name: 'x' }] }],
+        {
+          receivedAt: START,
+        },
+      );
+      await send(under, [person({ user_id: 'gone' })], { receivedAt: START + 1 });
+      const call = audit();
+      const user = JSON.stringify(person({ user_id: 'gone' }));
+      await under.store.resubmitUser(TENANT, { traceId: trace, userIndex: 0, user, steps: [] }, call);
+      const { id } = await profileOf(under, 'user_id', 'gone');
+      assert.equal(await under.store.erase(TENANT, id, { traceId: traceIdOf(FIXED_AT, 99), at: FIXED_AT }), true);
+      await runJobs(under);
+      assert.equal(await under.store.findProfile(TENANT, 'user_id', 'gone'), undefined);
+      assert.deepEqual(await eventsOf(under), []);
+      const ledger = await totals();
+      assert.deepEqual([ledger.users.received, ledger.users.stored, ledger.users.erased], [2, 0, 2]);
+      const stored = await under.store.trace(TENANT, trace);
+      assert.match(stored?.users[0]?.warnings[0] ?? '', /was erased after the request was received/);
+      // Nor is a rejection of the person left to be fixed.
+      assert.deepEqual(await rejections(), []);
+    });
+
+    test('a publishable key may not join people by a fixed user either', async () => {
+      await send(under, [person({ user_id: 'u' })], { receivedAt: START });
+      await send(under, [person({ user_id: 'v' })], { receivedAt: START + 1 });
+      await send(under, [person({ email: 'e@x.org' })], { receivedAt: START + 2 });
+      const users = [{ identifiers: { user_id: 'u', email: 'e@x.org' }, events: [] }];
+      const trace = await reject(under, users, { receivedAt: START + 3, keyKind: 'publishable' });
+      const user = JSON.stringify(person({ user_id: 'u', email: 'e@x.org' }));
+      await under.store.resubmitUser(TENANT, { traceId: trace, userIndex: 0, user, steps: [] }, audit());
+      await runJobs(under);
+      const sent = await send(under, [person({ user_id: 'u', email: 'e@x.org' })], {
+        receivedAt: START + 4,
+        keyKind: 'publishable',
+      });
+      const warnings = async (id: string) => (await under.store.trace(TENANT, id))?.users[0]?.warnings;
+      assert.match((await warnings(trace))?.[0] ?? '', /was not linked/);
+      assert.deepEqual(await warnings(trace), await warnings(sent));
+    });
+
+    async function deadLetter(users: readonly unknown[], spoil: object, position: number): Promise<string> {
+      const record = { ...request(users, { receivedAt: START + position }), partition: 3, position, ...spoil };
+      const transaction = await under.writer.begin();
+      await transaction.deadLetter(headerOf({ ...record }), record, `Error: broken ${position}`, START + HOUR_MS);
+      await transaction.commit(true);
+      return record.traceId;
+    }
+
+    test('an erase takes the person out of dead letters, and the others are stored by a retry', async () => {
+      await send(under, [person({ user_id: 'gone' })], { receivedAt: START });
+      const both = [person({ user_id: 'stays' }), person({ user_id: 'gone' }, [{ secret: 'sesame' }, {}])];
+      await deadLetter(both, {}, 9);
+      const broken = Buffer.from('{"users":[{"identifiers":{"user_id":"gone"},"secret":"sesame"');
+      await deadLetter([person({ user_id: 'gone' })], { body: broken }, 10);
+      const { id } = await profileOf(under, 'user_id', 'gone');
+      assert.equal(await under.store.erase(TENANT, id, { traceId: traceIdOf(FIXED_AT, 98), at: FIXED_AT }), true);
+      const erased = await totals();
+      assert.deepEqual([erased.users.deadLetters, erased.users.erased], [1, 3]);
+      assert.deepEqual([erased.events.deadLetters, erased.events.erased], [1, 4]);
+      const letters = await under.store.deadLetters(5);
+      assert.deepEqual(
+        letters.map(({ users, events, isKept }) => [users, events, isKept]),
+        [
+          [0, 0, false],
+          [1, 1, true],
+        ],
+      );
+      await under.store.retryDeadLetters(TENANT, { cause: null, from: null, to: null }, audit());
+      await runJobs(under);
+      assert.equal((await profileOf(under, 'user_id', 'stays')).eventCount, 1);
+      assert.equal(await under.store.findProfile(TENANT, 'user_id', 'gone'), undefined);
+      const retried = await totals();
+      assert.deepEqual([retried.users.deadLetters, retried.users.erased, retried.users.stored], [0, 3, 1]);
+    });
+
+    test('a dead letter that can be processed by now is stored, and moves in the ledger', async () => {
+      const trace = await deadLetter([person({ user_id: 'u' }, [{}, {}]), wrong(7)], {}, 9);
+      await deadLetter([person({ user_id: 'v' })], { userCount: 5 }, 10);
+      await feed(under, [request([person({ user_id: 'w' })], { receivedAt: START })]);
+      const before = await totals();
+      assert.deepEqual([before.users.received, before.users.deadLetters, before.users.stored], [7, 6, 1]);
+      const letters = await allPages((page) =>
+        under.store.listDeadLetters(TENANT, { cause: null, from: null, to: null, ...page, limit: 1 }),
+      );
+      assert.deepEqual(
+        letters.map(({ cause, isKept }) => [cause, isKept]),
+        [
+          ['Error: broken 10', true],
+          ['Error: broken 9', true],
+        ],
+      );
+      const filter = { cause: 'Error: broken 9', from: null, to: null };
+      assert.equal((await under.store.listDeadLetters(TENANT, { ...filter, limit: 5, cursor: null })).rows.length, 1);
+      assert.equal(await under.store.retryDeadLetter(OTHER_TENANT, trace, 0, audit()), undefined);
+      const call = audit();
+      const job = await under.store.retryDeadLetter(TENANT, trace, 0, call);
+      assert.deepEqual([job?.kind, job?.matched], ['retry', 1]);
+      await runJobs(under);
+      assert.equal((await jobOf(call.traceId)).counts.resubmitted, 1);
+      assert.equal((await profileOf(under, 'user_id', 'u')).eventCount, 2);
+      assert.equal((await rejections()).length, 1);
+      assert.equal(await under.store.retryDeadLetter(TENANT, trace, 0, audit()), undefined);
+      const after = await totals();
+      assert.deepEqual([after.users.received, after.users.deadLetters, after.users.stored], [7, 5, 2]);
+      assert.deepEqual([after.events.deadLetters, after.events.stored], [1, 3]);
+      assert.equal((await under.store.trace(TENANT, trace))?.users[0]?.events, 2);
+
+      const all = audit();
+      const rest = await under.store.retryDeadLetters(TENANT, { cause: null, from: null, to: null }, all);
+      assert.equal(rest?.matched, 1);
+      await runJobs(under);
+      const failed = await jobOf(all.traceId);
+      assert.deepEqual([failed.status, failed.counts.failed], ['done', 1]);
+      assert.match(failed.problems[0]?.message ?? '', /1 users .* counted 5/);
+      assert.equal((await under.store.deadLetters(10)).length, 1);
+      assert.equal((await totals()).users.deadLetters, 5);
+      assert.equal(await under.store.retryDeadLetters(OTHER_TENANT, filter, audit()), undefined);
+    });
+  });
+}

@@ -1,0 +1,158 @@
+/** JSON Patch on rejected users: what is applied, what is refused, and that nothing of the user is lost on the way. */
+
+import assert from 'node:assert/strict';
+import { suite, test } from 'node:test';
+import { fixedByHand, fixUser, validateUser } from '../../src/resubmit/fixed-user.ts';
+import {
+  BadPatchError,
+  changesBetween,
+  parsePatch,
+  patched,
+  sharedIdentifiers,
+  stepsOf,
+} from '../../src/resubmit/patch.ts';
+
+const patchOf = (...operations: object[]) => parsePatch(JSON.stringify(operations));
+const OWN = { format: 'sluice', receivedAt: Date.UTC(2026, 2, 1) } as const;
+const VALID = '{"identifiers":{"user_id":"u"},"events":[{"event_name":"x"}]}';
+
+suite('A JSON Patch on a rejected user', () => {
+  test('does what each operation says', () => {
+    const user = '{"identifiers":{"user_id":7,"e-mail":"a@x.org"},"events":[{"event_name":"x","a/b":1}]}';
+    const patch = patchOf(
+      { op: 'test', path: '/identifiers/user_id', value: 7 },
+      { op: 'replace', path: '/identifiers/user_id', value: '7' },
+      { op: 'move', from: '/identifiers/e-mail', path: '/identifiers/email' },
+      { op: 'copy', from: '/events/0', path: '/events/-' },
+      { op: 'remove', path: '/events/0/a~1b' },
+      { op: 'add', path: '/user_properties', value: { plan: 'pro' } },
+    );
+    assert.deepEqual(patched(user, patch), {
+      user: '{"identifiers":{"user_id":"7","email":"a@x.org"},"events":[{"event_name":"x"},{"event_name":"x","a/b":1}],"user_properties":{"plan":"pro"}}',
+    });
+  });
+
+  test('makes a text of a number or a boolean, with all its digits, where it is asked to', () => {
+    const user = '{"a":7,"b":12345678901234567890,"c":true,"d":"x","e":[1.5]}';
+    const all = ['a', 'b', 'c', 'd', 'e/0'].map((path) => ({ op: 'to_string', path: `/${path}` }));
+    assert.deepEqual(patched(user, patchOf(...all)), {
+      user: '{"a":"7","b":"12345678901234567890","c":"true","d":"x","e":["1.5"]}',
+    });
+    for (const path of ['/e', '/none', '/none/x']) {
+      assert.deepEqual(patched(user, patchOf({ op: 'to_string', path })), {
+        message: `patch[0] to_string ${path}: there is no number, boolean or text at this path`,
+      });
+    }
+  });
+
+  test('that would make one person of many is known', () => {
+    const value = 'x';
+    assert.deepEqual(sharedIdentifiers(patchOf({ op: 'add', path: '/identifiers/email', value })), [
+      '/identifiers/email',
+    ]);
+    assert.deepEqual(
+      sharedIdentifiers(patchOf({ op: 'replace', path: '/identifiers', value: { anon_id: 'x', city: 'y' } })),
+      ['/identifiers/anon_id'],
+    );
+    const harmless = [
+      { op: 'add', path: '/identifiers/city', value },
+      { op: 'to_string', path: '/identifiers/user_id' },
+      { op: 'replace', path: '/identifiers/email', value: null },
+    ];
+    assert.deepEqual(sharedIdentifiers(patchOf(...harmless)), []);
+  });
+
+  test('keeps digits and names that the library would lose', () => {
+    const user = '{"identifiers":{"user_id":7},"p":{"__proto__":{"n":12345678901234567890},"constructor":1e400}}';
+    const patch = parsePatch(
+      '[{"op":"copy","from":"/p","path":"/q"},{"op":"add","path":"/n","value":{"__proto__":98765432109876543210}},{"op":"test","path":"/p/constructor-","value":null}]',
+    );
+    assert.deepEqual(patched(user, patch.slice(0, 2)), {
+      user: '{"identifiers":{"user_id":7},"p":{"__proto__":{"n":12345678901234567890},"constructor":1e400},"q":{"__proto__":{"n":12345678901234567890},"constructor":1e400},"n":{"__proto__":98765432109876543210}}',
+    });
+    assert.equal(Object.getPrototypeOf({}), Object.prototype);
+    assert.ok('message' in patched(user, patch));
+  });
+
+  test('that does not apply says which operation and why, without values', () => {
+    const message = (user: string, ...operations: object[]) => {
+      const result = patched(user, patchOf(...operations));
+      return 'message' in result ? result.message : assert.fail('it was applied');
+    };
+    assert.equal(
+      message(VALID, { op: 'add', path: '/a', value: 1 }, { op: 'remove', path: '/identifiers/email' }),
+      'patch[1] remove /identifiers/email: there is nothing at this path',
+    );
+    assert.equal(
+      message(VALID, { op: 'test', path: '/identifiers/user_id', value: 'secret' }),
+      'patch[0] test /identifiers/user_id: the value is another one',
+    );
+    assert.match(message(VALID, { op: 'add', path: '/events/9', value: 1 }), /there is nothing/);
+    assert.match(message('"text"', { op: 'add', path: '/a', value: 1 }), /no object/);
+    assert.match(message('7', { op: 'remove', path: '/a' }), /no object/);
+  });
+
+  test('that is no patch is refused, with the place of the mistake', () => {
+    for (const [text, expected] of [
+      ['{}', /^patch must be an array/],
+      ['[]', /at least one operation/],
+      ['[7]', /^patch\[0\] must be an object/],
+      ['[{"op":"set","path":"/a"}]', /^patch\[0\]\.op must be add, remove/],
+      ['[{"op":"remove","path":"/a"},{"op":"remove","path":"a"}]', /^patch\[1\]\.path must be a JSON Pointer/],
+      ['[{"op":"remove","path":""}]', /^patch\[0\]\.path must be/],
+      ['[{"op":"remove","path":"/a~2"}]', /^patch\[0\]\.path must be/],
+      ['[{"op":"add","path":"/a"}]', /^patch\[0\]\.value is required for add/],
+      ['[{"op":"move","path":"/a"}]', /^patch\[0\]\.from must be/],
+      ['[{"op":"add","path":"/__proto__/x","value":1}]', /^patch\[0\]\.path must not lead through __proto__/],
+      ['[{"op":"copy","from":"/constructor","path":"/x"}]', /^patch\[0\]\.from must not lead through constructor/],
+      [JSON.stringify(Array.from({ length: 101 }, () => ({ op: 'remove', path: '/a' }))), /at most 100 operations/],
+      [JSON.stringify([{ op: 'add', path: '/a', value: 'x'.repeat(40_000) }]), /at most 32768 characters/],
+    ] as const) {
+      assert.throws(
+        () => parsePatch(text),
+        (error) => error instanceof BadPatchError && expected.test(error.message),
+        text.slice(0, 80),
+      );
+    }
+  });
+
+  test('is shown on traces without its values', () => {
+    assert.deepEqual(
+      stepsOf(patchOf({ op: 'replace', path: '/a', value: 'ada@x.org' }, { op: 'move', from: '/b', path: '/c' })),
+      [
+        { op: 'replace', path: '/a' },
+        { op: 'move', path: '/c', from: '/b' },
+      ],
+    );
+    assert.deepEqual(changesBetween('{"a":1,"b":{"c":2}}', '{"a":"1","b":{}}'), [
+      { op: 'replace', path: '/a' },
+      { op: 'remove', path: '/b/c' },
+    ]);
+  });
+});
+
+suite('A user that was fixed', () => {
+  test('is validated as at the edge', () => {
+    assert.deepEqual(validateUser(VALID), { status: 'valid', user: VALID, events: 1 });
+    assert.deepEqual(fixUser(VALID, patchOf({ op: 'replace', path: '/identifiers/user_id', value: 7 }), OWN), {
+      status: 'still_rejected',
+      message: 'identifiers.user_id must be a string',
+    });
+    const digits = VALID.replace('"x"', '"x","revenue":12345678901234567890');
+    assert.deepEqual(validateUser(digits), { status: 'valid', user: digits, events: 1 });
+    assert.equal(validateUser(VALID.replace('"x"', '"\\u0000"')).status, 'still_rejected');
+    assert.equal(validateUser('null').status, 'still_rejected');
+  });
+
+  test('may be a message of one of Segment’s SDKs, which becomes a user as at the edge', () => {
+    const sentAs = { format: 'segment', receivedAt: Date.UTC(2026, 2, 1) } as const;
+    const message = '{"type":"track","event":"Order","userId":"","properties":{"total":1}}';
+    const patch = patchOf({ op: 'replace', path: '/userId', value: 'u' });
+    const fixed = fixUser(message, patch, sentAs);
+    assert.ok(fixed.status === 'valid');
+    const user = JSON.parse(fixed.user) as { identifiers: object; events: { event_name: string }[] };
+    assert.deepEqual([user.identifiers, user.events[0]?.event_name], [{ user_id: 'u' }, 'Order']);
+    assert.equal(fixUser(message, patchOf({ op: 'remove', path: '/event' }), sentAs).status, 'still_rejected');
+    assert.deepEqual(fixedByHand(VALID, sentAs), validateUser(VALID));
+  });
+});
