@@ -25,7 +25,7 @@ test('a new version is used at the next look, and what is known stays while plan
     },
   });
   const outage = { failed: () => states.push('failed'), worked: () => states.push('worked') };
-  const plans = new CurrentWarningPlans(breakable, outage as never);
+  const plans = new CurrentWarningPlans(breakable, outage);
   const inUse = async (): Promise<number | undefined> => {
     await plans.look();
     return plans.of(tenantOf(accountId, 'production'))?.version;

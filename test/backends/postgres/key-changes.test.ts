@@ -83,7 +83,7 @@ suite('Changes of keys', { skip: whyNoPostgres() }, () => {
       basedOn: null,
     });
     await eventually('it is announced', () => heard.length > 1, AT_ONCE_MS);
-    assert.equal((await cache.lookup(key))?.enforcedPlan, 1);
+    await eventually('the cache has it', async () => (await cache.lookup(key))?.enforcedPlan === 1);
   });
 
   test('changes of a key reach another node within a second, uses of it do not', async (context) => {
