@@ -66,6 +66,26 @@ async function cacheOn(context: TestContext, url: string): Promise<KeyCache> {
 }
 
 suite('Changes of keys', { skip: whyNoPostgres() }, () => {
+  test('a tracking plan that is pushed reaches another node within a second, since keys say what is enforced', async (context) => {
+    const { url, store, addKey } = await setUp(context);
+    const { key } = await addKey();
+    const cache = await cacheOn(context, url);
+    const { heard, listener } = listen(context, url);
+    await eventually('it listens', () => listener.isListening && heard.length > 0);
+    const apiKey = await cache.lookup(key);
+    assert.equal(apiKey?.enforcedPlan, null);
+    await store.plans.push(apiKey, {
+      text: '{}',
+      enforces: true,
+      warns: false,
+      createdAt: NOW,
+      createdBy: 'key_1',
+      basedOn: null,
+    });
+    await eventually('it is announced', () => heard.length > 1, AT_ONCE_MS);
+    await eventually('the cache has it', async () => (await cache.lookup(key))?.enforcedPlan === 1);
+  });
+
   test('changes of a key reach another node within a second, uses of it do not', async (context) => {
     const { url, store, addKey } = await setUp(context);
     const { heard, listener } = listen(context, url);
