@@ -108,7 +108,6 @@ export function tenantRoute<Kinds extends ParameterKinds, Body extends TSchema>(
   app.route({
     method,
     url,
-    ...(bodyBytesMax !== undefined && { bodyLimit: bodyBytesMax }),
     ...routeOptions(schema, kind),
     ...(bodyBytesMax !== undefined && { bodyLimit: bodyBytesMax, config: { takesJsonText: true } }),
     onRequest: (request, reply) => authenticate(parts, request, reply),

@@ -8,7 +8,7 @@ import type { FastifyInstance } from 'fastify';
 import type { KeyStore } from '../../keys.ts';
 import { tenantPartsOf } from '../../model.ts';
 import { CompiledPlan } from '../../plans/compiled-plan.ts';
-import { describeMistakes, PLAN_LIMITS, PLAN_MODES, readPlan, UNPLANNED_MODES } from '../../plans/plan.ts';
+import { describeMistakes, PLAN_LIMITS, PLAN_MODES, parsePlan, UNPLANNED_MODES } from '../../plans/plan.ts';
 import { PLAN_VERSIONS_MAX, type PlanVersion } from '../../plans.ts';
 import { AT, TRACE_ID } from '../examples.ts';
 import { Type } from '../json-schema.ts';
@@ -189,7 +189,7 @@ export function registerPlanRoutes(app: FastifyInstance, parts: PlanParts): void
       errors: [409],
     },
     handler: async ({ tenantId, body, by }) => {
-      const reading = readPlan(body);
+      const reading = parsePlan(typeof body === 'string' ? body : 'null');
       if (!reading.ok) throw new BadParameterError(describeMistakes(reading.mistakes));
       const { version: basedOn = null, ...plan } = reading.plan;
       const { enforces, warns } = new CompiledPlan(plan, 0);

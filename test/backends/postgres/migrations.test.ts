@@ -71,7 +71,7 @@ suite('Migrations of PostgreSQL', { skip: whyNoPostgres() }, () => {
     for (const older of others) {
       await assert.rejects(migrate(pool, older), (error: Error) => {
         assert.equal(error.name, 'OperatorError');
-        assert.match(error.message, /made by a newer Sluice/);
+        assert.match(error.message, /created by a newer version of Sluice/);
         return true;
       });
     }
@@ -107,7 +107,7 @@ suite('Migrations of PostgreSQL', { skip: whyNoPostgres() }, () => {
     own.password = 'geheim';
     const pool = await openPool(testPoolOptions(own.href, { max: 2 }));
     context.after(() => pool.close());
-    await assert.rejects(migrate(pool, list(FIRST)), /may not make tables.*Grant it CREATE/);
+    await assert.rejects(migrate(pool, list(FIRST)), /cannot create tables.*Grant it CREATE/);
     await migrate(owner, list(FIRST));
     await owner.query(`GRANT USAGE ON SCHEMA sluice TO ${user}`);
     await owner.query(`GRANT SELECT ON ALL TABLES IN SCHEMA sluice TO ${user}`);
