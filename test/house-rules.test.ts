@@ -111,7 +111,9 @@ const RULES: readonly Rule[] = [
         !PURE.test(to) &&
         !(from.startsWith('identity/') && PURE_PACKAGES.test(to)) &&
         // It compiles JSON Schemas.
-        !(from === 'plans/compiled-plan.ts' && to === 'ajv/dist/2020.js'),
+        !(from === 'plans/compiled-plan.ts' && to === 'ajv/dist/2020.js') &&
+        // It matches their patterns.
+        !(from === 'plans/pattern.ts' && to === 're2js'),
     ),
     bad: { 'validation/shape.ts': `import { readFileSync } from 'node:fs';` },
   },

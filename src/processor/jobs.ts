@@ -9,7 +9,11 @@
  */
 
 import { setTimeout as sleep } from 'node:timers/promises';
+import { messageOf } from '../errors.ts';
 import type { MatchOptions } from '../identity/match-keys.ts';
+import type { TenantId } from '../model.ts';
+import type { PlanStore } from '../plans.ts';
+import { EnforcedChecks } from '../resubmit/enforced-checks.ts';
 import { fixUser, validateUser } from '../resubmit/fixed-user.ts';
 import { type Patch, parsePatch, stepsOf } from '../resubmit/patch.ts';
 import type { JobCounts, JobProblem } from '../store.ts';
@@ -18,12 +22,14 @@ import {
   type JobItem,
   type RejectedItem,
   StoreConflictError,
+  StoreUnavailableError,
   type StoreWriter,
   type TakenJob,
   type WriteTransaction,
 } from '../store-writer.ts';
 import type { Logger } from '../telemetry/logger.ts';
 import { METRIC, type MetricsWriter } from '../telemetry/metrics.ts';
+import type { UserCheck } from '../validation/validate-request.ts';
 import { type BatchCounts, type Failpoint, processPrepared } from './batch.ts';
 import { isPoison } from './failures.ts';
 import { prepareRecord } from './prepare.ts';
@@ -47,6 +53,8 @@ export interface JobRunnerParts {
   readonly now: () => number;
   readonly failpoint: Failpoint;
   readonly assertLockHeld?: (() => void) | undefined;
+  /** The tracking plans that resubmitted users are held to; none unless given. */
+  readonly planStore?: Pick<PlanStore, 'find'> | undefined;
 }
 
 /** What is to be written of one item. */
@@ -57,6 +65,7 @@ interface Applied {
 
 export class JobRunner {
   readonly #parts: JobRunnerParts;
+  readonly #checks: EnforcedChecks | undefined;
   #lookAt = 0;
   /** How many items are taken one by one, because a step with several failed. */
   #oneByOne = 0;
@@ -66,6 +75,7 @@ export class JobRunner {
 
   constructor(parts: JobRunnerParts) {
     this.#parts = parts;
+    this.#checks = parts.planStore && new EnforcedChecks(parts.planStore);
   }
 
   /** One step of one job; false if there is none now. `isUrgent` looks at once, not at intervals. */
@@ -103,7 +113,8 @@ export class JobRunner {
     const at = now();
     const counts = { ...NOTHING };
     const problems: JobProblem[] = [];
-    const applied = this.#decide(job, at, counts, problems);
+    const check = await this.#enforced(job.tenantId);
+    const applied = this.#decide(job, at, check, counts, problems);
     const marked = await this.#mark(transaction, applied, at);
     failpoint('job_marked');
     const records = applied.filter(({ item }) => marked.has(item)).map(({ record }) => record);
@@ -120,10 +131,20 @@ export class JobRunner {
     if (written !== undefined) this.#count(written, records.length);
   }
 
+  /** What the tenant's plan enforces now. */
+  async #enforced(tenantId: TenantId): Promise<UserCheck | undefined> {
+    try {
+      return await this.#checks?.of(tenantId);
+    } catch (error) {
+      throw new StoreUnavailableError(`the tracking plan cannot be read: ${messageOf(error)}`, { cause: error });
+    }
+  }
+
   /** Counts what has no effect, and gives the others. */
   #decide(
     job: TakenJob,
     at: number,
+    check: UserCheck | undefined,
     counts: { -readonly [Name in keyof JobCounts]: number },
     problems: JobProblem[],
   ): Applied[] {
@@ -147,7 +168,7 @@ export class JobRunner {
       } else {
         const { format, receivedAt } = item;
         const sentAs = { format: format ?? 'sluice', receivedAt } as const;
-        const fixed = patch === null ? validateUser(item.payload) : fixUser(item.payload, patch, sentAs);
+        const fixed = patch === null ? validateUser(item.payload, check) : fixUser(item.payload, patch, sentAs, check);
         if (fixed.status === 'still_rejected') note('stillRejected', fixed.message);
         else applied.push({ item, record: this.#resubmitted(job, item, patch, fixed, at) });
       }

@@ -35,6 +35,7 @@ import { UnavailablePartitions } from './unavailable-partitions.ts';
 import { RetryLoop } from './retry-loop.ts';
 import { headerOf, prepareRecord } from './prepare.ts';
 import { type PreparedBatch, type RecordSource, sourceOnTheSpot } from './source.ts';
+import type { PlanStore } from '../plans.ts';
 
 /**
  * Few enough that the objects of a batch are a small part of V8's young generation, and mostly dead when it is
@@ -82,6 +83,8 @@ export interface ProcessorParts {
   readonly source?: RecordSource;
   /** The tracking plans that warn; none unless given. */
   readonly plans?: WarningPlans;
+  /** For what is resubmitted; no plan is enforced unless given. */
+  readonly planStore?: Pick<PlanStore, 'find'>;
   readonly failpoint?: Failpoint;
   /**
    * Throws when this process may no longer be the only one that writes the log: then what was read from it may be given

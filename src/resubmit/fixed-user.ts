@@ -14,6 +14,7 @@ import { parseJson } from '../json/parse.ts';
 import type { Format } from '../model.ts';
 import type { JsonText } from '../store.ts';
 import { isObject } from '../validation/shape.ts';
+import type { UserCheck } from '../validation/validate-request.ts';
 import { firstViolation } from '../validation/validate-user.ts';
 import { type Patch, patched } from './patch.ts';
 
@@ -27,26 +28,29 @@ export interface SentAs {
   readonly receivedAt: number;
 }
 
-export function fixUser(payload: JsonText, patch: Patch, sentAs: SentAs): FixedUserResult {
+/** `check` is what the tenant's plan enforces. */
+export function fixUser(payload: JsonText, patch: Patch, sentAs: SentAs, check?: UserCheck): FixedUserResult {
   const result = patched(payload, patch);
-  return 'message' in result ? { status: 'still_rejected', message: result.message } : fixedByHand(result.user, sentAs);
+  return 'message' in result
+    ? { status: 'still_rejected', message: result.message }
+    : fixedByHand(result.user, sentAs, check);
 }
 
 /** The corrected user, or the corrected message of one that was sent as a message. */
-export function fixedByHand(given: JsonText, { format, receivedAt }: SentAs): FixedUserResult {
-  if (format === 'sluice') return validateUser(given);
+export function fixedByHand(given: JsonText, { format, receivedAt }: SentAs, check?: UserCheck): FixedUserResult {
+  if (format === 'sluice') return validateUser(given, check);
   const value = parseExact(given);
-  if (isObject(value) && Object.hasOwn(value, 'identifiers')) return validateUser(given);
+  if (isObject(value) && Object.hasOwn(value, 'identifiers')) return validateUser(given, check);
   const frame = { type: null, receivedAt, sentAt: undefined, context: {}, integrations: {} };
   const converted = convertMessage(value, frame);
   if (typeof converted === 'string') return { status: 'still_rejected', message: converted };
-  return validateUser(JSON.stringify(userOf(converted)));
+  return validateUser(JSON.stringify(userOf(converted)), check);
 }
 
 /** `user` in our own form, as JSON text, whose numbers keep their digits. */
-export function validateUser(user: JsonText): FixedUserResult {
+export function validateUser(user: JsonText, check?: UserCheck): FixedUserResult {
   const value = parseJson(user);
-  const message = firstViolation(value);
+  const message = firstViolation(value) ?? check?.(value) ?? null;
   if (message !== null) return { status: 'still_rejected', message };
   const { events } = value as { events: readonly unknown[] };
   return { status: 'valid', user: JSON.stringify(parseExact(user)), events: events.length };

@@ -174,6 +174,7 @@ async function runProcessor(setup: ProcessorSetup): Promise<void> {
       ...parts,
       ...common,
       plans,
+      planStore: opened.keyStore.plans,
       options: matchOptionsOf(config),
       assertLockHeld: () => assertLockHeld(setup.lock),
       betweenTransactions: async (positions, caughtUpTo) => {

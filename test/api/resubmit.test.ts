@@ -21,7 +21,7 @@ const NUMBER = 'identifiers.user_id must be a string';
 suite('Resubmitting rejected users', () => {
   const server = useServer();
 
-  const call = async (method: 'GET' | 'POST', path: string, body?: unknown, key = server().key) => {
+  const call = async (method: 'GET' | 'POST' | 'PUT', path: string, body?: unknown, key = server().key) => {
     const response = await ask(server(), path, {
       method,
       headers: {
@@ -157,5 +157,40 @@ suite('Resubmitting rejected users', () => {
     assert.equal((await call('GET', `/jobs/${job?.id}`, undefined, key)).status, 404);
     assert.deepEqual((await call('GET', '/jobs', undefined, key)).body['jobs'], []);
     assert.deepEqual((await call('GET', '/dead-letters', undefined, key)).body['dead_letters'], []);
+  });
+
+  test('what the tracking plan rejects stays rejected until it fits the plan', async () => {
+    const push = async (mode: string): Promise<void> => {
+      const schema = { type: 'object', properties: { total: { type: 'number' } }, required: ['total'] };
+      const { status } = await call('PUT', '/plan', { events: { paid: { mode, schema } } });
+      assert.equal(status, 200);
+    };
+    const paid = (id: string, total: unknown) => ({
+      identifiers: { user_id: id },
+      events: [{ event_name: 'paid', total }],
+    });
+    await push('enforce');
+    const trace = await eventually('the plan is enforced', async () => {
+      const sent = await send([paid('p1', '5'), paid('p2', '6'), paid('p3', 7)]);
+      const { body } = await call('GET', `/traces/${sent}`);
+      return body['users_rejected'] === 2 ? sent : undefined;
+    });
+    const path = `/rejections/${trace}.0/resubmit`;
+    const still = await call('POST', path, { user: paid('p1', 'five') });
+    assert.equal(still.status, 400);
+    assert.match(String(still.body['message']), /still not valid: events\[0\]\.total: must be a number/);
+
+    const filter = { event_name: 'paid' };
+    const useless = [{ op: 'add', path: '/user_properties', value: { seen: true } }];
+    const preview = await call('POST', '/rejections/resubmit', { filter, patch: useless, dry_run: true });
+    assert.equal((preview.body['preview'] as Record<string, unknown>)['still_rejected'], 2);
+    const unchanged = await call('POST', '/rejections/resubmit', { filter, patch: useless });
+    const { still_rejected, resubmitted } = await done((unchanged.body['job'] as Job).id);
+    assert.deepEqual([still_rejected, resubmitted], [2, 0]);
+
+    const patch = [{ op: 'replace', path: '/events/0/total', value: 5 }];
+    const fixed = await call('POST', '/rejections/resubmit', { filter, patch });
+    assert.equal((await done((fixed.body['job'] as Job).id))['resubmitted'], 2);
+    await push('off');
   });
 });

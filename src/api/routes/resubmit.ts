@@ -6,9 +6,12 @@
 
 import type { FastifyInstance } from 'fastify';
 import type { Static } from 'typebox';
+import type { KeyStore } from '../../keys.ts';
+import { EnforcedChecks } from '../../resubmit/enforced-checks.ts';
 import { fixedByHand, fixUser } from '../../resubmit/fixed-user.ts';
 import { BadPatchError, changesBetween, type Patch, parsePatch, sharedIdentifiers } from '../../resubmit/patch.ts';
 import type { RejectionFilter, Store } from '../../store.ts';
+import type { UserCheck } from '../../validation/validate-request.ts';
 import { rejectionId } from '../../views/kept-rejections.ts';
 import { NO_IDENTIFIER, PARTLY_VALID_REQUEST, TRACE_ID } from '../examples.ts';
 import { membersOf, textMember, timeMember } from '../json-body.ts';
@@ -133,7 +136,14 @@ const PREVIEW: Static<typeof Preview> = {
   next_cursor: null,
 };
 
-export function registerResubmitRoutes(app: FastifyInstance, parts: TenantParts): void {
+export interface ResubmitParts extends TenantParts {
+  /** For the tracking plans that resubmitted users are held to. */
+  readonly keyStore: Pick<KeyStore, 'plans'>;
+}
+
+export function registerResubmitRoutes(app: FastifyInstance, parts: ResubmitParts): void {
+  const checks = new EnforcedChecks(parts.keyStore.plans);
+
   tenantRoute(app, parts, {
     method: 'POST',
     url: '/rejections/:id/resubmit',
@@ -155,7 +165,7 @@ export function registerResubmitRoutes(app: FastifyInstance, parts: TenantParts)
       const [request = '', index = ''] = id.split('.');
       const rejection = await store.rejection(tenantId, request, Number(index));
       if (rejection === undefined) return null;
-      const fixed = fixedByHand(JSON.stringify(user), rejection);
+      const fixed = fixedByHand(JSON.stringify(user), rejection, await checks.of(tenantId));
       if (fixed.status === 'still_rejected')
         throw new BadParameterError(`the user is still not valid: ${fixed.message}`);
       const steps = rejection.payloadIsCut ? WHOLE : changesBetween(rejection.payload, JSON.stringify(user));
@@ -198,7 +208,10 @@ export function registerResubmitRoutes(app: FastifyInstance, parts: TenantParts)
       const filter = filterOf(members.filter, now);
       const patchText = JSON.stringify(members.patch ?? null);
       const patch = readPatch(patchText);
-      if (dryRun) return { job: null, preview: await previewOf(store, tenantId, filter, patch, cursor) };
+      if (dryRun) {
+        const check = await checks.of(tenantId);
+        return { job: null, preview: await previewOf(store, tenantId, filter, { patch, check }, cursor) };
+      }
       const job = await store.resubmitAll(tenantId, { filter, patch: patchText }, { traceId, at: now, by });
       if (job === undefined) throw new RefusedError('not_found', 'no rejected user matches the filter');
       return { job: jobJson(job), preview: null };
@@ -244,7 +257,7 @@ async function previewOf(
   store: Store,
   tenantId: string,
   filter: RejectionFilter,
-  patch: Patch,
+  { patch, check }: { readonly patch: Patch; readonly check: UserCheck | undefined },
   cursor: string | null,
 ): Promise<PreviewJson> {
   const checked: {
@@ -268,7 +281,7 @@ async function previewOf(
         checked.push({ id, status: 'cut', message: null, user: null });
         continue;
       }
-      const fixed = fixUser(payload, patch, rejection);
+      const fixed = fixUser(payload, patch, rejection, check);
       const isValid = fixed.status === 'valid';
       checked.push({
         id,
