@@ -316,7 +316,7 @@ suite('A backup that cannot be made', () => {
     assert.match(dangling.err, /dangling is a link to .*nowhere, and nothing is there\. Is a disk not mounted\?/);
     assert.match((await backup(['--to', join(place, 'no/b'), '--data', data])).err, /There is no folder .*mkdir -p/);
     for (const [args, words] of [
-      [[], /where to\? --to FOLDER\|FILE/],
+      [[], /no target given; expected --to FOLDER\|FILE/],
       [['--verify'], /the backup to check is missing/],
       [['b'], /to write it: --to b, to check it: --verify b/],
       [['--verify', join(place, 'nowhere')], /There is no /],

@@ -5,6 +5,7 @@
  */
 
 import assert from 'node:assert/strict';
+import { DatabaseSync } from 'node:sqlite';
 import { openSqliteKeyStore, openSqliteMemberStore } from '../../src/backends/sqlite/keys.ts';
 import { openSqliteStoreWriter } from '../../src/backends/sqlite/store/writer.ts';
 import { keyFileOf, storeFileOf } from '../../src/data-folder/files.ts';
@@ -39,6 +40,7 @@ export async function fillInstallation(dataFolder: string, records = 600): Promi
   await withStore(storeFileOf(dataFolder), act);
   await expireOldest(storeFileOf(dataFolder));
   await noteLost(storeFileOf(dataFolder));
+  noteJobAndViolation(storeFileOf(dataFolder));
   // Meets what was erased and what was kept apart, and what comes again.
   const again = entriesOf(12, records / 6, Math.ceil(records / 6));
   const repeated: LogEntry[] = [];
@@ -70,6 +72,24 @@ async function noteLost(file: string): Promise<void> {
   for (const from of [1, 12]) await transaction.noteLost({ partition: 7, from, to: from + 5, records: 5, at: NOON });
   await transaction.commit(false);
   await writer.close();
+}
+
+/** A job that is done, and a violation of a plan that was pushed before: nothing else depends on either. */
+function noteJobAndViolation(file: string): void {
+  const database = new DatabaseSync(file);
+  const jobId = traceIdOf(HISTORY_START, 7_000);
+  database
+    .prepare(
+      `INSERT INTO jobs (id, tenant, kind, status, created_at, stepped_at, finished_at, called_by, filter, after_time, after_no, matched)
+       VALUES (?, 1, 'resubmit', 'done', ${NOON}, ${NOON}, ${NOON}, 'null', '{}', 0, 0, 3)`,
+    )
+    .run(jobId);
+  database
+    .prepare(
+      `INSERT INTO plan_violations VALUES (1, 2, 'order', 'total', 'must be a number', 0, 5, ${NOON}, ${NOON}, ?)`,
+    )
+    .run(jobId);
+  database.close();
 }
 
 function oneUser(n: number, name: string, days = 40): LogEntry {
@@ -121,6 +141,9 @@ async function fillKeys(file: string): Promise<string> {
   await keyStore.revoke(ids[0] ?? '', NOON + 1);
   const volume = { users: 3, events: 5, usersRejected: 1, requestsLimited: 2 };
   await keyStore.recordUsage([{ keyId: ids[1] ?? '', usedAt: NOON + 2, leakOrigin: 'https://evil.example', volume }]);
+  const plan = { text: '{"unplanned_events":"warn","events":{}}', enforces: false, warns: true };
+  const tenant = { accountId: accounts[0].id, environment: 'production' } as const;
+  await keyStore.plans.push(tenant, { ...plan, createdAt: NOON, createdBy: ids[1] ?? '', basedOn: null });
   await keyStore.close();
 
   const members = openSqliteMemberStore(file);

@@ -44,7 +44,10 @@ suite('Try a request in the page', { skip: whyNoBrowser() }, () => {
   test('needs a key, which can be made here', async () => {
     assert.equal(await button('Check').isDisabled(), true);
     await button('Make a development key').click();
-    await page.waitForFunction(`document.querySelector('input[type=password]').value !== ''`);
+    await eventually(
+      'the key is filled in',
+      async () => (await page.locator('input[type=password]').inputValue()) !== '',
+    );
     assert.equal(await button('Check').isDisabled(), false);
     assertNoComplaints(watched);
   });

@@ -31,7 +31,7 @@ async function endsByItself(server: TestServer): Promise<void> {
   const { process: child } = server;
   await eventually('it ends by itself', () => child.exitCode !== null || child.signalCode !== null, 60_000);
   assert.notEqual(await server.ended, 0);
-  assert.match(server.stderr(), /"level":"fatal".*start again to recover/);
+  assert.match(server.stderr(), /"level":"fatal".*restart to recover/);
 }
 
 suite('A failing disk', () => {

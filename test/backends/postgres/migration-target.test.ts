@@ -112,7 +112,7 @@ suite('PostgreSQL as the target of a migration', { skip: whyNoPostgres() }, () =
   test('U+0000, which PostgreSQL cannot hold, becomes U+FFFD; all other text stays what it is', async (context) => {
     const { target, pool } = await begun(context);
     const message = 'a\0b "\\ {} NULL \u{1F600} ü,';
-    const row = [1, 1, NOON, TRACE, 0, message, '', Buffer.alloc(16), 'null', 1];
+    const row = [1, 1, NOON, TRACE, 0, message, '', Buffer.alloc(16), 'null', 1, 'key', 'secret', null, '[]', null];
     await target.take('rejections', null, chunkOf('a', [row]));
     const { rows } = await pool.query('SELECT message, reason, payload, payload_is_cut FROM rejections');
     assert.deepEqual(rows, [
@@ -123,7 +123,11 @@ suite('PostgreSQL as the target of a migration', { skip: whyNoPostgres() }, () =
   test('positions and dead letters are those of the log that was migrated', async (context) => {
     const { target, pool } = await begun(context);
     await target.take('positions', null, chunkOf('a', [[0, 17]]));
-    await target.take('dead_letters', null, chunkOf('a', [[1, 1, 0, 3, NOON, TRACE, NOON, 'cause']]));
+    await target.take(
+      'dead_letters',
+      null,
+      chunkOf('a', [[1, 1, 0, 3, NOON, TRACE, NOON, 'cause', 0, 1, 1, 'key', '{}', null, null]]),
+    );
     for (const table of ['positions', 'dead_letters']) {
       const { rows } = await pool.query<{ log: string }>(`SELECT log FROM ${table}`);
       assert.deepEqual(rows, [{ log: LOG }]);

@@ -58,8 +58,8 @@ suite('Sweeping a store on PostgreSQL', { skip: whyNoPostgres() }, () => {
     const now = START + 9 * DAY_MS;
     await send(under, [person({ user_id: 'u' }), 7], { receivedAt: now });
     await under.pool.query(
-      `INSERT INTO rejections (tenant, received_at, trace_id, user_index, message, reason, reason_hash, payload, payload_is_cut)
-       SELECT tenant, received_at, trace_id, n, message, reason, reason_hash, payload, payload_is_cut
+      `INSERT INTO rejections (tenant, received_at, trace_id, user_index, message, reason, reason_hash, payload, payload_is_cut, key_id, key_kind, event_names)
+       SELECT tenant, received_at, trace_id, n, message, reason, reason_hash, payload, payload_is_cut, key_id, key_kind, event_names
        FROM rejections, generate_series(1, 2500) AS n`,
     );
     await send(under, [person({ user_id: 'u' }), 7], { receivedAt: START });
