@@ -105,15 +105,21 @@ export function texts(values: readonly (string | null)[]): Buffer {
   return finish(buffer, at, OID.text, values.length, hasNull);
 }
 
-export function byteas(values: readonly Uint8Array[]): Buffer {
+export function byteas(values: readonly (Uint8Array | null)[]): Buffer {
   let bytes = HEADER_BYTES + values.length * LENGTH_BYTES;
-  for (const value of values) bytes += value.length;
+  for (const value of values) if (value !== null) bytes += value.length;
   const buffer = Buffer.allocUnsafe(bytes);
   let at = HEADER_BYTES;
+  let hasNull = 0;
   for (const value of values) {
+    if (value === null) {
+      hasNull = 1;
+      at = buffer.writeInt32BE(NULL, at);
+      continue;
+    }
     at = buffer.writeInt32BE(value.length, at);
     buffer.set(value, at);
     at += value.length;
   }
-  return finish(buffer, at, OID.bytea, values.length, 0);
+  return finish(buffer, at, OID.bytea, values.length, hasNull);
 }

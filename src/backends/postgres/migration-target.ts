@@ -45,7 +45,7 @@ const ARRAYS: Readonly<Record<ColumnKind, { type: string; of: (values: readonly 
     of: (values) => texts((values as (string | null)[]).map((value) => value && withoutNul(value))),
   },
   uuid: { type: 'uuid', of: (values) => uuids(values as (string | null)[]) },
-  bytes: { type: 'bytea', of: (values) => byteas(values as Uint8Array[]) },
+  bytes: { type: 'bytea', of: (values) => byteas(values as (Uint8Array | null)[]) },
 };
 
 /** Tables with a column that their part lacks: `shard` in these, `log` in those below. */
