@@ -1,7 +1,8 @@
 /**
- * `sluice plan infer|push|pull|diff|types|check`: the tracking plan of a tenant as a file that lives in git, and the plan that a server
- * uses. Talks to the server over HTTP with a secret key, like any client. A file with mistakes is never sent: each mistake
- * is printed with its path. Exit code 2: the file has mistakes, differs, or was refused; 1: the server was not reached.
+ * `sluice plan infer|push|pull|diff|types|check`: manages the tracking plan as a file in git and as the plan that a
+ * server uses. Calls the server over HTTP with a secret key, like any client. A file with errors is never sent: each
+ * error is printed with its path. Exit code 2: the file has errors, differs, or was refused; 1: the server was not
+ * reached.
  */
 
 import { readFileSync, writeFileSync } from 'node:fs';

@@ -1,8 +1,8 @@
 /**
- * `POST /ingest/events/check`, the dry run: the same key, origin, size and validation as `POST /ingest/events`, and then
- * nothing is appended. The response is what that route would have sent and, for a secret key, what the processor would
- * make of the request. A publishable key is in everyone's hands, so it is given the validation alone: no lookup is made
- * for it, and nothing in its response or its timing depends on what is stored.
+ * `POST /ingest/events/check`, the dry run: checks key, origin, size and body like `POST /ingest/events`, but appends
+ * nothing. It returns the response of that route and, for a secret key, what the processor would do with the request. A
+ * publishable key is public, so it gets only the validation: nothing is looked up for it, and neither its response nor
+ * its timing depends on what is stored.
  *
  * Invariant: it counts in no ledger, no key's usage and no metric of users and events, and takes nothing from a key's
  * rate limit. It only refuses what is over the limit already, as the route itself would.

@@ -1,7 +1,8 @@
 /**
- * The tracking plans that an edge enforces. A key says which version its tenant's plan is at (`ApiKey.enforcedPlan`), so
- * requests of tenants that enforce nothing never get here. A version never changes: it is read and compiled once, and is
- * kept while its tenant is among the `PLANS_MAX` used last. What compiles plans is loaded with the first one.
+ * The tracking plans that an edge enforces. A key names the enforced version of its tenant's plan
+ * (`ApiKey.enforcedPlan`), so requests of tenants that enforce nothing never get here. A version never changes: it is
+ * read and compiled once, and kept while its tenant is among the `PLANS_MAX` loaded last. The compiler is loaded with
+ * the first plan.
  */
 
 import type { ApiKey } from '../keys.ts';
@@ -44,7 +45,7 @@ export async function openEnforcedPlan(source: PlanSource): Promise<EnforcedPlan
 
 export class EnforcedPlans {
   readonly #store: PlanStore;
-  /** By tenant, the one that was asked for last at the end. */
+  /** By tenant, in the order in which they were loaded. */
   readonly #plans = new Map<string, { readonly version: number; plan: EnforcedPlan | Promise<EnforcedPlan> }>();
 
   constructor(store: PlanStore) {

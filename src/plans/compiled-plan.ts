@@ -29,6 +29,9 @@ export interface Violation {
 
 export const VIOLATIONS_PER_USER_MAX = 20;
 
+/** Of properties as JSON: beyond it, only the first violation is given, since ajv would collect one per item. */
+const ALL_ERRORS_CHARACTERS_MAX = 4_096;
+
 /** Longer paths are cut: names in them are the client's. */
 const PATH_CHARACTERS_MAX = 300;
 /** Values of an enum that a message lists. */
@@ -48,10 +51,13 @@ export class CompiledPlan {
   /** Whether some user can be rejected by this plan, and whether one can be warned about. */
   readonly enforces: boolean;
   readonly warns: boolean;
-  /** In any request that is to be checked there is one of these; null where that cannot be said. */
+  /** Every request that has to be checked contains one of these; null if that cannot be guaranteed. */
   readonly #enforcedNames: readonly Buffer[] | null;
   readonly #ajv: Ajv2020;
   readonly #validators = new Map<PlannedProperties, ValidateFunction>();
+  /** Finds all that is wrong, so that people fix it once. */
+  #thoroughAjv: Ajv2020 | undefined;
+  readonly #thoroughValidators = new Map<PlannedProperties, ValidateFunction>();
 
   constructor(plan: Plan, version: number) {
     this.plan = plan;
@@ -60,7 +66,7 @@ export class CompiledPlan {
     this.enforces = plan.unplanned_events === 'reject' || planned.some((one) => one?.mode === 'enforce');
     this.warns = plan.unplanned_events === 'warn' || planned.some((one) => one?.mode === 'warn');
     this.#enforcedNames = enforcedNamesOf(plan);
-    this.#ajv = newAjv();
+    this.#ajv = newAjv(false);
   }
 
   /** Whether something may be enforced in this body, by a look at its bytes. */
@@ -79,14 +85,15 @@ export class CompiledPlan {
     return this.plan.unplanned_events === 'reject' ? 'enforce' : 'warn';
   }
 
-  /** What ajv finds in these properties; null if nothing. */
+  /** What ajv finds in these properties; null if nothing. All of it where they are small, else the first: bounded work. */
   errorsOf(planned: PlannedProperties, properties: JsonObject): readonly ErrorObject[] | null {
-    let validate = this.#validators.get(planned);
-    if (validate === undefined) {
-      validate = this.#ajv.compile(planned.schema);
-      this.#validators.set(planned, validate);
-    }
-    return validate(properties) ? null : (validate.errors ?? []);
+    const first = compiled(this.#ajv, this.#validators, planned);
+    if (first(properties)) return null;
+    const errors = first.errors ?? [];
+    if (JSON.stringify(properties).length > ALL_ERRORS_CHARACTERS_MAX) return errors;
+    this.#thoroughAjv ??= newAjv(true);
+    const all = compiled(this.#thoroughAjv, this.#thoroughValidators, planned);
+    return all(properties) ? errors : (all.errors ?? errors);
   }
 }
 
@@ -146,7 +153,7 @@ function checkPlanned(
 ): void {
   const { mode } = planned;
   if (mode === 'off' || (only !== undefined && mode !== only)) return;
-  // A user that sets none of them has nothing to be complete.
+  // A user that sets none of them is not checked for required ones.
   if (eventName === null && isEmpty(properties)) return;
   const errors = plan.errorsOf(planned, properties);
   if (errors === null) return;
@@ -199,10 +206,25 @@ function enforcedNamesOf({ events, unplanned_events, user_properties, profile_fi
   return names.map((name) => Buffer.from(name));
 }
 
-function newAjv(): Ajv2020 {
+function compiled(
+  ajv: Ajv2020,
+  validators: Map<PlannedProperties, ValidateFunction>,
+  planned: PlannedProperties,
+): ValidateFunction {
+  let validate = validators.get(planned);
+  if (validate === undefined) {
+    validate = ajv.compile(planned.schema);
+    validators.set(planned, validate);
+  }
+  return validate;
+}
+
+function newAjv(allErrors: boolean): Ajv2020 {
   const ajv = new Ajv2020({
-    // All that is wrong with an event at once: people fix it once. Schemas are checked before, by `schema.ts`.
-    allErrors: true,
+    // Schemas are checked before, by `schema.ts`.
+    allErrors,
+    // Hundredths: 19.99 is a multiple of 0.01.
+    multipleOfPrecision: 9,
     strict: false,
     validateSchema: false,
     // Names such as toString are data like any other.

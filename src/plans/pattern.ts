@@ -44,7 +44,7 @@ export class LinearPattern {
     }
   }
 
-  /** By which ajv tells patterns apart. */
+  /** ajv distinguishes patterns by this text. */
   toString(): string {
     return `/${this.#source}/u`;
   }

@@ -1,7 +1,7 @@
 /**
- * Applies jobs: fixed users that were rejected, and dead letters that are retried. A step is one transaction: it takes a
- * few items of one job, marks them, writes what becomes of them as of any record, and saves how far the job is. So each
- * item has exactly one effect, wherever the process dies, and one that another job was first with has none.
+ * Runs jobs, which resubmit fixed users and retry dead letters. A step is one transaction: it takes a few items of one
+ * job, marks them, writes them like any record, and saves the job's progress. So each item takes effect exactly once,
+ * whenever the process crashes, and an item that another job has applied already is skipped.
  *
  * A fixed user keeps the trace_id, userIndex, key and time of receipt of its request: order, the last write and the
  * default event time are those of the original, and what was erased since stays erased. An item that makes this code
@@ -35,7 +35,7 @@ import { isPoison } from './failures.ts';
 import { prepareRecord } from './prepare.ts';
 import type { PreparedRecord } from './prepared.ts';
 
-/** So few that a step is short beside a transaction of the log. */
+/** Keeps a step short compared with a transaction of the log. */
 const ITEMS_PER_STEP = 100;
 /** While there is no job. */
 const LOOK_INTERVAL_MS = 500;
@@ -88,6 +88,7 @@ export class JobRunner {
     }
     const transaction = await writer.begin();
     let items: readonly JobItem[] = [];
+    let jobId = '';
     try {
       const job = await transaction.takeJob(this.#oneByOne > 0 ? 1 : ITEMS_PER_STEP);
       if (job === undefined) {
@@ -97,10 +98,11 @@ export class JobRunner {
         return false;
       }
       items = job.items;
+      jobId = job.id;
       await this.#apply(transaction, job);
     } catch (error) {
       await transaction.rollback();
-      await this.#recover(items, error);
+      await this.#recover(jobId, items, error);
       return true;
     }
     if (this.#oneByOne > 0) this.#oneByOne -= 1;
@@ -140,7 +142,7 @@ export class JobRunner {
     }
   }
 
-  /** Counts what has no effect, and gives the others. */
+  /** Counts items that have no effect and returns the others. */
   #decide(
     job: TakenJob,
     at: number,
@@ -155,7 +157,7 @@ export class JobRunner {
         counts[outcome] += 1;
         problems.push({ id: `${item.traceId}.${item.userIndex}`, message });
       };
-      const cause = this.#failed.get(nameOf(item));
+      const cause = this.#failed.get(nameOf(job.id, item));
       if (cause !== undefined) {
         note('failed', cause);
       } else if (item.kind === 'dead_letter') {
@@ -227,7 +229,7 @@ export class JobRunner {
   }
 
   /** After an error in a step. Throws it on unless it is a conflict, or may be the fault of an item. */
-  async #recover(items: readonly JobItem[], error: unknown): Promise<void> {
+  async #recover(jobId: string, items: readonly JobItem[], error: unknown): Promise<void> {
     if (error instanceof StoreConflictError) {
       this.#parts.metrics.inc(METRIC.store_conflicts);
       await sleep(Math.random() * CONFLICT_WAIT_MS);
@@ -239,7 +241,7 @@ export class JobRunner {
       this.#oneByOne = items.length;
       return;
     }
-    const name = nameOf(first);
+    const name = nameOf(jobId, first);
     const tries = (this.#tries.get(name) ?? 0) + 1;
     this.#tries.set(name, tries);
     if (tries < TRIES_MAX) return;
@@ -263,6 +265,7 @@ function isFixedByHand(item: JobItem): boolean {
   return item.kind === 'rejection' && item.steps !== undefined;
 }
 
-function nameOf({ kind, no }: JobItem): string {
-  return `${kind} ${no}`;
+/** Within its job: another patch may work. */
+function nameOf(jobId: string, { kind, no }: JobItem): string {
+  return `${jobId} ${kind} ${no}`;
 }

@@ -1,10 +1,10 @@
 /**
- * Tracking plans that warn: the processor checks what it stores of their tenants, notes violations on the trace and counts
- * them. Tenants without such a plan cost one look into a map for each batch. What is in use is asked for every second, and
- * stays as it is while that fails: a warning is never a reason to wait. ajv is loaded with the first plan.
+ * Tracking plans that warn: the processor checks the events it stores, notes violations on the trace and counts them.
+ * Tenants without such a plan cost one map lookup per batch. Plans are refreshed every second; if that fails, the last
+ * known ones stay in use, because a warning is never a reason to wait. ajv is loaded with the first plan.
  *
- * Violations are counted by event name and path without indexes. Clients choose names, so of each version at most
- * `COUNTED_MAX` are distinguished, and the rest is counted as one.
+ * Violations are counted by event name and path without indexes. Because clients choose names, each process
+ * distinguishes at most `COUNTED_MAX` of a version and counts the rest as one.
  */
 
 import type { Violation } from '../plans/compiled-plan.ts';

@@ -1,8 +1,8 @@
 /**
- * Predicts what would become of a request: prepares and decides it as the processor does, on what a store has looked up
- * without locks, and compares the decision with what is stored. Pure. A store calls the three steps in one read
- * transaction: `preparePrediction`, then `decidePrediction` with the result of the lookup, then `completePrediction` with
- * the profiles that it names.
+ * Predicts the effect of a request: prepares and decides it like the processor, from a lookup without locks, and
+ * compares the decision with what is stored. Pure. A store calls three steps in one read transaction:
+ * `preparePrediction`, then `decidePrediction` with the result of the lookup, then `completePrediction` with the
+ * profiles that the second step names.
  *
  * Users of the request see each other, in order. A profile that would be created has no id yet: that comes from the
  * trace of the real request, so here it is named after the user that would create it. Limits: the list of property

@@ -1,26 +1,30 @@
 /**
- * JSON Patch (RFC 6902) on rejected users, with one operation more, `to_string`: checks a patch, applies it to the JSON
- * text of a user, and says what two users differ in. Pure. Bounded: OPERATIONS_MAX operations, PATCH_CHARACTERS_MAX characters.
+ * JSON Patch (RFC 6902) for rejected users, with one extra operation, `to_string`: checks a patch, applies it to the
+ * JSON text of a user, and lists the differences between two users. Pure. A patch is bounded by OPERATIONS_MAX and
+ * PATCH_CHARACTERS_MAX.
  *
- * The library copies values as plain data. So what is not plain is written another way while it works: numbers that a
- * double cannot hold, and members called `__proto__`. Both keep their digits and their name. A path through `__proto__`,
- * `constructor` or `prototype`, which the library skips, is refused.
+ * The library copies values as plain data, so values that are not plain are encoded while it runs: numbers that a
+ * double cannot represent, and members named `__proto__`. Digits and names are restored afterwards. A path through
+ * `__proto__`, `constructor` or `prototype`, which the library skips, is refused.
  */
 
-import { applyPatch, createPatch, type Operation, Pointer } from 'rfc6902';
+import { isDeepStrictEqual } from 'node:util';
+import { applyPatch, type Operation, Pointer } from 'rfc6902';
 import { parseExact, type RawNumber } from '../json/exact-numbers.ts';
 import { IDENTIFIER_TYPES } from '../model.ts';
 import type { JsonText, PatchStep } from '../store.ts';
 
 export const OPERATIONS_MAX = 100;
 const PATCH_CHARACTERS_MAX = 32_768;
+/** Of a user while it is patched, as JSON: `copy` could double it with every operation. */
+const PATCHED_CHARACTERS_MAX = 2_097_152;
 const POINTER = /^(?:\/(?:[^~/]|~[01])*)+$/;
 const SKIPPED_BY_LIBRARY = new Set(['__proto__', 'constructor', 'prototype']);
 /** Shown on a trace; the rest is left out. */
 const STEPS_MAX = 20;
 const STEP_PATH_CHARACTERS_MAX = 200;
 
-/** Beyond the RFC: a number or a boolean becomes a text, the one repair that is another value for every user. */
+/** Beyond the RFC: converts a number or boolean to a string, a fix whose result differs from user to user. */
 interface ToString {
   readonly op: 'to_string';
   readonly path: string;
@@ -83,17 +87,28 @@ export function patched(user: JsonText, patch: Patch): Patched {
   if (typeof value !== 'object' || value === null)
     return { message: 'the user is no object, so it has no members to patch' };
   for (const [index, operation] of patch.entries()) {
-    const problem =
-      operation.op === 'to_string' ? toString(value, operation) : problemOf(applyPatch(value, [operation]));
+    const problem = applied(value, operation);
     if (problem !== null) return { message: `patch[${index}] ${operation.op} ${operation.path}: ${problem}` };
   }
   return { user: JSON.stringify(decoded(value)) };
 }
 
+function applied(user: object, operation: Patch[number]): string | null {
+  if (operation.op === 'to_string') return toString(user, operation);
+  // The library compares two lists by a table of all pairs of their items.
+  if (operation.op === 'test') {
+    const { value } = Pointer.fromJSON(operation.path).evaluate(user);
+    return isDeepStrictEqual(value, operation.value) ? null : 'the value is another one';
+  }
+  const problem = problemOf(applyPatch(user, [operation]));
+  if (problem !== null || operation.op !== 'copy') return problem;
+  return JSON.stringify(user).length > PATCHED_CHARACTERS_MAX ? 'the user becomes too large' : null;
+}
+
 /** In our own words: those of the library quote values. */
 function problemOf([problem]: ReturnType<typeof applyPatch>): string | null {
   if (problem === null || problem === undefined) return null;
-  return problem.name === 'TestError' ? 'the value is another one' : 'there is nothing at this path';
+  return 'there is nothing at this path';
 }
 
 function toString(user: object, { path }: ToString): string | null {
@@ -137,9 +152,37 @@ export function stepsOf(patch: Patch): PatchStep[] {
   });
 }
 
-/** What one user differs from another in. */
+/** The differences between two users. */
 export function changesBetween(before: JsonText, after: JsonText): PatchStep[] {
-  return stepsOf(createPatch(encoded(parseExact(before)), encoded(parseExact(after))));
+  const steps: PatchStep[] = [];
+  noteChanges(parseExact(before), parseExact(after), '', steps);
+  return steps;
+}
+
+/** Lists count as one value: which of their items changed is not worth comparing all with all. */
+function noteChanges(before: unknown, after: unknown, path: string, steps: PatchStep[]): void {
+  if (steps.length >= STEPS_MAX || isDeepStrictEqual(before, after)) return;
+  if (!isMembers(before) || !isMembers(after)) {
+    steps.push({ op: 'replace', path: path.slice(0, STEP_PATH_CHARACTERS_MAX) });
+    return;
+  }
+  const note = (op: 'add' | 'remove', name: string): void => {
+    if (steps.length < STEPS_MAX)
+      steps.push({ op, path: `${path}/${escaped(name)}`.slice(0, STEP_PATH_CHARACTERS_MAX) });
+  };
+  for (const name of Object.keys(before)) if (!Object.hasOwn(after, name)) note('remove', name);
+  for (const name of Object.keys(after)) if (!Object.hasOwn(before, name)) note('add', name);
+  for (const [name, value] of Object.entries(after)) {
+    if (Object.hasOwn(before, name)) noteChanges(before[name], value, `${path}/${escaped(name)}`, steps);
+  }
+}
+
+function isMembers(value: unknown): value is Readonly<Record<string, unknown>> {
+  return typeof value === 'object' && value !== null && !Array.isArray(value) && !isRawNumber(value);
+}
+
+function escaped(name: string): string {
+  return name.replaceAll('~', '~0').replaceAll('/', '~1');
 }
 
 const NUMBER = '\0number:';

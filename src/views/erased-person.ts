@@ -38,11 +38,34 @@ export function payloadTest(keys: readonly ErasedKey[], options: MatchOptions): 
       const isIn = (value: string): boolean => text.includes(JSON.stringify(value).toLowerCase());
       return keys.some(({ value, raw }) => isIn(value) || isIn(raw));
     }
-    const identifiers = memberOf(user, 'identifiers');
-    const given = IDENTIFIER_TYPES.map((type) => [type, memberOf(identifiers, type)] as const);
-    const texts = Object.fromEntries(given.filter(([, value]) => typeof value === 'string'));
-    return matchKeysOf(texts, options).keys.some((key) => names.has(nameOfKey(key)));
+    return identifiersIn(user).some(({ type, value }) => {
+      const texts = { [type]: String(value) };
+      return matchKeysOf(texts, options).keys.some((key) => names.has(nameOfKey(key)));
+    });
   };
+}
+
+interface GivenIdentifier {
+  readonly type: IdentifierType;
+  readonly value: string | number;
+}
+
+/** Of a user in our own format, or of a message of Segment's SDKs. A number is what may have been wrong with it. */
+function identifiersIn(user: unknown): GivenIdentifier[] {
+  const identifiers = memberOf(user, 'identifiers');
+  const given: (readonly [IdentifierType, unknown])[] = IDENTIFIER_TYPES.map((type) => [
+    type,
+    memberOf(identifiers, type),
+  ]);
+  const contextTraits = memberOf(memberOf(user, 'context'), 'traits');
+  for (const traits of [memberOf(user, 'traits'), contextTraits]) {
+    given.push(['email', memberOf(traits, 'email')], ['phone_number', memberOf(traits, 'phone')]);
+  }
+  for (const name of ['anonymousId', 'previousId', 'userId']) given.push(['anon_id', memberOf(user, name)]);
+  for (const name of ['userId', 'previousId']) given.push(['user_id', memberOf(user, name)]);
+  return given.flatMap(([type, value]) =>
+    typeof value === 'string' || typeof value === 'number' ? [{ type, value }] : [],
+  );
 }
 
 /** Only properties that contain this text can have an `$event_id`. */

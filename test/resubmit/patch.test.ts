@@ -17,6 +17,20 @@ const OWN = { format: 'sluice', receivedAt: Date.UTC(2026, 2, 1) } as const;
 const VALID = '{"identifiers":{"user_id":"u"},"events":[{"event_name":"x"}]}';
 
 suite('A JSON Patch on a rejected user', () => {
+  test('that doubles a user again and again is refused, and long lists are compared at once', () => {
+    const user = '{"identifiers":{"user_id":"u"},"user_properties":{"a":"x"},"events":[{"event_name":"x"}]}';
+    const doubling = Array.from({ length: 60 }, (_, n) => ({
+      op: 'copy',
+      from: '/user_properties',
+      path: `/user_properties/x${n}`,
+    }));
+    assert.match(JSON.stringify(patched(user, patchOf(...doubling))), /becomes too large/);
+    const list = (step: number): string => JSON.stringify({ a: Array.from({ length: 5_000 }, (_, n) => n * step) });
+    assert.deepEqual(changesBetween(list(1), list(2)), [{ op: 'replace', path: '/a' }]);
+    const test = { op: 'test', path: '/a', value: (JSON.parse(list(2)) as { a: number[] }).a };
+    assert.match(JSON.stringify(patched(list(1), [test] as never)), /the value is another one/);
+  });
+
   test('does what each operation says', () => {
     const user = '{"identifiers":{"user_id":7,"e-mail":"a@x.org"},"events":[{"event_name":"x","a/b":1}]}';
     const patch = patchOf(

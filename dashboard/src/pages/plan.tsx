@@ -299,7 +299,7 @@ interface EditorProps {
   readonly onSave: (plan: unknown) => Promise<boolean>;
 }
 
-/** Goes on with the version that it was opened with: what someone else pushes meanwhile must not replace what is being written. */
+/** Keeps the version that it was opened with: a concurrent push must not replace what is being edited. */
 function Editor({ current, onSave }: EditorProps): ReactNode {
   const [base, setBase] = useState(current);
   const [text, setText] = useState(() => jsonSource(current.plan));

@@ -1,7 +1,7 @@
 /**
- * Try a request: paste one, see what the server would respond and what it would do to people, and send it. The check
- * stores nothing. It goes through the same door as any client, with an API key, which exists as text only here and is
- * gone when the view is left. What was checked is sent byte for byte; after an edit it is checked again first.
+ * Try a request: paste one, see the response and its effect on profiles, and send it. The check stores nothing. It uses
+ * the public API with an API key, like any client; the key is held in memory only and is dropped when the user leaves
+ * the view. The checked request is sent byte for byte; after an edit it has to be checked again.
  */
 
 import { type ReactNode, useMemo, useRef, useState } from 'react';

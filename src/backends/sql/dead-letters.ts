@@ -1,8 +1,8 @@
 /**
- * Dead letters: records that the processor could not process, with their cause. The whole record is kept, so that it can
- * be processed again by a later version; once it was, the row stays without its body. The bodies of all of them together
- * are bounded: those that come after are kept without a body, and cannot be retried. An erase takes the person's users out
- * of them; of a body that cannot be read, and names the person, nothing stays.
+ * Dead letters: records that the processor could not process, with their cause. The whole record is kept, so that a
+ * later version can retry it; after a successful retry the row stays, without its body. The total size of all bodies is
+ * bounded: dead letters beyond it are kept without a body and cannot be retried. An erase removes the person's users
+ * from the bodies; a body that cannot be parsed and names the person is removed as a whole.
  */
 
 import { sql } from 'kysely';

@@ -1,8 +1,9 @@
 /**
  * What an erase of a person removes besides events (rule 17): nodes, identifiers, merges, refusals, stored rejections,
- * users in dead letters, and all examples in the tenant's catalogue. Hashed tombstones of the match keys stay, so that data received before the erase is dropped when it is
- * processed late. Refusals of other people that name one of the erased identifiers are removed too. Each engine removes
- * events, and its own tables of people, in the same transaction.
+ * users in dead letters, and all examples in the tenant's catalogue. Hashed tombstones of the match keys stay, so that
+ * data received before the erase is dropped when it is processed late. Refusals of other people that name one of the
+ * erased identifiers are removed too. Each engine removes events, and its own tables of people, in the same
+ * transaction.
  *
  * All stored rejections of a tenant are read before that transaction, since there may be many; within it only those
  * stored since (`RejectionHorizon`).

@@ -1,8 +1,7 @@
 /**
- * Jobs: fixing and resubmitting rejections, and retrying dead letters. The API makes a job in a durable transaction of its
- * own; the processor takes it, a few items at a time, and saves how far it is in the transaction that applies them. So an
- * item has its effect once, wherever a process dies, and where several processors share a store one of them has a job at
- * a time.
+ * Jobs: resubmitting rejections and retrying dead letters. The API creates a job in its own durable transaction. The
+ * processor applies a few items at a time and saves the job's progress in the same transaction. So an item takes effect
+ * once, whenever a process crashes. Where several processors share a store, only one of them runs a job at a time.
  *
  * Rejections are taken by time of receipt and number, dead letters by number. A user that was fixed by hand is marked when
  * its job is made and is in the job itself: retention may then remove the rejection, and nothing is lost.

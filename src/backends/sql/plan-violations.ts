@@ -11,7 +11,7 @@ import { withoutNul } from '../../views/storable-text.ts';
 import type { SqlStatement } from './database.ts';
 import type { StoreQueries, StoreTables } from './store-tables.ts';
 
-/** Instead of the name of an event: what was violated is of the user. */
+/** In place of an event name: the violation is in user properties or profile fields. */
 const NO_EVENT = '';
 const LISTED_MAX = 500;
 
