@@ -43,7 +43,8 @@ export class Erasures {
   }
 
   #erasedAt(key: MatchKey): number {
-    const found = this.#found.get(`${key.type}:${key.value}`) ?? Number.NEGATIVE_INFINITY;
-    return Math.max(found, this.#result.erasedAt(key) ?? Number.NEGATIVE_INFINITY);
+    const stored = this.#result.erasedAt(key) ?? Number.NEGATIVE_INFINITY;
+    if (this.#found.size === 0) return stored;
+    return Math.max(stored, this.#found.get(`${key.type}:${key.value}`) ?? Number.NEGATIVE_INFINITY);
   }
 }

@@ -4,14 +4,13 @@
  * the log in one snapshot, and what the log has from that position on is pending. Cursors get the name of their tenant
  * on the way out and lose it on the way in.
  *
- * Limits: the pending part of the ledger and of the received counts is counted from the headers in the log at every
- * call, which takes time in proportion to the backlog. If several logs feed a store, only the log given here counts as
- * pending.
+ * Limits: if several logs feed a store, only the log given here counts as pending.
  */
 
-import { LogCorruptError, type LogHeader, type LogReader } from '../log.ts';
+import { LogCorruptError, type LogReader } from '../log.ts';
 import { lostAhead, missingRecords, type ProcessedLog } from '../log/continuity.ts';
 import type { TenantId } from '../model.ts';
+import { PendingCounts, type PendingMinute } from './pending-counts.ts';
 import { listTraces, NO_HOURS, readTrace } from './reading-traces.ts';
 import { OLDEST, pageWithoutTenant, withoutTenant, withTenant } from './cursor.ts';
 import type {
@@ -30,13 +29,13 @@ import type {
 
 const MINUTE_MS = 60_000;
 const HOUR_MS = 3_600_000;
-const HEADERS_PER_READ = 5_000;
 /** Of each partition, when pending requests are counted for a prediction, which should take no time. */
 const PENDING_RECORDS_MAX = 1_000;
 /** If records vanish this often while they are counted, the cause is not the processor. */
 const TRIES_MAX = 20;
 
 export function createReading(store: Store, log: LogReader): Store {
+  const pendingCounts = new PendingCounts(log);
   return {
     ...store,
     profiles: async (tenantId, query) => pageFor(tenantId, await store.profiles(tenantId, ownQuery(tenantId, query))),
@@ -70,7 +69,7 @@ export function createReading(store: Store, log: LogReader): Store {
     receipts: (tenantId, range) =>
       complete(
         store,
-        log,
+        pendingCounts,
         () => store.receipts(tenantId, range),
         () => new PendingReceipts(tenantId, range),
       ),
@@ -89,7 +88,7 @@ export function createReading(store: Store, log: LogReader): Store {
         const isEmpty = hours.from !== null && hours.to !== null && hours.from >= hours.to;
         const ledger = isEmpty
           ? await ask()
-          : await complete(store, log, ask, () => new PendingLedger(tenantId, hours));
+          : await complete(store, pendingCounts, ask, () => new PendingLedger(tenantId, hours));
         const lost = [...ledger.lost, ...(await lostAhead(log, ledger.positions))];
         return { ...ledger, lost, missingRecords: await stillMissing(store, log, ledger) };
       }
@@ -139,20 +138,21 @@ interface AtPositions {
 
 /** Counts what the log has from there on, and adds it. */
 interface Pending<Result extends AtPositions> {
-  count(header: LogHeader): void;
+  count(minute: PendingMinute): void;
   addTo(stored: Result): Result;
 }
 
 async function complete<Result extends AtPositions>(
   store: LedgerReader,
-  log: LogReader,
+  pendingCounts: PendingCounts,
   ask: () => Promise<Result>,
   newPending: () => Pending<Result>,
 ): Promise<Result> {
   for (let tries = 1; ; tries += 1) {
     const stored = await ask();
     const pending = newPending();
-    const gaps = await countPending(log, stored.positions, (header) => pending.count(header));
+    const { minutes, gaps } = await pendingCounts.countFrom(stored.positions);
+    for (const minute of minutes) pending.count(minute);
     // Records that were processed in the meantime may have left the log before they were counted. Then the position has
     // moved; if it has not, the gap is real.
     const now = gaps.length === 0 ? stored : await store.ledger(null, NO_HOURS);
@@ -171,29 +171,6 @@ async function stillMissing(store: LedgerReader, log: LogReader, ledger: Process
     if (!hasMoved) return missing;
     processed = now;
   }
-}
-
-/** The partitions in which positions were missing. */
-async function countPending(
-  log: LogReader,
-  positions: ReadonlyMap<number, number>,
-  count: (header: LogHeader) => void,
-): Promise<number[]> {
-  const gaps = new Set<number>();
-  for (const partition of await log.partitions()) {
-    let expected = positions.get(partition) ?? 0;
-    for (;;) {
-      const { headers, next } = await log.headers(partition, expected, HEADERS_PER_READ);
-      for (const header of headers) {
-        if (header.position !== expected) gaps.add(partition);
-        expected = header.position + 1;
-        count(header);
-      }
-      if (headers.length < HEADERS_PER_READ) break;
-      expected = next;
-    }
-  }
-  return [...gaps];
 }
 
 /** Requests of a tenant among the next `PENDING_RECORDS_MAX` records of each partition. */
@@ -226,15 +203,15 @@ class PendingLedger implements Pending<StoredLedger> {
     this.#to = to ?? Number.POSITIVE_INFINITY;
   }
 
-  count({ tenantId, receivedAt, userCount, eventCount, rejections }: LogHeader): void {
+  count({ tenantId, start, users, events, rejectedUsers }: PendingMinute): void {
     if (this.#tenantId !== null && this.#tenantId !== tenantId) return;
-    const hour = Math.floor(receivedAt / HOUR_MS) * HOUR_MS;
+    const hour = Math.floor(start / HOUR_MS) * HOUR_MS;
     if (hour < this.#from || hour >= this.#to) return;
     const sums = this.#hours.get(hour) ?? { users: 0, events: 0, rejectedUsers: 0 };
     this.#hours.set(hour, sums);
-    sums.users += userCount - rejections.length;
-    sums.events += eventCount;
-    sums.rejectedUsers += rejections.length;
+    sums.users += users;
+    sums.events += events;
+    sums.rejectedUsers += rejectedUsers;
   }
 
   addTo(ledger: StoredLedger): StoredLedger {
@@ -268,15 +245,14 @@ class PendingReceipts implements Pending<Receipts> {
     this.#to = to ?? Number.POSITIVE_INFINITY;
   }
 
-  count({ tenantId, receivedAt, userCount, eventCount, rejections }: LogHeader): void {
+  count({ tenantId, start, users, events, rejectedUsers }: PendingMinute): void {
     if (this.#tenantId !== tenantId) return;
-    const start = Math.floor(receivedAt / MINUTE_MS) * MINUTE_MS;
     if (start < this.#from || start >= this.#to) return;
     addMinute(this.#minutes, {
       start,
-      usersAccepted: userCount - rejections.length,
-      usersRejected: rejections.length,
-      eventsAccepted: eventCount,
+      usersAccepted: users,
+      usersRejected: rejectedUsers,
+      eventsAccepted: events,
     });
   }
 
