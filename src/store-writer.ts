@@ -83,7 +83,7 @@ export interface LookupResult {
   readonly eventIds: EventIdUses;
   /** When anything was last erased; 0 for never. Records received later need no check. */
   readonly lastErasedAt: number;
-  /** When a match key was erased (rule 17); undefined for one that was not. */
+  /** When a match key was erased (rule 17); undefined for one that was not, or only before `receivedAtMin`. */
   erasedAt(key: MatchKey): number | undefined;
 }
 

@@ -174,7 +174,7 @@ suite('After an erase or unmerge, the writer', () => {
     await send(under, PEOPLE);
     const database = new DatabaseSync(file);
     const first = 1_000_000;
-    database.exec(`INSERT INTO invalidations
+    database.exec(`INSERT INTO invalidations (no, node)
       WITH RECURSIVE numbers (no) AS (VALUES (${first}) UNION ALL SELECT no + 1 FROM numbers WHERE no < ${first + ROWS_KEPT})
       SELECT no, 0 FROM numbers`);
     await under.store.erase(TENANT, (await profileOf(under, 'user_id', 'u7')).id, ACT);

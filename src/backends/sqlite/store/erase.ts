@@ -33,6 +33,7 @@ import { PROFILE_RUNS } from './profile-runs.ts';
 import { identifiersOf, nodesById } from './profiles.ts';
 import { type RemovableEvent, removable, removeEvents } from './event-removal.ts';
 import { EventReader, eventsBetween } from './stored-events.ts';
+import { shortHashOf } from './tombstones.ts';
 import { erasedKeys, eventIdOf } from '../../../views/erased-person.ts';
 import type { ProfileNodes } from '../../../views/profile.ts';
 import { HASHED } from '../../../views/keyed-hash.ts';
@@ -192,7 +193,8 @@ function eraseProfile(
   removeKeys(store.runs(MATCH_KEYS), store.hashOf, tenant, keys);
   for (const node of nodes) store.run('DELETE FROM aliases WHERE node = ?', node);
   store.runs(PROFILE_RUNS).remove(nodes.map((node) => [node]));
-  invalidate(store, nodes);
+  const shortHashes = keys.map((key) => shortHashOf(store.hashOf, tenant, key));
+  invalidate(store, { nodes, erasedKeys: shortHashes });
   store.runNow(addToProfiles(store.queries.tables, LOCAL_SHARD, [[tenant, -1]]));
   const detail = { profile_id: profile.root.id, nodes: nodes.length, events };
   store.runNow(insertAudit(store.queries.tables, tenant, 'erase', audit, detail));

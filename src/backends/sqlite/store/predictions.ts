@@ -37,7 +37,7 @@ export class StorePredictions {
     this.#options = options;
     this.#graph = new StoreGraph(database, storedMatchKeys(store.runs(MATCH_KEYS), hashOf));
     this.#firstUses = storedFirstUses(hashOf, store.runs(EVENT_IDS), store.runs(IDEMPOTENCY_KEYS));
-    this.#tombstones = new Tombstones(database);
+    this.#tombstones = new Tombstones(database, hashOf);
   }
 
   /** Within a read transaction. */
@@ -62,7 +62,7 @@ export class StorePredictions {
       newestUseOfKey: (key) => this.#firstUses.newestUseOfKey(no, key),
       olderUseOfKey: (key, bodyHash) => this.#firstUses.olderUseOfKey(no, key, bodyHash),
       eventIds: this.#firstUses.eventIds(no, request.eventIds),
-      erasedAt: (key) => this.#tombstones.erasedAt({ no, id: request.tenantId }, key),
+      erasedAt: (key) => this.#tombstones.erasedAt({ no, id: request.tenantId }, key, request.receivedAtMin),
     };
   }
 }

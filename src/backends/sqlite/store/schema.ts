@@ -157,8 +157,9 @@ const SCHEMA = `
   CREATE TABLE node_blocks (tenant INTEGER NOT NULL, block INTEGER NOT NULL, PRIMARY KEY (tenant, block))
     STRICT, WITHOUT ROWID;
 
-  -- Nodes that an erase or unmerge has changed, for the writer to drop from its caches (store/invalidations.ts).
-  CREATE TABLE invalidations (no INTEGER PRIMARY KEY, node INTEGER NOT NULL) STRICT;
+  -- For the writer's caches (store/invalidations.ts): a node that an erase or unmerge has changed, or the short hash of an
+  -- erased match key.
+  CREATE TABLE invalidations (no INTEGER PRIMARY KEY, node INTEGER, erased_key INTEGER) STRICT;
   `;
 
 /**

@@ -102,10 +102,7 @@ export function unmerge(
     const sql = 'INSERT INTO cannot_link VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING';
     store.run(sql, one, other, uuidBytes(audit.traceId), audit.at);
   }
-  invalidate(
-    store,
-    profile.nodes.map(({ node }) => node),
-  );
+  invalidate(store, { nodes: profile.nodes.map(({ node }) => node) });
   // Each removed edge had merged two profiles into one.
   store.runNow(addToProfiles(store.queries.tables, LOCAL_SHARD, [[tenant, plan.undone.length]]));
   store.runNow(insertAudit(store.queries.tables, tenant, 'unmerge', audit, plan.detail));

@@ -14,7 +14,7 @@ import { FileIdentity } from '../../../data-folder/file-identity.ts';
 import { newProfilesIn } from '../../../identity/graph.ts';
 import type { LogRecord, LostRecords } from '../../../log.ts';
 import type { ProcessedLog } from '../../../log/continuity.ts';
-import type { MatchKey, TenantId } from '../../../model.ts';
+import type { TenantId } from '../../../model.ts';
 import {
   type JobProgress,
   type LookupResult,
@@ -145,7 +145,7 @@ class SqliteStoreWriter implements StoreWriter, WriteTransaction {
     this.#counts = new StoreCounts(database);
     this.#tables = new EventTables(database, tableEvents, indexSizes);
     this.#rejections = new StoreRejections(database);
-    this.#tombstones = new Tombstones(database);
+    this.#tombstones = new Tombstones(database, hashOf);
     this.#firstUses = new FirstUses(database, hashOf);
     this.#invalidations = new Invalidations(database);
     this.#statements = prepare(database);
@@ -176,13 +176,16 @@ class SqliteStoreWriter implements StoreWriter, WriteTransaction {
     const version = this.#statements.dataVersion.get()?.data_version as number;
     if (version === this.#dataVersion) return;
     const next = this.#readSequences();
-    const nodes = this.#invalidations.take();
+    const invalidated = this.#invalidations.take();
     // Erase and unmerge give out no numbers. If these differ, another writer was here, or nothing has been read yet.
     const isOnlyWriter =
       next.node === this.#next.node && next.record === this.#next.record && next.event === this.#next.event;
-    if (nodes === undefined || !isOnlyWriter) this.#forget();
-    else {
-      this.#graph.drop(nodes);
+    if (invalidated === undefined || !isOnlyWriter) {
+      this.#forget();
+      this.#tombstones.startOver();
+    } else {
+      this.#graph.drop(invalidated.nodes);
+      this.#tombstones.add(invalidated.erasedKeys);
       this.#forgetWhatIsCheap();
     }
     this.#dataVersion = version;
@@ -211,7 +214,7 @@ class SqliteStoreWriter implements StoreWriter, WriteTransaction {
           olderUseOfKey: (key, bodyHash) =>
             this.#attempt(() => this.#firstUses.olderUseOfKey(tenant.no, key, bodyHash)),
           eventIds: this.#firstUses.eventIds(tenant.no, request.eventIds),
-          erasedAt: (key) => this.#attempt(() => this.#erasedAt(tenant, key)),
+          erasedAt: (key) => this.#attempt(() => this.#tombstones.erasedAt(tenant, key, request.receivedAtMin)),
         };
       }),
     );
@@ -390,6 +393,7 @@ class SqliteStoreWriter implements StoreWriter, WriteTransaction {
     this.#graph.forget();
     this.#keys.forget();
     this.#firstUses.forget();
+    this.#tombstones.forget();
     this.#forgetWhatIsCheap();
     this.#next = { node: 0, record: 0, event: 0 };
     this.#dataVersion = -1;
@@ -440,10 +444,6 @@ class SqliteStoreWriter implements StoreWriter, WriteTransaction {
     const tenant = { no: row?.no as number, id, lastErasedAt: row?.last_erased_at as number };
     this.#tenants.set(id, tenant);
     return tenant;
-  }
-
-  #erasedAt(tenant: Tenant, key: MatchKey): number | undefined {
-    return tenant.lastErasedAt === 0 ? undefined : this.#tombstones.erasedAt(tenant, key);
   }
 
   #writeTenant(batch: TenantBatch, processedAt: number): void {
