@@ -2,7 +2,7 @@
 
 import assert from 'node:assert/strict';
 import { suite, test } from 'node:test';
-import fc from 'fast-check';
+import * as fc from 'fast-check';
 import type { LogHeader, LogReader } from '../../src/log.ts';
 import { PendingCounts, type PendingMinute } from '../../src/views/pending-counts.ts';
 import { START, TENANT } from '../contract/store-feeding.ts';
@@ -64,7 +64,7 @@ function sumsOf(minutes: Iterable<PendingMinute>): Map<string, number[]> {
       [users, events, rejectedUsers].map((more, at) => more + (before[at] as number)),
     );
   }
-  return new Map([...sums].sort());
+  return new Map([...sums].sort(([a], [b]) => (a < b ? -1 : 1)));
 }
 
 function directly(log: GrowingLog): Map<string, number[]> {
