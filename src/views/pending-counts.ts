@@ -25,6 +25,8 @@ export interface PendingResult {
   readonly minutes: readonly PendingMinute[];
   /** The partitions in which positions were missing. */
   readonly gaps: readonly number[];
+  /** By partition: the position after the last record. */
+  readonly ends: ReadonlyMap<number, number>;
 }
 
 const MINUTE_MS = 60_000;
@@ -46,16 +48,22 @@ export class PendingCounts {
   async countFrom(positions: ReadonlyMap<number, number>): Promise<PendingResult> {
     const minutes: PendingMinute[] = [];
     const gaps: number[] = [];
+    const ends = new Map<number, number>();
     for (const partition of await this.#log.partitions()) {
       const position = positions.get(partition) ?? 0;
       this.#forgetBefore(partition, position);
-      if (await this.#countPartition(partition, position, minutes)) gaps.push(partition);
+      const { hasGap, end } = await this.#countPartition(partition, position, minutes);
+      if (hasGap) gaps.push(partition);
+      ends.set(partition, end);
     }
-    return { minutes, gaps };
+    return { minutes, gaps, ends };
   }
 
-  /** Whether there was a gap. */
-  async #countPartition(partition: number, from: number, minutes: PendingMinute[]): Promise<boolean> {
+  async #countPartition(
+    partition: number,
+    from: number,
+    minutes: PendingMinute[],
+  ): Promise<{ readonly hasGap: boolean; readonly end: number }> {
     const kept = this.#chunksOf(partition);
     let hasGap = false;
     let position = from;
@@ -89,7 +97,7 @@ export class PendingCounts {
       position = next;
     }
     finish();
-    return hasGap;
+    return { hasGap, end: position };
   }
 
   #chunksOf(partition: number): Map<number, readonly PendingMinute[]> {

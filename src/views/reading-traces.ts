@@ -7,6 +7,7 @@
  */
 
 import { LogCorruptError, type LogHeader, type LogReader } from '../log.ts';
+import type { PendingCounts } from './pending-counts.ts';
 import type { TenantId } from '../model.ts';
 import type { LedgerReader, Page, StoredTrace, TracedUser, TraceQuery, TraceReader, TraceSummary } from '../store.ts';
 import { traceCursor, traceIdBefore, traceScope } from './trace-list.ts';
@@ -156,20 +157,24 @@ function pendingUsers({ firstUserIndex, userCount, rejections }: LogHeader, warn
 }
 
 const HEADERS_PER_READ = 5_000;
+/** Of each partition. Reading a longer backlog at every call would keep the processor from working it off. */
+const WAITING_RECORDS_MAX = 20_000;
 
 /**
  * Requests newest first: pending ones from the log, the others from the store. The log is read first: a record that is
- * processed in the meantime is then seen twice, never missed. Takes time in proportion to the backlog.
+ * processed in the meantime is then seen twice, never missed. Limit: of a backlog beyond the newest
+ * `WAITING_RECORDS_MAX` records, older requests are in the list only once they are processed.
  */
 export async function listTraces(
   store: TraceReader & LedgerReader,
   log: LogReader,
+  pendingCounts: PendingCounts,
   tenantId: TenantId,
   query: TraceQuery,
 ): Promise<Page<TraceSummary>> {
   const scope = traceScope(tenantId, query);
   const before = traceIdBefore(scope, query.cursor);
-  const waiting = await waitingRequests(store, log, tenantId, before, query.limit + 1);
+  const waiting = await waitingRequests(store, log, pendingCounts, tenantId, before, query.limit + 1);
   const { rows: processed, nextCursor } = await store.traces(tenantId, query);
   // Below the end of the store's page there may be stored requests in between.
   const end = nextCursor === null ? '' : traceIdBefore(scope, nextCursor);
@@ -195,6 +200,7 @@ export async function listTraces(
 async function waitingRequests(
   store: TraceReader & LedgerReader,
   log: LogReader,
+  pendingCounts: PendingCounts,
   tenantId: TenantId,
   before: string,
   count: number,
@@ -208,8 +214,9 @@ async function waitingRequests(
     if (newest.size > 10 * count) newest = newestOf(newest, count);
   };
   const { positions } = await store.ledger(tenantId, NO_HOURS);
-  for (const partition of await log.partitions()) {
-    for (let from = positions.get(partition) ?? 0; ; ) {
+  const { ends } = await pendingCounts.countFrom(positions);
+  for (const [partition, end] of ends) {
+    for (let from = Math.max(positions.get(partition) ?? 0, end - WAITING_RECORDS_MAX); ; ) {
       const { headers, next } = await log.headers(partition, from, HEADERS_PER_READ);
       for (const header of headers) add(header);
       if (headers.length < HEADERS_PER_READ) break;

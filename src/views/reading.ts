@@ -60,7 +60,7 @@ export function createReading(store: Store, log: LogReader): Store {
     audit: async (tenantId, query) => pageFor(tenantId, await store.audit(tenantId, ownQuery(tenantId, query))),
     trace: (tenantId, traceId) => readTrace(store, log, tenantId, traceId),
     traces: async (tenantId, query) =>
-      pageFor(tenantId, await listTraces(store, log, tenantId, ownQuery(tenantId, query))),
+      pageFor(tenantId, await listTraces(store, log, pendingCounts, tenantId, ownQuery(tenantId, query))),
     rejections: async (tenantId, query) =>
       pageFor(tenantId, await store.rejections(tenantId, ownQuery(tenantId, query))),
     listDeadLetters: async (tenantId, query) =>

@@ -93,11 +93,13 @@ suite('Counting what is pending', () => {
         for (const { records, missing, processed } of steps) {
           log.append(records, missing);
           log.processed = Math.min(log.processed + processed, log.end);
-          const { minutes, gaps } = await counts.countFrom(new Map([[PARTITION, log.processed]]));
+          const { minutes, gaps, ends } = await counts.countFrom(new Map([[PARTITION, log.processed]]));
           assert.deepEqual(sumsOf(minutes), directly(log));
           const { pending } = log;
           const hasGap = pending.some(({ position }, at) => position !== log.processed + at);
           assert.deepEqual(gaps, hasGap ? [PARTITION] : []);
+          const end = (pending.at(-1)?.position ?? log.processed - 1) + 1;
+          assert.deepEqual(ends, new Map([[PARTITION, end]]));
         }
       }),
       { numRuns: 25 },
