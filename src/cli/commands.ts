@@ -147,7 +147,7 @@ const KEYS_COMMANDS = {
       },
       ...RATE_FLAGS,
       'replace-lost-keys': {
-        help: 'for a data folder that has lost keys.db for good: makes a new one, with the accounts of the data; an only account is named default, several are named by their ids',
+        help: 'for a data folder that has lost keys.db for good, or has an older one: creates the accounts of the data that are missing; an only account is named default, several are named by their ids',
       },
       ...LOCATION_FLAGS,
       ...JSON_FLAG,

@@ -214,7 +214,8 @@ export const checkDisk: Check = async ({ config, dataFolder, freeBytes }) => {
   return [ok('disk', `${formatBytes(free)} are free`)];
 };
 
-export const checkKeys: Check = async ({ config, dataFolder, findKeyStore, now }) => {
+export const checkKeys: Check = async (parts) => {
+  const { config, dataFolder, findKeyStore, now } = parts;
   if (config.storeUrl === '' && hasLostKeys(dataFolder))
     return [failed('keys', lostKeysText(dataFolder), LOST_KEYS_ADVICE)];
   const advice = 'Create one: sluice keys create --name NAME --kind secret --env production';
@@ -222,7 +223,7 @@ export const checkKeys: Check = async ({ config, dataFolder, findKeyStore, now }
   if (store === undefined) return [warning('keys', 'there are none yet', advice)];
   try {
     const keys = (await store.list()).filter(({ revokedAt }) => revokedAt === null);
-    const findings: Finding[] = [];
+    const findings: Finding[] = await unknownAccounts(parts, store);
     for (const key of keys) {
       const name = `"${key.name}" (${displayOf(key)}, ${key.environment})`;
       const left = key.expiresAt === null ? Number.POSITIVE_INFINITY : key.expiresAt - now();
@@ -250,6 +251,23 @@ export const checkKeys: Check = async ({ config, dataFolder, findKeyStore, now }
     await store.close();
   }
 };
+
+/** Accounts are never removed, so data of an unknown one means that the keys are older than the data. */
+async function unknownAccounts({ store: openStore }: DoctorParts, keys: KeyStore): Promise<Finding[]> {
+  const tenants = (await (await openStore())?.tenants()) ?? [];
+  const known = new Set((await keys.accounts()).map(({ id }) => id));
+  const unknown = new Set(tenants.map((id) => id.slice(0, id.lastIndexOf('/'))).filter((id) => !known.has(id)));
+  if (unknown.size === 0) return [];
+  const ids = [...unknown].slice(0, SHOWN_MAX).join(', ');
+  return [
+    failed(
+      'keys',
+      `the store has data of ${countOf(unknown.size, 'account')} that keys.db does not know (${ids}): an older keys.db was put back, and nobody can read that data`,
+      'Put the newer keys.db back. If it is gone, stop the server and create a key for each of these accounts by its id: sluice keys create ' +
+        '--account ID --name NAME --kind secret --env production --replace-lost-keys',
+    ),
+  ];
+}
 
 function statOf(path: string): Stats | undefined {
   return statSync(path, { throwIfNoEntry: false });

@@ -138,6 +138,30 @@ suite('A data folder', () => {
     assert.match(twice.stderr, /has not lost its keys/);
   });
 
+  test('with an older keys.db is reported by the doctor, and the accounts created since can get keys again', async () => {
+    await using scope = new AsyncDisposableStack();
+    const { folder } = copyOfOne(scope);
+    const older = copyIn(scope, folder);
+    const create = ['keys', 'create', '--name', 'new', '--kind', 'secret', '--env', 'development', '--data', folder];
+    const keyOf = async (...more: string[]): Promise<string> => {
+      const { stdout } = await runSluice([...create, ...more, '--json']);
+      return (JSON.parse(stdout) as { key: string }).key;
+    };
+    const lostKey = await keyOf('--account', 'acme');
+    const before = await launch(scope, { dataFolder: folder });
+    await send(before, lostKey, 1, 1);
+    await before.stop();
+    takeFrom(older, folder, 'keys.db');
+    const { code, stdout } = await runSluice(['doctor', '--data', folder]);
+    assert.equal(code, 1);
+    assert.match(stdout, /✗ keys .*data of 1 account that keys\.db does not\s+know/);
+    const [id = ''] = /acct_[\w-]+/.exec(stdout) ?? [];
+    const key = await keyOf('--account', id, '--replace-lost-keys');
+    const again = await launch(scope, { dataFolder: folder });
+    await send(again, key, 1, 2);
+    assert.match((await runSluice(['doctor', '--data', folder])).stdout, /✓ keys/);
+  });
+
   test('skips numbers of events at every start, so that no cursor misses what was lost or put back', async () => {
     await using scope = new AsyncDisposableStack();
     const { folder, key } = copyOfOne(scope);

@@ -1,7 +1,7 @@
 /**
- * Recreates `keys.db` in a data folder that has lost it (`data-folder/lost-keys.ts`), with the accounts that the data
- * there belongs to: their ids are in the store and in the log. Their names are lost, and so are keys and members. For a
- * folder without a running server.
+ * Recreates accounts that the data of a folder belongs to and that `keys.db` does not have: it is lost
+ * (`data-folder/lost-keys.ts`), or an older copy was put back. Their ids are in the store and in the log. Their names
+ * are lost, and so are keys and members. For a folder without a running server.
  */
 
 import { existsSync } from 'node:fs';
@@ -19,20 +19,33 @@ import { openStoreFile } from './store/schema.ts';
 const ONLY_NAME = 'default';
 
 export async function replaceLostKeys(dataFolder: string, now: number): Promise<KeyStore> {
-  if (!hasLostKeys(dataFolder)) {
-    throw new OperatorError(
-      `${resolve(dataFolder)} has not lost its keys: there is a keys.db, or no data yet. Leave --replace-lost-keys out.`,
-    );
-  }
-  if (lockHolderOf(dataFolder).isHeld) {
-    throw new OperatorError(
-      `A server runs on ${resolve(dataFolder)}, and would not see the new keys.db. Stop it, then run this again.`,
-    );
-  }
+  const areAllLost = hasLostKeys(dataFolder);
+  if (areAllLost) assertStopped(dataFolder);
   const ids = [...accountIds(dataFolder)].sort();
   const store = openSqliteKeyStore(keyFileOf(dataFolder));
-  for (const id of ids) await store.ensureAccount({ id, name: ids.length === 1 ? ONLY_NAME : id, createdAt: now });
-  return store;
+  try {
+    const known = new Set((await store.accounts()).map(({ id }) => id));
+    const lost = ids.filter((id) => !known.has(id));
+    if (!areAllLost && lost.length === 0) {
+      throw new OperatorError(
+        `${resolve(dataFolder)} has not lost its keys: keys.db has every account of the data there, or there is no data yet. ` +
+          'Leave --replace-lost-keys out.',
+      );
+    }
+    assertStopped(dataFolder);
+    for (const id of lost) await store.ensureAccount({ id, name: ids.length === 1 ? ONLY_NAME : id, createdAt: now });
+    return store;
+  } catch (error) {
+    await store.close();
+    throw error;
+  }
+}
+
+function assertStopped(dataFolder: string): void {
+  if (!lockHolderOf(dataFolder).isHeld) return;
+  throw new OperatorError(
+    `A server runs on ${resolve(dataFolder)}, and would not see the new accounts. Stop it, then run this again.`,
+  );
 }
 
 function accountIds(dataFolder: string): Set<string> {
