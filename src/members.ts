@@ -5,10 +5,12 @@
  * e-mail, compared in lower case, to one member. Tokens and passwords are here as hashes only.
  */
 
+import { HOUR_MS } from './model.ts';
+
 /** Browsers are rarely signed out, only abandoned; the least recently used sessions go first. */
 export const SESSIONS_PER_MEMBER_MAX = 50;
 /** Longer than any failure is remembered (`sign-in/attempts.ts`): counts that are older have no more effect. */
-export const ATTEMPTS_KEPT_MS = 2 * 3_600_000;
+export const ATTEMPTS_KEPT_MS = 2 * HOUR_MS;
 
 export interface Member {
   /** Public and harmless: `mem_` and 12 base62 characters. */

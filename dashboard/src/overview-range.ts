@@ -7,9 +7,8 @@
  * hour, the hour in which a day begins belongs to the day before.
  */
 
-const MINUTE_MS = 60_000;
-const HOUR_MS = 60 * MINUTE_MS;
-const DAY_MS = 24 * HOUR_MS;
+import { DAY_MS, HOUR_MS, MINUTE_MS } from './time-units.ts';
+
 
 /** Counts by minute of receipt are kept for 7 days; a little less, so that none goes while it is looked at. */
 export const RECEIPT_MINUTES_KEPT_MS = 7 * DAY_MS - HOUR_MS;

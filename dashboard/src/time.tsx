@@ -4,10 +4,10 @@
  */
 
 import { type ReactNode, useSyncExternalStore } from 'react';
+import { SECOND_MS } from './time-units.ts';
 
 const LOCALE = 'en-GB';
 const TICK_MS = 1_000;
-const SECOND_MS = 1_000;
 const MINUTE_SECONDS = 60;
 const HOUR_SECONDS = 3_600;
 const DAY_SECONDS = 86_400;

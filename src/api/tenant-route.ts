@@ -14,6 +14,7 @@ import { isUsable, type KeyCache } from '../keys/cache.ts';
 import { ENVIRONMENTS, type Environment, type TenantId, tenantOf } from '../model.ts';
 import type { ApiKey } from '../keys.ts';
 import type { AuditContext, Store } from '../store.ts';
+import { uuidOf } from '../views/uuid.ts';
 import { sendError, sendJson, sendUnauthorized } from './responses.ts';
 import type { JsonOf } from './json-text.ts';
 import { ensureSessionDecorator, type MemberParts, refusesForeign, sessionOf } from './member-route.ts';
@@ -92,7 +93,6 @@ export interface TenantRoute<Kinds extends ParameterKinds, Body extends TSchema>
 }
 
 export const BEARER = /^Bearer +(\S+) *$/i;
-const UUID = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
 
 /** No request has ten thousand users. */
 const USER_OF_REQUEST = /^([^.]+)\.(\d{1,4})$/;
@@ -189,15 +189,9 @@ function pathId(params: unknown, form: IdForm): string | null {
   if (typeof params !== 'object' || params === null) return '';
   const [given] = Object.values(params) as (string | undefined)[];
   if (given === undefined) return '';
-  if (form === 'uuid') return uuidOf(given);
+  if (form === 'uuid') return uuidOf(given) ?? null;
   if (form === 'text') return isStorable(given) ? given : null;
   const [, request, index] = USER_OF_REQUEST.exec(given) ?? [];
   const uuid = uuidOf(request);
-  return uuid === null ? null : `${uuid}.${Number(index)}`;
-}
-
-export function uuidOf(given: unknown): string | null {
-  if (typeof given !== 'string') return null;
-  const lower = given.toLowerCase();
-  return UUID.test(lower) ? lower : null;
+  return uuid === undefined ? null : `${uuid}.${Number(index)}`;
 }

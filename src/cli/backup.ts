@@ -24,6 +24,8 @@ import {
   type BackupFacts,
   type BackupFile,
   type BackupScope,
+  type CopySetup,
+  type DataSize,
   type LogGap,
   MANIFEST_FILE,
   type Manifest,
@@ -56,15 +58,8 @@ export interface BackupShell extends Shell {
   /** One backup of a data folder at a time. Refuses a folder that lacks something. */
   readonly lockDataFolder: (dataFolder: string, scope: BackupScope) => { release(): void };
   /** Under the lock. Writes a consistent copy into an empty folder, file by file, and says what it holds. */
-  readonly copyDataFolder: (setup: {
-    readonly dataFolder: string;
-    readonly scope: BackupScope;
-    readonly into: string;
-    readonly stop: AbortSignal;
-    readonly onBytes: (bytes: number) => void;
-    readonly onFile: (path: string) => Promise<void>;
-  }) => Promise<BackupFacts>;
-  readonly sizeOfData: (dataFolder: string, scope: BackupScope) => { bytes: number; largestBytes: number };
+  readonly copyDataFolder: (setup: CopySetup) => Promise<BackupFacts>;
+  readonly sizeOfData: (dataFolder: string, scope: BackupScope) => DataSize;
   /** Names of files that no backup holds, because Sluice does not know them. */
   readonly unknownFiles: (dataFolder: string) => string[];
   readonly checkFolder: CheckFolder;

@@ -7,14 +7,13 @@
 
 import { createReadStream } from 'node:fs';
 import { basename } from 'node:path';
-import { parseDurationMs } from '../config/values.ts';
 import { OperatorError } from '../errors.ts';
 import { COMMANDS, flagKinds } from './commands.ts';
 import { mistakesError, readFlags } from '../config/flags.ts';
 import { type BadLine, type Batch, batchesOf, bodyOf, type Line } from './import-lines.ts';
 import { sendBody, type Target } from './import-send.ts';
 import { idempotencyKeyOf, identify, type ImportSource, ImportState, rejectedFileOf } from './import-state.ts';
-import { readIngestKey, readIngestServer } from './ingest-target.ts';
+import { readIngestKey, readIngestServer, readRetryTimeout } from './ingest-target.ts';
 import { countOf, formatBytes, formatSpan } from './local-time.ts';
 import { Progress } from './progress.ts';
 import { inWords, type Shell } from './shell.ts';
@@ -86,9 +85,7 @@ async function readOptions(args: readonly string[], shell: Shell): Promise<Optio
   mistakes.push(...others.map((word) => `unexpected argument "${word}"; files are imported one at a time`));
   const server = await readIngestServer(flags, shell, mistakes);
   const key = readIngestKey(flags, shell, mistakes);
-  const retryTimeout = flags.values.get('retry-timeout');
-  const timeoutMs = retryTimeout === undefined ? RETRY_TIMEOUT_DEFAULT_MS : parseDurationMs(retryTimeout);
-  if (timeoutMs === undefined) mistakes.push(`--retry-timeout is "${retryTimeout}"; expected a time such as 10m`);
+  const timeoutMs = readRetryTimeout(flags, RETRY_TIMEOUT_DEFAULT_MS, mistakes);
   if (server === undefined || timeoutMs === undefined || mistakes.length > 0) throw mistakesError(mistakes, HINT);
   if (server.isLocal) shell.err(`Sending to ${server.url.origin}, the server on this data folder.\n`);
   return {

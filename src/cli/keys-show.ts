@@ -4,7 +4,7 @@
  */
 
 import { keyState } from '../keys/state.ts';
-import type { Account, ApiKey, NewKey } from '../keys.ts';
+import type { ApiKey } from '../keys.ts';
 
 export type ShownState = ReturnType<typeof keyState> | 'probably leaked';
 
@@ -74,19 +74,6 @@ export function displayOf(key: Pick<ApiKey, 'prefix' | 'lastFour'>): string {
 /** `2026-03-01 12:30`, in UTC. */
 export function minuteOf(time: number): string {
   return new Date(time).toISOString().slice(0, 16).replace('T', ' ');
-}
-
-/** A key that was just created, as the store gives it back. */
-export function asStored(row: NewKey, { name }: Pick<Account, 'name'>): ApiKey {
-  const untouched = {
-    revokedAt: null,
-    lastUsedAt: null,
-    lastOrigin: null,
-    leakSuspectedAt: null,
-    leakOrigin: null,
-    enforcedPlan: null,
-  };
-  return { ...row, ...untouched, accountName: name };
 }
 
 function isoOf(time: number | null): string | null {

@@ -4,13 +4,13 @@
  * of an earlier run counts toward the percentage, not the rate.
  */
 
+import { SECOND_MS } from '../model.ts';
 import { countOf, formatBytes, formatCount, formatSpan } from './local-time.ts';
 import type { Terminal } from './shell.ts';
 
 const REDRAW_MS = 100;
 const LINE_MS = 5_000;
 const BAR_COLUMNS = 16;
-const SECOND_MS = 1_000;
 
 export interface ProgressSetup {
   readonly title: string;

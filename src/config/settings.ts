@@ -3,29 +3,8 @@
  * here is all that an operator can set; `config.ts` reads it from flags and environment.
  */
 
-import {
-  bytes,
-  choice,
-  connections,
-  country,
-  DAY_MS,
-  duration,
-  FOREVER_MS,
-  GB,
-  host,
-  integer,
-  type Kind,
-  list,
-  logUrl,
-  MB,
-  origin,
-  proxies,
-  retention,
-  SECOND_MS,
-  storeUrl,
-  text,
-} from './values.ts';
-import { ENVIRONMENTS, ROLES } from '../model.ts';
+import { bytes, choice, connections, country, duration, FOREVER_MS, GB, host, integer, type Kind, list, logUrl, MB, origin, proxies, retention, storeUrl, text } from './values.ts';
+import { DAY_MS, ENVIRONMENTS, HOUR_MS, MINUTE_MS, ROLES, SECOND_MS } from '../model.ts';
 
 export interface Setting<T> {
   readonly env: string;
@@ -42,7 +21,7 @@ export interface Setting<T> {
 export const EDGE_BYTES_MIN = 28 * MB;
 
 /** Clocks are corrected by seconds, and that is no jump. */
-const CLOCK_BOUND_MS_MIN = 60 * SECOND_MS;
+const CLOCK_BOUND_MS_MIN = MINUTE_MS;
 
 export const SETTINGS = {
   port: setting({
@@ -122,7 +101,7 @@ export const SETTINGS = {
     env: 'SLUICE_STORE_TIMEOUT',
     flag: 'store-timeout',
     placeholder: 'TIME',
-    kind: duration(SECOND_MS, 3_600 * SECOND_MS),
+    kind: duration(SECOND_MS, HOUR_MS),
     default: 30 * SECOND_MS,
     description: 'How long a statement in PostgreSQL may take before it is given up.',
   }),

@@ -8,6 +8,7 @@
 
 import type { AttemptCount, AttemptRuling } from '../members.ts';
 import { comparableEmail } from '../members.ts';
+import { MINUTE_MS } from '../model.ts';
 import { sha256 } from './token.ts';
 
 export interface Slowing {
@@ -18,8 +19,6 @@ export interface Slowing {
   /** After so long without an attempt, all is forgotten. */
   readonly forgetMs: number;
 }
-
-const MINUTE_MS = 60_000;
 
 export const EMAIL_SLOWING: Slowing = {
   freeFailures: 5,

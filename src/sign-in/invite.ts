@@ -6,13 +6,13 @@
 
 import { randomBase62 } from '../keys/format.ts';
 import { comparableEmail, type Invitation, type InvitationKind, type Member, type MemberStore } from '../members.ts';
+import { DAY_MS } from '../model.ts';
 import { isLongerThan, isStorable } from '../validation/characters.ts';
 import { emailSubject } from './attempts.ts';
 import { type Passwords, passwordMistake } from './password.ts';
 import { type Browser, newSession, type SignedIn } from './session.ts';
 import { newToken, tokenHashOf } from './token.ts';
 
-const DAY_MS = 86_400_000;
 /** Links for the first member or a new password give access to existing data, so they expire sooner. */
 export const INVITATION_MS = { first: DAY_MS, invitation: 7 * DAY_MS, reset: DAY_MS } as const satisfies Record<
   InvitationKind,

@@ -5,13 +5,14 @@
  */
 
 import type { CheckedMember, Member, MemberStore, NewSession } from '../members.ts';
+import { DAY_MS, MINUTE_MS } from '../model.ts';
 import { StoreUnavailableError } from '../store-writer.ts';
 import { addressSubject, emailSubject, passwordChangeSubject, ruleOn, type Subject } from './attempts.ts';
 import { type Passwords, TooBusyError } from './password.ts';
 import { newToken, tokenHashOf } from './token.ts';
 
-export const SESSION_MS = 14 * 86_400_000;
-export const RENEW_AFTER_MS = 10 * 60_000;
+export const SESSION_MS = 14 * DAY_MS;
+export const RENEW_AFTER_MS = 10 * MINUTE_MS;
 
 /** Where a request to sign in comes from, and what its browser was before. */
 export interface Browser {

@@ -8,14 +8,21 @@
 
 import { LogCorruptError, type LogHeader, type LogReader } from '../log.ts';
 import type { TenantId } from '../model.ts';
-import type { LedgerReader, Page, StoredTrace, TracedUser, TraceQuery, TraceReader, TraceSummary } from '../store.ts';
+import {
+  type LedgerReader,
+  NO_HOURS,
+  type Page,
+  type StoredTrace,
+  type TracedUser,
+  type TraceQuery,
+  type TraceReader,
+  type TraceSummary,
+} from '../store.ts';
 import { traceCursor, traceIdBefore, traceScope } from './trace-list.ts';
+import { uuidOf } from './uuid.ts';
 
-/** No hours: for the positions alone. */
-export const NO_HOURS = { from: Number.MAX_SAFE_INTEGER, to: Number.MAX_SAFE_INTEGER };
 const DEAD_LETTERS_MAX = 1_000;
 const DEAD_LETTER_WARNING = 'could not be processed and is now a dead letter: see sluice doctor';
-const UUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
 
 export async function readTrace(
   store: TraceReader & LedgerReader,
@@ -23,8 +30,8 @@ export async function readTrace(
   tenantId: TenantId | null,
   traceId: string,
 ): Promise<StoredTrace | undefined> {
-  if (!UUID.test(traceId)) return undefined;
-  const id = traceId.toLowerCase();
+  const id = uuidOf(traceId);
+  if (id === undefined) return undefined;
   if (log.cutsRequests) return readCutTrace(store, log, tenantId, id);
   const processed = await store.trace(tenantId, id);
   if (processed !== undefined) return processed;

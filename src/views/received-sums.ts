@@ -7,8 +7,9 @@
  * request; it stays one of the rejected users, as the response said, and receipts stay as they are.
  */
 
+import { HOUR_MS, MINUTE_MS } from '../model.ts';
 import type { RecordHeader, Tally } from '../store-writer.ts';
-import { HOUR_MS, MINUTE_MS, startOf } from './sums.ts';
+import { startOf } from './sums.ts';
 
 export const LEDGER_COLUMNS = [
   'users_received',

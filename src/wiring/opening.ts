@@ -27,7 +27,7 @@ import {
 } from '../migration/marker.ts';
 import { createReading } from '../views/reading.ts';
 import type { KeyStore } from '../keys.ts';
-import type { Store } from '../store.ts';
+import { NO_HOURS, type Store } from '../store.ts';
 import { StoreUnavailableError } from '../store-writer.ts';
 
 export type Database = import('../backends/postgres/pool.ts').PostgresPool;
@@ -151,10 +151,7 @@ export async function prepareServerDatabase(config: Config): Promise<string> {
 /** Throws `LogCorruptError` if the position of the store covers records of the local log that it never processed. */
 export async function assertLogOfStore(config: Config, store: Store): Promise<void> {
   if (config.logUrl !== '') return;
-  const [{ newestRecordBefore }, { NO_HOURS }] = await Promise.all([
-    import('../backends/sqlite/log/newest-record.ts'),
-    import('../views/reading-traces.ts'),
-  ]);
+  const { newestRecordBefore } = await import('../backends/sqlite/log/newest-record.ts');
   const { positions } = await store.ledger(null, NO_HOURS);
   for (const [partition, position] of positions) {
     const newest = newestRecordBefore(logFolderOf(config.dataFolder), partition, position);
@@ -246,10 +243,7 @@ export async function prepareDataFolder(config: Config): Promise<string[]> {
 
 /** Throws `LogCorruptError` where the store was made from another log. */
 async function positionsInStoreFile(config: Config): Promise<ReadonlyMap<number, number>> {
-  const [{ openSqliteStore }, { NO_HOURS }] = await Promise.all([
-    import('../backends/sqlite/store/store.ts'),
-    import('../views/reading-traces.ts'),
-  ]);
+  const { openSqliteStore } = await import('../backends/sqlite/store/store.ts');
   const store = openSqliteStore(storeFileOf(config.dataFolder));
   try {
     await assertLogOfStore(config, store);
@@ -271,7 +265,6 @@ export async function inspectLocalLog(config: Config, store: Store | undefined |
     { problemOfPositions },
     { readLogWarnings },
     checkup,
-    reading,
   ] = await Promise.all([
     import('../backends/sqlite/installation.ts'),
     import('../backends/sqlite/log/end-of-log.ts'),
@@ -279,7 +272,6 @@ export async function inspectLocalLog(config: Config, store: Store | undefined |
     import('../backends/sqlite/log/positions.ts'),
     import('../backends/sqlite/log/warnings.ts'),
     import('../backends/sqlite/checkup.ts'),
-    import('../views/reading-traces.ts'),
   ]);
   const folder = logFolderOf(config.dataFolder);
   const refusals = [
@@ -295,7 +287,7 @@ export async function inspectLocalLog(config: Config, store: Store | undefined |
   if (!isAtRest || refusals.length > 0 || refusedSegments.size > 0) {
     return { refusals, refusedSegments, unknownEnd: null, missing: [], noted };
   }
-  const positions = store ? (await store.ledger(null, reading.NO_HOURS)).positions : new Map<number, number>();
+  const positions = store ? (await store.ledger(null, NO_HOURS)).positions : new Map<number, number>();
   const unknown = ends.partitionsWithoutEnd(folder, positions, wasServed(config.dataFolder));
   const unknownEnd = unknown.length === 0 ? null : ends.unknownEndsText(folder, unknown);
   const missing = store === null ? [] : ends.allMissingAtEnd(folder, positions);

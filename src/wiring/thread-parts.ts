@@ -30,14 +30,11 @@ import {
 } from './opening.ts';
 import type { KeyStore } from '../keys.ts';
 import type { ProcessorParts } from '../processor/processor.ts';
-import type { Predictions } from '../store.ts';
+import { NO_HOURS, type Predictions } from '../store.ts';
 import { servesApi, servesIngest } from '../config/roles.ts';
 import type { EdgeSetup, PreparerSetup, ProcessorSetup } from './supervisor.ts';
 import { threadFile, YOUNG_LIMIT } from '../runtime/threads.ts';
 import { WriteTurn } from '../runtime/write-turn.ts';
-
-/** No hours: for the positions alone. */
-const NO_HOURS = { from: Number.MAX_SAFE_INTEGER, to: Number.MAX_SAFE_INTEGER };
 
 const DATABASE_RETRY_MS = 500;
 

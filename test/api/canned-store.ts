@@ -3,6 +3,7 @@
  * asked. For what the real one cannot be made to say on demand.
  */
 
+import { HOUR_MS } from '../../src/model.ts';
 import type {
   Catalogue,
   CatalogueDetails,
@@ -83,7 +84,6 @@ export const CATALOGUED: CatalogueDetails = {
 
 const origin = { traceId: TRACE_ID, userIndex: 0, at: AT };
 const totals = { received: 7, stored: 1, duplicates: 2, erased: 1, expired: 1, deadLetters: 1, pending: 1 };
-const HOUR_MS = 3_600_000;
 export const HOUR = Date.UTC(2026, 10, 14, 9);
 
 export interface Asked {

@@ -11,6 +11,7 @@ import { logFolderOf, storeFileOf } from '../../src/data-folder/files.ts';
 import { allocateMetrics, METRIC, metricsWriter, readCounter } from '../../src/telemetry/metrics.ts';
 import { type RecordSource, sourceOnTheSpot } from '../../src/processor/source.ts';
 import { StoreConflictError, StoreUnavailableError, type StoreWriter } from '../../src/store-writer.ts';
+import { override } from '../override.ts';
 import { folderIn } from '../faults/scope.ts';
 import { entryOf, traceIdOf } from './history.ts';
 import { appendAll, type Processing, processAll, withStore } from './processing.ts';
@@ -93,37 +94,19 @@ test('a commit whose response is lost is not done twice', async () => {
   await appendAll(folder, entries(0));
   const real = openSqliteStoreWriter({ file: storeFileOf(folder) });
   let lost = 0;
-  const forgetful: StoreWriter = {
-    positions: () => real.positions(),
-    processed: () => real.processed(),
-    lostRecords: () => real.lostRecords(),
-    difference: () => real.difference(),
-    sweep: (...args) => real.sweep(...args),
-    compact: () => real.compact(),
-    hasJobs: () => real.hasJobs(),
-    close: () => real.close(),
+  const forgetful = override<StoreWriter>(real, {
     begin: async () => {
       const transaction = await real.begin();
-      return {
-        lookUp: (questions) => transaction.lookUp(questions),
-        write: (batches, at) => transaction.write(batches, at),
-        deadLetter: (...args) => transaction.deadLetter(...args),
-        advance: (...args) => transaction.advance(...args),
-        noteLost: (lost) => transaction.noteLost(lost),
-        writeCatalogue: (...values) => transaction.writeCatalogue(...values),
-        takeJob: (itemsMax) => transaction.takeJob(itemsMax),
-        markResubmitted: (...args) => transaction.markResubmitted(...args),
-        markRetried: (...args) => transaction.markRetried(...args),
-        saveJob: (...args) => transaction.saveJob(...args),
+      return override(transaction, {
         commit: async (durable) => {
           await transaction.commit(durable);
           lost += 1;
           if (lost === 2) throw new StoreUnavailableError('the connection was lost');
         },
         rollback: async () => undefined,
-      };
+      });
     },
-  };
+  });
   await processAll(folder, { ...ONE_BATCH, writer: forgetful });
   // Where the store could not be used the processor stops draining; what is left is taken up by the next.
   await processAll(folder, ONE_BATCH);

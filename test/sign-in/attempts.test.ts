@@ -3,6 +3,7 @@
 import assert from 'node:assert/strict';
 import { suite, test } from 'node:test';
 import type { AttemptCount } from '../../src/members.ts';
+import { DAY_MS, MINUTE_MS } from '../../src/model.ts';
 import {
   ADDRESS_SLOWING,
   addressSubject,
@@ -13,8 +14,6 @@ import {
   waitAfterMs,
 } from '../../src/sign-in/attempts.ts';
 
-const MINUTE_MS = 60_000;
-const DAY_MS = 86_400_000;
 const NOW = Date.UTC(2026, 10, 15, 12);
 
 /** Guesses as often as it is allowed to for so long, and tells how often that was. */

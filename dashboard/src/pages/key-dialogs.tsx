@@ -9,13 +9,13 @@ import { useEnvironment } from '../router.tsx';
 import { useSession } from '../session.tsx';
 import type { Environment } from '../api-constants.ts';
 import type { CreatedKey, Key } from '../api-types.ts';
+import { DAY_MS } from '../time-units.ts';
 import { Button } from '../ui/button.tsx';
 import { Dialog } from '../ui/dialog.tsx';
 import { SelectField, TextField } from '../ui/field.tsx';
 import { Notice } from '../ui/notice.tsx';
 import { NewKeyWords } from './new-key.tsx';
 
-const DAY_MS = 86_400_000;
 const NAME_CHARACTERS_MAX = 100;
 
 const KINDS = [
@@ -64,6 +64,20 @@ function useAsking(): [error: string, isBusy: boolean, ask: (work: () => Promise
   return [error, isBusy, ask];
 }
 
+/** A new key, which is shown once, until the dialog is closed. */
+function useMadeKey(onMade: () => void, onClose: () => void) {
+  const [made, setMade] = useState<CreatedKey>();
+  const show = (key: CreatedKey): void => {
+    setMade(key);
+    onMade();
+  };
+  const close = (): void => {
+    setMade(undefined);
+    onClose();
+  };
+  return { made, show, close };
+}
+
 interface CreateProps {
   readonly isOpen: boolean;
   readonly onClose: () => void;
@@ -71,15 +85,7 @@ interface CreateProps {
 }
 
 export function CreateKeyDialog({ isOpen, onClose, onCreated }: CreateProps): ReactNode {
-  const [made, setMade] = useState<CreatedKey>();
-  const close = (): void => {
-    setMade(undefined);
-    onClose();
-  };
-  const show = (key: CreatedKey): void => {
-    setMade(key);
-    onCreated();
-  };
+  const { made, show, close } = useMadeKey(onCreated, onClose);
   return (
     <Dialog
       title={made === undefined ? 'Create an API key' : 'Your new key'}
@@ -264,15 +270,7 @@ interface RollProps {
 }
 
 export function RollKeyDialog({ apiKey, onClose, onRolled }: RollProps): ReactNode {
-  const [made, setMade] = useState<CreatedKey>();
-  const close = (): void => {
-    setMade(undefined);
-    onClose();
-  };
-  const show = (key: CreatedKey): void => {
-    setMade(key);
-    onRolled();
-  };
+  const { made, show, close } = useMadeKey(onRolled, onClose);
   const name = titleName(apiKey);
   return (
     <Dialog

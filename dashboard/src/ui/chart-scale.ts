@@ -3,9 +3,8 @@
  * goes by whole steps of 1, 2 and 5; the time axis by steps that clocks and calendars have, in the viewer's zone.
  */
 
-const MINUTE_MS = 60_000;
-const HOUR_MS = 60 * MINUTE_MS;
-const DAY_MS = 24 * HOUR_MS;
+import { DAY_MS, HOUR_MS, MINUTE_MS } from '../time-units.ts';
+
 
 const TIME_STEPS_MS: readonly number[] = [
   ...[1, 2, 5, 10, 15, 30].map((minutes) => minutes * MINUTE_MS),

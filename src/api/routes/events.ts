@@ -4,7 +4,7 @@
  */
 
 import type { FastifyInstance } from 'fastify';
-import { LIMITS } from '../../model.ts';
+import { DAY_MS, HOUR_MS, LIMITS, MINUTE_MS } from '../../model.ts';
 import { BadCursorError, type Interval } from '../../store.ts';
 import { AT, IDENTIFIERS, KEY_ID, PROFILE_ID, TRACE_ID } from '../examples.ts';
 import { Type } from '../json-schema.ts';
@@ -127,8 +127,7 @@ const COUNT_PARAMETERS = {
   group_by: choiceParameter('`event_name` gives a bucket for each event name.', ['event_name']),
 };
 
-const DAY_MS = 86_400_000;
-const INTERVAL_MS: Readonly<Record<Interval, number>> = { minute: 60_000, hour: 3_600_000, day: DAY_MS };
+const INTERVAL_MS: Readonly<Record<Interval, number>> = { minute: MINUTE_MS, hour: HOUR_MS, day: DAY_MS };
 const DEFAULT_RANGE_MS: Readonly<Record<Interval, number>> = { minute: DAY_MS, hour: DAY_MS, day: 30 * DAY_MS };
 export const BUCKETS_MAX = 10_000;
 

@@ -10,6 +10,7 @@ import type { KeyStore } from '../../keys.ts';
 import { ENVIRONMENTS, LIMITS, type TenantId } from '../../model.ts';
 import { METRIC, readCounter } from '../../telemetry/metrics.ts';
 import { BadCursorError } from '../../store.ts';
+import { uuidOf } from '../../views/uuid.ts';
 import type { HealthParts } from './health.ts';
 import { CurrentPlans } from '../current-plans.ts';
 import { LiveFeed, type LiveFeedParts } from '../live-feed.ts';
@@ -25,7 +26,6 @@ import {
   DASHBOARD_READING,
   ensureTenantDecorator,
   type TenantParts,
-  uuidOf,
 } from '../tenant-route.ts';
 
 export interface LiveParts extends TenantParts, Pick<HealthParts, 'metricsBuffer'> {
@@ -47,7 +47,7 @@ const profileId: ParameterKind<string | null> = {
   read: (given, name) => {
     if (given === undefined || given === '') return null;
     const id = uuidOf(given);
-    if (id === null) throw new BadParameterError(`${name} must be the id of a profile`);
+    if (id === undefined) throw new BadParameterError(`${name} must be the id of a profile`);
     return id;
   },
 };

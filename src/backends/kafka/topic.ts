@@ -43,7 +43,7 @@ const CREATE_MS_MAX = 8_000;
 const TOPIC_RESOURCE = 2;
 
 export async function openTopic(cluster: Cluster, options: TopicOptions): Promise<TopicInfo> {
-  const metadata = await withRetries(cluster, options, async () => {
+  const metadata = await untilReady(cluster, options, async () => {
     const seen = await cluster.refresh();
     if (seen.topicId === null && options.createsTopic === false) {
       throw new OperatorError(`There is no topic ${cluster.topic} yet: no server has run on it. Check LOG_URL.`);
@@ -51,7 +51,7 @@ export async function openTopic(cluster: Cluster, options: TopicOptions): Promis
     if (seen.topicId === null) await createTopic(cluster, seen);
     return isComplete(seen) ? seen : undefined;
   });
-  const settings = await withRetries(cluster, options, () => topicSettings(cluster));
+  const settings = await untilReady(cluster, options, () => topicSettings(cluster));
   const replication = Math.min(...metadata.partitions.map(({ replicas }) => replicas.length));
   const { errors, warnings } = validateTopic(settings, { replication, retentionMs: options.retentionMs });
   const { topic, partitions: wanted } = cluster.address;
@@ -189,7 +189,7 @@ async function topicSettings(cluster: Cluster): Promise<Map<string, string> | un
 }
 
 /** Until there is a response. An operator error is thrown immediately. */
-async function withRetries<Found>(
+async function untilReady<Found>(
   cluster: Cluster,
   { openMsMax = OPEN_MS_MAX, awayMsMax = openMsMax }: TopicOptions,
   request: () => Promise<Found | undefined>,

@@ -4,9 +4,9 @@
  * to one of the buckets meanwhile, its row is locked too: so the result is the sum of exactly the locked rows.
  */
 
+import { HOUR_MS, MINUTE_MS } from '../../model.ts';
 import { StoreConflictError } from '../../store-writer.ts';
 import { type Bucket, type Counted, type CountedRow, nameOf } from '../../views/removed-counts.ts';
-import { HOUR_MS, MINUTE_MS } from '../../views/sums.ts';
 import { receivedFor } from './event-days.ts';
 import type { PostgresClient } from './pool.ts';
 

@@ -8,13 +8,12 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { DatabaseSync, SQLInputValue, StatementSync } from 'node:sqlite';
 import type { Kysely } from 'kysely';
+import { SQLITE, sqliteCodeOf } from '../../runtime/sqlite-errors.ts';
 import { StoreUnavailableError } from '../../store-writer.ts';
 import { type Durability, queriesFor, type RowLocks, type SqlDatabase } from '../sql/database.ts';
 import type { StatementResult } from '../sql/steps.ts';
 import { BUSY_TIMEOUT_MS, type DatabaseFile, isBusy, openDatabase, RETRY_MS } from './database.ts';
 import { markCommit } from './wal-chain.ts';
-
-const SQLITE_CONSTRAINT = 19;
 
 /** A transaction has the whole file to itself. */
 export const NO_LOCKS: RowLocks = { lock: (query) => query, lockFree: (query) => query };
@@ -112,9 +111,9 @@ async function inWords<T>(work: Promise<T>): Promise<T> {
     return await work;
   } catch (error) {
     // A constraint violation is a bug of ours, and reported as one.
-    const code = error instanceof Error && 'errcode' in error ? Number(error.errcode) & 0xff : undefined;
+    const code = sqliteCodeOf(error);
     const isClosed = error instanceof Error && 'code' in error && error.code === 'ERR_INVALID_STATE';
-    if (!isClosed && (code === undefined || code === SQLITE_CONSTRAINT)) throw error;
+    if (!isClosed && (code === undefined || code === SQLITE.constraint)) throw error;
     throw new StoreUnavailableError('keys and members cannot be read or written', { cause: error });
   }
 }
