@@ -87,7 +87,7 @@ export interface AttemptCount {
 }
 
 /** Whether an attempt may be made now, and what to count then. */
-export interface AttemptRuling {
+export interface AttemptDecision {
   /** 0 when it may. */
   readonly waitMs: number;
   /** For each subject, in their order, the failures with this one. */
@@ -137,7 +137,7 @@ export interface MemberStore {
   takeAttempt(
     subjects: readonly Uint8Array[],
     at: number,
-    rule: (counts: readonly AttemptCount[]) => AttemptRuling,
+    rule: (counts: readonly AttemptCount[]) => AttemptDecision,
   ): Promise<number>;
   /** After a success: forgets the failures of the first, and takes back the one that was counted for the others. */
   forgiveAttempt(forgotten: Uint8Array, takenBack: readonly Uint8Array[]): Promise<void>;

@@ -17,7 +17,7 @@ import type { AuditContext, Store } from '../store.ts';
 import { uuidOf } from '../views/uuid.ts';
 import { sendError, sendJson, sendUnauthorized } from './responses.ts';
 import type { JsonOf } from './json-text.ts';
-import { ensureSessionDecorator, type MemberParts, refusesForeign, sessionOf } from './member-route.ts';
+import { ensureSessionDecorator, type MemberParts, refusesForeignOrigin, sessionOf } from './member-route.ts';
 import { NO_PARAMETERS, type ParameterKinds, readParameters, type ValuesOf } from './parameters.ts';
 import { type JsonResponse, type RouteKind, routeOptions, type RouteSchema } from './route-schema.ts';
 import { sessionTokenOf } from './session-cookie.ts';
@@ -163,7 +163,7 @@ async function authenticateSession(
   environmentInQuery: boolean,
 ): Promise<unknown> {
   if (sessionTokenOf(request.headers) === undefined) return sendUnauthorized(reply);
-  if (refusesForeign(parts, request, reply)) return reply;
+  if (refusesForeignOrigin(parts, request, reply)) return reply;
   const session = await sessionOf(parts, request, reply);
   if (session === null) return sendUnauthorized(reply);
   const served = servedEnvironments(parts.environment);

@@ -50,7 +50,7 @@ import { mistakesError, readFlags } from '../config/flags.ts';
 import { countOf, formatBytes, formatCount, formatSpan, localTime } from './local-time.ts';
 import { readSettings } from './location.ts';
 import { Progress } from './progress.ts';
-import { inWords, type Shell } from './shell.ts';
+import { asOperatorError, type Shell } from './shell.ts';
 import { syncPath } from '../data-folder/write-durably.ts';
 
 export interface BackupShell extends Shell {
@@ -87,7 +87,7 @@ export async function runBackup(args: readonly string[], shell: BackupShell): Pr
     return options.existing === null ? await makeBackup(options, shell) : await verifyExisting(options, shell);
   } catch (error) {
     if (shell.stop.aborted) throw new OperatorError('Stopped. Nothing was kept.');
-    throw inWords(error, dirname(resolve(options.to ?? options.existing ?? '')));
+    throw asOperatorError(error, dirname(resolve(options.to ?? options.existing ?? '')));
   }
 }
 

@@ -16,7 +16,7 @@ import { idempotencyKeyOf, identify, type ImportSource, ImportState, rejectedFil
 import { readIngestKey, readIngestServer, readRetryTimeout } from './ingest-target.ts';
 import { countOf, formatBytes, formatSpan } from './local-time.ts';
 import { Progress } from './progress.ts';
-import { inWords, type Shell } from './shell.ts';
+import { asOperatorError, type Shell } from './shell.ts';
 import { printable } from './table.ts';
 
 const REQUESTS_IN_FLIGHT_MAX = 4;
@@ -43,7 +43,7 @@ export async function runImport(args: readonly string[], shell: Shell): Promise<
   try {
     return await importAll(options, shell);
   } catch (error) {
-    throw inWords(error);
+    throw asOperatorError(error);
   }
 }
 
@@ -51,7 +51,7 @@ async function importAll(options: Options, shell: Shell): Promise<number> {
   const source = identify(options.file);
   const state = new ImportState(source, options.server.href, options.restart);
   const startedAt = shell.now();
-  const resumedAt = state.standing.lines;
+  const resumedAt = state.progress.lines;
   if (resumedAt > 0) shell.err(`Continuing after line ${resumedAt}, where the last import of this file stopped.\n`);
   const title = options.file === null ? 'stdin' : basename(options.file);
   const progress = new Progress({
@@ -64,7 +64,7 @@ async function importAll(options: Options, shell: Shell): Promise<number> {
   const ended = await sendAll(source, state, options, shell, progress);
   progress.end();
   if (ended.kind === 'unsent') {
-    const { lines } = state.standing;
+    const { lines } = state.progress;
     const reason = ended.problem?.message ?? 'Stopped.';
     const howToGoOn =
       source.file === null
@@ -74,7 +74,7 @@ async function importAll(options: Options, shell: Shell): Promise<number> {
   }
   state.finish();
   shell.out(summary(source, state, options.json, shell.now() - startedAt));
-  return state.standing.usersRejected === 0 ? 0 : 2;
+  return state.progress.usersRejected === 0 ? 0 : 2;
 }
 
 async function readOptions(args: readonly string[], shell: Shell): Promise<Options> {
@@ -109,11 +109,11 @@ async function sendAll(
   const callOff = new AbortController();
   let problem: string | null = null;
   const show = (): void => {
-    const { offset, usersAccepted, usersRejected } = state.standing;
+    const { offset, usersAccepted, usersRejected } = state.progress;
     const notes = [usersRejected > 0 ? `${usersRejected} rejected` : '', problem === null ? '' : `waiting: ${problem}`];
     const note = notes.filter((text) => text !== '').join('  ');
-    const standing = { count: usersAccepted, bytes: offset, done: offset, total: source.bytes };
-    progress.show(note === '' ? standing : { ...standing, note });
+    const counts = { count: usersAccepted, bytes: offset, done: offset, total: source.bytes };
+    progress.show(note === '' ? counts : { ...counts, note });
   };
   const target: Target = {
     url: new URL('ingest/events', options.server),
@@ -139,9 +139,9 @@ async function sendAll(
     }
     return undefined;
   };
-  const chunks = options.file === null ? shell.stdin : bytesFrom(options.file, state.standing.offset);
+  const chunks = options.file === null ? shell.stdin : bytesFrom(options.file, state.progress.offset);
   let failed: Extract<Settled, { kind: 'unsent' }> | undefined;
-  for await (const batch of batchesOf(chunks, state.standing)) {
+  for await (const batch of batchesOf(chunks, state.progress)) {
     underWay.push(sendLines(batch, source, target));
     if (underWay.length >= REQUESTS_IN_FLIGHT_MAX) failed = await settle();
     if (failed !== undefined || shell.stop.aborted) break;
@@ -203,7 +203,7 @@ async function sendRun(lines: readonly Line[], source: ImportSource, target: Tar
 }
 
 function summary(source: ImportSource, state: ImportState, json: boolean, tookMs: number): string {
-  const { usersAccepted, usersRejected, lines, offset } = state.standing;
+  const { usersAccepted, usersRejected, lines, offset } = state.progress;
   const rejectedFile = usersRejected === 0 ? null : rejectedFileOf(source);
   if (json) {
     const result = {

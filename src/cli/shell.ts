@@ -99,7 +99,7 @@ const SQLITE_FILE_ERRORS: ReadonlySet<number> = new Set([SQLITE.readonly, SQLITE
  * Turns file-system errors (disk full, not writable) into an `OperatorError`, without a stack; returns other errors as
  * they are. `folder` is where the command writes.
  */
-export function inWords(error: unknown, folder?: string): unknown {
+export function asOperatorError(error: unknown, folder?: string): unknown {
   if (!(error instanceof Error && 'code' in error)) return error;
   const sqliteCode = sqliteCodeOf(error) ?? 0;
   if (!('syscall' in error) && !SQLITE_FILE_ERRORS.has(sqliteCode)) return error;

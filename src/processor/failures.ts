@@ -14,7 +14,7 @@ import { StoreConflictError, StoreUnavailableError } from '../store-writer.ts';
  * damaged log waits for an operator, and so does a database that refuses to work (a revoked permission, a missing
  * table). Events are accepted meanwhile.
  */
-export function isWorthWaiting(error: unknown): error is Error {
+export function isRetryable(error: unknown): error is Error {
   return (
     error instanceof StoreUnavailableError ||
     error instanceof StoreConflictError ||
@@ -42,7 +42,7 @@ const VALUE_CLASSES = new Set(['21', '22', '23', '54']);
  * another server's.
  */
 export function isPoison(error: unknown): boolean {
-  if (isWorthWaiting(error) || error instanceof LockLostError) return false;
+  if (isRetryable(error) || error instanceof LockLostError) return false;
   const code = sqliteCodeOf(error);
   return code === undefined || VALUE_ERRORS.has(code);
 }

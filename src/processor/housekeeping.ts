@@ -9,7 +9,7 @@ import { missingRecords } from '../log/continuity.ts';
 import type { Logger } from '../telemetry/logger.ts';
 import { METRIC, type MetricsWriter } from '../telemetry/metrics.ts';
 import type { Retention, StoreWriter } from '../store-writer.ts';
-import { isWorthWaiting } from './failures.ts';
+import { isRetryable } from './failures.ts';
 
 const BACKLOG_INTERVAL_MS = 1_000;
 /** After a partition could not be read, which may have taken seconds. */
@@ -97,7 +97,7 @@ export class Housekeeping {
       try {
         backlogs.set(partition, await log.backlogBytes(partition, positions.get(partition) ?? 0));
       } catch (error) {
-        if (!isWorthWaiting(error)) throw error;
+        if (!isRetryable(error)) throw error;
         backlogs.set(partition, this.#backlogs.get(partition) ?? 0);
         this.#backlogAt = performance.now() + BACKLOG_RETRY_MS - BACKLOG_INTERVAL_MS;
       }
@@ -125,7 +125,7 @@ export class Housekeeping {
       }
       this.#isLogShort = missing > 0;
     } catch (error) {
-      if (!isWorthWaiting(error)) throw error;
+      if (!isRetryable(error)) throw error;
       if (error instanceof LogCorruptError) metrics.set(METRIC.log_missing_records, 1);
     }
   }

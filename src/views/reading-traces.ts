@@ -32,7 +32,7 @@ export async function readTrace(
 ): Promise<StoredTrace | undefined> {
   const id = uuidOf(traceId);
   if (id === undefined) return undefined;
-  if (log.cutsRequests) return readCutTrace(store, log, tenantId, id);
+  if (log.splitsRequests) return readSplitTrace(store, log, tenantId, id);
   const processed = await store.trace(tenantId, id);
   if (processed !== undefined) return processed;
   const waiting = await waitingRecords(store, log, tenantId, id);
@@ -45,7 +45,7 @@ export async function readTrace(
  * If a request was split, some users may be processed and others not. The log is read first: what is processed
  * meanwhile is then seen twice, never missed.
  */
-async function readCutTrace(
+async function readSplitTrace(
   store: TraceReader & LedgerReader,
   log: LogReader,
   tenantId: TenantId | null,
@@ -100,7 +100,7 @@ async function waitingRecords(
       if (!(error instanceof LogCorruptError)) throw error;
       unreadable ??= error;
     }
-    if (waiting.length > 0 && !log.cutsRequests) break;
+    if (waiting.length > 0 && !log.splitsRequests) break;
   }
   if (waiting.length === 0 && unreadable !== undefined) throw unreadable;
   return waiting;
@@ -183,8 +183,8 @@ export async function listTraces(
   const byId = new Map(processed.map((row) => [row.traceId, row]));
   for (const [traceId, headers] of waiting) {
     if (traceId < end) continue;
-    if (byId.has(traceId) && !log.cutsRequests) continue;
-    const isInPart = log.cutsRequests ? await store.trace(tenantId, traceId) : undefined;
+    if (byId.has(traceId) && !log.splitsRequests) continue;
+    const isInPart = log.splitsRequests ? await store.trace(tenantId, traceId) : undefined;
     const summary = withWaiting(traceId, headers, isInPart, byId.get(traceId));
     if (query.status !== null && query.status !== summary.status) byId.delete(traceId);
     else byId.set(traceId, summary);

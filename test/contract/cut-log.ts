@@ -53,7 +53,7 @@ function cutReader(reader: LogReader): LogReader {
     return { ...batch, headers: batch.headers.map(unmarked) };
   };
   return override(reader, {
-    cutsRequests: true,
+    splitsRequests: true,
     read: async (partition, position, bytesMax) => {
       const batch = await reader.read(partition, position, bytesMax);
       return { ...batch, records: batch.records.map(unmarked) };

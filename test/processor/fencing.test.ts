@@ -9,7 +9,7 @@ import { openSqliteLogReader } from '../../src/backends/sqlite/log/reader.ts';
 import { openSqliteStoreWriter } from '../../src/backends/sqlite/store/writer.ts';
 import { logFolderOf, storeFileOf } from '../../src/data-folder/files.ts';
 import { allocateMetrics, METRIC, metricsWriter, readCounter } from '../../src/telemetry/metrics.ts';
-import { type RecordSource, sourceOnTheSpot } from '../../src/processor/source.ts';
+import { type RecordSource, inlineSource } from '../../src/processor/source.ts';
 import { StoreConflictError, StoreUnavailableError, type StoreWriter } from '../../src/store-writer.ts';
 import { override } from '../override.ts';
 import { folderIn } from '../faults/scope.ts';
@@ -55,7 +55,7 @@ suite('of two processors on one partition', () => {
       const buffer = allocateMetrics(1);
       const real = openSqliteLogReader({ folder: logFolderOf(folder), retentionMs: 1e15, now: Date.now });
       scope.defer(() => real.close());
-      const onTheSpot = sourceOnTheSpot(real, { defaultCountry: null, junkValues: new Set() });
+      const onTheSpot = inlineSource(real, { defaultCountry: null, junkValues: new Set() });
       let isFirst = true;
       // The other one takes all of it in after this one has read its first batch and before it writes it.
       const source: RecordSource = {

@@ -102,22 +102,22 @@ export function registerLiveRoutes(app: FastifyInstance, parts: LiveParts): void
       const { tenantId } = request;
       if (tenantId === null) throw new Error('a request without a tenant got to its handler');
       const filter = filterOf(request.url);
-      const letGo = feed.reserve(tenantId);
-      if (letGo === null) return sendError(reply, 'unavailable', NO_ROOM);
+      const release = feed.reserve(tenantId);
+      if (release === null) return sendError(reply, 'unavailable', NO_ROOM);
       let isKnown: boolean;
       let start: LiveStart;
       try {
         isKnown = filter.profileId === null || (await store.profile(tenantId, filter.profileId)) !== undefined;
         start = await startOf(feed, tenantId, request.headers['last-event-id']);
       } catch (error) {
-        letGo();
+        release();
         throw error;
       }
       if (!isKnown) {
-        letGo();
+        release();
         return sendError(reply, 'not_found');
       }
-      stream(parts, feed, { request, reply, filter, start, letGo });
+      stream(parts, feed, { request, reply, filter, start, release });
       return reply;
     },
   });
@@ -143,11 +143,11 @@ interface Opening {
   readonly reply: FastifyReply;
   readonly filter: LiveFilter;
   readonly start: LiveStart;
-  readonly letGo: () => void;
+  readonly release: () => void;
 }
 
 function stream(parts: LiveParts, feed: LiveFeed, opening: Opening): void {
-  const { request, reply, filter, start, letGo } = opening;
+  const { request, reply, filter, start, release } = opening;
   const { raw: response } = reply;
   reply.headers({
     'content-type': 'text/event-stream; charset=utf-8',
@@ -166,11 +166,11 @@ function stream(parts: LiveParts, feed: LiveFeed, opening: Opening): void {
     request.tenantId === null
   ) {
     response.end();
-    letGo();
+    release();
     return;
   }
   const listener = new LiveListener(response, { filter, start, traceId: request.id, now: parts.now() });
-  const stopChecking = endWhenNotLetIn(parts, request, listener);
+  const stopChecking = closeWhenUnauthorised(parts, request, listener);
   // An edge keeps a connection for its response when the client has ended its side, and this one has no end.
   const { socket } = request.raw;
   const end = (): void => listener.close();
@@ -179,16 +179,16 @@ function stream(parts: LiveParts, feed: LiveFeed, opening: Opening): void {
     socket.off('end', end);
     stopChecking();
     feed.remove(listener);
-    letGo();
+    release();
   });
   feed.add(request.tenantId, listener);
 }
 
 /** Looks again and again whether the caller would still be let in. */
-function endWhenNotLetIn(parts: LiveParts, request: FastifyRequest, listener: LiveListener): () => void {
+function closeWhenUnauthorised(parts: LiveParts, request: FastifyRequest, listener: LiveListener): () => void {
   const check = async (): Promise<void> => {
     try {
-      if (!(await isLetIn(parts, request))) listener.close();
+      if (!(await isAuthorised(parts, request))) listener.close();
     } catch {
       // Unknown at this moment. Either nothing can be read anyway, or it was let in a moment ago.
     }
@@ -198,7 +198,7 @@ function endWhenNotLetIn(parts: LiveParts, request: FastifyRequest, listener: Li
   return () => clearInterval(timer);
 }
 
-async function isLetIn({ keys, members, environment, now }: LiveParts, request: FastifyRequest): Promise<boolean> {
+async function isAuthorised({ keys, members, environment, now }: LiveParts, request: FastifyRequest): Promise<boolean> {
   const at = now();
   if (request.session !== null) {
     // Not as a request is: an open page alone does not keep a session going.

@@ -51,7 +51,7 @@ export interface ReaderSetup {
 
 export class KafkaLogReader implements LogReader {
   readonly name: string;
-  readonly cutsRequests = true;
+  readonly splitsRequests = true;
   protected readonly setup: ReaderSetup;
   #leftover: { readonly partition: number; readonly from: number; readonly result: FetchResult } | null = null;
   #sample = { messages: 0, bytes: 0 };

@@ -8,7 +8,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { createTopicsV7, describeConfigsV4 } from '@platformatic/kafka';
 import { messageOf, OperatorError } from '../../errors.ts';
 import { LIMITS } from '../../model.ts';
-import { LogAwayError, LogUnavailableError } from '../../log.ts';
+import { LogUnreachableError, LogUnavailableError } from '../../log.ts';
 import type { Cluster, ClusterMetadata } from './cluster.ts';
 import { responseOf, CODE, LoginFailedError, describeCode } from './errors.ts';
 
@@ -29,7 +29,7 @@ export interface TopicOptions {
   /** How long to wait for a cluster that is starting. */
   readonly openMsMax?: number;
   /** The same for a cluster that does not respond at all; `openMsMax` by default. */
-  readonly awayMsMax?: number;
+  readonly unreachableMsMax?: number;
 }
 
 export const PARTITIONS_DEFAULT = 12;
@@ -191,7 +191,7 @@ async function topicSettings(cluster: Cluster): Promise<Map<string, string> | un
 /** Until there is a response. An operator error is thrown immediately. */
 async function untilReady<Found>(
   cluster: Cluster,
-  { openMsMax = OPEN_MS_MAX, awayMsMax = openMsMax }: TopicOptions,
+  { openMsMax = OPEN_MS_MAX, unreachableMsMax = openMsMax }: TopicOptions,
   request: () => Promise<Found | undefined>,
 ): Promise<Found> {
   const begin = performance.now();
@@ -207,12 +207,12 @@ async function untilReady<Found>(
       if (error instanceof OperatorError) throw error;
       if (error instanceof LoginFailedError) throw new OperatorError(`${error.message}. Check LOG_URL.`);
       problem = messageOf(error);
-      msMax = Math.min(openMsMax, awayMsMax);
+      msMax = Math.min(openMsMax, unreachableMsMax);
     }
     await sleep(RETRY_MS);
   } while (performance.now() - begin < msMax);
   const brokers = cluster.address.brokers.map(({ host, port }) => `${host}:${port}`).join(', ');
-  throw new LogAwayError(`Kafka at ${brokers} cannot be used: ${problem}. Check LOG_URL and that Kafka is running.`, {
+  throw new LogUnreachableError(`Kafka at ${brokers} cannot be used: ${problem}. Check LOG_URL and that Kafka is running.`, {
     cause: new Error(problem),
   });
 }

@@ -11,7 +11,7 @@ import { receivedFor } from './event-days.ts';
 import type { PostgresClient } from './pool.ts';
 
 /** What to read besides the buckets themselves. */
-export interface Wanted {
+export interface ShardQuery {
   readonly buckets: readonly Bucket[];
   /** Starts of minutes whose revenue is summed from stored events. */
   readonly resummed: readonly number[];
@@ -58,7 +58,7 @@ interface ReadColumns {
   readonly revenues: readonly (readonly [number, string, string, string])[] | null;
 }
 
-export async function lockAndRead(client: PostgresClient, tenant: number, wanted: Wanted): Promise<Counted> {
+export async function lockAndRead(client: PostgresClient, tenant: number, wanted: ShardQuery): Promise<Counted> {
   const { buckets, resummed, hours } = wanted;
   const named = [
     tenant,

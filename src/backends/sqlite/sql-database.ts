@@ -42,13 +42,13 @@ class SqliteSqlDatabase<Tables> implements SqlDatabase<Tables> {
     this.#reader = reader;
     // SQLite's own wait would block the thread.
     for (const database of [writer, reader]) database.exec('PRAGMA busy_timeout = 0');
-    this.reading = queriesFor('sqlite', (sql, values) => inWords(whenFree(() => run(reader, sql, values), giveUpAt())));
+    this.reading = queriesFor('sqlite', (sql, values) => translateErrors(whenFree(() => run(reader, sql, values), giveUpAt())));
     this.#writing = queriesFor('sqlite', async (sql, values) => run(writer, sql, values));
   }
 
   change<T>(work: (tables: Kysely<Tables>) => Promise<T>, durability: Durability = 'synced'): Promise<T> {
     const deadline = giveUpAt();
-    const done = this.#turn.then(() => inWords(this.#transaction(work, durability, deadline)));
+    const done = this.#turn.then(() => translateErrors(this.#transaction(work, durability, deadline)));
     this.#turn = done.catch(() => {});
     return done;
   }
@@ -106,7 +106,7 @@ async function whenFree<T>(attempt: () => T, deadline: number): Promise<T> {
   }
 }
 
-async function inWords<T>(work: Promise<T>): Promise<T> {
+async function translateErrors<T>(work: Promise<T>): Promise<T> {
   try {
     return await work;
   } catch (error) {

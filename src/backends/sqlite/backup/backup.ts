@@ -78,7 +78,7 @@ export async function copyDataFolder(setup: CopySetup): Promise<BackupFacts> {
   try {
     return await copyInOrder(setup);
   } catch (error) {
-    throw inWords(error, setup);
+    throw asOperatorError(error, setup);
   }
 }
 
@@ -264,7 +264,7 @@ function notBackedUp(message: string, cause: unknown): OperatorError {
   return new OperatorError(`${message} ${next}`, { cause });
 }
 
-function inWords(error: unknown, { dataFolder, into }: CopySetup): unknown {
+function asOperatorError(error: unknown, { dataFolder, into }: CopySetup): unknown {
   if (error instanceof LogCorruptError || error instanceof LogUnavailableError) {
     return notBackedUp(error.message, error);
   }
