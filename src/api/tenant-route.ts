@@ -61,7 +61,7 @@ declare module 'fastify' {
   }
 }
 
-export const READING: RouteKind = {
+const READING: RouteKind = {
   tag: 'Reading back',
   security: [{ secretKey: [] }],
   errors: [400, 401, 403, 500, 503],

@@ -29,7 +29,7 @@ export interface ImportProgress extends FilePosition {
   readonly rejectedBytes: number;
 }
 
-export const NOTHING_IMPORTED: ImportProgress = { offset: 0, lines: 0, usersAccepted: 0, usersRejected: 0, rejectedBytes: 0 };
+const NOTHING_IMPORTED: ImportProgress = { offset: 0, lines: 0, usersAccepted: 0, usersRejected: 0, rejectedBytes: 0 };
 
 export interface ImportSource {
   /** Null for stdin, which cannot be read again. */

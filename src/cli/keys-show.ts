@@ -9,7 +9,7 @@ import type { ApiKey } from '../keys.ts';
 export type ShownState = ReturnType<typeof keyState> | 'probably leaked';
 
 /** What a person should know first. A leaked key still works until it is revoked; that is why it must be seen. */
-export function stateOf(key: ApiKey, now: number): ShownState {
+function stateOf(key: ApiKey, now: number): ShownState {
   const state = keyState(key, now);
   return state === 'active' && key.leakSuspectedAt !== null ? 'probably leaked' : state;
 }

@@ -19,7 +19,7 @@ import { type IngestServer, readIngestKey, readIngestServer } from './ingest-tar
 import type { Shell } from './shell.ts';
 import { inkFor, printable, shorten } from './table.ts';
 
-export const PLAN_FILE = 'sluice-plan.json';
+const PLAN_FILE = 'sluice-plan.json';
 
 const TIMEOUT_MS = 30_000;
 const VALUE_CHARACTERS_MAX = 100;

@@ -9,8 +9,8 @@ import type { Environment, KeyKind } from '../model.ts';
 import type { Account, ApiKey, KeyStore, NewKey, RateLimit } from '../keys.ts';
 import { hashKey, keyDisplay, makeKey, randomBase62, SCOPES } from './format.ts';
 
-export const NAME_CHARACTERS_MAX = 100;
-export const ORIGINS_MAX = 100;
+const NAME_CHARACTERS_MAX = 100;
+const ORIGINS_MAX = 100;
 /** Users per second, and users at once; far above what one server accepts. */
 export const RATE_MAX = 1_000_000;
 

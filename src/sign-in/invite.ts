@@ -20,7 +20,7 @@ export const INVITATION_MS = { first: DAY_MS, invitation: 7 * DAY_MS, reset: DAY
 >;
 export const OPEN_INVITATIONS_MAX = 100;
 /** RFC 5321 leaves room for no more. */
-export const EMAIL_CHARACTERS_MAX = 254;
+const EMAIL_CHARACTERS_MAX = 254;
 
 const ID_CHARACTERS = 12;
 const EMAIL = /^[^\s@]+@[^\s@]+$/u;

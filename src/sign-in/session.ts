@@ -12,7 +12,7 @@ import { type Passwords, TooBusyError } from './password.ts';
 import { newToken, tokenHashOf } from './token.ts';
 
 export const SESSION_MS = 14 * DAY_MS;
-export const RENEW_AFTER_MS = 10 * MINUTE_MS;
+const RENEW_AFTER_MS = 10 * MINUTE_MS;
 
 /** Where a request to sign in comes from, and what its browser was before. */
 export interface Browser {

@@ -16,7 +16,7 @@ export const EVENT_NAMES_MAX = 2_000;
 export const PROPERTIES_MAX = 300;
 export const KEYS_MAX = 20;
 export const EXAMPLES_MAX = 3;
-export const EXAMPLE_CHARACTERS_MAX = 64;
+const EXAMPLE_CHARACTERS_MAX = 64;
 export const EXAMPLE_KEPT_MS = 7 * DAY_MS;
 /** Since it was last seen; less where events are kept for less. Makes room for other names. */
 export const ENTRY_KEPT_MS = 90 * DAY_MS;

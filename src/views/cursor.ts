@@ -24,12 +24,12 @@ const GIVEN_BY = /^([0-9a-f]{12})([0-9a-f]{16})?$/;
 const ARRIVALS = 'arrivals';
 const GO_ON = `"${OLDEST}" instead reads all that is stored from the beginning, in the same order; events that you have already have the same id`;
 
-export function cursorOf(list: List, ...numbers: readonly number[]): string {
+function cursorOf(list: List, ...numbers: readonly number[]): string {
   return encoded([list, ...numbers]);
 }
 
 /** Throws `BadCursorError` unless `cursorOf` could have made it. */
-export function numbersOf(list: List, cursor: string, count: number): number[] {
+function numbersOf(list: List, cursor: string, count: number): number[] {
   const [name, ...words] = decoded(cursor, malformedPage);
   const numbers = words.map(numberIn);
   if (name !== list || numbers.length !== count || !numbers.every(Number.isSafeInteger)) throw malformedPage();

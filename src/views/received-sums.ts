@@ -11,7 +11,7 @@ import { HOUR_MS, MINUTE_MS } from '../model.ts';
 import type { RecordHeader, Tally } from '../store-writer.ts';
 import { startOf } from './sums.ts';
 
-export const LEDGER_COLUMNS = [
+const LEDGER_COLUMNS = [
   'users_received',
   'users_stored',
   'users_duplicates',

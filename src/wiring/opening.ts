@@ -149,7 +149,7 @@ export async function prepareServerDatabase(config: Config): Promise<string> {
 }
 
 /** Throws `LogCorruptError` if the position of the store covers records of the local log that it never processed. */
-export async function assertLogOfStore(config: Config, store: Store): Promise<void> {
+async function assertLogOfStore(config: Config, store: Store): Promise<void> {
   if (config.logUrl !== '') return;
   const { newestRecordBefore } = await import('../backends/sqlite/log/newest-record.ts');
   const { positions } = await store.ledger(null, NO_HOURS);

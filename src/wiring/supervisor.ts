@@ -143,7 +143,7 @@ const WATCHED_FILES = [
   },
 ] as const;
 
-export function allocateStatus(): SharedArrayBuffer {
+function allocateStatus(): SharedArrayBuffer {
   return new SharedArrayBuffer(6 * Int32Array.BYTES_PER_ELEMENT);
 }
 

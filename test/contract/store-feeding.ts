@@ -6,11 +6,11 @@
 import assert from 'node:assert/strict';
 import type { LogEntry } from '../../src/log.ts';
 import type { TenantId } from '../../src/model.ts';
-import { processBatch } from '../../src/processor/batch.ts';
 import type { CatalogueCollector } from '../../src/processor/catalogue.ts';
 import type { WarningPlans } from '../../src/processor/plan-warnings.ts';
 import type { EventQuery, Page, PageRequest, Store, StoredEvent, StoredProfile } from '../../src/store.ts';
 import type { Retention, StoreWriter } from '../../src/store-writer.ts';
+import { processBatch } from '../processor/process-batch.ts';
 import { entryOf, traceIdOf } from '../processor/history.ts';
 
 export interface StoreUnderTest {

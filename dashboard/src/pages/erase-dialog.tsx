@@ -14,7 +14,7 @@ import { TextField } from '../ui/field.tsx';
 import { ErrorNotice } from '../ui/notice.tsx';
 import { useData } from '../use-data.ts';
 
-export interface EraseDialogProps {
+interface EraseDialogProps {
   readonly profile: Profile;
   readonly isOpen: boolean;
   readonly onClose: () => void;

@@ -25,7 +25,7 @@ import '../styles/first-event.css';
 const REJECTIONS_RELOAD_MS = 3_000;
 const ANY = { eventName: '', profileId: '', keyId: '' };
 
-export interface FirstEventProps {
+interface FirstEventProps {
   /** Something was received, whether or not it was seen here. */
   readonly isDone: boolean;
   readonly onDone: () => void;

@@ -19,7 +19,7 @@ const PATHS: Readonly<Record<IdentifierType | 'merge' | 'refusal', string>> = {
   refusal: 'M4 4l8 8M12 4l-8 8',
 };
 
-export interface SignProps {
+interface SignProps {
   readonly name: IdentifierType | 'merge' | 'refusal';
   readonly x?: number;
   readonly y?: number;

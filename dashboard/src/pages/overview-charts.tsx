@@ -35,7 +35,7 @@ const RELOAD_MS = { minute: 5_000, hour: 10_000, day: 30_000 } as const;
 /** Those of most events; all of them are in the chart. */
 const CURRENCY_FIGURES_MAX = 3;
 
-export interface FiguresProps {
+interface FiguresProps {
   readonly range: Range;
   /** As it was at another time. */
   readonly rangeAt: (time: number) => Range;

@@ -17,7 +17,7 @@ import { IdentifierText, NodeName } from './identifier-icon.tsx';
 
 export type UnmergeResult = Unmerged;
 
-export interface UnmergeDialogProps {
+interface UnmergeDialogProps {
   readonly profileId: string;
   readonly identity: Identity;
   readonly merge: Merge | undefined;

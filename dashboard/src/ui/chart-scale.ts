@@ -28,7 +28,7 @@ export function valueTicks(most: number, linesWanted: number, least = 0): number
   return Array.from({ length: stepsBelow + stepsAbove + 1 }, (_, index) => (index - stepsBelow) * step || 0);
 }
 
-export interface TimeTicks {
+interface TimeTicks {
   readonly at: readonly number[];
   readonly areDays: boolean;
 }

@@ -27,8 +27,8 @@ import { timeText } from '../stored-json.ts';
 import { servedEnvironments } from '../tenant-route.ts';
 
 /** A key that was neither made nor used for so long is probably forgotten. */
-export const UNUSED_MS = 30 * DAY_MS;
-export const OVERLAP_SECONDS_MAX = OVERLAP_MS_MAX / 1_000;
+const UNUSED_MS = 30 * DAY_MS;
+const OVERLAP_SECONDS_MAX = OVERLAP_MS_MAX / 1_000;
 /** More than anyone needs; all of them are read to be listed. */
 export const ACTIVE_KEYS_MAX = 500;
 
