@@ -4,7 +4,7 @@
  */
 
 import { type FormEvent, type ReactNode, useState } from 'react';
-import { ApiError, send } from '../api.ts';
+import { send } from '../api.ts';
 import { useEnvironment } from '../router.tsx';
 import { useSession } from '../session.tsx';
 import type { Environment } from '../api-constants.ts';
@@ -14,6 +14,7 @@ import { Button } from '../ui/button.tsx';
 import { Dialog } from '../ui/dialog.tsx';
 import { SelectField, TextField } from '../ui/field.tsx';
 import { Notice } from '../ui/notice.tsx';
+import { useSending } from '../use-sending.ts';
 import { NewKeyWords } from './new-key.tsx';
 
 const NAME_CHARACTERS_MAX = 100;
@@ -50,18 +51,13 @@ function timeInDays(days: number): string {
 }
 
 /** Runs what a form asks for; words for what went wrong. */
-function useAsking(): [error: string, isBusy: boolean, ask: (work: () => Promise<void>) => (event: FormEvent) => void] {
-  const [error, setError] = useState('');
-  const [isBusy, setBusy] = useState(false);
-  const ask = (work: () => Promise<void>) => (event: FormEvent) => {
+function useForm(): [error: string, isBusy: boolean, submit: (work: () => Promise<void>) => (event: FormEvent) => void] {
+  const { run, isBusy, error } = useSending();
+  const submit = (work: () => Promise<void>) => (event: FormEvent) => {
     event.preventDefault();
-    setBusy(true);
-    setError('');
-    work()
-      .catch((cause: unknown) => setError(cause instanceof ApiError ? cause.message : String(cause)))
-      .finally(() => setBusy(false));
+    void run(work);
   };
-  return [error, isBusy, ask];
+  return [error?.message ?? '', isBusy, submit];
 }
 
 /** A new key, which is shown once, until the dialog is closed. */
@@ -112,8 +108,8 @@ function CreateForm({ onClose, onMade }: FormProps): ReactNode {
   const [days, setDays] = useState('');
   const [origins, setOrigins] = useState('');
   const [limit, setLimit] = useState<LimitTexts>({ rate: '', burst: '' });
-  const [error, isBusy, ask] = useAsking();
-  const create = ask(async () => {
+  const [error, isBusy, submit] = useForm();
+  const create = submit(async () => {
     const body = {
       name,
       kind,
@@ -235,8 +231,8 @@ function EditForm({ apiKey, onClose }: { apiKey: Key; onClose: () => void }): Re
     rate: String(before?.users_per_second ?? ''),
     burst: String(before?.burst ?? ''),
   });
-  const [error, isBusy, ask] = useAsking();
-  const save = ask(async () => {
+  const [error, isBusy, submit] = useForm();
+  const save = submit(async () => {
     const body = { name, origins: originsIn(origins), rate_limit: limitIn(limit) };
     await send<Key>(environment, 'PATCH', `/keys/${apiKey.id}`, body);
     onClose();
@@ -288,8 +284,8 @@ export function RollKeyDialog({ apiKey, onClose, onRolled }: RollProps): ReactNo
 function RollForm({ apiKey, onClose, onMade }: FormProps & { apiKey: Key }): ReactNode {
   const environment = useEnvironment();
   const [overlap, setOverlap] = useState('86400');
-  const [error, isBusy, ask] = useAsking();
-  const roll = ask(async () => {
+  const [error, isBusy, submit] = useForm();
+  const roll = submit(async () => {
     const body = { overlap_seconds: Number(overlap) };
     onMade(await send<CreatedKey>(environment, 'POST', `/keys/${apiKey.id}/roll`, body));
   });
@@ -334,8 +330,8 @@ export function RevokeKeyDialog({ apiKey, onClose }: RevokeProps): ReactNode {
 function RevokeForm({ apiKey, onClose }: { apiKey: Key; onClose: () => void }): ReactNode {
   const environment = useEnvironment();
   const [typed, setTyped] = useState('');
-  const [error, isBusy, ask] = useAsking();
-  const revoke = ask(async () => {
+  const [error, isBusy, submit] = useForm();
+  const revoke = submit(async () => {
     await send<Key>(environment, 'POST', `/keys/${apiKey.id}/revoke`, { name: apiKey.name });
     onClose();
   });
