@@ -9,7 +9,6 @@
 
 import { DAY_MS, HOUR_MS, MINUTE_MS } from './time-units.ts';
 
-
 /** Counts by minute of receipt are kept for 7 days; a little less, so that none goes while it is looked at. */
 const RECEIPT_MINUTES_KEPT_MS = 7 * DAY_MS - HOUR_MS;
 /** As many hours as the server counts at once. */

@@ -6,7 +6,6 @@
 
 import { HOUR_MS, MINUTE_MS } from './time-units.ts';
 
-
 export interface RejectedRange {
   /** As it stands in the address; empty for the one that is shown unless asked otherwise. */
   readonly value: '1h' | '24h' | '' | 'all';

@@ -102,7 +102,8 @@ function addRoute<Response extends MemberResponse>(
     method,
     url,
     ...routeOptions(schema, kind),
-    onRequest: async (request, reply) => (refusesForeignOrigin(parts, request, reply) ? reply : authenticate(request, reply)),
+    onRequest: async (request, reply) =>
+      refusesForeignOrigin(parts, request, reply) ? reply : authenticate(request, reply),
     handler: async (request, reply) => {
       const id = (request.params as { id?: string }).id ?? '';
       const response = await handler({ id, body: request.body, now: parts.now(), request, reply });

@@ -21,7 +21,15 @@ import {
   type StoredProfile,
 } from '../store.ts';
 import { csvHeader, csvLine } from './export-csv.ts';
-import { type RequestedExport, type Checkpoint, removePart, finishPart, PartFile, partOf, readCheckpoint } from './export-file.ts';
+import {
+  type RequestedExport,
+  type Checkpoint,
+  removePart,
+  finishPart,
+  PartFile,
+  partOf,
+  readCheckpoint,
+} from './export-file.ts';
 import { writeParquet } from './export-parquet.ts';
 import { type Cell, EVENT_SHAPE, PROFILE_SHAPE, type Shape } from './export-shape.ts';
 import { type ExportOptions, readExportOptions } from './export-options.ts';

@@ -264,6 +264,8 @@ function printableLines(text: string): string {
 const SIGNS = { added: '+', removed: '-', changed: '~' } as const;
 
 function lineOf({ kind, path, before, after }: PlanDifference): string {
-  const values = [before, after].filter((value) => value !== undefined).map((value) => shorten(value, VALUE_CHARACTERS_MAX));
+  const values = [before, after]
+    .filter((value) => value !== undefined)
+    .map((value) => shorten(value, VALUE_CHARACTERS_MAX));
   return printable(`  ${SIGNS[kind]} ${path}: ${values.join(' → ')}`);
 }

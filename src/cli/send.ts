@@ -10,7 +10,13 @@ import { OperatorError } from '../errors.ts';
 import { parseJson } from '../json/parse.ts';
 import { COMMANDS, flagKinds } from './commands.ts';
 import { sendBody, type Target } from './import-send.ts';
-import { dashboardPage, type IngestServer, readIngestKey, readIngestServer, readRetryTimeout } from './ingest-target.ts';
+import {
+  dashboardPage,
+  type IngestServer,
+  readIngestKey,
+  readIngestServer,
+  readRetryTimeout,
+} from './ingest-target.ts';
 import type { Shell } from './shell.ts';
 import { printable } from './table.ts';
 

@@ -3,7 +3,26 @@
  * here is all that an operator can set; `config.ts` reads it from flags and environment.
  */
 
-import { bytes, choice, connections, country, duration, FOREVER_MS, GB, host, integer, type Kind, list, logUrl, MB, origin, proxies, retention, storeUrl, text } from './values.ts';
+import {
+  bytes,
+  choice,
+  connections,
+  country,
+  duration,
+  FOREVER_MS,
+  GB,
+  host,
+  integer,
+  type Kind,
+  list,
+  logUrl,
+  MB,
+  origin,
+  proxies,
+  retention,
+  storeUrl,
+  text,
+} from './values.ts';
 import { DAY_MS, ENVIRONMENTS, HOUR_MS, MINUTE_MS, ROLES, SECOND_MS } from '../model.ts';
 
 export interface Setting<T> {

@@ -6,7 +6,14 @@
 
 import type { Outcome } from '../identity/graph.ts';
 import { resolve } from '../identity/resolve.ts';
-import { DAY_MS, EVENT_ID_WINDOW_MS, IDEMPOTENCY_WINDOW_MS, type IdentifierType, LIMITS, REFUSAL_REASONS } from '../model.ts';
+import {
+  DAY_MS,
+  EVENT_ID_WINDOW_MS,
+  IDEMPOTENCY_WINDOW_MS,
+  type IdentifierType,
+  LIMITS,
+  REFUSAL_REASONS,
+} from '../model.ts';
 import {
   type LookupResult,
   type KeyUse,

@@ -54,7 +54,11 @@ export function passwordChangeSubject(memberId: string): Subject {
 }
 
 /** Counts are those of the subjects, in their order. */
-export function decideAttempt(subjects: readonly Subject[], counts: readonly AttemptCount[], now: number): AttemptDecision {
+export function decideAttempt(
+  subjects: readonly Subject[],
+  counts: readonly AttemptCount[],
+  now: number,
+): AttemptDecision {
   const decisions = subjects.map(({ delays }, n) => {
     const { failures, lastAt } = counts[n] ?? { failures: 0, lastAt: 0 };
     // A clock that was set back must not make anyone wait longer than the rule allows. Clocks of servers differ by

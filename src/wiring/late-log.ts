@@ -14,7 +14,9 @@ const RETRY_MS = 250;
 /** Whether the error is temporary: the store or the log does not respond at the moment. */
 function isAway(error: unknown): error is Error {
   return (
-    error instanceof StoreUnavailableError || error instanceof LogUnavailableError || error instanceof LogUnreachableError
+    error instanceof StoreUnavailableError ||
+    error instanceof LogUnavailableError ||
+    error instanceof LogUnreachableError
   );
 }
 

@@ -39,7 +39,7 @@ const FEW_CONNECTIONS = 2;
 /** How long a command waits for a log that does not respond. */
 const COMMAND_MS_MAX = 5_000;
 /** How long a server waits for an unreachable Kafka before it starts without it. */
-const AWAY_MS_MAX = 3_000;
+const UNREACHABLE_MS_MAX = 3_000;
 /** Options of a log reader that never deletes anything. */
 const READ_ONLY = { retentionMs: Number.MAX_SAFE_INTEGER, now: Date.now };
 
@@ -109,7 +109,7 @@ export async function prepareLog(config: Config): Promise<void> {
     import('../backends/kafka/log.ts'),
     import('../backends/postgres/identity.ts'),
   ]);
-  const setup = { url: config.logUrl, retentionMs: config.logRetentionMs, unreachableMsMax: AWAY_MS_MAX };
+  const setup = { url: config.logUrl, retentionMs: config.logRetentionMs, unreachableMsMax: UNREACHABLE_MS_MAX };
   const name = await prepareKafkaLog(setup, config.role === 'api');
   const pool = await openDatabase(config, 'start', FEW_CONNECTIONS);
   try {

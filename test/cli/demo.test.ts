@@ -8,7 +8,6 @@ import { DAY_MS, MINUTE_MS } from '../../src/model.ts';
 import { eventually, removeFolder, startServer, temporaryFolder } from '../server.ts';
 import { NOW, refusal, run, testShell, type TestShell } from './data-shell.ts';
 
-
 interface Sums {
   readonly received: number;
   readonly stored: number;

@@ -12,7 +12,6 @@ import type { ApiKey } from '../../src/keys.ts';
 import { DAY_MS } from '../../src/model.ts';
 import { keyIn, NOW, openShell, SECRET } from './keys-shell.ts';
 
-
 test('the list shows every key with its state, and never a key itself', async (context) => {
   const { run, withStore, setNow } = await openShell(context);
   const keys: string[] = [];

@@ -3,7 +3,6 @@ import test from 'node:test';
 import { nearestIndex, slotOf, timeTicks, valueTicks } from '../../dashboard/src/ui/chart-scale.ts';
 import { MINUTE_MS } from '../../src/model.ts';
 
-
 test('values go up by whole, round steps and end at or above the largest', () => {
   assert.deepEqual(valueTicks(0, 5), [0, 1]);
   assert.deepEqual(valueTicks(3, 5), [0, 1, 2, 3]);

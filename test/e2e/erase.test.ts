@@ -15,7 +15,6 @@ import { entryOf, traceIdOf } from '../processor/history.ts';
 import { appendAll, withStore } from '../processor/processing.ts';
 import { readResponse, eventually, post, type TestServer } from '../server.ts';
 
-
 const EMAIL = 'Erased.Person@Example.org';
 const PHONE = '+49 151 55667788';
 const ANON = 'erased-device-1';

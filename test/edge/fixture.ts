@@ -57,7 +57,6 @@ export interface TestKeyOptions {
   readonly revoked?: boolean;
 }
 
-
 export async function makeKey(dataFolder: string, options: TestKeyOptions = {}): Promise<TestKey> {
   const { kind = 'secret', environment = 'development', origins = [], account = 'default' } = options;
   const store = openSqliteKeyStore(join(dataFolder, 'keys.db'));

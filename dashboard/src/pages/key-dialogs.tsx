@@ -51,7 +51,11 @@ function timeInDays(days: number): string {
 }
 
 /** Runs what a form asks for; words for what went wrong. */
-function useForm(): [error: string, isBusy: boolean, submit: (work: () => Promise<void>) => (event: FormEvent) => void] {
+function useForm(): [
+  error: string,
+  isBusy: boolean,
+  submit: (work: () => Promise<void>) => (event: FormEvent) => void,
+] {
   const { run, isBusy, error } = useSending();
   const submit = (work: () => Promise<void>) => (event: FormEvent) => {
     event.preventDefault();

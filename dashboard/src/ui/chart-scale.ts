@@ -5,7 +5,6 @@
 
 import { DAY_MS, HOUR_MS, MINUTE_MS } from '../time-units.ts';
 
-
 const TIME_STEPS_MS: readonly number[] = [
   ...[1, 2, 5, 10, 15, 30].map((minutes) => minutes * MINUTE_MS),
   ...[1, 2, 3, 6, 12].map((hours) => hours * HOUR_MS),

@@ -43,14 +43,7 @@ export function Icon({ name }: { name: IconName }): ReactNode {
 export function LineIcon({ path, x, y }: { path: string; x?: number; y?: number }): ReactNode {
   return (
     <svg className="icon" viewBox="0 0 16 16" width="16" height="16" x={x} y={y} aria-hidden="true" focusable="false">
-      <path
-        d={path}
-        fill="none"
-        stroke="currentColor"
-        strokeWidth="1.5"
-        strokeLinecap="round"
-        strokeLinejoin="round"
-      />
+      <path d={path} fill="none" stroke="currentColor" strokeWidth="1.5" strokeLinecap="round" strokeLinejoin="round" />
     </svg>
   );
 }

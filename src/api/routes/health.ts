@@ -130,7 +130,9 @@ async function goneRecords(store: LedgerReader, { config, metricsBuffer }: Healt
     }
     ledger.catch(() => undefined);
   } catch (error) {
-    const isAway = [StoreUnavailableError, LogUnavailableError, LogUnreachableError].some((kind) => error instanceof kind);
+    const isAway = [StoreUnavailableError, LogUnavailableError, LogUnreachableError].some(
+      (kind) => error instanceof kind,
+    );
     if (!isAway) throw error;
   } finally {
     isLate.abort();

@@ -20,13 +20,7 @@ import { include } from '../person-of-event.ts';
 import { BadParameterError, sendError } from '../responses.ts';
 import { routeOptions, type RouteSchema } from '../route-schema.ts';
 import { text } from '../schema.ts';
-import {
-  authenticate,
-  BEARER,
-  DASHBOARD_READING,
-  ensureTenantDecorator,
-  type TenantParts,
-} from '../tenant-route.ts';
+import { authenticate, BEARER, DASHBOARD_READING, ensureTenantDecorator, type TenantParts } from '../tenant-route.ts';
 
 export interface LiveParts extends TenantParts, Pick<HealthParts, 'metricsBuffer'> {
   readonly keyStore: KeyStore;

@@ -109,7 +109,10 @@ async function openForReading(setup: KafkaReaderSetup, isReadOnly: boolean): Pro
 
 async function checked(cluster: Cluster, setup: KafkaLogSetup, isReadOnly = false): Promise<TopicInfo> {
   const { retentionMs, warn = () => undefined, openMsMax, unreachableMsMax, createsTopic = true } = setup;
-  const timeouts = { ...(openMsMax !== undefined && { openMsMax }), ...(unreachableMsMax !== undefined && { unreachableMsMax }) };
+  const timeouts = {
+    ...(openMsMax !== undefined && { openMsMax }),
+    ...(unreachableMsMax !== undefined && { unreachableMsMax }),
+  };
   try {
     return await openTopic(cluster, { retentionMs, warn, isReadOnly, createsTopic, ...timeouts });
   } catch (error) {

@@ -212,7 +212,10 @@ async function untilReady<Found>(
     await sleep(RETRY_MS);
   } while (performance.now() - begin < msMax);
   const brokers = cluster.address.brokers.map(({ host, port }) => `${host}:${port}`).join(', ');
-  throw new LogUnreachableError(`Kafka at ${brokers} cannot be used: ${problem}. Check LOG_URL and that Kafka is running.`, {
-    cause: new Error(problem),
-  });
+  throw new LogUnreachableError(
+    `Kafka at ${brokers} cannot be used: ${problem}. Check LOG_URL and that Kafka is running.`,
+    {
+      cause: new Error(problem),
+    },
+  );
 }

@@ -23,7 +23,6 @@ import type { AccountTables } from './account-tables.ts';
 import type { SqlDatabase } from './database.ts';
 import { SqlPlanStore } from './plans.ts';
 
-
 const ACCOUNT_COLUMNS = ['id', 'name', 'created_at as createdAt'] as const;
 
 const KEY_COLUMNS = [

@@ -85,7 +85,9 @@ export function sharedStore(engine: StoreEngine): SharedStore {
     resubmitAll: (id, job, audit) =>
       engine.inSteps(id, undefined, (tables, tenant) => resubmitAll(tables, tenant, job, audit)),
     retryDeadLetter: (id, traceId, firstUserIndex, audit) =>
-      engine.inSteps(id, undefined, (tables, tenant) => retryDeadLetter(tables, tenant, traceId, firstUserIndex, audit)),
+      engine.inSteps(id, undefined, (tables, tenant) =>
+        retryDeadLetter(tables, tenant, traceId, firstUserIndex, audit),
+      ),
     retryDeadLetters: (id, filter, audit) =>
       engine.inSteps(id, undefined, (tables, tenant) => retryDeadLetters(tables, tenant, filter, audit)),
     job: (id, jobId) => engine.ofTenant(id, undefined, (tenant) => readJob(queries, tenant, jobId)),

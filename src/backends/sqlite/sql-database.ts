@@ -42,7 +42,9 @@ class SqliteSqlDatabase<Tables> implements SqlDatabase<Tables> {
     this.#reader = reader;
     // SQLite's own wait would block the thread.
     for (const database of [writer, reader]) database.exec('PRAGMA busy_timeout = 0');
-    this.reading = queriesFor('sqlite', (sql, values) => translateErrors(whenFree(() => run(reader, sql, values), giveUpAt())));
+    this.reading = queriesFor('sqlite', (sql, values) =>
+      translateErrors(whenFree(() => run(reader, sql, values), giveUpAt())),
+    );
     this.#writing = queriesFor('sqlite', async (sql, values) => run(writer, sql, values));
   }
 

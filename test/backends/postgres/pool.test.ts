@@ -13,7 +13,6 @@ import { ownPostgres, whyNoPostgres } from '../../servers/postgres.ts';
 import { emptyDatabase, testPoolOptions } from './database.ts';
 import { openProxy } from './proxy.ts';
 
-
 async function poolFor(context: TestContext): Promise<{ url: string; pool: PostgresPool }> {
   const { url, connect } = await emptyDatabase();
   const pool = await connect();

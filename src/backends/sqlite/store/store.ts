@@ -8,14 +8,7 @@
 
 import { DEFAULT_MATCH_OPTIONS, type MatchOptions } from '../../../identity/match-keys.ts';
 import type { TenantId } from '../../../model.ts';
-import type {
-  EventReader,
-  Predictions,
-  ProfileChanges,
-  ProfileReader,
-  Store,
-  TraceReader,
-} from '../../../store.ts';
+import type { EventReader, Predictions, ProfileChanges, ProfileReader, Store, TraceReader } from '../../../store.ts';
 import { StoreUnavailableError } from '../../../store-writer.ts';
 import { roughFilter, searchPeople } from '../../../views/people-search.ts';
 import { NO_ROWS, sharedStore, type SharedStore } from '../../sql/store.ts';
