@@ -15,7 +15,7 @@ import type { LogReader, LogRecord } from '../src/log.ts';
 import { tenantOf } from '../src/model.ts';
 import { processPrepared } from '../src/processor/batch.ts';
 import { BATCH_BYTES_MAX } from '../src/processor/processor.ts';
-import { serveRecords, sourceInThread } from '../src/processor/source.ts';
+import { serveRecords, threadSource } from '../src/processor/source.ts';
 import type { ApiKey } from '../src/keys.ts';
 import { type Population, RequestMaker, USERS_PER_REQUEST } from './people-generator.ts';
 
@@ -53,7 +53,7 @@ async function fill(job: FillJob): Promise<FillResult> {
   const { id, kind, accountId, environment } = found;
   const making: Making = { job, key: { id, kind, accountId, environment } };
   const thread = new Worker(new URL(import.meta.url), { workerData: making });
-  const source = sourceInThread(thread);
+  const source = threadSource(thread);
   const writer = openSqliteStoreWriter({ file: storeFileOf(job.folder) });
   let position = 0;
   let events = 0;

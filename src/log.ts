@@ -100,7 +100,7 @@ export interface LogReader {
   /** The permanent name of this log, among all that a store takes records from: positions are stored under it. */
   readonly name: string;
   /** Whether a request may be several records, which are read and processed independently. */
-  readonly cutsRequests: boolean;
+  readonly splitsRequests: boolean;
   /** All of them; for a member of a group of readers, those that are its own at the moment. */
   partitions(): Promise<number[]>;
   /**
@@ -154,7 +154,7 @@ export class LogUnavailableError extends Error {
 }
 
 /** A shared log cannot be opened because it does not respond now. A server waits for it; a command prints the message. */
-export class LogAwayError extends OperatorError {}
+export class LogUnreachableError extends OperatorError {}
 
 /** The log holds bytes that are not what was written. Never skipped silently. */
 export class LogCorruptError extends Error {

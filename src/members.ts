@@ -5,10 +5,12 @@
  * e-mail, compared in lower case, to one member. Tokens and passwords are here as hashes only.
  */
 
+import { HOUR_MS } from './model.ts';
+
 /** Browsers are rarely signed out, only abandoned; the least recently used sessions go first. */
 export const SESSIONS_PER_MEMBER_MAX = 50;
 /** Longer than any failure is remembered (`sign-in/attempts.ts`): counts that are older have no more effect. */
-export const ATTEMPTS_KEPT_MS = 2 * 3_600_000;
+export const ATTEMPTS_KEPT_MS = 2 * HOUR_MS;
 
 export interface Member {
   /** Public and harmless: `mem_` and 12 base62 characters. */
@@ -85,7 +87,7 @@ export interface AttemptCount {
 }
 
 /** Whether an attempt may be made now, and what to count then. */
-export interface AttemptRuling {
+export interface AttemptDecision {
   /** 0 when it may. */
   readonly waitMs: number;
   /** For each subject, in their order, the failures with this one. */
@@ -135,7 +137,7 @@ export interface MemberStore {
   takeAttempt(
     subjects: readonly Uint8Array[],
     at: number,
-    rule: (counts: readonly AttemptCount[]) => AttemptRuling,
+    rule: (counts: readonly AttemptCount[]) => AttemptDecision,
   ): Promise<number>;
   /** After a success: forgets the failures of the first, and takes back the one that was counted for the others. */
   forgiveAttempt(forgotten: Uint8Array, takenBack: readonly Uint8Array[]): Promise<void>;

@@ -129,6 +129,11 @@ export const REFUSAL_RULES: Readonly<Record<RefusalReason, number>> = {
   cannot_link: 16,
 };
 
+export const SECOND_MS = 1_000;
+export const MINUTE_MS = 60 * SECOND_MS;
+export const HOUR_MS = 60 * MINUTE_MS;
+export const DAY_MS = 24 * HOUR_MS;
+
 /** How long an Idempotency-Key, and how long an `$event_id`, is remembered: by times of receipt. */
-export const IDEMPOTENCY_WINDOW_MS = 24 * 3_600_000;
-export const EVENT_ID_WINDOW_MS = 7 * 24 * 3_600_000;
+export const IDEMPOTENCY_WINDOW_MS = DAY_MS;
+export const EVENT_ID_WINDOW_MS = 7 * DAY_MS;

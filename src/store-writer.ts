@@ -193,8 +193,7 @@ export interface Tombstone {
 }
 
 /** What the catalogue describes: the events of one name, or what users set on people. */
-export const CATALOGUE_KINDS = ['event', 'user_properties', 'profile_fields'] as const;
-export type CatalogueKind = (typeof CATALOGUE_KINDS)[number];
+export type CatalogueKind = 'event' | 'user_properties' | 'profile_fields';
 
 /** What was observed of one property since the last flush. Times are times of receipt. */
 export interface ObservedProperty {

@@ -312,6 +312,9 @@ export interface TimeRange {
   readonly to: number | null;
 }
 
+/** For the ledger's positions alone. */
+export const NO_HOURS: TimeRange = { from: Number.MAX_SAFE_INTEGER, to: Number.MAX_SAFE_INTEGER };
+
 /** All users that were rejected for one reason, as far as they are kept, and the newest of them. */
 export interface RejectionReason {
   readonly reason: string;

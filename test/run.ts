@@ -62,7 +62,8 @@ for await (const text of results.compose(new spec())) process.stdout.write(text 
 
 if (taken.length > 1) {
   taken.sort((a, b) => b.ms - a.ms);
-  console.log(`\nThe slowest of ${taken.length} files, in seconds:`);
+  const seconds = Math.round(performance.now() / 1_000);
+  console.log(`\n${taken.length} files in ${seconds} s. The slowest, in seconds:`);
   for (const { file, ms } of taken.slice(0, SLOWEST_SHOWN))
     console.log(`${(ms / 1_000).toFixed(1).padStart(7)} ${file}`);
 }

@@ -4,7 +4,7 @@
 
 import type { TextRange } from './json-ranges.ts';
 
-export interface Part {
+interface Part {
   readonly part: string;
   readonly start: number;
   readonly isMarked: boolean;

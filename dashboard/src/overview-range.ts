@@ -7,19 +7,17 @@
  * hour, the hour in which a day begins belongs to the day before.
  */
 
-const MINUTE_MS = 60_000;
-const HOUR_MS = 60 * MINUTE_MS;
-const DAY_MS = 24 * HOUR_MS;
+import { DAY_MS, HOUR_MS, MINUTE_MS } from './time-units.ts';
 
 /** Counts by minute of receipt are kept for 7 days; a little less, so that none goes while it is looked at. */
-export const RECEIPT_MINUTES_KEPT_MS = 7 * DAY_MS - HOUR_MS;
+const RECEIPT_MINUTES_KEPT_MS = 7 * DAY_MS - HOUR_MS;
 /** As many hours as the server counts at once. */
-export const CUSTOM_DAYS_MAX = 400;
+const CUSTOM_DAYS_MAX = 400;
 const MINUTES_UP_TO_MS = 3 * HOUR_MS;
 const HOURS_UP_TO_MS = 8 * DAY_MS;
 
 export type Clock = 'event' | 'receipt';
-export type Unit = 'minute' | 'hour' | 'day';
+type Unit = 'minute' | 'hour' | 'day';
 export type RangeName = '1h' | '24h' | '7d' | '30d' | '90d' | 'custom';
 
 interface NamedRange {
@@ -62,7 +60,7 @@ export interface RangeText {
 }
 
 /** A range, or what is wrong with what was asked for. */
-export type RangeResult = { readonly range: Range } | { readonly problem: string };
+type RangeResult = { readonly range: Range } | { readonly problem: string };
 
 export function clockOf(text: string): Clock | undefined {
   if (text === '') return 'event';
@@ -126,7 +124,7 @@ function floorTo(time: number, width: number): number {
 }
 
 /** The starts of the last buckets, oldest first; the last one is the one that `now` is in. */
-export function bucketStarts(now: number, count: number, width: number): number[] {
+function bucketStarts(now: number, count: number, width: number): number[] {
   const last = floorTo(now, width);
   return Array.from({ length: count }, (_, index) => last - (count - 1 - index) * width);
 }

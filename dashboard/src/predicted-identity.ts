@@ -41,7 +41,7 @@ export function peopleIn(users: readonly PredictedUser[]): PredictedPerson[] {
   });
 }
 
-export interface GraphAfter {
+interface GraphAfter {
   readonly identity: Identity;
   /** Names (identity-names.ts) of what the request would add, and ids of new nodes. */
   readonly added: ReadonlySet<string>;

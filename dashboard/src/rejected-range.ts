@@ -4,8 +4,7 @@
  * server does not change with every second. Pure.
  */
 
-const MINUTE_MS = 60_000;
-const HOUR_MS = 60 * MINUTE_MS;
+import { HOUR_MS, MINUTE_MS } from './time-units.ts';
 
 export interface RejectedRange {
   /** As it stands in the address; empty for the one that is shown unless asked otherwise. */

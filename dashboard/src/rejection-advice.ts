@@ -3,7 +3,7 @@
  * server's message; a message that is not known here is still shown, with the field it names and without advice.
  */
 
-export interface Advice {
+interface Advice {
   /** Where in the user it went wrong, such as `events[0].event_name`; null when the message names nothing. */
   readonly path: string | null;
   readonly fix: string;

@@ -7,7 +7,7 @@
 import { type AnchorHTMLAttributes, type MouseEvent, type ReactNode, useMemo, useSyncExternalStore } from 'react';
 import { ENVIRONMENTS, type Environment } from './api-constants.ts';
 
-export interface Address {
+interface Address {
   readonly path: string;
   readonly query: URLSearchParams;
   readonly hash: string;
@@ -64,7 +64,7 @@ export function takeFocusWanted(path: string): boolean {
   return true;
 }
 
-export interface LinkProps extends AnchorHTMLAttributes<HTMLAnchorElement> {
+interface LinkProps extends AnchorHTMLAttributes<HTMLAnchorElement> {
   readonly to: string;
   readonly children: ReactNode;
 }

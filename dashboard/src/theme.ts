@@ -3,7 +3,7 @@
  * and is kept in this browser. The colours themselves are in styles/tokens.css.
  */
 
-export const THEMES = ['system', 'light', 'dark'] as const;
+const THEMES = ['system', 'light', 'dark'] as const;
 export type Theme = (typeof THEMES)[number];
 
 const THEME_KEPT_AS = 'sluice.theme';

@@ -4,10 +4,10 @@
  */
 
 import { type ReactNode, useSyncExternalStore } from 'react';
+import { SECOND_MS } from './time-units.ts';
 
 const LOCALE = 'en-GB';
 const TICK_MS = 1_000;
-const SECOND_MS = 1_000;
 const MINUTE_SECONDS = 60;
 const HOUR_SECONDS = 3_600;
 const DAY_SECONDS = 86_400;
@@ -61,7 +61,7 @@ export function useNow(): number {
   return useSyncExternalStore(subscribe, tick);
 }
 
-export interface TimeProps {
+interface TimeProps {
   readonly at: string;
   readonly relative?: boolean;
   /** The day matters, the time of day does not. */
@@ -103,7 +103,7 @@ export function formatUtc(milliseconds: number): string {
 }
 
 /** "4 min ago", "in 3 days". */
-export function formatRelative(at: number, from: number): string {
+function formatRelative(at: number, from: number): string {
   const seconds = Math.round((from - at) / SECOND_MS);
   if (Math.abs(seconds) < 5) return 'just now';
   const words = roughDuration(Math.abs(seconds));

@@ -51,7 +51,7 @@ export class CurrentPlans {
 }
 
 /** It was checked before it was stored. */
-export function readStored(text: string): Plan {
+function readStored(text: string): Plan {
   const reading = parsePlan(text);
   if (!reading.ok) throw new Error('a stored plan cannot be read');
   return reading.plan;

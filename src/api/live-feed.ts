@@ -22,8 +22,8 @@ import {
   type LiveStart,
 } from './live-listener.ts';
 
-export const LISTENERS_MAX = 200;
-export const LISTENERS_PER_TENANT_MAX = 20;
+const LISTENERS_MAX = 200;
+const LISTENERS_PER_TENANT_MAX = 20;
 const POLL_MS = 200;
 /** One in so many polls reads even if this server has stored nothing: others may store into the same database. */
 const POLLS_PER_READ_MAX = 3;

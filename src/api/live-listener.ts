@@ -7,6 +7,7 @@
  */
 
 import type { ServerResponse } from 'node:http';
+import { SECOND_MS } from '../model.ts';
 import type { ArrivalFilter, ArrivedEvent, NewestArrivals } from '../store.ts';
 import { jsonText } from './json-text.ts';
 import type { People } from './person-of-event.ts';
@@ -17,7 +18,6 @@ export const EVENTS_PER_SECOND_MAX = 50;
 const BUFFERED_BYTES_MAX = 2_097_152;
 /** Larger ones are in the API; a page could not show them. */
 const EVENT_BYTES_MAX = 1_048_576;
-const SECOND_MS = 1_000;
 /** Often enough for proxies, which close what is silent for a minute or so. */
 const HEARTBEAT_MS = 15_000;
 const STUCK_MS = 30_000;

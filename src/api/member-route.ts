@@ -102,7 +102,8 @@ function addRoute<Response extends MemberResponse>(
     method,
     url,
     ...routeOptions(schema, kind),
-    onRequest: async (request, reply) => (refusesForeign(parts, request, reply) ? reply : authenticate(request, reply)),
+    onRequest: async (request, reply) =>
+      refusesForeignOrigin(parts, request, reply) ? reply : authenticate(request, reply),
     handler: async (request, reply) => {
       const id = (request.params as { id?: string }).id ?? '';
       const response = await handler({ id, body: request.body, now: parts.now(), request, reply });
@@ -118,7 +119,7 @@ export function ensureSessionDecorator(app: FastifyInstance): void {
 }
 
 /** Responds 403 to a change that comes from elsewhere, and says whether it did. */
-export function refusesForeign(parts: MemberParts, request: FastifyRequest, reply: FastifyReply): boolean {
+export function refusesForeignOrigin(parts: MemberParts, request: FastifyRequest, reply: FastifyReply): boolean {
   if (isSameOrigin(request.method, request.headers, parts.publicUrl)) return false;
   sendError(reply, 'forbidden', NOT_SAME_ORIGIN);
   return true;

@@ -26,8 +26,8 @@ export type ValuesOf<Kinds extends ParameterKinds> = {
 
 export const NO_PARAMETERS = {} as const;
 
-export const PAGE_LIMIT_DEFAULT = 50;
-export const PAGE_LIMIT_MAX = 500;
+const PAGE_LIMIT_DEFAULT = 50;
+const PAGE_LIMIT_MAX = 500;
 
 const NAME_CHARACTERS_SHOWN_MAX = 64;
 const WHOLE_NUMBER = /^\d{1,9}$/;

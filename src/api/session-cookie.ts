@@ -35,7 +35,7 @@ function setCookie(reply: FastifyReply, value: string, seconds: number, publicUr
   reply.header('set-cookie', `${NAME}=${value}; Path=/; Max-Age=${seconds}; HttpOnly; SameSite=Lax${secure}`);
 }
 
-/** Who is asking, for slowing. */
+/** The address of the client, for the delays after wrong passwords. */
 export function addressOf(request: Pick<FastifyRequest, 'headers' | 'socket'>, proxies: TrustedProxies): string {
   const forwardedFor = String(request.headers['x-forwarded-for'] ?? '');
   const address = proxies.clientOf(request.socket.remoteAddress ?? '', forwardedFor);

@@ -14,9 +14,10 @@ import { isUsable, type KeyCache } from '../keys/cache.ts';
 import { ENVIRONMENTS, type Environment, type TenantId, tenantOf } from '../model.ts';
 import type { ApiKey } from '../keys.ts';
 import type { AuditContext, Store } from '../store.ts';
+import { uuidOf } from '../views/uuid.ts';
 import { sendError, sendJson, sendUnauthorized } from './responses.ts';
 import type { JsonOf } from './json-text.ts';
-import { ensureSessionDecorator, type MemberParts, refusesForeign, sessionOf } from './member-route.ts';
+import { ensureSessionDecorator, type MemberParts, refusesForeignOrigin, sessionOf } from './member-route.ts';
 import { NO_PARAMETERS, type ParameterKinds, readParameters, type ValuesOf } from './parameters.ts';
 import { type JsonResponse, type RouteKind, routeOptions, type RouteSchema } from './route-schema.ts';
 import { sessionTokenOf } from './session-cookie.ts';
@@ -60,7 +61,7 @@ declare module 'fastify' {
   }
 }
 
-export const READING: RouteKind = {
+const READING: RouteKind = {
   tag: 'Reading back',
   security: [{ secretKey: [] }],
   errors: [400, 401, 403, 500, 503],
@@ -92,7 +93,6 @@ export interface TenantRoute<Kinds extends ParameterKinds, Body extends TSchema>
 }
 
 export const BEARER = /^Bearer +(\S+) *$/i;
-const UUID = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
 
 /** No request has ten thousand users. */
 const USER_OF_REQUEST = /^([^.]+)\.(\d{1,4})$/;
@@ -163,7 +163,7 @@ async function authenticateSession(
   environmentInQuery: boolean,
 ): Promise<unknown> {
   if (sessionTokenOf(request.headers) === undefined) return sendUnauthorized(reply);
-  if (refusesForeign(parts, request, reply)) return reply;
+  if (refusesForeignOrigin(parts, request, reply)) return reply;
   const session = await sessionOf(parts, request, reply);
   if (session === null) return sendUnauthorized(reply);
   const served = servedEnvironments(parts.environment);
@@ -189,15 +189,9 @@ function pathId(params: unknown, form: IdForm): string | null {
   if (typeof params !== 'object' || params === null) return '';
   const [given] = Object.values(params) as (string | undefined)[];
   if (given === undefined) return '';
-  if (form === 'uuid') return uuidOf(given);
+  if (form === 'uuid') return uuidOf(given) ?? null;
   if (form === 'text') return isStorable(given) ? given : null;
   const [, request, index] = USER_OF_REQUEST.exec(given) ?? [];
   const uuid = uuidOf(request);
-  return uuid === null ? null : `${uuid}.${Number(index)}`;
-}
-
-export function uuidOf(given: unknown): string | null {
-  if (typeof given !== 'string') return null;
-  const lower = given.toLowerCase();
-  return UUID.test(lower) ? lower : null;
+  return uuid === undefined ? null : `${uuid}.${Number(index)}`;
 }

@@ -41,6 +41,24 @@ export interface LogGap {
   readonly next_position: number;
 }
 
+/** A copy of a data folder that is to be made. */
+export interface CopySetup {
+  readonly dataFolder: string;
+  readonly scope: BackupScope;
+  /** An empty folder. */
+  readonly into: string;
+  readonly stop: AbortSignal;
+  readonly onBytes: (bytes: number) => void;
+  /** Called for each complete file in `into`; what happens to it there is up to the caller. */
+  readonly onFile: (path: string) => Promise<void>;
+}
+
+export interface DataSize {
+  readonly bytes: number;
+  /** Size of the largest file. */
+  readonly largestBytes: number;
+}
+
 /** Sums of the ledger over all tenants and hours. `failed` are the dead letters. */
 export interface LedgerSums {
   readonly received: number;

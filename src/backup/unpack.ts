@@ -47,7 +47,7 @@ export function isFolder(path: string): boolean {
 }
 
 /** Of a backup that is a folder. */
-export function readManifest(source: string): Manifest {
+function readManifest(source: string): Manifest {
   const file = join(source, MANIFEST_FILE);
   if (!existsSync(file)) throw unfinished(source);
   return parseManifest(readFileSync(file, 'utf8'), source);

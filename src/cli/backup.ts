@@ -24,6 +24,8 @@ import {
   type BackupFacts,
   type BackupFile,
   type BackupScope,
+  type CopySetup,
+  type DataSize,
   type LogGap,
   MANIFEST_FILE,
   type Manifest,
@@ -48,7 +50,7 @@ import { mistakesError, readFlags } from '../config/flags.ts';
 import { countOf, formatBytes, formatCount, formatSpan, localTime } from './local-time.ts';
 import { readSettings } from './location.ts';
 import { Progress } from './progress.ts';
-import { inWords, type Shell } from './shell.ts';
+import { asOperatorError, type Shell } from './shell.ts';
 import { syncPath } from '../data-folder/write-durably.ts';
 
 export interface BackupShell extends Shell {
@@ -56,15 +58,8 @@ export interface BackupShell extends Shell {
   /** One backup of a data folder at a time. Refuses a folder that lacks something. */
   readonly lockDataFolder: (dataFolder: string, scope: BackupScope) => { release(): void };
   /** Under the lock. Writes a consistent copy into an empty folder, file by file, and says what it holds. */
-  readonly copyDataFolder: (setup: {
-    readonly dataFolder: string;
-    readonly scope: BackupScope;
-    readonly into: string;
-    readonly stop: AbortSignal;
-    readonly onBytes: (bytes: number) => void;
-    readonly onFile: (path: string) => Promise<void>;
-  }) => Promise<BackupFacts>;
-  readonly sizeOfData: (dataFolder: string, scope: BackupScope) => { bytes: number; largestBytes: number };
+  readonly copyDataFolder: (setup: CopySetup) => Promise<BackupFacts>;
+  readonly sizeOfData: (dataFolder: string, scope: BackupScope) => DataSize;
   /** Names of files that no backup holds, because Sluice does not know them. */
   readonly unknownFiles: (dataFolder: string) => string[];
   readonly checkFolder: CheckFolder;
@@ -92,7 +87,7 @@ export async function runBackup(args: readonly string[], shell: BackupShell): Pr
     return options.existing === null ? await makeBackup(options, shell) : await verifyExisting(options, shell);
   } catch (error) {
     if (shell.stop.aborted) throw new OperatorError('Stopped. Nothing was kept.');
-    throw inWords(error, dirname(resolve(options.to ?? options.existing ?? '')));
+    throw asOperatorError(error, dirname(resolve(options.to ?? options.existing ?? '')));
   }
 }
 

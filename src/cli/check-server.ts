@@ -5,7 +5,7 @@
 
 import { OperatorError } from '../errors.ts';
 import { isObject } from '../validation/shape.ts';
-import { finalWords, objectIn, reasonOf, rejectedIn, type SentUser } from './import-send.ts';
+import { finalErrorText, objectIn, reasonOf, rejectedIn, type SentUser } from './import-send.ts';
 
 const ATTEMPT_MS_MAX = 60_000;
 
@@ -47,7 +47,7 @@ export async function checkOnServer(body: string, { server, key, stop }: CheckTa
   if (status === 503) throw new OperatorError(`${url.origin} responds with 503 (unavailable). Run it again later.`);
   const json = status === 200 ? objectIn(text) : undefined;
   const would = json?.['would_respond'];
-  if (!isObject(would) || !isObject(would['body'])) throw new OperatorError(finalWords(status, headers, url));
+  if (!isObject(would) || !isObject(would['body'])) throw new OperatorError(finalErrorText(status, headers, url));
   const { message, errors } = would['body'];
   const users = json?.['users'];
   const pending = json?.['pending_requests'];

@@ -18,7 +18,7 @@ import { type CheckTarget, checkOnServer } from './check-server.ts';
 import { COMMANDS, flagKinds } from './commands.ts';
 import { readIngestKey, readIngestServer } from './ingest-target.ts';
 import { countOf } from './local-time.ts';
-import { inWords, type Shell } from './shell.ts';
+import { asOperatorError, type Shell } from './shell.ts';
 import { printable } from './table.ts';
 
 const HINT = 'For help: sluice help check';
@@ -109,7 +109,7 @@ function readText(file: string): string {
     if (statSync(file).size > FILE_BYTES_MAX) throw tooLarge(file);
     return readFileSync(file, 'utf8');
   } catch (error) {
-    throw inWords(error);
+    throw asOperatorError(error);
   }
 }
 

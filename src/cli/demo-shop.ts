@@ -5,10 +5,9 @@
  * what happens now, and users that are rejected.
  */
 
-const MINUTE_MS = 60_000;
-const HOUR_MS = 60 * MINUTE_MS;
+import { DAY_MS, HOUR_MS, MINUTE_MS } from '../model.ts';
+
 const DAYS = 30;
-const DAY_MS = 24 * HOUR_MS;
 /** Ends of the 30 days are multiples of this, so that a repeat soon after is the same to the byte. */
 const END_STEP_MS = 10 * MINUTE_MS;
 const VISITS_PER_REQUEST = 40;

@@ -5,11 +5,12 @@
 
 import { readLastBackup } from '../backup/last-backup.ts';
 import { leftoversOf, readUnfinishedBackup } from '../backup/unfinished-backup.ts';
+import { HOUR_MS } from '../model.ts';
 import { type Check, type DoctorParts, type Finding, warning, ok } from './doctor-checks.ts';
 import { formatBytes, formatSpan } from './local-time.ts';
 
 /** A day, and time for a nightly backup to run late. */
-const OLD_MS = 26 * 3_600_000;
+const OLD_MS = 26 * HOUR_MS;
 const ADVICE = 'Create one, on another disk: sluice backup --to FILE.tar.zst --verify (docs/backup.md).';
 
 export const checkBackup: Check = async (parts) => {

@@ -12,6 +12,7 @@ import type { LogReader } from '../log.ts';
 import type { LogInspection } from '../log/continuity.ts';
 import { hasLostKeys, LOST_KEYS_ADVICE, lostKeysText } from '../data-folder/lost-keys.ts';
 import type { KeyStore } from '../keys.ts';
+import { DAY_MS } from '../model.ts';
 import type { Store } from '../store.ts';
 import { displayOf } from './keys-show.ts';
 import { countOf, formatBytes, formatSpan, localTime } from './local-time.ts';
@@ -98,7 +99,7 @@ export interface DatabaseFacts {
 export type Check = (parts: DoctorParts) => Promise<Finding[]>;
 
 const SHOWN_MAX = 5;
-const EXPIRES_SOON_MS = 7 * 86_400_000;
+const EXPIRES_SOON_MS = 7 * DAY_MS;
 /** Less than this many times the limit is a warning. */
 const FREE_BYTES_COMFORT = 4;
 const PRIVATE_MODE = 0o700;

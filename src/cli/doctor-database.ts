@@ -4,15 +4,16 @@
  */
 
 import { withoutSecrets } from '../config/values.ts';
+import { HOUR_MS, MINUTE_MS } from '../model.ts';
 import { failed, type Check, type Finding, warning, ok } from './doctor-checks.ts';
 import { countOf, formatBytes, formatSpan, localTime } from './local-time.ts';
 
 /** With fewer left, a starting node may get none. */
 const CONNECTIONS_SPARE_MIN = 10;
-const TRANSACTION_LONG_MS = 5 * 60_000;
+const TRANSACTION_LONG_MS = 5 * MINUTE_MS;
 /** NTP keeps clocks within milliseconds; a query takes less than this. */
 const CLOCKS_APART_MS = 60_000;
-const CLOCKS_FAR_APART_MS = 60 * 60_000;
+const CLOCKS_FAR_APART_MS = HOUR_MS;
 
 export const checkDatabase: Check = async ({ config, lookAtDatabase }) => {
   const facts = await lookAtDatabase();

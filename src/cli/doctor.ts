@@ -97,7 +97,7 @@ export async function runDoctor(args: readonly string[], shell: DoctorShell): Pr
 }
 
 /** Without a folder, or a database, nothing else can be checked. */
-export async function examine(parts: DoctorParts): Promise<Finding[]> {
+async function examine(parts: DoctorParts): Promise<Finding[]> {
   const { storeUrl, logUrl } = parts.config;
   const findings = await attempt('settings', checkSettings, parts);
   const essential: readonly NamedCheck[] = [

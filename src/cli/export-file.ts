@@ -24,7 +24,7 @@ const CHECKPOINT_BYTES = 32 * 1_024 * 1_024;
 const CHECKPOINT_MS = 2_000;
 
 /** The options as typed: the partial file of another export is not continued. */
-export type Asked = Readonly<Record<string, string | null>>;
+export type RequestedExport = Readonly<Record<string, string | null>>;
 
 export interface Checkpoint {
   /** Where to continue in the store. */
@@ -42,7 +42,7 @@ export function partOf(file: string): string {
 }
 
 /** What an earlier run of the same export left; undefined if nothing. Throws if it was another export. */
-export function readCheckpoint(file: string, asked: Asked): Checkpoint | undefined {
+export function readCheckpoint(file: string, asked: RequestedExport): Checkpoint | undefined {
   const stateFile = `${partOf(file)}.state`;
   let text: string;
   try {
@@ -62,7 +62,7 @@ export function readCheckpoint(file: string, asked: Asked): Checkpoint | undefin
 
 export class PartFile {
   readonly #file: string;
-  readonly #asked: Asked;
+  readonly #asked: RequestedExport;
   readonly #descriptor: number;
   #bytes: number;
   #syncedBytes: number;
@@ -70,14 +70,14 @@ export class PartFile {
   #syncedAt = Number.NEGATIVE_INFINITY;
 
   /** Cuts off what came after the checkpoint, or starts over without one. */
-  constructor(file: string, asked: Asked, checkpoint: Checkpoint | undefined) {
+  constructor(file: string, asked: RequestedExport, checkpoint: Checkpoint | undefined) {
     this.#file = file;
     this.#asked = asked;
     this.#bytes = checkpoint?.bytes ?? 0;
     this.#syncedBytes = this.#bytes;
     const part = partOf(file);
     // The state of another export must not be taken for that of this one.
-    if (checkpoint === undefined) forgetPart(file);
+    if (checkpoint === undefined) removePart(file);
     this.#descriptor = openSync(part, checkpoint === undefined ? 'wx' : 'r+', 0o600);
     if (fstatSync(this.#descriptor).size < this.#bytes) {
       closeSync(this.#descriptor);
@@ -114,7 +114,7 @@ export class PartFile {
   finish(): void {
     fsyncSync(this.#descriptor);
     closeSync(this.#descriptor);
-    giveName(this.#file);
+    finishPart(this.#file);
   }
 
   close(): void {
@@ -123,14 +123,14 @@ export class PartFile {
 }
 
 /** What an earlier export left of a file that was to get this name. */
-export function forgetPart(file: string): void {
+export function removePart(file: string): void {
   // The state first: without it the part is not continued.
   rmSync(`${partOf(file)}.state`, { force: true });
   rmSync(partOf(file), { force: true });
 }
 
 /** From `FILE.part` to `FILE`. */
-export function giveName(file: string): void {
+export function finishPart(file: string): void {
   renameSync(partOf(file), file);
   rmSync(`${partOf(file)}.state`, { force: true });
 }

@@ -5,7 +5,7 @@
 import { readChoice } from './choices.ts';
 import { COMMANDS, EXPORT_FORMATS, EXPORT_KINDS, flagKinds } from './commands.ts';
 import { type FlagsRead, mistakesError, readFlags } from '../config/flags.ts';
-import type { Asked } from './export-file.ts';
+import type { RequestedExport } from './export-file.ts';
 import { MOMENT_EXPECTED, readMoment } from './local-time.ts';
 import type { Shell } from './shell.ts';
 import { type DataSource, readDataSource } from './tenant.ts';
@@ -28,7 +28,7 @@ export interface ExportOptions {
   readonly personal: boolean;
   readonly json: boolean;
   /** As it was written: what makes two exports the same. */
-  readonly asked: Asked;
+  readonly asked: RequestedExport;
 }
 
 export function readExportOptions(args: readonly string[], shell: Shell): ExportOptions {

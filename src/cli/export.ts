@@ -21,13 +21,21 @@ import {
   type StoredProfile,
 } from '../store.ts';
 import { csvHeader, csvLine } from './export-csv.ts';
-import { type Asked, type Checkpoint, forgetPart, giveName, PartFile, partOf, readCheckpoint } from './export-file.ts';
+import {
+  type RequestedExport,
+  type Checkpoint,
+  removePart,
+  finishPart,
+  PartFile,
+  partOf,
+  readCheckpoint,
+} from './export-file.ts';
 import { writeParquet } from './export-parquet.ts';
 import { type Cell, EVENT_SHAPE, PROFILE_SHAPE, type Shape } from './export-shape.ts';
 import { type ExportOptions, readExportOptions } from './export-options.ts';
 import { countOf, formatBytes } from './local-time.ts';
 import { Progress } from './progress.ts';
-import { inWords, type Shell } from './shell.ts';
+import { asOperatorError, type Shell } from './shell.ts';
 import { chooseTenant, planOfTenant, type Tenant, withStore } from './tenant.ts';
 
 const PAGE_ROWS = 1_000;
@@ -74,7 +82,7 @@ export async function runExport(args: readonly string[], shell: Shell): Promise<
         ? await write(await eventSource(store, tenant, plan, job.options), tenant, job)
         : await write(profileSource(store, tenant, plan), tenant, job);
     } catch (error) {
-      if (!(error instanceof BadCursorError)) throw inWords(error);
+      if (!(error instanceof BadCursorError)) throw asOperatorError(error);
       throw new OperatorError(
         `${partOf(out ?? title)} cannot be continued: the store has changed. Start over with --restart.`,
       );
@@ -84,7 +92,7 @@ export async function runExport(args: readonly string[], shell: Shell): Promise<
   });
 }
 
-function askedOf(options: ExportOptions, tenant: Tenant): Asked {
+function askedOf(options: ExportOptions, tenant: Tenant): RequestedExport {
   return { ...options.asked, tenant: tenant.id };
 }
 
@@ -191,20 +199,20 @@ async function writeParquetFile<Row>(source: Source<Row>, out: string, job: Job)
     }
   }
   // The writer of parquet makes files that all may read; this one is there before it looks.
-  forgetPart(out);
+  removePart(out);
   closeSync(openSync(partOf(out), 'wx', 0o600));
   try {
     await writeParquet(partOf(out), source.shape.columns, cells());
   } catch (error) {
-    forgetPart(out);
+    removePart(out);
     throw error;
   }
   if (!isWhole) {
-    forgetPart(out);
+    removePart(out);
     throw stopped('A parquet export starts over when it is run again.');
   }
   sync(partOf(out));
-  giveName(out);
+  finishPart(out);
   return done(source.shape.noun, rows, statSync(out).size, out, job);
 }
 

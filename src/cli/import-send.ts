@@ -107,11 +107,11 @@ function resultOf(response: Response, text: string, url: URL): Attempt {
   if (RETRYABLE.has(status)) {
     return { kind: 'later', problem: `${url.origin} responds with ${status}`, afterMs: retryAfterMs(response.headers) };
   }
-  return { kind: 'unsent', problem: new OperatorError(finalWords(status, response.headers, url)) };
+  return { kind: 'unsent', problem: new OperatorError(finalErrorText(status, response.headers, url)) };
 }
 
 /** What a status means that no retry helps with. */
-export function finalWords(status: number, headers: Headers, url: URL): string {
+export function finalErrorText(status: number, headers: Headers, url: URL): string {
   if (status === 401) {
     return (
       `${url.origin} does not accept this key (401). Is it complete, not revoked or expired, and for this server's ` +

@@ -23,13 +23,13 @@ import type { BadLine, FilePosition } from './import-lines.ts';
 
 const PREFIX_BYTES = 65_536;
 
-export interface Standing extends FilePosition {
+export interface ImportProgress extends FilePosition {
   readonly usersAccepted: number;
   readonly usersRejected: number;
   readonly rejectedBytes: number;
 }
 
-export const AT_THE_START: Standing = { offset: 0, lines: 0, usersAccepted: 0, usersRejected: 0, rejectedBytes: 0 };
+const NOTHING_IMPORTED: ImportProgress = { offset: 0, lines: 0, usersAccepted: 0, usersRejected: 0, rejectedBytes: 0 };
 
 export interface ImportSource {
   /** Null for stdin, which cannot be read again. */
@@ -74,7 +74,7 @@ export function rejectedFileOf(source: ImportSource): string {
 export class ImportState {
   readonly #source: ImportSource;
   readonly #server: string;
-  standing: Standing;
+  progress: ImportProgress;
   /** Of this run. */
   firstRejected: BadLine | undefined;
 
@@ -83,13 +83,13 @@ export class ImportState {
     this.#source = source;
     this.#server = server;
     if (restart) this.finish();
-    const found = this.#read() ?? AT_THE_START;
+    const found = this.#read() ?? NOTHING_IMPORTED;
     const rejectedFile = rejectedFileOf(source);
     const size = statSync(rejectedFile, { throwIfNoEntry: false })?.size ?? 0;
     // The file may have been removed meanwhile; the import continues nevertheless.
-    this.standing = { ...found, rejectedBytes: Math.min(found.rejectedBytes, size) };
-    if (this.standing.rejectedBytes === 0) rmSync(rejectedFile, { force: true });
-    else truncateSync(rejectedFile, this.standing.rejectedBytes);
+    this.progress = { ...found, rejectedBytes: Math.min(found.rejectedBytes, size) };
+    if (this.progress.rejectedBytes === 0) rmSync(rejectedFile, { force: true });
+    else truncateSync(rejectedFile, this.progress.rejectedBytes);
   }
 
   get #file(): string {
@@ -98,18 +98,18 @@ export class ImportState {
 
   /** Records a batch that has its response; the one before it must be recorded already. */
   advance(next: FilePosition, usersAccepted: number, rejected: readonly BadLine[]): void {
-    const before = this.standing;
+    const before = this.progress;
     this.firstRejected ??= rejected[0];
     const text = rejected.map((line) => `${rejectedLine(line)}\n`).join('');
     if (text !== '') writeFileSync(rejectedFileOf(this.#source), text, { flag: 'a', mode: 0o600 });
-    this.standing = {
+    this.progress = {
       ...next,
       usersAccepted: before.usersAccepted + usersAccepted,
       usersRejected: before.usersRejected + rejected.length,
       rejectedBytes: before.rejectedBytes + Buffer.byteLength(text),
     };
     if (this.#source.file === null) return;
-    const state = { ...this.standing, identity: this.#source.identity, server: this.#server };
+    const state = { ...this.progress, identity: this.#source.identity, server: this.#server };
     writeFileSync(`${this.#file}.new`, `${JSON.stringify(state)}\n`, { mode: 0o600 });
     renameSync(`${this.#file}.new`, this.#file);
   }
@@ -119,7 +119,7 @@ export class ImportState {
     if (this.#source.file !== null) rmSync(this.#file, { force: true });
   }
 
-  #read(): Standing | undefined {
+  #read(): ImportProgress | undefined {
     if (this.#source.file === null) return undefined;
     let text: string;
     try {
@@ -133,7 +133,7 @@ export class ImportState {
     }
     if (state.identity !== this.#source.identity) {
       throw new OperatorError(
-        `${this.#source.file} has changed since its import was interrupted at line ${state.standing.lines}. ` +
+        `${this.#source.file} has changed since its import was interrupted at line ${state.progress.lines}. ` +
           'To import it from the beginning: --restart (what is unchanged may then be stored twice)',
       );
     }
@@ -143,11 +143,11 @@ export class ImportState {
           'or import from the beginning: --restart',
       );
     }
-    return state.standing;
+    return state.progress;
   }
 }
 
-function parse(text: string): { standing: Standing; identity: string; server: string } | undefined {
+function parse(text: string): { progress: ImportProgress; identity: string; server: string } | undefined {
   let value: unknown;
   try {
     value = JSON.parse(text);
@@ -160,7 +160,7 @@ function parse(text: string): { standing: Standing; identity: string; server: st
   if (typeof identity !== 'string' || typeof server !== 'string') return undefined;
   if (!isCount(offset) || !isCount(lines) || !isCount(usersAccepted)) return undefined;
   if (!isCount(usersRejected) || !isCount(rejectedBytes)) return undefined;
-  return { identity, server, standing: { offset, lines, usersAccepted, usersRejected, rejectedBytes } };
+  return { identity, server, progress: { offset, lines, usersAccepted, usersRejected, rejectedBytes } };
 }
 
 function isCount(value: unknown): value is number {

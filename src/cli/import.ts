@@ -7,17 +7,16 @@
 
 import { createReadStream } from 'node:fs';
 import { basename } from 'node:path';
-import { parseDurationMs } from '../config/values.ts';
 import { OperatorError } from '../errors.ts';
 import { COMMANDS, flagKinds } from './commands.ts';
 import { mistakesError, readFlags } from '../config/flags.ts';
 import { type BadLine, type Batch, batchesOf, bodyOf, type Line } from './import-lines.ts';
 import { sendBody, type Target } from './import-send.ts';
 import { idempotencyKeyOf, identify, type ImportSource, ImportState, rejectedFileOf } from './import-state.ts';
-import { readIngestKey, readIngestServer } from './ingest-target.ts';
+import { readIngestKey, readIngestServer, readRetryTimeout } from './ingest-target.ts';
 import { countOf, formatBytes, formatSpan } from './local-time.ts';
 import { Progress } from './progress.ts';
-import { inWords, type Shell } from './shell.ts';
+import { asOperatorError, type Shell } from './shell.ts';
 import { printable } from './table.ts';
 
 const REQUESTS_IN_FLIGHT_MAX = 4;
@@ -44,7 +43,7 @@ export async function runImport(args: readonly string[], shell: Shell): Promise<
   try {
     return await importAll(options, shell);
   } catch (error) {
-    throw inWords(error);
+    throw asOperatorError(error);
   }
 }
 
@@ -52,7 +51,7 @@ async function importAll(options: Options, shell: Shell): Promise<number> {
   const source = identify(options.file);
   const state = new ImportState(source, options.server.href, options.restart);
   const startedAt = shell.now();
-  const resumedAt = state.standing.lines;
+  const resumedAt = state.progress.lines;
   if (resumedAt > 0) shell.err(`Continuing after line ${resumedAt}, where the last import of this file stopped.\n`);
   const title = options.file === null ? 'stdin' : basename(options.file);
   const progress = new Progress({
@@ -65,7 +64,7 @@ async function importAll(options: Options, shell: Shell): Promise<number> {
   const ended = await sendAll(source, state, options, shell, progress);
   progress.end();
   if (ended.kind === 'unsent') {
-    const { lines } = state.standing;
+    const { lines } = state.progress;
     const reason = ended.problem?.message ?? 'Stopped.';
     const howToGoOn =
       source.file === null
@@ -75,7 +74,7 @@ async function importAll(options: Options, shell: Shell): Promise<number> {
   }
   state.finish();
   shell.out(summary(source, state, options.json, shell.now() - startedAt));
-  return state.standing.usersRejected === 0 ? 0 : 2;
+  return state.progress.usersRejected === 0 ? 0 : 2;
 }
 
 async function readOptions(args: readonly string[], shell: Shell): Promise<Options> {
@@ -86,9 +85,7 @@ async function readOptions(args: readonly string[], shell: Shell): Promise<Optio
   mistakes.push(...others.map((word) => `unexpected argument "${word}"; files are imported one at a time`));
   const server = await readIngestServer(flags, shell, mistakes);
   const key = readIngestKey(flags, shell, mistakes);
-  const retryTimeout = flags.values.get('retry-timeout');
-  const timeoutMs = retryTimeout === undefined ? RETRY_TIMEOUT_DEFAULT_MS : parseDurationMs(retryTimeout);
-  if (timeoutMs === undefined) mistakes.push(`--retry-timeout is "${retryTimeout}"; expected a time such as 10m`);
+  const timeoutMs = readRetryTimeout(flags, RETRY_TIMEOUT_DEFAULT_MS, mistakes);
   if (server === undefined || timeoutMs === undefined || mistakes.length > 0) throw mistakesError(mistakes, HINT);
   if (server.isLocal) shell.err(`Sending to ${server.url.origin}, the server on this data folder.\n`);
   return {
@@ -112,11 +109,11 @@ async function sendAll(
   const callOff = new AbortController();
   let problem: string | null = null;
   const show = (): void => {
-    const { offset, usersAccepted, usersRejected } = state.standing;
+    const { offset, usersAccepted, usersRejected } = state.progress;
     const notes = [usersRejected > 0 ? `${usersRejected} rejected` : '', problem === null ? '' : `waiting: ${problem}`];
     const note = notes.filter((text) => text !== '').join('  ');
-    const standing = { count: usersAccepted, bytes: offset, done: offset, total: source.bytes };
-    progress.show(note === '' ? standing : { ...standing, note });
+    const counts = { count: usersAccepted, bytes: offset, done: offset, total: source.bytes };
+    progress.show(note === '' ? counts : { ...counts, note });
   };
   const target: Target = {
     url: new URL('ingest/events', options.server),
@@ -142,9 +139,9 @@ async function sendAll(
     }
     return undefined;
   };
-  const chunks = options.file === null ? shell.stdin : bytesFrom(options.file, state.standing.offset);
+  const chunks = options.file === null ? shell.stdin : bytesFrom(options.file, state.progress.offset);
   let failed: Extract<Settled, { kind: 'unsent' }> | undefined;
-  for await (const batch of batchesOf(chunks, state.standing)) {
+  for await (const batch of batchesOf(chunks, state.progress)) {
     underWay.push(sendLines(batch, source, target));
     if (underWay.length >= REQUESTS_IN_FLIGHT_MAX) failed = await settle();
     if (failed !== undefined || shell.stop.aborted) break;
@@ -206,7 +203,7 @@ async function sendRun(lines: readonly Line[], source: ImportSource, target: Tar
 }
 
 function summary(source: ImportSource, state: ImportState, json: boolean, tookMs: number): string {
-  const { usersAccepted, usersRejected, lines, offset } = state.standing;
+  const { usersAccepted, usersRejected, lines, offset } = state.progress;
   const rejectedFile = usersRejected === 0 ? null : rejectedFileOf(source);
   if (json) {
     const result = {

@@ -5,6 +5,7 @@
 
 import { resolve } from 'node:path';
 import type { FlagsRead } from '../config/flags.ts';
+import { parseDurationMs } from '../config/values.ts';
 import { readSettings } from './location.ts';
 import type { Shell } from './shell.ts';
 
@@ -35,6 +36,14 @@ export function readIngestKey(flags: FlagsRead, shell: Shell, mistakes: string[]
     );
   }
   return key;
+}
+
+/** Undefined where it is not a time, which is then among the mistakes. */
+export function readRetryTimeout(flags: FlagsRead, defaultMs: number, mistakes: string[]): number | undefined {
+  const given = flags.values.get('retry-timeout');
+  const timeoutMs = given === undefined ? defaultMs : parseDurationMs(given);
+  if (timeoutMs === undefined) mistakes.push(`--retry-timeout is "${given}"; expected a time such as 10s`);
+  return timeoutMs;
 }
 
 /** Without --url: the server that runs on the data folder. */

@@ -8,6 +8,7 @@ import type { Config } from '../config/config.ts';
 import { OperatorError } from '../errors.ts';
 import { nameMistake } from '../keys/create.ts';
 import type { InvitationKind, Member, MemberStore } from '../members.ts';
+import { DAY_MS, HOUR_MS } from '../model.ts';
 import { emailMistake, INVITATION_MS, invitationLink, invite, OPEN_INVITATIONS_MAX } from '../sign-in/invite.ts';
 import type { Account, KeyStore } from '../keys.ts';
 import { COMMANDS, flagKinds } from './commands.ts';
@@ -22,8 +23,6 @@ export interface InviteIo extends KeysIo {
 }
 
 const HINT = 'For help: sluice help invite';
-const HOUR_MS = 3_600_000;
-const DAY_MS = 24 * HOUR_MS;
 
 interface Made {
   readonly kind: InvitationKind;

@@ -6,7 +6,7 @@
 import type { Config } from '../config/config.ts';
 import { parseDurationMs } from '../config/values.ts';
 import { OperatorError } from '../errors.ts';
-import { createKey, type KeyOptions, mistakesIn, nameMistake, newAccount } from '../keys/create.ts';
+import { createKey, type KeyOptions, mistakesIn, nameMistake, newAccount, unusedKey } from '../keys/create.ts';
 import { KEY_KINDS } from '../model.ts';
 import type { Account, KeyStore, NewKey, RateLimit } from '../keys.ts';
 import { curlLine, fetchSnippet } from './curl.ts';
@@ -14,7 +14,7 @@ import { ENVIRONMENTS_EXPECTED, readChoice, readEnvironment } from './choices.ts
 import { COMMANDS, flagKinds } from './commands.ts';
 import { type FlagsRead, mistakesError, readFlags } from '../config/flags.ts';
 import { type KeysIo, withKeyStore } from './keys-shell.ts';
-import { asStored, keyJson } from './keys-show.ts';
+import { keyJson } from './keys-show.ts';
 import { isShared, locationName, readSettings, serverUrlOf } from './location.ts';
 import type { Ink } from './table.ts';
 
@@ -36,7 +36,7 @@ export async function createCommand(args: readonly string[], io: KeysIo, ink: In
     const { account, isNew } = await chooseAccount(store, accountName, now);
     const { key, row } = await createKey(store, { ...options, accountId: account.id, now });
     if (flags.switches.has('json')) {
-      io.out(`${JSON.stringify({ key, ...keyJson(asStored(row, account), now) }, undefined, 2)}\n`);
+      io.out(`${JSON.stringify({ key, ...keyJson(unusedKey(row, account.name), now) }, undefined, 2)}\n`);
       return;
     }
     if (isNew) io.out(`Created the account "${account.name}".\n`);

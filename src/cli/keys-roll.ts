@@ -5,11 +5,12 @@
 
 import { formatDuration, parseDurationMs } from '../config/values.ts';
 import { OperatorError } from '../errors.ts';
+import { unusedKey } from '../keys/create.ts';
 import { OVERLAP_MS_MAX, rollKey } from '../keys/roll.ts';
 import { COMMANDS, flagKinds } from './commands.ts';
 import { mistakesError, readFlags } from '../config/flags.ts';
 import { type KeysIo, onKeys, unknownKey } from './keys-shell.ts';
-import { asStored, displayOf, keyJson, minuteOf } from './keys-show.ts';
+import { displayOf, keyJson, minuteOf } from './keys-show.ts';
 import { locationName, readSettings } from './location.ts';
 import type { Ink } from './table.ts';
 
@@ -42,7 +43,7 @@ export async function rollCommand(args: readonly string[], io: KeysIo, ink: Ink)
   }
   const { key, row, old } = result;
   if (flags.switches.has('json')) {
-    const created = keyJson(asStored(row, { name: old.accountName }), now);
+    const created = keyJson(unusedKey(row, old.accountName), now);
     io.out(`${JSON.stringify({ key, ...created, old: keyJson(old, now) }, undefined, 2)}\n`);
     return 0;
   }

@@ -4,12 +4,12 @@
  */
 
 import { keyState } from '../keys/state.ts';
-import type { Account, ApiKey, NewKey } from '../keys.ts';
+import type { ApiKey } from '../keys.ts';
 
 export type ShownState = ReturnType<typeof keyState> | 'probably leaked';
 
 /** What a person should know first. A leaked key still works until it is revoked; that is why it must be seen. */
-export function stateOf(key: ApiKey, now: number): ShownState {
+function stateOf(key: ApiKey, now: number): ShownState {
   const state = keyState(key, now);
   return state === 'active' && key.leakSuspectedAt !== null ? 'probably leaked' : state;
 }
@@ -74,19 +74,6 @@ export function displayOf(key: Pick<ApiKey, 'prefix' | 'lastFour'>): string {
 /** `2026-03-01 12:30`, in UTC. */
 export function minuteOf(time: number): string {
   return new Date(time).toISOString().slice(0, 16).replace('T', ' ');
-}
-
-/** A key that was just created, as the store gives it back. */
-export function asStored(row: NewKey, { name }: Pick<Account, 'name'>): ApiKey {
-  const untouched = {
-    revokedAt: null,
-    lastUsedAt: null,
-    lastOrigin: null,
-    leakSuspectedAt: null,
-    leakOrigin: null,
-    enforcedPlan: null,
-  };
-  return { ...row, ...untouched, accountName: name };
 }
 
 function isoOf(time: number | null): string | null {

@@ -4,13 +4,13 @@
  */
 
 import { parseDurationMs } from '../config/values.ts';
+import { DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS } from '../model.ts';
 import { parseIso8601 } from '../validation/iso8601.ts';
 
-const SECOND_MS = 1_000;
 const SPANS: readonly (readonly [unit: string, milliseconds: number])[] = [
-  ['d', 86_400 * SECOND_MS],
-  ['h', 3_600 * SECOND_MS],
-  ['m', 60 * SECOND_MS],
+  ['d', DAY_MS],
+  ['h', HOUR_MS],
+  ['m', MINUTE_MS],
   ['s', SECOND_MS],
 ];
 const SIZES: readonly (readonly [unit: string, bytes: number])[] = [

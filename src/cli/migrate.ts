@@ -23,7 +23,7 @@ import { countOf, formatCount, isoTime, localTime } from './local-time.ts';
 import { compare, countAll, type Counts, migrateAll, partLabel, type Comparison } from './migrate-parts.ts';
 import { readSettings } from './location.ts';
 import { Progress } from './progress.ts';
-import { inWords, type Shell } from './shell.ts';
+import { asOperatorError, type Shell } from './shell.ts';
 import { inkFor, renderTable } from './table.ts';
 
 export interface MigrateShell extends Shell {
@@ -62,7 +62,7 @@ export async function runMigrate(args: readonly string[], shell: MigrateShell): 
     if (error instanceof StoreUnavailableError || error instanceof StoreConflictError) {
       throw new OperatorError(`${error.message}\n${GO_ON}`, { cause: error });
     }
-    throw inWords(error);
+    throw asOperatorError(error);
   } finally {
     await target?.close();
     await source?.close();

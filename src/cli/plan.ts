@@ -17,9 +17,9 @@ import { COMMANDS, flagKinds } from './commands.ts';
 import { commandHelp, unknownCommand } from './help.ts';
 import { type IngestServer, readIngestKey, readIngestServer } from './ingest-target.ts';
 import type { Shell } from './shell.ts';
-import { inkFor, printable } from './table.ts';
+import { inkFor, printable, shorten } from './table.ts';
 
-export const PLAN_FILE = 'sluice-plan.json';
+const PLAN_FILE = 'sluice-plan.json';
 
 const TIMEOUT_MS = 30_000;
 const VALUE_CHARACTERS_MAX = 100;
@@ -264,10 +264,8 @@ function printableLines(text: string): string {
 const SIGNS = { added: '+', removed: '-', changed: '~' } as const;
 
 function lineOf({ kind, path, before, after }: PlanDifference): string {
-  const values = [before, after].filter((value) => value !== undefined).map(shortened);
+  const values = [before, after]
+    .filter((value) => value !== undefined)
+    .map((value) => shorten(value, VALUE_CHARACTERS_MAX));
   return printable(`  ${SIGNS[kind]} ${path}: ${values.join(' → ')}`);
-}
-
-function shortened(value: string): string {
-  return value.length <= VALUE_CHARACTERS_MAX ? value : `${value.slice(0, VALUE_CHARACTERS_MAX)}…`;
 }

@@ -10,18 +10,18 @@ import { isJunk, type MatchOptions, normalise } from '../identity/match-keys.ts'
 import { matchOptionsOf } from '../config/match-options.ts';
 import { IDENTIFIER_TYPES, type IdentifierType } from '../model.ts';
 import type { EventReader, ProfileReader, Provenance, StoredEvent, StoredIdentity, StoredProfile } from '../store.ts';
+import { uuidOf } from '../views/uuid.ts';
 import { COMMANDS, flagKinds } from './commands.ts';
 import { mistakesError, readFlags, suggestion } from '../config/flags.ts';
 import { countOf, localTime } from './local-time.ts';
 import { identityTree } from './profile-tree.ts';
 import type { Shell } from './shell.ts';
-import { type Ink, inkFor, printable, renderTable } from './table.ts';
+import { type Ink, inkFor, printable, renderTable, shorten } from './table.ts';
 import { chooseTenant, readDataSource, type Tenant, withStore } from './tenant.ts';
 
 const EVENTS_SHOWN = 10;
 const VALUE_COLUMNS = 60;
 const HINT = 'For help: sluice help profile';
-const UUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
 
 type Who = { readonly id: string } | { readonly type: IdentifierType; readonly value: string };
 
@@ -60,7 +60,8 @@ function readWho(given: string | undefined, mistakes: string[]): Who | undefined
     mistakes.push(`no person given; ${expected}`);
     return undefined;
   }
-  if (UUID.test(given)) return { id: given.toLowerCase() };
+  const id = uuidOf(given);
+  if (id !== undefined) return { id };
   const at = given.indexOf('=');
   const name = at < 0 ? given : given.slice(0, at);
   const type = IDENTIFIER_TYPES.find((known) => known === name);
@@ -122,7 +123,7 @@ function cardOf({ profile, identity, events }: Found, tenant: Tenant, ink: Ink):
       localTime(event.timestamp),
       event.eventName,
       event.revenue ?? '',
-      shorten(event.properties),
+      shorten(event.properties, VALUE_COLUMNS),
     ]);
     parts.push(renderTable([title, 'name', 'revenue', 'properties'], rows, ink));
   }
@@ -133,7 +134,7 @@ function valueTable(title: string, values: ReadonlyMap<string, Provenance>, ink:
   if (values.size === 0) return [];
   const rows = [...values].map(([name, { value, traceId, receivedAt }]) => [
     name,
-    shorten(value),
+    shorten(value, VALUE_COLUMNS),
     localTime(receivedAt),
     traceId,
   ]);
@@ -151,8 +152,4 @@ function notFoundText(who: Who, tenant: Tenant, options: MatchOptions): string {
   }
   lines.push('Another tenant? --account NAME, --env production|development. Sent just now? sluice trace ID');
   return `${lines.join('\n')}\n`;
-}
-
-function shorten(text: string): string {
-  return text.length <= VALUE_COLUMNS ? text : `${text.slice(0, VALUE_COLUMNS - 1)}…`;
 }

@@ -4,13 +4,13 @@
  * of an earlier run counts toward the percentage, not the rate.
  */
 
+import { SECOND_MS } from '../model.ts';
 import { countOf, formatBytes, formatCount, formatSpan } from './local-time.ts';
 import type { Terminal } from './shell.ts';
 
 const REDRAW_MS = 100;
 const LINE_MS = 5_000;
 const BAR_COLUMNS = 16;
-const SECOND_MS = 1_000;
 
 export interface ProgressSetup {
   readonly title: string;
@@ -23,7 +23,7 @@ export interface ProgressSetup {
   readonly now: () => number;
 }
 
-export interface Standing {
+export interface ProgressCounts {
   readonly count: number;
   readonly bytes: number;
   /** What `done` is a part of, in any unit; null when unknown. */
@@ -36,7 +36,7 @@ export interface Standing {
 export class Progress {
   readonly #setup: ProgressSetup;
   readonly #startedAt: number;
-  #start: Standing | undefined;
+  #start: ProgressCounts | undefined;
   #drawnAt: number;
   #isBarShown = false;
 
@@ -47,13 +47,13 @@ export class Progress {
   }
 
   /** The first call says where this run begins. */
-  show(standing: Standing): void {
-    this.#start ??= standing;
+  show(counts: ProgressCounts): void {
+    this.#start ??= counts;
     const { terminal, now, err, title } = this.#setup;
     const at = now();
     if (at - this.#drawnAt < (terminal.isTty ? REDRAW_MS : LINE_MS)) return;
     this.#drawnAt = at;
-    const line = `${title}  ${this.#describe(standing, at)}`;
+    const line = `${title}  ${this.#describe(counts, at)}`;
     if (!terminal.isTty) {
       err(`${line}\n`);
       return;
@@ -68,9 +68,9 @@ export class Progress {
     this.#isBarShown = false;
   }
 
-  #describe(standing: Standing, at: number): string {
-    const { total, done, bytes, count, note } = standing;
-    const start = this.#start ?? standing;
+  #describe(counts: ProgressCounts, at: number): string {
+    const { total, done, bytes, count, note } = counts;
+    const start = this.#start ?? counts;
     const seconds = (at - this.#startedAt) / SECOND_MS;
     const perSecond = (amount: number): number => (seconds > 0 ? amount / seconds : 0);
     const rate =

@@ -24,8 +24,8 @@ import { COMMANDS, flagKinds } from './commands.ts';
 import { mistakesError, readFlags } from '../config/flags.ts';
 import { formatSpan, isoTime, localTime } from './local-time.ts';
 import { readSettings } from './location.ts';
-import type { Standing } from './progress.ts';
-import { inWords, type Shell } from './shell.ts';
+import type { ProgressCounts } from './progress.ts';
+import { asOperatorError, type Shell } from './shell.ts';
 import { printable } from './table.ts';
 
 export interface RestoreShell extends Shell {
@@ -68,7 +68,7 @@ export async function runRestore(args: readonly string[], shell: RestoreShell): 
     manifest = await restore(options, shell, old);
   } catch (error) {
     if (shell.stop.aborted) throw new OperatorError('Stopped. Nothing was restored.');
-    throw inWords(error, resolve(options.config.dataFolder));
+    throw asOperatorError(error, resolve(options.config.dataFolder));
   }
   const undone = oldFolder === null ? undefined : shell.undoneByRestore(oldFolder, Date.parse(manifest.began_at));
   shell.out(
@@ -236,11 +236,11 @@ async function unpackWithProgress(
 async function withProgress<T>(
   title: string,
   shell: Shell,
-  work: (show: (standing: Standing) => void) => Promise<T>,
+  work: (show: (counts: ProgressCounts) => void) => Promise<T>,
 ): Promise<T> {
   const progress = progressOf(title, shell);
   try {
-    return await work((standing) => progress.show(standing));
+    return await work((counts) => progress.show(counts));
   } finally {
     progress.end();
   }

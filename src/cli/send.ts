@@ -6,12 +6,17 @@
 
 import { randomUUID } from 'node:crypto';
 import { mistakesError, readFlags } from '../config/flags.ts';
-import { parseDurationMs } from '../config/values.ts';
 import { OperatorError } from '../errors.ts';
 import { parseJson } from '../json/parse.ts';
 import { COMMANDS, flagKinds } from './commands.ts';
 import { sendBody, type Target } from './import-send.ts';
-import { dashboardPage, type IngestServer, readIngestKey, readIngestServer } from './ingest-target.ts';
+import {
+  dashboardPage,
+  type IngestServer,
+  readIngestKey,
+  readIngestServer,
+  readRetryTimeout,
+} from './ingest-target.ts';
 import type { Shell } from './shell.ts';
 import { printable } from './table.ts';
 
@@ -65,9 +70,7 @@ async function readOptions(args: readonly string[], shell: Shell): Promise<Optio
   }
   const server = await readIngestServer(flags, shell, mistakes);
   const key = readIngestKey(flags, shell, mistakes);
-  const retryTimeout = flags.values.get('retry-timeout');
-  const timeoutMs = retryTimeout === undefined ? RETRY_TIMEOUT_DEFAULT_MS : parseDurationMs(retryTimeout);
-  if (timeoutMs === undefined) mistakes.push(`--retry-timeout is "${retryTimeout}"; expected a time such as 10s`);
+  const timeoutMs = readRetryTimeout(flags, RETRY_TIMEOUT_DEFAULT_MS, mistakes);
   if (server === undefined || timeoutMs === undefined || mistakes.length > 0) throw mistakesError(mistakes, HINT);
   const event = [['event_name', JSON.stringify(eventName)] as const, ...fields]
     .map(([name, json]) => `${JSON.stringify(name)}:${json}`)

@@ -7,6 +7,7 @@
 import type { Config, Env } from '../config/config.ts';
 import { OperatorError } from '../errors.ts';
 import type { KeyStore } from '../keys.ts';
+import { SQLITE, sqliteCodeOf } from '../runtime/sqlite-errors.ts';
 import type { Store } from '../store.ts';
 
 export interface Terminal {
@@ -92,22 +93,17 @@ function drained(stream: NodeJS.WriteStream, stop: AbortSignal): Promise<void> {
 }
 
 const FULL_DISK: ReadonlySet<unknown> = new Set(['ENOSPC', 'EDQUOT']);
-/** Primary codes of SQLite: read-only, a failing disk, a full one, a file that cannot be opened. */
-const SQLITE_READONLY = 8;
-const SQLITE_IOERR = 10;
-const SQLITE_FULL = 13;
-const SQLITE_CANTOPEN = 14;
-const SQLITE_OF_FILES: ReadonlySet<number> = new Set([SQLITE_READONLY, SQLITE_IOERR, SQLITE_FULL, SQLITE_CANTOPEN]);
+const SQLITE_FILE_ERRORS: ReadonlySet<number> = new Set([SQLITE.readonly, SQLITE.ioerr, SQLITE.full, SQLITE.cantopen]);
 
 /**
  * Turns file-system errors (disk full, not writable) into an `OperatorError`, without a stack; returns other errors as
  * they are. `folder` is where the command writes.
  */
-export function inWords(error: unknown, folder?: string): unknown {
+export function asOperatorError(error: unknown, folder?: string): unknown {
   if (!(error instanceof Error && 'code' in error)) return error;
-  const sqliteCode = 'errcode' in error ? Number(error.errcode) & 0xff : 0;
-  if (!('syscall' in error) && !SQLITE_OF_FILES.has(sqliteCode)) return error;
-  if (FULL_DISK.has(error.code) || sqliteCode === SQLITE_FULL) {
+  const sqliteCode = sqliteCodeOf(error) ?? 0;
+  if (!('syscall' in error) && !SQLITE_FILE_ERRORS.has(sqliteCode)) return error;
+  if (FULL_DISK.has(error.code) || sqliteCode === SQLITE.full) {
     const disk = folder === undefined ? 'that this command writes to' : `of ${folder}`;
     return new OperatorError(
       `The disk ${disk} is full. Free some space there, or use another disk; then run it again.`,

@@ -46,6 +46,10 @@ export function wrap(text: string, columns: number): string[] {
   return [...lines, line];
 }
 
+export function shorten(text: string, columns: number): string {
+  return text.length <= columns ? text : `${text.slice(0, columns - 1)}…`;
+}
+
 /** Cc: control characters, which could drive the terminal. Cf: invisible ones, which could turn the text around. */
 export function printable(text: string): string {
   return text.replace(/[\p{Cc}\p{Cf}]/gu, '\u{fffd}');

@@ -14,7 +14,7 @@ import { COMMANDS, flagKinds } from './commands.ts';
 import { mistakesError, readFlags } from '../config/flags.ts';
 import { shortTime } from './local-time.ts';
 import { pause, type Shell } from './shell.ts';
-import { type Ink, inkFor, printable } from './table.ts';
+import { type Ink, inkFor, printable, shorten } from './table.ts';
 import { findTenant, type DataSource, planOfTenant, readDataSource, type Tenant, withStore } from './tenant.ts';
 
 const POLL_MS = 200;
@@ -134,7 +134,3 @@ function lineOf(event: StoredEvent, { outTerminal, now }: Shell, ink: Ink): stri
 }
 
 const UUID_COLUMNS = 36;
-
-function shorten(text: string, columns: number): string {
-  return text.length <= columns ? text : `${text.slice(0, columns - 1)}…`;
-}

@@ -16,6 +16,7 @@
  */
 
 import { uptime } from 'node:os';
+import { DAY_MS, HOUR_MS } from '../model.ts';
 import type { Logger } from '../telemetry/logger.ts';
 import { METRIC, type MetricsWriter } from '../telemetry/metrics.ts';
 
@@ -56,8 +57,6 @@ const STEP_MS = 1_000;
 const PAUSE_MS = 10_000;
 /** Fast enough to keep requests in order, and slow enough for the wall clock to catch up. */
 const WAITING_SPEED = 0.5;
-const HOUR_MS = 3_600_000;
-const DAY_MS = 24 * HOUR_MS;
 /** A jump from which on retention waits, while the server runs and at a start. */
 const RETENTION_JUMP_MS = HOUR_MS;
 const RETENTION_GAP_MS = 7 * DAY_MS;

@@ -8,7 +8,6 @@ import {
   choice,
   connections,
   country,
-  DAY_MS,
   duration,
   FOREVER_MS,
   GB,
@@ -21,11 +20,10 @@ import {
   origin,
   proxies,
   retention,
-  SECOND_MS,
   storeUrl,
   text,
 } from './values.ts';
-import { ENVIRONMENTS, ROLES } from '../model.ts';
+import { DAY_MS, ENVIRONMENTS, HOUR_MS, MINUTE_MS, ROLES, SECOND_MS } from '../model.ts';
 
 export interface Setting<T> {
   readonly env: string;
@@ -42,7 +40,7 @@ export interface Setting<T> {
 export const EDGE_BYTES_MIN = 28 * MB;
 
 /** Clocks are corrected by seconds, and that is no jump. */
-const CLOCK_BOUND_MS_MIN = 60 * SECOND_MS;
+const CLOCK_BOUND_MS_MIN = MINUTE_MS;
 
 export const SETTINGS = {
   port: setting({
@@ -122,7 +120,7 @@ export const SETTINGS = {
     env: 'SLUICE_STORE_TIMEOUT',
     flag: 'store-timeout',
     placeholder: 'TIME',
-    kind: duration(SECOND_MS, 3_600 * SECOND_MS),
+    kind: duration(SECOND_MS, HOUR_MS),
     default: 30 * SECOND_MS,
     description: 'How long a statement in PostgreSQL may take before it is given up.',
   }),

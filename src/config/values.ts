@@ -4,6 +4,7 @@
  */
 
 import { isIP } from 'node:net';
+import { DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS } from '../model.ts';
 import { networksOf, PROXIES_EXPECTED } from './trusted-proxies.ts';
 
 /** How a kind of value is read and written. `parse` gives undefined for what is not as `expected` says. */
@@ -21,9 +22,7 @@ const KB = 1_024;
 export const MB = 1_024 * KB;
 export const GB = 1_024 * MB;
 const BYTE_UNITS = { B: 1, kB: KB, MB, GB };
-export const SECOND_MS = 1_000;
-export const DAY_MS = 86_400 * SECOND_MS;
-const DURATION_UNITS_MS = { ms: 1, s: SECOND_MS, m: 60 * SECOND_MS, h: 3_600 * SECOND_MS, d: DAY_MS };
+const DURATION_UNITS_MS = { ms: 1, s: SECOND_MS, m: MINUTE_MS, h: HOUR_MS, d: DAY_MS };
 /** Longer than any clock will run. */
 export const FOREVER_MS = Number.MAX_SAFE_INTEGER;
 

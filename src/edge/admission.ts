@@ -5,8 +5,8 @@
  */
 
 /** What Node keeps for a request besides its body: sockets, parser, headers, promises. */
-export const REQUEST_OVERHEAD_BYTES = 4_096;
-export const LARGE_BYTES_MIN = 256 * 1024;
+const REQUEST_OVERHEAD_BYTES = 4_096;
+const LARGE_BYTES_MIN = 256 * 1024;
 const LARGE_SHARE = 0.75;
 
 export class InFlight {

@@ -5,11 +5,10 @@
  */
 
 import type { LogReader } from '../log.ts';
+import { backlogLimit } from '../log/backlog-limit.ts';
 import type { Logger } from '../telemetry/logger.ts';
 
 const LOOK_INTERVAL_MS = 3_000;
-/** Accepted again a little below the bound, so that it does not flicker. */
-const LOW_SHARE = 0.9;
 
 export interface BacklogWatchParts {
   readonly log: Pick<LogReader, 'partitions' | 'backlogBytes'>;
@@ -29,20 +28,12 @@ export interface BacklogWatch {
 }
 
 export function watchBacklog(parts: BacklogWatchParts): BacklogWatch {
-  const { bytesMax, setFull, report, logger } = parts;
-  let isFull = false;
+  const applyLimit = backlogLimit(parts.bytesMax, parts.setFull, parts.logger);
   let underWay: Promise<void> | undefined;
   const lookOnce = async (): Promise<void> => {
     const bytes = await backlogOf(parts).catch(() => null);
-    report(bytes);
-    const isFullNow = bytes !== null && bytes > bytesMax * (isFull ? LOW_SHARE : 1);
-    if (isFullNow !== isFull) {
-      const line = { backlog_bytes: bytes, backlog_bytes_max: bytesMax };
-      if (isFullNow) logger.error(line, 'the backlog is full: responding with 503 until some of it is processed');
-      else logger.info(line, bytes === null ? 'the backlog is not known any more' : 'the backlog has room again');
-    }
-    isFull = isFullNow;
-    setFull(isFull);
+    parts.report(bytes);
+    applyLimit(bytes);
   };
   const look = (): Promise<void> => {
     underWay ??= lookOnce().finally(() => {

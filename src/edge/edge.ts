@@ -31,7 +31,7 @@ import { isForeignOrigin } from './origins.ts';
 import { PlanViolationFinder } from './plan-violations.ts';
 import { RateLimits } from './rate-limits.ts';
 import { RateLimitedLogger } from '../telemetry/rate-limited-logger.ts';
-import { isLeaving, readinessOf, type ServerStatus, outageReporter } from './readiness.ts';
+import { isStopping, readinessOf, type ServerStatus, outageReporter } from './readiness.ts';
 import type { IntakeParts, Refusal } from './request-intake.ts';
 import { createEdgeServer, type EdgeServer } from './server.ts';
 import { KeyUsageTracker } from './key-usage.ts';
@@ -138,7 +138,6 @@ export async function startEdge(parts: EdgeParts, port: number): Promise<Edge> {
   const stopping = new AbortController();
   const frame: AppFrame = {
     serverFactory: (everythingElse: RequestListener) => {
-      const isLeavingNow = (): boolean => isLeaving(status);
       const connections = { max: Math.max(1, Math.floor(parts.connectionsMax / config.edges)), logger };
       made = createEdgeServer(
         {
@@ -147,7 +146,7 @@ export async function startEdge(parts: EdgeParts, port: number): Promise<Edge> {
           segment: ingest?.segment ?? null,
           metrics,
           newTraceId,
-          isLeaving: isLeavingNow,
+          isStopping: () => isStopping(status),
           connections,
         },
         everythingElse,
@@ -243,7 +242,7 @@ function makeIngest(parts: EdgeParts, shared: Shared, log: LogAppender, keys: Ke
     receiptTime,
     newTraceId,
     refusal: () => refusalOf(status),
-    isLeaving: () => isLeaving(status),
+    isStopping: () => isStopping(status),
   };
   const { publicUrl } = config;
   return {

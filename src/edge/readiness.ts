@@ -44,7 +44,7 @@ export interface ReadinessParts {
 export function readinessOf(parts: ReadinessParts): Readiness {
   const { role, status, log, storeProblem, databaseProblem, keysProblem } = parts;
   const reasons: string[] = [];
-  if (isLeaving(status)) reasons.push('shutting down');
+  if (isStopping(status)) reasons.push('shutting down');
   if (status.isDiskLow()) reasons.push('disk space is below SLUICE_DISK_FREE_MIN');
   for (const name of status.replacedFiles()) reasons.push(`${name} was removed or replaced: restart the server`);
   if (status.isOtherDatabase()) {
@@ -70,7 +70,7 @@ export function readinessOf(parts: ReadinessParts): Readiness {
 }
 
 /** Connections end with their next response, so that clients that keep them alive move to another server. */
-export function isLeaving(status: ServerStatus): boolean {
+export function isStopping(status: ServerStatus): boolean {
   return status.isDraining() || status.isShuttingDown();
 }
 

@@ -44,7 +44,7 @@ export interface IntakeParts {
   readonly newTraceId: () => string;
   readonly refusal: () => Refusal | null;
   /** Whether connections are to end with their next response. */
-  readonly isLeaving: () => boolean;
+  readonly isStopping: () => boolean;
 }
 
 /** Why nothing may be accepted now, apart from the log and the memory. */
@@ -314,7 +314,7 @@ export abstract class RequestIntake<Item> {
   /** Call it right before a response: releases the reservation, and records the metrics. */
   protected settle(exchange: Exchange, status: number): void {
     exchange.reservation?.release();
-    if (this.parts.isLeaving()) exchange.response.shouldKeepAlive = false;
+    if (this.parts.isStopping()) exchange.response.shouldKeepAlive = false;
     const { metrics } = this.parts;
     const counter = REQUESTS_BY_STATUS.get(status);
     if (counter !== undefined) metrics.inc(counter);

@@ -61,16 +61,18 @@ export function retryAfter(milliseconds = RETRY_AFTER_SECONDS * 1_000): string {
   return String(Math.max(RETRY_AFTER_SECONDS, Math.ceil(milliseconds / 1_000)));
 }
 
-export function sendPreflight(response: ServerResponse, traceId: string): void {
+const ALLOWED = { methods: 'POST', headers: 'Authorization, Content-Type, Content-Encoding, Idempotency-Key' };
+
+export function sendPreflight(response: ServerResponse, traceId: string, { methods, headers } = ALLOWED): void {
   response.writeHead(204, [
     'X-Trace-Id',
     traceId,
     'Access-Control-Allow-Origin',
     '*',
     'Access-Control-Allow-Methods',
-    'POST',
+    methods,
     'Access-Control-Allow-Headers',
-    'Authorization, Content-Type, Content-Encoding, Idempotency-Key',
+    headers,
     'Access-Control-Max-Age',
     '86400',
   ]);

@@ -15,8 +15,8 @@ import { METRIC } from '../telemetry/metrics.ts';
 import type { EnforcedPlan } from './enforced-plans.ts';
 import { envelopeOfAnyType, segmentKeyOf } from './request-headers.ts';
 import { type Exchange, type IntakeParts, RequestIntake } from './request-intake.ts';
-import { type Failure, stopUnwantedBody } from './responses.ts';
-import { sendJson, sendSegmentFailure, sendSegmentPreflight, sendSuccess } from './segment-responses.ts';
+import { type Failure, sendPreflight, stopUnwantedBody } from './responses.ts';
+import { SEGMENT_PREFLIGHT, sendJson, sendSegmentFailure, sendSuccess } from './segment-responses.ts';
 import { rudderSettings, segmentRouteOf, segmentSettings, serverAddress } from './segment-routes.ts';
 import { convertBody, LARGE_BODY_BYTES } from './validate-body.ts';
 
@@ -51,7 +51,7 @@ export class SegmentIntake extends RequestIntake<MessageError> {
     }
     if (method === 'OPTIONS' && request.headers.origin !== undefined) {
       this.settle(exchange, 204);
-      sendSegmentPreflight(response, traceId);
+      sendPreflight(response, traceId, SEGMENT_PREFLIGHT);
       return;
     }
     const expected = route.kind === 'settings' || route.kind === 'rudder_settings' ? 'GET' : 'POST';

@@ -57,20 +57,5 @@ const ALLOWED_HEADERS = [
   ...['Authorization', 'Content-Type', 'Content-Encoding', 'Idempotency-Key', 'X-Retry-Count', 'AnonymousId', 'SentAt'],
   ...['Rsa-Retry-Attempt', 'Rsa-Since-Last-Attempt', 'Rsa-Since-First-Attempt', 'Rsa-Retry-Reason', 'Rsa-Recovered'],
   '*',
-].join(', ');
-
-export function sendSegmentPreflight(response: ServerResponse, traceId: string): void {
-  response.writeHead(204, [
-    'X-Trace-Id',
-    traceId,
-    'Access-Control-Allow-Origin',
-    '*',
-    'Access-Control-Allow-Methods',
-    'GET, POST',
-    'Access-Control-Allow-Headers',
-    ALLOWED_HEADERS,
-    'Access-Control-Max-Age',
-    '86400',
-  ]);
-  response.end();
-}
+];
+export const SEGMENT_PREFLIGHT = { methods: 'GET, POST', headers: ALLOWED_HEADERS.join(', ') };

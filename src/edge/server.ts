@@ -50,7 +50,7 @@ export interface EdgeServerParts {
   readonly metrics: MetricsWriter;
   readonly newTraceId: () => string;
   /** Whether connections are to end with their next response. */
-  readonly isLeaving: () => boolean;
+  readonly isStopping: () => boolean;
   readonly connections: Pick<ConnectionsParts, 'max' | 'logger'>;
 }
 
@@ -102,7 +102,7 @@ export function createEdgeServer(parts: EdgeServerParts, everythingElse: Request
     );
   };
   const handle = (request: IncomingMessage, response: ServerResponse, expectsContinue: boolean): void => {
-    if (parts.isLeaving()) response.shouldKeepAlive = false;
+    if (parts.isStopping()) response.shouldKeepAlive = false;
     // The upgrade is ignored, but Node's parser drops the rest of the packet: where the next request begins is unknown.
     if (request.headers.upgrade !== undefined) {
       response.shouldKeepAlive = false;

@@ -52,19 +52,9 @@ function isField(name: string, value: unknown): boolean {
   return value !== null && value !== undefined && !IDENTIFIER_TYPES.includes(name as IdentifierType);
 }
 
-/** The groups after one more update; the same array if it changes nothing. `null` deletes a property. */
-export function applyUpdate(
-  groups: readonly Group[],
-  origin: Origin,
-  fields: Values,
-  properties: Values,
-): readonly Group[] {
-  return applyUpdates(groups, [{ origin, fields, properties }]);
-}
-
 /**
- * Like `applyUpdate` for many updates, in one pass over all names. A person keeps `namesPerPersonMax` names of each
- * kind; beyond that, those set longest ago are dropped.
+ * The groups after more updates, in one pass over all names; the same array if they change nothing. `null` deletes a
+ * property. A person keeps `namesPerPersonMax` names of each kind; beyond that, those set longest ago are dropped.
  */
 export function applyUpdates(
   groups: readonly Group[],

@@ -58,19 +58,6 @@ export function resolve(
   return resolution.changes;
 }
 
-/** Whether `resolve` may ask for the profiles of this user: it has a key without a node, or keys of several profiles. */
-export function needsProfile(snapshot: Snapshot, user: IdentityClaim): boolean {
-  let root: NodeNumber | undefined;
-  for (const key of user.keys) {
-    const node = snapshot.nodeOf(key);
-    if (node === undefined) return true;
-    const found = snapshot.rootOf(node);
-    if (root !== undefined && found !== root) return true;
-    root = found;
-  }
-  return false;
-}
-
 class Resolution {
   readonly #snapshot: Snapshot;
   readonly #limits: ProfileLimits;

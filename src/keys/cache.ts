@@ -11,13 +11,13 @@
  * neither shortens nor extends them.
  */
 
-import type { Environment } from '../model.ts';
+import { type Environment, MINUTE_MS } from '../model.ts';
 import { type OutageLog, reasonOf } from '../telemetry/outage-log.ts';
 import type { ApiKey, KeyStore } from '../keys.ts';
 import { hashKey, isWellFormedKey } from './format.ts';
 
 export const FRESH_MS = 1_000;
-export const STALE_MS = 10 * 60 * 1_000;
+export const STALE_MS = 10 * MINUTE_MS;
 /** How long a request with a key that is known waits for the store to confirm it once more. */
 export const TIMEOUT_MS = 1_000;
 /** How long after the last query `probe` makes one. */

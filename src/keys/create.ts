@@ -6,11 +6,11 @@
 
 import { OperatorError } from '../errors.ts';
 import type { Environment, KeyKind } from '../model.ts';
-import type { Account, KeyStore, NewKey, RateLimit } from '../keys.ts';
+import type { Account, ApiKey, KeyStore, NewKey, RateLimit } from '../keys.ts';
 import { hashKey, keyDisplay, makeKey, randomBase62, SCOPES } from './format.ts';
 
-export const NAME_CHARACTERS_MAX = 100;
-export const ORIGINS_MAX = 100;
+const NAME_CHARACTERS_MAX = 100;
+const ORIGINS_MAX = 100;
 /** Users per second, and users at once; far above what one server accepts. */
 export const RATE_MAX = 1_000_000;
 
@@ -54,6 +54,12 @@ export async function createKey(
   };
   await store.create(row);
   return { key, row };
+}
+
+/** A key that was just created, as the store returns it; `accountName` where a response names the account. */
+export function unusedKey(row: NewKey, accountName = ''): ApiKey {
+  const unused = { revokedAt: null, lastUsedAt: null, lastOrigin: null, leakSuspectedAt: null, leakOrigin: null };
+  return { ...row, ...unused, enforcedPlan: null, accountName };
 }
 
 /** The way browsers send them, each once. */

@@ -34,8 +34,6 @@ export const SCOPES = {
   publishable: ['ingest:write'],
 } as const satisfies Record<KeyKind, readonly string[]>;
 
-export type Scope = (typeof SCOPES)[KeyKind][number];
-
 export function makeKey(kind: KeyKind, environment: Environment): string {
   const prefix = kind === 'secret' ? SECRET_PREFIXES[environment] : PUBLISHABLE_PREFIX;
   const body = prefix + randomBase62(RANDOM_CHARACTERS);

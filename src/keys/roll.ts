@@ -5,10 +5,11 @@
  */
 
 import type { ApiKey, KeyStore, NewKey } from '../keys.ts';
+import { DAY_MS } from '../model.ts';
 import { createKey } from './create.ts';
 import { keyState, type KeyState } from './state.ts';
 
-export const OVERLAP_MS_MAX = 30 * 86_400_000;
+export const OVERLAP_MS_MAX = 30 * DAY_MS;
 
 export interface KeyRoll {
   readonly id: string;

@@ -1,16 +1,13 @@
 /**
- * One batch of log records through the store's transaction: prepare, look up, decide, write. Tenants of a batch are
+ * One batch of prepared records through the store's transaction: look up, decide, write. Tenants of a batch are
  * decided independently, each in the order of the log.
  */
 
-import type { MatchOptions } from '../identity/match-keys.ts';
-import type { LogRecord } from '../log.ts';
 import type { LookupResult, WriteTransaction } from '../store-writer.ts';
 import type { CatalogueCollector } from './catalogue.ts';
 import { decide, lookupRequestOf } from './decide.ts';
 import type { WarningPlans } from './plan-warnings.ts';
 import type { PreparedRecord } from './prepared.ts';
-import { prepareRecord } from './prepare.ts';
 
 /** Where a test may stop the process: between any two steps. */
 export type Failpoint = (name: FailpointName) => void;
@@ -44,15 +41,6 @@ export interface BatchContext {
   /** Collects what the catalogue shows; without it the batch is not in the catalogue. */
   readonly catalogue?: CatalogueCollector | undefined;
   readonly plans?: WarningPlans | undefined;
-}
-
-export async function processBatch(
-  transaction: WriteTransaction,
-  records: readonly LogRecord[],
-  context: BatchContext & { readonly options: MatchOptions },
-): Promise<BatchCounts> {
-  const prepared = records.map((record) => prepareRecord(record, context.options));
-  return processPrepared(transaction, prepared, context);
 }
 
 export async function processPrepared(

@@ -6,7 +6,14 @@
 
 import type { Outcome } from '../identity/graph.ts';
 import { resolve } from '../identity/resolve.ts';
-import { EVENT_ID_WINDOW_MS, IDEMPOTENCY_WINDOW_MS, type IdentifierType, LIMITS, REFUSAL_REASONS } from '../model.ts';
+import {
+  DAY_MS,
+  EVENT_ID_WINDOW_MS,
+  IDEMPOTENCY_WINDOW_MS,
+  type IdentifierType,
+  LIMITS,
+  REFUSAL_REASONS,
+} from '../model.ts';
 import {
   type LookupResult,
   type KeyUse,
@@ -25,7 +32,6 @@ import { Erasures } from './erasures.ts';
 import type { WarningPlan } from './plan-warnings.ts';
 import type { PreparedEvent, PreparedRecord, PreparedUser } from './prepared.ts';
 
-const DAY_MS = 86_400_000;
 /** Beyond these a timestamp is flagged: its clock is wrong rather than late. */
 const FUTURE_MS_MAX = DAY_MS;
 const PAST_MS_MAX = 5 * 365 * DAY_MS;

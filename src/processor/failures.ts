@@ -6,6 +6,7 @@
 import { LockLostError } from '../data-folder/held-lock.ts';
 import { LogCorruptError, LogUnavailableError } from '../log.ts';
 import { isTooManyOpenFiles } from '../runtime/open-files.ts';
+import { SQLITE, sqliteCodeOf } from '../runtime/sqlite-errors.ts';
 import { StoreConflictError, StoreUnavailableError } from '../store-writer.ts';
 
 /**
@@ -13,7 +14,7 @@ import { StoreConflictError, StoreUnavailableError } from '../store-writer.ts';
  * damaged log waits for an operator, and so does a database that refuses to work (a revoked permission, a missing
  * table). Events are accepted meanwhile.
  */
-export function isWorthWaiting(error: unknown): error is Error {
+export function isRetryable(error: unknown): error is Error {
   return (
     error instanceof StoreUnavailableError ||
     error instanceof StoreConflictError ||
@@ -41,11 +42,9 @@ const VALUE_CLASSES = new Set(['21', '22', '23', '54']);
  * another server's.
  */
 export function isPoison(error: unknown): boolean {
-  if (isWorthWaiting(error) || error instanceof LockLostError) return false;
-  if (!(error instanceof Error)) return true;
-  if ('errcode' in error && typeof error.errcode === 'number') return VALUE_ERRORS.has(error.errcode & 0xff);
-  return true;
+  if (isRetryable(error) || error instanceof LockLostError) return false;
+  const code = sqliteCodeOf(error);
+  return code === undefined || VALUE_ERRORS.has(code);
 }
 
-/** SQLITE_TOOBIG, SQLITE_CONSTRAINT, SQLITE_MISMATCH, SQLITE_RANGE. */
-const VALUE_ERRORS = new Set([18, 19, 20, 25]);
+const VALUE_ERRORS: ReadonlySet<number> = new Set([SQLITE.toobig, SQLITE.constraint, SQLITE.mismatch, SQLITE.range]);

@@ -4,11 +4,12 @@
  */
 
 import { LogCorruptError, type LogReader } from '../log.ts';
+import { type BacklogLimit, backlogLimit } from '../log/backlog-limit.ts';
 import { missingRecords } from '../log/continuity.ts';
 import type { Logger } from '../telemetry/logger.ts';
 import { METRIC, type MetricsWriter } from '../telemetry/metrics.ts';
 import type { Retention, StoreWriter } from '../store-writer.ts';
-import { isWorthWaiting } from './failures.ts';
+import { isRetryable } from './failures.ts';
 
 const BACKLOG_INTERVAL_MS = 1_000;
 /** After a partition could not be read, which may have taken seconds. */
@@ -17,8 +18,6 @@ const LEDGER_INTERVAL_MS = 10_000;
 const SWEEP_INTERVAL_MS = 60_000;
 /** More than the time between two readings of a clock, and less than any pause of the retention time. */
 const RETENTION_LAG_MS = 60_000;
-/** The edges accept requests again a little below the bound, so that they do not flicker. */
-const BACKLOG_LOW_SHARE = 0.9;
 
 export interface HousekeepingParts {
   readonly log: LogReader;
@@ -35,18 +34,19 @@ export interface HousekeepingParts {
 
 export class Housekeeping {
   readonly #parts: HousekeepingParts;
+  readonly #applyBacklogLimit: BacklogLimit;
   #backlogAt = Number.NEGATIVE_INFINITY;
   /** By partition, as of the last successful look. */
   #backlogs = new Map<number, number>();
   #ledgerCheckedAt = Number.NEGATIVE_INFINITY;
   #sweepAt = Number.NEGATIVE_INFINITY;
   #isRetentionWaiting = false;
-  #isBacklogFull = false;
   #isLedgerOut = false;
   #isLogShort = false;
 
   constructor(parts: HousekeepingParts) {
     this.#parts = parts;
+    this.#applyBacklogLimit = backlogLimit(parts.backlogBytesMax, parts.setBacklogFull, parts.logger);
   }
 
   /** Cheap when nothing is due. */
@@ -55,7 +55,9 @@ export class Housekeeping {
     const moment = performance.now();
     if (moment - this.#backlogAt >= BACKLOG_INTERVAL_MS) {
       this.#backlogAt = moment;
-      await this.#watchBacklog(positions);
+      const bytes = await this.#backlogBytes(positions);
+      this.#parts.metrics.set(METRIC.backlog_bytes, bytes);
+      this.#applyBacklogLimit(bytes);
     }
     if (moment - this.#ledgerCheckedAt >= LEDGER_INTERVAL_MS) {
       this.#ledgerCheckedAt = moment;
@@ -86,20 +88,6 @@ export class Housekeeping {
     return writer.sweep(retention, Math.min(time, caughtUpTo));
   }
 
-  async #watchBacklog(positions: ReadonlyMap<number, number>): Promise<void> {
-    const { metrics, logger, backlogBytesMax, setBacklogFull } = this.#parts;
-    const bytes = await this.#backlogBytes(positions);
-    metrics.set(METRIC.backlog_bytes, bytes);
-    const isFull = bytes > backlogBytesMax * (this.#isBacklogFull ? BACKLOG_LOW_SHARE : 1);
-    if (isFull !== this.#isBacklogFull) {
-      const line = { backlog_bytes: bytes, backlog_bytes_max: backlogBytesMax };
-      if (isFull) logger.error(line, 'the backlog is full: responding with 503 until some of it is processed');
-      else logger.info(line, 'the backlog has room again');
-    }
-    this.#isBacklogFull = isFull;
-    setBacklogFull(isFull);
-  }
-
   /** A partition that cannot be read counts as it did before; reading it reports what is wrong. */
   async #backlogBytes(positions: ReadonlyMap<number, number>): Promise<number> {
     const { log } = this.#parts;
@@ -109,7 +97,7 @@ export class Housekeeping {
       try {
         backlogs.set(partition, await log.backlogBytes(partition, positions.get(partition) ?? 0));
       } catch (error) {
-        if (!isWorthWaiting(error)) throw error;
+        if (!isRetryable(error)) throw error;
         backlogs.set(partition, this.#backlogs.get(partition) ?? 0);
         this.#backlogAt = performance.now() + BACKLOG_RETRY_MS - BACKLOG_INTERVAL_MS;
       }
@@ -137,7 +125,7 @@ export class Housekeeping {
       }
       this.#isLogShort = missing > 0;
     } catch (error) {
-      if (!isWorthWaiting(error)) throw error;
+      if (!isRetryable(error)) throw error;
       if (error instanceof LogCorruptError) metrics.set(METRIC.log_missing_records, 1);
     }
   }

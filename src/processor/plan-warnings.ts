@@ -15,7 +15,7 @@ import type { PlanViolation } from '../store-writer.ts';
 import type { OutageLog } from '../telemetry/outage-log.ts';
 import type { PreparedEvent, PreparedUser } from './prepared.ts';
 
-export const PLANS_INTERVAL_MS = 1_000;
+const PLANS_INTERVAL_MS = 1_000;
 const COUNTED_MAX = 1_000;
 const OTHERS = { eventName: null, path: '…', message: 'other violations' } as const;
 

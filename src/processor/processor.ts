@@ -28,13 +28,13 @@ import { METRIC, type MetricsWriter } from '../telemetry/metrics.ts';
 import { StoreConflictError, type StoreWriter, type WriteTransaction } from '../store-writer.ts';
 import { type BatchCounts, type Failpoint, processPrepared } from './batch.ts';
 import { CatalogueCollector } from './catalogue.ts';
-import { isPoison, isWorthWaiting } from './failures.ts';
+import { isPoison, isRetryable } from './failures.ts';
 import { JobRunner } from './jobs.ts';
 import type { WarningPlans } from './plan-warnings.ts';
 import { UnavailablePartitions } from './unavailable-partitions.ts';
 import { RetryLoop } from './retry-loop.ts';
 import { headerOf, prepareRecord } from './prepare.ts';
-import { type PreparedBatch, type RecordSource, sourceOnTheSpot } from './source.ts';
+import { type PreparedBatch, type RecordSource, inlineSource } from './source.ts';
 import type { PlanStore } from '../plans.ts';
 
 /**
@@ -152,7 +152,7 @@ export class Processor {
     this.#catalogue = new CatalogueCollector(parts.now);
     this.#retryLoop = new RetryLoop(parts.logger, () => parts.metrics.inc(METRIC.processor_retries));
     this.#unavailable = new UnavailablePartitions(parts.logger);
-    this.#source = parts.source ?? sourceOnTheSpot(parts.log, parts.options);
+    this.#source = parts.source ?? inlineSource(parts.log, parts.options);
     this.#failpoint = parts.failpoint ?? (() => undefined);
     this.#batchBytesMax = parts.batchBytesMax ?? BATCH_BYTES_MAX;
     this.#transactionUsersMax = parts.transactionUsersMax ?? TRANSACTION_USERS_MAX;
@@ -382,7 +382,7 @@ export class Processor {
     try {
       return await this.#readAll();
     } catch (error) {
-      if (!hasSome || !isWorthWaiting(error)) throw error;
+      if (!hasSome || !isRetryable(error)) throw error;
       return [];
     }
   }

@@ -8,7 +8,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { LogCorruptError } from '../log.ts';
 import type { Logger } from '../telemetry/logger.ts';
 import { REMINDER_MS } from '../telemetry/outage-log.ts';
-import { isWorthWaiting } from './failures.ts';
+import { isRetryable } from './failures.ts';
 
 const RETRY_MS = 500;
 
@@ -39,7 +39,7 @@ export class RetryLoop {
       }
       return result === true;
     } catch (error) {
-      if (!isWorthWaiting(error)) throw error;
+      if (!isRetryable(error)) throw error;
       this.#onRetry();
       const reason = error.message;
       if (!this.#loggedReasons.has(reason) || this.#now() - this.#loggedAt >= REMINDER_MS) {

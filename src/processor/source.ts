@@ -26,7 +26,7 @@ export interface RecordSource {
   read(partition: number, position: number, bytesMax: number): Promise<PreparedBatch>;
 }
 
-export function sourceOnTheSpot(log: LogReader, options: MatchOptions): RecordSource {
+export function inlineSource(log: LogReader, options: MatchOptions): RecordSource {
   const preparer = new Preparer(options);
   return {
     read: async (partition, position, bytesMax) => {
@@ -161,7 +161,7 @@ export function serveRecords(port: MessagePort, log: LogReader, options: MatchOp
  * The processor's side: requests the next batch while one is processed, so that it is ready and packed in time. A
  * thread that dies is an error event of the worker, and ends the process.
  */
-export function sourceInThread(thread: Worker): RecordSource {
+export function threadSource(thread: Worker): RecordSource {
   const waiting = new Map<number, { resolve(batch: PackedBatch): void; reject(error: Error): void }>();
   const ahead = new Map<number, { readonly position: number; readonly batch: Promise<PackedBatch | null> }>();
   let calls = 0;

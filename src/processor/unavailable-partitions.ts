@@ -7,7 +7,7 @@
  */
 
 import type { Logger } from '../telemetry/logger.ts';
-import { isWorthWaiting } from './failures.ts';
+import { isRetryable } from './failures.ts';
 
 /** Between a failure and the next retry. */
 const RETRY_MS = 1_000;
@@ -67,7 +67,7 @@ export class UnavailablePartitions {
     try {
       return [await read(partition)];
     } catch (error) {
-      if (!isWorthWaiting(error)) throw error;
+      if (!isRetryable(error)) throw error;
       this.#unavailable.set(partition, { error, since, failedAt: performance.now(), isTried: false });
       return [];
     }
@@ -86,7 +86,7 @@ export class UnavailablePartitions {
     }
     // It was handed over, and perhaps back, meanwhile.
     if (this.#unavailable.get(partition) !== outage) return;
-    if (isWorthWaiting(failure)) {
+    if (isRetryable(failure)) {
       this.#unavailable.set(partition, { ...outage, error: failure, failedAt: performance.now(), isTried: false });
       return;
     }

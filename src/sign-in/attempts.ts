@@ -6,11 +6,12 @@
  * hashes: it stores neither strangers' e-mail addresses nor client addresses.
  */
 
-import type { AttemptCount, AttemptRuling } from '../members.ts';
+import type { AttemptCount, AttemptDecision } from '../members.ts';
 import { comparableEmail } from '../members.ts';
+import { MINUTE_MS } from '../model.ts';
 import { sha256 } from './token.ts';
 
-export interface Slowing {
+export interface DelayPolicy {
   /** Failures without any wait. */
   readonly freeFailures: number;
   readonly firstWaitMs: number;
@@ -19,9 +20,7 @@ export interface Slowing {
   readonly forgetMs: number;
 }
 
-const MINUTE_MS = 60_000;
-
-export const EMAIL_SLOWING: Slowing = {
+export const EMAIL_DELAYS: DelayPolicy = {
   freeFailures: 5,
   firstWaitMs: 1_000,
   waitMsMax: MINUTE_MS,
@@ -29,7 +28,7 @@ export const EMAIL_SLOWING: Slowing = {
 };
 
 /** More free failures, because a whole office may share an address. */
-export const ADDRESS_SLOWING: Slowing = {
+export const ADDRESS_DELAYS: DelayPolicy = {
   freeFailures: 20,
   firstWaitMs: 1_000,
   waitMsMax: 15 * MINUTE_MS,
@@ -38,39 +37,43 @@ export const ADDRESS_SLOWING: Slowing = {
 
 export interface Subject {
   readonly hash: Uint8Array;
-  readonly slowing: Slowing;
+  readonly delays: DelayPolicy;
 }
 
 export function emailSubject(email: string): Subject {
-  return { hash: sha256(`email ${comparableEmail(email.trim())}`), slowing: EMAIL_SLOWING };
+  return { hash: sha256(`email ${comparableEmail(email.trim())}`), delays: EMAIL_DELAYS };
 }
 
 export function addressSubject(address: string): Subject {
-  return { hash: sha256(`address ${address}`), slowing: ADDRESS_SLOWING };
+  return { hash: sha256(`address ${address}`), delays: ADDRESS_DELAYS };
 }
 
 /** Separate from sign-in, so that a stranger who guesses there does not delay a member who changes the password. */
 export function passwordChangeSubject(memberId: string): Subject {
-  return { hash: sha256(`password change ${memberId}`), slowing: EMAIL_SLOWING };
+  return { hash: sha256(`password change ${memberId}`), delays: EMAIL_DELAYS };
 }
 
 /** Counts are those of the subjects, in their order. */
-export function ruleOn(subjects: readonly Subject[], counts: readonly AttemptCount[], now: number): AttemptRuling {
-  const rulings = subjects.map(({ slowing }, n) => {
+export function decideAttempt(
+  subjects: readonly Subject[],
+  counts: readonly AttemptCount[],
+  now: number,
+): AttemptDecision {
+  const decisions = subjects.map(({ delays }, n) => {
     const { failures, lastAt } = counts[n] ?? { failures: 0, lastAt: 0 };
     // A clock that was set back must not make anyone wait longer than the rule allows. Clocks of servers differ by
     // less.
-    const sinceMs = lastAt > now + slowing.waitMsMax ? slowing.forgetMs : Math.max(0, now - lastAt);
-    const remembered = sinceMs >= slowing.forgetMs ? 0 : failures;
-    return { waitMs: Math.max(0, waitAfterMs(slowing, remembered) - sinceMs), failures: remembered + 1 };
+    const sinceMs = lastAt > now + delays.waitMsMax ? delays.forgetMs : Math.max(0, now - lastAt);
+    const remembered = sinceMs >= delays.forgetMs ? 0 : failures;
+    return { waitMs: Math.max(0, delayAfterMs(delays, remembered) - sinceMs), failures: remembered + 1 };
   });
   return {
-    waitMs: Math.max(0, ...rulings.map(({ waitMs }) => waitMs)),
-    failures: rulings.map(({ failures }) => failures),
+    waitMs: Math.max(0, ...decisions.map(({ waitMs }) => waitMs)),
+    failures: decisions.map(({ failures }) => failures),
   };
 }
 
-export function waitAfterMs({ freeFailures, firstWaitMs, waitMsMax }: Slowing, failures: number): number {
+export function delayAfterMs({ freeFailures, firstWaitMs, waitMsMax }: DelayPolicy, failures: number): number {
   const beyond = failures - freeFailures;
   return beyond < 0 ? 0 : Math.min(waitMsMax, firstWaitMs * 2 ** beyond);
 }

@@ -6,13 +6,13 @@
 
 import { randomBase62 } from '../keys/format.ts';
 import { comparableEmail, type Invitation, type InvitationKind, type Member, type MemberStore } from '../members.ts';
+import { DAY_MS } from '../model.ts';
 import { isLongerThan, isStorable } from '../validation/characters.ts';
 import { emailSubject } from './attempts.ts';
 import { type Passwords, passwordMistake } from './password.ts';
 import { type Browser, newSession, type SignedIn } from './session.ts';
 import { newToken, tokenHashOf } from './token.ts';
 
-const DAY_MS = 86_400_000;
 /** Links for the first member or a new password give access to existing data, so they expire sooner. */
 export const INVITATION_MS = { first: DAY_MS, invitation: 7 * DAY_MS, reset: DAY_MS } as const satisfies Record<
   InvitationKind,
@@ -20,12 +20,12 @@ export const INVITATION_MS = { first: DAY_MS, invitation: 7 * DAY_MS, reset: DAY
 >;
 export const OPEN_INVITATIONS_MAX = 100;
 /** RFC 5321 leaves room for no more. */
-export const EMAIL_CHARACTERS_MAX = 254;
+const EMAIL_CHARACTERS_MAX = 254;
 
 const ID_CHARACTERS = 12;
 const EMAIL = /^[^\s@]+@[^\s@]+$/u;
 
-export interface InvitationWishes {
+export interface InvitationOptions {
   readonly accountId: string;
   readonly kind: InvitationKind;
   readonly email: string | null;
@@ -36,7 +36,7 @@ export interface InvitationWishes {
 /** Undefined when the account has as many open invitations as it may have. */
 export async function invite(
   members: MemberStore,
-  { accountId, kind, email, member }: InvitationWishes,
+  { accountId, kind, email, member }: InvitationOptions,
   now: number,
 ): Promise<{ readonly id: string; readonly token: string; readonly expiresAt: number } | undefined> {
   const { token, tokenHash } = newToken();
@@ -52,7 +52,7 @@ export function invitationLink(baseUrl: string, token: string): string {
   return `${baseUrl}/dashboard/welcome#${token}`;
 }
 
-export async function lookAtInvitation(
+export async function readInvitation(
   members: MemberStore,
   token: string,
   now: number,
@@ -80,7 +80,7 @@ export async function acceptInvitation(
   options: AcceptOptions,
   now: () => number,
 ): Promise<AcceptOutcome> {
-  const invitation = await lookAtInvitation(members, options.token, now());
+  const invitation = await readInvitation(members, options.token, now());
   const tokenHash = tokenHashOf(options.token);
   if (invitation === undefined || tokenHash === undefined) return { outcome: 'gone' };
   const email = (options.email?.trim() || invitation.email) ?? '';

@@ -11,7 +11,7 @@
 import { argon2, randomBytes, scrypt, type ScryptOptions, timingSafeEqual } from 'node:crypto';
 import { isLongerThan, isStorable } from '../validation/characters.ts';
 
-export const PASSWORD_CHARACTERS_MIN = 10;
+const PASSWORD_CHARACTERS_MIN = 10;
 export const PASSWORD_CHARACTERS_MAX = 200;
 
 /** Memory in KiB, passes, lanes. */

@@ -5,13 +5,14 @@
  */
 
 import type { CheckedMember, Member, MemberStore, NewSession } from '../members.ts';
+import { DAY_MS, MINUTE_MS } from '../model.ts';
 import { StoreUnavailableError } from '../store-writer.ts';
-import { addressSubject, emailSubject, passwordChangeSubject, ruleOn, type Subject } from './attempts.ts';
+import { addressSubject, emailSubject, passwordChangeSubject, decideAttempt, type Subject } from './attempts.ts';
 import { type Passwords, TooBusyError } from './password.ts';
 import { newToken, tokenHashOf } from './token.ts';
 
-export const SESSION_MS = 14 * 86_400_000;
-export const RENEW_AFTER_MS = 10 * 60_000;
+export const SESSION_MS = 14 * DAY_MS;
+const RENEW_AFTER_MS = 10 * MINUTE_MS;
 
 /** Where a request to sign in comes from, and what its browser was before. */
 export interface Browser {
@@ -135,5 +136,5 @@ function takeAttempt(
 ): Promise<number> {
   if (passwords.isFull) throw new TooBusyError('too many passwords are being checked');
   const hashes = subjects.map(({ hash }) => hash);
-  return members.takeAttempt(hashes, now, (counts) => ruleOn(subjects, counts, now));
+  return members.takeAttempt(hashes, now, (counts) => decideAttempt(subjects, counts, now));
 }

@@ -8,7 +8,7 @@ import type { Logger } from './logger.ts';
 
 export const REMINDER_MS = 60_000;
 
-export interface OutageWords {
+export interface OutageMessages {
   readonly failing: string;
   readonly working: string;
 }
@@ -23,7 +23,7 @@ export interface OutageOptions {
 
 export class OutageLog {
   readonly #logger: Pick<Logger, 'warn' | 'info'>;
-  readonly #words: OutageWords;
+  readonly #words: OutageMessages;
   readonly #now: () => number;
   readonly #quietMs: number;
   #failedAt = Number.NEGATIVE_INFINITY;
@@ -31,7 +31,7 @@ export class OutageLog {
   #failuresNotLogged = 0;
   #isFailing = false;
 
-  constructor(logger: Pick<Logger, 'warn' | 'info'>, words: OutageWords, options: OutageOptions = {}) {
+  constructor(logger: Pick<Logger, 'warn' | 'info'>, words: OutageMessages, options: OutageOptions = {}) {
     const { quietMs = 0, now = () => performance.now() } = options;
     this.#logger = logger;
     this.#words = words;

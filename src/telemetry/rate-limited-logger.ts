@@ -4,9 +4,9 @@
  */
 
 import type { Logger } from 'pino';
+import { SECOND_MS } from '../model.ts';
 
 const LINES_PER_SECOND_MAX = 10;
-const SECOND_MS = 1_000;
 
 export interface RequestLine {
   /** Absent for what is not about one request. */

@@ -7,10 +7,8 @@
  * Of a fraction the first nine digits count; what is below a millisecond is cut off, never rounded.
  */
 
-const DAY_MS = 86_400_000;
-const HOUR_MS = 3_600_000;
-const MINUTE_MS = 60_000;
-const SECOND_MS = 1_000;
+import { DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS } from '../model.ts';
+
 const FRACTION_DIGITS_MAX = 9;
 
 const DAYS_BEFORE_MONTH = [0, 31, 59, 90, 120, 151, 181, 212, 243, 273, 304, 334] as const;

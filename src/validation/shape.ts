@@ -21,7 +21,7 @@ interface Violation {
 }
 
 /** Longer paths are cut in the middle. */
-export const PATH_CHARACTERS_MAX = 1_200;
+const PATH_CHARACTERS_MAX = 1_200;
 
 const KEY_TOO_LONG = `has a key longer than ${LIMITS.propertyKeyCharactersMax} characters`;
 const TOO_DEEP = 'is nested too deeply';

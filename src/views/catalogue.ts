@@ -8,7 +8,7 @@
  * not been seen for `EXAMPLE_KEPT_MS`.
  */
 
-import { VALUE_TYPES, type ValueType } from '../model.ts';
+import { DAY_MS, VALUE_TYPES, type ValueType } from '../model.ts';
 import type { CatalogueChange, CatalogueDetails, CatalogueEntry, CatalogueProperty } from '../store.ts';
 import type { Observation } from '../store-writer.ts';
 
@@ -16,10 +16,10 @@ export const EVENT_NAMES_MAX = 2_000;
 export const PROPERTIES_MAX = 300;
 export const KEYS_MAX = 20;
 export const EXAMPLES_MAX = 3;
-export const EXAMPLE_CHARACTERS_MAX = 64;
-export const EXAMPLE_KEPT_MS = 7 * 24 * 3_600_000;
+const EXAMPLE_CHARACTERS_MAX = 64;
+export const EXAMPLE_KEPT_MS = 7 * DAY_MS;
 /** Since it was last seen; less where events are kept for less. Makes room for other names. */
-export const ENTRY_KEPT_MS = 90 * 24 * 3_600_000;
+export const ENTRY_KEPT_MS = 90 * DAY_MS;
 const CHANGES_MAX = 10;
 
 /** A row of the table of entries. */

@@ -4,11 +4,11 @@
  * those of a day's hours one after the other, and every sum is kept finite. The sums of the ledger are read here too.
  */
 
+import { DAY_MS, HOUR_MS, MINUTE_MS } from '../model.ts';
 import type { LedgerSums, CountBucket, CountQuery, CurrencySum } from '../store.ts';
 import { type CountedCurrency, NO_CURRENCY, NO_REVENUE, OTHER_CURRENCY } from './currency.ts';
-import { finite, HOUR_MS, MINUTE_MS } from './sums.ts';
+import { finite } from './sums.ts';
 
-export const DAY_MS = 24 * HOUR_MS;
 const WIDTH_MS = { minute: MINUTE_MS, hour: HOUR_MS, day: DAY_MS } as const;
 
 /** Events of one name, or of all, with revenue in one currency or without revenue. */
@@ -121,11 +121,12 @@ function sumOfRevenues(revenues: readonly number[]): number | null {
   return Number.isNaN(result) ? null : result;
 }
 
-export const BOOK_COLUMNS = ['received', 'stored', 'duplicates', 'erased', 'expired', 'dead_letters'] as const;
+/** What can become of a received user or event, as columns of the ledger. */
+export const OUTCOMES = ['received', 'stored', 'duplicates', 'erased', 'expired', 'dead_letters'] as const;
 
 /** Of columns such as `users_received`; what is still in the log is not in them. */
 export function ledgerSumsOf(row: Readonly<Record<string, number | null>>, what: 'users' | 'events'): LedgerSums {
-  const sum = (column: (typeof BOOK_COLUMNS)[number]): number => row[`${what}_${column}`] ?? 0;
+  const sum = (column: (typeof OUTCOMES)[number]): number => row[`${what}_${column}`] ?? 0;
   return {
     received: sum('received'),
     stored: sum('stored'),

@@ -24,12 +24,12 @@ const GIVEN_BY = /^([0-9a-f]{12})([0-9a-f]{16})?$/;
 const ARRIVALS = 'arrivals';
 const GO_ON = `"${OLDEST}" instead reads all that is stored from the beginning, in the same order; events that you have already have the same id`;
 
-export function cursorOf(list: List, ...numbers: readonly number[]): string {
+function cursorOf(list: List, ...numbers: readonly number[]): string {
   return encoded([list, ...numbers]);
 }
 
 /** Throws `BadCursorError` unless `cursorOf` could have made it. */
-export function numbersOf(list: List, cursor: string, count: number): number[] {
+function numbersOf(list: List, cursor: string, count: number): number[] {
   const [name, ...words] = decoded(cursor, malformedPage);
   const numbers = words.map(numberIn);
   if (name !== list || numbers.length !== count || !numbers.every(Number.isSafeInteger)) throw malformedPage();
@@ -75,11 +75,11 @@ export interface ArrivalCursor extends CursorGiver {
 
 /** Throws `BadCursorError` unless `arrivalCursorOf` could have made it, of whatever store. */
 export function arrivalCursorIn(cursor: string): ArrivalCursor {
-  const [name, giver = '', ...words] = decoded(cursor, malformed);
+  const [name, giver = '', ...words] = decoded(cursor, malformedCursor);
   const [, storeId, historyId = null] = GIVEN_BY.exec(giver) ?? [];
   const numbers = words.map(numberIn);
   const isOurs = name === ARRIVALS && storeId !== undefined && numbers.length > 0;
-  if (!isOurs || !numbers.every(Number.isSafeInteger)) throw malformed();
+  if (!isOurs || !numbers.every(Number.isSafeInteger)) throw malformedCursor();
   return { storeId, historyId, numbers };
 }
 
@@ -99,7 +99,7 @@ export function withTenant(cursor: string, tenantId: string): string {
 
 /** The cursor of arrivals without that. Throws `BadCursorError` where it was given to another tenant. */
 export function withoutTenant(cursor: string, tenantId: string): string {
-  const [own, mark] = partsOf(cursor, malformed);
+  const [own, mark] = partsOf(cursor, malformedCursor);
   if (mark === shortHash(tenantId)) return own;
   throw new BadCursorError(`was given to another account or environment: ${GO_ON}`);
 }
@@ -141,7 +141,7 @@ function shortHash(text: string): string {
   return hash('sha256', text, 'hex').slice(0, 8);
 }
 
-export function malformed(): BadCursorError {
+export function malformedCursor(): BadCursorError {
   return new BadCursorError('is not one that this call gave: send it as it was in the response');
 }
 
@@ -151,24 +151,24 @@ function malformedPage(): BadCursorError {
   );
 }
 
-export function ofAnotherStore(): BadCursorError {
+export function cursorOfOtherStore(): BadCursorError {
   return new BadCursorError(`was given by another installation, or by an earlier store of this one: ${GO_ON}`);
 }
 
-export function fromTheFuture(): BadCursorError {
+export function cursorFromFuture(): BadCursorError {
   return new BadCursorError(
     `is ahead of all that is stored, so the store is not the one that gave it, or was set back to an earlier state: ${GO_ON}`,
   );
 }
 
 /** The store does not have the history the cursor was issued in: a start of the server, or a batch of events. */
-export function ofAnotherHistory(): BadCursorError {
+export function cursorOfOtherHistory(): BadCursorError {
   return new BadCursorError(
     `was given after the copy of the store that is in use now was made, so an older copy, a dump or a backup was put back since (or an embedded server was started 10,000 times): events may be missing after it: ${GO_ON}`,
   );
 }
 
-export function expired(): BadCursorError {
+export function expiredCursor(): BadCursorError {
   return new BadCursorError(
     `is too old: events that arrived after it have expired (SLUICE_EVENT_RETENTION) and are missing: ${GO_ON}`,
   );

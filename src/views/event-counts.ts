@@ -5,9 +5,10 @@
  * the log, and the store adds each of them to the sum that it has (`addAmounts`).
  */
 
+import { HOUR_MS, MINUTE_MS } from '../model.ts';
 import type { EventToStore } from '../store-writer.ts';
 import { amountToSum, type CountedCurrency } from './currency.ts';
-import { finite, HOUR_MS, MINUTE_MS, startOf } from './sums.ts';
+import { finite, startOf } from './sums.ts';
 
 export interface CountedBucket {
   readonly tenant: number;

@@ -9,7 +9,7 @@
  */
 
 import type { LogHeader, LogReader } from '../log.ts';
-import type { TenantId } from '../model.ts';
+import { MINUTE_MS, type TenantId } from '../model.ts';
 
 /** Accepted users and events, and rejected users, of one tenant and minute of receipt. */
 export interface PendingMinute {
@@ -29,7 +29,6 @@ export interface PendingResult {
   readonly ends: ReadonlyMap<number, number>;
 }
 
-const MINUTE_MS = 60_000;
 const CHUNK_POSITIONS = 512;
 const HEADERS_PER_READ = 5_000;
 /** Over all chunks: some 20 MB. A backlog of 50 million records of one tenant has 100,000 chunks. */

@@ -9,14 +9,21 @@
 import { LogCorruptError, type LogHeader, type LogReader } from '../log.ts';
 import type { PendingCounts } from './pending-counts.ts';
 import type { TenantId } from '../model.ts';
-import type { LedgerReader, Page, StoredTrace, TracedUser, TraceQuery, TraceReader, TraceSummary } from '../store.ts';
+import {
+  type LedgerReader,
+  NO_HOURS,
+  type Page,
+  type StoredTrace,
+  type TracedUser,
+  type TraceQuery,
+  type TraceReader,
+  type TraceSummary,
+} from '../store.ts';
 import { traceCursor, traceIdBefore, traceScope } from './trace-list.ts';
+import { uuidOf } from './uuid.ts';
 
-/** No hours: for the positions alone. */
-export const NO_HOURS = { from: Number.MAX_SAFE_INTEGER, to: Number.MAX_SAFE_INTEGER };
 const DEAD_LETTERS_MAX = 1_000;
 const DEAD_LETTER_WARNING = 'could not be processed and is now a dead letter: see sluice doctor';
-const UUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
 
 export async function readTrace(
   store: TraceReader & LedgerReader,
@@ -24,9 +31,9 @@ export async function readTrace(
   tenantId: TenantId | null,
   traceId: string,
 ): Promise<StoredTrace | undefined> {
-  if (!UUID.test(traceId)) return undefined;
-  const id = traceId.toLowerCase();
-  if (log.cutsRequests) return readCutTrace(store, log, tenantId, id);
+  const id = uuidOf(traceId);
+  if (id === undefined) return undefined;
+  if (log.splitsRequests) return readSplitTrace(store, log, tenantId, id);
   const processed = await store.trace(tenantId, id);
   if (processed !== undefined) return processed;
   const waiting = await waitingRecords(store, log, tenantId, id);
@@ -39,7 +46,7 @@ export async function readTrace(
  * If a request was split, some users may be processed and others not. The log is read first: what is processed
  * meanwhile is then seen twice, never missed.
  */
-async function readCutTrace(
+async function readSplitTrace(
   store: TraceReader & LedgerReader,
   log: LogReader,
   tenantId: TenantId | null,
@@ -94,7 +101,7 @@ async function waitingRecords(
       if (!(error instanceof LogCorruptError)) throw error;
       unreadable ??= error;
     }
-    if (waiting.length > 0 && !log.cutsRequests) break;
+    if (waiting.length > 0 && !log.splitsRequests) break;
   }
   if (waiting.length === 0 && unreadable !== undefined) throw unreadable;
   return waiting;
@@ -181,8 +188,8 @@ export async function listTraces(
   const byId = new Map(processed.map((row) => [row.traceId, row]));
   for (const [traceId, headers] of waiting) {
     if (traceId < end) continue;
-    if (byId.has(traceId) && !log.cutsRequests) continue;
-    const isInPart = log.cutsRequests ? await store.trace(tenantId, traceId) : undefined;
+    if (byId.has(traceId) && !log.splitsRequests) continue;
+    const isInPart = log.splitsRequests ? await store.trace(tenantId, traceId) : undefined;
     const summary = withWaiting(traceId, headers, isInPart, byId.get(traceId));
     if (query.status !== null && query.status !== summary.status) byId.delete(traceId);
     else byId.set(traceId, summary);

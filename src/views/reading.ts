@@ -9,26 +9,25 @@
 
 import { LogCorruptError, type LogReader } from '../log.ts';
 import { lostAhead, missingRecords, type ProcessedLog } from '../log/continuity.ts';
-import type { TenantId } from '../model.ts';
+import { HOUR_MS, MINUTE_MS, type TenantId } from '../model.ts';
 import { PendingCounts, type PendingMinute } from './pending-counts.ts';
-import { listTraces, NO_HOURS, readTrace } from './reading-traces.ts';
+import { listTraces, readTrace } from './reading-traces.ts';
 import { OLDEST, pageWithoutTenant, withoutTenant, withTenant } from './cursor.ts';
-import type {
-  Arrivals,
-  LedgerHour,
-  LedgerReader,
-  LedgerSums,
-  Page,
-  PageRequest,
-  ReceiptMinute,
-  Receipts,
-  Store,
-  StoredLedger,
-  TimeRange,
+import {
+  type Arrivals,
+  type LedgerHour,
+  type LedgerReader,
+  type LedgerSums,
+  NO_HOURS,
+  type Page,
+  type PageRequest,
+  type ReceiptMinute,
+  type Receipts,
+  type Store,
+  type StoredLedger,
+  type TimeRange,
 } from '../store.ts';
 
-const MINUTE_MS = 60_000;
-const HOUR_MS = 3_600_000;
 /** Of each partition, when pending requests are counted for a prediction, which should take no time. */
 const PENDING_RECORDS_MAX = 1_000;
 /** If records vanish this often while they are counted, the cause is not the processor. */

@@ -7,10 +7,11 @@
  * request; it stays one of the rejected users, as the response said, and receipts stay as they are.
  */
 
+import { HOUR_MS, MINUTE_MS } from '../model.ts';
 import type { RecordHeader, Tally } from '../store-writer.ts';
-import { HOUR_MS, MINUTE_MS, startOf } from './sums.ts';
+import { startOf } from './sums.ts';
 
-export const LEDGER_COLUMNS = [
+const LEDGER_COLUMNS = [
   'users_received',
   'users_stored',
   'users_duplicates',
@@ -27,12 +28,12 @@ export const LEDGER_COLUMNS = [
 ] as const;
 export const RECEIPT_COLUMNS = ['users_accepted', 'users_rejected', 'events_accepted'] as const;
 
-export type LedgerSums = Record<'tenant' | 'hour' | (typeof LEDGER_COLUMNS)[number], number>;
-export type ReceiptSums = Record<'tenant' | 'minute' | (typeof RECEIPT_COLUMNS)[number], number>;
+export type LedgerRow = Record<'tenant' | 'hour' | (typeof LEDGER_COLUMNS)[number], number>;
+export type ReceiptRow = Record<'tenant' | 'minute' | (typeof RECEIPT_COLUMNS)[number], number>;
 
 export class ReceivedSums {
-  readonly #hours = new Map<string, LedgerSums>();
-  readonly #minutes = new Map<string, ReceiptSums>();
+  readonly #hours = new Map<string, LedgerRow>();
+  readonly #minutes = new Map<string, ReceiptRow>();
 
   add(tenant: number, header: RecordHeader, users: Tally, events: Tally): void {
     const hour = this.#hourOf(tenant, header);
@@ -57,7 +58,7 @@ export class ReceivedSums {
   }
 
   /** Both in the same order for every writer, so that two writers never wait for each other. */
-  take(): { readonly hours: LedgerSums[]; readonly minutes: ReceiptSums[] } {
+  take(): { readonly hours: LedgerRow[]; readonly minutes: ReceiptRow[] } {
     const hours = [...this.#hours.values()].sort((a, b) => a.tenant - b.tenant || a.hour - b.hour);
     const minutes = [...this.#minutes.values()].sort((a, b) => a.tenant - b.tenant || a.minute - b.minute);
     this.clear();
@@ -69,7 +70,7 @@ export class ReceivedSums {
     this.#minutes.clear();
   }
 
-  #hourOf(tenant: number, header: RecordHeader): LedgerSums {
+  #hourOf(tenant: number, header: RecordHeader): LedgerRow {
     const { receivedAt, usersAccepted, eventsAccepted } = header;
     if (header.isRetried === undefined && header.resubmitted === undefined) return this.#receive(tenant, header);
     const hour = this.#hour(tenant, receivedAt);
@@ -84,7 +85,7 @@ export class ReceivedSums {
     return hour;
   }
 
-  #receive(tenant: number, { receivedAt, usersAccepted, usersRejected, eventsAccepted }: RecordHeader): LedgerSums {
+  #receive(tenant: number, { receivedAt, usersAccepted, usersRejected, eventsAccepted }: RecordHeader): LedgerRow {
     const minute = sumsOf(this.#minutes, 'minute', RECEIPT_COLUMNS, tenant, startOf(receivedAt, MINUTE_MS));
     minute.users_accepted += usersAccepted;
     minute.users_rejected += usersRejected;
@@ -96,7 +97,7 @@ export class ReceivedSums {
     return hour;
   }
 
-  #hour(tenant: number, receivedAt: number): LedgerSums {
+  #hour(tenant: number, receivedAt: number): LedgerRow {
     return sumsOf(this.#hours, 'hour', LEDGER_COLUMNS, tenant, startOf(receivedAt, HOUR_MS));
   }
 }

@@ -8,8 +8,9 @@
  * revenue of a bucket goes into one of its shards: a shard alone means nothing.
  */
 
+import { HOUR_MS, MINUTE_MS } from '../model.ts';
 import { amountToSum, type CountedCurrency } from './currency.ts';
-import { finite, HOUR_MS, MINUTE_MS, startOf } from './sums.ts';
+import { finite, startOf } from './sums.ts';
 
 /** Events that are read to sum revenue again, for all minutes of one call together. */
 const RESUMMED_EVENTS_MAX = 2_000;

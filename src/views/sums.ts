@@ -3,9 +3,6 @@
  * receipt. Revenue is added up in log order, and sums are kept finite at every step, the same in every store.
  */
 
-export const MINUTE_MS = 60_000;
-export const HOUR_MS = 3_600_000;
-
 /** Of the minute or hour (its length) that a time is in. */
 export function startOf(time: number, width: number): number {
   return Math.floor(time / width) * width;

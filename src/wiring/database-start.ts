@@ -7,7 +7,7 @@
 
 import { setTimeout as sleep } from 'node:timers/promises';
 import { OperatorError } from '../errors.ts';
-import { LogAwayError } from '../log.ts';
+import { LogUnreachableError } from '../log.ts';
 import type { Logger } from '../telemetry/logger.ts';
 import { OutageLog } from '../telemetry/outage-log.ts';
 
@@ -16,12 +16,12 @@ const RETRY_MS = 500;
 const FIRST_LOOK_MS = 15_000;
 
 /** It does not respond now, and may soon. */
-export class DatabaseAwayError extends OperatorError {}
+export class DatabaseUnreachableError extends OperatorError {}
 
 export interface StartStep {
   /** What the step prepares, as the subject of log messages: "the database". */
   readonly name: string;
-  /** Throws `DatabaseAwayError` or `LogAwayError` while it is away. */
+  /** Throws `DatabaseUnreachableError` or `LogUnreachableError` while it is away. */
   readonly prepare: () => Promise<void>;
 }
 
@@ -69,7 +69,7 @@ export class DatabaseStart {
         await prepare();
         break;
       } catch (error) {
-        if (!(error instanceof DatabaseAwayError || error instanceof LogAwayError)) throw error;
+        if (!(error instanceof DatabaseUnreachableError || error instanceof LogUnreachableError)) throw error;
         outage.failed(error.cause ?? error);
         const reason = error.cause instanceof Error ? error.cause.message : error.message;
         this.#setProblem(`${name} cannot be used yet: ${reason}`);

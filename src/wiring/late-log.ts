@@ -5,7 +5,7 @@
  */
 
 import { setTimeout as sleep } from 'node:timers/promises';
-import { type LogAppender, LogAwayError, type LogEntry, type LogReader, LogUnavailableError } from '../log.ts';
+import { type LogAppender, LogUnreachableError, type LogEntry, type LogReader, LogUnavailableError } from '../log.ts';
 import { StoreUnavailableError } from '../store-writer.ts';
 import { messageOf } from '../errors.ts';
 
@@ -14,7 +14,9 @@ const RETRY_MS = 250;
 /** Whether the error is temporary: the store or the log does not respond at the moment. */
 function isAway(error: unknown): error is Error {
   return (
-    error instanceof StoreUnavailableError || error instanceof LogUnavailableError || error instanceof LogAwayError
+    error instanceof StoreUnavailableError ||
+    error instanceof LogUnavailableError ||
+    error instanceof LogUnreachableError
   );
 }
 
@@ -111,7 +113,7 @@ class LateAppender implements LogAppender {
 
 /** Only the shared log (Kafka) is opened late for reading, and that one splits requests. */
 class LateReader implements LogReader {
-  readonly cutsRequests = true;
+  readonly splitsRequests = true;
   readonly #late: LateOpening<LogReader>;
 
   constructor(late: LateOpening<LogReader>) {

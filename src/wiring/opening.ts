@@ -13,9 +13,9 @@ import type { TrustedClock } from '../clock/clock.ts';
 import type { Config } from '../config/config.ts';
 import { withoutSecrets } from '../config/values.ts';
 import { hasSegments, keyFileOf, logFolderOf, serverUrlIn, storeFileOf } from '../data-folder/files.ts';
-import { DatabaseAwayError } from './database-start.ts';
+import { DatabaseUnreachableError } from './database-start.ts';
 import { OperatorError } from '../errors.ts';
-import { LogAwayError, LogCorruptError, type LogReader, LogUnavailableError } from '../log.ts';
+import { LogUnreachableError, LogCorruptError, type LogReader, LogUnavailableError } from '../log.ts';
 import { assertProcessed, type LogInspection } from '../log/continuity.ts';
 import { hasLostKeys, refuseLostKeys } from '../data-folder/lost-keys.ts';
 import type { MemberStore } from '../members.ts';
@@ -27,7 +27,7 @@ import {
 } from '../migration/marker.ts';
 import { createReading } from '../views/reading.ts';
 import type { KeyStore } from '../keys.ts';
-import type { Store } from '../store.ts';
+import { NO_HOURS, type Store } from '../store.ts';
 import { StoreUnavailableError } from '../store-writer.ts';
 
 export type Database = import('../backends/postgres/pool.ts').PostgresPool;
@@ -39,7 +39,7 @@ const FEW_CONNECTIONS = 2;
 /** How long a command waits for a log that does not respond. */
 const COMMAND_MS_MAX = 5_000;
 /** How long a server waits for an unreachable Kafka before it starts without it. */
-const AWAY_MS_MAX = 3_000;
+const UNREACHABLE_MS_MAX = 3_000;
 /** Options of a log reader that never deletes anything. */
 const READ_ONLY = { retentionMs: Number.MAX_SAFE_INTEGER, now: Date.now };
 
@@ -52,7 +52,7 @@ export async function openDatabase(
 ): Promise<Database> {
   const { openPool } = await import('../backends/postgres/pool.ts');
   const check = installation === undefined ? {} : { installation };
-  return inWords(config, () => openPool({ ...poolOptions(config, name, connections), ...check }));
+  return translateUnreachable(config, () => openPool({ ...poolOptions(config, name, connections), ...check }));
 }
 
 /**
@@ -90,7 +90,7 @@ export async function prepareDatabase(config: Config): Promise<void> {
   ]);
   const pool = await openDatabase(config, 'start', FEW_CONNECTIONS);
   try {
-    await inWords(config, async () => {
+    await translateUnreachable(config, async () => {
       const problem = logUrl === '' ? problemOfOtherDatabase(dataFolder, (await findMigration(pool))?.id) : null;
       if (problem !== null) throw new OperatorError(problem);
       await migrate(pool);
@@ -109,11 +109,11 @@ export async function prepareLog(config: Config): Promise<void> {
     import('../backends/kafka/log.ts'),
     import('../backends/postgres/identity.ts'),
   ]);
-  const setup = { url: config.logUrl, retentionMs: config.logRetentionMs, awayMsMax: AWAY_MS_MAX };
+  const setup = { url: config.logUrl, retentionMs: config.logRetentionMs, unreachableMsMax: UNREACHABLE_MS_MAX };
   const name = await prepareKafkaLog(setup, config.role === 'api');
   const pool = await openDatabase(config, 'start', FEW_CONNECTIONS);
   try {
-    await inWords(config, () => tieToTopic(pool, name));
+    await translateUnreachable(config, () => tieToTopic(pool, name));
   } finally {
     await pool.close();
   }
@@ -131,9 +131,9 @@ export async function prepareServerDatabase(config: Config): Promise<string> {
   ]);
   const pool = await openDatabase(config, 'start', FEW_CONNECTIONS);
   try {
-    const installation = await inWords(config, () => installationOf(pool));
+    const installation = await translateUnreachable(config, () => installationOf(pool));
     if (config.logUrl !== '') return installation;
-    await inWords(config, async () => {
+    await translateUnreachable(config, async () => {
       const name = localLogName(logFolderOf(config.dataFolder));
       const store = await storeOn(pool.share(), config, () => name);
       try {
@@ -141,7 +141,7 @@ export async function prepareServerDatabase(config: Config): Promise<string> {
       } finally {
         await store.close();
       }
-    }).catch(refuseInOperatorsWords);
+    }).catch(throwAsOperatorError);
     return installation;
   } finally {
     await pool.close();
@@ -149,12 +149,9 @@ export async function prepareServerDatabase(config: Config): Promise<string> {
 }
 
 /** Throws `LogCorruptError` if the position of the store covers records of the local log that it never processed. */
-export async function assertLogOfStore(config: Config, store: Store): Promise<void> {
+async function assertLogOfStore(config: Config, store: Store): Promise<void> {
   if (config.logUrl !== '') return;
-  const [{ newestRecordBefore }, { NO_HOURS }] = await Promise.all([
-    import('../backends/sqlite/log/newest-record.ts'),
-    import('../views/reading-traces.ts'),
-  ]);
+  const { newestRecordBefore } = await import('../backends/sqlite/log/newest-record.ts');
   const { positions } = await store.ledger(null, NO_HOURS);
   for (const [partition, position] of positions) {
     const newest = newestRecordBefore(logFolderOf(config.dataFolder), partition, position);
@@ -215,13 +212,13 @@ async function problemOfLocalLog({ dataFolder, storeUrl }: Config, pool: Databas
  */
 export async function prepareDataFolder(config: Config): Promise<string[]> {
   const { dataFolder, storeUrl, logUrl } = config;
-  const [{ tieDataFolder, wasServed }, { assertOwnSegments }, ends, { noteLogWarning }] = await Promise.all([
+  const [{ tieDataFolder, wasUsedByServer }, { assertOwnSegments }, ends, { noteLogWarning }] = await Promise.all([
     import('../backends/sqlite/installation.ts'),
     import('../backends/sqlite/log/segment-chain.ts'),
     import('../backends/sqlite/log/end-of-log.ts'),
     import('../backends/sqlite/log/warnings.ts'),
   ]);
-  const isServed = wasServed(dataFolder);
+  const isServed = wasUsedByServer(dataFolder);
   const warnings = storeUrl === '' ? tieDataFolder(dataFolder) : [];
   if (logUrl !== '') return warnings;
   const folder = logFolderOf(dataFolder);
@@ -231,7 +228,7 @@ export async function prepareDataFolder(config: Config): Promise<string[]> {
     assertOwnSegments(folder);
     if (storeUrl === '') storePositions = await positionsInStoreFile(config);
   } catch (error) {
-    refuseInOperatorsWords(error);
+    throwAsOperatorError(error);
   }
   const unknown = ends.partitionsWithoutEnd(folder, storePositions, isServed);
   if (unknown.length > 0) {
@@ -246,10 +243,7 @@ export async function prepareDataFolder(config: Config): Promise<string[]> {
 
 /** Throws `LogCorruptError` where the store was made from another log. */
 async function positionsInStoreFile(config: Config): Promise<ReadonlyMap<number, number>> {
-  const [{ openSqliteStore }, { NO_HOURS }] = await Promise.all([
-    import('../backends/sqlite/store/store.ts'),
-    import('../views/reading-traces.ts'),
-  ]);
+  const { openSqliteStore } = await import('../backends/sqlite/store/store.ts');
   const store = openSqliteStore(storeFileOf(config.dataFolder));
   try {
     await assertLogOfStore(config, store);
@@ -265,13 +259,12 @@ async function positionsInStoreFile(config: Config): Promise<ReadonlyMap<number,
  */
 export async function inspectLocalLog(config: Config, store: Store | undefined | null): Promise<LogInspection> {
   const [
-    { readLogInstallation, wasServed },
+    { readLogInstallation, wasUsedByServer },
     ends,
     { assertOwnSegments },
     { problemOfPositions },
     { readLogWarnings },
     checkup,
-    reading,
   ] = await Promise.all([
     import('../backends/sqlite/installation.ts'),
     import('../backends/sqlite/log/end-of-log.ts'),
@@ -279,7 +272,6 @@ export async function inspectLocalLog(config: Config, store: Store | undefined |
     import('../backends/sqlite/log/positions.ts'),
     import('../backends/sqlite/log/warnings.ts'),
     import('../backends/sqlite/checkup.ts'),
-    import('../views/reading-traces.ts'),
   ]);
   const folder = logFolderOf(config.dataFolder);
   const refusals = [
@@ -295,8 +287,8 @@ export async function inspectLocalLog(config: Config, store: Store | undefined |
   if (!isAtRest || refusals.length > 0 || refusedSegments.size > 0) {
     return { refusals, refusedSegments, unknownEnd: null, missing: [], noted };
   }
-  const positions = store ? (await store.ledger(null, reading.NO_HOURS)).positions : new Map<number, number>();
-  const unknown = ends.partitionsWithoutEnd(folder, positions, wasServed(config.dataFolder));
+  const positions = store ? (await store.ledger(null, NO_HOURS)).positions : new Map<number, number>();
+  const unknown = ends.partitionsWithoutEnd(folder, positions, wasUsedByServer(config.dataFolder));
   const unknownEnd = unknown.length === 0 ? null : ends.unknownEndsText(folder, unknown);
   const missing = store === null ? [] : ends.allMissingAtEnd(folder, positions);
   return { refusals, refusedSegments, unknownEnd, missing, noted };
@@ -312,7 +304,7 @@ async function refusalBy(check: () => Promise<void>): Promise<string | null> {
   }
 }
 
-function refuseInOperatorsWords(error: unknown): never {
+function throwAsOperatorError(error: unknown): never {
   if (!(error instanceof LogCorruptError)) throw error;
   throw new OperatorError(error.message, { cause: error });
 }
@@ -471,7 +463,7 @@ async function newestInLog(config: Config, warn: (message: string) => void): Pro
   try {
     return await readNewest(config);
   } catch (error) {
-    if (!(error instanceof LogUnavailableError || error instanceof LogAwayError)) throw error;
+    if (!(error instanceof LogUnavailableError || error instanceof LogUnreachableError)) throw error;
     warn(`the clock cannot be compared with the newest event: ${error.message}`);
     return 0;
   }
@@ -528,7 +520,7 @@ async function localLog(config: Config): Promise<LogReader> {
 /** Stands in for the log on a machine without one: a shared store can still be read there. */
 const NO_LOG: LogReader = {
   name: 'none',
-  cutsRequests: false,
+  splitsRequests: false,
   partitions: async () => [],
   read: async (_partition, position) => ({ records: [], next: position }),
   headers: async (_partition, position) => ({ headers: [], next: position }),
@@ -585,12 +577,12 @@ export async function lookAtDatabase(config: Config): Promise<DatabaseFacts> {
 }
 
 /** Turns an unreachable database into an error for the operator. */
-async function inWords<T>(config: Config, work: () => Promise<T>): Promise<T> {
+async function translateUnreachable<T>(config: Config, work: () => Promise<T>): Promise<T> {
   try {
     return await work();
   } catch (error) {
     if (!(error instanceof StoreUnavailableError)) throw error;
-    throw new DatabaseAwayError(
+    throw new DatabaseUnreachableError(
       `The database ${withoutSecrets(config.storeUrl)} cannot be reached: ${error.message}\nIs it running, and is STORE_URL right?`,
       { cause: error },
     );

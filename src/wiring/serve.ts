@@ -8,7 +8,7 @@ import { mkdirSync, writeFileSync } from 'node:fs';
 import { baseUrlOf } from '../config/base-url.ts';
 import { type Config, type Env, loadConfig, shareCompileCache } from '../config/config.ts';
 import { logFolderOf, serverUrlFileOf } from '../data-folder/files.ts';
-import { DatabaseAwayError, DatabaseStart, type StartStep } from './database-start.ts';
+import { DatabaseUnreachableError, DatabaseStart, type StartStep } from './database-start.ts';
 import { OperatorError } from '../errors.ts';
 import type { HeldLock } from '../data-folder/held-lock.ts';
 import type { Logger } from '../telemetry/logger.ts';
@@ -72,7 +72,7 @@ export async function serve(args: readonly string[], env: Env, version: string):
   });
   const signals = new StopSignals();
   const port = await supervisor.start();
-  folder?.tellAddress(baseUrlOf(config.host, port));
+  folder?.writeAddress(baseUrlOf(config.host, port));
   const { host, role, edges } = config;
   logger.info({ version, host, port, role, edges, pid: process.pid }, 'listening');
   const isWaiting = startedWithout !== null;
@@ -125,7 +125,7 @@ async function databasePrepared(database: DatabaseStart, supervisor: Supervisor)
 
 interface TakenFolder {
   readonly lock: HeldLock;
-  tellAddress(url: string): void;
+  writeAddress(url: string): void;
   release(): void;
 }
 
@@ -158,7 +158,7 @@ async function takeFolder({ dataFolder, storeUrl }: Config): Promise<TakenFolder
   return {
     // Without `release`, which only this thread can call: threads get a structured clone.
     lock: { file: lock.file, identity: lock.identity },
-    tellAddress: (url) => writeFileSync(serverUrlFileOf(dataFolder), `${url}\n`, { mode: 0o600 }),
+    writeAddress: (url) => writeFileSync(serverUrlFileOf(dataFolder), `${url}\n`, { mode: 0o600 }),
     release: () => lock.release(),
   };
 }
@@ -180,7 +180,7 @@ async function announce(start: Announced): Promise<void> {
     await announceStart({ config, port, keyStore, members, now: Date.now(), out });
   } catch (error) {
     // The server is running, and recovers with its database; there is "sluice invite" for the link.
-    const isAway = error instanceof StoreUnavailableError || error instanceof DatabaseAwayError;
+    const isAway = error instanceof StoreUnavailableError || error instanceof DatabaseUnreachableError;
     if (config.storeUrl === '' || !isAway) throw error;
     logger.warn({ reason: error.message }, 'could not check whether an account exists');
   } finally {

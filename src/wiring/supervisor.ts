@@ -143,7 +143,7 @@ const WATCHED_FILES = [
   },
 ] as const;
 
-export function allocateStatus(): SharedArrayBuffer {
+function allocateStatus(): SharedArrayBuffer {
   return new SharedArrayBuffer(6 * Int32Array.BYTES_PER_ELEMENT);
 }
 
@@ -216,7 +216,7 @@ export class Supervisor {
   #folderTimer: NodeJS.Timeout | undefined;
   #identities: readonly FileIdentity[] = [];
   /** One line a key is enough. */
-  readonly #leaksTold = new Set<string>();
+  readonly #leaksReported = new Set<string>();
   #doomed = false;
 
   constructor(parts: SupervisorParts) {
@@ -421,8 +421,8 @@ export class Supervisor {
 
   async #recordUsage(keyUsage: readonly KeyUsage[]): Promise<void> {
     for (const { keyId, leakOrigin } of keyUsage) {
-      if (leakOrigin === null || this.#leaksTold.has(keyId)) continue;
-      this.#leaksTold.add(keyId);
+      if (leakOrigin === null || this.#leaksReported.has(keyId)) continue;
+      this.#leaksReported.add(keyId);
       this.#parts.logger.warn(
         { key_id: keyId, origin: leakOrigin },
         'a secret key is used from a web page: probably leaked',

@@ -9,7 +9,7 @@ import { Worker } from 'node:worker_threads';
 import type { TrustedClock } from '../clock/clock.ts';
 import type { Config } from '../config/config.ts';
 import { logFolderOf, storeFileOf } from '../data-folder/files.ts';
-import { DatabaseAwayError } from './database-start.ts';
+import { DatabaseUnreachableError } from './database-start.ts';
 import type { Predict } from '../edge/check-intake.ts';
 import type { EdgeParts, Reading } from '../edge/edge.ts';
 import { openAppenderNowOrLater, openReaderNowOrLater } from './late-log.ts';
@@ -30,14 +30,11 @@ import {
 } from './opening.ts';
 import type { KeyStore } from '../keys.ts';
 import type { ProcessorParts } from '../processor/processor.ts';
-import type { Predictions } from '../store.ts';
+import { NO_HOURS, type Predictions } from '../store.ts';
 import { servesApi, servesIngest } from '../config/roles.ts';
 import type { EdgeSetup, PreparerSetup, ProcessorSetup } from './supervisor.ts';
 import { threadFile, YOUNG_LIMIT } from '../runtime/threads.ts';
 import { WriteTurn } from '../runtime/write-turn.ts';
-
-/** No hours: for the positions alone. */
-const NO_HOURS = { from: Number.MAX_SAFE_INTEGER, to: Number.MAX_SAFE_INTEGER };
 
 const DATABASE_RETRY_MS = 500;
 
@@ -49,7 +46,7 @@ export interface OpenedEdge {
   close(): Promise<void>;
 }
 
-export interface EdgeSurroundings {
+export interface EdgeContext {
   readonly onFatal: (message: string) => void;
   /** Why the database may not be used yet; null once it may. */
   readonly databaseProblem: () => string | null;
@@ -59,8 +56,8 @@ export interface EdgeSurroundings {
   readonly clock: Promise<TrustedClock>;
 }
 
-export function openEdgeParts(setup: EdgeSetup, around: EdgeSurroundings): Promise<OpenedEdge> {
-  return setup.config.storeUrl === '' ? openEmbedded(setup, around.onFatal) : openShared(setup, around);
+export function openEdgeParts(setup: EdgeSetup, context: EdgeContext): Promise<OpenedEdge> {
+  return setup.config.storeUrl === '' ? openEmbedded(setup, context.onFatal) : openShared(setup, context);
 }
 
 /** Everything in the data folder; the store is read in its own thread, since SQLite blocks. */
@@ -92,14 +89,14 @@ async function embeddedPositions({ dataFolder }: Config): Promise<ReadonlyMap<nu
 }
 
 /** Queries the database from this thread, since its client does not block. The database may still be unavailable. */
-async function openShared(setup: EdgeSetup, around: EdgeSurroundings): Promise<OpenedEdge> {
+async function openShared(setup: EdgeSetup, context: EdgeContext): Promise<OpenedEdge> {
   const { config } = setup;
-  const { onFatal, databaseProblem } = around;
+  const { onFatal, databaseProblem } = context;
   const { role } = config;
   const name = role === 'all' ? 'edge' : role;
-  const check = await installationCheck(setup, around.installation);
+  const check = await installationCheck(setup, context.installation);
   const database = await connectLater(config, name, config.storeConnections, databaseProblem, check);
-  const log = servesIngest(role) ? await openAppender(setup, database, around) : null;
+  const log = servesIngest(role) ? await openAppender(setup, database, context) : null;
   const asksKeys = servesIngest(role) || servesApi(role);
   const keyStore = asksKeys ? await keyStoreOn(database.share()) : null;
   // The appender has already checked the topic; one warning is enough.
@@ -109,7 +106,7 @@ async function openShared(setup: EdgeSetup, around: EdgeSurroundings): Promise<O
     readerTries += 1;
     refuseUntilPrepared(config, databaseProblem);
     // An erase gets its time from the clock.
-    if (readerTries > 1 && log === null) await continueClock(config, database, await around.clock);
+    if (readerTries > 1 && log === null) await continueClock(config, database, await context.clock);
     return openLogReader(config, warn);
   };
   const logReader = asksKeys ? await openReaderNowOrLater(openReader, onFatal) : undefined;
@@ -236,7 +233,7 @@ async function positionsIn(database: Database, config: Config): Promise<Readonly
 async function openAppender(
   setup: EdgeSetup,
   database: Database,
-  { onFatal, databaseProblem, clock }: EdgeSurroundings,
+  { onFatal, databaseProblem, clock }: EdgeContext,
 ): Promise<LogAppender> {
   const { config } = setup;
   let tries = 0;
@@ -317,7 +314,7 @@ export interface OpenedProcessor {
 export async function openProcessorParts(setup: ProcessorSetup, now: () => number): Promise<OpenedProcessor> {
   if (setup.config.logUrl !== '') return openSharedProcessor(setup, now);
   const { config, metricsBuffer } = setup;
-  const [{ openSqliteLogReader }, { waitForAppends }, { sourceInThread }, { METRIC, readCounter }] = await Promise.all([
+  const [{ openSqliteLogReader }, { waitForAppends }, { threadSource }, { METRIC, readCounter }] = await Promise.all([
     import('../backends/sqlite/log/reader.ts'),
     import('../processor/wait.ts'),
     import('../processor/source.ts'),
@@ -331,7 +328,7 @@ export async function openProcessorParts(setup: ProcessorSetup, now: () => numbe
   const thread = new Worker(threadFile('./thread', import.meta.url), options);
   const waitForMore = waitForAppends(() => readCounter(metricsBuffer, METRIC.log_entries));
   return {
-    parts: { log, ...writer, source: sourceInThread(thread), waitForMore, writeTurn: new WriteTurn(setup.writeTurn) },
+    parts: { log, ...writer, source: threadSource(thread), waitForMore, writeTurn: new WriteTurn(setup.writeTurn) },
     keyStore,
     close: async () => {
       await keyStore.close();
@@ -368,7 +365,7 @@ async function processorDatabase(setup: ProcessorSetup): Promise<Database> {
     try {
       return await openDatabase(config, 'processor', config.storeConnections, check);
     } catch (error) {
-      if (!(error instanceof DatabaseAwayError)) throw error;
+      if (!(error instanceof DatabaseUnreachableError)) throw error;
     }
     await sleep(DATABASE_RETRY_MS);
   }

@@ -3,6 +3,7 @@
  * asked. For what the real one cannot be made to say on demand.
  */
 
+import { HOUR_MS } from '../../src/model.ts';
 import type {
   Catalogue,
   CatalogueDetails,
@@ -14,7 +15,7 @@ import type {
   StoredProfile,
 } from '../../src/store.ts';
 import { BadCursorError } from '../../src/store.ts';
-import { malformed } from '../../src/views/cursor.ts';
+import { malformedCursor } from '../../src/views/cursor.ts';
 
 export const PROFILE_ID = '019a8262-f0d8-83b1-a1c5-7d20f4e6b98a';
 export const NODE_ID = '019a8267-8e10-8f44-b2d9-31c06a58e7f2';
@@ -83,7 +84,6 @@ export const CATALOGUED: CatalogueDetails = {
 
 const origin = { traceId: TRACE_ID, userIndex: 0, at: AT };
 const totals = { received: 7, stored: 1, duplicates: 2, erased: 1, expired: 1, deadLetters: 1, pending: 1 };
-const HOUR_MS = 3_600_000;
 export const HOUR = Date.UTC(2026, 10, 14, 9);
 
 export interface Asked {
@@ -161,7 +161,7 @@ export function cannedStore(tenantId: string): { store: Store; asked: Asked[] } 
     arrivals: responses(
       'arrivals',
       (after) => {
-        if (after === 'nonsense') throw malformed();
+        if (after === 'nonsense') throw malformedCursor();
         return { events: [{ ...EVENT, cursor: 'last', sequence: 1 }], last: 'last', lastSequence: 1 };
       },
       { events: [], last: 'first', lastSequence: 0 },

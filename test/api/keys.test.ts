@@ -4,6 +4,7 @@ import { ACTIVE_KEYS_MAX } from '../../src/api/routes/keys.ts';
 import { createKey } from '../../src/keys/create.ts';
 import { hashKey, isWellFormedKey } from '../../src/keys/format.ts';
 import type { KeyStore, NewKey } from '../../src/keys.ts';
+import { DAY_MS } from '../../src/model.ts';
 import { type BrowserResponse, NOW, startMemberApp } from './member-app.ts';
 import type { StartOptions } from './running-app.ts';
 
@@ -16,7 +17,6 @@ interface Key {
   readonly [field: string]: unknown;
 }
 
-const DAY_MS = 86_400_000;
 const OPTIONS = { name: 'Web shop', kind: 'secret', environment: 'development' } as const;
 const NOBODY = 'key_nobody000000';
 const at = (milliseconds: number): string => new Date(milliseconds).toISOString();

@@ -2,9 +2,9 @@
 
 import assert from 'node:assert/strict';
 import { suite, test } from 'node:test';
+import { DAY_MS } from '../../src/model.ts';
 import { type MemberApp, NOW, PASSWORD, startMemberApp } from './member-app.ts';
 
-const DAY_MS = 86_400_000;
 const EMAIL = 'ada@example.com';
 
 interface Team {

@@ -4,12 +4,11 @@ import assert from 'node:assert/strict';
 import { suite, test } from 'node:test';
 import * as fc from 'fast-check';
 import { readParameters, timeParameter } from '../../src/api/parameters.ts';
+import { DAY_MS, MINUTE_MS } from '../../src/model.ts';
 import type { PeopleQuery } from '../../src/store.ts';
 import { NODE_ID, PROFILE_ID, TRACE_ID } from './canned-store.ts';
 import { NOW, startReadingApp } from './reading-app.ts';
 
-const MINUTE_MS = 60_000;
-const DAY_MS = 86_400_000;
 const PAGE = { limit: 50, cursor: null };
 const ANY_TIME = { from: null, to: null };
 const TIME_TEXT = 'must be an ISO 8601 time, such as 2026-11-14T09:30:00Z';

@@ -3,12 +3,11 @@
 import assert from 'node:assert/strict';
 import { scryptSync } from 'node:crypto';
 import { suite, test } from 'node:test';
+import { DAY_MS, MINUTE_MS } from '../../src/model.ts';
 import { StoreUnavailableError } from '../../src/store-writer.ts';
 import { BEHIND_PROXY, type MemberApp, NOW, PASSWORD, startMemberApp } from './member-app.ts';
 import { brokenStore } from './running-app.ts';
 
-const DAY_MS = 86_400_000;
-const MINUTE_MS = 60_000;
 const EMAIL = 'ada@example.com';
 const WRONG = { email: EMAIL, password: 'wrong horse battery' };
 const RIGHT = { email: EMAIL, password: PASSWORD };

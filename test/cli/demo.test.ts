@@ -4,11 +4,9 @@ import assert from 'node:assert/strict';
 import { suite, test } from 'node:test';
 import { runDemo } from '../../src/cli/demo.ts';
 import { shopOf } from '../../src/cli/demo-shop.ts';
+import { DAY_MS, MINUTE_MS } from '../../src/model.ts';
 import { eventually, removeFolder, startServer, temporaryFolder } from '../server.ts';
 import { NOW, refusal, run, testShell, type TestShell } from './data-shell.ts';
-
-const MINUTE_MS = 60_000;
-const DAY_MS = 24 * 60 * MINUTE_MS;
 
 interface Sums {
   readonly received: number;

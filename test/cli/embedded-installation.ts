@@ -11,10 +11,10 @@ import { openSqliteStoreWriter } from '../../src/backends/sqlite/store/writer.ts
 import { keyFileOf, storeFileOf } from '../../src/data-folder/files.ts';
 import { createKey } from '../../src/keys/create.ts';
 import type { LogEntry } from '../../src/log.ts';
-import type { TenantId } from '../../src/model.ts';
+import { DAY_MS, HOUR_MS, type TenantId } from '../../src/model.ts';
 import type { Store } from '../../src/store.ts';
-import { HOUR_MS, invitation, join, NOON, session } from '../contract/member-rows.ts';
-import { DAY_MS, KEEP_ALL } from '../contract/store-feeding.ts';
+import { invitation, join, NOON, session } from '../contract/member-rows.ts';
+import { KEEP_ALL } from '../contract/store-feeding.ts';
 import { entriesOf, entryOf, HISTORY_START, TENANTS, traceIdOf } from '../processor/history.ts';
 import { appendAll, processAll, withStore } from '../processor/processing.ts';
 

@@ -14,7 +14,7 @@ import { type Env, loadConfig } from '../../src/config/config.ts';
 import { OperatorError } from '../../src/errors.ts';
 import type { MemberStore } from '../../src/members.ts';
 import { findKeyStore, openKeyStore, replaceLostKeys, openMemberStore } from '../../src/wiring/opening.ts';
-import { acceptInvitation, lookAtInvitation } from '../../src/sign-in/invite.ts';
+import { acceptInvitation, readInvitation } from '../../src/sign-in/invite.ts';
 import { Passwords } from '../../src/sign-in/password.ts';
 import { temporaryFolder } from '../keys/temporary-store.ts';
 import { runSluice, startServer } from '../server.ts';
@@ -98,7 +98,7 @@ test('the first invitation makes the account and a link for its first member, fo
   );
   assert.match(output, /works once, for 24 hours/);
   assert.equal(url, 'http://127.0.0.1:8080');
-  const found = await withMembers((members) => lookAtInvitation(members, token, NOW));
+  const found = await withMembers((members) => readInvitation(members, token, NOW));
   assert.deepEqual([found?.kind, found?.email, found?.accountName], ['first', null, 'default']);
 });
 
@@ -190,7 +190,7 @@ test('the first start prints a link once, besides the key; later ones say how to
   const [, url, token = ''] = /^ {2}Dashboard: (http\S+)\/dashboard\/welcome#([\w-]{43})$/m.exec(first) ?? [];
   assert.equal(url, 'http://127.0.0.1:8080');
   assert.match(first, /^ {4}sk_dev_/m);
-  const found = await withMembers((members) => lookAtInvitation(members, token, NOW + 86_400_000 - 1));
+  const found = await withMembers((members) => readInvitation(members, token, NOW + 86_400_000 - 1));
   assert.equal(found?.kind, 'first');
   const second = await start();
   assert.match(second, /npx sluice invite/);

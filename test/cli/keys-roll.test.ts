@@ -7,11 +7,11 @@ import assert from 'node:assert/strict';
 import { existsSync } from 'node:fs';
 import { before, suite, test, type TestContext } from 'node:test';
 import { makeKey } from '../../src/keys/format.ts';
+import { DAY_MS } from '../../src/model.ts';
 import { eventually, removeFolder, startServer, temporaryFolder, type TestServer } from '../server.ts';
 import { testPostgres, whyNoPostgres } from '../servers/postgres.ts';
 import { keyIn, NOW, openShell, type Shell } from './keys-shell.ts';
 
-const DAY_MS = 86_400_000;
 const PUBLISHABLE = [
   ...['create', '--name', 'web page', '--kind', 'publishable', '--env', 'production'],
   ...['--origins', 'https://shop.example'],

@@ -9,9 +9,8 @@ import { join } from 'node:path';
 import { test } from 'node:test';
 import { hashKey, makeKey } from '../../src/keys/format.ts';
 import type { ApiKey } from '../../src/keys.ts';
+import { DAY_MS } from '../../src/model.ts';
 import { keyIn, NOW, openShell, SECRET } from './keys-shell.ts';
-
-const DAY_MS = 86_400_000;
 
 test('the list shows every key with its state, and never a key itself', async (context) => {
   const { run, withStore, setNow } = await openShell(context);

@@ -12,6 +12,7 @@ import * as fc from 'fast-check';
 import { CLOCK_EARLIEST, type TimeSources, TrustedClock, watchClock } from '../../src/clock/clock.ts';
 import { loadConfig } from '../../src/config/config.ts';
 import { logFolderOf } from '../../src/data-folder/files.ts';
+import { DAY_MS, HOUR_MS, SECOND_MS } from '../../src/model.ts';
 import type { Logger } from '../../src/telemetry/logger.ts';
 import { allocateMetrics, METRIC, metricsWriter, readGauge } from '../../src/telemetry/metrics.ts';
 import { openClock } from '../../src/wiring/opening.ts';
@@ -19,9 +20,6 @@ import { folderIn } from '../faults/scope.ts';
 import { entryOf, traceIdOf } from '../processor/history.ts';
 import { appendAll, processAll } from '../processor/processing.ts';
 
-const SECOND_MS = 1_000;
-const HOUR_MS = 3_600 * SECOND_MS;
-const DAY_MS = 24 * HOUR_MS;
 const TEN_YEARS_MS = 3_652 * DAY_MS;
 const START = Date.UTC(2026, 10, 15, 12);
 const BOUNDS = { jumpMsMax: DAY_MS, gapMsMax: 180 * DAY_MS };

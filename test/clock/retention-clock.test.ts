@@ -5,11 +5,10 @@ import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { suite, test } from 'node:test';
 import { openRetentionClock } from '../../src/clock/retention-clock.ts';
+import { DAY_MS, MINUTE_MS } from '../../src/model.ts';
 import { folderIn } from '../faults/scope.ts';
 
 const START = Date.UTC(2026, 10, 1);
-const MINUTE_MS = 60_000;
-const DAY_MS = 24 * 60 * MINUTE_MS;
 
 suite('The time of retention', () => {
   test('follows the clock while that is right', async () => {

@@ -4,6 +4,7 @@
  */
 
 import type { LogAppender, LogEntry, LogHeader, LogReader } from '../../src/log.ts';
+import { override } from '../override.ts';
 import { eventsIn, type LogUnderTest } from './log-entries.ts';
 
 const MARK = '#user-';
@@ -51,10 +52,8 @@ function cutReader(reader: LogReader): LogReader {
     const batch = await reader.headers(partition, position, countMax);
     return { ...batch, headers: batch.headers.map(unmarked) };
   };
-  return {
-    name: reader.name,
-    cutsRequests: true,
-    partitions: () => reader.partitions(),
+  return override(reader, {
+    splitsRequests: true,
     read: async (partition, position, bytesMax) => {
       const batch = await reader.read(partition, position, bytesMax);
       return { ...batch, records: batch.records.map(unmarked) };
@@ -73,14 +72,7 @@ function cutReader(reader: LogReader): LogReader {
       const { headers: found } = await headers(partition, position, 1);
       return found[0]?.position === position ? found[0].traceId : undefined;
     },
-    missing: (partition, position) => reader.missing(partition, position),
-    backlogBytes: (partition, position) => reader.backlogBytes(partition, position),
-    commit: (partition, position) => reader.commit(partition, position),
-    committed: (partition) => reader.committed(partition),
-    lost: (...args) => reader.lost(...args),
-    newestReceivedAt: () => reader.newestReceivedAt(),
-    close: () => reader.close(),
-  };
+  });
 }
 
 function unmarked<Header extends LogHeader>(header: Header): Header {

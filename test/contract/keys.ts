@@ -8,7 +8,7 @@ import assert from 'node:assert/strict';
 import { describe, type TestContext, test } from 'node:test';
 import { createKey, newAccount } from '../../src/keys/create.ts';
 import { hashKey, makeKey } from '../../src/keys/format.ts';
-import type { Environment, KeyKind } from '../../src/model.ts';
+import { DAY_MS, type Environment, type KeyKind } from '../../src/model.ts';
 import type { ApiKey, KeyStore, NewKey } from '../../src/keys.ts';
 import { planTests } from './key-plans.ts';
 
@@ -20,7 +20,6 @@ export interface OpenedKeyStore {
   readonly dispose: () => Promise<void>;
 }
 
-const DAY_MS = 86_400_000;
 const NOON = Date.UTC(2026, 10, 15, 12);
 
 export function keyStoreContract(name: string, open: () => Promise<OpenedKeyStore>): void {

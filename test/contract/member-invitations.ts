@@ -3,7 +3,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { newToken } from '../../src/sign-in/token.ts';
-import { acceptance, HOUR_MS, invitation, join, NOON, type WithStore } from './member-rows.ts';
+import { HOUR_MS } from '../../src/model.ts';
+import { acceptance, invitation, join, NOON, type WithStore } from './member-rows.ts';
 
 export function invitationsTests(withStore: WithStore): void {
   test(

@@ -3,6 +3,7 @@
 import assert from 'node:assert/strict';
 import type { TestContext } from 'node:test';
 import type { MemberStore, NewInvitation, NewSession } from '../../src/members.ts';
+import { HOUR_MS } from '../../src/model.ts';
 import { newToken } from '../../src/sign-in/token.ts';
 
 export interface OpenedMemberStore {
@@ -25,7 +26,6 @@ export type WithStore = (
 ) => (context: TestContext) => Promise<void>;
 
 export const NOON = Date.UTC(2026, 10, 15, 12);
-export const HOUR_MS = 3_600_000;
 
 export function session(createdAt: number): NewSession {
   return { tokenHash: newToken().tokenHash, createdAt, expiresAt: createdAt + HOUR_MS, replaces: null };

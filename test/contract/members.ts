@@ -9,7 +9,8 @@ import { describe, test } from 'node:test';
 import type { AttemptCount, MemberStore } from '../../src/members.ts';
 import { newToken } from '../../src/sign-in/token.ts';
 import { acceptanceTests, invitationsTests } from './member-invitations.ts';
-import { HOUR_MS, invitation, join, NOON, type OpenedMemberStore, session, type WithStore } from './member-rows.ts';
+import { HOUR_MS } from '../../src/model.ts';
+import { invitation, join, NOON, type OpenedMemberStore, session, type WithStore } from './member-rows.ts';
 
 export function memberStoreContract(name: string, open: () => Promise<OpenedMemberStore>): void {
   const withStore: WithStore = (work) => async (context) => {

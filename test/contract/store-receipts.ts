@@ -2,8 +2,8 @@
 
 import assert from 'node:assert/strict';
 import { afterEach, beforeEach, suite, test } from 'node:test';
-import { processBatch } from '../../src/processor/batch.ts';
 import type { ReceiptMinute, TimeRange } from '../../src/store.ts';
+import { processBatch } from '../processor/process-batch.ts';
 import {
   DAY_MS,
   feed,

@@ -2,7 +2,7 @@
 
 import assert from 'node:assert/strict';
 import { afterEach, beforeEach, suite, test } from 'node:test';
-import { processBatch } from '../../src/processor/batch.ts';
+import { processBatch } from '../processor/process-batch.ts';
 import {
   eventsOf,
   HOUR_MS,

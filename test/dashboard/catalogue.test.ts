@@ -10,6 +10,7 @@ import {
   newnessOf,
   propertyMark,
 } from '../../dashboard/src/pages/catalogue-changes.ts';
+import { DAY_MS } from '../../src/model.ts';
 import { eventually } from '../server.ts';
 import { whyNoBrowser } from './browser.ts';
 import {
@@ -23,7 +24,6 @@ import {
 } from './member-page.ts';
 
 const NOW = Date.UTC(2026, 10, 16, 12);
-const DAY_MS = 86_400_000;
 const ago = (days: number): string => new Date(NOW - days * DAY_MS).toISOString();
 
 function eventSeen(name: string, days: number, changes: CatalogueEvent['changes'] = []): CatalogueEvent {

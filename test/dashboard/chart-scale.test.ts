@@ -1,8 +1,7 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
 import { nearestIndex, slotOf, timeTicks, valueTicks } from '../../dashboard/src/ui/chart-scale.ts';
-
-const MINUTE_MS = 60_000;
+import { MINUTE_MS } from '../../src/model.ts';
 
 test('values go up by whole, round steps and end at or above the largest', () => {
   assert.deepEqual(valueTicks(0, 5), [0, 1]);

@@ -8,13 +8,13 @@ import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { after, before, suite, test } from 'node:test';
 import type { Locator, Page } from 'playwright-core';
+import { DAY_MS } from '../../src/model.ts';
 import { ensureBuiltScript } from '../sdk/built-script.ts';
 import { eventually, post, user } from '../server.ts';
 import { type WatchedPage, whyNoBrowser } from './browser.ts';
 import { askAs, assertNoComplaints, heading, type MemberServer, sees, startMemberServer } from './member-page.ts';
 
 const KEYS = '/dashboard/development/settings/keys';
-const DAY_MS = 86_400_000;
 /** What the dialog promises. */
 const REVOKED_MS_MAX = 2_000;
 

@@ -11,9 +11,8 @@ import {
   type Range,
   rangeOf,
 } from '../../dashboard/src/overview-range.ts';
+import { DAY_MS, HOUR_MS } from '../../src/model.ts';
 
-const HOUR_MS = 3_600_000;
-const DAY_MS = 24 * HOUR_MS;
 const NOW = Date.parse('2026-11-15T09:07:31.500Z');
 
 function known(range: string, ends: { from?: string; to?: string; clock?: Clock; now?: number } = {}): Range {

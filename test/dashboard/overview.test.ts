@@ -3,12 +3,12 @@
 import assert from 'node:assert/strict';
 import { after, before, suite, test } from 'node:test';
 import type { Page } from 'playwright-core';
+import { DAY_MS } from '../../src/model.ts';
 import { eventually, post } from '../server.ts';
 import { type WatchedPage, whyNoBrowser } from './browser.ts';
 import { assertNoComplaints, type MemberServer, read, sees, settled, startMemberServer } from './member-page.ts';
 
 const OVERVIEW = '/dashboard/development';
-const DAY_MS = 86_400_000;
 
 suite('The overview', { skip: whyNoBrowser() }, () => {
   let running: MemberServer;

@@ -6,10 +6,10 @@
 import assert from 'node:assert/strict';
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
+import { HOUR_MS, MINUTE_MS } from '../../src/model.ts';
 import { eventually, post, type TestServer } from '../server.ts';
 import { deliver, read } from './member-page.ts';
 
-const HOUR_MS = 3_600_000;
 const PEOPLE = [
   ['Ada', 'Lovelace'],
   ['Grace', 'Hopper'],
@@ -23,7 +23,6 @@ const PEOPLE = [
 const STEPS = ['page_viewed', 'page_viewed', 'product_viewed', 'product_viewed', 'added_to_cart', 'checkout_started'];
 const PRODUCTS = ['Enamel mug', 'Wool blanket', 'Brass lamp', 'Oak stool', 'Linen apron'];
 const ROUNDS = 20;
-const MINUTE_MS = 60_000;
 const RECEIPT_MINUTES = 57;
 
 interface ReceiptRow {

@@ -7,6 +7,7 @@
 
 import assert from 'node:assert/strict';
 import { suite, test } from 'node:test';
+import { DAY_MS, HOUR_MS } from '../../src/model.ts';
 import { wallClock, whyNoFakeTime } from '../faults/faketime.ts';
 import { get, type LedgerResponse, type TraceResponse } from '../faults/processor-load.ts';
 import { folderIn, launch } from '../faults/scope.ts';
@@ -15,8 +16,6 @@ import { testKafka, whyNoKafka } from '../servers/kafka.ts';
 import { testPostgres, whyNoPostgres } from '../servers/postgres.ts';
 
 const MINUTES_MS = 10 * 60_000;
-const HOUR_MS = 3_600_000;
-const DAY_MS = 24 * HOUR_MS;
 /** How many values are written, and how often both other requests are repeated. */
 const VALUES = 8;
 const REPEATS = 6;

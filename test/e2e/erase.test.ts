@@ -8,13 +8,12 @@ import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { suite, test } from 'node:test';
 import { storeFileOf } from '../../src/data-folder/files.ts';
+import { HOUR_MS } from '../../src/model.ts';
 import { allEvents, ask, get, settled, type TraceResponse } from '../faults/processor-load.ts';
 import { folderIn, launch } from '../faults/scope.ts';
 import { entryOf, traceIdOf } from '../processor/history.ts';
 import { appendAll, withStore } from '../processor/processing.ts';
 import { readResponse, eventually, post, type TestServer } from '../server.ts';
-
-const HOUR_MS = 3_600_000;
 
 const EMAIL = 'Erased.Person@Example.org';
 const PHONE = '+49 151 55667788';

@@ -10,7 +10,7 @@ import { openSqliteKeyStore, openSqliteMemberStore } from '../../src/backends/sq
 import { openSqliteLogReader } from '../../src/backends/sqlite/log/reader.ts';
 import { createKey, newAccount } from '../../src/keys/create.ts';
 import type { LogRecord } from '../../src/log.ts';
-import type { Environment, KeyKind } from '../../src/model.ts';
+import { type Environment, type KeyKind, MINUTE_MS } from '../../src/model.ts';
 import { invite } from '../../src/sign-in/invite.ts';
 import { newSession } from '../../src/sign-in/session.ts';
 import { tokenHashOf } from '../../src/sign-in/token.ts';
@@ -56,8 +56,6 @@ export interface TestKeyOptions {
   readonly expired?: boolean;
   readonly revoked?: boolean;
 }
-
-const MINUTE_MS = 60_000;
 
 export async function makeKey(dataFolder: string, options: TestKeyOptions = {}): Promise<TestKey> {
   const { kind = 'secret', environment = 'development', origins = [], account = 'default' } = options;

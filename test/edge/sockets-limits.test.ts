@@ -227,7 +227,7 @@ suite('The timeout for slow bodies', () => {
       segment: null,
       metrics: metricsWriter(allocateMetrics(1), 0),
       newTraceId: () => 'a-trace-id',
-      isLeaving: () => false,
+      isStopping: () => false,
       connections: {
         count: new Int32Array(new SharedArrayBuffer(4)),
         max: 100,

@@ -11,10 +11,10 @@ import * as fc from 'fast-check';
 import { openSqliteLogAppender } from '../../src/backends/sqlite/log/appender.ts';
 import { openSqliteLogReader } from '../../src/backends/sqlite/log/reader.ts';
 import { createTraceIds } from '../../src/edge/trace-id.ts';
+import { DAY_MS } from '../../src/model.ts';
 import { entry, readAll } from '../contract/log-entries.ts';
 import { folderIn } from './scope.ts';
 
-const DAY_MS = 86_400_000;
 const TEN_YEARS_MS = 3_652 * DAY_MS;
 const UUID_V7 = /^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/;
 

@@ -14,13 +14,12 @@ import { openSqliteLogReader } from '../../src/backends/sqlite/log/reader.ts';
 import { createSegment, newSegmentId } from '../../src/backends/sqlite/log/segments.ts';
 import { assertLockHeld, type HeldLock, LockLostError } from '../../src/data-folder/held-lock.ts';
 import type { LogAppender } from '../../src/log.ts';
+import { NO_HOURS } from '../../src/store.ts';
 import { entry } from '../contract/log-entries.ts';
 import { appendAll, processAll, withStore } from '../processor/processing.ts';
 import { eventually, post, type TestServer, user } from '../server.ts';
 import { testPostgres, whyNoPostgres } from '../servers/postgres.ts';
 import { folderIn, launch } from './scope.ts';
-
-const NO_HOURS = { from: Number.MAX_SAFE_INTEGER, to: Number.MAX_SAFE_INTEGER };
 
 /** The trace ids of those that were acknowledged. */
 async function send(server: TestServer, key: string, count: number): Promise<string[]> {

@@ -15,8 +15,8 @@ import {
   type Refusal,
   type Snapshot,
 } from '../../src/identity/graph.ts';
-import { needsProfile, type ProfileLimits, resolve } from '../../src/identity/resolve.ts';
-import { type Group, applyUpdate, type Values, viewOf } from '../../src/identity/property-updates.ts';
+import { type ProfileLimits, resolve } from '../../src/identity/resolve.ts';
+import { applyUpdates, type Group, type Values, viewOf } from '../../src/identity/property-updates.ts';
 import type { MatchKey, NodeNumber, Origin } from '../../src/model.ts';
 
 /** One accepted user: who it claims to be, and what it says. */
@@ -27,6 +27,19 @@ export interface Entry extends IdentityClaim {
 
 export function nameOf(key: Pick<MatchKey, 'type' | 'value'>): string {
   return `${key.type}:${key.value}`;
+}
+
+/** Whether `resolve` may ask for the profiles of this user: it has a key without a node, or keys of several profiles. */
+function needsProfile(snapshot: Snapshot, user: IdentityClaim): boolean {
+  let root: NodeNumber | undefined;
+  for (const key of user.keys) {
+    const node = snapshot.nodeOf(key);
+    if (node === undefined) return true;
+    const found = snapshot.rootOf(node);
+    if (root !== undefined && found !== root) return true;
+    root = found;
+  }
+  return false;
 }
 
 export class GraphInMemory {
@@ -61,7 +74,7 @@ export class GraphInMemory {
     for (const [index, { node }] of changes.outcomes.entries()) {
       const entry = entries[index];
       if (node === null || entry === undefined) continue;
-      const said = applyUpdate(this.updates.get(node) ?? [], entry.origin, entry.fields, entry.properties);
+      const said = applyUpdates(this.updates.get(node) ?? [], [entry]);
       this.updates.set(node, said);
     }
   }

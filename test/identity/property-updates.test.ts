@@ -6,7 +6,6 @@ import * as fc from 'fast-check';
 import { compareOrigins } from '../../src/identity/origin.ts';
 import {
   type Group,
-  applyUpdate,
   applyUpdates,
   propertyUpdateOf,
   type PropertyValue,
@@ -15,6 +14,10 @@ import {
 } from '../../src/identity/property-updates.ts';
 import { LIMITS, type Origin } from '../../src/model.ts';
 import { originAt } from './histories.ts';
+
+function applyUpdate(groups: readonly Group[], origin: Origin, fields: Values, properties: Values): readonly Group[] {
+  return applyUpdates(groups, [{ origin, fields, properties }]);
+}
 
 interface Said {
   readonly origin: Origin;

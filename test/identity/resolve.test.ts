@@ -2,7 +2,6 @@
 
 import assert from 'node:assert/strict';
 import { suite, test } from 'node:test';
-import { needsProfile } from '../../src/identity/resolve.ts';
 import type { KeyKind, MatchKey } from '../../src/model.ts';
 import { type Entry, GraphInMemory } from './graph-in-memory.ts';
 import { key, originAt, SMALL_LIMITS } from './histories.ts';
@@ -175,17 +174,5 @@ suite('Resolving users', () => {
     assert.equal(graph.aliases.size, 0);
     assert.deepEqual(added(graph, 'secret', P1, A1), ['a1 cannot_link']);
     assert.deepEqual(added(graph, 'secret', E1, P1, A1), ['p1 cannot_link', 'a1 cannot_link']);
-  });
-
-  test('a known user of one profile needs no profile to be read', () => {
-    const graph = graphOf([U1, E1], [A1]);
-    const needs = (...keys: MatchKey[]): boolean => {
-      const user = { origin: originAt(9), keyKind: 'secret' as const, keys };
-      return needsProfile(graph.snapshotFor([user]), user);
-    };
-    assert.equal(needs(), false);
-    assert.equal(needs(U1, E1), false);
-    assert.equal(needs(U1, A1), true);
-    assert.equal(needs(U1, A2), true);
   });
 });

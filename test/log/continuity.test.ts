@@ -14,7 +14,7 @@ import { openSqliteStoreWriter } from '../../src/backends/sqlite/store/writer.ts
 import { logFolderOf, storeFileOf } from '../../src/data-folder/files.ts';
 import { ForeignSegmentError, LogCorruptError, type LogEntry, type LogReader } from '../../src/log.ts';
 import { assertContinues } from '../../src/log/continuity.ts';
-import { type RecordSource, sourceOnTheSpot } from '../../src/processor/source.ts';
+import { type RecordSource, inlineSource } from '../../src/processor/source.ts';
 import { createReading } from '../../src/views/reading.ts';
 import { folderIn } from '../faults/scope.ts';
 import { entryOf, traceIdOf } from '../processor/history.ts';
@@ -160,7 +160,7 @@ test('A store at the same position that takes the place of its own under a runni
   scope.defer(() => log.close());
   const store = new DatabaseSync(storeFileOf(folder));
   scope.defer(() => store.close());
-  const onTheSpot = sourceOnTheSpot(log, { defaultCountry: null, junkValues: new Set() });
+  const onTheSpot = inlineSource(log, { defaultCountry: null, junkValues: new Set() });
   let reads = 0;
   const source: RecordSource = {
     read: async (...args) => {

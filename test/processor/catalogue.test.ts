@@ -14,6 +14,7 @@ import {
   type TenantBatch,
   type WriteTransaction,
 } from '../../src/store-writer.ts';
+import { override } from '../override.ts';
 import { folderIn } from '../faults/scope.ts';
 import { entryOf, traceIdOf } from './history.ts';
 import { appendAll, processAll, withStore } from './processing.ts';
@@ -132,36 +133,15 @@ test('the catalogue counts each event once, whatever conflicts there are, and ha
   let commits = 0;
   const begin = async (): Promise<WriteTransaction> => {
     const transaction = await real.begin();
-    return {
-      lookUp: (requests) => transaction.lookUp(requests),
-      write: (...values) => transaction.write(...values),
-      deadLetter: (...values) => transaction.deadLetter(...values),
-      advance: (...values) => transaction.advance(...values),
-      noteLost: (lost) => transaction.noteLost(lost),
-      writeCatalogue: (...values) => transaction.writeCatalogue(...values),
-      takeJob: (itemsMax) => transaction.takeJob(itemsMax),
-      markResubmitted: (...args) => transaction.markResubmitted(...args),
-      markRetried: (...args) => transaction.markRetried(...args),
-      saveJob: (...args) => transaction.saveJob(...args),
+    return override(transaction, {
       commit: async (durable) => {
         commits += 1;
         if (commits % 2 === 1 && !durable) throw new StoreConflictError('another one was first');
         await transaction.commit(durable);
       },
-      rollback: () => transaction.rollback(),
-    };
+    });
   };
-  const conflicting: StoreWriter = {
-    begin,
-    hasJobs: () => real.hasJobs(),
-    positions: () => real.positions(),
-    processed: () => real.processed(),
-    lostRecords: () => real.lostRecords(),
-    difference: () => real.difference(),
-    sweep: (...values) => real.sweep(...values),
-    compact: () => real.compact(),
-    close: () => real.close(),
-  };
+  const conflicting = override<StoreWriter>(real, { begin });
   await processAll(folder, { batchesPerTransaction: 1, writer: conflicting });
   await withStore(storeFileOf(folder), async (store) => {
     const sent = await store.cataloguedEvent(TENANT, 'sent');

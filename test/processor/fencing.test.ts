@@ -9,8 +9,9 @@ import { openSqliteLogReader } from '../../src/backends/sqlite/log/reader.ts';
 import { openSqliteStoreWriter } from '../../src/backends/sqlite/store/writer.ts';
 import { logFolderOf, storeFileOf } from '../../src/data-folder/files.ts';
 import { allocateMetrics, METRIC, metricsWriter, readCounter } from '../../src/telemetry/metrics.ts';
-import { type RecordSource, sourceOnTheSpot } from '../../src/processor/source.ts';
+import { type RecordSource, inlineSource } from '../../src/processor/source.ts';
 import { StoreConflictError, StoreUnavailableError, type StoreWriter } from '../../src/store-writer.ts';
+import { override } from '../override.ts';
 import { folderIn } from '../faults/scope.ts';
 import { entryOf, traceIdOf } from './history.ts';
 import { appendAll, type Processing, processAll, withStore } from './processing.ts';
@@ -54,7 +55,7 @@ suite('of two processors on one partition', () => {
       const buffer = allocateMetrics(1);
       const real = openSqliteLogReader({ folder: logFolderOf(folder), retentionMs: 1e15, now: Date.now });
       scope.defer(() => real.close());
-      const onTheSpot = sourceOnTheSpot(real, { defaultCountry: null, junkValues: new Set() });
+      const onTheSpot = inlineSource(real, { defaultCountry: null, junkValues: new Set() });
       let isFirst = true;
       // The other one takes all of it in after this one has read its first batch and before it writes it.
       const source: RecordSource = {
@@ -93,37 +94,19 @@ test('a commit whose response is lost is not done twice', async () => {
   await appendAll(folder, entries(0));
   const real = openSqliteStoreWriter({ file: storeFileOf(folder) });
   let lost = 0;
-  const forgetful: StoreWriter = {
-    positions: () => real.positions(),
-    processed: () => real.processed(),
-    lostRecords: () => real.lostRecords(),
-    difference: () => real.difference(),
-    sweep: (...args) => real.sweep(...args),
-    compact: () => real.compact(),
-    hasJobs: () => real.hasJobs(),
-    close: () => real.close(),
+  const forgetful = override<StoreWriter>(real, {
     begin: async () => {
       const transaction = await real.begin();
-      return {
-        lookUp: (questions) => transaction.lookUp(questions),
-        write: (batches, at) => transaction.write(batches, at),
-        deadLetter: (...args) => transaction.deadLetter(...args),
-        advance: (...args) => transaction.advance(...args),
-        noteLost: (lost) => transaction.noteLost(lost),
-        writeCatalogue: (...values) => transaction.writeCatalogue(...values),
-        takeJob: (itemsMax) => transaction.takeJob(itemsMax),
-        markResubmitted: (...args) => transaction.markResubmitted(...args),
-        markRetried: (...args) => transaction.markRetried(...args),
-        saveJob: (...args) => transaction.saveJob(...args),
+      return override(transaction, {
         commit: async (durable) => {
           await transaction.commit(durable);
           lost += 1;
           if (lost === 2) throw new StoreUnavailableError('the connection was lost');
         },
         rollback: async () => undefined,
-      };
+      });
     },
-  };
+  });
   await processAll(folder, { ...ONE_BATCH, writer: forgetful });
   // Where the store could not be used the processor stops draining; what is left is taken up by the next.
   await processAll(folder, ONE_BATCH);

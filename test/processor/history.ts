@@ -7,14 +7,12 @@
 
 import assert from 'node:assert/strict';
 import type { LogEntry } from '../../src/log.ts';
-import type { KeyKind } from '../../src/model.ts';
+import { DAY_MS, HOUR_MS, type KeyKind } from '../../src/model.ts';
 import { validateBody } from '../../src/edge/validate-body.ts';
 
 export const TENANTS = ['acct_a/production', 'acct_a/development', 'acct_b/production', 'acct_c/development'] as const;
 export const HISTORY_START = Date.UTC(2026, 2, 1, 12);
 
-const HOUR_MS = 3_600_000;
-const DAY_MS = 24 * HOUR_MS;
 /** Repeats are drawn from so many recent ones. */
 const REMEMBERED = 200;
 

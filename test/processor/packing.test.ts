@@ -8,7 +8,7 @@ import { Packer } from '../../src/processor/packer.ts';
 import { packRecord } from '../../src/processor/packing.ts';
 import type { PreparedRecord } from '../../src/processor/prepared.ts';
 import { prepareRecord } from '../../src/processor/prepare.ts';
-import { serveRecords, sourceInThread, sourceOnTheSpot } from '../../src/processor/source.ts';
+import { serveRecords, threadSource, inlineSource } from '../../src/processor/source.ts';
 import { unpack } from '../../src/processor/unpacking.ts';
 import { entriesOf } from './history.ts';
 
@@ -33,7 +33,7 @@ function logOf(records: readonly LogRecord[], reads: number[] = [], count = BATC
 function connected(log: LogReader) {
   const { port1, port2 } = new MessageChannel();
   serveRecords(port2, log, OPTIONS);
-  return { source: sourceInThread(port1 as unknown as Worker), close: () => port1.close() };
+  return { source: threadSource(port1 as unknown as Worker), close: () => port1.close() };
 }
 
 function throughPacker(records: readonly PreparedRecord[]): readonly PreparedRecord[] {
@@ -70,7 +70,7 @@ suite('A source in another thread', () => {
     for (const bytesMax of [1, 2_000, 1_000_000]) {
       const reads: number[] = [];
       const { source, close } = connected(logOf(RECORDS, reads));
-      const { records: expected } = await sourceOnTheSpot(logOf(RECORDS, [], RECORDS.length), OPTIONS).read(0, 0, 1);
+      const { records: expected } = await inlineSource(logOf(RECORDS, [], RECORDS.length), OPTIONS).read(0, 0, 1);
       const found: PreparedRecord[] = [];
       for (let position = 0; position < RECORDS.length; ) {
         const { records, next, problem } = await source.read(0, position, bytesMax);

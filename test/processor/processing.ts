@@ -16,7 +16,7 @@ import type { LogEntry } from '../../src/log.ts';
 import { createLogger, type Logger } from '../../src/telemetry/logger.ts';
 import { allocateMetrics, metricsWriter } from '../../src/telemetry/metrics.ts';
 import { Processor, type ProcessorParts } from '../../src/processor/processor.ts';
-import { serveRecords, sourceInThread } from '../../src/processor/source.ts';
+import { serveRecords, threadSource } from '../../src/processor/source.ts';
 import type { Store } from '../../src/store.ts';
 
 const SEGMENT_BYTES = 8 * 1_024 * 1_024;
@@ -79,7 +79,7 @@ export async function processAll(dataFolder: string, processing: Processing = {}
       writer,
       options,
       // A port is all of a thread that is needed here.
-      ...(channel && { source: sourceInThread(channel.port1 as unknown as Worker) }),
+      ...(channel && { source: threadSource(channel.port1 as unknown as Worker) }),
       metrics: metricsWriter(allocateMetrics(1), 0),
       logger: createLogger('silent', 'test'),
       now: () => PROCESSED_AT,

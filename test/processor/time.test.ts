@@ -12,7 +12,7 @@ import { logFolderOf, storeFileOf } from '../../src/data-folder/files.ts';
 import type { LogEntry, LogReader } from '../../src/log.ts';
 import { createLogger, type Logger } from '../../src/telemetry/logger.ts';
 import { allocateMetrics, metricsWriter } from '../../src/telemetry/metrics.ts';
-import { EVENT_ID_WINDOW_MS, IDEMPOTENCY_WINDOW_MS } from '../../src/model.ts';
+import { DAY_MS, EVENT_ID_WINDOW_MS, IDEMPOTENCY_WINDOW_MS } from '../../src/model.ts';
 import { Housekeeping } from '../../src/processor/housekeeping.ts';
 import { Processor } from '../../src/processor/processor.ts';
 import type { Store } from '../../src/store.ts';
@@ -24,7 +24,6 @@ import { dumpOf } from './store-dump.ts';
 
 const TENANT = 'acct_t/production';
 const START = Date.UTC(2026, 0, 15, 10);
-const DAY_MS = 86_400_000;
 const TEN_YEARS_MS = 3_652 * DAY_MS;
 
 function at(n: number, receivedAt: number, about: { key?: string; user?: object; event?: object } = {}): LogEntry {

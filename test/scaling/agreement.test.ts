@@ -9,6 +9,7 @@ import { suite, test } from 'node:test';
 import * as fc from 'fast-check';
 import { openSqliteLogReader } from '../../src/backends/sqlite/log/reader.ts';
 import { logFolderOf } from '../../src/data-folder/files.ts';
+import { override } from '../override.ts';
 import { folderIn } from '../faults/scope.ts';
 import { entriesOf, HISTORY_START, TENANTS } from '../processor/history.ts';
 import { appendAll, processAll } from '../processor/processing.ts';
@@ -16,7 +17,8 @@ import { assertSame } from '../processor/store-dump.ts';
 import { whyNoPostgres } from '../servers/postgres.ts';
 import { eventually } from '../server.ts';
 import { askEverything, routesNotAsked } from './read-requests.ts';
-import { type Act, batchesOf, DAY_MS, history, MIDNIGHT, type Step, timeOf } from './generated-history.ts';
+import { DAY_MS } from '../../src/model.ts';
+import { type Act, batchesOf, history, MIDNIGHT, type Step, timeOf } from './generated-history.ts';
 import { TwoStores } from './two-stores.ts';
 import { UNDOING } from './undoing-history.ts';
 
@@ -156,20 +158,5 @@ suite('SQLite and PostgreSQL agree, to the byte of the read API’s responses,',
 
 /** So that there are many batches. */
 function bounded(log: ReturnType<typeof openSqliteLogReader>): typeof log {
-  return {
-    name: log.name,
-    cutsRequests: log.cutsRequests,
-    partitions: () => log.partitions(),
-    read: (partition, position) => log.read(partition, position, 6_000),
-    headers: (...args) => log.headers(...args),
-    find: (...args) => log.find(...args),
-    backlogBytes: (...args) => log.backlogBytes(...args),
-    traceIdAt: (...args) => log.traceIdAt(...args),
-    missing: (...args) => log.missing(...args),
-    lost: (...args) => log.lost(...args),
-    commit: (...args) => log.commit(...args),
-    committed: (...args) => log.committed(...args),
-    newestReceivedAt: () => log.newestReceivedAt(),
-    close: () => log.close(),
-  };
+  return override(log, { read: (partition, position) => log.read(partition, position, 6_000) });
 }

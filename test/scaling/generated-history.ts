@@ -8,12 +8,9 @@ import * as fc from 'fast-check';
 import { bodyHashOf } from '../../src/log/body-hash.ts';
 import { validateBody } from '../../src/edge/validate-body.ts';
 import type { LogRecord } from '../../src/log.ts';
-import type { KeyKind } from '../../src/model.ts';
+import { DAY_MS, HOUR_MS, type KeyKind, MINUTE_MS } from '../../src/model.ts';
 import { HISTORY_START, TENANTS, traceIdOf } from '../processor/history.ts';
 
-const MINUTE_MS = 60_000;
-export const HOUR_MS = 3_600_000;
-export const DAY_MS = 24 * HOUR_MS;
 export const MIDNIGHT = Math.floor(HISTORY_START / DAY_MS) * DAY_MS;
 
 export type Unplaced = Omit<LogRecord, 'partition' | 'position'>;

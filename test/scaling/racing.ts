@@ -16,10 +16,11 @@ import { logFolderOf } from '../../src/data-folder/files.ts';
 import type { LogReader, LogRecord } from '../../src/log.ts';
 import { createLogger } from '../../src/telemetry/logger.ts';
 import { allocateMetrics, METRIC, metricsWriter, readCounter } from '../../src/telemetry/metrics.ts';
-import { processBatch } from '../../src/processor/batch.ts';
 import { Processor } from '../../src/processor/processor.ts';
 import type { Store } from '../../src/store.ts';
 import { type StoreWriter, StoreUnavailableError, type WriteTransaction } from '../../src/store-writer.ts';
+import { processBatch } from '../processor/process-batch.ts';
+import { override } from '../override.ts';
 import type { Random } from '../processor/history.ts';
 import { PROCESSED_AT } from '../processor/processing.ts';
 import { testPostgres } from '../servers/postgres.ts';
@@ -142,22 +143,11 @@ function openLog(dataFolder: string): LogReader {
 
 /** A member of a group of readers, to whom these partitions belong. */
 function restricted(log: LogReader, own: number[]): LogReader {
-  return {
-    name: log.name,
-    cutsRequests: log.cutsRequests,
+  return override(log, {
     partitions: () => Promise.resolve(own),
     read: (partition, position) => log.read(partition, position, BATCH_BYTES),
-    headers: (...args) => log.headers(...args),
-    find: (...args) => log.find(...args),
-    backlogBytes: (...args) => log.backlogBytes(...args),
-    traceIdAt: (...args) => log.traceIdAt(...args),
-    missing: (...args) => log.missing(...args),
-    lost: (...args) => log.lost(...args),
-    commit: (...args) => log.commit(...args),
-    committed: (...args) => log.committed(...args),
-    newestReceivedAt: () => log.newestReceivedAt(),
     close: () => Promise.resolve(),
-  };
+  });
 }
 
 async function isAt(writer: StoreWriter, partition: number, position: number): Promise<boolean> {
@@ -192,17 +182,7 @@ async function killConnections(
 let moments = 0;
 
 function recorded(writer: StoreWriter, taken: Taken[]): StoreWriter {
-  return {
-    positions: () => writer.positions(),
-    processed: () => writer.processed(),
-    lostRecords: () => writer.lostRecords(),
-    difference: () => writer.difference(),
-    compact: () => writer.compact(),
-    hasJobs: () => writer.hasJobs(),
-    sweep: (...args) => writer.sweep(...args),
-    close: () => writer.close(),
-    begin: async () => recordedTransaction(await writer.begin(), taken),
-  };
+  return override(writer, { begin: async () => recordedTransaction(await writer.begin(), taken) });
 }
 
 function recordedTransaction(transaction: WriteTransaction, taken: Taken[]): WriteTransaction {
@@ -214,7 +194,7 @@ function recordedTransaction(transaction: WriteTransaction, taken: Taken[]): Wri
     refused: new Set(),
     linked: new Set(),
   };
-  return {
+  return override(transaction, {
     advance: async (partition, from, to, lastTraceId) => {
       await transaction.advance(partition, from, to, lastTraceId);
       own.stretches.push({ partition, from, to });
@@ -231,21 +211,15 @@ function recordedTransaction(transaction: WriteTransaction, taken: Taken[]): Wri
       }
       await transaction.write(batches, at);
     },
-    takeJob: (itemsMax) => transaction.takeJob(itemsMax),
-    markResubmitted: (...args) => transaction.markResubmitted(...args),
-    markRetried: (...args) => transaction.markRetried(...args),
-    saveJob: (...args) => transaction.saveJob(...args),
     deadLetter: async (header, _record, cause) => assert.fail(`${header.traceId} failed: ${cause}`),
     noteLost: async () => assert.fail('records were lost'),
-    writeCatalogue: (...values) => transaction.writeCatalogue(...values),
     commit: async (durable) => {
       own.commitsAt = ++moments;
       if (own.stretches.length > 0) taken.push(own);
       await transaction.commit(durable);
       own.isCertain = true;
     },
-    rollback: () => transaction.rollback(),
-  };
+  });
 }
 
 /** After a commit without a response, the next transaction shows whether it happened: it begins there again, or behind. */

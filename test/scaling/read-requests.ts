@@ -4,12 +4,11 @@
  */
 
 import type { LogRecord } from '../../src/log.ts';
-import { IDENTIFIER_TYPES, LIMITS, type TenantId } from '../../src/model.ts';
+import { DAY_MS, IDENTIFIER_TYPES, LIMITS, type TenantId } from '../../src/model.ts';
 import { isLongerThan, isStorable } from '../../src/validation/characters.ts';
 import { SILENT, type TwoStores } from './two-stores.ts';
 import { HISTORY_START } from '../processor/history.ts';
 
-const DAY_MS = 86_400_000;
 const UNKNOWN = '01234567-0000-7000-8000-00000000dead';
 const ASKED_AT_ONCE = 4;
 /** Ends of chains that are asked for, of one profile. */

@@ -4,8 +4,9 @@ import { migrate } from '../../src/backends/postgres/migrations.ts';
 import { openPool } from '../../src/backends/postgres/pool.ts';
 import { openPostgresStore } from '../../src/backends/postgres/store.ts';
 import { openPostgresStoreWriter } from '../../src/backends/postgres/store-writer.ts';
-import { processBatch } from '../../src/processor/batch.ts';
 import type { WriteTransaction } from '../../src/store-writer.ts';
+import { processBatch } from '../processor/process-batch.ts';
+import { override } from '../override.ts';
 import { entryOf, traceIdOf } from '../processor/history.ts';
 import { PROCESSED_AT } from '../processor/processing.ts';
 import { testPostgres } from '../servers/postgres.ts';
@@ -52,23 +53,12 @@ export async function openForTwo(scope: AsyncDisposableStack) {
     try {
       await transaction.advance(partition, position, position + 1);
       const records = [{ ...entry, partition, position, firstUserIndex: 0 }];
-      const slowed: WriteTransaction = {
-        advance: (...values) => transaction.advance(...values),
-        lookUp: (questions) => transaction.lookUp(questions),
+      const slowed = override(transaction, {
         write: async (...values) => {
           await meanwhile();
           await transaction.write(...values);
         },
-        deadLetter: (...values) => transaction.deadLetter(...values),
-        noteLost: (lost) => transaction.noteLost(lost),
-        writeCatalogue: (...values) => transaction.writeCatalogue(...values),
-        takeJob: (itemsMax) => transaction.takeJob(itemsMax),
-        markResubmitted: (...args) => transaction.markResubmitted(...args),
-        markRetried: (...args) => transaction.markRetried(...args),
-        saveJob: (...args) => transaction.saveJob(...args),
-        commit: (durable) => transaction.commit(durable),
-        rollback: () => transaction.rollback(),
-      };
+      });
       await processBatch(slowed, records, {
         options: OPTIONS,
         now: () => PROCESSED_AT,

@@ -3,7 +3,8 @@
  * and come back, late and again.
  */
 
-import { BAD_USERS, DAY_MS, HOUR_MS, type RequestDraft, type Step } from './generated-history.ts';
+import { DAY_MS, HOUR_MS } from '../../src/model.ts';
+import { BAD_USERS, type RequestDraft, type Step } from './generated-history.ts';
 
 const said = (own: object, offsetMs = 0, more = ''): RequestDraft => ({
   tenant: 0,

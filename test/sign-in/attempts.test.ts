@@ -3,18 +3,17 @@
 import assert from 'node:assert/strict';
 import { suite, test } from 'node:test';
 import type { AttemptCount } from '../../src/members.ts';
+import { DAY_MS, MINUTE_MS } from '../../src/model.ts';
 import {
-  ADDRESS_SLOWING,
+  ADDRESS_DELAYS,
   addressSubject,
-  EMAIL_SLOWING,
+  EMAIL_DELAYS,
   emailSubject,
-  ruleOn,
+  decideAttempt,
   type Subject,
-  waitAfterMs,
+  delayAfterMs,
 } from '../../src/sign-in/attempts.ts';
 
-const MINUTE_MS = 60_000;
-const DAY_MS = 86_400_000;
 const NOW = Date.UTC(2026, 10, 15, 12);
 
 /** Guesses as often as it is allowed to for so long, and tells how often that was. */
@@ -22,7 +21,7 @@ function guessesWithin(subject: Subject, durationMs: number): number {
   let count: AttemptCount = { failures: 0, lastAt: 0 };
   let guesses = 0;
   for (let now = NOW; now < NOW + durationMs; ) {
-    const { waitMs, failures } = ruleOn([subject], [count], now);
+    const { waitMs, failures } = decideAttempt([subject], [count], now);
     if (waitMs > 0) {
       now += waitMs;
     } else {
@@ -35,11 +34,11 @@ function guessesWithin(subject: Subject, durationMs: number): number {
 
 suite('Attempts', () => {
   test('wait longer and longer after the free ones, up to a limit', () => {
-    const waits = Array.from({ length: 14 }, (_, failures) => waitAfterMs(EMAIL_SLOWING, failures) / 1_000);
+    const waits = Array.from({ length: 14 }, (_, failures) => delayAfterMs(EMAIL_DELAYS, failures) / 1_000);
     assert.deepEqual(waits, [0, 0, 0, 0, 0, 1, 2, 4, 8, 16, 32, 60, 60, 60]);
-    assert.equal(waitAfterMs(EMAIL_SLOWING, 1e9), MINUTE_MS);
-    assert.equal(waitAfterMs(ADDRESS_SLOWING, 19), 0);
-    assert.equal(waitAfterMs(ADDRESS_SLOWING, 1e9), 15 * MINUTE_MS);
+    assert.equal(delayAfterMs(EMAIL_DELAYS, 1e9), MINUTE_MS);
+    assert.equal(delayAfterMs(ADDRESS_DELAYS, 19), 0);
+    assert.equal(delayAfterMs(ADDRESS_DELAYS, 1e9), 15 * MINUTE_MS);
   });
 
   test('on one e-mail, tried without a pause for a day, are about one a minute', () => {
@@ -58,21 +57,21 @@ suite('Attempts', () => {
       { failures: 5, lastAt: NOW },
       { failures: 24, lastAt: NOW },
     ];
-    assert.deepEqual(ruleOn(subjects, counts, NOW), { waitMs: 16_000, failures: [6, 25] });
-    assert.deepEqual(ruleOn(subjects, counts, NOW + 15_999).waitMs, 1);
-    assert.deepEqual(ruleOn(subjects, counts, NOW + 16_000).waitMs, 0);
+    assert.deepEqual(decideAttempt(subjects, counts, NOW), { waitMs: 16_000, failures: [6, 25] });
+    assert.deepEqual(decideAttempt(subjects, counts, NOW + 15_999).waitMs, 1);
+    assert.deepEqual(decideAttempt(subjects, counts, NOW + 16_000).waitMs, 0);
   });
 
   test('are forgotten after an hour without any', () => {
     const subject = emailSubject('a@example.com');
     const count = { failures: 1_000, lastAt: NOW };
-    assert.deepEqual(ruleOn([subject], [count], NOW + 60 * MINUTE_MS), { waitMs: 0, failures: [1] });
-    assert.deepEqual(ruleOn([subject], [count], NOW + 59 * MINUTE_MS), { waitMs: 0, failures: [1_001] });
+    assert.deepEqual(decideAttempt([subject], [count], NOW + 60 * MINUTE_MS), { waitMs: 0, failures: [1] });
+    assert.deepEqual(decideAttempt([subject], [count], NOW + 59 * MINUTE_MS), { waitMs: 0, failures: [1_001] });
   });
 
   test('are forgotten when the clock was set back, and wait no longer than the limit where clocks differ', () => {
     const waitMs = (lastAt: number): number =>
-      ruleOn([emailSubject('a@example.com')], [{ failures: 1_000, lastAt }], NOW).waitMs;
+      decideAttempt([emailSubject('a@example.com')], [{ failures: 1_000, lastAt }], NOW).waitMs;
     assert.equal(waitMs(NOW + DAY_MS), 0);
     assert.equal(waitMs(NOW + MINUTE_MS), MINUTE_MS);
   });

@@ -12,6 +12,7 @@ import { logFolderOf, storeFileOf } from '../../src/data-folder/files.ts';
 import type { LogEntry, LogReader } from '../../src/log.ts';
 import { createReading } from '../../src/views/reading.ts';
 import type { LedgerSums, Page, Store, TraceSummary } from '../../src/store.ts';
+import { override } from '../override.ts';
 import { OTHER_TENANT, person, request, START, TENANT } from '../contract/store-feeding.ts';
 import { entriesOf } from '../processor/history.ts';
 import { appendAll, processAll } from '../processor/processing.ts';
@@ -312,20 +313,7 @@ suite('Reading what is still in the log', () => {
     await appendAll(folder, [request([person({ user_id: 'u' })])]);
     await appendAll(folder, [request([person({ user_id: 'v' })])]);
     let isFirst = true;
-    const vanishing: LogReader = {
-      name: log.name,
-      cutsRequests: false,
-      partitions: () => log.partitions(),
-      read: (...args) => log.read(...args),
-      find: (...args) => log.find(...args),
-      backlogBytes: (...args) => log.backlogBytes(...args),
-      traceIdAt: (...args) => log.traceIdAt(...args),
-      missing: (...args) => log.missing(...args),
-      lost: (...args) => log.lost(...args),
-      commit: (...args) => log.commit(...args),
-      committed: (...args) => log.committed(...args),
-      newestReceivedAt: () => log.newestReceivedAt(),
-      close: () => log.close(),
+    const vanishing = override<LogReader>(log, {
       headers: async (partition, position, countMax) => {
         if (isFirst) {
           isFirst = false;
@@ -335,7 +323,7 @@ suite('Reading what is still in the log', () => {
         }
         return log.headers(partition, position, countMax);
       },
-    };
+    });
     const { hours } = await createReading(store, vanishing).ledger(null, ALL);
     assert.deepEqual(sumOf(hours, 'received'), [2, 2]);
     assert.deepEqual(sumOf(hours, 'pending'), [0, 0]);

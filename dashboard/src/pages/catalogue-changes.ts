@@ -4,8 +4,8 @@
  */
 
 import type { Catalogue, CatalogueEvent, CatalogueProperty } from '../api-types.ts';
+import { DAY_MS } from '../time-units.ts';
 
-const DAY_MS = 86_400_000;
 export const NEW_DAYS = 7;
 
 export interface Change {

@@ -7,7 +7,7 @@ import { Badge } from '../ui/badge.tsx';
 import { DataTable } from '../ui/data-table.tsx';
 import { type IsNew, propertyMark } from './catalogue-changes.ts';
 
-export interface PropertyTableProps {
+interface PropertyTableProps {
   readonly caption: string;
   readonly entry: Pick<CatalogueEventDetails, 'properties' | 'other_properties'>;
   readonly isNew: IsNew;

@@ -7,6 +7,7 @@ import { type ReactNode, useMemo } from 'react';
 import { useKeyNames } from '../use-key-names.ts';
 import { Link, navigate, useAddress, useQueryValue } from '../router.tsx';
 import { formatNumber, Time, useNow } from '../time.tsx';
+import { HOUR_MS } from '../time-units.ts';
 import type { Catalogue, CatalogueEvent, CatalogueEventDetails, CataloguePeople, Counts } from '../api-types.ts';
 import { Badge } from '../ui/badge.tsx';
 import { Card } from '../ui/card.tsx';
@@ -24,7 +25,6 @@ import '../styles/catalogue.css';
 const RELOAD_MS = 15_000;
 const VOLUME_DAYS = 14;
 const CHANGES_SHOWN = 12;
-const HOUR_MS = 3_600_000;
 
 export default function CataloguePage(): ReactNode {
   const [eventName] = useQueryValue('event');

@@ -4,7 +4,7 @@
  */
 
 import { type FormEvent, type ReactNode, useState } from 'react';
-import { ApiError, send } from '../api.ts';
+import { send } from '../api.ts';
 import { useEnvironment } from '../router.tsx';
 import { formatNumber } from '../time.tsx';
 import type { Erased, Health, Profile } from '../api-types.ts';
@@ -13,8 +13,9 @@ import { Dialog } from '../ui/dialog.tsx';
 import { TextField } from '../ui/field.tsx';
 import { ErrorNotice } from '../ui/notice.tsx';
 import { useData } from '../use-data.ts';
+import { useSending } from '../use-sending.ts';
 
-export interface EraseDialogProps {
+interface EraseDialogProps {
   readonly profile: Profile;
   readonly isOpen: boolean;
   readonly onClose: () => void;
@@ -32,20 +33,12 @@ export function EraseDialog(props: EraseDialogProps): ReactNode {
 function EraseForm({ profile, onClose, onErased }: EraseDialogProps): ReactNode {
   const environment = useEnvironment();
   const [typed, setTyped] = useState('');
-  const [isBusy, setIsBusy] = useState(false);
-  const [error, setError] = useState<ApiError>();
+  const { run, isBusy, error } = useSending();
   const wanted = textToType(profile);
   const erase = async (event: FormEvent): Promise<void> => {
     event.preventDefault();
     if (typed.trim() !== wanted) return;
-    setIsBusy(true);
-    setError(undefined);
-    try {
-      onErased(await send<Erased>(environment, 'DELETE', `/profiles/${profile.id}`));
-    } catch (cause) {
-      setError(cause instanceof ApiError ? cause : new ApiError('That did not work.', 0, null));
-      setIsBusy(false);
-    }
+    await run(async () => onErased(await send<Erased>(environment, 'DELETE', `/profiles/${profile.id}`)));
   };
   return (
     <form className="form" onSubmit={(event) => void erase(event)}>

@@ -19,13 +19,14 @@ import { ErrorNotice, Notice } from '../ui/notice.tsx';
 import { Page } from '../ui/page.tsx';
 import { Tabs } from '../ui/tabs.tsx';
 import { useData } from '../use-data.ts';
+import { useSending } from '../use-sending.ts';
 import { followLive, livePath } from './live-stream.ts';
 import '../styles/first-event.css';
 
 const REJECTIONS_RELOAD_MS = 3_000;
 const ANY = { eventName: '', profileId: '', keyId: '' };
 
-export interface FirstEventProps {
+interface FirstEventProps {
   /** Something was received, whether or not it was seen here. */
   readonly isDone: boolean;
   readonly onDone: () => void;
@@ -96,12 +97,9 @@ interface NewKey {
 
 function useNewKey(environment: Environment, kind: KeyKind): NewKey {
   const [key, setKey] = useState<string>();
-  const [isBusy, setIsBusy] = useState(false);
-  const [error, setError] = useState<ApiError>();
-  const make = async (): Promise<void> => {
-    setIsBusy(true);
-    setError(undefined);
-    try {
+  const { run, isBusy, error } = useSending();
+  const make = (): Promise<void> =>
+    run(async () => {
       const name = kind === 'secret' ? `first ${environment} key` : `first ${environment} web page`;
       const made = await send<CreatedKey>(environment, 'POST', '/keys', {
         name: `${name}, from the dashboard`,
@@ -109,11 +107,7 @@ function useNewKey(environment: Environment, kind: KeyKind): NewKey {
         environment,
       });
       setKey(made.key);
-    } catch (cause) {
-      setError(cause instanceof ApiError ? cause : new ApiError('The key could not be made.', 0, null));
-    }
-    setIsBusy(false);
-  };
+    });
   return { key, isBusy, error, make: () => void make() };
 }
 

@@ -7,6 +7,7 @@
 import type { ReactNode } from 'react';
 import { useQueryValue } from '../router.tsx';
 import { formatBytes, formatDuration, formatNumber, Time, useNow } from '../time.tsx';
+import { SECOND_MS } from '../time-units.ts';
 import type { Health } from '../api-types.ts';
 import { Badge } from '../ui/badge.tsx';
 import { Card } from '../ui/card.tsx';
@@ -22,7 +23,6 @@ import { type Outcome, outcomesOf } from './request-outcomes.ts';
 import '../styles/health.css';
 
 const RELOAD_MS = 5_000;
-const SECOND_MS = 1_000;
 
 export default function HealthPage(): ReactNode {
   const { data, error, reload } = useData<Health>('/health', { everyMs: RELOAD_MS });

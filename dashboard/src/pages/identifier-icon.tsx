@@ -7,6 +7,7 @@ import type { ReactNode } from 'react';
 import { shortId } from '../identity-names.ts';
 import type { IdentifierType } from '../api-constants.ts';
 import type { LinkedIdentifier } from '../api-types.ts';
+import { LineIcon } from '../ui/icons.tsx';
 
 const PATHS: Readonly<Record<IdentifierType | 'merge' | 'refusal', string>> = {
   user_id:
@@ -18,26 +19,14 @@ const PATHS: Readonly<Record<IdentifierType | 'merge' | 'refusal', string>> = {
   refusal: 'M4 4l8 8M12 4l-8 8',
 };
 
-export interface SignProps {
+interface SignProps {
   readonly name: IdentifierType | 'merge' | 'refusal';
   readonly x?: number;
   readonly y?: number;
 }
 
-/** Inside of a picture or in text. */
-export function Sign({ name, x, y }: SignProps): ReactNode {
-  return (
-    <svg className="icon" viewBox="0 0 16 16" width="16" height="16" x={x} y={y} aria-hidden="true" focusable="false">
-      <path
-        d={PATHS[name]}
-        fill="none"
-        stroke="currentColor"
-        strokeWidth="1.5"
-        strokeLinecap="round"
-        strokeLinejoin="round"
-      />
-    </svg>
-  );
+export function Sign({ name, ...at }: SignProps): ReactNode {
+  return <LineIcon path={PATHS[name]} {...at} />;
 }
 
 /** An identifier in text: sign, type and value. */

@@ -17,7 +17,7 @@ import { IdentifierText, NodeName, type NodeNames, Sign } from './identifier-ico
 
 const NO_STEPS: readonly ChainStep[] = [];
 
-export interface Chain {
+interface Chain {
   readonly from: string;
   readonly to: string;
   readonly setFrom: (key: string) => void;

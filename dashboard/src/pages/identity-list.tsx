@@ -10,7 +10,7 @@ import { formatNumber, Time } from '../time.tsx';
 import { Badge } from '../ui/badge.tsx';
 import { IdentifierText, NodeName, type NodeNames, Sign } from './identifier-icon.tsx';
 
-export interface ListProps {
+interface ListProps {
   readonly layout: GraphLayout;
   readonly names: NodeNames;
   readonly looked: string | null;

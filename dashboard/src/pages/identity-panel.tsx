@@ -11,7 +11,7 @@ import type { Identity, LinkedIdentifier, Merge, Refusal } from '../api-types.ts
 import { Button } from '../ui/button.tsx';
 import { IdentifierText, NodeName, type NodeNames } from './identifier-icon.tsx';
 
-export interface PanelProps {
+interface PanelProps {
   readonly identity: Identity;
   readonly names: NodeNames;
   readonly looked: string | null;

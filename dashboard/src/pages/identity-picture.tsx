@@ -21,7 +21,7 @@ import { type NodeNames, nodeWords, Sign } from './identifier-icon.tsx';
 const IDENTIFIER_CHARACTERS_MAX = 22;
 const LABEL_CHARACTERS_MAX = 17;
 
-export interface PictureProps {
+interface PictureProps {
   readonly layout: GraphLayout;
   readonly names: NodeNames;
   /** What is looked at, by name; null for nothing. */

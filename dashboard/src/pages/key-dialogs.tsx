@@ -4,18 +4,19 @@
  */
 
 import { type FormEvent, type ReactNode, useState } from 'react';
-import { ApiError, send } from '../api.ts';
+import { send } from '../api.ts';
 import { useEnvironment } from '../router.tsx';
 import { useSession } from '../session.tsx';
 import type { Environment } from '../api-constants.ts';
 import type { CreatedKey, Key } from '../api-types.ts';
+import { DAY_MS } from '../time-units.ts';
 import { Button } from '../ui/button.tsx';
 import { Dialog } from '../ui/dialog.tsx';
 import { SelectField, TextField } from '../ui/field.tsx';
 import { Notice } from '../ui/notice.tsx';
+import { useSending } from '../use-sending.ts';
 import { NewKeyWords } from './new-key.tsx';
 
-const DAY_MS = 86_400_000;
 const NAME_CHARACTERS_MAX = 100;
 
 const KINDS = [
@@ -50,18 +51,31 @@ function timeInDays(days: number): string {
 }
 
 /** Runs what a form asks for; words for what went wrong. */
-function useAsking(): [error: string, isBusy: boolean, ask: (work: () => Promise<void>) => (event: FormEvent) => void] {
-  const [error, setError] = useState('');
-  const [isBusy, setBusy] = useState(false);
-  const ask = (work: () => Promise<void>) => (event: FormEvent) => {
+function useForm(): [
+  error: string,
+  isBusy: boolean,
+  submit: (work: () => Promise<void>) => (event: FormEvent) => void,
+] {
+  const { run, isBusy, error } = useSending();
+  const submit = (work: () => Promise<void>) => (event: FormEvent) => {
     event.preventDefault();
-    setBusy(true);
-    setError('');
-    work()
-      .catch((cause: unknown) => setError(cause instanceof ApiError ? cause.message : String(cause)))
-      .finally(() => setBusy(false));
+    void run(work);
   };
-  return [error, isBusy, ask];
+  return [error?.message ?? '', isBusy, submit];
+}
+
+/** A new key, which is shown once, until the dialog is closed. */
+function useMadeKey(onMade: () => void, onClose: () => void) {
+  const [made, setMade] = useState<CreatedKey>();
+  const show = (key: CreatedKey): void => {
+    setMade(key);
+    onMade();
+  };
+  const close = (): void => {
+    setMade(undefined);
+    onClose();
+  };
+  return { made, show, close };
 }
 
 interface CreateProps {
@@ -71,15 +85,7 @@ interface CreateProps {
 }
 
 export function CreateKeyDialog({ isOpen, onClose, onCreated }: CreateProps): ReactNode {
-  const [made, setMade] = useState<CreatedKey>();
-  const close = (): void => {
-    setMade(undefined);
-    onClose();
-  };
-  const show = (key: CreatedKey): void => {
-    setMade(key);
-    onCreated();
-  };
+  const { made, show, close } = useMadeKey(onCreated, onClose);
   return (
     <Dialog
       title={made === undefined ? 'Create an API key' : 'Your new key'}
@@ -106,8 +112,8 @@ function CreateForm({ onClose, onMade }: FormProps): ReactNode {
   const [days, setDays] = useState('');
   const [origins, setOrigins] = useState('');
   const [limit, setLimit] = useState<LimitTexts>({ rate: '', burst: '' });
-  const [error, isBusy, ask] = useAsking();
-  const create = ask(async () => {
+  const [error, isBusy, submit] = useForm();
+  const create = submit(async () => {
     const body = {
       name,
       kind,
@@ -229,8 +235,8 @@ function EditForm({ apiKey, onClose }: { apiKey: Key; onClose: () => void }): Re
     rate: String(before?.users_per_second ?? ''),
     burst: String(before?.burst ?? ''),
   });
-  const [error, isBusy, ask] = useAsking();
-  const save = ask(async () => {
+  const [error, isBusy, submit] = useForm();
+  const save = submit(async () => {
     const body = { name, origins: originsIn(origins), rate_limit: limitIn(limit) };
     await send<Key>(environment, 'PATCH', `/keys/${apiKey.id}`, body);
     onClose();
@@ -264,15 +270,7 @@ interface RollProps {
 }
 
 export function RollKeyDialog({ apiKey, onClose, onRolled }: RollProps): ReactNode {
-  const [made, setMade] = useState<CreatedKey>();
-  const close = (): void => {
-    setMade(undefined);
-    onClose();
-  };
-  const show = (key: CreatedKey): void => {
-    setMade(key);
-    onRolled();
-  };
+  const { made, show, close } = useMadeKey(onRolled, onClose);
   const name = titleName(apiKey);
   return (
     <Dialog
@@ -290,8 +288,8 @@ export function RollKeyDialog({ apiKey, onClose, onRolled }: RollProps): ReactNo
 function RollForm({ apiKey, onClose, onMade }: FormProps & { apiKey: Key }): ReactNode {
   const environment = useEnvironment();
   const [overlap, setOverlap] = useState('86400');
-  const [error, isBusy, ask] = useAsking();
-  const roll = ask(async () => {
+  const [error, isBusy, submit] = useForm();
+  const roll = submit(async () => {
     const body = { overlap_seconds: Number(overlap) };
     onMade(await send<CreatedKey>(environment, 'POST', `/keys/${apiKey.id}/roll`, body));
   });
@@ -336,8 +334,8 @@ export function RevokeKeyDialog({ apiKey, onClose }: RevokeProps): ReactNode {
 function RevokeForm({ apiKey, onClose }: { apiKey: Key; onClose: () => void }): ReactNode {
   const environment = useEnvironment();
   const [typed, setTyped] = useState('');
-  const [error, isBusy, ask] = useAsking();
-  const revoke = ask(async () => {
+  const [error, isBusy, submit] = useForm();
+  const revoke = submit(async () => {
     await send<Key>(environment, 'POST', `/keys/${apiKey.id}/revoke`, { name: apiKey.name });
     onClose();
   });

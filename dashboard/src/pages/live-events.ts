@@ -27,7 +27,7 @@ export interface LiveEvents {
   readonly cuts: number;
 }
 
-export type LiveChange =
+type LiveChange =
   | { readonly kind: 'listed'; readonly events: readonly StoredEvent[]; readonly how: Arrival; readonly openId: string }
   | {
       readonly kind: 'arrived';
@@ -41,7 +41,7 @@ export type LiveChange =
   | { readonly kind: 'go on' };
 
 /** What becomes of events as they arrive. */
-export type Arrival = 'show' | 'hold' | 'count';
+type Arrival = 'show' | 'hold' | 'count';
 
 export const NO_EVENTS: LiveEvents = {
   shown: [],

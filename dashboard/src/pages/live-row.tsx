@@ -16,7 +16,7 @@ import { Icon } from '../ui/icons.tsx';
 import { summaryOf, valueText } from './live-events.ts';
 import '../styles/live-row.css';
 
-export interface LiveRowProps {
+interface LiveRowProps {
   readonly event: StoredEvent;
   readonly isOpen: boolean;
   readonly keys: KeyList | undefined;

@@ -12,7 +12,7 @@ import type { StoredEvent } from '../api-types.ts';
 
 export type Connection = 'connecting' | 'open' | 'lost' | 'resting';
 
-export interface LiveListener {
+interface LiveListener {
   readonly onEvents: (events: readonly StoredEvent[]) => void;
   readonly onSkipped: (events: number) => void;
   readonly onConnection: (connection: Connection) => void;

@@ -5,7 +5,7 @@
  */
 
 import { type ReactNode, useEffect, useEffectEvent, useReducer, useRef, useState } from 'react';
-import { ApiError, get } from '../api.ts';
+import { get } from '../api.ts';
 import { Link, useEnvironment, useQueryValue, viewPath } from '../router.tsx';
 import { formatNumber } from '../time.tsx';
 import type { EventPage, KeyList } from '../api-types.ts';
@@ -16,6 +16,7 @@ import { Empty } from '../ui/empty.tsx';
 import { ErrorNotice, Loading, Notice } from '../ui/notice.tsx';
 import { Page } from '../ui/page.tsx';
 import { useData } from '../use-data.ts';
+import { useSending } from '../use-sending.ts';
 import { changeLive, LISTED_MAX, type LiveEvents, NO_EVENTS } from './live-events.ts';
 import { LiveFilters } from './live-filters.tsx';
 import { LiveRow } from './live-row.tsx';
@@ -172,13 +173,10 @@ function Older({ filter, shown, onOlder }: OlderProps): ReactNode {
   const environment = useEnvironment();
   // Null at the end.
   const [cursor, setCursor] = useState<string | null>('');
-  const [isBusy, setIsBusy] = useState(false);
-  const [error, setError] = useState<ApiError>();
-  const load = async (): Promise<void> => {
-    setIsBusy(true);
-    setError(undefined);
-    const known = new Set(shown.map(({ id }) => id));
-    try {
+  const { run, isBusy, error } = useSending();
+  const load = (): Promise<void> =>
+    run(async () => {
+      const known = new Set(shown.map(({ id }) => id));
       for (let pages = 0, next: string | null = cursor; pages < OLDER_PAGES_MAX && next !== null; pages += 1) {
         const path = `${listPath(filter, OLDER_EVENTS)}&cursor=${encodeURIComponent(next)}`;
         const page: EventPage = await get<EventPage>(environment, path);
@@ -188,11 +186,7 @@ function Older({ filter, shown, onOlder }: OlderProps): ReactNode {
         setCursor(next);
         if (events.some(({ id }) => !known.has(id))) break;
       }
-    } catch (cause) {
-      setError(cause instanceof ApiError ? cause : new ApiError('Older events could not be read.', 0, null));
-    }
-    setIsBusy(false);
-  };
+    });
   return (
     <div className="list-end">
       {error !== undefined && <ErrorNotice error={error} />}

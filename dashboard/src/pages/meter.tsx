@@ -8,7 +8,7 @@
 
 import type { ReactNode } from 'react';
 
-export interface MeterProps {
+interface MeterProps {
   readonly label: string;
   readonly value: number;
   readonly max: number;

@@ -207,7 +207,7 @@ function CardError(props: { error: ApiError; readAt: number | undefined; onRetry
   return readAt === undefined ? <p className="muted">Not known yet.</p> : <AsOf readAt={readAt} />;
 }
 
-export interface LedgerCardProps {
+interface LedgerCardProps {
   readonly ledger: Ledger;
   readonly error: ApiError | undefined;
   readonly readAt: number | undefined;

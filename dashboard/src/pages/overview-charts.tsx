@@ -9,6 +9,7 @@ import type { ReactNode } from 'react';
 import { type Range, timesQuery } from '../overview-range.ts';
 import { Link, useEnvironment, useQueryValue, viewPath } from '../router.tsx';
 import { formatNumber } from '../time.tsx';
+import { DAY_MS, MINUTE_MS } from '../time-units.ts';
 import type { Counts, Ledger, ProfileCount, Receipts } from '../api-types.ts';
 import { Button } from '../ui/button.tsx';
 import { Card } from '../ui/card.tsx';
@@ -29,14 +30,12 @@ import {
   receivedByMinute,
 } from './overview-figures.ts';
 
-const MINUTE_MS = 60_000;
-const DAY_MS = 86_400_000;
 const PEOPLE_RELOAD_MS = 10_000;
 const RELOAD_MS = { minute: 5_000, hour: 10_000, day: 30_000 } as const;
 /** Those of most events; all of them are in the chart. */
 const CURRENCY_FIGURES_MAX = 3;
 
-export interface FiguresProps {
+interface FiguresProps {
   readonly range: Range;
   /** As it was at another time. */
   readonly rangeAt: (time: number) => Range;

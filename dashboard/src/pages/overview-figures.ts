@@ -23,12 +23,12 @@ export function addUp<Row>(
   return sums;
 }
 
-export function totalOf(values: readonly number[]): number {
+function totalOf(values: readonly number[]): number {
   return values.reduce((sum, value) => sum + value, 0);
 }
 
 /** Values by bucket, and their sum. */
-export interface Row {
+interface Row {
   readonly values: readonly number[];
   readonly total: number;
 }
@@ -142,7 +142,7 @@ export function formatMoney(amount: number, currency: string | null): string {
   return new Intl.NumberFormat('en-GB', style).format(amount).replaceAll('\u00A0', ' ');
 }
 
-export interface NameCount {
+interface NameCount {
   readonly name: string;
   readonly events: number;
 }
@@ -160,7 +160,7 @@ export function topNames(
     .slice(0, namesMax);
 }
 
-export interface SumsOf {
+interface SumsOf {
   readonly received: number;
   readonly difference: number;
 }

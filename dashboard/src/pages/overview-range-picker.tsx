@@ -15,12 +15,13 @@ import {
   rangeOf,
 } from '../overview-range.ts';
 import { Link, navigate, useEnvironment, viewPath } from '../router.tsx';
+import { DAY_MS } from '../time-units.ts';
 import { Button } from '../ui/button.tsx';
 import { Card } from '../ui/card.tsx';
 import { TextField } from '../ui/field.tsx';
 
 /** As the server keeps them. */
-const MINUTES_KEPT_MS = 7 * 86_400_000;
+const MINUTES_KEPT_MS = 7 * DAY_MS;
 
 interface PickerProps {
   readonly text: RangeText;

@@ -7,7 +7,7 @@ import { type ReactNode, type RefObject, useId, useRef } from 'react';
 import type { TextRange } from '../json-ranges.ts';
 import { markedParts } from '../mark-text.ts';
 
-export interface RequestEditorProps {
+interface RequestEditorProps {
   readonly text: string;
   readonly marks: readonly TextRange[];
   readonly field: RefObject<HTMLTextAreaElement | null>;

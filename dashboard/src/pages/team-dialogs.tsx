@@ -4,7 +4,7 @@
  */
 
 import { type FormEvent, type ReactNode, useEffect, useRef, useState } from 'react';
-import { ApiError, send } from '../api.ts';
+import { send } from '../api.ts';
 import { Time } from '../time.tsx';
 import { isOnThisMachineOnly } from '../snippets.ts';
 import type { CreatedInvitation } from '../api-types.ts';
@@ -13,6 +13,7 @@ import { Code } from '../ui/code.tsx';
 import { Dialog } from '../ui/dialog.tsx';
 import { TextField } from '../ui/field.tsx';
 import { ErrorNotice } from '../ui/notice.tsx';
+import { useSending } from '../use-sending.ts';
 
 interface InviteDialogProps {
   readonly isOpen: boolean;
@@ -143,28 +144,4 @@ function RemoveForm({ removal, onClose, onRemoved }: RemoveDialogProps & { remov
       </div>
     </>
   );
-}
-
-interface Sending {
-  readonly run: (act: () => Promise<void>) => Promise<void>;
-  readonly isBusy: boolean;
-  readonly error: ApiError | undefined;
-}
-
-function useSending(): Sending {
-  const [isBusy, setIsBusy] = useState(false);
-  const [error, setError] = useState<ApiError>();
-  const run = async (act: () => Promise<void>): Promise<void> => {
-    setIsBusy(true);
-    setError(undefined);
-    try {
-      await act();
-    } catch (cause) {
-      if (!(cause instanceof ApiError)) throw cause;
-      setError(cause);
-    } finally {
-      setIsBusy(false);
-    }
-  };
-  return { run, isBusy, error };
 }

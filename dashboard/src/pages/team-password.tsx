@@ -1,37 +1,29 @@
 /** Changing one's own password. The server ends all other sessions of the member; this one goes on with a new cookie. */
 
 import { type FormEvent, type ReactNode, useState } from 'react';
-import { ApiError, send } from '../api.ts';
+import { send } from '../api.ts';
 import { useSession } from '../session.tsx';
 import { Button } from '../ui/button.tsx';
 import { Card } from '../ui/card.tsx';
 import { ErrorNotice } from '../ui/notice.tsx';
 import { NewPasswordField, PasswordField } from '../ui/password-field.tsx';
+import { useSending } from '../use-sending.ts';
 
 export function PasswordCard(): ReactNode {
   const { member } = useSession();
   const [current, setCurrent] = useState('');
   const [next, setNext] = useState('');
-  const [isBusy, setIsBusy] = useState(false);
+  const { run, isBusy, error } = useSending();
   const [isDone, setIsDone] = useState(false);
-  const [error, setError] = useState<ApiError>();
 
-  const change = async (): Promise<void> => {
-    setIsBusy(true);
-    setIsDone(false);
-    setError(undefined);
-    try {
+  const change = (): Promise<void> =>
+    run(async () => {
+      setIsDone(false);
       await send(null, 'POST', '/session/password', { current_password: current, new_password: next });
       setCurrent('');
       setNext('');
       setIsDone(true);
-    } catch (cause) {
-      if (!(cause instanceof ApiError)) throw cause;
-      setError(cause);
-    } finally {
-      setIsBusy(false);
-    }
-  };
+    });
 
   const isCurrentWrong = error?.message.startsWith('current_password') === true;
 

@@ -14,7 +14,7 @@ import { CopyButton } from '../ui/copy-button.tsx';
 import { ErrorNotice, Loading } from '../ui/notice.tsx';
 import { useData } from '../use-data.ts';
 
-export interface TraceAuditEntryProps {
+interface TraceAuditEntryProps {
   readonly traceId: string;
   /** What to show when the audit does not know it either. */
   readonly otherwise: ReactNode;

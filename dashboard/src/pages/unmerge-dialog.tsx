@@ -3,8 +3,8 @@
  * may have merged several profiles at once; all its merges go together, because that is how the server undoes them.
  */
 
-import { type ReactNode, useState } from 'react';
-import { ApiError, send } from '../api.ts';
+import type { ReactNode } from 'react';
+import { send } from '../api.ts';
 import { nodeNames } from '../identity-names.ts';
 import { nameOf } from '../person-name.ts';
 import { Link, useEnvironment, viewPath } from '../router.tsx';
@@ -13,11 +13,12 @@ import { Button } from '../ui/button.tsx';
 import { Dialog } from '../ui/dialog.tsx';
 import { ErrorNotice, Notice } from '../ui/notice.tsx';
 import { useData } from '../use-data.ts';
+import { useSending } from '../use-sending.ts';
 import { IdentifierText, NodeName } from './identifier-icon.tsx';
 
 export type UnmergeResult = Unmerged;
 
-export interface UnmergeDialogProps {
+interface UnmergeDialogProps {
   readonly profileId: string;
   readonly identity: Identity;
   readonly merge: Merge | undefined;
@@ -37,21 +38,14 @@ export function UnmergeDialog(props: UnmergeDialogProps): ReactNode {
 function UnmergeForm(props: UnmergeDialogProps & { merge: Merge }): ReactNode {
   const { profileId, identity, merge, onClose, onDone } = props;
   const environment = useEnvironment();
-  const [isBusy, setIsBusy] = useState(false);
-  const [error, setError] = useState<ApiError>();
+  const { run, isBusy, error } = useSending();
   const names = nodeNames(identity);
   const others = identity.merges.filter(({ trace_id: traceId }) => traceId === merge.trace_id).length - 1;
-  const unmerge = async (): Promise<void> => {
-    setIsBusy(true);
-    setError(undefined);
-    try {
+  const unmerge = (): Promise<void> =>
+    run(async () => {
       const path = `/profiles/${profileId}/unmerge`;
       onDone(await send<Unmerged>(environment, 'POST', path, { trace_id: merge.trace_id }));
-    } catch (cause) {
-      setError(cause instanceof ApiError ? cause : new ApiError('That did not work.', 0, null));
-      setIsBusy(false);
-    }
-  };
+    });
   return (
     <div className="stack">
       <p>

@@ -16,6 +16,7 @@ import { ErrorNotice, Loading, Notice } from '../ui/notice.tsx';
 import { Page } from '../ui/page.tsx';
 import { NewPasswordField } from '../ui/password-field.tsx';
 import { forgetWelcomeToken, takeWelcomeToken } from '../welcome-token.ts';
+import { useSending } from '../use-sending.ts';
 
 type Found =
   | { readonly state: 'looking' }
@@ -118,27 +119,19 @@ const LEADS: Readonly<Record<InvitationLook['kind'], string>> = {
 function Accept({ token, invitation }: { token: string; invitation: InvitationLook }): ReactNode {
   const [email, setEmail] = useState(invitation.email ?? '');
   const [password, setPassword] = useState('');
-  const [isBusy, setIsBusy] = useState(false);
-  const [error, setError] = useState<ApiError>();
+  const { run, isBusy, error } = useSending();
   const isEmailGiven = invitation.email !== null;
   const emailInput = useRef<HTMLInputElement>(null);
   const passwordInput = useRef<HTMLInputElement>(null);
 
   useEffect(() => focusFirst(isEmailGiven ? passwordInput.current : emailInput.current), [isEmailGiven]);
 
-  const accept = async (): Promise<void> => {
-    setIsBusy(true);
-    setError(undefined);
-    try {
+  const accept = (): Promise<void> =>
+    run(async () => {
       rememberSession(await send<Session>(null, 'POST', '/invitations/accept', { token, email, password }));
       forgetWelcomeToken();
       navigate('/dashboard', { replace: true });
-    } catch (cause) {
-      if (!(cause instanceof ApiError)) throw cause;
-      setError(cause);
-      setIsBusy(false);
-    }
-  };
+    });
 
   return (
     <Page title={TITLES[invitation.kind](invitation.account_name)}>

@@ -5,7 +5,7 @@
 
 import type { ComponentProps, ReactNode } from 'react';
 
-export interface ButtonProps extends ComponentProps<'button'> {
+interface ButtonProps extends ComponentProps<'button'> {
   readonly kind?: 'primary' | 'plain' | 'danger' | 'quiet';
   readonly busy?: boolean;
 }

@@ -5,7 +5,7 @@
 
 import { type ReactNode, useId } from 'react';
 
-export interface CardProps {
+interface CardProps {
   readonly title?: ReactNode;
   readonly actions?: ReactNode;
   readonly className?: string;

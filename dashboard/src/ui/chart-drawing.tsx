@@ -23,7 +23,7 @@ const compact = new Intl.NumberFormat('en-GB', { notation: 'compact', maximumFra
 const clock = new Intl.DateTimeFormat('en-GB', { hour: '2-digit', minute: '2-digit' });
 const day = new Intl.DateTimeFormat('en-GB', { day: 'numeric', month: 'short' });
 
-export type SeriesTone = 'accent' | 'good' | 'warn' | 'bad' | 'quiet';
+type SeriesTone = 'accent' | 'good' | 'warn' | 'bad' | 'quiet';
 
 export interface Series {
   readonly label: string;
@@ -31,7 +31,7 @@ export interface Series {
   readonly tone: SeriesTone;
 }
 
-export interface ChartDrawingProps {
+interface ChartDrawingProps {
   readonly times: readonly number[];
   readonly series: readonly Series[];
   readonly kind: 'bars' | 'line';

@@ -3,9 +3,7 @@
  * goes by whole steps of 1, 2 and 5; the time axis by steps that clocks and calendars have, in the viewer's zone.
  */
 
-const MINUTE_MS = 60_000;
-const HOUR_MS = 60 * MINUTE_MS;
-const DAY_MS = 24 * HOUR_MS;
+import { DAY_MS, HOUR_MS, MINUTE_MS } from '../time-units.ts';
 
 const TIME_STEPS_MS: readonly number[] = [
   ...[1, 2, 5, 10, 15, 30].map((minutes) => minutes * MINUTE_MS),
@@ -29,7 +27,7 @@ export function valueTicks(most: number, linesWanted: number, least = 0): number
   return Array.from({ length: stepsBelow + stepsAbove + 1 }, (_, index) => (index - stepsBelow) * step || 0);
 }
 
-export interface TimeTicks {
+interface TimeTicks {
   readonly at: readonly number[];
   readonly areDays: boolean;
 }

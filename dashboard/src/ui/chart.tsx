@@ -7,7 +7,7 @@ import { type ReactNode, useId, useState } from 'react';
 import { formatNumber, formatTime } from '../time.tsx';
 import { ChartDrawing, type Series } from './chart-drawing.tsx';
 
-export interface ChartProps {
+interface ChartProps {
   readonly title: string;
   /** Milliseconds, oldest first; each series has a value for each. */
   readonly times: readonly number[];

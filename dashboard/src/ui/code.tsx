@@ -11,7 +11,7 @@ import { isWithin, type JsonLine, jsonLines, jsonSource, markedPath } from './js
 
 const LINES_SHOWN_MAX = 400;
 
-export interface CodeProps {
+interface CodeProps {
   readonly text: string;
   readonly language?: 'json' | 'shell' | 'html' | 'js';
   readonly label?: string;
@@ -30,7 +30,7 @@ export function Code({ text, language = 'shell', label = 'Copy' }: CodeProps): R
   );
 }
 
-export interface JsonProps {
+interface JsonProps {
   readonly value: unknown;
   readonly mark?: string | undefined;
 }

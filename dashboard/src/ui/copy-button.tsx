@@ -8,7 +8,7 @@ import { Icon } from './icons.tsx';
 
 const SAID_MS = 2_000;
 
-export interface CopyButtonProps {
+interface CopyButtonProps {
   readonly text: string;
   readonly label?: string;
 }

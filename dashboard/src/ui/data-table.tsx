@@ -17,7 +17,7 @@ export interface Column<Row> {
   readonly render: (row: Row) => ReactNode;
 }
 
-export interface DataTableProps<Row> {
+interface DataTableProps<Row> {
   readonly caption: string;
   readonly columns: readonly Column<Row>[];
   readonly rows: readonly Row[];

@@ -9,13 +9,13 @@ import { Button } from './button.tsx';
 import { Icon } from './icons.tsx';
 import { Notice } from './notice.tsx';
 
-export interface CloseQuestion {
+interface CloseQuestion {
   readonly title: string;
   /** What to press to close all the same. */
   readonly close: string;
 }
 
-export interface DialogProps {
+interface DialogProps {
   readonly title: string;
   readonly isOpen: boolean;
   readonly onClose: () => void;

@@ -40,7 +40,7 @@ export interface SelectOption {
   readonly label: string;
 }
 
-export interface SelectFieldProps extends Described, SelectHTMLAttributes<HTMLSelectElement> {
+interface SelectFieldProps extends Described, SelectHTMLAttributes<HTMLSelectElement> {
   readonly options: readonly SelectOption[];
 }
 

@@ -36,16 +36,14 @@ const PATHS = {
 export type IconName = keyof typeof PATHS;
 
 export function Icon({ name }: { name: IconName }): ReactNode {
+  return <LineIcon path={PATHS[name]} />;
+}
+
+/** Inside of a picture (at x and y) or in text. */
+export function LineIcon({ path, x, y }: { path: string; x?: number; y?: number }): ReactNode {
   return (
-    <svg className="icon" viewBox="0 0 16 16" width="16" height="16" aria-hidden="true" focusable="false">
-      <path
-        d={PATHS[name]}
-        fill="none"
-        stroke="currentColor"
-        strokeWidth="1.5"
-        strokeLinecap="round"
-        strokeLinejoin="round"
-      />
+    <svg className="icon" viewBox="0 0 16 16" width="16" height="16" x={x} y={y} aria-hidden="true" focusable="false">
+      <path d={path} fill="none" stroke="currentColor" strokeWidth="1.5" strokeLinecap="round" strokeLinejoin="round" />
     </svg>
   );
 }

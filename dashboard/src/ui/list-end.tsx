@@ -5,7 +5,7 @@ import type { Pages } from '../use-pages.ts';
 import { Button } from './button.tsx';
 import { ErrorNotice } from './notice.tsx';
 
-export interface ListEndProps {
+interface ListEndProps {
   readonly list: Pick<Pages<unknown>, 'hasMore' | 'isBusy' | 'error' | 'loadMore' | 'reload' | 'pages'>;
   /** Of the button. */
   readonly more: string;

@@ -17,7 +17,7 @@ const ICONS: Readonly<Record<Tone, IconName>> = {
   quiet: 'information',
 };
 
-export interface NoticeProps {
+interface NoticeProps {
   readonly tone: Tone;
   readonly title?: ReactNode;
   readonly children?: ReactNode;
@@ -35,7 +35,7 @@ export function Notice({ tone, title, children }: NoticeProps): ReactNode {
   );
 }
 
-export interface ErrorNoticeProps {
+interface ErrorNoticeProps {
   readonly error: ApiError | Error;
   readonly onRetry?: () => void;
 }

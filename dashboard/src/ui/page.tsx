@@ -6,7 +6,7 @@
 import { type ReactNode, useEffect, useRef } from 'react';
 import { takeFocusWanted, useAddress } from '../router.tsx';
 
-export interface PageProps {
+interface PageProps {
   readonly title: string;
   readonly actions?: ReactNode;
   readonly children: ReactNode;

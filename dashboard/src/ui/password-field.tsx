@@ -6,10 +6,10 @@
 import { type ReactNode, type Ref, useState } from 'react';
 import { TextField, type TextFieldProps } from './field.tsx';
 
-export const PASSWORD_CHARACTERS_MIN = 10;
-export const PASSWORD_CHARACTERS_MAX = 200;
+const PASSWORD_CHARACTERS_MIN = 10;
+const PASSWORD_CHARACTERS_MAX = 200;
 
-export interface PasswordFieldProps extends Omit<TextFieldProps, 'type'> {
+interface PasswordFieldProps extends Omit<TextFieldProps, 'type'> {
   readonly ref?: Ref<HTMLInputElement>;
 }
 

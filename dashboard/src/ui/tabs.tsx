@@ -5,12 +5,12 @@
 
 import { type KeyboardEvent, type ReactNode, useId, useRef } from 'react';
 
-export interface Tab<Name extends string> {
+interface Tab<Name extends string> {
   readonly name: Name;
   readonly label: string;
 }
 
-export interface TabsProps<Name extends string> {
+interface TabsProps<Name extends string> {
   /** Of all of them, for those who cannot see them. */
   readonly label: string;
   readonly tabs: readonly Tab<Name>[];

@@ -4,7 +4,7 @@
  */
 
 import type { FastifyInstance } from 'fastify';
-import { LIMITS } from '../../model.ts';
+import { DAY_MS, HOUR_MS, LIMITS, MINUTE_MS } from '../../model.ts';
 import { BadCursorError, type Interval } from '../../store.ts';
 import { AT, IDENTIFIERS, KEY_ID, PROFILE_ID, TRACE_ID } from '../examples.ts';
 import { Type } from '../json-schema.ts';
@@ -38,7 +38,7 @@ import {
 import { eventJson, eventPageJson, timeText } from '../stored-json.ts';
 import { type Call, type TenantParts, tenantRoute } from '../tenant-route.ts';
 
-export const Person = object('Person', 'The name and identifiers of a person.', {
+const Person = object('Person', 'The name and identifiers of a person.', {
   id: uuid('The profile as it is now.'),
   name: textOrNull('`first_name` and `last_name` of its profile fields, else `name` or `full_name`; null without any.'),
   identifiers: identifiersOf('The oldest three of each type.'),
@@ -49,7 +49,7 @@ export const person = Type.Optional(
   orNull(Person, 'With `include=person`: the name and identifiers of the person; null without a profile.'),
 );
 
-export const StoredEvent = object('StoredEvent', 'One thing that happened.', {
+const StoredEvent = object('StoredEvent', 'One thing that happened.', {
   id: text('Names the event: trace_id, userIndex and position among the events of the user.'),
   event_name: text('What happened.'),
   timestamp: time('When it happened.'),
@@ -127,10 +127,9 @@ const COUNT_PARAMETERS = {
   group_by: choiceParameter('`event_name` gives a bucket for each event name.', ['event_name']),
 };
 
-const DAY_MS = 86_400_000;
-const INTERVAL_MS: Readonly<Record<Interval, number>> = { minute: 60_000, hour: 3_600_000, day: DAY_MS };
+const INTERVAL_MS: Readonly<Record<Interval, number>> = { minute: MINUTE_MS, hour: HOUR_MS, day: DAY_MS };
 const DEFAULT_RANGE_MS: Readonly<Record<Interval, number>> = { minute: DAY_MS, hour: DAY_MS, day: 30 * DAY_MS };
-export const BUCKETS_MAX = 10_000;
+const BUCKETS_MAX = 10_000;
 
 const EVENT = {
   id: `${TRACE_ID}.0.0`,

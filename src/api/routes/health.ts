@@ -7,12 +7,11 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { FastifyInstance } from 'fastify';
 import type { Config, Sources } from '../../config/config.ts';
-import { LogAwayError, LogUnavailableError } from '../../log.ts';
+import { LogUnreachableError, LogUnavailableError } from '../../log.ts';
 import { METRIC, readCounter, readGauge, REQUESTS_BY_STATUS, residentMemoryBytes } from '../../telemetry/metrics.ts';
 import { processes } from '../../config/roles.ts';
-import type { LedgerReader, TraceReader } from '../../store.ts';
+import { type LedgerReader, NO_HOURS, type TraceReader } from '../../store.ts';
 import { StoreUnavailableError } from '../../store-writer.ts';
-import { NO_HOURS } from '../../views/reading-traces.ts';
 import { Type } from '../json-schema.ts';
 import { count, list, numberOrNull, object, oneOf, orNull, text, time, timeOrNull } from '../schema.ts';
 import { timeText } from '../stored-json.ts';
@@ -131,7 +130,9 @@ async function goneRecords(store: LedgerReader, { config, metricsBuffer }: Healt
     }
     ledger.catch(() => undefined);
   } catch (error) {
-    const isAway = [StoreUnavailableError, LogUnavailableError, LogAwayError].some((kind) => error instanceof kind);
+    const isAway = [StoreUnavailableError, LogUnavailableError, LogUnreachableError].some(
+      (kind) => error instanceof kind,
+    );
     if (!isAway) throw error;
   } finally {
     isLate.abort();

@@ -16,6 +16,7 @@ import {
   type RefusalReason,
 } from '../../model.ts';
 import type { IdentifierLink, StoredIdentity, StoredMerge } from '../../store.ts';
+import { uuidOf } from '../../views/uuid.ts';
 import {
   ERASURE_TRACE_ID,
   ANON_AT,
@@ -33,7 +34,7 @@ import { BadParameterError, RefusedError } from '../responses.ts';
 import { namedExamples } from '../route-schema.ts';
 import { identifierType, list, object, oneOf, text, time, userIndex, uuid } from '../schema.ts';
 import { identityJson, mergeJson, timeText } from '../stored-json.ts';
-import { type Call, type TenantParts, tenantRoute, uuidOf } from '../tenant-route.ts';
+import { type Call, type TenantParts, tenantRoute } from '../tenant-route.ts';
 import { PROFILE_PARAMS, valueToMatch } from './profiles.ts';
 
 const via = Type.Object(
@@ -235,7 +236,7 @@ function mergedByOf(body: unknown): string {
   const [unknown] = Object.keys(others);
   if (unknown !== undefined) throw new BadParameterError('the body must have trace_id and nothing else');
   const mergedBy = uuidOf(given);
-  if (mergedBy === null) throw new BadParameterError('trace_id must be the trace_id of the request that merged');
+  if (mergedBy === undefined) throw new BadParameterError('trace_id must be the trace_id of the request that merged');
   return mergedBy;
 }
 

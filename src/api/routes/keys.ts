@@ -5,11 +5,11 @@
 
 import type { FastifyInstance } from 'fastify';
 import { KeyStoreUnavailableError } from '../../keys/cache.ts';
-import { createKey, type KeyOptions, mistakesIn, RATE_MAX } from '../../keys/create.ts';
+import { createKey, type KeyOptions, mistakesIn, RATE_MAX, unusedKey } from '../../keys/create.ts';
 import { editKey } from '../../keys/edit.ts';
 import { OVERLAP_MS_MAX, rollKey } from '../../keys/roll.ts';
 import { keyState } from '../../keys/state.ts';
-import { type Environment, ENVIRONMENTS, KEY_KINDS } from '../../model.ts';
+import { DAY_MS, type Environment, ENVIRONMENTS, KEY_KINDS } from '../../model.ts';
 import {
   type ApiKey,
   KEY_VOLUME_DAYS,
@@ -26,10 +26,9 @@ import { count, flag, list, object, oneOf, orNull, text, textOrNull, time, timeO
 import { timeText } from '../stored-json.ts';
 import { servedEnvironments } from '../tenant-route.ts';
 
-const DAY_MS = 86_400_000;
 /** A key that was neither made nor used for so long is probably forgotten. */
-export const UNUSED_MS = 30 * DAY_MS;
-export const OVERLAP_SECONDS_MAX = OVERLAP_MS_MAX / 1_000;
+const UNUSED_MS = 30 * DAY_MS;
+const OVERLAP_SECONDS_MAX = OVERLAP_MS_MAX / 1_000;
 /** More than anyone needs; all of them are read to be listed. */
 export const ACTIVE_KEYS_MAX = 500;
 
@@ -307,19 +306,6 @@ async function asked<T>(response: Promise<T>): Promise<T> {
   } catch (cause) {
     throw new KeyStoreUnavailableError('the key store cannot be read or written', { cause });
   }
-}
-
-/** Responses do not name the account: there is only one. */
-function unusedKey(row: NewKey): ApiKey {
-  const unused = {
-    revokedAt: null,
-    lastUsedAt: null,
-    lastOrigin: null,
-    leakSuspectedAt: null,
-    leakOrigin: null,
-    enforcedPlan: null,
-  };
-  return { ...row, ...unused, accountName: '' };
 }
 
 /** A key for an environment that this server does not serve would look active, and open nothing. */

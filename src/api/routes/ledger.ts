@@ -8,6 +8,7 @@
  */
 
 import type { FastifyInstance } from 'fastify';
+import { HOUR_MS } from '../../model.ts';
 import type { LedgerSums } from '../../store.ts';
 import { Type } from '../json-schema.ts';
 import { refuseEmptyRange, timeParameter } from '../parameters.ts';
@@ -16,7 +17,6 @@ import { timeText } from '../stored-json.ts';
 import { type TenantParts, tenantRoute } from '../tenant-route.ts';
 import type { HealthParts } from './health.ts';
 
-const HOUR_MS = 3_600_000;
 const DEFAULT_RANGE_MS = 7 * 24 * HOUR_MS;
 
 const LedgerSums = object('LedgerSums', 'What became of what was received.', {

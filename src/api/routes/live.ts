@@ -10,6 +10,7 @@ import type { KeyStore } from '../../keys.ts';
 import { ENVIRONMENTS, LIMITS, type TenantId } from '../../model.ts';
 import { METRIC, readCounter } from '../../telemetry/metrics.ts';
 import { BadCursorError } from '../../store.ts';
+import { uuidOf } from '../../views/uuid.ts';
 import type { HealthParts } from './health.ts';
 import { CurrentPlans } from '../current-plans.ts';
 import { LiveFeed, type LiveFeedParts } from '../live-feed.ts';
@@ -19,14 +20,7 @@ import { include } from '../person-of-event.ts';
 import { BadParameterError, sendError } from '../responses.ts';
 import { routeOptions, type RouteSchema } from '../route-schema.ts';
 import { text } from '../schema.ts';
-import {
-  authenticate,
-  BEARER,
-  DASHBOARD_READING,
-  ensureTenantDecorator,
-  type TenantParts,
-  uuidOf,
-} from '../tenant-route.ts';
+import { authenticate, BEARER, DASHBOARD_READING, ensureTenantDecorator, type TenantParts } from '../tenant-route.ts';
 
 export interface LiveParts extends TenantParts, Pick<HealthParts, 'metricsBuffer'> {
   readonly keyStore: KeyStore;
@@ -47,7 +41,7 @@ const profileId: ParameterKind<string | null> = {
   read: (given, name) => {
     if (given === undefined || given === '') return null;
     const id = uuidOf(given);
-    if (id === null) throw new BadParameterError(`${name} must be the id of a profile`);
+    if (id === undefined) throw new BadParameterError(`${name} must be the id of a profile`);
     return id;
   },
 };
@@ -102,22 +96,22 @@ export function registerLiveRoutes(app: FastifyInstance, parts: LiveParts): void
       const { tenantId } = request;
       if (tenantId === null) throw new Error('a request without a tenant got to its handler');
       const filter = filterOf(request.url);
-      const letGo = feed.reserve(tenantId);
-      if (letGo === null) return sendError(reply, 'unavailable', NO_ROOM);
+      const release = feed.reserve(tenantId);
+      if (release === null) return sendError(reply, 'unavailable', NO_ROOM);
       let isKnown: boolean;
       let start: LiveStart;
       try {
         isKnown = filter.profileId === null || (await store.profile(tenantId, filter.profileId)) !== undefined;
         start = await startOf(feed, tenantId, request.headers['last-event-id']);
       } catch (error) {
-        letGo();
+        release();
         throw error;
       }
       if (!isKnown) {
-        letGo();
+        release();
         return sendError(reply, 'not_found');
       }
-      stream(parts, feed, { request, reply, filter, start, letGo });
+      stream(parts, feed, { request, reply, filter, start, release });
       return reply;
     },
   });
@@ -143,11 +137,11 @@ interface Opening {
   readonly reply: FastifyReply;
   readonly filter: LiveFilter;
   readonly start: LiveStart;
-  readonly letGo: () => void;
+  readonly release: () => void;
 }
 
 function stream(parts: LiveParts, feed: LiveFeed, opening: Opening): void {
-  const { request, reply, filter, start, letGo } = opening;
+  const { request, reply, filter, start, release } = opening;
   const { raw: response } = reply;
   reply.headers({
     'content-type': 'text/event-stream; charset=utf-8',
@@ -166,11 +160,11 @@ function stream(parts: LiveParts, feed: LiveFeed, opening: Opening): void {
     request.tenantId === null
   ) {
     response.end();
-    letGo();
+    release();
     return;
   }
   const listener = new LiveListener(response, { filter, start, traceId: request.id, now: parts.now() });
-  const stopChecking = endWhenNotLetIn(parts, request, listener);
+  const stopChecking = closeWhenUnauthorised(parts, request, listener);
   // An edge keeps a connection for its response when the client has ended its side, and this one has no end.
   const { socket } = request.raw;
   const end = (): void => listener.close();
@@ -179,16 +173,16 @@ function stream(parts: LiveParts, feed: LiveFeed, opening: Opening): void {
     socket.off('end', end);
     stopChecking();
     feed.remove(listener);
-    letGo();
+    release();
   });
   feed.add(request.tenantId, listener);
 }
 
 /** Looks again and again whether the caller would still be let in. */
-function endWhenNotLetIn(parts: LiveParts, request: FastifyRequest, listener: LiveListener): () => void {
+function closeWhenUnauthorised(parts: LiveParts, request: FastifyRequest, listener: LiveListener): () => void {
   const check = async (): Promise<void> => {
     try {
-      if (!(await isLetIn(parts, request))) listener.close();
+      if (!(await isAuthorised(parts, request))) listener.close();
     } catch {
       // Unknown at this moment. Either nothing can be read anyway, or it was let in a moment ago.
     }
@@ -198,7 +192,7 @@ function endWhenNotLetIn(parts: LiveParts, request: FastifyRequest, listener: Li
   return () => clearInterval(timer);
 }
 
-async function isLetIn({ keys, members, environment, now }: LiveParts, request: FastifyRequest): Promise<boolean> {
+async function isAuthorised({ keys, members, environment, now }: LiveParts, request: FastifyRequest): Promise<boolean> {
   const at = now();
   if (request.session !== null) {
     // Not as a request is: an open page alone does not keep a session going.

@@ -4,13 +4,13 @@
  */
 
 import type { FastifyInstance } from 'fastify';
+import { MINUTE_MS } from '../../model.ts';
 import { timeParameter } from '../parameters.ts';
 import { BadParameterError } from '../responses.ts';
 import { count, list, object, time } from '../schema.ts';
 import { timeText } from '../stored-json.ts';
 import { type TenantParts, tenantRoute } from '../tenant-route.ts';
 
-const MINUTE_MS = 60_000;
 const MINUTES_DEFAULT = 60;
 const MINUTES_MAX = 1_440;
 

@@ -8,7 +8,7 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import type { Config } from '../../config/config.ts';
 import type { Environment } from '../../model.ts';
 import type { Member } from '../../members.ts';
-import { acceptInvitation, lookAtInvitation } from '../../sign-in/invite.ts';
+import { acceptInvitation, readInvitation } from '../../sign-in/invite.ts';
 import { PASSWORD_CHARACTERS_MAX, passwordMistake, Passwords } from '../../sign-in/password.ts';
 import { type Browser, changePassword, type SignedIn, signIn } from '../../sign-in/session.ts';
 import { tokenHashOf } from '../../sign-in/token.ts';
@@ -162,7 +162,7 @@ export function registerSessionRoutes(app: FastifyInstance, parts: SessionParts)
       errors: [404],
     },
     handler: async ({ body, now }) => {
-      const invitation = await lookAtInvitation(members, readTexts(body, ['token']).token, now);
+      const invitation = await readInvitation(members, readTexts(body, ['token']).token, now);
       if (invitation === undefined) throw new RefusedError('not_found', NO_INVITATION);
       const { kind, accountName, email, expiresAt } = invitation;
       return { kind, account_name: accountName, email, expires_at: timeText(expiresAt) };

@@ -50,7 +50,7 @@ export const LATEST = -1;
 /** The message with the newest timestamp. */
 const NEWEST = -3;
 
-export const READ_MS_MAX = 5_000;
+const READ_MS_MAX = 5_000;
 const RETRY_MS = 100;
 const READ_UNCOMMITTED = 0;
 /** No incremental fetch session: each request is complete. */

@@ -21,7 +21,7 @@ const WAIT_MS_MAX = 500;
 const END_AGE_MS_MAX = 2_000;
 
 /** Retrying does not help; after a restart the new topic is used. */
-export class TopicReplacedError extends Error {
+class TopicReplacedError extends Error {
   override readonly name = 'TopicReplacedError';
 }
 

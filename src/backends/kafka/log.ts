@@ -31,7 +31,7 @@ export interface KafkaLogSetup {
   /** How long to wait for a cluster that is starting. */
   readonly openMsMax?: number;
   /** How long to wait for a cluster that does not respond at all. */
-  readonly awayMsMax?: number;
+  readonly unreachableMsMax?: number;
   /** False: a missing topic is an error. */
   readonly createsTopic?: boolean;
 }
@@ -108,8 +108,11 @@ async function openForReading(setup: KafkaReaderSetup, isReadOnly: boolean): Pro
 }
 
 async function checked(cluster: Cluster, setup: KafkaLogSetup, isReadOnly = false): Promise<TopicInfo> {
-  const { retentionMs, warn = () => undefined, openMsMax, awayMsMax, createsTopic = true } = setup;
-  const timeouts = { ...(openMsMax !== undefined && { openMsMax }), ...(awayMsMax !== undefined && { awayMsMax }) };
+  const { retentionMs, warn = () => undefined, openMsMax, unreachableMsMax, createsTopic = true } = setup;
+  const timeouts = {
+    ...(openMsMax !== undefined && { openMsMax }),
+    ...(unreachableMsMax !== undefined && { unreachableMsMax }),
+  };
   try {
     return await openTopic(cluster, { retentionMs, warn, isReadOnly, createsTopic, ...timeouts });
   } catch (error) {

@@ -10,6 +10,7 @@
 import { bodyHashOf } from '../../log/body-hash.ts';
 import { LogCorruptError, type LogEntry, type LogHeader, type LogRecord } from '../../log.ts';
 import { type ForeignFormat, FORMATS, KEY_KINDS, type KeyKind } from '../../model.ts';
+import { timeOfUuid7 } from '../../views/uuid.ts';
 import { type BodyUser, usersInBody } from './body-users.ts';
 
 export interface Message {
@@ -30,7 +31,6 @@ const BODY_START = Buffer.from('{"users":[');
 const BODY_END = Buffer.from(']}');
 /** Between parts of a key; accepted identifiers cannot contain it. */
 const SEPARATOR = '\u001f';
-const UUID_7 = /^([0-9a-f]{8})-([0-9a-f]{4})-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/;
 
 /** The line before the user's bytes. */
 interface MessageHeader {
@@ -59,7 +59,7 @@ export function messagesOf(entry: LogEntry): Message[] {
   }
   const body = Buffer.from(entry.body.buffer, entry.body.byteOffset, entry.body.byteLength);
   const rejections = new Map(entry.rejections.map(({ userIndex, message }) => [userIndex, message]));
-  const timestamp = timeOf(entry.traceId) ?? entry.receivedAt;
+  const timestamp = timeOfUuid7(entry.traceId) ?? entry.receivedAt;
   const bodyHash = entry.idempotencyKey === null ? null : bodyHashOf(body);
   const firstAccepted = users.findIndex((_user, userIndex) => !rejections.has(userIndex));
   return users.map((user, userIndex) => {
@@ -88,12 +88,6 @@ export function recordOf(value: Uint8Array | null, location: MessageLocation): L
 
 export function headerOf(value: Uint8Array | null, location: MessageLocation): LogHeader {
   return parseMessage(value, location).header;
-}
-
-/** The time in a trace id, in milliseconds since 1970; undefined for an id that is no UUIDv7. */
-export function timeOf(traceId: string): number | undefined {
-  const [, high, low] = UUID_7.exec(traceId) ?? [];
-  return high === undefined || low === undefined ? undefined : Number.parseInt(high + low, 16);
 }
 
 function headerLine(

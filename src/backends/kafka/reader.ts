@@ -8,6 +8,8 @@
  */
 
 import type { LogBatch, LogHeader, LogReader, LogRecord, LostRange } from '../../log.ts';
+import { MINUTE_MS } from '../../model.ts';
+import { timeOfUuid7 } from '../../views/uuid.ts';
 import type { Cluster } from './cluster.ts';
 import {
   EARLIEST,
@@ -22,7 +24,7 @@ import {
 } from './fetch.ts';
 import { committedOffset, commitOffset, type GroupMembership } from './group-offsets.ts';
 import { processedByOtherGroups } from './group-offsets.ts';
-import { headerOf, recordOf, timeOf } from './message.ts';
+import { headerOf, recordOf } from './message.ts';
 
 const FETCH_BYTES = 1024 * 1024;
 /** Kafka returns one message at least, however large it is. */
@@ -31,7 +33,7 @@ const ONE_MESSAGE_BYTES = 1;
 const DELETE_INTERVAL_MS = 60_000;
 /** Requests take time to arrive, and clocks differ. */
 const FIND_BEFORE_MS = 60_000;
-const FIND_AFTER_MS = 15 * 60_000;
+const FIND_AFTER_MS = 15 * MINUTE_MS;
 /** Of the sample for the mean message size. */
 const SAMPLE_MESSAGES_MAX = 100_000;
 const TRACE_ID_WITHIN_BYTES = 512;
@@ -49,7 +51,7 @@ export interface ReaderSetup {
 
 export class KafkaLogReader implements LogReader {
   readonly name: string;
-  readonly cutsRequests = true;
+  readonly splitsRequests = true;
   protected readonly setup: ReaderSetup;
   #leftover: { readonly partition: number; readonly from: number; readonly result: FetchResult } | null = null;
   #sample = { messages: 0, bytes: 0 };
@@ -95,7 +97,7 @@ export class KafkaLogReader implements LogReader {
   }
 
   async find(partition: number, position: number, traceId: string): Promise<LogHeader[]> {
-    const { from, until } = await this.#searchRange(partition, position, timeOf(traceId));
+    const { from, until } = await this.#searchRange(partition, position, timeOfUuid7(traceId));
     const found: LogHeader[] = [];
     for (let next = from; next < until; ) {
       const result = await this.#fetch(partition, next);

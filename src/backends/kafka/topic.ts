@@ -8,7 +8,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { createTopicsV7, describeConfigsV4 } from '@platformatic/kafka';
 import { messageOf, OperatorError } from '../../errors.ts';
 import { LIMITS } from '../../model.ts';
-import { LogAwayError, LogUnavailableError } from '../../log.ts';
+import { LogUnreachableError, LogUnavailableError } from '../../log.ts';
 import type { Cluster, ClusterMetadata } from './cluster.ts';
 import { responseOf, CODE, LoginFailedError, describeCode } from './errors.ts';
 
@@ -29,7 +29,7 @@ export interface TopicOptions {
   /** How long to wait for a cluster that is starting. */
   readonly openMsMax?: number;
   /** The same for a cluster that does not respond at all; `openMsMax` by default. */
-  readonly awayMsMax?: number;
+  readonly unreachableMsMax?: number;
 }
 
 export const PARTITIONS_DEFAULT = 12;
@@ -43,7 +43,7 @@ const CREATE_MS_MAX = 8_000;
 const TOPIC_RESOURCE = 2;
 
 export async function openTopic(cluster: Cluster, options: TopicOptions): Promise<TopicInfo> {
-  const metadata = await withRetries(cluster, options, async () => {
+  const metadata = await untilReady(cluster, options, async () => {
     const seen = await cluster.refresh();
     if (seen.topicId === null && options.createsTopic === false) {
       throw new OperatorError(`There is no topic ${cluster.topic} yet: no server has run on it. Check LOG_URL.`);
@@ -51,7 +51,7 @@ export async function openTopic(cluster: Cluster, options: TopicOptions): Promis
     if (seen.topicId === null) await createTopic(cluster, seen);
     return isComplete(seen) ? seen : undefined;
   });
-  const settings = await withRetries(cluster, options, () => topicSettings(cluster));
+  const settings = await untilReady(cluster, options, () => topicSettings(cluster));
   const replication = Math.min(...metadata.partitions.map(({ replicas }) => replicas.length));
   const { errors, warnings } = validateTopic(settings, { replication, retentionMs: options.retentionMs });
   const { topic, partitions: wanted } = cluster.address;
@@ -189,9 +189,9 @@ async function topicSettings(cluster: Cluster): Promise<Map<string, string> | un
 }
 
 /** Until there is a response. An operator error is thrown immediately. */
-async function withRetries<Found>(
+async function untilReady<Found>(
   cluster: Cluster,
-  { openMsMax = OPEN_MS_MAX, awayMsMax = openMsMax }: TopicOptions,
+  { openMsMax = OPEN_MS_MAX, unreachableMsMax = openMsMax }: TopicOptions,
   request: () => Promise<Found | undefined>,
 ): Promise<Found> {
   const begin = performance.now();
@@ -207,12 +207,15 @@ async function withRetries<Found>(
       if (error instanceof OperatorError) throw error;
       if (error instanceof LoginFailedError) throw new OperatorError(`${error.message}. Check LOG_URL.`);
       problem = messageOf(error);
-      msMax = Math.min(openMsMax, awayMsMax);
+      msMax = Math.min(openMsMax, unreachableMsMax);
     }
     await sleep(RETRY_MS);
   } while (performance.now() - begin < msMax);
   const brokers = cluster.address.brokers.map(({ host, port }) => `${host}:${port}`).join(', ');
-  throw new LogAwayError(`Kafka at ${brokers} cannot be used: ${problem}. Check LOG_URL and that Kafka is running.`, {
-    cause: new Error(problem),
-  });
+  throw new LogUnreachableError(
+    `Kafka at ${brokers} cannot be used: ${problem}. Check LOG_URL and that Kafka is running.`,
+    {
+      cause: new Error(problem),
+    },
+  );
 }

@@ -9,7 +9,7 @@ import type { InstallationCheck } from './installation-check.ts';
 import { readPostgresUrl } from './url.ts';
 
 export const SCHEMA = 'sluice';
-export const STATEMENT_TIMEOUT_MS = 30_000;
+const STATEMENT_TIMEOUT_MS = 30_000;
 /** Also how long a call waits for a free connection of the pool. */
 const CONNECT_TIMEOUT_MS = 5_000;
 /**

@@ -6,8 +6,9 @@
  * each window larger than the last.
  */
 
+import { DAY_MS } from '../../model.ts';
 import type { Queryable } from './pool.ts';
-import { DAY_MS, dayOf } from './store-days.ts';
+import { dayOf } from './store-days.ts';
 
 const PARTITIONS_FIRST = 8;
 const PARTITIONS_MAX = 128;

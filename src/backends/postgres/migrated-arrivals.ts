@@ -5,11 +5,11 @@
  * an event number, maps to an exact position here.
  */
 
+import { DAY_MS } from '../../model.ts';
 import { follows, selectNextStart } from '../sql/starts.ts';
 import { MIGRATED_EVENTS_PER_TRANSACTION, NEXT_TRANSACTION, SHIFT } from './arrival-numbers.ts';
 import type { Queryable } from './pool.ts';
 import { storeQueriesOn } from './sql-database.ts';
-import { DAY_MS } from './store-days.ts';
 
 export interface MigratedArrivals {
   /** The id of the embedded store; `storeIdIn` derives the form used in cursors. */

@@ -19,6 +19,7 @@ import {
   type TargetState,
   type TenantLedger,
 } from '../../migration/parts.ts';
+import { HOUR_MS } from '../../model.ts';
 import { StoreConflictError } from '../../store-writer.ts';
 import { withoutNul } from '../../views/storable-text.ts';
 import { readAllHours } from '../sql/ledger.ts';
@@ -33,7 +34,7 @@ import { NUMBERS_PER_BLOCK } from './store-schema.ts';
 import { readPostgresUrl } from './url.ts';
 
 /** Counting the rows of a large table takes long. */
-const STATEMENT_TIMEOUT_MS = 6 * 3_600_000;
+const STATEMENT_TIMEOUT_MS = 6 * HOUR_MS;
 /** One for chunks, one to create partitions beside it. */
 const CONNECTIONS = 2;
 

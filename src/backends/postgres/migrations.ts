@@ -12,6 +12,7 @@
 import { hash } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { OperatorError } from '../../errors.ts';
+import { HOUR_MS } from '../../model.ts';
 import { KEYS_MIGRATIONS } from './keys-schema.ts';
 import { MIGRATION_TABLES } from './migration-state.ts';
 import { type PostgresClient, type PostgresPool, type Queryable, SCHEMA } from './pool.ts';
@@ -27,7 +28,7 @@ export const PARTITION_LOCK = 3;
 
 const LOCK_RETRY_MS = 50;
 /** A step may rewrite large tables. */
-const STEP_TIMEOUT_MS = 6 * 3_600_000;
+const STEP_TIMEOUT_MS = 6 * HOUR_MS;
 
 export interface MigrationList {
   readonly name: string;

@@ -17,12 +17,12 @@ import type { ArrivalFilter, ArrivedEvent, Arrivals, NewestArrivals } from '../.
 import {
   arrivalCursorIn,
   arrivalCursorOf,
-  expired,
-  fromTheFuture,
+  expiredCursor,
+  cursorFromFuture,
   storeIdIn,
-  malformed,
-  ofAnotherHistory,
-  ofAnotherStore,
+  malformedCursor,
+  cursorOfOtherHistory,
+  cursorOfOtherStore,
   OLDEST,
 } from '../../views/cursor.ts';
 import { NEXT_TRANSACTION, SHIFT } from './arrival-numbers.ts';
@@ -245,7 +245,7 @@ export class StoreArrivals {
     if (tenant === undefined) return;
     const { rows } = await this.#db.query<{ tx: number; event: number }>(EXPIRED_SQL, [tenant]);
     const [gone] = rows;
-    if (gone !== undefined && (tx < gone.tx || (tx === gone.tx && no < gone.event))) throw expired();
+    if (gone !== undefined && (tx < gone.tx || (tx === gone.tx && no < gone.event))) throw expiredCursor();
   }
 
   async #readStoreId(): Promise<string> {
@@ -261,28 +261,28 @@ export class StoreArrivals {
     const { storeId, historyId, numbers } = arrivalCursorIn(after);
     const [first, second, ...more] = numbers;
     if (storeId === this.#storeId) {
-      if (first === undefined || second === undefined || more.length > 0) throw malformed();
+      if (first === undefined || second === undefined || more.length > 0) throw malformedCursor();
       const location = { tx: first, no: second, runId: historyId };
       if (historyId !== null) await this.#refuseUnknownRun(tenant, location, next);
-      else if (first !== BEGINNING.tx || second !== BEGINNING.no) throw malformed();
+      else if (first !== BEGINNING.tx || second !== BEGINNING.no) throw malformedCursor();
       return location;
     }
     this.#moved ??= await readMigratedArrivals(this.#db);
-    if (this.#moved === undefined || storeId !== storeIdIn(this.#moved.storeId)) throw ofAnotherStore();
-    if (first === undefined || first < 0 || second !== undefined) throw malformed();
-    if (historyId === null || !(await migratedStoreFollows(this.#db, historyId, first))) throw ofAnotherHistory();
-    if (first >= this.#moved.nextNumber) throw fromTheFuture();
+    if (this.#moved === undefined || storeId !== storeIdIn(this.#moved.storeId)) throw cursorOfOtherStore();
+    if (first === undefined || first < 0 || second !== undefined) throw malformedCursor();
+    if (historyId === null || !(await migratedStoreFollows(this.#db, historyId, first))) throw cursorOfOtherHistory();
+    if (first >= this.#moved.nextNumber) throw cursorFromFuture();
     return { tx: migratedTransactionOf(this.#moved, first), no: first, runId: null };
   }
 
   async #refuseUnknownRun(tenant: number | undefined, location: Location, next: number): Promise<void> {
     const { tx, no, runId } = location;
-    if (tx > next) throw fromTheFuture();
-    if (tenant === undefined) throw ofAnotherHistory();
+    if (tx > next) throw cursorFromFuture();
+    if (tenant === undefined) throw cursorOfOtherHistory();
     const { rows } = await this.#db.query<{ runId: string }>(RUN_AT_SQL, [tenant, tx, no]);
     if (rows.some((run) => run.runId === runId)) return;
     await this.#refuseExpired(tenant, location);
-    throw ofAnotherHistory();
+    throw cursorOfOtherHistory();
   }
 
   async #lookOut(): Promise<{ readonly next: number; readonly horizon: number }> {

@@ -6,14 +6,14 @@
  * difference does not vanish from the metric.
  */
 
+import { DAY_MS, HOUR_MS } from '../../model.ts';
 import { type Difference, readDifference } from '../sql/ledger.ts';
 import { ADVISORY_LOCKS, SWEEP_LOCK } from './migrations.ts';
 import type { PostgresClient, PostgresPool, Queryable } from './pool.ts';
 import { storeQueriesOn } from './sql-database.ts';
-import { DAY_MS } from './store-days.ts';
 
 const RECENT_MS = 3 * DAY_MS;
-const WHOLE_INTERVAL_MS = 3_600_000;
+const WHOLE_INTERVAL_MS = HOUR_MS;
 
 /** In milliseconds since 1970, by the clock that all nodes share. */
 export const SERVER_NOW = 'floor(extract(epoch FROM clock_timestamp()) * 1000)::int8';

@@ -6,10 +6,10 @@
  * A detached table of a day was about to be dropped: if the day is needed again it is attached again, with its rows.
  */
 
+import { DAY_MS } from '../../model.ts';
 import type { PostgresClient, PostgresPool } from './pool.ts';
 import { ADVISORY_LOCKS, PARTITION_LOCK } from './migrations.ts';
 
-export const DAY_MS = 86_400_000;
 const PARENTS = ['events', 'records'] as const;
 export type DayParent = (typeof PARENTS)[number];
 

@@ -4,12 +4,11 @@
  * The caller has locked the nodes, so no events are added meanwhile.
  */
 
-import type { NodeNumber } from '../../model.ts';
+import { DAY_MS, type NodeNumber } from '../../model.ts';
 import { EVENT_ID_IN_PROPERTIES, eventIdOf } from '../../views/erased-person.ts';
 import { HASHED } from '../../views/keyed-hash.ts';
 import { hashesOf } from './key-secret.ts';
 import type { PostgresClient } from './pool.ts';
-import { DAY_MS } from './store-days.ts';
 import type { RemovedEvent } from './store-removal.ts';
 
 const EVENTS_PER_TRANSACTION_MAX = 20_000;

@@ -7,10 +7,11 @@
  * writers; rows added until then cause it to be attached again, so nothing is dropped that was not counted.
  */
 
+import { DAY_MS } from '../../model.ts';
 import type { CountedCurrency } from '../../views/currency.ts';
 import { int8s } from './binary-arrays.ts';
 import type { PostgresClient, PostgresPool, Queryable, Statement } from './pool.ts';
-import { DAY_MS, dayTable, type DayTable, dayTables, isWhole, makeDays, withPartitionLock } from './store-days.ts';
+import { dayTable, type DayTable, dayTables, isWhole, makeDays, withPartitionLock } from './store-days.ts';
 import { type RemovedEvent, takeFromSums } from './store-removal.ts';
 
 const RECORDS_PER_SWEEP = 2_000;

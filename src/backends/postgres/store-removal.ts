@@ -5,6 +5,7 @@
  * transaction locks rows of sums last, in one order.
  */
 
+import { HOUR_MS, MINUTE_MS } from '../../model.ts';
 import {
   lossesOf,
   minutesToResum,
@@ -12,7 +13,6 @@ import {
   type RemovedEventCount,
   rowsWithout,
 } from '../../views/removed-counts.ts';
-import { HOUR_MS, MINUTE_MS } from '../../views/sums.ts';
 import { moveInLedger } from '../sql/sums.ts';
 import type { PostgresClient } from './pool.ts';
 import { storeQueriesOn } from './sql-database.ts';

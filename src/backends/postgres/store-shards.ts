@@ -4,14 +4,14 @@
  * to one of the buckets meanwhile, its row is locked too: so the result is the sum of exactly the locked rows.
  */
 
+import { HOUR_MS, MINUTE_MS } from '../../model.ts';
 import { StoreConflictError } from '../../store-writer.ts';
 import { type Bucket, type Counted, type CountedRow, nameOf } from '../../views/removed-counts.ts';
-import { HOUR_MS, MINUTE_MS } from '../../views/sums.ts';
 import { receivedFor } from './event-days.ts';
 import type { PostgresClient } from './pool.ts';
 
 /** What to read besides the buckets themselves. */
-export interface Wanted {
+export interface ShardQuery {
   readonly buckets: readonly Bucket[];
   /** Starts of minutes whose revenue is summed from stored events. */
   readonly resummed: readonly number[];
@@ -58,7 +58,7 @@ interface ReadColumns {
   readonly revenues: readonly (readonly [number, string, string, string])[] | null;
 }
 
-export async function lockAndRead(client: PostgresClient, tenant: number, wanted: Wanted): Promise<Counted> {
+export async function lockAndRead(client: PostgresClient, tenant: number, wanted: ShardQuery): Promise<Counted> {
   const { buckets, resummed, hours } = wanted;
   const named = [
     tenant,

@@ -6,14 +6,14 @@
  * Traces outlive their notes: a record stays as long as its events.
  */
 
-import { EVENT_ID_WINDOW_MS, IDEMPOTENCY_WINDOW_MS } from '../../model.ts';
+import { DAY_MS, EVENT_ID_WINDOW_MS, IDEMPOTENCY_WINDOW_MS } from '../../model.ts';
 import { type Retention, StoreConflictError } from '../../store-writer.ts';
 import { NO_PROGRESS, ROWS_PER_SWEEP, sweepPiece, type SweepProgress } from '../sql/retention.ts';
 import { ADVISORY_LOCKS, SWEEP_LOCK } from './migrations.ts';
 import type { PostgresClient, PostgresPool, Queryable } from './pool.ts';
 import { runSteps } from './sql-database.ts';
 import { SERVER_NOW } from './store-balance.ts';
-import { DAY_MS, dayOf, type StoreDays } from './store-days.ts';
+import { dayOf, type StoreDays } from './store-days.ts';
 import { dropDays, expireEvents, type ExpiryProgress } from './store-expiry.ts';
 
 /**

@@ -3,7 +3,7 @@
  * One statement for nearly all requests; one that merged people is read again in a snapshot, with its merges.
  */
 
-import type { NodeNumber, TenantId } from '../../model.ts';
+import { DAY_MS, type NodeNumber, type TenantId } from '../../model.ts';
 import type { Page, StoredTrace, TraceQuery, TraceSummary } from '../../store.ts';
 import {
   HIGHEST_TRACE_ID,
@@ -14,9 +14,9 @@ import {
   VISITED_MAX,
 } from '../../views/trace-list.ts';
 import { parsedNotes, storedTrace, type TracedRecord, type UserEvents } from '../../views/trace.ts';
-import { uuidOf } from '../../views/uuid.ts';
+import { leadingTimeOf, timeOfUuid7, uuidOf } from '../../views/uuid.ts';
 import type { PostgresPool, Queryable } from './pool.ts';
-import { DAY_MS, dayTables } from './store-days.ts';
+import { dayTables } from './store-days.ts';
 import { inSnapshot } from './store-reads.ts';
 
 type UserCells = readonly [userIndex: number, node: NodeNumber | null, events: number, profileId: string | null];
@@ -26,16 +26,14 @@ interface RecordRow extends TracedRecord {
 }
 
 /** A request is received within minutes of its trace_id, whose version 7 contains the time; unless a clock jumped. */
-const RECEIVED_WITHIN_MS = 86_400_000;
-const VERSION_7 = /^([0-9a-f]{8})-([0-9a-f]{4})-7/;
+const RECEIVED_WITHIN_MS = DAY_MS;
 
 const ANY_TIME = [Number.MIN_SAFE_INTEGER, Number.MAX_SAFE_INTEGER] as const;
 
 /** When a request was probably received: conditions that leave few partitions, if the trace_id has a time. */
 function receivedAround(traceId: string): readonly [from: number, to: number] {
-  const [, high = '', low = ''] = VERSION_7.exec(traceId) ?? [];
-  if (high === '') return ANY_TIME;
-  const time = Number.parseInt(high + low, 16);
+  const time = timeOfUuid7(traceId);
+  if (time === undefined) return ANY_TIME;
   return [time - RECEIVED_WITHIN_MS, time + RECEIVED_WITHIN_MS];
 }
 
@@ -183,7 +181,7 @@ export async function listTraces(
   const [oldest, newest] = [days[0]?.day, days.at(-1)?.day];
   if (oldest === undefined || newest === undefined) return { rows: [], nextCursor: null };
   const page = new TracePage(tenant, scope, query.limit);
-  const timeBefore = before === HIGHEST_TRACE_ID ? Number.POSITIVE_INFINITY : timeOf(before);
+  const timeBefore = before === HIGHEST_TRACE_ID ? Number.POSITIVE_INFINITY : leadingTimeOf(before);
   let end = Math.min(newest + 2, Math.floor(timeBefore / DAY_MS) + 1);
   let width = DAYS_FIRST;
   let rowsMax = ROWS_FIRST;
@@ -216,10 +214,6 @@ export async function listTraces(
 }
 
 const LOWEST_TRACE_ID = '00000000-0000-0000-0000-000000000000';
-
-function timeOf(traceId: string): number {
-  return Number.parseInt(traceId.slice(0, 8) + traceId.slice(9, 13), 16);
-}
 
 /** The lowest trace_id of that time. */
 function firstTraceIdOf(time: number): string {

@@ -8,13 +8,11 @@
  */
 
 import { DEFAULT_MATCH_OPTIONS, type MatchOptions } from '../../identity/match-keys.ts';
-import type { TenantId } from '../../model.ts';
+import { HOUR_MS, type TenantId } from '../../model.ts';
 import type {
   EventReader,
   LedgerReader,
   Predictions,
-  CatalogueReader,
-  JobChanges,
   ProfileChanges,
   ProfileReader,
   Store,
@@ -22,25 +20,8 @@ import type {
 } from '../../store.ts';
 import { StoreConflictError, StoreUnavailableError } from '../../store-writer.ts';
 import { roughFilter, searchPeople } from '../../views/people-search.ts';
-import { listAudit } from '../sql/audit.ts';
-import { NO_CATALOGUE, readCatalogue, readCataloguedEvent } from '../sql/catalogue.ts';
-import { listCounts } from '../sql/counts.ts';
-import { readLedger, selectStoredEvents } from '../sql/ledger.ts';
-import { listPlanViolations } from '../sql/plan-violations.ts';
-import { readReceipts } from '../sql/receipts.ts';
-import { listAllDeadLetters, listDeadLetters } from '../sql/dead-letters.ts';
-import {
-  listJobs,
-  readJob,
-  resubmitAll,
-  resubmitUser,
-  retryDeadLetter,
-  retryDeadLetters,
-  setJobStatus,
-} from '../sql/jobs.ts';
-import { countRejections, listRejectionReasons, listRejections, readRejection } from '../sql/rejections.ts';
-import type { Steps, Tables } from '../sql/steps.ts';
-import { countProfiles, listTenants } from '../sql/tenants.ts';
+import { selectStoredEvents } from '../sql/ledger.ts';
+import { NO_ROWS, sharedStore, type SharedStore } from '../sql/store.ts';
 import type { PostgresPool } from './pool.ts';
 import { runSteps, storeQueriesOn } from './sql-database.ts';
 import { inDurableTransaction, unmerge } from './store-unmerge.ts';
@@ -66,15 +47,12 @@ export interface PostgresStoreOptions {
 }
 
 /** Looks at every event. */
-const RECOUNT_MS_MAX = 3_600_000;
-const NO_ROWS = { rows: [], nextCursor: null };
+const RECOUNT_MS_MAX = HOUR_MS;
 
 export function openPostgresStore(options: PostgresStoreOptions): Store {
   const { pool, matchOptions = DEFAULT_MATCH_OPTIONS } = options;
-  const queries = storeQueriesOn(pool);
   const tenants = new TenantNumbers(pool);
   const arrivals = new StoreArrivals(pool);
-  const logName = (): string => (typeof options.logName === 'string' ? options.logName : options.logName());
 
   /** `nothing` for a tenant that never sent anything. */
   async function ofTenant<T>(id: TenantId, nothing: T, query: (tenant: number) => Promise<T>): Promise<T> {
@@ -82,11 +60,21 @@ export function openPostgresStore(options: PostgresStoreOptions): Store {
     return tenant === undefined ? nothing : query(tenant);
   }
 
-  const profileReader: ProfileReader = {
+  const shared = sharedStore({
+    queries: storeQueriesOn(pool),
+    logName: () => (typeof options.logName === 'string' ? options.logName : options.logName()),
+    run: (work) => work(),
+    ofTenant,
+    inSteps: (id, nothing, stepsOf) =>
+      ofTenant(id, nothing, (tenant) =>
+        withoutConflicts(inDurableTransaction(pool, (client) => runSteps(client, (tables) => stepsOf(tables, tenant)))),
+      ),
+  });
+
+  const profileReader: Omit<ProfileReader, keyof SharedStore> = {
     findProfile: (tenantId, type, normalised) =>
       ofTenant(tenantId, undefined, (tenant) => findProfile(pool, tenant, type, normalised)),
     profile: (tenantId, id) => ofTenant(tenantId, undefined, (tenant) => readProfile(pool, tenant, id)),
-    profileCount: (tenantId) => ofTenant(tenantId, 0, (tenant) => countProfiles(queries, tenant)),
     profiles: (tenantId, page) => ofTenant(tenantId, NO_ROWS, (tenant) => listProfiles(pool, tenant, page)),
     searchPeople: async (tenantId, query) => {
       const tenant = await tenants.of(tenantId);
@@ -105,7 +93,7 @@ export function openPostgresStore(options: PostgresStoreOptions): Store {
     identity: (tenantId, id) => ofTenant(tenantId, undefined, (tenant) => readIdentity(pool, tenant, id)),
   };
 
-  const eventReader: EventReader = {
+  const eventReader: Omit<EventReader, keyof SharedStore> = {
     events: (tenantId, query) => {
       const nothing = query.profileId === null ? NO_ROWS : undefined;
       return ofTenant(tenantId, nothing, (tenant) => listEvents(pool, tenant, query));
@@ -119,46 +107,20 @@ export function openPostgresStore(options: PostgresStoreOptions): Store {
       };
       return arrivals.listNewest(await tenants.of(tenantId), after, { ...filter, person }, limit);
     },
-    counts: (tenantId, query) => ofTenant(tenantId, [], (tenant) => listCounts(queries, tenant, query)),
   };
 
-  const traceReader: TraceReader = {
+  const traceReader: Omit<TraceReader, keyof SharedStore> = {
     trace: async (tenantId, traceId) => readTrace(pool, tenantId === null ? null : await tenants.of(tenantId), traceId),
     traces: (tenantId, query) => ofTenant(tenantId, NO_ROWS, (tenant) => listTraces(pool, tenant, tenantId, query)),
-    rejections: (tenantId, query) => ofTenant(tenantId, NO_ROWS, (tenant) => listRejections(queries, tenant, query)),
-    rejectionReasons: (tenantId, range) =>
-      ofTenant(tenantId, [], (tenant) => listRejectionReasons(queries, tenant, range)),
-    rejection: (tenantId, traceId, userIndex) =>
-      ofTenant(tenantId, undefined, (tenant) => readRejection(queries, tenant, traceId, userIndex)),
-    countRejections: (tenantId, filter) => ofTenant(tenantId, 0, (tenant) => countRejections(queries, tenant, filter)),
-    deadLetters: (limit) => listAllDeadLetters(queries, limit),
-    listDeadLetters: (tenantId, query) =>
-      ofTenant(tenantId, NO_ROWS, (tenant) => listDeadLetters(queries, tenant, query)),
-    planViolations: (tenantId, version) =>
-      ofTenant(tenantId, [], (tenant) => listPlanViolations(queries, tenant, version)),
   };
 
-  const ledgerReader: LedgerReader = {
-    tenants: () => listTenants(queries),
-    receipts: async (tenantId, range) => readReceipts(queries, logName(), tenantId, range),
-    ledger: async (tenantId, hours) => readLedger(queries, logName(), tenantId, hours),
-    recount: () => recount(pool),
-  };
-
-  const catalogueReader: CatalogueReader = {
-    catalogue: (tenantId) => ofTenant(tenantId, NO_CATALOGUE, (tenant) => readCatalogue(queries, tenant)),
-    cataloguedEvent: (tenantId, name) =>
-      ofTenant(tenantId, undefined, (tenant) => readCataloguedEvent(queries, tenant, name)),
-  };
-
-  const profileChanges: ProfileChanges = {
+  const profileChanges: Omit<ProfileChanges, keyof SharedStore> = {
     unmerge: (tenantId, id, mergedBy, audit) =>
       ofTenant(tenantId, undefined, (tenant) => withoutConflicts(unmerge(pool, tenant, id, mergedBy, audit))),
     erase: (tenantId, id, audit) =>
       ofTenant(tenantId, false, (tenant) =>
         withoutConflicts(erase(pool, { tenant, tenantId, id, audit, matchOptions })),
       ),
-    audit: (tenantId, query) => ofTenant(tenantId, NO_ROWS, (tenant) => listAudit(queries, tenant, query)),
   };
 
   const predictions: Predictions = {
@@ -168,39 +130,15 @@ export function openPostgresStore(options: PostgresStoreOptions): Store {
     },
   };
 
-  const jobChanges: JobChanges = {
-    resubmitUser: (tenantId, fixed, audit) =>
-      inSteps(tenantId, 'unknown' as const, (tables, tenant) => resubmitUser(tables, tenant, fixed, audit)),
-    resubmitAll: (tenantId, job, audit) =>
-      inSteps(tenantId, undefined, (tables, tenant) => resubmitAll(tables, tenant, job, audit)),
-    retryDeadLetter: (tenantId, traceId, firstUserIndex, audit) =>
-      inSteps(tenantId, undefined, (tables, tenant) => retryDeadLetter(tables, tenant, traceId, firstUserIndex, audit)),
-    retryDeadLetters: (tenantId, filter, audit) =>
-      inSteps(tenantId, undefined, (tables, tenant) => retryDeadLetters(tables, tenant, filter, audit)),
-    job: (tenantId, id) => ofTenant(tenantId, undefined, (tenant) => readJob(queries, tenant, id)),
-    jobs: (tenantId, page) => ofTenant(tenantId, NO_ROWS, (tenant) => listJobs(queries, tenant, page)),
-    setJobStatus: (tenantId, id, status) =>
-      inSteps(tenantId, undefined, (tables, tenant) => setJobStatus(tables, tenant, id, status)),
-  };
-
-  /** In one durable transaction. */
-  function inSteps<T>(id: TenantId, nothing: T, stepsOf: (tables: Tables, tenant: number) => Steps<T>): Promise<T> {
-    return ofTenant(id, nothing, (tenant) =>
-      withoutConflicts(inDurableTransaction(pool, (client) => runSteps(client, (tables) => stepsOf(tables, tenant)))),
-    );
-  }
-
-  const close = (): Promise<void> => pool.close();
   return {
+    ...shared,
     ...profileReader,
     ...eventReader,
     ...traceReader,
-    ...ledgerReader,
     ...profileChanges,
     ...predictions,
-    ...catalogueReader,
-    ...jobChanges,
-    close,
+    recount: () => recount(pool),
+    close: () => pool.close(),
   };
 }
 

@@ -16,13 +16,12 @@ import {
   type NewKey,
   type RateLimit,
 } from '../../keys.ts';
+import { DAY_MS } from '../../model.ts';
 import { startOf } from '../../views/sums.ts';
 import type { PlanStore } from '../../plans.ts';
 import type { AccountTables } from './account-tables.ts';
 import type { SqlDatabase } from './database.ts';
 import { SqlPlanStore } from './plans.ts';
-
-const DAY_MS = 86_400_000;
 
 const ACCOUNT_COLUMNS = ['id', 'name', 'created_at as createdAt'] as const;
 

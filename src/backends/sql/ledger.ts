@@ -4,10 +4,10 @@
  */
 
 import { type Kysely, type RawBuilder, sql } from 'kysely';
-import type { TenantId } from '../../model.ts';
+import { HOUR_MS, type TenantId } from '../../model.ts';
 import type { LedgerHour, StoredLedger, TimeRange } from '../../store.ts';
 import { ledgerSumsOf } from '../../views/counts.ts';
-import { HOUR_MS, startOf } from '../../views/sums.ts';
+import { startOf } from '../../views/sums.ts';
 import { rowsOf } from './database.ts';
 import { LEDGER_SUMS, LOCAL_LOG, type StoreQueries, type StoreTables } from './store-tables.ts';
 import { listTenants } from './tenants.ts';

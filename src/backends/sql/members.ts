@@ -12,7 +12,7 @@ import {
   type Acceptance,
   ATTEMPTS_KEPT_MS,
   type AttemptCount,
-  type AttemptRuling,
+  type AttemptDecision,
   type CheckedMember,
   comparableEmail,
   type Invitation,
@@ -204,7 +204,7 @@ export class SqlMemberStore implements MemberStore {
   async takeAttempt(
     subjects: readonly Uint8Array[],
     at: number,
-    rule: (counts: readonly AttemptCount[]) => AttemptRuling,
+    rule: (counts: readonly AttemptCount[]) => AttemptDecision,
   ): Promise<number> {
     try {
       await this.#database.change((tables) => this.#countAttempt(tables, subjects, at, rule), 'unsynced');
@@ -262,7 +262,7 @@ export class SqlMemberStore implements MemberStore {
     tables: Tables,
     subjects: readonly Uint8Array[],
     at: number,
-    rule: (counts: readonly AttemptCount[]) => AttemptRuling,
+    rule: (counts: readonly AttemptCount[]) => AttemptDecision,
   ): Promise<void> {
     const counts = new Map<string, AttemptCount>();
     for (const subject of inOrder(subjects)) {

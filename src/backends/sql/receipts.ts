@@ -5,9 +5,9 @@
  * old minutes.
  */
 
-import type { TenantId } from '../../model.ts';
+import { MINUTE_MS, type TenantId } from '../../model.ts';
 import type { Receipts, TimeRange } from '../../store.ts';
-import { MINUTE_MS, startOf } from '../../views/sums.ts';
+import { startOf } from '../../views/sums.ts';
 import { rowsOf } from './database.ts';
 import { numberOf, selectPositions } from './ledger.ts';
 import type { StoreQueries } from './store-tables.ts';

@@ -5,6 +5,7 @@
  */
 
 import { sql } from 'kysely';
+import { DAY_MS } from '../../model.ts';
 import type { Retention } from '../../store-writer.ts';
 import { ENTRY_KEPT_MS, EXAMPLE_KEPT_MS } from '../../views/catalogue.ts';
 import { sweepEntries, sweepExamples } from './catalogue.ts';
@@ -12,9 +13,9 @@ import { changedBy, engineStep, rowsOf, type Steps, type Tables } from './steps.
 
 export const ROWS_PER_SWEEP = 2_000;
 /** Receipts show the last few days. */
-const RECEIPTS_KEPT_MS = 7 * 24 * 3_600_000;
+const RECEIPTS_KEPT_MS = 7 * DAY_MS;
 /** What has not occurred for so long is not shown any more. */
-const VIOLATIONS_KEPT_MS = 30 * 24 * 3_600_000;
+const VIOLATIONS_KEPT_MS = 30 * DAY_MS;
 /** How often, in calls, the rejections are added up while other parts have work. */
 const EXCESS_CHECK_CALLS = 64;
 

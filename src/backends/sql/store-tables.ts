@@ -12,6 +12,7 @@ import type { Generated } from 'kysely';
 import type { ForeignFormat, KeyKind, TenantId } from '../../model.ts';
 import type { AuditRow, JobKind, JobStatus } from '../../store.ts';
 import type { CatalogueKind } from '../../store-writer.ts';
+import { OUTCOMES } from '../../views/counts.ts';
 import type { CountedCurrency } from '../../views/currency.ts';
 import type { EntryRow, PropertiesRow } from '../../views/catalogue.ts';
 import type { ColumnTypes } from './account-tables.ts';
@@ -22,8 +23,6 @@ export const LOCAL_LOG = '';
 /** The one shard of an embedded store. */
 export const LOCAL_SHARD = 0;
 
-/** What can become of a received user or event, as columns of the ledger. */
-const OUTCOMES = ['received', 'stored', 'duplicates', 'erased', 'expired', 'dead_letters'] as const;
 type Outcome = (typeof OUTCOMES)[number];
 
 export type LedgerSum =

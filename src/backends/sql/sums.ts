@@ -5,10 +5,11 @@
  */
 
 import { type Kysely, type RawBuilder, sql } from 'kysely';
+import { HOUR_MS } from '../../model.ts';
 import type { PlanViolation, RecordHeader, RecordToStore } from '../../store-writer.ts';
 import { type CountedBucket, EventCounts } from '../../views/event-counts.ts';
-import { RECEIPT_COLUMNS, ReceivedSums, type ReceiptSums } from '../../views/received-sums.ts';
-import { HOUR_MS, startOf } from '../../views/sums.ts';
+import { RECEIPT_COLUMNS, ReceivedSums, type ReceiptRow } from '../../views/received-sums.ts';
+import { startOf } from '../../views/sums.ts';
 import type { SqlStatement } from './database.ts';
 import { addToViolations, ViolationSums } from './plan-violations.ts';
 import type { LedgerSum, StoreTables } from './store-tables.ts';
@@ -119,7 +120,7 @@ export function addToLedger(
     );
 }
 
-function addToReceipts(tables: Kysely<StoreTables>, shard: number, rows: readonly ReceiptSums[]): SqlStatement {
+function addToReceipts(tables: Kysely<StoreTables>, shard: number, rows: readonly ReceiptRow[]): SqlStatement {
   return tables
     .insertInto('receipts')
     .values(rows.map((row) => ({ ...row, shard })))

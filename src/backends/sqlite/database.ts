@@ -8,15 +8,11 @@ import { closeSync, existsSync, mkdirSync, openSync, statSync } from 'node:fs';
 import { dirname, resolve } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { messageOf, OperatorError } from '../../errors.ts';
+import { SQLITE, sqliteCodeOf } from '../../runtime/sqlite-errors.ts';
 import { isWalOfAnother, markCommit } from './wal-chain.ts';
 
 export const BUSY_TIMEOUT_MS = 5_000;
 export const RETRY_MS = 20;
-
-/** Result codes of SQLite; the low byte of an extended code. */
-const SQLITE_BUSY = 5;
-const SQLITE_CORRUPT = 11;
-const SQLITE_NOT_A_DATABASE = 26;
 
 /** Statements, or a function for what statements cannot do. Runs within a transaction. */
 export type Migration = string | ((database: DatabaseSync) => void);
@@ -67,17 +63,17 @@ export function transaction<T>(database: DatabaseSync, work: () => T): T {
 }
 
 export function isBusy(error: unknown): boolean {
-  return resultCodeOf(error) === SQLITE_BUSY;
+  return sqliteCodeOf(error) === SQLITE.busy;
 }
 
 /** For damage that SQLite does not see. */
 export function damaged(message: string): Error {
-  return Object.assign(new Error(message), { errcode: SQLITE_CORRUPT });
+  return Object.assign(new Error(message), { errcode: SQLITE.corrupt });
 }
 
 export function isDamage(error: unknown): boolean {
-  const code = resultCodeOf(error);
-  return code === SQLITE_CORRUPT || code === SQLITE_NOT_A_DATABASE;
+  const code = sqliteCodeOf(error);
+  return code === SQLITE.corrupt || code === SQLITE.notadb;
 }
 
 /**
@@ -210,10 +206,4 @@ export function damageText(
     `The ${name} ${file} is damaged (${reason}). Nothing in it was changed. Stop Sluice and put back a copy from a backup, ` +
     `without ${file}-wal and ${file}-shm beside it. Without a backup, ${withoutBackup}`
   );
-}
-
-function resultCodeOf(error: unknown): number | undefined {
-  return error instanceof Error && 'errcode' in error && typeof error.errcode === 'number'
-    ? error.errcode & 0xff
-    : undefined;
 }

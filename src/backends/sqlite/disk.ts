@@ -5,19 +5,18 @@
 import { closeSync, fsyncSync, openSync, rmSync, statfsSync, writeSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { isTooManyOpenFiles } from '../../runtime/open-files.ts';
+import { SQLITE, sqliteCodeOf } from '../../runtime/sqlite-errors.ts';
 
 const PROBE_BYTES = 1024 * 1024;
 
-const SQLITE_FULL = 13;
-const SQLITE_CANTOPEN = 14;
-/** The index of a WAL is a file too; a full disk shows there under these names. */
+/** Extended codes. The index of a WAL is a file too; a full disk shows there under these names. */
 const SQLITE_IOERR_SHMOPEN = 4618;
 const SQLITE_IOERR_SHMSIZE = 4874;
 
 export function isFullDisk(error: unknown): boolean {
   const { errcode, code } = error as { errcode?: number; code?: string };
   if (code === 'ENOSPC' || code === 'EDQUOT') return true;
-  return errcode === SQLITE_FULL || errcode === SQLITE_IOERR_SHMSIZE || errcode === SQLITE_IOERR_SHMOPEN;
+  return sqliteCodeOf(error) === SQLITE.full || errcode === SQLITE_IOERR_SHMSIZE || errcode === SQLITE_IOERR_SHMOPEN;
 }
 
 /** For the start of a server. */
@@ -27,25 +26,21 @@ export function fullDiskText(place: string): string {
 
 /** Too many open files, or no permission: SQLite does not say which. */
 export function cannotOpen(error: unknown): boolean {
-  const { errcode = 0 } = error as { errcode?: number };
-  return (errcode & 0xff) === SQLITE_CANTOPEN || isTooManyOpenFiles(error);
+  return sqliteCodeOf(error) === SQLITE.cantopen || isTooManyOpenFiles(error);
 }
 
 const ACCESS_CODES: ReadonlySet<string> = new Set(['EACCES', 'EPERM', 'EROFS', 'EISDIR', 'ENOTDIR', 'ELOOP']);
-const SQLITE_PERM = 3;
-const SQLITE_READONLY = 8;
-const SQLITE_IOERR = 10;
 
 /** No permission to read or write the file: that says nothing about its content. */
 export function isAccessDenied(error: unknown): boolean {
-  const { errcode = 0, code = '' } = error as { errcode?: number; code?: string };
-  return ACCESS_CODES.has(code) || (errcode & 0xff) === SQLITE_PERM || (errcode & 0xff) === SQLITE_READONLY;
+  const { code = '' } = error as { code?: string };
+  const sqliteCode = sqliteCodeOf(error);
+  return ACCESS_CODES.has(code) || sqliteCode === SQLITE.perm || sqliteCode === SQLITE.readonly;
 }
 
 /** The disk failed to read or write: its content is unknown, which is not the same as damaged. */
 export function isDiskError(error: unknown): boolean {
-  const { errcode = 0, code = '' } = error as { errcode?: number; code?: string };
-  return code === 'EIO' || (errcode & 0xff) === SQLITE_IOERR;
+  return (error as { code?: string }).code === 'EIO' || sqliteCodeOf(error) === SQLITE.ioerr;
 }
 
 /** Whether creating a file fails now, but perhaps not later: no space, no inodes, too many open files. */

@@ -35,18 +35,18 @@ interface Part {
 export function tieDataFolder(dataFolder: string): string[] {
   const [storeFile, keyFile] = [storeFileOf(dataFolder), keyFileOf(dataFolder)];
   refuseLostKeys(dataFolder);
-  const isServed = wasServed(dataFolder);
+  const isServed = wasUsedByServer(dataFolder);
   const isOld = { store: sizeOf(storeFile) > 0, log: hasRecords(logFolderOf(dataFolder)) };
   // Keys first: an interrupted first start must not look like a folder that has lost them.
   const keys = openKeysDatabase(keyFile);
   const store = openStoreFile(storeFile, 'writer');
   try {
     tie(dataFolder, [inFolder(dataFolder), inDatabase('store.db', store), inDatabase('keys.db', keys)]);
-    // Before anything records that there was a start: see wasServed.
+    // Before anything records that there was a start: see wasUsedByServer.
     if (!isServed) beginLogEnds(logFolderOf(dataFolder));
     recordStart(store, Date.now());
   } catch (error) {
-    throw inWords(error, storeFile);
+    throw asOperatorError(error, storeFile);
   } finally {
     store.close();
     keys.close();
@@ -59,11 +59,11 @@ export function tieDataFolder(dataFolder: string): string[] {
  * Whether a server was ever started on the folder, judging by the files outside of its log: then there was a
  * `log-ends`, created before either of these. A store that was migrated to PostgreSQL counts, too: the log stayed.
  */
-export function wasServed(dataFolder: string): boolean {
+export function wasUsedByServer(dataFolder: string): boolean {
   return existsSync(serverUrlFileOf(dataFolder)) || hasStarts(storeFileOf(dataFolder));
 }
 
-function inWords(error: unknown, storeFile: string): unknown {
+function asOperatorError(error: unknown, storeFile: string): unknown {
   if (isFullDisk(error)) {
     return new OperatorError(
       `The disk of ${resolve(storeFile)} is full. Free some space there, then start again; nothing is lost by that.`,

@@ -8,13 +8,12 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { DatabaseSync, SQLInputValue, StatementSync } from 'node:sqlite';
 import type { Kysely } from 'kysely';
+import { SQLITE, sqliteCodeOf } from '../../runtime/sqlite-errors.ts';
 import { StoreUnavailableError } from '../../store-writer.ts';
 import { type Durability, queriesFor, type RowLocks, type SqlDatabase } from '../sql/database.ts';
 import type { StatementResult } from '../sql/steps.ts';
 import { BUSY_TIMEOUT_MS, type DatabaseFile, isBusy, openDatabase, RETRY_MS } from './database.ts';
 import { markCommit } from './wal-chain.ts';
-
-const SQLITE_CONSTRAINT = 19;
 
 /** A transaction has the whole file to itself. */
 export const NO_LOCKS: RowLocks = { lock: (query) => query, lockFree: (query) => query };
@@ -43,13 +42,15 @@ class SqliteSqlDatabase<Tables> implements SqlDatabase<Tables> {
     this.#reader = reader;
     // SQLite's own wait would block the thread.
     for (const database of [writer, reader]) database.exec('PRAGMA busy_timeout = 0');
-    this.reading = queriesFor('sqlite', (sql, values) => inWords(whenFree(() => run(reader, sql, values), giveUpAt())));
+    this.reading = queriesFor('sqlite', (sql, values) =>
+      translateErrors(whenFree(() => run(reader, sql, values), giveUpAt())),
+    );
     this.#writing = queriesFor('sqlite', async (sql, values) => run(writer, sql, values));
   }
 
   change<T>(work: (tables: Kysely<Tables>) => Promise<T>, durability: Durability = 'synced'): Promise<T> {
     const deadline = giveUpAt();
-    const done = this.#turn.then(() => inWords(this.#transaction(work, durability, deadline)));
+    const done = this.#turn.then(() => translateErrors(this.#transaction(work, durability, deadline)));
     this.#turn = done.catch(() => {});
     return done;
   }
@@ -107,14 +108,14 @@ async function whenFree<T>(attempt: () => T, deadline: number): Promise<T> {
   }
 }
 
-async function inWords<T>(work: Promise<T>): Promise<T> {
+async function translateErrors<T>(work: Promise<T>): Promise<T> {
   try {
     return await work;
   } catch (error) {
     // A constraint violation is a bug of ours, and reported as one.
-    const code = error instanceof Error && 'errcode' in error ? Number(error.errcode) & 0xff : undefined;
+    const code = sqliteCodeOf(error);
     const isClosed = error instanceof Error && 'code' in error && error.code === 'ERR_INVALID_STATE';
-    if (!isClosed && (code === undefined || code === SQLITE_CONSTRAINT)) throw error;
+    if (!isClosed && (code === undefined || code === SQLITE.constraint)) throw error;
     throw new StoreUnavailableError('keys and members cannot be read or written', { cause: error });
   }
 }

@@ -17,10 +17,11 @@ import {
 } from 'fast-check';
 import { bodyHashOf } from '../../../src/log/body-hash.ts';
 import { usersInBody } from '../../../src/backends/kafka/body-users.ts';
-import { headerOf, messagesOf, recordOf, timeOf } from '../../../src/backends/kafka/message.ts';
+import { headerOf, messagesOf, recordOf } from '../../../src/backends/kafka/message.ts';
 import { recordsOf } from '../../../src/backends/kafka/reader.ts';
 import type { LogEntry } from '../../../src/log.ts';
 import { IDENTIFIER_TYPES } from '../../../src/model.ts';
+import { timeOfUuid7 } from '../../../src/views/uuid.ts';
 import { entry, eventsIn } from '../../contract/log-entries.ts';
 
 const LOCATION = { partition: 3, position: 77 };
@@ -221,8 +222,8 @@ suite('A request as messages', () => {
 
   test('the time of a message is that in its trace id', () => {
     const traceId = '0190a000-1234-7000-8000-000000000001';
-    assert.equal(timeOf(traceId), 0x0190a0001234);
-    assert.equal(timeOf('trace-1'), undefined);
+    assert.equal(timeOfUuid7(traceId), 0x0190a0001234);
+    assert.equal(timeOfUuid7('trace-1'), undefined);
     assert.equal(messagesOf(entry({ traceId }))[0]?.timestamp, 0x0190a0001234);
     assert.equal(messagesOf(entry({ traceId: 'trace-1', receivedAt: 5 }))[0]?.timestamp, 5);
   });

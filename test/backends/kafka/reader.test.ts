@@ -3,11 +3,11 @@
 import assert from 'node:assert/strict';
 import { suite, test } from 'node:test';
 import { Producer } from '@platformatic/kafka';
+import { HOUR_MS } from '../../../src/model.ts';
 import { entry, headersAll, readAll } from '../../contract/log-entries.ts';
 import { testKafka, whyNoKafka } from '../../servers/kafka.ts';
 import { appenderOf, readerOf } from './log-on-kafka.ts';
 
-const HOUR_MS = 3_600_000;
 const START_MS = 1_760_000_000_000;
 
 /** A trace id with that time. */

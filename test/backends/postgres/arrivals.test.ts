@@ -11,10 +11,10 @@ import { settleMigratedArrivals } from '../../../src/backends/postgres/migrated-
 import { openPool, type PostgresPool } from '../../../src/backends/postgres/pool.ts';
 import { openPostgresStore } from '../../../src/backends/postgres/store.ts';
 import { openPostgresStoreWriter } from '../../../src/backends/postgres/store-writer.ts';
-import { processBatch } from '../../../src/processor/batch.ts';
 import { type ArrivedEvent, BadCursorError, type Store } from '../../../src/store.ts';
 import { OLDEST } from '../../../src/views/cursor.ts';
 import type { StoreWriter, WriteTransaction } from '../../../src/store-writer.ts';
+import { processBatch } from '../../processor/process-batch.ts';
 import { person, request, START, TENANT } from '../../contract/store-feeding.ts';
 import { randomOf } from '../../processor/history.ts';
 import { testPostgres, whyNoPostgres } from '../../servers/postgres.ts';

@@ -8,13 +8,13 @@ import { openPool, type PostgresPool } from '../../../src/backends/postgres/pool
 import { NUMBERS_PER_BLOCK } from '../../../src/backends/postgres/store-schema.ts';
 import { OperatorError } from '../../../src/errors.ts';
 import type { Chunk, MigratedValue, MigrationTarget } from '../../../src/migration/parts.ts';
+import { DAY_MS } from '../../../src/model.ts';
 import { StoreConflictError } from '../../../src/store-writer.ts';
 import { testPostgres, whyNoPostgres } from '../../servers/postgres.ts';
 import { testPoolOptions } from './database.ts';
 
 const LOG = 'local:00000000-0000-4000-8000-000000000001';
 const TRACE = '01930000-0000-7000-8000-000000000001';
-const DAY_MS = 86_400_000;
 const NOON = Date.UTC(2026, 10, 15, 12);
 
 async function begun(context: TestContext): Promise<{ url: string; target: MigrationTarget; pool: PostgresPool }> {

@@ -6,13 +6,12 @@ import { inspect } from 'node:util';
 import { databaseFacts } from '../../../src/backends/postgres/checkup.ts';
 import { serverMistake } from '../../../src/backends/postgres/pool-check.ts';
 import { openPool, type PostgresPool } from '../../../src/backends/postgres/pool.ts';
+import { HOUR_MS } from '../../../src/model.ts';
 import { StoreConflictError, StoreUnavailableError } from '../../../src/store-writer.ts';
 import { eventually } from '../../server.ts';
 import { ownPostgres, whyNoPostgres } from '../../servers/postgres.ts';
 import { emptyDatabase, testPoolOptions } from './database.ts';
 import { openProxy } from './proxy.ts';
-
-const HOUR_MS = 3_600_000;
 
 async function poolFor(context: TestContext): Promise<{ url: string; pool: PostgresPool }> {
   const { url, connect } = await emptyDatabase();

@@ -12,9 +12,9 @@ import { openPostgresStoreWriter } from '../../../src/backends/postgres/store-wr
 import { PROFILE_LIMITS } from '../../../src/identity/graph.ts';
 import type { LogEntry, LogRecord } from '../../../src/log.ts';
 import { IDENTIFIER_TYPES } from '../../../src/model.ts';
-import { processBatch } from '../../../src/processor/batch.ts';
 import { prepareRecord } from '../../../src/processor/prepare.ts';
 import { StoreConflictError, type StoreWriter } from '../../../src/store-writer.ts';
+import { processBatch } from '../../processor/process-batch.ts';
 import { HOUR_MS, MINUTE_MS, person, request, START, TENANT } from '../../contract/store-feeding.ts';
 import { nameOf } from '../../identity/graph-in-memory.ts';
 import { components } from '../../identity/oracle.ts';

@@ -14,9 +14,9 @@ import { openSqliteLogReader } from '../../../src/backends/sqlite/log/reader.ts'
 import { logFolderOf } from '../../../src/data-folder/files.ts';
 import type { TenantId } from '../../../src/model.ts';
 import { allocateMetrics, metricsWriter } from '../../../src/telemetry/metrics.ts';
-import { processBatch } from '../../../src/processor/batch.ts';
 import { Processor } from '../../../src/processor/processor.ts';
 import { type StoreWriter, StoreConflictError } from '../../../src/store-writer.ts';
+import { processBatch } from '../../processor/process-batch.ts';
 import { DAY_MS, OTHER_TENANT, person, request, START, TENANT } from '../../contract/store-feeding.ts';
 import { appendAll, rememberingLogger } from '../../processor/processing.ts';
 import { testPostgres, whyNoPostgres } from '../../servers/postgres.ts';

@@ -6,9 +6,9 @@ import { PostgresClient } from '../../../src/backends/postgres/pool.ts';
 import { StoreNumbers } from '../../../src/backends/postgres/store-numbers.ts';
 import { NUMBERS_PER_BLOCK } from '../../../src/backends/postgres/store-schema.ts';
 import { openPostgresStoreWriter } from '../../../src/backends/postgres/store-writer.ts';
-import { processBatch } from '../../../src/processor/batch.ts';
 import { headerOf } from '../../../src/processor/prepare.ts';
 import { type Observation, StoreConflictError, StoreUnavailableError } from '../../../src/store-writer.ts';
+import { processBatch } from '../../processor/process-batch.ts';
 import {
   DAY_MS,
   eventsOf,

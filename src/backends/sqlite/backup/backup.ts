@@ -17,7 +17,14 @@ import { dirname, join, resolve } from 'node:path';
 import { backup, DatabaseSync } from 'node:sqlite';
 import { setImmediate } from 'node:timers/promises';
 import { makePrivateFolder } from '../../../backup/files.ts';
-import { type BackupFacts, type BackupScope, isBackupPath, type LogFacts } from '../../../backup/manifest.ts';
+import {
+  type BackupFacts,
+  type BackupScope,
+  type CopySetup,
+  type DataSize,
+  isBackupPath,
+  type LogFacts,
+} from '../../../backup/manifest.ts';
 import { keyFileOf, logFolderOf, storeFileOf } from '../../../data-folder/files.ts';
 import { OperatorError } from '../../../errors.ts';
 import { LogCorruptError, LogUnavailableError } from '../../../log.ts';
@@ -41,23 +48,6 @@ const ATTEMPTS_MAX = 3;
 const TRANSIENT =
   /^(lock\.db|log-(ends|name)(\..*)?|retention-time|server\.(pid|url)|backup(-unfinished)?\.json|backup-manifest\.json|log)$|(-wal|-shm|-journal|\.draft)$/;
 const TRANSIENT_IN_LOG = /^(backup-lock\.db|name\..*|\d+)$|(-wal|-shm|-journal|\.draft)$/;
-
-export interface CopySetup {
-  readonly dataFolder: string;
-  readonly scope: BackupScope;
-  /** An empty folder. */
-  readonly into: string;
-  readonly stop: AbortSignal;
-  readonly onBytes: (bytes: number) => void;
-  /** Called for each complete file in `into`; what happens to it there is up to the caller. */
-  readonly onFile: (path: string) => Promise<void>;
-}
-
-export interface DataSize {
-  readonly bytes: number;
-  /** Size of the largest file. */
-  readonly largestBytes: number;
-}
 
 /** Files in the data folder that no backup contains, because they are not Sluice's. */
 export function unknownFiles(dataFolder: string): string[] {
@@ -88,7 +78,7 @@ export async function copyDataFolder(setup: CopySetup): Promise<BackupFacts> {
   try {
     return await copyInOrder(setup);
   } catch (error) {
-    throw inWords(error, setup);
+    throw asOperatorError(error, setup);
   }
 }
 
@@ -274,7 +264,7 @@ function notBackedUp(message: string, cause: unknown): OperatorError {
   return new OperatorError(`${message} ${next}`, { cause });
 }
 
-function inWords(error: unknown, { dataFolder, into }: CopySetup): unknown {
+function asOperatorError(error: unknown, { dataFolder, into }: CopySetup): unknown {
   if (error instanceof LogCorruptError || error instanceof LogUnavailableError) {
     return notBackedUp(error.message, error);
   }

@@ -23,8 +23,9 @@ import type {
   StoreFacts,
 } from '../../../backup/manifest.ts';
 import { keyFileOf, logFolderOf, storeFileOf } from '../../../data-folder/files.ts';
-import { OperatorError } from '../../../errors.ts';
+import { messageOf, OperatorError } from '../../../errors.ts';
 import { LogCorruptError, LogUnavailableError } from '../../../log.ts';
+import { sqliteCodeOf } from '../../../runtime/sqlite-errors.ts';
 import { isDamage } from '../database.ts';
 import { readLogInstallation } from '../installation.ts';
 import { findLogName } from '../log/name.ts';
@@ -201,9 +202,9 @@ function inDatabase<T>(file: string, work: (database: DatabaseSync, file: string
   try {
     return work(database, file);
   } catch (error) {
-    if (!(error instanceof Error) || !('errcode' in error)) throw error;
+    if (sqliteCodeOf(error) === undefined) throw error;
     const what = isDamage(error) ? 'is damaged' : 'cannot be read by this version of Sluice';
-    throw new OperatorError(`${file} ${what}: ${error.message}.`, { cause: error });
+    throw new OperatorError(`${file} ${what}: ${messageOf(error)}.`, { cause: error });
   } finally {
     database.close();
   }

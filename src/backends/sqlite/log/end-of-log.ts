@@ -82,15 +82,15 @@ export function partitionsEverUsed(folder: string, storePositions: StorePosition
 const FIRST_PARTITION = 0;
 
 /**
- * Used partitions whose end has no note, or one that is older than the segments. `wasServed`: files outside of the log
+ * Used partitions whose end has no note, or one that is older than the segments. `wasUsedByServer`: files outside of the log
  * show that a server was started on it.
  */
 export function partitionsWithoutEnd(
   folder: string,
   storePositions: StorePositions = new Map(),
-  wasServed = false,
+  wasUsedByServer = false,
 ): number[] {
-  const served = wasServed ? [FIRST_PARTITION] : [];
+  const served = wasUsedByServer ? [FIRST_PARTITION] : [];
   return [...new Set([...served, ...partitionsEverUsed(folder, storePositions)])].filter((partition) => {
     const note = readLogEndNote(folder, partition);
     const last = findLastRecord(folder, partition);

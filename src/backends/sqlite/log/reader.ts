@@ -89,7 +89,7 @@ class SqliteLogReader implements LogReader {
     return this.#positionsOpened;
   }
 
-  readonly cutsRequests = false;
+  readonly splitsRequests = false;
 
   /** Created only if there is none: a removed log still has one, and commands that read it change nothing. */
   get name(): string {

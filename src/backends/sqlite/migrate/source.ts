@@ -90,7 +90,7 @@ class SqliteMigrationSource implements MigrationSource {
     try {
       yield* chunks;
     } catch (error) {
-      throw this.#inWords(part, error);
+      throw this.#asOperatorError(part, error);
     }
   }
 
@@ -102,7 +102,7 @@ class SqliteMigrationSource implements MigrationSource {
       const [table = ''] = PLAIN_TABLES[part].from.split(' ');
       return this.#connection(part).get<{ count: number }>(`SELECT count(*) AS count FROM ${table}`)?.count ?? 0;
     } catch (error) {
-      throw this.#inWords(part, error);
+      throw this.#asOperatorError(part, error);
     }
   }
 
@@ -118,7 +118,7 @@ class SqliteMigrationSource implements MigrationSource {
     return PLAIN_TABLES[part].file === 'keys' ? this.#keys : this.#store;
   }
 
-  #inWords(part: PartName, error: unknown): unknown {
+  #asOperatorError(part: PartName, error: unknown): unknown {
     if (!isDamage(error) || !(error instanceof Error)) return error;
     const isOfKeys = isPlain(part) && PLAIN_TABLES[part].file === 'keys';
     const file = isOfKeys ? keysFile(this.#setup.keyFile) : storeFile(this.#setup.storeFile, 'reader');

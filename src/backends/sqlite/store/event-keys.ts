@@ -7,7 +7,7 @@
  * tables alone.
  */
 
-import type { NodeNumber } from '../../../model.ts';
+import { HOUR_MS, MINUTE_MS, type NodeNumber } from '../../../model.ts';
 import {
   compareKeys,
   entriesOfRun,
@@ -16,7 +16,6 @@ import {
   EVENTS_BY_NODE,
   EVENTS_BY_TENANT,
 } from './event-index.ts';
-import { HOUR_MS, MINUTE_MS } from '../../../views/sums.ts';
 import type { EventTable, StoreConnection } from './connection.ts';
 import type { EventReader } from './stored-events.ts';
 

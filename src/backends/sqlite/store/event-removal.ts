@@ -4,7 +4,7 @@
  * to erased or expired. Works within the caller's write transaction, on a bounded number of events.
  */
 
-import type { NodeNumber } from '../../../model.ts';
+import { HOUR_MS, MINUTE_MS } from '../../../model.ts';
 import type { BlockEvent } from './event-blocks.ts';
 import { entriesOf, EVENTS_BY_NODE, EVENTS_BY_TENANT, removeEntries } from './event-index.ts';
 import { type CountedCurrency, currencyOfStored } from '../../../views/currency.ts';
@@ -17,22 +17,13 @@ import {
   type MinuteRevenue,
   rowsWithout,
 } from '../../../views/removed-counts.ts';
-import { HOUR_MS, MINUTE_MS } from '../../../views/sums.ts';
 import { LOCAL_SHARD } from '../../sql/store-tables.ts';
 import { moveInLedger } from '../../sql/sums.ts';
 import type { EventTable, StoreConnection } from './connection.ts';
 import { putRemovedEvents, type RemovedEvents, subtractRemovedEvents } from './profile-runs.ts';
 import { EventReader, removeStored } from './stored-events.ts';
 
-export interface RemovableEvent {
-  readonly no: number;
-  readonly tenant: number;
-  readonly node: NodeNumber | null;
-  readonly timestamp: number;
-  readonly record: number;
-  readonly userIndex: number;
-  readonly name: string;
-  readonly revenue: number | string | null;
+export interface RemovableEvent extends Omit<BlockEvent, 'eventIndex' | 'value' | 'properties'> {
   readonly currency: CountedCurrency;
   readonly receivedAt: number;
 }

@@ -9,7 +9,7 @@ import type { EventToStore } from '../../../store-writer.ts';
 import { BLOCK_EVENTS_MAX, BlockWriter } from './event-blocks.ts';
 import { EventIndex } from './event-index.ts';
 import type { RunsSizes } from '../sorted-runs/sorted-runs.ts';
-import { eventTableSchema, openStoreFile, withDamageInWords } from './schema.ts';
+import { eventTableSchema, openStoreFile, withDamageExplained } from './schema.ts';
 
 /** Two blocks fill a page of the store; a larger event has a block of its own. */
 const BLOCK_BYTES_MAX = 4_060;
@@ -160,7 +160,7 @@ function finite(value: number): number | null {
 export function newestProcessed(file: string): number {
   const database = openStoreFile(file, 'reader');
   try {
-    const row = withDamageInWords(file, () =>
+    const row = withDamageExplained(file, () =>
       database
         .prepare(
           `SELECT max(coalesce((SELECT max(received_max) FROM event_tables), 0),

@@ -22,12 +22,12 @@ import {
   type CursorGiver,
   eventCursorOf,
   eventsBefore,
-  expired,
-  fromTheFuture,
+  expiredCursor,
+  cursorFromFuture,
   storeIdIn,
-  malformed,
-  ofAnotherHistory,
-  ofAnotherStore,
+  malformedCursor,
+  cursorOfOtherHistory,
+  cursorOfOtherStore,
   OLDEST,
 } from '../../../views/cursor.ts';
 import { findEvents } from './event-keys.ts';
@@ -245,13 +245,13 @@ function numberAfter(
 ): number {
   if (after === OLDEST) return 0;
   const cursor = arrivalCursorIn(after);
-  if (cursor.storeId !== giver.storeId) throw ofAnotherStore();
+  if (cursor.storeId !== giver.storeId) throw cursorOfOtherStore();
   const [no = -1, ...more] = cursor.numbers;
-  if (no < 0 || more.length > 0) throw malformed();
-  if (cursor.historyId === null || !followsStart(store, cursor.historyId, no)) throw ofAnotherHistory();
-  if (no > end) throw fromTheFuture();
+  if (no < 0 || more.length > 0) throw malformedCursor();
+  if (cursor.historyId === null || !followsStart(store, cursor.historyId, no)) throw cursorOfOtherHistory();
+  if (no > end) throw cursorFromFuture();
   const gone = store.get<{ event: number }>('SELECT event FROM expired_arrivals WHERE tenant = ?', tenant ?? null);
-  if (gone !== undefined && no < gone.event) throw expired();
+  if (gone !== undefined && no < gone.event) throw expiredCursor();
   return no;
 }
 

@@ -9,7 +9,7 @@
 
 import type { DatabaseSync } from 'node:sqlite';
 import type { Rows } from '../../../columnar/column-block.ts';
-import { EVENT_ID_WINDOW_MS, IDEMPOTENCY_WINDOW_MS } from '../../../model.ts';
+import { DAY_MS, EVENT_ID_WINDOW_MS, IDEMPOTENCY_WINDOW_MS } from '../../../model.ts';
 import type { EventIdUses, KeyUse, TenantBatch } from '../../../store-writer.ts';
 import { HASHED, type HashOfKey, type KeyHash } from '../../../views/keyed-hash.ts';
 import { olderUseName } from '../../../views/older-use.ts';
@@ -19,7 +19,6 @@ import type { RunReader } from '../sorted-runs/run-reader.ts';
 import type { SortedRuns } from '../sorted-runs/sorted-runs.ts';
 import { uuidBytes, uuidText } from '../uuids.ts';
 
-const DAY_MS = 86_400_000;
 const TRACE_BYTES = 16;
 const KEY_COLUMNS = 2;
 /** About four megabytes. */

@@ -258,7 +258,7 @@ export function storeDamageText(file: string, reason: string): string {
 }
 
 /** For a start: damage is the operator's to repair, and is reported with the file's name. */
-export function withDamageInWords<T>(file: string, work: () => T): T {
+export function withDamageExplained<T>(file: string, work: () => T): T {
   try {
     return work();
   } catch (error) {
@@ -283,7 +283,7 @@ export function readStorePositions(file: string): Map<number, number> {
   if (!existsSync(file)) return new Map();
   const database = openStoreFile(file, 'reader');
   try {
-    const rows = withDamageInWords(file, () => database.prepare('SELECT partition, position FROM positions').all());
+    const rows = withDamageExplained(file, () => database.prepare('SELECT partition, position FROM positions').all());
     return new Map(rows.map((row) => [Number(row['partition']), Number(row['position'])]));
   } finally {
     database.close();

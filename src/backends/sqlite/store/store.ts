@@ -8,41 +8,13 @@
 
 import { DEFAULT_MATCH_OPTIONS, type MatchOptions } from '../../../identity/match-keys.ts';
 import type { TenantId } from '../../../model.ts';
-import type {
-  EventReader,
-  LedgerReader,
-  Predictions,
-  CatalogueReader,
-  JobChanges,
-  ProfileChanges,
-  ProfileReader,
-  Store,
-  TraceReader,
-} from '../../../store.ts';
+import type { EventReader, Predictions, ProfileChanges, ProfileReader, Store, TraceReader } from '../../../store.ts';
 import { StoreUnavailableError } from '../../../store-writer.ts';
 import { roughFilter, searchPeople } from '../../../views/people-search.ts';
-import { listAudit } from '../../sql/audit.ts';
-import { NO_CATALOGUE, readCatalogue, readCataloguedEvent } from '../../sql/catalogue.ts';
-import { listCounts } from '../../sql/counts.ts';
-import { readLedger } from '../../sql/ledger.ts';
-import { listPlanViolations } from '../../sql/plan-violations.ts';
-import { readReceipts } from '../../sql/receipts.ts';
-import { listAllDeadLetters, listDeadLetters } from '../../sql/dead-letters.ts';
-import {
-  listJobs,
-  readJob,
-  resubmitAll,
-  resubmitUser,
-  retryDeadLetter,
-  retryDeadLetters,
-  setJobStatus,
-} from '../../sql/jobs.ts';
-import { countRejections, listRejectionReasons, listRejections, readRejection } from '../../sql/rejections.ts';
-import type { Steps, Tables } from '../../sql/steps.ts';
+import { NO_ROWS, sharedStore, type SharedStore } from '../../sql/store.ts';
 import { LOCAL_LOG } from '../../sql/store-tables.ts';
-import { countProfiles, listTenants } from '../../sql/tenants.ts';
 import { isBusy, isDamage } from '../database.ts';
-import { isOutOfFiles } from '../disk.ts';
+import { isDiskError, isOutOfFiles } from '../disk.ts';
 import type { WriteTurn } from '../../../runtime/write-turn.ts';
 import { inWriteTransaction, unmerge } from './unmerge.ts';
 import type { HashOfKey } from '../../../views/keyed-hash.ts';
@@ -67,24 +39,19 @@ export interface StoreOptions {
   readonly isForCommand?: boolean;
 }
 
-const NO_ROWS = { rows: [], nextCursor: null };
-
-const SQLITE_IOERR = 10;
-
 export function openSqliteStore(file: string, options: StoreOptions = {}): Store {
   const { matchOptions = DEFAULT_MATCH_OPTIONS, isForCommand = false } = options;
   const database = isForCommand ? openStoreFileForCommand(file) : openStoreFile(file, 'reader');
   // Overwrites erased bytes, also in freed pages.
   database.exec('PRAGMA secure_delete = ON');
   const store = new StoreConnection(database, options);
-  const { queries } = store;
 
   /** Translates a file that cannot be read or written now into a `StoreUnavailableError`; other errors are bugs. */
   async function translated<T>(work: () => T | Promise<T>): Promise<T> {
     try {
       return await work();
     } catch (error) {
-      if (!isBusy(error) && !isDamage(error) && !isOutOfFiles(error) && !isIoError(error)) throw error;
+      if (!isBusy(error) && !isDamage(error) && !isOutOfFiles(error) && !isDiskError(error)) throw error;
       const reason = messageOf(error);
       throw new StoreUnavailableError(isDamage(error) ? storeDamageText(file, reason) : reason, { cause: error });
     }
@@ -106,7 +73,18 @@ export function openSqliteStore(file: string, options: StoreOptions = {}): Store
     return tenant === undefined ? nothing : translated(() => work(tenant));
   }
 
-  const profileReader: ProfileReader = {
+  const shared = sharedStore({
+    queries: store.queries,
+    logName: () => LOCAL_LOG,
+    run: translated,
+    ofTenant: withTenant,
+    inSteps: (id, nothing, stepsOf) =>
+      withTenant(id, nothing, (tenant) =>
+        inWriteTransaction(store, () => store.steps((tables) => stepsOf(tables, tenant))),
+      ),
+  });
+
+  const profileReader: Omit<ProfileReader, keyof SharedStore> = {
     findProfile: (tenantId, type, normalised) =>
       ofTenant(tenantId, undefined, (tenant) => {
         const nodes = nodesByKey(store, tenant, type, normalised);
@@ -117,7 +95,6 @@ export function openSqliteStore(file: string, options: StoreOptions = {}): Store
         const nodes = nodesById(store, tenant, id);
         return nodes && readProfile(store, nodes);
       }),
-    profileCount: (tenantId) => withTenant(tenantId, 0, (tenant) => countProfiles(queries, tenant)),
     profiles: (tenantId, page) => ofTenant(tenantId, NO_ROWS, (tenant) => listProfiles(store, tenant, page)),
     searchPeople: async (tenantId, query) => {
       const tenant = await read(() => store.tenant(tenantId));
@@ -143,7 +120,7 @@ export function openSqliteStore(file: string, options: StoreOptions = {}): Store
       }),
   };
 
-  const eventReader: EventReader = {
+  const eventReader: Omit<EventReader, keyof SharedStore> = {
     events: (tenantId, query) => {
       const nothing = query.profileId === null ? NO_ROWS : undefined;
       return ofTenant(tenantId, nothing, (tenant) => listEvents(store, tenant, query));
@@ -151,48 +128,21 @@ export function openSqliteStore(file: string, options: StoreOptions = {}): Store
     arrivals: (tenantId, after, limit) => read(() => listArrivals(store, store.tenant(tenantId), after, limit)),
     newestArrivals: (tenantId, after, filter, limit) =>
       read(() => listNewestArrivals(store, store.tenant(tenantId), after, filter, limit)),
-    counts: (tenantId, query) => withTenant(tenantId, [], (tenant) => listCounts(queries, tenant, query)),
   };
 
-  const traceReader: TraceReader = {
+  const traceReader: Omit<TraceReader, keyof SharedStore> = {
     trace: (tenantId, traceId) =>
       read(() => readTrace(store, tenantId === null ? null : store.tenant(tenantId), traceId)),
     traces: (tenantId, query) => ofTenant(tenantId, NO_ROWS, (tenant) => listTraces(store, tenant, tenantId, query)),
-    rejections: (tenantId, query) => withTenant(tenantId, NO_ROWS, (tenant) => listRejections(queries, tenant, query)),
-    rejectionReasons: (tenantId, range) =>
-      withTenant(tenantId, [], (tenant) => listRejectionReasons(queries, tenant, range)),
-    rejection: (tenantId, traceId, userIndex) =>
-      withTenant(tenantId, undefined, (tenant) => readRejection(queries, tenant, traceId, userIndex)),
-    countRejections: (tenantId, filter) =>
-      withTenant(tenantId, 0, (tenant) => countRejections(queries, tenant, filter)),
-    deadLetters: (limit) => translated(() => listAllDeadLetters(queries, limit)),
-    listDeadLetters: (tenantId, query) =>
-      withTenant(tenantId, NO_ROWS, (tenant) => listDeadLetters(queries, tenant, query)),
-    planViolations: (tenantId, version) =>
-      withTenant(tenantId, [], (tenant) => listPlanViolations(queries, tenant, version)),
   };
 
-  const ledgerReader: LedgerReader = {
-    tenants: () => translated(() => listTenants(queries)),
-    receipts: (tenantId, range) => translated(() => readReceipts(queries, LOCAL_LOG, tenantId, range)),
-    ledger: (tenantId, hours) => translated(() => readLedger(queries, LOCAL_LOG, tenantId, hours)),
-    recount: () => read(() => recount(store)),
-  };
-
-  const catalogueReader: CatalogueReader = {
-    catalogue: (tenantId) => withTenant(tenantId, NO_CATALOGUE, (tenant) => readCatalogue(queries, tenant)),
-    cataloguedEvent: (tenantId, name) =>
-      withTenant(tenantId, undefined, (tenant) => readCataloguedEvent(queries, tenant, name)),
-  };
-
-  const profileChanges: ProfileChanges = {
+  const profileChanges: Omit<ProfileChanges, keyof SharedStore> = {
     unmerge: (tenantId, id, mergedBy, audit) =>
       withTenant(tenantId, undefined, (tenant) =>
         inWriteTransaction(store, () => unmerge(store, tenant, id, mergedBy, audit)),
       ),
     erase: (tenantId, id, audit) =>
       withTenant(tenantId, false, (tenant) => erase(store, { tenant, tenantId, id, audit, matchOptions })),
-    audit: (tenantId, query) => withTenant(tenantId, NO_ROWS, (tenant) => listAudit(queries, tenant, query)),
   };
 
   let predicting: StorePredictions | undefined;
@@ -204,49 +154,16 @@ export function openSqliteStore(file: string, options: StoreOptions = {}): Store
       }),
   };
 
-  const jobChanges: JobChanges = {
-    resubmitUser: (tenantId, fixed, audit) =>
-      inSteps(tenantId, 'unknown' as const, (tables, tenant) => resubmitUser(tables, tenant, fixed, audit)),
-    resubmitAll: (tenantId, job, audit) =>
-      inSteps(tenantId, undefined, (tables, tenant) => resubmitAll(tables, tenant, job, audit)),
-    retryDeadLetter: (tenantId, traceId, firstUserIndex, audit) =>
-      inSteps(tenantId, undefined, (tables, tenant) => retryDeadLetter(tables, tenant, traceId, firstUserIndex, audit)),
-    retryDeadLetters: (tenantId, filter, audit) =>
-      inSteps(tenantId, undefined, (tables, tenant) => retryDeadLetters(tables, tenant, filter, audit)),
-    job: (tenantId, id) => withTenant(tenantId, undefined, (tenant) => readJob(queries, tenant, id)),
-    jobs: (tenantId, page) => withTenant(tenantId, NO_ROWS, (tenant) => listJobs(queries, tenant, page)),
-    setJobStatus: (tenantId, id, status) =>
-      inSteps(tenantId, undefined, (tables, tenant) => setJobStatus(tables, tenant, id, status)),
-  };
-
-  /** In one durable write transaction. */
-  function inSteps<T>(id: TenantId, nothing: T, stepsOf: (tables: Tables, tenant: number) => Steps<T>): Promise<T> {
-    return withTenant(id, nothing, (tenant) =>
-      inWriteTransaction(store, () => store.steps((tables) => stepsOf(tables, tenant))),
-    );
-  }
-
-  const close = async (): Promise<void> => {
-    if (database.isOpen) database.close();
-  };
   return {
+    ...shared,
     ...profileReader,
     ...eventReader,
     ...traceReader,
-    ...ledgerReader,
     ...profileChanges,
     ...predictions,
-    ...catalogueReader,
-    ...jobChanges,
-    close,
+    recount: () => read(() => recount(store)),
+    close: async () => {
+      if (database.isOpen) database.close();
+    },
   };
-}
-
-function isIoError(error: unknown): boolean {
-  return (
-    error instanceof Error &&
-    'errcode' in error &&
-    typeof error.errcode === 'number' &&
-    (error.errcode & 0xff) === SQLITE_IOERR
-  );
 }

@@ -62,7 +62,7 @@ import { hashesOf, StoreMatchKeys } from './match-keys.ts';
 import { StoreNodes } from './nodes.ts';
 import { StoreRejections } from './rejections.ts';
 import type { RunsSizes } from '../sorted-runs/sorted-runs.ts';
-import { openStoreFile, storeDamageText, WAL_PAGES, withDamageInWords } from './schema.ts';
+import { openStoreFile, storeDamageText, WAL_PAGES, withDamageExplained } from './schema.ts';
 import { Tombstones } from './tombstones.ts';
 import { uuidBytes } from '../uuids.ts';
 import { sweep } from './retention.ts';
@@ -90,7 +90,7 @@ export interface WriterSetup {
 }
 
 export function openSqliteStoreWriter(setup: WriterSetup): StoreWriter {
-  return withDamageInWords(setup.file, () => new SqliteStoreWriter(openStoreFile(setup.file, 'writer'), setup));
+  return withDamageExplained(setup.file, () => new SqliteStoreWriter(openStoreFile(setup.file, 'writer'), setup));
 }
 
 interface Tenant {
@@ -418,7 +418,7 @@ class SqliteStoreWriter implements StoreWriter, WriteTransaction {
     try {
       return work();
     } catch (error) {
-      throw this.#inWords(error);
+      throw this.#asStoreError(error);
     }
   }
 
@@ -426,11 +426,11 @@ class SqliteStoreWriter implements StoreWriter, WriteTransaction {
     try {
       return await query(this.#store.queries);
     } catch (error) {
-      throw this.#inWords(error);
+      throw this.#asStoreError(error);
     }
   }
 
-  #inWords(error: unknown): unknown {
+  #asStoreError(error: unknown): unknown {
     if (!isOutOfFiles(error) && !isBusy(error) && !isDamage(error)) return error;
     const reason = messageOf(error);
     return new StoreUnavailableError(isDamage(error) ? storeDamageText(this.#file, reason) : reason, { cause: error });
