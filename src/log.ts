@@ -9,6 +9,9 @@
 import { OperatorError } from './errors.ts';
 import type { ForeignFormat, KeyKind, Rejection, TenantId } from './model.ts';
 
+/** Of a log in a data folder, which has no other: its server writes one, so that requests have one order. */
+export const LOCAL_PARTITION = 0;
+
 /** One request, as the edge hands it over. */
 export interface LogEntry {
   readonly traceId: string;

@@ -16,7 +16,7 @@ import { hasSegments, keyFileOf, logFolderOf, serverUrlIn, storeFileOf } from '.
 import { DatabaseAwayError } from './database-start.ts';
 import { OperatorError } from '../errors.ts';
 import { LogAwayError, LogCorruptError, type LogReader, LogUnavailableError } from '../log.ts';
-import { assertProcessed, type LogInspection } from '../log/continuity.ts';
+import { assertProcessed, type LogInspection, positionInLocalLog } from '../log/continuity.ts';
 import { hasLostKeys, refuseLostKeys } from '../data-folder/lost-keys.ts';
 import type { MemberStore } from '../members.ts';
 import {
@@ -156,10 +156,9 @@ export async function assertLogOfStore(config: Config, store: Store): Promise<vo
     import('../views/reading-traces.ts'),
   ]);
   const { positions } = await store.ledger(null, NO_HOURS);
-  for (const [partition, position] of positions) {
-    const newest = newestRecordBefore(logFolderOf(config.dataFolder), partition, position);
-    if (newest !== undefined) await assertProcessed(store, newest, position, Date.now() - config.eventRetentionMs);
-  }
+  const position = positionInLocalLog(positions);
+  const newest = newestRecordBefore(logFolderOf(config.dataFolder), position);
+  if (newest !== undefined) await assertProcessed(store, newest, position, Date.now() - config.eventRetentionMs);
 }
 
 /** Ensures that the log in the data folder belongs to this database, was migrated to it with its store, or is new. */
@@ -225,19 +224,17 @@ export async function prepareDataFolder(config: Config): Promise<string[]> {
   const warnings = storeUrl === '' ? tieDataFolder(dataFolder) : [];
   if (logUrl !== '') return warnings;
   const folder = logFolderOf(dataFolder);
-  let storePositions: ReadonlyMap<number, number> = new Map();
+  let processed = 0;
   try {
-    // Of all partitions, before any of them takes a request.
     assertOwnSegments(folder);
-    if (storeUrl === '') storePositions = await positionsInStoreFile(config);
+    if (storeUrl === '') processed = await processedByStoreFile(config);
   } catch (error) {
     refuseInOperatorsWords(error);
   }
-  const unknown = ends.partitionsWithoutEnd(folder, storePositions, isServed);
-  if (unknown.length > 0) {
-    const words = `${ends.unknownEndsText(folder, unknown)}; the ends that the log has are noted now`;
+  if (ends.isEndUnknown(folder, processed, isServed)) {
+    const words = `${ends.unknownEndText(folder)}; the end that the log has is noted now`;
     noteLogWarning(folder, words);
-    ends.noteUnknownEnds(folder, unknown);
+    ends.noteUnknownEnd(folder);
     warnings.push(words);
   }
   ends.beginLogEnds(folder);
@@ -245,7 +242,7 @@ export async function prepareDataFolder(config: Config): Promise<string[]> {
 }
 
 /** Throws `LogCorruptError` where the store was made from another log. */
-async function positionsInStoreFile(config: Config): Promise<ReadonlyMap<number, number>> {
+async function processedByStoreFile(config: Config): Promise<number> {
   const [{ openSqliteStore }, { NO_HOURS }] = await Promise.all([
     import('../backends/sqlite/store/store.ts'),
     import('../views/reading-traces.ts'),
@@ -253,7 +250,7 @@ async function positionsInStoreFile(config: Config): Promise<ReadonlyMap<number,
   const store = openSqliteStore(storeFileOf(config.dataFolder));
   try {
     await assertLogOfStore(config, store);
-    return (await store.ledger(null, NO_HOURS)).positions;
+    return positionInLocalLog((await store.ledger(null, NO_HOURS)).positions);
   } finally {
     await store.close();
   }
@@ -293,12 +290,12 @@ export async function inspectLocalLog(config: Config, store: Store | undefined |
   const isAtRest = !checkup.lockHolderOf(config.dataFolder).isHeld;
   const refusedSegments = isAtRest ? checkup.unrecoverableSegments(folder) : new Map<string, string>();
   if (!isAtRest || refusals.length > 0 || refusedSegments.size > 0) {
-    return { refusals, refusedSegments, unknownEnd: null, missing: [], noted };
+    return { refusals, refusedSegments, unknownEnd: null, missing: null, noted };
   }
-  const positions = store ? (await store.ledger(null, reading.NO_HOURS)).positions : new Map<number, number>();
-  const unknown = ends.partitionsWithoutEnd(folder, positions, wasServed(config.dataFolder));
-  const unknownEnd = unknown.length === 0 ? null : ends.unknownEndsText(folder, unknown);
-  const missing = store === null ? [] : ends.allMissingAtEnd(folder, positions);
+  const processed = store ? positionInLocalLog((await store.ledger(null, reading.NO_HOURS)).positions) : 0;
+  const isUnknown = ends.isEndUnknown(folder, processed, wasServed(config.dataFolder));
+  const unknownEnd = isUnknown ? ends.unknownEndText(folder) : null;
+  const missing = store === null ? null : ends.missingAtEnd(folder, processed);
   return { refusals, refusedSegments, unknownEnd, missing, noted };
 }
 
@@ -422,7 +419,7 @@ export async function storeOn(pool: Database, config: Config, logName: () => str
   return openPostgresStore({ pool, logName, matchOptions: matchOptionsOf(config) });
 }
 
-/** Read-only: reads all partitions, deletes nothing, creates nothing. Undefined if there never was a log. */
+/** Read-only: deletes nothing, creates nothing. Undefined if there never was a log. */
 export async function findLogReader(
   config: Config,
   warn: (message: string) => void = () => undefined,
