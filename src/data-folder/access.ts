@@ -15,9 +15,7 @@ const FILES = new RegExp(
   `^(lock\\.db|server\\.(pid|url)|log-(ends|name|warnings)|retention-time|migrated\\.json|(keys|store)${DATABASE})$`,
 );
 /** Of a segment that was given up (`.lost`) only the name is used, and an operator may have made it. */
-const LOG_FILES = new RegExp(
-  `^(name|installation|(positions|backup-lock|\\d{16})${DATABASE}|\\d{16}\\.db\\.(missing|unused))$`,
-);
+const LOG_FILES = new RegExp(`^(name|installation|(backup-lock|\\d{16})${DATABASE}|\\d{16}\\.db\\.(missing|unused))$`);
 const SHOWN_MAX = 5;
 
 type Kind = 'file' | 'folder';

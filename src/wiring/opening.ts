@@ -261,28 +261,19 @@ async function processedByStoreFile(config: Config): Promise<number> {
  * there is none yet, null if it cannot be read.
  */
 export async function inspectLocalLog(config: Config, store: Store | undefined | null): Promise<LogInspection> {
-  const [
-    { readLogInstallation, wasServed },
-    ends,
-    { assertOwnSegments },
-    { problemOfPositions },
-    { readLogWarnings },
-    checkup,
-    reading,
-  ] = await Promise.all([
-    import('../backends/sqlite/installation.ts'),
-    import('../backends/sqlite/log/end-of-log.ts'),
-    import('../backends/sqlite/log/segment-chain.ts'),
-    import('../backends/sqlite/log/positions.ts'),
-    import('../backends/sqlite/log/warnings.ts'),
-    import('../backends/sqlite/checkup.ts'),
-    import('../views/reading-traces.ts'),
-  ]);
+  const [{ readLogInstallation, wasServed }, ends, { assertOwnSegments }, { readLogWarnings }, checkup, reading] =
+    await Promise.all([
+      import('../backends/sqlite/installation.ts'),
+      import('../backends/sqlite/log/end-of-log.ts'),
+      import('../backends/sqlite/log/segment-chain.ts'),
+      import('../backends/sqlite/log/warnings.ts'),
+      import('../backends/sqlite/checkup.ts'),
+      import('../views/reading-traces.ts'),
+    ]);
   const folder = logFolderOf(config.dataFolder);
   const refusals = [
     await refusalBy(async () => void readLogInstallation(folder)),
     await refusalBy(async () => assertOwnSegments(folder)),
-    problemOfPositions(folder),
     store ? await refusalBy(() => assertLogOfStore(config, store)) : null,
   ].filter((words) => words !== null);
   const noted = readLogWarnings(folder);
@@ -535,7 +526,6 @@ const NO_LOG: LogReader = {
   missing: async () => 0,
   lost: async () => [],
   commit: async () => undefined,
-  committed: async () => 0,
   newestReceivedAt: async () => 0,
   close: async () => undefined,
 };

@@ -238,20 +238,6 @@ suite('sluice doctor', () => {
     assert.match((await examine(folder.data)).problem, /error store: store\.db is gone.*: 3 requests are in neither/);
   });
 
-  test('log: damaged positions, with which a server refuses to start, are named', async (context) => {
-    const folder = openDataFolder(context);
-    await healthyFolder(folder);
-    const file = join(logFolderOf(folder.data), 'positions.db');
-    rmSync(`${file}-wal`, { force: true });
-    writeFileSync(file, 'garbage '.repeat(1_000));
-    const { code, problem } = await examine(folder.data);
-    assert.equal(code, 1);
-    assert.match(
-      problem,
-      /error log: .*positions\.db is damaged .*Move it away.*→ Until then a server refuses to start/,
-    );
-  });
-
   test('settings: mistakes are errors, unknown variables a warning, keys of clients neither', async (context) => {
     const folder = openDataFolder(context);
     await healthyFolder(folder);

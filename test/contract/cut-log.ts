@@ -77,7 +77,6 @@ function cutReader(reader: LogReader): LogReader {
     missing: (partition, position) => reader.missing(partition, position),
     backlogBytes: (partition, position) => reader.backlogBytes(partition, position),
     commit: (partition, position) => reader.commit(partition, position),
-    committed: (partition) => reader.committed(partition),
     lost: (...args) => reader.lost(...args),
     newestReceivedAt: () => reader.newestReceivedAt(),
     close: () => reader.close(),

@@ -202,18 +202,6 @@ export function eventLogContract(name: string, open: () => Promise<LogUnderTest>
       });
     });
 
-    test('a committed position is remembered and never goes back', async () => {
-      await append(log, [entry(), entry(), entry()]);
-      await withReader(log, async (reader) => {
-        assert.equal(await reader.committed(0), 0);
-        const { next } = await reader.read(0, 0, 1_000_000);
-        await reader.commit(0, next);
-        await reader.commit(0, next - 1);
-        assert.equal(await reader.committed(0), next);
-      });
-      await withReader(log, async (reader) => assert.notEqual(await reader.committed(0), 0));
-    });
-
     test('committing keeps records that are younger than the retention', async () => {
       await append(log, [entry({ traceId: 'young', receivedAt: Date.now() })]);
       await append(log, [entry({ traceId: 'next', receivedAt: Date.now() })]);

@@ -9,7 +9,7 @@ import { openSqliteLogReader } from '../../src/backends/sqlite/log/reader.ts';
 import { hasWal, listSegments } from '../../src/backends/sqlite/log/segments.ts';
 import { openSqliteLogAppender } from '../../src/backends/sqlite/log/appender.ts';
 import { assertOwnSegments } from '../../src/backends/sqlite/log/segment-chain.ts';
-import { type LogAppender, LogCorruptError, LogUnavailableError } from '../../src/log.ts';
+import { type LogAppender, LogCorruptError } from '../../src/log.ts';
 import { startCheckpointer } from '../checkpointer-thread.ts';
 import { eventually, removeFolder, temporaryFolder } from '../server.ts';
 import { cutIntoUsers } from './cut-log.ts';
@@ -333,18 +333,4 @@ suite('Segments of the SQLite log', () => {
       await assert.rejects(openIn(folder), { name: 'OperatorError', ...inWords });
     });
   });
-});
-
-test('a position that cannot be written because no file can be made is tried again later, not the end', async () => {
-  const folder = temporaryFolder();
-  const reader = openSqliteLogReader({ folder, retentionMs: Number.MAX_SAFE_INTEGER, now: Date.now });
-  const inTheWay = join(folder, 'positions.db');
-  mkdirSync(inTheWay);
-  await assert.rejects(reader.commit(0, 7), LogUnavailableError);
-  await assert.rejects(reader.commit(0, 7), LogUnavailableError);
-  rmSync(inTheWay, { recursive: true });
-  await reader.commit(0, 7);
-  assert.equal(await reader.committed(0), 7);
-  await reader.close();
-  removeFolder(folder);
 });

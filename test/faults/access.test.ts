@@ -44,7 +44,6 @@ const FILES: readonly ((dataFolder: string) => string)[] = [
   retentionTimeFileOf,
   storeFileOf,
   keyFileOf,
-  (folder) => join(logFolderOf(folder), 'positions.db'),
   (folder) => join(logFolderOf(folder), 'name'),
   (folder) => `${logFolderOf(folder)}-ends`,
   (folder) => join(folder, 'lock.db'),
@@ -109,7 +108,7 @@ suite('A file that the user of the server may not use', () => {
       words,
       /\.db may not be read or written by this user \(uid \d+, gid \d+\): its owner is uid \d+, gid \d+, its mode 0[06]00/,
     );
-    assert.match(words, /and 4 more/);
+    assert.match(words, /and 3 more/);
     assert.match(words, /This is not damage: .*chown -R \d+:\d+ /s);
     assert.doesNotMatch(words, /is damaged|\.lost|restart to recover/);
     const { code, stdout } = await runSluice(['doctor', '--data', dataFolder], {}, as);

@@ -2,7 +2,6 @@
 
 import assert from 'node:assert/strict';
 import { cpSync, renameSync, rmSync } from 'node:fs';
-import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { suite, test } from 'node:test';
 import { assertOwnSegments } from '../../src/backends/sqlite/log/segment-chain.ts';

@@ -54,7 +54,6 @@ export function openPartitionedLog(dataFolder: string): LogReader {
     missing: (partition, position) => readerOf(partition).missing(0, position),
     lost: (partition, position) => readerOf(partition).lost(0, position),
     commit: (partition, position) => readerOf(partition).commit(0, position),
-    committed: (partition) => readerOf(partition).committed(0),
     newestReceivedAt: async () => {
       const newest = (await partitions()).map((partition) => readerOf(partition).newestReceivedAt());
       return Math.max(0, ...(await Promise.all(newest)));

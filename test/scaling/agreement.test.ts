@@ -168,7 +168,6 @@ function bounded(log: ReturnType<typeof openSqliteLogReader>): typeof log {
     missing: (...args) => log.missing(...args),
     lost: (...args) => log.lost(...args),
     commit: (...args) => log.commit(...args),
-    committed: (...args) => log.committed(...args),
     newestReceivedAt: () => log.newestReceivedAt(),
     close: () => log.close(),
   };

@@ -153,7 +153,6 @@ function restricted(log: LogReader, own: number[]): LogReader {
     missing: (...args) => log.missing(...args),
     lost: (...args) => log.lost(...args),
     commit: (...args) => log.commit(...args),
-    committed: (...args) => log.committed(...args),
     newestReceivedAt: () => log.newestReceivedAt(),
     close: () => Promise.resolve(),
   };

@@ -323,7 +323,6 @@ suite('Reading what is still in the log', () => {
       missing: (...args) => log.missing(...args),
       lost: (...args) => log.lost(...args),
       commit: (...args) => log.commit(...args),
-      committed: (...args) => log.committed(...args),
       newestReceivedAt: () => log.newestReceivedAt(),
       close: () => log.close(),
       headers: async (partition, position, countMax) => {

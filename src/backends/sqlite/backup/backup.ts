@@ -4,7 +4,7 @@
  *
  * Each database is copied from one read transaction through SQLite's backup API. Without the transaction, writers in
  * other processes would make the copy start over; with it, the write-ahead log grows meanwhile. The order matters:
- * `positions.db`, store, log, keys. The store's position is in its copy; the log is copied later, so it reaches at
+ * store, log, keys. The store's position is in its copy; the log is copied later, so it reaches at
  * least as far, and the rest of it is processed after a restore. Keys come last, so that every tenant in the log has
  * its account. Retention removes no segment meanwhile (`backup/lock.ts`).
  *
@@ -20,7 +20,7 @@ import { makePrivateFolder } from '../../../backup/files.ts';
 import { type BackupFacts, type BackupScope, isBackupPath, type LogFacts } from '../../../backup/manifest.ts';
 import { keyFileOf, logFolderOf, storeFileOf } from '../../../data-folder/files.ts';
 import { OperatorError } from '../../../errors.ts';
-import { LOCAL_PARTITION, LogCorruptError, LogUnavailableError } from '../../../log.ts';
+import { LogCorruptError, LogUnavailableError } from '../../../log.ts';
 import { assertLogReaches, countRecords, keyFacts, logFactsOf, storeFacts } from './facts.ts';
 import { type BackupLock, lockForBackup } from './lock.ts';
 import { lockHolderOf } from '../checkup.ts';
@@ -29,7 +29,6 @@ import { canWrite, isFullDisk } from '../disk.ts';
 import { readLogInstallation } from '../installation.ts';
 import { readLogEnd } from '../log/ends.ts';
 import { findLogName } from '../log/name.ts';
-import { findCommittedPosition } from '../log/positions.ts';
 import { recoverSegment } from '../log/recovery.ts';
 import { hasWal, holdsRecords, listSegments, type Segment, segmentBytes } from '../log/segments.ts';
 
@@ -109,7 +108,6 @@ async function copyInOrder(setup: CopySetup): Promise<BackupFacts> {
     await setup.onFile(path);
   };
   const copyWhole = (path: string): Promise<void> => copyDatabase(path, setup);
-  await copyIfThere('log/positions.db', copyWhole);
   let store: BackupFacts['store'] = null;
   if (scope === 'all') {
     await copyWhole('store.db');
@@ -142,7 +140,7 @@ async function copyLog(setup: CopySetup): Promise<LogFacts> {
   const logFolder = logFolderOf(dataFolder);
   // Read before the log is copied, so that the log must reach as far: acknowledged records that are missing were lost
   // before.
-  const acknowledged = Math.max(readLogEnd(logFolder), findCommittedPosition(logFolder, LOCAL_PARTITION));
+  const acknowledged = readLogEnd(logFolder);
   const segments = listSegments(logFolder);
   const logName = findLogName(logFolder);
   const copied: { segment: Segment; records: number }[] = [];

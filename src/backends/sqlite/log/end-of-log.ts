@@ -1,6 +1,6 @@
 /**
- * Finds where the segments of a log end, and whether the log has lost records after that. `log-ends`, the
- * store and `positions.db` may know more than the segments: if one of them is further, the newest records are lost.
+ * Finds where the segments of a log end, and whether the log has lost records after that. `log-ends` and
+ * the store may know more than the segments: if one of them is further, the newest records are lost.
  *
  * If `log-ends` of a used log is unreadable, or older than the segments, the loss of acknowledged requests goes
  * unnoticed, unless the store has processed later ones. The next start reports that once, and records the end that it
@@ -12,11 +12,9 @@
  */
 
 import { existsSync } from 'node:fs';
-import { LOCAL_PARTITION } from '../../../log.ts';
 import type { MissingRecords } from '../../../log/continuity.ts';
 import { LogEnds, NO_SEGMENT, readLogEnd, readLogEndNote, type SegmentId } from './ends.ts';
 import { localLogName } from './name.ts';
-import { findCommittedPosition } from './positions.ts';
 import { findIdentity, findLastPosition, holdsRecords, listSegments, LOST_POSITIONS } from './segments.ts';
 
 /** The position after the last one covered by segments, and by marks of missing records. */
@@ -39,7 +37,7 @@ export function missingAtEnd(
   end: number = endOfSegments(folder),
 ): MissingRecords | null {
   const acknowledged = readLogEnd(folder);
-  const to = Math.max(processed, findCommittedPosition(folder, LOCAL_PARTITION), acknowledged);
+  const to = Math.max(processed, acknowledged);
   if (to <= end) return null;
   return { from: end, to, processed, doubt: doubtOf(folder, acknowledged === to) };
 }

@@ -8,7 +8,6 @@
  * continues after it.
  */
 
-import type { DatabaseSync } from 'node:sqlite';
 import { setImmediate } from 'node:timers/promises';
 import {
   ForeignSegmentError,
@@ -23,11 +22,8 @@ import {
   type LostRange,
 } from '../../../log.ts';
 import { isBackupRunning } from '../backup/lock.ts';
-import { isDamage } from '../database.ts';
-import { isOutOfFiles } from '../disk.ts';
 import { findLogEnd } from './ends.ts';
 import { findLogName, localLogName } from './name.ts';
-import { commitPosition, committedPosition, openPositions, positionsDamagedText } from './positions.ts';
 import { BATCH_BYTES_MAX, MissingPositionsError, type Stretch } from './record-range.ts';
 import {
   assertFirstIsWhole,
@@ -76,19 +72,12 @@ export function openSqliteLogReader(setup: ReaderSetup): LogReader {
 
 class SqliteLogReader implements LogReader {
   readonly #setup: ReaderSetup;
-  /** Opened on first use: reading records writes nothing, and works on a full disk. */
-  #positionsOpened: DatabaseSync | undefined;
   #nameFound: string | undefined;
   /** It has had segments: the newest is never removed. */
   #isUsed = false;
 
   constructor(setup: ReaderSetup) {
     this.#setup = setup;
-  }
-
-  get #positions(): DatabaseSync {
-    this.#positionsOpened ??= openPositions(this.#setup.folder);
-    return this.#positionsOpened;
   }
 
   readonly cutsRequests = false;
@@ -253,13 +242,20 @@ class SqliteLogReader implements LogReader {
     return ranges;
   }
 
-  async commit(partition: number, position: number): Promise<void> {
-    this.#attempt(() => commitPosition(this.#positions, partition, position));
-    this.#removeExpired(position);
-  }
-
-  async committed(partition: number): Promise<number> {
-    return this.#attempt(() => committedPosition(this.#positions, partition));
+  /** The newest segment is never removed: it is being written, and its name determines the next position. */
+  async commit(_partition: number, position: number): Promise<void> {
+    for (const stretch of this.#stretches(0).stretches) {
+      const { file, missing } = stretch.segment;
+      if (stretch.until === undefined || stretch.until > position) return;
+      // The mark of missing records stays, like that of a segment that was given up.
+      if (missing) continue;
+      // Not sealed yet: a later commit removes it.
+      if (hasWal(file)) return;
+      if (newestReceivedAt(stretch) > this.#setup.now() - this.#setup.retentionMs) return;
+      // The backup's copy of the store may be older than the position, and then it needs the segment.
+      if (isBackupRunning(this.#setup.folder)) return;
+      removeSegment(file);
+    }
   }
 
   async newestReceivedAt(): Promise<number> {
@@ -275,20 +271,7 @@ class SqliteLogReader implements LogReader {
     return 0;
   }
 
-  /** Distinguishes errors that may pass from bugs. */
-  #attempt<T>(work: () => T): T {
-    try {
-      return work();
-    } catch (error) {
-      if (isDamage(error)) throw new LogCorruptError(positionsDamagedText(this.#setup.folder, error));
-      if (!isOutOfFiles(error)) throw error;
-      throw new LogUnavailableError(`The log's positions cannot be used now: ${(error as Error).message}.`);
-    }
-  }
-
-  async close(): Promise<void> {
-    this.#positionsOpened?.close();
-  }
+  async close(): Promise<void> {}
 
   /** The stretches that contain records from `position` on, in order. */
   #stretches(position: number): Listing {
@@ -329,22 +312,6 @@ class SqliteLogReader implements LogReader {
   #assertNoneForeign(position: number): void {
     for (const { segment } of this.#stretches(position).stretches) {
       if (!segment.missing) assertNotForeign(this.#setup.folder, segment);
-    }
-  }
-
-  /** The newest segment is never removed: it is being written, and its name determines the next position. */
-  #removeExpired(position: number): void {
-    for (const stretch of this.#stretches(0).stretches) {
-      const { file, missing } = stretch.segment;
-      if (stretch.until === undefined || stretch.until > position) return;
-      // The mark of missing records stays, like that of a segment that was given up.
-      if (missing) continue;
-      // Not sealed yet: a later commit removes it.
-      if (hasWal(file)) return;
-      if (newestReceivedAt(stretch) > this.#setup.now() - this.#setup.retentionMs) return;
-      // The backup's copy of the store may be older than the position, and then it needs the segment.
-      if (isBackupRunning(this.#setup.folder)) return;
-      removeSegment(file);
     }
   }
 
