@@ -9,6 +9,9 @@
 import { OperatorError } from './errors.ts';
 import type { ForeignFormat, KeyKind, Rejection, TenantId } from './model.ts';
 
+/** Of a log in a data folder, which has no other: its server writes one, so that requests have one order. */
+export const LOCAL_PARTITION = 0;
+
 /** One request, as the edge hands it over. */
 export interface LogEntry {
   readonly traceId: string;
@@ -132,8 +135,6 @@ export interface LogReader {
   lost(partition: number, position: number): Promise<LostRange[]>;
   /** Says that every record below `position` has been processed and may be removed once it is old enough. */
   commit(partition: number, position: number): Promise<void>;
-  /** The highest committed position of a partition; 0 before the first commit. */
-  committed(partition: number): Promise<number>;
   /**
    * The newest time of receipt in the log, over all partitions; 0 when it holds no record. Cheap: a partition is asked for
    * its last record alone. What cannot be read is passed over, since reading it reports it.

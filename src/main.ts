@@ -140,7 +140,7 @@ async function runDoctorCommand(args: readonly string[], shell: Shell): Promise<
     ...shell,
     findLogReader,
     inspectLocalLog,
-    segments: (folder, partition) => listSegments(logFolderOf(folder), partition),
+    segments: (folder) => listSegments(logFolderOf(folder)),
     problemOfInstallation,
     lockHolder: lockHolderOf,
     isBackupRunning: (folder) => isBackupRunning(logFolderOf(folder)),
@@ -204,7 +204,7 @@ async function runRestoreCommand(args: readonly string[], shell: Shell): Promise
     { freeBytesOf },
     { undoneByRestore },
     { skipNumbersAfterRestore },
-    { beginLogEnds, noteUnknownEnds },
+    { beginLogEnds, noteUnknownEnd },
   ] = await Promise.all([
     import('./cli/restore.ts'),
     import('./data-folder/files.ts'),
@@ -221,7 +221,7 @@ async function runRestoreCommand(args: readonly string[], shell: Shell): Promise
     checkFolder: checkDataFolder,
     skipEventNumbers: (folder, now) => skipNumbersAfterRestore(storeFileOf(folder), now),
     noteLogEnds: (folder) => {
-      noteUnknownEnds(logFolderOf(folder));
+      noteUnknownEnd(logFolderOf(folder));
       beginLogEnds(logFolderOf(folder));
     },
     undoneByRestore,

@@ -73,18 +73,17 @@ export async function writeContent(
   const target = join(folder, path);
   let bytes = 0;
   makePrivateFolder(dirname(target));
-  await pipeline(
-    counted(
-      content,
-      (count) => {
-        bytes += count;
-        onBytes(count);
-      },
-      hash,
-    ),
-    createWriteStream(target, { flags: 'wx', mode: 0o600, flush: true, highWaterMark: CHUNK_BYTES }),
-    { signal: stop },
-  );
+  const count = (more: number): void => {
+    bytes += more;
+    onBytes(more);
+  };
+  const output = createWriteStream(target, { flags: 'wx', mode: 0o600, flush: true, highWaterMark: CHUNK_BYTES });
+  try {
+    await pipeline(counted(content, count, hash), output, { signal: stop });
+  } finally {
+    // After an error the file may still be about to be made, in a folder that the caller is going to remove.
+    if (!output.closed) await new Promise((resolve) => output.once('close', resolve));
+  }
   return { path, bytes, sha256: hash.digest('hex') };
 }
 

@@ -10,7 +10,7 @@ import { OperatorError } from '../errors.ts';
 import { isObject } from '../validation/shape.ts';
 
 export const MANIFEST_FILE = 'backup-manifest.json';
-const FORMAT = 1;
+const FORMAT = 2;
 /** Far more than a manifest takes that names a million segments. */
 export const MANIFEST_BYTES_MAX = 256 * 1024 * 1024;
 
@@ -25,9 +25,8 @@ export interface BackupFile {
   readonly sha256: string;
 }
 
-/** One partition of the log. Positions run from `first_position` up to, and without, `next_position`. */
+/** Positions run from `first_position` up to, and without, `next_position`. */
 export interface LogFacts {
-  readonly partition: number;
   readonly first_position: number;
   readonly next_position: number;
   readonly records: number;
@@ -70,8 +69,8 @@ export interface LedgerSums {
 }
 
 export interface StoreFacts {
-  /** The next position to process, by partition. */
-  readonly positions: readonly { readonly partition: number; readonly position: number }[];
+  /** The next position to process; 0 before the first. */
+  readonly position: number;
   readonly tenants: number;
   readonly users: LedgerSums;
   readonly events: LedgerSums;
@@ -80,7 +79,6 @@ export interface StoreFacts {
 }
 
 export interface LostStretch extends LogGap {
-  readonly partition: number;
   /** Fewer than positions where it is not known how many there were. */
   readonly records: number;
 }
@@ -94,7 +92,7 @@ export interface KeyFacts {
 export interface BackupFacts {
   /** The id that ties the parts of one installation together; null before the first start of a server. */
   readonly installation: string | null;
-  readonly log: readonly LogFacts[];
+  readonly log: LogFacts;
   /** Null in a backup of the log alone. */
   readonly store: StoreFacts | null;
   readonly keys: KeyFacts | null;
@@ -111,7 +109,7 @@ export interface Manifest extends BackupFacts {
 }
 
 const PATHS =
-  /^(store\.db|keys\.db|migrated\.json|log-warnings|log\/(name|installation|positions\.db|\d+\/\d{16}\.db(\.lost|\.missing|\.unused)?))$/;
+  /^(store\.db|keys\.db|migrated\.json|log-warnings|log\/(name|installation|\d{16}\.db(\.lost|\.missing|\.unused)?))$/;
 
 export function isBackupPath(path: string): boolean {
   return PATHS.test(path);

@@ -416,10 +416,7 @@ export function contentsOf({ log, store, keys }: Pick<Manifest, 'log' | 'store' 
   const parts = [
     ...(store === null ? [] : [countOf(store.events.stored, 'event')]),
     ...(keys === null ? [] : [countOf(keys.keys, 'key'), countOf(keys.members, 'member')]),
-    `a log of ${countOf(
-      log.reduce((sum, { records }) => sum + records, 0),
-      'request',
-    )}`,
+    `a log of ${countOf(log.records, 'request')}`,
   ];
   const waiting =
     pending === 0 ? '' : `, of which ${formatCount(pending)} ${pending === 1 ? 'waits' : 'wait'} to be processed`;
@@ -428,11 +425,8 @@ export function contentsOf({ log, store, keys }: Pick<Manifest, 'log' | 'store' 
 
 /** In the log, and not in the store. What the log has lost does not wait. */
 export function pendingRecords({ log, store }: Pick<Manifest, 'log' | 'store'>): number {
-  const positions = new Map(store?.positions.map(({ partition, position }) => [partition, position]));
-  return log.reduce((sum, { partition, gaps = [], ...range }) => {
-    const position = positions.get(partition) ?? 0;
-    return gaps.reduce((rest, gap) => rest - countFrom(position, gap), sum + countFrom(position, range));
-  }, 0);
+  const position = store?.position ?? 0;
+  return (log.gaps ?? []).reduce((rest, gap) => rest - countFrom(position, gap), countFrom(position, log));
 }
 
 /**
@@ -440,27 +434,22 @@ export function pendingRecords({ log, store }: Pick<Manifest, 'log' | 'store'>):
  * that the log has no trace left.
  */
 export function gapLines({ log, store }: Pick<Manifest, 'log' | 'store'>): string {
-  const positions = new Map(store?.positions.map(({ partition, position }) => [partition, position]));
   const lost = store?.lost ?? [];
   let lostElsewhere = lost.reduce((sum, { records }) => sum + records, 0);
-  const lines = log
-    .flatMap(({ partition, gaps = [] }) =>
-      gaps.map((gap) => {
-        const count = countFrom(0, gap);
-        const passed = lost
-          .filter((stretch) => stretch.partition === partition)
-          .reduce((sum, stretch) => sum + Math.min(stretch.records, overlapOf(gap, stretch)), 0);
-        lostElsewhere -= passed;
-        const unprocessed = Math.min(count, countFrom(positions.get(partition) ?? 0, gap) + passed);
-        const last = gap.next_position - 1;
-        const where = `${count === 1 ? `position ${last}` : `positions ${gap.first_position} to ${last}`} of partition ${partition}`;
-        const became =
-          unprocessed === 0
-            ? 'all of them are in the store'
-            : `${formatCount(unprocessed)} of them ${unprocessed === 1 ? 'is' : 'are'} in neither the log nor the store`;
-        return `The log has a known gap of ${countOf(count, 'request')} (${where})${store === null ? '' : `; ${became}`}.\n`;
-      }),
-    )
+  const lines = (log.gaps ?? [])
+    .map((gap) => {
+      const count = countFrom(0, gap);
+      const passed = lost.reduce((sum, stretch) => sum + Math.min(stretch.records, overlapOf(gap, stretch)), 0);
+      lostElsewhere -= passed;
+      const unprocessed = Math.min(count, countFrom(store?.position ?? 0, gap) + passed);
+      const last = gap.next_position - 1;
+      const where = count === 1 ? `position ${last}` : `positions ${gap.first_position} to ${last}`;
+      const became =
+        unprocessed === 0
+          ? 'all of them are in the store'
+          : `${formatCount(unprocessed)} of them ${unprocessed === 1 ? 'is' : 'are'} in neither the log nor the store`;
+      return `The log has a known gap of ${countOf(count, 'request')} (${where})${store === null ? '' : `; ${became}`}.\n`;
+    })
     .join('');
   if (lostElsewhere <= 0) return lines;
   return `${lines}The store lacks ${countOf(lostElsewhere, 'request')} that ${lostElsewhere === 1 ? 'was' : 'were'} given up or no longer in the log when it was made (lost_records of GET /ledger).\n`;

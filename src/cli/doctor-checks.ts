@@ -56,8 +56,8 @@ export interface DoctorParts {
   readonly findKeyStore: () => Promise<KeyStore | undefined>;
   /** Undefined if there is no log yet. `warn` gets problems that do not prevent a start. */
   readonly findLogReader: (warn?: (message: string) => void) => Promise<LogReader | undefined>;
-  /** Of one partition, in order. */
-  readonly segments: (partition: number) => readonly SegmentName[];
+  /** Of the local log, in order. */
+  readonly segments: () => readonly SegmentName[];
   /** What a start would report about the local log. */
   readonly inspectLocalLog: () => Promise<LogInspection>;
   /** Whether parts of different installations are mixed, as a start would report it; null if not. */

@@ -10,8 +10,14 @@ import { CLOCK_EARLIEST } from '../clock/clock.ts';
 import { formatSetting } from '../config/config.ts';
 import { withoutSecrets } from '../config/values.ts';
 import { serverUrlFileOf, storeFileOf } from '../data-folder/files.ts';
-import { ForeignSegmentError, LogCorruptError, LogGapError, type LogReader } from '../log.ts';
-import { isHarmless, mismatches, type MissingRecords, missingRecordsText } from '../log/continuity.ts';
+import { ForeignSegmentError, LOCAL_PARTITION, LogCorruptError, LogGapError, type LogReader } from '../log.ts';
+import {
+  isHarmless,
+  mismatches,
+  type MissingRecords,
+  missingRecordsText,
+  positionInLocalLog,
+} from '../log/continuity.ts';
 import { readMigrationMarker } from '../migration/marker.ts';
 import type { LedgerHour, LedgerReader, LedgerSums, Store, StoredLedger } from '../store.ts';
 import { failed, type Check, type DoctorParts, type Finding, type SegmentName, warning, ok } from './doctor-checks.ts';
@@ -41,26 +47,22 @@ export const checkLog: Check = async (parts) => {
   const { refusals, refusedSegments, unknownEnd, missing, noted } = await parts.inspectLocalLog();
   const findings = refusals.map((words) => failed('log', words, REFUSED_ADVICE));
   if (unknownEnd !== null) findings.push(warning('log', unknownEnd, UNKNOWN_ENDS_ADVICE));
-  findings.push(...missing.map(lostEndFinding));
+  if (missing !== null) findings.push(lostEndFinding(missing));
   for (const { at, words } of noted)
     findings.push(warning('log', `${words} (found by the start at ${localTime(at)})`, NOTED_ADVICE));
   const withoutLog = findings.length > 0 ? findings : [absentLog(parts)];
   return withLog(parts, withoutLog, async (log) => {
-    const processed = await processedPositions(parts);
+    const processed = await processedPosition(parts);
     findings.push(...(await mismatchFindings(parts, 'log')));
-    let count = 0;
-    for (const partition of await log.partitions()) {
-      const segments = parts.segments(partition);
-      count += segments.length;
-      for (const [index, segment] of segments.entries()) {
-        const words = refusedSegments.get(segment.file);
-        if (words !== undefined) findings.push(failed('log', words, REFUSED_ADVICE));
-        else findings.push(...(await segmentFindings(log, partition, segment, segments[index + 1], processed)));
-      }
+    const segments = parts.segments();
+    for (const [index, segment] of segments.entries()) {
+      const words = refusedSegments.get(segment.file);
+      if (words !== undefined) findings.push(failed('log', words, REFUSED_ADVICE));
+      else findings.push(...(await segmentFindings(log, segment, segments[index + 1], processed)));
     }
     if (findings.length === 0) {
       const atRest = parts.lockHolder().isHeld ? '' : ', and a start would accept them';
-      return [ok('log', `${countOf(count, 'segment')}, readable at both ends${atRest}`)];
+      return [ok('log', `${countOf(segments.length, 'segment')}, readable at both ends${atRest}`)];
     }
     // A foreign segment is also found beside each of its neighbours.
     return [...new Map(findings.map((finding) => [finding.message, finding])).values()];
@@ -115,27 +117,25 @@ async function checkSharedLog(parts: DoctorParts): Promise<Finding[]> {
 
 async function segmentFindings(
   log: LogReader,
-  partition: number,
   segment: SegmentName,
   next: SegmentName | undefined,
-  processed: Positions | undefined,
+  processed: number | undefined,
 ): Promise<Finding[]> {
-  const name = `${partition}/${basename(segment.file)}`;
+  const name = basename(segment.file);
   if (segment.lost) {
     const advice =
       'What of it was not processed by then is missing from the store. Keep the file until it is no longer needed.';
     return [warning('log', `the segment ${name} was given up`, advice)];
   }
   if (segment.unused) return [];
-  if (segment.missing) return [missingFinding(partition, segment, next, processed && (processed.get(partition) ?? 0))];
+  if (segment.missing) return [missingFinding(segment, next, processed)];
   // A start followed by nothing leaves an empty segment.
   if (next?.firstPosition === segment.firstPosition) return [];
   try {
-    const last =
-      next === undefined ? await lastPosition(log, partition, segment.firstPosition) : next.firstPosition - 1;
+    const last = next === undefined ? await lastPosition(log, segment.firstPosition) : next.firstPosition - 1;
     // Empty ones are read, too: an unreadable segment seems to be empty.
     for (const position of new Set([segment.firstPosition, last ?? segment.firstPosition])) {
-      const { records } = await log.read(partition, position, 1);
+      const { records } = await log.read(LOCAL_PARTITION, position, 1);
       if (last !== null && records[0]?.position !== position)
         throw new LogCorruptError(`position ${position} is not there`);
     }
@@ -145,7 +145,7 @@ async function segmentFindings(
     if (!existsSync(segment.file)) return [];
     if (error instanceof ForeignSegmentError) return [failed('log', error.message, REFUSED_ADVICE)];
     if (error instanceof LogGapError) {
-      if (next !== undefined && (processed?.get(partition) ?? 0) >= next.firstPosition) {
+      if (next !== undefined && (processed ?? 0) >= next.firstPosition) {
         const message = `records of the segment ${name} are missing, before position ${next.firstPosition}; the store has processed all of them`;
         return [warning('log', message, 'Nothing to do for these: the next start marks them.')];
       }
@@ -158,10 +158,10 @@ async function segmentFindings(
 }
 
 /** Undefined if the store cannot be read, which is reported with the store. */
-async function processedPositions(parts: DoctorParts): Promise<Positions | undefined> {
+async function processedPosition(parts: DoctorParts): Promise<number | undefined> {
   try {
     const store = await parts.store();
-    return store && (await positionsOf(store));
+    return store && positionInLocalLog(await positionsOf(store));
   } catch {
     return undefined;
   }
@@ -169,13 +169,12 @@ async function processedPositions(parts: DoctorParts): Promise<Positions | undef
 
 /** A range of positions that the log has lost: whether that matters depends on how far the store has processed it. */
 function missingFinding(
-  partition: number,
   { firstPosition }: SegmentName,
   next: SegmentName | undefined,
   processed: number | undefined,
 ): Finding {
   const until = next === undefined ? '' : ` to ${next.firstPosition - 1}`;
-  const message = `positions ${firstPosition}${until} of partition ${partition} are missing`;
+  const message = `positions ${firstPosition}${until} are missing`;
   if (processed === undefined) {
     return warning('log', message, 'Without the store it is unknown whether they were processed: see "store" below.');
   }
@@ -191,10 +190,10 @@ function missingFinding(
 }
 
 /** Of the newest segment, which may be empty and may still grow. */
-async function lastPosition(log: LogReader, partition: number, from: number): Promise<number | null> {
+async function lastPosition(log: LogReader, from: number): Promise<number | null> {
   let position = from;
   for (;;) {
-    const page = await log.headers(partition, position, HEADERS_PER_LOOK);
+    const page = await log.headers(LOCAL_PARTITION, position, HEADERS_PER_LOOK);
     position = page.next;
     if (page.headers.length < HEADERS_PER_LOOK) return position === from ? null : position - 1;
   }
@@ -404,14 +403,9 @@ async function absentStore(parts: DoctorParts): Promise<Finding> {
   if (parts.config.storeUrl !== '') return none;
   // What only log-ends still records.
   const { missing } = await parts.inspectLocalLog();
-  let lost = missing.reduce((sum, { from, to }) => sum + to - from, 0);
-  let isUsed = lost > 0;
-  for (const partition of await withLog(parts, [] as readonly number[], (log) => log.partitions())) {
-    const [first] = parts.segments(partition);
-    lost += (first?.firstPosition ?? 1) - 1;
-    isUsed ||= first !== undefined;
-  }
-  if (!isUsed) return none;
+  const [first] = parts.segments();
+  const lost = (missing === null ? 0 : missing.to - missing.from) + (first?.firstPosition ?? 1) - 1;
+  if (lost === 0 && first === undefined) return none;
   if (parts.lockHolder().isHeld) {
     const advice =
       'Restart the server: it rebuilds the store from the log. Nothing is processed or removed from the log until then.';
@@ -474,7 +468,7 @@ async function mismatchFindings(parts: DoctorParts, check: string): Promise<Find
 async function processedButGone(parts: DoctorParts): Promise<number> {
   if (parts.config.logUrl !== '') return 0;
   const { missing } = await parts.inspectLocalLog();
-  return missing.reduce((sum, { from, to, processed }) => sum + Math.max(0, Math.min(processed, to) - from), 0);
+  return missing === null ? 0 : Math.max(0, Math.min(missing.processed, missing.to) - missing.from);
 }
 
 function lostFinding({ partition, from, to, records, at }: StoredLedger['lost'][number]): Finding {

@@ -36,7 +36,7 @@ import { messageOf } from '../errors.ts';
 export interface DoctorShell extends Shell {
   /** Undefined if there is none yet. */
   readonly findLogReader: (config: Config, warn?: (message: string) => void) => Promise<LogReader | undefined>;
-  readonly segments: (dataFolder: string, partition: number) => readonly SegmentName[];
+  readonly segments: (dataFolder: string) => readonly SegmentName[];
   /**
    * What a start would report about the local log. `store`: undefined if there is none yet, null if it cannot be read.
    */
@@ -178,7 +178,7 @@ function partsOf(shell: DoctorShell, flags: FlagsRead): OwnParts {
     },
     findKeyStore: () => shell.findKeyStore(config),
     findLogReader: (warn) => shell.findLogReader(config, warn),
-    segments: (partition) => shell.segments(dataFolder, partition),
+    segments: () => shell.segments(dataFolder),
     inspectLocalLog: () => {
       inspection ??= openedStore()
         .catch(() => null)

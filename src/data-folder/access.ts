@@ -14,10 +14,8 @@ const DATABASE = String.raw`\.db(-wal|-shm|-journal)?`;
 const FILES = new RegExp(
   `^(lock\\.db|server\\.(pid|url)|log-(ends|name|warnings)|retention-time|migrated\\.json|(keys|store)${DATABASE})$`,
 );
-const LOG_FILES = new RegExp(`^(name|installation|(positions|backup-lock)${DATABASE})$`);
-/** Of one that was given up (`.lost`) only the name is used, and an operator may have made it. */
-const SEGMENT_FILES = new RegExp(`^\\d{16}(${DATABASE}|\\.db\\.(missing|unused))$`);
-const PARTITION = /^\d+$/;
+/** Of a segment that was given up (`.lost`) only the name is used, and an operator may have made it. */
+const LOG_FILES = new RegExp(`^(name|installation|(backup-lock|\\d{16})${DATABASE}|\\d{16}\\.db\\.(missing|unused))$`);
 const SHOWN_MAX = 5;
 
 type Kind = 'file' | 'folder';
@@ -60,32 +58,19 @@ export function ownerProblemsOf(dataFolder: string): AccessProblem[] {
 function problemsIn(dataFolder: string, problemOf: (path: Path) => AccessProblem | undefined): AccessProblem[] {
   const folder = resolve(dataFolder);
   const problems: AccessProblem[] = [];
-  /** The names in a folder; none where it may not be read, which is a problem then. */
-  const look = (path: string, wanted: (name: string) => Kind | undefined): Path[] => {
-    if (!isThere(path)) return [];
+  /** The files in a folder, unless it may not be read itself. */
+  const check = (path: string, wanted: RegExp): void => {
+    if (!isThere(path)) return;
     const problem = problemOf({ path, kind: 'folder' });
     if (problem !== undefined) {
       problems.push(problem);
-      return [];
+      return;
     }
-    return readdirSync(path).flatMap((name) => {
-      const kind = wanted(name);
-      return kind === undefined ? [] : [{ path: join(path, name), kind }];
-    });
+    const names = readdirSync(path).filter((name) => wanted.test(name));
+    problems.push(...names.flatMap((name) => problemOf({ path: join(path, name), kind: 'file' }) ?? []));
   };
-  const check = (paths: readonly Path[]): void => {
-    problems.push(...paths.filter(({ kind }) => kind === 'file').flatMap((path) => problemOf(path) ?? []));
-  };
-  check(look(folder, (name) => (FILES.test(name) ? 'file' : undefined)));
-  if (problems.some(({ path }) => path === folder)) return problems;
-  const inLog = look(logFolderOf(folder), (name) => {
-    if (PARTITION.test(name)) return 'folder';
-    return LOG_FILES.test(name) ? 'file' : undefined;
-  });
-  check(inLog);
-  for (const { path, kind } of inLog) {
-    if (kind === 'folder') check(look(path, (name) => (SEGMENT_FILES.test(name) ? 'file' : undefined)));
-  }
+  check(folder, FILES);
+  if (!problems.some(({ path }) => path === folder)) check(logFolderOf(folder), LOG_FILES);
   return problems;
 }
 

@@ -11,20 +11,20 @@ export function keyFileOf(dataFolder: string): string {
 }
 
 /**
- * The event log: a folder for each partition. Beside it are `log-ends`, up to where each was acknowledged, and
- * `log-warnings`, doubts that starts found.
+ * The event log: a folder of segments. Beside it are `log-ends`, up to where it was acknowledged, and `log-warnings`,
+ * doubts that starts found.
  */
 export function logFolderOf(dataFolder: string): string {
   return join(dataFolder, 'log');
 }
 
-const PARTITION = /^\d+$/;
+const SEGMENT = /^\d{16}\.db/;
 
 /** Whether the log in the folder has ever been written. */
 export function hasSegments(dataFolder: string): boolean {
   const log = logFolderOf(dataFolder);
   if (!existsSync(log)) return false;
-  return readdirSync(log).some((name) => PARTITION.test(name) && readdirSync(join(log, name)).length > 0);
+  return readdirSync(log).some((name) => SEGMENT.test(name));
 }
 
 /** The time that retention goes by, over restarts. */

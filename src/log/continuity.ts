@@ -7,7 +7,7 @@
  * records that it never had.
  */
 
-import { LogCorruptError, type LogHeader, type LogReader, type LostAhead } from '../log.ts';
+import { LOCAL_PARTITION, LogCorruptError, type LogHeader, type LogReader, type LostAhead } from '../log.ts';
 import type { TraceReader } from '../store.ts';
 
 /** Throws `LogCorruptError` when the record before `position` is not the one that was processed. */
@@ -94,9 +94,13 @@ export async function lostAhead(log: LogReader, positions: ReadonlyMap<number, n
   return lost;
 }
 
+/** Up to where a store has processed a local log, of the positions that it keeps; 0 for nothing. */
+export function positionInLocalLog(positions: ReadonlyMap<number, number>): number {
+  return positions.get(LOCAL_PARTITION) ?? 0;
+}
+
 /** A local log has lost its end: it lacks the records from `from` up to `to`. The store has those below `processed`. */
 export interface MissingRecords {
-  readonly partition: number;
   readonly from: number;
   readonly to: number;
   readonly processed: number;
@@ -114,8 +118,8 @@ export interface LogInspection {
    * Message that it is unknown whether more was acknowledged than the log holds; null if it is known, or a server runs.
    */
   readonly unknownEnd: string | null;
-  /** None while a server runs, and none where it is refused. */
-  readonly missing: readonly MissingRecords[];
+  /** Null while a server runs, and where it is refused. */
+  readonly missing: MissingRecords | null;
   /** What earlier starts found that cannot be known, and when. Also while a server runs. */
   readonly noted: readonly { readonly at: number; readonly words: string }[];
 }
@@ -127,9 +131,9 @@ export function isHarmless({ to, processed, doubt }: MissingRecords): boolean {
 
 /** In the words of a start and of `sluice doctor`. */
 export function missingRecordsText(missing: MissingRecords): string {
-  const { partition, from, to, processed, doubt } = missing;
+  const { from, to, processed, doubt } = missing;
   const positions = from === to - 1 ? `position ${from}` : `positions ${from} to ${to - 1}`;
-  const what = `the log has lost its newest records, ${positions} of partition ${partition}`;
+  const what = `the log has lost its newest records, ${positions}`;
   if (isHarmless(missing)) return `${what}; the store has all of them, so nothing is lost`;
   if (processed >= to) {
     return `${what}; the store has all of these, but ${doubt}, so it is not known whether more were acknowledged`;

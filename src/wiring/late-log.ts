@@ -133,7 +133,6 @@ class LateReader implements LogReader {
   readonly missing: LogReader['missing'] = async (...args) => this.#late.opened.missing(...args);
   readonly lost: LogReader['lost'] = async (...args) => this.#late.opened.lost(...args);
   readonly commit: LogReader['commit'] = async (...args) => this.#late.opened.commit(...args);
-  readonly committed: LogReader['committed'] = async (...args) => this.#late.opened.committed(...args);
   readonly newestReceivedAt: LogReader['newestReceivedAt'] = async () => this.#late.opened.newestReceivedAt();
 
   close(): Promise<void> {

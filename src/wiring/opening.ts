@@ -16,7 +16,7 @@ import { hasSegments, keyFileOf, logFolderOf, serverUrlIn, storeFileOf } from '.
 import { DatabaseUnreachableError } from './database-start.ts';
 import { OperatorError } from '../errors.ts';
 import { LogUnreachableError, LogCorruptError, type LogReader, LogUnavailableError } from '../log.ts';
-import { assertProcessed, type LogInspection } from '../log/continuity.ts';
+import { assertProcessed, type LogInspection, positionInLocalLog } from '../log/continuity.ts';
 import { hasLostKeys, refuseLostKeys } from '../data-folder/lost-keys.ts';
 import type { MemberStore } from '../members.ts';
 import {
@@ -153,10 +153,9 @@ async function assertLogOfStore(config: Config, store: Store): Promise<void> {
   if (config.logUrl !== '') return;
   const { newestRecordBefore } = await import('../backends/sqlite/log/newest-record.ts');
   const { positions } = await store.ledger(null, NO_HOURS);
-  for (const [partition, position] of positions) {
-    const newest = newestRecordBefore(logFolderOf(config.dataFolder), partition, position);
-    if (newest !== undefined) await assertProcessed(store, newest, position, Date.now() - config.eventRetentionMs);
-  }
+  const position = positionInLocalLog(positions);
+  const newest = newestRecordBefore(logFolderOf(config.dataFolder), position);
+  if (newest !== undefined) await assertProcessed(store, newest, position, Date.now() - config.eventRetentionMs);
 }
 
 /** Ensures that the log in the data folder belongs to this database, was migrated to it with its store, or is new. */
@@ -222,19 +221,17 @@ export async function prepareDataFolder(config: Config): Promise<string[]> {
   const warnings = storeUrl === '' ? tieDataFolder(dataFolder) : [];
   if (logUrl !== '') return warnings;
   const folder = logFolderOf(dataFolder);
-  let storePositions: ReadonlyMap<number, number> = new Map();
+  let processed = 0;
   try {
-    // Of all partitions, before any of them takes a request.
     assertOwnSegments(folder);
-    if (storeUrl === '') storePositions = await positionsInStoreFile(config);
+    if (storeUrl === '') processed = await processedByStoreFile(config);
   } catch (error) {
     throwAsOperatorError(error);
   }
-  const unknown = ends.partitionsWithoutEnd(folder, storePositions, isServed);
-  if (unknown.length > 0) {
-    const words = `${ends.unknownEndsText(folder, unknown)}; the ends that the log has are noted now`;
+  if (ends.isEndUnknown(folder, processed, isServed)) {
+    const words = `${ends.unknownEndText(folder)}; the end that the log has is noted now`;
     noteLogWarning(folder, words);
-    ends.noteUnknownEnds(folder, unknown);
+    ends.noteUnknownEnd(folder);
     warnings.push(words);
   }
   ends.beginLogEnds(folder);
@@ -242,12 +239,12 @@ export async function prepareDataFolder(config: Config): Promise<string[]> {
 }
 
 /** Throws `LogCorruptError` where the store was made from another log. */
-async function positionsInStoreFile(config: Config): Promise<ReadonlyMap<number, number>> {
+async function processedByStoreFile(config: Config): Promise<number> {
   const { openSqliteStore } = await import('../backends/sqlite/store/store.ts');
   const store = openSqliteStore(storeFileOf(config.dataFolder));
   try {
     await assertLogOfStore(config, store);
-    return (await store.ledger(null, NO_HOURS)).positions;
+    return positionInLocalLog((await store.ledger(null, NO_HOURS)).positions);
   } finally {
     await store.close();
   }
@@ -258,26 +255,18 @@ async function positionsInStoreFile(config: Config): Promise<ReadonlyMap<number,
  * there is none yet, null if it cannot be read.
  */
 export async function inspectLocalLog(config: Config, store: Store | undefined | null): Promise<LogInspection> {
-  const [
-    { readLogInstallation, wasUsedByServer },
-    ends,
-    { assertOwnSegments },
-    { problemOfPositions },
-    { readLogWarnings },
-    checkup,
-  ] = await Promise.all([
-    import('../backends/sqlite/installation.ts'),
-    import('../backends/sqlite/log/end-of-log.ts'),
-    import('../backends/sqlite/log/segment-chain.ts'),
-    import('../backends/sqlite/log/positions.ts'),
-    import('../backends/sqlite/log/warnings.ts'),
-    import('../backends/sqlite/checkup.ts'),
-  ]);
+  const [{ readLogInstallation, wasUsedByServer }, ends, { assertOwnSegments }, { readLogWarnings }, checkup] =
+    await Promise.all([
+      import('../backends/sqlite/installation.ts'),
+      import('../backends/sqlite/log/end-of-log.ts'),
+      import('../backends/sqlite/log/segment-chain.ts'),
+      import('../backends/sqlite/log/warnings.ts'),
+      import('../backends/sqlite/checkup.ts'),
+    ]);
   const folder = logFolderOf(config.dataFolder);
   const refusals = [
     await refusalBy(async () => void readLogInstallation(folder)),
     await refusalBy(async () => assertOwnSegments(folder)),
-    problemOfPositions(folder),
     store ? await refusalBy(() => assertLogOfStore(config, store)) : null,
   ].filter((words) => words !== null);
   const noted = readLogWarnings(folder);
@@ -285,12 +274,12 @@ export async function inspectLocalLog(config: Config, store: Store | undefined |
   const isAtRest = !checkup.lockHolderOf(config.dataFolder).isHeld;
   const refusedSegments = isAtRest ? checkup.unrecoverableSegments(folder) : new Map<string, string>();
   if (!isAtRest || refusals.length > 0 || refusedSegments.size > 0) {
-    return { refusals, refusedSegments, unknownEnd: null, missing: [], noted };
+    return { refusals, refusedSegments, unknownEnd: null, missing: null, noted };
   }
-  const positions = store ? (await store.ledger(null, NO_HOURS)).positions : new Map<number, number>();
-  const unknown = ends.partitionsWithoutEnd(folder, positions, wasUsedByServer(config.dataFolder));
-  const unknownEnd = unknown.length === 0 ? null : ends.unknownEndsText(folder, unknown);
-  const missing = store === null ? [] : ends.allMissingAtEnd(folder, positions);
+  const processed = store ? positionInLocalLog((await store.ledger(null, NO_HOURS)).positions) : 0;
+  const isUnknown = ends.isEndUnknown(folder, processed, wasUsedByServer(config.dataFolder));
+  const unknownEnd = isUnknown ? ends.unknownEndText(folder) : null;
+  const missing = store === null ? null : ends.missingAtEnd(folder, processed);
   return { refusals, refusedSegments, unknownEnd, missing, noted };
 }
 
@@ -414,7 +403,7 @@ export async function storeOn(pool: Database, config: Config, logName: () => str
   return openPostgresStore({ pool, logName, matchOptions: matchOptionsOf(config) });
 }
 
-/** Read-only: reads all partitions, deletes nothing, creates nothing. Undefined if there never was a log. */
+/** Read-only: deletes nothing, creates nothing. Undefined if there never was a log. */
 export async function findLogReader(
   config: Config,
   warn: (message: string) => void = () => undefined,
@@ -530,7 +519,6 @@ const NO_LOG: LogReader = {
   missing: async () => 0,
   lost: async () => [],
   commit: async () => undefined,
-  committed: async () => 0,
   newestReceivedAt: async () => 0,
   close: async () => undefined,
 };

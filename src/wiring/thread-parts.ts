@@ -14,7 +14,7 @@ import type { Predict } from '../edge/check-intake.ts';
 import type { EdgeParts, Reading } from '../edge/edge.ts';
 import { openAppenderNowOrLater, openReaderNowOrLater } from './late-log.ts';
 import { type LogAppender, type LogReader, LogUnavailableError } from '../log.ts';
-import { isHarmless, missingRecordsText } from '../log/continuity.ts';
+import { isHarmless, missingRecordsText, positionInLocalLog } from '../log/continuity.ts';
 import {
   connectLater,
   continueClock,
@@ -65,7 +65,7 @@ async function openEmbedded(setup: EdgeSetup, onFatal: (message: string) => void
   const { config } = setup;
   // The log is checked in its own thread while this one loads the rest.
   const [log, { openSqliteStoreClient }, { matchOptionsOf }, keyStore, members] = await Promise.all([
-    openLocalLog(setup, () => embeddedPositions(config), onFatal),
+    openLocalLog(setup, () => processedByStore(config), onFatal),
     import('../backends/sqlite/store/client.ts'),
     import('../config/match-options.ts'),
     openKeyStore(config),
@@ -83,9 +83,9 @@ async function openEmbedded(setup: EdgeSetup, onFatal: (message: string) => void
   return { parts, stop: () => undefined, close: async () => undefined };
 }
 
-async function embeddedPositions({ dataFolder }: Config): Promise<ReadonlyMap<number, number>> {
-  const { readStorePositions } = await import('../backends/sqlite/store/schema.ts');
-  return readStorePositions(storeFileOf(dataFolder));
+async function processedByStore({ dataFolder }: Config): Promise<number> {
+  const { readStorePosition } = await import('../backends/sqlite/store/schema.ts');
+  return readStorePosition(storeFileOf(dataFolder));
 }
 
 /** Queries the database from this thread, since its client does not block. The database may still be unavailable. */
@@ -218,12 +218,12 @@ async function watchSharedBacklog(setup: EdgeSetup, database: Database, log: Log
 }
 
 /** Of the log of this server, in a database that several may share. */
-async function positionsIn(database: Database, config: Config): Promise<ReadonlyMap<number, number>> {
+async function processedByDatabase(database: Database, config: Config): Promise<number> {
   const { localLogName } = await import('../backends/sqlite/log/name.ts');
   const name = localLogName(logFolderOf(config.dataFolder));
   const store = await storeOn(database.share(), config, () => name);
   try {
-    return (await store.ledger(null, NO_HOURS)).positions;
+    return positionInLocalLog((await store.ledger(null, NO_HOURS)).positions);
   } finally {
     await store.close();
   }
@@ -243,7 +243,7 @@ async function openAppender(
     // At the first try it is not opened yet, and waits for this.
     if (tries > 1) await continueClock(config, database, await clock);
     if (config.logUrl !== '') return openKafkaAppender(setup);
-    return openLocalLog(setup, () => positionsIn(database, config), onFatal);
+    return openLocalLog(setup, () => processedByDatabase(database, config), onFatal);
   };
   return openAppenderNowOrLater(open, onFatal);
 }
@@ -266,12 +266,12 @@ async function warner(config: Config, thread: string): Promise<(message: string)
 }
 
 /**
- * One writer for all edges of a server: the first edge starts it, and the others join. `storePositions`: up to where the
- * store has processed each partition; no position below that is given out again.
+ * One writer for all edges of a server: the first edge starts it, and the others join. `processed`: up to where the
+ * store has processed the log; no position below that is given out again.
  */
 async function openLocalLog(
   { config, index, metricsBuffer, lock, checkpointer, otherEdges, logWriter }: EdgeSetup,
-  storePositions: () => Promise<ReadonlyMap<number, number>>,
+  processed: () => Promise<number>,
   onFatal: (message: string) => void,
 ): Promise<LogAppender> {
   const [{ joinSqliteLog, openSqliteLogAppender }, { createLogger }] = await Promise.all([
@@ -282,18 +282,15 @@ async function openLocalLog(
   const logger = createLogger(config.logLevel, `edge-${index}`);
   return openSqliteLogAppender({
     folder: logFolderOf(config.dataFolder),
-    partition: 0,
-    partitions: 1,
     segmentBytes: config.logSegmentBytes,
     lock,
-    storePositions: await storePositions(),
+    processed: await processed(),
     otherEdges,
     metrics: { buffer: metricsBuffer, slot: 2 * index + 1 },
     checkpointer,
     onFatal,
     onMissing: (missing) => {
-      const { partition, from, to } = missing;
-      const line = { partition, from_position: from, to_position: to - 1 };
+      const line = { from_position: missing.from, to_position: missing.to - 1 };
       if (isHarmless(missing)) logger.warn(line, missingRecordsText(missing));
       else logger.error(line, `${missingRecordsText(missing)}: see sluice doctor`);
     },

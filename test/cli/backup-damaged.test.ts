@@ -109,8 +109,8 @@ suite('A backup that was damaged', () => {
     const { target } = await backedUp(t, 'folder');
     const original = join(folderFor(t), 'original');
     cpSync(target, original, { recursive: true });
-    const segment = 'log/0/0000000000000003.db';
-    const newest = 'log/0/0000000000000004.db';
+    const segment = 'log/0000000000000003.db';
+    const newest = 'log/0000000000000004.db';
     const cases: [words: RegExp, damage: () => void][] = [
       [
         /position 3 of the log segment .*0000000000000003\.db is damaged/,
@@ -150,7 +150,7 @@ suite('A backup that was damaged', () => {
         () => change('store.db', "UPDATE sequences SET next = 3 WHERE name = 'event'"),
       ],
       [
-        /do not belong together: at position 2 of partition 0 the log has the request .*, and the store has processed/,
+        /do not belong together: at position 2 the log has the request .*, and the store has processed/,
         () => change('store.db', 'UPDATE positions SET position = 3'),
       ],
       [/"keys" in backup-manifest\.json says/, () => change('keys.db', 'DELETE FROM keys')],
@@ -168,10 +168,10 @@ suite('A backup that was damaged', () => {
       ],
       [/"log" in backup-manifest\.json/, () => rmSync(join(target, newest))],
       [
-        /do not belong together: the store has processed partition 0 up to position 4, and its log holds positions 1 to 3/,
+        /do not belong together: the store has processed the log up to position 4, and its log holds positions 1 to 3/,
         () => [segment, newest].forEach((path) => rmSync(join(target, path))),
       ],
-      [/do not belong together/, () => rmSync(join(target, 'log/0'), { recursive: true })],
+      [/do not belong together/, () => rmSync(join(target, 'log'), { recursive: true })],
     ];
     const change = (path: string, sql: string): void => {
       const database = new DatabaseSync(join(target, path));

@@ -45,7 +45,7 @@ suite('A backup that cannot be made', () => {
   test('of a log with a damaged record, or a gap, is refused and names the segment', async (t) => {
     const { data } = filledFolder(t);
     const place = folderFor(t);
-    const segment = join(logFolderOf(data), '0', '0000000000000003.db');
+    const segment = join(logFolderOf(data), '0000000000000003.db');
     const database = new DatabaseSync(segment);
     database.exec("UPDATE records SET trace_id = 'another'");
     database.close();
@@ -62,22 +62,21 @@ suite('A backup that cannot be made', () => {
   test('of a log whose end is gone is refused: the store has processed more', async (t) => {
     const folder = filledFolder(t);
     await folder.process();
-    rmSync(join(logFolderOf(folder.data), '0', '0000000000000004.db'));
+    rmSync(join(logFolderOf(folder.data), '0000000000000004.db'));
     const place = folderFor(t);
     const lost = await backup(['--to', join(place, 'b'), '--data', folder.data]);
-    assert.match(lost.err, /has lost its end: partition 0 ends at position 4, and requests up to 5 were acknowledged/);
-    // Without the files that know better, the store still does.
+    assert.match(lost.err, /has lost its end: it ends at position 4, and requests up to 5 were acknowledged/);
+    // Without the file that knows better, the store still does.
     rmSync(`${logFolderOf(folder.data)}-ends`, { force: true });
-    rmSync(join(logFolderOf(folder.data), 'positions.db'), { force: true });
     const { err } = await backup(['--to', join(place, 'b'), '--data', folder.data]);
-    assert.match(err, /has processed partition 0 up to position 5, and its log holds positions 1 to 4/);
+    assert.match(err, /has processed the log up to position 5, and its log holds positions 1 to 4/);
     assert.deepEqual(readdirSync(place), []);
   });
 
   test('of a log with segments that were given up or are missing carries their marks along', async (t) => {
     const { data } = filledFolder(t);
     const names = ['0000000000000001.db.lost', '0000000000000003.db.missing'];
-    const within = join(logFolderOf(data), '0');
+    const within = logFolderOf(data);
     for (const name of names) {
       renameSync(join(within, name.slice(0, 19)), join(within, name));
       truncateSync(join(within, name), 0);
@@ -87,19 +86,20 @@ suite('A backup that cannot be made', () => {
     assert.equal(code, 0, err);
     const gaps = [
       'a log of 1 request, of which 1 waits to be processed',
-      'The log has a known gap of 2 requests (positions 1 to 2 of partition 0); all of them are in the store.',
-      'The log has a known gap of 1 request (position 3 of partition 0); all of them are in the store.',
+      'The log has a known gap of 2 requests (positions 1 to 2); all of them are in the store.',
+      'The log has a known gap of 1 request (position 3); all of them are in the store.',
     ];
     const checked = await backup(['--verify', target]);
     for (const words of gaps) for (const text of [out, checked.out]) assert.ok(text.includes(words), text);
     const copy = join(folderFor(t), 'data');
     assert.equal((await restore(['--from', target, '--data', copy, '--verify'])).code, 0);
-    assert.deepEqual(readdirSync(join(logFolderOf(copy), '0')).sort(), [...names, '0000000000000004.db']);
+    const marks = readdirSync(logFolderOf(copy)).filter((name) => /^\d{16}/.test(name));
+    assert.deepEqual(marks.sort(), [...names, '0000000000000004.db']);
   });
 
   test('of a log that has lost requests before they were processed says how many, and that they do not wait', async (t) => {
     const { data } = filledFolder(t);
-    const within = join(logFolderOf(data), '0');
+    const within = logFolderOf(data);
     renameSync(join(within, '0000000000000004.db'), join(within, '0000000000000009.db'));
     const segment = new DatabaseSync(join(within, '0000000000000009.db'));
     segment.exec('DELETE FROM records; UPDATE segment SET first_position = 9');
@@ -109,20 +109,17 @@ suite('A backup that cannot be made', () => {
     const made = await backup(['--to', target, '--data', data]);
     assert.equal(made.code, 0, made.err);
     const { out } = await backup(['--verify', target]);
-    assert.match(
-      out,
-      /a log of 3 requests\.\nThe log has a known gap of 5 requests \(positions 4 to 8 of partition 0\); /,
-    );
+    assert.match(out, /a log of 3 requests\.\nThe log has a known gap of 5 requests \(positions 4 to 8\); /);
     assert.match(out, /; 5 of them are in neither the log nor the store\.\n/);
   });
 
   test('says what the store has passed without having it: given up, or gone before the store was made', async (t) => {
     const { data } = filledFolder(t);
-    const within = join(logFolderOf(data), '0');
+    const within = logFolderOf(data);
     renameSync(join(within, '0000000000000001.db'), join(within, '0000000000000001.db.lost'));
     const store = new DatabaseSync(storeFileOf(data));
-    // Of the gap in the log the store has one request; of partition 7 there is no log any more.
-    store.exec("INSERT INTO lost_records VALUES ('', 0, 2, 3, 1, 0), ('', 7, 1, 21, 20, 0)");
+    // Of the gap in the log the store has one request; the others are of an earlier log.
+    store.exec("INSERT INTO lost_records VALUES ('', 0, 2, 3, 1, 0), ('', 0, 101, 121, 20, 0)");
     store.close();
     const target = join(folderFor(t), 'b');
     const made = await backup(['--to', target, '--data', data]);
@@ -139,8 +136,6 @@ suite('A backup that cannot be made', () => {
     const folder = filledFolder(t);
     const appender = await openSqliteLogAppender({
       folder: logFolderOf(folder.data),
-      partition: 0,
-      partitions: 1,
       segmentBytes: 1e9,
       metrics: null,
       onFatal: (message) => assert.fail(message),
@@ -153,8 +148,8 @@ suite('A backup that cannot be made', () => {
     const target = join(folderFor(t), 'b');
     const whole = await backup(['--to', target, '--data', crashed]);
     assert.equal(whole.code, 0, whole.err);
-    assert.equal(manifestOf(target).log[0]?.next_position, 25);
-    const wal = join(logFolderOf(crashed), '0', '0000000000000005.db-wal');
+    assert.equal(manifestOf(target).log.next_position, 25);
+    const wal = join(logFolderOf(crashed), '0000000000000005.db-wal');
     rmSync(wal.replace('-wal', '-shm'), { force: true });
     flipByte(wal, statSync(wal).size >> 1);
     const { err } = await backup(['--to', join(folderFor(t), 'b'), '--data', crashed]);

@@ -82,8 +82,6 @@ export function openDataFolder(context: TestContext): DataFolder {
   const append = async (entries: readonly NewEntry[]): Promise<void> => {
     const appender = await openSqliteLogAppender({
       folder: logFolderOf(data),
-      partition: 0,
-      partitions: 1,
       segmentBytes: 64 * 1_024 * 1_024,
       metrics: null,
       onFatal: (message) => assert.fail(message),

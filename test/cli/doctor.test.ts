@@ -57,7 +57,7 @@ function doctorShell(data: string, changes: Partial<DoctorShell> = {}): { shell:
       ...shell,
       findLogReader,
       inspectLocalLog,
-      segments: (folder, partition) => listSegments(logFolderOf(folder), partition),
+      segments: (folder) => listSegments(logFolderOf(folder)),
       problemOfInstallation,
       lockHolder: lockHolderOf,
       isBackupRunning: (folder) => isBackupRunning(logFolderOf(folder)),
@@ -227,7 +227,7 @@ suite('sluice doctor', () => {
     assert.match((await examine(folder.data)).problem, /warning store: store\.db is gone/);
     assert.equal(statSync(storeFileOf(folder.data)).size, 0, 'doctor made tables in it');
     rmSync(storeFileOf(folder.data));
-    rmSync(join(logFolderOf(folder.data), '0', '0000000000000001.db'));
+    rmSync(join(logFolderOf(folder.data), '0000000000000001.db'));
     const cut = await examine(folder.data);
     assert.equal(cut.code, 1);
     assert.match(
@@ -236,20 +236,6 @@ suite('sluice doctor', () => {
     );
     rmSync(logFolderOf(folder.data), { recursive: true });
     assert.match((await examine(folder.data)).problem, /error store: store\.db is gone.*: 3 requests are in neither/);
-  });
-
-  test('log: damaged positions, with which a server refuses to start, are named', async (context) => {
-    const folder = openDataFolder(context);
-    await healthyFolder(folder);
-    const file = join(logFolderOf(folder.data), 'positions.db');
-    rmSync(`${file}-wal`, { force: true });
-    writeFileSync(file, 'garbage '.repeat(1_000));
-    const { code, problem } = await examine(folder.data);
-    assert.equal(code, 1);
-    assert.match(
-      problem,
-      /error log: .*positions\.db is damaged .*Move it away.*→ Until then a server refuses to start/,
-    );
   });
 
   test('settings: mistakes are errors, unknown variables a warning, keys of clients neither', async (context) => {
@@ -307,7 +293,7 @@ suite('sluice doctor', () => {
   test('ledger: of a segment that was given up ahead of the end it is not known how many records it had', async (context) => {
     const folder = openDataFolder(context);
     await healthyFolder(folder);
-    writeFileSync(join(logFolderOf(folder.data), '0', '0000000000000500.db.lost'), '');
+    writeFileSync(join(logFolderOf(folder.data), '0000000000000500.db.lost'), '');
     await folder.append([{ users: [user('eve')] }]);
     const { problem } = await examine(folder.data);
     assert.match(problem, /ledger: at least 1 record \(from position 500 on of partition 0\) was given up/);
@@ -318,32 +304,32 @@ suite('sluice doctor', () => {
     const folder = openDataFolder(context);
     await healthyFolder(folder);
     await folder.send([{ users: [user('eve')] }]);
-    const [first, second] = listSegments(logFolderOf(folder.data), 0);
+    const [first, second] = listSegments(logFolderOf(folder.data));
     assert.ok(first !== undefined && second !== undefined);
     const bytes = readFileSync(first.file);
     writeFileSync(first.file, bytes.fill(0x5a, 100, bytes.length));
     const { code, problem } = await examine(folder.data);
     assert.equal(code, 1);
-    assert.match(problem, /error log: the segment 0\/0{15}1\.db cannot be read/);
+    assert.match(problem, /error log: the segment 0{15}1\.db cannot be read/);
     renameSync(first.file, `${first.file}.lost`);
     const lost = await examine(folder.data);
     assert.equal(lost.code, 2);
-    assert.match(lost.problem, /warning log: the segment 0\/0{15}1\.db\.lost was given up/);
+    assert.match(lost.problem, /warning log: the segment 0{15}1\.db\.lost was given up/);
   });
 
   test('log: missing positions are nothing to do if the store has processed them, and an error if not', async (context) => {
     const folder = openDataFolder(context);
     await healthyFolder(folder);
     await folder.append([{ users: [user('eve')] }]);
-    const [first, second] = listSegments(logFolderOf(folder.data), 0);
+    const [first, second] = listSegments(logFolderOf(folder.data));
     assert.ok(first !== undefined && second !== undefined);
     rmSync(first.file);
-    markMissing(logFolderOf(folder.data), 0, first.firstPosition);
+    markMissing(logFolderOf(folder.data), first.firstPosition);
     const processed = await examine(folder.data);
     assert.equal(processed.code, 2);
     assert.match(
       processed.problem,
-      /warning log: positions 1 to 2 of partition 0 are missing; the store has processed all of them → Nothing to do/,
+      /warning log: positions 1 to 2 are missing; the store has processed all of them → Nothing to do/,
     );
     rmSync(second.file);
     // The start leaves a mark where the acknowledged record was.
@@ -352,7 +338,7 @@ suite('sluice doctor', () => {
     assert.equal(unprocessed.code, 1);
     assert.match(
       unprocessed.problem,
-      /error log: positions 1 to 3 of partition 0 are missing, and the store has processed the log up to position 2 only → /,
+      /error log: positions 1 to 3 are missing, and the store has processed the log up to position 2 only → /,
     );
     assert.doesNotMatch(unprocessed.problem, /New requests are safe/);
   });
@@ -360,7 +346,7 @@ suite('sluice doctor', () => {
   test('log: a damaged write-ahead log of the newest segment is reported in the words of a start', async (context) => {
     const folder = openDataFolder(context);
     await healthyFolder(folder);
-    const file = listSegments(logFolderOf(folder.data), 0).at(-1)?.file ?? '';
+    const file = listSegments(logFolderOf(folder.data)).at(-1)?.file ?? '';
     leaveWal(file);
     assert.match(
       (await examine(folder.data)).findings.map(({ message }) => message).join('\n'),
@@ -455,7 +441,7 @@ suite('sluice doctor', () => {
   test('backlog: what was processed is counted in records, whatever positions were left out behind one that was given up', async (context) => {
     const folder = openDataFolder(context);
     await folder.append([{ users: [user('eve')] }]);
-    const [first] = listSegments(logFolderOf(folder.data), 0);
+    const [first] = listSegments(logFolderOf(folder.data));
     renameSync(first?.file ?? '', `${first?.file}.lost`);
     rmSync(join(folder.data, 'log-ends'));
     await folder.append([{ users: [user('eve')] }, { users: [user('zoe')] }]);
@@ -596,7 +582,7 @@ test('a folder of which only the marker of a migration is left had a log, and th
     at: '2026-11-01T00:00:00.000Z',
   });
   const lockHolder = () => ({ isHeld: false, pid: null });
-  const inspection = { refusals: [], refusedSegments: new Map(), unknownEnd: null, missing: [], noted: [] };
+  const inspection = { refusals: [], refusedSegments: new Map(), unknownEnd: null, missing: null, noted: [] };
   const parts = {
     config: { storeUrl: 'postgres://db:5432/sluice', logUrl: '' },
     dataFolder: data,

@@ -1,6 +1,6 @@
 /**
- * An embedded installation with something of everything in it, made by the real parts: a mixed history in two partitions
- * of the log, most of it processed; dead letters, an unmerge and an erase; accounts, keys, members, sessions,
+ * An embedded installation with something of everything in it, made by the real parts: a mixed history in the log, most
+ * of it processed; dead letters, an unmerge and an erase; accounts, keys, members, sessions,
  * invitations and failed attempts. For moving it elsewhere (migrate.test.ts).
  */
 
@@ -35,7 +35,7 @@ export async function fillInstallation(dataFolder: string, records = 600): Promi
   const entries = entriesOf(11, records);
   const poison = { ...oneUser(1, 'poison'), body: Buffer.from('{"users":[') };
   await appendAll(dataFolder, [oneUser(0, 'expired', -400), ...entries.slice(0, records / 2), poison]);
-  await appendAll(dataFolder, entries.slice(records / 2), 1);
+  await appendAll(dataFolder, entries.slice(records / 2));
   await processAll(dataFolder, SIZES);
   await withStore(storeFileOf(dataFolder), act);
   await expireOldest(storeFileOf(dataFolder));
@@ -51,7 +51,7 @@ export async function fillInstallation(dataFolder: string, records = 600): Promi
   await processAll(dataFolder, SIZES);
   const pending = [2, 3, 4, 5].map((n) => oneUser(n, 'pending'));
   await appendAll(dataFolder, pending);
-  await appendAll(dataFolder, entriesOf(13, 30), 1);
+  await appendAll(dataFolder, entriesOf(13, 30));
   const key = await fillKeys(keyFileOf(dataFolder));
   const traceIds = [...entries, ...again, ...repeated, poison].map(({ traceId }) => traceId);
   return { traceIds, pendingTraceIds: pending.map(({ traceId }) => traceId), key };

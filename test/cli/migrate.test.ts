@@ -7,7 +7,7 @@
 import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
 import { createHash } from 'node:crypto';
-import { cpSync, existsSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { cpSync, existsSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, suite, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
@@ -240,12 +240,15 @@ suite('sluice migrate', { skip: whyNoPostgres() }, () => {
     async () => {
       await using scope = new AsyncDisposableStack();
       const [folder, url] = [copyIn(scope), await newDatabase()];
-      const [alone, partition] = [folderIn(scope), folderIn(scope)];
+      const [alone, segments] = [folderIn(scope), folderIn(scope)];
       cpSync(join(folder, 'log'), join(alone, 'log'), { recursive: true });
-      cpSync(join(folder, 'log', '0'), join(partition, 'log', '0'), { recursive: true });
+      cpSync(join(folder, 'log'), join(segments, 'log'), {
+        recursive: true,
+        filter: (path) => statSync(path).isDirectory() || /\d{16}\.db/.test(path),
+      });
       assert.equal((await migrateHere(['--data', folder, '--to', url])).code, 0);
       const env = { STORE_URL: url };
-      for (const dataFolder of [alone, partition]) {
+      for (const dataFolder of [alone, segments]) {
         const refused = await refusedStart({ dataFolder, env });
         assert.match(refused, /migrated\.json is missing, .* would be processed a second time/);
         const examined = await runProgram(['doctor', '--data', dataFolder, '--json'], env);
@@ -256,10 +259,10 @@ suite('sluice migrate', { skip: whyNoPostgres() }, () => {
         await server.stop();
       }
       const other = { STORE_URL: await newDatabase() };
-      rmSync(migrationMarkerFileOf(partition));
-      rmSync(join(partition, 'log', 'installation'));
+      rmSync(migrationMarkerFileOf(segments));
+      rmSync(join(segments, 'log', 'installation'));
       assert.match(
-        await refusedStart({ dataFolder: partition, env: other }),
+        await refusedStart({ dataFolder: segments, env: other }),
         /does not say which installation it belongs to .* has never processed anything of it/,
       );
     },

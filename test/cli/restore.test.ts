@@ -50,7 +50,7 @@ suite('A restore', () => {
     const { target } = await backedUp(t, 'b.tar.gz');
     const data = folderFor(t);
     writeRestoreMarker(data, target, NOW);
-    mkdirSync(join(data, 'log/0'), { recursive: true });
+    mkdirSync(join(data, 'log'), { recursive: true });
     writeFileSync(join(data, 'store.db'), 'half of it');
     assert.match(await refusedStart({ dataFolder: data }), /A restore into .* was interrupted/);
     const doctor = (await runSluice(['doctor', '--data', data, '--json'])).stdout;
@@ -135,9 +135,9 @@ suite('A restore', () => {
     assert.match((await restore([])).err, /the backup is missing: --from FOLDER\|FILE/);
     assert.match((await restore(['--from', '/nowhere/b.tar'])).err, /There is no backup/);
     const { target } = await backedUp(t, 'b');
-    await rewriteManifest(target, { format: 2 });
+    await rewriteManifest(target, { format: 3 });
     const { err } = await restore(['--from', target, '--data', join(folderFor(t), 'data')]);
-    assert.match(err, /has the format 2, and this version of Sluice knows 1 only/);
+    assert.match(err, /has the format 3, and this version of Sluice knows 2 only/);
     writeFileSync(join(target, MANIFEST_FILE), '{}');
     const empty = await restore(['--from', target, '--data', join(folderFor(t), 'data')]);
     assert.match(empty.err, /cannot be used, "format" is missing\. Use another backup\./);

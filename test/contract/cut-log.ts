@@ -12,6 +12,7 @@ const HEADERS_AT_A_TIME = 100;
 
 export function cutIntoUsers(log: LogUnderTest): LogUnderTest {
   return {
+    hasPartitions: log.hasPartitions,
     openAppender: async (partition) => cuttingAppender(await log.openAppender(partition)),
     openReader: async (options) => cutReader(await log.openReader(options)),
     dispose: () => log.dispose(),

@@ -10,6 +10,7 @@ async function kafkaLog(): Promise<LogUnderTest> {
   const { brokers, newTopicName } = await testKafka();
   const url = `kafka://${brokers}/${newTopicName()}?partitions=3`;
   return {
+    hasPartitions: true,
     openAppender: (partition) =>
       openKafkaLogAppender({ url, retentionMs: Number.MAX_SAFE_INTEGER, partitionOf: () => partition }),
     openReader: ({ retentionMs = Number.MAX_SAFE_INTEGER, now = Date.now } = {}) =>

@@ -6,6 +6,8 @@ import assert from 'node:assert/strict';
 import type { LogAppender, LogEntry, LogHeader, LogReader, LogRecord } from '../../src/log.ts';
 
 export interface LogUnderTest {
+  readonly hasPartitions: boolean;
+  /** A log that has only one partition ignores which. */
   openAppender(partition: number): Promise<LogAppender>;
   openReader(options?: { retentionMs?: number; now?: () => number }): Promise<LogReader>;
   /** Removes everything. */

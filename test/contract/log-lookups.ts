@@ -115,7 +115,7 @@ export function lookupTests(log: () => LogUnderTest): void {
       const users = (await reader.find(0, 0, 'trace-17')).map((header) => header.userCount);
       assert.equal(sum(users), 3);
       assert.deepEqual(await reader.find(0, 0, 'trace-'), []);
-      assert.deepEqual(await reader.find(1, 0, 'trace-0'), []);
+      if (log().hasPartitions) assert.deepEqual(await reader.find(1, 0, 'trace-0'), []);
     });
     await appender.close();
   });

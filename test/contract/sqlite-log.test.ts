@@ -8,7 +8,8 @@ import { after, afterEach, suite, test } from 'node:test';
 import { openSqliteLogReader } from '../../src/backends/sqlite/log/reader.ts';
 import { hasWal, listSegments } from '../../src/backends/sqlite/log/segments.ts';
 import { openSqliteLogAppender } from '../../src/backends/sqlite/log/appender.ts';
-import { type LogAppender, LogCorruptError, LogUnavailableError } from '../../src/log.ts';
+import { assertOwnSegments } from '../../src/backends/sqlite/log/segment-chain.ts';
+import { type LogAppender, LogCorruptError } from '../../src/log.ts';
 import { startCheckpointer } from '../checkpointer-thread.ts';
 import { eventually, removeFolder, temporaryFolder } from '../server.ts';
 import { cutIntoUsers } from './cut-log.ts';
@@ -27,11 +28,9 @@ afterEach(async () => {
   appenders.clear();
 });
 
-async function openIn(folder: string, partition = 0, segmentBytes = SEGMENT_BYTES): Promise<LogAppender> {
+async function openIn(folder: string, segmentBytes = SEGMENT_BYTES): Promise<LogAppender> {
   const appender = await openSqliteLogAppender({
     folder,
-    partition,
-    partitions: 1,
     segmentBytes,
     metrics: null,
     checkpointer: checkpointer.port(),
@@ -46,7 +45,8 @@ function sqliteLog(): Promise<LogUnderTest> {
   const folder = join(base, 'log');
   mkdirSync(folder);
   return Promise.resolve({
-    openAppender: (partition: number) => openIn(folder, partition),
+    hasPartitions: false,
+    openAppender: () => openIn(folder),
     openReader: ({ retentionMs = Number.MAX_SAFE_INTEGER, now = Date.now } = {}) =>
       Promise.resolve(openSqliteLogReader({ folder, retentionMs, now })),
     dispose: () => Promise.resolve(removeFolder(base)),
@@ -79,7 +79,7 @@ suite('Segments of the SQLite log', () => {
   test('a full segment is followed by a new one, and records are read across them', async () => {
     await inFolder(async (folder) => {
       await fill(folder, 40);
-      assert.ok(listSegments(folder, 0).length >= 5);
+      assert.ok(listSegments(folder).length >= 5);
       const reader = openSqliteLogReader({ folder, retentionMs: 0, now: Date.now });
       const records = await readAll(reader, 0);
       assert.deepEqual(
@@ -94,7 +94,7 @@ suite('Segments of the SQLite log', () => {
     await inFolder(async (folder) => {
       const appender = await openIn(folder);
       for (let n = 0; n < 20; n++) await appender.append(entry({ users: [{ pad: 'x'.repeat(10_000) }] }));
-      const finished = listSegments(folder, 0).slice(0, -1);
+      const finished = listSegments(folder).slice(0, -1);
       assert.ok(finished.length >= 1);
       await eventually('all finished segments are sealed', () =>
         finished.every((segment) => !existsSync(`${segment.file}-wal`)),
@@ -106,13 +106,13 @@ suite('Segments of the SQLite log', () => {
   test('segments that are processed and older than the retention are removed, the newest never', async () => {
     await inFolder(async (folder) => {
       await fill(folder, 40, 1_000);
-      const before = listSegments(folder, 0);
+      const before = listSegments(folder);
       const reader = openSqliteLogReader({ folder, retentionMs: 500, now: () => 2_000 });
       const half = before[2]?.firstPosition ?? 0;
       await reader.commit(0, half);
-      assert.deepEqual(listSegments(folder, 0), before.slice(2));
+      assert.deepEqual(listSegments(folder), before.slice(2));
       await reader.commit(0, 41);
-      assert.deepEqual(listSegments(folder, 0), before.slice(-1));
+      assert.deepEqual(listSegments(folder), before.slice(-1));
       await reader.close();
       const appender = await openIn(folder);
       await appender.append(entry({ traceId: 'after' }));
@@ -133,47 +133,59 @@ suite('Segments of the SQLite log', () => {
       // Commits race with the thread that seals; in the end all but the newest are gone.
       await eventually('all processed segments are removed', async () => {
         await reader.commit(0, 41);
-        return listSegments(folder, 0).length === 1;
+        return listSegments(folder).length === 1;
       });
       await appender.close();
       await reader.commit(0, 41);
-      assert.equal(listSegments(folder, 0).length, 1);
+      assert.equal(listSegments(folder).length, 1);
       await reader.close();
     });
   });
 
-  test('a partition that is no longer written is still checked and sealed', async () => {
+  test('the segment that a killed process left is checked and sealed', async () => {
     await inFolder(async (folder) => {
-      const second = await openIn(folder, 1);
-      await second.append(entry({ traceId: 'left behind' }));
-      const [segment] = listSegments(folder, 1);
+      const killed = await openIn(folder);
+      await killed.append(entry({ traceId: 'left behind' }));
+      const [segment] = listSegments(folder);
       assert.ok(segment);
-      // As a killed process leaves it: with its write-ahead log.
+      // With its write-ahead log.
       const left = `${folder}-left`;
       cpSync(folder, left, { recursive: true });
-      await second.close();
-      const first = await openIn(left, 0);
+      await killed.close();
+      const next = await openIn(left);
       await eventually('it is sealed', () => !hasWal(segment.file.replace(folder, left)));
       const reader = openSqliteLogReader({ folder: left, retentionMs: 0, now: Date.now });
       assert.deepEqual(
-        (await readAll(reader, 1)).map((record) => record.traceId),
+        (await readAll(reader, 0)).map((record) => record.traceId),
         ['left behind'],
       );
       await reader.close();
-      await first.close();
+      await next.close();
+    });
+  });
+
+  test('a log of the layout before the first release, with a folder for each partition, is refused', async () => {
+    await inFolder(async (folder) => {
+      await fill(folder, 1);
+      assertOwnSegments(folder);
+      mkdirSync(join(folder, '0'));
+      assert.throws(() => assertOwnSegments(folder), {
+        name: 'LogCorruptError',
+        message: /log\/0 was written by an older, unreleased version of Sluice; use a new data folder\.$/,
+      });
     });
   });
 
   test('every start begins a new segment and leaves no empty ones behind', async () => {
     await inFolder(async (folder) => {
       for (let start = 0; start < 5; start++) await (await openIn(folder)).close();
-      assert.equal(listSegments(folder, 0).length, 1);
+      assert.equal(listSegments(folder).length, 1);
       for (let start = 0; start < 3; start++) {
         const appender = await openIn(folder);
         await appender.append(entry({ traceId: `start-${start}` }));
         await appender.close();
       }
-      assert.equal(listSegments(folder, 0).length, 3);
+      assert.equal(listSegments(folder).length, 3);
     });
   });
 
@@ -196,7 +208,7 @@ suite('Segments of the SQLite log', () => {
   test('headers and the search for a request do not look at bodies', async () => {
     await inFolder(async (folder) => {
       await fill(folder, 3);
-      const [segment] = listSegments(folder, 0);
+      const [segment] = listSegments(folder);
       assert.ok(segment);
       const bytes = readFileSync(segment.file);
       // The head of a long body lies with the other columns; the rest is on pages of its own.
@@ -218,7 +230,7 @@ suite('Segments of the SQLite log', () => {
     test(`where a segment is ${what}, its records count as missing, it is named, and headers continue after it`, async () => {
       await inFolder(async (folder) => {
         await fill(folder, 40);
-        const [, second, third] = listSegments(folder, 0);
+        const [, second, third] = listSegments(folder);
         assert.ok(second && third);
         fault(second.file);
         const reader = openSqliteLogReader({ folder, retentionMs: 0, now: Date.now });
@@ -241,7 +253,7 @@ suite('Segments of the SQLite log', () => {
       await fill(folder, 40);
       const reader = openSqliteLogReader({ folder, retentionMs: 0, now: Date.now });
       const finding = reader.find(0, 0, 'trace-39');
-      const [, second] = listSegments(folder, 0);
+      const [, second] = listSegments(folder);
       assert.ok(second);
       rmSync(second.file);
       assert.equal((await finding)[0]?.position, 40);
@@ -252,7 +264,7 @@ suite('Segments of the SQLite log', () => {
   test('the backlog is the size of the segments that are not processed, and a share of the one that is half done', async () => {
     await inFolder(async (folder) => {
       await fill(folder, 40);
-      const segments = listSegments(folder, 0);
+      const segments = listSegments(folder);
       const reader = openSqliteLogReader({ folder, retentionMs: 0, now: Date.now });
       const sizes = segments.map(({ file }) => statSync(file).size);
       const total = sizes.reduce((sum, size) => sum + size, 0);
@@ -271,7 +283,7 @@ suite('Segments of the SQLite log', () => {
     await inFolder(async (folder) => {
       const appender = await openIn(folder);
       await appender.append(entry());
-      const [segment] = listSegments(folder, 0);
+      const [segment] = listSegments(folder);
       assert.ok(segment && hasWal(segment.file));
       const reader = openSqliteLogReader({ folder, retentionMs: 0, now: Date.now });
       const bytes = statSync(segment.file).size + statSync(`${segment.file}-wal`).size;
@@ -284,7 +296,7 @@ suite('Segments of the SQLite log', () => {
 
   test('a batch has a bound of its own, for bodies and for what is said about them', async () => {
     await inFolder(async (folder) => {
-      const appender = await openIn(folder, 0, 1_000_000_000);
+      const appender = await openIn(folder, 1_000_000_000);
       const long = '"'.repeat(9_000_000);
       for (let n = 0; n < 8; n++) {
         const rejections = n < 4 ? [] : [{ userIndex: 0, message: long }];
@@ -305,7 +317,7 @@ suite('Segments of the SQLite log', () => {
   test('a segment without a count of events, as versions before the first release wrote it, is refused in words', async () => {
     await inFolder(async (folder) => {
       await fill(folder, 3);
-      const [segment] = listSegments(folder, 0);
+      const [segment] = listSegments(folder);
       assert.ok(segment);
       const database = new DatabaseSync(segment.file);
       database.exec('ALTER TABLE records DROP COLUMN event_count; PRAGMA wal_checkpoint(TRUNCATE)');
@@ -321,18 +333,4 @@ suite('Segments of the SQLite log', () => {
       await assert.rejects(openIn(folder), { name: 'OperatorError', ...inWords });
     });
   });
-});
-
-test('a position that cannot be written because no file can be made is tried again later, not the end', async () => {
-  const folder = temporaryFolder();
-  const reader = openSqliteLogReader({ folder, retentionMs: Number.MAX_SAFE_INTEGER, now: Date.now });
-  const inTheWay = join(folder, 'positions.db');
-  mkdirSync(inTheWay);
-  await assert.rejects(reader.commit(0, 7), LogUnavailableError);
-  await assert.rejects(reader.commit(0, 7), LogUnavailableError);
-  rmSync(inTheWay, { recursive: true });
-  await reader.commit(0, 7);
-  assert.equal(await reader.committed(0), 7);
-  await reader.close();
-  removeFolder(folder);
 });

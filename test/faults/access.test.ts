@@ -44,14 +44,13 @@ const FILES: readonly ((dataFolder: string) => string)[] = [
   retentionTimeFileOf,
   storeFileOf,
   keyFileOf,
-  (folder) => join(logFolderOf(folder), 'positions.db'),
   (folder) => join(logFolderOf(folder), 'name'),
   (folder) => `${logFolderOf(folder)}-ends`,
   (folder) => join(folder, 'lock.db'),
 ];
 
 function newestSegment(dataFolder: string): string {
-  return listSegments(logFolderOf(dataFolder), 0).at(-1)?.file ?? '';
+  return listSegments(logFolderOf(dataFolder)).at(-1)?.file ?? '';
 }
 
 /** With each of `FILES` in it, of the user that the server runs as. */
@@ -109,7 +108,7 @@ suite('A file that the user of the server may not use', () => {
       words,
       /\.db may not be read or written by this user \(uid \d+, gid \d+\): its owner is uid \d+, gid \d+, its mode 0[06]00/,
     );
-    assert.match(words, /and 4 more/);
+    assert.match(words, /and 3 more/);
     assert.match(words, /This is not damage: .*chown -R \d+:\d+ /s);
     assert.doesNotMatch(words, /is damaged|\.lost|restart to recover/);
     const { code, stdout } = await runSluice(['doctor', '--data', dataFolder], {}, as);
@@ -146,27 +145,27 @@ suite('A file that the user of the server may not use', () => {
         );
       }
     }
-    chmodSync(join(log, '0'), 0o500);
+    chmodSync(log, 0o500);
     // A segment is full after ten of them.
     for (let sent = 0; sent < 10; sent++) assert.equal((await post(server, server.key, body)).status, 202);
     assert.equal(await server.ended, 'SIGKILL');
-    assert.match(server.stderr(), /no new segment can be created in \S+\/log\/0: EACCES.*The disk is not the cause/);
+    assert.match(server.stderr(), /no new segment can be created in \S+\/log: EACCES.*The disk is not the cause/);
   });
 
   test('because it may only be read is named, too, and so is a folder', async (t) => {
     const dataFolder = await usedFolder(t);
-    const [segment, partition] = [newestSegment(dataFolder), join(logFolderOf(dataFolder), '0')];
+    const [segment, log] = [newestSegment(dataFolder), logFolderOf(dataFolder)];
     chmodSync(segment, 0o400);
     assert.match(problemsIn(dataFolder)[0]?.what ?? '', /^may not be written by this user .*its mode 0400$/);
     chmodSync(segment, 0o600);
-    chmodSync(partition, 0o500);
+    chmodSync(log, 0o500);
     assert.deepEqual(
       problemsIn(dataFolder).map(({ path }) => path),
-      [partition],
+      [log],
     );
-    chmodSync(partition, 0o600);
+    chmodSync(log, 0o600);
     assert.match(problemsIn(dataFolder)[0]?.what ?? '', /^may not be read by this user/);
-    chmodSync(partition, 0o700);
+    chmodSync(log, 0o700);
   });
 });
 
@@ -178,7 +177,7 @@ test('a waiting segment that the user of the server may not read hides its own r
   for (const ids of [waiting.slice(0, 1), waiting.slice(1, 3), waiting.slice(3)])
     await folder.append(ids.map((traceId) => ({ traceId, users: [user('ada')] })));
   giveFolderAway(folder.data);
-  giveToAnother(listSegments(logFolderOf(folder.data), 0).at(-2)?.file ?? '');
+  giveToAnother(listSegments(logFolderOf(folder.data)).at(-2)?.file ?? '');
 
   const source = (path: string): string => new URL(`../../src/${path}`, import.meta.url).href;
   const program = `
@@ -251,15 +250,15 @@ suite('A file of the data folder', () => {
       rmSync(path);
       renameSync(`${path}.kept`, path);
     }
-    const partition = join(logFolderOf(dataFolder), '0');
-    renameSync(partition, `${dataFolder}/kept`);
-    writeFileSync(partition, '');
+    const log = logFolderOf(dataFolder);
+    renameSync(log, `${dataFolder}/kept`);
+    writeFileSync(log, '');
     assert.throws(
       () => lockFolder(dataFolder),
-      (error) => error instanceof OperatorError && /log\/0 is a file, and should be a folder/.test(error.message),
+      (error) => error instanceof OperatorError && /log is a file, and should be a folder/.test(error.message),
     );
-    rmSync(partition);
-    renameSync(`${dataFolder}/kept`, partition);
+    rmSync(log);
+    renameSync(`${dataFolder}/kept`, log);
     assert.equal(readdirSync(dataFolder, { recursive: true }).length, before, 'nothing was made or removed');
     lockFolder(dataFolder).release();
   });

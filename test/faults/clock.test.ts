@@ -112,8 +112,6 @@ suite('With a clock that jumps', () => {
     mkdirSync(folder);
     const log = await openSqliteLogAppender({
       folder,
-      partition: 0,
-      partitions: 1,
       segmentBytes: 64 * 1_024,
       metrics: null,
       onFatal: assert.fail,

@@ -54,7 +54,7 @@ after(() => shared.disposeAsync());
 /** What a server left that was killed after REQUESTS requests, each a commit of its own: a copy of it for every test. */
 function killedServer(scope: Scope): Left {
   const dataFolder = copyIn(scope, killed.dataFolder);
-  return { ...killed, dataFolder, wal: join(dataFolder, 'log', '0', `${SEGMENT}-wal`) };
+  return { ...killed, dataFolder, wal: join(dataFolder, 'log', `${SEGMENT}-wal`) };
 }
 
 function flip(file: string, at: number): void {
@@ -94,7 +94,7 @@ suite('A damaged write-ahead log of a killed server', () => {
     truncateSync(wal, statSync(wal).size - 1_000);
     await launch(scope, { dataFolder });
     // It was acknowledged here, so the start marks its place; an operator has to decide to do without it.
-    const mark = listSegments(join(dataFolder, 'log'), 0).find(({ missing }) => missing)?.file ?? '';
+    const mark = listSegments(join(dataFolder, 'log')).find(({ missing }) => missing)?.file ?? '';
     renameSync(mark, mark.replace('.missing', '.lost'));
     const found = await audit(dataFolder, ledger);
     assert.deepEqual(found.missing, [...ledger.acknowledged.keys()].slice(-1));
@@ -139,7 +139,7 @@ suite('A damaged sealed segment', () => {
     const server = await launch(scope, { dataFolder, args: ['--log-segment', '1MB'] });
     const ledger = new Ledger(2_000);
     const load = startLoad(scope, server, server.key, ledger);
-    const segments = () => listSegments(join(dataFolder, 'log'), 0);
+    const segments = () => listSegments(join(dataFolder, 'log'));
     while (segments().length < 4) await new Promise(setImmediate);
     await load.stop();
     assert.equal(await server.stop(), 0);

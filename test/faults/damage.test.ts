@@ -65,8 +65,6 @@ async function openLog(folder: string, segmentBytes: number): Promise<LogAppende
   mkdirSync(folder);
   return openSqliteLogAppender({
     folder,
-    partition: 0,
-    partitions: 1,
     segmentBytes,
     metrics: null,
     onFatal: (message) => assert.fail(message),
@@ -109,8 +107,8 @@ async function recordsUnlessDamaged(folder: string): Promise<LogRecord[] | undef
 
 function copyOf(scope: Scope, folder: string): string {
   const copy = join(folderIn(scope), 'log');
-  mkdirSync(join(copy, '0'), { recursive: true });
-  for (const { file } of listSegments(folder, 0)) {
+  mkdirSync(copy, { recursive: true });
+  for (const { file } of listSegments(folder)) {
     for (const suffix of ['', '-wal']) {
       if (existsSync(file + suffix)) copyFileSync(file + suffix, file.replace(folder, copy) + suffix);
     }
@@ -129,15 +127,13 @@ suite('Random damage', () => {
     // A later start makes a new segment, so that all of these have one behind them.
     const next = await openSqliteLogAppender({
       folder,
-      partition: 0,
-      partitions: 1,
       segmentBytes: 1e6,
       metrics: null,
       onFatal: assert.fail,
     });
     await next.close();
     const written = await recordsIn(folder);
-    const segments = listSegments(folder, 0).slice(0, -1);
+    const segments = listSegments(folder).slice(0, -1);
     assert.ok(segments.length >= 2);
 
     let noticed = 0;
@@ -154,7 +150,7 @@ suite('Random damage', () => {
     t.diagnostic(`${noticed} of ${ROUNDS} were noticed, the others harmless`);
     assert.ok(noticed > ROUNDS / 4);
     assertSame(await recordsIn(folder), written, 'the undamaged log');
-    const others = readdirSync(join(folder, '0')).filter((name) => !name.endsWith('.db'));
+    const others = readdirSync(folder).filter((name) => /^\d{16}\.db./.test(name));
     assert.deepEqual(others, [], 'reading sealed segments left files behind');
   });
 
@@ -168,7 +164,7 @@ suite('Random damage', () => {
     const left = copyOf(scope, folder);
     const written = await recordsIn(folder);
     await log.close();
-    const [segment] = listSegments(left, 0);
+    const [segment] = listSegments(left);
     assert.ok(segment && written.length === 60);
     const wal = `${segment.file}-wal`;
     const whole = readFileSync(wal);

@@ -1,11 +1,11 @@
 /**
- * Log segments that lie where they were not written: copied into another partition or from another installation, or
+ * Log segments that lie where they were not written: copied from another installation, or
  * renamed. Their records would be processed a second time, or hide where the log ends. They are refused by name, at a
  * start and under a running server, and all continues when they are moved away.
  */
 
 import assert from 'node:assert/strict';
-import { cpSync, mkdirSync, renameSync, rmSync } from 'node:fs';
+import { cpSync, renameSync, rmSync } from 'node:fs';
 import { basename, join } from 'node:path';
 import { after, before, suite, test } from 'node:test';
 import { listSegments } from '../../src/backends/sqlite/log/segments.ts';
@@ -46,7 +46,7 @@ async function usedFolder(scope: Scope): Promise<Used> {
   await send(server, server.key, 3);
   await allStored(server, server.key, 3);
   await server.stop();
-  return { folder, key: server.key, segment: listSegments(join(folder, 'log'), 0)[0]?.file ?? '' };
+  return { folder, key: server.key, segment: listSegments(join(folder, 'log'))[0]?.file ?? '' };
 }
 
 interface Put {
@@ -55,24 +55,20 @@ interface Put {
   readonly words: RegExp;
 }
 
-function copied(from: string, partition: number, name: string, folder: string): string {
-  const within = join(folder, 'log', String(partition));
-  mkdirSync(within, { recursive: true });
-  cpSync(from, join(within, name));
-  return join(within, name);
+/** After all segments of the folder. */
+function copied(from: string, folder: string): string {
+  const file = join(folder, 'log', '0000000000000099.db');
+  cpSync(from, file);
+  return file;
 }
 
 const PUTS: Readonly<Record<string, Put>> = {
-  'of another partition': {
-    put: (own, _other, folder) => copied(own, 1, basename(own), folder),
-    words: /it is of partition 0, but is in the folder of partition 1\. Move it away/,
-  },
   'of another installation': {
-    put: (_own, other, folder) => copied(other, 1, basename(other), folder),
+    put: (_own, other, folder) => copied(other, folder),
     words: /it is of another log, local:[0-9a-f-]{36}, and this one is local:[0-9a-f-]{36}\. Move it away/,
   },
   'that was renamed': {
-    put: (own, _other, folder) => copied(own, 0, '0000000000000099.db', folder),
+    put: (own, _other, folder) => copied(own, folder),
     words: /it was renamed, and was called 0000000000000001\.db\. Move it away/,
   },
 };
@@ -133,7 +129,7 @@ suite('A log segment', () => {
   test('of another copy of the installation refuses the start before any request is accepted, and doctor says so', async () => {
     await using scope = new AsyncDisposableStack();
     const [own, twin] = [copyOfOne(scope), copyOfOne(scope)];
-    const newest = (folder: string) => listSegments(join(folder, 'log'), 0).at(-1)?.file ?? '';
+    const newest = (folder: string) => listSegments(join(folder, 'log')).at(-1)?.file ?? '';
     await Promise.all(
       [own, twin].map(async ({ folder, key }) => {
         const server = await launch(scope, { dataFolder: folder });
@@ -150,10 +146,9 @@ suite('A log segment', () => {
     const doctor = await runSluice(['doctor'], { SLUICE_DATA: own.folder, SLUICE_DISK_FREE_MIN: '0' });
     assert.match(doctor.stdout.replaceAll(/\s+/g, ' '), words);
     renameSync(kept, newest(own.folder));
-    // In the other partition: the first one must not accept requests before.
-    const foreign = copied(one?.segment ?? '', 1, '0000000000000099.db', own.folder);
+    const foreign = copied(one?.segment ?? '', own.folder);
     const refusal = await refusedStart({ dataFolder: own.folder, args: ['--edges', '2'] });
-    assert.match(refusal, /it is of partition 0, but is in the folder of partition 1/);
+    assert.match(refusal, /it was renamed, and was called 0000000000000001\.db/);
     assert.doesNotMatch(refusal, /"listening"/);
     rmSync(foreign);
     const again = await launch(scope, { dataFolder: own.folder });

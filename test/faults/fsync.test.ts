@@ -65,7 +65,7 @@ suite('A failing disk', () => {
     await using scope = new AsyncDisposableStack();
     const dataFolder = folderIn(scope);
     const server = await launch(scope, { dataFolder, args: ['--log-segment', '1MB'] });
-    const segment = join(dataFolder, 'log', '0', '0000000000000001.db');
+    const segment = join(dataFolder, 'log', '0000000000000001.db');
     await attachStrace(server.pid, FAIL_ONCE, join(folderIn(scope), 'trace'), segment);
     const ledger = new Ledger(2_000);
     const load = startLoad(scope, server, server.key, ledger);

@@ -15,7 +15,7 @@ import { findLogName, localLogName } from '../../src/backends/sqlite/log/name.ts
 import { openSqliteLogReader } from '../../src/backends/sqlite/log/reader.ts';
 import { recoverLogName } from '../../src/backends/sqlite/log/segments.ts';
 import { noteLogWarning, readLogWarnings } from '../../src/backends/sqlite/log/warnings.ts';
-import { noteUnknownEnds, partitionsWithoutEnd } from '../../src/backends/sqlite/log/end-of-log.ts';
+import { isEndUnknown, noteUnknownEnd } from '../../src/backends/sqlite/log/end-of-log.ts';
 import { loadConfig } from '../../src/config/config.ts';
 import { OperatorError } from '../../src/errors.ts';
 import type { LogEntry, LogHeader } from '../../src/log.ts';
@@ -182,7 +182,7 @@ suite('The name of a log', () => {
     rmSync(log, { recursive: true });
     const { code, words } = await doctor(folder, env);
     assert.equal(code, 1, words);
-    const lost = /the log has lost its newest records, positions 1 to 13 of .* from position 4 on were acknowledged/;
+    const lost = /the log has lost its newest records, positions 1 to 13; .* from position 4 on were acknowledged/;
     assert.match(words, lost);
     assert.ok(!existsSync(log), 'the doctor made a log');
     const second = await launch(scope, { dataFolder: folder, env });
@@ -193,8 +193,8 @@ suite('The name of a log', () => {
     assert.deepEqual([waiting.balanced, waiting.missing_records, waiting.lost_records], [false, 10, 0]);
     await second.stop();
 
-    cpSync(join(away, '0'), join(log, '0'), { recursive: true, force: false });
-    for (const name of readdirSync(join(log, '0'))) if (name.endsWith('.missing')) rmSync(join(log, '0', name));
+    cpSync(away, log, { recursive: true, force: false });
+    for (const name of readdirSync(log)) if (name.endsWith('.missing')) rmSync(join(log, name));
     const third = await launch(scope, { dataFolder: folder, env });
     await stored(third, key, 18);
     const repaired = await ledgerOf(third, key);
@@ -249,11 +249,11 @@ suite('log-ends', () => {
       if (how === 'removed') {
         const { code, words } = await doctor(folder);
         assert.equal(code, 2, words);
-        assert.match(words, /! log log-ends is missing, cannot be read or is older than the log \(partition 0\)/);
+        assert.match(words, /! log log-ends is missing, cannot be read or is older than the log/);
       }
       const [warning] = await prepare(folder);
-      assert.match(warning ?? '', /^log-ends is missing, cannot be read or is older than the log \(partition 0\)/);
-      assert.equal(readLogEnd(join(folder, 'log'), 0), 5);
+      assert.match(warning ?? '', /^log-ends is missing, cannot be read or is older than the log/);
+      assert.equal(readLogEnd(join(folder, 'log')), 5);
       assert.deepEqual(await prepare(folder), []);
     });
   }
@@ -265,17 +265,14 @@ suite('log-ends', () => {
     await receive(folder, 2);
     await appendAll(folder, entries(3));
     // Three requests that were acknowledged, and that only a newer log-ends knows of.
-    rmSync(join(folder, 'log', '0', '0000000000000005.db'));
+    rmSync(join(folder, 'log', '0000000000000005.db'));
     writeFileSync(join(folder, 'log-ends'), earlier);
     const { code, words } = await doctor(folder);
     assert.equal(code, 2, words);
     const [warning = ''] = await prepare(folder);
-    assert.match(
-      warning,
-      /older than the log \(partition 0\): whether requests were acknowledged beyond .* is not known/,
-    );
+    assert.match(warning, /older than the log: whether requests were acknowledged beyond .* is not known/);
     assert.ok(words.includes(warning.split(';')[0] ?? ''), words);
-    assert.equal(readLogEnd(join(folder, 'log'), 0), 5);
+    assert.equal(readLogEnd(join(folder, 'log')), 5);
     assert.deepEqual(await prepare(folder), []);
   });
 
@@ -303,7 +300,7 @@ suite('log-ends', () => {
     await using scope = new AsyncDisposableStack();
     const folder = await usedFolder(scope, 2);
     const log = join(folder, 'log');
-    const ends = new LogEnds(log, localLogName(log), 0, 1);
+    const ends = new LogEnds(log, localLogName(log), 1);
     ends.announce(5);
     ends.close();
     assert.deepEqual(await prepare(folder), []);
@@ -316,33 +313,33 @@ suite('log-ends', () => {
     assert.equal((await prepare(folder)).length, 1);
   });
 
-  test('is there before the first commit of a partition, which kill -9 may follow', async () => {
+  test('is there before the first commit, which kill -9 may follow', async () => {
     await using scope = new AsyncDisposableStack();
     const folder = folderIn(scope);
     await appendAll(folder, []);
     const empty = readFileSync(join(folder, 'log-ends'), 'latin1');
     await appendAll(folder, entries(1));
     writeFileSync(join(folder, 'log-ends'), empty.replace(/ \d{16}/, ' 0000000000000002'));
-    assert.deepEqual(partitionsWithoutEnd(join(folder, 'log')), []);
+    assert.ok(!isEndUnknown(join(folder, 'log')));
   });
 
   test('is made again by a server that runs, with the next request or without one', async () => {
     await using scope = new AsyncDisposableStack();
     const folder = join(folderIn(scope), 'log');
     mkdirSync(folder);
-    const setup = { folder, partition: 1, partitions: 2, segmentBytes: 1_000_000, metrics: null, onFatal: assert.fail };
+    const setup = { folder, segmentBytes: 1_000_000, metrics: null, onFatal: assert.fail };
     const appender = await openSqliteLogAppender(setup);
     const [one, two, three] = entries(3) as [LogEntry, LogEntry, LogEntry];
     await appender.append(one);
     rmSync(`${folder}-ends`);
     await appender.append(two);
-    assert.equal(readLogEnd(folder, 1), 3);
+    assert.equal(readLogEnd(folder), 3);
     writeFileSync(`${folder}-other`, '');
     renameSync(`${folder}-other`, `${folder}-ends`);
     await appender.append(three);
-    assert.equal(readLogEnd(folder, 1), 4);
+    assert.equal(readLogEnd(folder), 4);
     rmSync(`${folder}-ends`);
-    await eventually('it is there again', () => existsSync(`${folder}-ends`) && readLogEnd(folder, 1) === 4);
+    await eventually('it is there again', () => existsSync(`${folder}-ends`) && readLogEnd(folder) === 4);
     await appender.close();
   });
 
@@ -352,7 +349,7 @@ suite('log-ends', () => {
       const folder = join(folderIn(scope), 'log');
       mkdirSync(folder);
       const fatal = Promise.withResolvers<string>();
-      const setup = { folder, partition: 0, partitions: 1, segmentBytes: 1_000_000, metrics: null };
+      const setup = { folder, segmentBytes: 1_000_000, metrics: null };
       const appender = await openSqliteLogAppender({ ...setup, onFatal: fatal.resolve });
       await appender.append(...(entries(1) as [LogEntry]));
       rmSync(`${folder}-ends`);
@@ -372,8 +369,8 @@ suite('log-ends', () => {
     assert.equal(made.code, 0, made.err);
     const done = await restore(['--from', to, '--data', restored]);
     assert.equal(done.code, 0, done.err);
-    assert.equal(readLogEnd(join(restored, 'log'), 0), 3);
-    assert.deepEqual(partitionsWithoutEnd(join(restored, 'log')), []);
+    assert.equal(readLogEnd(join(restored, 'log')), 3);
+    assert.ok(!isEndUnknown(join(restored, 'log')));
   });
 
   test('is noted by a restore of a log whose only segment is empty, too', async () => {
@@ -381,13 +378,13 @@ suite('log-ends', () => {
     const folder = await usedFolder(scope, 2);
     await appendAll(folder, []);
     // As retention does.
-    rmSync(join(folder, 'log', '0', '0000000000000001.db'));
+    rmSync(join(folder, 'log', '0000000000000001.db'));
     rmSync(join(folder, 'log-ends'));
-    noteUnknownEnds(join(folder, 'log'));
-    assert.equal(readLogEnd(join(folder, 'log'), 0), 3);
+    noteUnknownEnd(join(folder, 'log'));
+    assert.equal(readLogEnd(join(folder, 'log')), 3);
     assert.deepEqual(await prepare(folder), []);
     await appendAll(folder, entries(1));
-    assert.equal(readLogEnd(join(folder, 'log'), 0), 4);
+    assert.equal(readLogEnd(join(folder, 'log')), 4);
   });
 });
 
@@ -405,22 +402,22 @@ const DAMAGED_LOGS: Readonly<Record<string, DamagedLog>> = {
     waiting: 3,
     damage: (folder) => rmSync(join(folder, 'log'), { recursive: true }),
     code: 1,
-    says: /positions 1 to 3 of partition 0; those from position 1 on were acknowledged and are not processed/,
+    says: /positions 1 to 3; those from position 1 on were acknowledged and are not processed/,
   },
   'log/ is gone, and the store has all of it': {
     processed: 3,
     waiting: 0,
     damage: (folder) => rmSync(join(folder, 'log'), { recursive: true }),
     code: 2,
-    says: /positions 1 to 3 of partition 0; the store has all of these, but no segment is left that log-ends can be compared with, so it is not known whether more were acknowledged/,
+    says: /positions 1 to 3; the store has all of these, but no segment is left that log-ends can be compared with, so it is not known whether more were acknowledged/,
   },
-  'log/0 is gone, and a log-ends was put back that ends where the store does': {
+  'log/ is gone, and a log-ends was put back that ends where the store does': {
     processed: 3,
     waiting: 0,
     damage: async (folder) => {
       const earlier = readFileSync(join(folder, 'log-ends'));
       await appendAll(folder, entries(2));
-      rmSync(join(folder, 'log', '0'), { recursive: true });
+      rmSync(join(folder, 'log'), { recursive: true });
       writeFileSync(join(folder, 'log-ends'), earlier);
     },
     code: 2,
@@ -434,16 +431,6 @@ const DAMAGED_LOGS: Readonly<Record<string, DamagedLog>> = {
     },
     code: 2,
     says: /log-ends is missing or older, so it is not known whether more were acknowledged/,
-  },
-  'a partition that is not written to any more is gone': {
-    processed: 3,
-    waiting: 0,
-    damage: async (folder) => {
-      await appendAll(folder, entries(2), 1);
-      rmSync(join(folder, 'log', '1'), { recursive: true });
-    },
-    code: 1,
-    says: /positions 1 to 2 of partition 1; those from position 1 on were acknowledged and are not processed/,
   },
 };
 
@@ -475,8 +462,9 @@ const UNKNOWN_LOSSES: Readonly<Record<string, (folder: string, earlier: string) 
   'log/ and log-ends are gone': (folder) => {
     for (const name of ['log', 'log-ends']) rmSync(join(folder, name), { recursive: true });
   },
-  'log/0 and log-ends are gone beside PostgreSQL': (folder) => {
-    for (const name of ['log/0', 'log-ends']) rmSync(join(folder, name), { recursive: true });
+  'the segments and log-ends are gone beside PostgreSQL': (folder) => {
+    for (const name of segmentFilesIn(folder)) rmSync(join(folder, 'log', name));
+    rmSync(join(folder, 'log-ends'));
   },
 };
 
@@ -522,15 +510,13 @@ async function warningsOf(server: TestServer, key: string): Promise<string[]> {
   return ((await response.json()) as { warnings: string[] }).warnings;
 }
 
-/** What the writer of the only partition that is used now says. */
+/** What the writer says. */
 async function missingAtStart(folder: string, storePosition: number): Promise<string[]> {
   const said: string[] = [];
   const appender = await openSqliteLogAppender({
     folder: join(folder, 'log'),
-    partition: 0,
-    partitions: 1,
     segmentBytes: 1_000_000,
-    storePositions: new Map([[0, storePosition]]),
+    processed: storePosition,
     metrics: null,
     onFatal: assert.fail,
     onMissing: (missing) => said.push(missingRecordsText(missing)),
@@ -551,9 +537,14 @@ async function restartedSince(scope: Scope): Promise<{ folder: string; idle: str
 }
 
 function segmentsIn(folder: string): string[] {
-  return readdirSync(join(folder, 'log', '0'))
+  return segmentFilesIn(folder)
     .filter((name) => /\.db(\.\w+)?$/.test(name))
     .sort();
+}
+
+/** With their write-ahead logs. */
+function segmentFilesIn(folder: string): string[] {
+  return readdirSync(join(folder, 'log')).filter((name) => /^\d{16}\.db/.test(name));
 }
 
 suite('A copy of the log from an idle moment, put back after a restart', () => {
@@ -564,14 +555,14 @@ suite('A copy of the log from an idle moment, put back after a restart', () => {
     cpSync(join(idle, 'log'), join(folder, 'log'), { recursive: true });
     const before = await doctor(folder);
     assert.equal(before.code, 2, before.words);
-    assert.match(before.words, /positions 5 to 6 of partition 0; the store has all of them, so nothing is lost/);
+    assert.match(before.words, /positions 5 to 6; the store has all of them, so nothing is lost/);
     assert.deepEqual(await prepare(folder), []);
     assert.equal((await missingAtStart(folder, 7)).length, 1);
     assert.deepEqual(segmentsIn(folder), ['0000000000000001.db', '0000000000000005.db.missing', '0000000000000007.db']);
     await receive(folder, 3);
     const after = await doctor(folder);
     assert.equal(after.code, 2, after.words);
-    assert.match(after.words, /! log positions 5 to 6 of partition 0 are missing; the store has processed all of them/);
+    assert.match(after.words, /! log positions 5 to 6 are missing; the store has processed all of them/);
   });
 
   test('is no loss with log-ends of that moment either, only the doubt whether more was acknowledged', async () => {

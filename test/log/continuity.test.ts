@@ -2,11 +2,9 @@
 
 import assert from 'node:assert/strict';
 import { cpSync, renameSync, rmSync } from 'node:fs';
-import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { suite, test } from 'node:test';
 import { assertOwnSegments } from '../../src/backends/sqlite/log/segment-chain.ts';
-import { openSqliteLogAppender } from '../../src/backends/sqlite/log/appender.ts';
 import { openSqliteLogReader } from '../../src/backends/sqlite/log/reader.ts';
 import { listSegments } from '../../src/backends/sqlite/log/segments.ts';
 import { openSqliteStore } from '../../src/backends/sqlite/store/store.ts';
@@ -53,7 +51,7 @@ suite('A newest segment that was given up', () => {
     await appendAll(folder, requests(1, 10));
     await processAll(folder);
     await appendAll(folder, requests(11, 5));
-    const newest = listSegments(logFolderOf(folder), 0).at(-1)?.file ?? '';
+    const newest = listSegments(logFolderOf(folder)).at(-1)?.file ?? '';
     renameSync(newest, `${newest}.lost`);
     const reading = createReading(openSqliteStore(storeFileOf(folder)), readerOf(folder));
     scope.defer(() => reading.close());
@@ -72,62 +70,6 @@ suite('A newest segment that was given up', () => {
   });
 });
 
-const NO_SEGMENT_LEFT = 'no segment is left that log-ends can be compared with';
-
-suite('A partition that is not written to any more', () => {
-  test('misses nothing when log/ was removed and the store has all of it, and can be used again', async () => {
-    await using scope = new AsyncDisposableStack();
-    const folder = folderIn(scope);
-    await appendAll(folder, requests(1, 3), 0);
-    await appendAll(folder, requests(4, 2), 1);
-    await processAll(folder);
-    rmSync(logFolderOf(folder), { recursive: true });
-    const reported: unknown[] = [];
-    for (const warnings of [2, 2]) {
-      const appender = await openSqliteLogAppender({
-        folder: logFolderOf(folder),
-        partition: 0,
-        partitions: 1,
-        segmentBytes: 1e6,
-        storePositions: new Map([
-          [0, 4],
-          [1, 3],
-        ]),
-        metrics: null,
-        onFatal: assert.fail,
-        onMissing: ({ partition, to, processed, doubt }) => reported.push([partition, to, processed, doubt]),
-      });
-      await appender.close();
-      assert.equal(reported.length, warnings);
-    }
-    assert.deepEqual(reported, [
-      [0, 4, 4, NO_SEGMENT_LEFT],
-      [1, 3, 3, NO_SEGMENT_LEFT],
-    ]);
-    const reading = createReading(openSqliteStore(storeFileOf(folder)), readerOf(folder));
-    scope.defer(() => reading.close());
-    const missing = async () => (await reading.ledger(null, { from: null, to: null })).missingRecords;
-    assert.equal(await missing(), 0);
-    await appendAll(folder, requests(6, 2), 1);
-    assert.equal(await missing(), 0);
-    await processAll(folder);
-    assert.equal((await reading.ledger(null, { from: null, to: null })).positions.get(1), 5);
-  });
-
-  test('misses what was acknowledged in it when its folder is gone, though the store knows nothing of it', async () => {
-    await using scope = new AsyncDisposableStack();
-    const folder = folderIn(scope);
-    await appendAll(folder, requests(1, 3), 0);
-    await processAll(folder);
-    await appendAll(folder, requests(4, 2), 1);
-    rmSync(join(logFolderOf(folder), '1'), { recursive: true });
-    await appendAll(folder, requests(6, 1), 0);
-    const reading = createReading(openSqliteStore(storeFileOf(folder)), readerOf(folder));
-    scope.defer(() => reading.close());
-    assert.equal((await reading.ledger(null, { from: null, to: null })).missingRecords, 2);
-  });
-});
-
 suite('A segment of another copy of the installation', () => {
   test('is noticed in place of an older one, and those of one copy are not', async () => {
     await using scope = new AsyncDisposableStack();
@@ -139,7 +81,7 @@ suite('A segment of another copy of the installation', () => {
     await appendAll(twin, requests(101, 2));
     assertOwnSegments(logFolderOf(folder));
     assertOwnSegments(logFolderOf(twin));
-    const [, replaced] = listSegments(logFolderOf(folder), 0);
+    const [, replaced] = listSegments(logFolderOf(folder));
     assert.ok(replaced);
     cpSync(replaced.file.replace(folder, twin), replaced.file);
     assert.throws(

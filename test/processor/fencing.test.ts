@@ -5,15 +5,15 @@
 
 import assert from 'node:assert/strict';
 import { suite, test } from 'node:test';
-import { openSqliteLogReader } from '../../src/backends/sqlite/log/reader.ts';
 import { openSqliteStoreWriter } from '../../src/backends/sqlite/store/writer.ts';
-import { logFolderOf, storeFileOf } from '../../src/data-folder/files.ts';
+import { storeFileOf } from '../../src/data-folder/files.ts';
 import { allocateMetrics, METRIC, metricsWriter, readCounter } from '../../src/telemetry/metrics.ts';
 import { type RecordSource, inlineSource } from '../../src/processor/source.ts';
 import { StoreConflictError, StoreUnavailableError, type StoreWriter } from '../../src/store-writer.ts';
 import { override } from '../override.ts';
 import { folderIn } from '../faults/scope.ts';
 import { entryOf, traceIdOf } from './history.ts';
+import { openPartitionedLog } from './partitioned-log.ts';
 import { appendAll, type Processing, processAll, withStore } from './processing.ts';
 
 const TENANT = 'acct_f/production';
@@ -53,7 +53,7 @@ suite('of two processors on one partition', () => {
       await appendAll(folder, entries(0));
       await appendAll(folder, entries(1), 1);
       const buffer = allocateMetrics(1);
-      const real = openSqliteLogReader({ folder: logFolderOf(folder), retentionMs: 1e15, now: Date.now });
+      const real = openPartitionedLog(folder);
       scope.defer(() => real.close());
       const onTheSpot = inlineSource(real, { defaultCountry: null, junkValues: new Set() });
       let isFirst = true;

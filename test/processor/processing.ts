@@ -8,13 +8,13 @@ import { mkdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { MessageChannel, type Worker } from 'node:worker_threads';
 import { openSqliteLogAppender } from '../../src/backends/sqlite/log/appender.ts';
-import { openSqliteLogReader } from '../../src/backends/sqlite/log/reader.ts';
 import { openSqliteStore } from '../../src/backends/sqlite/store/store.ts';
 import { openSqliteStoreWriter, type WriterSetup } from '../../src/backends/sqlite/store/writer.ts';
-import { logFolderOf, storeFileOf } from '../../src/data-folder/files.ts';
+import { storeFileOf } from '../../src/data-folder/files.ts';
 import type { LogEntry } from '../../src/log.ts';
 import { createLogger, type Logger } from '../../src/telemetry/logger.ts';
 import { allocateMetrics, metricsWriter } from '../../src/telemetry/metrics.ts';
+import { openPartitionedLog, partitionFolderOf } from './partitioned-log.ts';
 import { Processor, type ProcessorParts } from '../../src/processor/processor.ts';
 import { serveRecords, threadSource } from '../../src/processor/source.ts';
 import type { Store } from '../../src/store.ts';
@@ -26,12 +26,10 @@ const APPENDS_AT_ONCE = 1_000;
 export const PROCESSED_AT = Date.UTC(2026, 5, 1);
 
 export async function appendAll(dataFolder: string, entries: readonly LogEntry[], partition = 0): Promise<void> {
-  const folder = logFolderOf(dataFolder);
+  const folder = partitionFolderOf(dataFolder, partition);
   mkdirSync(folder, { recursive: true });
   const appender = await openSqliteLogAppender({
     folder,
-    partition,
-    partitions: partition + 1,
     segmentBytes: SEGMENT_BYTES,
     metrics: null,
     onFatal: assert.fail,
@@ -70,7 +68,7 @@ export async function processAll(dataFolder: string, processing: Processing = {}
     ...(tableEvents !== undefined && { tableEvents }),
     ...(profileSizes !== undefined && { profileSizes }),
   });
-  const log = openSqliteLogReader({ folder: logFolderOf(dataFolder), retentionMs: 1e15, now: Date.now });
+  const log = openPartitionedLog(dataFolder);
   const channel = isPacked ? new MessageChannel() : undefined;
   if (channel !== undefined) serveRecords(channel.port2, log, options);
   try {

@@ -5,9 +5,8 @@
 
 import assert from 'node:assert/strict';
 import { suite, test } from 'node:test';
-import { openSqliteLogReader } from '../../src/backends/sqlite/log/reader.ts';
 import { openSqliteStoreWriter } from '../../src/backends/sqlite/store/writer.ts';
-import { logFolderOf, storeFileOf } from '../../src/data-folder/files.ts';
+import { storeFileOf } from '../../src/data-folder/files.ts';
 import { type LogBatch, LogCorruptError, type LogEntry, type LogReader, LogUnavailableError } from '../../src/log.ts';
 import { allocateMetrics, METRIC, metricsWriter, readGauge } from '../../src/telemetry/metrics.ts';
 import { Housekeeping } from '../../src/processor/housekeeping.ts';
@@ -16,6 +15,7 @@ import { folderIn } from '../faults/scope.ts';
 import { incompressibleText } from '../incompressible.ts';
 import { eventually } from '../server.ts';
 import { entryOf, traceIdOf } from './history.ts';
+import { openPartitionedLog } from './partitioned-log.ts';
 import { appendAll, PROCESSED_AT, rememberingLogger, withStore } from './processing.ts';
 
 const TENANT = 'acct_t/production';
@@ -63,7 +63,7 @@ async function trialIn(
     const entries = Array.from({ length: ENTRIES }, (_, n) => spoil(entryFor(partition, n), partition));
     await appendAll(folder, entries, partition);
   }
-  const real = openSqliteLogReader({ folder: logFolderOf(folder), retentionMs: 1e15, now: Date.now });
+  const real = openPartitionedLog(folder);
   scope.defer(() => real.close());
   const read = around((...args) => real.read(...args));
   const log = new Proxy(real, {

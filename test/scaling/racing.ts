@@ -10,9 +10,7 @@ import { migrate } from '../../src/backends/postgres/migrations.ts';
 import { openPool, type PostgresPool } from '../../src/backends/postgres/pool.ts';
 import { openPostgresStore } from '../../src/backends/postgres/store.ts';
 import { openPostgresStoreWriter } from '../../src/backends/postgres/store-writer.ts';
-import { openSqliteLogReader } from '../../src/backends/sqlite/log/reader.ts';
 import { openSqliteStoreWriter } from '../../src/backends/sqlite/store/writer.ts';
-import { logFolderOf } from '../../src/data-folder/files.ts';
 import type { LogReader, LogRecord } from '../../src/log.ts';
 import { createLogger } from '../../src/telemetry/logger.ts';
 import { allocateMetrics, METRIC, metricsWriter, readCounter } from '../../src/telemetry/metrics.ts';
@@ -22,6 +20,7 @@ import { type StoreWriter, StoreUnavailableError, type WriteTransaction } from '
 import { processBatch } from '../processor/process-batch.ts';
 import { override } from '../override.ts';
 import type { Random } from '../processor/history.ts';
+import { openPartitionedLog } from '../processor/partitioned-log.ts';
 import { PROCESSED_AT } from '../processor/processing.ts';
 import { testPostgres } from '../servers/postgres.ts';
 import { OPTIONS } from './two-stores.ts';
@@ -138,7 +137,7 @@ export async function race(scope: AsyncDisposableStack, setup: RaceSetup): Promi
 }
 
 function openLog(dataFolder: string): LogReader {
-  return openSqliteLogReader({ folder: logFolderOf(dataFolder), retentionMs: 1e15, now: Date.now });
+  return openPartitionedLog(dataFolder);
 }
 
 /** A member of a group of readers, to whom these partitions belong. */

@@ -131,7 +131,7 @@ suite('Reading what is still in the log', () => {
     const [hidden, shown] = [request([person({ user_id: 'u' })]), request([person({ user_id: 'v' })])];
     await appendAll(folder, [hidden]);
     await appendAll(folder, [shown]);
-    const [first] = listSegments(join(folder, 'log'), 0);
+    const [first] = listSegments(join(folder, 'log'));
     writeFileSync(first?.file ?? '', 'x'.repeat(20_000));
     assert.equal((await reading.trace(TENANT, shown.traceId))?.status, 'pending');
     await assert.rejects(reading.trace(TENANT, hidden.traceId), { name: 'LogCorruptError', message: /cannot be read/ });

@@ -4,7 +4,7 @@
  * `group-reader.ts` those that the consumer group of the processors assigned to it.
  */
 
-import type { LogAppender, LogReader } from '../../log.ts';
+import type { LogAppender } from '../../log.ts';
 import { METRIC, metricsWriter } from '../../telemetry/metrics.ts';
 import { KafkaLogAppender, partitionOfKey } from './appender.ts';
 import { Cluster } from './cluster.ts';
@@ -80,7 +80,7 @@ export async function prepareKafkaLog(setup: KafkaLogSetup, isReadOnly: boolean)
 }
 
 /** Reads all partitions, is no member of the group, and accepts a topic that is not safe for writing. */
-export async function openKafkaLogReader(setup: KafkaReaderSetup): Promise<LogReader> {
+export async function openKafkaLogReader(setup: KafkaReaderSetup): Promise<KafkaLogReader> {
   return new KafkaLogReader(await openForReading(setup, true));
 }
 

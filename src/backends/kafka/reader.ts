@@ -152,6 +152,7 @@ export class KafkaLogReader implements LogReader {
     await this.#deleteOld(partition, position);
   }
 
+  /** 0 before the first commit. */
   async committed(partition: number): Promise<number> {
     const position = await committedOffset(this.setup.cluster, this.setup.group, partition);
     return Math.max(position, this.#committed.get(partition) ?? 0);

@@ -12,7 +12,7 @@ import { LogCorruptError, LogUnavailableError } from '../../log.ts';
 import { isBusy, isDamage } from './database.ts';
 import { foreignLockText } from './folder-lock.ts';
 import { recoverSegment } from './log/recovery.ts';
-import { hasWal, holdsRecords, listPartitions, listSegments } from './log/segments.ts';
+import { hasWal, holdsRecords, listSegments } from './log/segments.ts';
 import { brokenLinksIn } from './store/consistency.ts';
 
 const FINDINGS_MAX = 5;
@@ -53,16 +53,14 @@ export function findingsInStore(file: string, isDeep: boolean): string[] {
  */
 export function unrecoverableSegments(logFolder: string): Map<string, string> {
   const problems = new Map<string, string>();
-  for (const partition of listPartitions(logFolder)) {
-    const segments = listSegments(logFolder, partition);
-    for (const segment of segments) {
-      if (!holdsRecords(segment) || (segment !== segments.at(-1) && !hasWal(segment.file))) continue;
-      try {
-        recoverSegment(segment.file);
-      } catch (error) {
-        if (!(error instanceof LogCorruptError) && !(error instanceof LogUnavailableError)) throw error;
-        problems.set(segment.file, error.message);
-      }
+  const segments = listSegments(logFolder);
+  for (const segment of segments) {
+    if (!holdsRecords(segment) || (segment !== segments.at(-1) && !hasWal(segment.file))) continue;
+    try {
+      recoverSegment(segment.file);
+    } catch (error) {
+      if (!(error instanceof LogCorruptError) && !(error instanceof LogUnavailableError)) throw error;
+      problems.set(segment.file, error.message);
     }
   }
   return problems;

@@ -17,7 +17,7 @@ import { BUSY_TIMEOUT_MS, isBusy, isDamage, transaction } from './database.ts';
 import { openKeysDatabase } from './keys-schema.ts';
 import { beginLogEnds } from './log/end-of-log.ts';
 import { localLogName } from './log/name.ts';
-import { listPartitions, listSegments } from './log/segments.ts';
+import { listSegments } from './log/segments.ts';
 import { openStoreFile, openStoreFileForCommand, storeDamageText } from './store/schema.ts';
 import { hasStarts, recordStart } from './store/starts.ts';
 import { writeDurably } from '../../data-folder/write-durably.ts';
@@ -36,7 +36,7 @@ export function tieDataFolder(dataFolder: string): string[] {
   const [storeFile, keyFile] = [storeFileOf(dataFolder), keyFileOf(dataFolder)];
   refuseLostKeys(dataFolder);
   const isServed = wasUsedByServer(dataFolder);
-  const isOld = { store: sizeOf(storeFile) > 0, log: hasRecords(logFolderOf(dataFolder)) };
+  const isOld = { store: sizeOf(storeFile) > 0, log: listSegments(logFolderOf(dataFolder)).length > 0 };
   // Keys first: an interrupted first start must not look like a folder that has lost them.
   const keys = openKeysDatabase(keyFile);
   const store = openStoreFile(storeFile, 'writer');
@@ -164,8 +164,4 @@ export function writeLogInstallation(folder: string, id: string): void {
 /** 0 if it does not exist. */
 function sizeOf(file: string): number {
   return statSync(file, { throwIfNoEntry: false })?.size ?? 0;
-}
-
-function hasRecords(folder: string): boolean {
-  return listPartitions(folder).some((partition) => listSegments(folder, partition).length > 0);
 }

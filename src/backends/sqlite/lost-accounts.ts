@@ -12,7 +12,7 @@ import { hasLostKeys } from '../../data-folder/lost-keys.ts';
 import type { KeyStore } from '../../keys.ts';
 import { lockHolderOf } from './checkup.ts';
 import { openSqliteKeyStore } from './keys.ts';
-import { holdsRecords, listPartitions, listSegments, openSegmentForReading } from './log/segments.ts';
+import { holdsRecords, listSegments, openSegmentForReading } from './log/segments.ts';
 import { openStoreFile } from './store/schema.ts';
 
 /** For a single account; several are named by their ids. */
@@ -67,22 +67,20 @@ function tenantsInStore(file: string): string[] {
 }
 
 function tenantsInLog(folder: string): string[] {
-  return listPartitions(folder).flatMap((partition) =>
-    listSegments(folder, partition)
-      .filter(holdsRecords)
-      .flatMap(({ file }) => {
-        const segment = openSegmentForReading(file);
-        try {
-          return segment
-            .prepare('SELECT DISTINCT tenant_id FROM records')
-            .all()
-            .map((row) => String(row['tenant_id']));
-        } catch {
-          // Damaged, or an interrupted start: the next start reports it.
-          return [];
-        } finally {
-          segment.close();
-        }
-      }),
-  );
+  return listSegments(folder)
+    .filter(holdsRecords)
+    .flatMap(({ file }) => {
+      const segment = openSegmentForReading(file);
+      try {
+        return segment
+          .prepare('SELECT DISTINCT tenant_id FROM records')
+          .all()
+          .map((row) => String(row['tenant_id']));
+      } catch {
+        // Damaged, or an interrupted start: the next start reports it.
+        return [];
+      } finally {
+        segment.close();
+      }
+    });
 }

@@ -10,7 +10,8 @@ import {
   openKafkaLogAppender,
   openKafkaLogReader,
 } from '../../../src/backends/kafka/log.ts';
-import type { LogAppender, LogReader } from '../../../src/log.ts';
+import type { KafkaLogReader } from '../../../src/backends/kafka/reader.ts';
+import type { LogAppender } from '../../../src/log.ts';
 
 export const KEPT_MS = 3_600_000;
 
@@ -50,7 +51,7 @@ export async function appenderOf(
 export async function readerOf(
   context: TestContext,
   setup: Partial<KafkaReaderSetup> & { url: string },
-): Promise<LogReader> {
+): Promise<KafkaLogReader> {
   const reader = await openKafkaLogReader({ retentionMs: KEPT_MS, ...setup });
   context.after(() => reader.close());
   return reader;

@@ -94,8 +94,6 @@ suite('A segment of the log', () => {
     mkdirSync(folder);
     const log = await openSqliteLogAppender({
       folder,
-      partition: 0,
-      partitions: 1,
       segmentBytes: 1_000 * MEGABYTE,
       metrics: null,
       checkpointer: checkpointerIn(scope).port(),
@@ -103,7 +101,7 @@ suite('A segment of the log', () => {
     });
     // Its thread would keep the process alive where something fails. Closing it twice does nothing.
     scope.defer(() => log.close());
-    const [segment] = listSegments(folder, 0);
+    const [segment] = listSegments(folder);
     assert.ok(segment);
     const pad = incompressibleText(MEGABYTE);
     await eventually('some of it is in the file', async () => {
@@ -208,7 +206,7 @@ suite('The checkpointer', () => {
     const tasks = `/proc/${server.pid}/task`;
     const names = readdirSync(tasks).map((task) => readFileSync(join(tasks, task, 'comm'), 'utf8').trim());
     assert.equal(names.filter((name) => name === 'checkpointer').length, 1, names.join(', '));
-    const finished = listSegments(join(dataFolder, 'log'), 0).slice(0, -1);
+    const finished = listSegments(join(dataFolder, 'log')).slice(0, -1);
     assert.ok(finished.length > 3);
     // One that is being read is tried again after some seconds.
     await eventually('full segments are in their files', () => finished.every(({ file }) => !hasWal(file)), 30_000);

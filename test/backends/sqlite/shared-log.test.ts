@@ -46,8 +46,6 @@ async function open(scope: Scope): Promise<Opened> {
   }
   const first = await openSqliteLogAppender({
     folder,
-    partition: 0,
-    partitions: 1,
     segmentBytes: 1_000_000,
     metrics: null,
     otherEdges: channels.map(({ port1 }) => port1),

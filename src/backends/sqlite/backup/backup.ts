@@ -4,7 +4,7 @@
  *
  * Each database is copied from one read transaction through SQLite's backup API. Without the transaction, writers in
  * other processes would make the copy start over; with it, the write-ahead log grows meanwhile. The order matters:
- * `positions.db`, store, log, keys. The store's position is in its copy; the log is copied later, so it reaches at
+ * store, log, keys. The store's position is in its copy; the log is copied later, so it reaches at
  * least as far, and the rest of it is processed after a restore. Keys come last, so that every tenant in the log has
  * its account. Retention removes no segment meanwhile (`backup/lock.ts`).
  *
@@ -13,7 +13,7 @@
 
 import { chmodSync, closeSync, existsSync, openSync, readdirSync, statSync } from 'node:fs';
 import { copyFile } from 'node:fs/promises';
-import { dirname, join, resolve } from 'node:path';
+import { basename, dirname, join, resolve } from 'node:path';
 import { backup, DatabaseSync } from 'node:sqlite';
 import { setImmediate } from 'node:timers/promises';
 import { makePrivateFolder } from '../../../backup/files.ts';
@@ -36,9 +36,8 @@ import { canWrite, isFullDisk } from '../disk.ts';
 import { readLogInstallation } from '../installation.ts';
 import { readLogEnd } from '../log/ends.ts';
 import { findLogName } from '../log/name.ts';
-import { findCommittedPosition } from '../log/positions.ts';
 import { recoverSegment } from '../log/recovery.ts';
-import { hasWal, holdsRecords, listPartitions, listSegments, type Segment, segmentBytes } from '../log/segments.ts';
+import { hasWal, holdsRecords, listSegments, type Segment, segmentBytes } from '../log/segments.ts';
 
 /** 8 MB: large enough to be fast, small enough to stop soon. */
 const PAGES_PER_STEP = 1_024;
@@ -47,7 +46,7 @@ const ATTEMPTS_MAX = 3;
 /** Files that a server or another command recreates by itself. */
 const TRANSIENT =
   /^(lock\.db|log-(ends|name)(\..*)?|retention-time|server\.(pid|url)|backup(-unfinished)?\.json|backup-manifest\.json|log)$|(-wal|-shm|-journal|\.draft)$/;
-const TRANSIENT_IN_LOG = /^(backup-lock\.db|name\..*|\d+)$|(-wal|-shm|-journal|\.draft)$/;
+const TRANSIENT_IN_LOG = /^(backup-lock\.db|name\..*)$|(-wal|-shm|-journal|\.draft)$/;
 
 /** Files in the data folder that no backup contains, because they are not Sluice's. */
 export function unknownFiles(dataFolder: string): string[] {
@@ -59,10 +58,7 @@ export function unknownFiles(dataFolder: string): string[] {
 }
 
 export function sizeOfData(dataFolder: string, scope: BackupScope): DataSize {
-  const logFolder = logFolderOf(dataFolder);
-  const sizes = listPartitions(logFolder).flatMap((partition) =>
-    listSegments(logFolder, partition).map(({ file }) => segmentBytes(file)),
-  );
+  const sizes = listSegments(logFolderOf(dataFolder)).map(({ file }) => segmentBytes(file));
   if (scope === 'all') sizes.push(segmentBytes(storeFileOf(dataFolder)), segmentBytes(keyFileOf(dataFolder)));
   return { bytes: sizes.reduce((sum, size) => sum + size, 0), largestBytes: Math.max(0, ...sizes) };
 }
@@ -86,7 +82,8 @@ function assertComplete(dataFolder: string, scope: BackupScope): void {
   const logFolder = logFolderOf(dataFolder);
   const needed = scope === 'all' ? [logFolder, storeFileOf(dataFolder), keyFileOf(dataFolder)] : [logFolder];
   const missing = needed.filter((path) => !existsSync(path)).map((path) => resolve(path));
-  if (missing.length === 0 && listPartitions(logFolder).length === 0) missing.push(join(resolve(logFolder), '0'));
+  if (missing.length === 0 && listSegments(logFolder).length === 0)
+    missing.push(`every segment of ${resolve(logFolder)}`);
   if (missing.length === 0) return;
   throw new OperatorError(
     `Nothing was backed up: ${missing.join(' and ')} ${missing.length > 1 ? 'are' : 'is'} missing. Is this the data folder of a server (--data)? If it is, "sluice doctor" says what to do.`,
@@ -101,7 +98,6 @@ async function copyInOrder(setup: CopySetup): Promise<BackupFacts> {
     await setup.onFile(path);
   };
   const copyWhole = (path: string): Promise<void> => copyDatabase(path, setup);
-  await copyIfThere('log/positions.db', copyWhole);
   let store: BackupFacts['store'] = null;
   if (scope === 'all') {
     await copyWhole('store.db');
@@ -110,8 +106,7 @@ async function copyInOrder(setup: CopySetup): Promise<BackupFacts> {
   }
   for (const path of ['log/name', 'log/installation', 'migrated.json'])
     await copyIfThere(path, (name) => copyPlain(name, setup));
-  const log: LogFacts[] = [];
-  for (const partition of listPartitions(logFolderOf(dataFolder))) log.push(await copyPartition(partition, setup));
+  const log = await copyLog(setup);
   // After the log: a start that lost part of it has noted that before.
   await copyIfThere('log-warnings', (name) => copyPlain(name, setup));
   let keys: BackupFacts['keys'] = null;
@@ -130,36 +125,33 @@ async function copyInOrder(setup: CopySetup): Promise<BackupFacts> {
  * Newest first: a server may have decided to remove segments just before the backup began, and it removes the oldest
  * first. So if one is gone, all before it are, and the copy has no gap.
  */
-async function copyPartition(partition: number, setup: CopySetup): Promise<LogFacts> {
+async function copyLog(setup: CopySetup): Promise<LogFacts> {
   const { dataFolder, into, stop } = setup;
+  const logFolder = logFolderOf(dataFolder);
   // Read before the log is copied, so that the log must reach as far: acknowledged records that are missing were lost
   // before.
-  const acknowledged = Math.max(
-    readLogEnd(logFolderOf(dataFolder), partition),
-    findCommittedPosition(logFolderOf(dataFolder), partition),
-  );
-  const segments = listSegments(logFolderOf(dataFolder), partition);
-  const logName = findLogName(logFolderOf(dataFolder));
+  const acknowledged = readLogEnd(logFolder);
+  const segments = listSegments(logFolder);
+  const logName = findLogName(logFolder);
   const copied: { segment: Segment; records: number }[] = [];
   for (let index = segments.length - 1; index >= 0; index -= 1) {
     stop.throwIfAborted();
     const segment = segments[index] as Segment;
-    const path = `log/${partition}/${segment.file.slice(dirname(segment.file).length + 1)}`;
+    const path = `log/${basename(segment.file)}`;
     if (!(await copySegment(path, segment, setup))) break;
     const copy = { ...segment, file: join(into, path) };
-    const whole = { segment: copy, logName, partition, until: segments[index + 1]?.firstPosition };
+    const whole = { segment: copy, logName, until: segments[index + 1]?.firstPosition };
     const records = await inSource(copy.file, segment.file, () => countRecords(whole, stop));
     copied.unshift({ segment, records });
     await setup.onFile(path);
   }
   const facts = logFactsOf(
-    partition,
     copied.map(({ segment }) => segment),
     copied.map(({ records }) => records),
   );
   if (facts.next_position >= acknowledged) return facts;
   throw new OperatorError(
-    `The log in ${resolve(logFolderOf(dataFolder))} has lost its end: partition ${partition} ends at position ${facts.next_position}, and requests up to ${acknowledged} were acknowledged. Ask "sluice doctor" what to do before you back it up.`,
+    `The log in ${resolve(logFolder)} has lost its end: it ends at position ${facts.next_position}, and requests up to ${acknowledged} were acknowledged. Ask "sluice doctor" what to do before you back it up.`,
   );
 }
 

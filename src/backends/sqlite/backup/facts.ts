@@ -9,7 +9,6 @@
  */
 
 import { existsSync } from 'node:fs';
-import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { setImmediate } from 'node:timers/promises';
 import { pathToFileURL } from 'node:url';
@@ -31,7 +30,7 @@ import { readLogInstallation } from '../installation.ts';
 import { findLogName } from '../log/name.ts';
 import type { Stretch } from '../log/record-range.ts';
 import { readRecords } from '../log/segment-reader.ts';
-import { holdsRecords, listPartitions, listSegments, type Segment } from '../log/segments.ts';
+import { holdsRecords, listSegments, type Segment } from '../log/segments.ts';
 import { StoreConnection } from '../store/connection.ts';
 import { brokenLinksIn } from '../store/consistency.ts';
 import { recount } from '../store/stored-events.ts';
@@ -50,15 +49,6 @@ export async function checkDataFolder(folder: string, scope: BackupScope, option
   const { stop, onFile } = options;
   let [store, keys]: [StoreFacts | null, KeyFacts | null] = [null, null];
   const logFolder = logFolderOf(folder);
-  const positions = join(logFolder, 'positions.db');
-  let committed: StoreFacts['positions'] = [];
-  if (existsSync(positions)) {
-    onFile('log/positions.db');
-    committed = inDatabase(positions, (database) => {
-      assertSound(database, positions);
-      return positionsIn(database);
-    });
-  }
   if (scope === 'all') {
     onFile('store.db');
     store = inDatabase(storeFileOf(folder), (database) => {
@@ -74,29 +64,21 @@ export async function checkDataFolder(folder: string, scope: BackupScope, option
       return keyFactsOf(database);
     });
   }
-  const log: LogFacts[] = [];
-  for (const partition of listPartitions(logFolder)) {
-    const segments = listSegments(logFolder, partition);
-    const counts: number[] = [];
-    for (const [index, segment] of segments.entries()) {
-      stop.throwIfAborted();
-      onFile(`log/${partition}`);
-      if (holdsRecords(segment)) inDatabase(segment.file, assertSound);
-      const until = segments[index + 1]?.firstPosition;
-      counts.push(await countRecords({ segment, logName: findLogName(logFolder), partition, until }, stop));
-    }
-    log.push(logFactsOf(partition, segments, counts));
-    if (scope === 'all') assertContinues(storeFileOf(folder), partition, segments);
+  const segments = listSegments(logFolder);
+  const counts: number[] = [];
+  for (const [index, segment] of segments.entries()) {
+    stop.throwIfAborted();
+    onFile('log');
+    if (holdsRecords(segment)) inDatabase(segment.file, assertSound);
+    const until = segments[index + 1]?.firstPosition;
+    counts.push(await countRecords({ segment, logName: findLogName(logFolder), until }, stop));
   }
+  const log = logFactsOf(segments, counts);
+  if (scope === 'all') assertContinues(storeFileOf(folder), segments);
   const installation = readLogInstallation(logFolder) ?? null;
   if (scope === 'all') assertBelongTogether(folder, installation);
   const facts = { installation, log, store, keys };
   assertLogReaches(facts, folder);
-  for (const { partition, position } of committed) {
-    const end = log.find((row) => row.partition === partition)?.next_position ?? 1;
-    if (position > end)
-      throw new OperatorError(`${positions} is ahead of the log: ${position}, and that ends at ${end}.`);
-  }
   return facts;
 }
 
@@ -109,7 +91,7 @@ export function keyFacts(file: string): KeyFacts {
 }
 
 /** For segments in order of position, with the number of records in each. */
-export function logFactsOf(partition: number, segments: readonly Segment[], counts: readonly number[]): LogFacts {
+export function logFactsOf(segments: readonly Segment[], counts: readonly number[]): LogFacts {
   const records = counts.reduce((sum, count) => sum + count, 0);
   const first = segments[0]?.firstPosition ?? 1;
   const last = segments.at(-1)?.firstPosition ?? 1;
@@ -117,7 +99,7 @@ export function logFactsOf(partition: number, segments: readonly Segment[], coun
     const next = segments[index + 1]?.firstPosition ?? firstPosition;
     return (lost || missing) && next > firstPosition ? [{ first_position: firstPosition, next_position: next }] : [];
   });
-  const facts = { partition, first_position: first, next_position: last + (counts.at(-1) ?? 0), records };
+  const facts = { first_position: first, next_position: last + (counts.at(-1) ?? 0), records };
   return gaps.length === 0 ? facts : { ...facts, gaps };
 }
 
@@ -147,28 +129,18 @@ export async function countRecords(whole: Omit<Stretch, 'from'>, stop: AbortSign
 
 /** A log that ends before the store's position, or begins after it, would lose events or use positions twice. */
 export function assertLogReaches({ log, store }: BackupFacts, folder: string): void {
-  for (const { partition, position } of store?.positions ?? []) {
-    const found = log.find((row) => row.partition === partition);
-    const has =
-      found === undefined ? 'is missing' : `holds positions ${found.first_position} to ${found.next_position}`;
-    if (found !== undefined && found.first_position <= Math.max(1, position) && position <= found.next_position)
-      continue;
-    throw new OperatorError(
-      `The log and the store in ${folder} do not belong together: the store has processed partition ${partition} up to position ${position}, and its log ${has}. Start the server on the data folder, or ask "sluice doctor" what is wrong.`,
-    );
-  }
-  for (const { partition, first_position } of log) {
-    if (store === null || first_position <= 1 || store.positions.some((row) => row.partition === partition)) continue;
-    throw new OperatorError(
-      `The log and the store in ${folder} do not belong together: partition ${partition} of the log begins at position ${first_position}, and the store has processed nothing of it.`,
-    );
-  }
+  if (store === null) return;
+  const { first_position: first, next_position: next } = log;
+  if (first <= Math.max(1, store.position) && store.position <= next) return;
+  throw new OperatorError(
+    `The log and the store in ${folder} do not belong together: the store has processed the log up to position ${store.position}, and its log holds positions ${first} to ${next}. Start the server on the data folder, or ask "sluice doctor" what is wrong.`,
+  );
 }
 
 /** The record before the position of the store is the last one that it processed (`log/continuity.ts`). */
-function assertContinues(storeFile: string, partition: number, segments: readonly Segment[]): void {
+function assertContinues(storeFile: string, segments: readonly Segment[]): void {
   const row = inDatabase(storeFile, (store) =>
-    store.prepare('SELECT position, last_trace_id FROM positions WHERE partition = ?').get(partition),
+    store.prepare('SELECT position, last_trace_id FROM positions WHERE partition = 0').get(),
   );
   const last = Number(row?.['position'] ?? 0) - 1;
   const segment = segments.findLast(({ firstPosition }) => firstPosition <= last);
@@ -179,7 +151,7 @@ function assertContinues(storeFile: string, partition: number, segments: readonl
   // Another check reports a log that does not reach as far.
   if (found === undefined || found === row['last_trace_id']) return;
   throw new OperatorError(
-    `${segment.file} and ${storeFile} do not belong together: at position ${last} of partition ${partition} the log has the request ${String(found)}, and the store has processed ${row['last_trace_id']}.`,
+    `${segment.file} and ${storeFile} do not belong together: at position ${last} the log has the request ${String(found)}, and the store has processed ${row['last_trace_id']}.`,
   );
 }
 
@@ -233,28 +205,23 @@ function storeFactsOf(database: DatabaseSync): StoreFacts {
     return { ...database.prepare(sql).get() } as unknown as LedgerSums;
   };
   const facts = {
-    positions: positionsIn(database),
+    position: positionIn(database),
     tenants: countIn(database, 'tenants'),
     users: sums('users'),
     events: sums('events'),
   };
   const lost = database
-    .prepare(
-      'SELECT partition, first_position, next_position, records FROM lost_records ORDER BY partition, first_position',
-    )
+    .prepare('SELECT first_position, next_position, records FROM lost_records ORDER BY first_position')
     .all()
     .map((row): LostStretch => {
-      const [partition, first_position, next_position, records] = Object.values(row).map(Number);
-      return { partition, first_position, next_position, records } as LostStretch;
+      const [first_position, next_position, records] = Object.values(row).map(Number);
+      return { first_position, next_position, records } as LostStretch;
     });
   return lost.length === 0 ? facts : { ...facts, lost };
 }
 
-function positionsIn(database: DatabaseSync): StoreFacts['positions'] {
-  return database
-    .prepare('SELECT partition, position FROM positions ORDER BY partition')
-    .all()
-    .map((row) => ({ partition: Number(row['partition']), position: Number(row['position']) }));
+function positionIn(database: DatabaseSync): number {
+  return Number(database.prepare('SELECT position FROM positions WHERE partition = 0').get()?.['position'] ?? 0);
 }
 
 function keyFactsOf(database: DatabaseSync): KeyFacts {

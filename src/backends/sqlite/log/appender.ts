@@ -28,11 +28,11 @@ interface Waiting {
 export interface AppenderSetup extends WriterSetup {
   /** Called once, after every waiting call was rejected, when the process has to end: the disk failed. */
   readonly onFatal: (message: string) => void;
-  /** Called at start, once for each partition of this writer that has lost its end. */
+  /** Called at start if the log has lost its end. */
   readonly onMissing?: (missing: MissingRecords) => void;
 }
 
-/** Resolves when the partition has been checked and is ready for appends. */
+/** Resolves when the log has been checked and is ready for appends. */
 export async function openSqliteLogAppender({ onFatal, onMissing, ...setup }: AppenderSetup): Promise<LogAppender> {
   const transferList = [setup.checkpointer, ...(setup.otherEdges ?? [])].filter((port) => port !== undefined);
   const options = { name: 'log writer', workerData: setup, transferList, resourceLimits: YOUNG_LIMIT };
@@ -41,7 +41,7 @@ export async function openSqliteLogAppender({ onFatal, onMissing, ...setup }: Ap
     worker.once('message', (reply: WriterReply) => {
       if (reply.type === 'refused') reject(new OperatorError(reply.message));
       else resolve();
-      if (reply.type === 'ready') for (const missing of reply.missing) onMissing?.(missing);
+      if (reply.type === 'ready' && reply.missing !== null) onMissing?.(reply.missing);
     });
     worker.once('error', reject);
   });

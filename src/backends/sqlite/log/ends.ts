@@ -1,5 +1,5 @@
 /**
- * `log-ends`, a small text file beside the folder of the log, with one line per partition:
+ * `log-ends`, a small text file beside the folder of the log, with one line:
  *
  * - the position after the last acknowledged record
  * - the position after the running commit
@@ -12,8 +12,8 @@
  * yesterday's `log/`. If a log ends after the second, `log-ends` is outdated (a restored copy, or the remains of an
  * unsynced file after a power loss) and says nothing about the end (`end-of-log.ts`).
  *
- * If the file is removed or replaced, the writer recreates it with its own line; if it cannot, it acknowledges nothing
- * more, and its error names the file.
+ * If the file is removed or replaced, the writer recreates it; if it cannot, it acknowledges nothing more, and its error
+ * names the file.
  */
 
 import { closeSync, mkdirSync, openSync, readFileSync, writeSync } from 'node:fs';
@@ -40,7 +40,7 @@ const LOCAL = 'local:';
 /** For an end without a segment that has records; no segment begins at 0. */
 export const NO_SEGMENT: SegmentId = { position: 0, id: '0'.repeat(DIGITS) };
 
-/** The recorded end of a partition. */
+/** The recorded end of a log. */
 export interface LogEndNote {
   /** The position after the last acknowledged record. */
   readonly position: number;
@@ -54,21 +54,16 @@ export interface LogEndNote {
 
 export class LogEnds {
   readonly #file: string;
-  readonly #offset: number;
   readonly #logName: string;
   #descriptor: number;
   #identity: FileIdentity;
   /** As in the file. */
   #line: string;
 
-  /**
-   * One writer a partition; several may have the file open. Without a line so far, everything before `first` counts as
-   * acknowledged.
-   */
-  constructor(folder: string, logName: string, partition: number, first: number) {
+  /** Without a line so far, everything before `first` counts as acknowledged. */
+  constructor(folder: string, logName: string, first: number) {
     this.#file = endsFileOf(folder);
-    this.#offset = partition * LINE_BYTES;
-    const note = readLogEndNote(folder, partition);
+    const note = readLogEndNote(folder);
     this.#logName = logName;
     const { position, segment, next } = note ?? { position: first, segment: NO_SEGMENT, next: first };
     this.#line = lineOf({ position, next, segment, logName });
@@ -88,7 +83,7 @@ export class LogEnds {
     if (!this.remake()) this.#write(this.#line);
   }
 
-  /** Recreates the file, with the line of this partition, if it was removed or replaced. Returns whether it was. */
+  /** Recreates the file if it was removed or replaced. Returns whether it was. */
   remake(): boolean {
     if (this.#identity.isSame()) return false;
     const before = this.#descriptor;
@@ -101,7 +96,7 @@ export class LogEnds {
   }
 
   #write(text: string, at = 0): void {
-    inWords(this.#file, () => writeSync(this.#descriptor, text, this.#offset + at, 'latin1'));
+    inWords(this.#file, () => writeSync(this.#descriptor, text, at, 'latin1'));
   }
 
   close(): void {
@@ -110,14 +105,14 @@ export class LogEnds {
 }
 
 /** The position after the last acknowledged record; 0 without one. Creates no file. */
-export function readLogEnd(folder: string, partition: number): number {
-  return readLogEndNote(folder, partition)?.position ?? 0;
+export function readLogEnd(folder: string): number {
+  return readLogEndNote(folder)?.position ?? 0;
 }
 
 /** The same for a running server; 0 also where the file may not be read, which `problemOfLogEnds` reports. */
-export function findLogEnd(folder: string, partition: number): number {
+export function findLogEnd(folder: string): number {
   try {
-    return readLogEnd(folder, partition);
+    return readLogEnd(folder);
   } catch (error) {
     if (isAccessDenied(error)) return 0;
     throw error;
@@ -135,22 +130,10 @@ export function problemOfLogEnds(folder: string): string | null {
   }
 }
 
-/** Of all partitions, in order; empty without a file. */
-export function readLogEnds(folder: string): number[] {
-  const partitions = Math.floor((readEnds(folder)?.length ?? 0) / LINE_BYTES);
-  return Array.from({ length: partitions }, (_, partition) => readLogEnd(folder, partition));
-}
-
-/** Undefined without one. */
-export function readLogEndNote(folder: string, partition: number): LogEndNote | undefined {
+/** Undefined without a readable one. */
+export function readLogEndNote(folder: string): LogEndNote | undefined {
   const text = readEnds(folder);
-  return text === undefined ? undefined : noteIn(text.slice(partition * LINE_BYTES, (partition + 1) * LINE_BYTES));
-}
-
-/** The logs named in its lines; one, unless files of several were mixed. */
-export function logNamesInEnds(folder: string): string[] {
-  const names = readLogEnds(folder).map((_, partition) => readLogEndNote(folder, partition)?.logName);
-  return [...new Set(names.filter((name) => name !== undefined))];
+  return text === undefined ? undefined : noteIn(text.slice(0, LINE_BYTES));
 }
 
 /** Undefined without a file. */

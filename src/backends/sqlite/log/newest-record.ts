@@ -8,18 +8,12 @@ import { findLogName } from './name.ts';
 import { headerBefore } from './segment-reader.ts';
 import { holdsRecords, listSegments } from './segments.ts';
 
-export function newestRecordBefore(folder: string, partition: number, position: number): LogHeader | undefined {
-  const segments = listSegments(folder, partition);
+export function newestRecordBefore(folder: string, position: number): LogHeader | undefined {
+  const segments = listSegments(folder);
   const logName = findLogName(folder);
   for (const [index, segment] of [...segments.entries()].toReversed()) {
     if (!holdsRecords(segment) || segment.firstPosition >= position) continue;
-    const stretch = {
-      segment,
-      logName,
-      partition,
-      from: segment.firstPosition,
-      until: segments[index + 1]?.firstPosition,
-    };
+    const stretch = { segment, logName, from: segment.firstPosition, until: segments[index + 1]?.firstPosition };
     try {
       const header = headerBefore(stretch, position);
       if (header !== undefined) return header;

@@ -1,17 +1,17 @@
 /**
- * The reading half of the embedded event log. It reads all partitions beside the threads that write them, sees only
- * what is durable (SQLite shows a commit to others after its sync), and removes segments once they are processed and
- * older than the retention. `log/segment-reader.ts` reads and checks one segment.
+ * The reading half of the embedded event log. It reads beside the thread that writes, sees only what is durable (SQLite
+ * shows a commit to others after its sync), and removes segments once they are processed and older than the retention.
+ * `log/segment-reader.ts` reads and checks one segment.
  *
  * Limits: `find` reads every record from the position on, so it is meant for records that are not processed yet.
  * Several readers may be open at once; one of them may remove a segment that another is about to read, which then
  * continues after it.
  */
 
-import type { DatabaseSync } from 'node:sqlite';
 import { setImmediate } from 'node:timers/promises';
 import {
   ForeignSegmentError,
+  LOCAL_PARTITION,
   type LogBatch,
   LogCorruptError,
   LogGapError,
@@ -22,11 +22,8 @@ import {
   type LostRange,
 } from '../../../log.ts';
 import { isBackupRunning } from '../backup/lock.ts';
-import { isDamage } from '../database.ts';
-import { isOutOfFiles } from '../disk.ts';
 import { findLogEnd } from './ends.ts';
 import { findLogName, localLogName } from './name.ts';
-import { commitPosition, committedPosition, openPositions, positionsDamagedText } from './positions.ts';
 import { BATCH_BYTES_MAX, MissingPositionsError, type Stretch } from './record-range.ts';
 import {
   assertFirstIsWhole,
@@ -45,7 +42,6 @@ import {
   findLastPosition,
   hasWal,
   holdsRecords,
-  listPartitions,
   listSegments,
   LOST_POSITIONS,
   marksOf,
@@ -76,17 +72,12 @@ export function openSqliteLogReader(setup: ReaderSetup): LogReader {
 
 class SqliteLogReader implements LogReader {
   readonly #setup: ReaderSetup;
-  /** Opened on first use: reading records writes nothing, and works on a full disk. */
-  #positionsOpened: DatabaseSync | undefined;
   #nameFound: string | undefined;
+  /** It has had segments: the newest is never removed. */
+  #isUsed = false;
 
   constructor(setup: ReaderSetup) {
     this.#setup = setup;
-  }
-
-  get #positions(): DatabaseSync {
-    this.#positionsOpened ??= openPositions(this.#setup.folder);
-    return this.#positionsOpened;
   }
 
   readonly splitsRequests = false;
@@ -106,12 +97,13 @@ class SqliteLogReader implements LogReader {
   }
 
   async partitions(): Promise<number[]> {
-    return listPartitions(this.#setup.folder);
+    this.#isUsed ||= listSegments(this.#setup.folder).length > 0;
+    return this.#isUsed ? [LOCAL_PARTITION] : [];
   }
 
-  async read(partition: number, position: number, bytesMax: number): Promise<LogBatch> {
-    return this.#eachListing(partition, position, (stretches, firstKept) => {
-      if (position > 0 && firstKept > position) throw this.#removed(partition, position, firstKept);
+  async read(_partition: number, position: number, bytesMax: number): Promise<LogBatch> {
+    return this.#eachListing(position, (stretches, firstKept) => {
+      if (position > 0 && firstKept > position) throw this.#removed(position, firstKept);
       let records: LogRecord[] = [];
       let bytesLeft = Math.min(bytesMax, BATCH_BYTES_MAX);
       for (const stretch of stretches) {
@@ -145,11 +137,11 @@ class SqliteLogReader implements LogReader {
   }
 
   async headers(
-    partition: number,
+    _partition: number,
     position: number,
     countMax: number,
   ): Promise<{ headers: LogHeader[]; next: number }> {
-    return this.#eachListing(partition, position, (stretches) => {
+    return this.#eachListing(position, (stretches) => {
       let headers: LogHeader[] = [];
       for (const stretch of stretches) {
         if (headers.length >= countMax) break;
@@ -160,10 +152,10 @@ class SqliteLogReader implements LogReader {
     });
   }
 
-  async find(partition: number, position: number, traceId: string): Promise<LogHeader[]> {
+  async find(_partition: number, position: number, traceId: string): Promise<LogHeader[]> {
     let found: LogHeader[] = [];
     let unreadable: LogCorruptError | undefined;
-    for (const stretch of this.#stretches(partition, position).stretches) {
+    for (const stretch of this.#stretches(position).stretches) {
       if (stretch.segment.missing) continue;
       try {
         found = found.concat(findHeaders(stretch, traceId));
@@ -180,8 +172,8 @@ class SqliteLogReader implements LogReader {
     return found;
   }
 
-  async backlogBytes(partition: number, position: number): Promise<number> {
-    return this.#eachListing(partition, position, (stretches) => {
+  async backlogBytes(_partition: number, position: number): Promise<number> {
+    return this.#eachListing(position, (stretches) => {
       let bytes = 0;
       for (const stretch of stretches) {
         const { file, firstPosition, missing } = stretch.segment;
@@ -194,27 +186,27 @@ class SqliteLogReader implements LogReader {
   }
 
   /** A damaged segment is skipped: processed records are no longer needed. */
-  async traceIdAt(partition: number, position: number): Promise<string | undefined> {
+  async traceIdAt(_partition: number, position: number): Promise<string | undefined> {
     try {
-      return this.#findTraceId(partition, position);
+      return this.#findTraceId(position);
     } catch (error) {
       if (error instanceof LogCorruptError) return undefined;
       throw error;
     }
   }
 
-  #findTraceId(partition: number, position: number): string | undefined {
-    return this.#eachListing(partition, position, ([stretch]) => {
+  #findTraceId(position: number): string | undefined {
+    return this.#eachListing(position, ([stretch]) => {
       if (stretch === undefined || stretch.segment.missing || stretch.from !== position) return undefined;
       const isBehind = stretch.until !== undefined && position >= stretch.until;
       return isBehind ? undefined : traceIdAt(stretch);
     });
   }
 
-  async missing(partition: number, position: number): Promise<number> {
+  async missing(_partition: number, position: number): Promise<number> {
     // Read before the segments: a record is noted there after it is in its segment.
-    const acknowledged = findLogEnd(this.#setup.folder, partition);
-    return this.#eachListing(partition, position, (stretches, firstKept, isEndLost) => {
+    const acknowledged = findLogEnd(this.#setup.folder);
+    return this.#eachListing(position, (stretches, firstKept, isEndLost) => {
       let missing = position > 0 && Number.isFinite(firstKept) ? Math.max(0, firstKept - position) : 0;
       let end = firstKept === Number.POSITIVE_INFINITY ? 1 : firstKept;
       for (const stretch of stretches) {
@@ -234,9 +226,9 @@ class SqliteLogReader implements LogReader {
     });
   }
 
-  async lost(partition: number, position: number): Promise<LostRange[]> {
-    const acknowledged = findLogEnd(this.#setup.folder, partition);
-    const segments = listSegments(this.#setup.folder, partition);
+  async lost(_partition: number, position: number): Promise<LostRange[]> {
+    const acknowledged = findLogEnd(this.#setup.folder);
+    const segments = listSegments(this.#setup.folder);
     const first = segments[0]?.firstPosition ?? 1;
     const ranges = position === 0 && first > 1 ? [{ from: 1, to: first, records: first - 1 }] : [];
     for (const [index, { lost, firstPosition }] of segments.entries()) {
@@ -250,97 +242,9 @@ class SqliteLogReader implements LogReader {
     return ranges;
   }
 
-  async commit(partition: number, position: number): Promise<void> {
-    this.#attempt(() => commitPosition(this.#positions, partition, position));
-    this.#removeExpired(partition, position);
-  }
-
-  async committed(partition: number): Promise<number> {
-    return this.#attempt(() => committedPosition(this.#positions, partition));
-  }
-
-  async newestReceivedAt(): Promise<number> {
-    let newest = 0;
-    for (const partition of await this.partitions()) {
-      newest = Math.max(newest, this.#newestIn(partition));
-    }
-    return newest;
-  }
-
-  /** Distinguishes errors that may pass from bugs. */
-  #attempt<T>(work: () => T): T {
-    try {
-      return work();
-    } catch (error) {
-      if (isDamage(error)) throw new LogCorruptError(positionsDamagedText(this.#setup.folder, error));
-      if (!isOutOfFiles(error)) throw error;
-      throw new LogUnavailableError(`The log's positions cannot be used now: ${(error as Error).message}.`);
-    }
-  }
-
-  async close(): Promise<void> {
-    this.#positionsOpened?.close();
-  }
-
-  /** Time of receipt of the last record; every start leaves a segment, which may be empty. */
-  #newestIn(partition: number): number {
-    for (const stretch of this.#stretches(partition, 0).stretches.toReversed()) {
-      try {
-        const newest = newestReceivedAt(stretch);
-        if (newest > 0) return newest;
-      } catch (error) {
-        if (!(error instanceof LogCorruptError) && !(error instanceof LogUnavailableError)) throw error;
-      }
-    }
-    return 0;
-  }
-
-  /** The stretches that contain records from `position` on, in order. */
-  #stretches(partition: number, position: number): Listing {
-    const segments = listSegments(this.#setup.folder, partition);
-    const logName = this.#findName();
-    const startAt = Math.max(
-      0,
-      segments.findLastIndex((segment) => segment.firstPosition <= position),
-    );
-    const stretches: Stretch[] = [];
-    for (const [index, segment] of segments.entries()) {
-      if (index < startAt || segment.lost || segment.unused) continue;
-      const from = Math.max(position, segment.firstPosition);
-      stretches.push({ segment, logName, partition, from, until: segments[index + 1]?.firstPosition });
-    }
-    const newest = segments.at(-1);
-    const isEndLost = newest !== undefined && (newest.lost || newest.unused);
-    return { stretches, firstKept: segments[0]?.firstPosition ?? Number.POSITIVE_INFINITY, isEndLost };
-  }
-
-  /** Lists the segments again if one was removed in the meantime: the new list lacks it, or shows the gap. */
-  #eachListing<T>(
-    partition: number,
-    position: number,
-    use: (stretches: readonly Stretch[], firstKept: number, isEndLost: boolean) => T,
-  ): T {
-    for (let listings = 1; ; listings += 1) {
-      try {
-        const { stretches, firstKept, isEndLost } = this.#stretches(partition, position);
-        return use(stretches, firstKept, isEndLost);
-      } catch (error) {
-        if (error instanceof LogCorruptError) this.#assertNoneForeign(partition, position);
-        if (!(error instanceof SegmentGoneError) || listings === LISTINGS_MAX) throw error;
-      }
-    }
-  }
-
-  /** A segment inserted between others makes the one before it look truncated. */
-  #assertNoneForeign(partition: number, position: number): void {
-    for (const { segment } of this.#stretches(partition, position).stretches) {
-      if (!segment.missing) assertNotForeign(this.#setup.folder, partition, segment);
-    }
-  }
-
   /** The newest segment is never removed: it is being written, and its name determines the next position. */
-  #removeExpired(partition: number, position: number): void {
-    for (const stretch of this.#stretches(partition, 0).stretches) {
+  async commit(_partition: number, position: number): Promise<void> {
+    for (const stretch of this.#stretches(0).stretches) {
       const { file, missing } = stretch.segment;
       if (stretch.until === undefined || stretch.until > position) return;
       // The mark of missing records stays, like that of a segment that was given up.
@@ -354,31 +258,88 @@ class SqliteLogReader implements LogReader {
     }
   }
 
+  async newestReceivedAt(): Promise<number> {
+    // Every start leaves a segment, which may be empty.
+    for (const stretch of this.#stretches(0).stretches.toReversed()) {
+      try {
+        const newest = newestReceivedAt(stretch);
+        if (newest > 0) return newest;
+      } catch (error) {
+        if (!(error instanceof LogCorruptError) && !(error instanceof LogUnavailableError)) throw error;
+      }
+    }
+    return 0;
+  }
+
+  async close(): Promise<void> {}
+
+  /** The stretches that contain records from `position` on, in order. */
+  #stretches(position: number): Listing {
+    const segments = listSegments(this.#setup.folder);
+    const logName = this.#findName();
+    const startAt = Math.max(
+      0,
+      segments.findLastIndex((segment) => segment.firstPosition <= position),
+    );
+    const stretches: Stretch[] = [];
+    for (const [index, segment] of segments.entries()) {
+      if (index < startAt || segment.lost || segment.unused) continue;
+      const from = Math.max(position, segment.firstPosition);
+      stretches.push({ segment, logName, from, until: segments[index + 1]?.firstPosition });
+    }
+    const newest = segments.at(-1);
+    const isEndLost = newest !== undefined && (newest.lost || newest.unused);
+    return { stretches, firstKept: segments[0]?.firstPosition ?? Number.POSITIVE_INFINITY, isEndLost };
+  }
+
+  /** Lists the segments again if one was removed in the meantime: the new list lacks it, or shows the gap. */
+  #eachListing<T>(
+    position: number,
+    use: (stretches: readonly Stretch[], firstKept: number, isEndLost: boolean) => T,
+  ): T {
+    for (let listings = 1; ; listings += 1) {
+      try {
+        const { stretches, firstKept, isEndLost } = this.#stretches(position);
+        return use(stretches, firstKept, isEndLost);
+      } catch (error) {
+        if (error instanceof LogCorruptError) this.#assertNoneForeign(position);
+        if (!(error instanceof SegmentGoneError) || listings === LISTINGS_MAX) throw error;
+      }
+    }
+  }
+
+  /** A segment inserted between others makes the one before it look truncated. */
+  #assertNoneForeign(position: number): void {
+    for (const { segment } of this.#stretches(position).stretches) {
+      if (!segment.missing) assertNotForeign(this.#setup.folder, segment);
+    }
+  }
+
   /** `stretch` is that of the mark or, before a start has written one, of the segment before the gap. */
-  #lostRecords({ segment, partition }: Stretch, from: number, until: number | undefined): LogGapError {
+  #lostRecords({ segment }: Stretch, from: number, until: number | undefined): LogGapError {
     const positions = until === undefined || until - from === 1 ? `${from}` : `${from} to ${until - 1}`;
     const noun = until !== undefined && until - from === 1 ? 'position' : 'positions';
-    const marks = marksOf(this.#setup.folder, partition, segment.missing ? segment.firstPosition : from);
-    const before = listSegments(this.#setup.folder, partition).findLast(
+    const marks = marksOf(this.#setup.folder, segment.missing ? segment.firstPosition : from);
+    const before = listSegments(this.#setup.folder).findLast(
       (other) => holdsRecords(other) && other.firstPosition < from,
     );
     const shortened = before === undefined ? '' : `, or ${before.file} if that one was cut short,`;
     const giveUp = segment.missing ? `rename ${marks.missing} to ${marks.lost}` : `make an empty file ${marks.lost}`;
     return new LogGapError(
-      `The log has lost records that were acknowledged and not processed: ${noun} ${positions} of partition ${partition}. ` +
+      `The log has lost records that were acknowledged and not processed: ${noun} ${positions}. ` +
         `With the server stopped, put ${marks.segment} back${shortened} with the -wal of the same name if there was one, beside the files that ` +
         `are there now${segment.missing ? `, and remove ${marks.missing}` : ''}. To go on without these records, ${giveUp}.`,
     );
   }
 
-  #removed(partition: number, position: number, firstKept: number): LogCorruptError {
+  #removed(position: number, firstKept: number): LogCorruptError {
     const begins = Number.isFinite(firstKept)
-      ? `The log begins at position ${firstKept} of partition ${partition}`
-      : `The log has no segment of partition ${partition} any more`;
+      ? `The log begins at position ${firstKept}`
+      : 'The log has no segment any more';
     return new LogCorruptError(
       `${begins}, but the store has processed it only up to ${position}: ` +
         'the store is older than what the log still holds, or a segment was moved away. Put the missing segments back. ' +
-        `To go on without these records, make an empty file ${marksOf(this.#setup.folder, partition, position).lost}.`,
+        `To go on without these records, make an empty file ${marksOf(this.#setup.folder, position).lost}.`,
     );
   }
 }

@@ -33,7 +33,6 @@ export interface Stretch {
   readonly segment: Segment;
   /** The name of its log (`log/name.ts`). */
   readonly logName: string | undefined;
-  readonly partition: number;
   readonly from: number;
   /**
    * Where the next segment begins; undefined for the newest segment, which may still grow. A record from there on was

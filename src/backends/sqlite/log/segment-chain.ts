@@ -1,8 +1,8 @@
 /**
  * Whether the segments of the embedded log were written here. Each segment has a random id of its own and names the one
  * before it; `log-ends`, beside the folder, names the one in which the newest request was acknowledged. So a segment of
- * another copy of the same installation (a restored backup that was started, too) is noticed, though its log, partition
- * and first position are right: its records would replace others.
+ * another copy of the same installation (a restored backup that was started, too) is noticed, though its log and first
+ * position are right: its records would replace others.
  *
  * An empty segment proves nothing: every start leaves one, which the next start replaces by another of the same name.
  *
@@ -15,36 +15,38 @@ import { ForeignSegmentError } from '../../../log.ts';
 import { readLogEndNote } from './ends.ts';
 import { assertOneName } from './name.ts';
 import {
+  assertCurrentLayout,
   assertNotForeign,
   findIdentity,
   holdsRecords,
-  listPartitions,
   listSegments,
   type Segment,
   type SegmentIdentity,
 } from './segments.ts';
 
-/** Throws `ForeignSegmentError` for the first segment that was written elsewhere, and for such a `log-ends`. */
+/**
+ * Throws `ForeignSegmentError` for the first segment that was written elsewhere, and for such a `log-ends`;
+ * `LogCorruptError` for a log of another format.
+ */
 export function assertOwnSegments(folder: string): void {
+  assertCurrentLayout(folder);
   assertOneName(folder);
-  for (const partition of listPartitions(folder)) {
-    const found: { readonly segment: Segment; readonly identity: SegmentIdentity }[] = [];
-    for (const segment of listSegments(folder, partition).filter(holdsRecords)) {
-      assertNotForeign(folder, partition, segment);
-      const identity = findIdentity(segment.file);
-      if (identity !== undefined && !identity.isEmpty) found.push({ segment, identity });
-    }
-    const at = (position: number | undefined) => found.find(({ segment }) => segment.firstPosition === position);
-    const newest = readLogEndNote(folder, partition);
-    const acknowledged = at(newest?.segment.position);
-    if (acknowledged !== undefined && acknowledged.identity.id !== newest?.segment.id) {
-      throw ofAnotherCopy(acknowledged.segment.file, `it is not the one that ${folder}-ends names`);
-    }
-    for (const { segment, identity } of found) {
-      const before = at(identity.previous?.position);
-      if (before === undefined || before.identity.id === identity.previous?.id) continue;
-      throw ofAnotherCopy(before.segment.file, `${segment.file} was written after another one of that name`);
-    }
+  const found: { readonly segment: Segment; readonly identity: SegmentIdentity }[] = [];
+  for (const segment of listSegments(folder).filter(holdsRecords)) {
+    assertNotForeign(folder, segment);
+    const identity = findIdentity(segment.file);
+    if (identity !== undefined && !identity.isEmpty) found.push({ segment, identity });
+  }
+  const at = (position: number | undefined) => found.find(({ segment }) => segment.firstPosition === position);
+  const newest = readLogEndNote(folder);
+  const acknowledged = at(newest?.segment.position);
+  if (acknowledged !== undefined && acknowledged.identity.id !== newest?.segment.id) {
+    throw ofAnotherCopy(acknowledged.segment.file, `it is not the one that ${folder}-ends names`);
+  }
+  for (const { segment, identity } of found) {
+    const before = at(identity.previous?.position);
+    if (before === undefined || before.identity.id === identity.previous?.id) continue;
+    throw ofAnotherCopy(before.segment.file, `${segment.file} was written after another one of that name`);
   }
 }
 

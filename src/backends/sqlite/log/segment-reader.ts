@@ -9,7 +9,7 @@
 
 import { accessSync, constants, existsSync, statSync } from 'node:fs';
 import type { DatabaseSync } from 'node:sqlite';
-import { LogCorruptError, type LogHeader, type LogRecord, LogUnavailableError } from '../../../log.ts';
+import { LOCAL_PARTITION, LogCorruptError, type LogHeader, type LogRecord, LogUnavailableError } from '../../../log.ts';
 import type { ForeignFormat, KeyKind, Rejection } from '../../../model.ts';
 import { isAccessDenied, isOutOfFiles } from '../disk.ts';
 import { restoreOrGiveUp, runOfFew, runOfMany, type Stretch } from './record-range.ts';
@@ -199,7 +199,7 @@ function inSegment<T>(stretch: Stretch, whenUnfinished: T, use: (database: Datab
   try {
     const database = openSegmentForReading(file);
     try {
-      assertWrittenHere(database, { ...stretch.segment, logName: stretch.logName, partition: stretch.partition });
+      assertWrittenHere(database, { ...stretch.segment, logName: stretch.logName });
       return use(database);
     } catch (error) {
       assertCurrentFormat(database, file);
@@ -270,7 +270,7 @@ function toHeader(row: HeaderRow, stretch: Stretch): LogHeader {
 
 function toRecord(row: HeaderRow, stretch: Stretch, body: Uint8Array): LogRecord {
   const record = {
-    partition: stretch.partition,
+    partition: LOCAL_PARTITION,
     position: row.position,
     firstUserIndex: 0,
     traceId: row.trace_id,

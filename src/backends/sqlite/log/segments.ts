@@ -1,6 +1,6 @@
 /**
- * The files of the embedded log: `<folder>/<partition>/<first position>.db`, one SQLite database a segment, in WAL mode
- * with `synchronous=FULL`. A segment is written by one thread of one process and never again after a restart: a new
+ * The files of the embedded log: `<folder>/<first position>.db`, one SQLite database a segment, in WAL mode with
+ * `synchronous=FULL`. A segment is written by one thread of one process and never again after a restart: a new
  * process always starts a new segment. So records that follow a failed fsync are never chained after frames that the
  * disk may not have. The thread that commits never checkpoints, which would stall it; another one does, little by
  * little (`checkpointer.ts`).
@@ -12,13 +12,11 @@
  * and are not here.
  *
  * A start after the newest segment was given up continues far after it, since the number of records in it is uncertain.
- * An empty `….db.unused` marks where the known ones end: from there up to the next segment there were none. It also
- * ends a partition that is no longer written and whose own end was lost.
+ * An empty `….db.unused` marks where the known ones end: from there up to the next segment there were none.
  *
- * A segment contains where it was written: in which log (`log/name.ts`), in which partition, from which position on. A
- * segment found elsewhere was copied or renamed; it is never read, since its records would be processed again. Its
- * random id, and that of the segment before it, distinguish it from one of another copy of the installation
- * (`log/segment-chain.ts`).
+ * A segment contains where it was written: in which log (`log/name.ts`), from which position on. A segment found
+ * elsewhere was copied or renamed; it is never read, since its records would be processed again. Its random id, and that
+ * of the segment before it, distinguish it from one of another copy of the installation (`log/segment-chain.ts`).
  */
 
 import { randomBytes } from 'node:crypto';
@@ -83,7 +81,6 @@ const SCHEMA = `
   ) STRICT;
   CREATE TABLE segment (
     log             TEXT    NOT NULL,
-    partition       INTEGER NOT NULL,
     first_position  INTEGER NOT NULL,
     id              TEXT    NOT NULL,
     previous_id     TEXT,
@@ -110,27 +107,15 @@ const RECORD_BYTES_MAX = 64 * 1024 * 1024;
 /** More records than a segment can contain: the distance between a segment that was given up and the next one. */
 export const LOST_POSITIONS = 1_000_000_000;
 
-export function partitionFolder(folder: string, partition: number): string {
-  return join(folder, String(partition));
-}
-
-export function listPartitions(folder: string): number[] {
-  return listNames(folder)
-    .filter((name) => /^\d+$/.test(name))
-    .map(Number)
-    .sort((a, b) => a - b);
-}
-
 /** In order of position. */
-export function listSegments(folder: string, partition: number): Segment[] {
-  const within = partitionFolder(folder, partition);
+export function listSegments(folder: string): Segment[] {
   const segments: Segment[] = [];
-  for (const name of listNames(within)) {
+  for (const name of listNames(folder)) {
     const [isSegment, digits, state] = SEGMENT_NAME.exec(name) ?? [];
     if (isSegment === undefined) continue;
     const firstPosition = Number(digits);
     segments.push({
-      file: join(within, name),
+      file: join(folder, name),
       firstPosition,
       lost: state === LOST,
       missing: state === MISSING,
@@ -152,25 +137,24 @@ function positionOf({ firstPosition }: Segment): number {
   return firstPosition;
 }
 
-export function segmentFile(folder: string, partition: number, firstPosition: number): string {
-  return join(partitionFolder(folder, partition), `${String(firstPosition).padStart(NAME_DIGITS, '0')}.db`);
+export function segmentFile(folder: string, firstPosition: number): string {
+  return join(folder, `${String(firstPosition).padStart(NAME_DIGITS, '0')}.db`);
 }
 
 /** Notes that the records from `position` up to the next segment are missing. Survives a power loss. */
-export function markMissing(folder: string, partition: number, position: number): void {
-  makeMark(folder, partition, position, MISSING);
+export function markMissing(folder: string, position: number): void {
+  makeMark(folder, position, MISSING);
 }
 
 /** Notes that the positions from `position` up to the next segment were never given out. Survives a power loss. */
-export function markUnused(folder: string, partition: number, position: number): void {
-  makeMark(folder, partition, position, UNUSED);
+export function markUnused(folder: string, position: number): void {
+  makeMark(folder, position, UNUSED);
 }
 
-function makeMark(folder: string, partition: number, position: number, kind: string): void {
-  const within = partitionFolder(folder, partition);
-  mkdirSync(within, { recursive: true, mode: 0o700 });
-  closeSync(openSync(segmentFile(folder, partition, position) + kind, 'a', 0o600));
-  for (const path of [within, folder, dirname(folder)]) syncFolder(path);
+function makeMark(folder: string, position: number, kind: string): void {
+  mkdirSync(folder, { recursive: true, mode: 0o700 });
+  closeSync(openSync(segmentFile(folder, position) + kind, 'a', 0o600));
+  for (const path of [folder, dirname(folder)]) syncFolder(path);
 }
 
 /** Whether a segment contains readable records. */
@@ -181,10 +165,9 @@ export function holdsRecords({ lost, missing, unused }: Segment): boolean {
 /** The mark files for the records from `position` up to the next segment. */
 export function marksOf(
   folder: string,
-  partition: number,
   position: number,
 ): { readonly segment: string; readonly missing: string; readonly lost: string } {
-  const segment = segmentFile(folder, partition, position);
+  const segment = segmentFile(folder, position);
   return { segment, missing: segment + MISSING, lost: segment + LOST };
 }
 
@@ -215,11 +198,9 @@ const LOG_NAME = /^local:([0-9a-f-]{36})$/;
 export function findNameOfLog(folder: string): string | undefined {
   const name = findLogName(folder);
   if (name !== undefined) return name;
-  for (const partition of listPartitions(folder)) {
-    for (const segment of listSegments(folder, partition).filter(holdsRecords)) {
-      const { logName } = findIdentity(segment.file) ?? {};
-      if (logName !== undefined && LOG_NAME.test(logName)) return logName;
-    }
+  for (const { file } of listSegments(folder).filter(holdsRecords)) {
+    const { logName } = findIdentity(file) ?? {};
+    if (logName !== undefined && LOG_NAME.test(logName)) return logName;
   }
   return undefined;
 }
@@ -249,20 +230,18 @@ export function findIdentity(file: string): SegmentIdentity | undefined {
 }
 
 /** For a start: an interrupted start may have left an empty segment at the position of the new one. */
-export function removeLeftover(folder: string, partition: number, firstPosition: number): void {
-  removeSegment(segmentFile(folder, partition, firstPosition));
+export function removeLeftover(folder: string, firstPosition: number): void {
+  removeSegment(segmentFile(folder, firstPosition));
 }
 
 /** Throws if it already exists. */
 export function createSegment(
   folder: string,
-  partition: number,
   { position: firstPosition, id }: SegmentId,
   previous: SegmentId | undefined,
 ): DatabaseSync {
-  const within = partitionFolder(folder, partition);
-  mkdirSync(within, { recursive: true, mode: 0o700 });
-  const file = segmentFile(folder, partition, firstPosition);
+  mkdirSync(folder, { recursive: true, mode: 0o700 });
+  const file = segmentFile(folder, firstPosition);
   const logName = localLogName(folder);
   // Never over another: should a second server write here, its records may be in there.
   closeSync(openSync(file, 'wx', 0o600));
@@ -276,11 +255,11 @@ export function createSegment(
       BEGIN;
       ${SCHEMA};`);
     database
-      .prepare('INSERT INTO segment VALUES (?, ?, ?, ?, ?, ?)')
-      .run(logName, partition, firstPosition, id, previous?.id ?? null, previous?.position ?? null);
+      .prepare('INSERT INTO segment VALUES (?, ?, ?, ?, ?)')
+      .run(logName, firstPosition, id, previous?.id ?? null, previous?.position ?? null);
     database.exec('COMMIT');
     // SQLite syncs the content of files; their folders have to be synced so that they are found after a power loss.
-    for (const path of [within, folder, dirname(folder)]) syncFolder(path);
+    for (const path of [folder, dirname(folder)]) syncFolder(path);
   } catch (error) {
     // Half a segment would take up scarce space or open files. After any other error the files are left as they are.
     if (isOutOfFiles(error)) {
@@ -340,19 +319,17 @@ export function openSegmentForReading(file: string): DatabaseSync {
 /** Where a segment was found. */
 export interface SegmentLocation {
   readonly file: string;
-  /** Undefined if the log has no name: only its partition and position are compared then. */
+  /** Undefined if the log has no name: only its position is compared then. */
   readonly logName: string | undefined;
-  readonly partition: number;
   readonly firstPosition: number;
 }
 
 /** Throws `ForeignSegmentError` if the segment was written elsewhere. */
 export function assertWrittenHere(database: DatabaseSync, location: SegmentLocation): void {
-  const row = database.prepare('SELECT log, partition, first_position, previous_id FROM segment').get();
+  const row = database.prepare('SELECT log, first_position, previous_id FROM segment').get();
   if (row === undefined) throw new LogCorruptError(`The log segment ${location.file} does not say which one it is.`);
   const what = differenceOf(location, {
     logName: String(row['log']),
-    partition: Number(row['partition']),
     firstPosition: Number(row['first_position']),
   });
   if (what === undefined) return;
@@ -367,25 +344,22 @@ function differenceOf(
 ): string | undefined {
   const away = 'Move it away, with the -wal and -shm of the same name if there are any';
   if (location.logName !== undefined && wasIn.logName !== location.logName) {
-    const nameFile = join(dirname(dirname(file)), 'name');
+    const nameFile = join(dirname(file), 'name');
     return `it is of another log, ${wasIn.logName}, and this one is ${location.logName}. ${away}; if it is ${nameFile} that was replaced, put that back instead`;
   }
-  if (wasIn.partition !== location.partition) {
-    return `it is of partition ${wasIn.partition}, but is in the folder of partition ${location.partition}. ${away}`;
-  }
   if (wasIn.firstPosition !== location.firstPosition) {
-    const name = basename(segmentFile('', location.partition, wasIn.firstPosition));
+    const name = basename(segmentFile('', wasIn.firstPosition));
     return `it was renamed, and was called ${name}. ${away}; if there is no ${name} beside it, rename it back instead`;
   }
   return undefined;
 }
 
 /** For a segment that need not be read now. Its readers report damage. */
-export function assertNotForeign(folder: string, partition: number, { file, firstPosition }: Segment): void {
+export function assertNotForeign(folder: string, { file, firstPosition }: Segment): void {
   try {
     const database = openSegmentForReading(file);
     try {
-      assertWrittenHere(database, { file, logName: findLogName(folder), partition, firstPosition });
+      assertWrittenHere(database, { file, logName: findLogName(folder), firstPosition });
     } finally {
       database.close();
     }
@@ -394,18 +368,25 @@ export function assertNotForeign(folder: string, partition: number, { file, firs
   }
 }
 
-/**
- * Segments of versions before the first release had no `event_count`, or did not record their own log, partition and
- * first position.
- */
+/** Before the first release segments had other columns. */
 export function assertCurrentFormat(database: DatabaseSync, file: string): void {
-  const columns = database.prepare("SELECT name FROM pragma_table_info('records')").all();
-  const isMarked =
-    database.prepare("SELECT 1 FROM pragma_table_info('segment') WHERE name = 'previous_id'").get() !== undefined;
-  if (columns.length === 0 || (isMarked && columns.some(({ name }) => name === 'event_count'))) return;
-  throw new LogCorruptError(
-    `The log segment ${file} was written by an older, unreleased version of Sluice; use a new data folder.`,
-  );
+  const columnsOf = (table: string): unknown[] =>
+    database
+      .prepare(`SELECT name FROM pragma_table_info('${table}')`)
+      .all()
+      .map(({ name }) => name);
+  const [records, segment] = [columnsOf('records'), columnsOf('segment')];
+  const isCurrent = segment.includes('previous_id') && !segment.includes('partition');
+  if (records.length === 0 || (isCurrent && records.includes('event_count'))) return;
+  throw new LogCorruptError(`The log segment ${file} ${OLD_FORMAT}`);
+}
+
+const OLD_FORMAT = 'was written by an older, unreleased version of Sluice; use a new data folder.';
+
+/** Before the first release each partition was a folder of segments. */
+export function assertCurrentLayout(folder: string): void {
+  const old = listNames(folder).find((name) => /^\d+$/.test(name));
+  if (old !== undefined) throw new LogCorruptError(`The log in ${join(folder, old)} ${OLD_FORMAT}`);
 }
 
 /** Undefined if the segment is empty. */

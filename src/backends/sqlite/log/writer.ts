@@ -1,8 +1,8 @@
 /**
  * The thread that commits. It takes all groups that arrived while the last commit ran, writes them in one transaction
- * (group commit) and replies up to which group everything is durable. One writer owns one partition of one data folder,
- * and all edges of a server append through it: a request that is received after the 202 of another one, at whichever
- * edge, therefore follows it in the log. The order of the log is also that of `received_at`.
+ * (group commit) and replies up to which group everything is durable. All edges of a server append through one writer:
+ * a request that is received after the 202 of another one, at whichever edge, therefore follows it in the log. The order
+ * of the log is also that of `received_at`.
  *
  * Failures: a full disk fails the current groups and is probed until there is space again; any other I/O error is
  * fatal, is reported once, and this thread never touches the database after it, because after a failed fsync the
@@ -20,7 +20,7 @@ import { Checkpointing } from '../checkpointing.ts';
 import { releaseMemory } from '../../../runtime/threads.ts';
 import { canWrite, fullDiskText, isAccessDenied, isFullDisk, isOutOfFiles } from '../disk.ts';
 import { type MissingRecords, missingRecordsText } from '../../../log/continuity.ts';
-import { endOfSegments, missingAtEnd, partitionsEverUsed } from './end-of-log.ts';
+import { endOfSegments, missingAtEnd } from './end-of-log.ts';
 import { LogEnds, readLogEnd, type SegmentId } from './ends.ts';
 import { localLogName } from './name.ts';
 import { OpenSegment } from './open-segment.ts';
@@ -40,7 +40,6 @@ import {
   markUnused,
   newSegmentId,
   PAGE_BYTES,
-  partitionFolder,
   removeLeftover,
   removeSegment,
   type Segment,
@@ -51,18 +50,15 @@ import { messageOf } from '../../../errors.ts';
 
 export interface WriterSetup {
   readonly folder: string;
-  readonly partition: number;
-  /** How many partitions are written now. The first writer also recovers those that an earlier start used. */
-  readonly partitions: number;
   readonly segmentBytes: number;
   /** The lock of the data folder. Omitted if nothing but this writer can be there. */
   readonly lock?: HeldLock | null;
-  /** The position up to which the store has processed each partition; a record never gets a position below it. */
-  readonly storePositions?: ReadonlyMap<number, number>;
+  /** The position up to which the store has processed the log; a record never gets a position below it. */
+  readonly processed?: number;
   readonly metrics: { readonly buffer: SharedArrayBuffer; readonly slot: number } | null;
   /** To the checkpointer's thread; without it the writer's thread checkpoints itself, between two commits. */
   readonly checkpointer?: MessagePort | undefined;
-  /** To the edges that append to this partition besides the one that starts the writer. */
+  /** To the edges that append besides the one that starts the writer. */
   readonly otherEdges?: readonly MessagePort[];
 }
 
@@ -78,14 +74,14 @@ export const FIELDS_PER_ENTRY = 12;
 export type WriterMessage = { readonly type: 'group'; readonly group: Group } | { readonly type: 'close' };
 
 export type WriterReply =
-  | { readonly type: 'ready'; readonly firstPosition: number; readonly missing: readonly MissingRecords[] }
+  | { readonly type: 'ready'; readonly firstPosition: number; readonly missing: MissingRecords | null }
   | { readonly type: 'refused'; readonly message: string }
   | { readonly type: 'durable'; readonly upToGroup: number }
   | { readonly type: 'failed'; readonly upToGroup: number; readonly message: string; readonly fatal: boolean }
   | { readonly type: 'healed' }
   | { readonly type: 'closed' };
 
-/** An edge that appends to the partition. */
+/** An edge that appends. */
 interface Sender {
   readonly port: MessagePort;
   isClosed: boolean;
@@ -129,26 +125,25 @@ class Writer {
   #dead = false;
   readonly #checkpointing: Checkpointing;
   readonly #ends: LogEnds;
-  readonly #missing: MissingRecords[];
+  readonly #missing: MissingRecords | null;
 
   constructor(setup: WriterSetup, port: MessagePort) {
     this.#setup = setup;
     this.#senders = [port, ...(setup.otherEdges ?? [])].map((one) => ({ port: one, isClosed: false }));
     this.#metrics = setup.metrics && metricsWriter(setup.metrics.buffer, setup.metrics.slot);
     this.#checkpointing = new Checkpointing(setup.checkpointer);
-    const { end, missing } = this.#recover(setup.partition);
+    const { end, missing } = this.#recover();
     this.#nextPosition = end;
-    this.#missing = missing === null ? [] : [missing];
-    this.#ends = new LogEnds(setup.folder, localLogName(setup.folder), setup.partition, this.#nextPosition);
-    if (setup.partition === 0) this.#recoverUnused();
+    this.#missing = missing;
+    this.#ends = new LogEnds(setup.folder, localLogName(setup.folder), this.#nextPosition);
     this.#segment = newSegmentId(this.#nextPosition);
     // Not an empty one of the same position, which the new one replaces.
-    const newest = listSegments(setup.folder, setup.partition).findLast(
+    const newest = listSegments(setup.folder).findLast(
       (segment) => holdsRecords(segment) && segment.firstPosition < this.#nextPosition,
     );
     assertLockHeld(setup.lock ?? null);
-    removeLeftover(setup.folder, setup.partition, this.#nextPosition);
-    this.#database = createSegment(setup.folder, setup.partition, this.#segment, newest && findIdentity(newest.file));
+    removeLeftover(setup.folder, this.#nextPosition);
+    this.#database = createSegment(setup.folder, this.#segment, newest && findIdentity(newest.file));
     this.#openSegment = this.#opened(this.#database, this.#segment);
     this.#insert = insertStatement(this.#database);
   }
@@ -170,25 +165,25 @@ class Writer {
    * Checks what an earlier process left, seals it in the background, and finds where to continue and what is missing
    * before.
    */
-  #recover(partition: number): { readonly end: number; readonly missing: MissingRecords | null } {
-    const { folder, storePositions = new Map() } = this.#setup;
-    const segments = listSegments(folder, partition);
+  #recover(): { readonly end: number; readonly missing: MissingRecords | null } {
+    const { folder, processed = 0 } = this.#setup;
+    const segments = listSegments(folder);
     let empty: Segment | undefined;
     for (const [index, segment] of segments.entries()) {
       const isNewest = index === segments.length - 1;
-      if (segment.lost && isNewest) this.#markEndOfLost(partition, segment);
+      if (segment.lost && isNewest) this.#markEndOfLost(segment);
       if (!holdsRecords(segment)) continue;
-      assertNotForeign(folder, partition, segment);
+      assertNotForeign(folder, segment);
       // A segment without a WAL was sealed; its records have checksums and are checked when they are read.
       if (isNewest || hasWal(segment.file)) {
         const recovered = recoverSegment(segment.file);
         if (recovered.needsSealing) void this.#checkpointing.finish(segment.file, null);
         if (recovered.lastPosition === undefined) empty = segment;
       }
-      this.#markGap(partition, segment, segments[index + 1]);
+      this.#markGap(segment, segments[index + 1]);
     }
-    const end = endOfSegments(folder, partition);
-    const missing = missingAtEnd(folder, partition, end, storePositions);
+    const end = endOfSegments(folder);
+    const missing = missingAtEnd(folder, processed, end);
     if (missing !== null) {
       // Before anything changes: afterwards the log seems to be complete.
       if (missing.doubt !== null) noteLogWarning(folder, missingRecordsText(missing));
@@ -200,45 +195,32 @@ class Writer {
   }
 
   /** Marks where the records of a newest segment that was given up ended, if that is known. */
-  #markEndOfLost(partition: number, { firstPosition }: Segment): void {
-    const end = readLogEnd(this.#setup.folder, partition);
+  #markEndOfLost({ firstPosition }: Segment): void {
+    const end = readLogEnd(this.#setup.folder);
     const isKnown = end > firstPosition && end < firstPosition + LOST_POSITIONS;
-    if (isKnown) markUnused(this.#setup.folder, partition, end);
+    if (isKnown) markUnused(this.#setup.folder, end);
   }
 
   /**
    * Marks missing records between the end of a segment and the beginning of the next one. A mark replaces an empty
    * segment. Unreadable segments are reported by readers.
    */
-  #markGap(partition: number, { file, firstPosition }: Segment, next: Segment | undefined): void {
+  #markGap({ file, firstPosition }: Segment, next: Segment | undefined): void {
     if (next === undefined || next.firstPosition <= firstPosition) return;
     const isEmpty = findIdentity(file)?.isEmpty === true;
     const last = isEmpty ? firstPosition - 1 : findLastPosition(file);
     if (last === undefined || last + 1 >= next.firstPosition) return;
     if (isEmpty) removeSegment(file);
-    markMissing(this.#setup.folder, partition, last + 1);
-  }
-
-  /** Recovers the partitions that an earlier start used. If one has lost its end, a mark records where that was. */
-  #recoverUnused(): void {
-    const { folder, partitions, storePositions = new Map() } = this.#setup;
-    for (const partition of partitionsEverUsed(folder, storePositions)) {
-      if (partition < partitions) continue;
-      const { end, missing } = this.#recover(partition);
-      if (missing === null) continue;
-      markUnused(folder, partition, end);
-      new LogEnds(folder, localLogName(folder), partition, end).close();
-      this.#missing.push(missing);
-    }
+    markMissing(this.#setup.folder, last + 1);
   }
 
   /** Marks the missing records that the store has not processed. */
-  #markMissingAtEnd({ partition, from, to, processed }: MissingRecords): void {
+  #markMissingAtEnd({ from, to, processed }: MissingRecords): void {
     const { folder } = this.#setup;
     // Without a segment the beginning of the log is unknown: retention removes processed records.
-    const hasSegments = listSegments(folder, partition).length > 0;
+    const hasSegments = listSegments(folder).length > 0;
     const position = hasSegments ? from : Math.max(from, processed);
-    if (position < to) markMissing(folder, partition, position);
+    if (position < to) markMissing(folder, position);
   }
 
   /** For times without appends: an append recreates `log-ends` itself, or ends the process. */
@@ -392,7 +374,7 @@ class Writer {
 
   #probeUntilHealed(): void {
     this.#probe ??= setInterval(() => {
-      if (!canWrite(partitionFolder(this.#setup.folder, this.#setup.partition))) return;
+      if (!canWrite(this.#setup.folder)) return;
       clearInterval(this.#probe);
       this.#probe = undefined;
       this.#replyToAll({ type: 'healed' });
@@ -400,12 +382,11 @@ class Writer {
   }
 
   #opened(database: DatabaseSync, { position }: SegmentId): OpenSegment {
-    const { folder, partition } = this.#setup;
-    return new OpenSegment(database, segmentFile(folder, partition, position));
+    return new OpenSegment(database, segmentFile(this.#setup.folder, position));
   }
 
   #deniedText({ message }: Error): string {
-    const folder = resolve(partitionFolder(this.#setup.folder, this.#setup.partition));
+    const folder = resolve(this.#setup.folder);
     return (
       `no new segment can be created in ${folder}: ${message}. The disk is not the cause, and nothing that was acknowledged is ` +
       'lost. Give the folder back to the user of the server, with the right to write (sluice doctor shows the command), ' +
@@ -417,7 +398,7 @@ class Writer {
     const finished = { file: this.#openSegment.file, database: this.#database };
     try {
       const segment = newSegmentId(this.#nextPosition);
-      const next = createSegment(this.#setup.folder, this.#setup.partition, segment, this.#segment);
+      const next = createSegment(this.#setup.folder, segment, this.#segment);
       // The new one must be beside the finished one, not behind a symbolic link that was changed in the meantime.
       this.#openSegment.assertInPlace();
       this.#segment = segment;
@@ -437,7 +418,7 @@ class Writer {
     void this.#checkpointing.finish(finished.file, finished.database);
   }
 
-  /** The last edge that leaves closes the partition. */
+  /** The last edge that leaves closes the log. */
   #leave(sender: Sender): void {
     if (sender.isClosed) return;
     sender.isClosed = true;

@@ -278,13 +278,15 @@ export function openStoreFileForCommand(file: string): DatabaseSync {
   return openDatabase({ ...what, readOnly: true, pragmas: READ_PRAGMAS });
 }
 
-/** The position up to which each partition of the log is in the store; empty if there is no store yet. */
-export function readStorePositions(file: string): Map<number, number> {
-  if (!existsSync(file)) return new Map();
+/** The position up to which the log is in the store; 0 if there is no store yet. */
+export function readStorePosition(file: string): number {
+  if (!existsSync(file)) return 0;
   const database = openStoreFile(file, 'reader');
   try {
-    const rows = withDamageExplained(file, () => database.prepare('SELECT partition, position FROM positions').all());
-    return new Map(rows.map((row) => [Number(row['partition']), Number(row['position'])]));
+    const row = withDamageExplained(file, () =>
+      database.prepare('SELECT position FROM positions WHERE partition = 0').get(),
+    );
+    return Number(row?.['position'] ?? 0);
   } finally {
     database.close();
   }
