@@ -106,9 +106,10 @@ suite('Jobs on PostgreSQL', { skip: whyNoPostgres() }, () => {
       const { rows } = await pool.query(WAITING);
       return isErased || rows.length > 0 || undefined;
     });
-    assert.equal(isErased, false);
+    const hasWaited = !isErased;
     await taking.rollback();
     await erasing;
+    assert.ok(hasWaited);
     await runJobs(under);
     assert.equal(await store.findProfile(TENANT, 'user_id', 'gone'), undefined);
     assert.equal((await profileOf(under, 'user_id', 'stays')).eventCount, 1);
