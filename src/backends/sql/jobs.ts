@@ -5,6 +5,9 @@
  *
  * Rejections are taken by time of receipt and number, dead letters by number. A user that was fixed by hand is marked when
  * its job is made and is in the job itself: retention may then remove the rejection, and nothing is lost.
+ *
+ * The values of a patch may be personal data, so they are removed once the job is done. An erase ends jobs whose patch
+ * names the person.
  */
 
 import { type Kysely, type Selectable, sql } from 'kysely';
@@ -293,7 +296,7 @@ export function* takeJob(tables: Tables, locks: RowLocks, itemsMax: number): Ste
   const [tenant] = yield* rowsOf(tables.selectFrom('tenants').select('id').where('no', '=', job.tenant));
   // A dead letter may be a whole request.
   const most = job.kind === 'retry' ? 1 : itemsMax;
-  const items = yield* nextItems(tables, job, most + 1);
+  const items = yield* nextItems(tables, locks, job, most + 1);
   return {
     no: job.no,
     id: job.id,
@@ -311,12 +314,13 @@ type JobPosition = Pick<
   'tenant' | 'kind' | 'filter' | 'fixed' | 'dead_letter' | 'created_at' | 'after_time' | 'after_no'
 >;
 
-function* nextItems(tables: Tables, job: JobPosition, limit: number): Steps<JobItem[]> {
+function* nextItems(tables: Tables, locks: RowLocks, job: JobPosition, limit: number): Steps<JobItem[]> {
   if (job.fixed !== null) return [fixedItem(parseJson(job.fixed) as FixedRejection)];
   if (job.kind === 'retry') {
     const behind = { no: job.after_no, only: job.dead_letter };
     const filter = job.dead_letter === null ? (parseJson(job.filter) as DeadLetterFilter) : ANY_DEAD_LETTER;
-    const rows = yield* rowsOf(selectNextDeadLetters(tables, job.tenant, filter, behind, limit));
+    // With its tenant, which an erase locks first: of the two, the later one sees what the other has left.
+    const rows = yield* rowsOf(locks.lock(selectNextDeadLetters(tables, job.tenant, filter, behind, limit)));
     return rows.map(deadLetterItem);
   }
   const rejections = matching(
@@ -381,6 +385,56 @@ export function* markResubmitted(tables: Tables, numbers: readonly number[], at:
   return marked;
 }
 
+/** A job that is done. */
+function endOf({ patch }: { readonly patch: string | null }, at: number) {
+  return { status: 'done' as const, finished_at: at, fixed: null, patch: patch && withoutValues(patch) };
+}
+
+function withoutValues(patch: string): string {
+  return JSON.stringify((parseJson(patch) as PatchStep[]).map(({ op, path, from }) => ({ op, path, from })));
+}
+
+const PATCH_ERASED =
+  'the job was ended, because a person was erased whose identifiers are in its patch: create another for the rest';
+
+/** In the transaction of an erase. `names` says whether a text names the person. */
+export function* endJobsThatName(
+  tables: Tables,
+  tenant: number,
+  names: (text: string) => boolean,
+  at: number,
+): Steps<void> {
+  const jobs = yield* rowsOf(
+    tables
+      .selectFrom('jobs')
+      .select(['no', 'id', 'patch'])
+      .where('tenant', '=', tenant)
+      .where('status', '<>', 'done')
+      .where('patch', 'is not', null)
+      .orderBy('no'),
+  );
+  for (const { no, id, patch } of jobs) {
+    if (patch === null || !names(patch)) continue;
+    // A step that is under way is waited for, and adds its own problems first.
+    const [ended] = yield* rowsOf(
+      tables
+        .updateTable('jobs')
+        .set(endOf({ patch }, at))
+        .where('no', '=', no)
+        .where('status', '<>', 'done')
+        .returning('problems'),
+    );
+    if (ended === undefined) continue;
+    const problems = [{ id, message: PATCH_ERASED }, ...(parseJson(ended.problems) as JobProblem[])];
+    yield* changedBy(
+      tables
+        .updateTable('jobs')
+        .set({ problems: JSON.stringify(problems.slice(0, PROBLEMS_MAX)) })
+        .where('no', '=', no),
+    );
+  }
+}
+
 export function* markRetried(tables: Tables, numbers: readonly number[], at: number): Steps<Set<number>> {
   const marked = new Set<number>();
   for (const no of numbers.toSorted((a, b) => a - b)) {
@@ -415,7 +469,7 @@ export function* saveJob(tables: Tables, job: TakenJob, progress: JobProgress): 
         problems: JSON.stringify(shown),
         ...(last !== undefined && { after_no: last.no }),
         ...(last?.kind === 'rejection' && { after_time: last.receivedAt }),
-        ...(job.isLast && { status: 'done' as const, finished_at: at, fixed: null }),
+        ...(job.isLast && endOf(job, at)),
       }))
       .where('no', '=', job.no),
   );
