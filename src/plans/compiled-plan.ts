@@ -201,11 +201,11 @@ const UNPLANNED: Readonly<Record<UnplannedMode, PlanMode>> = { allow: 'off', war
 function propertiesOf(event: JsonObject): JsonObject {
   const { event_name: _name, timestamp: _timestamp, $event_id: _id, ...properties } = event;
   if (properties.revenue !== null && properties.event_value !== null) return properties;
-  const isThere = ([name, value]: [string, unknown]): boolean => value !== null || !NUMBER_FIELDS.includes(name);
+  const isThere = ([name, value]: [string, unknown]): boolean => value !== null || !NUMBER_FIELDS.has(name);
   return Object.fromEntries(Object.entries(properties).filter(isThere));
 }
 
-const NUMBER_FIELDS: readonly string[] = ['revenue', 'event_value'];
+const NUMBER_FIELDS: ReadonlySet<string> = new Set(['revenue', 'event_value']);
 
 interface Place {
   readonly root: string;

@@ -45,15 +45,12 @@ export async function predict(
   if (survivors.length === 0) return completePrediction(decided, [], new Set());
   const { rows } = await client.query<SizedNode>(SIZES_BY_NUMBER, [survivors]);
   const { properties, unread } = await readProperties(client, rows);
-  const nodes = Map.groupBy(
-    rows.map((row) => ({ ...row, properties: properties.get(row.no) ?? null })),
-    ({ root }) => root,
+  const withProperties = (row: SizedNode): NodeColumns => ({ ...row, properties: properties.get(row.no) ?? null });
+  const profiles = Array.from(
+    Map.groupBy(rows, ({ root }) => root),
+    ([root, nodes]) => nodesOfProfile(root, nodes.map(withProperties)),
   );
-  return completePrediction(
-    decided,
-    Array.from(nodes, ([root, ofProfile]) => nodesOfProfile(root, ofProfile)),
-    unread,
-  );
+  return completePrediction(decided, profiles, unread);
 }
 
 interface SizedNode extends NodeColumns {
