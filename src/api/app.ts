@@ -13,6 +13,7 @@ import Fastify, { type FastifyError, type FastifyInstance, type FastifyReply, ty
 import { KeyStoreUnavailableError } from '../keys/cache.ts';
 import { LogCorruptError, LogUnavailableError } from '../log.ts';
 import { LIMITS, type Role } from '../model.ts';
+import { UnusablePlanError } from '../plans/unusable-plan.ts';
 import { isTooManyOpenFiles } from '../runtime/open-files.ts';
 import { servedElsewhere, servesIngest } from '../config/roles.ts';
 import { TooBusyError } from '../sign-in/password.ts';
@@ -193,6 +194,7 @@ function frame(options: AppFrame): FastifyInstance {
       options.onUnavailable(error, request.id);
       return sendError(reply, 'unavailable');
     }
+    if (error instanceof UnusablePlanError) return sendError(reply, 'unavailable', UNUSABLE_PLAN_TEXT);
     const refusal = refusalOf(error);
     if (refusal !== null) return sendRefused(reply, refusal);
     options.onError(error, request.id);
@@ -200,6 +202,9 @@ function frame(options: AppFrame): FastifyInstance {
   });
   return app;
 }
+
+const UNUSABLE_PLAN_TEXT =
+  'the tracking plan cannot be read by this version, so what is personal is unknown: push it again';
 
 /** Sets the headers that every response has, and responds to what no route needs to see. */
 function refusesEarly(request: FastifyRequest, reply: FastifyReply, role: Role): boolean {

@@ -4,8 +4,9 @@
  */
 
 import { type TenantId, tenantPartsOf } from '../model.ts';
-import { type Plan, parsePlan } from '../plans/plan.ts';
+import { describeMistakes, type Plan, parsePlan } from '../plans/plan.ts';
 import type { PlanStore } from '../plans.ts';
+import { UnusablePlanError } from '../plans/unusable-plan.ts';
 
 const FRESH_MS = 1_000;
 const TENANTS_MAX = 100;
@@ -24,7 +25,7 @@ export class CurrentPlans {
     this.#store = store;
   }
 
-  /** Null where there is none. Rejects when it cannot be read and none is known. */
+  /** Null where there is none. Rejects when it cannot be read and none is known; with an UnusablePlanError, see there. */
   async of(tenantId: TenantId): Promise<Plan | null> {
     const now = performance.now();
     const known = this.#known.get(tenantId);
@@ -50,9 +51,9 @@ export class CurrentPlans {
   }
 }
 
-/** It was checked before it was stored. */
-function readStored(text: string): Plan {
+/** Throws an UnusablePlanError. */
+export function readStored(text: string): Plan {
   const reading = parsePlan(text);
-  if (!reading.ok) throw new Error('a stored plan cannot be read');
+  if (!reading.ok) throw new UnusablePlanError(describeMistakes(reading.mistakes));
   return reading.plan;
 }

@@ -1,7 +1,7 @@
 /**
  * The checks of `sluice doctor`: a check examines one thing and returns findings, each with what to do next. Checks
- * never change anything, and never throw for problems that they look for. Here: settings, data folder, disk and keys;
- * `doctor-data.ts` checks the content of the log and the store.
+ * never change anything, and never throw for problems that they look for. Here: settings, data folder, disk, keys and
+ * tracking plans; `doctor-data.ts` checks the content of the log and the store.
  */
 
 import { readdirSync, type Stats, statSync } from 'node:fs';
@@ -12,7 +12,8 @@ import type { LogReader } from '../log.ts';
 import type { LogInspection } from '../log/continuity.ts';
 import { hasLostKeys, LOST_KEYS_ADVICE, lostKeysText } from '../data-folder/lost-keys.ts';
 import type { KeyStore } from '../keys.ts';
-import { DAY_MS } from '../model.ts';
+import { DAY_MS, ENVIRONMENTS } from '../model.ts';
+import { describeMistakes, parsePlan } from '../plans/plan.ts';
 import type { Store } from '../store.ts';
 import { displayOf } from './keys-show.ts';
 import { countOf, formatBytes, formatSpan, localTime } from './local-time.ts';
@@ -269,6 +270,34 @@ async function unknownAccounts({ store: openStore }: DoctorParts, keys: KeyStore
     ),
   ];
 }
+
+/** Nothing where there are none. */
+export const checkPlans: Check = async ({ findKeyStore }) => {
+  const store = await findKeyStore();
+  if (store === undefined) return [];
+  try {
+    const findings: Finding[] = [];
+    let count = 0;
+    for (const { id: accountId, name } of await store.accounts()) {
+      for (const environment of ENVIRONMENTS) {
+        const plan = await store.plans.find({ accountId, environment });
+        if (plan === undefined) continue;
+        count += 1;
+        const reading = parsePlan(plan.text);
+        if (reading.ok) continue;
+        const what = `version ${plan.version} of the tracking plan of "${name}" (${environment}) cannot be read by this version of Sluice: ${describeMistakes(reading.mistakes)}`;
+        findings.push(failed('plans', what, UNUSABLE_ADVICE));
+      }
+    }
+    if (count === 0 || findings.length > 0) return findings.slice(0, SHOWN_MAX);
+    return [ok('plans', `${countOf(count, 'tracking plan')}, readable`)];
+  } finally {
+    await store.close();
+  }
+};
+
+const UNUSABLE_ADVICE =
+  'Events are not checked against it, and Live and exports of that tenant fail, since what is personal is unknown. Push it again: sluice plan push. If a newer Sluice stored it, run that version.';
 
 function statOf(path: string): Stats | undefined {
   return statSync(path, { throwIfNoEntry: false });

@@ -15,6 +15,7 @@ import {
   checkDisk,
   checkFolder,
   checkKeys,
+  checkPlans,
   checkSettings,
   type DatabaseFacts,
   type DoctorParts,
@@ -79,6 +80,7 @@ const CHECKS: readonly NamedCheck[] = [
   ['backlog', checkBacklog],
   ['ledger', checkLedger],
   ['keys', checkKeys],
+  ['plans', checkPlans],
   ['backup', checkBackup],
 ];
 

@@ -4,8 +4,8 @@
  * publishable key is public, so it gets only the validation: nothing is looked up for it, and neither its response nor
  * its timing depends on what is stored.
  *
- * Invariant: it counts in no ledger, no key's usage and no metric of users and events, and takes nothing from a key's
- * rate limit. It only refuses what is over the limit already, as the route itself would.
+ * Invariant: it counts in no ledger, no key's usage and no metric of users and events. It takes its users from the key's
+ * rate limit like the route itself: publishable keys are public, and a check costs as much as a request.
  */
 
 import { predictionJson, type ViolationsByUser } from '../api/prediction-json.ts';
@@ -48,8 +48,8 @@ export class CheckIntake extends Ingest {
     this.#violations = violations;
   }
 
-  protected override isOverLimit(exchange: Exchange, key: ApiKey): boolean {
-    const retryAfterMs = this.parts.rateLimits.waitMs(key);
+  protected override isOverLimit(exchange: Exchange, key: ApiKey, users: number): boolean {
+    const retryAfterMs = this.parts.rateLimits.take(key, users);
     if (retryAfterMs === 0) return false;
     this.fail(exchange, { code: this.overLimitCode, message: overLimitText(key), retryAfterMs });
     return true;
@@ -68,6 +68,7 @@ export class CheckIntake extends Ingest {
       return;
     }
     const { userCount, eventCount, rejections } = validation;
+    if (this.isOverLimit(exchange, key, userCount)) return;
     const accepted = userCount - rejections.length;
     const isAccepted = accepted > 0;
     const status = isAccepted ? 202 : ERRORS.validation_failed.status;

@@ -231,7 +231,7 @@ function makeIngest(parts: EdgeParts, shared: Shared, log: LogAppender, keys: Ke
     log: counted.log,
     keys,
     keyUsage,
-    plans: new EnforcedPlans(plans),
+    plans: new EnforcedPlans(plans, rateLimitedLogger),
     rateLimits: new RateLimits(parts.rateLimitBuffer, config.edgeServers),
     inFlight,
     largeBodies,
@@ -250,7 +250,11 @@ function makeIngest(parts: EdgeParts, shared: Shared, log: LogAppender, keys: Ke
     check:
       parts.predict === null
         ? null
-        : new CheckIntake({ ...ingestParts, predict: parts.predict, violations: new PlanViolationFinder(plans) }),
+        : new CheckIntake({
+            ...ingestParts,
+            predict: parts.predict,
+            violations: new PlanViolationFinder(plans, rateLimitedLogger),
+          }),
     segment: new SegmentIntake({ ...ingestParts, matchOptions: matchOptionsOf(config), publicUrl }),
     waiting: () => counted.waiting() + largeBodies.waiting,
     setGauges: () => {

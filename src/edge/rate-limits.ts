@@ -53,12 +53,7 @@ export class RateLimits {
     this.#now = now;
   }
 
-  /** In how many milliseconds the key may send again; 0 for now. */
-  waitMs(key: LimitedKey): number {
-    return this.take(key, 0);
-  }
-
-  /** Takes so many users out of the bucket and returns 0; or takes nothing, and returns how long to wait. */
+  /** Takes so many users out of the bucket and returns 0; or takes nothing, and returns how many milliseconds to wait. */
   take({ id, rateLimit }: LimitedKey, users: number): number {
     if (rateLimit === null) return 0;
     const { usersPerSecond, burstUsers } = rateLimit;

@@ -104,7 +104,7 @@ export class LargeBodyValidator {
   readonly #thread: Worker;
   /** In the order in which they were sent, which is the order of the replies. */
   readonly #waiting: ((reply: never) => void)[] = [];
-  /** The plans that the thread has, in the order in which they were used first. */
+  /** The plans that the thread has, the one that was used last at the end. */
   readonly #plans = new Set<string>();
 
   constructor() {
@@ -142,8 +142,9 @@ export class LargeBodyValidator {
   #send(plan: EnforcedPlan | null): string | null {
     if (plan === null) return null;
     const { source } = plan;
-    if (this.#plans.has(source.id)) return source.id;
+    const isThere = this.#plans.delete(source.id);
     this.#plans.add(source.id);
+    if (isThere) return source.id;
     const forget = this.#plans.size > PLANS_MAX ? (this.#plans.values().next().value ?? null) : null;
     if (forget !== null) this.#plans.delete(forget);
     const message: PlanMessage = { plan: source, forget };

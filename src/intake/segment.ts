@@ -55,7 +55,7 @@ const TOO_LARGE = `the messages must not exceed ${LIMITS.bodyBytesMax} bytes in 
 export function convertSegment(
   text: string,
   { type, receivedAt, matchOptions }: ConversionOptions,
-  check: UserCheck = () => null,
+  check?: UserCheck,
 ): Conversion {
   if (text === '') return unusable('body is empty, expected a JSON object');
   let body: unknown;
@@ -89,13 +89,13 @@ function convertMessages(
   messages: readonly unknown[],
   frame: MessageFrame,
   matchOptions: MatchOptions,
-  check: UserCheck,
+  check: UserCheck | undefined,
 ): Conversion {
   const users = new UserList(matchOptions);
   const errors: MessageError[] = [];
   for (const [index, message] of messages.entries()) {
     const converted = convertMessage(message, frame);
-    const problem = typeof converted === 'string' ? converted : check(userOf(converted));
+    const problem = typeof converted === 'string' ? converted : (check?.(userOf(converted)) ?? null);
     if (problem !== null) {
       errors.push({ index, message: problem });
       users.reject(message, problem);

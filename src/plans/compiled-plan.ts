@@ -8,11 +8,18 @@
  */
 
 import { Ajv2020, type ErrorObject, type ValidateFunction } from 'ajv/dist/2020.js';
-import { IDENTIFIER_TYPES } from '../model.ts';
 import { isObject, type JsonObject, pathSegment } from '../validation/shape.ts';
 import { FORMATS } from './formats.ts';
 import { LinearPattern } from './pattern.ts';
-import { eventOf, type Plan, type PlannedProperties } from './plan.ts';
+import {
+  describeMistakes,
+  parsePlan,
+  type Plan,
+  type PlanMode,
+  type PlannedProperties,
+  type UnplannedMode,
+} from './plan.ts';
+import { UnusablePlanError } from './unusable-plan.ts';
 
 /** The mode in which something was violated: a user with an enforced violation is rejected. */
 export type ViolationMode = 'warn' | 'enforce';
@@ -41,23 +48,18 @@ const LISTED_VALUES_MAX = 10;
 const NAMES_LOOKED_FOR_MAX = 8;
 const BACKSLASH = 0x5c;
 
-const NOT_PROPERTIES: readonly string[] = ['event_name', 'timestamp', '$event_id'];
-const NUMBER_FIELDS: readonly string[] = ['revenue', 'event_value'];
-const IDENTIFIERS: readonly string[] = IDENTIFIER_TYPES;
-
 export class CompiledPlan {
   readonly plan: Plan;
   readonly version: number;
   /** Whether some user can be rejected by this plan, and whether one can be warned about. */
   readonly enforces: boolean;
   readonly warns: boolean;
+  readonly userProperties: PropertiesCheck | undefined;
+  readonly profileFields: PropertiesCheck | undefined;
+  /** By event name. */
+  readonly #events: ReadonlyMap<string, PropertiesCheck>;
   /** Every request that has to be checked contains one of these; null if that cannot be guaranteed. */
   readonly #enforcedNames: readonly Buffer[] | null;
-  readonly #ajv: Ajv2020;
-  readonly #validators = new Map<PlannedProperties, ValidateFunction>();
-  /** Finds all that is wrong, so that people fix it once. */
-  #thoroughAjv: Ajv2020 | undefined;
-  readonly #thoroughValidators = new Map<PlannedProperties, ValidateFunction>();
 
   constructor(plan: Plan, version: number) {
     this.plan = plan;
@@ -66,7 +68,11 @@ export class CompiledPlan {
     this.enforces = plan.unplanned_events === 'reject' || planned.some((one) => one?.mode === 'enforce');
     this.warns = plan.unplanned_events === 'warn' || planned.some((one) => one?.mode === 'warn');
     this.#enforcedNames = enforcedNamesOf(plan);
-    this.#ajv = newAjv(false);
+    const compilers = new Compilers();
+    const { events, user_properties: properties, profile_fields: fields } = plan;
+    this.#events = new Map(Object.entries(events).map(([name, one]) => [name, new PropertiesCheck(one, compilers)]));
+    this.userProperties = properties && new PropertiesCheck(properties, compilers);
+    this.profileFields = fields && new PropertiesCheck(fields, compilers);
   }
 
   /** Whether something may be enforced in this body, by a look at its bytes. */
@@ -77,23 +83,53 @@ export class CompiledPlan {
     return bytes.includes(BACKSLASH) || this.#enforcedNames.some((name) => bytes.includes(name));
   }
 
-  /** How events of this name are checked. */
-  modeOf(eventName: string): ViolationMode | null {
-    const planned = eventOf(this.plan, eventName);
-    if (planned !== undefined) return planned.mode === 'off' ? null : planned.mode;
-    if (this.plan.unplanned_events === 'allow') return null;
-    return this.plan.unplanned_events === 'reject' ? 'enforce' : 'warn';
+  /** Undefined for an event that is not planned. */
+  event(name: string): PropertiesCheck | undefined {
+    return this.#events.get(name);
+  }
+}
+
+/** Throws an UnusablePlanError. */
+export function compileStored(text: string, version: number): CompiledPlan {
+  const reading = parsePlan(text);
+  if (!reading.ok) throw new UnusablePlanError(describeMistakes(reading.mistakes));
+  return new CompiledPlan(reading.plan, version);
+}
+
+/** The two compilers of a plan. */
+class Compilers {
+  /** Stops at the first error. */
+  readonly first = newAjv(false);
+  #all: Ajv2020 | undefined;
+
+  /** Finds all that is wrong, so that people fix it once. */
+  get all(): Ajv2020 {
+    return (this.#all ??= newAjv(true));
+  }
+}
+
+/** Checks the properties of one event name, user properties or profile fields. */
+class PropertiesCheck {
+  readonly mode: PlanMode;
+  readonly #schema: JsonObject;
+  readonly #compilers: Compilers;
+  #first: ValidateFunction | undefined;
+  #all: ValidateFunction | undefined;
+
+  constructor({ mode, schema }: PlannedProperties, compilers: Compilers) {
+    this.mode = mode;
+    this.#schema = schema;
+    this.#compilers = compilers;
   }
 
-  /** What ajv finds in these properties; null if nothing. All of it where they are small, else the first: bounded work. */
-  errorsOf(planned: PlannedProperties, properties: JsonObject): readonly ErrorObject[] | null {
-    const first = compiled(this.#ajv, this.#validators, planned);
+  /** What ajv finds; null if nothing. `all`: all of it where the properties are small, else the first: bounded work. */
+  errorsOf(properties: JsonObject, all: boolean): readonly ErrorObject[] | null {
+    const first = (this.#first ??= this.#compilers.first.compile(this.#schema));
     if (first(properties)) return null;
     const errors = first.errors ?? [];
-    if (JSON.stringify(properties).length > ALL_ERRORS_CHARACTERS_MAX) return errors;
-    this.#thoroughAjv ??= newAjv(true);
-    const all = compiled(this.#thoroughAjv, this.#thoroughValidators, planned);
-    return all(properties) ? errors : (all.errors ?? errors);
+    if (!all || JSON.stringify(properties).length > ALL_ERRORS_CHARACTERS_MAX) return errors;
+    const thorough = (this.#all ??= this.#compilers.all.compile(this.#schema));
+    return thorough(properties) ? errors : (thorough.errors ?? errors);
   }
 }
 
@@ -101,62 +137,85 @@ export class CompiledPlan {
  * What this user violates, in the order of the user. With `only`, checks in that mode alone: the edge enforces, the
  * processor warns. Takes a user that is valid otherwise; of any other it checks what can be checked.
  */
-export function checkUser(plan: CompiledPlan, user: unknown, only?: ViolationMode): Violation[] {
-  const violations: Violation[] = [];
-  if (!isObject(user)) return violations;
+export function checkUser(
+  plan: CompiledPlan,
+  user: unknown,
+  only?: ViolationMode,
+  max = VIOLATIONS_PER_USER_MAX,
+): Violation[] {
+  const found: Found = { violations: [], only, max };
+  if (!isObject(user)) return found.violations;
   const { identifiers, user_properties: userProperties, events } = user;
-  const add = (violation: Violation): void => {
-    if (violations.length < VIOLATIONS_PER_USER_MAX) violations.push(violation);
-  };
-  const { profile_fields: plannedFields, user_properties: plannedProperties } = plan.plan;
-  if (plannedFields !== undefined && isObject(identifiers)) {
-    checkPlanned(plan, plannedFields, 'identifiers', null, without(identifiers, IDENTIFIERS), only, add);
+  const { profileFields, userProperties: plannedProperties } = plan;
+  if (profileFields !== undefined && isObject(identifiers)) {
+    const { user_id: _user, email: _email, phone_number: _phone, anon_id: _anon, ...fields } = identifiers;
+    checkOfPerson(found, profileFields, 'identifiers', fields);
   }
   if (plannedProperties !== undefined && isObject(userProperties)) {
-    checkPlanned(plan, plannedProperties, 'user_properties', null, userProperties, only, add);
+    checkOfPerson(found, plannedProperties, 'user_properties', userProperties);
   }
-  if (!Array.isArray(events)) return violations;
-  for (let index = 0; index < events.length; index++) {
+  if (!Array.isArray(events)) return found.violations;
+  for (let index = 0; index < events.length && found.violations.length < max; index++) {
     const event: unknown = events[index];
-    if (isObject(event)) checkEvent(plan, event, index, only, add);
+    if (isObject(event)) checkEvent(found, plan, event, index);
   }
-  return violations;
+  return found.violations;
 }
 
-function checkEvent(
-  plan: CompiledPlan,
-  event: JsonObject,
-  index: number,
-  only: ViolationMode | undefined,
-  add: (violation: Violation) => void,
-): void {
+interface Found {
+  readonly violations: Violation[];
+  readonly only: ViolationMode | undefined;
+  readonly max: number;
+}
+
+function isChecked(mode: PlanMode, { only }: Found): mode is ViolationMode {
+  return mode !== 'off' && (only === undefined || mode === only);
+}
+
+/** A user that sets none of them is not checked for required ones. */
+function checkOfPerson(found: Found, check: PropertiesCheck, root: string, properties: JsonObject): void {
+  const { mode } = check;
+  if (!isChecked(mode, found) || isEmpty(properties)) return;
+  const errors = check.errorsOf(properties, found.max > 1);
+  if (errors !== null) add(found, errors, { root, properties, eventName: null, mode });
+}
+
+function checkEvent(found: Found, plan: CompiledPlan, event: JsonObject, index: number): void {
   const name = event.event_name;
   if (typeof name !== 'string') return;
-  const mode = plan.modeOf(name);
-  if (mode === null || (only !== undefined && mode !== only)) return;
-  const planned = eventOf(plan.plan, name);
-  if (planned === undefined) {
-    add({ path: `events[${index}].event_name`, message: 'is not in the tracking plan', event_name: name, mode });
+  const check = plan.event(name);
+  const mode = check === undefined ? UNPLANNED[plan.plan.unplanned_events] : check.mode;
+  if (!isChecked(mode, found)) return;
+  if (check === undefined) {
+    const path = `events[${index}].event_name`;
+    found.violations.push({ path, message: 'is not in the tracking plan', event_name: name, mode });
     return;
   }
-  checkPlanned(plan, planned, `events[${index}]`, name, without(event, NOT_PROPERTIES, NUMBER_FIELDS), only, add);
+  const properties = propertiesOf(event);
+  const errors = check.errorsOf(properties, found.max > 1);
+  if (errors !== null) add(found, errors, { root: `events[${index}]`, properties, eventName: name, mode });
 }
 
-function checkPlanned(
-  plan: CompiledPlan,
-  planned: PlannedProperties,
-  root: string,
-  eventName: string | null,
-  properties: JsonObject,
-  only: ViolationMode | undefined,
-  add: (violation: Violation) => void,
-): void {
-  const { mode } = planned;
-  if (mode === 'off' || (only !== undefined && mode !== only)) return;
-  // A user that sets none of them is not checked for required ones.
-  if (eventName === null && isEmpty(properties)) return;
-  const errors = plan.errorsOf(planned, properties);
-  if (errors === null) return;
+const UNPLANNED: Readonly<Record<UnplannedMode, PlanMode>> = { allow: 'off', warn: 'warn', reject: 'enforce' };
+
+function propertiesOf(event: JsonObject): JsonObject {
+  const { event_name: _name, timestamp: _timestamp, $event_id: _id, ...properties } = event;
+  if (properties.revenue !== null && properties.event_value !== null) return properties;
+  const isThere = ([name, value]: [string, unknown]): boolean => value !== null || !NUMBER_FIELDS.has(name);
+  return Object.fromEntries(Object.entries(properties).filter(isThere));
+}
+
+const NUMBER_FIELDS: ReadonlySet<string> = new Set(['revenue', 'event_value']);
+
+interface Place {
+  readonly root: string;
+  readonly properties: JsonObject;
+  readonly eventName: string | null;
+  readonly mode: ViolationMode;
+}
+
+function add({ violations, max }: Found, errors: readonly ErrorObject[], place: Place): void {
+  const { root, properties, eventName, mode } = place;
   // References may lead to the same schema twice.
   const seen = new Set<string>();
   for (const error of withoutBranches(errors)) {
@@ -165,7 +224,7 @@ function checkPlanned(
     const key = `${path} ${message}`;
     if (seen.has(key)) continue;
     seen.add(key);
-    add({ path: shortened(path), message, event_name: eventName, mode });
+    if (violations.length < max) violations.push({ path: shortened(path), message, event_name: eventName, mode });
   }
 }
 
@@ -174,21 +233,9 @@ function isEmpty(object: JsonObject): boolean {
   return true;
 }
 
-/** The members but for these names, and but for those of `unlessNull` that are null. */
-function without(object: JsonObject, names: readonly string[], unlessNull: readonly string[] = []): JsonObject {
-  const rest: Record<string, unknown> = {};
-  for (const name in object) {
-    const value = object[name];
-    if (names.includes(name) || (value === null && unlessNull.includes(name))) continue;
-    if (name !== '__proto__') rest[name] = value;
-    else Object.defineProperty(rest, name, { value, enumerable: true });
-  }
-  return rest;
-}
-
 /** Why a user is rejected: the first thing that it violates of what is enforced; null if nothing. */
 export function enforcedViolation(plan: CompiledPlan, user: unknown): string | null {
-  const [first] = checkUser(plan, user, 'enforce');
+  const [first] = checkUser(plan, user, 'enforce', 1);
   return first === undefined ? null : `${first.path}: ${first.message} (tracking plan, version ${plan.version})`;
 }
 
@@ -204,19 +251,6 @@ function enforcedNamesOf({ events, unplanned_events, user_properties, profile_fi
   const names = Object.keys(events).filter((name) => events[name]?.mode === 'enforce');
   if (names.length > NAMES_LOOKED_FOR_MAX || names.some((name) => name.includes('"'))) return null;
   return names.map((name) => Buffer.from(name));
-}
-
-function compiled(
-  ajv: Ajv2020,
-  validators: Map<PlannedProperties, ValidateFunction>,
-  planned: PlannedProperties,
-): ValidateFunction {
-  let validate = validators.get(planned);
-  if (validate === undefined) {
-    validate = ajv.compile(planned.schema);
-    validators.set(planned, validate);
-  }
-  return validate;
 }
 
 function newAjv(allErrors: boolean): Ajv2020 {
@@ -249,14 +283,12 @@ function hasUniqueItems(isUnique: boolean, items: readonly unknown[]): boolean {
   return !isUnique || new Set(items.map(canonicalText)).size === items.length;
 }
 
-/** Equal for equal JSON values, in whatever order members are. */
+/** Equal for equal JSON values only, in whatever order members are. */
 function canonicalText(value: unknown): string {
   if (typeof value !== 'object') return JSON.stringify(value);
   return JSON.stringify(value, (_name, member: unknown) => {
     if (!isObject(member)) return member;
-    return Object.keys(member)
-      .toSorted()
-      .map((name) => [name, member[name]]);
+    return Object.fromEntries(Object.entries(member).toSorted(([a], [b]) => (a < b ? -1 : 1)));
   });
 }
 

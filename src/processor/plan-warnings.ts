@@ -1,30 +1,27 @@
 /**
  * Tracking plans that warn: the processor checks the events it stores, notes violations on the trace and counts them.
  * Tenants without such a plan cost one map lookup per batch. Plans are refreshed every second; if that fails, the last
- * known ones stay in use, because a warning is never a reason to wait. A plan that this version of Sluice cannot use warns
- * of nothing, and is reported. ajv is loaded with the first plan.
+ * known ones stay in use, because a warning is never a reason to wait. A stored plan that this version cannot read
+ * warns of nothing. ajv is loaded with the first plan.
  *
- * Violations are counted by event name and path without indexes. Because clients choose names, each process
- * distinguishes at most `COUNTED_MAX` of a version and counts the rest as one.
+ * Violations are counted by event name and path without indexes. The store bounds how many are distinguished.
  */
 
 import type { Violation } from '../plans/compiled-plan.ts';
 import { parseJson } from '../json/parse.ts';
 import { type TenantId, tenantOf } from '../model.ts';
-import type { PlanStore } from '../plans.ts';
+import type { PlanStore, StoredPlan } from '../plans.ts';
+import { UNUSABLE_PLAN, UnusablePlanError } from '../plans/unusable-plan.ts';
 import type { PlanViolation } from '../store-writer.ts';
+import type { Logger } from '../telemetry/logger.ts';
 import type { OutageLog } from '../telemetry/outage-log.ts';
 import type { PreparedEvent, PreparedUser } from './prepared.ts';
 
 const PLANS_INTERVAL_MS = 1_000;
-const COUNTED_MAX = 1_000;
-const OTHERS = { eventName: null, path: '…', message: 'other violations' } as const;
 
 /** A plan of one tenant that warns. */
 export interface WarningPlan {
   readonly version: number;
-  /** Why it cannot be used. */
-  readonly problem?: string;
   /** Of the events that are stored of this user, and of what it sets. */
   violationsOf(user: PreparedUser, events: readonly PreparedEvent[]): readonly Violation[];
   /** What a violation is counted as. */
@@ -35,28 +32,14 @@ export interface WarningPlans {
   of(tenantId: TenantId): WarningPlan | undefined;
 }
 
+/** Rejects with an UnusablePlanError. */
 export async function openWarningPlan(text: string, version: number): Promise<WarningPlan> {
-  const [{ parsePlan, describeMistakes }, { CompiledPlan, checkUser, countedPath }] = await Promise.all([
-    import('../plans/plan.ts'),
-    import('../plans/compiled-plan.ts'),
-  ]);
-  const reading = parsePlan(text);
-  if (!reading.ok) {
-    const problem = `a stored plan cannot be used: ${describeMistakes(reading.mistakes)}`;
-    return { version, problem, violationsOf: () => [], countedAs: () => OTHERS };
-  }
-  const plan = new CompiledPlan(reading.plan, version);
-  const counted = new Set<string>();
+  const { compileStored, checkUser, countedPath } = await import('../plans/compiled-plan.ts');
+  const plan = compileStored(text, version);
   return {
     version,
     violationsOf: (user, events) => checkUser(plan, asSent(user, events), 'warn'),
-    countedAs: ({ event_name: eventName, path, message }) => {
-      const one = { eventName, path: countedPath(path), message };
-      const key = JSON.stringify(one);
-      if (!counted.has(key) && counted.size >= COUNTED_MAX) return OTHERS;
-      counted.add(key);
-      return one;
-    },
+    countedAs: ({ event_name: eventName, path, message }) => ({ eventName, path: countedPath(path), message }),
   };
 }
 
@@ -84,13 +67,16 @@ function asSent({ propertyUpdate }: PreparedUser, stored: readonly PreparedEvent
 export class CurrentWarningPlans implements WarningPlans {
   readonly #store: PlanStore;
   readonly #outage: Pick<OutageLog, 'failed' | 'worked'>;
-  #plans: ReadonlyMap<TenantId, WarningPlan> = new Map();
+  readonly #logger: Pick<Logger, 'error'>;
+  /** `plan` is null for one that cannot be read. */
+  #plans: ReadonlyMap<TenantId, { readonly version: number; readonly plan: WarningPlan | null }> = new Map();
   #isLooking = false;
   #timer: NodeJS.Timeout | undefined;
 
-  constructor(store: PlanStore, outage: Pick<OutageLog, 'failed' | 'worked'>) {
+  constructor(store: PlanStore, outage: Pick<OutageLog, 'failed' | 'worked'>, logger: Pick<Logger, 'error'>) {
     this.#store = store;
     this.#outage = outage;
+    this.#logger = logger;
   }
 
   /** Resolves after the first look, whether it worked or not. */
@@ -101,29 +87,37 @@ export class CurrentWarningPlans implements WarningPlans {
   }
 
   of(tenantId: TenantId): WarningPlan | undefined {
-    return this.#plans.get(tenantId);
+    return this.#plans.get(tenantId)?.plan ?? undefined;
   }
 
   async look(): Promise<void> {
     if (this.#isLooking) return;
     this.#isLooking = true;
     try {
-      const plans = new Map<TenantId, WarningPlan>();
+      const plans = new Map<TenantId, { readonly version: number; readonly plan: WarningPlan | null }>();
       for (const { accountId, environment, version } of await this.#store.warning()) {
         const tenantId = tenantOf(accountId, environment);
         const known = this.#plans.get(tenantId);
         const stored = known?.version === version ? null : await this.#store.find({ accountId, environment }, version);
-        if (stored) plans.set(tenantId, await openWarningPlan(stored.text, version));
+        if (stored) plans.set(tenantId, { version, plan: await this.#open(tenantId, stored) });
         else if (known !== undefined) plans.set(tenantId, known);
       }
       this.#plans = plans;
-      const problem = plans.values().find((plan) => plan.problem !== undefined)?.problem;
-      if (problem === undefined) this.#outage.worked();
-      else this.#outage.failed(new Error(problem));
+      this.#outage.worked();
     } catch (error) {
       this.#outage.failed(error);
     } finally {
       this.#isLooking = false;
+    }
+  }
+
+  async #open(tenantId: TenantId, { text, version }: StoredPlan): Promise<WarningPlan | null> {
+    try {
+      return await openWarningPlan(text, version);
+    } catch (error) {
+      if (!(error instanceof UnusablePlanError)) throw error;
+      this.#logger.error({ tenant_id: tenantId, version, reason: error.message }, UNUSABLE_PLAN);
+      return null;
     }
   }
 

@@ -6,12 +6,14 @@
  *
  * Users of the request see each other, in order. A profile that would be created has no id yet: that comes from the
  * trace of the real request, so here it is named after the user that would create it. Limits: the list of property
- * changes is bounded, and a person with more than 10 MB of properties may keep fewer of them than is predicted.
+ * changes is bounded, and so is what is read of stored properties (`PROPERTIES_BYTES_MAX`): changes of people beyond
+ * that are not compared. A person with more than 10 MB of properties may keep fewer of them than is predicted.
  */
 
 import type { Outcome } from '../identity/graph.ts';
 import type { MatchOptions } from '../identity/match-keys.ts';
 import { type Group, type PropertyValue, type View, viewOf } from '../identity/property-updates.ts';
+import { parseJson } from '../json/parse.ts';
 import type { LogRecord } from '../log.ts';
 import type { MatchKey, NodeNumber, TenantId } from '../model.ts';
 import type { PredictedIdentifier, PredictedMerge, PredictedUser, Prediction, PropertyChange } from '../store.ts';
@@ -26,6 +28,8 @@ import type { PreparedRecord } from './prepared.ts';
 export const FIRST_PREDICTED_NODE: NodeNumber = 2 ** 52;
 /** Characters of names and values that are listed for all users of a request together. */
 const PROPERTY_CHANGES_LENGTH_MAX = 1_000_000;
+/** Of stored properties: once so much is read, those of further nodes are not. One node has up to 10 MB. */
+export const PROPERTIES_BYTES_MAX = 16 * 1024 * 1024;
 
 export interface PreparedPrediction {
   readonly tenantId: TenantId;
@@ -61,13 +65,14 @@ export function decidePrediction({ tenantId, records }: PreparedPrediction, resu
   return { records, batch, survivors: [...survivors] };
 }
 
-/** `profiles` are those of the survivors. */
+/** `profiles` are those of the survivors, without the properties of the nodes in `unread`. */
 export function completePrediction(
   { records, batch }: DecidedPrediction,
   profiles: readonly ProfileNodes[],
+  unread: ReadonlySet<NodeNumber>,
 ): Prediction {
   const { changes } = batch;
-  const people = new PredictedPeople(profiles);
+  const people = new PredictedPeople(profiles, unread);
   for (const { node, origin } of changes.nodes) people.create(node, origin.userIndex);
   const linked = Map.groupBy(changes.identifiers, ({ origin }) => origin.userIndex);
   const effects = new Map<number, Effect>();
@@ -155,9 +160,11 @@ class PredictedPeople {
   readonly #properties = new Map<NodeNumber, string | null>();
   /** Parsed, of nodes whose properties were needed. */
   readonly #groups = new Map<NodeNumber, readonly Group[]>();
+  readonly #unread: ReadonlySet<NodeNumber>;
   #lengthLeft = PROPERTY_CHANGES_LENGTH_MAX;
 
-  constructor(profiles: readonly ProfileNodes[]) {
+  constructor(profiles: readonly ProfileNodes[], unread: ReadonlySet<NodeNumber>) {
+    this.#unread = unread;
     for (const { root, nodes } of profiles) {
       const numbers = nodes.map(({ node }) => node);
       this.#people.set(root.node, { id: root.id, isNew: false, nodes: numbers, view: null });
@@ -184,15 +191,22 @@ class PredictedPeople {
     }
     // The oldest survives: its properties are those to compare with.
     const survivor = merges.at(-1)?.into ?? this.#survivorOf(node);
-    const before = this.#viewOf(survivor);
+    const before = this.#isRead(survivor) ? this.#viewOf(survivor) : null;
     const named = merges.map(({ from, into, via }): PredictedMerge => {
       const ids = { from: this.#person(from).id, into: this.#person(into).id };
       this.#merge(from, into);
       return { ...ids, via: identifierOf(via) };
     });
+    if (before === null || !this.#isRead(survivor)) {
+      return { merges: named, propertyChanges: [], propertyChangesOmitted: namesIn(user) };
+    }
     this.#groups.set(node, foldedGroups(this.#groupsOf(node), [user]));
     this.#person(survivor).view = null;
     return { merges: named, ...this.#listed(changesOf(before, this.#viewOf(survivor))) };
+  }
+
+  #isRead(survivor: NodeNumber): boolean {
+    return this.#unread.size === 0 || !this.#person(survivor).nodes.some((node) => this.#unread.has(node));
   }
 
   /** After all users. */
@@ -241,6 +255,13 @@ class PredictedPeople {
     if (person === undefined) throw new Error(`node ${survivor} is not among those that were looked up`);
     return person;
   }
+}
+
+/** How many names the user sets. */
+function namesIn({ propertyUpdate }: UserToStore): number {
+  if (propertyUpdate === null) return 0;
+  const texts = [propertyUpdate.fields, propertyUpdate.properties];
+  return texts.reduce((sum, text) => sum + Object.keys(parseJson(text) as object).length, 0);
 }
 
 function changesOf(before: View, after: View): PropertyChange[] {

@@ -168,6 +168,7 @@ async function runProcessor(setup: ProcessorSetup): Promise<void> {
         failing: 'tracking plans cannot be read: those that are known stay in use',
         working: 'tracking plans can be read again',
       }),
+      logger,
     );
     await plans.start();
     const processor = new Processor({

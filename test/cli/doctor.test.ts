@@ -523,6 +523,32 @@ suite('sluice doctor', () => {
     );
   });
 
+  test('plans: one that this version cannot read is reported', async (context) => {
+    const folder = openDataFolder(context);
+    await healthyFolder(folder);
+    const keyStore = openSqliteKeyStore(keyFileOf(folder.data));
+    const [account] = await keyStore.accounts();
+    const tenant = { accountId: account?.id ?? '', environment: 'production' } as const;
+    const push = (text: string) =>
+      keyStore.plans.push(tenant, {
+        text,
+        enforces: true,
+        warns: false,
+        createdAt: NOW,
+        createdBy: 'k',
+        basedOn: null,
+      });
+    await push('{"events":{}}');
+    const found = (await examine(folder.data)).findings.find(({ check }) => check === 'plans');
+    assert.deepEqual([found?.state, found?.message], ['ok', '1 tracking plan, readable']);
+    await push('{"modes":{}}');
+    await keyStore.close();
+    const { code, problem } = await examine(folder.data);
+    assert.equal(code, 1);
+    assert.match(problem, /version 2 of the tracking plan of ".+" \(production\) cannot be read.*: modes is unknown/);
+    assert.match(problem, /Events are not checked against it/);
+  });
+
   test('keys: none, expired, expiring and leaked ones are reported', async (context) => {
     const folder = openDataFolder(context);
     await folder.send([{ users: [user('ada')] }]);

@@ -7,6 +7,7 @@ import {
   DAY_MS,
   feed,
   HOUR_MS,
+  KEEP_ALL,
   type OpenStore,
   OTHER_TENANT,
   person,
@@ -116,10 +117,36 @@ export function storePlanViolationsContract(open: OpenStore): void {
       const users = Array.from({ length: 1_100 }, (_, n) =>
         person({ user_id: `u${n}` }, [{ event_name: `event ${n}` }]),
       );
-      await feed(under, [sent(users.slice(0, 600)), sent(users.slice(600))], { plans });
-      const [first, second] = await under.store.planViolations(TENANT, null);
+      await feed(under, [sent(users.slice(0, 600))], { plans });
+      // A processor that has just started.
+      plan = await openWarningPlan(JSON.stringify(PLAN), VERSION);
+      await feed(under, [sent(users.slice(600))], { plans });
+      await feed(under, [sent(users.slice(0, 1))], { plans });
+      const [first, second, third] = await under.store.planViolations(TENANT, null);
       assert.deepEqual([first?.path, first?.message, first?.count], ['…', 'other violations', 100]);
-      assert.equal(second?.count, 1);
+      assert.deepEqual([second?.eventName, second?.count, third?.count], ['event 0', 2, 1]);
+    });
+
+    test('old ones are removed in pieces', async () => {
+      const users = Array.from({ length: 1_000 }, (_, n) => person({ user_id: 'u' }, [{ event_name: `event ${n}` }]));
+      for (const version of [1, 2, 3]) {
+        plan = await openWarningPlan(JSON.stringify(PLAN), version);
+        await feed(under, [sent(users)], { plans });
+      }
+      const listed = async () => {
+        const found = [1, 2, 3].map((version) => under.store.planViolations(TENANT, version));
+        return (await Promise.all(found)).flat().length;
+      };
+      const all = await listed();
+      const left = new Set<number>();
+      while (!left.has(0)) {
+        assert.equal(await under.writer.sweep(KEEP_ALL, START + 31 * DAY_MS), true);
+        left.add(await listed());
+      }
+      assert.ok(
+        [...left].some((count) => count > 0 && count < all),
+        'not all in one transaction',
+      );
     });
 
     test('what has not occurred for thirty days is removed', async () => {

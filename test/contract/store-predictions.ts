@@ -143,6 +143,30 @@ export function storePredictionsContract(open: OpenStore): void {
       assert.equal(user.propertyChangesOmitted, 1);
     });
 
+    test('of people with very many properties only the first few are compared', async () => {
+      const large = (id: string, value: string) =>
+        person({ user_id: id }, [{}], { large: value.repeat(9_000_000), a: 1 });
+      for (const id of ['u', 'v', 'w']) await send(under, [large(id, 'x')]);
+      const users = ['u', 'v', 'w', 'new'].map((id) => person({ user_id: id }, [{}], { a: 2, b: 3 }));
+      const predicted = await predict(users);
+      assert.deepEqual(
+        predicted.map(({ propertyChanges, propertyChangesOmitted }) => [
+          propertyChanges.length,
+          propertyChangesOmitted,
+        ]),
+        [
+          [2, 0],
+          [2, 0],
+          [0, 2],
+          [2, 0],
+        ],
+      );
+      assert.deepEqual(
+        predicted.map(({ isNew }) => isNew),
+        [false, false, false, true],
+      );
+    });
+
     test('it changes nothing, and nothing of another tenant is seen', async () => {
       const traceId = await send(under, [person({ user_id: 'u', anon_id: 'a' }, [{}], { plan: 'pro' })]);
       const before = await dumpOf(under.store, [traceId]);

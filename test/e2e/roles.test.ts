@@ -111,6 +111,45 @@ suite('Servers of different roles', { skip: whyNoPostgres('own') || whyNoKafka()
     assert.match(messageOf(elsewhere), /role edge/);
   });
 
+  const wrongOrder = (id: string): object => user(id, [{ event_name: 'order_enforced', total: 'x' }]);
+
+  test('a tracking plan is pushed to the API server, enforced by the edge, and the processor warns by it', async () => {
+    const schema = { properties: { total: { type: 'number' } } };
+    const events = { order_enforced: { mode: 'enforce', schema }, order_warned: { mode: 'warn', schema } };
+    const pushed = await fetch(`${api.baseUrl}/plan`, {
+      method: 'PUT',
+      headers: { authorization: `Bearer ${key}`, 'content-type': 'application/json' },
+      body: JSON.stringify({ events }),
+    }).then(readResponse);
+    assert.equal(pushed.status, 200, pushed.text);
+    const message = 'events[0].total: must be a number (tracking plan, version 1)';
+    const users = [
+      ...Array.from({ length: 500 }, (_, n) =>
+        user(`p${n}`, [{ event_name: 'order_warned', total: n, note: 'x'.repeat(50) }]),
+      ),
+      user('p500', [{ event_name: 'order_warned', total: 'x' }]),
+      wrongOrder('p501'),
+    ];
+    await eventually(
+      'the edge enforces it',
+      async () => (await post(edge, key, { users: [wrongOrder('p')] })).status === 400,
+    );
+    const sent = await post(edge, key, { users });
+    assert.deepEqual((sent.body as { errors: unknown }).errors, [{ userIndex: 501, message }], sent.text);
+    await eventually('the processor warns', async () => {
+      const traceId = traceIdOf(await post(edge, key, { users: users.slice(500, 501) }));
+      const trace = await eventually('it is processed', async () => {
+        const { body } = await get(api, key, `/traces/${traceId}`);
+        return (body as { status?: string }).status === 'processed' ? body : undefined;
+      });
+      const [first] = (trace as { users: { warnings: string[] }[] }).users;
+      return first?.warnings[0] === message;
+    });
+    const { body } = await get(api, key, '/plan/violations');
+    const [violation] = (body as { violations: { event_name: string; path: string }[] }).violations;
+    assert.deepEqual([violation?.event_name, violation?.path], ['order_warned', 'total']);
+  });
+
   test('messages of Segment’s SDKs pass through Kafka like users, and their trace names the format', async () => {
     const track = { type: 'track', event: 'Ordered', properties: { revenue: 3 } };
     const batch = [
@@ -244,6 +283,7 @@ suite('Servers of different roles', { skip: whyNoPostgres('own') || whyNoKafka()
     await postgres.stop('immediate');
     const traceIds: string[] = [];
     for (let n = 0; n < 10; n++) traceIds.push(traceIdOf(await post(edge, key, { users: [user(`away-${n}`)] })));
+    assert.equal((await post(edge, key, { users: [wrongOrder('away')] })).status, 400, 'the plan is still enforced');
     const read = await get(api, key, '/profiles?user_id=before-restart');
     assert.deepEqual([read.status, read.headers.get('retry-after')], [503, '1']);
     const ready = async (server: TestServer): Promise<number> => (await fetch(`${server.baseUrl}/readyz`)).status;

@@ -211,18 +211,20 @@ suite('POST /ingest/events/check', () => {
     assert.deepEqual(volumes, [{ keyId: id, users: 2, events: 2, usersRejected: 0, requestsLimited: 0 }]);
   });
 
-  test('it takes nothing from a rate limit, refuses what is over it, and counts neither', async () => {
-    const { key, id } = await makeKey(server().dataFolder, { account: 'limited' });
+  test('its users count towards the rate limit of the key, whether it is public or not', async () => {
     const keys = openSqliteKeyStore(join(server().dataFolder, 'keys.db'));
-    await keys.edit(id, { rateLimit: { usersPerSecond: 1, burstUsers: 1 } });
-    await keys.close();
     const users = Array.from({ length: 100 }, (_, index) => user(`limited-${index}`));
-    for (let n = 0; n < 3; n++) await checked(key, { users });
-    assert.equal((await post(server(), key, { users })).status, 202);
-    const over = await metric(server(), 'sluice_unavailable_total{reason="rate_limit"}');
-    const response = await check(key, { users: [user('a')] });
-    assert.deepEqual([response.status, Number(response.headers.get('retry-after')) > 1], [503, true]);
-    assert.equal(await metric(server(), 'sluice_unavailable_total{reason="rate_limit"}'), over);
+    for (const kind of ['publishable', 'secret'] as const) {
+      const { key, id } = await makeKey(server().dataFolder, { account: 'limited', kind });
+      await keys.edit(id, { rateLimit: { usersPerSecond: 1, burstUsers: 1 } });
+      await checked(key, { users });
+      const over = await metric(server(), 'sluice_unavailable_total{reason="rate_limit"}');
+      const response = await check(key, { users: [user('a')] });
+      assert.deepEqual([response.status, Number(response.headers.get('retry-after')) > 1], [503, true]);
+      assert.equal(await metric(server(), 'sluice_unavailable_total{reason="rate_limit"}'), over, 'it is not counted');
+      assert.equal((await post(server(), key, { users: [user('a')] })).status, 503);
+    }
+    await keys.close();
   });
 });
 

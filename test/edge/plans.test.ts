@@ -1,7 +1,10 @@
 /** Enforced tracking plans on a real server: pushed over the API, used by the edge within two seconds, by all ways in. */
 
 import assert from 'node:assert/strict';
+import { join } from 'node:path';
+import { DatabaseSync } from 'node:sqlite';
 import { suite, test } from 'node:test';
+import { EnforcedPlans } from '../../src/edge/enforced-plans.ts';
 import { openLive } from '../api/live-client.ts';
 import { eventually, type HttpResponse, post, type TestServer } from '../server.ts';
 import { ask, makeKey, recordOf, type TestKey, type TestKeyOptions, useServer } from './fixture.ts';
@@ -17,6 +20,8 @@ const withKey = ({ key }: TestKey): Record<string, string> => ({
   authorization: `Bearer ${key}`,
   'content-type': 'application/json',
 });
+
+const withoutBody = ({ key }: TestKey): Record<string, string> => ({ authorization: `Bearer ${key}` });
 
 function put(server: TestServer, key: TestKey, plan: unknown): Promise<HttpResponse> {
   return ask(server, '/plan', { method: 'PUT', headers: withKey(key), body: JSON.stringify(plan) });
@@ -255,6 +260,36 @@ suite('Enforced tracking plans', () => {
     );
   });
 
+  test('a stored plan that this version cannot read counts as none, and nothing personal is shown meanwhile', async () => {
+    const account = `plans ${accounts++}`;
+    assert.equal(
+      (await put(server(), await makeKey(server().dataFolder, { account }), { unplanned_events: 'reject' })).status,
+      200,
+    );
+    // One that the edge has not seen without the plan.
+    const key = await makeKey(server().dataFolder, { account });
+    const database = new DatabaseSync(join(server().dataFolder, 'keys.db'), { timeout: 5_000 });
+    database.prepare('UPDATE plans SET plan = ? WHERE account_id = ?').run('{"modes":{}}', key.accountId);
+    database.close();
+    const body = JSON.stringify({ users: [order('u', 'x')] });
+    const headers = withKey(key);
+    const sent = await ask(server(), '/ingest/events', { method: 'POST', headers, body });
+    assert.equal(sent.status, 202, sent.text);
+    const checked = await ask(server(), '/ingest/events/check', { method: 'POST', headers, body });
+    assert.equal((checked.body as { plan_version: unknown }).plan_version, null, checked.text);
+    await eventually('it is logged', async () => server().stderr().includes('a stored tracking plan cannot be read'));
+
+    const catalogue = await ask(server(), '/catalogue', { headers });
+    assert.equal(catalogue.status, 503);
+    assert.match((catalogue.body as { message: string }).message, /tracking plan cannot be read.*push it again/);
+    const profile = await eventually('the person is there', async () => {
+      const found = await ask(server(), '/profiles?user_id=u', { headers });
+      return found.status === 200 ? (found.body as { id: string }).id : undefined;
+    });
+    const erased = await ask(server(), `/profiles/${profile}`, { method: 'DELETE', headers: withoutBody(key) });
+    assert.equal(erased.status, 202, erased.text);
+  });
+
   test('a plan with mistakes is refused with the path of each, and one that is too large is 413', async () => {
     const key = await newTenant();
     const wrong = await put(server(), key, {
@@ -268,5 +303,24 @@ suite('Enforced tracking plans', () => {
     );
     assert.equal((await put(server(), key, [])).status, 400);
     assert.equal((await put(server(), key, { events: {}, x: 'x'.repeat(1_100_000) })).status, 413);
+  });
+});
+
+suite('The plans that an edge has loaded', () => {
+  test('are those of the tenants that it heard from last', async () => {
+    const reads: string[] = [];
+    const find = async ({ accountId }: { accountId: string }, version = 0) => {
+      reads.push(accountId);
+      const text = JSON.stringify(ENFORCED);
+      return { version, text, enforces: true, warns: false, createdAt: 0, createdBy: 'key_1' };
+    };
+    const plans = new EnforcedPlans({ find }, { error: () => assert.fail('no plan is unusable') });
+    const keyOf = (n: number) => ({ accountId: `acct_${n}`, environment: 'production', enforcedPlan: 1 }) as const;
+    for (let n = 0; n < 200; n++) await plans.load(keyOf(n));
+    assert.equal(reads.length, 200);
+    assert.ok(plans.peek(keyOf(0)));
+    await plans.load(keyOf(200));
+    assert.ok(plans.peek(keyOf(0)), 'it was used after the others were loaded');
+    assert.equal(plans.peek(keyOf(1)), undefined);
   });
 });

@@ -74,6 +74,10 @@ const OF_A_PROPERTY: readonly [keyword: string, schema: object, good: unknown, b
       'events[0].a must not have the same item twice',
     ] as const),
   ],
+  [
+    ...(['uniqueItems', { uniqueItems: true }, [{}, [], { b: 1 }, [['b', 1]]], [[], {}, []]] as const),
+    'events[0].a must not have the same item twice',
+  ],
   ['properties', { properties: { b: { type: 'string' } } }, { b: 'x' }, { b: 1 }, 'events[0].a.b must be a string'],
   ['required', { required: ['b'] }, { b: 1 }, {}, 'events[0].a.b is required'],
   ['required', { required: ['toString'] }, { toString: 1 }, {}, 'events[0].a.toString is required'],

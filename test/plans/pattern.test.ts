@@ -74,6 +74,21 @@ suite('Patterns', () => {
     });
   }
 
+  test('plain patterns, which the engine matches, match texts of any length', () => {
+    const texts = ['ab12', 'é', 'ab12😀', ''];
+    for (const pattern of ['^[0-9a-f]+$', '^[^x]*$', '^a.{2,}', '^ab\\d{2}$', '^[\\]a]?', '^😀{2,}$']) {
+      for (const text of texts) {
+        for (const times of [1, 2, 2_500, 12_000]) {
+          for (const end of ['', 'x']) {
+            const long = text.repeat(times) + end;
+            const expected = new LinearPattern(`(?:${pattern})`).test(long);
+            assert.equal(new LinearPattern(pattern).test(long), expected, `${pattern} ${text} ${times} ${end}`);
+          }
+        }
+      }
+    }
+  });
+
   test('a pattern whose automaton has very many states still matches', () => {
     const pattern = new LinearPattern('(a|b)*a(a|b){20}$');
     const text = Array.from({ length: 5_000 }, (_, index) => ((index * 7919) % 13 < 6 ? 'a' : 'b')).join('');

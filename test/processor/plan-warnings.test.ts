@@ -25,7 +25,7 @@ test('a new version is used at the next look, and what is known stays while plan
     },
   });
   const outage = { failed: () => states.push('failed'), worked: () => states.push('worked') };
-  const plans = new CurrentWarningPlans(breakable, outage);
+  const plans = new CurrentWarningPlans(breakable, outage, { error: () => assert.fail('no plan is unusable') });
   const inUse = async (): Promise<number | undefined> => {
     await plans.look();
     return plans.of(tenantOf(accountId, 'production'))?.version;
@@ -52,4 +52,29 @@ test('a new version is used at the next look, and what is known stays while plan
   assert.equal(await inUse(), 4);
   assert.equal(plans.of(tenantOf(accountId, 'development'))?.version, 1);
   assert.equal(states.at(-1), 'failed');
+});
+
+test('a stored plan that cannot be read warns of nothing, is logged once, and does not affect other tenants', async (t) => {
+  const { store } = await temporaryKeyStore(t);
+  const { id: accountId } = await store.ensureAccount(newAccount('acme', NOW));
+  const push = (environment: 'production' | 'development', text: string) =>
+    store.plans.push(
+      { accountId, environment },
+      { text, warns: true, enforces: false, createdAt: NOW, createdBy: 'key_1', basedOn: null },
+    );
+  const lines: object[] = [];
+  const outage = { failed: assert.fail, worked: () => undefined };
+  const plans = new CurrentWarningPlans(store.plans, outage, { error: (line: object) => lines.push(line) });
+  const inUse = async (): Promise<(number | undefined)[]> => {
+    await plans.look();
+    return (['production', 'development'] as const).map((one) => plans.of(tenantOf(accountId, one))?.version);
+  };
+  await push('production', '{"events":{"a":{"mode":"later"}}}');
+  await push('development', '{"events":{"a":{"mode":"warn"}}}');
+  assert.deepEqual(await inUse(), [undefined, 1]);
+  assert.deepEqual(await inUse(), [undefined, 1]);
+  const reason = 'events.a.mode must be one of off, warn, enforce';
+  assert.deepEqual(lines, [{ tenant_id: tenantOf(accountId, 'production'), version: 1, reason }]);
+  await push('production', '{"events":{"a":{"mode":"warn"}}}');
+  assert.deepEqual(await inUse(), [2, 1]);
 });

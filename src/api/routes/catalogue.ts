@@ -6,8 +6,9 @@
 
 import type { FastifyInstance } from 'fastify';
 import { tenantPartsOf, VALUE_TYPES } from '../../model.ts';
-import { isPersonal, isPersonalField, isPersonalUserProperty, MASK, parsePlan, type Plan } from '../../plans/plan.ts';
+import { isPersonal, isPersonalField, isPersonalUserProperty, MASK, type Plan } from '../../plans/plan.ts';
 import type { CatalogueDetails, CatalogueEntry, CatalogueProperty } from '../../store.ts';
+import { readStored } from '../current-plans.ts';
 import { AT, KEY_ID } from '../examples.ts';
 import { Type } from '../json-schema.ts';
 import { count, flag, list, object, oneOf, orNull, text, time } from '../schema.ts';
@@ -164,13 +165,10 @@ export function registerCatalogueRoutes(app: FastifyInstance, parts: PlanParts):
   });
 }
 
-/** The newest plan; null without one. */
+/** The newest plan; null without one. Rejects with an UnusablePlanError. */
 async function planOf({ keyStore }: PlanParts, tenantId: Call<never>['tenantId']): Promise<Plan | null> {
   const stored = await keyStore.plans.find(tenantPartsOf(tenantId));
-  if (stored === undefined) return null;
-  const reading = parsePlan(stored.text);
-  if (!reading.ok) throw new Error('a stored plan cannot be used');
-  return reading.plan;
+  return stored === undefined ? null : readStored(stored.text);
 }
 
 function eventJson(entry: CatalogueEntry) {

@@ -10,6 +10,7 @@ import type { MatchOptions } from '../../identity/match-keys.ts';
 import type { KeyStore } from '../../keys.ts';
 import { IDENTIFIER_TYPES, type IdentifierType, LIMITS } from '../../model.ts';
 import { personalDataIn } from '../../plans/personal.ts';
+import { UnusablePlanError } from '../../plans/unusable-plan.ts';
 import { type FoundPerson, MATCHED_BY, type PeopleQuery } from '../../store.ts';
 import { ERASURE_TRACE_ID, ANON_AT, AT, IDENTIFIERS, LOGIN_AT, MERGED_ID, PROFILE_ID, TRACE_ID } from '../examples.ts';
 import { CurrentPlans } from '../current-plans.ts';
@@ -281,7 +282,7 @@ export function registerProfileRoutes(app: FastifyInstance, parts: ProfileParts)
       },
     },
     handler: async ({ store, tenantId, id, traceId, now, by }) => {
-      const personal = personalDataIn(await plans.of(tenantId));
+      const personal = personalDataIn(await plans.of(tenantId).catch(noneIfUnusable));
       const isKnown = await store.erase(tenantId, id, { traceId, at: now, by });
       return isKnown ? { trace_id: traceId, personal: personal ?? undefined } : null;
     },
@@ -327,6 +328,12 @@ export async function valueToMatch(type: IdentifierType, given: string, options:
 }
 
 /** One after the other: a list must not take all connections of the store. */
+/** A person is erased whatever the plan says. */
+function noneIfUnusable(error: unknown): null {
+  if (error instanceof UnusablePlanError) return null;
+  throw error;
+}
+
 async function lastEventsOf(
   store: SearchCall['store'],
   tenantId: SearchCall['tenantId'],

@@ -1,23 +1,25 @@
 /**
  * Predicts what would become of a request (processor/predict.ts): looks up what a writer would look up, with the same
- * statements but without locks, in one read-only transaction. Takes a fixed number of round trips.
+ * statements but without locks, in one read-only transaction. Takes a fixed number of round trips. Properties may be
+ * megabytes of each person, so their sizes are read first.
  */
 
 import type { MatchOptions } from '../../identity/match-keys.ts';
 import type { LogRecord } from '../../log.ts';
-import type { TenantId } from '../../model.ts';
+import type { NodeNumber, TenantId } from '../../model.ts';
 import {
   completePrediction,
   decidePrediction,
   FIRST_PREDICTED_NODE,
   preparePrediction,
+  PROPERTIES_BYTES_MAX,
 } from '../../processor/predict.ts';
 import type { Prediction } from '../../store.ts';
 import type { LookupRequest, LookupResult } from '../../store-writer.ts';
 import { storedHashesOf } from './key-secret.ts';
 import { readInvalidationStates } from './person-cache.ts';
 import type { PostgresClient } from './pool.ts';
-import { CANDIDATES_BY_NUMBER, nodesByRoot, nodesOfProfile } from './store-profiles.ts';
+import { type NodeColumns, nodesOfProfile, SIZES_BY_NUMBER } from './store-profiles.ts';
 import { FirstUses } from './write-first-uses.ts';
 import { readGraph } from './write-graph.ts';
 
@@ -40,11 +42,40 @@ export async function predict(
   const prepared = preparePrediction(tenantId, records, matchOptions);
   const decided = decidePrediction(prepared, await lookUp(client, tenant, prepared.lookup));
   const { survivors } = decided;
-  const nodes = survivors.length === 0 ? [] : await nodesByRoot(client, CANDIDATES_BY_NUMBER, [survivors]);
-  return completePrediction(
-    decided,
-    Array.from(nodes, ([root, rows]) => nodesOfProfile(root, rows)),
+  if (survivors.length === 0) return completePrediction(decided, [], new Set());
+  const { rows } = await client.query<SizedNode>(SIZES_BY_NUMBER, [survivors]);
+  const { properties, unread } = await readProperties(client, rows);
+  const withProperties = (row: SizedNode): NodeColumns => ({ ...row, properties: properties.get(row.no) ?? null });
+  const profiles = Array.from(
+    Map.groupBy(rows, ({ root }) => root),
+    ([root, nodes]) => nodesOfProfile(root, nodes.map(withProperties)),
   );
+  return completePrediction(decided, profiles, unread);
+}
+
+interface SizedNode extends NodeColumns {
+  /** Of its properties; null if it has none. */
+  readonly bytes: number | null;
+}
+
+/** Of the first nodes, until `PROPERTIES_BYTES_MAX` is reached. */
+async function readProperties(
+  client: PostgresClient,
+  nodes: readonly SizedNode[],
+): Promise<{ readonly properties: ReadonlyMap<NodeNumber, string | null>; readonly unread: Set<NodeNumber> }> {
+  const read: NodeNumber[] = [];
+  const unread = new Set<NodeNumber>();
+  let bytesLeft = PROPERTIES_BYTES_MAX;
+  for (const { no, bytes } of nodes.toSorted((a, b) => a.no - b.no)) {
+    if (bytesLeft <= 0) unread.add(no);
+    else read.push(no);
+    bytesLeft -= bytes ?? 0;
+  }
+  const { rows } = await client.query<{ no: NodeNumber; properties: string | null }>(
+    'SELECT no, properties FROM nodes WHERE no = ANY($1)',
+    [read],
+  );
+  return { properties: new Map(rows.map(({ no, properties }) => [no, properties])), unread };
 }
 
 async function lookUp(client: PostgresClient, tenant: number, request: LookupRequest): Promise<LookupResult> {

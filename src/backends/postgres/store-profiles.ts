@@ -114,6 +114,12 @@ const ROOTS_AFTER = 'SELECT no FROM nodes WHERE tenant = $1 AND no > $2 AND root
 
 /** $1 the numbers of survivors. */
 export const CANDIDATES_BY_NUMBER = nodesSql(ROOTS_BY_NUMBER, PROPERTIES, IDENTIFIERS);
+/** $1 the numbers of survivors. The nodes with the size of their properties. */
+export const SIZES_BY_NUMBER = nodesSql(
+  ROOTS_BY_NUMBER,
+  'octet_length(n.properties) AS bytes',
+  'NULL::json AS identifiers',
+);
 /** $1 the tenant, $2 public ids. For names: without properties that are too long. */
 export const PEOPLE_BY_ID = nodesSql(
   ROOTS_BY_ID,

@@ -345,6 +345,7 @@ class PostgresWriteTransaction implements WriteTransaction {
     const { shard } = this.#shared;
     await writeCounts(this.#client, shard, this.#sums.takeCounts());
     const { tables } = storeQueriesOn(this.#client);
+    await runSteps(this.#client, (steps) => this.#sums.writeViolations(steps, shard));
     for (const statement of this.#sums.takeStatements(tables, shard)) await statement.execute();
     await this.#transaction.commit();
     this.#shared.tenants.confirm(this);

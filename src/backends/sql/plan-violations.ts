@@ -2,25 +2,36 @@
  * What events violated of a tracking plan that warns, counted by version, event name and path. Written with the sums of a
  * transaction, so each event counts once; read added up over the shards. Holds names and no values of clients. The sweep
  * removes what has not occurred for a while.
+ *
+ * Clients choose names, so of each version at most `DISTINGUISHED_MAX` violations are distinguished, whatever process
+ * writes them; the rest is counted as one. Processors that commit at the same moment do not see each other's, and may
+ * exceed that.
  */
 
-import { type Kysely, sql } from 'kysely';
+import { type Compilable, sql } from 'kysely';
 import type { StoredPlanViolation } from '../../store.ts';
 import type { PlanViolation } from '../../store-writer.ts';
 import { withoutNul } from '../../views/storable-text.ts';
-import type { SqlStatement } from './database.ts';
-import type { StoreQueries, StoreTables } from './store-tables.ts';
+import { changedBy, rowsOf, type Steps, type Tables } from './steps.ts';
+import type { StoreQueries } from './store-tables.ts';
 
 /** In place of an event name: the violation is in user properties or profile fields. */
 const NO_EVENT = '';
 const LISTED_MAX = 500;
+const DISTINGUISHED_MAX = 1_000;
+const OTHERS = { event_name: NO_EVENT, path: '…', message: 'other violations' } as const;
+/** Of one statement; both engines allow twice as many parameters as these take. */
+const ROWS_MAX = 1_000;
 
-export interface ViolationRow {
+interface ViolationName {
   readonly tenant: number;
   readonly version: number;
   readonly event_name: string;
   readonly path: string;
   readonly message: string;
+}
+
+interface ViolationRow extends ViolationName {
   count: number;
   first_at: number;
   last_at: number;
@@ -32,31 +43,45 @@ export class ViolationSums {
   readonly #rows = new Map<string, ViolationRow>();
 
   add(tenant: number, { version, eventName, path, message, count, at, traceId }: PlanViolation): void {
-    const row = {
+    this.#add({
       tenant,
       version,
       event_name: withoutNul(eventName ?? NO_EVENT),
       path: withoutNul(path),
       message: withoutNul(message),
-    };
-    const key = JSON.stringify(row);
-    const known = this.#rows.get(key);
-    if (known === undefined) {
-      this.#rows.set(key, { ...row, count, first_at: at, last_at: at, last_trace_id: traceId });
-      return;
-    }
-    known.count += count;
-    known.first_at = Math.min(known.first_at, at);
-    if (at < known.last_at) return;
-    known.last_at = at;
-    known.last_trace_id = traceId;
+      count,
+      first_at: at,
+      last_at: at,
+      last_trace_id: traceId,
+    });
   }
 
-  /** In one order for all writers. */
-  take(): ViolationRow[] {
-    const rows = [...this.#rows].toSorted(([a], [b]) => (a < b ? -1 : 1)).map(([, row]) => row);
+  #add(row: ViolationRow): void {
+    const key = keyOf(row);
+    const known = this.#rows.get(key);
+    if (known === undefined) {
+      this.#rows.set(key, row);
+      return;
+    }
+    known.count += row.count;
+    known.first_at = Math.min(known.first_at, row.first_at);
+    if (row.last_at < known.last_at) return;
+    known.last_at = row.last_at;
+    known.last_trace_id = row.last_trace_id;
+  }
+
+  /** Writes them, in one order for all writers, and starts over. */
+  *write(tables: Tables, shard: number): Steps<void> {
+    const byVersion = Map.groupBy(this.#rows.values(), ({ tenant, version }) => `${tenant} ${version}`);
     this.clear();
-    return rows;
+    for (const rows of byVersion.values()) {
+      for (const row of yield* distinguished(tables, rows)) this.#add(row);
+    }
+    const sorted = [...this.#rows].toSorted(([a], [b]) => (a < b ? -1 : 1)).map(([, row]) => row);
+    this.clear();
+    for (let at = 0; at < sorted.length; at += ROWS_MAX) {
+      yield* changedBy(addToViolations(tables, shard, sorted.slice(at, at + ROWS_MAX)));
+    }
   }
 
   clear(): void {
@@ -64,11 +89,33 @@ export class ViolationSums {
   }
 }
 
-export function addToViolations(
-  tables: Kysely<StoreTables>,
-  shard: number,
-  rows: readonly ViolationRow[],
-): SqlStatement {
+function keyOf({ tenant, version, event_name, path, message }: ViolationName): string {
+  return JSON.stringify([tenant, version, event_name, path, message]);
+}
+
+/** Of one version; those that are too many count as others. */
+function* distinguished(tables: Tables, rows: readonly ViolationRow[]): Steps<ViolationRow[]> {
+  const [{ tenant, version }] = rows as [ViolationRow];
+  const stored = yield* rowsOf(
+    tables
+      .selectFrom('plan_violations')
+      .select(['tenant', 'version', 'event_name', 'path', 'message'])
+      .distinct()
+      .where('tenant', '=', tenant)
+      .where('version', '=', version)
+      .where('path', '<>', OTHERS.path),
+  );
+  const known = new Set(stored.map(keyOf));
+  return rows.map((row) => {
+    const key = keyOf(row);
+    if (known.has(key)) return row;
+    if (known.size >= DISTINGUISHED_MAX) return { ...row, ...OTHERS };
+    known.add(key);
+    return row;
+  });
+}
+
+function addToViolations(tables: Tables, shard: number, rows: readonly ViolationRow[]): Compilable {
   const newer = sql`excluded.last_at >= plan_violations.last_at`;
   return tables
     .insertInto('plan_violations')

@@ -102,10 +102,27 @@ function* sweepReceipts({ tables, now }: Sweep): Steps<boolean> {
   return removed > 0;
 }
 
-/** There are few: what is distinguished of a version is bounded. */
 function* sweepPlanViolations({ tables, now }: Sweep): Steps<boolean> {
-  yield* changedBy(tables.deleteFrom('plan_violations').where('last_at', '<', Math.trunc(now - VIOLATIONS_KEPT_MS)));
-  return false;
+  const before = Math.trunc(now - VIOLATIONS_KEPT_MS);
+  const removed = yield* changedBy(
+    tables
+      .deleteFrom('plan_violations')
+      // Another shard of the same violation may be newer.
+      .where('last_at', '<', before)
+      .where((where) =>
+        where(
+          where.refTuple('tenant', 'version', 'event_name', 'path', 'message'),
+          'in',
+          where
+            .selectFrom('plan_violations as old')
+            .select(['old.tenant', 'old.version', 'old.event_name', 'old.path', 'old.message'])
+            .where('old.last_at', '<', before)
+            .limit(ROWS_PER_SWEEP)
+            .$asTuple('tenant', 'version', 'event_name', 'path', 'message'),
+        ),
+      ),
+  );
+  return removed > 0;
 }
 
 /** By tenant and time, as the index has them: what was processed first need not have been received first. */

@@ -11,7 +11,8 @@ import { type CountedBucket, EventCounts } from '../../views/event-counts.ts';
 import { RECEIPT_COLUMNS, ReceivedSums, type ReceiptRow } from '../../views/received-sums.ts';
 import { startOf } from '../../views/sums.ts';
 import type { SqlStatement } from './database.ts';
-import { addToViolations, ViolationSums } from './plan-violations.ts';
+import { ViolationSums } from './plan-violations.ts';
+import type { Steps, Tables } from './steps.ts';
 import type { LedgerSum, StoreTables } from './store-tables.ts';
 
 /** Of one statement; both engines allow twice as many parameters as these take. */
@@ -49,7 +50,12 @@ export class TransactionSums {
     return this.#counts.take();
   }
 
-  /** Everything but the counts of events. In one order for all writers, so that none of them wait for each other. */
+  /** Before `takeStatements`: it reads as well, and the rows of those are to be locked for a moment only. */
+  writeViolations(tables: Tables, shard: number): Steps<void> {
+    return this.#violations.write(tables, shard);
+  }
+
+  /** Everything but the counts of events and the violations. In one order for all writers, so that none of them wait for each other. */
   takeStatements(tables: Kysely<StoreTables>, shard: number): SqlStatement[] {
     const { hours, minutes } = this.#received.take();
     const profiles = [...this.#profiles].sort(([a], [b]) => a - b);
@@ -58,7 +64,6 @@ export class TransactionSums {
       ...chunksOf(hours).map((rows) => addToLedger(tables, shard, rows)),
       ...chunksOf(minutes).map((rows) => addToReceipts(tables, shard, rows)),
       ...chunksOf(profiles).map((rows) => addToProfiles(tables, shard, rows)),
-      ...chunksOf(this.#violations.take()).map((rows) => addToViolations(tables, shard, rows)),
     ];
   }
 

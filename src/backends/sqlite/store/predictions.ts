@@ -5,12 +5,13 @@
 
 import type { MatchOptions } from '../../../identity/match-keys.ts';
 import type { LogRecord } from '../../../log.ts';
-import type { TenantId } from '../../../model.ts';
+import type { NodeNumber, TenantId } from '../../../model.ts';
 import {
   completePrediction,
   decidePrediction,
   FIRST_PREDICTED_NODE,
   preparePrediction,
+  PROPERTIES_BYTES_MAX,
 } from '../../../processor/predict.ts';
 import type { Prediction } from '../../../store.ts';
 import type { LookupRequest, LookupResult } from '../../../store-writer.ts';
@@ -18,7 +19,8 @@ import type { StoreConnection } from './connection.ts';
 import { EVENT_IDS, type FirstUseLookup, IDEMPOTENCY_KEYS, storedFirstUses } from './first-uses.ts';
 import { StoreGraph } from './identity-graph.ts';
 import { MATCH_KEYS, storedMatchKeys } from './match-keys.ts';
-import { nodesOf } from './profiles.ts';
+import { findShortState, type NodeState, PROFILE_RUNS } from './profile-runs.ts';
+import { nodesOf, wholeState } from './profiles.ts';
 import { Tombstones } from './tombstones.ts';
 
 /** No tenant has this number: nothing is found for it. */
@@ -44,10 +46,19 @@ export class StorePredictions {
   predict(tenantId: TenantId, records: readonly LogRecord[]): Prediction {
     const prepared = preparePrediction(tenantId, records, this.#options);
     const decided = decidePrediction(prepared, this.#lookUp(prepared.lookup));
-    return completePrediction(
-      decided,
-      decided.survivors.map((survivor) => nodesOf(this.#store, survivor)),
-    );
+    const unread = new Set<NodeNumber>();
+    let bytesLeft = PROPERTIES_BYTES_MAX;
+    const readState = (node: NodeNumber): NodeState | undefined => {
+      if (bytesLeft <= 0) {
+        unread.add(node);
+        return findShortState(this.#store.runs(PROFILE_RUNS), node, 0);
+      }
+      const state = wholeState(this.#store, node);
+      bytesLeft -= state?.properties?.length ?? 0;
+      return state;
+    };
+    const profiles = decided.survivors.map((survivor) => nodesOf(this.#store, survivor, readState));
+    return completePrediction(decided, profiles, unread);
   }
 
   #lookUp(request: LookupRequest): LookupResult {

@@ -109,7 +109,7 @@ export function nodesOf(
   );
 }
 
-function wholeState(store: StoreConnection, node: NodeNumber): NodeState | undefined {
+export function wholeState(store: StoreConnection, node: NodeNumber): NodeState | undefined {
   const entry = store.runs(PROFILE_RUNS).find([node]);
   return entry && stateOf(entry);
 }

@@ -287,6 +287,7 @@ class SqliteStoreWriter implements StoreWriter, WriteTransaction {
     this.#attempt(() => {
       this.#nodes.flush();
       this.#counts.write(this.#sums.takeCounts());
+      this.#store.steps((tables) => this.#sums.writeViolations(tables, LOCAL_SHARD));
       for (const statement of this.#sums.takeStatements(this.#store.queries.tables, LOCAL_SHARD))
         this.#store.runNow(statement);
       this.#tables.flush();
