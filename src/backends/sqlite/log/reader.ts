@@ -24,16 +24,18 @@ import {
 import { isBackupRunning } from '../backup/lock.ts';
 import { findLogEnd } from './ends.ts';
 import { findLogName, localLogName } from './name.ts';
-import { BATCH_BYTES_MAX, MissingPositionsError, type Stretch } from './record-range.ts';
 import {
   assertFirstIsWhole,
+  BATCH_BYTES_MAX,
   endOfSegment,
   findHeaders,
   missingIn,
+  MissingPositionsError,
   newestReceivedAt,
   readHeaders,
   readRecords,
   SegmentGoneError,
+  type Stretch,
   traceIdAt,
   UnreadableSegmentError,
 } from './segment-reader.ts';

@@ -12,7 +12,6 @@ import type { DatabaseSync } from 'node:sqlite';
 import { LOCAL_PARTITION, LogCorruptError, type LogHeader, type LogRecord, LogUnavailableError } from '../../../log.ts';
 import type { ForeignFormat, KeyKind, Rejection } from '../../../model.ts';
 import { isAccessDenied, isOutOfFiles } from '../disk.ts';
-import { restoreOrGiveUp, runOfFew, runOfMany, type Stretch } from './record-range.ts';
 import {
   assertCurrentFormat,
   assertWrittenHere,
@@ -22,6 +21,7 @@ import {
   openSegmentForReading,
   PAGE_BYTES,
   recordChecksum,
+  type Segment,
 } from './segments.ts';
 
 /** The segment was removed, or given up, since the folder was listed. */
@@ -30,11 +30,25 @@ export class SegmentGoneError extends LogUnavailableError {}
 /** Nothing in the segment can be read: all of it is damaged, or this user has no permission to read it. */
 export class UnreadableSegmentError extends LogCorruptError {}
 
-/** All columns but the body, in the order of `HeaderValues`. */
+/** Positions that a segment should contain and does not: from `from` up to, and without, `to`. */
+export class MissingPositionsError extends LogCorruptError {
+  readonly from: number;
+  readonly to: number;
+  constructor(file: string, from: number, to: number) {
+    super(
+      `The log segment ${file} is damaged: it has no position ${from}, where ${to} is next. ${restoreOrGiveUp(file)}`,
+    );
+    this.from = from;
+    this.to = to;
+  }
+}
+
+/** All columns but the body. */
 const HEADER_COLUMNS =
   'position, trace_id, tenant_id, received_at, key_id, key_kind, idempotency_key, user_count, event_count, rejections, format, dropped_by_client, checksum';
 
-type HeaderValues = [
+/** Their values, and the body. */
+type RecordValues = [
   number,
   string,
   string,
@@ -48,20 +62,28 @@ type HeaderValues = [
   string | null,
   number | null,
   number,
+  Uint8Array,
 ];
 
 const NO_BODY = new Uint8Array(0);
-/**
- * All records of a range in two values, headers as JSON and bodies concatenated: with bodies of 400 bytes that takes a
- * quarter off the CPU time of reading rows. The bodies of a batch share memory.
- */
-const RUN = `
-  SELECT json_group_array(json_array(${HEADER_COLUMNS}, bytes)) AS headers, CAST(group_concat(body, '') AS BLOB) AS bodies
-  FROM (SELECT ${HEADER_COLUMNS}, length(body) AS bytes, body FROM records
-        WHERE position BETWEEN ? AND ? ORDER BY position)`;
 
-/** Average size from which reading rows takes less. */
-const LARGE_BODY_BYTES = 8 * 1024;
+/** Of bodies and rejections that are in memory at once, plus the one record that exceeds it. */
+export const BATCH_BYTES_MAX = 16 * 1024 * 1024;
+/** More than a record takes besides its body and its rejections. */
+const HEADER_BYTES = 256;
+
+/** The part of a segment to read. */
+export interface Stretch {
+  readonly segment: Segment;
+  /** The name of its log (`log/name.ts`). */
+  readonly logName: string | undefined;
+  readonly from: number;
+  /**
+   * Where the next segment begins; undefined for the newest segment, which may still grow. A record from there on was
+   * written by a server that had lost its lock, and was never acknowledged (`data-folder/held-lock.ts`).
+   */
+  readonly until: number | undefined;
+}
 
 export interface ReadRecords {
   readonly records: LogRecord[];
@@ -70,53 +92,38 @@ export interface ReadRecords {
 }
 
 /**
- * At least one record if there is one, then about as many as bring the bodies to `bytesMax` bytes. Records before a
- * damaged one are returned, so that only a read of the damaged one itself fails.
+ * At least one record if there is one, then as many as bring the bodies to `bytesMax` bytes. Records before a damaged or
+ * missing one are returned, so that only a read of that one itself fails.
  */
 export function readRecords(stretch: Stretch, bytesMax: number): ReadRecords {
   return inSegment(stretch, { records: [], isEnd: true }, (database) => {
-    const { last, isEnd, bytes } = runOfMany(database, stretch, bytesMax) ?? runOfFew(database, stretch, bytesMax);
-    const count = last + 1 - stretch.from;
-    if (count <= 0) return { records: [], isEnd };
-    const areLarge = count === 1 || bytes / count >= LARGE_BODY_BYTES;
-    const records = areLarge ? readRows(database, stretch, last) : readRun(database, stretch, last);
-    return { records, isEnd: isEnd && records.length === count };
+    const { segment, from, until } = stretch;
+    const select = database.prepare(
+      `SELECT ${HEADER_COLUMNS}, body FROM records WHERE position >= ? AND position < ? ORDER BY position`,
+    );
+    const records: LogRecord[] = [];
+    let position = from;
+    let bytes = 0;
+    let bytesInAll = 0;
+    // Cheaper than objects, of which each would have a table of its own.
+    select.setReturnArrays(true);
+    for (const values of select.iterate(from, until ?? Number.MAX_SAFE_INTEGER)) {
+      const [row, body] = toRow(values as unknown as RecordValues);
+      const isThere = row.position === position;
+      if (!isThere || recordChecksum(row, body) !== row.checksum) {
+        if (records.length > 0) return { records, isEnd: false };
+        throw isThere ? damaged(stretch, position) : new MissingPositionsError(segment.file, position, row.position);
+      }
+      records.push(toRecord(row, stretch, body));
+      position += 1;
+      bytes += body.byteLength;
+      bytesInAll += body.byteLength + (row.rejections?.length ?? 0) + HEADER_BYTES;
+      if (bytes >= bytesMax || bytesInAll >= BATCH_BYTES_MAX) return { records, isEnd: position === until };
+    }
+    if (until === undefined || position === until) return { records, isEnd: true };
+    if (records.length > 0) return { records, isEnd: false };
+    throw new MissingPositionsError(segment.file, position, until);
   });
-}
-
-function readRun(database: DatabaseSync, stretch: Stretch, last: number): LogRecord[] {
-  const run = database.prepare(RUN).get(stretch.from, last) as { headers: string; bodies: Uint8Array };
-  const headers = parse(run.headers, stretch.from, stretch) as [...HeaderValues, number][];
-  let offset = 0;
-  let position = stretch.from;
-  const records: LogRecord[] = [];
-  for (const values of headers) {
-    const row = toRow(values);
-    const body = run.bodies.subarray(offset, offset + values[13]);
-    if (row.position !== position || recordChecksum(row, body) !== row.checksum) break;
-    records.push(toRecord(row, stretch, body));
-    offset += body.byteLength;
-    position += 1;
-  }
-  if (records.length === 0) throw damaged(stretch, position);
-  return records;
-}
-
-/** One row a record, to avoid more copies of large bodies in memory than necessary. */
-function readRows(database: DatabaseSync, stretch: Stretch, last: number): LogRecord[] {
-  const records: LogRecord[] = [];
-  const select = database.prepare(
-    `SELECT ${HEADER_COLUMNS}, body FROM records WHERE position BETWEEN ? AND ? ORDER BY position`,
-  );
-  let position = stretch.from;
-  for (const found of select.all(stretch.from, last)) {
-    const { body, ...row } = found as unknown as HeaderRow & { readonly body: Uint8Array };
-    if (row.position !== position || recordChecksum(row, body) !== row.checksum) break;
-    records.push(toRecord(row, stretch, body));
-    position += 1;
-  }
-  if (records.length === 0) throw damaged(stretch, position);
-  return records;
 }
 
 /** Of existing records. */
@@ -245,8 +252,8 @@ function mayNotBeRead(file: string): boolean {
   });
 }
 
-function toRow(values: readonly [...HeaderValues, number]): HeaderRow {
-  return {
+function toRow(values: RecordValues): readonly [HeaderRow, Uint8Array] {
+  const row = {
     position: values[0],
     trace_id: values[1],
     tenant_id: values[2],
@@ -261,6 +268,7 @@ function toRow(values: readonly [...HeaderValues, number]): HeaderRow {
     dropped_by_client: values[11],
     checksum: values[12],
   };
+  return [row, values[13]];
 }
 
 function toHeader(row: HeaderRow, stretch: Stretch): LogHeader {
@@ -304,5 +312,13 @@ function parse(text: string, position: number, stretch: Stretch): unknown {
 function damaged({ segment }: Stretch, position: number): LogCorruptError {
   return new LogCorruptError(
     `The record at position ${position} of the log segment ${segment.file} is damaged. ${restoreOrGiveUp(segment.file)}`,
+  );
+}
+
+/** What an operator can do about a partly unreadable segment. */
+function restoreOrGiveUp(file: string): string {
+  return (
+    `With the server stopped, put ${file} back from a backup. To go on without those of its records that are not ` +
+    `processed yet, rename it to ${file}.lost.`
   );
 }

@@ -69,8 +69,6 @@ interface Run {
   bytes: number;
   /** The run that takes over its entries, one part after the other. */
   mergedInto: number | null;
-  /** Keys that begin with a lower number are merged already, as far as this process knows. */
-  from: number;
   /** In the order of their keys; null if they are not in memory. */
   filters: FilterPart[] | null;
 }
@@ -111,7 +109,7 @@ export class SortedRuns extends RunReader {
     let group = 0;
     for (const run of this.#known()) {
       if (found !== undefined && run.group !== group) break;
-      if (hash < run.from || (run.filters !== null && !mayHave(run.filters, hash, rest))) continue;
+      if (run.filters !== null && !mayHave(run.filters, hash, rest)) continue;
       const entry = this.findIn(run.no, key);
       if (entry === undefined) continue;
       if (this.shape.combine === undefined) return entry;
@@ -193,7 +191,6 @@ export class SortedRuns extends RunReader {
       group: row['group_no'] as number,
       bytes: row['bytes'] as number,
       mergedInto: row['merged_into'] as number | null,
-      from: Number.NEGATIVE_INFINITY,
       filters: null as FilterPart[] | null,
     }));
     if (!this.shape.hasFilters) return runs;
@@ -221,7 +218,6 @@ export class SortedRuns extends RunReader {
       group,
       bytes: 0,
       mergedInto: null,
-      from: Number.NEGATIVE_INFINITY,
       filters: this.shape.hasFilters ? [] : null,
     };
     const at = runs.findIndex((other) => other.group <= group);
@@ -360,11 +356,9 @@ export class SortedRuns extends RunReader {
     const order = sortedOrder(merged.columns.slice(0, this.shape.keyColumns), merged.count);
     this.#writePart(output, merged, order, this.#combine(merged, order));
     this.#storeBytes(output);
-    for (const { run } of inputs) {
-      if (bound === undefined) this.#removeRun(run);
-      else run.from = bound[0] as number;
-    }
-    return bound === undefined ? 0 : bytes;
+    if (bound !== undefined) return bytes;
+    for (const { run } of inputs) this.#removeRun(run);
+    return 0;
   }
 
   /** Reads the next block of an input; returns its size in bytes. */
