@@ -263,7 +263,7 @@ function prepare(database: DatabaseSync) {
          events_accepted = events_accepted + excluded.events_accepted`,
     ),
     advance: database.prepare(
-      "INSERT INTO positions VALUES ('', ?, ?, NULL) ON CONFLICT DO UPDATE SET position = excluded.position",
+      "INSERT INTO positions (log, partition, position) VALUES ('', ?, ?) ON CONFLICT DO UPDATE SET position = excluded.position",
     ),
     updateSequence: database.prepare('UPDATE sequences SET next = ? WHERE name = ?'),
   };

@@ -57,6 +57,9 @@ export interface LogRecord extends LogEntry {
   readonly bodyHash?: string;
 }
 
+/** The tenant of a record that another program wrote into a shared log. It has no users, and cannot be processed. */
+export const NO_TENANT: TenantId = '';
+
 /** A record without its body: cheap to read in large numbers. */
 export type LogHeader = Omit<LogRecord, 'body'>;
 
@@ -130,7 +133,7 @@ export interface LogReader {
   missing(partition: number, position: number): Promise<number>;
   /**
    * Records from `position` on that will never come: given up by an operator or, where nothing was processed (position 0),
-   * removed before. In order; none where positions may have gaps anyway.
+   * removed before. In order.
    */
   lost(partition: number, position: number): Promise<LostRange[]>;
   /** Says that every record below `position` has been processed and may be removed once it is old enough. */

@@ -9,7 +9,7 @@
  */
 
 import type { Changes, Snapshot } from './identity/graph.ts';
-import type { LogRecord, LostRecords } from './log.ts';
+import type { LogRecord, LostAhead, LostRecords } from './log.ts';
 import type { ProcessedLog } from './log/continuity.ts';
 import type { ForeignFormat, KeyKind, MatchKey, NodeNumber, Origin, TenantId, ValueType } from './model.ts';
 import type { Caller, JobCounts, JobKind, JobProblem, JsonText, PatchStep, Resubmission } from './store.ts';
@@ -318,11 +318,16 @@ export interface Retention {
   readonly rejectionBytesMax: number;
 }
 
+export interface StoreProgress extends ProcessedLog {
+  /** Records that an operator skipped: the position was moved past them, and processing has not continued yet. */
+  readonly skipped: readonly LostAhead[];
+}
+
 export interface StoreWriter {
   /** Where each partition of the log goes on; partitions that were never read are not in it. */
   positions(): Promise<Map<number, number>>;
   /** The same, with the request of the last record before each position: both of one moment. */
-  processed(): Promise<ProcessedLog>;
+  processed(): Promise<StoreProgress>;
   begin(): Promise<WriteTransaction>;
   /** Whether any job is running; cheap, and asked several times a second. */
   hasJobs(): Promise<boolean>;

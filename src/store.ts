@@ -365,7 +365,10 @@ export interface StoredLedger {
   readonly positions: ReadonlyMap<number, number>;
   /** By partition, the request of the last record that was processed. */
   readonly lastTraceIds: ReadonlyMap<number, string>;
-  /** Oldest first. A store does not see the log: only those that the processor has passed, unless a log is beside it. */
+  /**
+   * Oldest first. A store does not see the log: only those that the processor has passed, or an operator has moved a
+   * position past, unless a log is beside it.
+   */
   readonly lost: readonly (LostRecords | LostAhead)[];
   /** Records that the log should hold and does not. A store does not see the log: 0 unless a log is beside it. */
   readonly missingRecords: number;
@@ -399,6 +402,7 @@ export interface LedgerHour {
 
 /** A record that the processor could not process. */
 export interface DeadLetter {
+  /** `NO_TENANT` for a message of another program. */
   readonly tenantId: TenantId;
   readonly traceId: string;
   /** Of the first user in the record: with the trace_id it names the dead letter. */

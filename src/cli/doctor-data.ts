@@ -10,7 +10,7 @@ import { CLOCK_EARLIEST } from '../clock/clock.ts';
 import { formatSetting } from '../config/config.ts';
 import { withoutSecrets } from '../config/values.ts';
 import { serverUrlFileOf, storeFileOf } from '../data-folder/files.ts';
-import { ForeignSegmentError, LOCAL_PARTITION, LogCorruptError, LogGapError, type LogReader } from '../log.ts';
+import { ForeignSegmentError, LOCAL_PARTITION, LogCorruptError, LogGapError, type LogReader, NO_TENANT } from '../log.ts';
 import {
   isHarmless,
   mismatches,
@@ -19,7 +19,7 @@ import {
   positionInLocalLog,
 } from '../log/continuity.ts';
 import { readMigrationMarker } from '../migration/marker.ts';
-import type { LedgerHour, LedgerReader, LedgerSums, Store, StoredLedger } from '../store.ts';
+import type { DeadLetter, LedgerHour, LedgerReader, LedgerSums, Store, StoredLedger } from '../store.ts';
 import { failed, type Check, type DoctorParts, type Finding, type SegmentName, warning, ok } from './doctor-checks.ts';
 import { checkDatabaseClock } from './doctor-database.ts';
 import { countOf, formatBytes, formatCount, formatSpan, isoTime, localTime } from './local-time.ts';
@@ -436,15 +436,7 @@ export const checkLedger: Check = async (parts) => {
   if (mismatched.length > 0) findings.push(...mismatched);
   else if (missing > 0) findings.push(await logIsShort(parts, positions, missing));
   findings.push(...lost.map(lostFinding).slice(-SHOWN_MAX));
-  for (const { traceId, cause, failedAt } of await store.deadLetters(SHOWN_MAX)) {
-    findings.push(
-      failed(
-        'ledger',
-        `the request ${traceId} could not be processed and has been a failed record since ${localTime(failedAt)}: ${cause}`,
-        'It is kept in the log. This is a bug in Sluice: please report the cause. The request: sluice trace ' + traceId,
-      ),
-    );
-  }
+  findings.push(...(await store.deadLetters(SHOWN_MAX)).map(deadLetterFinding));
   if (parts.isDeep) findings.push(...(await recountFindings(store)));
   // Records that were given up, and what the next start fixes, are no reason to doubt the rest.
   if (findings.every(({ state }) => state !== 'error')) {
@@ -453,6 +445,22 @@ export const checkLedger: Check = async (parts) => {
   }
   return findings;
 };
+
+function deadLetterFinding({ tenantId, traceId, partition, position, cause, failedAt }: DeadLetter): Finding {
+  if (tenantId === NO_TENANT) {
+    return warning(
+      'ledger',
+      `position ${position} of partition ${partition} has a message that Sluice did not write; it was skipped at ${localTime(failedAt)}`,
+      'It is none of the received requests. Find the program that wrote it, and let only Sluice write to its topic. Then: ' +
+        `DELETE FROM sluice.dead_letters WHERE tenant = 0 AND partition = ${partition} AND position = ${position}`,
+    );
+  }
+  return failed(
+    'ledger',
+    `the request ${traceId} could not be processed and has been a failed record since ${localTime(failedAt)}: ${cause}`,
+    `It is kept in the log. This is a bug in Sluice: please report the cause. The request: sluice trace ${traceId}`,
+  );
+}
 
 /** The comparison that the processor makes before it continues. None if the store cannot be read. */
 async function mismatchFindings(parts: DoctorParts, check: string): Promise<Finding[]> {
@@ -501,8 +509,12 @@ async function logIsShort(parts: DoctorParts, positions: Positions, missing: num
   return failed(
     'ledger',
     `${countOf(missing, 'record')} that the log should have ${missing === 1 ? 'is' : 'are'} missing from it${where}`,
-    'Its newest files were lost, truncated or replaced by older ones. A running server gives new requests positions after the ' +
-      'gap. docs/operating.md says what to do: "The log and the store do not match".',
+    parts.config.logUrl === ''
+      ? 'Its newest files were lost, truncated or replaced by older ones. A running server gives new requests positions after the ' +
+          'gap. docs/operating.md says what to do: "The log and the store do not match".'
+      : 'Kafka removed records that were not processed (retention.ms or retention.bytes of the topic), or lost its newest ones. ' +
+          'New requests are accepted; those of that partition wait. Restore the topic, or run the statement in the log of the ' +
+          'processor to continue without them: they stay counted. docs/operating.md: "The log and the store do not match".',
   );
 }
 

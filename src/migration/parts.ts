@@ -282,7 +282,7 @@ const MIGRATED_PARTS = {
     found_at: 'integer',
   },
   // Last, so that what is there of an unfinished migration is never taken for a store that can go on.
-  positions: { partition: 'integer', position: 'integer' },
+  positions: { partition: 'integer', position: 'integer', processed_to: 'integer' },
 } as const satisfies Readonly<Record<string, Readonly<Record<string, ColumnKind>>>>;
 
 export type PartName = keyof typeof MIGRATED_PARTS;

@@ -114,8 +114,9 @@ export class Housekeeping {
   async #checkLog(): Promise<void> {
     const { log, writer, metrics, logger } = this.#parts;
     const partitions = new Set(await log.partitions());
-    const { positions, lastTraceIds } = await writer.processed();
-    metrics.set(METRIC.log_lost_records, await writer.lostRecords());
+    const { positions, lastTraceIds, skipped } = await writer.processed();
+    const skippedRecords = skipped.reduce((sum, { records }) => sum + records, 0);
+    metrics.set(METRIC.log_lost_records, (await writer.lostRecords()) + skippedRecords);
     const own = new Map([...positions].filter(([partition]) => partitions.has(partition)));
     try {
       const missing = await missingRecords(log, { positions: own, lastTraceIds });

@@ -7,7 +7,7 @@
 import { type MatchOptions, matchKeysOf } from '../identity/match-keys.ts';
 import { propertyUpdateOf } from '../identity/property-updates.ts';
 import { bodyHashOf } from '../log/body-hash.ts';
-import type { LogRecord } from '../log.ts';
+import { type LogRecord, NO_TENANT } from '../log.ts';
 import { type KeyKind, LIMITS, type Origin } from '../model.ts';
 import type { RecordHeader, RejectionToStore, PropertyUpdateToStore } from '../store-writer.ts';
 import { currencyOf, NO_REVENUE } from '../views/currency.ts';
@@ -57,6 +57,7 @@ export class Preparer {
   prepare(records: readonly LogRecord[]): Packed {
     this.#packer.clear();
     for (const record of records) {
+      if (record.tenantId === NO_TENANT) throw new Error('another program wrote this message into the topic');
       const header = headerOf(record);
       if (!this.#preparePlain(record, header)) this.#prepareParsed(record, header);
     }

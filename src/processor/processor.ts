@@ -20,12 +20,12 @@
 
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { MatchOptions } from '../identity/match-keys.ts';
-import type { LogBatch, LogReader, LogRecord } from '../log.ts';
+import { type LogBatch, type LogReader, type LogRecord, NO_TENANT } from '../log.ts';
 import { assertContinues, type ProcessedLog } from '../log/continuity.ts';
 import type { WriteTurn } from '../runtime/write-turn.ts';
 import type { Logger } from '../telemetry/logger.ts';
 import { METRIC, type MetricsWriter } from '../telemetry/metrics.ts';
-import { StoreConflictError, type StoreWriter, type WriteTransaction } from '../store-writer.ts';
+import { StoreConflictError, type StoreProgress, type StoreWriter, type WriteTransaction } from '../store-writer.ts';
 import { type BatchCounts, type Failpoint, processPrepared } from './batch.ts';
 import { CatalogueCollector } from './catalogue.ts';
 import { failureOf, isPoison, isRetryable } from './failures.ts';
@@ -115,8 +115,8 @@ export class Processor {
   #committed: ReadonlyMap<number, number> = new Map();
   /** The request of the last record before each of these positions; none where it is not known. */
   #committedTraceIds: ReadonlyMap<number, string> = new Map();
-  /** The request of the last record before each of these positions, as of the last look at the store. */
-  #processed: ProcessedLog = { positions: new Map(), lastTraceIds: new Map() };
+  /** As of the last look at the store. */
+  #processed: StoreProgress = { positions: new Map(), lastTraceIds: new Map(), skipped: [] };
   /** Whether that may be out of date. */
   #isUncertain = true;
   readonly #positionsIntervalMs: number;
@@ -446,15 +446,22 @@ export class Processor {
     return Math.max(counts.users, counts.events);
   }
 
-  /** Where the batch has fewer records than positions, some are gone from the log. */
+  /**
+   * Records before the batch that an operator skipped. And where it has fewer records than positions, some are gone from
+   * the log.
+   */
   async #noteLost(
     transaction: WriteTransaction,
     { partition, from, next }: Pick<Read, 'partition' | 'from' | 'next'>,
     records: number,
   ): Promise<void> {
+    const at = this.#parts.now();
+    for (const skipped of this.#processed.skipped) {
+      if (skipped.partition === partition && skipped.to === from) await transaction.noteLost({ ...skipped, at });
+    }
     if (next - Math.max(from, FIRST_POSITION) === records) return;
     for (const lost of await this.#parts.log.lost(partition, from)) {
-      if (lost.from < next) await transaction.noteLost({ partition, ...lost, at: this.#parts.now() });
+      if (lost.from < next) await transaction.noteLost({ partition, ...lost, at });
     }
   }
 
@@ -464,7 +471,7 @@ export class Processor {
     const name = `${partition}/${position}`;
     const tries = (this.#tries.get(name) ?? 0) + 1;
     this.#tries.set(name, tries);
-    if (tries < TRIES_MAX) return;
+    if (tries < TRIES_MAX && record.tenantId !== NO_TENANT) return;
     this.#tries.delete(name);
     const { cause, stack } = failureOf(error);
     const transaction = await writer.begin();

@@ -6,6 +6,7 @@
  * when no partition at all can be read does `readAll` reject. Errors that do not come from the log are rethrown.
  */
 
+import { LogCorruptError } from '../log.ts';
 import type { Logger } from '../telemetry/logger.ts';
 import { isRetryable } from './failures.ts';
 
@@ -100,10 +101,13 @@ export class UnavailablePartitions {
       this.#logged.set(partition, logged);
       if (logged.has(error.message)) continue;
       logged.add(error.message);
-      this.#logger.error(
-        { partition, reason: error.message },
-        'the processor waits for a partition of the log and goes on with the others; what was accepted is safe in it',
-      );
+      // A damaged log may have lost records, so the line does not promise that they are safe.
+      const state =
+        error instanceof LogCorruptError
+          ? 'the log is damaged or has lost records; new requests are accepted and kept'
+          : 'what was accepted is safe in it';
+      const message = `the processor waits for a partition of the log and goes on with the others; ${state}`;
+      this.#logger.error({ partition, reason: error.message }, message);
     }
   }
 

@@ -213,7 +213,7 @@ test('what is too old goes by the time of retention, which may stand while the c
   const writer = {
     difference: async () => ({ users: 0, events: 0 }),
     lostRecords: async () => 0,
-    processed: async () => ({ positions: new Map(), lastTraceIds: new Map() }),
+    processed: async () => ({ positions: new Map(), lastTraceIds: new Map(), skipped: [] }),
     // More to remove, so that the next call is due at once.
     sweep: async (_: unknown, now: number) => swept.push(now) > 0,
   } as Partial<StoreWriter> as StoreWriter;

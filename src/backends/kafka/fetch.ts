@@ -136,9 +136,13 @@ async function firstAvailable(
   { partition, position, skipsRemoved }: FetchFromRequest,
 ): Promise<number> {
   const latest = await offsetAt(cluster, partition, LATEST);
+  const where = `WHERE log = '${nameOfLog(topicId)}' AND partition = ${partition}`;
   if (position > latest) {
     throw new LogCorruptError(
-      `partition ${partition} of topic ${cluster.topic} ends at position ${latest}, but was already read up to ${position}: Kafka lost records`,
+      `partition ${partition} of topic ${cluster.topic} ends at position ${latest}, but was already read up to ${position}: ` +
+        'Kafka lost its newest records. Those below that position are stored; whether more were acknowledged is not known. ' +
+        'To recover them, restore the topic. To continue with what it has, run in the database: ' +
+        `UPDATE sluice.positions SET position = ${latest}, last_trace_id = NULL ${where}`,
     );
   }
   const first = await offsetAt(cluster, partition, EARLIEST);
@@ -147,8 +151,8 @@ async function firstAvailable(
     throw new LogCorruptError(
       `partition ${partition} of topic ${cluster.topic} begins at position ${first}, but is processed only up to ${position}: ` +
         'Kafka deleted records that were not processed. Set retention.ms and retention.bytes of the topic to -1 to prevent ' +
-        'this. To recover those records, restore the topic. To continue without them, run in the database: ' +
-        `UPDATE sluice.positions SET position = ${first} WHERE log = '${nameOfLog(topicId)}' AND partition = ${partition}`,
+        'this. To recover those records, restore the topic. To continue without them (they stay counted in lost_records of ' +
+        `GET /ledger), run in the database: UPDATE sluice.positions SET position = ${first} ${where}`,
     );
   }
   return Math.max(position, first);

@@ -5,10 +5,13 @@
  * The key is the tenant and the strongest identifier as it was sent, so that data about one person is usually in one
  * partition, in order. Only speed depends on that: the store resolves identities. The timestamp of a message is the one in
  * its trace id, so that a request can be found by its time.
+ *
+ * A message that another program wrote becomes a record of no tenant and no users (`NO_TENANT`), which the processor turns
+ * into a dead letter. One of another version of Sluice is an error: it may have been acknowledged.
  */
 
 import { bodyHashOf } from '../../log/body-hash.ts';
-import { LogCorruptError, type LogEntry, type LogHeader, type LogRecord } from '../../log.ts';
+import { LogCorruptError, type LogEntry, type LogHeader, type LogRecord, NO_TENANT } from '../../log.ts';
 import { type ForeignFormat, FORMATS, KEY_KINDS, type KeyKind } from '../../model.ts';
 import { timeOfUuid7 } from '../../views/uuid.ts';
 import { type BodyUser, usersInBody } from './body-users.ts';
@@ -83,7 +86,7 @@ export function recordsOf(entry: LogEntry): LogRecord[] {
 
 export function recordOf(value: Uint8Array | null, location: MessageLocation): LogRecord {
   const { header, rest } = parseMessage(value, location);
-  return { ...header, body: Buffer.concat([BODY_START, rest, BODY_END]) };
+  return { ...header, body: header.tenantId === NO_TENANT ? rest : Buffer.concat([BODY_START, rest, BODY_END]) };
 }
 
 export function headerOf(value: Uint8Array | null, location: MessageLocation): LogHeader {
@@ -127,12 +130,32 @@ function parseMessage(
   const bytes = value === null ? Buffer.alloc(0) : Buffer.from(value.buffer, value.byteOffset, value.byteLength);
   const lineEnd = bytes.indexOf(LINE_FEED);
   const line = lineEnd < 0 ? undefined : parseJson(bytes.toString('utf8', 0, lineEnd));
-  if (!isMessageHeader(line)) {
+  if (isMessageHeader(line)) return { header: headerFrom(line, location), rest: bytes.subarray(lineEnd + 1) };
+  if (isOfAnotherVersion(line)) {
     throw new LogCorruptError(
-      `position ${location.position} of partition ${location.partition} has a message that Sluice did not write; do not let other programs write to its topic`,
+      `position ${location.position} of partition ${location.partition} has a message that another version of Sluice wrote: run the newest version on all servers`,
     );
   }
-  return { header: headerFrom(line, location), rest: bytes.subarray(lineEnd + 1) };
+  return { header: foreignHeader(location), rest: bytes };
+}
+
+/** Its id is the same whenever it is read, so that the store recognises it as the last record that it has processed. */
+function foreignHeader({ partition, position }: MessageLocation): LogHeader {
+  const [first, last] = [partition.toString(16).padStart(8, '0'), position.toString(16).padStart(12, '0')];
+  return {
+    partition,
+    position,
+    firstUserIndex: 0,
+    traceId: `${first}-0000-8000-8000-${last}`,
+    tenantId: NO_TENANT,
+    receivedAt: Date.now(),
+    keyId: '',
+    keyKind: 'publishable',
+    idempotencyKey: null,
+    userCount: 0,
+    eventCount: 0,
+    rejections: [],
+  };
 }
 
 function headerFrom(line: MessageHeader, { partition, position }: MessageLocation): LogHeader {
@@ -163,6 +186,13 @@ function parseJson(text: string): unknown {
   } catch {
     return undefined;
   }
+}
+
+/** Of a line that is no header of this version: also one with the same number, which may have a new `format`. */
+function isOfAnotherVersion(line: unknown): boolean {
+  if (typeof line !== 'object' || line === null) return false;
+  const { version, trace_id, tenant } = line as Partial<MessageHeader>;
+  return Number.isSafeInteger(version) && isText(trace_id) && isText(tenant);
 }
 
 function isMessageHeader(line: unknown): line is MessageHeader {

@@ -138,9 +138,11 @@ export class KafkaLogReader implements LogReader {
     return Math.max(0, first - position) + Math.max(0, position - end);
   }
 
-  /** Kafka's offsets have gaps, so they do not show which records are lost. */
-  async lost(): Promise<LostRange[]> {
-    return [];
+  /** Only those before the first: Kafka's offsets have gaps, and a processor waits for what it still expects. */
+  async lost(partition: number, position: number): Promise<LostRange[]> {
+    if (position > 0) return [];
+    const first = await offsetAt(this.setup.cluster, partition, EARLIEST);
+    return first > 0 ? [{ from: 0, to: first, records: first }] : [];
   }
 
   async commit(partition: number, position: number): Promise<void> {

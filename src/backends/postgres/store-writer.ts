@@ -13,8 +13,7 @@
 
 import { randomInt } from 'node:crypto';
 import { newProfilesIn, type Snapshot } from '../../identity/graph.ts';
-import type { LogRecord, LostRecords } from '../../log.ts';
-import type { ProcessedLog } from '../../log/continuity.ts';
+import { type LogRecord, type LostRecords, NO_TENANT } from '../../log.ts';
 import type { MatchKey, NodeNumber, TenantId } from '../../model.ts';
 import {
   type JobProgress,
@@ -25,6 +24,7 @@ import {
   type RecordHeader,
   type Retention,
   StoreConflictError,
+  type StoreProgress,
   type StoreWriter,
   type TakenJob,
   type TenantBatch,
@@ -41,7 +41,7 @@ import {
 } from '../sql/positions.ts';
 import { addToCatalogue } from '../sql/catalogue.ts';
 import type { Difference } from '../sql/ledger.ts';
-import { insertDeadLetter } from '../sql/dead-letters.ts';
+import { insertDeadLetter, NO_TENANT_NUMBER } from '../sql/dead-letters.ts';
 import { hasJobs, markResubmitted, markRetried, saveJob, takeJob } from '../sql/jobs.ts';
 import type { StoreQueries } from '../sql/store-tables.ts';
 import { TransactionSums } from '../sql/sums.ts';
@@ -130,7 +130,7 @@ class PostgresStoreWriter implements StoreWriter {
   }
 
   /** Checked again here: a dump of another installation may have been restored over the tables meanwhile. */
-  async processed(): Promise<ProcessedLog> {
+  async processed(): Promise<StoreProgress> {
     const { installation } = this.#pool.options;
     if (installation !== undefined) await assertInstallation(this.#pool, installation);
     return readProcessedLog(this.#queries, this.#shared.logName);
@@ -312,8 +312,10 @@ class PostgresWriteTransaction implements WriteTransaction {
   }
 
   async deadLetter(header: RecordHeader, record: LogRecord, cause: string, at: number): Promise<void> {
-    const tenant = (await this.#tenants([header.tenantId])).get(header.tenantId) as number;
-    this.#sums.addDeadLetter(tenant, header);
+    const { tenantId } = header;
+    const isForeign = tenantId === NO_TENANT;
+    const tenant = isForeign ? NO_TENANT_NUMBER : ((await this.#tenants([tenantId])).get(tenantId) as number);
+    if (!isForeign) this.#sums.addDeadLetter(tenant, header);
     const { logName } = this.#shared;
     await runSteps(this.#client, (tables) => insertDeadLetter(tables, tenant, logName, header, record, cause, at));
   }

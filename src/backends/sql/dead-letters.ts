@@ -3,13 +3,14 @@
  * later version can retry it; after a successful retry the row stays, without its body. The total size of all bodies is
  * bounded: dead letters beyond it are kept without a body and cannot be retried. An erase removes the person's users
  * from the bodies; a body that cannot be parsed and names the person is removed as a whole. What retention removes
- * before a retry has stored it moves from `dead_letters` to `expired` in the ledger.
+ * before a retry has stored it moves from `dead_letters` to `expired` in the ledger. A message of another program in a
+ * shared log is kept without its body, which stays in that log for its retention, and is in no ledger.
  */
 
 import { sql } from 'kysely';
 import { parseExact } from '../../json/exact-numbers.ts';
 import { parseJson } from '../../json/parse.ts';
-import type { LogRecord } from '../../log.ts';
+import { type LogRecord, NO_TENANT } from '../../log.ts';
 import type { DeadLetter, DeadLetterFilter, Page, PageRequest } from '../../store.ts';
 import type { DeadLetterItem, RecordHeader } from '../../store-writer.ts';
 import { scopedCursorOf, scopedNumbersOf } from '../../views/cursor.ts';
@@ -24,6 +25,9 @@ import { addToLedger } from './sums.ts';
 
 /** Of all bodies. Dead letters are bugs, so there are few; one body has at most as much as a request. */
 const BODY_BYTES_MAX = 64 * 1024 * 1024;
+
+/** Of `NO_TENANT`, which is not in the table of tenants. */
+export const NO_TENANT_NUMBER = 0;
 
 /** In the transaction that passes over the record. */
 export function* insertDeadLetter(
@@ -40,7 +44,7 @@ export function* insertDeadLetter(
   const [kept] = yield* rowsOf(
     tables.selectFrom('dead_letters').select(sql<number | null>`sum(octet_length(body))`.as('bytes')),
   );
-  const isKept = (kept?.bytes ?? 0) + body.byteLength <= BODY_BYTES_MAX;
+  const isKept = tenant !== NO_TENANT_NUMBER && (kept?.bytes ?? 0) + body.byteLength <= BODY_BYTES_MAX;
   const row = {
     tenant,
     log,
@@ -87,7 +91,7 @@ export async function listDeadLetters(
 function waiting(tables: Tables) {
   return tables
     .selectFrom('dead_letters')
-    .innerJoin('tenants', 'tenants.no', 'dead_letters.tenant')
+    .leftJoin('tenants', 'tenants.no', 'dead_letters.tenant')
     .select([
       'dead_letters.no',
       'tenants.id as tenantId',
@@ -119,7 +123,7 @@ function matching(query: Waiting, { cause, from, to }: DeadLetterFilter): Waitin
 
 function deadLetterOf(row: Awaited<ReturnType<Waiting['execute']>>[number]): DeadLetter {
   return {
-    tenantId: row.tenantId,
+    tenantId: row.tenantId ?? NO_TENANT,
     traceId: row.trace_id,
     firstUserIndex: row.first_user_index,
     partition: row.partition,

@@ -4,6 +4,7 @@
  */
 
 import { type Kysely, type RawBuilder, sql } from 'kysely';
+import type { LostAhead } from '../../log.ts';
 import { HOUR_MS, type TenantId } from '../../model.ts';
 import type { LedgerHour, StoredLedger, TimeRange } from '../../store.ts';
 import { ledgerSumsOf } from '../../views/counts.ts';
@@ -52,7 +53,7 @@ export async function readLedger(
     lastTraceIds: new Map(
       positions.flatMap(({ partition, lastTraceId }) => (lastTraceId === null ? [] : [[partition, lastTraceId]])),
     ),
-    lost: rowsOf(row.lost),
+    lost: [...rowsOf(row.lost), ...skippedIn(positions)],
     missingRecords: 0,
   };
 }
@@ -73,9 +74,18 @@ export function numberOf(tables: Kysely<StoreTables>, id: TenantId) {
 export function selectPositions(tables: Kysely<StoreTables>, log: string) {
   return tables
     .selectFrom('positions')
-    .select(['partition', 'position', 'last_trace_id as lastTraceId'])
+    .select(['partition', 'position', 'processed_to as processedTo', 'last_trace_id as lastTraceId'])
     .where('log', '=', log)
     .orderBy('partition');
+}
+
+/** Records between where the processor left a partition and where an operator moved it, while it has not continued. */
+export function skippedIn(
+  rows: readonly { readonly partition: number; readonly position: number; readonly processedTo: number }[],
+): LostAhead[] {
+  return rows.flatMap(({ partition, position: to, processedTo: from }) =>
+    to > from ? [{ partition, from, to, records: to - from, at: null }] : [],
+  );
 }
 
 /** Of all logs. */

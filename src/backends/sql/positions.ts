@@ -5,9 +5,10 @@
 
 import type { Compilable, Kysely } from 'kysely';
 import type { LostRecords } from '../../log.ts';
-import { type ProcessedLog, processedLogOf } from '../../log/continuity.ts';
+import { processedLogOf } from '../../log/continuity.ts';
 import type { SqlStatement } from './database.ts';
-import { selectPositions } from './ledger.ts';
+import type { StoreProgress } from '../../store-writer.ts';
+import { selectPositions, skippedIn } from './ledger.ts';
 import type { StoreQueries, StoreTables } from './store-tables.ts';
 
 export async function readPositions({ tables }: StoreQueries, log: string): Promise<Map<number, number>> {
@@ -15,9 +16,12 @@ export async function readPositions({ tables }: StoreQueries, log: string): Prom
   return new Map(rows.map(({ partition, position }) => [partition, position]));
 }
 
-export async function readProcessedLog({ tables }: StoreQueries, log: string): Promise<ProcessedLog> {
+export async function readProcessedLog({ tables }: StoreQueries, log: string): Promise<StoreProgress> {
   const rows = await selectPositions(tables, log).execute();
-  return processedLogOf(rows.map(({ partition, position, lastTraceId }) => [partition, position, lastTraceId]));
+  return {
+    ...processedLogOf(rows.map(({ partition, position, lastTraceId }) => [partition, position, lastTraceId])),
+    skipped: skippedIn(rows),
+  };
 }
 
 /** Of all logs. */
@@ -50,7 +54,7 @@ export function advancePosition(
   tables: Kysely<StoreTables>,
   { log, partition, from, to, lastTraceId, expectedTraceId }: Advance,
 ): Compilable<{ position: number }> & { executeTakeFirst(): Promise<{ position: number } | undefined> } {
-  const reached = { position: to, last_trace_id: lastTraceId ?? null };
+  const reached = { position: to, processed_to: to, last_trace_id: lastTraceId ?? null };
   if (from === 0) {
     return tables
       .insertInto('positions')

@@ -48,8 +48,18 @@ export interface StoreTables {
   };
   /** Defined in the schema of each engine: see `starts.ts`. */
   starts: { no: Generated<number>; id: string; first_event: number };
-  /** How far each log was processed, by partition. At start, the trace_id of the last record identifies the log. */
-  positions: { log: string; partition: number; position: number; last_trace_id: string | null };
+  /**
+   * How far each log was processed, by partition. At start, the trace_id of the last record identifies the log.
+   * `processed_to` is the position as the processor left it: if an operator moved `position` past it, the records between
+   * the two are lost.
+   */
+  positions: {
+    log: string;
+    partition: number;
+    position: number;
+    processed_to: Generated<number>;
+    last_trace_id: string | null;
+  };
   /** Records of a log that were never processed: given up by an operator, or removed before they were read. */
   lost_records: {
     log: string;
@@ -223,6 +233,7 @@ export function createStoreTables(types: StoreColumnTypes): string {
       log           ${text} NOT NULL,
       partition     ${smallInteger} NOT NULL,
       position      ${integer} NOT NULL,
+      processed_to  ${integer} NOT NULL DEFAULT 0,
       last_trace_id ${text},
       PRIMARY KEY (log, partition)
     ) ${keyedTableEnd};

@@ -1,13 +1,26 @@
-/** What Kafka or its operators can take from the readers: unprocessed records, the topic, the permission to delete. */
+/**
+ * What Kafka or its operators can take from the readers: unprocessed records, the topic, the permission to delete. And what
+ * a processor makes of records that are gone, and of messages that another program wrote.
+ */
 
 import assert from 'node:assert/strict';
-import { suite, test } from 'node:test';
-import { Admin, ConfigResourceTypes, IncrementalAlterConfigOperationTypes } from '@platformatic/kafka';
+import { suite, test, type TestContext } from 'node:test';
+import { Admin, ConfigResourceTypes, IncrementalAlterConfigOperationTypes, Producer } from '@platformatic/kafka';
 import type { KafkaGroupReader } from '../../../src/backends/kafka/log.ts';
 import type { LogAppender } from '../../../src/log.ts';
+import { openPostgresStore } from '../../../src/backends/postgres/store.ts';
+import { openPostgresStoreWriter } from '../../../src/backends/postgres/store-writer.ts';
+import { Processor } from '../../../src/processor/processor.ts';
+import { allocateMetrics, METRIC, metricsWriter, readGauge } from '../../../src/telemetry/metrics.ts';
+import { Housekeeping } from '../../../src/processor/housekeeping.ts';
+import { createReading } from '../../../src/views/reading.ts';
 import { entry, readAll } from '../../contract/log-entries.ts';
-import { eventually } from '../../server.ts';
+import { person, request, TENANT } from '../../contract/store-feeding.ts';
+import { rememberingLogger } from '../../processor/processing.ts';
+import { eventually, runSluice } from '../../server.ts';
 import { testKafka, whyNoKafka } from '../../servers/kafka.ts';
+import { whyNoPostgres } from '../../servers/postgres.ts';
+import { databaseFor } from '../postgres/database.ts';
 import { appenderOf, groupReaderOf, createTopic, readerOf } from './log-on-kafka.ts';
 
 interface TestLog {
@@ -144,5 +157,151 @@ suite('Data that disappears from Kafka', { skip: whyNoKafka() }, () => {
     assert.equal(await reader.committed(0), 2);
     assert.equal(warnings.length, 1);
     assert.match(warnings[0] ?? '', /old records cannot be deleted.*\(POLICY_VIOLATION\)\. Allow this user Delete/);
+  });
+});
+
+const ALL_HOURS = { from: null, to: null };
+const OPTIONS = { defaultCountry: null, junkValues: new Set<string>() };
+
+/** A topic of one partition, a database, and a processor that is made anew for each `process`, as after a restart. */
+async function processing(context: TestContext) {
+  const log = await newLog();
+  const { pool, connect, url: storeUrl } = await databaseFor(context);
+  const appender = await appenderOf(context, log);
+  const plain = await readerOf(context, log);
+  const setup = { logName: plain.name };
+  const writer = openPostgresStoreWriter({ pool: await connect({ max: 2 }), ...setup });
+  const store = openPostgresStore({ pool: await connect({ max: 1 }), ...setup });
+  const reading = createReading(store, plain);
+  context.after(() => Promise.all([writer.close(), store.close()]));
+  const metrics = allocateMetrics(1);
+  // All in one hour of the ledger.
+  const receivedAt = Date.now();
+  const { logger, lines } = rememberingLogger();
+  const parts = { writer, logger, metrics: metricsWriter(metrics, 0), now: Date.now };
+  return {
+    log,
+    pool,
+    reading,
+    lines,
+    send: async (...users: string[]): Promise<void> => {
+      for (const user of users) await appender.append(request([person({ user_id: user })], { receivedAt }));
+    },
+    process: async (): Promise<void> => {
+      const waits = { waitForMore: async () => undefined, betweenTransactions: async () => undefined };
+      const reader = await groupReaderOf(context, log);
+      await hasPartitions(reader);
+      await new Processor({ ...parts, ...waits, log: reader, options: OPTIONS, batchesPerTransaction: 1 }).drain();
+      await reader.close();
+    },
+    lostMetric: async (): Promise<number | null> => {
+      const retention = { eventsMs: 1e12, tracesMs: 1e12, rejectionsMs: 1e12, rejectionBytesMax: 1e9 };
+      const bounds = { retention, retentionTime: Date.now, backlogBytesMax: 1e9, setBacklogFull: () => undefined };
+      await new Housekeeping({ ...parts, ...bounds, log: plain }).run((await writer.processed()).positions, Date.now());
+      return readGauge(metrics, METRIC.log_lost_records);
+    },
+    doctor: async (): Promise<string[]> => {
+      const { stdout } = await runSluice(['doctor', '--json'], { STORE_URL: storeUrl, LOG_URL: log.url });
+      const { findings } = JSON.parse(stdout) as {
+        findings: Record<'check' | 'state' | 'message' | 'advice', string>[];
+      };
+      const about = findings.filter(({ check }) => check === 'ledger' || check === 'backlog');
+      return about.map(({ check, state, message, advice }) => `${state} ${check}: ${message} → ${advice}`);
+    },
+  };
+}
+
+suite('Processing a topic', { skip: whyNoKafka() || whyNoPostgres() }, () => {
+  test('records that an operator gives up stay counted', async (context) => {
+    const { log, pool, reading, lines, send, process, lostMetric, doctor } = await processing(context);
+    await send('ada', 'bob');
+    await process();
+    await send('carl', 'dora', 'eve', 'fred');
+    await deleteRecordsBefore(log, 5);
+    await process();
+    const waiting = await reading.ledger(null, ALL_HOURS);
+    assert.deepEqual([waiting.positions.get(0), waiting.missingRecords, waiting.lost], [2, 3, []]);
+    assert.match(
+      (await doctor()).join('\n'),
+      /3 records that the log should have are missing.*→ Kafka removed records/,
+    );
+    const [statement] =
+      /UPDATE sluice\.positions SET position = 5 WHERE log = '[^']+' AND partition = 0/.exec(lines.join()) ?? [];
+    assert.ok(statement !== undefined, lines.join('\n'));
+    await pool.query(statement);
+    const given = { partition: 0, from: 2, to: 5, records: 3 };
+    const moved = await reading.ledger(null, ALL_HOURS);
+    assert.deepEqual([moved.missingRecords, moved.lost], [0, [{ ...given, at: null }]]);
+    assert.equal(await lostMetric(), 3);
+    await process();
+    await send('gina');
+    await process();
+    const after = await reading.ledger(null, ALL_HOURS);
+    assert.equal(after.positions.get(0), 7);
+    assert.equal(after.missingRecords, 0);
+    assert.deepEqual(
+      after.lost.map(({ at, ...range }) => [range, typeof at]),
+      [[given, 'number']],
+    );
+    assert.equal(await lostMetric(), 3);
+    assert.match(
+      (await doctor()).join('\n'),
+      /warning ledger: 3 records \(positions 2 to 4 of partition 0\) were given up/,
+    );
+  });
+
+  test('records that were removed before a database began are counted, too', async (context) => {
+    const { log, reading, send, process } = await processing(context);
+    await send('ada', 'bob', 'carl');
+    await deleteRecordsBefore(log, 2);
+    const range = { partition: 0, from: 0, to: 2, records: 2 };
+    assert.deepEqual((await reading.ledger(null, ALL_HOURS)).lost, [{ ...range, at: null }]);
+    await process();
+    const { lost, positions } = await reading.ledger(null, ALL_HOURS);
+    assert.deepEqual([lost.map(({ at, ...rest }) => [rest, typeof at]), positions.get(0)], [[[range, 'number']], 3]);
+  });
+
+  test('messages of another program become dead letters of no tenant, and the others are processed', async (context) => {
+    const { log, reading, lines, send, process, doctor } = await processing(context);
+    await send('ada');
+    const producer = new Producer({ clientId: 'test', bootstrapBrokers: log.brokers.split(',') });
+    const values = [Buffer.from('hello'), Buffer.from('{"users":[]}'), Buffer.from('{"users":[]}\n{}')];
+    const foreign = values.map((value) => ({ topic: log.topic, value }));
+    await producer.send({ messages: foreign, acks: -1 });
+    await send('bob');
+    await producer.send({ messages: foreign.slice(0, 1), acks: -1 });
+    const pending = await reading.ledger(TENANT, ALL_HOURS);
+    assert.deepEqual([pending.hours.map(({ users }) => users.pending), pending.missingRecords], [[2], 0]);
+    await process();
+    // The last record that the store has processed is such a message.
+    await send('carl');
+    await process();
+    const { hours, positions, missingRecords } = await reading.ledger(null, ALL_HOURS);
+    assert.deepEqual([positions.get(0), missingRecords], [7, 0], lines.join('\n'));
+    assert.deepEqual(
+      hours.map(({ users }) => [users.received, users.stored, users.deadLetters, users.pending]),
+      [[3, 3, 0, 0]],
+    );
+    assert.deepEqual(await reading.tenants(), [TENANT]);
+    const letters = await reading.deadLetters(10);
+    assert.deepEqual(
+      letters.map(({ tenantId, position, cause, isKept }) => [tenantId, position, cause, isKept]),
+      [5, 3, 2, 1].map((at) => ['', at, 'Error: another program wrote this message into the topic', false]),
+    );
+    const { rows } = await reading.listDeadLetters(TENANT, {
+      limit: 10,
+      cursor: null,
+      cause: null,
+      from: null,
+      to: null,
+    });
+    assert.deepEqual(rows, []);
+    const findings = (await doctor()).join('\n');
+    assert.match(
+      findings,
+      /warning ledger: position 5 of partition 0 has a message that Sluice did not write; .*let only/,
+    );
+    assert.match(findings, /ok ledger: 3 events received, and all accounted for/);
+    await producer.close();
   });
 });

@@ -19,7 +19,7 @@ import { bodyHashOf } from '../../../src/log/body-hash.ts';
 import { usersInBody } from '../../../src/backends/kafka/body-users.ts';
 import { headerOf, messagesOf, recordOf } from '../../../src/backends/kafka/message.ts';
 import { recordsOf } from '../../../src/backends/kafka/reader.ts';
-import type { LogEntry } from '../../../src/log.ts';
+import { type LogEntry, NO_TENANT } from '../../../src/log.ts';
 import { IDENTIFIER_TYPES } from '../../../src/model.ts';
 import { timeOfUuid7 } from '../../../src/views/uuid.ts';
 import { entry, eventsIn } from '../../contract/log-entries.ts';
@@ -228,24 +228,32 @@ suite('A request as messages', () => {
     assert.equal(messagesOf(entry({ traceId: 'trace-1', receivedAt: 5 }))[0]?.timestamp, 5);
   });
 
-  test('a message that Sluice did not write is an error with its position', () => {
+  test('a message that Sluice did not write is a record of no tenant and no users', () => {
     for (const text of ['', 'hello', '{}\n{}', 'null\n{}', '{"version":2}\n{}', '{"version":1,"trace_id":"x"}\n{}']) {
-      assert.throws(() => recordOf(Buffer.from(text), LOCATION), {
-        name: 'LogCorruptError',
-        message: /^position 77 of partition 3 has a message that Sluice did not write/,
-      });
+      const { tenantId, userCount, eventCount, traceId, body } = recordOf(Buffer.from(text), LOCATION);
+      assert.deepEqual([tenantId, userCount, eventCount, Buffer.from(body).toString()], [NO_TENANT, 0, 0, text]);
+      assert.equal(traceId, '00000003-0000-8000-8000-00000000004d');
     }
-    assert.throws(() => headerOf(null, LOCATION), { name: 'LogCorruptError' });
+    assert.equal(headerOf(null, LOCATION).tenantId, NO_TENANT);
   });
 
-  test('messages before one that Sluice did not write are read', () => {
+  test('a message of another version is an error with its position, and messages before it are read', () => {
     const [message] = messagesOf(entry({}));
     const good = { value: message?.value ?? null, bytes: 1 };
-    const bad = { position: 6, value: Buffer.from('hello'), bytes: 1 };
-    const messages = [{ ...good, position: 4 }, { ...good, position: 5 }, bad, { ...good, position: 7 }];
-    const { records, next, count } = recordsOf(messages, 3, 1_000_000);
-    assert.deepEqual([records.map(({ position }) => position), next, count], [[4, 5], 6, 2]);
-    assert.throws(() => recordsOf(messages.slice(count), 3, 1_000_000), { name: 'LogCorruptError' });
+    for (const change of [
+      { from: '"version":1', to: '"version":2' },
+      { from: '"key_kind":', to: '"format":"new","key_kind":' },
+    ]) {
+      const text = String(message?.value).replace(change.from, change.to);
+      const bad = { position: 6, value: Buffer.from(text), bytes: 1 };
+      const messages = [{ ...good, position: 4 }, { ...good, position: 5 }, bad, { ...good, position: 7 }];
+      const { records, next, count } = recordsOf(messages, 3, 1_000_000);
+      assert.deepEqual([records.map(({ position }) => position), next, count], [[4, 5], 6, 2]);
+      assert.throws(() => recordsOf(messages.slice(count), 3, 1_000_000), {
+        name: 'LogCorruptError',
+        message: /^position 6 of partition 3 has a message that another version of Sluice wrote/,
+      });
+    }
   });
 
   test('a body with another number of users than its entry is rejected', () => {

@@ -3,6 +3,7 @@
 import assert from 'node:assert/strict';
 import { suite, test } from 'node:test';
 import { Producer } from '@platformatic/kafka';
+import { NO_TENANT } from '../../../src/log.ts';
 import { HOUR_MS } from '../../../src/model.ts';
 import { entry, headersAll, readAll } from '../../contract/log-entries.ts';
 import { testKafka, whyNoKafka } from '../../servers/kafka.ts';
@@ -57,19 +58,31 @@ suite('Looking up requests in Kafka', { skip: whyNoKafka() }, () => {
     assert.ok(bytes > 60 * 100_000 && bytes < 60 * 101_000);
   });
 
-  test('a message of another program is an error, and is not skipped', async (context) => {
+  test('a message of another program is a record of no tenant; one of another version is not skipped', async (context) => {
     const { brokers, newTopicName } = await testKafka();
     const topic = newTopicName();
     const url = `kafka://${brokers}/${topic}?partitions=1`;
     const appender = await appenderOf(context, { url });
     await appender.append(entry());
     const producer = new Producer({ clientId: 'test', bootstrapBrokers: brokers.split(',') });
-    await producer.send({ messages: [{ topic, key: Buffer.from('key'), value: Buffer.from('hello') }], acks: -1 });
+    const later = `${JSON.stringify({ version: 2, trace_id: 'trace-1', tenant: 'acct_test/development' })}\n{}`;
+    for (const value of ['hello', later]) {
+      await producer.send({ messages: [{ topic, key: Buffer.from('key'), value: Buffer.from(value) }], acks: -1 });
+    }
     await producer.close();
     const reader = await readerOf(context, { url });
+    const { headers } = await reader.headers(0, 0, 2);
+    assert.deepEqual(
+      headers.map(({ tenantId, userCount }) => [tenantId, userCount]),
+      [
+        [entry().tenantId, 1],
+        [NO_TENANT, 0],
+      ],
+    );
+    assert.equal(await reader.traceIdAt(0, 1), headers[1]?.traceId);
     await assert.rejects(readAll(reader, 0), {
       name: 'LogCorruptError',
-      message: /^position 1 of partition 0 has a message that Sluice did not write/,
+      message: /^position 2 of partition 0 has a message that another version of Sluice wrote: run the newest version/,
     });
     await assert.rejects(reader.headers(0, 0, 10), { name: 'LogCorruptError' });
   });

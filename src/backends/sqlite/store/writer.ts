@@ -12,8 +12,7 @@ import type { DatabaseSync } from 'node:sqlite';
 import type { MessagePort } from 'node:worker_threads';
 import { FileIdentity } from '../../../data-folder/file-identity.ts';
 import { newProfilesIn } from '../../../identity/graph.ts';
-import type { LogRecord, LostRecords } from '../../../log.ts';
-import type { ProcessedLog } from '../../../log/continuity.ts';
+import { type LogRecord, type LostRecords, NO_TENANT } from '../../../log.ts';
 import type { TenantId } from '../../../model.ts';
 import {
   type JobProgress,
@@ -24,6 +23,7 @@ import {
   type RecordToStore,
   type Retention,
   StoreConflictError,
+  type StoreProgress,
   type StoreWriter,
   StoreUnavailableError,
   type TakenJob,
@@ -41,7 +41,7 @@ import {
   readPositions,
   readProcessedLog,
 } from '../../sql/positions.ts';
-import { insertDeadLetter } from '../../sql/dead-letters.ts';
+import { insertDeadLetter, NO_TENANT_NUMBER } from '../../sql/dead-letters.ts';
 import { hasJobs, markResubmitted, markRetried, saveJob, takeJob } from '../../sql/jobs.ts';
 import type { Steps, Tables } from '../../sql/steps.ts';
 import { LOCAL_LOG, LOCAL_SHARD, type StoreQueries } from '../../sql/store-tables.ts';
@@ -155,7 +155,7 @@ class SqliteStoreWriter implements StoreWriter, WriteTransaction {
     return this.#query((queries) => readPositions(queries, LOCAL_LOG));
   }
 
-  async processed(): Promise<ProcessedLog> {
+  async processed(): Promise<StoreProgress> {
     return this.#query((queries) => readProcessedLog(queries, LOCAL_LOG));
   }
 
@@ -227,8 +227,9 @@ class SqliteStoreWriter implements StoreWriter, WriteTransaction {
   }
 
   async deadLetter(header: RecordHeader, record: LogRecord, cause: string, at: number): Promise<void> {
-    const { no } = this.#attempt(() => this.#tenant(header.tenantId));
-    this.#sums.addDeadLetter(no, header);
+    const isForeign = header.tenantId === NO_TENANT;
+    const no = isForeign ? NO_TENANT_NUMBER : this.#attempt(() => this.#tenant(header.tenantId)).no;
+    if (!isForeign) this.#sums.addDeadLetter(no, header);
     this.#steps((tables) => insertDeadLetter(tables, no, LOCAL_LOG, header, record, cause, at));
   }
 
