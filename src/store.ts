@@ -12,6 +12,7 @@ import {
   type Format,
   IDENTIFIER_TYPES,
   type IdentifierType,
+  type KeyKind,
   type RefusalReason,
   type TenantId,
   type ValueType,
@@ -298,6 +299,7 @@ export interface StoredRejection {
   readonly payloadIsCut: boolean;
   /** The API key of its request. */
   readonly keyId: string;
+  readonly keyKind: KeyKind;
   /** Of its request: the payload is a message of Segment's SDKs where it is theirs. */
   readonly format: Format;
   /** Of its events, each once, as far as they have one; none where the payload is cut. */
@@ -448,7 +450,7 @@ export interface StoredJob {
   readonly by: Caller | null;
   /** As the API call gave it: JSON. */
   readonly filter: JsonText;
-  /** A JSON Patch; null where one user was fixed by hand, and of dead letters. */
+  /** A JSON Patch, without its values once the job is done; null where one user was fixed by hand, and of dead letters. */
   readonly patch: JsonText | null;
   /** How many there were at first. */
   readonly matched: number;

@@ -1318,7 +1318,7 @@ export interface components {
             readonly by: unknown;
             /** @description Which ones; `id` for a single one. */
             readonly filter: unknown;
-            /** @description The JSON Patch; null for a user that was fixed by hand, and for dead letters. */
+            /** @description The JSON Patch; once the job is done, without its values. Null for a user that was fixed by hand, and for dead letters. */
             readonly patch: unknown;
             /** @description How many there were when it was made. */
             readonly matched: number;
@@ -1397,6 +1397,9 @@ export interface components {
             readonly still_rejected: number;
             /** @description Cannot be patched, because they were too large to be kept whole. */
             readonly cut: number;
+            readonly effects: components["schemas"]["ResubmitEffects"];
+            /** @description Requests of yours that are accepted and not processed yet, so that they are not considered. */
+            readonly pending_requests: number;
             /** @description The most frequent first. */
             readonly reasons: readonly {
                 /** @description Why they would still be rejected, without indexes. */
@@ -1410,6 +1413,28 @@ export interface components {
             readonly users: readonly components["schemas"]["CheckedUser"][];
             /** @description Send it as `cursor` for the next page; null when there is no more. */
             readonly next_cursor: string | null;
+        };
+        /**
+         * ResubmitEffects
+         * @description What the valid users of this response would change, all together.
+         */
+        readonly ResubmitEffects: {
+            /** @description How many users were predicted. */
+            readonly users: number;
+            /** @description Profiles that would be created. */
+            readonly new_profiles: number;
+            /** @description Merges of profiles. */
+            readonly merges: number;
+            /** @description Identifiers that a rule would not link. */
+            readonly refusals: number;
+            /** @description Properties of profiles that would have another value. */
+            readonly property_changes: number;
+            /** @description Events that would be stored. */
+            readonly events: number;
+            /** @description Events that are stored already, by `$event_id`. */
+            readonly duplicate_events: number;
+            /** @description Violations of the tracking plan that would be counted. */
+            readonly violations: number;
         };
         /**
          * CheckedUser
@@ -1427,6 +1452,8 @@ export interface components {
             readonly message: string | null;
             /** @description The user as it would be; null unless it is valid. */
             readonly user: unknown;
+            /** @description What would happen to profiles; null unless it is valid. A profile that would be created is named `new:` and the id of the rejection that would create it. */
+            readonly prediction: components["schemas"]["PredictedUser"] | null;
         };
         /**
          * DeadLetterPage
@@ -2414,6 +2441,7 @@ export type JobProblem = components['schemas']['JobProblem'];
 export type ResubmitRequest = components['schemas']['ResubmitRequest'];
 export type Resubmitted = components['schemas']['Resubmitted'];
 export type ResubmitPreview = components['schemas']['ResubmitPreview'];
+export type ResubmitEffects = components['schemas']['ResubmitEffects'];
 export type CheckedUser = components['schemas']['CheckedUser'];
 export type DeadLetterPage = components['schemas']['DeadLetterPage'];
 export type DeadLetter = components['schemas']['DeadLetter'];

@@ -19,7 +19,7 @@ export interface PredictedPerson {
 
 /** In place of a trace: there is none. */
 const CHECK = 'check';
-const NEW_ID = /^new:\d+$/;
+const NEW_ID = /^new:/;
 
 export function isNewId(id: string): boolean {
   return NEW_ID.test(id);

@@ -28,7 +28,7 @@ const identifier = { type, value: text('As the request has it.') };
 const reasons = Object.keys(REFUSAL_REASONS) as RefusalReason[];
 const profile = 'An existing profile, or `new:` and the index of the user of this request that would create it.';
 
-const PredictedUser = object('PredictedUser', 'What would become of one user of the request.', {
+export const PredictedUser = object('PredictedUser', 'What would become of one user of the request.', {
   userIndex,
   status: oneOf(['accepted', 'rejected'], 'As the 202 would say.'),
   profile_id: textOrNull(`The profile after the whole request. ${profile} Null if nothing would be stored.`),

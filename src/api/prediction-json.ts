@@ -22,7 +22,7 @@ export function predictionJson({ users, pendingRequests }: Prediction, plan: Vio
   };
 }
 
-function predictedUserJson(user: PredictedUser, violations: readonly Violation[]) {
+export function predictedUserJson(user: PredictedUser, violations: readonly Violation[]) {
   return {
     userIndex: user.userIndex,
     status: user.status,

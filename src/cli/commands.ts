@@ -528,7 +528,7 @@ export const COMMANDS = {
       },
       {
         title: 'Exit codes',
-        text: '0 all were accepted, 2 some are still rejected (with --dry-run: would be), 1 it could not be done.',
+        text: '0 all were accepted, 2 some are still rejected or too large to be patched (with --dry-run: would be), 1 it could not be done.',
       },
     ],
   },
@@ -549,7 +549,7 @@ export const COMMANDS = {
     },
     notes: [
       {
-        text: 'A dead letter is a bug of Sluice: its request was accepted, and is kept until a version can process it.',
+        text: 'A dead letter is a bug of Sluice: its request was accepted, and is kept like events (SLUICE_EVENT_RETENTION) until a version can process it.',
       },
       { title: 'Exit codes', text: '0 done, 2 some still cannot be processed, 1 it could not be done.' },
     ],

@@ -1,7 +1,7 @@
 /**
  * `sluice resubmit`: fixes rejected users. One, with a file that has the corrected user; or all that match a filter, each
- * by the same JSON Patch, with `--dry-run` first. Waits until the job is done. Exit code 0: all of them were accepted; 2:
- * some are still rejected; 1: it could not be done.
+ * by the same JSON Patch, with `--dry-run` first. Waits until the job is done. Exit code 0: all of them were accepted, or
+ * would be; 2: some are still rejected, or cannot be patched; 1: it could not be done.
  */
 
 import { readFileSync } from 'node:fs';
@@ -50,8 +50,9 @@ export async function runResubmit(args: readonly string[], shell: Shell): Promis
   const body = `{"filter":${JSON.stringify(filter)},"patch":${given},"dry_run":${isDryRun}}`;
   const { json, text } = await callApi(target, 'POST', 'rejections/resubmit', body);
   if (isDryRun) {
-    shell.out(isJson ? `${text}\n` : describePreview(json.preview as JsonObject, ink));
-    return (json.preview as JsonObject).still_rejected === 0 ? ACCEPTED : SOME_REJECTED;
+    const preview = json.preview as JsonObject;
+    shell.out(isJson ? `${text}\n` : describePreview(preview, ink));
+    return Number(preview.still_rejected) + Number(preview.cut) === 0 ? ACCEPTED : SOME_REJECTED;
   }
   return report(await waitForJob(target, String((json.job as JsonObject).id), shell), isJson, shell, ink);
 }
@@ -73,14 +74,51 @@ function describePreview(preview: JsonObject, ink: Ink): string {
     `${count('matched')} rejected users match. Of ${count('checked')} that were checked:`,
     `  ${count('valid')} would be accepted`,
     `  ${count('still_rejected')} would still be rejected`,
-    ...(count('cut') > 0 ? [`  ${count('cut')} were too large to be kept whole, and cannot be patched`] : []),
+    ...(count('cut') > 0
+      ? [`  ${count('cut')} ${count('cut') === 1 ? 'was' : 'were'} too large to be kept whole, and cannot be patched`]
+      : []),
   ];
+  if (count('valid') > 0) lines.push('', 'What the accepted ones would do:', ...describeEffects(preview, ink));
+  for (const warning of preview.warnings as readonly string[]) lines.push('', `${ink.bold('Careful:')} ${warning}.`);
   const reasons = preview.reasons as readonly JsonObject[];
   if (reasons.length > 0) {
     const rows = reasons.map(({ message, users }) => [String(users), String(message)]);
     lines.push('', renderTable(['users', 'still rejected, because'], rows, ink));
   }
   return `${lines.join('\n')}\n\nNothing was changed. Without --dry-run they are resubmitted.\n`;
+}
+
+const EFFECTS = [
+  ['events', 'event would be stored', 'events would be stored'],
+  ['duplicate_events', 'event is stored already', 'events are stored already'],
+  ['new_profiles', 'profile would be created', 'profiles would be created'],
+  ['merges', 'merge of profiles', 'merges of profiles'],
+  ['refusals', 'identifier would not be linked', 'identifiers would not be linked'],
+  ['property_changes', 'property would change', 'properties would change'],
+  ['violations', 'violation of the tracking plan', 'violations of the tracking plan'],
+] as const;
+
+/** The sums, and what is unusual about single users. */
+function describeEffects(preview: JsonObject, ink: Ink): string[] {
+  const effects = preview.effects as JsonObject;
+  const lines = EFFECTS.flatMap(([name, one, many]) => {
+    const count = Number(effects[name]);
+    return count === 0 ? [] : [`  ${count} ${count === 1 ? one : many}`];
+  });
+  const rows = (preview.users as readonly JsonObject[]).flatMap(({ id, prediction }) =>
+    prediction === null ? [] : notesOn(prediction as JsonObject).map((note) => [String(id), note]),
+  );
+  return rows.length === 0 ? lines : [...lines, '', renderTable(['id', 'note'], rows, ink)];
+}
+
+function notesOn(user: JsonObject): string[] {
+  const merges = (user.merges as readonly JsonObject[]).map(
+    ({ from, into, via }) => `would merge ${String(from)} into ${String(into)} by ${String((via as JsonObject).type)}`,
+  );
+  const violations = (user.violations as readonly JsonObject[]).map(
+    ({ path, message }) => `${String(path)}: ${String(message)} (tracking plan)`,
+  );
+  return [...merges, ...(user.warnings as readonly string[]), ...violations];
 }
 
 /** Also for `sluice dead-letters`. */

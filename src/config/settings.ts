@@ -207,7 +207,7 @@ export const SETTINGS = {
     placeholder: 'TIME',
     kind: retention(),
     default: FOREVER_MS,
-    description: 'How long events are kept after they are received; profiles stay.',
+    description: 'How long events are kept after they are received, dead letters too; profiles stay.',
   }),
   traceRetentionMs: setting({
     env: 'SLUICE_TRACE_RETENTION',

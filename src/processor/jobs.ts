@@ -13,9 +13,10 @@ import { messageOf } from '../errors.ts';
 import type { MatchOptions } from '../identity/match-keys.ts';
 import type { TenantId } from '../model.ts';
 import type { PlanStore } from '../plans.ts';
-import { EnforcedChecks } from '../resubmit/enforced-checks.ts';
 import { fixUser, validateUser } from '../resubmit/fixed-user.ts';
 import { type Patch, parsePatch, stepsOf } from '../resubmit/patch.ts';
+import { PlanChecks } from '../resubmit/plan-checks.ts';
+import { resubmittedRecord } from '../resubmit/resubmitted-record.ts';
 import type { JobCounts, JobProblem } from '../store.ts';
 import {
   type DeadLetterItem,
@@ -31,7 +32,9 @@ import type { Logger } from '../telemetry/logger.ts';
 import { METRIC, type MetricsWriter } from '../telemetry/metrics.ts';
 import type { UserCheck } from '../validation/validate-request.ts';
 import { type BatchCounts, type Failpoint, processPrepared } from './batch.ts';
-import { isPoison } from './failures.ts';
+import type { CatalogueCollector } from './catalogue.ts';
+import { failureOf, isPoison } from './failures.ts';
+import type { WarningPlans } from './plan-warnings.ts';
 import { prepareRecord } from './prepare.ts';
 import type { PreparedRecord } from './prepared.ts';
 
@@ -53,6 +56,9 @@ export interface JobRunnerParts {
   readonly now: () => number;
   readonly failpoint: Failpoint;
   readonly assertLockHeld?: (() => void) | undefined;
+  /** As for records of the log: what the catalogue shows, and the tracking plans that warn. */
+  readonly catalogue?: CatalogueCollector | undefined;
+  readonly plans?: WarningPlans | undefined;
   /** The tracking plans that resubmitted users are held to; none unless given. */
   readonly planStore?: Pick<PlanStore, 'find'> | undefined;
 }
@@ -65,7 +71,7 @@ interface Applied {
 
 export class JobRunner {
   readonly #parts: JobRunnerParts;
-  readonly #checks: EnforcedChecks | undefined;
+  readonly #checks: PlanChecks | undefined;
   #lookAt = 0;
   /** How many items are taken one by one, because a step with several failed. */
   #oneByOne = 0;
@@ -75,7 +81,7 @@ export class JobRunner {
 
   constructor(parts: JobRunnerParts) {
     this.#parts = parts;
-    this.#checks = parts.planStore && new EnforcedChecks(parts.planStore);
+    this.#checks = parts.planStore && new PlanChecks(parts.planStore);
   }
 
   /** One step of one job; false if there is none now. `isUrgent` looks at once, not at intervals. */
@@ -102,6 +108,7 @@ export class JobRunner {
       await this.#apply(transaction, job);
     } catch (error) {
       await transaction.rollback();
+      this.#parts.catalogue?.discard();
       await this.#recover(jobId, items, error);
       return true;
     }
@@ -129,6 +136,7 @@ export class JobRunner {
     failpoint('job_saved');
     this.#parts.assertLockHeld?.();
     await transaction.commit(false);
+    this.#parts.catalogue?.commit();
     failpoint('job_committed');
     if (written !== undefined) this.#count(written, records.length);
   }
@@ -136,7 +144,7 @@ export class JobRunner {
   /** What the tenant's plan enforces now. */
   async #enforced(tenantId: TenantId): Promise<UserCheck | undefined> {
     try {
-      return await this.#checks?.of(tenantId);
+      return (await this.#checks?.of(tenantId))?.enforced;
     } catch (error) {
       throw new StoreUnavailableError(`the tracking plan cannot be read: ${messageOf(error)}`, { cause: error });
     }
@@ -196,27 +204,8 @@ export class JobRunner {
     fixed: { readonly user: string; readonly events: number },
     at: number,
   ): PreparedRecord {
-    const { traceId, userIndex, receivedAt, keyId, keyKind, format } = item;
-    const prepared = prepareRecord(
-      {
-        partition: 0,
-        position: 0,
-        firstUserIndex: userIndex,
-        tenantId: job.tenantId,
-        traceId,
-        receivedAt,
-        keyId,
-        keyKind,
-        // A retry of the request is still a duplicate of it; this user was in neither.
-        idempotencyKey: null,
-        ...(format !== null && { format }),
-        body: Buffer.from(`{"users":[${fixed.user}]}`),
-        userCount: 1,
-        eventCount: fixed.events,
-        rejections: [],
-      },
-      this.#parts.options,
-    );
+    const record = resubmittedRecord(job.tenantId, item, item.userIndex, fixed);
+    const prepared = prepareRecord(record, this.#parts.options);
     const steps = item.steps ?? (patch === null ? [] : stepsOf(patch));
     const resubmitted = { at, by: job.by, jobId: job.id, patch: steps };
     return { ...prepared, header: { ...prepared.header, usersRejected: -1, resubmitted } };
@@ -246,8 +235,9 @@ export class JobRunner {
     this.#tries.set(name, tries);
     if (tries < TRIES_MAX) return;
     this.#tries.delete(name);
-    this.#failed.set(name, error instanceof Error ? `${error.name}: ${error.message}` : String(error));
-    this.#parts.logger.error({ trace_id: first.traceId, err: error }, 'an item of a job cannot be processed');
+    const { cause, stack } = failureOf(error);
+    this.#failed.set(name, cause);
+    this.#parts.logger.error({ trace_id: first.traceId, cause, stack }, 'an item of a job cannot be processed');
   }
 
   #count({ users, events, merges, refusals }: BatchCounts, records: number): void {

@@ -1,7 +1,8 @@
 /**
  * Tracking plans that warn: the processor checks the events it stores, notes violations on the trace and counts them.
  * Tenants without such a plan cost one map lookup per batch. Plans are refreshed every second; if that fails, the last
- * known ones stay in use, because a warning is never a reason to wait. ajv is loaded with the first plan.
+ * known ones stay in use, because a warning is never a reason to wait. A plan that this version of Sluice cannot use warns
+ * of nothing, and is reported. ajv is loaded with the first plan.
  *
  * Violations are counted by event name and path without indexes. Because clients choose names, each process
  * distinguishes at most `COUNTED_MAX` of a version and counts the rest as one.
@@ -22,6 +23,8 @@ const OTHERS = { eventName: null, path: '…', message: 'other violations' } as 
 /** A plan of one tenant that warns. */
 export interface WarningPlan {
   readonly version: number;
+  /** Why it cannot be used. */
+  readonly problem?: string;
   /** Of the events that are stored of this user, and of what it sets. */
   violationsOf(user: PreparedUser, events: readonly PreparedEvent[]): readonly Violation[];
   /** What a violation is counted as. */
@@ -38,7 +41,10 @@ export async function openWarningPlan(text: string, version: number): Promise<Wa
     import('../plans/compiled-plan.ts'),
   ]);
   const reading = parsePlan(text);
-  if (!reading.ok) throw new Error(`a stored plan cannot be used: ${describeMistakes(reading.mistakes)}`);
+  if (!reading.ok) {
+    const problem = `a stored plan cannot be used: ${describeMistakes(reading.mistakes)}`;
+    return { version, problem, violationsOf: () => [], countedAs: () => OTHERS };
+  }
   const plan = new CompiledPlan(reading.plan, version);
   const counted = new Set<string>();
   return {
@@ -111,7 +117,9 @@ export class CurrentWarningPlans implements WarningPlans {
         else if (known !== undefined) plans.set(tenantId, known);
       }
       this.#plans = plans;
-      this.#outage.worked();
+      const problem = plans.values().find((plan) => plan.problem !== undefined)?.problem;
+      if (problem === undefined) this.#outage.worked();
+      else this.#outage.failed(new Error(problem));
     } catch (error) {
       this.#outage.failed(error);
     } finally {

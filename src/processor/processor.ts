@@ -28,7 +28,7 @@ import { METRIC, type MetricsWriter } from '../telemetry/metrics.ts';
 import { StoreConflictError, type StoreWriter, type WriteTransaction } from '../store-writer.ts';
 import { type BatchCounts, type Failpoint, processPrepared } from './batch.ts';
 import { CatalogueCollector } from './catalogue.ts';
-import { isPoison, isWorthWaiting } from './failures.ts';
+import { failureOf, isPoison, isWorthWaiting } from './failures.ts';
 import { JobRunner } from './jobs.ts';
 import type { WarningPlans } from './plan-warnings.ts';
 import { UnavailablePartitions } from './unavailable-partitions.ts';
@@ -156,7 +156,7 @@ export class Processor {
     this.#failpoint = parts.failpoint ?? (() => undefined);
     this.#batchBytesMax = parts.batchBytesMax ?? BATCH_BYTES_MAX;
     this.#transactionUsersMax = parts.transactionUsersMax ?? TRANSACTION_USERS_MAX;
-    this.#jobs = new JobRunner({ ...parts, failpoint: this.#failpoint, assertLockHeld: parts.assertLockHeld });
+    this.#jobs = new JobRunner({ ...parts, failpoint: this.#failpoint, catalogue: this.#catalogue });
     this.#positionsIntervalMs = parts.positionsIntervalMs ?? POSITIONS_INTERVAL_MS;
   }
 
@@ -466,7 +466,7 @@ export class Processor {
     this.#tries.set(name, tries);
     if (tries < TRIES_MAX) return;
     this.#tries.delete(name);
-    const cause = error instanceof Error ? `${error.name}: ${error.message}` : String(error);
+    const { cause, stack } = failureOf(error);
     const transaction = await writer.begin();
     try {
       await transaction.advance(partition, from, next, traceId, this.#committedTraceIds.get(partition));
@@ -484,7 +484,7 @@ export class Processor {
     this.#isDurable = false;
     metrics.inc(METRIC.dead_letters);
     logger.error(
-      { trace_id: traceId, partition, position, err: error },
+      { trace_id: traceId, partition, position, cause, stack },
       'a record cannot be processed and is now a dead letter: see sluice doctor',
     );
   }

@@ -2,7 +2,7 @@
  * Finds the other places that name a person, for an erase (rule 17): stored parts of rejected users, and the
  * `$event_id`s of events. Rejected users are compared by the same match keys as accepted ones. If only the beginning of
  * one was stored, so that it is not valid JSON, its text is searched: removing one too many is better than one too few,
- * since rejections are kept for only a few days.
+ * since rejections are kept for only a few days. The patches of jobs are searched in the same way.
  */
 
 import { type MatchOptions, matchKeysOf } from '../identity/match-keys.ts';
@@ -26,17 +26,27 @@ export function nameOfKey({ type, value }: Pick<ErasedKey, 'type' | 'value'>): s
   return `${IDENTIFIER_TYPES.indexOf(type)}:${value}`;
 }
 
+/** Whether one of these keys is a string in JSON, which may be cut off. */
+export function textTest(keys: readonly ErasedKey[]): (json: string) => boolean {
+  const values = new Set(
+    keys.flatMap(({ value, raw }) => [value, raw].map((one) => JSON.stringify(one).toLowerCase())),
+  );
+  return (json) => {
+    const text = json.toLowerCase();
+    return values.values().some((value) => text.includes(value));
+  };
+}
+
 /** Whether a rejected user has one of these keys. */
 export function payloadTest(keys: readonly ErasedKey[], options: MatchOptions): (payload: string) => boolean {
   const names = new Set(keys.map(nameOfKey));
+  const isIn = textTest(keys);
   return (payload) => {
     let user: unknown;
     try {
       user = parseJson(payload);
     } catch {
-      const text = payload.toLowerCase();
-      const isIn = (value: string): boolean => text.includes(JSON.stringify(value).toLowerCase());
-      return keys.some(({ value, raw }) => isIn(value) || isIn(raw));
+      return isIn(payload);
     }
     return identifiersIn(user).some(({ type, value }) => {
       const texts = { [type]: String(value) };

@@ -253,6 +253,7 @@ export function cannedStore(tenantId: string): { store: Store; asked: Asked[] } 
               usersRejected: 1,
               duplicateOf: null,
               keyId: KEY_ID,
+              keyKind: 'secret' as const,
               format: 'sluice' as const,
               users: [
                 {
@@ -307,6 +308,7 @@ export function cannedStore(tenantId: string): { store: Store; asked: Asked[] } 
           payload: '{"a":1.0}',
           payloadIsCut: false,
           keyId: KEY_ID,
+          keyKind: 'secret' as const,
           format: 'sluice' as const,
           eventNames: ['"x"'],
           resubmittedAt: AT,
@@ -319,6 +321,7 @@ export function cannedStore(tenantId: string): { store: Store; asked: Asked[] } 
           payload: '{"a":"',
           payloadIsCut: true,
           keyId: KEY_ID,
+          keyKind: 'secret' as const,
           format: 'sluice' as const,
           eventNames: [],
           resubmittedAt: null,
@@ -419,6 +422,7 @@ export function cannedStore(tenantId: string): { store: Store; asked: Asked[] } 
               payload: '{"a":1.0}',
               payloadIsCut: false,
               keyId: KEY_ID,
+              keyKind: 'secret' as const,
               format: 'sluice' as const,
               eventNames: [],
               resubmittedAt: null,

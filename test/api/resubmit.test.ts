@@ -95,6 +95,17 @@ suite('Resubmitting rejected users', () => {
     ]);
     const [first] = preview['users'] as { id: string; status: string }[];
     assert.deepEqual([first?.id, first?.status], [`${trace}.7`, 'still_rejected']);
+    assert.deepEqual(preview['effects'], {
+      ...{ users: 6, new_profiles: 1, merges: 0, refusals: 0, property_changes: 0, events: 6, duplicate_events: 0 },
+      violations: 0,
+    });
+    const [, , newest] = preview['users'] as { id: string; prediction: Record<string, unknown> }[];
+    const { profile_id, is_new, events, new_identifiers, userIndex } = newest?.prediction ?? {};
+    // The first of them creates the person, and so the id is that of its rejection.
+    assert.deepEqual(
+      [newest?.id, userIndex, profile_id, is_new, events, new_identifiers],
+      [`${trace}.6`, 6, `new:${trace}.1`, true, 1, []],
+    );
     assert.equal((await call('GET', '/profiles?user_id=patched')).status, 404);
     assert.equal(((await call('GET', '/jobs')).body['jobs'] as unknown[]).length, 1);
 
@@ -187,6 +198,12 @@ suite('Resubmitting rejected users', () => {
     const unchanged = await call('POST', '/rejections/resubmit', { filter, patch: useless });
     const { still_rejected, resubmitted } = await done((unchanged.body['job'] as Job).id);
     assert.deepEqual([still_rejected, resubmitted], [2, 0]);
+
+    await push('warn');
+    const warned = await call('POST', '/rejections/resubmit', { filter, patch: useless, dry_run: true });
+    const { valid, effects } = warned.body['preview'] as { valid: number; effects: Record<string, unknown> };
+    assert.deepEqual([valid, effects['violations']], [2, 2]);
+    await push('enforce');
 
     const patch = [{ op: 'replace', path: '/events/0/total', value: 5 }];
     const fixed = await call('POST', '/rejections/resubmit', { filter, patch });

@@ -57,6 +57,22 @@ suite('sluice resubmit', () => {
     assert.match((await run(runRejections, ['--list', '--all'], shell())).out, /resubmitted/);
     assert.match((await run(runDeadLetters, [], shell())).out, /^There are no dead letters/);
     assert.match(await refusal(runDeadLetters, ['--retry', 'all'], shell()), /no dead letter matches/);
+
+    // Of one that is too large only a part is kept, which cannot be patched: the exit code says so.
+    const large = { identifiers: { user_id: 4 }, events: [{ event_name: 'large', pad: 'x'.repeat(20_000) }] };
+    await post(server(), server().key, { users: [fine, users[0], large] });
+    await eventually('it is processed', async () => {
+      const { out } = await run(runRejections, [], shell());
+      return /^2 {7}5 /m.test(out) || undefined;
+    });
+    const some = await run(runResubmit, ['--reason', reason, '--patch', patch, '--dry-run'], shell());
+    assert.equal(some.code, 2, some.out);
+    assert.match(
+      some.out,
+      /\n {2}1 would be accepted\n {2}0 would still be rejected\n {2}1 was too large to be kept whole/,
+    );
+    assert.match(some.out, /\nWhat the accepted ones would do:\n {2}1 event would be stored\n/);
+    assert.match(some.out, /\nCareful: the patch gives every user the same/);
   });
 
   test('says all that is wrong with a command at once', async () => {

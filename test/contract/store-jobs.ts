@@ -2,8 +2,14 @@
 
 import assert from 'node:assert/strict';
 import { afterEach, beforeEach, suite, test } from 'node:test';
+import { jsonText } from '../../src/api/json-text.ts';
+import { previewResubmit } from '../../src/api/resubmit-preview.ts';
+import { parseJson } from '../../src/json/parse.ts';
+import { CatalogueCollector } from '../../src/processor/catalogue.ts';
+import { JobRunner, type JobRunnerParts } from '../../src/processor/jobs.ts';
+import { openWarningPlan } from '../../src/processor/plan-warnings.ts';
 import { headerOf } from '../../src/processor/prepare.ts';
-import { JobRunner } from '../../src/processor/jobs.ts';
+import { parsePatch } from '../../src/resubmit/patch.ts';
 import { StoreConflictError } from '../../src/store-writer.ts';
 import type { RejectionQuery, StoredJob, StoredRejection } from '../../src/store.ts';
 import { createLogger } from '../../src/telemetry/logger.ts';
@@ -42,6 +48,7 @@ const NUMBER = 'identifiers.user_id must be a string';
 export function jobRunner(
   { writer }: Pick<StoreUnderTest, 'writer'>,
   failpoint: (name: string) => void = () => undefined,
+  parts: Partial<JobRunnerParts> = {},
 ): JobRunner {
   return new JobRunner({
     writer,
@@ -50,11 +57,15 @@ export function jobRunner(
     logger: createLogger('silent', 'test'),
     now: () => FIXED_AT + 5,
     failpoint,
+    ...parts,
   });
 }
 
-export async function runJobs(under: Pick<StoreUnderTest, 'writer'>): Promise<void> {
-  const runner = jobRunner(under);
+export async function runJobs(
+  under: Pick<StoreUnderTest, 'writer'>,
+  parts: Partial<JobRunnerParts> = {},
+): Promise<void> {
+  const runner = jobRunner(under, undefined, parts);
   while (await runner.step(true));
 }
 
@@ -323,7 +334,7 @@ export function storeJobsContract(open: OpenStore): void {
             lookUp: (...args: Parameters<typeof transaction.lookUp>) => transaction.lookUp(...args),
             write: async (...args: Parameters<typeof transaction.write>) => {
               const isBad = args[0].some(({ records }) => records.some(({ header }) => header.firstUserIndex === 1));
-              if (isBad) throw new TypeError('it is broken');
+              if (isBad) parseJson('ada@example.com');
               await transaction.write(...args);
             },
             commit: (durable: boolean) => transaction.commit(durable),
@@ -334,10 +345,186 @@ export function storeJobsContract(open: OpenStore): void {
       await runJobs({ writer: breaking });
       const { status, counts, problems } = await jobOf(call.traceId);
       assert.deepEqual([status, counts.resubmitted, counts.failed], ['done', 2, 1]);
-      assert.deepEqual(problems, [{ id: `${trace}.1`, message: 'TypeError: it is broken' }]);
+      assert.equal(problems[0]?.id, `${trace}.1`);
+      // Where it happened, and not what the parser quotes: it is what a client sent.
+      assert.match(problems[0].message, /^SyntaxError: at parseJson \(src\/json\/parse\.ts:\d+/);
+      assert.doesNotMatch(JSON.stringify(problems), /ada@/);
       assert.equal((await rejections({ isResubmitted: false }))[0]?.userIndex, 1);
       assert.equal((await profileOf(under, 'user_id', 'ada')).eventCount, 2);
       assert.deepEqual(await under.writer.difference(), { users: 0, events: 0 });
+    });
+
+    test('what is resubmitted or retried is in the catalogue and checked by a plan that warns, once it is committed', async () => {
+      const schema = { type: 'object', properties: { total: { type: 'number' } } };
+      const text = JSON.stringify({ events: { tested: { mode: 'warn', schema } } });
+      const plan = await openWarningPlan(text, 4);
+      const catalogue = new CatalogueCollector(() => FIXED_AT);
+      await reject(under, [wrong(1, { total: 'five' }), wrong(2, { total: 5 })]);
+      const trace = await deadLetter([person({ user_id: 'u' }, [{ total: 'six' }])], {}, 9);
+      await under.store.resubmitAll(TENANT, { filter: ANY, patch: setUserId('ada') }, audit());
+      await under.store.retryDeadLetters(TENANT, { cause: null, from: null, to: null }, audit());
+      let hasFailed = false;
+      const runner = jobRunner(
+        under,
+        (name) => {
+          if (name !== 'job_saved' || hasFailed) return;
+          hasFailed = true;
+          throw new StoreConflictError('another was first');
+        },
+        { catalogue, plans: { of: () => plan } },
+      );
+      while (await runner.step(true));
+      const { observations, since } = catalogue.observations();
+      const transaction = await under.writer.begin();
+      await transaction.writeCatalogue(observations, since);
+      await transaction.commit(true);
+      const entry = await under.store.cataloguedEvent(TENANT, 'tested');
+      assert.deepEqual([entry?.count, entry?.properties[0]?.name, entry?.properties[0]?.count], [3, 'total', 3]);
+      const [violation, ...others] = await under.store.planViolations(TENANT, 4);
+      assert.deepEqual([violation?.path, violation?.count, others], ['total', 2, []]);
+      assert.match((await under.store.trace(TENANT, trace))?.users[0]?.warnings[0] ?? '', /tracking plan, version 4/);
+    });
+
+    test('a plan that cannot be used accepts no one, and the job goes on and says so', async () => {
+      await reject(under, [wrong(1), wrong(2)]);
+      const call = audit();
+      await under.store.resubmitAll(TENANT, { filter: ANY, patch: setUserId('ada') }, call);
+      const stored = {
+        version: 3,
+        text: '{"events":7}',
+        enforces: true,
+        warns: false,
+        createdAt: START,
+        createdBy: 'test',
+      };
+      await runJobs(under, { planStore: { find: () => Promise.resolve(stored) } });
+      const { status, counts, problems } = await jobOf(call.traceId);
+      assert.deepEqual([status, counts.stillRejected], ['done', 2]);
+      assert.match(problems[0]?.message ?? '', /^version 3 of the tracking plan cannot be used .*: push a plan/);
+    });
+
+    test('a dry run predicts what the job then does, in its order and with the original time of receipt', async () => {
+      await send(under, [person({ user_id: 'known' }, [{ $event_id: 'e1' }], { plan: 'pro', old: 1 })], {
+        receivedAt: START + 100,
+      });
+      await send(under, [person({ email: 'e@x.org' })], { receivedAt: START + 200 });
+      const late = (id: unknown, identifiers: object, plan: string, event: object = {}) => ({
+        identifiers: { user_id: id, ...identifiers },
+        user_properties: { plan },
+        events: [{ event_name: 'tested', ...event }],
+      });
+      // Before what is stored, so that its properties do not count; the same person in two requests.
+      const first = await reject(under, [late(1, { email: 'e@x.org' }, 'free', { $event_id: 'e1' })], {
+        receivedAt: START,
+      });
+      const second = await reject(under, [late(2, {}, 'max'), 'no user', late(3, { anon_id: 'a' }, 'free')], {
+        receivedAt: START + 300,
+      });
+      const values = [{ op: 'replace', path: '/identifiers/user_id', value: 'known' }];
+      const patch = JSON.stringify(values);
+      const before = JSON.stringify(await totals());
+      const request = { tenantId: TENANT, filter: ANY, patch: parsePatch(patch), plan: undefined, cursor: null };
+      const preview = JSON.parse(jsonText(await previewResubmit(under.store, request))) as {
+        effects: object;
+        users: { id: string; status: string; prediction: Record<string, unknown> | null }[];
+      };
+      assert.equal(JSON.stringify(await totals()), before);
+      const { id } = await profileOf(under, 'user_id', 'known');
+      const of = (name: string) => preview.users.find((user) => user.id === name)?.prediction;
+      assert.deepEqual([preview.users[0]?.status, preview.users[0]?.prediction], ['still_rejected', null]);
+      const [older, changed, last] = [of(`${first}.0`), of(`${second}.0`), of(`${second}.2`)];
+      assert.deepEqual([older?.['profile_id'], older?.['events'], older?.['duplicate_events']], [null, 0, 1]);
+      assert.deepEqual(changed?.['property_changes'], [
+        { kind: 'user_properties', name: 'plan', before: 'pro', after: 'max' },
+      ]);
+      assert.deepEqual(last?.['property_changes'], [
+        { kind: 'user_properties', name: 'plan', before: 'max', after: 'free' },
+      ]);
+      assert.deepEqual(last?.['new_identifiers'], [{ type: 'anon_id', value: 'a' }]);
+      assert.deepEqual(
+        [changed, last].map((user) => [user?.['userIndex'], user?.['profile_id']]),
+        [
+          [0, id],
+          [2, id],
+        ],
+      );
+      assert.deepEqual(preview.effects, {
+        users: 3,
+        new_profiles: 0,
+        merges: 0,
+        refusals: 0,
+        property_changes: 2,
+        events: 2,
+        duplicate_events: 1,
+        violations: 0,
+      });
+      await under.store.resubmitAll(TENANT, { filter: ANY, patch }, audit());
+      await runJobs(under);
+      const traced = (await under.store.trace(TENANT, second))?.users;
+      assert.deepEqual([traced?.[0]?.profileId, traced?.[2]?.profileId], [id, id]);
+      assert.equal((await under.store.trace(TENANT, first))?.users[0]?.duplicateEvents, 1);
+      const profile = await profileOf(under, 'user_id', 'known');
+      assert.deepEqual([profile.userProperties.get('plan')?.value, profile.eventCount], ['"free"', 3]);
+    });
+
+    test('a dry run names new profiles after the rejection that creates them, and the merges between', async () => {
+      const trace = await reject(under, [
+        { identifiers: { email: 'e@x.org', user_id: 1 }, events: [{ event_name: 'x' }] },
+        { identifiers: { anon_id: 'a', user_id: 2 }, events: [{ event_name: 'x' }] },
+        { identifiers: { anon_id: 'a', email: 'e@x.org', user_id: 3 }, events: [{ event_name: 'x' }] },
+      ]);
+      const patch = [{ op: 'remove', path: '/identifiers/user_id' }];
+      const request = {
+        tenantId: TENANT,
+        filter: ANY,
+        patch: parsePatch(JSON.stringify(patch)),
+        plan: undefined,
+        cursor: null,
+      };
+      const preview = JSON.parse(jsonText(await previewResubmit(under.store, request))) as {
+        effects: Record<string, number>;
+        users: { id: string; prediction: { merges: object[]; profile_id: string; is_new: boolean } }[];
+      };
+      const joining = preview.users.find(({ id }) => id === `${trace}.2`)?.prediction;
+      assert.equal(joining?.merges.length, 1);
+      assert.deepEqual(
+        preview.users.map(({ prediction }) => [prediction.profile_id, prediction.is_new]),
+        Array.from({ length: 3 }, () => [`new:${trace}.0`, true]),
+      );
+      const { new_profiles, merges } = preview.effects;
+      await under.store.resubmitAll(TENANT, { filter: ANY, patch: JSON.stringify(patch) }, audit());
+      await runJobs(under);
+      assert.deepEqual([new_profiles, merges], [await under.store.profileCount(TENANT), 1]);
+    });
+
+    test('a job that is done keeps no values of its patch, and an erase ends jobs whose patch names the person', async () => {
+      await reject(under, [wrong(1)]);
+      const [done, naming, other] = [audit(), audit(), audit()];
+      await under.store.resubmitAll(TENANT, { filter: ANY, patch: setUserId('ada') }, done);
+      assert.equal((await jobOf(done.traceId)).patch, setUserId('ada'));
+      await runJobs(under);
+      assert.equal((await jobOf(done.traceId)).patch, '[{"op":"replace","path":"/identifiers/user_id"}]');
+
+      await reject(under, [wrong(2), wrong(3)]);
+      await send(under, [person({ user_id: 'gone', email: 'Gone@Example.com' })]);
+      const secret = JSON.stringify([{ op: 'add', path: '/identifiers/email', value: 'gone@example.com' }]);
+      await under.store.resubmitAll(TENANT, { filter: ANY, patch: secret }, naming);
+      await under.store.resubmitAll(TENANT, { filter: ANY, patch: setUserId('bob') }, other);
+      await under.store.setJobStatus(TENANT, naming.traceId, 'stopped');
+      const { id } = await profileOf(under, 'user_id', 'gone');
+      assert.equal(await under.store.erase(TENANT, id, { traceId: traceIdOf(FIXED_AT, 97), at: FIXED_AT + 7 }), true);
+      const { status, patch, problems, finishedAt } = await jobOf(naming.traceId);
+      assert.deepEqual(
+        [status, patch, finishedAt],
+        ['done', '[{"op":"add","path":"/identifiers/email"}]', FIXED_AT + 7],
+      );
+      assert.match(problems[0]?.message ?? '', /a person was erased/);
+      assert.deepEqual(
+        [(await jobOf(other.traceId)).status, (await jobOf(other.traceId)).patch],
+        ['running', setUserId('bob')],
+      );
+      await runJobs(under);
+      assert.equal((await profileOf(under, 'user_id', 'bob')).eventCount, 2);
     });
 
     test('what retention took away is not resubmitted, and a user that is fixed already is', async () => {
@@ -441,6 +628,22 @@ export function storeJobsContract(open: OpenStore): void {
       assert.equal(await under.store.findProfile(TENANT, 'user_id', 'gone'), undefined);
       const retried = await totals();
       assert.deepEqual([retried.users.deadLetters, retried.users.erased, retried.users.stored], [0, 3, 1]);
+    });
+
+    test('dead letters are kept as long as events, and move to expired in the ledger', async () => {
+      await deadLetter([person({ user_id: 'u' }, [{}, {}])], {}, 9);
+      const retried = await deadLetter([person({ user_id: 'v' })], {}, 10);
+      await feed(under, [request([person({ user_id: 'w' })], { receivedAt: START })]);
+      await under.store.retryDeadLetter(TENANT, retried, 0, audit());
+      await runJobs(under);
+      await sweepAll(under, { tracesMs: 1, rejectionsMs: 1 }, FIXED_AT + DAY_MS);
+      assert.equal((await under.store.deadLetters(5)).length, 1);
+      assert.deepEqual((await totals()).users.deadLetters, 1);
+      await sweepAll(under, { eventsMs: HOUR_MS }, FIXED_AT + DAY_MS);
+      assert.deepEqual(await under.store.deadLetters(5), []);
+      const { users, events } = await totals();
+      assert.deepEqual([users.received, users.deadLetters, users.expired, users.stored], [3, 0, 3, 0]);
+      assert.deepEqual([events.received, events.deadLetters, events.expired, events.stored], [4, 0, 4, 0]);
     });
 
     test('a dead letter that can be processed by now is stored, and moves in the ledger', async () => {

@@ -467,6 +467,7 @@ export function storeTracesContract(open: OpenStore): void {
         payload: '{"n":4}',
         payloadIsCut: false,
         keyId: 'key_test',
+        keyKind: 'secret',
         format: 'sluice',
         eventNames: [],
         resubmittedAt: null,

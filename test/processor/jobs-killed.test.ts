@@ -76,6 +76,8 @@ test('A processor that is killed at every step of a job leaves each rejected use
   const traceIds = entries.map(({ traceId }) => traceId);
   await withStore(undisturbed, (expected) =>
     withStore(storeFileOf(dataFolder), async (killed) => {
+      // Three that were accepted at first, and 240 that were resubmitted.
+      assert.equal((await expected.cataloguedEvent(TENANT, 'tested'))?.count, 243);
       const lines = await assertSame(expected, killed, traceIds);
       assert.ok(lines > 500, 'the dump is too small to show anything');
       const jobs = (await killed.jobs(TENANT, { limit: 5, cursor: null })).rows;

@@ -43,4 +43,13 @@ test('a new version is used at the next look, and what is known stays while plan
   await push('{"events":{"b":{"mode":"off"}}}', false);
   assert.equal(await inUse(), undefined);
   assert.deepEqual(states, ['worked', 'worked', 'failed', 'worked', 'worked']);
+
+  // One that cannot be used any more is reported, warns of nothing, and keeps no other tenant from its own.
+  await push('{"events":7}', true);
+  const other = { accountId, environment: 'development' } as const;
+  const text = '{"events":{"a":{"mode":"warn"}}}';
+  await store.plans.push(other, { text, warns: true, enforces: false, createdAt: NOW, createdBy: 'k', basedOn: null });
+  assert.equal(await inUse(), 4);
+  assert.equal(plans.of(tenantOf(accountId, 'development'))?.version, 1);
+  assert.equal(states.at(-1), 'failed');
 });

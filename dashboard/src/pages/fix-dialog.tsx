@@ -4,21 +4,21 @@
  * The server checks everything again; what is shown here is what it says.
  */
 
-import { type ReactNode, useEffect, useId, useState } from 'react';
+import { type ReactNode, useId, useState } from 'react';
 import { ApiError, send } from '../api.ts';
 import { parseExactly } from '../exact-json.ts';
 import { type PatchOperation, patchBetween } from '../json-patch.ts';
-import { Link, useEnvironment, viewPath } from '../router.tsx';
+import { useEnvironment } from '../router.tsx';
 import { formatNumber } from '../time.tsx';
 import type { Job, Rejection, Resubmitted, ResubmitPreview } from '../api-types.ts';
 import { Button } from '../ui/button.tsx';
 import { Json } from '../ui/code.tsx';
 import { Dialog } from '../ui/dialog.tsx';
-import { ErrorNotice, Loading, Notice } from '../ui/notice.tsx';
+import { ErrorNotice, Notice } from '../ui/notice.tsx';
 import { jsonSource } from '../ui/json-lines.ts';
-import { useData } from '../use-data.ts';
+import { JobProgress } from './jobs.tsx';
+import { PredictedChanges } from './predicted-changes.tsx';
 
-const JOB_MS = 500;
 const ROWS_MIN = 8;
 const ROWS_MAX = 24;
 const SHOWN_USERS = 3;
@@ -35,8 +35,8 @@ export interface FixDialogProps {
   /** How many have the reason and are not fixed yet. */
   readonly count: number;
   readonly onClose: () => void;
-  /** Something was resubmitted. */
-  readonly onDone: () => void;
+  /** Something was resubmitted: its job was made, or is done. */
+  readonly onChange: () => void;
 }
 
 export function FixDialog(props: FixDialogProps): ReactNode {
@@ -53,7 +53,13 @@ type Step =
   | { readonly kind: 'preview'; readonly patch: readonly PatchOperation[]; readonly preview: ResubmitPreview }
   | { readonly kind: 'job'; readonly job: Job };
 
-function FixSteps({ rejection, filter, count, onClose, onDone }: FixDialogProps & { rejection: Rejection }): ReactNode {
+function FixSteps({
+  rejection,
+  filter,
+  count,
+  onClose,
+  onChange,
+}: FixDialogProps & { rejection: Rejection }): ReactNode {
   const environment = useEnvironment();
   const [text, setText] = useState(() => jsonSource(rejection.payload));
   const [step, setStep] = useState<Step>({ kind: 'edit' });
@@ -71,6 +77,7 @@ function FixSteps({ rejection, filter, count, onClose, onDone }: FixDialogProps 
   };
   const resubmitOne = async (user: unknown): Promise<Step> => {
     const job = await send<Job>(environment, 'POST', `/rejections/${rejection.id}/resubmit`, { user });
+    onChange();
     return { kind: 'job', job };
   };
   const preview = async (patch: readonly PatchOperation[]): Promise<Step> => {
@@ -85,6 +92,7 @@ function FixSteps({ rejection, filter, count, onClose, onDone }: FixDialogProps 
   const resubmitAll = async (patch: readonly PatchOperation[]): Promise<Step> => {
     const { job } = await send<Resubmitted>(environment, 'POST', '/rejections/resubmit', { filter, patch });
     if (job === null) throw new ApiError('The server made no job.', 0, null);
+    onChange();
     return { kind: 'job', job };
   };
   return (
@@ -108,7 +116,16 @@ function FixSteps({ rejection, filter, count, onClose, onDone }: FixDialogProps 
           onSend={() => void attempt(() => resubmitAll(step.patch))}
         />
       )}
-      {step.kind === 'job' && <Progress made={step.job} onClose={onClose} onDone={onDone} />}
+      {step.kind === 'job' && (
+        <>
+          <JobProgress made={step.job} onEnd={onChange} />
+          <div className="form-end">
+            <Button kind="primary" onClick={onClose}>
+              Close
+            </Button>
+          </div>
+        </>
+      )}
       {error !== undefined && <ErrorNotice error={error} />}
     </div>
   );
@@ -137,7 +154,7 @@ function Editor({ rejection, text, onText, count, isBusy, onOne, onAll }: Editor
       </p>
       <div className="field">
         <label className="field__label" htmlFor={id}>
-          {rejection.format === 'segment' ? 'The message' : 'The user'}, to be corrected
+          {rejection.format === 'segment' ? 'Corrected message' : 'Corrected user'}
         </label>
         <textarea
           id={id}
@@ -180,7 +197,7 @@ const OPERATION_WORDS: Readonly<Record<string, string>> = {
   replace: 'set',
   move: 'move',
   copy: 'copy',
-  to_string: 'make a text of',
+  to_string: 'convert',
 };
 
 function Changes({ patch }: { patch: readonly PatchOperation[] }): ReactNode {
@@ -192,10 +209,10 @@ function Changes({ patch }: { patch: readonly PatchOperation[] }): ReactNode {
           {operation.value !== undefined && (
             <>
               {' '}
-              to <code>{JSON.stringify(operation.value)}</code>
+              {operation.op === 'add' ? 'with the value' : 'to'} <code>{JSON.stringify(operation.value)}</code>
             </>
           )}
-          {operation.op === 'to_string' && ', whatever number each has'}
+          {operation.op === 'to_string' && ' to a string, whatever number each has'}
         </li>
       ))}
     </ul>
@@ -212,7 +229,9 @@ interface PreviewProps {
 
 function Preview({ patch, preview, isBusy, onBack, onSend }: PreviewProps): ReactNode {
   const { matched, checked, valid, still_rejected: still, cut, reasons, warnings, users } = preview;
-  const shown = users.filter(({ status }) => status === 'valid').slice(0, SHOWN_USERS);
+  const isValid = users.filter(({ status }) => status === 'valid');
+  // Those that do more than to store events first.
+  const shown = [...isValid.filter(isUnusual), ...isValid.filter((user) => !isUnusual(user))].slice(0, SHOWN_USERS);
   return (
     <>
       <p>
@@ -222,7 +241,7 @@ function Preview({ patch, preview, isBusy, onBack, onSend }: PreviewProps): Reac
       <Changes patch={patch} />
       {warnings.map((warning) => (
         <Notice key={warning} tone="warn" title="Are you sure?">
-          {warning}.
+          {warning.charAt(0).toUpperCase() + warning.slice(1)}.
         </Notice>
       ))}
       {still + cut > 0 && (
@@ -237,11 +256,14 @@ function Preview({ patch, preview, isBusy, onBack, onSend }: PreviewProps): Reac
           </ul>
         </Notice>
       )}
-      {shown.map(({ id, user }) => (
+      {valid > 0 && <Effects preview={preview} />}
+      {shown.map(({ id, user, prediction }) => (
         <details key={id} className="rejected-sample">
           <summary>
-            As it would be: <code className="muted">users[{id.slice(id.lastIndexOf('.') + 1)}]</code>
+            What would happen to <code className="muted">users[{id.slice(id.lastIndexOf('.') + 1)}]</code>
           </summary>
+          {prediction !== null && <PredictedChanges user={prediction} isAlone />}
+          <p className="muted small">As it would be:</p>
           <Json value={user} />
         </details>
       ))}
@@ -255,62 +277,37 @@ function Preview({ patch, preview, isBusy, onBack, onSend }: PreviewProps): Reac
   );
 }
 
-function Progress({ made, onClose, onDone }: { made: Job; onClose: () => void; onDone: () => void }): ReactNode {
-  const environment = useEnvironment();
-  const [isDone, setIsDone] = useState(made.status !== 'running');
-  const { data = made, error } = useData<Job>(`/jobs/${made.id}`, isDone ? {} : { everyMs: JOB_MS });
-  const seen = data.matched - data.left;
-  const hasEnded = data.status !== 'running';
-  useEffect(() => {
-    if (!hasEnded) return;
-    setIsDone(true);
-    onDone();
-    // Once, when it ends.
-    // oxlint-disable-next-line react/exhaustive-deps
-  }, [hasEnded]);
-  const left = data.still_rejected + data.cut + data.failed;
-  return (
-    <>
-      {hasEnded ? (
-        <Notice tone={left === 0 ? 'good' : 'warn'} title={<output>{outcomeWords(data)}</output>}>
-          {left > 0 && <p>{formatNumber(left)} stayed rejected:</p>}
-          {data.problems.length > 0 && (
-            <ul className="bullets">
-              {data.problems.slice(0, SHOWN_USERS).map(({ id, message }) => (
-                <li key={id}>
-                  <bdi>{message}</bdi>
-                </li>
-              ))}
-            </ul>
-          )}
-          {data.already > 0 && <p>Resubmitted by someone else meanwhile: {formatNumber(data.already)}.</p>}
-        </Notice>
-      ) : (
-        <p>
-          <label className="fix__progress">
-            {formatNumber(seen)} of {formatNumber(data.matched)}
-            <progress max={Math.max(1, data.matched)} value={seen} />
-          </label>
-        </p>
-      )}
-      {error !== undefined && data === made && <ErrorNotice error={error} />}
-      {!hasEnded && seen === 0 && <Loading what="the job" />}
-      <p className="small">
-        In the <Link to={viewPath(environment, 'audit')}>audit</Link> as <code>{data.id}</code>.
-        {!hasEnded && ' It goes on if you close this.'}
-      </p>
-      <div className="form-end">
-        <Button kind="primary" onClick={onClose}>
-          Close
-        </Button>
-      </div>
-    </>
-  );
+function isUnusual({ prediction }: ResubmitPreview['users'][number]): boolean {
+  if (prediction === null) return false;
+  const { merges, refusals, violations, warnings, duplicate_events: duplicates } = prediction;
+  return merges.length + refusals.length + violations.length + warnings.length + duplicates > 0;
 }
 
-function outcomeWords({ resubmitted }: Job): string {
-  if (resubmitted === 0) return 'No user was accepted.';
-  return resubmitted === 1
-    ? 'Accepted: 1 user is stored now.'
-    : `Accepted: ${formatNumber(resubmitted)} users are stored now.`;
+const EFFECTS = [
+  ['events', 'event would be stored', 'events would be stored'],
+  ['duplicate_events', 'event is stored already, by $event_id', 'events are stored already, by $event_id'],
+  ['new_profiles', 'person would be new', 'people would be new'],
+  ['merges', 'merge of two profiles', 'merges of two profiles'],
+  ['refusals', 'identifier would not be linked', 'identifiers would not be linked'],
+  ['property_changes', 'property would change', 'properties would change'],
+  ['violations', 'violation of the tracking plan', 'violations of the tracking plan'],
+] as const;
+
+function Effects({ preview: { effects, pending_requests: pending } }: { preview: ResubmitPreview }): ReactNode {
+  return (
+    <Notice tone="quiet" title="What they would do">
+      <ul className="bullets" aria-label="What they would do">
+        {EFFECTS.filter(([name]) => effects[name] > 0).map(([name, one, many]) => (
+          <li key={name}>
+            {formatNumber(effects[name])} {effects[name] === 1 ? one : many}
+          </li>
+        ))}
+      </ul>
+      {pending > 0 && (
+        <p className="small">
+          {formatNumber(pending)} {pending === 1 ? 'request is' : 'requests are'} not processed yet, and not considered.
+        </p>
+      )}
+    </Notice>
+  );
 }

@@ -73,7 +73,7 @@ export function adviceFor(health: Health): Advice[] {
     health.dead_letters > 0 && {
       tone: 'bad',
       title: 'Some records could not be processed',
-      text: 'They are kept, and nothing else waits for them. The doctor shows which ones, and why.',
+      text: 'They are kept, and nothing else waits for them. The doctor shows which ones, and why; the view Rejected those of this account, and retries them after an upgrade.',
     },
     (health.lag_seconds ?? 0) > LAG_SECONDS_WARN && {
       tone: 'warn',

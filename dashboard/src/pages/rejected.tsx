@@ -1,7 +1,8 @@
 /**
  * Rejected users, grouped by reason: how many, the last one, and for the reason that is open how to fix it and the users
  * as they were sent, each folded until it is opened, with the part marked that failed; those that were fixed are left
- * out. Reason and range stand in the address. What was sent is shown as text and nothing else.
+ * out. Reason and range stand in the address. What was sent is shown as text and nothing else. Below are dead letters,
+ * and the jobs that resubmit and retry.
  */
 
 import { useId, useState } from 'react';
@@ -19,7 +20,9 @@ import { ErrorNotice, Loading, Notice } from '../ui/notice.tsx';
 import { Page } from '../ui/page.tsx';
 import { useData } from '../use-data.ts';
 import { usePages } from '../use-pages.ts';
+import { DeadLetters } from './dead-letters.tsx';
 import { FixDialog } from './fix-dialog.tsx';
+import { JobList } from './jobs.tsx';
 import '../styles/rejected.css';
 import '../styles/switch.css';
 
@@ -39,6 +42,9 @@ export default function RejectedPage() {
   const range = rejectedRangeOf(rangeValue);
   const from = fromQuery(range, useNow());
   const { data, error, reload } = useData<RejectionReasons>(`/rejections/reasons?${from}`, { everyMs: RELOAD_MS });
+  const [jobsMade, setJobsMade] = useState(0);
+  /** The list of jobs is read again, and watched while one runs. */
+  const startWatching = (): void => setJobsMade((count) => count + 1);
   const reasons = data?.reasons;
   const chosen = reason !== '' ? reason : reasons?.[0]?.reason;
   // One that was shared and is not among those of the range any more.
@@ -67,7 +73,10 @@ export default function RejectedPage() {
               range={range}
               isOpen={one.reason === chosen}
               onOpen={(isOpen) => setReason(isOpen ? one.reason : NONE_OPEN, { replace: true })}
-              onFixed={reload}
+              onFixed={() => {
+                startWatching();
+                reload();
+              }}
             />
           ))}
         </ul>
@@ -80,6 +89,8 @@ export default function RejectedPage() {
           </p>
         </Empty>
       )}
+      <DeadLetters onJob={startWatching} />
+      <JobList key={jobsMade} onEnd={reload} />
     </Page>
   );
 }
@@ -203,7 +214,7 @@ function RejectedUsers({ reason, range, left, onFixed }: RejectedUsersProps) {
         filter={since === null ? { reason } : { reason, from: since }}
         count={left}
         onClose={() => setFixing(undefined)}
-        onDone={() => {
+        onChange={() => {
           list.reload();
           onFixed();
         }}

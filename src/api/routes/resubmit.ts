@@ -5,21 +5,18 @@
  */
 
 import type { FastifyInstance } from 'fastify';
-import type { Static } from 'typebox';
 import type { KeyStore } from '../../keys.ts';
-import { EnforcedChecks } from '../../resubmit/enforced-checks.ts';
-import { fixedByHand, fixUser } from '../../resubmit/fixed-user.ts';
-import { BadPatchError, changesBetween, type Patch, parsePatch, sharedIdentifiers } from '../../resubmit/patch.ts';
-import type { RejectionFilter, Store } from '../../store.ts';
-import type { UserCheck } from '../../validation/validate-request.ts';
-import { rejectionId } from '../../views/kept-rejections.ts';
-import { NO_IDENTIFIER, PARTLY_VALID_REQUEST, TRACE_ID } from '../examples.ts';
+import { fixedByHand } from '../../resubmit/fixed-user.ts';
+import { BadPatchError, changesBetween, type Patch, parsePatch } from '../../resubmit/patch.ts';
+import { PlanChecks } from '../../resubmit/plan-checks.ts';
+import type { RejectionFilter } from '../../store.ts';
+import { NO_IDENTIFIER, PARTLY_VALID_REQUEST } from '../examples.ts';
 import { membersOf, textMember, timeMember } from '../json-body.ts';
 import { Type } from '../json-schema.ts';
-import { type JsonOf, raw } from '../json-text.ts';
 import { BadParameterError, RefusedError } from '../responses.ts';
+import { PREVIEW_EXAMPLE, previewResubmit, ResubmitPreview } from '../resubmit-preview.ts';
 import { namedExamples } from '../route-schema.ts';
-import { anyJson, count, flag, list, nextCursor, object, oneOf, orNull, text, textOrNull } from '../schema.ts';
+import { anyJson, flag, list, object, orNull, text } from '../schema.ts';
 import { type TenantParts, tenantRoute } from '../tenant-route.ts';
 import { filterTimes, JOB, Job, jobJson, jobResponse } from './jobs.ts';
 import { REASON_CHARACTERS_MAX, withoutIndexes } from './rejections.ts';
@@ -27,11 +24,6 @@ import { REASON_CHARACTERS_MAX, withoutIndexes } from './rejections.ts';
 /** A user that is kept whole has at most 16,384 characters; one that was cut may have been much larger. */
 const USER_BYTES_MAX = 1_048_576;
 const NAME_CHARACTERS_MAX = 512;
-/** Rejections that one dry run looks at, so many at a time, and how many of them it shows. */
-const CHECKED_MAX = 1_000;
-const CHECKED_PER_READ = 100;
-const SHOWN_MAX = 50;
-const REASONS_MAX = 20;
 
 const ResubmitUser = Type.Object(
   {
@@ -84,57 +76,10 @@ const ResubmitRequest = Type.Object(
   },
 );
 
-const CheckedUser = object('CheckedUser', 'What would become of one rejected user.', {
-  id: text('The rejection.'),
-  status: oneOf(
-    ['valid', 'still_rejected', 'cut'],
-    '`cut`: it was too large to be kept whole, so it cannot be patched; send it whole to `POST /rejections/{id}/resubmit`.',
-  ),
-  message: textOrNull('Why it would still be rejected.'),
-  user: anyJson('The user as it would be; null unless it is valid.'),
-});
-
-const Preview = object('ResubmitPreview', 'What would become of rejected users.', {
-  matched: count('All that match and were not resubmitted yet.'),
-  checked: count('How many of them this response is about: at most 1,000.'),
-  valid: count('Would be accepted.'),
-  still_rejected: count('Would still be rejected.'),
-  cut: count('Cannot be patched, because they were too large to be kept whole.'),
-  reasons: list(
-    Type.Object({ message: text('Why they would still be rejected, without indexes.'), users: count('How many.') }),
-    'The most frequent first.',
-  ),
-  warnings: list(Type.String(), 'What you probably do not want.'),
-  users: list(CheckedUser, 'The first 50, those that would still be rejected before others.'),
-  next_cursor: nextCursor,
-});
-
 const Resubmitted = object('Resubmitted', 'A job, or with `dry_run` what it would do.', {
   job: orNull(Job, 'Null for a dry run.'),
-  preview: orNull(Preview, 'Null unless it is a dry run.'),
+  preview: orNull(ResubmitPreview, 'Null unless it is a dry run.'),
 });
-
-const PREVIEW: Static<typeof Preview> = {
-  matched: 1,
-  checked: 1,
-  valid: 1,
-  still_rejected: 0,
-  cut: 0,
-  reasons: [],
-  warnings: [],
-  users: [
-    {
-      id: rejectionId(TRACE_ID, 1),
-      status: 'valid',
-      message: null,
-      user: {
-        identifiers: { first_name: 'Sam', anon_id: 'unknown-visitor' },
-        events: PARTLY_VALID_REQUEST.users[1]?.events,
-      },
-    },
-  ],
-  next_cursor: null,
-};
 
 export interface ResubmitParts extends TenantParts {
   /** For the tracking plans that resubmitted users are held to. */
@@ -142,7 +87,7 @@ export interface ResubmitParts extends TenantParts {
 }
 
 export function registerResubmitRoutes(app: FastifyInstance, parts: ResubmitParts): void {
-  const checks = new EnforcedChecks(parts.keyStore.plans);
+  const checks = new PlanChecks(parts.keyStore.plans);
 
   tenantRoute(app, parts, {
     method: 'POST',
@@ -165,7 +110,7 @@ export function registerResubmitRoutes(app: FastifyInstance, parts: ResubmitPart
       const [request = '', index = ''] = id.split('.');
       const rejection = await store.rejection(tenantId, request, Number(index));
       if (rejection === undefined) return null;
-      const fixed = fixedByHand(JSON.stringify(user), rejection, await checks.of(tenantId));
+      const fixed = fixedByHand(JSON.stringify(user), rejection, (await checks.of(tenantId))?.enforced);
       if (fixed.status === 'still_rejected')
         throw new BadParameterError(`the user is still not valid: ${fixed.message}`);
       const steps = rejection.payloadIsCut ? WHOLE : changesBetween(rejection.payload, JSON.stringify(user));
@@ -186,13 +131,13 @@ export function registerResubmitRoutes(app: FastifyInstance, parts: ResubmitPart
       operationId: 'resubmitRejections',
       summary: 'Fix all rejected users that match',
       description:
-        'Applies one JSON Patch to each rejected user that matches and was not resubmitted yet, and stores those that are valid then. With `dry_run` nothing is stored, and the response shows what would become of the first 1,000; `next_cursor` continues. Without it the response has a job, which goes on by itself: `GET /jobs/{id}`. 404 if no user matches.',
+        'Applies one JSON Patch to each rejected user that matches and was not resubmitted yet, and stores those that are valid then. With `dry_run` nothing is stored, and the response shows what would become of the newest 1,000: why they would still be rejected, or what would happen to profiles; `next_cursor` continues. Without it the response has a job, which goes on by itself: `GET /jobs/{id}`. 404 if no user matches.',
       body: ResubmitRequest,
       response: {
         description: 'The job, or what it would do.',
         body: Resubmitted,
         examples: {
-          preview: ['A dry run', { job: null, preview: PREVIEW }],
+          preview: ['A dry run', { job: null, preview: PREVIEW_EXAMPLE }],
           job: ['A job', { job: { ...JOB, status: 'running', finished_at: null }, preview: null }],
         },
       },
@@ -209,8 +154,8 @@ export function registerResubmitRoutes(app: FastifyInstance, parts: ResubmitPart
       const patchText = JSON.stringify(members.patch ?? null);
       const patch = readPatch(patchText);
       if (dryRun) {
-        const check = await checks.of(tenantId);
-        return { job: null, preview: await previewOf(store, tenantId, filter, { patch, check }, cursor) };
+        const plan = await checks.of(tenantId);
+        return { job: null, preview: await previewResubmit(store, { tenantId, filter, patch, plan, cursor }) };
       }
       const job = await store.resubmitAll(tenantId, { filter, patch: patchText }, { traceId, at: now, by });
       if (job === undefined) throw new RefusedError('not_found', 'no rejected user matches the filter');
@@ -244,75 +189,5 @@ function filterOf(given: unknown, now: number): RejectionFilter {
     keyId: textMember(filter, 'key_id', NAME_CHARACTERS_MAX),
     from,
     to: Math.min(to ?? now, now),
-  };
-}
-
-function oneForAll(path: string): string {
-  return `the patch gives every user the same ${path}: all of them would become one person`;
-}
-
-type PreviewJson = JsonOf<Static<typeof Preview>>;
-
-async function previewOf(
-  store: Store,
-  tenantId: string,
-  filter: RejectionFilter,
-  { patch, check }: { readonly patch: Patch; readonly check: UserCheck | undefined },
-  cursor: string | null,
-): Promise<PreviewJson> {
-  const checked: {
-    id: string;
-    status: 'valid' | 'still_rejected' | 'cut';
-    message: string | null;
-    user: string | null;
-  }[] = [];
-  let next = cursor;
-  do {
-    const page = await store.rejections(tenantId, {
-      ...filter,
-      isResubmitted: false,
-      limit: CHECKED_PER_READ,
-      cursor: next,
-    });
-    for (const rejection of page.rows) {
-      const { traceId, userIndex, payload, payloadIsCut } = rejection;
-      const id = rejectionId(traceId, userIndex);
-      if (payloadIsCut) {
-        checked.push({ id, status: 'cut', message: null, user: null });
-        continue;
-      }
-      const fixed = fixUser(payload, patch, rejection, check);
-      const isValid = fixed.status === 'valid';
-      checked.push({
-        id,
-        status: fixed.status,
-        message: isValid ? null : fixed.message,
-        user: isValid ? fixed.user : null,
-      });
-    }
-    next = page.nextCursor;
-  } while (next !== null && checked.length < CHECKED_MAX);
-  const matched = await store.countRejections(tenantId, filter);
-  const of = (status: 'valid' | 'still_rejected' | 'cut') => checked.filter((user) => user.status === status);
-  const shown = [...of('still_rejected'), ...of('cut'), ...of('valid')].slice(0, SHOWN_MAX);
-  const messages = Map.groupBy(of('still_rejected'), ({ message }) => withoutIndexes(message ?? ''));
-  return {
-    matched,
-    checked: checked.length,
-    valid: of('valid').length,
-    still_rejected: of('still_rejected').length,
-    cut: of('cut').length,
-    reasons: [...messages]
-      .map(([message, users]) => ({ message, users: users.length }))
-      .sort((a, b) => b.users - a.users)
-      .slice(0, REASONS_MAX),
-    warnings: matched > 1 ? sharedIdentifiers(patch).map(oneForAll) : [],
-    users: shown.map(({ id, status, message, user }) => ({
-      id,
-      status,
-      message,
-      user: user === null ? null : raw(user),
-    })),
-    next_cursor: next,
   };
 }

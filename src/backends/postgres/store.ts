@@ -14,7 +14,6 @@ import type {
   LedgerReader,
   Predictions,
   CatalogueReader,
-  JobChanges,
   ProfileChanges,
   ProfileReader,
   Store,
@@ -29,15 +28,7 @@ import { readLedger, selectStoredEvents } from '../sql/ledger.ts';
 import { listPlanViolations } from '../sql/plan-violations.ts';
 import { readReceipts } from '../sql/receipts.ts';
 import { listAllDeadLetters, listDeadLetters } from '../sql/dead-letters.ts';
-import {
-  listJobs,
-  readJob,
-  resubmitAll,
-  resubmitUser,
-  retryDeadLetter,
-  retryDeadLetters,
-  setJobStatus,
-} from '../sql/jobs.ts';
+import { jobChangesOn } from '../sql/jobs.ts';
 import { countRejections, listRejectionReasons, listRejections, readRejection } from '../sql/rejections.ts';
 import type { Steps, Tables } from '../sql/steps.ts';
 import { countProfiles, listTenants } from '../sql/tenants.ts';
@@ -168,27 +159,14 @@ export function openPostgresStore(options: PostgresStoreOptions): Store {
     },
   };
 
-  const jobChanges: JobChanges = {
-    resubmitUser: (tenantId, fixed, audit) =>
-      inSteps(tenantId, 'unknown' as const, (tables, tenant) => resubmitUser(tables, tenant, fixed, audit)),
-    resubmitAll: (tenantId, job, audit) =>
-      inSteps(tenantId, undefined, (tables, tenant) => resubmitAll(tables, tenant, job, audit)),
-    retryDeadLetter: (tenantId, traceId, firstUserIndex, audit) =>
-      inSteps(tenantId, undefined, (tables, tenant) => retryDeadLetter(tables, tenant, traceId, firstUserIndex, audit)),
-    retryDeadLetters: (tenantId, filter, audit) =>
-      inSteps(tenantId, undefined, (tables, tenant) => retryDeadLetters(tables, tenant, filter, audit)),
-    job: (tenantId, id) => ofTenant(tenantId, undefined, (tenant) => readJob(queries, tenant, id)),
-    jobs: (tenantId, page) => ofTenant(tenantId, NO_ROWS, (tenant) => listJobs(queries, tenant, page)),
-    setJobStatus: (tenantId, id, status) =>
-      inSteps(tenantId, undefined, (tables, tenant) => setJobStatus(tables, tenant, id, status)),
-  };
-
   /** In one durable transaction. */
-  function inSteps<T>(id: TenantId, nothing: T, stepsOf: (tables: Tables, tenant: number) => Steps<T>): Promise<T> {
+  function change<T>(id: TenantId, nothing: T, stepsOf: (tables: Tables, tenant: number) => Steps<T>): Promise<T> {
     return ofTenant(id, nothing, (tenant) =>
       withoutConflicts(inDurableTransaction(pool, (client) => runSteps(client, (tables) => stepsOf(tables, tenant)))),
     );
   }
+
+  const jobChanges = jobChangesOn(queries, { read: ofTenant, change });
 
   const close = (): Promise<void> => pool.close();
   return {

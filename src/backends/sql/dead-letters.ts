@@ -2,7 +2,8 @@
  * Dead letters: records that the processor could not process, with their cause. The whole record is kept, so that a
  * later version can retry it; after a successful retry the row stays, without its body. The total size of all bodies is
  * bounded: dead letters beyond it are kept without a body and cannot be retried. An erase removes the person's users
- * from the bodies; a body that cannot be parsed and names the person is removed as a whole.
+ * from the bodies; a body that cannot be parsed and names the person is removed as a whole. What retention removes
+ * before a retry has stored it moves from `dead_letters` to `expired` in the ledger.
  */
 
 import { sql } from 'kysely';
@@ -181,6 +182,42 @@ export function deadLetterItem(
   return { kind: 'dead_letter', no, traceId, userIndex, record };
 }
 
+/** In a transaction of retention. */
+export function* removeDeadLetters(tables: Tables, numbers: readonly number[]): Steps<void> {
+  // What is removed is counted, as it is by then: a retry or an erase may have changed it a moment ago.
+  const removed = yield* rowsOf(
+    tables
+      .deleteFrom('dead_letters')
+      .where('no', 'in', numbers)
+      .returning(['tenant', 'received_at', 'users', 'events', 'retried_at']),
+  );
+  const expired = removed.filter(({ retried_at: retriedAt }) => retriedAt === null);
+  const byHour = Map.groupBy(expired, (row) => `${row.tenant} ${startOf(row.received_at, HOUR_MS)}`);
+  for (const rows of byHour.values()) {
+    const [{ tenant, received_at: receivedAt }] = rows as [(typeof rows)[number]];
+    const users = rows.reduce((sum, row) => sum + row.users, 0);
+    const events = rows.reduce((sum, row) => sum + row.events, 0);
+    yield* moveFromDeadLetters(tables, { tenant, receivedAt }, { users, events }, 'expired');
+  }
+}
+
+/** In the ledger. */
+function* moveFromDeadLetters(
+  tables: Tables,
+  { tenant, receivedAt }: { readonly tenant: number; readonly receivedAt: number },
+  { users, events }: { readonly users: number; readonly events: number },
+  becoming: 'erased' | 'expired',
+): Steps<void> {
+  const moved = {
+    users_dead_letters: -users,
+    [`users_${becoming}` as const]: users,
+    events_dead_letters: -events,
+    [`events_${becoming}` as const]: events,
+  };
+  // In the first shard, which is the only one of an embedded store.
+  yield* changedBy(addToLedger(tables, LOCAL_SHARD, [{ tenant, hour: startOf(receivedAt, HOUR_MS), ...moved }]));
+}
+
 const ERASED = 'not stored: this person was erased after the request was received';
 
 /** In the transaction of an erase. `isAbout` says whether a user, as JSON, is the person. */
@@ -198,14 +235,7 @@ export function* eraseFromDeadLetters(tables: Tables, tenant: number, isAbout: (
     if (left === null) continue;
     const { removed, ...row } = left;
     yield* changedBy(tables.updateTable('dead_letters').set(row).where('no', '=', no));
-    const moved = {
-      users_dead_letters: -removed.users,
-      users_erased: removed.users,
-      events_dead_letters: -removed.events,
-      events_erased: removed.events,
-    };
-    // Erases count in the first shard, which is the only one of an embedded store.
-    yield* changedBy(addToLedger(tables, LOCAL_SHARD, [{ tenant, hour: startOf(receivedAt, HOUR_MS), ...moved }]));
+    yield* moveFromDeadLetters(tables, { tenant, receivedAt }, removed, 'erased');
   }
 }
 

@@ -1,6 +1,6 @@
 /**
  * What an erase of a person removes besides events (rule 17): nodes, identifiers, merges, refusals, stored rejections,
- * users in dead letters, and all examples in the tenant's catalogue. Hashed tombstones of the match keys stay, so that
+ * users in dead letters, patches of jobs that name them, and all examples in the tenant's catalogue. Hashed tombstones of the match keys stay, so that
  * data received before the erase is dropped when it is processed late. Refusals of other people that name one of the
  * erased identifiers are removed too. Each engine removes events, and its own tables of people, in the same
  * transaction.
@@ -13,10 +13,11 @@ import { type Expression, type RawBuilder, type SqlBool, sql } from 'kysely';
 import type { MatchOptions } from '../../identity/match-keys.ts';
 import { IDENTIFIER_TYPES, type NodeNumber, type TenantId } from '../../model.ts';
 import type { AuditContext } from '../../store.ts';
-import { type ErasedKey, nameOfKey, payloadTest } from '../../views/erased-person.ts';
+import { type ErasedKey, nameOfKey, payloadTest, textTest } from '../../views/erased-person.ts';
 import { tombstoneOf } from '../../views/tombstone.ts';
 import { removeExamples } from './catalogue.ts';
 import { eraseFromDeadLetters } from './dead-letters.ts';
+import { endJobsThatName } from './jobs.ts';
 import { changedBy, rowsOf, type Steps, type Tables } from './steps.ts';
 
 /** The stored part of one user is some tens of kilobytes at most. */
@@ -114,6 +115,7 @@ export function* erasePerson(
     yield* changedBy(tables.deleteFrom('rejections').where('no', 'in', some));
   }
   yield* eraseFromDeadLetters(tables, tenant, isAbout);
+  yield* endJobsThatName(tables, tenant, textTest(keys), audit.at);
   yield* writeTombstones(tables, { tenant, tenantId, erasedAt: audit.at }, keys);
   yield* removeRefusalsOf(tables, tenant, keys);
   const identity = tables.withTables<IdentityTables>();

@@ -5,6 +5,9 @@
  *
  * Rejections are taken by time of receipt and number, dead letters by number. A user that was fixed by hand is marked when
  * its job is made and is in the job itself: retention may then remove the rejection, and nothing is lost.
+ *
+ * The values of a patch may be personal data, so they are removed once the job is done. An erase ends jobs whose patch
+ * names the person.
  */
 
 import { type Kysely, type Selectable, sql } from 'kysely';
@@ -15,6 +18,7 @@ import type {
   Caller,
   DeadLetterFilter,
   FixedUser,
+  JobChanges,
   JobProblem,
   NewResubmitJob,
   Page,
@@ -93,6 +97,36 @@ function jobOf(row: JobRow): StoredJob {
   };
 }
 
+/** How an engine finds a tenant, and changes its rows. `nothing` is for a tenant that has sent nothing. */
+export interface JobAccess {
+  readonly read: <T>(tenantId: TenantId, nothing: T, query: (tenant: number) => Promise<T>) => Promise<T>;
+  /** In one durable transaction. */
+  readonly change: <T>(
+    tenantId: TenantId,
+    nothing: T,
+    stepsOf: (tables: Tables, tenant: number) => Steps<T>,
+  ) => Promise<T>;
+}
+
+export function jobChangesOn(queries: StoreQueries, { read, change }: JobAccess): JobChanges {
+  return {
+    resubmitUser: (tenantId, fixed, audit) =>
+      change(tenantId, 'unknown' as const, (tables, tenant) => resubmitUser(tables, tenant, fixed, audit)),
+    resubmitAll: (tenantId, job, audit) =>
+      change(tenantId, undefined, (tables, tenant) => resubmitAll(tables, tenant, job, audit)),
+    retryDeadLetter: (tenantId, traceId, firstUserIndex, audit) =>
+      change(tenantId, undefined, (tables, tenant) => retryDeadLetter(tables, tenant, traceId, firstUserIndex, audit)),
+    retryDeadLetters: (tenantId, filter, audit) =>
+      change(tenantId, undefined, (tables, tenant) => retryDeadLetters(tables, tenant, filter, audit)),
+    job: (tenantId, id) => read(tenantId, undefined, (tenant) => readJob(queries, tenant, id)),
+    jobs: (tenantId, page) => read(tenantId, NO_JOBS, (tenant) => listJobs(queries, tenant, page)),
+    setJobStatus: (tenantId, id, status) =>
+      change(tenantId, undefined, (tables, tenant) => setJobStatus(tables, tenant, id, status)),
+  };
+}
+
+const NO_JOBS: Page<StoredJob> = { rows: [], nextCursor: null };
+
 /** What the makers of jobs have in common. */
 interface NewJob {
   readonly kind: StoredJob['kind'];
@@ -129,7 +163,7 @@ function* insertJob(tables: Tables, tenant: number, job: NewJob, audit: AuditCon
 }
 
 /** Marks the rejection and makes its job. */
-export function* resubmitUser(
+function* resubmitUser(
   tables: Tables,
   tenant: number,
   { traceId, userIndex, user, steps }: FixedUser,
@@ -166,7 +200,7 @@ export function* resubmitUser(
   return yield* insertJob(tables, tenant, { kind: 'resubmit', filter, matched: 1, fixed }, audit);
 }
 
-export function* resubmitAll(
+function* resubmitAll(
   tables: Tables,
   tenant: number,
   { filter, patch }: NewResubmitJob,
@@ -180,7 +214,7 @@ export function* resubmitAll(
   return yield* insertJob(tables, tenant, { kind: 'resubmit', filter: bounded, matched, patch }, audit);
 }
 
-export function* retryDeadLetter(
+function* retryDeadLetter(
   tables: Tables,
   tenant: number,
   traceId: string,
@@ -195,7 +229,7 @@ export function* retryDeadLetter(
   return yield* insertJob(tables, tenant, { kind: 'retry', filter, matched: 1, deadLetter: row.no }, audit);
 }
 
-export function* retryDeadLetters(
+function* retryDeadLetters(
   tables: Tables,
   tenant: number,
   filter: DeadLetterFilter,
@@ -207,7 +241,7 @@ export function* retryDeadLetters(
   return yield* insertJob(tables, tenant, { kind: 'retry', filter, matched }, audit);
 }
 
-export async function readJob({ tables }: StoreQueries, tenant: number, id: string): Promise<StoredJob | undefined> {
+async function readJob({ tables }: StoreQueries, tenant: number, id: string): Promise<StoredJob | undefined> {
   const uuid = uuidOf(id);
   if (uuid === undefined) return undefined;
   const row = await selectJob(tables, tenant, uuid).executeTakeFirst();
@@ -219,7 +253,7 @@ function selectJob(tables: Kysely<StoreTables>, tenant: number, id: string) {
 }
 
 /** Newest first. */
-export async function listJobs(
+async function listJobs(
   { tables }: StoreQueries,
   tenant: number,
   { limit, cursor }: PageRequest,
@@ -236,7 +270,7 @@ export async function listJobs(
   return pageOf(rows, limit, jobOf, ({ no }) => scopedCursorOf('jobs', [tenant], no));
 }
 
-export function* setJobStatus(
+function* setJobStatus(
   tables: Tables,
   tenant: number,
   id: string,
@@ -293,7 +327,7 @@ export function* takeJob(tables: Tables, locks: RowLocks, itemsMax: number): Ste
   const [tenant] = yield* rowsOf(tables.selectFrom('tenants').select('id').where('no', '=', job.tenant));
   // A dead letter may be a whole request.
   const most = job.kind === 'retry' ? 1 : itemsMax;
-  const items = yield* nextItems(tables, job, most + 1);
+  const items = yield* nextItems(tables, locks, job, most + 1);
   return {
     no: job.no,
     id: job.id,
@@ -311,12 +345,13 @@ type JobPosition = Pick<
   'tenant' | 'kind' | 'filter' | 'fixed' | 'dead_letter' | 'created_at' | 'after_time' | 'after_no'
 >;
 
-function* nextItems(tables: Tables, job: JobPosition, limit: number): Steps<JobItem[]> {
+function* nextItems(tables: Tables, locks: RowLocks, job: JobPosition, limit: number): Steps<JobItem[]> {
   if (job.fixed !== null) return [fixedItem(parseJson(job.fixed) as FixedRejection)];
   if (job.kind === 'retry') {
     const behind = { no: job.after_no, only: job.dead_letter };
     const filter = job.dead_letter === null ? (parseJson(job.filter) as DeadLetterFilter) : ANY_DEAD_LETTER;
-    const rows = yield* rowsOf(selectNextDeadLetters(tables, job.tenant, filter, behind, limit));
+    // With its tenant, which an erase locks first: of the two, the later one sees what the other has left.
+    const rows = yield* rowsOf(locks.lock(selectNextDeadLetters(tables, job.tenant, filter, behind, limit)));
     return rows.map(deadLetterItem);
   }
   const rejections = matching(
@@ -381,6 +416,56 @@ export function* markResubmitted(tables: Tables, numbers: readonly number[], at:
   return marked;
 }
 
+/** A job that is done. */
+function endOf({ patch }: { readonly patch: string | null }, at: number) {
+  return { status: 'done' as const, finished_at: at, fixed: null, patch: patch && withoutValues(patch) };
+}
+
+function withoutValues(patch: string): string {
+  return JSON.stringify((parseJson(patch) as PatchStep[]).map(({ op, path, from }) => ({ op, path, from })));
+}
+
+const PATCH_ERASED =
+  'the job was ended, because a person was erased whose identifiers are in its patch: create another for the rest';
+
+/** In the transaction of an erase. `names` says whether a text names the person. */
+export function* endJobsThatName(
+  tables: Tables,
+  tenant: number,
+  names: (text: string) => boolean,
+  at: number,
+): Steps<void> {
+  const jobs = yield* rowsOf(
+    tables
+      .selectFrom('jobs')
+      .select(['no', 'id', 'patch'])
+      .where('tenant', '=', tenant)
+      .where('status', '<>', 'done')
+      .where('patch', 'is not', null)
+      .orderBy('no'),
+  );
+  for (const { no, id, patch } of jobs) {
+    if (patch === null || !names(patch)) continue;
+    // A step that is under way is waited for, and adds its own problems first.
+    const [ended] = yield* rowsOf(
+      tables
+        .updateTable('jobs')
+        .set(endOf({ patch }, at))
+        .where('no', '=', no)
+        .where('status', '<>', 'done')
+        .returning('problems'),
+    );
+    if (ended === undefined) continue;
+    const problems = [{ id, message: PATCH_ERASED }, ...(parseJson(ended.problems) as JobProblem[])];
+    yield* changedBy(
+      tables
+        .updateTable('jobs')
+        .set({ problems: JSON.stringify(problems.slice(0, PROBLEMS_MAX)) })
+        .where('no', '=', no),
+    );
+  }
+}
+
 export function* markRetried(tables: Tables, numbers: readonly number[], at: number): Steps<Set<number>> {
   const marked = new Set<number>();
   for (const no of numbers.toSorted((a, b) => a - b)) {
@@ -415,7 +500,7 @@ export function* saveJob(tables: Tables, job: TakenJob, progress: JobProgress): 
         problems: JSON.stringify(shown),
         ...(last !== undefined && { after_no: last.no }),
         ...(last?.kind === 'rejection' && { after_time: last.receivedAt }),
-        ...(job.isLast && { status: 'done' as const, finished_at: at, fixed: null }),
+        ...(job.isLast && endOf(job, at)),
       }))
       .where('no', '=', job.no),
   );

@@ -8,6 +8,7 @@ import { sql } from 'kysely';
 import type { Retention } from '../../store-writer.ts';
 import { ENTRY_KEPT_MS, EXAMPLE_KEPT_MS } from '../../views/catalogue.ts';
 import { sweepEntries, sweepExamples } from './catalogue.ts';
+import { removeDeadLetters } from './dead-letters.ts';
 import { changedBy, engineStep, rowsOf, type Steps, type Tables } from './steps.ts';
 
 export const ROWS_PER_SWEEP = 2_000;
@@ -47,6 +48,7 @@ const SHARED_PARTS: readonly SweepPart[] = [
   sweepReceipts,
   sweepPlanViolations,
   sweepRejections,
+  sweepDeadLetters,
   function* ({ tables, retention, now }) {
     yield* sweepExamples(tables, Math.trunc(now - Math.min(EXAMPLE_KEPT_MS, retention.eventsMs)));
     return yield* sweepEntries(tables, Math.trunc(now - Math.min(ENTRY_KEPT_MS, retention.eventsMs)));
@@ -120,6 +122,24 @@ function* sweepRejections({ tables, retention, now }: Sweep): Steps<boolean> {
   // By their numbers: PostgreSQL might read all rejections to compare them with a subquery.
   const numbers = old.map(({ no }) => no);
   yield* changedBy(tables.deleteFrom('rejections').where('no', 'in', numbers));
+  return true;
+}
+
+/** What was accepted is kept as long as events are; of one that a retry has stored, the note goes with its trace's details. */
+function* sweepDeadLetters({ tables, retention, now }: Sweep): Steps<boolean> {
+  const [accepted, retried] = [now - retention.eventsMs, now - retention.tracesMs].map(Math.trunc) as [number, number];
+  const old = yield* rowsOf(
+    tables
+      .selectFrom('dead_letters')
+      .select('no')
+      .where((where) => where.or([where('received_at', '<', accepted), where('retried_at', '<', retried)]))
+      .limit(ROWS_PER_SWEEP),
+  );
+  if (old.length === 0) return false;
+  yield* removeDeadLetters(
+    tables,
+    old.map(({ no }) => no),
+  );
   return true;
 }
 

@@ -136,6 +136,7 @@ export interface StoreTables {
     called_by: string;
     /** JSON. */
     filter: string;
+    /** A JSON Patch; once the job is done, without its values. */
     patch: string | null;
     /** A user that was fixed by hand (`FixedRejection`), as JSON; removed with the last step. */
     fixed: string | null;

@@ -4,9 +4,11 @@ import assert from 'node:assert/strict';
 import { suite, test } from 'node:test';
 import { openPostgresStore } from '../../../src/backends/postgres/store.ts';
 import { openPostgresStoreWriter } from '../../../src/backends/postgres/store-writer.ts';
+import { headerOf } from '../../../src/processor/prepare.ts';
 import { feed, person, profileOf, request, START, TENANT } from '../../contract/store-feeding.ts';
 import { jobRunner, runJobs } from '../../contract/store-jobs.ts';
 import { traceIdOf } from '../../processor/history.ts';
+import { eventually } from '../../server.ts';
 import { whyNoPostgres } from '../../servers/postgres.ts';
 import { migratedDatabase } from './database.ts';
 
@@ -74,4 +76,44 @@ suite('Jobs on PostgreSQL', { skip: whyNoPostgres() }, () => {
     );
     assert.deepEqual(await first.difference(), { users: 0, events: 0 });
   });
+
+  test('an erase waits for the job that retries a dead letter of the person', async (context) => {
+    const pool = await (await migratedDatabase()).connect({ max: 6 });
+    const store = openPostgresStore({ pool, logName: 'test:log' });
+    const writer = openPostgresStoreWriter({ pool: pool.share(), logName: 'test:log' });
+    context.after(async () => {
+      await writer.close();
+      await store.close();
+    });
+    const under = { writer, store, close: () => Promise.resolve() };
+    await feed(under, [request([person({ user_id: 'gone' })], { receivedAt: START })]);
+    const users = [person({ user_id: 'stays' }), person({ user_id: 'gone' })];
+    const record = { ...request(users, { receivedAt: START + 1 }), partition: 3, position: 1 };
+    const failing = await writer.begin();
+    await failing.deadLetter(headerOf(record), record, 'Error: broken', START + 2);
+    await failing.commit(true);
+    const at = START + 86_400_000;
+    await store.retryDeadLetters(TENANT, { cause: null, from: null, to: null }, { traceId: traceIdOf(at, 1), at });
+
+    const taking = await writer.begin();
+    assert.equal((await taking.takeJob(1))?.items.length, 1);
+    const { id } = await profileOf(under, 'user_id', 'gone');
+    let isErased = false;
+    const erasing = store.erase(TENANT, id, { traceId: traceIdOf(at, 2), at }).then(() => {
+      isErased = true;
+    });
+    await eventually('the erase waits, or is done', async () => {
+      const { rows } = await pool.query(WAITING);
+      return isErased || rows.length > 0 || undefined;
+    });
+    assert.equal(isErased, false);
+    await taking.rollback();
+    await erasing;
+    await runJobs(under);
+    assert.equal(await store.findProfile(TENANT, 'user_id', 'gone'), undefined);
+    assert.equal((await profileOf(under, 'user_id', 'stays')).eventCount, 1);
+    assert.deepEqual(await writer.difference(), { users: 0, events: 0 });
+  });
 });
+
+const WAITING = `SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`;

@@ -13,7 +13,6 @@ import type {
   LedgerReader,
   Predictions,
   CatalogueReader,
-  JobChanges,
   ProfileChanges,
   ProfileReader,
   Store,
@@ -28,15 +27,7 @@ import { readLedger } from '../../sql/ledger.ts';
 import { listPlanViolations } from '../../sql/plan-violations.ts';
 import { readReceipts } from '../../sql/receipts.ts';
 import { listAllDeadLetters, listDeadLetters } from '../../sql/dead-letters.ts';
-import {
-  listJobs,
-  readJob,
-  resubmitAll,
-  resubmitUser,
-  retryDeadLetter,
-  retryDeadLetters,
-  setJobStatus,
-} from '../../sql/jobs.ts';
+import { jobChangesOn } from '../../sql/jobs.ts';
 import { countRejections, listRejectionReasons, listRejections, readRejection } from '../../sql/rejections.ts';
 import type { Steps, Tables } from '../../sql/steps.ts';
 import { LOCAL_LOG } from '../../sql/store-tables.ts';
@@ -204,27 +195,14 @@ export function openSqliteStore(file: string, options: StoreOptions = {}): Store
       }),
   };
 
-  const jobChanges: JobChanges = {
-    resubmitUser: (tenantId, fixed, audit) =>
-      inSteps(tenantId, 'unknown' as const, (tables, tenant) => resubmitUser(tables, tenant, fixed, audit)),
-    resubmitAll: (tenantId, job, audit) =>
-      inSteps(tenantId, undefined, (tables, tenant) => resubmitAll(tables, tenant, job, audit)),
-    retryDeadLetter: (tenantId, traceId, firstUserIndex, audit) =>
-      inSteps(tenantId, undefined, (tables, tenant) => retryDeadLetter(tables, tenant, traceId, firstUserIndex, audit)),
-    retryDeadLetters: (tenantId, filter, audit) =>
-      inSteps(tenantId, undefined, (tables, tenant) => retryDeadLetters(tables, tenant, filter, audit)),
-    job: (tenantId, id) => withTenant(tenantId, undefined, (tenant) => readJob(queries, tenant, id)),
-    jobs: (tenantId, page) => withTenant(tenantId, NO_ROWS, (tenant) => listJobs(queries, tenant, page)),
-    setJobStatus: (tenantId, id, status) =>
-      inSteps(tenantId, undefined, (tables, tenant) => setJobStatus(tables, tenant, id, status)),
-  };
-
   /** In one durable write transaction. */
-  function inSteps<T>(id: TenantId, nothing: T, stepsOf: (tables: Tables, tenant: number) => Steps<T>): Promise<T> {
+  function change<T>(id: TenantId, nothing: T, stepsOf: (tables: Tables, tenant: number) => Steps<T>): Promise<T> {
     return withTenant(id, nothing, (tenant) =>
       inWriteTransaction(store, () => store.steps((tables) => stepsOf(tables, tenant))),
     );
   }
+
+  const jobChanges = jobChangesOn(queries, { read: withTenant, change });
 
   const close = async (): Promise<void> => {
     if (database.isOpen) database.close();

@@ -1,0 +1,58 @@
+/**
+ * What a tenant's tracking plan says against users that are resubmitted: they are held to the plan as it is now, like
+ * requests. The newest version is read with each call, and compiled once. What compiles plans is loaded with the first
+ * one.
+ *
+ * An enforced plan that this version of Sluice cannot use accepts no one, as at the edge, where requests get a 503 then:
+ * users stay rejected, with a message that says so, and the job goes on.
+ */
+
+import { type TenantId, tenantPartsOf } from '../model.ts';
+import type { Violation } from '../plans/compiled-plan.ts';
+import type { PlanStore, StoredPlan } from '../plans.ts';
+import type { UserCheck } from '../validation/validate-request.ts';
+
+export interface PlanCheck {
+  readonly version: number;
+  /** Why a user is rejected. */
+  readonly enforced: UserCheck;
+  /** In every mode. */
+  violationsOf(user: unknown): readonly Violation[];
+}
+
+export class PlanChecks {
+  readonly #store: Pick<PlanStore, 'find'>;
+  #last: { readonly tenantId: TenantId; readonly check: PlanCheck } | undefined;
+
+  constructor(store: Pick<PlanStore, 'find'>) {
+    this.#store = store;
+  }
+
+  /** Undefined where there is no plan. Rejects when the store cannot be read. */
+  async of(tenantId: TenantId): Promise<PlanCheck | undefined> {
+    const stored = await this.#store.find(tenantPartsOf(tenantId));
+    if (stored === undefined || (!stored.enforces && !stored.warns)) return undefined;
+    if (this.#last?.tenantId !== tenantId || this.#last.check.version !== stored.version) {
+      this.#last = { tenantId, check: await openCheck(stored) };
+    }
+    return this.#last.check;
+  }
+}
+
+async function openCheck({ text, version, enforces }: StoredPlan): Promise<PlanCheck> {
+  const [{ parsePlan }, { CompiledPlan, checkUser, enforcedViolation }] = await Promise.all([
+    import('../plans/plan.ts'),
+    import('../plans/compiled-plan.ts'),
+  ]);
+  const reading = parsePlan(text);
+  if (!reading.ok) {
+    const unusable = `version ${version} of the tracking plan cannot be used by this version of Sluice: push a plan that is valid`;
+    return { version, enforced: () => (enforces ? unusable : null), violationsOf: () => [] };
+  }
+  const plan = new CompiledPlan(reading.plan, version);
+  return {
+    version,
+    enforced: (user) => enforcedViolation(plan, user),
+    violationsOf: (user) => checkUser(plan, user),
+  };
+}

@@ -1,0 +1,73 @@
+/** Finding an erased person in what was rejected: users, messages of Segment's SDKs, and what was kept in part only. */
+
+import assert from 'node:assert/strict';
+import { suite, test } from 'node:test';
+import { payloadTest, textTest } from '../../src/views/erased-person.ts';
+
+const OPTIONS = { defaultCountry: null, junkValues: new Set<string>() };
+const KEYS = [
+  { type: 'user_id', value: '4711', raw: '4711' },
+  { type: 'email', value: 'ada@example.com', raw: 'Ada@Example.com' },
+  { type: 'phone_number', value: '+4930123456', raw: '+49 30 123456' },
+  { type: 'anon_id', value: 'anon-7', raw: 'anon-7' },
+] as const;
+
+suite('A rejected user is found by the identifiers of a person who is erased', () => {
+  const isAbout = payloadTest(KEYS, OPTIONS);
+
+  test('in our own form, also as a number', () => {
+    for (const identifiers of [
+      { user_id: '4711' },
+      { user_id: 4711 },
+      { email: 'ADA@example.com' },
+      { phone_number: '+49 (30) 123456' },
+      { anon_id: 'anon-7', user_id: null },
+    ]) {
+      assert.equal(isAbout(JSON.stringify({ identifiers, events: 'wrong' })), true, JSON.stringify(identifiers));
+    }
+    for (const user of [
+      { identifiers: { user_id: '47110', email: 'bob@example.com' } },
+      // Another kind of identifier with the same value is another person.
+      { identifiers: { anon_id: '4711' } },
+      { user_properties: { note: '4711' } },
+      { identifiers: null },
+      'ada',
+      null,
+    ]) {
+      assert.equal(isAbout(JSON.stringify(user)), false, JSON.stringify(user));
+    }
+  });
+
+  test('in a message of one of Segment’s SDKs', () => {
+    for (const message of [
+      { type: 'track', userId: '4711' },
+      { type: 'track', userId: 4711 },
+      { type: 'track', anonymousId: 'anon-7' },
+      { type: 'alias', previousId: 'anon-7', userId: 'x' },
+      { type: 'alias', previousId: 4711 },
+      { type: 'identify', traits: { email: 'Ada@Example.com' } },
+      { type: 'identify', traits: { phone: '+4930123456' } },
+      { type: 'track', event: 7, context: { traits: { email: 'ada@example.com' } } },
+    ]) {
+      assert.equal(isAbout(JSON.stringify(message)), true, JSON.stringify(message));
+    }
+    for (const message of [
+      { type: 'track', userId: 'x', anonymousId: 'y' },
+      { type: 'track', properties: { email: 7 } },
+      { type: 'identify', traits: 'ada@example.com' },
+    ]) {
+      assert.equal(isAbout(JSON.stringify(message)), false, JSON.stringify(message));
+    }
+  });
+
+  test('in the beginning of one that was too large', () => {
+    assert.equal(isAbout('{"identifiers":{"email":"ADA@example.com"},"events":[{"pad":"xx'), true);
+    assert.equal(isAbout('{"identifiers":{"email":"bob@example.com"},"events":[{"pad":"xx'), false);
+  });
+});
+
+test('A text is searched for whole strings', () => {
+  const names = textTest(KEYS);
+  assert.equal(names('[{"op":"add","path":"/identifiers/email","value":"Ada@Example.com"}]'), true);
+  assert.equal(names('[{"op":"add","path":"/identifiers/user_id","value":"4711-b"}]'), false);
+});
