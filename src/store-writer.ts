@@ -34,6 +34,8 @@ export interface RecordHeader {
   readonly resubmitted?: Resubmission;
   /** Of a dead letter that is processed again: it is in the ledger already. */
   readonly isRetried?: true;
+  /** Of what a job applies: when. It may be days after the receipt, and the window of its event ids begins then. */
+  readonly appliedAt?: number;
   /** As the edge counted them. */
   readonly usersAccepted: number;
   readonly usersRejected: number;
@@ -63,6 +65,7 @@ export interface LookupRequest {
 export interface KeyUse {
   readonly traceId: string;
   readonly receivedAt: number;
+  /** As it is remembered (views/key-use.ts). */
   readonly bodyHash: string;
 }
 
@@ -70,7 +73,7 @@ export interface KeyUse {
 export interface EventIdUses {
   /** The index where the same id is first in the lookup request. */
   readonly firstIndexes: Int32Array;
-  /** When the newest request before this batch was received that used it; NaN where there was none. */
+  /** When the newest request before this batch was received, or applied, that used it; NaN where there was none. */
   readonly usedAt: Float64Array;
 }
 
@@ -80,6 +83,11 @@ export interface LookupResult {
   newestUseOfKey(idempotencyKey: string): KeyUse | undefined;
   /** One that was the newest before a request with another body came; of a pair that was asked for. */
   olderUseOfKey(idempotencyKey: string, bodyHash: string): KeyUse | undefined;
+  /**
+   * Users of a request that were rejected, and neither resubmitted nor accepted in a retry; of a request that used an
+   * Idempotency-Key and body that were asked for.
+   */
+  openRejections(traceId: string): ReadonlySet<number>;
   readonly eventIds: EventIdUses;
   /** When anything was last erased; 0 for never. Records received later need no check. */
   readonly lastErasedAt: number;
@@ -138,10 +146,19 @@ export interface Tally {
   readonly erased: number;
 }
 
+/** A rejected user that a retry of its request has had accepted. */
+export interface AcceptedRejection {
+  readonly traceId: string;
+  readonly userIndex: number;
+  /** The retry. */
+  readonly acceptedBy: string;
+}
+
 export interface RecordToStore {
   readonly header: RecordHeader;
   readonly duplicateOf: string | null;
   readonly users: readonly UserToStore[];
+  /** For the trace; those of a duplicate are not stored as rejections. */
   readonly rejections: readonly RejectionToStore[];
   readonly notes: readonly UserNote[];
   /** What became of the users and events that the edge accepted; they add up to what the header says, or it is a bug. */
@@ -181,6 +198,8 @@ export interface TenantBatch {
   readonly olderKeyUses: readonly (KeyUse & { readonly key: string })[];
   /** Uses to remember, in order, by their index in the lookup request; a later one of the same index replaces an expired one. */
   readonly eventIds: readonly { readonly index: number; readonly receivedAt: number }[];
+  /** To be marked, after the rejections of these records are stored; one that is marked already is a conflict. */
+  readonly acceptedRejections: readonly AcceptedRejection[];
   /** Match keys found to belong to an erased person. */
   readonly tombstones: readonly Tombstone[];
   /** Absent where the tenant has no plan that warns. */

@@ -304,8 +304,10 @@ export interface StoredRejection {
   readonly format: Format;
   /** Of its events, each once, as far as they have one; none where the payload is cut. */
   readonly eventNames: readonly string[];
-  /** When it was fixed and resubmitted; null if it was not. */
+  /** When it was fixed and resubmitted, or accepted in a retry of its request; null if it was not. */
   readonly resubmittedAt: number | null;
+  /** The trace_id of that retry. */
+  readonly acceptedBy: string | null;
 }
 
 /** From (inclusive) to (exclusive), milliseconds; null is no bound. */
@@ -706,9 +708,9 @@ export interface Prediction {
 export interface Predictions {
   /**
    * What the processor would make of one request, given as its log would return it, if it came next. Runs the
-   * processor's own code on what is stored now, and changes nothing.
+   * processor's own code on what is stored now, and changes nothing. `appliedAt` is when a job would apply the records.
    */
-  predict(tenantId: TenantId, records: readonly LogRecord[]): Promise<Prediction>;
+  predict(tenantId: TenantId, records: readonly LogRecord[], appliedAt?: number): Promise<Prediction>;
 }
 
 /**

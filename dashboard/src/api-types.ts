@@ -172,7 +172,7 @@ export interface components {
             readonly events: number;
             /** @description Events that are stored already, by `$event_id`. */
             readonly duplicate_events: number;
-            /** @description The trace that used this `Idempotency-Key` with the same body; then nothing would be stored. */
+            /** @description The trace that used this `Idempotency-Key` with the same body; then nothing of this user would be stored. */
             readonly duplicate_of: string | null;
             /** @description Identifiers that would be linked to the profile. */
             readonly new_identifiers: readonly {
@@ -959,7 +959,7 @@ export interface components {
             readonly users_accepted: number;
             /** @description As the 202 said, without those that were resubmitted since. */
             readonly users_rejected: number;
-            /** @description The request with the same `Idempotency-Key` and body that was stored instead; null for all others. */
+            /** @description The earlier request with the same `Idempotency-Key` and body. Of this one, only users are stored that the earlier one rejected and that are accepted now. Null for all others. */
             readonly duplicate_of: string | null;
             /** @description Its API key; null for a dead letter that is not kept any more. */
             readonly key_id: string | null;
@@ -992,7 +992,7 @@ export interface components {
             readonly users_accepted: number;
             /** @description As the 202 said, without those that were resubmitted since. */
             readonly users_rejected: number;
-            /** @description The request with the same `Idempotency-Key` and body that was stored instead; null for all others. */
+            /** @description The earlier request with the same `Idempotency-Key` and body. Of this one, only users are stored that the earlier one rejected and that are accepted now. Null for all others. */
             readonly duplicate_of: string | null;
             /** @description Its API key; null for a dead letter that is not kept any more. */
             readonly key_id: string | null;
@@ -1116,8 +1116,10 @@ export interface components {
             readonly format: "sluice" | "segment";
             /** @description The names of its events, each once, as far as they have one; none if it was cut. */
             readonly event_names: readonly string[];
-            /** @description When it was fixed and resubmitted; null if it was not. */
+            /** @description When it was fixed and resubmitted, or accepted in a retry of its request; null if it was not. */
             readonly resubmitted_at: string | null;
+            /** @description The retry of its request that had it accepted, as its trace_id. */
+            readonly accepted_by: string | null;
         };
         /**
          * RejectionReasons
@@ -1134,9 +1136,9 @@ export interface components {
         readonly RejectionReason: {
             /** @description The message without indexes. `GET /rejections` takes it. */
             readonly reason: string;
-            /** @description Rejected users that are kept: of one request up to 1.6 million characters. */
+            /** @description Rejected users that are kept. */
             readonly users: number;
-            /** @description Those of them that were fixed and resubmitted. */
+            /** @description Those of them that were fixed and resubmitted, or accepted in a retry. */
             readonly resubmitted: number;
             /**
              * Format: date-time

@@ -36,7 +36,7 @@ export const PredictedUser = object('PredictedUser', 'What would become of one u
   events: count('Events that would be stored.'),
   duplicate_events: count('Events that are stored already, by `$event_id`.'),
   duplicate_of: uuidOrNull(
-    'The trace that used this `Idempotency-Key` with the same body; then nothing would be stored.',
+    'The trace that used this `Idempotency-Key` with the same body; then nothing of this user would be stored.',
   ),
   new_identifiers: list(Type.Object(identifier), 'Identifiers that would be linked to the profile.'),
   merges: list(

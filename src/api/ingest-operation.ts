@@ -145,7 +145,7 @@ const INGEST_PARAMETERS: readonly Parameter[] = [
     in: 'header',
     required: false,
     description:
-      'Your own name for this request, 1 to 255 bytes, so that a retry is safe: a second request with the same key and the same body (byte for byte, after decompression) within 24 hours gets 202 and is not stored again, and its trace says `duplicate_of`. With another body it is not a retry: it is stored, and its trace carries a warning.',
+      'Your own name for this request, 1 to 255 bytes, so that a retry is safe: a second request with the same key and the same body (byte for byte, after decompression) within 24 hours is not stored again, and its trace says `duplicate_of`. The response is by the rules and the tracking plan of its moment: a user that was rejected then and is accepted now is stored now. With another body it is not a retry: it is stored, and its trace carries a warning.',
     schema: { type: 'string', minLength: 1 },
   },
   {

@@ -133,13 +133,15 @@ export interface PreviewRequest {
   readonly patch: Patch;
   readonly plan: PlanCheck | undefined;
   readonly cursor: string | null;
+  /** When a job would apply it: now. */
+  readonly at: number;
 }
 
 export async function previewResubmit(
   store: Store,
   request: PreviewRequest,
 ): Promise<JsonOf<Static<typeof ResubmitPreview>>> {
-  const { tenantId, filter, patch, plan } = request;
+  const { tenantId, filter, patch, plan, at } = request;
   const { checked, nextCursor: next } = await checkRejections(store, request);
   const matched = await store.countRejections(tenantId, filter);
   const of = (status: Checked['status']) => checked.filter((user) => user.status === status);
@@ -147,7 +149,7 @@ export async function previewResubmit(
   const valid = of('valid')
     .filter(({ user }) => user !== null)
     .toReversed();
-  const { users: predictions, pendingRequests } = await predict(store, tenantId, valid);
+  const { users: predictions, pendingRequests } = await predict(store, tenantId, valid, at);
   const predicted = predictions.map((user) => describe(user, valid, plan));
   const byId = new Map(predicted.map((user) => [user.id, user]));
   const shown = [...of('still_rejected'), ...of('cut'), ...of('valid')].slice(0, SHOWN_MAX);
@@ -214,14 +216,14 @@ async function checkRejections(
 }
 
 /** `userIndex` of each is its index in `valid`. */
-function predict(store: Store, tenantId: TenantId, valid: readonly Checked[]): Promise<Prediction> {
+function predict(store: Store, tenantId: TenantId, valid: readonly Checked[], at: number): Promise<Prediction> {
   if (valid.length === 0) return Promise.resolve({ users: [], pendingRequests: 0 });
   const records = valid.map(({ rejection, user, events }, index) => {
     const { format } = rejection;
     const sentAs = { ...rejection, format: format === 'sluice' ? null : format };
     return resubmittedRecord(tenantId, sentAs, index, { user: user ?? '', events });
   });
-  return store.predict(tenantId, records);
+  return store.predict(tenantId, records, at);
 }
 
 /** A prediction in terms of the rejection that it is of. */

@@ -10,7 +10,14 @@ import { CLOCK_EARLIEST } from '../clock/clock.ts';
 import { formatSetting } from '../config/config.ts';
 import { withoutSecrets } from '../config/values.ts';
 import { serverUrlFileOf, storeFileOf } from '../data-folder/files.ts';
-import { ForeignSegmentError, LOCAL_PARTITION, LogCorruptError, LogGapError, type LogReader, NO_TENANT } from '../log.ts';
+import {
+  ForeignSegmentError,
+  LOCAL_PARTITION,
+  LogCorruptError,
+  LogGapError,
+  type LogReader,
+  NO_TENANT,
+} from '../log.ts';
 import {
   isHarmless,
   mismatches,

@@ -70,10 +70,15 @@ async function listUsers(
     String(rejection.id),
     localTime(Date.parse(String(rejection.received_at))),
     (rejection.event_names as readonly string[]).join(', ') || '–',
-    rejection.resubmitted_at === null ? String(rejection.message) : 'resubmitted',
+    stateOf(rejection),
   ]);
   shell.out(`${renderTable(['id', 'received', 'events', 'reason'], rows, ink)}\n`);
   if (json.next_cursor !== null) shell.out(`\nThese are the newest ${SHOWN_MAX}; --json prints all.\n`);
+}
+
+function stateOf({ resubmitted_at: at, accepted_by: retry, message }: JsonObject): string {
+  if (at === null) return String(message);
+  return retry === null ? 'resubmitted' : `accepted in the retry ${String(retry)}`;
 }
 
 /** One line each, with the payload. */

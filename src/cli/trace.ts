@@ -54,10 +54,13 @@ function describe(trace: StoredTrace, now: number, ink: Ink): string {
     `  users      ${trace.usersAccepted} accepted, ${trace.usersRejected} rejected`,
   ];
   if (duplicateOf !== null) {
+    const isStoredInPart = trace.users.some(({ events }) => events > 0);
     lines.push(
       `  duplicate  of ${duplicateOf}`,
       '',
-      'It had the Idempotency-Key and the body of that earlier request, so it was not stored again.',
+      'It had the Idempotency-Key and the body of that earlier request, so it was not stored again'.concat(
+        isStoredInPart ? ', except for users that the earlier request rejected.' : '.',
+      ),
       `There is nothing to do. What was stored: sluice trace ${duplicateOf}`,
     );
   }

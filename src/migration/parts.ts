@@ -133,6 +133,7 @@ const MIGRATED_PARTS = {
     format: 'text',
     event_names: 'text',
     resubmitted_at: 'integer',
+    accepted_by: 'uuid',
   },
   dead_letters: {
     no: 'integer',

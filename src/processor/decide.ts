@@ -2,6 +2,10 @@
  * What becomes of the users of a batch, for one tenant: which are duplicates, which belong to a person who was erased,
  * which profile the others get, and what their trace shows. Pure: the same lookup results and records give the same
  * decision. Every user and every event that the edge accepted ends up in exactly one of stored, duplicates and erased.
+ *
+ * The edge judges a retry by the rules and the tracking plan of its moment, which may not be those of the first request.
+ * So a user of a retry is stored if the first request rejected it and nothing has stored it since; and a user that a
+ * retry rejects is not kept as a rejection, because the first request has stored or kept it.
  */
 
 import type { Outcome } from '../identity/graph.ts';
@@ -12,9 +16,11 @@ import {
   IDEMPOTENCY_WINDOW_MS,
   type IdentifierType,
   LIMITS,
+  type Origin,
   REFUSAL_REASONS,
 } from '../model.ts';
 import {
+  type AcceptedRejection,
   type LookupResult,
   type KeyUse,
   type LookupRequest,
@@ -27,7 +33,8 @@ import {
   type UserNote,
   type UserToStore,
 } from '../store-writer.ts';
-import { olderUseName } from '../views/older-use.ts';
+import { isAnythingAccepted, isOfBody, olderUseName, rememberedBody } from '../views/key-use.ts';
+import { rejectionId } from '../views/kept-rejections.ts';
 import { Erasures } from './erasures.ts';
 import type { WarningPlan } from './plan-warnings.ts';
 import type { PreparedEvent, PreparedRecord, PreparedUser } from './prepared.ts';
@@ -66,6 +73,8 @@ interface Sorted {
   /** The trace that used the same Idempotency-Key with another body. */
   readonly keyUsedBy: string | null;
   readonly kept: readonly Kept[];
+  /** Users of a duplicate that the first request rejected, by index: they are no duplicates. */
+  readonly acceptedNow: ReadonlySet<number>;
   readonly duplicateEvents: ReadonlyMap<number, number>;
   readonly erased: ReadonlySet<number>;
 }
@@ -103,6 +112,7 @@ export function decide(
     newestKeyUses: memory.newestKeyUses,
     olderKeyUses: memory.olderKeyUses,
     eventIds: memory.eventIds,
+    acceptedRejections: memory.acceptedRejections,
     tombstones: erasures.tombstones,
     ...(plan !== undefined && { violations }),
   };
@@ -133,7 +143,7 @@ interface EarlierUse {
 
 const NOT_USED: EarlierUse = { duplicateOf: null, keyUsedBy: null };
 
-/** First uses: those of the store, and those of earlier records of this batch. */
+/** First uses and open rejections: those of the store, and those of earlier records of this batch. */
 class Memory {
   readonly #result: LookupResult;
   readonly #newest = new Map<string, KeyUse>();
@@ -143,6 +153,11 @@ class Memory {
   readonly eventIds: { readonly index: number; readonly receivedAt: number }[] = [];
   /** By index in the request: when an id was used in this batch; NaN where it was not. */
   readonly #usedHere: Float64Array;
+  /** Users that were rejected in this batch, by the trace of a request that may be retried. */
+  readonly #rejectedHere = new Map<string, number[]>();
+  /** Their ids. */
+  readonly #acceptedHere = new Set<string>();
+  readonly acceptedRejections: AcceptedRejection[] = [];
 
   constructor(result: LookupResult) {
     this.#result = result;
@@ -151,21 +166,40 @@ class Memory {
 
   /** What the key was used for within the window; unless the request is a duplicate, its own use is remembered. */
   earlierUse({ idempotencyKey: key, bodyHash, traceId, receivedAt, usersAccepted }: RecordHeader): EarlierUse {
-    // Where no user was valid, nothing was stored, and the client sends the fixed request with the same key.
-    if (key === null || bodyHash === null || usersAccepted === 0) return NOT_USED;
+    if (key === null || bodyHash === null) return NOT_USED;
     const isRecent = (use: KeyUse | undefined): use is KeyUse =>
       use !== undefined && Math.abs(receivedAt - use.receivedAt) < IDEMPOTENCY_WINDOW_MS;
     const newest = this.#newest.get(key) ?? this.#result.newestUseOfKey(key);
-    const sameBody = newest === undefined || newest.bodyHash === bodyHash ? newest : this.#olderUse(key, bodyHash);
+    const sameBody = newest === undefined || isOfBody(newest, bodyHash) ? newest : this.#olderUse(key, bodyHash);
     if (isRecent(sameBody)) {
       // A request that was cut into several records is not its own duplicate.
       return sameBody.traceId === traceId ? NOT_USED : { duplicateOf: sameBody.traceId, keyUsedBy: null };
     }
-    const use = { key, traceId, receivedAt, bodyHash };
+    // Where no user was valid, nothing was stored, and the client sends the fixed request with the same key.
+    const isUsedUp = isRecent(newest) && isAnythingAccepted(newest);
+    const remembered = rememberedBody(bodyHash, usersAccepted > 0 || isUsedUp);
+    const use = { key, traceId, receivedAt, bodyHash: remembered };
     this.#newest.set(key, use);
     this.newestKeyUses.push(use);
     if (newest !== undefined && newest !== sameBody) this.#rememberOlder({ ...newest, key });
-    return { duplicateOf: null, keyUsedBy: isRecent(newest) ? newest.traceId : null };
+    return { duplicateOf: null, keyUsedBy: isUsedUp ? newest.traceId : null };
+  }
+
+  rememberRejections({ header: { idempotencyKey, traceId }, rejections }: PreparedRecord): void {
+    if (idempotencyKey === null || rejections.length === 0) return;
+    const earlier = this.#rejectedHere.get(traceId) ?? [];
+    this.#rejectedHere.set(traceId, [...earlier, ...rejections.map(({ userIndex }) => userIndex)]);
+  }
+
+  /** Whether this user of a retry is accepted for the first time; if so, its rejection is marked. */
+  isAcceptedNow(duplicateOf: string, { traceId: acceptedBy, userIndex }: Origin): boolean {
+    const id = rejectionId(duplicateOf, userIndex);
+    if (this.#acceptedHere.has(id)) return false;
+    const isRejectedHere = this.#rejectedHere.get(duplicateOf)?.includes(userIndex) ?? false;
+    if (!isRejectedHere && !this.#result.openRejections(duplicateOf).has(userIndex)) return false;
+    this.#acceptedHere.add(id);
+    this.acceptedRejections.push({ traceId: duplicateOf, userIndex, acceptedBy });
+    return true;
   }
 
   #olderUse(key: string, bodyHash: string): KeyUse | undefined {
@@ -178,14 +212,15 @@ class Memory {
   }
 
   /** Whether the event id at this index of the lookup request was used before; if not, its use is remembered. */
-  isDuplicateEvent(index: number, { receivedAt }: RecordHeader): boolean {
+  isDuplicateEvent(index: number, { receivedAt, appliedAt = receivedAt }: RecordHeader): boolean {
     const { firstIndexes, usedAt } = this.#result.eventIds;
     const first = firstIndexes[index] as number;
-    // With NaN neither is true.
-    if (Math.abs(receivedAt - (this.#usedHere[first] as number)) < EVENT_ID_WINDOW_MS) return true;
-    if (Math.abs(receivedAt - (usedAt[first] as number)) < EVENT_ID_WINDOW_MS) return true;
-    this.#usedHere[first] = receivedAt;
-    this.eventIds.push({ index: first, receivedAt });
+    const isWithinWindow = (used: number): boolean =>
+      // With NaN neither is true.
+      Math.abs(receivedAt - used) < EVENT_ID_WINDOW_MS || Math.abs(appliedAt - used) < EVENT_ID_WINDOW_MS;
+    if (isWithinWindow(this.#usedHere[first] as number) || isWithinWindow(usedAt[first] as number)) return true;
+    this.#usedHere[first] = appliedAt;
+    this.eventIds.push({ index: first, receivedAt: appliedAt });
     return false;
   }
 }
@@ -194,16 +229,23 @@ class Memory {
 function sortOut(record: PreparedRecord, firstIndex: number, memory: Memory, erasures: Erasures): Sorted {
   const { header } = record;
   const { duplicateOf, keyUsedBy } = memory.earlierUse(header);
+  if (duplicateOf === null) memory.rememberRejections(record);
   const isLate = erasures.mayConcern(header.receivedAt);
   const rejections = isLate ? record.rejections.map(withoutPayload) : record.rejections;
   const kept: Kept[] = [];
   // Most records have neither; a request of one user would pay for both.
   let duplicateEvents: Map<number, number> | undefined;
   let erased: Set<number> | undefined;
+  let acceptedNow: Set<number> | undefined;
   let nextIndex = firstIndex;
-  for (const user of duplicateOf === null ? record.users : []) {
+  for (const user of record.users) {
     let index = nextIndex;
     nextIndex += idsIn(user.events);
+    if (duplicateOf !== null) {
+      if (!memory.isAcceptedNow(duplicateOf, user.origin)) continue;
+      acceptedNow ??= new Set();
+      acceptedNow.add(user.origin.userIndex);
+    }
     const rest = isLate ? erasures.remainderOf(user) : user;
     if (rest === null) {
       erased ??= new Set();
@@ -229,6 +271,7 @@ function sortOut(record: PreparedRecord, firstIndex: number, memory: Memory, era
     duplicateOf,
     keyUsedBy,
     kept,
+    acceptedNow: acceptedNow ?? NONE_ACCEPTED_NOW,
     duplicateEvents: duplicateEvents ?? NO_DUPLICATES,
     erased: erased ?? NONE_ERASED,
   };
@@ -237,6 +280,7 @@ function sortOut(record: PreparedRecord, firstIndex: number, memory: Memory, era
 const NOTHING_LEFT_OUT: readonly IdentifierType[] = [];
 const NO_DUPLICATES: ReadonlyMap<number, number> = new Map();
 const NONE_ERASED: ReadonlySet<number> = new Set();
+const NONE_ACCEPTED_NOW: ReadonlySet<number> = new Set();
 
 /** How many of them have an id. */
 function idsIn(events: readonly PreparedEvent[]): number {
@@ -300,6 +344,7 @@ function toStore(sorted: Sorted, outcomes: readonly Outcome[], check: PlanCheck 
     }
   }
   for (const userIndex of erased) notes.push({ userIndex, warnings: [ERASED] });
+  if (duplicateOf !== null) notes = withDuplicates(notes, sorted, duplicateOf);
   if (notes.length > 1) notes.sort((a, b) => a.userIndex - b.userIndex);
   if (keyUsedBy !== null) notes = withKeyReused(notes, record, keyUsedBy);
 
@@ -328,6 +373,33 @@ const ERASED = 'not stored: this person was erased after the request was receive
 const TOO_MANY_NAMES = `only the first ${LIMITS.namesPerPersonMax} names of user_properties or profile fields were kept`;
 const ALL_THERE_ALREADY = 'nothing of this user was applied: all of its events were there already';
 const NO_IDENTIFIER_LEFT = 'stored without a profile: no identifier is left that could be matched';
+
+/** What is not as the response to a retry says. */
+function withDuplicates(
+  notes: readonly UserNote[],
+  { record: { users }, rejections, acceptedNow }: Sorted,
+  duplicateOf: string,
+): UserNote[] {
+  const noted = new Map(notes.map((note) => [note.userIndex, note]));
+  const warn = (userIndex: number, warning: string): void => {
+    const note = noted.get(userIndex);
+    noted.set(userIndex, { ...note, userIndex, warnings: [warning, ...(note?.warnings ?? [])] });
+  };
+  // If all are duplicates, the trace says so itself.
+  for (const { origin } of acceptedNow.size > 0 ? users : []) {
+    const isAccepted = acceptedNow.has(origin.userIndex);
+    warn(origin.userIndex, isAccepted ? `accepted now: trace ${duplicateOf} rejected it` : duplicateText(duplicateOf));
+  }
+  for (const { userIndex } of rejections) {
+    warn(userIndex, `not kept as a rejection: this is a retry, and trace ${duplicateOf} has what became of this user`);
+  }
+  return [...noted.values()];
+}
+
+/** Begins as the trace expects it of users without events. */
+function duplicateText(duplicateOf: string): string {
+  return `not stored: a duplicate of this user in trace ${duplicateOf}`;
+}
 
 /** On the first user only: the warning is about the request, and a client that reuses one key would get many. */
 function withKeyReused(notes: readonly UserNote[], { users }: PreparedRecord, keyUsedBy: string): UserNote[] {

@@ -4,8 +4,9 @@
  * whenever the process crashes, and an item that another job has applied already is skipped.
  *
  * A fixed user keeps the trace_id, userIndex, key and time of receipt of its request: order, the last write and the
- * default event time are those of the original, and what was erased since stays erased. An item that makes this code
- * throw is isolated, retried TRIES_MAX times and then counted as failed.
+ * default event time are those of the original, and what was erased since stays erased. The windows of its event ids
+ * begin when it is applied. An item that makes this code throw is isolated, retried TRIES_MAX times and then counted as
+ * failed.
  */
 
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -127,7 +128,9 @@ export class JobRunner {
     const marked = await this.#mark(transaction, applied, at);
     failpoint('job_marked');
     const records = applied.filter(({ item }) => marked.has(item)).map(({ record }) => record);
-    const written = records.length > 0 ? await processPrepared(transaction, records, this.#parts) : undefined;
+    // One time for all: an erase finds the uses of event ids by when their record was processed.
+    const context = { ...this.#parts, now: () => at };
+    const written = records.length > 0 ? await processPrepared(transaction, records, context) : undefined;
     failpoint('job_written');
     const isGivenBack = counts.stillRejected + counts.failed > 0 && job.items.some(isFixedByHand);
     counts.resubmitted += records.length;
@@ -170,7 +173,7 @@ export class JobRunner {
         note('failed', cause);
       } else if (item.kind === 'dead_letter') {
         if (item.record === null) note('failed', NOT_KEPT);
-        else applied.push({ item, record: this.#retried(item) });
+        else applied.push({ item, record: this.#retried(item, at) });
       } else if (item.isResubmitted) {
         counts.already += 1;
       } else if (item.payloadIsCut) {
@@ -208,13 +211,13 @@ export class JobRunner {
     const prepared = prepareRecord(record, this.#parts.options);
     const steps = item.steps ?? (patch === null ? [] : stepsOf(patch));
     const resubmitted = { at, by: job.by, jobId: job.id, patch: steps };
-    return { ...prepared, header: { ...prepared.header, usersRejected: -1, resubmitted } };
+    return { ...prepared, header: { ...prepared.header, usersRejected: -1, resubmitted, appliedAt: at } };
   }
 
-  #retried({ record }: DeadLetterItem): PreparedRecord {
+  #retried({ record }: DeadLetterItem, at: number): PreparedRecord {
     if (record === null) throw new Error('a dead letter without its body cannot be retried');
     const prepared = prepareRecord(record, this.#parts.options);
-    return { ...prepared, header: { ...prepared.header, isRetried: true } };
+    return { ...prepared, header: { ...prepared.header, isRetried: true, appliedAt: at } };
   }
 
   /** After an error in a step. Throws it on unless it is a conflict, or may be the fault of an item. */

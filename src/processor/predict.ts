@@ -44,13 +44,17 @@ export interface DecidedPrediction {
   readonly survivors: readonly NodeNumber[];
 }
 
-/** `records` are those of one request. */
+/** `records` are those of one request, or of several rejected users that a job would apply then. */
 export function preparePrediction(
   tenantId: TenantId,
   records: readonly LogRecord[],
   options: MatchOptions,
+  appliedAt?: number,
 ): PreparedPrediction {
-  const prepared = records.map((record) => prepareRecord(record, options));
+  const prepared = records.map((record) => {
+    const one = prepareRecord(record, options);
+    return appliedAt === undefined ? one : { ...one, header: { ...one.header, appliedAt } };
+  });
   return { tenantId, records: prepared, lookup: lookupRequestOf(tenantId, prepared) };
 }
 
@@ -129,6 +133,7 @@ function usersOf(
     return {
       ...nothing,
       ...effect,
+      duplicateOf: stored.has(userIndex) ? null : duplicateOf,
       userIndex,
       status: 'accepted',
       ...(node !== null && people.profileOf(node)),
@@ -140,7 +145,8 @@ function usersOf(
   });
   const rejected = record.rejections.map(({ userIndex, message }): PredictedUser => {
     const { node: _none, ...effect } = NO_EFFECT;
-    return { ...nothing, ...effect, duplicateOf: null, userIndex, status: 'rejected', message };
+    const warnings = notes.get(userIndex)?.warnings ?? [];
+    return { ...nothing, ...effect, duplicateOf: null, userIndex, status: 'rejected', message, warnings };
   });
   return [...accepted, ...rejected];
 }

@@ -1,6 +1,7 @@
 /**
  * How much of rejected users is stored: limited per user and per record, so that a client that sends garbage cannot
- * fill the disk. The total is limited by the retention sweep.
+ * fill the disk. The total is limited by the retention sweep. Every rejected user is stored, if need be without what was
+ * sent: by that a retry of its request knows that it was rejected.
  */
 
 import { hash } from 'node:crypto';
@@ -11,7 +12,7 @@ import { withoutNul } from './storable-text.ts';
 
 /** In UTF-16 units: enough to see what is wrong. */
 const PAYLOAD_LENGTH_MAX = 16_384;
-/** Of one record, in UTF-16 units. All users of a request can be fixed, unless they are large; the trace has all messages. */
+/** Of one record, in UTF-16 units. Of the users after these only the message is kept. */
 const PAYLOADS_LENGTH_MAX = 100 * PAYLOAD_LENGTH_MAX;
 /** Of one user; a payload that is kept whole has hardly more. */
 const EVENT_NAMES_MAX = 100;
@@ -35,8 +36,7 @@ export function keptRejections(rejections: readonly RejectionToStore[]): KeptRej
   for (const rejection of rejections) {
     const one = keptRejection(rejection);
     length += one.payload.length;
-    if (length > PAYLOADS_LENGTH_MAX) break;
-    kept.push(one);
+    kept.push(length > PAYLOADS_LENGTH_MAX ? { ...one, payload: '', isCut: true, eventNames: '' } : one);
   }
   return kept;
 }

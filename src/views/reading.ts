@@ -92,10 +92,10 @@ export function createReading(store: Store, log: LogReader): Store {
         return { ...ledger, lost, missingRecords: await stillMissing(store, log, ledger) };
       }
     },
-    predict: async (tenantId, records) => {
+    predict: async (tenantId, records, appliedAt) => {
       // Counted first: what is processed meanwhile is then counted and considered, never neither.
       const pendingRequests = await countPendingRequests(store, log, tenantId);
-      return { ...(await store.predict(tenantId, records)), pendingRequests };
+      return { ...(await store.predict(tenantId, records, appliedAt)), pendingRequests };
     },
     close: async () => {
       await store.close();

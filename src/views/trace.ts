@@ -103,7 +103,7 @@ function usersOf<Row extends TracedRecord>(record: Row, sources: TraceSources<Ro
   const end = record.firstUserIndex + record.usersAccepted + record.usersRejected;
   for (let userIndex = record.firstUserIndex; userIndex < end; userIndex += 1) {
     const message = rejected.get(userIndex);
-    if (message !== undefined) users.push(rejectedUser(userIndex, message));
+    if (message !== undefined) users.push(rejectedUser(userIndex, message, noted.get(userIndex)));
     else if (isCertain || stored.has(userIndex) || noted.has(userIndex)) {
       const note = noted.get(userIndex);
       const user = acceptedUser(sources, userIndex, stored.get(userIndex), note);
@@ -171,7 +171,7 @@ function mergedBy(
   return { merged, isUndone: merged.length < living.length };
 }
 
-function rejectedUser(userIndex: number, message: string): TracedUser {
+function rejectedUser(userIndex: number, message: string, note: UserNote | undefined): TracedUser {
   return {
     userIndex,
     status: 'rejected',
@@ -179,7 +179,7 @@ function rejectedUser(userIndex: number, message: string): TracedUser {
     events: 0,
     duplicateEvents: 0,
     merged: [],
-    warnings: [],
+    warnings: note?.warnings ?? [],
     message,
   };
 }

@@ -312,6 +312,7 @@ export function cannedStore(tenantId: string): { store: Store; asked: Asked[] } 
           format: 'sluice' as const,
           eventNames: ['"x"'],
           resubmittedAt: AT,
+          acceptedBy: null,
         },
         {
           ...origin,
@@ -325,6 +326,7 @@ export function cannedStore(tenantId: string): { store: Store; asked: Asked[] } 
           format: 'sluice' as const,
           eventNames: [],
           resubmittedAt: null,
+          acceptedBy: null,
         },
       ]),
       nothing,
@@ -426,6 +428,7 @@ export function cannedStore(tenantId: string): { store: Store; asked: Asked[] } 
               format: 'sluice' as const,
               eventNames: [],
               resubmittedAt: null,
+              acceptedBy: null,
             },
       undefined,
     ),

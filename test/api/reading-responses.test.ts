@@ -74,7 +74,7 @@ suite('A response is exactly this', () => {
     [
       '/rejections',
       200,
-      `{"rejections":[{"id":"${TRACE_ID}.0","trace_id":"${TRACE_ID}","userIndex":0,"received_at":"${AT}","message":"events[3] x","reason":"events[] x","payload":{"a":1.0},"payload_is_cut":false,"key_id":"${KEY_ID}","format":"sluice","event_names":["\\"x\\""],"resubmitted_at":"${AT}"},{"id":"${TRACE_ID}.0","trace_id":"${TRACE_ID}","userIndex":0,"received_at":"${AT}","message":"y","reason":"y","payload":"{\\"a\\":\\"","payload_is_cut":true,"key_id":"${KEY_ID}","format":"sluice","event_names":[],"resubmitted_at":null}],"next_cursor":"next"}`,
+      `{"rejections":[{"id":"${TRACE_ID}.0","trace_id":"${TRACE_ID}","userIndex":0,"received_at":"${AT}","message":"events[3] x","reason":"events[] x","payload":{"a":1.0},"payload_is_cut":false,"key_id":"${KEY_ID}","format":"sluice","event_names":["\\"x\\""],"resubmitted_at":"${AT}","accepted_by":null},{"id":"${TRACE_ID}.0","trace_id":"${TRACE_ID}","userIndex":0,"received_at":"${AT}","message":"y","reason":"y","payload":"{\\"a\\":\\"","payload_is_cut":true,"key_id":"${KEY_ID}","format":"sluice","event_names":[],"resubmitted_at":null,"accepted_by":null}],"next_cursor":"next"}`,
     ],
     [
       '/rejections/reasons',

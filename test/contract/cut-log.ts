@@ -43,7 +43,7 @@ function usersOf(entry: LogEntry): LogEntry[] {
       eventCount: rejections.length > 0 ? 0 : users.length === 1 ? entry.eventCount : eventsIn(user),
       rejections,
     };
-    const isReport = droppedByClient !== undefined && userIndex === firstAccepted;
+    const isReport = droppedByClient !== undefined && userIndex === Math.max(firstAccepted, 0);
     return Object.assign({}, rest, own, isReport && { droppedByClient });
   });
 }

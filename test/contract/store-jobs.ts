@@ -423,7 +423,14 @@ export function storeJobsContract(open: OpenStore): void {
       const values = [{ op: 'replace', path: '/identifiers/user_id', value: 'known' }];
       const patch = JSON.stringify(values);
       const before = JSON.stringify(await totals());
-      const request = { tenantId: TENANT, filter: ANY, patch: parsePatch(patch), plan: undefined, cursor: null };
+      const request = {
+        tenantId: TENANT,
+        filter: ANY,
+        patch: parsePatch(patch),
+        plan: undefined,
+        cursor: null,
+        at: FIXED_AT,
+      };
       const preview = JSON.parse(jsonText(await previewResubmit(under.store, request))) as {
         effects: object;
         users: { id: string; status: string; prediction: Record<string, unknown> | null }[];
@@ -480,6 +487,7 @@ export function storeJobsContract(open: OpenStore): void {
         patch: parsePatch(JSON.stringify(patch)),
         plan: undefined,
         cursor: null,
+        at: FIXED_AT,
       };
       const preview = JSON.parse(jsonText(await previewResubmit(under.store, request))) as {
         effects: Record<string, number>;

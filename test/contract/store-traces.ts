@@ -471,6 +471,7 @@ export function storeTracesContract(open: OpenStore): void {
         format: 'sluice',
         eventNames: [],
         resubmittedAt: null,
+        acceptedBy: null,
       });
       const reason = 'events[].event_name is required and must be a non-empty string';
       const named = await under.store.rejections(TENANT, { ...ALL, reason });

@@ -30,6 +30,7 @@ import {
 } from './store-feeding.ts';
 import { storeCatalogueContract } from './store-catalogue.ts';
 import { storeJobsContract } from './store-jobs.ts';
+import { storeRetriesContract } from './store-retries.ts';
 import { storePeopleContract } from './store-people.ts';
 import { storePlanViolationsContract } from './store-plan-violations.ts';
 import { storePredictionsContract } from './store-predictions.ts';
@@ -56,6 +57,7 @@ export function storeContract(name: string, open: OpenStore): void {
     storeTenantsContract(open);
     storeTransactionsContract(open);
     storeJobsContract(open);
+    storeRetriesContract(open);
   });
 }
 

@@ -27,6 +27,7 @@ function lookupResultOf(known: { readonly erased?: readonly string[] }): Omit<Lo
     lastErasedAt: erased.length > 0 ? ERASED_AT : 0,
     newestUseOfKey: () => undefined,
     olderUseOfKey: () => undefined,
+    openRejections: () => new Set<number>(),
     erasedAt: ({ type, value }: MatchKey) => (erased.includes(`${type}:${value}`) ? ERASED_AT : undefined),
   };
 }
@@ -61,7 +62,7 @@ suite('An Idempotency-Key', () => {
   test('of a request in which no user was valid is free for the fixed request', () => {
     const good = recordOf([someone({ user_id: 'ada' })], { idempotencyKey: 'K1' });
     const bad = {
-      ...recordOf([someone({ user_id: 'ada' })], { idempotencyKey: 'K1' }),
+      ...recordOf([someone({ user_id: 'adda' })], { idempotencyKey: 'K1' }),
       eventCount: 0,
       rejections: [{ userIndex: 0, message: 'no' }],
     };
@@ -75,8 +76,9 @@ suite('An Idempotency-Key', () => {
     );
     assert.deepEqual(
       newestKeyUses.map(({ traceId }) => traceId),
-      [good.traceId],
+      [bad.traceId, good.traceId],
     );
+    assert.deepEqual(records[1]?.notes, [], 'without a warning that the key was used before');
   });
 });
 

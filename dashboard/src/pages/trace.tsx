@@ -173,7 +173,8 @@ function Duplicate({ of }: { of: string }): ReactNode {
   return (
     <Notice tone="warn" title="This was a repetition.">
       <p>
-        It is a retry: its Idempotency-Key and its body are those of an earlier request, which was stored:{' '}
+        It is a retry: its Idempotency-Key and its body are those of an earlier request. Only users that the earlier
+        request rejected and that are accepted now are stored with it:{' '}
         <Link to={viewPath(environment, `traces/${of}`)} className="mono">
           {of}
         </Link>

@@ -135,7 +135,7 @@ function TraceLink({ id, environment }: { id: string; environment: Environment }
 
 function Words({ user, trace, environment }: CellProps): ReactNode {
   const { message, merged, warnings, duplicate_events: duplicates = 0, profile_id: profileId } = user;
-  if (user.status === 'accepted' && trace.duplicate_of !== null) {
+  if (user.status === 'accepted' && trace.duplicate_of !== null && warnings.length === 0) {
     return 'A repetition: nothing of it was stored again.';
   }
   const { resubmitted } = user;

@@ -269,7 +269,7 @@ function People({ checked, users }: { checked: Checked; users: readonly Predicte
     <>
       {repeated > 0 && (
         <Notice tone="quiet" title="A repetition">
-          This Idempotency-Key was used with the same body before: nothing would be stored again.
+          This Idempotency-Key was used with the same body before: what was stored then would not be stored again.
         </Notice>
       )}
       {without > 0 && (

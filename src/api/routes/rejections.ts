@@ -25,6 +25,7 @@ import {
   timeOrNull,
   userIndex,
   uuid,
+  uuidOrNull,
 } from '../schema.ts';
 import { timeText } from '../stored-json.ts';
 import { type TenantParts, tenantRoute } from '../tenant-route.ts';
@@ -49,7 +50,10 @@ const Rejection = object('Rejection', 'One user that was not valid.', {
   key_id: text('The API key of its request.'),
   format: oneOf(FORMATS, '`segment` if the payload is a message of Segment’s SDKs.'),
   event_names: list(Type.String(), 'The names of its events, each once, as far as they have one; none if it was cut.'),
-  resubmitted_at: timeOrNull('When it was fixed and resubmitted; null if it was not.'),
+  resubmitted_at: timeOrNull(
+    'When it was fixed and resubmitted, or accepted in a retry of its request; null if it was not.',
+  ),
+  accepted_by: uuidOrNull('The retry of its request that had it accepted, as its trace_id.'),
 });
 
 const RejectionPage = object('RejectionPage', 'Users that were not valid.', {
@@ -59,8 +63,8 @@ const RejectionPage = object('RejectionPage', 'Users that were not valid.', {
 
 const RejectionReason = object('RejectionReason', 'One reason, and how often it occurred.', {
   reason: text('The message without indexes. `GET /rejections` takes it.'),
-  users: count('Rejected users that are kept: of one request up to 1.6 million characters.'),
-  resubmitted: count('Those of them that were fixed and resubmitted.'),
+  users: count('Rejected users that are kept.'),
+  resubmitted: count('Those of them that were fixed and resubmitted, or accepted in a retry.'),
   last_at: time('When the server received the newest of them.'),
   trace_id: uuid('The request of the newest.'),
   userIndex,
@@ -85,7 +89,10 @@ export function registerRejectionRoutes(app: FastifyInstance, parts: TenantParts
         ),
         event_name: textParameter('Only users with an event of this name.', NAME_CHARACTERS_MAX),
         key_id: textParameter('Only users of requests with this API key.', NAME_CHARACTERS_MAX),
-        resubmitted: choiceParameter('Only users that were resubmitted, or that were not.', ['true', 'false']),
+        resubmitted: choiceParameter('Only users that were resubmitted or accepted in a retry, or that were not.', [
+          'true',
+          'false',
+        ]),
         from,
         to,
         limit,
@@ -112,6 +119,7 @@ export function registerRejectionRoutes(app: FastifyInstance, parts: TenantParts
                   format: 'sluice',
                   event_names: ['page_viewed'],
                   resubmitted_at: null,
+                  accepted_by: null,
                 },
               ],
               next_cursor: null,
@@ -193,5 +201,6 @@ function rejectionJson(rejection: StoredRejection) {
     format: rejection.format,
     event_names: rejection.eventNames,
     resubmitted_at: resubmittedAt === null ? null : timeText(resubmittedAt),
+    accepted_by: rejection.acceptedBy,
   };
 }

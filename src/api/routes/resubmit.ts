@@ -118,7 +118,8 @@ export function registerResubmitRoutes(app: FastifyInstance, parts: ResubmitPart
       const one = { traceId: rejection.traceId, userIndex, user: fixed.user, steps };
       const job = await store.resubmitUser(tenantId, one, { traceId, at: now, by });
       if (job === 'unknown') return null;
-      if (job === 'already') throw new RefusedError('conflict', 'this rejected user was resubmitted before');
+      if (job === 'already')
+        throw new RefusedError('conflict', 'this rejected user was resubmitted before, or accepted in a retry');
       return jobJson(job);
     },
   });
@@ -155,7 +156,7 @@ export function registerResubmitRoutes(app: FastifyInstance, parts: ResubmitPart
       const patch = readPatch(patchText);
       if (dryRun) {
         const plan = await checks.of(tenantId);
-        return { job: null, preview: await previewResubmit(store, { tenantId, filter, patch, plan, cursor }) };
+        return { job: null, preview: await previewResubmit(store, { tenantId, filter, patch, plan, cursor, at: now }) };
       }
       const job = await store.resubmitAll(tenantId, { filter, patch: patchText }, { traceId, at: now, by });
       if (job === undefined) throw new RefusedError('not_found', 'no rejected user matches the filter');

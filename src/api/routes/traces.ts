@@ -39,7 +39,7 @@ const ofTrace = {
   users_accepted: count('As the 202 said, and those that were resubmitted since.'),
   users_rejected: count('As the 202 said, without those that were resubmitted since.'),
   duplicate_of: uuidOrNull(
-    'The request with the same `Idempotency-Key` and body that was stored instead; null for all others.',
+    'The earlier request with the same `Idempotency-Key` and body. Of this one, only users are stored that the earlier one rejected and that are accepted now. Null for all others.',
   ),
   key_id: orNull(text('Id of a key.'), 'Its API key; null for a dead letter that is not kept any more.'),
 };

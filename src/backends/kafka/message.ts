@@ -51,7 +51,7 @@ interface MessageHeader {
   readonly users: number;
   readonly events: number;
   readonly rejection?: string;
-  /** Of the whole request, on its first accepted user: a retry of that user is recognised by its Idempotency-Key. */
+  /** Of the whole request, on its first accepted user, or its first: a retry is recognised by its Idempotency-Key. */
   readonly dropped_by_client?: number;
 }
 
@@ -64,11 +64,14 @@ export function messagesOf(entry: LogEntry): Message[] {
   const rejections = new Map(entry.rejections.map(({ userIndex, message }) => [userIndex, message]));
   const timestamp = timeOfUuid7(entry.traceId) ?? entry.receivedAt;
   const bodyHash = entry.idempotencyKey === null ? null : bodyHashOf(body);
-  const firstAccepted = users.findIndex((_user, userIndex) => !rejections.has(userIndex));
+  const reporting = Math.max(
+    users.findIndex((_user, userIndex) => !rejections.has(userIndex)),
+    0,
+  );
   return users.map((user, userIndex) => {
     const about = headerLine(entry, bodyHash, user, userIndex, rejections.get(userIndex));
     const { droppedByClient } = entry;
-    const isReport = droppedByClient !== undefined && userIndex === firstAccepted;
+    const isReport = droppedByClient !== undefined && userIndex === reporting;
     const line = JSON.stringify(isReport ? { ...about, dropped_by_client: droppedByClient } : about);
     const lineBytes = Buffer.byteLength(line);
     const value = Buffer.allocUnsafe(lineBytes + 1 + user.end - user.start);

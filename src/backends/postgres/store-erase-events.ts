@@ -20,6 +20,7 @@ export type ErasedEvent = RemovedEvent & { readonly node: NodeNumber };
 /** A user of a request, as the range of its events: consecutive numbers, all of one day. */
 interface UserRange {
   readonly receivedAt: number;
+  readonly processedAt: number;
   readonly userIndex: number;
   readonly firstNo: number;
   readonly lastNo: number;
@@ -42,12 +43,15 @@ export const USERS_SQL = `
     SELECT DISTINCT received_at, trace_id, user_index FROM sample
   ), found AS MATERIALIZED (
     SELECT DISTINCT record.* FROM asked CROSS JOIN LATERAL (
-      SELECT received_at, first_event, events FROM records
+      SELECT received_at, processed_at, first_event, events FROM records
       WHERE received_at = asked.received_at AND ${WITHIN} AND trace_id = asked.trace_id
-        AND first_user_index <= asked.user_index AND asked.user_index < first_user_index + users_accepted + users_rejected
+        AND first_user_index <= asked.user_index
+        -- The record of a resubmitted user takes one away from the rejected ones.
+        AND asked.user_index < first_user_index + users_accepted + greatest(users_rejected, 0)
     ) AS record
   )
-  SELECT found.received_at AS "receivedAt", e.*, (SELECT count(*) FROM sample) AS picked
+  SELECT found.received_at AS "receivedAt", found.processed_at AS "processedAt", e.*,
+    (SELECT count(*) FROM sample) AS picked
   FROM found CROSS JOIN LATERAL (
     SELECT user_index AS "userIndex", min(no) AS "firstNo", max(no) AS "lastNo", count(*) AS events,
       coalesce(sum(octet_length(properties)) FILTER (WHERE ${MAY_HAVE_EVENT_ID}), 0)::bigint AS bytes
@@ -58,13 +62,14 @@ export const USERS_SQL = `
   ) AS e
   ORDER BY found.received_at, e."firstNo" LIMIT $2`;
 
-/** $1 nodes, $2 to $5 users, $6 and $7 days. */
+/** $1 nodes, $2 to $6 users, $7 and $8 days. */
 export const DELETE_SQL = `
   DELETE FROM events AS e
-  USING unnest($2::bigint[], $3::bigint[], $4::bigint[], $5::integer[]) AS u (received_at, first_no, last_no, user_index)
+  USING unnest($2::bigint[], $3::bigint[], $4::bigint[], $5::integer[], $6::bigint[])
+    AS u (received_at, first_no, last_no, user_index, processed_at)
   WHERE e.received_at = u.received_at AND e.no >= u.first_no AND e.no <= u.last_no AND e.user_index = u.user_index
-    AND e.node = ANY($1) AND e.received_at >= $6 AND e.received_at < $7
-  RETURNING e.no, e.node, e.timestamp, e.received_at AS "receivedAt", e.trace_id AS "traceId",
+    AND e.node = ANY($1) AND e.received_at >= $7 AND e.received_at < $8
+  RETURNING e.no, e.node, e.timestamp, e.received_at AS "receivedAt", u.processed_at AS "processedAt", e.trace_id AS "traceId",
     e.user_index AS "userIndex", e.event_name AS name, e.revenue, e.currency,
     CASE WHEN ${MAY_HAVE_EVENT_ID} THEN e.properties END AS properties`;
 
@@ -72,7 +77,11 @@ export const DELETE_SQL = `
 export const BY_INDEX = `
   SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off; SET LOCAL enable_seqscan = off`;
 
-type DeletedColumns = ErasedEvent & { readonly no: number; readonly properties: string | null };
+type DeletedColumns = ErasedEvent & {
+  readonly no: number;
+  readonly processedAt: number;
+  readonly properties: string | null;
+};
 
 /** Days of receipt: first (inclusive) to end (exclusive). */
 export interface Days {
@@ -100,6 +109,7 @@ export async function eraseEvents(
     chosen.map(({ firstNo }) => firstNo),
     chosen.map(({ lastNo }) => lastNo),
     chosen.map(({ userIndex }) => userIndex),
+    chosen.map(({ processedAt }) => processedAt),
     ...within,
   ]);
   await forgetEventIds(client, tenant, rows);
@@ -120,19 +130,26 @@ function pieceOf(users: readonly UserRange[]): readonly UserRange[] {
 
 /**
  * Rule 17: data after an erase starts from scratch, so it is no duplicate of removed events. An id that another request
- * has used since stays.
+ * has used since stays. What a job applied has used its ids when it was processed.
  */
 async function forgetEventIds(client: PostgresClient, tenant: number, rows: readonly DeletedColumns[]): Promise<void> {
   const hashOf = await hashesOf(client);
-  const ids = rows.flatMap(({ properties, receivedAt }) => {
+  const ids = rows.flatMap(({ properties, receivedAt, processedAt }) => {
     const id = properties === null ? undefined : eventIdOf(properties);
-    return id === undefined ? [] : [{ ...hashOf(tenant, HASHED.eventId, id), receivedAt }];
+    return id === undefined ? [] : [{ ...hashOf(tenant, HASHED.eventId, id), receivedAt, processedAt }];
   });
   if (ids.length === 0) return;
   ids.sort((a, b) => a.hash - b.hash || a.rest - b.rest);
   await client.query(
-    `DELETE FROM event_ids USING unnest($1::int8[], $2::int8[], $3::int8[]) AS q (hash, rest, received_at)
-     WHERE event_ids.hash = q.hash AND event_ids.rest = q.rest AND event_ids.received_at = q.received_at`,
-    [ids.map(({ hash }) => hash), ids.map(({ rest }) => rest), ids.map(({ receivedAt }) => receivedAt)],
+    `DELETE FROM event_ids
+     USING unnest($1::int8[], $2::int8[], $3::int8[], $4::int8[]) AS q (hash, rest, received_at, processed_at)
+     WHERE event_ids.hash = q.hash AND event_ids.rest = q.rest
+       AND event_ids.received_at IN (q.received_at, q.processed_at)`,
+    [
+      ids.map(({ hash }) => hash),
+      ids.map(({ rest }) => rest),
+      ids.map(({ receivedAt }) => receivedAt),
+      ids.map(({ processedAt }) => processedAt),
+    ],
   );
 }

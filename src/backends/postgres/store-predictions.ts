@@ -32,14 +32,16 @@ export interface RequestToPredict {
   readonly tenantId: TenantId;
   readonly records: readonly LogRecord[];
   readonly matchOptions: MatchOptions;
+  /** When a job would apply them. */
+  readonly appliedAt: number | undefined;
 }
 
 /** Within a transaction that sees one snapshot. */
 export async function predict(
   client: PostgresClient,
-  { tenant = UNKNOWN_TENANT, tenantId, records, matchOptions }: RequestToPredict,
+  { tenant = UNKNOWN_TENANT, tenantId, records, matchOptions, appliedAt }: RequestToPredict,
 ): Promise<Prediction> {
-  const prepared = preparePrediction(tenantId, records, matchOptions);
+  const prepared = preparePrediction(tenantId, records, matchOptions, appliedAt);
   const decided = decidePrediction(prepared, await lookUp(client, tenant, prepared.lookup));
   const { survivors } = decided;
   if (survivors.length === 0) return completePrediction(decided, [], new Set());

@@ -143,7 +143,7 @@ export const STORE_MIGRATIONS: readonly string[] = [
   CREATE UNIQUE INDEX key_secret_only_one ON key_secret ((true));
 
   -- First uses, by the hash of tenant and text. A key has its newest use; older ones with other bodies have names of
-  -- their own (older-use.ts).
+  -- their own (key-use.ts).
   CREATE TABLE idempotency_keys (
     hash        bigint NOT NULL,
     rest        bigint NOT NULL,

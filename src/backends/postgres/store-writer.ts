@@ -43,6 +43,7 @@ import { addToCatalogue } from '../sql/catalogue.ts';
 import type { Difference } from '../sql/ledger.ts';
 import { insertDeadLetter, NO_TENANT_NUMBER } from '../sql/dead-letters.ts';
 import { hasJobs, markResubmitted, markRetried, saveJob, takeJob } from '../sql/jobs.ts';
+import { markAccepted } from '../sql/rejections.ts';
 import type { StoreQueries } from '../sql/store-tables.ts';
 import { TransactionSums } from '../sql/sums.ts';
 import { assertInstallation } from './installation-check.ts';
@@ -303,12 +304,21 @@ class PostgresWriteTransaction implements WriteTransaction {
       this.#shared.days.forget();
       throw new StoreConflictError('a day was removed meanwhile', { cause: error });
     }
+    for (const { tenant, batch } of tenants) await this.#markAccepted(tenant, batch, processedAt);
     for (const { tenant, batch } of tenants) {
       for (const record of batch.records) this.#sums.add(tenant, record);
       this.#sums.addProfiles(tenant, newProfilesIn(batch.changes));
       if (batch.violations !== undefined) this.#sums.addViolations(tenant, batch.violations);
       if (this.#met.some(([met]) => met === tenant)) this.#met.push([tenant, peopleIn(batch)]);
     }
+  }
+
+  async #markAccepted(tenant: number, { acceptedRejections }: TenantBatch, processedAt: number): Promise<void> {
+    if (acceptedRejections.length === 0) return;
+    const marked = await runSteps(this.#client, (tables) =>
+      markAccepted(tables, tenant, acceptedRejections, processedAt),
+    );
+    if (marked < acceptedRejections.length) throw new StoreConflictError('a rejected user was resubmitted meanwhile');
   }
 
   async deadLetter(header: RecordHeader, record: LogRecord, cause: string, at: number): Promise<void> {

@@ -124,9 +124,9 @@ export function openPostgresStore(options: PostgresStoreOptions): Store {
   };
 
   const predictions: Predictions = {
-    predict: async (tenantId, records) => {
+    predict: async (tenantId, records, appliedAt) => {
       const tenant = await tenants.of(tenantId);
-      return inSnapshot(pool, (client) => predict(client, { tenant, tenantId, records, matchOptions }));
+      return inSnapshot(pool, (client) => predict(client, { tenant, tenantId, records, matchOptions, appliedAt }));
     },
   };
 

@@ -4,7 +4,7 @@
  *
  * The unique index locks a new first use; an existing one is replaced only if it has not changed. Otherwise another
  * writer was first, which is a conflict: the retried batch finds that writer's use. Older uses of an Idempotency-Key
- * (older-use.ts) change only together with the newest, so they need no check of their own.
+ * (key-use.ts) change only together with the newest, so they need no check of their own.
  */
 
 import type { Snapshot } from '../../identity/graph.ts';
@@ -18,11 +18,13 @@ import {
 } from '../../store-writer.ts';
 import { HASHED, type HashOfKey, type KeyHash } from '../../views/keyed-hash.ts';
 import { eventIdUsesOf } from '../../views/event-id-uses.ts';
-import { olderUseName } from '../../views/older-use.ts';
+import { isOfBody, olderUseName } from '../../views/key-use.ts';
 import { tombstoneOf } from '../../views/tombstone.ts';
+import { openRejections } from '../sql/rejections.ts';
 import { byteas, int4s, int8s, texts, uuids } from './binary-arrays.ts';
 import type { Queryable } from './pool.ts';
 import type { InvalidationState } from './person-cache.ts';
+import { runSteps } from './sql-database.ts';
 
 const USES = {
   idempotency_keys: statementsOf('idempotency_keys', { trace_id: 'uuid', body_hash: 'text' }, 'trace_id'),
@@ -96,6 +98,10 @@ interface UseRow extends KeyHash {
   readonly before: Use | undefined;
 }
 
+/** By tenant's number, then by trace: users by index. */
+type OpenRejections = ReadonlyMap<number, ReadonlyMap<string, ReadonlySet<number>>>;
+const NO_USERS: ReadonlySet<number> = new Set();
+
 /** By tenant's number, then by key, name of an older use, or id. */
 type Uses = Map<number, Map<string, Use>>;
 
@@ -124,9 +130,10 @@ export class FirstUses {
     await this.#find(client, 'idempotency_keys', lookups, ({ idempotencyKeys }, tenant) =>
       idempotencyKeys.flatMap(({ key, bodyHash }) => {
         const newest = this.#found.idempotency_keys.get(tenant)?.get(key);
-        return newest === undefined || newest.bodyHash === bodyHash ? [] : [olderUseName(key, bodyHash)];
+        return newest === undefined || isUseOf(newest, bodyHash) ? [] : [olderUseName(key, bodyHash)];
       }),
     );
+    const open = await this.#findOpenRejections(client, lookups);
     await this.#find(client, 'event_ids', lookups, ({ eventIds }) => eventIds);
     const lastErasedAt = (tenant: number): number => invalidations.get(tenant)?.lastErasedAt ?? 0;
     const erased = await findTombstones(
@@ -139,6 +146,7 @@ export class FirstUses {
       lastErasedAt: lastErasedAt(tenant),
       newestUseOfKey: (key) => this.#keyUse(tenant, key),
       olderUseOfKey: (key, bodyHash) => this.#keyUse(tenant, olderUseName(key, bodyHash)),
+      openRejections: (traceId) => open.get(tenant)?.get(traceId) ?? NO_USERS,
       eventIds: eventIdUsesOf(request.eventIds, (id) => this.#found.event_ids.get(tenant)?.get(id)?.receivedAt),
       erasedAt: ({ type, value }) => erased.get(tenant)?.get(`${type} ${value}`),
     }));
@@ -159,6 +167,23 @@ export class FirstUses {
     await this.#remember(client, 'event_ids');
     await this.#rememberOlderKeyUses(client, batches);
     await writeTombstones(client, batches);
+  }
+
+  /** Of the requests that these may be retries of; rarely any. */
+  async #findOpenRejections(client: Queryable, lookups: readonly Lookup[]): Promise<OpenRejections> {
+    const open = new Map<number, Map<string, Set<number>>>();
+    for (const { tenant, request } of lookups) {
+      const traceIds = new Set<string>();
+      for (const { key, bodyHash } of request.idempotencyKeys) {
+        for (const name of [key, olderUseName(key, bodyHash)]) {
+          const use = this.#keyUse(tenant, name);
+          if (use !== undefined && isUseOf(use, bodyHash)) traceIds.add(use.traceId);
+        }
+      }
+      if (traceIds.size === 0) continue;
+      open.set(tenant, await runSteps(client, (tables) => openRejections(tables, tenant, [...traceIds])));
+    }
+    return open;
   }
 
   #keyUse(tenant: number, name: string): KeyUse | undefined {
@@ -248,6 +273,10 @@ export class FirstUses {
     await client.query(USES.idempotency_keys.put, columnsOf('idempotency_keys', rows.sort(byHash)));
     for (const { tenant, name, use } of rows) inMap(this.#found.idempotency_keys, tenant).set(name, use);
   }
+}
+
+function isUseOf({ bodyHash: remembered }: Use, bodyHash: string): boolean {
+  return remembered !== undefined && isOfBody({ bodyHash: remembered }, bodyHash);
 }
 
 /** One order for all writers: rows are locked in it. */

@@ -196,7 +196,7 @@ export function* removeDeadLetters(tables: Tables, numbers: readonly number[]): 
       .where('no', 'in', numbers)
       .returning(['tenant', 'received_at', 'users', 'events', 'retried_at']),
   );
-  const expired = removed.filter(({ retried_at: retriedAt }) => retriedAt === null);
+  const expired = removed.filter((row) => row.retried_at === null && row.tenant !== NO_TENANT_NUMBER);
   const byHour = Map.groupBy(expired, (row) => `${row.tenant} ${startOf(row.received_at, HOUR_MS)}`);
   for (const rows of byHour.values()) {
     const [{ tenant, received_at: receivedAt }] = rows as [(typeof rows)[number]];

@@ -13,14 +13,18 @@ import type {
   StoredRejection,
   TimeRange,
 } from '../../store.ts';
+import type { AcceptedRejection } from '../../store-writer.ts';
 import { scopedCursorOf, scopedNumbersOf } from '../../views/cursor.ts';
 import { eventNamesIn, nameInText, reasonHash } from '../../views/kept-rejections.ts';
 import { pageOf } from '../../views/page.ts';
 import { uuidOf } from '../../views/uuid.ts';
+import { changedBy, rowsOf, type Steps, type Tables } from './steps.ts';
 import type { StoreQueries, StoreTables } from './store-tables.ts';
 
 /** There are a few dozen rules; names that clients chose make more reasons of some of them. */
 const REASONS_MAX = 100;
+/** Both engines limit the parameters of a statement. */
+const VALUES_PER_STATEMENT = 5_000;
 
 export async function listRejections(
   { tables }: StoreQueries,
@@ -67,6 +71,7 @@ const COLUMNS = [
   'format',
   'event_names',
   'resubmitted_at',
+  'accepted_by',
 ] as const;
 
 function rejectionOf(row: Pick<StoreTables['rejections'], Exclude<(typeof COLUMNS)[number], 'no'>>): StoredRejection {
@@ -83,6 +88,7 @@ function rejectionOf(row: Pick<StoreTables['rejections'], Exclude<(typeof COLUMN
     format: row.format ?? 'sluice',
     eventNames: eventNamesIn(row.event_names),
     resubmittedAt: row.resubmitted_at,
+    acceptedBy: row.accepted_by,
   };
 }
 
@@ -121,6 +127,59 @@ export async function readRejection(
     .orderBy('no')
     .executeTakeFirst();
   return row && rejectionOf(row);
+}
+
+/** Users of these requests that were rejected, and neither resubmitted nor accepted in a retry. By trace. */
+export function* openRejections(
+  tables: Tables,
+  tenant: number,
+  traceIds: readonly string[],
+): Steps<Map<string, Set<number>>> {
+  const open = new Map<string, Set<number>>();
+  for (let at = 0; at < traceIds.length; at += VALUES_PER_STATEMENT) {
+    const rows = yield* rowsOf(
+      tables
+        .selectFrom('rejections')
+        .select(['trace_id', 'user_index'])
+        .where('trace_id', 'in', traceIds.slice(at, at + VALUES_PER_STATEMENT))
+        .where('tenant', '=', tenant)
+        .where('resubmitted_at', 'is', null),
+    );
+    for (const { trace_id: traceId, user_index: userIndex } of rows) {
+      const users = open.get(traceId) ?? new Set();
+      open.set(traceId, users.add(userIndex));
+    }
+  }
+  return open;
+}
+
+/** Marks rejections that are open; gives how many these were. */
+export function* markAccepted(
+  tables: Tables,
+  tenant: number,
+  accepted: readonly AcceptedRejection[],
+  at: number,
+): Steps<number> {
+  let marked = 0;
+  // In one order, as rows are locked in it.
+  const byRequest = Map.groupBy(accepted, ({ traceId, acceptedBy }) => `${traceId} ${acceptedBy}`);
+  for (const [, some] of [...byRequest].sort(([a], [b]) => (a < b ? -1 : 1))) {
+    const [{ traceId, acceptedBy }] = some as [AcceptedRejection];
+    marked += yield* changedBy(
+      tables
+        .updateTable('rejections')
+        .set({ resubmitted_at: at, accepted_by: acceptedBy })
+        .where('trace_id', '=', traceId)
+        .where(
+          'user_index',
+          'in',
+          some.map(({ userIndex }) => userIndex),
+        )
+        .where('tenant', '=', tenant)
+        .where('resubmitted_at', 'is', null),
+    );
+  }
+  return marked;
 }
 
 export async function countRejections(

@@ -127,8 +127,10 @@ export interface StoreTables {
     format: ForeignFormat | null;
     /** As in `views/kept-rejections.ts`. */
     event_names: string;
-    /** When it was fixed and resubmitted. */
+    /** When it was fixed and resubmitted, or accepted in a retry. */
     resubmitted_at: number | null;
+    /** The retry of its request in which it was accepted. */
+    accepted_by: string | null;
   };
   /** Work on many rejections or dead letters (jobs.ts). */
   jobs: {
@@ -315,7 +317,8 @@ export function createStoreTables(types: StoreColumnTypes): string {
       key_kind       ${text} NOT NULL,
       format         ${text},
       event_names    ${text} NOT NULL,
-      resubmitted_at ${integer}
+      resubmitted_at ${integer},
+      accepted_by    ${uuid}
     ) ${tableEnd};
     CREATE INDEX rejections_by_time ON rejections (tenant, received_at, no);
     CREATE INDEX rejections_by_reason ON rejections (tenant, reason_hash, received_at, no, resubmitted_at);

@@ -4,7 +4,9 @@ import assert from 'node:assert/strict';
 import { suite, test } from 'node:test';
 import { openPostgresStore } from '../../../src/backends/postgres/store.ts';
 import { openPostgresStoreWriter } from '../../../src/backends/postgres/store-writer.ts';
-import { headerOf } from '../../../src/processor/prepare.ts';
+import { decide, lookupRequestOf } from '../../../src/processor/decide.ts';
+import { headerOf, prepareRecord } from '../../../src/processor/prepare.ts';
+import { StoreConflictError } from '../../../src/store-writer.ts';
 import { feed, person, profileOf, request, START, TENANT } from '../../contract/store-feeding.ts';
 import { jobRunner, runJobs } from '../../contract/store-jobs.ts';
 import { traceIdOf } from '../../processor/history.ts';
@@ -12,6 +14,7 @@ import { eventually } from '../../server.ts';
 import { whyNoPostgres } from '../../servers/postgres.ts';
 import { migratedDatabase } from './database.ts';
 
+const OPTIONS = { defaultCountry: null, junkValues: new Set<string>() };
 const FILTER = { reason: null, from: null, to: null };
 const PATCH = JSON.stringify([{ op: 'replace', path: '/identifiers/user_id', value: 'ada' }]);
 
@@ -75,6 +78,35 @@ suite('Jobs on PostgreSQL', { skip: whyNoPostgres() }, () => {
       270,
     );
     assert.deepEqual(await first.difference(), { users: 0, events: 0 });
+  });
+
+  test('a retry that would store a user who is resubmitted at the same moment is processed again', async (context) => {
+    const pool = await (await migratedDatabase()).connect({ max: 6 });
+    const store = openPostgresStore({ pool, logName: 'test:log' });
+    const writer = openPostgresStoreWriter({ pool: pool.share(), logName: 'test:log' });
+    context.after(async () => {
+      await writer.close();
+      await store.close();
+    });
+    const under = { writer, store, close: () => Promise.resolve() };
+    const ada = person({ user_id: 'ada' });
+    const retry = request([ada], { idempotencyKey: 'once' });
+    const rejections = [{ userIndex: 0, message: 'not in the plan' }];
+    const first = { ...request([ada], { idempotencyKey: 'once' }), eventCount: 0, rejections };
+    await feed(under, [first]);
+
+    const racing = await writer.begin();
+    const prepared = [prepareRecord({ ...retry, partition: 0, position: 1 }, OPTIONS)];
+    const [result] = await racing.lookUp([lookupRequestOf(TENANT, prepared)]);
+    assert.ok(result);
+    const at = START + 86_400_000;
+    const fixed = { traceId: first.traceId, userIndex: 0, user: JSON.stringify(ada), steps: [] };
+    await store.resubmitUser(TENANT, fixed, { traceId: traceIdOf(at, 1), at });
+    await assert.rejects(racing.write([decide(TENANT, result, prepared)], at), StoreConflictError);
+    await racing.rollback();
+    await feed(under, [retry]);
+    await runJobs(under);
+    assert.equal((await profileOf(under, 'user_id', 'ada')).eventCount, 1);
   });
 
   test('an erase waits for the job that retries a dead letter of the person', async (context) => {

@@ -150,12 +150,12 @@ function eventsToErase(
   node: NodeNumber,
   wanted: ReadonlySet<number>,
 ): RemovableEvent[] {
-  const record = store.get<{ received_at: number; first_event: number; events: number }>(
-    `SELECT received_at, first_event, events FROM records_${table} WHERE no = ?`,
+  const record = store.get<{ received_at: number; processed_at: number; first_event: number; events: number }>(
+    `SELECT received_at, processed_at, first_event, events FROM records_${table} WHERE no = ?`,
     recordNo,
   );
   if (record === undefined) throw new Error(`record ${recordNo} is not stored, and its events are`);
-  const { received_at, first_event, events } = record;
+  const { received_at, processed_at, first_event, events } = record;
   const users = new Set<number>();
   for (const { no, userIndex } of eventsBetween(store, table, first_event, first_event + events)) {
     if (wanted.has(no)) users.add(userIndex);
@@ -163,7 +163,7 @@ function eventsToErase(
   const found: RemovableEvent[] = [];
   for (const event of eventsBetween(store, table, first_event, first_event + events)) {
     if (event.node !== node || !users.has(event.userIndex)) continue;
-    forgetIdOf(store, event, received_at);
+    forgetIdOf(store, event, [received_at, processed_at]);
     found.push(removable(event, received_at));
   }
   return found;
@@ -171,12 +171,12 @@ function eventsToErase(
 
 /**
  * Rule 17: data after an erase starts from scratch, so it is no duplicate of removed events. An id that another request
- * has used since stays.
+ * has used since stays. What a job applied has used its ids when it was processed.
  */
-function forgetIdOf(store: StoreConnection, { tenant, properties }: BlockEvent, receivedAt: number): void {
+function forgetIdOf(store: StoreConnection, { tenant, properties }: BlockEvent, usedAt: readonly number[]): void {
   const eventId = eventIdOf(properties);
   if (eventId === undefined) return;
-  forgetEventId(store.runs(EVENT_IDS), store.hashOf(tenant, HASHED.eventId, eventId), receivedAt);
+  forgetEventId(store.runs(EVENT_IDS), store.hashOf(tenant, HASHED.eventId, eventId), usedAt);
 }
 
 function eraseProfile(

@@ -3,7 +3,7 @@
  * runs (sorted-runs/), one group per day of receipt, so that expiry drops whole runs.
  *
  * For an event id only the time of receipt is stored: 18 bytes per id. The newest use of an Idempotency-Key is under
- * the key itself; older ones with other bodies have names of their own (views/older-use.ts). Of two entries with one
+ * the key itself; older ones with other bodies have names of their own (views/key-use.ts). Of two entries with one
  * name the one written later wins, which is not always the one received later: clocks may be set back.
  */
 
@@ -12,7 +12,7 @@ import type { Rows } from '../../../columnar/column-block.ts';
 import { DAY_MS, EVENT_ID_WINDOW_MS, IDEMPOTENCY_WINDOW_MS } from '../../../model.ts';
 import type { EventIdUses, KeyUse, TenantBatch } from '../../../store-writer.ts';
 import { HASHED, type HashOfKey, type KeyHash } from '../../../views/keyed-hash.ts';
-import { olderUseName } from '../../../views/older-use.ts';
+import { olderUseName } from '../../../views/key-use.ts';
 import { BufferedRuns } from '../sorted-runs/buffered-runs.ts';
 import type { Entry, RowsToWrite, RunsShape } from '../sorted-runs/entries.ts';
 import type { RunReader } from '../sorted-runs/run-reader.ts';
@@ -198,12 +198,13 @@ export function keyUseOf({ values, bytes }: Entry): KeyUse {
 }
 
 /**
- * Removes the use of an event id if it was received at that time; a later use by another request stays. In runs of
+ * Removes the use of an event id if it is of one of these times; a later use by another request stays. In runs of
  * `EVENT_IDS`.
  */
-export function forgetEventId(reader: RunReader, hash: KeyHash, receivedAt: number): void {
+export function forgetEventId(reader: RunReader, hash: KeyHash, usedAt: readonly number[]): void {
   const key = [hash.hash, hash.rest];
-  if (reader.find(key)?.values[0] === receivedAt) reader.remove([key]);
+  const used = reader.find(key)?.values[0];
+  if (used !== undefined && usedAt.includes(used)) reader.remove([key]);
 }
 
 /** True if there was something to drop. */

@@ -15,6 +15,7 @@ import {
 } from '../../../processor/predict.ts';
 import type { Prediction } from '../../../store.ts';
 import type { LookupRequest, LookupResult } from '../../../store-writer.ts';
+import { openRejections } from '../../sql/rejections.ts';
 import type { StoreConnection } from './connection.ts';
 import { EVENT_IDS, type FirstUseLookup, IDEMPOTENCY_KEYS, storedFirstUses } from './first-uses.ts';
 import { StoreGraph } from './identity-graph.ts';
@@ -25,6 +26,7 @@ import { Tombstones } from './tombstones.ts';
 
 /** No tenant has this number: nothing is found for it. */
 const UNKNOWN_TENANT = { no: 0, last_erased_at: 0 };
+const NO_USERS: ReadonlySet<number> = new Set();
 
 export class StorePredictions {
   readonly #store: StoreConnection;
@@ -43,8 +45,8 @@ export class StorePredictions {
   }
 
   /** Within a read transaction. */
-  predict(tenantId: TenantId, records: readonly LogRecord[]): Prediction {
-    const prepared = preparePrediction(tenantId, records, this.#options);
+  predict(tenantId: TenantId, records: readonly LogRecord[], appliedAt?: number): Prediction {
+    const prepared = preparePrediction(tenantId, records, this.#options, appliedAt);
     const decided = decidePrediction(prepared, this.#lookUp(prepared.lookup));
     const unread = new Set<NodeNumber>();
     let bytesLeft = PROPERTIES_BYTES_MAX;
@@ -72,6 +74,8 @@ export class StorePredictions {
       lastErasedAt,
       newestUseOfKey: (key) => this.#firstUses.newestUseOfKey(no, key),
       olderUseOfKey: (key, bodyHash) => this.#firstUses.olderUseOfKey(no, key, bodyHash),
+      openRejections: (traceId) =>
+        this.#store.steps((tables) => openRejections(tables, no, [traceId])).get(traceId) ?? NO_USERS,
       eventIds: this.#firstUses.eventIds(no, request.eventIds),
       erasedAt: (key) => this.#tombstones.erasedAt({ no, id: request.tenantId }, key, request.receivedAtMin),
     };

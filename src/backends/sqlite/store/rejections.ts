@@ -12,7 +12,7 @@ export class StoreRejections {
 
   constructor(database: DatabaseSync) {
     this.#insert = database.prepare(
-      'INSERT INTO rejections VALUES (NULL, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, NULL)',
+      'INSERT INTO rejections VALUES (NULL, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, NULL, NULL)',
     );
   }
 

@@ -224,7 +224,7 @@ const READER_CACHE_KIB = 16 * 1_024;
 export const WAL_PAGES = 1_024;
 
 /** One more for every change of the format until 1.0: stores of these versions are refused. */
-const UNRELEASED_FORMATS: readonly string[] = ['', '', '', '', '', ''];
+const UNRELEASED_FORMATS: readonly string[] = ['', '', '', '', '', '', ''];
 
 const READ_PRAGMAS = `PRAGMA cache_size = -${READER_CACHE_KIB}; PRAGMA temp_store = MEMORY;`;
 

@@ -147,10 +147,10 @@ export function openSqliteStore(file: string, options: StoreOptions = {}): Store
 
   let predicting: StorePredictions | undefined;
   const predictions: Predictions = {
-    predict: (tenantId, records) =>
+    predict: (tenantId, records, appliedAt) =>
       read(() => {
         predicting ??= new StorePredictions(store, matchOptions);
-        return predicting.predict(tenantId, records);
+        return predicting.predict(tenantId, records, appliedAt);
       }),
   };
 

@@ -43,6 +43,7 @@ import {
 } from '../../sql/positions.ts';
 import { insertDeadLetter, NO_TENANT_NUMBER } from '../../sql/dead-letters.ts';
 import { hasJobs, markResubmitted, markRetried, saveJob, takeJob } from '../../sql/jobs.ts';
+import { markAccepted, openRejections } from '../../sql/rejections.ts';
 import type { Steps, Tables } from '../../sql/steps.ts';
 import { LOCAL_LOG, LOCAL_SHARD, type StoreQueries } from '../../sql/store-tables.ts';
 import { TransactionSums } from '../../sql/sums.ts';
@@ -92,6 +93,8 @@ export interface WriterSetup {
 export function openSqliteStoreWriter(setup: WriterSetup): StoreWriter {
   return withDamageExplained(setup.file, () => new SqliteStoreWriter(openStoreFile(setup.file, 'writer'), setup));
 }
+
+const NO_USERS: ReadonlySet<number> = new Set();
 
 interface Tenant {
   readonly no: number;
@@ -213,6 +216,8 @@ class SqliteStoreWriter implements StoreWriter, WriteTransaction {
           newestUseOfKey: (key) => this.#attempt(() => this.#firstUses.newestUseOfKey(tenant.no, key)),
           olderUseOfKey: (key, bodyHash) =>
             this.#attempt(() => this.#firstUses.olderUseOfKey(tenant.no, key, bodyHash)),
+          openRejections: (traceId) =>
+            this.#steps((tables) => openRejections(tables, tenant.no, [traceId])).get(traceId) ?? NO_USERS,
           eventIds: this.#firstUses.eventIds(tenant.no, request.eventIds),
           erasedAt: (key) => this.#attempt(() => this.#tombstones.erasedAt(tenant, key, request.receivedAtMin)),
         };
@@ -452,6 +457,7 @@ class SqliteStoreWriter implements StoreWriter, WriteTransaction {
     const tenant = this.#tenant(batch.tenantId);
     const visits: Visits = new Map();
     for (const record of batch.records) this.#writeRecord(tenant, record, processedAt, visits);
+    this.#markAccepted(tenant, batch, processedAt);
     this.#tables.endBlock();
     this.#nodes.write(tenant, batch.changes.nodes, visits);
     for (const { node } of batch.changes.nodes) if (node >= this.#next.node) this.#next.node = node + 1;
@@ -461,6 +467,12 @@ class SqliteStoreWriter implements StoreWriter, WriteTransaction {
     this.#graph.learn(tenant.no, batch.changes, batch.resolved);
     this.#tombstones.write(tenant, batch.tombstones);
     this.#firstUses.write(tenant.no, batch, this.#next.record);
+  }
+
+  #markAccepted(tenant: Tenant, { acceptedRejections }: TenantBatch, processedAt: number): void {
+    if (acceptedRejections.length === 0) return;
+    const marked = this.#steps((tables) => markAccepted(tables, tenant.no, acceptedRejections, processedAt));
+    if (marked < acceptedRejections.length) throw new StoreConflictError('a rejected user is stored already');
   }
 
   #writeRecord(tenant: Tenant, record: RecordToStore, processedAt: number, visits: Visits): void {
