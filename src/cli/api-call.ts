@@ -70,6 +70,7 @@ export interface JobState {
   readonly cut: number;
   readonly failed: number;
   readonly left: number;
+  readonly gone: number;
   readonly problems: readonly { readonly id: string; readonly message: string }[];
   /** As the server sent it. */
   readonly text: string;
@@ -105,6 +106,7 @@ function jobIn(json: JsonObject, text: string): JobState {
     cut: count('cut'),
     failed: count('failed'),
     left: count('left'),
+    gone: count('gone'),
     problems,
     text,
   };

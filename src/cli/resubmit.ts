@@ -126,7 +126,7 @@ export function report(job: JobState, isJson: boolean, shell: Shell, ink: Ink): 
   if (isJson) shell.out(`${job.text}\n`);
   else shell.out(describeJob(job, ink));
   if (job.status !== 'done') return 1;
-  return job.stillRejected + job.failed + job.cut === 0 ? ACCEPTED : SOME_REJECTED;
+  return job.stillRejected + job.failed + job.cut + job.gone === 0 ? ACCEPTED : SOME_REJECTED;
 }
 
 function describeJob(job: JobState, ink: Ink): string {
@@ -137,6 +137,7 @@ function describeJob(job: JobState, ink: Ink): string {
     [job.cut, 'too large to be kept whole, and cannot be patched'],
     [job.failed, 'could not be processed'],
     [job.left, 'not seen yet'],
+    [job.gone, 'were gone before the job reached them'],
   ] as const;
   const lines = [`Job ${job.id}: ${job.status}`];
   for (const [count, words] of counts) if (count > 0) lines.push(`  ${count} ${words}`);

@@ -2,6 +2,7 @@
 
 import assert from 'node:assert/strict';
 import { suite, test } from 'node:test';
+import { jobJson } from '../../src/api/routes/jobs.ts';
 import { ask, makeKey, useServer } from '../edge/fixture.ts';
 import { eventually, post } from '../server.ts';
 
@@ -210,4 +211,14 @@ suite('Resubmitting rejected users', () => {
     assert.equal((await done((fixed.body['job'] as Job).id))['resubmitted'], 2);
     await push('off');
   });
+});
+
+test('a job that is done says how many were gone before it reached them', () => {
+  const counts = { resubmitted: 1, stillRejected: 1, already: 0, cut: 0, failed: 0 };
+  const stored = { id: 'job', kind: 'resubmit', createdAt: 0, finishedAt: 0, by: null, filter: '{}' } as const;
+  const job = { ...stored, patch: null, matched: 5, counts, problems: [] };
+  const { left, gone } = jobJson({ ...job, status: 'stopped' });
+  assert.deepEqual([left, gone], [3, 0]);
+  const done = jobJson({ ...job, status: 'done' });
+  assert.deepEqual([done.left, done.gone], [0, 3]);
 });

@@ -76,7 +76,7 @@ function Outcome({ job }: { job: Job }): ReactNode {
   const title =
     resubmitted === 0 ? none : `Accepted: ${formatNumber(resubmitted)} ${resubmitted === 1 ? one : many} stored now.`;
   return (
-    <Notice tone={left === 0 ? 'good' : 'warn'} title={<output>{title}</output>}>
+    <Notice tone={left + job.gone === 0 ? 'good' : 'warn'} title={<output>{title}</output>}>
       {left > 0 && (
         <p>
           {formatNumber(left)} {kind === 'retry' ? 'failed again' : 'stayed rejected'}:
@@ -91,6 +91,7 @@ function Outcome({ job }: { job: Job }): ReactNode {
           ))}
         </ul>
       )}
+      {job.gone > 0 && <p>Gone before the job reached them: {formatNumber(job.gone)}.</p>}
       {already > 0 && <p>Resubmitted by someone else meanwhile: {formatNumber(already)}.</p>}
     </Notice>
   );
@@ -171,6 +172,7 @@ function Result({ job }: { job: Job }): ReactNode {
     [job.failed, 'failed'],
     [job.cut, 'too large to be patched'],
     [job.already, 'resubmitted by another job'],
+    [job.gone, 'gone before the job reached them'],
   ] as const;
   const words = counts.flatMap(([count, what]) => (count === 0 ? [] : [`${formatNumber(count)} ${what}`]));
   return (

@@ -37,6 +37,7 @@ export const Job = object('Job', 'Work on many rejected users or dead letters.',
   cut: count('Too large to have been kept whole: there is nothing to patch.'),
   failed: count('Could not be processed. Those that were rejected stay rejected.'),
   left: count('Not seen yet.'),
+  gone: count('Never seen: retention or an erase removed them first, or ended the job.'),
   problems: list(JobProblem, 'The first 50 that are still rejected or failed.'),
 });
 
@@ -64,6 +65,7 @@ export const JOB = {
   cut: 0,
   failed: 0,
   left: 0,
+  gone: 0,
   problems: [{ id: `${TRACE_ID}.1`, message: 'events array is required and must not be empty' }],
 };
 
@@ -132,6 +134,7 @@ function jobOrNull(job: StoredJob | undefined) {
 
 export function jobJson({ counts, ...job }: StoredJob) {
   const { resubmitted, stillRejected, already, cut, failed } = counts;
+  const unseen = Math.max(0, job.matched - resubmitted - stillRejected - already - cut - failed);
   return {
     id: job.id,
     kind: job.kind,
@@ -147,8 +150,8 @@ export function jobJson({ counts, ...job }: StoredJob) {
     already,
     cut,
     failed,
-    // Rejections that retention removes meanwhile are never seen.
-    left: job.status === 'done' ? 0 : Math.max(0, job.matched - resubmitted - stillRejected - already - cut - failed),
+    left: job.status === 'done' ? 0 : unseen,
+    gone: job.status === 'done' ? unseen : 0,
     problems: job.problems.map(({ id, message }) => ({ id, message })),
   };
 }
