@@ -1336,6 +1336,8 @@ export interface components {
             readonly failed: number;
             /** @description Not seen yet. */
             readonly left: number;
+            /** @description Never seen: retention or an erase removed them first, or ended the job. */
+            readonly gone: number;
             /** @description The first 50 that are still rejected or failed. */
             readonly problems: readonly components["schemas"]["JobProblem"][];
         };

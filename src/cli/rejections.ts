@@ -78,7 +78,7 @@ async function listUsers(
 
 function stateOf({ resubmitted_at: at, accepted_by: retry, message }: JsonObject): string {
   if (at === null) return String(message);
-  return retry === null ? 'resubmitted' : `accepted in the retry ${String(retry)}`;
+  return typeof retry === 'string' ? `accepted in the retry ${retry}` : 'resubmitted';
 }
 
 /** One line each, with the payload. */

@@ -3,8 +3,9 @@
  * requests. The newest version is read with each call, and compiled once. What compiles plans is loaded with the first
  * one.
  *
- * An enforced plan that this version of Sluice cannot use accepts no one, as at the edge, where requests get a 503 then:
- * users stay rejected, with a message that says so, and the job goes on.
+ * An enforced plan that this version of Sluice cannot use accepts no one here: users stay rejected, with a message that
+ * says so, and the job goes on. Requests are accepted unchecked then (plans/unusable-plan.ts), since their clients cannot
+ * wait; what is resubmitted can.
  */
 
 import { type TenantId, tenantPartsOf } from '../model.ts';
