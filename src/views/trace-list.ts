@@ -8,6 +8,7 @@
 import type { TenantId } from '../model.ts';
 import type { Page, TraceQuery, TraceSummary } from '../store.ts';
 import { type CursorScope, scopedCursorOf, scopedNumbersOf } from './cursor.ts';
+import { duplicateOfAll } from './trace.ts';
 
 /** Records of all tenants that one page looks at: of a tenant that sends little beside one that sends much. */
 export const VISITED_MAX = 50_000;
@@ -85,7 +86,7 @@ function traceSummary(records: readonly SummarisedRecord[]): TraceSummary {
     processedAt: Math.max(...inOrder.map(({ processedAt }) => processedAt ?? 0)),
     usersAccepted: sum(({ usersAccepted }) => usersAccepted),
     usersRejected: sum(({ usersRejected }) => usersRejected),
-    duplicateOf: inOrder.find(({ duplicateOf }) => duplicateOf !== null)?.duplicateOf ?? null,
+    duplicateOf: duplicateOfAll(inOrder),
     keyId: first.keyId,
     events: sum(({ events }) => events),
   };

@@ -59,11 +59,21 @@ export function storedTrace<Row extends TracedRecord>(
     processedAt: Math.max(...records.map(({ processedAt }) => processedAt)),
     usersAccepted: records.reduce((sum, { usersAccepted }) => sum + usersAccepted, 0),
     usersRejected: records.reduce((sum, { usersRejected }) => sum + usersRejected, 0),
-    duplicateOf: records.find(({ duplicateOf }) => duplicateOf !== null)?.duplicateOf ?? null,
+    duplicateOf: duplicateOfAll(records),
     keyId: first.keyId,
     format: parsedNotes(first).format ?? 'sluice',
     users: allUsers(records, sources),
   };
+}
+
+/**
+ * Where each user is a record, those of a request and of its retry may be processed in any order. What was accepted
+ * decides; of a request without a valid user, what was rejected.
+ */
+export function duplicateOfAll(records: readonly Pick<TracedRecord, 'usersAccepted' | 'duplicateOf'>[]): string | null {
+  const accepted = records.filter(({ usersAccepted }) => usersAccepted > 0);
+  const deciding = accepted.length > 0 ? accepted : records;
+  return deciding.find(({ duplicateOf }) => duplicateOf !== null)?.duplicateOf ?? null;
 }
 
 /** A user that was rejected at first and resubmitted is shown as what it is now. */

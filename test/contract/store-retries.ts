@@ -191,6 +191,24 @@ export function storeRetriesContract(open: OpenStore): void {
       });
     }
 
+    test('of records that are processed out of order, those of accepted users say what is a duplicate', async () => {
+      const [ada, ben] = [someone(), someone()];
+      const [first, retry] = [1, 2].map(() => judged([ada.user, ben.user], [1], ada.id)) as [LogEntry, LogEntry];
+      const [retriedAda, retriedBen] = recordsOf(retry) as [LogRecord, LogRecord];
+      await feed(under, [retriedBen]);
+      await feed(under, recordsOf(first));
+      await feed(under, [retriedAda]);
+      assert.equal((await under.store.trace(TENANT, first.traceId))?.duplicateOf, null);
+      assert.equal((await under.store.trace(TENANT, retry.traceId))?.duplicateOf, first.traceId);
+      assert.deepEqual(
+        (await rejectionsOf(first, retry)).map(({ traceId }) => traceId),
+        [retry.traceId],
+      );
+      const traces = await allPages((page) => under.store.traces(TENANT, { status: null, ...page }));
+      const found = traces.filter(({ traceId }) => [first.traceId, retry.traceId].includes(traceId));
+      assert.deepEqual(found.map(({ duplicateOf }) => duplicateOf).sort(), [first.traceId, null].sort());
+    });
+
     test('users whose payload is not kept are stored by a retry, too', async () => {
       const people = Array.from({ length: LARGE_USERS }, () => someone([{ text: LARGE }]));
       const users = people.map(({ user }) => user);
