@@ -2,7 +2,7 @@
  * When match keys were erased (rule 17), as the writer reads and adds it. Tombstones are never removed: data received
  * before an erase may be processed late, from a log that waited.
  *
- * Whenever somebody is erased, everything that waits in the log has to be checked, and hashing and looking up each key
+ * Whenever a person is erased, everything that waits in the log has to be checked, and hashing and looking up each key
  * took a fifth of the processor's time under frequent erases. So the writer keeps the short hashes of all keys erased
  * since it started (`invalidations.ts` brings them): data received after the last erase before that needs the table only
  * for keys among these.
