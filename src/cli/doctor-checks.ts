@@ -262,7 +262,7 @@ async function unknownAccounts({ store: openStore }: DoctorParts, keys: KeyStore
   if (unknown.size === 0) return [];
   const ids = [...unknown].slice(0, SHOWN_MAX).join(', ');
   return [
-    failed(
+    warning(
       'keys',
       `the store has data of ${countOf(unknown.size, 'account')} that keys.db does not know (${ids}): an older keys.db was put back, and no key can read that data`,
       'Put the newer keys.db back. If it is gone, stop the server and create a key for each of these accounts by its id: sluice keys create ' +

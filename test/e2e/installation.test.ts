@@ -153,8 +153,8 @@ suite('A data folder', () => {
     await before.stop();
     takeFrom(older, folder, 'keys.db');
     const { code, stdout } = await runSluice(['doctor', '--data', folder]);
-    assert.equal(code, 1);
-    assert.match(stdout, /✗ keys .*data of 1 account that keys\.db does not\s+know/);
+    assert.equal(code, 2);
+    assert.match(stdout, /! keys .*data of 1 account that keys\.db does not\s+know/);
     const [id = ''] = /acct_[\w-]+/.exec(stdout) ?? [];
     const key = await keyOf('--account', id, '--replace-lost-keys');
     const again = await launch(scope, { dataFolder: folder });

@@ -91,10 +91,9 @@ export async function listDeadLetters(
 function waiting(tables: Tables) {
   return tables
     .selectFrom('dead_letters')
-    .leftJoin('tenants', 'tenants.no', 'dead_letters.tenant')
-    .select([
+    .select((where) => [
       'dead_letters.no',
-      'tenants.id as tenantId',
+      where.selectFrom('tenants').select('id').whereRef('tenants.no', '=', 'dead_letters.tenant').as('tenantId'),
       'trace_id',
       'first_user_index',
       'partition',
@@ -171,6 +170,8 @@ export function selectNextDeadLetters(
   const letters = matching(waiting(tables), filter)
     .clearSelect()
     .clearOrderBy()
+    // An erase locks the tenant's row first, and so does a job, by this.
+    .innerJoin('tenants', 'tenants.no', 'dead_letters.tenant')
     .select(['dead_letters.no', 'trace_id', 'first_user_index', 'header', 'body'])
     .where('dead_letters.tenant', '=', tenant)
     .where('dead_letters.no', '>', behind.no)
