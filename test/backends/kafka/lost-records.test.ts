@@ -163,7 +163,7 @@ suite('Data that disappears from Kafka', { skip: whyNoKafka() }, () => {
 const ALL_HOURS = { from: null, to: null };
 const OPTIONS = { defaultCountry: null, junkValues: new Set<string>() };
 
-/** A topic of one partition, a database, and a processor that is made anew for each `process`, as after a restart. */
+/** A topic of one partition, a database, and a processor that is made again for each `process`, as after a restart. */
 async function processing(context: TestContext) {
   const log = await newLog();
   const { pool, connect, url: storeUrl } = await databaseFor(context);
