@@ -49,7 +49,10 @@ suite('sluice resubmit', () => {
     const one = await run(runResubmit, [`${trace}.1`, '--user', user], shell());
     assert.equal(one.code, 0);
     assert.match(one.out, /^Job \S+: done\n {2}1 accepted and stored\n$/);
-    assert.match(await refusal(runResubmit, [`${trace}.1`, '--user', user], shell()), /resubmitted before, or accepted in a retry \(409\)/);
+    assert.match(
+      await refusal(runResubmit, [`${trace}.1`, '--user', user], shell()),
+      /resubmitted before, or accepted in a retry \(409\)/,
+    );
     const all = await run(runResubmit, ['--reason', reason, '--patch', patch, '--json'], shell());
     const job = JSON.parse(all.out) as Record<string, unknown>;
     assert.deepEqual([all.code, job['resubmitted'], job['already']], [0, 2, 0]);
