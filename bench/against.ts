@@ -1,6 +1,6 @@
 /**
  * `--against COMMIT`: each benchmark runs on the server of this checkout and on that of an older commit, in turns, and
- * what counts is the ratio of the two within a round. Load, yardsticks and benchmark code are this checkout's on both
+ * what counts is the ratio of the two within a round; `cost` runs both at the same time. Load, yardsticks and benchmark code are this checkout's on both
  * sides. The side that goes first changes with every round (ABBA), so a machine that becomes slower favours neither.
  * Rounds in which the machine was busy with other things are marked, and left out of the median while enough others are
  * left.
@@ -49,14 +49,26 @@ export interface Comparison {
 export async function runInTurns(benchmark: Benchmark, sides: Sides, rounds: number): Promise<RoundPair[]> {
   const pairs: RoundPair[] = [];
   for (let round = 0; round < rounds; round += 1) {
-    const outcomes: Record<SideName, readonly Outcome[]> = { new: [], old: [] };
-    for (const side of round % 2 === 0 ? SIDES : SIDES.toReversed()) {
+    const contextOf = (side: SideName): Context => {
       const context = sides[side].contexts[round];
       if (context === undefined) throw new Error(`there is no context for round ${round + 1}`);
-      context.progress.prefix = `round ${round + 1} of ${rounds}, ${sides[side].name}: `;
-      outcomes[side] = await benchmark.run(context);
-      context.progress.prefix = '';
+      return context;
+    };
+    const contexts = { new: contextOf('new'), old: contextOf('old') };
+    const { progress } = contexts.new;
+    let outcomes: Readonly<Record<SideName, readonly Outcome[]>>;
+    if (benchmark.runBoth === undefined) {
+      const inTurns: Record<SideName, readonly Outcome[]> = { new: [], old: [] };
+      for (const side of round % 2 === 0 ? SIDES : SIDES.toReversed()) {
+        progress.prefix = `round ${round + 1} of ${rounds}, ${sides[side].name}: `;
+        inTurns[side] = await benchmark.run(contexts[side]);
+      }
+      outcomes = inTurns;
+    } else {
+      progress.prefix = `round ${round + 1} of ${rounds}: `;
+      outcomes = await benchmark.runBoth(contexts);
     }
+    progress.prefix = '';
     for (const outcome of outcomes.new) {
       const old = outcomes.old.find(({ name }) => name === outcome.name);
       if (old !== undefined) pairs.push({ new: outcome, old });

@@ -35,7 +35,16 @@ export interface Pace {
   readonly scaleOut: ScaleOutPace;
   readonly sustained: SustainedPace;
   readonly soakSeconds: number;
+  readonly cost: CostPace;
   readonly sdk: SdkPace;
+}
+
+export interface CostPace {
+  /** Until everything is compiled; not counted. */
+  readonly warmupSeconds: number;
+  readonly seconds: number;
+  /** After the last response, which counts: the store syncs and checkpoints every 5 s. */
+  readonly afterwardsSeconds: number;
 }
 
 export interface SdkPace {
@@ -84,6 +93,7 @@ export const FULL: Pace = {
   scaleOut: { events: 100_000, people: 10_000, processors: [1, 2, 4] },
   sustained: { warmupSeconds: 10, seconds: 20 },
   soakSeconds: 600,
+  cost: { warmupSeconds: 6, seconds: 20, afterwardsSeconds: 6 },
   sdk: { events: 100_000, warmupEvents: 10_000, rounds: 3, isOffline: false },
 };
 
@@ -127,6 +137,7 @@ export const SHORT: Pace = {
   scaleOut: { events: 4_000, people: 500, processors: [1, 2] },
   sustained: { warmupSeconds: 2, seconds: 3 },
   soakSeconds: 4,
+  cost: { warmupSeconds: 0.5, seconds: 1, afterwardsSeconds: 0.5 },
   sdk: { events: 2_000, warmupEvents: 500, rounds: 1, isOffline: true },
 };
 
@@ -136,6 +147,10 @@ export interface Benchmark {
   /** About how long it takes, for the progress bar. */
   seconds(pace: Pace): number;
   run(context: Context): Promise<Outcome[]>;
+  /** Runs with `--against` only: both sides at the same time, under the same load. Then `run` throws. */
+  readonly runBoth?: (
+    contexts: Readonly<Record<'new' | 'old', Context>>,
+  ) => Promise<Readonly<Record<'new' | 'old', Outcome[]>>>;
   /** Left out of a run of all, because it takes too long. */
   readonly onlyByName?: true;
   /** Why it cannot run with `--against`; undefined when it can. */
@@ -147,7 +162,7 @@ interface Shared {
   /** Requests a second in edge-1, once it is known. */
   peak: number | null;
   readonly ceilings: Map<string, LoadResult>;
-  stage: Stage | null;
+  readonly stages: Set<Stage>;
 }
 
 export interface Workload {
@@ -169,7 +184,7 @@ export class Context {
   /** What end-to-end found, once it is known: without and with a `$event_id` on every event. */
   readonly endToEnd: { without: StoredResult | null; with: StoredResult | null } = { without: null, with: null };
   private readonly dataRoot: string;
-  private shared: Shared = { peak: null, ceilings: new Map(), stage: null };
+  private shared: Shared = { peak: null, ceilings: new Map(), stages: new Set() };
   /** The checkout whose server is measured. */
   private project: string = PROJECT;
 
@@ -201,18 +216,18 @@ export class Context {
   /** Runs `work` with a stage of its own that is cleared afterwards, whatever happens. */
   async onStage<T>(work: (stage: Stage) => Promise<T>): Promise<T> {
     const stage = new Stage(this.dataRoot, this.project);
-    this.shared.stage = stage;
+    this.shared.stages.add(stage);
     try {
       return await work(stage);
     } finally {
       stage.close();
-      this.shared.stage = null;
+      this.shared.stages.delete(stage);
     }
   }
 
   /** For Ctrl-C: ends and removes everything at once. */
   close(): void {
-    this.shared.stage?.close();
+    for (const stage of this.shared.stages) stage.close();
     this.generator.close();
     this.progress.close();
   }

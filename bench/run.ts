@@ -13,6 +13,7 @@ import { Capacity } from './capacity.ts';
 import { AGAINST, BY_NAME, Context, FULL, LONG, SHORT } from './context.ts';
 import type { Benchmark, Pace } from './context.ts';
 import { edgeBenchmarks, edgesBenchmark, generatorBenchmark, planBenchmark } from './edge.ts';
+import { costBenchmark } from './cost.ts';
 import { cpuBenchmark, endToEndBenchmark } from './end-to-end.ts';
 import { Generator } from './generator.ts';
 import { growthBenchmark, growthIdsBenchmark } from './growth.ts';
@@ -41,6 +42,7 @@ const BENCHMARKS: readonly Benchmark[] = [
   planBenchmark,
   endToEndBenchmark,
   cpuBenchmark,
+  costBenchmark,
   sustainedBenchmark,
   mergeStormBenchmark,
   growthBenchmark,
@@ -135,6 +137,9 @@ function problemsOf({ against, rounds, seconds, long }: Options, names: readonly
   if (!isWholeNumber(seconds, SECONDS_MAX)) problems.push(`--seconds must be a whole number from 1 to ${SECONDS_MAX}.`);
   if (against === undefined) {
     if (rounds !== undefined) problems.push('--rounds goes with --against.');
+    for (const { name, runBoth } of BENCHMARKS) {
+      if (runBoth !== undefined && names.includes(name)) problems.push(`"${name}" runs with --against only.`);
+    }
     return problems;
   }
   if (names.length === 0) problems.push('--against needs the name of at least one benchmark.');

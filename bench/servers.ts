@@ -45,6 +45,7 @@ export interface SluiceOptions {
 }
 
 export class Stage {
+  private static count = 0;
   private readonly root: string;
   private readonly project: string;
   private readonly main: string;
@@ -57,7 +58,8 @@ export class Stage {
    * whose server is started; yardsticks and other programs are always those beside this file.
    */
   constructor(root: string, project: string = PROJECT) {
-    this.root = join(root, String(process.pid));
+    Stage.count += 1;
+    this.root = join(root, `${process.pid}-${Stage.count}`);
     this.project = project;
     this.main = join(project, 'src', 'main.ts');
   }
