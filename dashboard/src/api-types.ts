@@ -1834,6 +1834,8 @@ export interface components {
             readonly reasons: readonly string[];
             /** @description What the start of this server found that an operator should know, and what it or an earlier one found of the log that cannot be known, such as a missing or old `log-ends`, until `log-warnings` in the data folder is removed. */
             readonly warnings: readonly string[];
+            /** @description Why processing waits, such as a store that cannot be written or does not belong to the log; null while it goes on, and on a server that processes nothing. Accepted requests stay in the log. */
+            readonly processing_problem: string | null;
             /** @description Of Sluice. */
             readonly version: string;
             /**

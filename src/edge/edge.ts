@@ -43,6 +43,7 @@ export interface EdgeParts {
   readonly config: Config;
   readonly sources: Sources;
   readonly startWarnings: () => readonly string[];
+  readonly processingProblem: () => string | null;
   /** Connections of clients at once, over all edges. */
   readonly connectionsMax: number;
   /** Null where this role does not receive events. */
@@ -277,7 +278,7 @@ function appOptions(
   frame: AppFrame,
   { reading, keys, keyUsage, stopping, onRead }: ForApp,
 ): AppOptions {
-  const { config, sources, startWarnings, now, receiptTime } = parts;
+  const { config, sources, startWarnings, processingProblem, now, receiptTime } = parts;
   return {
     ...frame,
     // Not as it is now: the port is only known later.
@@ -288,6 +289,7 @@ function appOptions(
     config,
     sources,
     startWarnings,
+    processingProblem,
     metricsBuffer: parts.metrics.buffer,
     stopping,
     onRead,

@@ -91,6 +91,8 @@ export interface ProcessorParts {
    * out again to others, and must not be committed.
    */
   readonly assertLockHeld?: () => void;
+  /** Called when processing begins to wait for the log or the store, with the reason, and with null when it goes on. */
+  readonly onProblem?: (problem: string | null) => void;
   /** For tests: where batches and transactions end must not show in what is stored. */
   readonly batchBytesMax?: number;
   readonly transactionUsersMax?: number;
@@ -141,6 +143,7 @@ export class Processor {
   #isDurable = true;
   #caughtUpTo = 0;
   #stopping = false;
+  #problem: string | null = null;
   readonly #catalogue: CatalogueCollector;
   readonly #retryLoop: RetryLoop;
   readonly #jobs: JobRunner;
@@ -168,6 +171,7 @@ export class Processor {
       const hasJob = !this.#stopping && (await this.#retryLoop.guard('jobs', () => this.#stepJob()));
       await this.#retryLoop.guard('settle', () => this.#settle());
       if (this.#stopping) break;
+      this.#reportProblem();
       if (found || hasJob) {
         busyAt = performance.now();
         await this.#giveTurn();
@@ -178,6 +182,13 @@ export class Processor {
       else await this.#parts.waitForMore();
     }
     await this.#retryLoop.guard('settle', () => this.#makeDurable());
+  }
+
+  #reportProblem(): void {
+    const problem = this.#retryLoop.problem ?? this.#unavailable.problem;
+    if (problem === this.#problem) return;
+    this.#problem = problem;
+    this.#parts.onProblem?.(problem);
   }
 
   /** So that an unmerge or an erase can write. */

@@ -15,8 +15,8 @@ const RETRY_MS = 500;
 export class RetryLoop {
   readonly #logger: Logger;
   readonly #onRetry: () => void;
-  /** Tasks whose last attempt failed, and the reasons logged since everything last worked. */
-  readonly #waiting = new Set<string>();
+  /** Tasks whose last attempt failed, with the reason, and the reasons logged since everything last worked. */
+  readonly #waiting = new Map<string, string>();
   readonly #loggedReasons = new Set<string>();
   readonly #now: () => number;
   #loggedAt = Number.NEGATIVE_INFINITY;
@@ -26,6 +26,12 @@ export class RetryLoop {
     this.#logger = logger;
     this.#onRetry = onRetry;
     this.#now = now;
+  }
+
+  /** Why a task is being retried; null while all of them work. */
+  get problem(): string | null {
+    const [reason] = this.#waiting.values();
+    return reason ?? null;
   }
 
   /** What `work` resolves with; false when it resolves with nothing or has to be retried. `task` names the work. */
@@ -46,7 +52,7 @@ export class RetryLoop {
         this.#loggedAt = this.#now();
         this.#logger.error({ reason }, messageFor(error));
       }
-      this.#waiting.add(task);
+      this.#waiting.set(task, reason);
       this.#loggedReasons.add(reason);
       await sleep(RETRY_MS);
       return false;

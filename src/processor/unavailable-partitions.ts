@@ -74,6 +74,12 @@ export class UnavailablePartitions {
     }
   }
 
+  /** Why a partition cannot be read; null while all of them can. */
+  get problem(): string | null {
+    const [outage] = this.#unavailable.values();
+    return outage?.error.message ?? null;
+  }
+
   /** Never rejects: an error of another kind occurs again when the partition's turn comes, and is thrown then. */
   async #tryAgain(partition: number, read: (partition: number) => Promise<unknown>): Promise<void> {
     const outage = this.#unavailable.get(partition);

@@ -96,6 +96,8 @@ export type ProcessorMessage =
   | { readonly type: 'started' }
   | { readonly type: 'refused'; readonly message: string }
   | { readonly type: 'fatal'; readonly message: string }
+  /** Why processing waits; null when it goes on. */
+  | { readonly type: 'problem'; readonly problem: string | null }
   | { readonly type: 'stopped' };
 
 export type EdgeMessage =
@@ -107,6 +109,8 @@ export type EdgeMessage =
 
 export type SupervisorMessage =
   | { readonly type: 'drain' }
+  /** To edges: why nothing is processed; null while processing works. */
+  | { readonly type: 'processing'; readonly problem: string | null }
   /** To edges: why the database may not be used yet; null once it may, and then `installation` is known. */
   | { readonly type: 'database'; readonly problem: string | null; readonly installation: string | null };
 
@@ -352,11 +356,17 @@ export class Supervisor {
           resolve();
         }
         if (message.type === 'fatal') this.#kill(message.message);
+        if (message.type === 'problem') this.#passOnProcessing(message.problem);
         if (message.type !== 'refused') return;
         this.#flags[SHUTTING_DOWN] = 1;
         reject(new OperatorError(message.message));
       });
     });
+  }
+
+  #passOnProcessing(problem: string | null): void {
+    const message: SupervisorMessage = { type: 'processing', problem };
+    for (const edge of this.#edges) edge.postMessage(message);
   }
 
   #stopProcessor(): Promise<void> {

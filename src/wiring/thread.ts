@@ -27,7 +27,9 @@ async function runEdge(setup: EdgeSetup): Promise<void> {
   try {
     const { openEdgeParts, warningsOf } = await import('./thread-parts.ts');
     let { databaseProblem, installation } = setup;
+    let processingProblem: string | null = null;
     parentPort?.on('message', (message: SupervisorMessage) => {
+      if (message.type === 'processing') processingProblem = message.problem;
       if (message.type !== 'database') return;
       installation = message.installation;
       databaseProblem = message.problem;
@@ -61,6 +63,7 @@ async function runEdge(setup: EdgeSetup): Promise<void> {
         config,
         sources,
         startWarnings: await warningsOf(setup),
+        processingProblem: () => processingProblem,
         connectionsMax,
         metrics: { buffer: metricsBuffer, slot: 2 * index },
         status: statusOf(setup.statusBuffer),
@@ -178,6 +181,7 @@ async function runProcessor(setup: ProcessorSetup): Promise<void> {
       planStore: opened.keyStore.plans,
       options: matchOptionsOf(config),
       assertLockHeld: () => assertLockHeld(setup.lock),
+      onProblem: (problem) => send({ type: 'problem', problem }),
       betweenTransactions: async (positions, caughtUpTo) => {
         await housekeeping.run(positions, caughtUpTo);
         await takeTurn(caughtUpTo);

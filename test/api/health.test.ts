@@ -50,7 +50,13 @@ suite('GET /health', () => {
       missingRecords: 7,
       lost,
     });
-    const options = { metricsBuffer, startWarnings: () => startWarnings, store: { ...store, ledger }, ...settings };
+    const options = {
+      metricsBuffer,
+      startWarnings: () => startWarnings,
+      processingProblem: () => 'the disk is full',
+      store: { ...store, ledger },
+      ...settings,
+    };
     const { ask: read } = await startReadingApp(t, options);
     const {
       settings: rows,
@@ -62,6 +68,7 @@ suite('GET /health', () => {
       status: 'ready',
       reasons: [],
       warnings: startWarnings,
+      processing_problem: 'the disk is full',
       version: '1.2.3',
       role: 'all',
       node: process.versions.node,

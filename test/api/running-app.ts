@@ -65,6 +65,7 @@ export async function startApp(context: Pick<TestContext, 'after'>, options: Sta
     keyStore: brokenStore(),
     ...loadConfig({ env: {}, args: [] }),
     startWarnings: () => [],
+    processingProblem: () => null,
     metricsBuffer: allocateMetrics(1),
     stopping: new AbortController().signal,
     publicUrl: '',

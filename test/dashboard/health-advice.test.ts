@@ -9,6 +9,7 @@ const WELL: Health = {
   status: 'ready',
   reasons: [],
   warnings: [],
+  processing_problem: null,
   version: '1.2.3',
   role: 'all',
   node: '26.0.0',
@@ -45,6 +46,10 @@ suite('The advice on the page', () => {
     assert.deepEqual(adviceFor({ ...WELL, warnings: ['log-ends is older', 'second'] }), [
       { tone: 'warn', title: 'The server warned when it started', text: 'log-ends is older. second.' },
     ]);
+  });
+
+  test('says why processing waits', () => {
+    assert.deepEqual(titles({ processing_problem: 'the store is read-only' }), ['bad: Processing waits']);
   });
 
   test('is about the clock when it is held or behind', () => {

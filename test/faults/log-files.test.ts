@@ -81,6 +81,12 @@ async function ledgerOf(server: TestServer, key: string): Promise<Ledger> {
   return (await response.json()) as Ledger;
 }
 
+/** Why processing waits, as `GET /health` says it. */
+async function problemOf(server: TestServer, key: string): Promise<string | null> {
+  const response = await fetch(`${server.baseUrl}/health`, { headers: { authorization: `Bearer ${key}` } });
+  return ((await response.json()) as { readonly processing_problem: string | null }).processing_problem;
+}
+
 async function stored(server: TestServer, key: string, users: number): Promise<void> {
   await eventually(`${users} users are stored`, async () => {
     const { balanced, totals } = await ledgerOf(server, key);
@@ -191,6 +197,11 @@ suite('The name of a log', () => {
     await eventually('what is missing is counted', async () => (await ledgerOf(second, key)).missing_records > 0);
     const waiting = await ledgerOf(second, key);
     assert.deepEqual([waiting.balanced, waiting.missing_records, waiting.lost_records], [false, 10, 0]);
+    await eventually('the reason is in /health', async () => (await problemOf(second, key)) !== null);
+    assert.match(
+      (await problemOf(second, key)) ?? '',
+      /has lost records that were acknowledged and not processed: positions 4 to 13/,
+    );
     await second.stop();
 
     cpSync(away, log, { recursive: true, force: false });
@@ -199,6 +210,7 @@ suite('The name of a log', () => {
     await stored(third, key, 18);
     const repaired = await ledgerOf(third, key);
     assert.deepEqual([repaired.missing_records, repaired.lost_records], [0, 0]);
+    assert.equal(await problemOf(third, key), null);
   });
 
   test('that cannot be read is made again, and no segment is doubted for it', async () => {

@@ -55,6 +55,11 @@ export function adviceFor(health: Health): Advice[] {
         title: 'Not every event is accounted for',
         text: 'This is a bug in Sluice. sluice doctor shows the hours; please report it with its output.',
       },
+    health.processing_problem !== null && {
+      tone: 'bad',
+      title: 'Processing waits',
+      text: `${health.processing_problem.replace(/\.$/, '')}. New requests are accepted and kept in the log.`,
+    },
     (health.log_missing_records ?? 0) > 0 && {
       tone: 'bad',
       title: 'The event log has lost records',

@@ -23,6 +23,8 @@ export interface HealthParts {
   readonly sources: Sources;
   /** What the start found that an operator should know, as of now: some of it is found after the start. */
   readonly startWarnings: () => readonly string[];
+  /** Why this process processes nothing at the moment; null while it does, and where another one processes. */
+  readonly processingProblem: () => string | null;
   readonly metricsBuffer: SharedArrayBuffer;
 }
 
@@ -45,6 +47,10 @@ const Health = object('Health', 'How the server is.', {
   warnings: list(
     Type.String(),
     'What the start of this server found that an operator should know, and what it or an earlier one found of the log that cannot be known, such as a missing or old `log-ends`, until `log-warnings` in the data folder is removed.',
+  ),
+  processing_problem: orNull(
+    Type.String(),
+    'Why processing waits, such as a store that cannot be written or does not belong to the log; null while it goes on, and on a server that processes nothing. Accepted requests stay in the log.',
   ),
   version: text('Of Sluice.'),
   role,
@@ -153,6 +159,7 @@ function healthJson(parts: HealthParts & OperatorParts, deadLetters: number, gon
     status: ready ? ('ready' as const) : ('not ready' as const),
     reasons,
     warnings: parts.startWarnings(),
+    processing_problem: parts.processingProblem(),
     version,
     role: config.role,
     node: process.versions.node,
