@@ -182,6 +182,7 @@ function commonSettings(count: 1 | 3): Record<string, string | number | boolean>
     'replica.lag.time.max.ms': 3_000,
     'replica.fetch.wait.max.ms': 200,
     'log.cleaner.dedupe.buffer.size': 4 * 1024 * 1024,
+    'log.cleaner.backoff.ms': 500,
   };
 }
 

@@ -1,9 +1,9 @@
 /**
  * Fetches messages and offsets from Kafka. `message.ts` turns messages into log records. Kafka's control records are left
- * out, so positions may have gaps, and `next` is where to continue.
+ * out, so `next` is where to continue. Any other position without a message is one that Kafka removed.
  *
  * `fetchFrom` and `offsetAt` retry for `READ_MS_MAX`, for example while a leader moves. Two errors are permanent and
- * thrown immediately: records were deleted before they were processed, and the topic was replaced by another one.
+ * thrown immediately: records were removed before they were processed, and the topic was replaced by another one.
  */
 
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -21,11 +21,21 @@ export interface FetchedMessage {
 
 export interface FetchResult {
   readonly code: number;
+  /** Where Kafka was read from: after the requested position if that does not exist. */
+  readonly from: number;
   readonly messages: FetchedMessage[];
   /** The position to continue at. */
   readonly next: number;
+  /** What was removed at that position, before the next record that exists; compaction leaves such gaps. */
+  readonly gap: Gap | null;
   /** The high watermark: the position after the last message. */
   readonly end: number;
+}
+
+/** Positions from `from` up to, and without, `to`. */
+export interface Gap {
+  readonly from: number;
+  readonly to: number;
 }
 
 export interface FetchRequest {
@@ -90,27 +100,36 @@ export async function fetch(
   )) {
     const from = requests.find(({ partition }) => partition === partitionIndex)?.position ?? 0;
     const result = messagesIn(records ?? [], from);
-    results.set(partitionIndex, { code: errorCode, end: Number(highWatermark), ...result });
+    results.set(partitionIndex, { code: errorCode, from, end: Number(highWatermark), ...result });
   }
   return results;
 }
 
-function messagesIn(batches: readonly RecordsBatch[], from: number): Pick<FetchResult, 'messages' | 'next'> {
+function messagesIn(batches: readonly RecordsBatch[], from: number): Pick<FetchResult, 'messages' | 'next' | 'gap'> {
   const messages: FetchedMessage[] = [];
   let next = from;
+  const upTo = (to: number) => ({ messages, next, gap: { from: next, to } });
   for (const { firstOffset, lastOffsetDelta, attributes, records } of batches) {
     const first = Number(firstOffset);
-    next = Math.max(next, first + lastOffsetDelta + 1);
-    if ((attributes & IS_CONTROL) !== 0) continue;
+    const end = first + lastOffsetDelta + 1;
+    if ((attributes & IS_CONTROL) !== 0) {
+      if (first > next) return upTo(first);
+      next = Math.max(next, end);
+      continue;
+    }
     for (const { offsetDelta, key, value } of records) {
       const position = first + offsetDelta;
       // Kafka returns whole batches, which may start before `from`.
       if (position < from) continue;
+      if (position > next) return upTo(position);
       const bytes = (key?.length ?? 0) + (value?.length ?? 0) + MESSAGE_OVERHEAD_BYTES;
       messages.push({ position, value, bytes });
+      next = position + 1;
     }
+    // A compacted batch still says how far it went.
+    if (next < end) return upTo(end);
   }
-  return { messages, next };
+  return { messages, next, gap: null };
 }
 
 /** Messages from `position` on, or from the first that still exists. Does not wait for new ones. */
@@ -125,8 +144,32 @@ export async function fetchFrom(cluster: Cluster, topicId: string, request: Fetc
     if (result?.code === CODE.offset_out_of_range)
       position = await firstAvailable(cluster, topicId, { ...request, position });
     if (result?.code === CODE.unknown_topic_id) await throwIfReplaced(cluster, topicId);
-    return result;
+    if (result?.code !== CODE.none || result.gap === null || result.messages.length > 0) return result;
+    position = afterGap(cluster, topicId, { ...request, position }, result.gap);
+    return { ...result, code: CODE.offset_out_of_range };
   });
+}
+
+function afterGap(
+  cluster: Cluster,
+  topicId: string,
+  { partition, position, skipsRemoved }: FetchFromRequest,
+  { from, to }: Gap,
+): number {
+  // Position 0: as in `firstAvailable`.
+  if (skipsRemoved || position === 0) return to;
+  const positions = from === to - 1 ? `position ${from}` : `positions ${from} to ${to - 1}`;
+  throw new LogCorruptError(
+    `partition ${partition} of topic ${cluster.topic} has nothing at ${positions}, which are not processed: Kafka removed ` +
+      'records from the middle of the partition, as compaction does. Set cleanup.policy of the topic to delete to prevent this. ' +
+      'To continue without those records (they stay counted in lost_records of GET /ledger), run in the database: ' +
+      `UPDATE sluice.positions SET position = ${to} ${whereInDatabase(topicId, partition)}`,
+  );
+}
+
+/** The row of the partition in `sluice.positions`. */
+function whereInDatabase(topicId: string, partition: number): string {
+  return `WHERE log = '${nameOfLog(topicId)}' AND partition = ${partition}`;
 }
 
 /** For a position that Kafka does not have: before the first or after the last. */
@@ -136,7 +179,7 @@ async function firstAvailable(
   { partition, position, skipsRemoved }: FetchFromRequest,
 ): Promise<number> {
   const latest = await offsetAt(cluster, partition, LATEST);
-  const where = `WHERE log = '${nameOfLog(topicId)}' AND partition = ${partition}`;
+  const where = whereInDatabase(topicId, partition);
   if (position > latest) {
     throw new LogCorruptError(
       `partition ${partition} of topic ${cluster.topic} ends at position ${latest}, but was already read up to ${position}: ` +

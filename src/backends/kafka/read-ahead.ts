@@ -159,8 +159,9 @@ export class ReadAhead {
       ahead.isFetching = false;
       const result = results.get(partition);
       if (this.#partitions.get(partition) !== ahead || result === undefined) continue;
-      if (result.code === CODE.none) this.#append(partition, ahead, result);
-      // The reader fetches by itself then, and calls `put` again.
+      const isUsable = result.code === CODE.none && (result.gap === null || result.messages.length > 0);
+      if (isUsable) this.#append(partition, ahead, result);
+      // The reader fetches by itself then, gets the error if there is one, and calls `put` again.
       else this.#partitions.delete(partition);
       isStale ||= result.code !== CODE.none && result.code !== CODE.offset_out_of_range;
     }

@@ -135,14 +135,23 @@ export class KafkaLogReader implements LogReader {
     if (position === 0) return 0;
     const { cluster } = this.setup;
     const [first, end] = [await offsetAt(cluster, partition, EARLIEST), await offsetAt(cluster, partition, LATEST)];
-    return Math.max(0, first - position) + Math.max(0, position - end);
+    if (position < first || position >= end) return Math.max(first - position, position - end);
+    return (await this.#firstFrom(partition, position)) - position;
   }
 
-  /** Only those before the first: Kafka's offsets have gaps, and a processor waits for what it still expects. */
+  /** Only those before the first: for others a processor waits, until an operator skips them. */
   async lost(partition: number, position: number): Promise<LostRange[]> {
     if (position > 0) return [];
     const first = await offsetAt(this.setup.cluster, partition, EARLIEST);
-    return first > 0 ? [{ from: 0, to: first, records: first }] : [];
+    const to = await this.#firstFrom(partition, first);
+    return to > 0 ? [{ from: 0, to, records: to }] : [];
+  }
+
+  /** `position`, or the first after it that was not removed. */
+  async #firstFrom(partition: number, position: number): Promise<number> {
+    const { cluster, topicId } = this.setup;
+    const wanted = { partition, position, bytesMax: ONE_MESSAGE_BYTES, skipsRemoved: true };
+    return (await fetchFrom(cluster, topicId, wanted)).from;
   }
 
   async commit(partition: number, position: number): Promise<void> {

@@ -53,8 +53,14 @@ async function deleteRecordsBefore(log: TestLog, offset: number): Promise<void> 
   await asAdmin(log, (admin) => admin.deleteRecords({ topics }));
 }
 
-async function setPolicy({ topic, ...log }: TestLog, value: string): Promise<void> {
-  const configs = [{ name: 'cleanup.policy', configOperation: IncrementalAlterConfigOperationTypes.SET, value }];
+function setPolicy(log: TestLog, value: string): Promise<void> {
+  return setTopic(log, { 'cleanup.policy': value });
+}
+
+async function setTopic({ topic, ...log }: TestLog, settings: Readonly<Record<string, string>>): Promise<void> {
+  const configs = Object.entries(settings).map(([name, value]) => {
+    return { name, configOperation: IncrementalAlterConfigOperationTypes.SET, value };
+  });
   const resources = [{ resourceType: ConfigResourceTypes.TOPIC, resourceName: topic, configs }];
   await asAdmin(log, (admin) => admin.incrementalAlterConfigs({ resources, validateOnly: false }));
 }
@@ -160,6 +166,7 @@ suite('Data that disappears from Kafka', { skip: whyNoKafka() }, () => {
   });
 });
 
+const TICK_MS = 100;
 const ALL_HOURS = { from: null, to: null };
 const OPTIONS = { defaultCountry: null, junkValues: new Set<string>() };
 
@@ -175,8 +182,8 @@ async function processing(context: TestContext) {
   const reading = createReading(store, plain);
   context.after(() => Promise.all([writer.close(), store.close()]));
   const metrics = allocateMetrics(1);
-  // All in one hour of the ledger.
-  const receivedAt = Date.now();
+  // All in one hour of the ledger, and a tick apart: a segment of Kafka ends by the times of its messages.
+  let receivedAt = Date.now();
   const { logger, lines } = rememberingLogger();
   const parts = { writer, logger, metrics: metricsWriter(metrics, 0), now: Date.now };
   return {
@@ -185,7 +192,10 @@ async function processing(context: TestContext) {
     reading,
     lines,
     send: async (...users: string[]): Promise<void> => {
-      for (const user of users) await appender.append(request([person({ user_id: user })], { receivedAt }));
+      for (const user of users) {
+        receivedAt += TICK_MS;
+        await appender.append(request([person({ user_id: user })], { receivedAt }));
+      }
     },
     process: async (): Promise<void> => {
       const waits = { waitForMore: async () => undefined, betweenTransactions: async () => undefined };
@@ -247,6 +257,37 @@ suite('Processing a topic', { skip: whyNoKafka() || whyNoPostgres() }, () => {
     assert.match(
       (await doctor()).join('\n'),
       /warning ledger: 3 records \(positions 2 to 4 of partition 0\) were given up/,
+    );
+  });
+
+  test('records that compaction removes before they are processed are missing, and not skipped', async (context) => {
+    const { log, pool, reading, lines, send, process, doctor } = await processing(context);
+    await send('ada', 'bob');
+    await process();
+    await send('ada', 'ada', 'ada', 'carl');
+    // Of each person Kafka now keeps the last message, once the segment has ended.
+    const endsAfter = String(TICK_MS / 2);
+    await setTopic(log, { 'cleanup.policy': 'compact', 'segment.ms': endsAfter, 'min.cleanable.dirty.ratio': '0.01' });
+    await send('ada', 'bob');
+    await eventually('the topic is compacted', async () => {
+      const { missingRecords } = await reading.ledger(null, ALL_HOURS);
+      return missingRecords === 3;
+    });
+    await setPolicy(log, 'delete');
+    await process();
+    assert.equal((await reading.ledger(null, ALL_HOURS)).positions.get(0), 2);
+    assert.match((await doctor()).join('\n'), /3 records that the log should have are missing/);
+    assert.match(lines.join(), /has nothing at positions 2 to 4, which are not processed: .* as compaction does/);
+    const [statement] =
+      /UPDATE sluice\.positions SET position = 5 WHERE log = '[^']+' AND partition = 0/.exec(lines.join()) ?? [];
+    assert.ok(statement !== undefined, lines.join('\n'));
+    await pool.query(statement);
+    await process();
+    const after = await reading.ledger(null, ALL_HOURS);
+    assert.deepEqual([after.positions.get(0), after.missingRecords], [8, 0]);
+    assert.deepEqual(
+      after.lost.map(({ from, to, records }) => [from, to, records]),
+      [[2, 5, 3]],
     );
   });
 
