@@ -23,6 +23,10 @@ export class ApiError extends Error {
   }
 }
 
+export function asApiError(cause: unknown): ApiError {
+  return cause instanceof ApiError ? cause : new ApiError('The response of the server could not be read.', 0, null);
+}
+
 export function get<T>(environment: Environment | null, path: string, signal?: AbortSignal): Promise<T> {
   return call<T>(environment, 'GET', path, undefined, signal);
 }
@@ -45,7 +49,7 @@ export async function ingest<T>(path: string, key: string, body: string): Promis
     throw new ApiError('This is not an API key: it has characters that no key has.', 0, null);
   }
   const request: RequestInit = { method: 'POST', headers, body, credentials: 'omit', cache: 'no-store' };
-  const { response, text } = await answerOf(path, request);
+  const { response, text } = await responseTo(path, request);
   if (response.ok) return parseExactly(text) as T;
   if (response.status === 401) {
     const words =
@@ -69,14 +73,14 @@ async function call<T>(
   if (body !== undefined) request.body = JSON.stringify(body);
   if (signal !== undefined) request.signal = signal;
 
-  const { response, text } = await answerOf(path, request);
+  const { response, text } = await responseTo(path, request);
   if (response.ok) return (text === '' ? undefined : parseExactly(text)) as T;
 
   if (response.status === 401 && !(method === 'POST' && path.startsWith('/session'))) leaveForSignIn();
   throw errorOf(response, text);
 }
 
-async function answerOf(path: string, request: RequestInit): Promise<{ response: Response; text: string }> {
+async function responseTo(path: string, request: RequestInit): Promise<{ response: Response; text: string }> {
   try {
     const response = await fetch(path, request);
     return { response, text: await response.text() };

@@ -5,7 +5,7 @@
  */
 
 import { type ReactNode, useMemo, useRef, useState } from 'react';
-import { ApiError, ingest, send } from '../api.ts';
+import { type ApiError, asApiError, ingest, send } from '../api.ts';
 import { rangeAt, rangeOf, type TextRange } from '../json-ranges.ts';
 import { peopleIn } from '../predicted-identity.ts';
 import { adviceFor } from '../rejection-advice.ts';
@@ -47,10 +47,6 @@ interface Checked {
 
 interface Sent {
   readonly traceId: string;
-}
-
-function asApiError(cause: unknown): ApiError {
-  return cause instanceof ApiError ? cause : new ApiError('The response of the server could not be read.', 0, null);
 }
 
 export default function TryRequestPage(): ReactNode {
