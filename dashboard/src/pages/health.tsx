@@ -181,7 +181,7 @@ function Bound({ label, value, detail, isBad = false, children }: BoundProps): R
 }
 
 const OUTCOME_COLUMNS: readonly Column<Outcome>[] = [
-  { key: 'status', label: 'Answer', render: ({ status, tone }) => <Badge tone={tone}>{status}</Badge> },
+  { key: 'status', label: 'Response', render: ({ status, tone }) => <Badge tone={tone}>{status}</Badge> },
   {
     key: 'meaning',
     label: 'What it means',
