@@ -57,7 +57,7 @@ const Effects = object('ResubmitEffects', 'What the valid users of this response
   new_profiles: count('Profiles that would be created.'),
   merges: count('Merges of profiles.'),
   refusals: count('Identifiers that a rule would not link.'),
-  property_changes: count('Properties of profiles that would have another value.'),
+  property_changes: count('Properties of profiles that would have a different value.'),
   events: count('Events that would be stored.'),
   duplicate_events: count('Events that are stored already, by `$event_id`.'),
   violations: count('Violations of the tracking plan that would be counted.'),
@@ -70,9 +70,7 @@ export const ResubmitPreview = object('ResubmitPreview', 'What would become of r
   still_rejected: count('Would still be rejected.'),
   cut: count('Cannot be patched, because they were too large to be kept whole.'),
   effects: Effects,
-  pending_requests: count(
-    'Requests of yours that are accepted and not processed yet, so that they are not considered.',
-  ),
+  pending_requests: count('Your accepted requests that are not processed yet, and so are not considered.'),
   reasons: list(
     Type.Object({ message: text('Why they would still be rejected, without indexes.'), users: count('How many.') }),
     'The most frequent first.',

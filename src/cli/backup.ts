@@ -124,7 +124,7 @@ async function verifyExisting({ existing, json }: Options, shell: BackupShell): 
   shell.out(
     json
       ? `${JSON.stringify({ backup: source, is_whole: true, ...summaryOf(manifest) })}\n`
-      : `${source} is whole: ${contentsOf(manifest)}.\n${gapLines(manifest)}It began at ${localTime(Date.parse(manifest.began_at))}; every file, page, record and sum was checked.\n`,
+      : `${source} is intact: ${contentsOf(manifest)}.\n${gapLines(manifest)}It began at ${localTime(Date.parse(manifest.began_at))}; every file, page, record and sum was checked.\n`,
   );
   return 0;
 }
@@ -399,7 +399,9 @@ interface Report {
 }
 
 function report({ target, bytes, manifest, isVerified, spanMs, unknown }: Report): string {
-  const checked = isVerified ? 'It was read again, and is whole.' : `To check it: sluice backup --verify ${target}`;
+  const checked = isVerified
+    ? 'Verified: it was read back, and is intact.'
+    : `To check it: sluice backup --verify ${target}`;
   const database =
     manifest.scope === 'log'
       ? 'PostgreSQL is not part of it: dump the database BEFORE each backup of the log, never after (docs/backup.md).\n'

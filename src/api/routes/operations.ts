@@ -24,15 +24,15 @@ export interface OperatorParts {
 
 const OPERATIONS: RouteKind = { tag: 'Operations', security: [], errors: [403, 500] };
 
-export const role = oneOf(ROLES, 'What this server does of all that Sluice does.');
+export const role = oneOf(ROLES, 'The role of this server.');
 
 const Alive = object('Alive', 'The process runs and responds.', { status: Type.Literal('alive') });
 
-const Ready = object('Ready', 'It does its work; a server that takes events in accepts them.', {
+const Ready = object('Ready', 'Ready. A server that receives events accepts them.', {
   status: Type.Literal('ready'),
 });
 
-const NotReady = object('NotReady', 'It cannot do its work for now; events are refused.', {
+const NotReady = object('NotReady', 'Not ready. Events get 503.', {
   status: Type.Literal('not ready'),
   reasons: list(Type.String(), 'Why, for an operator.'),
 });

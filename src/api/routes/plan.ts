@@ -41,7 +41,7 @@ const PlannedProperties = object('PlannedProperties', 'What properties look like
   mode: Type.Optional(
     oneOf(
       PLAN_MODES,
-      '`off`: not checked. `warn`: accepted; violations are counted and on the trace. `enforce`: the user is rejected. `warn` unless given.',
+      '`off`: not checked. `warn`: accepted; violations are counted and on the trace. `enforce`: the user is rejected. Default: `warn`.',
     ),
   ),
   description: Type.Optional(text('For people.')),
@@ -55,14 +55,16 @@ const PlannedProperties = object('PlannedProperties', 'What properties look like
 const PlanBody = Type.Object(
   {
     version: Type.Optional(count('The version that was edited: the push is refused if that is not the newest.')),
-    unplanned_events: Type.Optional(oneOf(UNPLANNED_MODES, 'What happens to other events. `allow` unless given.')),
+    unplanned_events: Type.Optional(
+      oneOf(UNPLANNED_MODES, 'What happens to events that are not in the plan. Default: `allow`.'),
+    ),
     events: Type.Optional(mapOf(PlannedProperties, 'By event name.')),
     user_properties: Type.Optional(PlannedProperties),
     profile_fields: Type.Optional(PlannedProperties),
   },
   {
     title: 'Plan',
-    description: 'A tracking plan: how events and properties look.',
+    description: 'A tracking plan: the events you expect and their properties.',
     'x-examples': namedExamples({
       plan: [
         'One event, enforced',
@@ -88,7 +90,7 @@ const PlanBody = Type.Object(
 );
 
 const versionFields = {
-  version: count('Counted up with each push; 0: there is no plan.'),
+  version: count('Increases with each push; 0 if there is no plan.'),
   created_at: timeOrNull('When it was pushed.'),
   created_by: textOrNull('The id of the key or member that pushed it.'),
 };
@@ -120,7 +122,7 @@ const PlanViolationSchema = object('PlanViolation', 'Something that events viola
   event_name: textOrNull('The event; null for user properties and profile fields.'),
   path: text('Where, without indexes: `items[].price`.'),
   message: text('What is wrong with it.'),
-  count: count('How often: once for each place in each stored event.'),
+  count: count('How often: once per occurrence in each stored event.'),
   first_at: time('When the server received the first request with it.'),
   last_at: time('When the server received the newest request with it.'),
   trace_id: uuid('A request with it; its trace shows the warning.'),
@@ -179,7 +181,7 @@ export function registerPlanRoutes(app: FastifyInstance, parts: PlanParts): void
       operationId: 'putPlan',
       summary: 'Push a tracking plan',
       description:
-        'Makes this the plan from now on; servers use it within 2 seconds. 400 names the path of each mistake. With `version`, 409 if another version was pushed meanwhile.',
+        'Pushes a new version of the plan; servers use it within 2 seconds. 400 lists each error with its path. With `version`, 409 if another version was pushed in the meantime.',
       body: PlanBody,
       response: {
         description: 'It is the plan now.',
@@ -247,8 +249,8 @@ function registerViolations(app: FastifyInstance, parts: PlanParts): void {
       operationId: 'listPlanViolations',
       summary: 'Violations of the tracking plan',
       description:
-        'What stored events violate of what the plan warns about, counted. Kept until 30 days after it last occurred. Users that violate what is enforced are rejected: see `GET /rejections`.',
-      query: { version: { ...version, description: 'Only violations of this version; of all unless given.' } },
+        'Violations of the plan by stored events, in mode `warn`, with counts. Kept until 30 days after it last occurred. Users that violate what is enforced are rejected: see `GET /rejections`.',
+      query: { version: { ...version, description: 'Only violations of this version. Default: all.' } },
       response: {
         description: 'The violations.',
         body: PlanViolations,

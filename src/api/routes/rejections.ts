@@ -53,7 +53,7 @@ const Rejection = object('Rejection', 'One user that was not valid.', {
   resubmitted_at: timeOrNull(
     'When it was fixed and resubmitted, or accepted in a retry of its request; null if it was not.',
   ),
-  accepted_by: uuidOrNull('The retry of its request that had it accepted, as its trace_id.'),
+  accepted_by: uuidOrNull('The trace_id of the retry in which it was accepted.'),
 });
 
 const RejectionPage = object('RejectionPage', 'Users that were not valid.', {

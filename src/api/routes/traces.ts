@@ -39,7 +39,7 @@ const ofTrace = {
   users_accepted: count('As the 202 said, and those that were resubmitted since.'),
   users_rejected: count('As the 202 said, without those that were resubmitted since.'),
   duplicate_of: uuidOrNull(
-    'The earlier request with the same `Idempotency-Key` and body. Of this one, only users are stored that the earlier one rejected and that are accepted now. Null for all others.',
+    'The earlier request with the same `Idempotency-Key` and body. Of this request, only users that the earlier one rejected and this one accepts are stored. Null if it is not a duplicate.',
   ),
   key_id: orNull(text('Id of a key.'), 'Its API key; null for a dead letter that is not kept any more.'),
 };
@@ -89,7 +89,7 @@ const TracedUser = object('TracedUser', 'What became of one user of a request.',
 
 const Trace = object('Trace', 'What became of a request.', {
   ...ofTrace,
-  format: oneOf(FORMATS, '`segment` if it came in the form of Segment’s SDKs, under `/ingest/v1/`.'),
+  format: oneOf(FORMATS, '`segment` if it was sent in the format of Segment’s SDKs, under `/ingest/v1/`.'),
   users: list(TracedUser, 'What became of each user.'),
 });
 
@@ -134,9 +134,9 @@ export function registerTraceRoutes(app: FastifyInstance, parts: TenantParts): v
       operationId: 'listTraces',
       summary: 'The most recent requests',
       description:
-        'Ingest requests by their `trace_id`, newest first, with what became of each in numbers. A request that is still to be processed is listed from the moment of the 202.',
+        'Ingest requests, newest first, with the outcome of each in numbers. A pending request is listed from the moment of the 202.',
       query: {
-        status: choiceParameter('Only requests that are still to be processed, or that are processed.', STATUSES),
+        status: choiceParameter('Only pending requests, or only processed ones.', STATUSES),
         limit,
         cursor,
       },
@@ -159,7 +159,7 @@ export function registerTraceRoutes(app: FastifyInstance, parts: TenantParts): v
       operationId: 'getTrace',
       summary: 'What became of a request',
       description:
-        'Right from the moment of the 202: `pending` first, `processed` soon after. Only for ingest requests: an unmerge or an erasure is found by `GET /audit?trace_id=`.',
+        'Available from the moment of the 202: first `pending`, then `processed`. Only for ingest requests: an unmerge or an erasure is found by `GET /audit?trace_id=`.',
       params: { trace_id: uuid('The `trace_id` of the response to an ingest request.') },
       query: { include },
       response: { description: 'The trace.', body: Trace, examples: { trace: ['A processed request', TRACE] } },
