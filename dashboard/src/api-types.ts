@@ -565,7 +565,7 @@ export interface components {
          * @description How many people there are.
          */
         readonly ProfileCount: {
-            /** @description Profiles there are now. */
+            /** @description The number of profiles. */
             readonly profiles: number;
         };
         /**
@@ -575,7 +575,7 @@ export interface components {
         readonly Erased: {
             /**
              * Format: uuid
-             * @description Names this erasure. It is in the audit.
+             * @description The id of this erasure, as in the audit log.
              */
             readonly trace_id: string;
             readonly personal?: components["schemas"]["PersonalData"];
@@ -720,12 +720,12 @@ export interface components {
         readonly Merge: {
             /**
              * Format: uuid
-             * @description What was merged away.
+             * @description The merged profile.
              */
             readonly from: string;
             /**
              * Format: uuid
-             * @description What remained.
+             * @description The surviving profile.
              */
             readonly into: string;
             /** @description The identifier that led from one to the other. */
@@ -775,7 +775,7 @@ export interface components {
             readonly reason: "other_user_id" | "limit" | "publishable_key" | "cannot_link";
             /**
              * Format: uuid
-             * @description The first request that was refused so.
+             * @description The first request that was refused for this reason.
              */
             readonly trace_id: string;
             /** @description Position of the user in that request, counted from 0. */
@@ -812,12 +812,12 @@ export interface components {
             readonly node?: string;
             /**
              * Format: uuid
-             * @description Of a merge: what was merged away.
+             * @description Of a merge: the merged profile.
              */
             readonly from?: string;
             /**
              * Format: uuid
-             * @description Of a merge: what remained.
+             * @description Of a merge: the surviving profile.
              */
             readonly into?: string;
             /** @description The identifier that led from one to the other. */
@@ -868,7 +868,7 @@ export interface components {
         readonly Unmerged: {
             /**
              * Format: uuid
-             * @description Names this unmerge. It is in the audit.
+             * @description The id of this unmerge, as in the audit log.
              */
             readonly trace_id: string;
             /** @description Merges that were undone. */
@@ -935,7 +935,7 @@ export interface components {
         };
         /**
          * TraceSummary
-         * @description What became of a request, in numbers.
+         * @description What happened to a request, in numbers.
          */
         readonly TraceSummary: {
             /**
@@ -968,7 +968,7 @@ export interface components {
         };
         /**
          * Trace
-         * @description What became of a request.
+         * @description What happened to a request.
          */
         readonly Trace: {
             /**
@@ -1001,12 +1001,12 @@ export interface components {
              * @enum {string}
              */
             readonly format: "sluice" | "segment";
-            /** @description What became of each user. */
+            /** @description What happened to each user. */
             readonly users: readonly components["schemas"]["TracedUser"][];
         };
         /**
          * TracedUser
-         * @description What became of one user of a request.
+         * @description What happened to one user of a request.
          */
         readonly TracedUser: {
             /** @description Position of the user in that request, counted from 0. */
@@ -1026,12 +1026,12 @@ export interface components {
             readonly merged: readonly {
                 /**
                  * Format: uuid
-                 * @description What was merged away.
+                 * @description The merged profile.
                  */
                 readonly from: string;
                 /**
                  * Format: uuid
-                 * @description What remained.
+                 * @description The surviving profile.
                  */
                 readonly into: string;
             }[];
@@ -1072,7 +1072,7 @@ export interface components {
         };
         /**
          * RejectionPage
-         * @description Users that were not valid.
+         * @description Invalid users.
          */
         readonly RejectionPage: {
             /** @description Newest first. */
@@ -1082,7 +1082,7 @@ export interface components {
         };
         /**
          * Rejection
-         * @description One user that was not valid.
+         * @description One invalid user.
          */
         readonly Rejection: {
             /** @description `<trace_id>.<userIndex>`. `POST /rejections/{id}/resubmit` takes it. */
@@ -1123,7 +1123,7 @@ export interface components {
         };
         /**
          * RejectionReasons
-         * @description What is wrong with users that were not valid, and how often.
+         * @description Why users were rejected, and how often.
          */
         readonly RejectionReasons: {
             /** @description The most frequent first. */
@@ -1188,7 +1188,7 @@ export interface components {
         };
         /**
          * PlannedProperties
-         * @description What properties look like, and how that is checked.
+         * @description A schema of properties, and the mode in which it is checked.
          */
         readonly PlannedProperties: {
             /**
@@ -1203,7 +1203,7 @@ export interface components {
         };
         /**
          * PushedPlan
-         * @description What became of a push.
+         * @description The result of a push.
          */
         readonly PushedPlan: {
             /** @description Increases with each push; 0 if there is no plan. */
@@ -1212,7 +1212,7 @@ export interface components {
             readonly created_at: string | null;
             /** @description The id of the key or member that pushed it. */
             readonly created_by: string | null;
-            /** @description False: the plan was the same already. */
+            /** @description False if the plan has not changed. */
             readonly is_new: boolean;
         };
         /**
@@ -1228,7 +1228,7 @@ export interface components {
          * @description One version of the plan.
          */
         readonly PlanVersion: {
-            /** @description Counted up with each push. */
+            /** @description Increases with each push. */
             readonly version: number;
             /**
              * Format: date-time
@@ -1244,7 +1244,7 @@ export interface components {
         };
         /**
          * PlanViolations
-         * @description What events violate of the plan.
+         * @description How events violate the plan.
          */
         readonly PlanViolations: {
             /** @description The most frequent first. */
@@ -1252,7 +1252,7 @@ export interface components {
         };
         /**
          * PlanViolation
-         * @description Something that events violate.
+         * @description One way in which events violate the plan.
          */
         readonly PlanViolation: {
             /** @description The version of the plan that they violate. */
@@ -1296,7 +1296,7 @@ export interface components {
         readonly Job: {
             /**
              * Format: uuid
-             * @description The `trace_id` of the call that made it.
+             * @description The `trace_id` of the call that created it.
              */
             readonly id: string;
             /**
@@ -1316,25 +1316,25 @@ export interface components {
             readonly created_at: string;
             /** @description When it was done. */
             readonly finished_at: string | null;
-            /** @description The key or member that made it: `key_id` or `member_id`. */
+            /** @description The key or member that created it: `key_id` or `member_id`. */
             readonly by: unknown;
             /** @description Which ones; `id` for a single one. */
             readonly filter: unknown;
             /** @description The JSON Patch; once the job is done, without its values. Null for a user that was fixed by hand, and for dead letters. */
             readonly patch: unknown;
-            /** @description How many there were when it was made. */
+            /** @description How many there were when it was created. */
             readonly matched: number;
             /** @description Accepted now. Their traces show what happened to each. */
             readonly resubmitted: number;
             /** @description Still not valid, or the patch does not apply to them. */
             readonly still_rejected: number;
-            /** @description Resubmitted by another call meanwhile. */
+            /** @description Resubmitted by another call in the meantime. */
             readonly already: number;
             /** @description Too large to have been kept whole: there is nothing to patch. */
             readonly cut: number;
             /** @description Could not be processed. Those that were rejected stay rejected. */
             readonly failed: number;
-            /** @description Not seen yet. */
+            /** @description Not processed yet. */
             readonly left: number;
             /** @description Never processed: retention or an erasure removed them first, or ended the job. */
             readonly gone: number;
@@ -1343,7 +1343,7 @@ export interface components {
         };
         /**
          * JobProblem
-         * @description One that stays as it was, and why.
+         * @description One that was not stored, and why.
          */
         readonly JobProblem: {
             /** @description The rejection or the dead letter. */
@@ -1371,7 +1371,7 @@ export interface components {
             };
             /** @description A JSON Patch (RFC 6902) for each user. Beyond the RFC, `{"op": "to_string", "path": …}` converts a number or a boolean to a string. */
             readonly patch: readonly unknown[];
-            /** @description Only show what would become of them. */
+            /** @description Only show what would happen to them. */
             readonly dry_run?: boolean;
             /** @description For a dry run: `next_cursor` of the previous one. */
             readonly cursor?: string;
@@ -1388,7 +1388,7 @@ export interface components {
         };
         /**
          * ResubmitPreview
-         * @description What would become of rejected users.
+         * @description What would happen to rejected users.
          */
         readonly ResubmitPreview: {
             /** @description All that match and were not resubmitted yet. */
@@ -1442,7 +1442,7 @@ export interface components {
         };
         /**
          * CheckedUser
-         * @description What would become of one rejected user.
+         * @description What would happen to one rejected user.
          */
         readonly CheckedUser: {
             /** @description The rejection. */
@@ -1549,7 +1549,7 @@ export interface components {
             readonly start: string;
             /** @description Users that were valid. */
             readonly users_accepted: number;
-            /** @description Users that were not. */
+            /** @description Users that were invalid. */
             readonly users_rejected: number;
             /** @description Events of the valid ones. */
             readonly events_accepted: number;
@@ -1589,7 +1589,7 @@ export interface components {
             readonly hour: string;
             readonly users: components["schemas"]["LedgerSums"];
             readonly events: components["schemas"]["LedgerSums"];
-            /** @description Users that were not valid. They are not part of the sums. */
+            /** @description Invalid users. They are not part of the sums. */
             readonly users_rejected: number;
             /** @description Those of them that were fixed and resubmitted: since then they count as received, in the hour of their request, and are part of the sums. */
             readonly users_resubmitted: number;
@@ -1598,7 +1598,7 @@ export interface components {
         };
         /**
          * LedgerSums
-         * @description What became of what was received.
+         * @description What happened to everything that was received.
          */
         readonly LedgerSums: {
             /** @description Acknowledged with a 202. */
@@ -1657,7 +1657,7 @@ export interface components {
             readonly last_seen: string;
             /** @description The keys that sent it, oldest first; at most 20. */
             readonly key_ids: readonly string[];
-            /** @description How many properties are known. */
+            /** @description The number of properties. */
             readonly property_count: number;
             /** @description The last 10, oldest first. Properties that the event had from the start are not included. */
             readonly changes: readonly components["schemas"]["CatalogueChange"][];
@@ -1705,7 +1705,7 @@ export interface components {
             readonly last_seen: string;
             /** @description The keys that sent it, oldest first; at most 20. */
             readonly key_ids: readonly string[];
-            /** @description How many properties are known. */
+            /** @description The number of properties. */
             readonly property_count: number;
             /** @description The last 10, oldest first. Properties that the event had from the start are not included. */
             readonly changes: readonly components["schemas"]["CatalogueChange"][];
@@ -1716,7 +1716,7 @@ export interface components {
         };
         /**
          * CatalogueProperty
-         * @description A property, as its values are.
+         * @description A property and the types of its values.
          */
         readonly CatalogueProperty: {
             /** @description The name. */
@@ -1778,7 +1778,7 @@ export interface components {
             readonly last_seen: string;
             /** @description The keys that sent it, oldest first; at most 20. */
             readonly key_ids: readonly string[];
-            /** @description How many properties are known. */
+            /** @description The number of properties. */
             readonly property_count: number;
             /** @description The last 10, oldest first. Properties that the event had from the start are not included. */
             readonly changes: readonly components["schemas"]["CatalogueChange"][];
@@ -1822,7 +1822,7 @@ export interface components {
         };
         /**
          * Health
-         * @description How the server is.
+         * @description The health of the server.
          */
         readonly Health: {
             /**
@@ -1876,12 +1876,12 @@ export interface components {
             readonly dead_letters: number;
             /** @description Responses to requests under `/ingest/`, of the whole server. Requests rejected for an invalid key or broken JSON are counted nowhere else: they belong to no account. */
             readonly requests: readonly {
-                /** @description Status of HTTP. */
+                /** @description The HTTP status. */
                 readonly status: number;
                 /** @description Responses with it since `started_at`. */
                 readonly requests: number;
             }[];
-            /** @description Threads that take requests. */
+            /** @description Threads that serve requests. */
             readonly edges: number;
             /** @description All settings. */
             readonly settings: readonly components["schemas"]["Setting"][];
@@ -1917,7 +1917,7 @@ export interface components {
                 /** @description An e-mail address. */
                 readonly email: string;
             };
-            /** @description Whose data it is. */
+            /** @description The account and environment. */
             readonly account: {
                 /** @description Names the account. */
                 readonly id: string;
@@ -2005,7 +2005,7 @@ export interface components {
         };
         /**
          * CreatedInvitation
-         * @description An invitation. Nothing is mailed.
+         * @description An invitation. Sluice sends no e-mail.
          */
         readonly CreatedInvitation: {
             /** @description Names the invitation. */
@@ -2100,7 +2100,7 @@ export interface components {
             readonly users: number;
             /** @description Their events. */
             readonly events: number;
-            /** @description Users that were not valid. */
+            /** @description Invalid users. */
             readonly users_rejected: number;
             /** @description Requests that were refused because of the rate limit of the key. */
             readonly requests_limited: number;
@@ -2188,7 +2188,7 @@ export interface components {
         };
         /**
          * Version
-         * @description What runs here.
+         * @description The version of this server.
          */
         readonly Version: {
             /** @description Of Sluice. */

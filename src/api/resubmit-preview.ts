@@ -38,7 +38,7 @@ const REASONS_MAX = 20;
 /** As much as one request may have. */
 const PREDICTED_CHARACTERS_MAX = 10 * 1_048_576;
 
-const CheckedUser = object('CheckedUser', 'What would become of one rejected user.', {
+const CheckedUser = object('CheckedUser', 'What would happen to one rejected user.', {
   id: text('The rejection.'),
   status: oneOf(
     ['valid', 'still_rejected', 'cut'],
@@ -63,7 +63,7 @@ const Effects = object('ResubmitEffects', 'What the valid users of this response
   violations: count('Violations of the tracking plan that would be counted.'),
 });
 
-export const ResubmitPreview = object('ResubmitPreview', 'What would become of rejected users.', {
+export const ResubmitPreview = object('ResubmitPreview', 'What would happen to rejected users.', {
   matched: count('All that match and were not resubmitted yet.'),
   checked: count('How many of them this response is about: at most 1,000.'),
   valid: count('Would be accepted.'),

@@ -32,7 +32,7 @@ const seen = {
   first_seen: time('When the first was received.'),
   last_seen: time('When the last was received.'),
   key_ids: list(Type.String(), 'The keys that sent it, oldest first; at most 20.'),
-  property_count: count('How many properties are known.'),
+  property_count: count('The number of properties.'),
   changes: list(
     CatalogueChange,
     'The last 10, oldest first. Properties that the event had from the start are not included.',
@@ -44,7 +44,7 @@ const CatalogueEvent = object('CatalogueEvent', 'An event name that is received.
   ...seen,
 });
 
-const CatalogueProperty = object('CatalogueProperty', 'A property, as its values are.', {
+const CatalogueProperty = object('CatalogueProperty', 'A property and the types of its values.', {
   name: text('The name.'),
   share: Type.Number({ minimum: 0, maximum: 1, description: 'Share of the examined events or users that have it.' }),
   types: list(

@@ -39,7 +39,7 @@ const Setting = object('Setting', 'One setting of the server.', {
   description: text('What it does.'),
 });
 
-const Health = object('Health', 'How the server is.', {
+const Health = object('Health', 'The health of the server.', {
   status: oneOf(['ready', 'not ready'], 'As `/readyz` says.'),
   reasons: list(Type.String(), 'Why events are refused, if they are.'),
   warnings: list(
@@ -86,10 +86,10 @@ const Health = object('Health', 'How the server is.', {
   ),
   dead_letters: count('Dead letters: requests that could not be processed, kept to be retried.'),
   requests: list(
-    Type.Object({ status: count('Status of HTTP.'), requests: count('Responses with it since `started_at`.') }),
+    Type.Object({ status: count('The HTTP status.'), requests: count('Responses with it since `started_at`.') }),
     'Responses to requests under `/ingest/`, of the whole server. Requests rejected for an invalid key or broken JSON are counted nowhere else: they belong to no account.',
   ),
-  edges: count('Threads that take requests.'),
+  edges: count('Threads that serve requests.'),
   settings: list(Setting, 'All settings.'),
 });
 
@@ -103,7 +103,7 @@ export function registerHealthRoutes(app: FastifyInstance, parts: HealthParts & 
       summary: 'How the server is',
       description:
         'What machines read from `/readyz` and `/metrics`, for people: with limits, and the settings in effect. About the whole server; nothing in it belongs to a tenant.',
-      response: { description: 'How it is.', body: Health },
+      response: { description: 'The health of the server.', body: Health },
     },
     handler: async ({ store }) => ({
       ...healthJson(parts, await deadLetterCount(store, parts.metricsBuffer), await goneRecords(store, parts)),

@@ -62,8 +62,8 @@ const ChainStep = object('ChainStep', 'One step of the chain from one identifier
   type: Type.Optional(identifierType),
   value: Type.Optional(text('Of a link: the identifier.')),
   node: Type.Optional(uuid('Of a link: where the identifier belongs.')),
-  from: Type.Optional(uuid('Of a merge: what was merged away.')),
-  into: Type.Optional(uuid('Of a merge: what remained.')),
+  from: Type.Optional(uuid('Of a merge: the merged profile.')),
+  into: Type.Optional(uuid('Of a merge: the surviving profile.')),
   via: Type.Optional(via),
   nodes: Type.Optional(joinedNodes),
   trace_id: uuid('The request that did it.'),
@@ -82,8 +82,8 @@ const LinkedIdentifier = object('LinkedIdentifier', 'An identifier, and the requ
 });
 
 const Merge = object('Merge', 'A merge, and its cause.', {
-  from: uuid('What was merged away.'),
-  into: uuid('What remained.'),
+  from: uuid('The merged profile.'),
+  into: uuid('The surviving profile.'),
   via,
   nodes: joinedNodes,
   trace_id: uuid('The request that caused it. Send it to unmerge.'),
@@ -100,7 +100,7 @@ const Refusal = object('Refusal', 'A link that was refused.', {
       .map(([code, words]) => `\`${code}\`: ${words}`)
       .join('; '),
   ),
-  trace_id: uuid('The first request that was refused so.'),
+  trace_id: uuid('The first request that was refused for this reason.'),
   userIndex,
   at: time('When the server received it.'),
   count: Type.Integer({ minimum: 1, description: 'How often it happened.' }),
@@ -126,7 +126,7 @@ const UnmergeRequest = Type.Object(
 );
 
 const Unmerged = object('Unmerged', 'The result of an unmerge.', {
-  trace_id: uuid('Names this unmerge. It is in the audit.'),
+  trace_id: uuid('The id of this unmerge, as in the audit log.'),
   undone: Type.Integer({ minimum: 1, description: 'Merges that were undone.' }),
   profile_ids: list(Type.String({ format: 'uuid' }), 'The resulting profiles, oldest first.'),
 });

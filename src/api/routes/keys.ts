@@ -58,7 +58,7 @@ const KeyVolumeSchema = object(
   {
     users: count('Accepted users.'),
     events: count('Their events.'),
-    users_rejected: count('Users that were not valid.'),
+    users_rejected: count('Invalid users.'),
     requests_limited: count('Requests that were refused because of the rate limit of the key.'),
   },
 );
@@ -119,7 +119,7 @@ export function registerKeyRoutes(app: FastifyInstance, parts: KeyParts): void {
     schema: {
       operationId: 'listKeys',
       summary: 'List the keys',
-      description: 'Of the account, in both environments.',
+      description: 'The keys of the account, in both environments.',
       response: { description: 'Keys.', body: KeyList },
     },
     handler: (call) => listKeys(callOf(call)),

@@ -19,7 +19,7 @@ import type { HealthParts } from './health.ts';
 
 const DEFAULT_RANGE_MS = 7 * 24 * HOUR_MS;
 
-const LedgerSums = object('LedgerSums', 'What became of what was received.', {
+const LedgerSums = object('LedgerSums', 'What happened to everything that was received.', {
   received: count('Acknowledged with a 202.'),
   stored: count('Stored, and can be read.'),
   duplicates: count('Not stored again: sent before, with the same `Idempotency-Key` or `$event_id`.'),
@@ -38,7 +38,7 @@ const LedgerHour = object('LedgerHour', 'What was received in one hour.', {
   hour: time('Start of the hour of receipt, UTC.'),
   users: LedgerSums,
   events: LedgerSums,
-  users_rejected: count('Users that were not valid. They are not part of the sums.'),
+  users_rejected: count('Invalid users. They are not part of the sums.'),
   users_resubmitted: count(
     'Those of them that were fixed and resubmitted: since then they count as received, in the hour of their request, and are part of the sums.',
   ),

@@ -37,7 +37,7 @@ const MemberList = object('MemberList', 'Who may sign in to an account, and who 
   invitations: list(Invitation, 'Those that can still be accepted.'),
 });
 
-const CreatedInvitation = object('CreatedInvitation', 'An invitation. Nothing is mailed.', {
+const CreatedInvitation = object('CreatedInvitation', 'An invitation. Sluice sends no e-mail.', {
   ...invitation,
   email,
   link: text('For the person. Shown only once, in this response.'),

@@ -37,7 +37,7 @@ const NotReady = object('NotReady', 'Not ready. Events get 503.', {
   reasons: list(Type.String(), 'Why, for an operator.'),
 });
 
-const Version = object('Version', 'What runs here.', { version: text('Of Sluice.'), role });
+const Version = object('Version', 'The version of this server.', { version: text('Of Sluice.'), role });
 
 export function registerOperatorRoutes(app: FastifyInstance, parts: OperatorParts): void {
   get(
@@ -64,7 +64,7 @@ export function registerOperatorRoutes(app: FastifyInstance, parts: OperatorPart
         { description: 'Ready.', body: Ready, examples: { ready: ['Ready', { status: 'ready' }] } },
         {
           status: 503,
-          description: 'Not now.',
+          description: 'Not ready.',
           body: NotReady,
           examples: {
             not_ready: ['Not ready', { status: 'not ready', reasons: ['less than 256 MB of disk are free'] }],
@@ -102,9 +102,9 @@ export function registerOperatorRoutes(app: FastifyInstance, parts: OperatorPart
     {
       operationId: 'version',
       summary: 'Which version is this?',
-      description: 'And which role it has.',
+      description: 'And its role.',
       response: {
-        description: 'What runs here.',
+        description: 'The version of this server.',
         body: Version,
         examples: { version: ['Version', { version: '1.2.3', role: 'all' }] },
       },

@@ -37,7 +37,7 @@ export interface PlanParts extends TenantParts {
   readonly keyStore: KeyStore;
 }
 
-const PlannedProperties = object('PlannedProperties', 'What properties look like, and how that is checked.', {
+const PlannedProperties = object('PlannedProperties', 'A schema of properties, and the mode in which it is checked.', {
   mode: Type.Optional(
     oneOf(
       PLAN_MODES,
@@ -100,13 +100,13 @@ const CurrentPlan = object('CurrentPlan', 'A tracking plan.', {
   plan: anyJson('The plan, as `PUT /plan` takes it.'),
 });
 
-const PushedPlan = object('PushedPlan', 'What became of a push.', {
+const PushedPlan = object('PushedPlan', 'The result of a push.', {
   ...versionFields,
-  is_new: flag('False: the plan was the same already.'),
+  is_new: flag('False if the plan has not changed.'),
 });
 
 const PlanVersionSchema = object('PlanVersion', 'One version of the plan.', {
-  version: count('Counted up with each push.'),
+  version: count('Increases with each push.'),
   created_at: time('When it was pushed.'),
   created_by: text('The id of the key or member that pushed it.'),
   enforces: flag('Whether something in it is enforced.'),
@@ -117,7 +117,7 @@ const PlanVersions = object('PlanVersions', 'What was pushed.', {
   versions: list(PlanVersionSchema, `Newest first; the last ${PLAN_VERSIONS_MAX} are kept.`),
 });
 
-const PlanViolationSchema = object('PlanViolation', 'Something that events violate.', {
+const PlanViolationSchema = object('PlanViolation', 'One way in which events violate the plan.', {
   version: count('The version of the plan that they violate.'),
   event_name: textOrNull('The event; null for user properties and profile fields.'),
   path: text('Where, without indexes: `items[].price`.'),
@@ -128,7 +128,7 @@ const PlanViolationSchema = object('PlanViolation', 'Something that events viola
   trace_id: uuid('A request with it; its trace shows the warning.'),
 });
 
-const PlanViolations = object('PlanViolations', 'What events violate of the plan.', {
+const PlanViolations = object('PlanViolations', 'How events violate the plan.', {
   violations: Type.Array(PlanViolationSchema, { maxItems: 500, description: 'The most frequent first.' }),
 });
 
@@ -138,7 +138,7 @@ const EXAMPLE_VERSION = { version: 3, created_at: AT, created_by: 'key_4fGh7Kq2L
 const WHOLE_NUMBER = /^\d{1,9}$/;
 
 const version: ParameterKind<number | null> = {
-  description: 'This version; the newest unless given.',
+  description: 'This version. Default: the newest.',
   schema: { type: 'integer', minimum: 1 },
   read: (given, name) => {
     if (given === undefined || given === '') return null;
@@ -184,7 +184,7 @@ export function registerPlanRoutes(app: FastifyInstance, parts: PlanParts): void
         'Pushes a new version of the plan; servers use it within 2 seconds. 400 lists each error with its path. With `version`, 409 if another version was pushed in the meantime.',
       body: PlanBody,
       response: {
-        description: 'It is the plan now.',
+        description: 'The plan was pushed.',
         body: PushedPlan,
         examples: { pushed: ['A new version', { ...EXAMPLE_VERSION, is_new: true }] },
       },

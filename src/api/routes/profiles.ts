@@ -86,7 +86,7 @@ const ProfileMatches = object('ProfileMatches', 'People that were found.', {
 });
 
 const ProfileCount = object('ProfileCount', 'How many people there are.', {
-  profiles: count('Profiles there are now.'),
+  profiles: count('The number of profiles.'),
 });
 
 const names = Type.Array(Type.String(), { description: 'Names of properties.' });
@@ -97,7 +97,7 @@ const PersonalData = object('PersonalData', 'What the tracking plan marks as per
 });
 
 const Erased = object('Erased', 'The profile is gone.', {
-  trace_id: uuid('Names this erasure. It is in the audit.'),
+  trace_id: uuid('The id of this erasure, as in the audit log.'),
   personal: Type.Optional(PersonalData),
 });
 

@@ -17,7 +17,7 @@ const MINUTES_MAX = 1_440;
 const ReceiptMinute = object('ReceiptMinute', 'What was received in one minute.', {
   start: time('Start of the minute of receipt, UTC.'),
   users_accepted: count('Users that were valid.'),
-  users_rejected: count('Users that were not.'),
+  users_rejected: count('Users that were invalid.'),
   events_accepted: count('Events of the valid ones.'),
 });
 

@@ -63,7 +63,7 @@ const ResubmitRequest = Type.Object(
       anyJson('An operation: `op`, `path`, `value`, `from`.'),
       'A JSON Patch (RFC 6902) for each user. Beyond the RFC, `{"op": "to_string", "path": …}` converts a number or a boolean to a string.',
     ),
-    dry_run: Type.Optional(flag('Only show what would become of them.')),
+    dry_run: Type.Optional(flag('Only show what would happen to them.')),
     cursor: Type.Optional(text('For a dry run: `next_cursor` of the previous one.')),
   },
   {

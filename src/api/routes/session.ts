@@ -39,7 +39,7 @@ const Session = object('Session', 'Who is signed in, and to what.', {
   member: Type.Object({ id: text('Names the member.'), email }, { description: 'Who is signed in.' }),
   account: Type.Object(
     { id: text('Names the account.'), name: text('The name of the account.') },
-    { description: 'Whose data it is.' },
+    { description: 'The account and environment.' },
   ),
   environments: list(environment, 'Those that this server serves.'),
   server: Type.Object(

@@ -44,7 +44,7 @@ const ofTrace = {
   key_id: orNull(text('Id of a key.'), 'Its API key; null for a dead letter that is not kept any more.'),
 };
 
-const TraceSummary = object('TraceSummary', 'What became of a request, in numbers.', {
+const TraceSummary = object('TraceSummary', 'What happened to a request, in numbers.', {
   ...ofTrace,
   events: count('Events that were stored, or that wait to be.'),
 });
@@ -54,7 +54,7 @@ const TracePage = object('TracePage', 'The most recent requests.', {
   next_cursor: nextCursor,
 });
 
-const TracedUser = object('TracedUser', 'What became of one user of a request.', {
+const TracedUser = object('TracedUser', 'What happened to one user of a request.', {
   userIndex,
   status: oneOf(
     ['accepted', 'rejected'],
@@ -64,7 +64,7 @@ const TracedUser = object('TracedUser', 'What became of one user of a request.',
   events: count('Events that are stored.'),
   duplicate_events: Type.Optional(count('Events that were stored before, by `$event_id`.')),
   merged: list(
-    Type.Object({ from: uuid('What was merged away.'), into: uuid('What remained.') }),
+    Type.Object({ from: uuid('The merged profile.'), into: uuid('The surviving profile.') }),
     'Merges that this user caused and that were not undone.',
   ),
   warnings: list(Type.String(), 'Notes that you may want to act on.'),
@@ -87,10 +87,10 @@ const TracedUser = object('TracedUser', 'What became of one user of a request.',
   person,
 });
 
-const Trace = object('Trace', 'What became of a request.', {
+const Trace = object('Trace', 'What happened to a request.', {
   ...ofTrace,
   format: oneOf(FORMATS, '`segment` if it was sent in the format of Segment’s SDKs, under `/ingest/v1/`.'),
-  users: list(TracedUser, 'What became of each user.'),
+  users: list(TracedUser, 'What happened to each user.'),
 });
 
 const NUMBERS = {
@@ -157,7 +157,7 @@ export function registerTraceRoutes(app: FastifyInstance, parts: TenantParts): v
     url: '/traces/:trace_id',
     schema: {
       operationId: 'getTrace',
-      summary: 'What became of a request',
+      summary: 'What happened to a request',
       description:
         'Available from the moment of the 202: first `pending`, then `processed`. Only for ingest requests: an unmerge or an erasure is found by `GET /audit?trace_id=`.',
       params: { trace_id: uuid('The `trace_id` of the response to an ingest request.') },
