@@ -98,10 +98,10 @@ function leaveForSignIn(): void {
 const TEXT_BY_STATUS: Readonly<Record<number, string>> = {
   401: 'You are signed out. Sign in again.',
   403: 'That is not allowed.',
-  404: 'Not found: it is not there, or it belongs to another account or environment.',
+  404: 'Not found: it does not exist, or belongs to another account or environment.',
   413: 'That is too large to be sent.',
   429: 'Too many attempts. Wait a little, then try again.',
-  500: 'The server made a mistake. Its log has the reason, under the trace below.',
+  500: 'The server had an internal error. Its log has the reason, under the trace_id below.',
   503: 'The server is unavailable. Try again in a moment.',
 };
 

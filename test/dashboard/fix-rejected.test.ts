@@ -67,7 +67,7 @@ suite('Fixing rejected users in the page', { skip: whyNoBrowser() }, () => {
     const one = dialog().getByRole('button', { name: 'Resubmit this user' });
     assert.equal(await one.isDisabled(), true);
     await edit((text) => `${text},`);
-    await sees(dialog(), 'This is not JSON yet.');
+    await sees(dialog(), 'This is not valid JSON.');
     await edit((text) => text.slice(0, -1).replace('12345', '12346'));
     await one.click();
     await sees(dialog(), `The user is still not valid: ${NUMBER}.`);

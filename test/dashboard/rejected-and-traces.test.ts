@@ -277,7 +277,7 @@ suite('Rejected users and traces in the page', { skip: whyNoBrowser() }, () => {
       .getByRole('table', { name: 'Users of the request' })
       .getByRole('row')
       .filter({ hasText: 'users[0]' });
-    await sees(row, 'A repetition: nothing of it was stored again.');
+    await sees(row, 'A duplicate: nothing of it was stored again.');
     assert.equal(await row.getByText('not yet').count(), 0);
     await row.getByRole('link').click();
     await page.waitForURL(`**${TRACES}/${first}`);

@@ -28,7 +28,7 @@ export function NewKeyWords({ made, onClose }: { made: CreatedKey; onClose: () =
         <p>
           {isSecret
             ? 'Keep it in a password manager or your deployment’s secrets.'
-            : 'It may stand in web pages and apps: it can only send events.'}{' '}
+            : 'It is safe in web pages and apps: it can only send events.'}{' '}
           It cannot be shown again.
         </p>
       </Notice>

@@ -105,7 +105,7 @@ export default function TryRequestPage(): ReactNode {
             <div className="try-key">
               <TextField
                 label="API key"
-                hint="A secret key. It stays on this page, and is gone when you leave it."
+                hint="A secret key. It is kept on this page only, until you leave it."
                 type="password"
                 autoComplete="off"
                 error={keyProblem}
@@ -264,7 +264,7 @@ function People({ checked, users }: { checked: Checked; users: readonly Predicte
   return (
     <>
       {repeated > 0 && (
-        <Notice tone="quiet" title="A repetition">
+        <Notice tone="quiet" title="A duplicate">
           This Idempotency-Key was used with the same body before: what was stored then would not be stored again.
         </Notice>
       )}
