@@ -82,7 +82,7 @@ export const SETTINGS = {
     placeholder: 'FOLDER',
     kind: text('the path of a folder'),
     default: './data',
-    description: 'Where events and keys are stored; one server per folder. Not used with LOG_URL.',
+    description: 'Where events and keys are stored; one server per folder, not used with LOG_URL.',
   }),
   storeUrl: setting({
     env: 'STORE_URL',

@@ -60,7 +60,7 @@ suite('Fixing rejected users in the page', { skip: whyNoBrowser() }, () => {
     await field.fill(change(await field.inputValue()));
   };
 
-  test('one user is edited and resubmitted; what is not valid yet is said', async () => {
+  test('one user is edited and resubmitted; what is still invalid is shown', async () => {
     await page.goto(REJECTED);
     await heading(page, 'Rejected');
     await openNth(1);

@@ -284,7 +284,7 @@ suite('Rejected users and traces in the page', { skip: whyNoBrowser() }, () => {
     assertNoComplaints(watched);
   });
 
-  test('a request that is not known is said not to be, and what is no trace_id too', async () => {
+  test('an unknown request is reported, and so is something that is not a trace_id', async () => {
     await page.goto(`${TRACES}/${NO_TRACE}`);
     await sees(page, 'No such request in development');
     await page.getByRole('link', { name: 'Look in production' }).click();
