@@ -409,8 +409,8 @@ export async function findLogReader(
   warn: (message: string) => void = () => undefined,
 ): Promise<LogReader | undefined> {
   if (config.logUrl !== '') return sharedLog(config, { warn, createsTopic: false, openMsMax: COMMAND_MS_MAX });
-  const { wasEverThere } = await import('../backends/sqlite/log/end-of-log.ts');
-  return wasEverThere(logFolderOf(config.dataFolder)) ? localLog(config) : undefined;
+  const { hasEverExisted } = await import('../backends/sqlite/log/end-of-log.ts');
+  return hasEverExisted(logFolderOf(config.dataFolder)) ? localLog(config) : undefined;
 }
 
 /** For a server, which waits for a log that starts at the same time, and makes it if it is missing. */

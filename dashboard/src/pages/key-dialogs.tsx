@@ -15,7 +15,7 @@ import { Dialog } from '../ui/dialog.tsx';
 import { SelectField, TextField } from '../ui/field.tsx';
 import { Notice } from '../ui/notice.tsx';
 import { useSending } from '../use-sending.ts';
-import { NewKeyWords } from './new-key.tsx';
+import { NewKeyNotice } from './new-key.tsx';
 
 const NAME_CHARACTERS_MAX = 100;
 
@@ -93,7 +93,7 @@ export function CreateKeyDialog({ isOpen, onClose, onCreated }: CreateProps): Re
       onClose={close}
       closeQuestion={made === undefined ? undefined : UNSAVED_KEY}
     >
-      {made === undefined ? <CreateForm onClose={close} onMade={show} /> : <NewKeyWords made={made} onClose={close} />}
+      {made === undefined ? <CreateForm onClose={close} onMade={show} /> : <NewKeyNotice made={made} onClose={close} />}
     </Dialog>
   );
 }
@@ -280,7 +280,7 @@ export function RollKeyDialog({ apiKey, onClose, onRolled }: RollProps): ReactNo
       closeQuestion={made === undefined ? undefined : UNSAVED_KEY}
     >
       {apiKey !== undefined && made === undefined && <RollForm apiKey={apiKey} onClose={close} onMade={show} />}
-      {made !== undefined && <NewKeyWords made={made} onClose={close} />}
+      {made !== undefined && <NewKeyNotice made={made} onClose={close} />}
     </Dialog>
   );
 }

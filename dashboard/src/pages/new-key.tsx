@@ -11,7 +11,7 @@ import { Button } from '../ui/button.tsx';
 import { Code } from '../ui/code.tsx';
 import { Notice } from '../ui/notice.tsx';
 
-export function NewKeyWords({ made, onClose }: { made: CreatedKey; onClose: () => void }): ReactNode {
+export function NewKeyNotice({ made, onClose }: { made: CreatedKey; onClose: () => void }): ReactNode {
   const { server } = useSession();
   const words = useRef<HTMLDivElement>(null);
   const { key, row } = made;
