@@ -252,7 +252,7 @@ function assertIsFree(target: string): void {
   const [path] = leftoversOf(target);
   if (path === undefined) return;
   throw new OperatorError(
-    `${path} is there: a backup of another data folder to the same name is running, or was killed. Choose another name, or, if none is running, remove it: rm -r "${path}"`,
+    `${path} exists already: a backup of another data folder to the same name is running, or was killed. Choose another name, or, if none is running, remove it: rm -r "${path}"`,
   );
 }
 
@@ -454,7 +454,7 @@ export function gapLines({ log, store }: Pick<Manifest, 'log' | 'store'>): strin
     })
     .join('');
   if (lostElsewhere <= 0) return lines;
-  return `${lines}The store lacks ${countOf(lostElsewhere, 'request')} that ${lostElsewhere === 1 ? 'was' : 'were'} given up or no longer in the log when it was made (lost_records of GET /ledger).\n`;
+  return `${lines}The store lacks ${countOf(lostElsewhere, 'request')} that ${lostElsewhere === 1 ? 'was' : 'were'} given up or no longer in the log when it was created (lost_records of GET /ledger).\n`;
 }
 
 function overlapOf(one: LogGap, other: LogGap): number {

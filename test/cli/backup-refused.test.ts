@@ -214,7 +214,7 @@ suite('A backup that cannot be made', () => {
     mkdirSync(join(place, 'b.part'));
     assert.match(
       (await backup(['--to', join(place, 'b'), '--data', data])).err,
-      /b\.part is there: a backup of another data folder/,
+      /b\.part exists already: a backup of another data folder/,
     );
     assert.match(
       (await restore(['--from', join(place, 'b.part'), '--data', join(place, 'd')])).err,
