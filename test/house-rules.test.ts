@@ -31,9 +31,9 @@ const SRC = fileURLToPath(new URL('../src', import.meta.url));
 const PURE = /^(json\/|columnar\/|validation\/|identity\/|intake\/|plans\/|errors\.ts$|model\.ts$)/;
 /** Pure as well, and needed to know phone numbers (loaded with the first one) and to derive ids. */
 const PURE_PACKAGES = /^(libphonenumber-js\/[a-z]+|node:module|node:crypto)$/;
-/** They put the parts together, and alone name backends. */
+/** They put the parts together, and are the only files that name backends. */
 const COMPOSITION = /^(main\.ts$|wiring\/)/;
-/** Everything else has a room. */
+/** Everything else is in a folder. */
 const AT_THE_ROOT = new Set([
   ...['errors.ts', 'keys.ts', 'log.ts', 'main.ts', 'members.ts', 'model.ts', 'plans.ts', 'store-writer.ts', 'store.ts'],
 ]);

@@ -15,7 +15,7 @@ export interface components {
         readonly IngestRequest: {
             /** @description The users of this request. */
             readonly users: readonly components["schemas"]["User"][];
-            /** @description How many events the client had to drop since the last request that reported them. Counted in `GET /ledger`; anything but such a number is ignored. */
+            /** @description How many events the client had to drop since the last request that reported them. Counted in `GET /ledger`; any other value is ignored. */
             readonly dropped_by_client?: number;
         };
         /**
@@ -44,7 +44,7 @@ export interface components {
              */
             readonly email?: string | null;
             /**
-             * @description Phone number, best with the country code.
+             * @description Phone number, preferably with the country code.
              * @example +351210000000
              */
             readonly phone_number?: string | null;
@@ -108,12 +108,12 @@ export interface components {
         readonly IngestAccepted: {
             /**
              * Format: uuid
-             * @description Names this request, in the `X-Trace-Id` header too. Quote it when you ask for help.
+             * @description The id of this request, also in the `X-Trace-Id` header. Quote it when you ask for help.
              */
             readonly trace_id: string;
             /** @description Users that are valid, and durable. */
             readonly users_accepted: number;
-            /** @description Users that are not valid. They are kept with the reason, for people to look at (`GET /rejections`), and are not processed. */
+            /** @description Users that are not valid. They are kept with the reason (`GET /rejections`) and are not processed. */
             readonly users_rejected: number;
             /** @description One entry per rejected user, in order of `userIndex`. */
             readonly errors: readonly components["schemas"]["UserError"][];
@@ -145,16 +145,16 @@ export interface components {
                     readonly [key: string]: unknown;
                 };
             };
-            /** @description Requests of yours that are accepted and not processed yet, so that they are not considered here. At most the next 1,000 of a log partition are counted. Only with a secret key. */
+            /** @description Your accepted requests that are not processed yet, and so are not considered here. At most the next 1,000 of a log partition are counted. Only with a secret key. */
             readonly pending_requests?: number;
-            /** @description The version of the tracking plan that `violations` are of; null without one. */
+            /** @description The version of the tracking plan that `violations` refers to; null without one. */
             readonly plan_version?: number | null;
-            /** @description In order. Only with a secret key, and if the body is a request at all. */
+            /** @description In order. Only with a secret key, and if the body can be read as a request. */
             readonly users?: readonly components["schemas"]["PredictedUser"][];
         };
         /**
          * PredictedUser
-         * @description What would become of one user of the request.
+         * @description What would happen to one user of the request.
          */
         readonly PredictedUser: {
             /** @description Position of the user in that request, counted from 0. */
@@ -223,7 +223,7 @@ export interface components {
                 /** @description The same for people. */
                 readonly message: string;
             }[];
-            /** @description Properties of the profile that would have another value after this user, those of merged profiles included. */
+            /** @description Properties of the profile that would have a different value after this user, including those of merged profiles. */
             readonly property_changes: readonly {
                 /**
                  * @description Where the property is on the profile.
@@ -239,16 +239,16 @@ export interface components {
             }[];
             /** @description How many more there are: at most 1 MB of changes is listed. */
             readonly property_changes_omitted: number;
-            /** @description As the trace would show them, but for those of the tracking plan: see `violations`. */
+            /** @description As the trace would show them, except those of the tracking plan: see `violations`. */
             readonly warnings: readonly string[];
-            /** @description What the tracking plan says against the user, in every mode. */
+            /** @description How the user violates the tracking plan, in every mode. */
             readonly violations: readonly components["schemas"]["PredictedViolation"][];
             /** @description Why the user would be rejected; null if it would not. */
             readonly message: string | null;
         };
         /**
          * PredictedViolation
-         * @description What the tracking plan says against the user.
+         * @description How the user violates the tracking plan.
          */
         readonly PredictedViolation: {
             /** @description Where, such as `events[0].total`. */
@@ -301,7 +301,7 @@ export interface components {
             readonly traits?: {
                 readonly [key: string]: unknown;
             } | null;
-            /** @description Kept as one property of the event. Its `traits` and `externalIds` name the person too. */
+            /** @description Kept as one property of the event. Its `traits` and `externalIds` identify the person too. */
             readonly context?: {
                 readonly [key: string]: unknown;
             } | null;
@@ -323,7 +323,7 @@ export interface components {
             readonly success: true;
             /**
              * Format: uuid
-             * @description Names this request, in the `X-Trace-Id` header too. Quote it when you ask for help.
+             * @description The id of this request, also in the `X-Trace-Id` header. Quote it when you ask for help.
              */
             readonly trace_id: string;
             /** @description Messages that are valid, and durable. */
@@ -358,7 +358,7 @@ export interface components {
             readonly message: string;
             /**
              * Format: uuid
-             * @description Names this request, in the `X-Trace-Id` header too. Quote it when you ask for help.
+             * @description The id of this request, also in the `X-Trace-Id` header. Quote it when you ask for help.
              */
             readonly trace_id: string;
             /** @description 0, where every message is invalid. */
@@ -387,7 +387,7 @@ export interface components {
             readonly traits?: {
                 readonly [key: string]: unknown;
             } | null;
-            /** @description Kept as one property of the event. Its `traits` and `externalIds` name the person too. */
+            /** @description Kept as one property of the event. Its `traits` and `externalIds` identify the person too. */
             readonly context?: {
                 readonly [key: string]: unknown;
             } | null;
@@ -467,20 +467,20 @@ export interface components {
         readonly Profile: {
             /**
              * Format: uuid
-             * @description Names the profile. Stays the same while others are merged into it.
+             * @description The id of the profile. It stays the same when others are merged into it.
              */
             readonly id: string;
-            /** @description Ids of profiles that were merged into it. They continue to stand for this profile. */
+            /** @description Ids of profiles that were merged into it. They still find this profile. */
             readonly merged_ids: readonly string[];
             /** @description What the person is known by. */
             readonly identifiers: {
-                /** @description As clients first wrote them, oldest first. */
+                /** @description As first sent, oldest first. */
                 readonly user_id: readonly string[];
-                /** @description As clients first wrote them, oldest first. */
+                /** @description As first sent, oldest first. */
                 readonly email: readonly string[];
-                /** @description As clients first wrote them, oldest first. */
+                /** @description As first sent, oldest first. */
                 readonly phone_number: readonly string[];
-                /** @description As clients first wrote them, oldest first. */
+                /** @description As first sent, oldest first. */
                 readonly anon_id: readonly string[];
             };
             /** @description Profile fields, the newest of each. */
@@ -542,11 +542,11 @@ export interface components {
          * @description People that were found.
          */
         readonly ProfileMatches: {
-            /** @description Those that the whole value belongs to, then the others, newest first. Each profile once. */
+            /** @description Complete matches, then the others, newest first. Each profile once. */
             readonly profiles: readonly components["schemas"]["ProfileMatch"][];
             /** @description Send it as `cursor` for the next page; null when there is no more. */
             readonly next_cursor: string | null;
-            /** @description Whether the page ended before its limit because the search took too long: not everyone was looked at yet, and `next_cursor` continues. */
+            /** @description Whether the page ended before its limit because the search took too long: not everyone was searched yet, and `next_cursor` continues. */
             readonly is_partial: boolean;
         };
         /**
@@ -554,7 +554,7 @@ export interface components {
          * @description A person that was found.
          */
         readonly ProfileMatch: {
-            /** @description What begins with the value: types of identifiers, or `name`; `id` where it is the id of the profile. Empty without a value. */
+            /** @description What matched the value: types of identifiers, or `name`; `id` if it is the id of the profile. Empty without a value. */
             readonly matched: readonly ("user_id" | "email" | "phone_number" | "anon_id" | "name" | "id")[];
             readonly profile: components["schemas"]["Profile"];
             /** @description With `include=last_event`: when its newest event happened. */
@@ -565,7 +565,7 @@ export interface components {
          * @description How many people there are.
          */
         readonly ProfileCount: {
-            /** @description Profiles there are now. */
+            /** @description The number of profiles. */
             readonly profiles: number;
         };
         /**
@@ -575,7 +575,7 @@ export interface components {
         readonly Erased: {
             /**
              * Format: uuid
-             * @description Names this erasure. It is in the audit.
+             * @description The id of this erasure, as in the audit log.
              */
             readonly trace_id: string;
             readonly personal?: components["schemas"]["PersonalData"];
@@ -609,7 +609,7 @@ export interface components {
          * @description One thing that happened.
          */
         readonly StoredEvent: {
-            /** @description Names the event: trace_id, userIndex and position among the events of the user. */
+            /** @description The id of the event: trace_id, userIndex and position among the events of the user. */
             readonly id: string;
             /** @description What happened. */
             readonly event_name: string;
@@ -659,13 +659,13 @@ export interface components {
             readonly name: string | null;
             /** @description The oldest three of each type. */
             readonly identifiers: {
-                /** @description As clients first wrote them, oldest first. */
+                /** @description As first sent, oldest first. */
                 readonly user_id: readonly string[];
-                /** @description As clients first wrote them, oldest first. */
+                /** @description As first sent, oldest first. */
                 readonly email: readonly string[];
-                /** @description As clients first wrote them, oldest first. */
+                /** @description As first sent, oldest first. */
                 readonly phone_number: readonly string[];
-                /** @description As clients first wrote them, oldest first. */
+                /** @description As first sent, oldest first. */
                 readonly anon_id: readonly string[];
             };
         };
@@ -680,12 +680,12 @@ export interface components {
             readonly merges: readonly components["schemas"]["Merge"][];
             /** @description What was not linked or merged when a record went to this profile, and why not. */
             readonly refusals: readonly components["schemas"]["Refusal"][];
-            /** @description With `from` and `to`: the one way from one to the other. */
+            /** @description With `from` and `to`: the chain from one to the other. */
             readonly chain?: readonly components["schemas"]["ChainStep"][];
         };
         /**
          * LinkedIdentifier
-         * @description An identifier, and the request that brought it.
+         * @description An identifier, and the request that introduced it.
          */
         readonly LinkedIdentifier: {
             /**
@@ -720,12 +720,12 @@ export interface components {
         readonly Merge: {
             /**
              * Format: uuid
-             * @description What was merged away.
+             * @description The merged profile.
              */
             readonly from: string;
             /**
              * Format: uuid
-             * @description What remained.
+             * @description The surviving profile.
              */
             readonly into: string;
             /** @description The identifier that led from one to the other. */
@@ -745,7 +745,7 @@ export interface components {
             ];
             /**
              * Format: uuid
-             * @description The request that did it. Unmerge takes this.
+             * @description The request that caused it. Send it to unmerge.
              */
             readonly trace_id: string;
             /** @description Position of the user in that request, counted from 0. */
@@ -775,7 +775,7 @@ export interface components {
             readonly reason: "other_user_id" | "limit" | "publishable_key" | "cannot_link";
             /**
              * Format: uuid
-             * @description The first request that was refused so.
+             * @description The first request that was refused for this reason.
              */
             readonly trace_id: string;
             /** @description Position of the user in that request, counted from 0. */
@@ -790,7 +790,7 @@ export interface components {
         };
         /**
          * ChainStep
-         * @description One step of the way from one identifier to another.
+         * @description One step of the chain from one identifier to another.
          */
         readonly ChainStep: {
             /**
@@ -812,12 +812,12 @@ export interface components {
             readonly node?: string;
             /**
              * Format: uuid
-             * @description Of a merge: what was merged away.
+             * @description Of a merge: the merged profile.
              */
             readonly from?: string;
             /**
              * Format: uuid
-             * @description Of a merge: what remained.
+             * @description Of a merge: the surviving profile.
              */
             readonly into?: string;
             /** @description The identifier that led from one to the other. */
@@ -852,7 +852,7 @@ export interface components {
         };
         /**
          * UnmergeRequest
-         * @description Which request to take back; `merges` of the identity names it.
+         * @description The request whose merges to undo, from `merges` of the identity.
          */
         readonly UnmergeRequest: {
             /**
@@ -868,12 +868,12 @@ export interface components {
         readonly Unmerged: {
             /**
              * Format: uuid
-             * @description Names this unmerge. It is in the audit.
+             * @description The id of this unmerge, as in the audit log.
              */
             readonly trace_id: string;
             /** @description Merges that were undone. */
             readonly undone: number;
-            /** @description The profiles that there are now instead of one, oldest first. */
+            /** @description The resulting profiles, oldest first. */
             readonly profile_ids: readonly string[];
         };
         /**
@@ -935,7 +935,7 @@ export interface components {
         };
         /**
          * TraceSummary
-         * @description What became of a request, in numbers.
+         * @description What happened to a request, in numbers.
          */
         readonly TraceSummary: {
             /**
@@ -959,7 +959,7 @@ export interface components {
             readonly users_accepted: number;
             /** @description As the 202 said, without those that were resubmitted since. */
             readonly users_rejected: number;
-            /** @description The earlier request with the same `Idempotency-Key` and body. Of this one, only users are stored that the earlier one rejected and that are accepted now. Null for all others. */
+            /** @description The earlier request with the same `Idempotency-Key` and body. Of this request, only users that the earlier one rejected and this one accepts are stored. Null if it is not a duplicate. */
             readonly duplicate_of: string | null;
             /** @description Its API key; null for a dead letter that is not kept any more. */
             readonly key_id: string | null;
@@ -968,7 +968,7 @@ export interface components {
         };
         /**
          * Trace
-         * @description What became of a request.
+         * @description What happened to a request.
          */
         readonly Trace: {
             /**
@@ -992,21 +992,21 @@ export interface components {
             readonly users_accepted: number;
             /** @description As the 202 said, without those that were resubmitted since. */
             readonly users_rejected: number;
-            /** @description The earlier request with the same `Idempotency-Key` and body. Of this one, only users are stored that the earlier one rejected and that are accepted now. Null for all others. */
+            /** @description The earlier request with the same `Idempotency-Key` and body. Of this request, only users that the earlier one rejected and this one accepts are stored. Null if it is not a duplicate. */
             readonly duplicate_of: string | null;
             /** @description Its API key; null for a dead letter that is not kept any more. */
             readonly key_id: string | null;
             /**
-             * @description `segment` if it came in the form of Segment’s SDKs, under `/ingest/v1/`.
+             * @description `segment` if it was sent in the format of Segment’s SDKs, under `/ingest/v1/`.
              * @enum {string}
              */
             readonly format: "sluice" | "segment";
-            /** @description What became of each user. */
+            /** @description What happened to each user. */
             readonly users: readonly components["schemas"]["TracedUser"][];
         };
         /**
          * TracedUser
-         * @description What became of one user of a request.
+         * @description What happened to one user of a request.
          */
         readonly TracedUser: {
             /** @description Position of the user in that request, counted from 0. */
@@ -1026,12 +1026,12 @@ export interface components {
             readonly merged: readonly {
                 /**
                  * Format: uuid
-                 * @description What was merged away.
+                 * @description The merged profile.
                  */
                 readonly from: string;
                 /**
                  * Format: uuid
-                 * @description What remained.
+                 * @description The surviving profile.
                  */
                 readonly into: string;
             }[];
@@ -1072,7 +1072,7 @@ export interface components {
         };
         /**
          * RejectionPage
-         * @description Users that were not valid.
+         * @description Invalid users.
          */
         readonly RejectionPage: {
             /** @description Newest first. */
@@ -1082,7 +1082,7 @@ export interface components {
         };
         /**
          * Rejection
-         * @description One user that was not valid.
+         * @description One invalid user.
          */
         readonly Rejection: {
             /** @description `<trace_id>.<userIndex>`. `POST /rejections/{id}/resubmit` takes it. */
@@ -1118,12 +1118,12 @@ export interface components {
             readonly event_names: readonly string[];
             /** @description When it was fixed and resubmitted, or accepted in a retry of its request; null if it was not. */
             readonly resubmitted_at: string | null;
-            /** @description The retry of its request that had it accepted, as its trace_id. */
+            /** @description The trace_id of the retry in which it was accepted. */
             readonly accepted_by: string | null;
         };
         /**
          * RejectionReasons
-         * @description What is wrong with users that were not valid, and how often.
+         * @description Why users were rejected, and how often.
          */
         readonly RejectionReasons: {
             /** @description The most frequent first. */
@@ -1158,7 +1158,7 @@ export interface components {
          * @description A tracking plan.
          */
         readonly CurrentPlan: {
-            /** @description Counted up with each push; 0: there is no plan. */
+            /** @description Increases with each push; 0 if there is no plan. */
             readonly version: number;
             /** @description When it was pushed. */
             readonly created_at: string | null;
@@ -1169,13 +1169,13 @@ export interface components {
         };
         /**
          * Plan
-         * @description A tracking plan: how events and properties look.
+         * @description A tracking plan: the events you expect and their properties.
          */
         readonly Plan: {
             /** @description The version that was edited: the push is refused if that is not the newest. */
             readonly version?: number;
             /**
-             * @description What happens to other events. `allow` unless given.
+             * @description What happens to events that are not in the plan. Default: `allow`.
              * @enum {string}
              */
             readonly unplanned_events?: "allow" | "warn" | "reject";
@@ -1188,11 +1188,11 @@ export interface components {
         };
         /**
          * PlannedProperties
-         * @description What properties look like, and how that is checked.
+         * @description A schema of properties, and the mode in which it is checked.
          */
         readonly PlannedProperties: {
             /**
-             * @description `off`: not checked. `warn`: accepted; violations are counted and on the trace. `enforce`: the user is rejected. `warn` unless given.
+             * @description `off`: not checked. `warn`: accepted; violations are counted and on the trace. `enforce`: the user is rejected. Default: `warn`.
              * @enum {string}
              */
             readonly mode?: "off" | "warn" | "enforce";
@@ -1203,16 +1203,16 @@ export interface components {
         };
         /**
          * PushedPlan
-         * @description What became of a push.
+         * @description The result of a push.
          */
         readonly PushedPlan: {
-            /** @description Counted up with each push; 0: there is no plan. */
+            /** @description Increases with each push; 0 if there is no plan. */
             readonly version: number;
             /** @description When it was pushed. */
             readonly created_at: string | null;
             /** @description The id of the key or member that pushed it. */
             readonly created_by: string | null;
-            /** @description False: the plan was the same already. */
+            /** @description False if the plan has not changed. */
             readonly is_new: boolean;
         };
         /**
@@ -1228,7 +1228,7 @@ export interface components {
          * @description One version of the plan.
          */
         readonly PlanVersion: {
-            /** @description Counted up with each push. */
+            /** @description Increases with each push. */
             readonly version: number;
             /**
              * Format: date-time
@@ -1244,7 +1244,7 @@ export interface components {
         };
         /**
          * PlanViolations
-         * @description What events violate of the plan.
+         * @description How events violate the plan.
          */
         readonly PlanViolations: {
             /** @description The most frequent first. */
@@ -1252,7 +1252,7 @@ export interface components {
         };
         /**
          * PlanViolation
-         * @description Something that events violate.
+         * @description One way in which events violate the plan.
          */
         readonly PlanViolation: {
             /** @description The version of the plan that they violate. */
@@ -1263,7 +1263,7 @@ export interface components {
             readonly path: string;
             /** @description What is wrong with it. */
             readonly message: string;
-            /** @description How often: once for each place in each stored event. */
+            /** @description How often: once per occurrence in each stored event. */
             readonly count: number;
             /**
              * Format: date-time
@@ -1286,7 +1286,7 @@ export interface components {
          * @description A rejected user, fixed by hand.
          */
         readonly ResubmitUser: {
-            /** @description The whole user, corrected: as in `users` of `POST /ingest/events`. Of what came from one of Segment’s SDKs, the message, corrected, will do too. */
+            /** @description The whole user, corrected: as in `users` of `POST /ingest/events`. For a user sent by a Segment SDK, the corrected message works too. */
             readonly user: unknown;
         };
         /**
@@ -1296,7 +1296,7 @@ export interface components {
         readonly Job: {
             /**
              * Format: uuid
-             * @description The `trace_id` of the call that made it.
+             * @description The `trace_id` of the call that created it.
              */
             readonly id: string;
             /**
@@ -1305,7 +1305,7 @@ export interface components {
              */
             readonly kind: "resubmit" | "retry";
             /**
-             * @description `running` until all are seen, unless it was stopped.
+             * @description `running` until all are processed, unless it was stopped.
              * @enum {string}
              */
             readonly status: "running" | "stopped" | "done";
@@ -1316,34 +1316,34 @@ export interface components {
             readonly created_at: string;
             /** @description When it was done. */
             readonly finished_at: string | null;
-            /** @description The key or member that made it: `key_id` or `member_id`. */
+            /** @description The key or member that created it: `key_id` or `member_id`. */
             readonly by: unknown;
             /** @description Which ones; `id` for a single one. */
             readonly filter: unknown;
             /** @description The JSON Patch; once the job is done, without its values. Null for a user that was fixed by hand, and for dead letters. */
             readonly patch: unknown;
-            /** @description How many there were when it was made. */
+            /** @description How many there were when it was created. */
             readonly matched: number;
-            /** @description Accepted now. Their traces show what became of each. */
+            /** @description Accepted now. Their traces show what happened to each. */
             readonly resubmitted: number;
             /** @description Still not valid, or the patch does not apply to them. */
             readonly still_rejected: number;
-            /** @description Resubmitted by another call meanwhile. */
+            /** @description Resubmitted by another call in the meantime. */
             readonly already: number;
             /** @description Too large to have been kept whole: there is nothing to patch. */
             readonly cut: number;
             /** @description Could not be processed. Those that were rejected stay rejected. */
             readonly failed: number;
-            /** @description Not seen yet. */
+            /** @description Not processed yet. */
             readonly left: number;
-            /** @description Never seen: retention or an erase removed them first, or ended the job. */
+            /** @description Never processed: retention or an erasure removed them first, or ended the job. */
             readonly gone: number;
             /** @description The first 50 that are still rejected or failed. */
             readonly problems: readonly components["schemas"]["JobProblem"][];
         };
         /**
          * JobProblem
-         * @description One that stays as it was, and why.
+         * @description One that was not stored, and why.
          */
         readonly JobProblem: {
             /** @description The rejection or the dead letter. */
@@ -1366,14 +1366,14 @@ export interface components {
                 readonly key_id?: string;
                 /** @description Only what was received at or after this time. ISO 8601. */
                 readonly from?: string;
-                /** @description Only what was received before this time. ISO 8601. The time of the call unless given. */
+                /** @description Only what was received before this time. ISO 8601. Default: now. */
                 readonly to?: string;
             };
-            /** @description A JSON Patch (RFC 6902) for each user. Beyond the RFC, `{"op": "to_string", "path": …}` makes a text of a number or a boolean. */
+            /** @description A JSON Patch (RFC 6902) for each user. Beyond the RFC, `{"op": "to_string", "path": …}` converts a number or a boolean to a string. */
             readonly patch: readonly unknown[];
-            /** @description Only show what would become of them. */
+            /** @description Only show what would happen to them. */
             readonly dry_run?: boolean;
-            /** @description Of a dry run: `next_cursor` of the one before. */
+            /** @description For a dry run: `next_cursor` of the previous one. */
             readonly cursor?: string;
         };
         /**
@@ -1388,7 +1388,7 @@ export interface components {
         };
         /**
          * ResubmitPreview
-         * @description What would become of rejected users.
+         * @description What would happen to rejected users.
          */
         readonly ResubmitPreview: {
             /** @description All that match and were not resubmitted yet. */
@@ -1402,7 +1402,7 @@ export interface components {
             /** @description Cannot be patched, because they were too large to be kept whole. */
             readonly cut: number;
             readonly effects: components["schemas"]["ResubmitEffects"];
-            /** @description Requests of yours that are accepted and not processed yet, so that they are not considered. */
+            /** @description Your accepted requests that are not processed yet, and so are not considered. */
             readonly pending_requests: number;
             /** @description The most frequent first. */
             readonly reasons: readonly {
@@ -1431,7 +1431,7 @@ export interface components {
             readonly merges: number;
             /** @description Identifiers that a rule would not link. */
             readonly refusals: number;
-            /** @description Properties of profiles that would have another value. */
+            /** @description Properties of profiles that would have a different value. */
             readonly property_changes: number;
             /** @description Events that would be stored. */
             readonly events: number;
@@ -1442,7 +1442,7 @@ export interface components {
         };
         /**
          * CheckedUser
-         * @description What would become of one rejected user.
+         * @description What would happen to one rejected user.
          */
         readonly CheckedUser: {
             /** @description The rejection. */
@@ -1515,7 +1515,7 @@ export interface components {
                 readonly cause?: string;
                 /** @description Only what was received at or after this time. ISO 8601. */
                 readonly from?: string;
-                /** @description Only what was received before this time. ISO 8601. The time of the call unless given. */
+                /** @description Only what was received before this time. ISO 8601. Default: now. */
                 readonly to?: string;
             };
         };
@@ -1549,7 +1549,7 @@ export interface components {
             readonly start: string;
             /** @description Users that were valid. */
             readonly users_accepted: number;
-            /** @description Users that were not. */
+            /** @description Users that were invalid. */
             readonly users_rejected: number;
             /** @description Events of the valid ones. */
             readonly events_accepted: number;
@@ -1559,13 +1559,13 @@ export interface components {
          * @description Every event is accounted for.
          */
         readonly Ledger: {
-            /** @description Whether every hour there ever was adds up, and no record is missing but those in `lost_records`. */
+            /** @description Whether every hour adds up, and no record is missing except those in `lost_records`. */
             readonly balanced: boolean;
             /** @description Requests that the store relies on and the event log has lost, of all tenants: anything but 0 needs an operator. */
             readonly missing_records: number;
-            /** @description Requests that will never be in the store, of all tenants: an operator gave them up, or they were removed from the event log before this store was made. They do not keep `balanced` false, and are counted here for good. */
+            /** @description Requests that will never be in the store, of all tenants: an operator gave them up, or they were removed from the event log before this store was created. They do not affect `balanced`, and stay counted here. */
             readonly lost_records: number;
-            /** @description What cannot be known of the event log, as in `GET /health`: requests may have been lost that are counted nowhere here. */
+            /** @description Possible losses from the event log that cannot be counted here, as in `GET /health`. */
             readonly warnings: readonly string[];
             /** @description Newest first. Hours without requests are left out. */
             readonly hours: readonly components["schemas"]["LedgerHour"][];
@@ -1589,33 +1589,33 @@ export interface components {
             readonly hour: string;
             readonly users: components["schemas"]["LedgerSums"];
             readonly events: components["schemas"]["LedgerSums"];
-            /** @description Users that were not valid. They are not part of the sums. */
+            /** @description Invalid users. They are not part of the sums. */
             readonly users_rejected: number;
-            /** @description Those of them that were fixed and resubmitted: since then they are received, in the hour of their request, and part of the sums. */
+            /** @description Those of them that were fixed and resubmitted: since then they count as received, in the hour of their request, and are part of the sums. */
             readonly users_resubmitted: number;
             /** @description Events that clients dropped before sending them, by the `dropped_by_client` of their requests. They were never received and are not part of the sums. A request counts once it is processed. */
             readonly dropped_by_clients: number;
         };
         /**
          * LedgerSums
-         * @description What became of what was received.
+         * @description What happened to everything that was received.
          */
         readonly LedgerSums: {
             /** @description Acknowledged with a 202. */
             readonly received: number;
             /** @description Stored, and can be read. */
             readonly stored: number;
-            /** @description Left out: sent before, with the same `Idempotency-Key` or `$event_id`. */
+            /** @description Not stored again: sent before, with the same `Idempotency-Key` or `$event_id`. */
             readonly duplicates: number;
             /** @description Erased on request, or not stored because the person was erased. */
             readonly erased: number;
             /** @description Removed at the end of their retention. */
             readonly expired: number;
-            /** @description Failed records: they could not be processed, and are kept for an operator to look at. */
+            /** @description Dead letters: they could not be processed, and are kept to be retried. */
             readonly dead_letters: number;
             /** @description Durable, and not processed yet. */
             readonly pending: number;
-            /** @description Received, less all of these. Anything but 0 is a bug. */
+            /** @description Received minus all of these. Anything but 0 is a bug. */
             readonly difference: number;
         };
         /**
@@ -1657,18 +1657,18 @@ export interface components {
             readonly last_seen: string;
             /** @description The keys that sent it, oldest first; at most 20. */
             readonly key_ids: readonly string[];
-            /** @description How many properties are known. */
+            /** @description The number of properties. */
             readonly property_count: number;
-            /** @description The last 10, oldest first. What comes with a new event is not among them. */
+            /** @description The last 10, oldest first. Properties that the event had from the start are not included. */
             readonly changes: readonly components["schemas"]["CatalogueChange"][];
         };
         /**
          * CatalogueChange
-         * @description Something that came after the event was first seen.
+         * @description A property or type that was added after the event was first seen.
          */
         readonly CatalogueChange: {
             /**
-             * @description Another property, or another type of the values of a property.
+             * @description A new property, or a new type of a property.
              * @enum {string}
              */
             readonly change: "new_property" | "new_type";
@@ -1705,9 +1705,9 @@ export interface components {
             readonly last_seen: string;
             /** @description The keys that sent it, oldest first; at most 20. */
             readonly key_ids: readonly string[];
-            /** @description How many properties are known. */
+            /** @description The number of properties. */
             readonly property_count: number;
-            /** @description The last 10, oldest first. What comes with a new event is not among them. */
+            /** @description The last 10, oldest first. Properties that the event had from the start are not included. */
             readonly changes: readonly components["schemas"]["CatalogueChange"][];
             /** @description The most frequent first; at most 300. */
             readonly properties: readonly components["schemas"]["CatalogueProperty"][];
@@ -1716,7 +1716,7 @@ export interface components {
         };
         /**
          * CatalogueProperty
-         * @description A property, as its values are.
+         * @description A property and the types of its values.
          */
         readonly CatalogueProperty: {
             /** @description The name. */
@@ -1738,7 +1738,7 @@ export interface components {
                  */
                 readonly first_seen: string;
             }[];
-            /** @description A few recent values: strings, numbers and booleans as text, cut to 64 characters. None of profile fields, masked if the tracking plan marks it personal. */
+            /** @description A few recent values: strings, numbers and booleans as text, cut to 64 characters. Profile fields have none. Masked if the tracking plan marks the property as personal. */
             readonly examples: readonly string[];
             /** @description Whether the tracking plan marks it as personal. */
             readonly is_personal: boolean;
@@ -1778,9 +1778,9 @@ export interface components {
             readonly last_seen: string;
             /** @description The keys that sent it, oldest first; at most 20. */
             readonly key_ids: readonly string[];
-            /** @description How many properties are known. */
+            /** @description The number of properties. */
             readonly property_count: number;
-            /** @description The last 10, oldest first. What comes with a new event is not among them. */
+            /** @description The last 10, oldest first. Properties that the event had from the start are not included. */
             readonly changes: readonly components["schemas"]["CatalogueChange"][];
             /** @description The most frequent first; at most 300. */
             readonly properties: readonly components["schemas"]["CatalogueProperty"][];
@@ -1822,7 +1822,7 @@ export interface components {
         };
         /**
          * Health
-         * @description How the server is.
+         * @description The health of the server.
          */
         readonly Health: {
             /**
@@ -1832,14 +1832,14 @@ export interface components {
             readonly status: "ready" | "not ready";
             /** @description Why events are refused, if they are. */
             readonly reasons: readonly string[];
-            /** @description What the start of this server found that an operator should know, and what it or an earlier one found of the log that cannot be known, such as a missing or old `log-ends`, until `log-warnings` in the data folder is removed. */
+            /** @description What an operator should know: findings of the last start, and possible losses from the event log that cannot be counted, such as after a missing or old `log-ends`. The latter stay until `log-warnings` in the data folder is removed. */
             readonly warnings: readonly string[];
             /** @description Why processing waits, such as a store that cannot be written or does not belong to the log; null while it goes on, and on a server that processes nothing. Accepted requests stay in the log. */
             readonly processing_problem: string | null;
             /** @description Of Sluice. */
             readonly version: string;
             /**
-             * @description What this server does of all that Sluice does.
+             * @description The role of this server.
              * @enum {string}
              */
             readonly role: "all" | "edge" | "processor" | "api";
@@ -1852,19 +1852,19 @@ export interface components {
             readonly started_at: string;
             /** @description In the log and not yet processed. */
             readonly backlog_bytes: number;
-            /** @description With more than this, events are refused. */
+            /** @description Above this, events get 503. */
             readonly backlog_bytes_max: number;
             /** @description Age of the oldest request that is not yet processed; null on a server that processes none. */
             readonly lag_seconds: number | null;
-            /** @description Free where the data is kept; null on a server that keeps none on its disk. */
+            /** @description Free space on the disk of the data folder; null on a server without one. */
             readonly disk_free_bytes: number | null;
-            /** @description With less than this, events are refused. */
+            /** @description Below this, events get 503. */
             readonly disk_free_bytes_min: number;
-            /** @description When the last successful `sluice backup` of the data folder began: all that was acknowledged before is in it. Null while there was none; backups by other means, such as of PostgreSQL, are not seen. */
+            /** @description When the last successful `sluice backup` of the data folder began: everything acknowledged before is in it. Null if there was none; backups by other means, such as of PostgreSQL, are not included. */
             readonly last_backup_at: string | null;
-            /** @description How far the clock is ahead of `received_at`, because it jumped and is not trusted; 0 while it is. Set the clock right. If it is right, restart the server, with a larger `SLUICE_CLOCK_GAP_MAX` where the difference is larger than that. */
+            /** @description How far the clock is ahead of `received_at`, because it jumped and is not trusted; 0 while it is. Correct the clock. If it is right, restart the server, with a larger `SLUICE_CLOCK_GAP_MAX` if the difference is larger than that. */
             readonly clock_held_seconds: number;
-            /** @description How far the clock is behind `received_at`, which never goes back: it advances at half speed until the clock has caught up. If the clock is wrong, set it. */
+            /** @description How far the clock is behind `received_at`, which never goes back: it advances at half speed until the clock has caught up. If the clock is wrong, correct it. */
             readonly clock_behind_seconds: number;
             /** @description Resident memory of the process. */
             readonly memory_bytes: number;
@@ -1872,18 +1872,18 @@ export interface components {
             readonly ledger_difference: number | null;
             /** @description Records that the store relies on and the log does not have: anything but 0 needs an operator; null on a server that processes nothing. */
             readonly log_missing_records: number | null;
-            /** @description Records that will never be in the store: given up by an operator, or removed from the log before this store was made; null on a server that processes nothing. */
+            /** @description Records that will never be in the store: given up by an operator, or removed from the log before this store was created; null on a server that processes nothing. */
             readonly log_lost_records: number | null;
-            /** @description Failed records: requests that could not be processed, kept for an operator to look at. */
+            /** @description Dead letters: requests that could not be processed, kept to be retried. */
             readonly dead_letters: number;
-            /** @description Responses to requests under `/ingest/`, of the whole server. Those that were rejected as a whole are counted nowhere else: they belong to no account. */
+            /** @description Responses to requests under `/ingest/`, of the whole server. Requests rejected for an invalid key or broken JSON are counted nowhere else: they belong to no account. */
             readonly requests: readonly {
-                /** @description Status of HTTP. */
+                /** @description The HTTP status. */
                 readonly status: number;
                 /** @description Responses with it since `started_at`. */
                 readonly requests: number;
             }[];
-            /** @description Threads that take requests. */
+            /** @description Threads that serve requests. */
             readonly edges: number;
             /** @description All settings. */
             readonly settings: readonly components["schemas"]["Setting"][];
@@ -1919,7 +1919,7 @@ export interface components {
                 /** @description An e-mail address. */
                 readonly email: string;
             };
-            /** @description Whose data it is. */
+            /** @description The account and environment. */
             readonly account: {
                 /** @description Names the account. */
                 readonly id: string;
@@ -1948,7 +1948,7 @@ export interface components {
             readonly kind: "first" | "invitation" | "reset";
             /** @description Of which account. */
             readonly account_name: string;
-            /** @description For whom; null when anyone with the link may use it. */
+            /** @description Who it is for; null if anyone with the link may use it. */
             readonly email: string | null;
             /**
              * Format: date-time
@@ -1997,7 +1997,7 @@ export interface components {
              * @description Until when it can be accepted.
              */
             readonly expires_at: string;
-            /** @description For whom; null when anyone with the link may use it. */
+            /** @description Who it is for; null if anyone with the link may use it. */
             readonly email: string | null;
             /**
              * Format: date-time
@@ -2007,7 +2007,7 @@ export interface components {
         };
         /**
          * CreatedInvitation
-         * @description An invitation. Nothing is mailed.
+         * @description An invitation. Sluice sends no e-mail.
          */
         readonly CreatedInvitation: {
             /** @description Names the invitation. */
@@ -2019,7 +2019,7 @@ export interface components {
             readonly expires_at: string;
             /** @description An e-mail address. */
             readonly email: string;
-            /** @description For the person. It is in this response and never again. */
+            /** @description For the person. Shown only once, in this response. */
             readonly link: string;
         };
         /**
@@ -2032,7 +2032,7 @@ export interface components {
         };
         /**
          * Key
-         * @description An API key, without what is secret of it.
+         * @description An API key, without its secret.
          */
         readonly Key: {
             /** @description Names the key, and is harmless. */
@@ -2066,9 +2066,9 @@ export interface components {
             readonly expires_at: string | null;
             /** @description When it was revoked. */
             readonly revoked_at: string | null;
-            /** @description When it was last used, give or take some seconds. */
+            /** @description When it was last used, to within a few seconds. */
             readonly last_used_at: string | null;
-            /** @description The web site of the newest request that came from one. */
+            /** @description The website of the newest request that came from one. */
             readonly last_origin: string | null;
             readonly volume: components["schemas"]["KeyVolume"];
             /** @description When a secret key was first used from a web page of another site. */
@@ -2080,7 +2080,7 @@ export interface components {
              * @enum {string}
              */
             readonly state: "active" | "expired" | "revoked";
-            /** @description Active, and neither made nor used within 30 days. */
+            /** @description Active, and neither created nor used within 30 days. */
             readonly is_unused: boolean;
         };
         /**
@@ -2090,7 +2090,7 @@ export interface components {
         readonly RateLimit: {
             /** @description On average. */
             readonly users_per_second: number;
-            /** @description How many may come at once after a pause. */
+            /** @description How many users may arrive at once after a pause. */
             readonly burst: number;
         };
         /**
@@ -2102,7 +2102,7 @@ export interface components {
             readonly users: number;
             /** @description Their events. */
             readonly events: number;
-            /** @description Users that were not valid. */
+            /** @description Invalid users. */
             readonly users_rejected: number;
             /** @description Requests that were refused because of the rate limit of the key. */
             readonly requests_limited: number;
@@ -2136,13 +2136,13 @@ export interface components {
          * @description A new key.
          */
         readonly CreatedKey: {
-            /** @description The key in full. It is in this response and never again. */
+            /** @description The key in full. Shown only once, in this response. */
             readonly key: string;
             readonly row: components["schemas"]["Key"];
         };
         /**
          * KeyChanges
-         * @description What is to be changed; what is left out stays.
+         * @description The fields to change; others stay the same.
          */
         readonly KeyChanges: {
             /** @description The name of the key, for people. */
@@ -2157,7 +2157,7 @@ export interface components {
          * @description A new key, and the one that it replaces.
          */
         readonly RolledKey: {
-            /** @description The key in full. It is in this response and never again. */
+            /** @description The key in full. Shown only once, in this response. */
             readonly key: string;
             readonly row: components["schemas"]["Key"];
             readonly old: components["schemas"]["Key"];
@@ -2172,7 +2172,7 @@ export interface components {
         };
         /**
          * Ready
-         * @description It does its work; a server that takes events in accepts them.
+         * @description Ready. A server that receives events accepts them.
          */
         readonly Ready: {
             /** @constant */
@@ -2180,7 +2180,7 @@ export interface components {
         };
         /**
          * NotReady
-         * @description It cannot do its work for now; events are refused.
+         * @description Not ready. Events get 503.
          */
         readonly NotReady: {
             /** @constant */
@@ -2190,13 +2190,13 @@ export interface components {
         };
         /**
          * Version
-         * @description What runs here.
+         * @description The version of this server.
          */
         readonly Version: {
             /** @description Of Sluice. */
             readonly version: string;
             /**
-             * @description What this server does of all that Sluice does.
+             * @description The role of this server.
              * @enum {string}
              */
             readonly role: "all" | "edge" | "processor" | "api";
@@ -2210,7 +2210,7 @@ export interface components {
             readonly error: "validation failed";
             /**
              * Format: uuid
-             * @description Names this request, in the `X-Trace-Id` header too. Quote it when you ask for help.
+             * @description The id of this request, also in the `X-Trace-Id` header. Quote it when you ask for help.
              */
             readonly trace_id: string;
             /** @description One entry per rejected user, in order of `userIndex`. */
@@ -2220,7 +2220,7 @@ export interface components {
         };
         /**
          * Unauthorized
-         * @description The key is missing, wrong, revoked, expired or of the other environment.
+         * @description The key is missing, wrong, revoked, expired or for the other environment.
          */
         readonly Unauthorized: {
             /** @constant */
@@ -2235,7 +2235,7 @@ export interface components {
             readonly error: "bad request";
             /**
              * Format: uuid
-             * @description Names this request, in the `X-Trace-Id` header too. Quote it when you ask for help.
+             * @description The id of this request, also in the `X-Trace-Id` header. Quote it when you ask for help.
              */
             readonly trace_id: string;
             /** @description What is wrong and where, for a person. */
@@ -2250,7 +2250,7 @@ export interface components {
             readonly error: "forbidden";
             /**
              * Format: uuid
-             * @description Names this request, in the `X-Trace-Id` header too. Quote it when you ask for help.
+             * @description The id of this request, also in the `X-Trace-Id` header. Quote it when you ask for help.
              */
             readonly trace_id: string;
             /** @description What is wrong and where, for a person. */
@@ -2258,14 +2258,14 @@ export interface components {
         };
         /**
          * NotFound
-         * @description There is no such thing, or nothing at this path.
+         * @description Not found.
          */
         readonly NotFound: {
             /** @constant */
             readonly error: "not found";
             /**
              * Format: uuid
-             * @description Names this request, in the `X-Trace-Id` header too. Quote it when you ask for help.
+             * @description The id of this request, also in the `X-Trace-Id` header. Quote it when you ask for help.
              */
             readonly trace_id: string;
             /** @description What is wrong and where, for a person. */
@@ -2273,14 +2273,14 @@ export interface components {
         };
         /**
          * MethodNotAllowed
-         * @description Not with this method: see the `Allow` header.
+         * @description Method not allowed: see the `Allow` header.
          */
         readonly MethodNotAllowed: {
             /** @constant */
             readonly error: "method not allowed";
             /**
              * Format: uuid
-             * @description Names this request, in the `X-Trace-Id` header too. Quote it when you ask for help.
+             * @description The id of this request, also in the `X-Trace-Id` header. Quote it when you ask for help.
              */
             readonly trace_id: string;
             /** @description What is wrong and where, for a person. */
@@ -2295,7 +2295,7 @@ export interface components {
             readonly error: "request timeout";
             /**
              * Format: uuid
-             * @description Names this request, in the `X-Trace-Id` header too. Quote it when you ask for help.
+             * @description The id of this request, also in the `X-Trace-Id` header. Quote it when you ask for help.
              */
             readonly trace_id: string;
             /** @description What is wrong and where, for a person. */
@@ -2310,7 +2310,7 @@ export interface components {
             readonly error: "conflict";
             /**
              * Format: uuid
-             * @description Names this request, in the `X-Trace-Id` header too. Quote it when you ask for help.
+             * @description The id of this request, also in the `X-Trace-Id` header. Quote it when you ask for help.
              */
             readonly trace_id: string;
             /** @description What is wrong and where, for a person. */
@@ -2325,7 +2325,7 @@ export interface components {
             readonly error: "payload too large";
             /**
              * Format: uuid
-             * @description Names this request, in the `X-Trace-Id` header too. Quote it when you ask for help.
+             * @description The id of this request, also in the `X-Trace-Id` header. Quote it when you ask for help.
              */
             readonly trace_id: string;
             /** @description What is wrong and where, for a person. */
@@ -2333,14 +2333,14 @@ export interface components {
         };
         /**
          * TooManyAttempts
-         * @description Attempts that failed are slowed: wait `Retry-After` seconds.
+         * @description Too many failed attempts: wait `Retry-After` seconds.
          */
         readonly TooManyAttempts: {
             /** @constant */
             readonly error: "too many attempts";
             /**
              * Format: uuid
-             * @description Names this request, in the `X-Trace-Id` header too. Quote it when you ask for help.
+             * @description The id of this request, also in the `X-Trace-Id` header. Quote it when you ask for help.
              */
             readonly trace_id: string;
             /** @description What is wrong and where, for a person. */
@@ -2348,14 +2348,14 @@ export interface components {
         };
         /**
          * InternalError
-         * @description A fault on our side. Nothing was promised.
+         * @description An error in Sluice. Nothing was acknowledged.
          */
         readonly InternalError: {
             /** @constant */
             readonly error: "internal error";
             /**
              * Format: uuid
-             * @description Names this request, in the `X-Trace-Id` header too. Quote it when you ask for help.
+             * @description The id of this request, also in the `X-Trace-Id` header. Quote it when you ask for help.
              */
             readonly trace_id: string;
             /** @description What is wrong and where, for a person. */
@@ -2363,14 +2363,14 @@ export interface components {
         };
         /**
          * Unavailable
-         * @description Cannot take it now: try again after `Retry-After` seconds, backing off.
+         * @description Temporarily unavailable: retry after `Retry-After` seconds, with backoff.
          */
         readonly Unavailable: {
             /** @constant */
             readonly error: "service temporarily unavailable";
             /**
              * Format: uuid
-             * @description Names this request, in the `X-Trace-Id` header too. Quote it when you ask for help.
+             * @description The id of this request, also in the `X-Trace-Id` header. Quote it when you ask for help.
              */
             readonly trace_id: string;
             /** @description What is wrong and where, for a person. */

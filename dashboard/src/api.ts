@@ -23,6 +23,10 @@ export class ApiError extends Error {
   }
 }
 
+export function asApiError(cause: unknown): ApiError {
+  return cause instanceof ApiError ? cause : new ApiError('The response of the server could not be read.', 0, null);
+}
+
 export function get<T>(environment: Environment | null, path: string, signal?: AbortSignal): Promise<T> {
   return call<T>(environment, 'GET', path, undefined, signal);
 }
@@ -45,7 +49,7 @@ export async function ingest<T>(path: string, key: string, body: string): Promis
     throw new ApiError('This is not an API key: it has characters that no key has.', 0, null);
   }
   const request: RequestInit = { method: 'POST', headers, body, credentials: 'omit', cache: 'no-store' };
-  const { response, text } = await answerOf(path, request);
+  const { response, text } = await responseTo(path, request);
   if (response.ok) return parseExactly(text) as T;
   if (response.status === 401) {
     const words =
@@ -69,14 +73,14 @@ async function call<T>(
   if (body !== undefined) request.body = JSON.stringify(body);
   if (signal !== undefined) request.signal = signal;
 
-  const { response, text } = await answerOf(path, request);
+  const { response, text } = await responseTo(path, request);
   if (response.ok) return (text === '' ? undefined : parseExactly(text)) as T;
 
   if (response.status === 401 && !(method === 'POST' && path.startsWith('/session'))) leaveForSignIn();
   throw errorOf(response, text);
 }
 
-async function answerOf(path: string, request: RequestInit): Promise<{ response: Response; text: string }> {
+async function responseTo(path: string, request: RequestInit): Promise<{ response: Response; text: string }> {
   try {
     const response = await fetch(path, request);
     return { response, text: await response.text() };
@@ -94,10 +98,10 @@ function leaveForSignIn(): void {
 const TEXT_BY_STATUS: Readonly<Record<number, string>> = {
   401: 'You are signed out. Sign in again.',
   403: 'That is not allowed.',
-  404: 'Not found: it is not there, or it belongs to another account or environment.',
+  404: 'Not found: it does not exist, or belongs to another account or environment.',
   413: 'That is too large to be sent.',
   429: 'Too many attempts. Wait a little, then try again.',
-  500: 'The server made a mistake. Its log has the reason, under the trace below.',
+  500: 'The server had an internal error. Its log has the reason, under the trace_id below.',
   503: 'The server is unavailable. Try again in a moment.',
 };
 

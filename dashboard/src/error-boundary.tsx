@@ -1,8 +1,8 @@
 /**
- * Catches what a view throws while it is drawn, so that the rest of the page goes on. A view that could not be loaded
- * is distinguished from a bug: when the server is away it is loaded as soon as the server responds again, and when
- * the server responds it was updated meanwhile, which reloading the page fixes. That is left to the reader, so that
- * a page can never load itself over and over.
+ * Catches what a view throws while it is drawn, so that the rest of the page keeps working. A view that could not be
+ * loaded is distinguished from a bug: if the server does not respond, the page is reloaded as soon as it does; if it
+ * responds, it was probably updated since the page was loaded, which a reload fixes. That reload is left to the reader,
+ * so that a page can never reload itself over and over.
  */
 
 import { Component, type ReactNode, useEffect, useState } from 'react';
@@ -10,17 +10,17 @@ import { ApiError, get } from './api.ts';
 import { Button } from './ui/button.tsx';
 import { Notice } from './ui/notice.tsx';
 
-const ASK_EVERY_MS = 2_000;
+const CHECK_INTERVAL_MS = 2_000;
 const BAD_GATEWAY_STATUS = 502;
 
-/** The code of a view did not come. */
+/** The code of a view could not be loaded. */
 export class ViewNotLoadedError extends Error {
   override readonly name = 'ViewNotLoadedError';
 }
 
 interface Props {
   readonly children: ReactNode;
-  /** It stands alone, with no shell around it. */
+  /** The whole page, with no shell around it. */
   readonly isWhole?: boolean;
 }
 
@@ -44,47 +44,43 @@ export class ErrorBoundary extends Component<Props, State> {
 }
 
 function NotLoaded({ error }: { error: Error }): ReactNode {
-  const [isAway, setIsAway] = useState<boolean>();
+  const [isUnreachable, setIsUnreachable] = useState<boolean>();
   useEffect(() => {
     let timer: ReturnType<typeof setTimeout> | undefined;
     let isCurrent = true;
-    let wasAway = false;
-    const ask = async (): Promise<void> => {
-      const isAwayNow = !(await answers());
+    let wasUnreachable = false;
+    const check = async (): Promise<void> => {
+      const isUnreachableNow = !(await isServerResponding());
       if (!isCurrent) return;
-      if (wasAway && !isAwayNow) location.reload();
-      wasAway = isAwayNow;
-      setIsAway(isAwayNow);
-      if (isAwayNow) timer = setTimeout(() => void ask(), ASK_EVERY_MS);
+      if (wasUnreachable && !isUnreachableNow) location.reload();
+      wasUnreachable = isUnreachableNow;
+      setIsUnreachable(isUnreachableNow);
+      if (isUnreachableNow) timer = setTimeout(() => void check(), CHECK_INTERVAL_MS);
     };
-    void ask();
+    void check();
     return () => {
       isCurrent = false;
       clearTimeout(timer);
     };
   }, []);
 
-  if (isAway === undefined) return null;
-  return isAway ? (
+  if (isUnreachable === undefined) return null;
+  return isUnreachable ? (
     <Notice tone="bad" title="The server does not respond">
-      <p>
-        This view could not be loaded from it. It is tried again every few seconds, and shown as soon as it is there.
-      </p>
+      <p>This view could not be loaded. The page tries again every few seconds and reloads when the server responds.</p>
       <ReloadButton />
     </Notice>
   ) : (
     <Notice tone="bad" title="This view could not be loaded">
-      <p>
-        The server was away for a moment, or was updated since the page was loaded. Loading the page again fixes both.
-      </p>
+      <p>The server was briefly unreachable, or was updated since the page was loaded. Reload the page to fix this.</p>
       <p className="mono">{error.message}</p>
       <ReloadButton />
     </Notice>
   );
 }
 
-/** Whether anything but silence comes back; what stands before a server that is away says 502 or more. */
-async function answers(): Promise<boolean> {
+/** Any response counts, except those of a proxy that cannot reach the server (502 and above). */
+async function isServerResponding(): Promise<boolean> {
   try {
     await get(null, '/session');
     return true;
@@ -96,7 +92,7 @@ async function answers(): Promise<boolean> {
 function Mistake({ error }: { error: Error }): ReactNode {
   return (
     <Notice tone="bad" title="This view cannot be shown">
-      <p>This is a mistake of ours. Loading the page again may help; please report it with these words:</p>
+      <p>This is a bug in Sluice. Reloading the page may help. Please report it with this message:</p>
       <p className="mono">{error.message}</p>
       <ReloadButton />
     </Notice>
@@ -106,7 +102,7 @@ function Mistake({ error }: { error: Error }): ReactNode {
 function ReloadButton(): ReactNode {
   return (
     <p>
-      <Button onClick={() => location.reload()}>Load the page again</Button>
+      <Button onClick={() => location.reload()}>Reload the page</Button>
     </p>
   );
 }

@@ -73,7 +73,7 @@ export const REFUSAL_WORDS: Readonly<Record<Refusal['reason'], { readonly short:
   },
   limit: {
     short: 'the profile is full',
-    long: 'The profile has as many of these as a profile may have. Events and properties were stored all the same.',
+    long: 'The profile has as many of these as a profile may have. Events and properties were stored anyway.',
   },
   publishable_key: {
     short: 'a publishable key may not',

@@ -31,7 +31,7 @@ const RULES: readonly Rule[] = [
   {
     pattern: /^at least one identifier is required/,
     path: 'identifiers',
-    fix: 'Send at least one of user_id, email, phone_number or anon_id in “identifiers”, as a text that is not blank. For visitors who are not signed in, make an anon_id once and keep it.',
+    fix: 'Send at least one of user_id, email, phone_number or anon_id in “identifiers”, as a string that is not blank. For visitors who are not signed in, generate an anon_id once and keep it.',
   },
   {
     pattern: /^events array is required/,
@@ -41,18 +41,18 @@ const RULES: readonly Rule[] = [
   { pattern: /^user must be an object/, fix: 'Each entry of “users” is an object with “identifiers” and “events”.' },
   {
     pattern: /^identifiers\.\S+ must be a string/,
-    fix: 'Send it as a text: put quotes around numbers, and leave out unknown values (or send null).',
+    fix: 'Send it as a string: put quotes around numbers, and leave out unknown values (or send null).',
   },
   {
     pattern: /^identifiers\.\S+ must be at most/,
-    fix: 'Such a long value is rarely an identifier. Look whether a token or a whole document was put there by mistake.',
+    fix: 'Such a long value is rarely an identifier. Check whether a token or a whole document was put there by mistake.',
   },
-  { pattern: /^identifiers must be an object/, fix: 'Send “identifiers” as an object of names and texts.' },
+  { pattern: /^identifiers must be an object/, fix: 'Send “identifiers” as an object with strings as values.' },
   { pattern: /^user_properties must be an object/, fix: 'Send an object of names and values, or leave it out.' },
   { pattern: /^events\[\d*\] must be an object/, fix: 'Each entry of “events” is an object with an “event_name”.' },
   {
     pattern: /event_name is required/,
-    fix: 'Give the event a name: a text of 1 to 512 characters, not only spaces. The field is called “event_name”, not “name” or “event”.',
+    fix: 'Give the event a name: a string of 1 to 512 characters, not only spaces. The field is called “event_name”, not “name” or “event”.',
   },
   {
     pattern: /timestamp must be an ISO 8601/,
@@ -64,7 +64,7 @@ const RULES: readonly Rule[] = [
   },
   {
     pattern: /\$event_id must be a string/,
-    fix: 'Send “$event_id” as a text of 1 to 255 characters, the same one whenever the same event is sent again, or leave it out.',
+    fix: 'Send “$event_id” as a string of 1 to 255 characters, the same one whenever the same event is sent again, or leave it out.',
   },
   {
     pattern: /has a key longer than/,
@@ -73,7 +73,7 @@ const RULES: readonly Rule[] = [
   { pattern: /nested too deeply/, fix: 'Flatten the value: objects and arrays may be at most 64 deep.' },
   {
     pattern: /cannot be stored/,
-    fix: 'The text has the character U+0000 or half of a surrogate pair, mostly from cutting a text in the middle of an emoji. Clean it before sending.',
+    fix: 'The string has the character U+0000 or a lone surrogate, usually from cutting a string in the middle of an emoji. Clean it before sending.',
   },
 ];
 

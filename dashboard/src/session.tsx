@@ -52,9 +52,9 @@ function Gate({ children, onRetry }: { children: ReactNode; onRetry: () => void 
     if (session !== null) return undefined;
     const asking = new AbortController();
     get<Session>(null, '/session', asking.signal).then(
-      (answer) => {
-        rememberSession(answer);
-        setSession(answer);
+      (current) => {
+        rememberSession(current);
+        setSession(current);
       },
       (cause: unknown) => {
         // 401: api.ts is on its way to the sign-in page.

@@ -6,7 +6,7 @@
  */
 
 import { useCallback, useEffect, useRef, useState } from 'react';
-import { ApiError, get } from './api.ts';
+import { type ApiError, asApiError, get } from './api.ts';
 import { useEnvironment } from './router.tsx';
 
 export interface Data<T> {
@@ -35,10 +35,6 @@ interface Kept<T> {
 
 function withoutQuery(key: string): string {
   return key.split('?', 1)[0] ?? key;
-}
-
-function asApiError(cause: unknown): ApiError {
-  return cause instanceof ApiError ? cause : new ApiError('The response of the server could not be read.', 0, null);
 }
 
 export function useData<T>(path: string | null, options: DataOptions = {}): Data<T> {

@@ -28,7 +28,7 @@ const identifier = { type, value: text('As the request has it.') };
 const reasons = Object.keys(REFUSAL_REASONS) as RefusalReason[];
 const profile = 'An existing profile, or `new:` and the index of the user of this request that would create it.';
 
-export const PredictedUser = object('PredictedUser', 'What would become of one user of the request.', {
+export const PredictedUser = object('PredictedUser', 'What would happen to one user of the request.', {
   userIndex,
   status: oneOf(['accepted', 'rejected'], 'As the 202 would say.'),
   profile_id: textOrNull(`The profile after the whole request. ${profile} Null if nothing would be stored.`),
@@ -66,18 +66,18 @@ export const PredictedUser = object('PredictedUser', 'What would become of one u
       before: anyJson('What the profile has before this user; null if it is not set.'),
       after: anyJson('What it would have; null if it would be deleted.'),
     }),
-    'Properties of the profile that would have another value after this user, those of merged profiles included.',
+    'Properties of the profile that would have a different value after this user, including those of merged profiles.',
   ),
   property_changes_omitted: count('How many more there are: at most 1 MB of changes is listed.'),
-  warnings: list(Type.String(), 'As the trace would show them, but for those of the tracking plan: see `violations`.'),
+  warnings: list(Type.String(), 'As the trace would show them, except those of the tracking plan: see `violations`.'),
   violations: list(
-    object('PredictedViolation', 'What the tracking plan says against the user.', {
+    object('PredictedViolation', 'How the user violates the tracking plan.', {
       path: text('Where, such as `events[0].total`.'),
       message: text('What is wrong.'),
       event_name: textOrNull('Of the event; null for user_properties and profile fields.'),
       mode: oneOf(['warn', 'enforce'], '`enforce`: the user would be rejected.'),
     }),
-    'What the tracking plan says against the user, in every mode.',
+    'How the user violates the tracking plan, in every mode.',
   ),
   message: textOrNull('Why the user would be rejected; null if it would not.'),
 });
@@ -95,16 +95,18 @@ export const CheckResponse = object('CheckResponse', 'What would happen.', {
   ),
   pending_requests: Type.Optional(
     count(
-      'Requests of yours that are accepted and not processed yet, so that they are not considered here. At most the next 1,000 of a log partition are counted. Only with a secret key.',
+      'Your accepted requests that are not processed yet, and so are not considered here. At most the next 1,000 of a log partition are counted. Only with a secret key.',
     ),
   ),
   plan_version: Type.Optional(
     orNull(
       count('Of the tracking plan.'),
-      'The version of the tracking plan that `violations` are of; null without one.',
+      'The version of the tracking plan that `violations` refers to; null without one.',
     ),
   ),
-  users: Type.Optional(list(PredictedUser, 'In order. Only with a secret key, and if the body is a request at all.')),
+  users: Type.Optional(
+    list(PredictedUser, 'In order. Only with a secret key, and if the body can be read as a request.'),
+  ),
 });
 
 /** Before the body is looked at, all is as with the real call. */
@@ -117,8 +119,8 @@ export const CHECK_OPERATION: Operation = {
   operationId: 'checkEvents',
   summary: 'Check users and their events without storing them',
   description: [
-    'A dry run of `POST /ingest/events`: the same headers, limits and validation, and nothing is stored or counted. `would_respond` is what that call would have responded.',
-    'With a secret key, `users` says what would become of each user: the profile, merges, links that would be refused, property changes, duplicates. It runs the code that processes requests, on what is stored now. Users of one request see each other, in order. A publishable key gets the validation alone.',
+    'A dry run of `POST /ingest/events`: the same headers, limits and validation, but nothing is stored or counted. `would_respond` is the response that call would have sent.',
+    'With a secret key, `users` says what would happen to each user: the profile, merges, links that would be refused, property changes, duplicates. It runs the code that processes requests, on what is stored now. Users of one request see each other, in order. A publishable key gets the validation alone.',
   ].join('\n\n'),
   responses: {
     ...REFUSED,

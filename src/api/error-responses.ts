@@ -13,7 +13,7 @@ import { count, list, object, text } from './schema.ts';
 
 export const traceId = Type.String({
   format: 'uuid',
-  description: 'Names this request, in the `X-Trace-Id` header too. Quote it when you ask for help.',
+  description: 'The id of this request, also in the `X-Trace-Id` header. Quote it when you ask for help.',
 });
 
 const message = text('What is wrong and where, for a person.');
@@ -37,7 +37,7 @@ const ValidationFailed = object('ValidationFailed', NOTHING_ACCEPTED, {
 
 const Unauthorized = object(
   'Unauthorized',
-  'The key is missing, wrong, revoked, expired or of the other environment.',
+  'The key is missing, wrong, revoked, expired or for the other environment.',
   { error: Type.Literal(ERRORS.unauthorized.text) },
 );
 
@@ -49,14 +49,14 @@ const FORBIDDEN = 'The key may not be used here.';
 const PROBLEMS: readonly Row[] = [
   ['BadRequest', 'bad_request', 'The request cannot be understood.', 'limit must be a whole number from 1 to 500'],
   ['Forbidden', 'forbidden', FORBIDDEN, 'publishable keys may only be used under /ingest/'],
-  ['NotFound', 'not_found', 'There is no such thing, or nothing at this path.'],
-  ['MethodNotAllowed', 'method_not_allowed', 'Not with this method: see the `Allow` header.'],
+  ['NotFound', 'not_found', 'Not found.'],
+  ['MethodNotAllowed', 'method_not_allowed', 'Method not allowed: see the `Allow` header.'],
   ['RequestTimeout', 'request_timeout', 'The request did not arrive in time.'],
   ['Conflict', 'conflict', 'It conflicts with something that is stored.'],
   ['PayloadTooLarge', 'too_large', 'The body is over 10 MB; outside `/ingest/`, over 64 kB.'],
-  ['TooManyAttempts', 'too_many_attempts', 'Attempts that failed are slowed: wait `Retry-After` seconds.'],
-  ['InternalError', 'internal', 'A fault on our side. Nothing was promised.'],
-  ['Unavailable', 'unavailable', 'Cannot take it now: try again after `Retry-After` seconds, backing off.'],
+  ['TooManyAttempts', 'too_many_attempts', 'Too many failed attempts: wait `Retry-After` seconds.'],
+  ['InternalError', 'internal', 'An error in Sluice. Nothing was acknowledged.'],
+  ['Unavailable', 'unavailable', 'Temporarily unavailable: retry after `Retry-After` seconds, with backoff.'],
 ];
 
 /** By name: those of `ERROR_RESPONSES` in `route-schema.ts`, and those of the ingest route. */

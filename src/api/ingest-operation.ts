@@ -33,7 +33,7 @@ const Identifiers = Type.Object(
   {
     user_id: optional(identifierText, 'Your own id of the person.', ['u-1042']),
     email: optional(identifierText, 'E-mail address.', ['ada@example.com']),
-    phone_number: optional(identifierText, 'Phone number, best with the country code.', ['+351210000000']),
+    phone_number: optional(identifierText, 'Phone number, preferably with the country code.', ['+351210000000']),
     anon_id: optional(identifierText, 'Id of a browser or device before the person is known.', ['anon-7f3c']),
   },
   {
@@ -115,7 +115,7 @@ export const IngestRequest = Type.Object(
         minimum: 1,
         maximum: LIMITS.droppedByClientMax,
         description:
-          'How many events the client had to drop since the last request that reported them. Counted in `GET /ledger`; anything but such a number is ignored.',
+          'How many events the client had to drop since the last request that reported them. Counted in `GET /ledger`; any other value is ignored.',
       }),
     ),
   },
@@ -128,8 +128,7 @@ const IngestAccepted = Type.Object(
     users_accepted: Type.Integer({ minimum: 1, description: 'Users that are valid, and durable.' }),
     users_rejected: Type.Integer({
       minimum: 0,
-      description:
-        'Users that are not valid. They are kept with the reason, for people to look at (`GET /rejections`), and are not processed.',
+      description: 'Users that are not valid. They are kept with the reason (`GET /rejections`) and are not processed.',
     }),
     errors: userErrors,
   },
@@ -145,14 +144,14 @@ const INGEST_PARAMETERS: readonly Parameter[] = [
     in: 'header',
     required: false,
     description:
-      'Your own name for this request, 1 to 255 bytes, so that a retry is safe: a second request with the same key and the same body (byte for byte, after decompression) within 24 hours is not stored again, and its trace says `duplicate_of`. The response is by the rules and the tracking plan of its moment: a user that was rejected then and is accepted now is stored now. With another body it is not a retry: it is stored, and its trace carries a warning.',
+      'Your own name for this request, 1 to 255 bytes, so that a retry is safe: a second request with the same key and the same body (byte for byte, after decompression) within 24 hours is not stored again, and its trace says `duplicate_of`. A retry is validated again, by the current tracking plan: a user that was rejected first and is accepted now is stored now. With a different body it is not a retry: it is stored, and its trace has a warning.',
     schema: { type: 'string', minLength: 1 },
   },
   {
     name: 'Content-Encoding',
     in: 'header',
     required: false,
-    description: 'How the body is compressed, if it is. The size limit holds after decompression too.',
+    description: 'How the body is compressed, if it is. The size limit applies after decompression too.',
     schema: { type: 'string', enum: ['gzip', 'deflate', 'br', 'zstd', 'identity'] },
   },
 ];
@@ -166,7 +165,7 @@ export const INGEST_OPERATION: Operation = {
   summary: 'Send users and their events',
   description: [
     'Each user is validated independently: valid users are accepted even when others in the same request fail. The 202 is sent only once the accepted users are durable. **Look at `users_rejected` and `errors` on every 202.**',
-    '**Retrying.** On 503 and 408, and when no response came, send the same request again with exponential backoff, starting from `Retry-After`. With an `Idempotency-Key`, a repeat within 24 hours counts once. The same key with another body is not a retry: it is stored, with a warning on its trace. Any other response would be the same the next time.',
+    '**Retrying.** On 503 and 408, and if there was no response, retry with exponential backoff, starting from `Retry-After`. With an `Idempotency-Key`, a retry within 24 hours is stored once. The same key with a different body is not a retry: it is stored, with a warning on its trace. Do not retry after any other response: it would be the same again.',
     '**From a browser.** CORS is open here, without credentials, for publishable keys; a key may be limited to certain origins. A page that is closing cannot preflight: let it send the same JSON as `text/plain` to `/ingest/events?key=pk_…`, with `navigator.sendBeacon` for example.',
   ].join('\n\n'),
   security: [{ secretKey: [] }, { publishableKey: [] }, { publishableKeyInQuery: [] }],

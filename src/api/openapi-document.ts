@@ -84,15 +84,15 @@ const TAGS = [
   {
     name: 'Reading back',
     description: [
-      'Who is this, what did they do, why are these two one person, and what became of my request. With a secret key; publishable keys get 403.',
-      'Lists are newest first, 50 at a time: send `next_cursor` as `cursor` for what follows. What is received meanwhile neither repeats nor hides anything. Times are ISO 8601 in UTC. An empty parameter counts as absent; an unknown one is refused.',
+      'Who is this, what did they do, why are these two one person, and what happened to my request. With a secret key; publishable keys get 403.',
+      'Lists are newest first, 50 at a time: send `next_cursor` as `cursor` for the next page. Data that arrives between two pages causes neither duplicates nor gaps. Times are ISO 8601 in UTC. An empty parameter counts as absent; an unknown one gets 400.',
     ].join('\n\n'),
   },
   {
     name: 'Dashboard',
     description: [
-      'What the dashboard at `/dashboard` calls besides *Reading back*: the live stream and the health of the server, which a secret key opens too, and sessions, members and keys, which API keys do not open: they need the cookie of a signed-in member.',
-      'A change must come from the page itself: `Origin` has to be that of the server, otherwise the response is 403. Bodies are JSON. A session opens the calls of *Reading back* too: there the header `Sluice-Environment` selects the environment, and on `GET /live` the parameter `environment`.',
+      'What the dashboard at `/dashboard` calls besides *Reading back*: the live stream and the health of the server, which also work with a secret key; and sessions, members and keys, which need the cookie of a signed-in member.',
+      'Requests that change something must come from the dashboard itself: `Origin` must be that of the server, otherwise the response is 403. Bodies are JSON. A session can also make the calls of *Reading back*: there the header `Sluice-Environment` selects the environment, and on `GET /live` the parameter `environment`.',
     ].join('\n\n'),
   },
   {
@@ -103,7 +103,7 @@ const TAGS = [
 
 const HEADERS: Readonly<Record<string, Header>> = {
   TraceId: {
-    description: 'Names this request. On every response, also where the body has no `trace_id`.',
+    description: 'The id of this request. On every response, even if the body has no `trace_id`.',
     schema: { type: 'string', format: 'uuid', examples: [examples.TRACE_ID] },
   },
   RetryAfter: {
@@ -134,12 +134,12 @@ const SECURITY_SCHEMES: Readonly<Record<string, SecurityScheme>> = {
     in: 'query',
     name: 'key',
     description:
-      'A publishable key in the address, for a page that is closing and cannot set headers. `Content-Type: text/plain` is taken with it, and with it alone.',
+      'A publishable key in the URL, for a page that is closing and cannot set headers. `Content-Type: text/plain` is accepted only with it.',
   },
   writeKey: {
     type: 'http',
     scheme: 'basic',
-    description: 'A key of either kind as the user, without a password, as SDKs of Segment send it.',
+    description: 'A key of either kind as the username, without a password, as Segment SDKs send it.',
   },
   session: {
     type: 'apiKey',
@@ -162,9 +162,10 @@ function documentOf(paths: Paths, options: DocumentOptions): OpenApiDocument {
     info: {
       title: 'Sluice',
       version: options.version,
-      summary: 'A gate that lets a flow of customer events in, fast, without losing any.',
+      summary:
+        'Collects customer events over HTTP, works out which identifiers belong to one person, and lets you read everything back.',
       description:
-        'Send customer events as JSON, in batches of users. A 202 means that the accepted users are on disk: they survive a crash and a power cut. When Sluice cannot promise that, it responds with 503 and says when to try again. Then ask who a person is, what they did, and why two identifiers are one person.',
+        'Send customer events as JSON, in batches of users. A 202 means that the accepted users are on disk: they survive a crash and a power loss. When Sluice cannot guarantee that, it responds with 503 and says when to retry. Then look up who a person is, what they did, and why two identifiers are one person.',
       license: { name: 'Apache-2.0', identifier: 'Apache-2.0' },
     },
     servers: [{ url: options.serverUrl ?? '/', description: 'This server.' }],

@@ -97,7 +97,7 @@ export function choiceParameter<Choice extends string>(
 }
 
 export const limit: ParameterKind<number> = {
-  description: `At most so many: 1 to ${PAGE_LIMIT_MAX}, ${PAGE_LIMIT_DEFAULT} unless given.`,
+  description: `The page size: 1 to ${PAGE_LIMIT_MAX}. Default: ${PAGE_LIMIT_DEFAULT}.`,
   schema: { type: 'integer', minimum: 1, maximum: PAGE_LIMIT_MAX, default: PAGE_LIMIT_DEFAULT },
   read: (given, name) => {
     if (given === undefined || given === '') return PAGE_LIMIT_DEFAULT;
@@ -108,7 +108,8 @@ export const limit: ParameterKind<number> = {
 };
 
 export const cursor: ParameterKind<string | null> = {
-  description: 'Where to continue: `next_cursor` of the response before, as it is. The other parameters stay the same.',
+  description:
+    'Where to continue: `next_cursor` of the previous response, unchanged. The other parameters stay the same.',
   schema: { type: 'string' },
   read: (given) => (given === undefined || given === '' ? null : given),
 };

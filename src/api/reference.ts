@@ -16,22 +16,21 @@ export interface ErrorRow {
 
 const WHEN: Readonly<Record<ErrorCode, string>> = {
   validation_failed:
-    'Every user is invalid (`errors` says why, user by user), or the payload is unusable as a whole: not JSON, not UTF-8, no `users`, wrong content type or encoding (`message` says what and where).',
-  bad_request:
-    'What was sent is not proper HTTP; or, outside `/ingest/`, the path or a parameter cannot be understood.',
-  unauthorized: 'The key is missing, wrong, revoked, expired, or of an environment that is not served here.',
+    'Every user is invalid (`errors` says why, user by user), or the payload is unusable: not JSON, not UTF-8, no `users`, wrong content type or encoding (`message` says what and where).',
+  bad_request: 'The request is not valid HTTP; or, outside `/ingest/`, the path or a parameter cannot be understood.',
+  unauthorized: 'The key is missing, wrong, revoked, expired, or for an environment that this server does not serve.',
   forbidden: 'A publishable key is used outside `/ingest/`, or from an origin that is not in its list.',
-  not_found:
-    'There is nothing at this path; or no such profile or trace, as far as the account and environment of the key go.',
+  not_found: 'Nothing exists at this path, or the account and environment of the key have no such profile or trace.',
   method_not_allowed: 'The path exists, but not for this method. `Allow` lists those that do.',
   request_timeout: 'The request did not arrive completely in time.',
-  conflict: 'What is there already stands against it: an e-mail that is a member, a member who removes herself.',
+  conflict:
+    'It conflicts with existing data: the e-mail address belongs to a member, or a member would remove themselves.',
   too_large: 'The body is over 10 MB, as sent or after decompression; outside `/ingest/`, over 64 kB.',
-  overloaded: 'Under `/ingest/v1/`, instead of the 503 below: SDKs of Segment read `Retry-After` of no other status.',
+  overloaded: 'Under `/ingest/v1/`, instead of the 503 below: Segment SDKs read `Retry-After` only with this status.',
   rate_limited: 'Under `/ingest/v1/`: the key has sent more users than its rate limit allows.',
   too_many_attempts: 'Signing in failed too often; `Retry-After` says how long to wait.',
   headers_too_large: 'The request line and headers are too long.',
-  internal: 'A fault on our side. Nothing was promised.',
+  internal: 'An error in Sluice. Nothing was acknowledged.',
   unavailable:
     'The server cannot serve it now: too much in flight, disk full or failing, keys or store unreachable, shutting down. At `/ingest/events` also: the key has sent more users than its rate limit allows, as `message` says.',
 };
@@ -58,7 +57,7 @@ const USER_REJECTED = 'The user is rejected.';
 export const LIMIT_ROWS: readonly LimitRow[] = [
   {
     what: 'Request body',
-    limit: `10 MB (${count(LIMITS.bodyBytesMax)} bytes), as sent and unpacked`,
+    limit: `10 MB (${count(LIMITS.bodyBytesMax)} bytes), as sent and after decompression`,
     beyond: 'The response is 413.',
   },
   { what: 'Users per request', limit: `1 to ${count(LIMITS.usersPerRequestMax)}`, beyond: 'The response is 400.' },
@@ -85,7 +84,7 @@ export interface UserRule {
 export const USER_RULES: readonly UserRule[] = [
   { rule: 'A user is an object.', message: 'user must be an object' },
   {
-    rule: 'An identifier is a string, where no other one can be used.',
+    rule: 'An identifier is a string (checked here only if no other identifier is usable).',
     message: 'identifiers.<name> must be a string',
   },
   {
@@ -101,13 +100,13 @@ export const USER_RULES: readonly UserRule[] = [
   { rule: '`user_properties` is an object.', message: 'user_properties must be an object' },
   { rule: 'Each event is an object.', message: 'events[<i>] must be an object' },
   {
-    rule: '`event_name` is there, is not blank and not too long.',
+    rule: '`event_name` is present, not blank and not too long.',
     message: 'events[<i>].event_name is required and must be a non-empty string',
   },
   { rule: '`timestamp` is ISO 8601.', message: 'events[<i>].timestamp must be an ISO 8601 timestamp' },
   { rule: '`revenue` and `event_value` are numbers.', message: 'events[<i>].revenue must be a number' },
   {
-    rule: '`$event_id` is a string of fitting length.',
+    rule: '`$event_id` is a string of 1 to 255 characters.',
     message: `events[<i>].$event_id must be a string of 1 to ${LIMITS.eventIdCharactersMax} characters`,
   },
   { rule: 'Nothing is nested too deeply.', message: '<path> is nested too deeply' },
@@ -115,5 +114,5 @@ export const USER_RULES: readonly UserRule[] = [
     rule: 'No key is too long.',
     message: `<path> has a key longer than ${LIMITS.propertyKeyCharactersMax} characters`,
   },
-  { rule: 'No U+0000 and no half of a surrogate pair.', message: '<path> contains a character that cannot be stored' },
+  { rule: 'No U+0000 and no lone surrogate.', message: '<path> contains a character that cannot be stored' },
 ];

@@ -38,7 +38,7 @@ const REASONS_MAX = 20;
 /** As much as one request may have. */
 const PREDICTED_CHARACTERS_MAX = 10 * 1_048_576;
 
-const CheckedUser = object('CheckedUser', 'What would become of one rejected user.', {
+const CheckedUser = object('CheckedUser', 'What would happen to one rejected user.', {
   id: text('The rejection.'),
   status: oneOf(
     ['valid', 'still_rejected', 'cut'],
@@ -57,22 +57,20 @@ const Effects = object('ResubmitEffects', 'What the valid users of this response
   new_profiles: count('Profiles that would be created.'),
   merges: count('Merges of profiles.'),
   refusals: count('Identifiers that a rule would not link.'),
-  property_changes: count('Properties of profiles that would have another value.'),
+  property_changes: count('Properties of profiles that would have a different value.'),
   events: count('Events that would be stored.'),
   duplicate_events: count('Events that are stored already, by `$event_id`.'),
   violations: count('Violations of the tracking plan that would be counted.'),
 });
 
-export const ResubmitPreview = object('ResubmitPreview', 'What would become of rejected users.', {
+export const ResubmitPreview = object('ResubmitPreview', 'What would happen to rejected users.', {
   matched: count('All that match and were not resubmitted yet.'),
   checked: count('How many of them this response is about: at most 1,000.'),
   valid: count('Would be accepted.'),
   still_rejected: count('Would still be rejected.'),
   cut: count('Cannot be patched, because they were too large to be kept whole.'),
   effects: Effects,
-  pending_requests: count(
-    'Requests of yours that are accepted and not processed yet, so that they are not considered.',
-  ),
+  pending_requests: count('Your accepted requests that are not processed yet, and so are not considered.'),
   reasons: list(
     Type.Object({ message: text('Why they would still be rejected, without indexes.'), users: count('How many.') }),
     'The most frequent first.',

@@ -7,7 +7,7 @@
 import type { IncomingHttpHeaders } from 'node:http';
 
 export const NOT_SAME_ORIGIN =
-  'this request must come from a page of this server; behind a proxy that ends TLS, set SLUICE_PUBLIC_URL, or name the proxy in SLUICE_TRUSTED_PROXIES and let it pass X-Forwarded-Proto on';
+  'this request must come from a page of this server; behind a proxy that terminates TLS, set SLUICE_PUBLIC_URL, or name the proxy in SLUICE_TRUSTED_PROXIES and let it pass X-Forwarded-Proto on';
 
 const SAFE_METHODS = new Set(['GET', 'HEAD']);
 

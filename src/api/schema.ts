@@ -76,7 +76,7 @@ export const userIndex = count('Position of the user in that request, counted fr
 export const identifierType = oneOf(IDENTIFIER_TYPES, 'Kind of identifier.');
 export const nextCursor = textOrNull('Send it as `cursor` for the next page; null when there is no more.');
 
-const asWritten = Type.Array(Type.String(), { description: 'As clients first wrote them, oldest first.' });
+const asWritten = Type.Array(Type.String(), { description: 'As first sent, oldest first.' });
 
 export function identifiersOf(description: string) {
   return Type.Object(

@@ -28,7 +28,7 @@ const MESSAGE = {
   traits: members(
     'Of `identify`: `email` and `phone` are identifiers, names and address profile fields, others user_properties.',
   ),
-  context: members('Kept as one property of the event. Its `traits` and `externalIds` name the person too.'),
+  context: members('Kept as one property of the event. Its `traits` and `externalIds` identify the person too.'),
   messageId: id('Becomes `$event_id`: the same message again within 7 days is stored once.'),
   timestamp: maybe('When it happened, by the clock of the client: corrected by `sentAt` where there is one.'),
   sentAt: maybe('When it was sent, by the same clock.'),
@@ -114,7 +114,7 @@ const RESPONSES: Operation['responses'] = {
   413: failure('too_large', 'The body is over 10 MB, as sent, decompressed or converted.', TOO_LARGE),
   429: failure(
     'overloaded',
-    'Cannot take it now, or the key has sent more than its rate limit allows (`code` is `rate_limited` then): try again after `Retry-After` seconds.',
+    'Temporarily unavailable, or the key is over its rate limit (then `code` is `rate_limited`): retry after `Retry-After` seconds.',
     'nothing was stored: send it again later',
   ),
 };
@@ -128,7 +128,7 @@ const TRACK = {
 };
 const security = [{ writeKey: [] }, { secretKey: [] }, { publishableKey: [] }];
 const DESCRIPTION =
-  'For SDKs of Segment and RudderStack, unchanged but for host and key: see docs/segment.md for each. The key is the user of Basic authentication, or `writeKey` in the body. Success is 200, and overload 429, because SDKs expect that.';
+  'For Segment and RudderStack SDKs: change only the host and the key (docs/segment.md). The key is the username of Basic authentication, or `writeKey` in the body. Success is 200, and overload 429, because SDKs expect that.';
 
 const BATCH_BODY: Operation['requestBody'] = {
   required: true,
@@ -194,7 +194,7 @@ const SegmentDiscarded = object('SegmentDiscarded', 'Received, and not kept.', {
 const SDK_METRICS: Operation = {
   operationId: 'discardSegmentMetrics',
   tags: ['Events'],
-  summary: 'Discard what an SDK measures about itself',
+  summary: 'Discard the metrics that an SDK sends about itself',
   description: 'Browser and mobile SDKs send counters here. They need no key and are not kept.',
   security: [],
   responses: {

@@ -124,7 +124,7 @@ async function verifyExisting({ existing, json }: Options, shell: BackupShell): 
   shell.out(
     json
       ? `${JSON.stringify({ backup: source, is_whole: true, ...summaryOf(manifest) })}\n`
-      : `${source} is whole: ${contentsOf(manifest)}.\n${gapLines(manifest)}It began at ${localTime(Date.parse(manifest.began_at))}; every file, page, record and sum was checked.\n`,
+      : `${source} is intact: ${contentsOf(manifest)}.\n${gapLines(manifest)}It began at ${localTime(Date.parse(manifest.began_at))}; every file, page, record and sum was checked.\n`,
   );
   return 0;
 }
@@ -252,7 +252,7 @@ function assertIsFree(target: string): void {
   const [path] = leftoversOf(target);
   if (path === undefined) return;
   throw new OperatorError(
-    `${path} is there: a backup of another data folder to the same name is running, or was killed. Choose another name, or, if none is running, remove it: rm -r "${path}"`,
+    `${path} exists already: a backup of another data folder to the same name is running, or was killed. Choose another name, or, if none is running, remove it: rm -r "${path}"`,
   );
 }
 
@@ -399,7 +399,9 @@ interface Report {
 }
 
 function report({ target, bytes, manifest, isVerified, spanMs, unknown }: Report): string {
-  const checked = isVerified ? 'It was read again, and is whole.' : `To check it: sluice backup --verify ${target}`;
+  const checked = isVerified
+    ? 'Verified: it was read back, and is intact.'
+    : `To check it: sluice backup --verify ${target}`;
   const database =
     manifest.scope === 'log'
       ? 'PostgreSQL is not part of it: dump the database BEFORE each backup of the log, never after (docs/backup.md).\n'
@@ -452,7 +454,7 @@ export function gapLines({ log, store }: Pick<Manifest, 'log' | 'store'>): strin
     })
     .join('');
   if (lostElsewhere <= 0) return lines;
-  return `${lines}The store lacks ${countOf(lostElsewhere, 'request')} that ${lostElsewhere === 1 ? 'was' : 'were'} given up or no longer in the log when it was made (lost_records of GET /ledger).\n`;
+  return `${lines}The store lacks ${countOf(lostElsewhere, 'request')} that ${lostElsewhere === 1 ? 'was' : 'were'} given up or no longer in the log when it was created (lost_records of GET /ledger).\n`;
 }
 
 function overlapOf(one: LogGap, other: LogGap): number {

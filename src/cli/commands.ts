@@ -116,7 +116,7 @@ const RATE_FLAGS: Flags = {
   },
   burst: {
     value: 'N',
-    help: 'how many users may come at once after a pause; default one second of --users-per-second',
+    help: 'how many users may arrive at once after a pause; default one second of --users-per-second',
   },
 };
 
@@ -175,7 +175,7 @@ const KEYS_COMMANDS = {
       name: { value: 'NAME', help: 'what the key is for, in your words; up to 100 characters' },
       origins: {
         value: 'LIST',
-        help: 'sites a publishable key can be used from, separated by commas, instead of those before; "any" for all',
+        help: 'sites a publishable key can be used from, separated by commas; replaces the list; "any" for all',
       },
       ...RATE_FLAGS,
       'no-rate-limit': { help: 'removes the rate limit' },
@@ -224,7 +224,7 @@ const PLAN_COMMANDS = {
     flags: { out: { value: 'FILE', help: 'the file to write; default stdout' }, ...PLAN_SERVER_FLAGS },
     notes: [
       {
-        text: 'Events of the catalogue (GET /catalogue) that the plan of the server does not have are added to it, with mode warn: nothing is rejected by an inferred plan. Look at it before you push it.',
+        text: 'Events of the catalogue (GET /catalogue) that the plan of the server does not have are added to it, with mode warn: nothing is rejected by an inferred plan. Review it before you push it.',
       },
     ],
   },
@@ -509,7 +509,7 @@ export const COMMANDS = {
     summary: 'fixes rejected users, one by hand or many by a patch',
     usage: [
       ['sluice resubmit ID --user FILE', 'FILE has the whole user, corrected'],
-      ['sluice resubmit --reason REASON --patch FILE --dry-run', 'what would become of each'],
+      ['sluice resubmit --reason REASON --patch FILE --dry-run', 'what would happen to each'],
       ['sluice resubmit --reason REASON --patch FILE'],
     ],
     argument: { value: 'ID', help: 'a rejected user, from "sluice rejections"' },
@@ -517,14 +517,14 @@ export const COMMANDS = {
       user: { value: 'FILE', help: 'the corrected user of ID, as JSON; - for stdin' },
       patch: { value: 'FILE', help: 'a JSON Patch (RFC 6902) for all that match; - for stdin' },
       ...REJECTION_FLAGS,
-      'dry-run': { help: 'only show what would become of them' },
+      'dry-run': { help: 'only show what would happen to them' },
       ...INGEST_FLAGS,
       ...DATA_FLAG,
       json: { help: 'print the result as JSON, for programs' },
     },
     notes: [
       {
-        text: 'A fixed user is stored as if it had been sent so: under its trace and its time of receipt, once. The job goes on at the server if this command is stopped.',
+        text: 'A fixed user is stored as if it had been correct from the start: under its original trace and time of receipt, once. The job continues on the server if this command is stopped.',
       },
       {
         title: 'Exit codes',
@@ -549,7 +549,7 @@ export const COMMANDS = {
     },
     notes: [
       {
-        text: 'A dead letter is a bug of Sluice: its request was accepted, and is kept like events (SLUICE_EVENT_RETENTION) until a version can process it.',
+        text: 'A dead letter is caused by a bug in Sluice: its request was accepted, and is kept as long as events (SLUICE_EVENT_RETENTION), until a version can process it.',
       },
       { title: 'Exit codes', text: '0 done, 2 some still cannot be processed, 1 it could not be done.' },
     ],
@@ -561,7 +561,7 @@ export const COMMANDS = {
       'sends 30 days of a small sample shop, so that there is something to look at: visitors who sign up, orders and refunds in two currencies, users that are rejected, and two people on one device.',
     usage: [['SLUICE_KEY=sk_dev_… sluice demo', 'to the server on this data folder'], ['sluice demo --seed 7 --yes']],
     flags: {
-      seed: { value: 'NUMBER', help: 'another number makes another shop; default 1' },
+      seed: { value: 'NUMBER', help: 'a different number generates a different shop; default 1' },
       yes: { help: 'send even if the server has data already, or if the key is for production' },
       ...INGEST_FLAGS,
       ...DATA_FLAG,
@@ -573,14 +573,14 @@ export const COMMANDS = {
       },
       {
         title: 'Which key?',
-        text: 'A secret one: whether there is data already can be asked with a secret key only. The first start of a server prints one for development.',
+        text: 'A secret one: only a secret key can read whether there is data already. The first start of a server prints one for development.',
       },
       { title: 'Exit codes', text: '0 everything was sent, 1 it was not; run it again to send the rest.' },
     ],
   },
   plan: {
     synopsis: 'plan infer|push|pull|diff|types|check',
-    summary: 'manages the tracking plan: how events and properties look',
+    summary: 'manages the tracking plan: the events you expect and their properties',
     usage: [
       ['sluice plan infer --out sluice-plan.json'],
       ['sluice plan pull --out sluice-plan.json'],
@@ -590,7 +590,7 @@ export const COMMANDS = {
     ],
     flags: {},
     commands: PLAN_COMMANDS,
-    notes: [{ text: 'The plan is a JSON file that lives beside your code: see docs/plans.md.' }],
+    notes: [{ text: 'The plan is a JSON file that you keep next to your code: see docs/plans.md.' }],
   },
   export: {
     synopsis: 'export --format FORMAT',
@@ -693,9 +693,9 @@ export const COMMANDS = {
     },
     notes: [
       {
-        text: 'Every event acknowledged before the backup began is in it. It is written to ….part and gets its name when it is complete, so what has the name is finished. It contains personal data: keep it safe.',
+        text: 'Every event acknowledged before the backup began is in it. It is written to ….part and renamed when it is complete. It contains personal data: keep it safe.',
       },
-      { text: 'With STORE_URL it is of the local log alone; dump the database first. See docs/backup.md.' },
+      { text: 'With STORE_URL it contains only the local log; dump the database first. See docs/backup.md.' },
       { title: 'Exit codes', text: '0 success, 1 nothing was kept, or the backup is damaged; stderr says why.' },
     ],
   },
@@ -718,7 +718,7 @@ export const COMMANDS = {
     },
     notes: [
       {
-        text: 'Refused where the data folder is not empty: rename the old one and keep it until everything works.',
+        text: 'Refused if the data folder is not empty: rename the old one and keep it until everything works.',
       },
       {
         title: 'Interrupted?',
@@ -728,7 +728,7 @@ export const COMMANDS = {
         title: 'Afterwards',
         text: 'people erased and keys revoked since the backup are back. Repeat both: docs/backup.md.',
       },
-      { title: 'Exit codes', text: '0 success, 1 the folder is as empty as it was; stderr says why.' },
+      { title: 'Exit codes', text: '0 success, 1 nothing was restored; stderr says why.' },
     ],
   },
   completion: {
@@ -757,7 +757,7 @@ export const COMMANDS = {
 
 export type CommandName = keyof typeof COMMANDS;
 
-/** The same with a plain type, for those who go through all of them. */
+/** The same with a plain type, for iterating over all of them. */
 export const ALL_COMMANDS: Readonly<Record<string, Command>> = COMMANDS;
 
 export function flagKinds({ flags }: Pick<Command, 'flags'>): FlagKinds {

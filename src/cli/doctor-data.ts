@@ -86,7 +86,7 @@ function absentLog({ dataFolder }: DoctorParts): Finding {
 
 const REFUSED_ADVICE = 'Until then a server refuses to start, and a running one may not process.';
 const UNKNOWN_ENDS_ADVICE =
-  'If you have log-ends as it was last, and log/ where it is gone, put them back before the next start. If not, there is nothing to do: the next start notes the ends that the log has.';
+  'If you have the last version of log-ends (and of log/, if that is gone), put it back before the next start. If not, there is nothing to do: the next start records the ends of the segments.';
 
 const NOTED_ADVICE =
   'If you still have the files that were lost, docs/operating.md says how to put them back: "The log and the store do not match". When this is dealt with, remove log-warnings in the data folder.';
@@ -131,7 +131,7 @@ async function segmentFindings(
   const name = basename(segment.file);
   if (segment.lost) {
     const advice =
-      'What of it was not processed by then is missing from the store. Keep the file until it is no longer needed.';
+      'Records in it that were not processed by then are missing from the store. Keep the file until it is no longer needed.';
     return [warning('log', `the segment ${name} was given up`, advice)];
   }
   if (segment.unused) return [];
@@ -186,7 +186,7 @@ function missingFinding(
     return warning('log', message, 'Without the store it is unknown whether they were processed: see "store" below.');
   }
   if (next !== undefined && processed >= next.firstPosition) {
-    const advice = 'Nothing to do for these. The mark may be removed with the segments before it.';
+    const advice = 'Nothing to do for these. The marker file may be removed with the segments before it.';
     return warning('log', `${message}; the store has processed all of them`, advice);
   }
   return failed(
@@ -318,7 +318,7 @@ export async function recordsBetween(log: LogReader, before: Positions, after: P
 export const checkClock: Check = async (parts) => {
   const now = parts.now();
   if (now < CLOCK_EARLIEST) {
-    return [failed('clock', `it says ${isoTime(now)}`, 'Set the clock, or let the machine keep it (NTP).')];
+    return [failed('clock', `it says ${isoTime(now)}`, 'Correct the clock, or synchronise it with NTP.')];
   }
   const apart = await checkDatabaseClock(parts);
   if (apart.length > 0) return apart;
@@ -326,7 +326,7 @@ export const checkClock: Check = async (parts) => {
   if (heldSeconds > 0) {
     const message = `it says ${localTime(now)}, and the server does not trust it: received_at is ${formatSpan(heldSeconds * 1_000)} behind`;
     const advice =
-      'The clock jumped ahead. Correct it, and the server recovers by itself. If it is right, restart the server; if the difference exceeds SLUICE_CLOCK_GAP_MAX, with a larger value of it.';
+      'The clock jumped ahead. Correct it, and the server recovers by itself. If it is right, restart the server, with a larger SLUICE_CLOCK_GAP_MAX if the difference exceeds it.';
     return [warning('clock', message, advice)];
   }
   const alone = [ok('clock', `${localTime(now)}, and nothing to compare it with yet`)];
@@ -339,7 +339,7 @@ export const checkClock: Check = async (parts) => {
     if (behind > CLOCK_TOLERANCE_MS) {
       const message = `it says ${localTime(now)}, but the newest event was received at ${localTime(newest)}, ${formatSpan(behind)} from now`;
       const advice =
-        'The clock was set back, or was ahead then. If it is wrong now, set it. If it is right, wait: received_at continues from there at half speed until the clock has caught up.';
+        'The clock was set back, or was ahead then. If it is wrong now, correct it. If it is right, wait: received_at continues from there at half speed until the clock has caught up.';
       return [warning('clock', message, advice)];
     }
     if (-behind > clockGapMsMax) {
@@ -458,7 +458,7 @@ function deadLetterFinding({ tenantId, traceId, partition, position, cause, fail
     return warning(
       'ledger',
       `position ${position} of partition ${partition} has a message that Sluice did not write; it was skipped at ${localTime(failedAt)}`,
-      'It is none of the received requests. Find the program that wrote it, and let only Sluice write to its topic. Then: ' +
+      'It is not one of the received requests. Find the program that wrote it, and let only Sluice write to its topic. Then: ' +
         `DELETE FROM sluice.dead_letters WHERE tenant = 0 AND partition = ${partition} AND position = ${position}`,
     );
   }

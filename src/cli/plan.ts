@@ -240,7 +240,7 @@ async function call({ server, key }: Target, method: 'GET' | 'PUT', path: string
 function expectJson(status: number, body: string): unknown {
   if (status === 200) return parseJson(body);
   if (status === 401)
-    throw new OperatorError('The server does not accept this key: is it of this server, and not revoked?');
+    throw new OperatorError('The server does not accept this key: is it a key of this server, and not revoked?');
   if (status === 403)
     throw new OperatorError('The plan needs a secret key (sk_…): publishable keys can only send events.');
   throw new OperatorError(`The server responded with ${status}: ${printable(messageIn(body))}`);

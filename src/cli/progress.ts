@@ -83,8 +83,8 @@ export class Progress {
       const share = Math.min(1, done / total);
       const bar = this.#setup.terminal.isTty ? `${barOf(share)} ` : '';
       parts.unshift(`${bar}${String(Math.floor(share * 100)).padStart(3)}%`);
-      const isMigrating = done > start.done && seconds > 0;
-      if (isMigrating && share < 1) {
+      const isAdvancing = done > start.done && seconds > 0;
+      if (isAdvancing && share < 1) {
         const leftMs = ((total - done) / (done - start.done)) * seconds * SECOND_MS;
         parts.push(`about ${formatSpan(Math.max(SECOND_MS, leftMs))} left`);
       }

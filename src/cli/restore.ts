@@ -156,7 +156,7 @@ async function restore(options: Options, shell: RestoreShell, old: UndoneByResto
 function assertEmpty(folder: string): void {
   if (!existsSync(folder) && lstatSync(folder, { throwIfNoEntry: false }) !== undefined) {
     throw new OperatorError(
-      `${folder} is a link to ${readlinkSync(folder)}, and nothing is there. Is a disk not mounted? Make that folder, or name another one: --data FOLDER`,
+      `${folder} is a link to ${readlinkSync(folder)}, and nothing is there. Is a disk not mounted? Create that folder, or name another one: --data FOLDER`,
     );
   }
   if (!existsSync(folder) || isRestoreUnfinished(folder)) return;
@@ -186,7 +186,7 @@ function assertScope({ scope }: Manifest, { storeUrl }: Config, source: string):
   }
   if (scope === 'all' && storeUrl !== '') {
     throw new OperatorError(
-      `${source} is a backup of an embedded installation, and STORE_URL is set, with which store.db and keys.db would not be used. Leave STORE_URL out; "sluice migrate" carries a restored folder over to PostgreSQL.`,
+      `${source} is a backup of an embedded installation, and STORE_URL is set, with which store.db and keys.db would not be used. Leave STORE_URL out; "sluice migrate" copies a restored folder to PostgreSQL.`,
     );
   }
 }

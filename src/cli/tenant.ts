@@ -141,7 +141,7 @@ export async function planOfTenant(shell: Shell, config: Config, tenant: Tenant)
     const stored = await keyStore?.plans.find(tenantPartsOf(tenant.id));
     if (stored === undefined) return null;
     const reading = parsePlan(stored.text);
-    if (!reading.ok) throw new OperatorError('The tracking plan was made by a newer Sluice: run that version.');
+    if (!reading.ok) throw new OperatorError('The tracking plan is from a newer version of Sluice: run that version.');
     return reading.plan;
   } finally {
     await keyStore?.close();

@@ -2,14 +2,14 @@
  * The order of rows by their columns, the first column first. Rows stay where they are: their indexes are sorted. The
  * sort is stable. Pure.
  *
- * Many rows are sorted by the digits of a column (radix sort): three passes, where comparing would take one for every
- * doubling. If the values of a column differ by 2^32 or more, such as hashes, their upper 32 bits are sorted this way,
+ * Many rows are sorted by radix sort: three passes over a column, where comparing takes log2(n). If the values of a column differ by 2^32 or more, such as hashes, their upper 32 bits are sorted this way,
  * and rows that are equal in them are compared.
  */
 
-const FEW = 24;
+/** Up to this many rows, insertion sort is fastest. */
+const INSERTION_SORT_MAX = 24;
 /** Fewer rows are compared: counting digits costs the same however few there are. */
-const MANY = 256;
+const RADIX_SORT_MIN = 256;
 const DIGIT_BITS = 11;
 const DIGITS = 2 ** DIGIT_BITS;
 const SORTED_BITS = 32;
@@ -26,12 +26,12 @@ export function sortedOrder(columns: Columns, count: number): Uint32Array {
 /** Sorts a range of the order, whose rows are equal in all columns before `depth`. */
 function sort(columns: Columns, depth: number, order: Uint32Array, start: number, end: number): void {
   if (depth === columns.length) return;
-  if (end - start >= MANY) sortMany(columns, depth, order, start, end);
-  else compareAll(columns, depth, order, start, end);
+  if (end - start >= RADIX_SORT_MIN) radixSort(columns, depth, order, start, end);
+  else comparisonSort(columns, depth, order, start, end);
 }
 
-function compareAll(columns: Columns, depth: number, order: Uint32Array, start: number, end: number): void {
-  if (end - start <= FEW) insertionSort(columns, depth, order, start, end);
+function comparisonSort(columns: Columns, depth: number, order: Uint32Array, start: number, end: number): void {
+  if (end - start <= INSERTION_SORT_MAX) insertionSort(columns, depth, order, start, end);
   else if (!isInOrder(columns, depth, order, start, end)) {
     order.subarray(start, end).sort((a, b) => compareRows(columns, depth, a, b));
   }
@@ -44,7 +44,7 @@ function isInOrder(columns: Columns, depth: number, order: Uint32Array, start: n
   return true;
 }
 
-function sortMany(columns: Columns, depth: number, order: Uint32Array, start: number, end: number): void {
+function radixSort(columns: Columns, depth: number, order: Uint32Array, start: number, end: number): void {
   const column = columns[depth] as Float64Array;
   const count = end - start;
   const values = new Float64Array(count);
@@ -86,7 +86,7 @@ function sortEqual(
     while (to < keys.length && keys[to] === key) to++;
     if (to - from > 1) {
       if (isExact) sort(columns, depth + 1, order, start + from, start + to);
-      else compareAll(columns, depth, order, start + from, start + to);
+      else comparisonSort(columns, depth, order, start + from, start + to);
     }
     from = to;
   }
@@ -97,8 +97,8 @@ function sortByDigits(unsorted: Uint32Array, order: Uint32Array, bits: number): 
   const count = order.length;
   let keys = unsorted;
   let otherKeys: Uint32Array = new Uint32Array(count);
-  let places: Uint32Array = order;
-  let otherPlaces: Uint32Array = new Uint32Array(count);
+  let rows: Uint32Array = order;
+  let otherRows: Uint32Array = new Uint32Array(count);
   const starts = new Uint32Array(DIGITS);
   for (let shift = 0; shift < bits; shift += DIGIT_BITS) {
     starts.fill(0);
@@ -108,9 +108,9 @@ function sortByDigits(unsorted: Uint32Array, order: Uint32Array, bits: number): 
     }
     let sum = 0;
     for (let digit = 0; digit < DIGITS; digit++) {
-      const those = starts[digit] as number;
+      const occurrences = starts[digit] as number;
       starts[digit] = sum;
-      sum += those;
+      sum += occurrences;
     }
     for (let at = 0; at < count; at++) {
       const key = keys[at] as number;
@@ -118,23 +118,23 @@ function sortByDigits(unsorted: Uint32Array, order: Uint32Array, bits: number): 
       const to = starts[digit] as number;
       starts[digit] = to + 1;
       otherKeys[to] = key;
-      otherPlaces[to] = places[at] as number;
+      otherRows[to] = rows[at] as number;
     }
     [keys, otherKeys] = [otherKeys, keys];
-    [places, otherPlaces] = [otherPlaces, places];
+    [rows, otherRows] = [otherRows, rows];
   }
-  if (places !== order) order.set(places);
+  if (rows !== order) order.set(rows);
   return keys;
 }
 
 function insertionSort(columns: Columns, depth: number, order: Uint32Array, start: number, end: number): void {
   for (let at = start + 1; at < end; at++) {
-    const place = order[at] as number;
+    const row = order[at] as number;
     let to = at;
-    for (; to > start && compareRows(columns, depth, order[to - 1] as number, place) > 0; to--) {
+    for (; to > start && compareRows(columns, depth, order[to - 1] as number, row) > 0; to--) {
       order[to] = order[to - 1] as number;
     }
-    order[to] = place;
+    order[to] = row;
   }
 }
 

@@ -49,7 +49,7 @@ export const SETTINGS = {
     placeholder: 'N',
     kind: integer(0, 65_535),
     default: 8_080,
-    description: 'The port to listen on; 0 takes any free one and prints it.',
+    description: 'The port to listen on; 0 chooses a free one and prints it.',
   }),
   host: setting({
     env: 'HOST',
@@ -57,7 +57,7 @@ export const SETTINGS = {
     placeholder: 'ADDRESS',
     kind: host(),
     default: '127.0.0.1',
-    description: 'The address to listen on; 0.0.0.0 lets other machines in.',
+    description: 'The address to listen on; 0.0.0.0 accepts connections from other machines.',
   }),
   publicUrl: setting({
     env: 'SLUICE_PUBLIC_URL',
@@ -74,7 +74,7 @@ export const SETTINGS = {
     kind: proxies(),
     default: '',
     description:
-      'Proxies whose X-Forwarded-For and X-Forwarded-Proto are believed: addresses, networks (10.0.0.0/8), loopback, uniquelocal.',
+      'Proxies whose X-Forwarded-For and X-Forwarded-Proto are trusted: addresses, networks (10.0.0.0/8), loopback, uniquelocal.',
   }),
   dataFolder: setting({
     env: 'SLUICE_DATA',
@@ -82,7 +82,7 @@ export const SETTINGS = {
     placeholder: 'FOLDER',
     kind: text('the path of a folder'),
     default: './data',
-    description: 'Where events and keys live; one server per folder, and none needed with LOG_URL.',
+    description: 'Where events and keys are stored; one server per folder, not used with LOG_URL.',
   }),
   storeUrl: setting({
     env: 'STORE_URL',
@@ -106,7 +106,7 @@ export const SETTINGS = {
     placeholder: 'WHICH',
     kind: choice(ROLES),
     default: 'all',
-    description: 'What this server does: take events in, process them, serve the read API and dashboard, or all of it.',
+    description: 'What this server does: receive events, process them, serve the read API and dashboard, or all of it.',
   }),
   storeConnections: setting({
     env: 'SLUICE_STORE_CONNECTIONS',
@@ -114,7 +114,7 @@ export const SETTINGS = {
     placeholder: 'N',
     kind: integer(2, 1_000),
     default: 10,
-    description: 'Connections to PostgreSQL that a thread of this server opens at most.',
+    description: 'The most connections to PostgreSQL that a thread of this server opens.',
   }),
   storeTimeoutMs: setting({
     env: 'SLUICE_STORE_TIMEOUT',
@@ -122,7 +122,7 @@ export const SETTINGS = {
     placeholder: 'TIME',
     kind: duration(SECOND_MS, HOUR_MS),
     default: 30 * SECOND_MS,
-    description: 'How long a statement in PostgreSQL may take before it is given up.',
+    description: 'How long a statement in PostgreSQL may take before it is cancelled.',
   }),
   environment: setting({
     env: 'SLUICE_ENVIRONMENT',
@@ -130,7 +130,7 @@ export const SETTINGS = {
     placeholder: 'WHICH',
     kind: choice(['any', ...ENVIRONMENTS]),
     default: 'any',
-    description: 'Whose keys are let in; keys of another environment get 401.',
+    description: 'The environment whose keys are accepted; keys of another one get 401.',
   }),
   edges: setting({
     env: 'SLUICE_EDGES',
@@ -138,8 +138,7 @@ export const SETTINGS = {
     placeholder: 'N',
     kind: integer(1, 64),
     default: 1,
-    description:
-      'Edge threads listening on the one port, with one log; more than 1 needs Linux or FreeBSD (SO_REUSEPORT).',
+    description: 'Edge threads that share the port and the log; more than 1 needs Linux or FreeBSD (SO_REUSEPORT).',
   }),
   edgeServers: setting({
     env: 'SLUICE_EDGE_SERVERS',
@@ -155,7 +154,7 @@ export const SETTINGS = {
     placeholder: 'SIZE',
     kind: bytes(EDGE_BYTES_MIN),
     default: 64 * MB,
-    description: 'Request bodies held in memory at once, over all edges; beyond it the response is 503, not a crash.',
+    description: 'Request bodies held in memory at once, over all edges; beyond that, requests get 503.',
   }),
   connectionsMax: setting({
     env: 'SLUICE_CONNECTIONS_MAX',
@@ -163,8 +162,7 @@ export const SETTINGS = {
     placeholder: 'N',
     kind: connections(),
     default: 0,
-    description:
-      'Connections of clients at once, over all edges; auto: what the limit of open files leaves, at most 10,000.',
+    description: 'Client connections at once, over all edges; auto: what the open-file limit leaves, at most 10,000.',
   }),
   diskFreeBytesMin: setting({
     env: 'SLUICE_DISK_FREE_MIN',
@@ -172,8 +170,7 @@ export const SETTINGS = {
     placeholder: 'SIZE',
     kind: bytes(0),
     default: 256 * MB,
-    description:
-      'With less free disk than this the response is 503, before the disk is really full; 0 switches this off.',
+    description: 'With less free disk space than this, requests get 503, before the disk is full; 0 turns this off.',
   }),
   logSegmentBytes: setting({
     env: 'SLUICE_LOG_SEGMENT',
@@ -189,7 +186,7 @@ export const SETTINGS = {
     placeholder: 'TIME',
     kind: retention(),
     default: 7 * DAY_MS,
-    description: 'How long processed requests stay in the log, as they came; unprocessed ones always stay.',
+    description: 'How long processed requests stay in the log, as received; unprocessed ones always stay.',
   }),
   backlogBytesMax: setting({
     env: 'SLUICE_BACKLOG_MAX',
@@ -197,7 +194,7 @@ export const SETTINGS = {
     placeholder: 'SIZE',
     kind: bytes(MB),
     default: 4 * GB,
-    description: 'With more than this in the log that is not yet processed the response is 503.',
+    description: 'With more unprocessed data in the log than this, requests get 503.',
   }),
   eventRetentionMs: setting({
     env: 'SLUICE_EVENT_RETENTION',
@@ -229,7 +226,7 @@ export const SETTINGS = {
     placeholder: 'SIZE',
     kind: bytes(0),
     default: 256 * MB,
-    description: 'How much of rejected users is kept at most; the oldest go first.',
+    description: 'The most that is kept of rejected users; the oldest are removed first.',
   }),
   clockJumpMsMax: setting({
     env: 'SLUICE_CLOCK_JUMP_MAX',
@@ -239,7 +236,7 @@ export const SETTINGS = {
     // Less than the 24 hours of an Idempotency-Key, and more than a virtual machine that was suspended overnight jumps.
     default: DAY_MS / 2,
     description:
-      'How far the clock may jump ahead in a day while the server runs; beyond it received_at does not follow.',
+      'How far the clock may jump ahead in a day while the server runs; beyond that, received_at does not follow.',
   }),
   clockGapMsMax: setting({
     env: 'SLUICE_CLOCK_GAP_MAX',
@@ -248,7 +245,7 @@ export const SETTINGS = {
     kind: retention(CLOCK_BOUND_MS_MIN),
     default: 180 * DAY_MS,
     description:
-      'How far the clock may be ahead of the newest event at a start; beyond it received_at does not follow.',
+      'How far the clock may be ahead of the newest event at startup; beyond that, received_at does not follow.',
   }),
   defaultCountry: setting({
     env: 'SLUICE_DEFAULT_COUNTRY',
@@ -273,7 +270,7 @@ export const SETTINGS = {
     placeholder: 'LEVEL',
     kind: choice(['fatal', 'error', 'warn', 'info', 'debug', 'silent']),
     default: 'info',
-    description: 'How talkative the JSON log on stderr is: fatal, error, warn, info, debug or silent.',
+    description: 'The level of the JSON log on stderr: fatal, error, warn, info, debug or silent.',
   }),
   drainMs: setting({
     env: 'SLUICE_DRAIN',
@@ -282,7 +279,7 @@ export const SETTINGS = {
     kind: duration(0, 600 * SECOND_MS),
     default: 5 * SECOND_MS,
     description:
-      'How long a server goes on serving after SIGTERM while /readyz says no, so that load balancers move away first; Ctrl-C does not wait.',
+      'How long a server keeps serving after SIGTERM while /readyz fails, so that load balancers move traffic away first; Ctrl-C does not wait.',
   }),
   shutdownMs: setting({
     env: 'SLUICE_SHUTDOWN',
@@ -291,7 +288,7 @@ export const SETTINGS = {
     kind: duration(0, 30 * SECOND_MS),
     default: 25 * SECOND_MS,
     description:
-      'How long requests under way may take to finish once the port is closed, after SLUICE_DRAIN; at most 30s.',
+      'How long requests in flight may take to finish once the port is closed, after SLUICE_DRAIN; at most 30s.',
   }),
 };
 

@@ -1,9 +1,14 @@
 /**
- * The layout of the data folder. Everything that a server stores is in there, and nothing of it is elsewhere.
+ * The layout of the data folder, which holds everything that an embedded server stores.
  */
 
-import { existsSync, readdirSync, readFileSync } from 'node:fs';
+import { existsSync, readdirSync, readFileSync, statSync } from 'node:fs';
 import { join } from 'node:path';
+
+/** 0 if it does not exist. */
+export function sizeOfFile(file: string): number {
+  return statSync(file, { throwIfNoEntry: false })?.size ?? 0;
+}
 
 /** Accounts and keys. */
 export function keyFileOf(dataFolder: string): string {
@@ -11,8 +16,8 @@ export function keyFileOf(dataFolder: string): string {
 }
 
 /**
- * The event log: a folder of segments. Beside it are `log-ends`, up to where it was acknowledged, and `log-warnings`,
- * doubts that starts found.
+ * The event log: a folder of segments. Beside it are `log-ends` (the last acknowledged position) and `log-warnings`
+ * (possible losses that a start found).
  */
 export function logFolderOf(dataFolder: string): string {
   return join(dataFolder, 'log');

@@ -5,9 +5,9 @@
  * --replace-lost-keys` does, for an operator who has decided so.
  */
 
-import { existsSync, statSync } from 'node:fs';
+import { existsSync } from 'node:fs';
 import { join, resolve } from 'node:path';
-import { hasSegments, keyFileOf, logFolderOf, storeFileOf } from './files.ts';
+import { hasSegments, keyFileOf, logFolderOf, sizeOfFile, storeFileOf } from './files.ts';
 import { OperatorError } from '../errors.ts';
 
 /** What an operator does about it. */
@@ -17,7 +17,7 @@ export const LOST_KEYS_ADVICE =
   'production --replace-lost-keys. Clients get 401 until they have the new key, and people sign in again by "sluice invite".';
 
 export function hasLostKeys(dataFolder: string): boolean {
-  return sizeOf(keyFileOf(dataFolder)) === 0 && whatIsLeft(dataFolder) !== undefined;
+  return sizeOfFile(keyFileOf(dataFolder)) === 0 && whatIsLeft(dataFolder) !== undefined;
 }
 
 export function refuseLostKeys(dataFolder: string): void {
@@ -34,12 +34,7 @@ export function lostKeysText(dataFolder: string): string {
 }
 
 function whatIsLeft(dataFolder: string): string | undefined {
-  if (sizeOf(storeFileOf(dataFolder)) > 0) return 'store.db';
+  if (sizeOfFile(storeFileOf(dataFolder)) > 0) return 'store.db';
   const log = logFolderOf(dataFolder);
   return existsSync(join(log, 'installation')) || hasSegments(dataFolder) ? 'log/' : undefined;
-}
-
-/** 0 where it is missing. */
-function sizeOf(file: string): number {
-  return statSync(file, { throwIfNoEntry: false })?.size ?? 0;
 }

@@ -52,7 +52,7 @@ export interface EdgeParts {
   readonly predict: Predict | null;
   /** Null where nothing asks for a key. */
   readonly keyStore: KeyStore | null;
-  /** Null where the API is not served. Nothing here waits for a disk but by a promise. */
+  /** Null where the API is not served. Its calls never block the thread. */
   readonly reading: Reading | null;
   /** Why the store cannot be reached, by the last look; null while it can. */
   readonly storeProblem: () => string | null;
@@ -133,7 +133,7 @@ export async function startEdge(parts: EdgeParts, port: number): Promise<Edge> {
 
   const readOutage = new OutageLog(
     logger,
-    { failing: 'reading fails: it gets 503 until the store can be read', working: 'reading works again' },
+    { failing: 'reads fail with 503 until the store can be read', working: 'reads work again' },
     { quietMs: READ_QUIET_MS },
   );
   const stopping = new AbortController();
@@ -183,8 +183,8 @@ export async function startEdge(parts: EdgeParts, port: number): Promise<Edge> {
   const edgeServer = made;
   const { server } = edgeServer;
   await listen(server, config, port);
-  // For example when the system has no more open files: Node keeps accepting, and each attempt fails until there are
-  // some.
+  // For example when the process is out of file descriptors: Node keeps accepting, and each attempt fails until some are
+  // free.
   server.on('error', (error) =>
     rateLimitedLogger.error({ reason: error.message }, 'a connection could not be accepted'),
   );
@@ -205,7 +205,7 @@ export async function startEdge(parts: EdgeParts, port: number): Promise<Edge> {
   };
 }
 
-/** What both intakes share. */
+/** What all intakes share. */
 interface Shared {
   readonly metrics: MetricsWriter;
   readonly newTraceId: () => string;
@@ -356,7 +356,7 @@ function counting(log: LogAppender): { readonly log: LogAppender; waiting(): num
 function listen(server: Server, { host, edges }: Config, port: number): Promise<void> {
   return new Promise((resolve, reject) => {
     server.once('error', (error: NodeJS.ErrnoException) => reject(listenError(error, host, port)));
-    // Without need for it, no shared port: a second server on the same port then fails to start, instead of sharing it.
+    // Shared only among several edges: otherwise a second server on the port would share it instead of failing to start.
     server.listen({ host, port, reusePort: edges > 1, backlog: 1_024 }, () => {
       server.removeAllListeners('error');
       resolve();

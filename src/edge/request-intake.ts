@@ -287,7 +287,7 @@ export abstract class RequestIntake<Item> {
   }
 
   protected unusable(exchange: Exchange, message: string): void {
-    this.parts.logger.info({ traceId: exchange.traceId, reason: message }, 'request refused as a whole');
+    this.parts.logger.info({ traceId: exchange.traceId, reason: message }, 'request rejected');
     this.fail(exchange, { code: 'validation_failed', errors: [], message });
   }
 

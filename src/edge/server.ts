@@ -1,10 +1,10 @@
 /**
- * One port. `POST /ingest/events` takes the fast path on plain node:http, everything else goes to the Fastify app.
- * Owns the limits on slow and malformed clients: Node's strict HTTP parser, and timeouts for headers, bodies and idle
- * connections.
+ * One port. Requests with events (`/ingest/events`, its dry run, `/ingest/v1/`) are handled on plain node:http, which
+ * is faster; everything else goes to the Fastify app. Owns the limits on slow and malformed clients: Node's
+ * strict HTTP parser, and timeouts for headers, bodies and idle connections.
  *
- * Invariant: the requests of one connection are handled one after the other, each after the response before it. So
- * nothing takes effect behind a response that closes the connection, where it could not get a response of its own.
+ * Invariant: the requests of one connection are handled one after the other, each after the previous response. So a
+ * request behind a response that closes the connection has no effect: it could not get a response.
  */
 
 import type { IncomingMessage, RequestListener, Server, ServerResponse } from 'node:http';
@@ -36,7 +36,7 @@ const OPTIONS = {
 };
 
 /** A connection without traffic for this long is closed: above all, a client that does not read its response. */
-const SILENCE_MS = 70_000;
+const IDLE_TIMEOUT_MS = 70_000;
 /** How long a client that was refused may take to read why. */
 const LINGER_MS = 2_000;
 
@@ -69,7 +69,7 @@ export function createEdgeServer(parts: EdgeServerParts, everythingElse: Request
     metrics: parts.metrics,
     isBusy: (socket) => exchanges.isBusy(socket),
   });
-  const doomed = new WeakSet<Socket>();
+  const refused = new WeakSet<Socket>();
   const receive = (request: IncomingMessage, response: ServerResponse, expectsContinue: boolean): void => {
     const { socket } = request;
     // The connection is closing: this could not get a response.
@@ -82,18 +82,18 @@ export function createEdgeServer(parts: EdgeServerParts, everythingElse: Request
     if (response.socket === null) hold(request, response, expectsContinue);
     else handle(request, response, expectsContinue);
   };
-  /** Until the response before it is finished. If that closes the connection, this request is never handled. */
+  /** Until the previous response is finished. If that closes the connection, this request is never handled. */
   const hold = (request: IncomingMessage, response: ServerResponse, expectsContinue: boolean): void => {
     const { socket } = request;
     closeGently(socket, exchanges);
-    // Data behind it stays in the kernel's buffers. Twice, because the end of each message resumes: now, and when all
-    // that was read is parsed.
+    // Data behind it stays in the kernel's buffers. Twice, because Node resumes the socket at the end of each message:
+    // now, and when everything it has read is parsed.
     const pause = (): void => {
       if (response.socket === null && socket.writable) socket.pause();
     };
     process.nextTick(pause);
     setImmediate(pause);
-    // The next tick here is because Node is not done with the response before.
+    // In the next tick, when Node is done with the previous response.
     response.once('socket', () =>
       process.nextTick(() => {
         if (exchanges.latest(socket) === response) socket.resume();
@@ -130,7 +130,7 @@ export function createEdgeServer(parts: EdgeServerParts, everythingElse: Request
     }
   };
   const server = createServer(OPTIONS, (request, response) => receive(request, response, false));
-  server.timeout = SILENCE_MS;
+  server.timeout = IDLE_TIMEOUT_MS;
   // A client that ends its side after its last request still reads: Node would close the connection without a response.
   Object.assign(server, { httpAllowHalfOpen: true });
   server.on('checkContinue', (request, response) => receive(request, response, true));
@@ -138,7 +138,7 @@ export function createEdgeServer(parts: EdgeServerParts, everythingElse: Request
   server.on('checkExpectation', (request, response) => receive(request, response, false));
   server.on('clientError', (error: ParserError, socket: Socket) => {
     if (error.code === 'ECONNRESET') socket.destroy();
-    else refuseSocket(socket, kindOf(error));
+    else refuseSocket(socket, refusalForParserError(error));
   });
   // Node hands the socket over as a tunnel, without listeners of its own; without ours it would be closed silently.
   server.on('connect', (_request, socket) => {
@@ -146,15 +146,15 @@ export function createEdgeServer(parts: EdgeServerParts, everythingElse: Request
     refuseSocket(socket as Socket, NOT_A_PROXY);
   });
   const refuseSocket = (socket: Socket, refusal: SocketRefusal): void => {
-    // After the first error, all that still comes is another one.
-    if (!socket.writable || doomed.has(socket)) return;
-    doomed.add(socket);
-    const { broken, whole } = exchanges.of(socket);
-    // Nonsense behind a whole request: that request gets its response first, then the connection ends.
-    if (whole !== undefined) {
-      whole.shouldKeepAlive = false;
-      whole.once('close', () => hangUp(socket));
-    } else if (broken?.headersSent === true) {
+    // One response is enough: after the first error the parser only reports more.
+    if (!socket.writable || refused.has(socket)) return;
+    refused.add(socket);
+    const { receiving, waiting } = exchanges.of(socket);
+    // Garbage after a complete request: that request gets its response first, then the connection ends.
+    if (waiting !== undefined) {
+      waiting.shouldKeepAlive = false;
+      waiting.once('close', () => hangUp(socket));
+    } else if (receiving?.headersSent === true) {
       hangUp(socket);
     } else {
       refuse(parts, refusal, socket);
@@ -162,7 +162,7 @@ export function createEdgeServer(parts: EdgeServerParts, everythingElse: Request
   };
   server.on('connection', (socket: Socket) => connections.add(socket));
   const dropUnfinished = (): void => {
-    for (const socket of connections) if (exchanges.of(socket).whole === undefined) socket.destroy();
+    for (const socket of connections) if (exchanges.of(socket).waiting === undefined) socket.destroy();
   };
   return { server, dropUnfinished, connections };
 }
@@ -189,16 +189,16 @@ class Exchanges {
 
   /** Whether a request is being received, or waits for its response. */
   isBusy(socket: Socket): boolean {
-    const { broken, whole } = this.of(socket);
-    return broken !== undefined || whole !== undefined;
+    const { receiving, waiting } = this.of(socket);
+    return receiving !== undefined || waiting !== undefined;
   }
 
-  /** `broken`: the request whose body is still being received. `whole`: the last complete one without a response. */
-  of(socket: Socket): { broken: ServerResponse | undefined; whole: ServerResponse | undefined } {
+  /** `receiving`: its request is still being received. `waiting`: that of the last complete request, not yet sent. */
+  of(socket: Socket): { receiving: ServerResponse | undefined; waiting: ServerResponse | undefined } {
     const latest = this.#latest.get(socket);
-    const broken = latest?.req.complete === false ? latest : undefined;
-    const whole = broken === undefined ? latest : this.#before.get(broken);
-    return { broken, whole: whole?.writableFinished === false ? whole : undefined };
+    const receiving = latest?.req.complete === false ? latest : undefined;
+    const complete = receiving === undefined ? latest : this.#before.get(receiving);
+    return { receiving, waiting: complete?.writableFinished === false ? complete : undefined };
   }
 }
 
@@ -239,7 +239,7 @@ const PARSER_REFUSALS: Readonly<Record<string, SocketRefusal>> = {
 };
 
 /** The response to an error of the HTTP parser, or to a timeout. */
-function kindOf({ code = '', reason }: ParserError): SocketRefusal {
+function refusalForParserError({ code = '', reason }: ParserError): SocketRefusal {
   const known = PARSER_REFUSALS[code];
   if (known !== undefined) return known;
   return { code: 'bad_request', message: `this is not a valid HTTP request${reason ? `: ${reason}` : ''}` };
@@ -265,7 +265,7 @@ function refuse({ metrics, newTraceId }: EdgeServerParts, { code, message }: Soc
 
 interface RequestRefusal {
   readonly message: string;
-  /** It is uncertain where the next request on it would begin. */
+  /** Set where it is uncertain where the next request on the connection would begin. */
   readonly endsConnection: boolean;
 }
 
@@ -308,8 +308,8 @@ function count(metrics: MetricsWriter, status: number): void {
 }
 
 /**
- * For a connection on which more may come behind the response that closes it: the rest is received and dropped, so that
- * the client can read that response.
+ * For a connection on which more data may follow the request whose response closes it: the rest is received and
+ * dropped, so that the client can read that response.
  */
 function closeGently(socket: Socket, exchanges: Exchanges): void {
   socket.destroySoon = () => {

@@ -11,7 +11,7 @@ import type { RawNumber } from '../json/exact-numbers.ts';
 import type { IdentifierType } from '../model.ts';
 import { isBlank } from '../validation/characters.ts';
 import { parseIso8601 } from '../validation/iso8601.ts';
-import { isObject, type JsonObject } from '../validation/shape.ts';
+import { isEmptyObject, isObject, isPresent, type JsonObject } from '../validation/shape.ts';
 import { firstViolation } from '../validation/validate-user.ts';
 
 export const MESSAGE_TYPES = ['track', 'identify', 'page', 'screen', 'group', 'alias'] as const;
@@ -134,10 +134,6 @@ function problemOf(message: JsonObject, type: MessageType): string | null {
 }
 
 /** `null` counts as absent. */
-function isPresent(value: unknown): boolean {
-  return value !== undefined && value !== null;
-}
-
 /** Segment takes numbers for ids, and reads them as text. */
 function textOf(value: unknown): string | null {
   if (typeof value === 'string') return value;
@@ -159,12 +155,7 @@ function isRawNumber(value: unknown): value is RawNumber {
 
 function merged(first: JsonObject, second: unknown): JsonObject {
   if (!isObject(second)) return first;
-  return first === NOTHING || isEmpty(first) ? second : { ...first, ...second };
-}
-
-function isEmpty(object: JsonObject): boolean {
-  for (const _name in object) return false;
-  return true;
+  return first === NOTHING || isEmptyObject(first) ? second : { ...first, ...second };
 }
 
 /** Gathers what a message says about a person. */
@@ -302,7 +293,7 @@ function eventOf(message: JsonObject, type: MessageType, { time, context, frame 
   }
   if (time.original !== undefined) reserved.set('original_timestamp', time.original);
   const kept = type === 'identify' ? withoutTraits(context) : context;
-  if (!isEmpty(kept)) reserved.set('context', kept);
+  if (!isEmptyObject(kept)) reserved.set('context', kept);
   const rest = restOf(message, type, frame);
   if (rest !== null) reserved.set('segment', rest);
   return Object.fromEntries([...reserved, ...propertyEntries(properties, reserved)]);
@@ -318,7 +309,7 @@ function withoutTraits(context: JsonObject): JsonObject {
 function restOf(message: JsonObject, type: MessageType, frame: MessageFrame): JsonObject | null {
   const rest: Entry[] = [];
   const integrations = merged(frame.integrations, message.integrations);
-  if (!isEmpty(integrations)) rest.push(['integrations', integrations]);
+  if (!isEmptyObject(integrations)) rest.push(['integrations', integrations]);
   for (const [name, value] of Object.entries(message)) {
     if (!KNOWN_MEMBERS.has(name) || isElsewhereOnly(name, type)) rest.push([name, value]);
   }

@@ -17,7 +17,7 @@ export function backlogLimit(bytesMax: number, setFull: (isFull: boolean) => voi
     if (isFull !== wasFull) {
       const line = { backlog_bytes: bytes, backlog_bytes_max: bytesMax };
       if (isFull) logger.error(line, 'the backlog is full: responding with 503 until some of it is processed');
-      else logger.info(line, bytes === null ? 'the backlog is not known any more' : 'the backlog has room again');
+      else logger.info(line, bytes === null ? 'the backlog is no longer known' : 'the backlog has room again');
     }
     wasFull = isFull;
     setFull(isFull);

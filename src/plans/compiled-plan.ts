@@ -1,5 +1,5 @@
 /**
- * A plan that checks users. Each schema is compiled by ajv once per version of the plan, when its first event comes, so
+ * A plan that checks users. Each schema is compiled by ajv once per version of the plan, when its first event arrives, so
  * that a large plan does not hold up the thread that loads it. Give it plans that `plan.ts` has read: those are bounded.
  *
  * A schema is applied to the properties of an event: all members but `event_name`, `timestamp` and `$event_id`, and but
@@ -8,7 +8,7 @@
  */
 
 import { Ajv2020, type ErrorObject, type ValidateFunction } from 'ajv/dist/2020.js';
-import { isObject, type JsonObject, pathSegment } from '../validation/shape.ts';
+import { isEmptyObject, isObject, type JsonObject, pathSegment } from '../validation/shape.ts';
 import { FORMATS } from './formats.ts';
 import { LinearPattern } from './pattern.ts';
 import {
@@ -102,7 +102,7 @@ class Compilers {
   readonly first = newAjv(false);
   #all: Ajv2020 | undefined;
 
-  /** Finds all that is wrong, so that people fix it once. */
+  /** Reports every error, so that people can fix all of them at once. */
   get all(): Ajv2020 {
     return (this.#all ??= newAjv(true));
   }
@@ -175,7 +175,7 @@ function isChecked(mode: PlanMode, { only }: Found): mode is ViolationMode {
 /** A user that sets none of them is not checked for required ones. */
 function checkOfPerson(found: Found, check: PropertiesCheck, root: string, properties: JsonObject): void {
   const { mode } = check;
-  if (!isChecked(mode, found) || isEmpty(properties)) return;
+  if (!isChecked(mode, found) || isEmptyObject(properties)) return;
   const errors = check.errorsOf(properties, found.max > 1);
   if (errors !== null) add(found, errors, { root, properties, eventName: null, mode });
 }
@@ -201,21 +201,22 @@ const UNPLANNED: Readonly<Record<UnplannedMode, PlanMode>> = { allow: 'off', war
 function propertiesOf(event: JsonObject): JsonObject {
   const { event_name: _name, timestamp: _timestamp, $event_id: _id, ...properties } = event;
   if (properties.revenue !== null && properties.event_value !== null) return properties;
-  const isThere = ([name, value]: [string, unknown]): boolean => value !== null || !NUMBER_FIELDS.has(name);
-  return Object.fromEntries(Object.entries(properties).filter(isThere));
+  const isPresent = ([name, value]: [string, unknown]): boolean => value !== null || !NUMBER_FIELDS.has(name);
+  return Object.fromEntries(Object.entries(properties).filter(isPresent));
 }
 
 const NUMBER_FIELDS: ReadonlySet<string> = new Set(['revenue', 'event_value']);
 
-interface Place {
+/** Properties that were checked. `root`: their path in the user. */
+interface Checked {
   readonly root: string;
   readonly properties: JsonObject;
   readonly eventName: string | null;
   readonly mode: ViolationMode;
 }
 
-function add({ violations, max }: Found, errors: readonly ErrorObject[], place: Place): void {
-  const { root, properties, eventName, mode } = place;
+function add({ violations, max }: Found, errors: readonly ErrorObject[], checked: Checked): void {
+  const { root, properties, eventName, mode } = checked;
   // References may lead to the same schema twice.
   const seen = new Set<string>();
   for (const error of withoutBranches(errors)) {
@@ -226,11 +227,6 @@ function add({ violations, max }: Found, errors: readonly ErrorObject[], place: 
     seen.add(key);
     if (violations.length < max) violations.push({ path: shortened(path), message, event_name: eventName, mode });
   }
-}
-
-function isEmpty(object: JsonObject): boolean {
-  for (const _name in object) return false;
-  return true;
 }
 
 /** Why a user is rejected: the first thing that it violates of what is enforced; null if nothing. */
@@ -283,7 +279,7 @@ function hasUniqueItems(isUnique: boolean, items: readonly unknown[]): boolean {
   return !isUnique || new Set(items.map(canonicalText)).size === items.length;
 }
 
-/** Equal for equal JSON values only, in whatever order members are. */
+/** The same text for equal JSON values only, whatever the order of their members. */
 function canonicalText(value: unknown): string {
   if (typeof value !== 'object') return JSON.stringify(value);
   return JSON.stringify(value, (_name, member: unknown) => {
@@ -351,7 +347,7 @@ function messageOf({ keyword, params, schema }: ErrorObject): string {
     case 'required':
       return 'is required';
     case 'dependentRequired':
-      return `is required where ${(params as { property: string }).property} is there`;
+      return `is required if ${(params as { property: string }).property} is present`;
     case 'additionalProperties':
       return 'is not in the tracking plan';
     case 'propertyNames':

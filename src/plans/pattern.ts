@@ -11,7 +11,7 @@
 import { RE2JS } from 're2js';
 import { messageOf } from '../errors.ts';
 
-export const PATTERN_LIMITS = {
+const PATTERN_LIMITS = {
   charactersMax: 500,
   /** Instructions of the compiled pattern: a check takes at most so many steps per character. */
   instructionsMax: 1_000,

@@ -20,7 +20,7 @@ export interface PlanMistake {
   readonly message: string;
 }
 
-export const SCHEMA_LIMITS = {
+const SCHEMA_LIMITS = {
   depthMax: 20,
   /** Of one schema, with every `$ref` written out. */
   subschemasMax: 1_000,

@@ -14,7 +14,7 @@ import { parseExact, type RawNumber } from '../json/exact-numbers.ts';
 import { IDENTIFIER_TYPES } from '../model.ts';
 import type { JsonText, PatchStep } from '../store.ts';
 
-export const OPERATIONS_MAX = 100;
+const OPERATIONS_MAX = 100;
 const PATCH_CHARACTERS_MAX = 32_768;
 /** Of a user while it is patched, as JSON: `copy` could double it with every operation. */
 const PATCHED_CHARACTERS_MAX = 2_097_152;

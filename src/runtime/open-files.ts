@@ -10,9 +10,9 @@ import type { Config } from '../config/config.ts';
 import { OperatorError } from '../errors.ts';
 import { SETTINGS } from '../config/settings.ts';
 
-/** An embedded server with one edge has about 76 files open at rest, and up to 110 while it rotates and seals its log. */
+/** An embedded server with one edge has about 76 files open when idle, up to 110 while it starts and checkpoints segments. */
 const FILES_OF_SERVER = 80;
-/** Its threads, its log segments and those that wait to be sealed: about 25 at rest. */
+/** Its threads, and the log segments being written and checkpointed: about 25 when idle. */
 const FILES_PER_EDGE = 48;
 /** Connections to brokers, one per broker and thread. */
 const FILES_FOR_KAFKA = 64;
@@ -25,12 +25,12 @@ const CONNECTIONS_MIN = 16;
  * number.
  */
 const CONNECTIONS_DEFAULT_MAX = 10_000;
-/** Where the limit is not known. */
-const CONNECTIONS_ELSEWHERE = 1_000;
+/** Where the open-file limit is not known. */
+const CONNECTIONS_IF_UNKNOWN = 1_000;
 
 const LIMITS_FILE = '/proc/self/limits';
 
-/** Too many in this process, or in the whole system. Others are closed sooner or later, so it is worth trying again. */
+/** Too many in this process, or in the whole system. Some are closed sooner or later, so retrying is worthwhile. */
 export function isTooManyOpenFiles(error: unknown): error is Error {
   return error instanceof Error && 'code' in error && (error.code === 'EMFILE' || error.code === 'ENFILE');
 }
@@ -46,10 +46,10 @@ export function openFilesMax(): number | null {
   }
 }
 
-/** The connections that this server takes at once, over all edges. Refused in words where the limit leaves too few. */
+/** The connections that this server accepts at once, over all edges. Throws `OperatorError` if the limit leaves too few. */
 export function connectionsMaxOf(config: Config, filesMax: number | null): number {
   const { connectionsMax } = config;
-  if (filesMax === null) return connectionsMax || CONNECTIONS_ELSEWHERE;
+  if (filesMax === null) return connectionsMax || CONNECTIONS_IF_UNKNOWN;
   const reserve = filesOfServer(config);
   const room = filesMax - reserve;
   const wanted = connectionsMax || CONNECTIONS_MIN;

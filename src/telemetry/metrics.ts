@@ -60,18 +60,21 @@ const FAMILIES = {
     'Events that clients reported to have dropped before sending, by processed requests; retries are not counted.',
   ),
   merges: counter('sluice_merges_total', 'Pairs of profiles found to be one person.'),
-  refusals: counter('sluice_refusals_total', 'Links and merges that a rule of identity refused.'),
+  refusals: counter('sluice_refusals_total', 'Links and merges refused by an identity rule.'),
   dead_letters: counter('sluice_dead_letters_total', 'Records that the processor could not process.'),
   store_conflicts: counter(
     'sluice_store_conflicts_total',
-    'Transactions that were done again because another processor came first.',
+    'Transactions repeated after a conflict with another processor.',
   ),
   processor_retries: counter(
     'sluice_processor_retries_total',
-    'Times that the processor had to wait for a store or a log that could not be used.',
+    'Retries of the processor because the store or the log was unavailable.',
   ),
   processor_transactions: counter('sluice_processor_transactions_total', 'Transactions of the processor.'),
-  processor_transaction_duration: histogram('sluice_processor_transaction_duration_seconds', 'Of one transaction.'),
+  processor_transaction_duration: histogram(
+    'sluice_processor_transaction_duration_seconds',
+    'Time of one transaction.',
+  ),
   processor_lag: gauge('sluice_processor_lag_seconds', 'Age of the oldest record that waits for the processor.', 'max'),
   backlog_bytes: gauge('sluice_backlog_bytes', 'Bytes of the log that wait for the processor.', 'sum'),
   ledger_difference: gauge(
@@ -86,21 +89,21 @@ const FAMILIES = {
   ),
   log_lost_records: gauge(
     'sluice_log_lost_records',
-    'Records that will never be in the store: given up by an operator, or removed from the log before there was this store.',
+    'Records that will never be in the store: given up by an operator, or removed from the log before this store was created.',
     'max',
   ),
-  connections: gauge('sluice_connections', 'Open connections of clients.', 'sum'),
-  connections_max: gauge('sluice_connections_max', 'Connections of clients that are taken at once.', 'max'),
+  connections: gauge('sluice_connections', 'Open client connections.', 'sum'),
+  connections_max: gauge('sluice_connections_max', 'Client connections accepted at once.', 'max'),
   connections_over_limit: counterBy(
     'sluice_connections_over_limit_total',
     'Connections closed because SLUICE_CONNECTIONS_MAX was reached: an idle one, or the newest if all are busy.',
     'closed',
     CONNECTIONS_CLOSED,
   ),
-  disk_free_bytes: gauge('sluice_disk_free_bytes', 'Free space where the data is kept.', 'min'),
+  disk_free_bytes: gauge('sluice_disk_free_bytes', 'Free space on the disk of the data folder.', 'min'),
   last_backup: gauge(
     'sluice_last_backup_timestamp_seconds',
-    'When the last successful "sluice backup" of the data folder began, as Unix time; left out while there was none.',
+    'When the last successful "sluice backup" of the data folder began, as Unix time; absent if there was none.',
     'max',
   ),
   clock_held: gauge(
@@ -117,7 +120,7 @@ const FAMILIES = {
   event_loop_delay_max: gauge('sluice_event_loop_delay_max_seconds', 'Longest recent stall of any thread.', 'max'),
   requests_waiting: gauge(
     'sluice_requests_waiting',
-    'Complete requests that wait for their response, averaged over the last moments.',
+    'Complete requests that wait for their response, as a moving average over 0.1 s.',
     'sum',
   ),
   process_memory: ofProcess(
@@ -126,7 +129,7 @@ const FAMILIES = {
     'Resident memory of the process.',
     residentMemoryBytes,
   ),
-  process_cpu: ofProcess('counter', 'process_cpu_seconds_total', 'Processor time of all threads.', () => {
+  process_cpu: ofProcess('counter', 'process_cpu_seconds_total', 'CPU time of all threads.', () => {
     const { user, system } = process.cpuUsage();
     return (user + system) / 1e6;
   }),
@@ -165,7 +168,7 @@ interface HistogramFamily {
   readonly bounds: readonly number[];
 }
 
-/** Read from the process when rendered; takes no place in the buffer. */
+/** Read from the process when rendered; not in the buffer. */
 interface ProcessFamily {
   readonly kind: 'process';
   readonly type: 'counter' | 'gauge';
@@ -232,7 +235,7 @@ type MetricIndexes = {
   >];
 };
 
-interface Placed {
+interface FamilyLayout {
   readonly family: Family;
   /** The first of its cells within a slot. */
   readonly first: number;
@@ -244,8 +247,8 @@ function cellsOf(family: Family): number {
   return family.kind === 'counter' && family.label !== null ? family.values.length : 1;
 }
 
-function layOut(): { placed: readonly Placed[]; cells: number; names: Readonly<Record<string, number>> } {
-  const placed: Placed[] = [];
+function layOut(): { placed: readonly FamilyLayout[]; cells: number; names: Readonly<Record<string, number>> } {
+  const placed: FamilyLayout[] = [];
   const names: Record<string, number> = {};
   let next = 0;
   for (const [name, family] of Object.entries<Family>(FAMILIES)) {
@@ -267,7 +270,7 @@ const SLOT_CELLS = Math.ceil(LAYOUT.cells / 16) * 16;
 
 export const METRIC = LAYOUT.names as MetricIndexes;
 
-/** For responses whose status is known only when they are sent. */
+/** For code that knows the status only when it responds. */
 export const REQUESTS_BY_STATUS: ReadonlyMap<number, CounterIndex> = new Map(
   FAMILIES.requests.values.map((status) => [Number(status), METRIC[`requests_${status}`]]),
 );
@@ -326,12 +329,12 @@ export function metricsWriter(buffer: SharedArrayBuffer, slot: number): MetricsW
 
 let memoryBytes = 0;
 
-/** As far as it is known: to read it a file is opened, which fails while there are too many. */
+/** The last known value: reading it opens a file, which fails while the process is out of file descriptors. */
 export function residentMemoryBytes(): number {
   try {
     memoryBytes = process.memoryUsage.rss();
   } catch {
-    // The last one will do.
+    // The previous value is good enough.
   }
   return memoryBytes;
 }
@@ -347,7 +350,7 @@ export function readGauge(buffer: SharedArrayBuffer, gauge: GaugeIndex): number 
   return Number.isFinite(value) ? value : null;
 }
 
-/** All slots together, as Prometheus text. With a version, `sluice_info` says what runs. */
+/** All slots together, as Prometheus text; with a version, also `sluice_info`. */
 export function renderMetrics(buffer: SharedArrayBuffer, extra?: { readonly version: string }): string {
   const cells = new Float64Array(buffer);
   const lines: string[] = [];
@@ -359,7 +362,11 @@ export function renderMetrics(buffer: SharedArrayBuffer, extra?: { readonly vers
   }
   if (extra !== undefined) {
     const labels = `version="${escapeLabel(extra.version)}",node="${escapeLabel(process.versions.node)}"`;
-    lines.push('# HELP sluice_info What runs.', '# TYPE sluice_info gauge', `sluice_info{${labels}} 1`);
+    lines.push(
+      '# HELP sluice_info Versions of Sluice and Node.js.',
+      '# TYPE sluice_info gauge',
+      `sluice_info{${labels}} 1`,
+    );
   }
   return `${lines.join('\n')}\n`;
 }

@@ -33,6 +33,16 @@ export function isObject(value: unknown): value is JsonObject {
   return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
 
+/** Null counts as absent. */
+export function isPresent(value: unknown): boolean {
+  return value !== undefined && value !== null;
+}
+
+export function isEmptyObject(object: JsonObject): boolean {
+  for (const _name in object) return false;
+  return true;
+}
+
 /** `.name`, or `["…"]` for a key that would not read well after a dot. Long keys are cut: this ends up in responses. */
 export function pathSegment(key: string): string {
   const isLong = isLongerThan(key, LIMITS.propertyKeyCharactersMax);

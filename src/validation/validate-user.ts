@@ -11,7 +11,7 @@
 import { IDENTIFIER_TYPES, type IdentifierType, LIMITS } from '../model.ts';
 import { isBlank, isLongerThan } from './characters.ts';
 import { parseIso8601 } from './iso8601.ts';
-import { characterViolation, isObject, type JsonObject, pathSegment, shapeViolation } from './shape.ts';
+import { characterViolation, isObject, isPresent, type JsonObject, pathSegment, shapeViolation } from './shape.ts';
 
 const NOT_AN_OBJECT = 'user must be an object';
 const NO_IDENTIFIER = 'at least one identifier is required (user_id, email, phone_number, or anon_id)';
@@ -39,10 +39,6 @@ export function firstViolation(user: unknown, checkCharacters = true): string | 
 }
 
 /** `null` counts as absent in every optional place. */
-function isPresent(value: unknown): boolean {
-  return value !== undefined && value !== null;
-}
-
 function namesSomeone(identifiers: JsonObject): boolean {
   return (
     isNonBlankString(identifiers.user_id) ||

@@ -5,14 +5,14 @@
  * that it does not need.
  */
 
-import { existsSync, statSync } from 'node:fs';
+import { existsSync } from 'node:fs';
 import { resolve } from 'node:path';
 import { refuseUnfinishedRestore } from '../backup/restore-marker.ts';
 import type { DatabaseFacts } from '../cli/doctor-checks.ts';
 import type { TrustedClock } from '../clock/clock.ts';
 import type { Config } from '../config/config.ts';
 import { withoutSecrets } from '../config/values.ts';
-import { hasSegments, keyFileOf, logFolderOf, serverUrlIn, storeFileOf } from '../data-folder/files.ts';
+import { hasSegments, keyFileOf, logFolderOf, serverUrlIn, sizeOfFile, storeFileOf } from '../data-folder/files.ts';
 import { DatabaseUnreachableError } from './database-start.ts';
 import { OperatorError } from '../errors.ts';
 import { LogUnreachableError, LogCorruptError, type LogReader, LogUnavailableError } from '../log.ts';
@@ -371,7 +371,7 @@ export async function openStore(config: Config): Promise<Store | undefined> {
     refuseUnfinishedRestore(config.dataFolder);
     const file = storeFileOf(config.dataFolder);
     // An empty one has no tables, and is for a server to fill.
-    if ((statSync(file, { throwIfNoEntry: false })?.size ?? 0) === 0) return undefined;
+    if (sizeOfFile(file) === 0) return undefined;
     const [{ openSqliteStore }, { matchOptionsOf }] = await Promise.all([
       import('../backends/sqlite/store/store.ts'),
       import('../config/match-options.ts'),
@@ -409,8 +409,8 @@ export async function findLogReader(
   warn: (message: string) => void = () => undefined,
 ): Promise<LogReader | undefined> {
   if (config.logUrl !== '') return sharedLog(config, { warn, createsTopic: false, openMsMax: COMMAND_MS_MAX });
-  const { wasEverThere } = await import('../backends/sqlite/log/end-of-log.ts');
-  return wasEverThere(logFolderOf(config.dataFolder)) ? localLog(config) : undefined;
+  const { hasEverExisted } = await import('../backends/sqlite/log/end-of-log.ts');
+  return hasEverExisted(logFolderOf(config.dataFolder)) ? localLog(config) : undefined;
 }
 
 /** For a server, which waits for a log that starts at the same time, and makes it if it is missing. */

@@ -83,7 +83,7 @@ export async function serve(args: readonly string[], env: Env, version: string):
   if (signal === 'SIGTERM') await drain(supervisor, config, signals, logger);
   logger.info({ signal }, 'stopping: finishing requests in progress');
   const deadline = setTimeout(() => {
-    logger.error('requests were still under way at the deadline; they were not acknowledged');
+    logger.error('requests were still in flight at the deadline; they were not acknowledged');
     process.exit(1);
   }, config.shutdownMs);
   await supervisor.stop();

@@ -176,7 +176,7 @@ export function statusOf(buffer: SharedArrayBuffer): ServerStatus {
   };
 }
 
-/** Two slots an edge (itself and its log writer), one for the supervisor, one for the processor. */
+/** Two slots per edge (the thread, and its log writer or Kafka producer), one for the supervisor, one for the processor. */
 export function metricsSlots(edges: number): number {
   return 2 * edges + 2;
 }
@@ -521,7 +521,7 @@ export class Supervisor {
     this.#doomed = true;
     const lockProblem = this.#lockProblem();
     if (lockProblem !== null)
-      this.#parts.logger.fatal({ reason: lockProblem }, 'ending: the lock of the data folder is gone');
+      this.#parts.logger.fatal({ reason: lockProblem }, 'exiting: the lock of the data folder is gone');
     else this.#parts.logger.fatal({ reason }, 'exiting: restart to recover');
     setTimeout(() => process.kill(process.pid, 'SIGKILL'), FATAL_GRACE_MS);
   }

@@ -172,7 +172,7 @@ suite('The health of a running server', () => {
     assert.equal(edges, 1);
   });
 
-  test('counts the requests that were refused whole, by status', async () => {
+  test('counts requests that were rejected for their key or body, by status', async () => {
     const headers = { authorization: `Bearer ${server().key}`, 'content-type': 'application/json' };
     const requests = async (): Promise<unknown> =>
       ((await ask(server(), '/health', { headers })).body as Health)['requests'];

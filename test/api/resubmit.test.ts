@@ -129,7 +129,7 @@ suite('Resubmitting rejected users', () => {
     }
   });
 
-  test('what is wrong with a call is said, and nothing of another tenant is there', async () => {
+  test('an invalid call is reported, and no data of another tenant is returned', async () => {
     const trace = await send([wrong('fine'), wrong(1)]);
     const resubmit = '/rejections/resubmit';
     const patch = [{ op: 'remove', path: '/x' }];

@@ -160,7 +160,7 @@ suite('The cookie', () => {
     ['on plain http', {}, false],
     ['where the public address is https', { publicUrl: 'https://sluice.example' }, true],
     ['where the public address is http', { publicUrl: 'http://sluice.example' }, false],
-    ['behind a proxy that ends TLS', { headers: { 'x-forwarded-proto': 'https' } }, true],
+    ['behind a proxy that terminates TLS', { headers: { 'x-forwarded-proto': 'https' } }, true],
     ['behind two proxies', { headers: { 'x-forwarded-proto': 'https, http' } }, true],
     ['behind a proxy without TLS', { headers: { 'x-forwarded-proto': 'http' } }, false],
     ['behind a proxy that is not trusted', { isTrusted: false, headers: { 'x-forwarded-proto': 'https' } }, false],

@@ -214,7 +214,7 @@ suite('A backup that cannot be made', () => {
     mkdirSync(join(place, 'b.part'));
     assert.match(
       (await backup(['--to', join(place, 'b'), '--data', data])).err,
-      /b\.part is there: a backup of another data folder/,
+      /b\.part exists already: a backup of another data folder/,
     );
     assert.match(
       (await restore(['--from', join(place, 'b.part'), '--data', join(place, 'd')])).err,
@@ -228,7 +228,7 @@ suite('A backup that cannot be made', () => {
     for (const name of ['backup.json', 'backup-unfinished.json']) mkdirSync(join(data, `${name}.draft`));
     const { code, out, err } = await backup(['--to', join(folderFor(t), 'b'), '--data', data, '--verify']);
     assert.equal(code, 0, err);
-    assert.match(out, /read again, and is whole/);
+    assert.match(out, /read back, and is intact/);
     assert.equal(err.match(/could not be noted in the data folder/g)?.length, 2);
   });
 

@@ -35,7 +35,7 @@ suite('sluice backup and sluice restore', () => {
       assert.equal(checked.code, 0, checked.err);
       assert.match(
         checked.out,
-        /is whole: 4 events, 1 key, 0 members, a log of 4 requests, of which 1 waits to be processed/,
+        /is intact: 4 events, 1 key, 0 members, a log of 4 requests, of which 1 waits to be processed/,
       );
       assert.deepEqual(readdirSync(place), [form], 'the check left something');
 

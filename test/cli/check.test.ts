@@ -99,7 +99,7 @@ suite('sluice check', () => {
     assert.equal((await check([write('good.ndjson', lines(GOOD)), '--plan', plan])).code, 0);
   });
 
-  test('what cannot be checked is said with what to do, and is no success', async () => {
+  test('what cannot be checked is reported with what to do, and fails', async () => {
     const good = write('fine.ndjson', lines(GOOD));
     assert.match(await refusal(runCheck, [], testShell({})), /no file given; expected a file with requests or users/);
     assert.match(await refusal(runCheck, [join(folder, 'none.json')], testShell({})), /none\.json/);
@@ -150,7 +150,7 @@ suite('sluice check', () => {
       );
     });
 
-    test('with a publishable key the validation alone; a wrong key is said to be wrong', async () => {
+    test('with a publishable key the validation alone; a wrong key is reported', async () => {
       const { key } = await makeKey(server.dataFolder, { kind: 'publishable' });
       const file = write('public.ndjson', lines(GOOD, user({})));
       const { code, out } = await check([file, ...withKey(key)]);

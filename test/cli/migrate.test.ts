@@ -393,7 +393,7 @@ suite('sluice migrate', { skip: whyNoPostgres() }, () => {
     assert.equal((await migrateHere(['--data', folder, '--to', await newDatabase()])).code, 0);
   });
 
-  test('what is not the same on both sides is said plainly, and no server starts on it', async () => {
+  test('a difference between the two sides is reported, and no server starts on it', async () => {
     await using scope = new AsyncDisposableStack();
     const [folder, url] = [copyIn(scope), await newDatabase()];
     const { code, out } = await migrateHere(['--data', folder, '--to', url], {

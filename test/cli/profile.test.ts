@@ -17,7 +17,7 @@ const SIGNED_IN = {
 const JOINED = { identifiers: { user_id: 'ada', anon_id: 'visitor-1' }, events: [event] };
 
 suite('sluice profile', () => {
-  test('an identifier finds the person as the processor matches it, with properties and who said them', async (context) => {
+  test('an identifier finds the person as the processor matches it, with properties and the request that set each', async (context) => {
     const folder = openDataFolder(context);
     await folder.send([{ users: [SIGNED_IN] }]);
     const { code, out } = await run(runProfile, ['email= ADA@example.com '], folder.shell());

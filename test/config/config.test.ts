@@ -325,7 +325,7 @@ test('variables that are no misspelt setting are left alone: they belong to clie
   assert.deepEqual(mistakes(env), []);
 });
 
-test('every edge has room for the largest body, or the start is refused', () => {
+test('every edge has room for the largest body, or the server refuses to start', () => {
   assert.equal(load({}, '--edges', '2').edges, 2);
   assert.deepEqual(mistakes({}, '--edges', '4'), [
     'SLUICE_IN_FLIGHT_BYTES is 64MB, but 4 edges need at least 112MB; set it, or use fewer edges',

@@ -41,7 +41,7 @@ suite('A list of trusted proxies', () => {
   const load = (list: string): string =>
     loadConfig({ env: { SLUICE_TRUSTED_PROXIES: list }, args: [] }).config.trustedProxies;
 
-  test('may name addresses, networks and the usual kinds of networks, or nothing', () => {
+  test('may contain addresses, networks and named networks, or nothing', () => {
     for (const list of ['10.0.0.1', '10.0.0.0/8, ::1', 'loopback,LinkLocal , uniquelocal', 'fd00::/8', '0.0.0.0/0']) {
       assert.equal(load(list), list);
     }
@@ -59,7 +59,7 @@ suite('A list of trusted proxies', () => {
     'true',
     '1',
   ]) {
-    test(`such as ${list} is refused in words`, () => {
+    test(`such as ${list} is rejected with a message`, () => {
       assert.throws(
         () => load(list),
         (error) =>

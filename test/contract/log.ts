@@ -24,7 +24,7 @@ export function eventLogContract(name: string, open: () => Promise<LogUnderTest>
     });
     after(() => log.dispose());
 
-    test('what was appended is read back byte for byte, with all that was said about it', async () => {
+    test('an entry is read back byte for byte, with all its fields', async () => {
       const body = Buffer.from(
         '{ "users" : [ {"identifiers":{"user_id":"ü"},\n"events":[{"n":12345678901234567890}]} ] }',
       );

@@ -116,7 +116,7 @@ function storeProfilesContract(open: OpenStore): void {
       );
     });
 
-    test('properties and fields are the newest of all nodes, with who said so (rules 11 to 13)', async () => {
+    test('properties and fields are the newest of all nodes, with the request that set them (rules 11 to 13)', async () => {
       const first = await send(
         under,
         [person({ anon_id: 'a', first_name: 'Ada' }, [{}], { plan: 'free', left: 1, gone: 'x' })],

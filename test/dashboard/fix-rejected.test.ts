@@ -60,14 +60,14 @@ suite('Fixing rejected users in the page', { skip: whyNoBrowser() }, () => {
     await field.fill(change(await field.inputValue()));
   };
 
-  test('one user is edited and resubmitted; what is not valid yet is said', async () => {
+  test('one user is edited and resubmitted; what is still invalid is shown', async () => {
     await page.goto(REJECTED);
     await heading(page, 'Rejected');
     await openNth(1);
     const one = dialog().getByRole('button', { name: 'Resubmit this user' });
     assert.equal(await one.isDisabled(), true);
     await edit((text) => `${text},`);
-    await sees(dialog(), 'This is not JSON yet.');
+    await sees(dialog(), 'This is not valid JSON.');
     await edit((text) => text.slice(0, -1).replace('12345', '12346'));
     await one.click();
     await sees(dialog(), `The user is still not valid: ${NUMBER}.`);

@@ -185,7 +185,7 @@ suite('Live in the page', { skip: whyNoBrowser() }, () => {
   test('paused, what comes is counted; going on shows it', async () => {
     await open();
     await page.getByRole('button', { name: 'Pause' }).click();
-    await sees(page, 'What comes is counted');
+    await sees(page, 'New events are counted');
     await send('ada', { event_name: 'while_paused' }, { event_name: 'while_paused_too' });
     await sees(page, '2 events came meanwhile.');
     assert.equal(await row('while_paused').count(), 0);

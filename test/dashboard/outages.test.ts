@@ -1,4 +1,4 @@
-/** When things do not go well: the server is away, requests are refused whole, the first user is rejected. */
+/** When things do not go well: the server is away, requests are rejected for their key, the first user is rejected. */
 
 import assert from 'node:assert/strict';
 import { after, before, suite, test } from 'node:test';
@@ -86,7 +86,7 @@ suite('The page in problem', { skip: whyNoBrowser() }, () => {
     await page.getByRole('link', { name: 'What it means' }).click();
     await heading(page, 'Health');
     const row = page.getByRole('table', { name: 'Requests by response' }).getByRole('row', { name: /^401/ });
-    await sees(row, 'Refused for the key');
+    await sees(row, 'Invalid key');
     assert.equal(await row.getByRole('cell').last().innerText(), '3');
     assertNoComplaints(watched);
     await context.close();
@@ -106,10 +106,10 @@ suite('The page in problem', { skip: whyNoBrowser() }, () => {
     const { page, context } = watched;
     await page.goto('/dashboard/production');
     await heading(page, 'Send your first event');
-    await sees(page, 'A user came, and was rejected');
+    await sees(page, 'A user was rejected');
     assert.equal(await page.getByText('Nothing has been received').count(), 0);
     const [notice, step] = await Promise.all([
-      page.getByText('A user came, and was rejected').boundingBox(),
+      page.getByText('A user was rejected').boundingBox(),
       page.getByRole('heading', { name: 'Make a key' }).boundingBox(),
     ]);
     assert.ok((notice?.y ?? 0) < (step?.y ?? 0));

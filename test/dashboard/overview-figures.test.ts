@@ -118,5 +118,5 @@ test('what does not balance is said in words, whichever way it is off', () => {
     '1 user received, but neither stored nor accounted for.',
   );
   assert.equal(differenceWords(even, { received: 10, difference: -2 }), '2 events more accounted for than received.');
-  assert.match(differenceWords(even, even), /single hours/);
+  assert.match(differenceWords(even, even), /individual hours/);
 });

@@ -277,14 +277,14 @@ suite('Rejected users and traces in the page', { skip: whyNoBrowser() }, () => {
       .getByRole('table', { name: 'Users of the request' })
       .getByRole('row')
       .filter({ hasText: 'users[0]' });
-    await sees(row, 'A repetition: nothing of it was stored again.');
+    await sees(row, 'A duplicate: nothing of it was stored again.');
     assert.equal(await row.getByText('not yet').count(), 0);
     await row.getByRole('link').click();
     await page.waitForURL(`**${TRACES}/${first}`);
     assertNoComplaints(watched);
   });
 
-  test('a request that is not known is said not to be, and what is no trace_id too', async () => {
+  test('an unknown request is reported, and so is something that is not a trace_id', async () => {
     await page.goto(`${TRACES}/${NO_TRACE}`);
     await sees(page, 'No such request in development');
     await page.getByRole('link', { name: 'Look in production' }).click();

@@ -116,7 +116,7 @@ suite('Try a request in the page', { skip: whyNoBrowser() }, () => {
     assertNoComplaints(watched);
   });
 
-  test('a key of the other environment, or a wrong one, is said to be so', async () => {
+  test('a key for the other environment, or a wrong one, is reported', async () => {
     await page.goto(TRY);
     await page.getByLabel('API key').fill('sk_prod_something');
     await sees(page, 'This key is not for development');

@@ -98,7 +98,7 @@ async function fuzzConnection(server: TestServer, random: Random, tally: Tally, 
 suite('Requests mutated at random', () => {
   const server = useServer();
 
-  test(`every response is one of the contract, the server lives, and every event is accounted for (seed ${SEED})`, async (t: TestContext) => {
+  test(`every response follows the contract, the server keeps running, and every event is accounted for (seed ${SEED})`, async (t: TestContext) => {
     const tally = new Tally();
     const started = performance.now();
     const isOver = (): boolean => tally.sent >= REQUESTS;

@@ -30,7 +30,7 @@ suite('Hostile clients', () => {
     assert.ok(memoryBytes(server().pid).peak - before < 200 * MB);
   });
 
-  test('messages name long paths in short, so that no response is as long as its request', async () => {
+  test('messages cut long paths, so that no response is as long as its request', async () => {
     let value: unknown = '\u0000';
     for (let n = 0; n < 19; n++) value = { [`${n}`.padEnd(510, 'k')]: value };
     const users = Array.from({ length: 100 }, (_, n) => user(`u${n}`, [{ event_name: 'x', value }]));
@@ -62,7 +62,7 @@ suite('Hostile clients', () => {
     });
   }
 
-  test('a request whose client has gone before it could get its response is not stored', async () => {
+  test('a request whose client disconnected before it could get a response is not stored', async () => {
     // Judged in another thread because of its size, which leaves time to go away.
     const body = JSON.stringify({ users: [user('gone', [{ event_name: 'x', pad: 'x'.repeat(9 * MB) }])] });
     const client = await RawClient.open(server().port);
@@ -74,7 +74,7 @@ suite('Hostile clients', () => {
     assert.ok(stored.length <= 1);
   });
 
-  test('a client that stops in the middle of its headers does not hold up the end', async (t) => {
+  test('a client that stops in the middle of its headers does not delay the shutdown', async (t) => {
     const other = await startServer({ env: { SLUICE_SHUTDOWN: '10s' } });
     t.after(() => other.kill());
     const client = await RawClient.open(other.port);

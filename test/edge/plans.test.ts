@@ -134,7 +134,7 @@ suite('Enforced tracking plans', () => {
     ]);
   });
 
-  test('what is enforced is found however its name is written', async () => {
+  test('an enforced event is checked even if its name is written with escapes', async () => {
     const key = await newTenant();
     await pushed(key, ENFORCED, isRejected(key));
     const send = (body: string): Promise<HttpResponse> =>
@@ -144,7 +144,7 @@ suite('Enforced tracking plans', () => {
     assert.equal((await send(escaped.replace('\\u006frder_placed', 'other'))).status, 202);
   });
 
-  test('a plan is of one tenant: its other environment and other accounts are not affected', async () => {
+  test('a plan applies to one tenant: the other environment and other accounts are not affected', async () => {
     const account = `plans ${accounts++}`;
     const dev = await makeKey(server().dataFolder, { account });
     const prod = await makeKey(server().dataFolder, { account, environment: 'production' });
@@ -161,7 +161,7 @@ suite('Enforced tracking plans', () => {
     assert.equal((await put(server(), publishable, {})).status, 403);
   });
 
-  test('versions that change under load are used whole, each within two seconds', async () => {
+  test('a version pushed under load is used as a whole, within two seconds', async () => {
     const key = await newTenant();
     const planOf = (name: string): object => ({
       events: { order_placed: { mode: 'enforce', schema: { required: [name] } } },
@@ -225,7 +225,7 @@ suite('Enforced tracking plans', () => {
     });
   });
 
-  test('a plan is pushed, read, listed; the same again changes nothing; one that was overtaken is refused', async () => {
+  test('a plan is pushed, read, listed; the same again changes nothing; one based on an older version is refused', async () => {
     const key = await newTenant();
     const empty = await ask(server(), '/plan', { headers: withKey(key) });
     assert.deepEqual(empty.body, {
@@ -307,7 +307,7 @@ suite('Enforced tracking plans', () => {
 });
 
 suite('The plans that an edge has loaded', () => {
-  test('are those of the tenants that it heard from last', async () => {
+  test('are those of the tenants that sent requests last', async () => {
     const reads: string[] = [];
     const find = async ({ accountId }: { accountId: string }, version = 0) => {
       reads.push(accountId);

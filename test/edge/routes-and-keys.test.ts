@@ -197,7 +197,7 @@ for (const environment of ['any', 'production'] as const) {
   suite(`Every route with every key, on a server for ${environment === 'any' ? 'any environment' : environment}`, () => {
     const server = useServer({ env: { SLUICE_ENVIRONMENT: environment } });
 
-    test('no one gets in where they do not belong, and what is written goes to the tenant of the key', async (t: TestContext) => {
+    test('each key opens only its own routes and data, and what is written goes to its tenant', async (t: TestContext) => {
       const cases = await keyCases(server());
       const routes = await routesOf(server(), t);
       assert.ok(routes.some(({ path, method }) => path === '/ingest/events' && method === 'POST'));

@@ -63,7 +63,7 @@ suite('A PostgreSQL that hangs', { skip: whyNoPostgres(), timeout: 180_000 }, ()
     await eventually('reading is said to work again', async () => {
       const headers = { authorization: `Bearer ${server.key}` };
       await readResponse(await fetch(`${server.baseUrl}/profiles?user_id=u`, { headers }));
-      return lines().some(({ msg }) => msg === 'reading works again');
+      return lines().some(({ msg }) => msg === 'reads work again');
     });
     await eventually('key usage is written again', async () => {
       await send();
@@ -77,7 +77,7 @@ suite('A PostgreSQL that hangs', { skip: whyNoPostgres(), timeout: 180_000 }, ()
     for (const [line, { length }] of counts) assert.equal(length, 1, `${length} times: ${line}`);
     assert.ok(whileAway.some(({ msg }) => msg === 'key usage cannot be recorded'));
     assert.ok(whileAway.some(({ msg }) => msg.startsWith('the processor waits')));
-    assert.ok(whileAway.some(({ msg }) => msg.startsWith('reading fails')));
+    assert.ok(whileAway.some(({ msg }) => msg.startsWith('reads fail')));
     assert.ok(whileAway.length <= 8, whileAway.map((line) => JSON.stringify(line)).join('\n'));
     await eventually(
       'all is processed',

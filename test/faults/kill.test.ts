@@ -34,7 +34,7 @@ async function killWhileStarting(dataFolder: string, afterMs: number): Promise<v
   await ended;
 }
 
-test('after kill -9 at random moments nothing that was acknowledged is missing or doubled', async (t) => {
+test('after kill -9 at random moments nothing acknowledged is missing or duplicated', async (t) => {
   const random = seededRandom((line) => t.diagnostic(line));
   await using scope = new AsyncDisposableStack();
   const dataFolder = folderIn(scope);

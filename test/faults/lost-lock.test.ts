@@ -93,7 +93,7 @@ suite('A server whose lock.db was removed', () => {
     const server = await launch(scope, { dataFolder });
     renameSync(join(dataFolder, 'lock.db'), join(dataFolder, 'elsewhere'));
     assert.equal(await server.ended, 'SIGKILL');
-    assert.match(server.stderr(), /"msg":"ending: the lock of the data folder is gone"/);
+    assert.match(server.stderr(), /"msg":"exiting: the lock of the data folder is gone"/);
   });
 });
 

@@ -60,7 +60,7 @@ async function freeze(pid: number): Promise<void> {
   );
 }
 
-test('after a power loss nothing that was acknowledged is missing or doubled', async (t) => {
+test('after a power loss nothing acknowledged is missing or duplicated', async (t) => {
   if (skipWithout(t, hindrance('loop'))) return;
   await using scope = new AsyncDisposableStack();
   const random = seededRandom((line) => t.diagnostic(line));

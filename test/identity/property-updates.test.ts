@@ -61,8 +61,8 @@ function known(said: readonly Said[]): readonly Group[] {
 const OLD = originAt(0);
 const NEW = originAt(9);
 
-suite('Statements', () => {
-  test('tell what a naive reader of the whole history tells, in any order, over any nodes (rules 11 and 13)', () => {
+suite('Property updates', () => {
+  test('have the result of a naive replay of the whole history, in any order, over any nodes (rules 11 and 13)', () => {
     const cases = sayings.chain((said) =>
       fc.tuple(
         fc.constant(said),
@@ -100,7 +100,7 @@ suite('Statements', () => {
     );
   });
 
-  test('said all at once are what they are one by one', () => {
+  test('applied all at once have the same result as one by one', () => {
     fc.assert(
       fc.property(sayings, fc.nat(12), (said, cut) => {
         assert.deepEqual(applyUpdates(known(said.slice(0, cut)), said.slice(cut)), known(said));
@@ -110,7 +110,7 @@ suite('Statements', () => {
     );
   });
 
-  test('of more names than a person has room for keep the newest', () => {
+  test('with more names than a person may have keep the newest', () => {
     const room = LIMITS.namesPerPersonMax;
     const said = Array.from({ length: room + 5 }, (_, index) => {
       return { origin: originAt(index), fields: { [`f${index}`]: 'x' }, properties: { [`p${index}`]: index } };
@@ -123,7 +123,7 @@ suite('Statements', () => {
     assert.equal(viewOf([applyUpdates(applyUpdates([], said), [later])]).properties.get('p5')?.value, 'again');
   });
 
-  test('said again change nothing, and the very same array comes back', () => {
+  test('applied again change nothing, and return the same array', () => {
     fc.assert(
       fc.property(sayings, (said) => {
         const groups = known(said);
@@ -134,7 +134,7 @@ suite('Statements', () => {
     );
   });
 
-  test('that cover all that was said before leave one group', () => {
+  test('that replace all earlier values leave one group', () => {
     const groups = applyUpdate(applyUpdate([], OLD, {}, { plan: 'free' }), NEW, {}, { plan: 'pro', city: 'Rome' });
     assert.deepEqual(groups, [[NEW.receivedAt, NEW.traceId, NEW.userIndex, {}, { plan: 'pro', city: 'Rome' }]]);
   });
@@ -145,7 +145,7 @@ suite('Statements', () => {
     assert.deepEqual(groups[0]?.[4], { plan: null });
   });
 
-  test('replace objects and arrays whole (rule 11)', () => {
+  test('replace objects and arrays as a whole (rule 11)', () => {
     const groups = applyUpdate(
       applyUpdate([], OLD, {}, { address: { city: 'Rome', zip: '1' } }),
       NEW,
@@ -160,7 +160,7 @@ suite('Statements', () => {
     assert.deepEqual([fields.get('city')?.value, properties.get('city')?.value], ['Rome', 'Bonn']);
   });
 
-  test('take every identifier but the four as a profile field, and null as absent (rule 12)', () => {
+  test('treat every identifier except the four as a profile field, and null as absent (rule 12)', () => {
     const identifiers: unknown = JSON.parse(
       '{"user_id":"u","email":"e","phone_number":"p","anon_id":"a","first_name":"Ada","city":null,"__proto__":"x"}',
     );

@@ -99,7 +99,7 @@ suite('The identity graph, after any history', () => {
           const refused = graph.refusals.slice(before).map(({ key }) => nameOf(key));
           const left = entry.keys.filter((key) => !refused.includes(nameOf(key)));
           const [first] = left;
-          assert.ok(first !== undefined, 'no user is refused whole');
+          assert.ok(first !== undefined, 'no user has all of its identifiers refused');
           for (const key of left) assert.ok(graph.isOneProfile(first, key));
           for (const name of refused) {
             const key = entry.keys.find((candidate) => nameOf(candidate) === name);

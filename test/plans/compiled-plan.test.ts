@@ -97,7 +97,7 @@ const OF_A_PROPERTY: readonly [keyword: string, schema: object, good: unknown, b
   ['maxProperties', { maxProperties: 0 }, {}, { b: 1 }, 'events[0].a must have at most 0 properties'],
   [
     ...(['dependentRequired', { dependentRequired: { b: ['c'] } }, { b: 1, c: 1 }, { b: 1 }] as const),
-    'events[0].a.c is required where b is there',
+    'events[0].a.c is required if b is present',
   ],
   [
     ...(['dependentSchemas', { dependentSchemas: { b: { required: ['c'] } } }, {}, { b: 1 }] as const),

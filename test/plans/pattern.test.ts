@@ -69,7 +69,7 @@ suite('Patterns', () => {
   });
 
   for (const pattern of ['^(a+)+$', '^(a|a)*$', '^(a|ab|b)*c$', 'a*a*a*a*a*b', '(.*)(.*)(.*)x']) {
-    test(`${pattern} takes no longer than its text is long`, () => {
+    test(`${pattern} takes time linear in the length of the text`, () => {
       assert.equal(new LinearPattern(pattern).test(`${'a'.repeat(100_000)}!`), false);
     });
   }

@@ -74,7 +74,7 @@ test('a request whose users are all bad has a rejection for each and no events',
   });
 });
 
-test('the number of events that a client dropped is read wherever it stands; of a wrong one nothing is said', () => {
+test('the number of events that a client dropped is read wherever it stands; a wrong one is ignored', () => {
   const users = '"users":[{"identifiers":{"user_id":"u"},"events":[{"event_name":"e"}]}]';
   const validated = { ok: true, userCount: 1, eventCount: 1, rejections: [] };
   const right = ['1', '3', '1000000000'];

@@ -37,7 +37,7 @@ function withoutNulls(fields: Group[3]): Group[3] {
 }
 
 suite('What a node knows in two parts', () => {
-  test('is what it would know if all had been said at once, whichever part comes first', () => {
+  test('is the same as if all had been set at once, whichever part comes first', () => {
     fc.assert(
       fc.property(known, ([said, cut]) => {
         const [one, other] = [textOf(said.slice(0, cut)), textOf(said.slice(cut))];

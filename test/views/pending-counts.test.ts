@@ -80,7 +80,7 @@ function directly(log: GrowingLog): Map<string, number[]> {
 }
 
 suite('Counting what is pending', () => {
-  test('gives what counting all headers gives, whatever is appended, missing and processed in between', async () => {
+  test('returns what counting all headers returns, whatever is appended, lost and processed in between', async () => {
     const step = fc.record({
       records: fc.integer({ min: 0, max: 1_500 }),
       missing: fc.oneof({ weight: 5, arbitrary: fc.constant(0) }, fc.integer({ min: 1, max: 600 })),

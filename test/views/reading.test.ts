@@ -45,7 +45,7 @@ suite('Reading what is still in the log', () => {
     hours.reduce((sum, { events }) => sum + events[name], 0),
   ];
 
-  test('a cursor of arrivals that was given to another tenant is refused, since it would leave events out', async () => {
+  test('a cursor of arrivals of another tenant is rejected, since it would skip events', async () => {
     const { last } = await reading.arrivals(TENANT, null, 5);
     assert.deepEqual((await reading.arrivals(TENANT, last, 5)).events, []);
     await assert.rejects(reading.arrivals(OTHER_TENANT, last, 5), {
@@ -54,7 +54,7 @@ suite('Reading what is still in the log', () => {
     });
   });
 
-  test('a cursor of arrivals with any character changed, or cut, is refused as one that was never given', async () => {
+  test('a cursor of arrivals that was changed or cut is rejected as one that was never issued', async () => {
     const { last } = await reading.arrivals(TENANT, null, 5);
     const changed = last.split('').map((character, at) => {
       return `${last.slice(0, at)}${character === '0' ? '1' : '0'}${last.slice(at + 1)}`;
@@ -68,7 +68,7 @@ suite('Reading what is still in the log', () => {
     }
   });
 
-  test('a cursor of any list is good for its tenant alone, also where the other one has nothing', async () => {
+  test('a cursor of any list is valid for its tenant only, even if the other tenant has no data', async () => {
     const users = (name: string): unknown[] => [
       person({ user_id: `${name}-1` }),
       person({ user_id: `${name}-2` }),
@@ -127,7 +127,7 @@ suite('Reading what is still in the log', () => {
     assert.deepEqual(processed, await store.trace(TENANT, entry.traceId));
   });
 
-  test('a waiting segment that cannot be read hides its own requests only', async () => {
+  test('an unreadable segment hides only its own requests', async () => {
     const [hidden, shown] = [request([person({ user_id: 'u' })]), request([person({ user_id: 'v' })])];
     await appendAll(folder, [hidden]);
     await appendAll(folder, [shown]);
@@ -137,14 +137,14 @@ suite('Reading what is still in the log', () => {
     await assert.rejects(reading.trace(TENANT, hidden.traceId), { name: 'LogCorruptError', message: /cannot be read/ });
   });
 
-  test('an unknown trace is unknown, and so is what is no trace_id', async () => {
+  test('an unknown trace is not found, and neither is something that is not a trace_id', async () => {
     await appendAll(folder, [request([person({ user_id: 'u' })])]);
     for (const id of ['01957000-0000-7000-8000-00000000ffff', '', 'x', "'; --", '0'.repeat(10_000)]) {
       assert.equal(await reading.trace(TENANT, id), undefined);
     }
   });
 
-  test('a request that is processed between the looks at store and log is found all the same', async () => {
+  test('a request that is processed between reading the store and reading the log is still found', async () => {
     const entry = request([person({ user_id: 'u' })]);
     await appendAll(folder, [entry]);
     let looks = 0;
@@ -253,7 +253,7 @@ suite('Reading what is still in the log', () => {
     assert.deepEqual(sumOf(after.hours, 'received'), sumOf(hours, 'received'));
   });
 
-  test('every event is accounted for at every moment while requests come in and are processed', async () => {
+  test('every event is accounted for at every moment while requests arrive and are processed', async () => {
     const parts: LogEntry[][] = [];
     for (let seed = 0; seed < 6; seed++) parts.push(entriesOf(seed + 100, 40));
     const progress = { isDone: false };
@@ -286,7 +286,7 @@ suite('Reading what is still in the log', () => {
     assert.deepEqual(sumOf(hours, 'pending'), [0, 0]);
   });
 
-  test('what came in by minute is the same before and after it is processed', async () => {
+  test('counts by minute of receipt are the same before and after processing', async () => {
     const entries = [
       request([person({ user_id: 'u' }, [{}, {}]), 7], { receivedAt: START }),
       request([person({ user_id: 'v' })], { receivedAt: START + 59_999 }),

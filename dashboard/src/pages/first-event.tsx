@@ -261,7 +261,7 @@ function Rejected({ reason }: { reason: string }): ReactNode {
   const environment = useEnvironment();
   return (
     <output>
-      <Notice tone="warn" title="A user came, and was rejected">
+      <Notice tone="warn" title="A user was rejected">
         <p className="first-rejected__reason">{reason}</p>
         <p>
           So nothing is stored in {environment} yet.{' '}

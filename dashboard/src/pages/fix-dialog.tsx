@@ -91,7 +91,7 @@ function FixSteps({
   };
   const resubmitAll = async (patch: readonly PatchOperation[]): Promise<Step> => {
     const { job } = await send<Resubmitted>(environment, 'POST', '/rejections/resubmit', { filter, patch });
-    if (job === null) throw new ApiError('The server made no job.', 0, null);
+    if (job === null) throw new ApiError('The server created no job.', 0, null);
     onChange();
     return { kind: 'job', job };
   };
@@ -165,7 +165,7 @@ function Editor({ rejection, text, onText, count, isBusy, onOne, onAll }: Editor
           aria-invalid={user === undefined ? true : undefined}
           onChange={(event) => onText(event.target.value)}
         />
-        {user === undefined && <p className="field__error">This is not JSON yet.</p>}
+        {user === undefined && <p className="field__error">This is not valid JSON.</p>}
       </div>
       {!isSame && <Changes patch={patch} />}
       <div className="form-end">

@@ -23,31 +23,31 @@ export function adviceFor(health: Health): Advice[] {
   const advice: (Advice | false)[] = [
     says('Kafka') && {
       tone: 'bad',
-      title: 'Kafka does not take events',
-      text: 'Look at its brokers: too few in-sync replicas, no leader, no network? Processing resumes when they are healthy.',
+      title: 'Kafka does not accept events',
+      text: 'Check its brokers: too few in-sync replicas, no leader, no network? Processing resumes when they are healthy.',
     },
     says('the store cannot be reached') && {
       tone: 'bad',
       title: 'PostgreSQL does not respond',
-      text: 'Look at the database and the way to it. Events are still accepted, and are processed when it is back.',
+      text: 'Check the database and the network. Events are still accepted, and are processed when it responds again.',
     },
     says('the log cannot be written') &&
       !says('Kafka') && {
         tone: 'bad',
-        title: 'The disk refuses to be written to',
-        text: 'Look at the kernel’s log and check the disk. When the disk works again, restart the server.',
+        title: 'The disk cannot be written',
+        text: 'Check the kernel’s log and the disk. When the disk works again, restart the server.',
       },
     diskAdvice(health, says('disk space')),
     backlogAdvice(health, says('SLUICE_BACKLOG_MAX')),
     health.clock_held_seconds > 0 && {
       tone: 'bad',
       title: 'The clock jumped ahead and is not trusted',
-      text: 'Events are received with the time before the jump, plus the time that has passed since. Set the clock of the machine right. If it is right, restart the server; if the difference is more than SLUICE_CLOCK_GAP_MAX, with a larger value of that.',
+      text: 'Events get the time before the jump, plus the time that has passed since. Correct the clock of the machine. If it is right, restart the server, with a larger SLUICE_CLOCK_GAP_MAX if the difference is larger than that.',
     },
     health.clock_behind_seconds > CLOCK_BEHIND_SECONDS_WARN && {
       tone: 'warn',
       title: 'The clock is behind the newest event',
-      text: 'The time of receipt never goes back: it goes on at half speed until the clock has caught up. If the clock of the machine is wrong, set it.',
+      text: 'The time of receipt never goes back: it runs at half speed until the clock has caught up. If the clock of the machine is wrong, correct it.',
     },
     health.ledger_difference !== null &&
       health.ledger_difference !== 0 && {
@@ -68,7 +68,7 @@ export function adviceFor(health: Health): Advice[] {
     (health.log_lost_records ?? 0) > 0 && {
       tone: 'warn',
       title: 'Some records will never be in the store',
-      text: 'They were given up by an operator, or removed from the log before this store was made. The doctor says which ones, and when.',
+      text: 'They were given up by an operator, or removed from the log before this store was created. The doctor says which ones, and when.',
     },
     health.warnings.length > 0 && {
       tone: 'warn',
@@ -78,17 +78,17 @@ export function adviceFor(health: Health): Advice[] {
     health.dead_letters > 0 && {
       tone: 'bad',
       title: 'Some records could not be processed',
-      text: 'They are kept, and nothing else waits for them. The doctor shows which ones, and why; the view Rejected those of this account, and retries them after an upgrade.',
+      text: 'They are kept, and nothing else waits for them. The doctor shows which ones, and why. The Rejected view has those of this account, to retry after an upgrade.',
     },
     (health.lag_seconds ?? 0) > LAG_SECONDS_WARN && {
       tone: 'warn',
-      title: 'Reading back is behind',
-      text: 'More is received than is processed: look at the CPU and the disk. Nothing is lost meanwhile.',
+      title: 'Processing is behind',
+      text: 'More is received than is processed: check the CPU and the disk. Nothing is lost.',
     },
     says('shutting down') && {
       tone: 'warn',
       title: 'The server is shutting down',
-      text: 'It finishes what it has, then ends. If this was not intended, find out what stopped it.',
+      text: 'It finishes the requests in flight, then exits. If this was not intended, find out what stopped it.',
     },
     health.status === 'not ready' &&
       reasons.length === 0 && {
@@ -106,7 +106,7 @@ function diskAdvice(health: Health, isLow: boolean): Advice | false {
   return {
     tone: isLow ? 'bad' : 'warn',
     title: isLow ? 'The disk is almost full' : 'The disk is filling up',
-    text: 'Free space on the disk of SLUICE_DATA, or keep less: SLUICE_LOG_RETENTION and SLUICE_EVENT_RETENTION say how long things stay. Ingestion resumes within seconds.',
+    text: 'Free space on the disk of SLUICE_DATA, or keep less: SLUICE_LOG_RETENTION and SLUICE_EVENT_RETENTION set how long data is kept. Ingestion resumes within seconds.',
   };
 }
 
@@ -116,6 +116,6 @@ function backlogAdvice(health: Health, isFull: boolean): Advice | false {
   return {
     tone: isFull ? 'bad' : 'warn',
     title: isFull ? 'Too much waits to be processed' : 'The backlog is growing large',
-    text: 'More is received than is processed: look at the CPU and the disk of SLUICE_DATA, and for “the processor waits” in the log. What was accepted is safe.',
+    text: 'More is received than is processed: check the CPU and the disk of SLUICE_DATA, and look for “the processor waits” in the log. Everything accepted is safe.',
   };
 }

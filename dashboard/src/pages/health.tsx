@@ -56,7 +56,7 @@ function Status({ health, isOld }: { health: Health; isOld: boolean }): ReactNod
       <p>
         {isReady
           ? 'Events are accepted.'
-          : 'Events are refused with 503 and Retry-After, so that senders try again. What was accepted is safe.'}
+          : 'Events get 503 with Retry-After, so that clients retry. Everything accepted is safe.'}
       </p>
       {reasons.length > 0 && (
         <ul className="health-status__reasons">
@@ -98,7 +98,7 @@ function AdviceCard({ advice }: { advice: readonly Advice[] }): ReactNode {
           <p>{text}</p>
         </Notice>
       ))}
-      <p>This looks at everything that tends to go wrong, and changes nothing. Run it where the server runs:</p>
+      <p>This checks everything that tends to go wrong, and changes nothing. Run it on the server:</p>
       <Code text="npx sluice doctor" language="shell" />
     </Card>
   );
@@ -181,7 +181,7 @@ function Bound({ label, value, detail, isBad = false, children }: BoundProps): R
 }
 
 const OUTCOME_COLUMNS: readonly Column<Outcome>[] = [
-  { key: 'status', label: 'Answer', render: ({ status, tone }) => <Badge tone={tone}>{status}</Badge> },
+  { key: 'status', label: 'Response', render: ({ status, tone }) => <Badge tone={tone}>{status}</Badge> },
   {
     key: 'meaning',
     label: 'What it means',

@@ -70,7 +70,10 @@ function LinkDetails({ link }: { link: LinkedIdentifier }): ReactNode {
       <p>
         <IdentifierText type={link.type} value={link.value} />
       </p>
-      <p>First seen in the request below. It belongs to this profile since, and stays with it if merges are undone.</p>
+      <p>
+        First seen in the request below. It has belonged to this profile since then, and stays with it if merges are
+        undone.
+      </p>
       <Cause traceId={link.first_trace_id} userIndex={link.userIndex} at={link.first_seen}>
         <dt>Profile</dt>
         <dd>

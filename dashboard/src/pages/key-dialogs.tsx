@@ -15,7 +15,7 @@ import { Dialog } from '../ui/dialog.tsx';
 import { SelectField, TextField } from '../ui/field.tsx';
 import { Notice } from '../ui/notice.tsx';
 import { useSending } from '../use-sending.ts';
-import { NewKeyWords } from './new-key.tsx';
+import { NewKeyNotice } from './new-key.tsx';
 
 const NAME_CHARACTERS_MAX = 100;
 
@@ -93,7 +93,7 @@ export function CreateKeyDialog({ isOpen, onClose, onCreated }: CreateProps): Re
       onClose={close}
       closeQuestion={made === undefined ? undefined : UNSAVED_KEY}
     >
-      {made === undefined ? <CreateForm onClose={close} onMade={show} /> : <NewKeyWords made={made} onClose={close} />}
+      {made === undefined ? <CreateForm onClose={close} onMade={show} /> : <NewKeyNotice made={made} onClose={close} />}
     </Dialog>
   );
 }
@@ -137,7 +137,7 @@ function CreateForm({ onClose, onMade }: FormProps): ReactNode {
       />
       <SelectField
         label="Kind"
-        hint="Secret ones stay on servers. Publishable ones may stand in web pages and apps."
+        hint="Secret keys are for servers. Publishable keys are safe in web pages and apps."
         options={KINDS}
         value={kind}
         onChange={(event) => setKind(event.target.value as Key['kind'])}
@@ -192,7 +192,7 @@ function LimitFields({ limit, onChange }: { limit: LimitTexts; onChange: (limit:
     <>
       <TextField
         label="Users per second"
-        hint="Beyond it, requests are refused for a moment, and clients send them again. Empty: no limit."
+        hint="Beyond this, requests get 503 or 429, and clients retry them. Empty: no limit."
         inputMode="numeric"
         pattern="[0-9]*"
         value={limit.rate}
@@ -201,7 +201,7 @@ function LimitFields({ limit, onChange }: { limit: LimitTexts; onChange: (limit:
       {limit.rate.trim() !== '' && (
         <TextField
           label="Burst"
-          hint="How many users may come at once after a pause. Empty: one second of the rate."
+          hint="How many users may arrive at once after a pause. Empty: one second of the rate."
           inputMode="numeric"
           pattern="[0-9]*"
           value={limit.burst}
@@ -280,7 +280,7 @@ export function RollKeyDialog({ apiKey, onClose, onRolled }: RollProps): ReactNo
       closeQuestion={made === undefined ? undefined : UNSAVED_KEY}
     >
       {apiKey !== undefined && made === undefined && <RollForm apiKey={apiKey} onClose={close} onMade={show} />}
-      {made !== undefined && <NewKeyWords made={made} onClose={close} />}
+      {made !== undefined && <NewKeyNotice made={made} onClose={close} />}
     </Dialog>
   );
 }

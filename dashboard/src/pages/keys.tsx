@@ -64,7 +64,7 @@ export default function KeysPage() {
         {keys === undefined && error === undefined && <Loading what="keys" />}
         {keys?.length === 0 && (
           <Empty title={shown === 'all' ? 'No keys yet' : 'No active keys'}>
-            <p>Make one to send events with.</p>
+            <p>Create one to send events.</p>
           </Empty>
         )}
         {keys !== undefined && keys.length > 0 && (

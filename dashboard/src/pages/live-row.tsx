@@ -104,7 +104,7 @@ function PrettyEvent({ event, keys }: { event: StoredEvent; keys: KeyList | unde
     <div className="live-detail__columns">
       <section>
         <h3 className="live-detail__title">Properties</h3>
-        {entries.length === 0 && <p className="muted">This event came without properties.</p>}
+        {entries.length === 0 && <p className="muted">This event has no properties.</p>}
         <dl className="pairs">
           {entries.map(([name, value]) => (
             <PropertyPair key={name} name={name} value={value} />

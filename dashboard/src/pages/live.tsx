@@ -256,10 +256,10 @@ function LiveWords({ live, connection, isPaused }: LiveWordsProps): ReactNode {
 }
 
 function StateWords({ live, connection, isPaused }: LiveWordsProps): ReactNode {
-  if (connection === 'lost') return 'Trying to connect again. What comes meanwhile is shown when it is back.';
+  if (connection === 'lost') return 'Reconnecting. Events that arrive in the meantime are shown then.';
   if (isPaused) {
     return live.missedCount === 0 ? (
-      'What comes is counted, and listed when you go on.'
+      'New events are counted, and listed when you resume.'
     ) : (
       <strong>{countOf(live.missedCount, 'event')} came meanwhile.</strong>
     );
@@ -275,7 +275,7 @@ function MissingOpen(props: { openId: string; isListed: boolean; live: LiveEvent
   const traceId = openId.split('.')[0] ?? '';
   if (openId === '' || !isListed || live.shown.some(({ id }) => id === openId)) return null;
   return (
-    <Notice tone="quiet" title="The event of this address is not among the latest ones">
+    <Notice tone="quiet" title="The event in this link is not among the latest ones">
       <p>
         <Link to={viewPath(environment, `traces/${encodeURIComponent(traceId)}`)}>
           See the request that it came with
@@ -290,7 +290,7 @@ function NoEvents({ filter: { eventName, profileId, keyId } }: { filter: LiveFil
   const isFiltered = eventName !== '' || profileId !== '' || keyId !== '';
   return isFiltered ? (
     <Empty title="No such events yet">
-      <p>The filters above match none of the latest events. One that comes now and matches shows here at once.</p>
+      <p>The filters above match none of the latest events. A new event that matches shows here at once.</p>
       <p>
         <Link to={viewPath(environment, 'live')}>Show all events</Link>
       </p>

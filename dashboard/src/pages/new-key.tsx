@@ -11,7 +11,7 @@ import { Button } from '../ui/button.tsx';
 import { Code } from '../ui/code.tsx';
 import { Notice } from '../ui/notice.tsx';
 
-export function NewKeyWords({ made, onClose }: { made: CreatedKey; onClose: () => void }): ReactNode {
+export function NewKeyNotice({ made, onClose }: { made: CreatedKey; onClose: () => void }): ReactNode {
   const { server } = useSession();
   const words = useRef<HTMLDivElement>(null);
   const { key, row } = made;
@@ -28,7 +28,7 @@ export function NewKeyWords({ made, onClose }: { made: CreatedKey; onClose: () =
         <p>
           {isSecret
             ? 'Keep it in a password manager or your deployment’s secrets.'
-            : 'It may stand in web pages and apps: it can only send events.'}{' '}
+            : 'It is safe in web pages and apps: it can only send events.'}{' '}
           It cannot be shown again.
         </p>
       </Notice>

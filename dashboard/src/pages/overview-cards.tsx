@@ -254,11 +254,11 @@ export function LedgerCard({ ledger, error, readAt, onRetry }: LedgerCardProps):
         </Notice>
       )}
       <table className="ledger">
-        <caption className="for-screen-readers">What became of all that was ever received</caption>
+        <caption className="for-screen-readers">What happened to everything that was ever received</caption>
         <thead>
           <tr>
             <th scope="col">
-              <span className="for-screen-readers">What became of it</span>
+              <span className="for-screen-readers">Outcome</span>
             </th>
             <th scope="col">Users</th>
             <th scope="col">Events</th>
@@ -274,7 +274,7 @@ export function LedgerCard({ ledger, error, readAt, onRetry }: LedgerCardProps):
           ))}
         </tbody>
       </table>
-      <p className="muted small">Of all time: what was received is in exactly one of the lines below it.</p>
+      <p className="muted small">All time: everything received is in exactly one of the lines below.</p>
       {dropped > 0 && (
         <Notice tone="warn" title={`Clients dropped ${formatNumber(dropped)} ${dropped === 1 ? 'event' : 'events'}`}>
           <p>Their queues were full, so these were never received. They are not part of the lines above.</p>

@@ -171,7 +171,7 @@ export function differenceWords(users: SumsOf, events: SumsOf): string {
     (part) => part !== null,
   );
   return parts.length === 0
-    ? 'The totals agree, but single hours do not: something was counted in an hour in which it was not received.'
+    ? 'The totals agree, but individual hours do not: something was counted in an hour in which it was not received.'
     : `${parts.join(', and ')}.`;
 }
 

@@ -76,7 +76,7 @@ function SearchForm({ filter }: { filter: Filter }): ReactNode {
       <form className="form-row form-row--search" onSubmit={submit}>
         <TextField
           label="Name or identifier"
-          hint="The beginning is enough, of a name, e-mail address, user_id, phone number or anon_id. Or a profile id."
+          hint="The beginning of a name, e-mail address, user_id, phone number or anon_id; or a profile id."
           type="search"
           {...field('q')}
         />
@@ -128,7 +128,7 @@ function PeopleEnd({ list, count }: { list: Pages<ProfileMatches>; count: number
   const isPartial = list.pages.at(-1)?.is_partial === true;
   return (
     <>
-      {isPartial && <p className="muted">Not everyone has been looked at yet.</p>}
+      {isPartial && <p className="muted">Not everyone has been searched yet.</p>}
       <ListEnd
         list={list}
         more={isPartial ? 'Search on' : 'Show more'}

@@ -40,7 +40,7 @@ export function PersonTimeline({ profileId }: { profileId: string }): ReactNode 
       {loaded === undefined && isLoading && <Loading what="events" />}
       {loaded?.events.length === 0 && (
         <Empty title={eventName === '' ? 'No events' : `No events named “${eventName}”`}>
-          {eventName === '' ? <p>None are stored of this person.</p> : <p>Names are matched exactly, capitals too.</p>}
+          {eventName === '' ? <p>No events of this person are stored.</p> : <p>Names are case-sensitive.</p>}
         </Empty>
       )}
       {loaded !== undefined && <Days events={loaded.events} />}

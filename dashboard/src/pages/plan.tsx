@@ -264,7 +264,7 @@ function Violations({
   return (
     <Card title="Violations">
       {violations.length === 0 ? (
-        <Empty title="Nothing was violated">
+        <Empty title="No violations">
           <p>Events that violate what the plan warns about are counted here. What is enforced is under Rejected.</p>
         </Empty>
       ) : (

@@ -19,7 +19,7 @@ export interface Outcome {
 type Words = Pick<Outcome, 'tone' | 'title' | 'text'>;
 
 const OUTCOME_WORDS: ReadonlyMap<number, Words> = new Map<number, Words>([
-  [200, { tone: 'good', title: 'Accepted, Segment’s form', text: 'Under /ingest/v1/, settings for SDKs included.' }],
+  [200, { tone: 'good', title: 'Accepted, Segment format', text: 'Under /ingest/v1/, settings for SDKs included.' }],
   [202, { tone: 'good', title: 'Accepted', text: 'Single users in them may still be among the rejected.' }],
   [204, { tone: 'quiet', title: 'Asked first', text: 'Browsers that asked whether they may send.' }],
   [
@@ -34,35 +34,32 @@ const OUTCOME_WORDS: ReadonlyMap<number, Words> = new Map<number, Words>([
     401,
     {
       tone: 'bad',
-      title: 'Refused for the key',
-      text: 'No key, or one that is unknown, revoked, expired or of the other environment. Check it where it is used.',
+      title: 'Invalid key',
+      text: 'No key, or one that is unknown, revoked, expired or for the other environment. Check the key that the client uses.',
     },
   ],
   [
     403,
     {
       tone: 'bad',
-      title: 'Refused for the origin',
+      title: 'Origin not allowed',
       text: 'From a website that the allowed origins of the publishable key do not name. Add it under API keys.',
     },
   ],
   [404, { tone: 'warn', title: 'No such address', text: 'Events go to /ingest/events.' }],
   [405, { tone: 'warn', title: 'Wrong method', text: 'Events are sent with POST.' }],
-  [408, { tone: 'warn', title: 'Too slow', text: 'The request did not come to its end in time.' }],
+  [408, { tone: 'warn', title: 'Too slow', text: 'The request did not arrive completely in time.' }],
   [413, { tone: 'warn', title: 'Too large', text: 'More than 10 MB. Send fewer users at once.' }],
   [
     429,
     {
       tone: 'bad',
-      title: 'Not accepted, Segment’s form',
-      text: 'As 503, in the form that Segment’s SDKs understand. They retry.',
+      title: 'Not accepted, Segment format',
+      text: 'Like 503, in the form that Segment’s SDKs understand. They retry.',
     },
   ],
   [431, { tone: 'warn', title: 'Headers too large', text: 'Cookies or other headers of the request are too long.' }],
-  [
-    500,
-    { tone: 'bad', title: 'Failed', text: 'A mistake of Sluice. The log has the reason; the sender may try again.' },
-  ],
+  [500, { tone: 'bad', title: 'Failed', text: 'An error in Sluice. The log has the reason; clients may retry.' }],
   [
     503,
     {

@@ -55,7 +55,7 @@ function InviteForm({ onClose, onInvited }: Omit<InviteDialogProps, 'isOpen'>): 
         name="email"
         autoComplete="off"
         required
-        hint="You get a link to give to them. Nothing is mailed."
+        hint="You get a link to pass on. Sluice sends no e-mail."
         value={email}
         onChange={(event) => setEmail(event.target.value)}
       />
@@ -128,8 +128,8 @@ function RemoveForm({ removal, onClose, onRemoved }: RemoveDialogProps & { remov
       {error !== undefined && <ErrorNotice error={error} />}
       {removal.kind === 'member' ? (
         <p>
-          <b>{removal.email}</b> is signed out everywhere at once and cannot sign in any more. Keys that they made go on
-          working: revoke those that they know.
+          <b>{removal.email}</b> is signed out everywhere at once and cannot sign in any more. Keys that they created go
+          on working: revoke those that they know.
         </p>
       ) : (
         <p>

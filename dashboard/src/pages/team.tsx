@@ -30,7 +30,7 @@ export default function Team(): ReactNode {
         </Button>
       }
     >
-      <p className="lead">Everybody here sees all data of this account, in both environments, and may do everything.</p>
+      <p className="lead">All members see all data of this account, in both environments, and can do everything.</p>
       {error !== undefined && <ErrorNotice error={error} onRetry={reload} />}
       {data === undefined && error === undefined && <Loading what="the team" />}
       {data !== undefined && (

@@ -35,8 +35,8 @@ export const KIND_WORDS: Readonly<Record<string, string>> = {
   retry: 'Retry',
 };
 
-const OF_PERSON = 'This was no request with events, but something that was done to a person.';
-const OF_MANY = 'This was no request with events, but a job: rejected users were fixed, or dead letters retried.';
+const OF_PERSON = 'This was not an ingest request, but an unmerge or an erasure.';
+const OF_MANY = 'This was not an ingest request, but a job: rejected users were fixed, or dead letters retried.';
 
 function AuditEntryCard({ entry }: { entry: AuditEntry }): ReactNode {
   const isOfPerson = entry.kind === 'erase' || entry.kind === 'unmerge';

@@ -56,7 +56,7 @@ function TraceForm({ asked }: { asked: string }): ReactNode {
       <form className="form-row form-row--search" onSubmit={submit}>
         <TextField
           label="trace_id"
-          hint="The id of an event, which begins with its trace_id, will do too."
+          hint="An event id, which begins with its trace_id, works too."
           error={isWrong ? NOT_A_TRACE : undefined}
           value={typed}
           autoComplete="off"
@@ -171,7 +171,7 @@ function KeyFact({ keyId }: { keyId: string | null }): ReactNode {
 function Duplicate({ of }: { of: string }): ReactNode {
   const environment = useEnvironment();
   return (
-    <Notice tone="warn" title="This was a repetition.">
+    <Notice tone="warn" title="This was a duplicate.">
       <p>
         It is a retry: its Idempotency-Key and its body are those of an earlier request. Only users that the earlier
         request rejected and that are accepted now are stored with it:{' '}
@@ -193,11 +193,11 @@ function UnknownTrace({ traceId }: { traceId: string }): ReactNode {
         <code>{traceId}</code>
       </p>
       <ul className="bullets">
-        <li>It may have come with a key of the other environment, or of another account.</li>
+        <li>It may have been sent with a key for the other environment, or of another account.</li>
         <li>It may be older than traces are kept.</li>
         <li>
-          It may be of a request that was refused whole, for its key, its size or because it could not be read. Such a
-          request has no trace; look for the id in the server’s own log.
+          The request may have been rejected for its key or its size, or because it could not be read. Such a request
+          has no trace; look for the id in the server’s own log.
         </li>
         <li>A character may be missing or wrong.</li>
       </ul>

@@ -59,7 +59,7 @@ export function TracedUsers({ trace }: { trace: Trace }): ReactNode {
 }
 
 function emptyWords({ status, duplicate_of: duplicateOf }: Trace): string {
-  if (duplicateOf !== null) return 'None of their own: it was a repetition.';
+  if (duplicateOf !== null) return 'None of their own: it was a duplicate.';
   return status === 'pending'
     ? 'They are shown when the request is processed.'
     : 'Their details are not kept any more.';
@@ -136,7 +136,7 @@ function TraceLink({ id, environment }: { id: string; environment: Environment }
 function Words({ user, trace, environment }: CellProps): ReactNode {
   const { message, merged, warnings, duplicate_events: duplicates = 0, profile_id: profileId } = user;
   if (user.status === 'accepted' && trace.duplicate_of !== null && warnings.length === 0) {
-    return 'A repetition: nothing of it was stored again.';
+    return 'A duplicate: nothing of it was stored again.';
   }
   const { resubmitted } = user;
   const isPlain = message === null && merged.length === 0 && warnings.length === 0 && duplicates === 0;

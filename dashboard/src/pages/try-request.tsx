@@ -5,7 +5,7 @@
  */
 
 import { type ReactNode, useMemo, useRef, useState } from 'react';
-import { ApiError, ingest, send } from '../api.ts';
+import { type ApiError, asApiError, ingest, send } from '../api.ts';
 import { rangeAt, rangeOf, type TextRange } from '../json-ranges.ts';
 import { peopleIn } from '../predicted-identity.ts';
 import { adviceFor } from '../rejection-advice.ts';
@@ -47,10 +47,6 @@ interface Checked {
 
 interface Sent {
   readonly traceId: string;
-}
-
-function asApiError(cause: unknown): ApiError {
-  return cause instanceof ApiError ? cause : new ApiError('The response of the server could not be read.', 0, null);
 }
 
 export default function TryRequestPage(): ReactNode {
@@ -109,7 +105,7 @@ export default function TryRequestPage(): ReactNode {
             <div className="try-key">
               <TextField
                 label="API key"
-                hint="A secret key. It stays on this page, and is gone when you leave it."
+                hint="A secret key. It is kept on this page only, until you leave it."
                 type="password"
                 autoComplete="off"
                 error={keyProblem}
@@ -268,7 +264,7 @@ function People({ checked, users }: { checked: Checked; users: readonly Predicte
   return (
     <>
       {repeated > 0 && (
-        <Notice tone="quiet" title="A repetition">
+        <Notice tone="quiet" title="A duplicate">
           This Idempotency-Key was used with the same body before: what was stored then would not be stored again.
         </Notice>
       )}

@@ -53,7 +53,7 @@ function UnmergeForm(props: UnmergeDialogProps & { merge: Merge }): ReactNode {
         was merged into <NodeName id={merge.into} names={names} />. If you undo that:
       </p>
       <ul className="bullets">
-        <li>Each side gets back its own identifiers, properties and events, also those that came after the merge.</li>
+        <li>Each side gets back its own identifiers, properties and events, including those after the merge.</li>
         <li>
           The two are kept apart from now on. Of later requests that would join them again, the events are kept and the
           link is not made.

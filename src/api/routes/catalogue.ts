@@ -18,8 +18,8 @@ import type { PlanParts } from './plan.ts';
 
 const valueType = oneOf(VALUE_TYPES, 'Type of a JSON value.');
 
-const CatalogueChange = object('CatalogueChange', 'Something that came after the event was first seen.', {
-  change: oneOf(['new_property', 'new_type'], 'Another property, or another type of the values of a property.'),
+const CatalogueChange = object('CatalogueChange', 'A property or type that was added after the event was first seen.', {
+  change: oneOf(['new_property', 'new_type'], 'A new property, or a new type of a property.'),
   property: text('The property.'),
   type: orNull(valueType, 'The other type; null for a new property.'),
   at: time('When it was first received.'),
@@ -32,8 +32,11 @@ const seen = {
   first_seen: time('When the first was received.'),
   last_seen: time('When the last was received.'),
   key_ids: list(Type.String(), 'The keys that sent it, oldest first; at most 20.'),
-  property_count: count('How many properties are known.'),
-  changes: list(CatalogueChange, 'The last 10, oldest first. What comes with a new event is not among them.'),
+  property_count: count('The number of properties.'),
+  changes: list(
+    CatalogueChange,
+    'The last 10, oldest first. Properties that the event had from the start are not included.',
+  ),
 };
 
 const CatalogueEvent = object('CatalogueEvent', 'An event name that is received.', {
@@ -41,7 +44,7 @@ const CatalogueEvent = object('CatalogueEvent', 'An event name that is received.
   ...seen,
 });
 
-const CatalogueProperty = object('CatalogueProperty', 'A property, as its values are.', {
+const CatalogueProperty = object('CatalogueProperty', 'A property and the types of its values.', {
   name: text('The name.'),
   share: Type.Number({ minimum: 0, maximum: 1, description: 'Share of the examined events or users that have it.' }),
   types: list(
@@ -54,7 +57,7 @@ const CatalogueProperty = object('CatalogueProperty', 'A property, as its values
   ),
   examples: list(
     Type.String(),
-    'A few recent values: strings, numbers and booleans as text, cut to 64 characters. None of profile fields, masked if the tracking plan marks it personal.',
+    'A few recent values: strings, numbers and booleans as text, cut to 64 characters. Profile fields have none. Masked if the tracking plan marks the property as personal.',
   ),
   is_personal: flag('Whether the tracking plan marks it as personal.'),
   first_seen: time('When it was first received.'),

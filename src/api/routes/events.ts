@@ -50,7 +50,7 @@ export const person = Type.Optional(
 );
 
 const StoredEvent = object('StoredEvent', 'One thing that happened.', {
-  id: text('Names the event: trace_id, userIndex and position among the events of the user.'),
+  id: text('The id of the event: trace_id, userIndex and position among the events of the user.'),
   event_name: text('What happened.'),
   timestamp: time('When it happened.'),
   received_at: time('When the server received it.'),
@@ -98,8 +98,8 @@ const Counts = object('Counts', 'Events by time.', {
 /** Also of the timeline of one profile. */
 export const EVENT_PARAMETERS = {
   event_name: textParameter('Only events of this name.', LIMITS.eventNameCharactersMax),
-  from: timeParameter("Only events at or after this time, by the event's own `timestamp`. ISO 8601."),
-  to: timeParameter("Only events before this time, by the event's own `timestamp`. ISO 8601."),
+  from: timeParameter('Only events at or after this time, by event time (`timestamp`). ISO 8601.'),
+  to: timeParameter('Only events before this time, by event time (`timestamp`). ISO 8601.'),
   include,
   limit,
   cursor,
@@ -107,7 +107,7 @@ export const EVENT_PARAMETERS = {
 
 const after: ParameterKind<string | null | undefined> = {
   description:
-    'Gives events in order of arrival, oldest first, after this cursor: `last` of the response before, as it is. Empty (`after=`): from now on; `oldest`: all that is stored. Goes with `limit` and `include` alone. A cursor after which events may be missing is refused with 400 and a `message` that says why.',
+    'Returns events in order of arrival, oldest first, after this cursor: `last` of the previous response, unchanged. Empty (`after=`): from now on; `oldest`: everything that is stored. Only `limit` and `include` can be combined with it. A cursor after which events may be missing gets 400 with a `message` that says why.',
   schema: { type: 'string' },
   read: (given) => (given === '' ? null : given),
 };
@@ -117,14 +117,14 @@ const ALL_EVENTS_PARAMETERS = { ...EVENT_PARAMETERS, after };
 const INTERVALS: readonly Interval[] = ['minute', 'hour', 'day'];
 
 const COUNT_PARAMETERS = {
-  interval: choiceParameter('Width of a bucket, in UTC; `hour` unless given.', INTERVALS),
+  interval: choiceParameter('Width of a bucket, in UTC. Default: `hour`.', INTERVALS),
   from: timeParameter(
-    "Start of the range, by the events' own `timestamp`. A bucket that overlaps the range is given whole, with its events before `from`. A day before `to` unless given; for days, 30 days.",
+    'Start of the range, by event time (`timestamp`). A bucket that overlaps the range is returned complete, including its events before `from`. Default: one day before `to`; for days, 30 days.',
   ),
   to: timeParameter(
-    "End of the range, by the events' own `timestamp`. A bucket that overlaps the range is given whole, with its events from `to` on. Now, unless given.",
+    'End of the range, by event time (`timestamp`). A bucket that overlaps the range is returned complete, including its events from `to` on. Default: now.',
   ),
-  group_by: choiceParameter('`event_name` gives a bucket for each event name.', ['event_name']),
+  group_by: choiceParameter('`event_name` returns a bucket for each event name.', ['event_name']),
 };
 
 const INTERVAL_MS: Readonly<Record<Interval, number>> = { minute: MINUTE_MS, hour: HOUR_MS, day: DAY_MS };
@@ -180,7 +180,7 @@ export function registerEventRoutes(app: FastifyInstance, parts: TenantParts): v
       operationId: 'listEvents',
       summary: 'All events',
       description:
-        'The events of all profiles, newest first by their own `timestamp`; or, with `after`, in order of arrival, for those who follow along: begin with `after=` (from now on) or `after=oldest`, then send `last` of each response as the next `after`. `last` is good for as long as the events after it are stored; where events may be missing, the response is 400 with a `message`.',
+        'The events of all profiles, newest first by event time (`timestamp`); or, with `after`, in order of arrival, to follow new events: begin with `after=` (from now on) or `after=oldest`, then send `last` of each response as the next `after`. `last` is valid as long as the events after it are stored; if events may be missing, the response is 400 with a `message`.',
       query: ALL_EVENTS_PARAMETERS,
       response: {
         description: 'Events.',
@@ -198,7 +198,7 @@ export function registerEventRoutes(app: FastifyInstance, parts: TenantParts): v
       operationId: 'countEvents',
       summary: 'Events by time',
       description:
-        "Numbers of events and sums of revenue by minute, hour or day (UTC) of the events' own `timestamp`. A bucket that overlaps the range is given whole: to count a range exactly, let `from` and `to` be the starts of buckets. Revenue is summed per currency, never across currencies. At most 10,000 buckets.",
+        'Number of events and sums of revenue by minute, hour or day (UTC) of event time (`timestamp`). A bucket that overlaps the range is returned complete: for exact counts, use bucket starts as `from` and `to`. Revenue is summed per currency, never across currencies. At most 10,000 buckets.',
       query: COUNT_PARAMETERS,
       response: { description: 'Buckets.', body: Counts, examples: { counts: ['By event name', COUNTS] } },
     },

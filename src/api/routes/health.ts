@@ -41,12 +41,12 @@ const Setting = object('Setting', 'One setting of the server.', {
   description: text('What it does.'),
 });
 
-const Health = object('Health', 'How the server is.', {
+const Health = object('Health', 'The health of the server.', {
   status: oneOf(['ready', 'not ready'], 'As `/readyz` says.'),
   reasons: list(Type.String(), 'Why events are refused, if they are.'),
   warnings: list(
     Type.String(),
-    'What the start of this server found that an operator should know, and what it or an earlier one found of the log that cannot be known, such as a missing or old `log-ends`, until `log-warnings` in the data folder is removed.',
+    'What an operator should know: findings of the last start, and possible losses from the event log that cannot be counted, such as after a missing or old `log-ends`. The latter stay until `log-warnings` in the data folder is removed.',
   ),
   processing_problem: orNull(
     Type.String(),
@@ -57,28 +57,28 @@ const Health = object('Health', 'How the server is.', {
   node: text('Version of Node.js.'),
   started_at: time('When this process started.'),
   backlog_bytes: count('In the log and not yet processed.'),
-  backlog_bytes_max: count('With more than this, events are refused.'),
+  backlog_bytes_max: count('Above this, events get 503.'),
   lag_seconds: orNull(
     Type.Number({ minimum: 0 }),
     'Age of the oldest request that is not yet processed; null on a server that processes none.',
   ),
   disk_free_bytes: orNull(
     Type.Integer({ minimum: 0 }),
-    'Free where the data is kept; null on a server that keeps none on its disk.',
+    'Free space on the disk of the data folder; null on a server without one.',
   ),
-  disk_free_bytes_min: count('With less than this, events are refused.'),
+  disk_free_bytes_min: count('Below this, events get 503.'),
   last_backup_at: timeOrNull(
-    'When the last successful `sluice backup` of the data folder began: all that was acknowledged before is in it. Null while there was none; backups by other means, such as of PostgreSQL, are not seen.',
+    'When the last successful `sluice backup` of the data folder began: everything acknowledged before is in it. Null if there was none; backups by other means, such as of PostgreSQL, are not included.',
   ),
   clock_held_seconds: Type.Number({
     minimum: 0,
     description:
-      'How far the clock is ahead of `received_at`, because it jumped and is not trusted; 0 while it is. Set the clock right. If it is right, restart the server, with a larger `SLUICE_CLOCK_GAP_MAX` where the difference is larger than that.',
+      'How far the clock is ahead of `received_at`, because it jumped and is not trusted; 0 while it is. Correct the clock. If it is right, restart the server, with a larger `SLUICE_CLOCK_GAP_MAX` if the difference is larger than that.',
   }),
   clock_behind_seconds: Type.Number({
     minimum: 0,
     description:
-      'How far the clock is behind `received_at`, which never goes back: it advances at half speed until the clock has caught up. If the clock is wrong, set it.',
+      'How far the clock is behind `received_at`, which never goes back: it advances at half speed until the clock has caught up. If the clock is wrong, correct it.',
   }),
   memory_bytes: count('Resident memory of the process.'),
   ledger_difference: numberOrNull(
@@ -88,14 +88,14 @@ const Health = object('Health', 'How the server is.', {
     'Records that the store relies on and the log does not have: anything but 0 needs an operator; null on a server that processes nothing.',
   ),
   log_lost_records: numberOrNull(
-    'Records that will never be in the store: given up by an operator, or removed from the log before this store was made; null on a server that processes nothing.',
+    'Records that will never be in the store: given up by an operator, or removed from the log before this store was created; null on a server that processes nothing.',
   ),
-  dead_letters: count('Failed records: requests that could not be processed, kept for an operator to look at.'),
+  dead_letters: count('Dead letters: requests that could not be processed, kept to be retried.'),
   requests: list(
-    Type.Object({ status: count('Status of HTTP.'), requests: count('Responses with it since `started_at`.') }),
-    'Responses to requests under `/ingest/`, of the whole server. Those that were rejected as a whole are counted nowhere else: they belong to no account.',
+    Type.Object({ status: count('The HTTP status.'), requests: count('Responses with it since `started_at`.') }),
+    'Responses to requests under `/ingest/`, of the whole server. Requests rejected for an invalid key or broken JSON are counted nowhere else: they belong to no account.',
   ),
-  edges: count('Threads that take requests.'),
+  edges: count('Threads that serve requests.'),
   settings: list(Setting, 'All settings.'),
 });
 
@@ -108,8 +108,8 @@ export function registerHealthRoutes(app: FastifyInstance, parts: HealthParts & 
       operationId: 'health',
       summary: 'How the server is',
       description:
-        'What `/readyz` and `/metrics` say to machines, for a person: with the limits, and the settings in effect. Of the whole server; nothing in it belongs to a tenant.',
-      response: { description: 'How it is.', body: Health },
+        'What machines read from `/readyz` and `/metrics`, for people: with limits, and the settings in effect. About the whole server; nothing in it belongs to a tenant.',
+      response: { description: 'The health of the server.', body: Health },
     },
     handler: async ({ store }) => ({
       ...healthJson(parts, await deadLetterCount(store, parts.metricsBuffer), await goneRecords(store, parts)),

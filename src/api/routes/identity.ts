@@ -54,7 +54,7 @@ const joinedNodes = Type.Unsafe<readonly [string, string]>({
   description: 'Of a merge: where `via` belongs, and what it was joined to.',
 });
 
-const ChainStep = object('ChainStep', 'One step of the way from one identifier to another.', {
+const ChainStep = object('ChainStep', 'One step of the chain from one identifier to another.', {
   kind: oneOf(
     ['link', 'merge'],
     '`link`: an identifier was seen for the first time. `merge`: two profiles became one.',
@@ -62,8 +62,8 @@ const ChainStep = object('ChainStep', 'One step of the way from one identifier t
   type: Type.Optional(identifierType),
   value: Type.Optional(text('Of a link: the identifier.')),
   node: Type.Optional(uuid('Of a link: where the identifier belongs.')),
-  from: Type.Optional(uuid('Of a merge: what was merged away.')),
-  into: Type.Optional(uuid('Of a merge: what remained.')),
+  from: Type.Optional(uuid('Of a merge: the merged profile.')),
+  into: Type.Optional(uuid('Of a merge: the surviving profile.')),
   via: Type.Optional(via),
   nodes: Type.Optional(joinedNodes),
   trace_id: uuid('The request that did it.'),
@@ -72,7 +72,7 @@ const ChainStep = object('ChainStep', 'One step of the way from one identifier t
   text: text('The step as a sentence.'),
 });
 
-const LinkedIdentifier = object('LinkedIdentifier', 'An identifier, and the request that brought it.', {
+const LinkedIdentifier = object('LinkedIdentifier', 'An identifier, and the request that introduced it.', {
   type: identifierType,
   value: text('As the client first wrote it.'),
   node: uuid('Where it belongs, permanently: see `nodes` of the merges.'),
@@ -82,11 +82,11 @@ const LinkedIdentifier = object('LinkedIdentifier', 'An identifier, and the requ
 });
 
 const Merge = object('Merge', 'A merge, and its cause.', {
-  from: uuid('What was merged away.'),
-  into: uuid('What remained.'),
+  from: uuid('The merged profile.'),
+  into: uuid('The surviving profile.'),
   via,
   nodes: joinedNodes,
-  trace_id: uuid('The request that did it. Unmerge takes this.'),
+  trace_id: uuid('The request that caused it. Send it to unmerge.'),
   userIndex,
   at: time('When the server received it.'),
 });
@@ -100,7 +100,7 @@ const Refusal = object('Refusal', 'A link that was refused.', {
       .map(([code, words]) => `\`${code}\`: ${words}`)
       .join('; '),
   ),
-  trace_id: uuid('The first request that was refused so.'),
+  trace_id: uuid('The first request that was refused for this reason.'),
   userIndex,
   at: time('When the server received it.'),
   count: Type.Integer({ minimum: 1, description: 'How often it happened.' }),
@@ -111,7 +111,7 @@ const Identity = object('Identity', 'Why this is one person.', {
   merges: list(Merge, 'Every merge, and its cause.'),
   refusals: list(Refusal, 'What was not linked or merged when a record went to this profile, and why not.'),
   chain: Type.Optional(
-    Type.Array(ChainStep, { minItems: 1, description: 'With `from` and `to`: the one way from one to the other.' }),
+    Type.Array(ChainStep, { minItems: 1, description: 'With `from` and `to`: the chain from one to the other.' }),
   ),
 });
 
@@ -119,16 +119,16 @@ const UnmergeRequest = Type.Object(
   { trace_id: uuid('The request whose merges are to be undone.') },
   {
     title: 'UnmergeRequest',
-    description: 'Which request to take back; `merges` of the identity names it.',
+    description: 'The request whose merges to undo, from `merges` of the identity.',
     additionalProperties: false,
     'x-examples': namedExamples({ unmerge: ['Undo what one request merged', { trace_id: TRACE_ID }] }),
   },
 );
 
 const Unmerged = object('Unmerged', 'The result of an unmerge.', {
-  trace_id: uuid('Names this unmerge. It is in the audit.'),
+  trace_id: uuid('The id of this unmerge, as in the audit log.'),
   undone: Type.Integer({ minimum: 1, description: 'Merges that were undone.' }),
-  profile_ids: list(Type.String({ format: 'uuid' }), 'The profiles that there are now instead of one, oldest first.'),
+  profile_ids: list(Type.String({ format: 'uuid' }), 'The resulting profiles, oldest first.'),
 });
 
 const TYPED_IDENTIFIER = /^([^:]*):([^]+)$/;
@@ -185,7 +185,7 @@ export function registerIdentityRoutes(app: FastifyInstance, parts: TenantParts)
       operationId: 'profileIdentity',
       summary: 'Why this is one person',
       description:
-        'Every identifier with the request that brought it, every merge with its cause, and every link that was refused, with the reason. With `from` and `to`, also the one chain of requests that makes these two identifiers one person; 404 if one of them is not of this profile, and `message` says which. A refusal is listed on the profile that the record went to, not on that of the refused identifier.',
+        'Every identifier with the request that introduced it, every merge with its cause, and every link that was refused, with the reason. With `from` and `to`, also the chain of requests that makes these two identifiers one person; 404 if one of them does not belong to this profile, and `message` says which. A refusal is listed on the profile that received the record, not on the profile that owns the identifier.',
       params: PROFILE_PARAMS,
       query: IDENTITY_PARAMETERS,
       response: {
@@ -207,7 +207,7 @@ export function registerIdentityRoutes(app: FastifyInstance, parts: TenantParts)
       operationId: 'unmergeProfile',
       summary: 'Undo a merge',
       description:
-        'Undoes, exactly, the merges that one request caused in this profile: properties, events and identifiers go back to where they belong. Later requests do not merge the same profiles again. 400 if that request merged nothing here. The act is in the audit, under the `trace_id` of this response.',
+        'Undoes the merges that one request caused in this profile: each side gets back its properties, events and identifiers. Later requests do not merge the same profiles again. 400 if that request merged nothing here. The audit log records it under the `trace_id` of this response.',
       params: PROFILE_PARAMS,
       body: UnmergeRequest,
       response: {

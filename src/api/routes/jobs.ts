@@ -14,30 +14,30 @@ import { anyJson, count, list, nextCursor, object, oneOf, text, time, timeOrNull
 import { timeText } from '../stored-json.ts';
 import { type TenantParts, tenantRoute } from '../tenant-route.ts';
 
-const JobProblem = object('JobProblem', 'One that stays as it was, and why.', {
+const JobProblem = object('JobProblem', 'One that was not stored, and why.', {
   id: text('The rejection or the dead letter.'),
   message: text('Why.'),
 });
 
 export const Job = object('Job', 'Work on many rejected users or dead letters.', {
-  id: uuid('The `trace_id` of the call that made it.'),
+  id: uuid('The `trace_id` of the call that created it.'),
   kind: oneOf(JOB_KINDS, '`resubmit` for rejected users, `retry` for dead letters.'),
-  status: oneOf(JOB_STATUSES, '`running` until all are seen, unless it was stopped.'),
+  status: oneOf(JOB_STATUSES, '`running` until all are processed, unless it was stopped.'),
   created_at: time('When it was made.'),
   finished_at: timeOrNull('When it was done.'),
-  by: anyJson('The key or member that made it: `key_id` or `member_id`.'),
+  by: anyJson('The key or member that created it: `key_id` or `member_id`.'),
   filter: anyJson('Which ones; `id` for a single one.'),
   patch: anyJson(
     'The JSON Patch; once the job is done, without its values. Null for a user that was fixed by hand, and for dead letters.',
   ),
-  matched: count('How many there were when it was made.'),
-  resubmitted: count('Accepted now. Their traces show what became of each.'),
+  matched: count('How many there were when it was created.'),
+  resubmitted: count('Accepted now. Their traces show what happened to each.'),
   still_rejected: count('Still not valid, or the patch does not apply to them.'),
-  already: count('Resubmitted by another call meanwhile.'),
+  already: count('Resubmitted by another call in the meantime.'),
   cut: count('Too large to have been kept whole: there is nothing to patch.'),
   failed: count('Could not be processed. Those that were rejected stay rejected.'),
-  left: count('Not seen yet.'),
-  gone: count('Never seen: retention or an erase removed them first, or ended the job.'),
+  left: count('Not processed yet.'),
+  gone: count('Never processed: retention or an erasure removed them first, or ended the job.'),
   problems: list(JobProblem, 'The first 50 that are still rejected or failed.'),
 });
 
@@ -78,7 +78,7 @@ export function registerJobRoutes(app: FastifyInstance, parts: TenantParts): voi
     schema: {
       operationId: 'listJobs',
       summary: 'Jobs',
-      description: 'Resubmits of rejected users and retries of dead letters, with how far they are.',
+      description: 'Resubmits of rejected users and retries of dead letters, with their progress.',
       query: { limit, cursor },
       response: {
         description: 'Jobs.',
@@ -98,7 +98,7 @@ export function registerJobRoutes(app: FastifyInstance, parts: TenantParts): voi
     schema: {
       operationId: 'getJob',
       summary: 'One job',
-      description: 'How far a resubmit or a retry is.',
+      description: 'The progress of a resubmit or a retry.',
       params,
       response: { description: 'The job.', body: Job, examples: { job: ['A job that is done', JOB] } },
     },
@@ -109,7 +109,7 @@ export function registerJobRoutes(app: FastifyInstance, parts: TenantParts): voi
     [
       'stop',
       'stopped',
-      'What is done stays done. A single user that was fixed by hand is not held: it is a moment’s work.',
+      'What is already processed stays processed. The job of a single user that was fixed by hand cannot be stopped: it takes only a moment.',
     ],
     ['resume', 'running', 'It goes on where it was.'],
   ] as const) {
@@ -167,7 +167,7 @@ function filterJson(filter: string) {
 
 export const jobResponse = {
   status: 202,
-  description: 'The job. It goes on by itself: `GET /jobs/{id}` shows how far it is.',
+  description: 'The job. It runs in the background: `GET /jobs/{id}` shows its progress.',
   body: Job,
   examples: {
     job: [
@@ -180,5 +180,5 @@ export const jobResponse = {
 /** Times that clients give in a filter. */
 export const filterTimes = {
   from: Type.Optional(text('Only what was received at or after this time. ISO 8601.')),
-  to: Type.Optional(text('Only what was received before this time. ISO 8601. The time of the call unless given.')),
+  to: Type.Optional(text('Only what was received before this time. ISO 8601. Default: now.')),
 };

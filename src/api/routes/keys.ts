@@ -45,7 +45,7 @@ const origins = list(Type.String(), 'Where browsers may use a publishable key; e
 const usersCount = (description: string) => Type.Integer({ minimum: 1, maximum: RATE_MAX, description });
 const RateLimitSchema = object('RateLimit', 'How many users a key may send.', {
   users_per_second: usersCount('On average.'),
-  burst: usersCount('How many may come at once after a pause.'),
+  burst: usersCount('How many users may arrive at once after a pause.'),
 });
 const rateLimit = orNull(
   RateLimitSchema,
@@ -58,14 +58,14 @@ const KeyVolumeSchema = object(
   {
     users: count('Accepted users.'),
     events: count('Their events.'),
-    users_rejected: count('Users that were not valid.'),
+    users_rejected: count('Invalid users.'),
     requests_limited: count('Requests that were refused because of the rate limit of the key.'),
   },
 );
 
-const keyText = text('The key in full. It is in this response and never again.');
+const keyText = text('The key in full. Shown only once, in this response.');
 
-const Key = object('Key', 'An API key, without what is secret of it.', {
+const Key = object('Key', 'An API key, without its secret.', {
   id: text('Names the key, and is harmless.'),
   name,
   kind,
@@ -77,13 +77,13 @@ const Key = object('Key', 'An API key, without what is secret of it.', {
   created_at: time('When it was made.'),
   expires_at: timeOrNull('When it expires.'),
   revoked_at: timeOrNull('When it was revoked.'),
-  last_used_at: timeOrNull('When it was last used, give or take some seconds.'),
-  last_origin: textOrNull('The web site of the newest request that came from one.'),
+  last_used_at: timeOrNull('When it was last used, to within a few seconds.'),
+  last_origin: textOrNull('The website of the newest request that came from one.'),
   volume: KeyVolumeSchema,
   leak_suspected_at: timeOrNull('When a secret key was first used from a web page of another site.'),
   leak_origin: textOrNull('That site.'),
   state: oneOf(['active', 'expired', 'revoked'], 'Whether it works.'),
-  is_unused: flag('Active, and neither made nor used within 30 days.'),
+  is_unused: flag('Active, and neither created nor used within 30 days.'),
 });
 
 const KeyList = object('KeyList', 'The keys of an account.', { keys: list(Key, 'Newest first.') });
@@ -97,7 +97,7 @@ const KeyOptions = object('KeyOptions', 'Properties of the new key.', {
   rate_limit: Type.Optional(rateLimit),
 });
 
-const KeyChanges = object('KeyChanges', 'What is to be changed; what is left out stays.', {
+const KeyChanges = object('KeyChanges', 'The fields to change; others stay the same.', {
   name: Type.Optional(name),
   origins: Type.Optional(origins),
   rate_limit: Type.Optional(rateLimit),
@@ -119,7 +119,7 @@ export function registerKeyRoutes(app: FastifyInstance, parts: KeyParts): void {
     schema: {
       operationId: 'listKeys',
       summary: 'List the keys',
-      description: 'Of the account, in both environments.',
+      description: 'The keys of the account, in both environments.',
       response: { description: 'Keys.', body: KeyList },
     },
     handler: (call) => listKeys(callOf(call)),
@@ -130,7 +130,7 @@ export function registerKeyRoutes(app: FastifyInstance, parts: KeyParts): void {
     schema: {
       operationId: 'createKey',
       summary: 'Make a key',
-      description: 'The key itself is in this response and never again.',
+      description: 'The key itself is shown only once, in this response.',
       body: KeyOptions,
       response: { status: 201, description: 'The key.', body: CreatedKey },
     },
@@ -155,9 +155,9 @@ export function registerKeyRoutes(app: FastifyInstance, parts: KeyParts): void {
     schema: {
       operationId: 'revokeKey',
       summary: 'Revoke a key',
-      description: 'It is permanently refused, within two seconds.',
+      description: 'Servers reject it within two seconds, permanently.',
       params: ID_PARAMS,
-      body: Type.Object({ name: text('The name of the key, so that none is revoked by a slip.') }),
+      body: Type.Object({ name: text('The name of the key, to prevent revoking the wrong one.') }),
       response: { description: 'The key as it is now.', body: Key },
     },
     handler: (call) => revokeKey(callOf(call), call.id, call.body),
@@ -169,7 +169,7 @@ export function registerKeyRoutes(app: FastifyInstance, parts: KeyParts): void {
       operationId: 'rollKey',
       summary: 'Replace a key',
       description:
-        'Makes another with the same name, kind, environment, origins and rate limit; the old one ends after the overlap.',
+        'Creates a key with the same name, kind, environment, origins and rate limit; the old one expires after the overlap.',
       params: ID_PARAMS,
       body: Type.Object({
         overlap_seconds: Type.Integer({

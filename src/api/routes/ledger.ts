@@ -19,15 +19,15 @@ import type { HealthParts } from './health.ts';
 
 const DEFAULT_RANGE_MS = 7 * 24 * HOUR_MS;
 
-const LedgerSums = object('LedgerSums', 'What became of what was received.', {
+const LedgerSums = object('LedgerSums', 'What happened to everything that was received.', {
   received: count('Acknowledged with a 202.'),
   stored: count('Stored, and can be read.'),
-  duplicates: count('Left out: sent before, with the same `Idempotency-Key` or `$event_id`.'),
+  duplicates: count('Not stored again: sent before, with the same `Idempotency-Key` or `$event_id`.'),
   erased: count('Erased on request, or not stored because the person was erased.'),
   expired: count('Removed at the end of their retention.'),
-  dead_letters: count('Failed records: they could not be processed, and are kept for an operator to look at.'),
+  dead_letters: count('Dead letters: they could not be processed, and are kept to be retried.'),
   pending: count('Durable, and not processed yet.'),
-  difference: Type.Integer({ description: 'Received, less all of these. Anything but 0 is a bug.' }),
+  difference: Type.Integer({ description: 'Received minus all of these. Anything but 0 is a bug.' }),
 });
 
 const DroppedByClients = count(
@@ -38,25 +38,22 @@ const LedgerHour = object('LedgerHour', 'What was received in one hour.', {
   hour: time('Start of the hour of receipt, UTC.'),
   users: LedgerSums,
   events: LedgerSums,
-  users_rejected: count('Users that were not valid. They are not part of the sums.'),
+  users_rejected: count('Invalid users. They are not part of the sums.'),
   users_resubmitted: count(
-    'Those of them that were fixed and resubmitted: since then they are received, in the hour of their request, and part of the sums.',
+    'Those of them that were fixed and resubmitted: since then they count as received, in the hour of their request, and are part of the sums.',
   ),
   dropped_by_clients: DroppedByClients,
 });
 
 const Ledger = object('Ledger', 'Every event is accounted for.', {
-  balanced: flag('Whether every hour there ever was adds up, and no record is missing but those in `lost_records`.'),
+  balanced: flag('Whether every hour adds up, and no record is missing except those in `lost_records`.'),
   missing_records: count(
     'Requests that the store relies on and the event log has lost, of all tenants: anything but 0 needs an operator.',
   ),
   lost_records: count(
-    'Requests that will never be in the store, of all tenants: an operator gave them up, or they were removed from the event log before this store was made. They do not keep `balanced` false, and are counted here for good.',
+    'Requests that will never be in the store, of all tenants: an operator gave them up, or they were removed from the event log before this store was created. They do not affect `balanced`, and stay counted here.',
   ),
-  warnings: list(
-    Type.String(),
-    'What cannot be known of the event log, as in `GET /health`: requests may have been lost that are counted nowhere here.',
-  ),
+  warnings: list(Type.String(), 'Possible losses from the event log that cannot be counted here, as in `GET /health`.'),
   hours: list(LedgerHour, 'Newest first. Hours without requests are left out.'),
   totals: Type.Object(
     { users: LedgerSums, events: LedgerSums, dropped_by_clients: DroppedByClients },
@@ -96,11 +93,9 @@ export function registerLedgerRoutes(
       operationId: 'getLedger',
       summary: 'Reconciliation',
       description:
-        'By hour of receipt, users and events: what was received is stored, a duplicate, erased, expired, a failed record or pending. It adds up at every moment.',
+        'By hour of receipt, users and events: what was received is stored, a duplicate, erased, expired, a failed record or pending. The numbers add up at any moment.',
       query: {
-        from: timeParameter(
-          'Only hours from the one of this time on. ISO 8601. Unless given, 7 days before `to`, or before now.',
-        ),
+        from: timeParameter('Only hours from this time on. ISO 8601. Default: 7 days before `to`, or before now.'),
         to: timeParameter('Only hours that begin before this time. ISO 8601.'),
       },
       response: { description: 'The ledger.', body: Ledger, examples: { ledger: ['A balanced ledger', LEDGER] } },

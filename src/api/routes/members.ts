@@ -28,7 +28,7 @@ const invitation = { id: text('Names the invitation.'), expires_at: time('Until 
 
 const Invitation = object('Invitation', 'An invitation that can still be accepted.', {
   ...invitation,
-  email: textOrNull('For whom; null when anyone with the link may use it.'),
+  email: textOrNull('Who it is for; null if anyone with the link may use it.'),
   created_at: time('When it was made.'),
 });
 
@@ -37,10 +37,10 @@ const MemberList = object('MemberList', 'Who may sign in to an account, and who 
   invitations: list(Invitation, 'Those that can still be accepted.'),
 });
 
-const CreatedInvitation = object('CreatedInvitation', 'An invitation. Nothing is mailed.', {
+const CreatedInvitation = object('CreatedInvitation', 'An invitation. Sluice sends no e-mail.', {
   ...invitation,
   email,
-  link: text('For the person. It is in this response and never again.'),
+  link: text('For the person. Shown only once, in this response.'),
 });
 
 export function registerMemberRoutes(app: FastifyInstance, parts: MemberParts): void {
@@ -99,7 +99,7 @@ export function registerMemberRoutes(app: FastifyInstance, parts: MemberParts): 
     schema: {
       operationId: 'invite',
       summary: 'Invite a person',
-      description: 'Gives a link that works once, within 7 days. Nothing is mailed.',
+      description: 'Creates a link that works once, within 7 days. Sluice sends no e-mail.',
       body: Type.Object({ email }),
       response: { status: 201, description: 'The invitation.', body: CreatedInvitation },
       errors: [409],

@@ -24,20 +24,20 @@ export interface OperatorParts {
 
 const OPERATIONS: RouteKind = { tag: 'Operations', security: [], errors: [403, 500] };
 
-export const role = oneOf(ROLES, 'What this server does of all that Sluice does.');
+export const role = oneOf(ROLES, 'The role of this server.');
 
 const Alive = object('Alive', 'The process runs and responds.', { status: Type.Literal('alive') });
 
-const Ready = object('Ready', 'It does its work; a server that takes events in accepts them.', {
+const Ready = object('Ready', 'Ready. A server that receives events accepts them.', {
   status: Type.Literal('ready'),
 });
 
-const NotReady = object('NotReady', 'It cannot do its work for now; events are refused.', {
+const NotReady = object('NotReady', 'Not ready. Events get 503.', {
   status: Type.Literal('not ready'),
   reasons: list(Type.String(), 'Why, for an operator.'),
 });
 
-const Version = object('Version', 'What runs here.', { version: text('Of Sluice.'), role });
+const Version = object('Version', 'The version of this server.', { version: text('Of Sluice.'), role });
 
 export function registerOperatorRoutes(app: FastifyInstance, parts: OperatorParts): void {
   get(
@@ -64,7 +64,7 @@ export function registerOperatorRoutes(app: FastifyInstance, parts: OperatorPart
         { description: 'Ready.', body: Ready, examples: { ready: ['Ready', { status: 'ready' }] } },
         {
           status: 503,
-          description: 'Not now.',
+          description: 'Not ready.',
           body: NotReady,
           examples: {
             not_ready: ['Not ready', { status: 'not ready', reasons: ['less than 256 MB of disk are free'] }],
@@ -102,9 +102,9 @@ export function registerOperatorRoutes(app: FastifyInstance, parts: OperatorPart
     {
       operationId: 'version',
       summary: 'Which version is this?',
-      description: 'And which role it has.',
+      description: 'And its role.',
       response: {
-        description: 'What runs here.',
+        description: 'The version of this server.',
         body: Version,
         examples: { version: ['Version', { version: '1.2.3', role: 'all' }] },
       },

@@ -37,11 +37,11 @@ export interface PlanParts extends TenantParts {
   readonly keyStore: KeyStore;
 }
 
-const PlannedProperties = object('PlannedProperties', 'What properties look like, and how that is checked.', {
+const PlannedProperties = object('PlannedProperties', 'A schema of properties, and the mode in which it is checked.', {
   mode: Type.Optional(
     oneOf(
       PLAN_MODES,
-      '`off`: not checked. `warn`: accepted; violations are counted and on the trace. `enforce`: the user is rejected. `warn` unless given.',
+      '`off`: not checked. `warn`: accepted; violations are counted and on the trace. `enforce`: the user is rejected. Default: `warn`.',
     ),
   ),
   description: Type.Optional(text('For people.')),
@@ -55,14 +55,16 @@ const PlannedProperties = object('PlannedProperties', 'What properties look like
 const PlanBody = Type.Object(
   {
     version: Type.Optional(count('The version that was edited: the push is refused if that is not the newest.')),
-    unplanned_events: Type.Optional(oneOf(UNPLANNED_MODES, 'What happens to other events. `allow` unless given.')),
+    unplanned_events: Type.Optional(
+      oneOf(UNPLANNED_MODES, 'What happens to events that are not in the plan. Default: `allow`.'),
+    ),
     events: Type.Optional(mapOf(PlannedProperties, 'By event name.')),
     user_properties: Type.Optional(PlannedProperties),
     profile_fields: Type.Optional(PlannedProperties),
   },
   {
     title: 'Plan',
-    description: 'A tracking plan: how events and properties look.',
+    description: 'A tracking plan: the events you expect and their properties.',
     'x-examples': namedExamples({
       plan: [
         'One event, enforced',
@@ -88,7 +90,7 @@ const PlanBody = Type.Object(
 );
 
 const versionFields = {
-  version: count('Counted up with each push; 0: there is no plan.'),
+  version: count('Increases with each push; 0 if there is no plan.'),
   created_at: timeOrNull('When it was pushed.'),
   created_by: textOrNull('The id of the key or member that pushed it.'),
 };
@@ -98,13 +100,13 @@ const CurrentPlan = object('CurrentPlan', 'A tracking plan.', {
   plan: anyJson('The plan, as `PUT /plan` takes it.'),
 });
 
-const PushedPlan = object('PushedPlan', 'What became of a push.', {
+const PushedPlan = object('PushedPlan', 'The result of a push.', {
   ...versionFields,
-  is_new: flag('False: the plan was the same already.'),
+  is_new: flag('False if the plan has not changed.'),
 });
 
 const PlanVersionSchema = object('PlanVersion', 'One version of the plan.', {
-  version: count('Counted up with each push.'),
+  version: count('Increases with each push.'),
   created_at: time('When it was pushed.'),
   created_by: text('The id of the key or member that pushed it.'),
   enforces: flag('Whether something in it is enforced.'),
@@ -115,18 +117,18 @@ const PlanVersions = object('PlanVersions', 'What was pushed.', {
   versions: list(PlanVersionSchema, `Newest first; the last ${PLAN_VERSIONS_MAX} are kept.`),
 });
 
-const PlanViolationSchema = object('PlanViolation', 'Something that events violate.', {
+const PlanViolationSchema = object('PlanViolation', 'One way in which events violate the plan.', {
   version: count('The version of the plan that they violate.'),
   event_name: textOrNull('The event; null for user properties and profile fields.'),
   path: text('Where, without indexes: `items[].price`.'),
   message: text('What is wrong with it.'),
-  count: count('How often: once for each place in each stored event.'),
+  count: count('How often: once per occurrence in each stored event.'),
   first_at: time('When the server received the first request with it.'),
   last_at: time('When the server received the newest request with it.'),
   trace_id: uuid('A request with it; its trace shows the warning.'),
 });
 
-const PlanViolations = object('PlanViolations', 'What events violate of the plan.', {
+const PlanViolations = object('PlanViolations', 'How events violate the plan.', {
   violations: Type.Array(PlanViolationSchema, { maxItems: 500, description: 'The most frequent first.' }),
 });
 
@@ -136,7 +138,7 @@ const EXAMPLE_VERSION = { version: 3, created_at: AT, created_by: 'key_4fGh7Kq2L
 const WHOLE_NUMBER = /^\d{1,9}$/;
 
 const version: ParameterKind<number | null> = {
-  description: 'This version; the newest unless given.',
+  description: 'This version. Default: the newest.',
   schema: { type: 'integer', minimum: 1 },
   read: (given, name) => {
     if (given === undefined || given === '') return null;
@@ -179,10 +181,10 @@ export function registerPlanRoutes(app: FastifyInstance, parts: PlanParts): void
       operationId: 'putPlan',
       summary: 'Push a tracking plan',
       description:
-        'Makes this the plan from now on; servers use it within 2 seconds. 400 names the path of each mistake. With `version`, 409 if another version was pushed meanwhile.',
+        'Pushes a new version of the plan; servers use it within 2 seconds. 400 lists each error with its path. With `version`, 409 if another version was pushed in the meantime.',
       body: PlanBody,
       response: {
-        description: 'It is the plan now.',
+        description: 'The plan was pushed.',
         body: PushedPlan,
         examples: { pushed: ['A new version', { ...EXAMPLE_VERSION, is_new: true }] },
       },
@@ -247,8 +249,8 @@ function registerViolations(app: FastifyInstance, parts: PlanParts): void {
       operationId: 'listPlanViolations',
       summary: 'Violations of the tracking plan',
       description:
-        'What stored events violate of what the plan warns about, counted. Kept until 30 days after it last occurred. Users that violate what is enforced are rejected: see `GET /rejections`.',
-      query: { version: { ...version, description: 'Only violations of this version; of all unless given.' } },
+        'Violations of the plan by stored events, in mode `warn`, with counts. Kept until 30 days after it last occurred. Users that violate what is enforced are rejected: see `GET /rejections`.',
+      query: { version: { ...version, description: 'Only violations of this version. Default: all.' } },
       response: {
         description: 'The violations.',
         body: PlanViolations,

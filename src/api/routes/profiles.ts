@@ -46,10 +46,10 @@ const PropertySource = object('PropertySource', 'A value, and the request that s
 });
 
 const Profile = object('Profile', 'One person, as far as is known.', {
-  id: uuid('Names the profile. Stays the same while others are merged into it.'),
+  id: uuid('The id of the profile. It stays the same when others are merged into it.'),
   merged_ids: list(
     Type.String({ format: 'uuid' }),
-    'Ids of profiles that were merged into it. They continue to stand for this profile.',
+    'Ids of profiles that were merged into it. They still find this profile.',
   ),
   identifiers: identifiersOf('What the person is known by.'),
   profile_fields: mapOf(Type.String(), 'Profile fields, the newest of each.'),
@@ -71,25 +71,22 @@ const Profile = object('Profile', 'One person, as far as is known.', {
 const ProfileMatch = object('ProfileMatch', 'A person that was found.', {
   matched: list(
     oneOf(MATCHED_BY, 'What matched.'),
-    'What begins with the value: types of identifiers, or `name`; `id` where it is the id of the profile. Empty without a value.',
+    'What matched the value: types of identifiers, or `name`; `id` if it is the id of the profile. Empty without a value.',
   ),
   profile: Profile,
   last_event_at: Type.Optional(timeOrNull('With `include=last_event`: when its newest event happened.')),
 });
 
 const ProfileMatches = object('ProfileMatches', 'People that were found.', {
-  profiles: list(
-    ProfileMatch,
-    'Those that the whole value belongs to, then the others, newest first. Each profile once.',
-  ),
+  profiles: list(ProfileMatch, 'Complete matches, then the others, newest first. Each profile once.'),
   next_cursor: nextCursor,
   is_partial: flag(
-    'Whether the page ended before its limit because the search took too long: not everyone was looked at yet, and `next_cursor` continues.',
+    'Whether the page ended before its limit because the search took too long: not everyone was searched yet, and `next_cursor` continues.',
   ),
 });
 
 const ProfileCount = object('ProfileCount', 'How many people there are.', {
-  profiles: count('Profiles there are now.'),
+  profiles: count('The number of profiles.'),
 });
 
 const names = Type.Array(Type.String(), { description: 'Names of properties.' });
@@ -100,7 +97,7 @@ const PersonalData = object('PersonalData', 'What the tracking plan marks as per
 });
 
 const Erased = object('Erased', 'The profile is gone.', {
-  trace_id: uuid('Names this erasure. It is in the audit.'),
+  trace_id: uuid('The id of this erasure, as in the audit log.'),
   personal: Type.Optional(PersonalData),
 });
 
@@ -112,7 +109,7 @@ export interface ProfileParts extends TenantParts {
 
 /** In the path of everything about one profile. */
 export const PROFILE_PARAMS: Readonly<Record<string, TSchema>> = {
-  id: uuid('Id of a profile. One that was merged away stands for the surviving profile.'),
+  id: uuid('Id of a profile. The id of a merged profile finds the surviving one.'),
 };
 
 const provenance = choiceParameter('`1` adds, for each field and property, the request that set it and when.', [
@@ -133,12 +130,12 @@ const FIND_PARAMETERS = {
 
 const SEARCH_PARAMETERS = {
   value: textParameter(
-    'The beginning of an identifier, of whatever type, or of a word of a name; or an identifier or the id of a profile as a whole. Capitals do not matter. Everyone unless given. A plus sign at the start of a phone number may be sent as it is.',
+    'The beginning of any identifier, or of a word in a name; or a complete identifier or profile id. Case does not matter. Without it, everyone is listed. A plus sign at the start of a phone number may be sent as it is.',
     LIMITS.identifierCharactersMax,
   ),
   property: textParameter('Only people who have this user property or profile field.', LIMITS.propertyKeyCharactersMax),
   property_value: textParameter(
-    'Only people of whom `property` has this value: a text as it is, anything else as JSON (`5`, `true`).',
+    'Only people whose `property` has this value: a string as it is, anything else as JSON (`5`, `true`).',
     LIMITS.identifierCharactersMax,
   ),
   include: choiceParameter(
@@ -190,7 +187,7 @@ export function registerProfileRoutes(app: FastifyInstance, parts: ProfileParts)
       operationId: 'findProfile',
       summary: 'Find a person by an identifier',
       description:
-        'Takes exactly one of `user_id`, `email`, `phone_number` and `anon_id`, and matches it as identifiers of events are matched: e-mail addresses in capitals or not, phone numbers with or without spaces.',
+        'Give exactly one of `user_id`, `email`, `phone_number` and `anon_id`. It is matched like the identifiers of events: e-mail addresses in any case, phone numbers with or without spaces.',
       query: FIND_PARAMETERS,
       response: PROFILE_RESPONSE,
       errors: [404],
@@ -205,7 +202,7 @@ export function registerProfileRoutes(app: FastifyInstance, parts: ProfileParts)
       operationId: 'searchProfiles',
       summary: 'Search for people',
       description:
-        'People by the beginning of any identifier or of a name, by a property, or all of them. Those whose identifier or id is the whole value come first, at once. The others follow newest first, by when their profile was made: for these the server goes through all people for up to half a second a call. `is_partial` says that it did not get through; `next_cursor` continues. Over all pages, no match is missing.',
+        'People by the beginning of any identifier or of a name, by a property, or all of them. People whose complete identifier or id matches come first. The others follow, newest profile first: for these the server scans people for up to half a second per call. If it did not reach everyone, `is_partial` is true, and `next_cursor` continues the scan. Over all pages, no match is missing.',
       query: SEARCH_PARAMETERS,
       response: {
         description: 'The people that were found.',
@@ -272,7 +269,7 @@ export function registerProfileRoutes(app: FastifyInstance, parts: ProfileParts)
       operationId: 'eraseProfile',
       summary: 'Erase a person',
       description:
-        'Erases the profile, its identifiers and its events, for good. Where the tracking plan marks personal data, `personal` lists what of it is gone. What was received before the erasure and is processed late does not bring them back; what is received after it starts a new profile. The act itself is kept in the audit, without personal data.',
+        'Erases the profile, its identifiers and its events. This cannot be undone. If the tracking plan marks personal data, `personal` lists what was removed. Data received before the erasure does not bring the person back, even if it is processed late; data received later starts a new profile. The audit log records the erasure, without personal data.',
       params: PROFILE_PARAMS,
       response: {
         status: 202,
@@ -294,7 +291,7 @@ export function registerProfileRoutes(app: FastifyInstance, parts: ProfileParts)
     schema: {
       operationId: 'profileEvents',
       summary: 'What a person did',
-      description: 'The events of one profile, newest first by their own `timestamp`.',
+      description: 'The events of one profile, newest first by event time (`timestamp`).',
       params: PROFILE_PARAMS,
       query: EVENT_PARAMETERS,
       response: { description: 'Events.', body: EventPage, examples: EVENT_PAGE_EXAMPLES },

@@ -17,7 +17,7 @@ const MINUTES_MAX = 1_440;
 const ReceiptMinute = object('ReceiptMinute', 'What was received in one minute.', {
   start: time('Start of the minute of receipt, UTC.'),
   users_accepted: count('Users that were valid.'),
-  users_rejected: count('Users that were not.'),
+  users_rejected: count('Users that were invalid.'),
   events_accepted: count('Events of the valid ones.'),
 });
 
@@ -41,12 +41,10 @@ export function registerReceiptRoutes(app: FastifyInstance, parts: TenantParts):
       operationId: 'listReceipts',
       summary: 'What was received, by minute',
       description:
-        'Users accepted and rejected, and events, by minute of receipt (UTC), from the moment of the response on: as they were counted then, whatever became of them since. Requests that got 400 because no user was valid are included. A minute that overlaps the range is given whole. The last 60 minutes unless a range is given, at most 1,440 at once, kept for 7 days.',
+        'Users accepted and rejected, and events, by minute of receipt (UTC), as counted at the response, whatever happened to them later. Requests that got 400 because no user was valid are included. A minute that overlaps the range is returned complete. Default: the last 60 minutes. At most 1,440 at once, kept for 7 days.',
       query: {
-        from: timeParameter(
-          'From the minute of this time on. ISO 8601. Unless given, so that there are 60 minutes up to `to`.',
-        ),
-        to: timeParameter('Only minutes that begin before this time. ISO 8601. Now, unless given.'),
+        from: timeParameter('Only minutes from this time on. ISO 8601. Default: 60 minutes before `to`.'),
+        to: timeParameter('Only minutes that begin before this time. ISO 8601. Default: now.'),
       },
       response: { description: 'Minutes.', body: Receipts, examples: { receipts: ['Three minutes', RECEIPTS] } },
     },

@@ -38,7 +38,7 @@ const INDEXES = /\[\d+\]/g;
 const from = timeParameter('Only users received at or after this time. ISO 8601.');
 const to = timeParameter('Only users received before this time. ISO 8601.');
 
-const Rejection = object('Rejection', 'One user that was not valid.', {
+const Rejection = object('Rejection', 'One invalid user.', {
   id: text('`<trace_id>.<userIndex>`. `POST /rejections/{id}/resubmit` takes it.'),
   trace_id: uuid('The request.'),
   userIndex,
@@ -53,10 +53,10 @@ const Rejection = object('Rejection', 'One user that was not valid.', {
   resubmitted_at: timeOrNull(
     'When it was fixed and resubmitted, or accepted in a retry of its request; null if it was not.',
   ),
-  accepted_by: uuidOrNull('The retry of its request that had it accepted, as its trace_id.'),
+  accepted_by: uuidOrNull('The trace_id of the retry in which it was accepted.'),
 });
 
-const RejectionPage = object('RejectionPage', 'Users that were not valid.', {
+const RejectionPage = object('RejectionPage', 'Invalid users.', {
   rejections: list(Rejection, 'Newest first.'),
   next_cursor: nextCursor,
 });
@@ -70,7 +70,7 @@ const RejectionReason = object('RejectionReason', 'One reason, and how often it 
   userIndex,
 });
 
-const RejectionReasons = object('RejectionReasons', 'What is wrong with users that were not valid, and how often.', {
+const RejectionReasons = object('RejectionReasons', 'Why users were rejected, and how often.', {
   reasons: Type.Array(RejectionReason, { maxItems: REASONS_MAX, description: 'The most frequent first.' }),
 });
 
@@ -81,7 +81,7 @@ export function registerRejectionRoutes(app: FastifyInstance, parts: TenantParts
     schema: {
       operationId: 'listRejections',
       summary: 'Rejected users',
-      description: 'Users that were not valid, with the reason and what was sent. Kept for 7 days, bounded in size.',
+      description: 'Invalid users, with the reason and what was sent. Kept for 7 days, up to a limit in size.',
       query: {
         reason: textParameter(
           'Only users rejected for this reason: a `message`, with or without its indexes.',

@@ -28,7 +28,7 @@ const NAME_CHARACTERS_MAX = 512;
 const ResubmitUser = Type.Object(
   {
     user: anyJson(
-      'The whole user, corrected: as in `users` of `POST /ingest/events`. Of what came from one of Segment’s SDKs, the message, corrected, will do too.',
+      'The whole user, corrected: as in `users` of `POST /ingest/events`. For a user sent by a Segment SDK, the corrected message works too.',
     ),
   },
   {
@@ -61,10 +61,10 @@ const ResubmitRequest = Type.Object(
     ),
     patch: list(
       anyJson('An operation: `op`, `path`, `value`, `from`.'),
-      'A JSON Patch (RFC 6902) for each user. Beyond the RFC, `{"op": "to_string", "path": …}` makes a text of a number or a boolean.',
+      'A JSON Patch (RFC 6902) for each user. Beyond the RFC, `{"op": "to_string", "path": …}` converts a number or a boolean to a string.',
     ),
-    dry_run: Type.Optional(flag('Only show what would become of them.')),
-    cursor: Type.Optional(text('Of a dry run: `next_cursor` of the one before.')),
+    dry_run: Type.Optional(flag('Only show what would happen to them.')),
+    cursor: Type.Optional(text('For a dry run: `next_cursor` of the previous one.')),
   },
   {
     title: 'ResubmitRequest',
@@ -98,7 +98,7 @@ export function registerResubmitRoutes(app: FastifyInstance, parts: ResubmitPart
       operationId: 'resubmitRejection',
       summary: 'Fix one rejected user',
       description:
-        'Takes the corrected user. It is stored as if it had been sent so: under the trace, the `userIndex`, the key and the time of receipt of its request. 400 with the rule if it is still not valid, 409 if it was resubmitted before, 404 if it is not kept any more.',
+        'Send the corrected user. It is stored as if it had been correct from the start: under the trace, the `userIndex`, the key and the time of receipt of its request. 400 with the rule if it is still not valid, 409 if it was resubmitted before, 404 if it is not kept any more.',
       params: { id: text('Id of the rejection: `<trace_id>.<userIndex>`.') },
       body: ResubmitUser,
       response: jobResponse,
@@ -132,7 +132,7 @@ export function registerResubmitRoutes(app: FastifyInstance, parts: ResubmitPart
       operationId: 'resubmitRejections',
       summary: 'Fix all rejected users that match',
       description:
-        'Applies one JSON Patch to each rejected user that matches and was not resubmitted yet, and stores those that are valid then. With `dry_run` nothing is stored, and the response shows what would become of the newest 1,000: why they would still be rejected, or what would happen to profiles; `next_cursor` continues. Without it the response has a job, which goes on by itself: `GET /jobs/{id}`. 404 if no user matches.',
+        'Applies one JSON Patch to each rejected user that matches and was not resubmitted yet, and stores those that are then valid. With `dry_run` nothing is stored, and the response shows what would happen to the newest 1,000: why they would still be rejected, or what would happen to profiles; `next_cursor` continues. Without it the response has a job, which runs in the background: `GET /jobs/{id}`. 404 if no user matches.',
       body: ResubmitRequest,
       response: {
         description: 'The job, or what it would do.',

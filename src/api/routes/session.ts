@@ -39,7 +39,7 @@ const Session = object('Session', 'Who is signed in, and to what.', {
   member: Type.Object({ id: text('Names the member.'), email }, { description: 'Who is signed in.' }),
   account: Type.Object(
     { id: text('Names the account.'), name: text('The name of the account.') },
-    { description: 'Whose data it is.' },
+    { description: 'The account and environment.' },
   ),
   environments: list(environment, 'Those that this server serves.'),
   server: Type.Object(
@@ -54,7 +54,7 @@ const InvitationLook = object('InvitationLook', 'What an invitation is for.', {
     'For the first member of an account, for another one, or for a new password.',
   ),
   account_name: text('Of which account.'),
-  email: textOrNull('For whom; null when anyone with the link may use it.'),
+  email: textOrNull('Who it is for; null if anyone with the link may use it.'),
   expires_at: time('Until when it can be accepted.'),
 });
 
@@ -90,7 +90,8 @@ export function registerSessionRoutes(app: FastifyInstance, parts: SessionParts)
     schema: {
       operationId: 'signIn',
       summary: 'Sign in',
-      description: 'With e-mail and password. Attempts that fail are slowed, for each e-mail and each address.',
+      description:
+        'With e-mail and password. Failed attempts delay further ones, per e-mail address and per client address.',
       body: Type.Object({ email, password: text('The password.') }),
       response: SIGNED_IN,
       errors: [429],
@@ -175,7 +176,7 @@ export function registerSessionRoutes(app: FastifyInstance, parts: SessionParts)
     schema: {
       operationId: 'acceptInvitation',
       summary: 'Use a link',
-      description: 'Makes the member, or sets the new password, and signs in. Once for each link.',
+      description: 'Creates the member, or sets the new password, and signs in. Each link works once.',
       body: Type.Object({ token, email: Type.Optional(email), password: newPassword('10 to 200 characters.') }),
       response: SIGNED_IN,
       errors: [404],

@@ -39,12 +39,12 @@ const ofTrace = {
   users_accepted: count('As the 202 said, and those that were resubmitted since.'),
   users_rejected: count('As the 202 said, without those that were resubmitted since.'),
   duplicate_of: uuidOrNull(
-    'The earlier request with the same `Idempotency-Key` and body. Of this one, only users are stored that the earlier one rejected and that are accepted now. Null for all others.',
+    'The earlier request with the same `Idempotency-Key` and body. Of this request, only users that the earlier one rejected and this one accepts are stored. Null if it is not a duplicate.',
   ),
   key_id: orNull(text('Id of a key.'), 'Its API key; null for a dead letter that is not kept any more.'),
 };
 
-const TraceSummary = object('TraceSummary', 'What became of a request, in numbers.', {
+const TraceSummary = object('TraceSummary', 'What happened to a request, in numbers.', {
   ...ofTrace,
   events: count('Events that were stored, or that wait to be.'),
 });
@@ -54,7 +54,7 @@ const TracePage = object('TracePage', 'The most recent requests.', {
   next_cursor: nextCursor,
 });
 
-const TracedUser = object('TracedUser', 'What became of one user of a request.', {
+const TracedUser = object('TracedUser', 'What happened to one user of a request.', {
   userIndex,
   status: oneOf(
     ['accepted', 'rejected'],
@@ -64,7 +64,7 @@ const TracedUser = object('TracedUser', 'What became of one user of a request.',
   events: count('Events that are stored.'),
   duplicate_events: Type.Optional(count('Events that were stored before, by `$event_id`.')),
   merged: list(
-    Type.Object({ from: uuid('What was merged away.'), into: uuid('What remained.') }),
+    Type.Object({ from: uuid('The merged profile.'), into: uuid('The surviving profile.') }),
     'Merges that this user caused and that were not undone.',
   ),
   warnings: list(Type.String(), 'Notes that you may want to act on.'),
@@ -87,10 +87,10 @@ const TracedUser = object('TracedUser', 'What became of one user of a request.',
   person,
 });
 
-const Trace = object('Trace', 'What became of a request.', {
+const Trace = object('Trace', 'What happened to a request.', {
   ...ofTrace,
-  format: oneOf(FORMATS, '`segment` if it came in the form of Segment’s SDKs, under `/ingest/v1/`.'),
-  users: list(TracedUser, 'What became of each user.'),
+  format: oneOf(FORMATS, '`segment` if it was sent in the format of Segment’s SDKs, under `/ingest/v1/`.'),
+  users: list(TracedUser, 'What happened to each user.'),
 });
 
 const NUMBERS = {
@@ -134,9 +134,9 @@ export function registerTraceRoutes(app: FastifyInstance, parts: TenantParts): v
       operationId: 'listTraces',
       summary: 'The most recent requests',
       description:
-        'Ingest requests by their `trace_id`, newest first, with what became of each in numbers. A request that is still to be processed is listed from the moment of the 202.',
+        'Ingest requests, newest first, with the outcome of each in numbers. A pending request is listed from the moment of the 202.',
       query: {
-        status: choiceParameter('Only requests that are still to be processed, or that are processed.', STATUSES),
+        status: choiceParameter('Only pending requests, or only processed ones.', STATUSES),
         limit,
         cursor,
       },
@@ -157,9 +157,9 @@ export function registerTraceRoutes(app: FastifyInstance, parts: TenantParts): v
     url: '/traces/:trace_id',
     schema: {
       operationId: 'getTrace',
-      summary: 'What became of a request',
+      summary: 'What happened to a request',
       description:
-        'Right from the moment of the 202: `pending` first, `processed` soon after. Only for ingest requests: an unmerge or an erasure is found by `GET /audit?trace_id=`.',
+        'Available from the moment of the 202: first `pending`, then `processed`. Only for ingest requests: an unmerge or an erasure is found by `GET /audit?trace_id=`.',
       params: { trace_id: uuid('The `trace_id` of the response to an ingest request.') },
       query: { include },
       response: { description: 'The trace.', body: Trace, examples: { trace: ['A processed request', TRACE] } },

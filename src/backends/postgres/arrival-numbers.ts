@@ -2,7 +2,7 @@
  * The numbers that order arrivals (store-arrivals.ts): PostgreSQL's transaction ids plus an offset, so that they always
  * increase, even across servers. A database restored from a dump contains arrivals numbered by another server, whose
  * transaction ids may have been higher; the offset makes numbering continue after them. Numbers assigned after the dump
- * was taken may be assigned again; cursors distinguish such runs by their ids.
+ * was taken may be assigned again; cursors distinguish such ranges by their ids.
  */
 
 import { ADVISORY_LOCKS, MIGRATION_LOCK } from './migrations.ts';

@@ -36,7 +36,7 @@ export function migratedTransactionOf({ firstTx }: MigratedArrivals, event: numb
   return firstTx + Math.floor(event / MIGRATED_EVENTS_PER_TRANSACTION);
 }
 
-/** Call it in a transaction, after all records are copied. Idempotent. The runs are derived from the records alone. */
+/** Call it in a transaction, after all records are copied. Idempotent. The ranges are derived from the records alone. */
 export async function settleMigratedArrivals(client: Queryable, nextNumber: number): Promise<void> {
   const transactions = Math.floor(nextNumber / MIGRATED_EVENTS_PER_TRANSACTION) + 1;
   await client.query(

@@ -1,13 +1,13 @@
 /**
  * Events in order of arrival, each exactly once, although the transactions of several processors commit in any order. A
- * location is (transaction, event): each run of events carries the number of the transaction that stored it, and
+ * location is (transaction, event): each range of events carries the number of the transaction that stored it, and
  * readers stay below the horizon, the oldest active writer. Everything below the horizon is committed or never will be,
  * so no event can appear before a location that a reader has already passed.
  *
  * Writers announce themselves with an advisory lock (`ANNOUNCE_WRITER`). PostgreSQL's own snapshot would do, but then a
- * transaction left open in any database of the server would delay the events shown here. Runs are kept as long as their
+ * transaction left open in any database of the server would delay the events shown here. Ranges are kept as long as their
  * events. Each has a random id, which cursors carry with the location: if the database was restored to an earlier state
- * and has diverged since, the run at that location has another id or does not exist, and the cursor is rejected, as is
+ * and has diverged since, the range at that location has another id or does not exist, and the cursor is rejected, as is
  * every cursor after which events may be missing (`BadCursorError`). Limits: `sequence` is a double; it is exact for
  * 2^31 transactions before the store was opened, 6 * 10^9 after (two years at a hundred per second), and 2^20 events
  * per tenant and transaction.
@@ -75,15 +75,15 @@ const HORIZON_SQL = `
   ) AS writer ON behind <= ${TRANSACTIONS_BEFORE}
   GROUP BY next`;
 
-/** The first half of a run's id, as in a cursor. */
-const RUN_ID = `left(replace(id::text, '-', ''), 16) AS "runId"`;
+/** The first half of a range's id, as in a cursor. */
+const RANGE_ID = `left(replace(id::text, '-', ''), 16) AS "rangeId"`;
 
 /**
- * The next runs, one more than needed. $1 tenant, $2 and $3 the location, $4 how many events, $5 the horizon. `seen` is
- * how many events of its transaction come before a run.
+ * The next ranges, one more than needed. $1 tenant, $2 and $3 the location, $4 how many events, $5 the horizon. `seen` is
+ * how many events of its transaction come before a range.
  */
-export const RUNS_SQL = `
-  SELECT tx, ${RUN_ID}, first_event AS "firstEvent", first_event + events AS stop, received_at_min AS "receivedAtMin",
+export const RANGES_SQL = `
+  SELECT tx, ${RANGE_ID}, first_event AS "firstEvent", first_event + events AS stop, received_at_min AS "receivedAtMin",
     received_at_max AS "receivedAtMax",
     CASE WHEN tx = $2 THEN greatest(first_event, $3::bigint + 1) ELSE first_event END AS start,
     (SELECT coalesce(sum(other.events), 0) FROM arrivals AS other
@@ -94,37 +94,37 @@ export const RUNS_SQL = `
 
 const EXPIRED_SQL = 'SELECT tx, event FROM expired_arrivals WHERE tenant = $1';
 
-/** The run of an event, $1 tenant, $2 and $3 the location; also if it is the last expired one. */
-export const RUN_AT_SQL = `
-  SELECT ${RUN_ID} FROM arrivals WHERE tenant = $1 AND tx = $2 AND first_event <= $3 AND first_event + events > $3
-  UNION ALL SELECT ${RUN_ID} FROM expired_arrivals WHERE tenant = $1 AND tx = $2 AND event = $3`;
+/** The range of an event, $1 tenant, $2 and $3 the location; also if it is the last expired one. */
+export const RANGE_AT_SQL = `
+  SELECT ${RANGE_ID} FROM arrivals WHERE tenant = $1 AND tx = $2 AND first_event <= $3 AND first_event + events > $3
+  UNION ALL SELECT ${RANGE_ID} FROM expired_arrivals WHERE tenant = $1 AND tx = $2 AND event = $3`;
 
 /** The last event of a tenant ($1) below the horizon ($2), or the last expired one. */
 export const LAST_SQL = `
-  SELECT tx, no, "runId" FROM (
-    (SELECT tx, first_event + events - 1 AS no, ${RUN_ID} FROM arrivals WHERE tenant = $1 AND tx < $2
+  SELECT tx, no, "rangeId" FROM (
+    (SELECT tx, first_event + events - 1 AS no, ${RANGE_ID} FROM arrivals WHERE tenant = $1 AND tx < $2
      ORDER BY tx DESC, first_event DESC LIMIT 1)
-    UNION ALL SELECT tx, event, ${RUN_ID} FROM expired_arrivals WHERE tenant = $1
+    UNION ALL SELECT tx, event, ${RANGE_ID} FROM expired_arrivals WHERE tenant = $1
   ) AS newest ORDER BY tx DESC, no DESC LIMIT 1`;
 
-/** $1 tenant, $2 how many events, then runs, in order; $5 and $6 are the oldest and newest time of receipt in them. */
+/** $1 tenant, $2 how many events, then ranges, in order; $5 and $6 are the oldest and newest time of receipt in them. */
 export const ARRIVALS_SQL = `
   WITH page AS MATERIALIZED (
-    SELECT run.ordinal, e.* FROM unnest($3::bigint[], $4::bigint[]) WITH ORDINALITY AS run (start, stop, ordinal)
+    SELECT arrival_range.ordinal, e.* FROM unnest($3::bigint[], $4::bigint[]) WITH ORDINALITY AS arrival_range (start, stop, ordinal)
     CROSS JOIN LATERAL (
       SELECT ${EVENT_COLUMNS} FROM events
-      WHERE no >= run.start AND no < run.stop AND tenant = $1 AND received_at >= $5 AND received_at <= $6
+      WHERE no >= arrival_range.start AND no < arrival_range.stop AND tenant = $1 AND received_at >= $5 AND received_at <= $6
       ORDER BY no LIMIT $2
     ) AS e
-    ORDER BY run.ordinal, e.no LIMIT $2
+    ORDER BY arrival_range.ordinal, e.no LIMIT $2
   ), measured AS (
     SELECT *, count(*) OVER () AS found, ${bytesBefore('ordinal, no')} FROM page
   )
   SELECT e.*, ${PROFILE_ID} FROM measured AS e WHERE ${IS_WITHIN_BYTES} ORDER BY e.ordinal, e.no`;
 
-interface Run {
+interface ArrivalRange {
   readonly tx: number;
-  readonly runId: string;
+  readonly rangeId: string;
   readonly firstEvent: number;
   /** The first number after it. */
   readonly stop: number;
@@ -136,7 +136,7 @@ interface Run {
 }
 
 interface ArrivalColumns extends EventColumns {
-  /** Index of its run, from 1. */
+  /** Index of its range, from 1. */
   readonly ordinal: number;
   /** Events of the whole page, before it was cut. */
   readonly found: number;
@@ -146,17 +146,17 @@ interface Location {
   readonly tx: number;
   /** Number of the event. */
   readonly no: number;
-  /** The run of the event; null for a location outside of any run. */
-  readonly runId: string | null;
+  /** The range of the event; null for a location outside of any range. */
+  readonly rangeId: string | null;
 }
 
 /** Before everything that is or ever was stored. */
-const BEGINNING: Location = { tx: Number.MIN_SAFE_INTEGER, no: 0, runId: null };
+const BEGINNING: Location = { tx: Number.MIN_SAFE_INTEGER, no: 0, rangeId: null };
 
 export class StoreArrivals {
   readonly #db: Queryable;
   #storeId: string | undefined;
-  #moved: MigratedArrivals | undefined;
+  #migrated: MigratedArrivals | undefined;
   /** Sequences count from here. Read once, so that they stay comparable for as long as the store is open. */
   #base: number | undefined;
 
@@ -172,7 +172,7 @@ export class StoreArrivals {
     const start = await this.#locationOf(tenant, after, next);
     const page = tenant === undefined ? undefined : await this.#page(tenant, start, limit, horizon);
     if (after === OLDEST) return page ?? this.#end(tenant, horizon);
-    // Checked last: events that expired since the runs were read are missing from the page.
+    // Checked last: events that expired since the ranges were read are missing from the page.
     await this.#refuseExpired(tenant, start);
     return page ?? { events: [], last: after, lastSequence: this.#sequence(horizon) };
   }
@@ -207,10 +207,10 @@ export class StoreArrivals {
 
   /** Undefined if no events arrived after the location. */
   async #page(tenant: number, { tx, no }: Location, limit: number, horizon: number): Promise<Arrivals | undefined> {
-    const { rows: runs } = await this.#db.query<Run>(RUNS_SQL, [tenant, tx, no, limit, horizon]);
-    const taken = runs.slice(0, enoughFor(limit, runs));
-    const lastRun = taken.at(-1);
-    if (lastRun === undefined) return undefined;
+    const { rows: ranges } = await this.#db.query<ArrivalRange>(RANGES_SQL, [tenant, tx, no, limit, horizon]);
+    const taken = ranges.slice(0, enoughFor(limit, ranges));
+    const lastRange = taken.at(-1);
+    if (lastRange === undefined) return undefined;
     const { rows } = await this.#db.query<ArrivalColumns>(ARRIVALS_SQL, [
       tenant,
       limit,
@@ -219,19 +219,21 @@ export class StoreArrivals {
       Math.min(...taken.map(({ receivedAtMin }) => receivedAtMin)),
       Math.max(...taken.map(({ receivedAtMax }) => receivedAtMax)),
     ]);
-    const events = cutToLength(rows).map((row) => this.#arrived(row, taken[row.ordinal - 1] as Run));
+    const events = cutToLength(rows).map((row) => this.#arrived(row, taken[row.ordinal - 1] as ArrivalRange));
     const lastEvent = events.at(-1);
     const isFull = events.length >= limit || events.length < (rows[0]?.found ?? 0);
     if (isFull && lastEvent !== undefined) {
       return { events, last: lastEvent.cursor, lastSequence: lastEvent.sequence };
     }
-    // Some of a run may be erased: then an incomplete page ends with the last run that was read.
-    const end = lastRun.stop - 1;
+    // Some of a range may be erased: then an incomplete page ends with the last range that was read.
+    const end = lastRange.stop - 1;
     return {
       events,
-      last: this.#cursorOf({ tx: lastRun.tx, no: end, runId: lastRun.runId }),
+      last: this.#cursorOf({ tx: lastRange.tx, no: end, rangeId: lastRange.rangeId }),
       lastSequence:
-        taken.length < runs.length ? this.#sequence(lastRun.tx, inTransaction(lastRun, end)) : this.#sequence(horizon),
+        taken.length < ranges.length
+          ? this.#sequence(lastRange.tx, inTransaction(lastRange, end))
+          : this.#sequence(horizon),
     };
   }
 
@@ -262,25 +264,25 @@ export class StoreArrivals {
     const [first, second, ...more] = numbers;
     if (storeId === this.#storeId) {
       if (first === undefined || second === undefined || more.length > 0) throw malformedCursor();
-      const location = { tx: first, no: second, runId: historyId };
+      const location = { tx: first, no: second, rangeId: historyId };
       if (historyId !== null) await this.#refuseUnknownRun(tenant, location, next);
       else if (first !== BEGINNING.tx || second !== BEGINNING.no) throw malformedCursor();
       return location;
     }
-    this.#moved ??= await readMigratedArrivals(this.#db);
-    if (this.#moved === undefined || storeId !== storeIdIn(this.#moved.storeId)) throw cursorOfOtherStore();
+    this.#migrated ??= await readMigratedArrivals(this.#db);
+    if (this.#migrated === undefined || storeId !== storeIdIn(this.#migrated.storeId)) throw cursorOfOtherStore();
     if (first === undefined || first < 0 || second !== undefined) throw malformedCursor();
     if (historyId === null || !(await migratedStoreFollows(this.#db, historyId, first))) throw cursorOfOtherHistory();
-    if (first >= this.#moved.nextNumber) throw cursorFromFuture();
-    return { tx: migratedTransactionOf(this.#moved, first), no: first, runId: null };
+    if (first >= this.#migrated.nextNumber) throw cursorFromFuture();
+    return { tx: migratedTransactionOf(this.#migrated, first), no: first, rangeId: null };
   }
 
   async #refuseUnknownRun(tenant: number | undefined, location: Location, next: number): Promise<void> {
-    const { tx, no, runId } = location;
+    const { tx, no, rangeId } = location;
     if (tx > next) throw cursorFromFuture();
     if (tenant === undefined) throw cursorOfOtherHistory();
-    const { rows } = await this.#db.query<{ runId: string }>(RUN_AT_SQL, [tenant, tx, no]);
-    if (rows.some((run) => run.runId === runId)) return;
+    const { rows } = await this.#db.query<{ rangeId: string }>(RANGE_AT_SQL, [tenant, tx, no]);
+    if (rows.some((range) => range.rangeId === rangeId)) return;
     await this.#refuseExpired(tenant, location);
     throw cursorOfOtherHistory();
   }
@@ -293,17 +295,17 @@ export class StoreArrivals {
     return row;
   }
 
-  #arrived(row: ArrivalColumns, run: Run): ArrivedEvent {
-    const { tx, runId } = run;
+  #arrived(row: ArrivalColumns, range: ArrivalRange): ArrivedEvent {
+    const { tx, rangeId } = range;
     return {
       ...storedEvent(row),
-      cursor: this.#cursorOf({ tx, no: row.no, runId }),
-      sequence: this.#sequence(tx, inTransaction(run, row.no)),
+      cursor: this.#cursorOf({ tx, no: row.no, rangeId }),
+      sequence: this.#sequence(tx, inTransaction(range, row.no)),
     };
   }
 
-  #cursorOf({ tx, no, runId }: Location): string {
-    return arrivalCursorOf({ storeId: this.#storeId ?? '', historyId: runId }, tx, no);
+  #cursorOf({ tx, no, rangeId }: Location): string {
+    return arrivalCursorOf({ storeId: this.#storeId ?? '', historyId: rangeId }, tx, no);
   }
 
   #sequence(tx: number, within = 0): number {
@@ -317,14 +319,14 @@ function isShown(event: ArrivedEvent, filter: ArrivalFilter, person: ReadonlySet
   return person === null || (event.profileId !== null && person.has(event.profileId));
 }
 
-/** How many of the runs fill a page if none of their events is erased. */
-function enoughFor(limit: number, runs: readonly Run[]): number {
+/** How many of the ranges fill a page if none of their events is erased. */
+function enoughFor(limit: number, ranges: readonly ArrivalRange[]): number {
   let events = 0;
-  const last = runs.findIndex(({ start, stop }) => (events += stop - start) >= limit);
-  return last === -1 ? runs.length : last + 1;
+  const last = ranges.findIndex(({ start, stop }) => (events += stop - start) >= limit);
+  return last === -1 ? ranges.length : last + 1;
 }
 
 /** Index among the tenant's events of the transaction, from 1. */
-function inTransaction({ firstEvent, seen }: Run, no: number): number {
+function inTransaction({ firstEvent, seen }: ArrivalRange, no: number): number {
   return seen + no - firstEvent + 1;
 }

@@ -128,7 +128,7 @@ async function sweepNotes({ client, retention, now }: Sweep): Promise<boolean> {
 }
 
 /**
- * Arrivals of a day are removed before its events, so that no reader finds a run whose events may be gone without
+ * Arrivals of a day are removed before its events, so that no reader finds a range whose events may be gone without
  * noticing.
  */
 async function sweepEvents({ client, retention, now, progress, emptyDays }: Sweep): Promise<boolean> {

@@ -1,6 +1,6 @@
 /**
  * Writes records with their events and rejected users, one statement a table per batch (for events COPY, the fastest
- * way). Events of a record have consecutive numbers; each tenant's run of numbers is recorded in `arrivals`, by which
+ * way). Events of a record have consecutive numbers; each tenant's range of numbers is recorded in `arrivals`, by which
  * readers follow new events. Numbers keep the digits that were sent: revenue and value are stored as JSON.
  */
 
@@ -154,7 +154,7 @@ function amountText(amount: number | string | null): string | null {
   return typeof amount === 'number' ? JSON.stringify(amount) : amount;
 }
 
-interface Run {
+interface ArrivalRange {
   readonly tenant: number;
   readonly firstEvent: number;
   events: number;
@@ -162,29 +162,29 @@ interface Run {
   receivedAtMax: number;
 }
 
-/** A run is of one day, so that it expires as a whole. */
+/** A range is within one day, so that it expires as a whole. */
 async function insertArrivals(client: Queryable, rows: readonly RecordRow[]): Promise<void> {
-  const runs: Run[] = [];
+  const ranges: ArrivalRange[] = [];
   for (const { tenant, record, firstEvent, events } of rows) {
     if (events === 0) continue;
     const { receivedAt } = record.header;
-    const last = runs.at(-1);
+    const last = ranges.at(-1);
     const isNext = last?.tenant === tenant && last.firstEvent + last.events === firstEvent;
     if (last === undefined || !isNext || dayOf(last.receivedAtMin) !== dayOf(receivedAt)) {
-      runs.push({ tenant, firstEvent, events, receivedAtMin: receivedAt, receivedAtMax: receivedAt });
+      ranges.push({ tenant, firstEvent, events, receivedAtMin: receivedAt, receivedAtMax: receivedAt });
       continue;
     }
     last.events += events;
     last.receivedAtMin = Math.min(last.receivedAtMin, receivedAt);
     last.receivedAtMax = Math.max(last.receivedAtMax, receivedAt);
   }
-  if (runs.length === 0) return;
+  if (ranges.length === 0) return;
   await client.query(INSERT_ARRIVALS, [
-    int4s(runs.map(({ tenant }) => tenant)),
-    int8s(runs.map(({ firstEvent }) => firstEvent)),
-    int4s(runs.map(({ events }) => events)),
-    int8s(runs.map(({ receivedAtMin }) => receivedAtMin)),
-    int8s(runs.map(({ receivedAtMax }) => receivedAtMax)),
+    int4s(ranges.map(({ tenant }) => tenant)),
+    int8s(ranges.map(({ firstEvent }) => firstEvent)),
+    int4s(ranges.map(({ events }) => events)),
+    int8s(ranges.map(({ receivedAtMin }) => receivedAtMin)),
+    int8s(ranges.map(({ receivedAtMax }) => receivedAtMax)),
   ]);
 }
 

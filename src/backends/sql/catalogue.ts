@@ -17,7 +17,7 @@ import {
   examinedEntry,
   type PropertiesRow,
 } from '../../views/catalogue.ts';
-import { changedBy, rowsOf, type Steps, type Tables } from './steps.ts';
+import { changedBy, chunksOf, rowsOf, type Steps, type Tables } from './steps.ts';
 import type { StoreQueries, StoreTables } from './store-tables.ts';
 
 /** Of one statement; both engines limit parameters. */
@@ -49,7 +49,7 @@ export function* addToCatalogue(tables: Tables, write: CatalogueWrite): Steps<vo
   const tenants = [...byTenant].sort(([a], [b]) => a - b);
   if (tenants.length === 0) return;
   const lastErasedAt = new Map<number, number>();
-  for (const some of piecesOf(tenants)) {
+  for (const some of chunksOf(tenants, ROWS_PER_STATEMENT)) {
     const numbers = some.map(([tenant]) => tenant);
     const query = tables
       .selectFrom('tenants')
@@ -88,8 +88,8 @@ function* addToTenant(
     entries.push([seen, after.entry]);
     documents.push([seen, after.properties]);
   }
-  for (const some of piecesOf(entries)) yield* changedBy(putEntries(tables, tenant, some));
-  for (const some of piecesOf(documents)) yield* changedBy(putProperties(tables, tenant, some));
+  for (const some of chunksOf(entries, ROWS_PER_STATEMENT)) yield* changedBy(putEntries(tables, tenant, some));
+  for (const some of chunksOf(documents, ROWS_PER_STATEMENT)) yield* changedBy(putProperties(tables, tenant, some));
 }
 
 /** Writes the row even if nothing changes, which locks it. */
@@ -117,7 +117,7 @@ function* readEntries(
   observations: readonly Observation[],
 ): Steps<Map<string, EntryRow>> {
   const found = new Map<string, EntryRow>();
-  for (const some of piecesOf([...observations.map(({ name }) => name), OTHER_EVENTS])) {
+  for (const some of chunksOf([...observations.map(({ name }) => name), OTHER_EVENTS], ROWS_PER_STATEMENT)) {
     const rows = yield* rowsOf(selectEntries(tables, tenant).where('name', 'in', some));
     for (const row of rows) found.set(keyOf(row), row);
   }
@@ -130,7 +130,10 @@ function* readProperties(
   observations: readonly Observation[],
 ): Steps<Map<string, PropertiesRow>> {
   const found = new Map<string, PropertiesRow>();
-  for (const some of piecesOf(observations.map(({ name }) => name))) {
+  for (const some of chunksOf(
+    observations.map(({ name }) => name),
+    ROWS_PER_STATEMENT,
+  )) {
     const rows = yield* rowsOf(selectProperties(tables, tenant).where('name', 'in', some));
     for (const row of rows) found.set(keyOf(row), row);
   }
@@ -306,8 +309,4 @@ export function* sweepExamples(tables: Tables, cutoff: number): Steps<void> {
 
 function keyOf({ kind, name }: { readonly kind: CatalogueKind; readonly name: string }): string {
   return `${kind}\0${name}`;
-}
-
-function* piecesOf<T>(rows: readonly T[]): Generator<T[], void, undefined> {
-  for (let at = 0; at < rows.length; at += ROWS_PER_STATEMENT) yield rows.slice(at, at + ROWS_PER_STATEMENT);
 }

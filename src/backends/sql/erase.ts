@@ -1,9 +1,9 @@
 /**
  * What an erase of a person removes besides events (rule 17): nodes, identifiers, merges, refusals, stored rejections,
- * users in dead letters, patches of jobs that name them, and all examples in the tenant's catalogue. Hashed tombstones of the match keys stay, so that
- * data received before the erase is dropped when it is processed late. Refusals of other people that name one of the
- * erased identifiers are removed too. Each engine removes events, and its own tables of people, in the same
- * transaction.
+ * users in dead letters, patches of jobs that name the person, and all examples in the tenant's catalogue. Hashed
+ * tombstones of the match keys stay, so that data received before the erase is dropped when it is processed late.
+ * Refusals of other people that name one of the erased identifiers are removed too. Each engine removes events, and its
+ * own tables of people, in the same transaction.
  *
  * All stored rejections of a tenant are read before that transaction, since there may be many; within it only those
  * stored since (`RejectionHorizon`).
@@ -18,11 +18,10 @@ import { tombstoneOf } from '../../views/tombstone.ts';
 import { removeExamples } from './catalogue.ts';
 import { eraseFromDeadLetters } from './dead-letters.ts';
 import { endJobsThatName } from './jobs.ts';
-import { changedBy, rowsOf, type Steps, type Tables } from './steps.ts';
+import { changedBy, chunksOf, rowsOf, type Steps, type Tables } from './steps.ts';
 
 /** The stored part of one user is some tens of kilobytes at most. */
 const REJECTIONS_PER_READ = 500;
-/** Both engines limit the parameters of a statement. */
 const VALUES_PER_STATEMENT = 5_000;
 
 export interface Erasure {
@@ -111,7 +110,7 @@ export function* erasePerson(
   const isCompared = keys.every((key) => suspects.names.has(nameOfKey(key)));
   const isAbout = payloadTest(keys, matchOptions);
   const later = yield* scanRejections(tables, tenant, isAbout, isCompared ? isLater(suspects.horizon) : null);
-  for (const some of piecesOf([...suspects.rejections, ...later])) {
+  for (const some of chunksOf([...suspects.rejections, ...later], VALUES_PER_STATEMENT)) {
     yield* changedBy(tables.deleteFrom('rejections').where('no', 'in', some));
   }
   yield* eraseFromDeadLetters(tables, tenant, isAbout);
@@ -119,7 +118,7 @@ export function* erasePerson(
   yield* writeTombstones(tables, { tenant, tenantId, erasedAt: audit.at }, keys);
   yield* removeRefusalsOf(tables, tenant, keys);
   const identity = tables.withTables<IdentityTables>();
-  for (const some of piecesOf(nodes)) {
+  for (const some of chunksOf(nodes, VALUES_PER_STATEMENT)) {
     yield* changedBy(identity.deleteFrom('identifiers').where('node', 'in', some));
     yield* changedBy(identity.deleteFrom('merges').where('node_a', 'in', some));
     yield* changedBy(identity.deleteFrom('refusals').where('node', 'in', some));
@@ -143,9 +142,9 @@ function* writeTombstones(
   { tenant, tenantId, erasedAt }: { tenant: number; tenantId: TenantId; erasedAt: number },
   keys: readonly ErasedKey[],
 ): Steps<void> {
-  // In one order, as everywhere: two erases may write the same ones.
+  // In one order, as everywhere: two erases may write the same ones, and must not deadlock.
   const hashes = keys.map((key) => tombstoneOf(tenantId, key)).sort((a, b) => Buffer.compare(a, b));
-  for (const some of piecesOf(hashes)) {
+  for (const some of chunksOf(hashes, VALUES_PER_STATEMENT)) {
     yield* changedBy(
       tables
         .insertInto('tombstones')
@@ -164,7 +163,10 @@ function* writeTombstones(
 function* removeRefusalsOf(tables: Tables, tenant: number, keys: readonly ErasedKey[]): Steps<void> {
   const identity = tables.withTables<IdentityTables>();
   for (const [type, some] of Map.groupBy(keys, (key) => key.type)) {
-    for (const values of piecesOf(some.map(({ value }) => value))) {
+    for (const values of chunksOf(
+      some.map(({ value }) => value),
+      VALUES_PER_STATEMENT,
+    )) {
       yield* changedBy(
         identity
           .deleteFrom('refusals')
@@ -182,8 +184,4 @@ function* removeRefusalsOf(tables: Tables, tenant: number, keys: readonly Erased
       );
     }
   }
-}
-
-function* piecesOf<T>(values: readonly T[]): Generator<T[], void, undefined> {
-  for (let at = 0; at < values.length; at += VALUES_PER_STATEMENT) yield values.slice(at, at + VALUES_PER_STATEMENT);
 }

@@ -12,7 +12,7 @@ import { type Compilable, sql } from 'kysely';
 import type { StoredPlanViolation } from '../../store.ts';
 import type { PlanViolation } from '../../store-writer.ts';
 import { withoutNul } from '../../views/storable-text.ts';
-import { changedBy, rowsOf, type Steps, type Tables } from './steps.ts';
+import { changedBy, chunksOf, rowsOf, type Steps, type Tables } from './steps.ts';
 import type { StoreQueries } from './store-tables.ts';
 
 /** In place of an event name: the violation is in user properties or profile fields. */
@@ -79,9 +79,7 @@ export class ViolationSums {
     }
     const sorted = [...this.#rows].toSorted(([a], [b]) => (a < b ? -1 : 1)).map(([, row]) => row);
     this.clear();
-    for (let at = 0; at < sorted.length; at += ROWS_MAX) {
-      yield* changedBy(addToViolations(tables, shard, sorted.slice(at, at + ROWS_MAX)));
-    }
+    for (const rows of chunksOf(sorted, ROWS_MAX)) yield* changedBy(addToViolations(tables, shard, rows));
   }
 
   clear(): void {

@@ -18,7 +18,7 @@ import { scopedCursorOf, scopedNumbersOf } from '../../views/cursor.ts';
 import { eventNamesIn, nameInText, reasonHash } from '../../views/kept-rejections.ts';
 import { pageOf } from '../../views/page.ts';
 import { uuidOf } from '../../views/uuid.ts';
-import { changedBy, rowsOf, type Steps, type Tables } from './steps.ts';
+import { changedBy, chunksOf, rowsOf, type Steps, type Tables } from './steps.ts';
 import type { StoreQueries, StoreTables } from './store-tables.ts';
 
 /** There are a few dozen rules; names that clients chose make more reasons of some of them. */
@@ -136,12 +136,12 @@ export function* openRejections(
   traceIds: readonly string[],
 ): Steps<Map<string, Set<number>>> {
   const open = new Map<string, Set<number>>();
-  for (let at = 0; at < traceIds.length; at += VALUES_PER_STATEMENT) {
+  for (const some of chunksOf(traceIds, VALUES_PER_STATEMENT)) {
     const rows = yield* rowsOf(
       tables
         .selectFrom('rejections')
         .select(['trace_id', 'user_index'])
-        .where('trace_id', 'in', traceIds.slice(at, at + VALUES_PER_STATEMENT))
+        .where('trace_id', 'in', some)
         .where('tenant', '=', tenant)
         .where('resubmitted_at', 'is', null),
     );

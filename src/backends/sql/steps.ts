@@ -35,6 +35,11 @@ export function* engineStep<T>(work: () => T | Promise<T>): Steps<T> {
   return (yield work) as T;
 }
 
+/** Both engines limit the parameters of a statement. */
+export function* chunksOf<T>(values: readonly T[], sizeMax: number): Generator<T[], void, undefined> {
+  for (let at = 0; at < values.length; at += sizeMax) yield values.slice(at, at + sizeMax);
+}
+
 /** For an engine that does not wait. */
 export function runStepsNow<T>(steps: Steps<T>, run: (query: CompiledQuery) => StatementResult): T {
   let next = steps.next();

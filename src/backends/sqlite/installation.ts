@@ -6,10 +6,10 @@
  */
 
 import { randomUUID } from 'node:crypto';
-import { existsSync, mkdirSync, readFileSync, statSync } from 'node:fs';
+import { existsSync, mkdirSync, readFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import type { DatabaseSync } from 'node:sqlite';
-import { keyFileOf, logFolderOf, serverUrlFileOf, storeFileOf } from '../../data-folder/files.ts';
+import { keyFileOf, logFolderOf, serverUrlFileOf, sizeOfFile, storeFileOf } from '../../data-folder/files.ts';
 import { OperatorError } from '../../errors.ts';
 import { isFullDisk } from './disk.ts';
 import { refuseLostKeys } from '../../data-folder/lost-keys.ts';
@@ -36,7 +36,7 @@ export function tieDataFolder(dataFolder: string): string[] {
   const [storeFile, keyFile] = [storeFileOf(dataFolder), keyFileOf(dataFolder)];
   refuseLostKeys(dataFolder);
   const isServed = wasUsedByServer(dataFolder);
-  const isOld = { store: sizeOf(storeFile) > 0, log: listSegments(logFolderOf(dataFolder)).length > 0 };
+  const isOld = { store: sizeOfFile(storeFile) > 0, log: listSegments(logFolderOf(dataFolder)).length > 0 };
   // Keys first: an interrupted first start must not look like a folder that has lost them.
   const keys = openKeysDatabase(keyFile);
   const store = openStoreFile(storeFile, 'writer');
@@ -105,9 +105,9 @@ export function problemOfInstallation(dataFolder: string): string | null {
     { name: 'log/', id: idIn(() => readLogInstallation(logFolderOf(dataFolder))) },
     {
       name: 'store.db',
-      id: sizeOf(storeFile) > 0 ? idIn(() => readId(openStoreFileForCommand(storeFile))) : undefined,
+      id: sizeOfFile(storeFile) > 0 ? idIn(() => readId(openStoreFileForCommand(storeFile))) : undefined,
     },
-    { name: 'keys.db', id: sizeOf(keyFile) > 0 ? idIn(() => readId(openKeysDatabase(keyFile))) : undefined },
+    { name: 'keys.db', id: sizeOfFile(keyFile) > 0 ? idIn(() => readId(openKeysDatabase(keyFile))) : undefined },
   ]);
 }
 
@@ -159,9 +159,4 @@ export function readLogInstallation(folder: string): string | undefined {
 export function writeLogInstallation(folder: string, id: string): void {
   mkdirSync(folder, { recursive: true, mode: 0o700 });
   writeDurably(join(folder, FILE), `${id}\n`);
-}
-
-/** 0 if it does not exist. */
-function sizeOf(file: string): number {
-  return statSync(file, { throwIfNoEntry: false })?.size ?? 0;
 }

@@ -7,7 +7,7 @@ import assert from 'node:assert/strict';
 import { after, before, suite, test } from 'node:test';
 import { eventWindows } from '../../../src/backends/postgres/event-days.ts';
 import type { PostgresPool } from '../../../src/backends/postgres/pool.ts';
-import { ARRIVALS_SQL, LAST_SQL, RUN_AT_SQL, RUNS_SQL } from '../../../src/backends/postgres/store-arrivals.ts';
+import { ARRIVALS_SQL, LAST_SQL, RANGE_AT_SQL, RANGES_SQL } from '../../../src/backends/postgres/store-arrivals.ts';
 import { dayOf, pairOf, StoreDays } from '../../../src/backends/postgres/store-days.ts';
 import { BY_INDEX, DELETE_SQL, USERS_SQL } from '../../../src/backends/postgres/store-erase-events.ts';
 import { nodesSql, tenantSql } from '../../../src/backends/postgres/store-timeline.ts';
@@ -158,9 +158,9 @@ suite('Plans of PostgreSQL', { skip: whyNoPostgres() }, () => {
       });
 
       test('what arrived after a place is found behind it, in its days', async () => {
-        await assertQuick(2, RUN_AT_SQL, [2, 5_001, 5_000], BY_INDEX);
+        await assertQuick(2, RANGE_AT_SQL, [2, 5_001, 5_000], BY_INDEX);
         await assertQuick(3, LAST_SQL, [1, EVENTS], BY_INDEX);
-        await assertQuick(4 * PAGE, RUNS_SQL, [1, 5_000, 0, PAGE, EVENTS]);
+        await assertQuick(4 * PAGE, RANGES_SQL, [1, 5_000, 0, PAGE, EVENTS]);
         const starts = Array.from({ length: PAGE }, (_, n) => 5_001 + 2 * n);
         const stops = starts.map((start) => start + 1);
         const receipt = FIRST + 5_000 * EVERY;

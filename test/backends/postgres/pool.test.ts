@@ -228,7 +228,7 @@ function transactionTests(): void {
     assert.equal(pool.sizes.idle, pool.sizes.total);
   });
 
-  test('after a conflict the work is done again, as often as was said', async (context) => {
+  test('after a conflict the work is retried, up to the given number of times', async (context) => {
     const { pool } = await poolFor(context);
     let calls = 0;
     const work = async (): Promise<number> => {

@@ -16,7 +16,7 @@ import {
 } from '../../../src/backends/sqlite/sorted-runs/entries.ts';
 import type { Key } from '../../../src/backends/sqlite/sorted-runs/keys.ts';
 import { RunReader } from '../../../src/backends/sqlite/sorted-runs/run-reader.ts';
-import { dropSortedRunsSchema, sortedRunsSchema } from '../../../src/backends/sqlite/sorted-runs/schema.ts';
+import { sortedRunsSchema } from '../../../src/backends/sqlite/sorted-runs/schema.ts';
 import { type RunsSizes, SortedRuns } from '../../../src/backends/sqlite/sorted-runs/sorted-runs.ts';
 import { removeFolder, temporaryFolder } from '../../server.ts';
 
@@ -268,7 +268,6 @@ suite('Sorted runs', () => {
     do runs.merge();
     while (runs.isMerging);
     assert.equal(runs.runNumbers(1).length, 1);
-    database.exec(dropSortedRunsSchema(shape.name));
     database.close();
   });
 

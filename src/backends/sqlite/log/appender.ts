@@ -79,7 +79,7 @@ class SqliteLogAppender implements LogAppender {
   constructor(writer: Worker | MessagePort, onFatal: (message: string) => void) {
     this.#writer = writer;
     this.#onFatal = onFatal;
-    writer.on('message', (reply: WriterReply) => this.#hear(reply));
+    writer.on('message', (reply: WriterReply) => this.#onReply(reply));
   }
 
   /** The writer's thread ended: closed, or crashed. */
@@ -139,7 +139,7 @@ class SqliteLogAppender implements LogAppender {
     this.#writer.postMessage(message, [group.bodies]);
   }
 
-  #hear(reply: WriterReply): void {
+  #onReply(reply: WriterReply): void {
     switch (reply.type) {
       case 'durable':
         this.#settle(reply.upToGroup, (waiting) => waiting.resolve());
@@ -153,7 +153,7 @@ class SqliteLogAppender implements LogAppender {
           this.#settle(reply.upToGroup, (waiting) => waiting.reject(error));
         }
         return;
-      case 'healed':
+      case 'recovered':
         if (!this.#dead) this.#problem = null;
         return;
       case 'ready':

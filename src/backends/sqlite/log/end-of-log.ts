@@ -49,7 +49,7 @@ function doubtOf(folder: string, isNoted: boolean): string | null {
 }
 
 /** A removed log leaves its end beside it. */
-export function wasEverThere(folder: string): boolean {
+export function hasEverExisted(folder: string): boolean {
   return existsSync(folder) || readLogEndNote(folder) !== undefined;
 }
 

@@ -21,7 +21,7 @@ export interface RecoveredSegment {
   /** undefined if the segment is empty. */
   readonly lastPosition: number | undefined;
   /** Records are still in the WAL beside the database file. */
-  readonly needsSealing: boolean;
+  readonly needsCheckpoint: boolean;
   /** It does not even have its table: a start was interrupted, or its write-ahead log is gone. It contains nothing. */
   readonly isUnfinished: boolean;
 }
@@ -33,7 +33,7 @@ export interface RecoveredSegment {
 export function recoverSegment(file: string): RecoveredSegment {
   try {
     if (hasWal(file)) syncWal(file);
-    return isUnfinished(file) ? { lastPosition: undefined, needsSealing: false, isUnfinished: true } : inspect(file);
+    return isUnfinished(file) ? { lastPosition: undefined, needsCheckpoint: false, isUnfinished: true } : inspect(file);
   } catch (error) {
     if (error instanceof LogCorruptError) throw error;
     if (isFullDisk(error)) throw new LogUnavailableError(fullDiskText(file));
@@ -63,7 +63,7 @@ function inspect(file: string): RecoveredSegment {
     if (withWal) assertWalIsWhole(file, validFrames(database));
     assertCurrentFormat(database, file);
     const last = lastPosition(database);
-    return { lastPosition: last, needsSealing: withWal && last !== undefined, isUnfinished: false };
+    return { lastPosition: last, needsCheckpoint: withWal && last !== undefined, isUnfinished: false };
   } finally {
     database.close();
   }

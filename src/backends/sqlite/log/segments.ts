@@ -20,11 +20,12 @@
  */
 
 import { randomBytes } from 'node:crypto';
-import { closeSync, fsyncSync, mkdirSync, openSync, readdirSync, rmSync, statSync } from 'node:fs';
+import { closeSync, mkdirSync, openSync, readdirSync, rmSync, statSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
 import { DatabaseSync, type StatementSync } from 'node:sqlite';
 import { pathToFileURL } from 'node:url';
 import { crc32 } from 'node:zlib';
+import { syncPath } from '../../../data-folder/write-durably.ts';
 import { ForeignSegmentError, LogCorruptError, LogUnavailableError } from '../../../log.ts';
 import { isOutOfFiles } from '../disk.ts';
 import type { SegmentId } from './ends.ts';
@@ -154,7 +155,7 @@ export function markUnused(folder: string, position: number): void {
 function makeMark(folder: string, position: number, kind: string): void {
   mkdirSync(folder, { recursive: true, mode: 0o700 });
   closeSync(openSync(segmentFile(folder, position) + kind, 'a', 0o600));
-  for (const path of [folder, dirname(folder)]) syncFolder(path);
+  for (const path of [folder, dirname(folder)]) syncPath(path);
 }
 
 /** Whether a segment contains readable records. */
@@ -259,7 +260,7 @@ export function createSegment(
       .run(logName, firstPosition, id, previous?.id ?? null, previous?.position ?? null);
     database.exec('COMMIT');
     // SQLite syncs the content of files; their folders have to be synced so that they are found after a power loss.
-    for (const path of [folder, dirname(folder)]) syncFolder(path);
+    for (const path of [folder, dirname(folder)]) syncPath(path);
   } catch (error) {
     // Half a segment would take up scarce space or open files. After any other error the files are left as they are.
     if (isOutOfFiles(error)) {
@@ -432,14 +433,5 @@ function listNames(folder: string): string[] {
     if ((error as NodeJS.ErrnoException).code === 'ENOENT') return [];
     if (isOutOfFiles(error)) throw new LogUnavailableError(`The log cannot be read now: ${(error as Error).message}.`);
     throw error;
-  }
-}
-
-function syncFolder(path: string): void {
-  const descriptor = openSync(path, 'r');
-  try {
-    fsyncSync(descriptor);
-  } finally {
-    closeSync(descriptor);
   }
 }

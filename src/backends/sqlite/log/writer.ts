@@ -69,7 +69,7 @@ export interface Group {
   readonly bodies: ArrayBuffer;
 }
 
-export const FIELDS_PER_ENTRY = 12;
+const FIELDS_PER_ENTRY = 12;
 
 export type WriterMessage = { readonly type: 'group'; readonly group: Group } | { readonly type: 'close' };
 
@@ -78,7 +78,7 @@ export type WriterReply =
   | { readonly type: 'refused'; readonly message: string }
   | { readonly type: 'durable'; readonly upToGroup: number }
   | { readonly type: 'failed'; readonly upToGroup: number; readonly message: string; readonly fatal: boolean }
-  | { readonly type: 'healed' }
+  | { readonly type: 'recovered' }
   | { readonly type: 'closed' };
 
 /** An edge that appends. */
@@ -162,7 +162,7 @@ class Writer {
   }
 
   /**
-   * Checks what an earlier process left, seals it in the background, and finds where to continue and what is missing
+   * Checks what an earlier process left, checkpoints it in the background, and finds where to continue and what is missing
    * before.
    */
   #recover(): { readonly end: number; readonly missing: MissingRecords | null } {
@@ -174,10 +174,10 @@ class Writer {
       if (segment.lost && isNewest) this.#markEndOfLost(segment);
       if (!holdsRecords(segment)) continue;
       assertNotForeign(folder, segment);
-      // A segment without a WAL was sealed; its records have checksums and are checked when they are read.
+      // A segment without a WAL was checkpointed; its records have checksums and are checked when they are read.
       if (isNewest || hasWal(segment.file)) {
         const recovered = recoverSegment(segment.file);
-        if (recovered.needsSealing) void this.#checkpointing.finish(segment.file, null);
+        if (recovered.needsCheckpoint) void this.#checkpointing.finish(segment.file, null);
         if (recovered.lastPosition === undefined) empty = segment;
       }
       this.#markGap(segment, segments[index + 1]);
@@ -356,7 +356,7 @@ class Writer {
       return;
     }
     this.#rollBack();
-    this.#probeUntilHealed();
+    this.#probeUntilRecovered();
     this.#replyFailed(lastGroups, 'the disk is full', false);
   }
 
@@ -372,12 +372,12 @@ class Writer {
     if (this.#database.isTransaction) this.#database.exec('ROLLBACK');
   }
 
-  #probeUntilHealed(): void {
+  #probeUntilRecovered(): void {
     this.#probe ??= setInterval(() => {
       if (!canWrite(this.#setup.folder)) return;
       clearInterval(this.#probe);
       this.#probe = undefined;
-      this.#replyToAll({ type: 'healed' });
+      this.#replyToAll({ type: 'recovered' });
     }, PROBE_INTERVAL_MS);
   }
 

@@ -10,61 +10,61 @@ import type { KeyHash } from '../../../views/keyed-hash.ts';
 import { type Entry, NO_BYTES, RowsToWrite, type RunsShape } from './entries.ts';
 import { type RunsSizes, SortedRuns } from './sorted-runs.ts';
 
-/** Maximum number of buffered entries; beyond it a run is written. */
-const WAITING_MAX = 131_072;
+/** When the memtable is full, its entries are written as a run. */
+const MEMTABLE_ENTRIES_MAX = 131_072;
 /** Up to this many entries are cleared one by one, which is faster than clearing all slots. */
-const FEW = 4_096;
+const CLEARED_ONE_BY_ONE_MAX = 4_096;
 
 export class BufferedRuns {
   readonly runs: SortedRuns;
   readonly #groupOf: (rows: Rows) => number;
-  readonly #waiting: WaitingEntries;
+  readonly #memtable: Memtable;
 
   /** `groupOf` returns the group of the buffered entries. */
   constructor(database: DatabaseSync, shape: RunsShape, groupOf: (rows: Rows) => number, sizes?: RunsSizes) {
     this.runs = new SortedRuns(database, shape, sizes);
     this.#groupOf = groupOf;
-    this.#waiting = new WaitingEntries(shape);
+    this.#memtable = new Memtable(shape);
   }
 
   get({ hash, rest }: KeyHash): Entry | undefined {
-    return this.#waiting.get(hash, rest) ?? this.runs.get([hash, rest]);
+    return this.#memtable.get(hash, rest) ?? this.runs.get([hash, rest]);
   }
 
   set({ hash, rest }: KeyHash, values: readonly number[], bytes: Uint8Array = NO_BYTES): void {
-    if (this.#waiting.isFull) this.flush();
-    this.#waiting.set(hash, rest, values, bytes);
+    if (this.#memtable.isFull) this.flush();
+    this.#memtable.set(hash, rest, values, bytes);
   }
 
   /** Call it before the transaction is committed. */
   flush(): void {
-    const { rows } = this.#waiting;
+    const { rows } = this.#memtable;
     if (rows.count === 0) return;
     this.runs.put(this.#groupOf(rows), rows);
-    this.#waiting.clear();
+    this.#memtable.clear();
   }
 
-  /** After a rollback. */
+  /** Drops what is buffered and cached; call it after a rollback. */
   forget(): void {
-    this.#waiting.clear();
+    this.#memtable.clear();
     this.runs.forget();
   }
 }
 
 /** A hash table over the rows of the next run: open addressing, at most half full. */
-class WaitingEntries {
+class Memtable {
   readonly rows: RowsToWrite;
   readonly #keyColumns: number;
   /** The row of each slot plus one; 0 if it is free. */
-  readonly #slots = new Int32Array(2 * WAITING_MAX);
+  readonly #slots = new Int32Array(2 * MEMTABLE_ENTRIES_MAX);
 
   constructor({ keyColumns, valueColumns, hasBytes }: RunsShape) {
     this.#keyColumns = keyColumns;
-    this.rows = new RowsToWrite(keyColumns + valueColumns, hasBytes, WAITING_MAX);
+    this.rows = new RowsToWrite(keyColumns + valueColumns, hasBytes, MEMTABLE_ENTRIES_MAX);
   }
 
   get isFull(): boolean {
-    return this.rows.count >= WAITING_MAX;
+    return this.rows.count >= MEMTABLE_ENTRIES_MAX;
   }
 
   get(hash: number, rest: number): Entry | undefined {
@@ -95,7 +95,7 @@ class WaitingEntries {
   clear(): void {
     const { rows } = this;
     const mask = this.#slots.length - 1;
-    if (rows.count > FEW) this.#slots.fill(0);
+    if (rows.count > CLEARED_ONE_BY_ONE_MAX) this.#slots.fill(0);
     else {
       for (let row = 0; row < rows.count; row++) {
         let slot = (rows.columns[1]?.[row] as number) & mask;

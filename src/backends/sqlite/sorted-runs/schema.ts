@@ -35,7 +35,3 @@ export function sortedRunsSchema(name: string, hasFilters = true): string {
     CREATE UNIQUE INDEX ${name}_blocks_by_first ON ${name}_blocks (run, first);
     ${hasFilters ? filters : ''}`;
 }
-
-export function dropSortedRunsSchema(name: string): string {
-  return `DROP TABLE ${name}_runs; DROP TABLE ${name}_blocks; DROP TABLE IF EXISTS ${name}_filters;`;
-}

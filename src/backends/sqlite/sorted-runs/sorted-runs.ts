@@ -1,18 +1,18 @@
 /**
- * A log-structured merge tree on SQLite. Entries are written as a whole run, sorted by key, instead of into a B-tree
- * one by one: that costs a tenth, however much is stored. A look-up searches every run; so runs of similar size are
- * merged when there are many (size-tiered compaction), and a run may have Bloom filters in memory, which rule out
- * nearly every absent key.
+ * A log-structured merge tree on SQLite. A transaction's entries are written together as one run, sorted by key, which
+ * costs a tenth of inserting them into a B-tree one by one, however much is stored. A lookup searches every run, so runs
+ * of similar size are merged when there are many (size-tiered compaction), and runs may have Bloom filters in memory,
+ * which rule out nearly every absent key.
  *
- * A key is a few integers, and so are its values; an entry may have bytes, too. Keys are unique over all runs of a
- * group, or `combine` merges two entries, in any order. Runs of different groups (days, tables of events) are never
- * merged, so that a group can be dropped.
+ * An entry is a key (a few integers), values (integers) and, in some trees, bytes. A key is unique among the runs of a
+ * group, unless the tree has `combine`, which makes one entry of two, in any order. Runs of different groups (days,
+ * tables of events) are never merged, so that a group can be dropped.
  *
  * Merging is incremental: with every run that is written, a multiple of its bytes is moved in each running merge, in
  * the caller's transaction, from runs that become empty to one that grows. So the cost is spread evenly; after a crash
  * merging continues where the last commit left it.
  *
- * The amount to merge, and the size class of a run, are counted in bytes: entries may have megabytes of them.
+ * The amount to merge and the level of a run are measured in bytes, because one entry may have megabytes of them.
  *
  * One connection writes, merges and drops. Others may read (`RunReader`), and change or remove entries.
  */
@@ -39,7 +39,7 @@ export interface RunsSizes {
 }
 
 /**
- * Few, since every unsuccessful look-up checks the filter of every run, and merging is cheap: with 16 instead of 4,
+ * Few, since every unsuccessful lookup checks the filter of every run, and merging is cheap: with 16 instead of 4,
  * writing a hash takes half as long, and finding one twice as long.
  */
 const FAN_OUT = 4;
@@ -92,7 +92,7 @@ export class SortedRuns extends RunReader {
     this.#filterBytesMax = sizes.filterBytesMax ?? FILTER_BYTES_MAX;
   }
 
-  /** After a rollback. */
+  /** Drops what is cached in memory; call it after a rollback. */
   forget(): void {
     this.#runs = undefined;
     this.#filterBytes = 0;
