@@ -378,7 +378,12 @@ export class StoreConflictError extends Error {
   override readonly name = 'StoreConflictError';
 }
 
-/** The store cannot be written now (full disk, lost connection): the batch is tried again later. */
+/** The store does not accept a value: a record is the cause, and a retry does not help. The message quotes nothing. */
+export class StoreValueError extends Error {
+  override readonly name = 'StoreValueError';
+}
+
+/** The store cannot be used now (full disk, lost connection, missing table): the batch is tried again later. */
 export class StoreUnavailableError extends Error {
   override readonly name = 'StoreUnavailableError';
 }

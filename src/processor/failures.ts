@@ -11,8 +11,7 @@ import { StoreConflictError, StoreUnavailableError } from '../store-writer.ts';
 
 /**
  * A store or log that is unavailable or conflicting (within a transaction the processor handles these itself). A
- * damaged log waits for an operator, and so does a database that refuses to work (a revoked permission, a missing
- * table). Events are accepted meanwhile.
+ * damaged log waits for an operator. Events are accepted meanwhile.
  */
 export function isRetryable(error: unknown): error is Error {
   return (
@@ -20,26 +19,13 @@ export function isRetryable(error: unknown): error is Error {
     error instanceof StoreConflictError ||
     error instanceof LogUnavailableError ||
     error instanceof LogCorruptError ||
-    isRefusalToWork(error) ||
     isTooManyOpenFiles(error)
   );
 }
 
-/** By the five characters (SQLSTATE) that PostgreSQL gives for every error, the first two of which are its class. */
-function isRefusalToWork(error: unknown): error is Error {
-  if (!(error instanceof Error) || !('code' in error) || typeof error.code !== 'string') return false;
-  return SQLSTATE.test(error.code) && !VALUE_CLASSES.has(error.code.slice(0, 2));
-}
-
-/** Codes of the system (EPIPE) have no digits. */
-const SQLSTATE = /^(?=.*[0-9])[0-9A-Z]{5}$/;
-/** Number of rows, values, constraints, limits (as of an index's row). */
-const VALUE_CLASSES = new Set(['21', '22', '23', '54']);
-
 /**
- * Whether a record may be the cause. Not if the database says that it cannot work (its own codes, but for those about
- * values and constraints), not if another one wrote meanwhile, not if the log is damaged, and not if the data folder may be
- * another server's.
+ * Whether a record may be the cause. Not if the store or the log is unavailable, damaged or conflicting, not if SQLite fails
+ * for another reason than a value, and not if the data folder may be another server's.
  */
 export function isPoison(error: unknown): boolean {
   if (isRetryable(error) || error instanceof LockLostError) return false;
@@ -55,8 +41,8 @@ export interface Failure {
 }
 
 /**
- * The messages of the language, of Node and of PostgreSQL may quote what a client sent ("Unexpected token … in …"), so the
- * cause says where it happened instead. Our own errors and those of SQLite quote nothing.
+ * The messages of the language and of Node may quote what a client sent ("Unexpected token … in …"), so the cause says where
+ * it happened instead. Our own errors and those of SQLite quote nothing.
  */
 export function failureOf(error: unknown): Failure {
   if (!(error instanceof Error)) return { cause: `a ${typeof error} was thrown`, stack: '' };
@@ -69,8 +55,7 @@ export function failureOf(error: unknown): Failure {
   const code = 'code' in error && typeof error.code === 'string' ? error.code : '';
   const isQuoting = QUOTING.some((type) => error instanceof type) || NODE_CODE.test(code);
   const place = frames.find((frame) => OWN_FRAME.test(frame)) ?? frames[0] ?? 'at an unknown place';
-  const said = SQLSTATE.test(code) ? `${code} ${place}` : isQuoting ? place : message;
-  return { cause: `${name}: ${said}`, stack: frames.join('\n') };
+  return { cause: `${name}: ${isQuoting ? place : message}`, stack: frames.join('\n') };
 }
 
 const QUOTING = [SyntaxError, TypeError, RangeError, ReferenceError, URIError, EvalError, DOMException];

@@ -1,12 +1,13 @@
 /**
  * Maps the errors of `pg`, the network and the server to those that the rest of Sluice handles: `StoreConflictError`
- * (retry immediately), `StoreUnavailableError` (retry later), and everything else, which is a bug and rethrown. The
- * server quotes row values in `detail` and similar fields; these are removed here, so that no e-mail address reaches a
- * log through a constraint violation. No message contains a password.
+ * (retry immediately), `StoreValueError` (never retry: a record is the cause) and `StoreUnavailableError` (retry later:
+ * every other refusal of the server, which an operator can end). Anything else is a bug and rethrown. The server quotes
+ * row values in messages, `detail` and similar fields; these are removed here, so that no e-mail address reaches a log.
+ * No message contains a password.
  */
 
 import { DatabaseError } from 'pg';
-import { StoreConflictError, StoreUnavailableError } from '../../store-writer.ts';
+import { StoreConflictError, StoreUnavailableError, StoreValueError } from '../../store-writer.ts';
 
 /**
  * Serialization failure, deadlock, unique violation: another transaction wrote the row first. A statement whose unique
@@ -14,14 +15,8 @@ import { StoreConflictError, StoreUnavailableError } from '../../store-writer.ts
  */
 const CONFLICTS = new Set(['40001', '40P01', '23505']);
 const LOCK_TIMEOUT = '55P03';
-/**
- * Connection exception (08), insufficient resources (53), operator intervention or timeout (57), system error (58),
- * and, while a server runs, also invalid authorization (28) and invalid catalog name (3D): an operator is changing
- * something.
- */
-const UNAVAILABLE_CLASSES = new Set(['08', '28', '3D', '53', '57', '58']);
-/** Read-only (a standby after a failover), and transactions ended by an idle or transaction timeout. */
-const UNAVAILABLE = new Set(['25006', '25P03', '25P04']);
+/** Number of rows, values, constraints, limits (as of an index's row). */
+const VALUE_CLASSES = new Set(['21', '22', '23', '54']);
 
 /** Fields of an error that quote rows or statements. */
 const REVEALING = ['detail', 'where', 'hint', 'internalQuery', 'dataType', 'query', 'parameters'] as const;
@@ -36,14 +31,19 @@ export function asStoreError(error: unknown): unknown {
       return new LockTimeoutError('lock timeout: another transaction holds a lock on these rows (55P03)');
     if (CONFLICTS.has(code))
       return new StoreConflictError(`another transaction wrote the same rows meanwhile (${code})`);
-    if (UNAVAILABLE.has(code) || UNAVAILABLE_CLASSES.has(code.slice(0, 2))) {
-      return new StoreUnavailableError(`PostgreSQL reports: ${error.message} (${code})`, { cause: error });
-    }
-    return error;
+    if (VALUE_CLASSES.has(code.slice(0, 2))) return valueErrorOf(error, code);
+    return new StoreUnavailableError(`PostgreSQL reports: ${error.message} (${code})`, { cause: error });
   }
   // A malformed statement is a bug; every other error without an SQLSTATE is the connection's.
   if (error instanceof TypeError || error instanceof RangeError || !(error instanceof Error)) return error;
   return new StoreUnavailableError(`PostgreSQL cannot be reached: ${wordsOf(error)}`, { cause: error });
+}
+
+/** With the code, and the names in the schema that the server gives. */
+function valueErrorOf({ table, column, constraint }: DatabaseError, code: string): StoreValueError {
+  const where = [table, column, constraint].filter((name) => name !== undefined).join(', ');
+  const message = `PostgreSQL does not accept a value${where === '' ? '' : ` (${where})`}: ${code}`;
+  return Object.assign(new StoreValueError(message), { code });
 }
 
 /** Another transaction held a lock for longer than lock_timeout. Within a transaction this is an ordinary conflict. */

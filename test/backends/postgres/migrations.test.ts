@@ -90,7 +90,7 @@ suite('Migrations of PostgreSQL', { skip: whyNoPostgres() }, () => {
     const { connect } = await emptyDatabase();
     const pool = await connect({ max: 2 });
     context.after(() => pool.close());
-    await assert.rejects(migrate(pool, list(FIRST, 'CREATE TABLE half (id int); SELECT 1 / 0;')), /division by zero/);
+    await assert.rejects(migrate(pool, list(FIRST, 'CREATE TABLE half (id int); SELECT 1 / 0;')), /: 22012$/);
     assert.deepEqual(await namesOf(pool), ['first', 'migrations']);
     assert.deepEqual(await stepsIn(pool), ['test 1']);
     await migrate(pool, list(FIRST, SECOND));
