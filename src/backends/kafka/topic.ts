@@ -58,12 +58,14 @@ export async function openTopic(cluster: Cluster, options: TopicOptions): Promis
   if (errors.length > 0 && options.isReadOnly !== true) {
     throw new OperatorError(`The topic ${topic} is not safe for events: ${errors.join('; ')}.`);
   }
-  if (wanted !== null && wanted !== metadata.partitions.length) {
+  // More are no mistake: partitions may be added later.
+  if (wanted !== null && wanted > metadata.partitions.length) {
     warnings.push(
       `it has ${metadata.partitions.length} partitions, not the ${wanted} of LOG_URL, which are for a new topic`,
     );
   }
-  for (const warning of [...errors, ...warnings]) options.warn(`topic ${topic}: ${warning}`);
+  for (const error of errors) options.warn(`topic ${topic}: ${error}. Edges and processors refuse to start on it`);
+  for (const warning of warnings) options.warn(`topic ${topic}: ${warning}`);
   return {
     id: metadata.topicId ?? '',
     partitions: metadata.partitions.length,
