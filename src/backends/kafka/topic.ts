@@ -12,6 +12,9 @@ import { LogUnreachableError, LogUnavailableError } from '../../log.ts';
 import type { Cluster, ClusterMetadata } from './cluster.ts';
 import { responseOf, CODE, LoginFailedError, describeCode } from './errors.ts';
 
+/** The topic does not exist, and is not to be created. */
+export class NoTopicError extends OperatorError {}
+
 export interface TopicInfo {
   readonly id: string;
   readonly partitions: number;
@@ -46,7 +49,7 @@ export async function openTopic(cluster: Cluster, options: TopicOptions): Promis
   const metadata = await untilReady(cluster, options, async () => {
     const seen = await cluster.refresh();
     if (seen.topicId === null && options.createsTopic === false) {
-      throw new OperatorError(`There is no topic ${cluster.topic} yet: no server has run on it. Check LOG_URL.`);
+      throw new NoTopicError(`There is no topic ${cluster.topic} yet: no server has run on it. Check LOG_URL.`);
     }
     if (seen.topicId === null) await createTopic(cluster, seen);
     return isComplete(seen) ? seen : undefined;
