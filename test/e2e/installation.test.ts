@@ -80,7 +80,11 @@ async function execute(url: string, statement: string): Promise<void> {
 
 async function onKafka<T>(brokers: string, work: (admin: Admin) => Promise<T>): Promise<T> {
   const admin = new Admin({ clientId: 'test', bootstrapBrokers: brokers.split(',') });
-  return work(admin).finally(() => admin.close());
+  try {
+    return await work(admin);
+  } finally {
+    await admin.close();
+  }
 }
 
 function isTopic(brokers: string, topic: string): Promise<boolean> {
