@@ -42,7 +42,7 @@ const COMMAND_MS_MAX = 5_000;
 /** How long a server waits for an unreachable Kafka before it starts without it. */
 const UNREACHABLE_MS_MAX = 3_000;
 /** How long a server waits for a topic that should exist. */
-const MISSING_MS_MAX = 5_000;
+const MISSING_MS_MAX = 2_000;
 const MISSING_RETRY_MS = 250;
 /** Options of a log reader that never deletes anything. */
 const READ_ONLY = { retentionMs: Number.MAX_SAFE_INTEGER, now: Date.now };
