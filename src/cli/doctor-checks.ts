@@ -16,7 +16,7 @@ import { DAY_MS, ENVIRONMENTS } from '../model.ts';
 import { describeMistakes, parsePlan } from '../plans/plan.ts';
 import type { Store } from '../store.ts';
 import { displayOf } from './keys-show.ts';
-import { countOf, formatBytes, formatSpan, localTime } from './local-time.ts';
+import { countOf, formatBytes, formatCount, formatSpan, localTime } from './local-time.ts';
 
 export interface Finding {
   readonly check: string;
@@ -120,6 +120,16 @@ export function failed(check: string, message: string, advice: string): Finding 
   return { check, state: 'error', message, advice };
 }
 
+/** The first of several findings of one kind, and how many more there are. `isAtLeast`: not all were read. */
+export function firstOf(findings: readonly Finding[], isAtLeast = false): Finding[] {
+  const [first, ...others] = findings.slice(SHOWN_MAX);
+  if (first === undefined) return [...findings];
+  const { check } = first;
+  const state = [first, ...others].some((finding) => finding.state === 'error') ? 'error' : first.state;
+  const message = `and ${isAtLeast ? 'at least ' : ''}${formatCount(others.length + 1)} more like these`;
+  return [...findings.slice(0, SHOWN_MAX), { check, state, message, advice: null }];
+}
+
 export const checkSettings: Check = async ({ settingMistakes, env }) => {
   const findings = settingMistakes.map((mistake) =>
     failed('settings', mistake, 'Fix it: "sluice serve" refuses to start like this. All settings: sluice help serve'),
@@ -150,19 +160,16 @@ export const checkFolder: Check = async ({ config, dataFolder, lockHolder }) => 
     const what = stat === undefined ? 'does not exist' : 'is not a folder';
     return [failed('data folder', `${folder} ${what}`, 'Name it with --data FOLDER or SLUICE_DATA.')];
   }
-  const denied = accessProblemsOf(folder).slice(0, SHOWN_MAX);
-  if (denied.length > 0) {
-    return denied.map((problem) =>
-      failed('data folder', `${problem.path} ${problem.what}`, accessAdvice(folder, problem)),
-    );
-  }
-  const findings: Finding[] = ownerProblemsOf(folder)
-    .slice(0, SHOWN_MAX)
-    .map(({ path, what }) => {
-      const owner = `${stat.uid}:${stat.gid}`;
-      const advice = `A server that runs as the owner of the folder refuses to start if it may not use the file: chown -R ${owner} "${folder}". One that runs as root needs nothing.`;
-      return warning('data folder', `${path} ${what}`, advice);
-    });
+  const denied = accessProblemsOf(folder).map((problem) =>
+    failed('data folder', `${problem.path} ${problem.what}`, accessAdvice(folder, problem)),
+  );
+  if (denied.length > 0) return firstOf(denied);
+  const owners = ownerProblemsOf(folder).map(({ path, what }) => {
+    const owner = `${stat.uid}:${stat.gid}`;
+    const advice = `A server that runs as the owner of the folder refuses to start if it may not use the file: chown -R ${owner} "${folder}". One that runs as root needs nothing.`;
+    return warning('data folder', `${path} ${what}`, advice);
+  });
+  const findings = firstOf(owners);
   const names = readdirSync(folder);
   if (!['keys.db', 'store.db', 'log', 'lock.db', 'migrated.json'].some((name) => names.includes(name))) {
     const what = names.length === 0 ? 'is empty' : 'contains other files, but none of Sluice';
@@ -260,7 +267,8 @@ async function unknownAccounts({ store: openStore }: DoctorParts, keys: KeyStore
   const known = new Set((await keys.accounts()).map(({ id }) => id));
   const unknown = new Set(tenants.map((id) => id.slice(0, id.lastIndexOf('/'))).filter((id) => !known.has(id)));
   if (unknown.size === 0) return [];
-  const ids = [...unknown].slice(0, SHOWN_MAX).join(', ');
+  const more = unknown.size > SHOWN_MAX ? `, and ${formatCount(unknown.size - SHOWN_MAX)} more` : '';
+  const ids = [...unknown].slice(0, SHOWN_MAX).join(', ') + more;
   return [
     warning(
       'keys',
@@ -289,7 +297,7 @@ export const checkPlans: Check = async ({ findKeyStore }) => {
         findings.push(failed('plans', what, UNUSABLE_ADVICE));
       }
     }
-    if (count === 0 || findings.length > 0) return findings.slice(0, SHOWN_MAX);
+    if (count === 0 || findings.length > 0) return firstOf(findings);
     return [ok('plans', `${countOf(count, 'tracking plan')}, readable`)];
   } finally {
     await store.close();

@@ -27,7 +27,16 @@ import {
 } from '../log/continuity.ts';
 import { readMigrationMarker } from '../migration/marker.ts';
 import type { DeadLetter, LedgerHour, LedgerReader, LedgerSums, Store, StoredLedger } from '../store.ts';
-import { failed, type Check, type DoctorParts, type Finding, type SegmentName, warning, ok } from './doctor-checks.ts';
+import {
+  failed,
+  firstOf,
+  type Check,
+  type DoctorParts,
+  type Finding,
+  type SegmentName,
+  warning,
+  ok,
+} from './doctor-checks.ts';
 import { checkDatabaseClock } from './doctor-database.ts';
 import { countOf, formatBytes, formatCount, formatSpan, isoTime, localTime } from './local-time.ts';
 import { messageOf } from '../errors.ts';
@@ -43,7 +52,8 @@ const BACKLOG_OLD_MS = 60_000;
 const CLOCK_TOLERANCE_MS = 5_000;
 const METRICS_MS_MAX = 2_000;
 const HELD_SECONDS = /^sluice_clock_held_seconds (\S+)$/m;
-const SHOWN_MAX = 5;
+/** More than anyone reads. */
+const DEAD_LETTERS_MAX = 1_000;
 /** Reading this much takes about a second; larger stores are read with --deep. */
 const STORE_BYTES_READ_MAX = 256 * 1024 * 1024;
 
@@ -108,8 +118,7 @@ function lostEndFinding(missing: MissingRecords): Finding {
 /** Opening it checks its settings, too: warns of those that could lose acknowledged events. */
 async function checkSharedLog(parts: DoctorParts): Promise<Finding[]> {
   const findings: Finding[] = [];
-  const advice =
-    'Servers refuse to start on a topic that could lose what was acknowledged; docs/scaling.md has the settings.';
+  const advice = 'docs/scaling.md has the settings of a topic that loses nothing: "Step 2: Kafka".';
   const log = await parts.findLogReader((message) => findings.push(warning('log', message, advice)));
   if (log === undefined) return findings;
   try {
@@ -394,12 +403,10 @@ export const checkStore: Check = async (parts) => {
   }
   const problems = await parts.checkStoreFile();
   if (problems.length === 0 && !parts.isDeep) return [ok('store', `${opens}; the structure of every page is intact`)];
-  const findings = [ok('store', opens)];
-  for (const problem of problems.slice(0, SHOWN_MAX)) {
-    const advice =
-      'Stop the server and restore a backup. Without one, move store.db away, with its -wal and -shm: the next start rebuilds it from what the log still has.';
-    findings.push(failed('store', `it is damaged: ${problem}`, advice));
-  }
+  const advice =
+    'Stop the server and restore a backup. Without one, move store.db away, with its -wal and -shm: the next start rebuilds it from what the log still has.';
+  const damage = problems.map((problem) => failed('store', `it is damaged: ${problem}`, advice));
+  const findings = [ok('store', opens), ...firstOf(damage)];
   if (problems.length === 0) findings.push(ok('store', 'every page is intact, and every event has its record'));
   return findings;
 };
@@ -436,14 +443,15 @@ export const checkLedger: Check = async (parts) => {
   const store = await parts.store();
   if (store === undefined) return [];
   const { hours, positions, missingRecords, lost } = await store.ledger(null, { from: null, to: null });
-  const findings = hours.flatMap(imbalances).slice(0, SHOWN_MAX);
+  const findings = firstOf(hours.flatMap(imbalances));
   const missing = missingRecords - (await processedButGone(parts));
   // For a log of another store, the number of missing records is unknown.
   const mismatched = missing > 0 ? await mismatchFindings(parts, 'ledger') : [];
   if (mismatched.length > 0) findings.push(...mismatched);
   else if (missing > 0) findings.push(await logIsShort(parts, positions, missing));
-  findings.push(...lost.map(lostFinding).slice(-SHOWN_MAX));
-  findings.push(...(await store.deadLetters(SHOWN_MAX)).map(deadLetterFinding));
+  findings.push(...firstOf(lost.toReversed().map(lostFinding)));
+  const deadLetters = await store.deadLetters(DEAD_LETTERS_MAX);
+  findings.push(...firstOf(deadLetters.map(deadLetterFinding), deadLetters.length === DEAD_LETTERS_MAX));
   if (parts.isDeep) findings.push(...(await recountFindings(store)));
   // Records that were given up, and what the next start fixes, are no reason to doubt the rest.
   if (findings.every(({ state }) => state !== 'error')) {
@@ -520,7 +528,7 @@ async function logIsShort(parts: DoctorParts, positions: Positions, missing: num
       ? 'Its newest files were lost, truncated or replaced by older ones. A running server gives new requests positions after the ' +
           'gap. docs/operating.md says what to do: "The log and the store do not match".'
       : 'Kafka removed records that were not processed (retention.ms or retention.bytes of the topic), or lost its newest ones. ' +
-          'New requests are accepted; those of that partition wait. Restore the topic, or run the statement in the log of the ' +
+          'New requests are accepted; those of that partition wait. Restore the files of the brokers, or run the statement in the log of the ' +
           'processor to continue without them: they stay counted. docs/operating.md: "The log and the store do not match".',
   );
 }

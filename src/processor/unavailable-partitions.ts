@@ -3,7 +3,7 @@
  * the others (where several processors share a log, each has several partitions, and most outages concern one of them).
  * An unavailable partition is retried in the background, since a response may take seconds; what the retry reads is
  * read again when the partition's turn comes. Each reason is logged once per partition, and so is the recovery. Only
- * when no partition at all can be read does `readAll` reject. Errors that do not come from the log are rethrown.
+ * when no partition at all can be read does `readAll` reject, with the reason of one of them. Errors that do not come from the log are rethrown.
  */
 
 import { LogCorruptError } from '../log.ts';
@@ -50,8 +50,9 @@ export class UnavailablePartitions {
     // All at once: if none has a leader, that is known after one wait and not after one for each.
     const reads = await Promise.all(partitions.map((partition) => this.#readOne(partition, since, read)));
     const [first] = this.#unavailable.values();
-    if (first !== undefined && partitions.every((partition) => this.#unavailable.has(partition))) throw first.error;
-    this.#logNew();
+    const isAll = first !== undefined && partitions.every((partition) => this.#unavailable.has(partition));
+    this.#logNew(isAll ? first : null);
+    if (isAll) throw first.error;
     return reads.flat();
   }
 
@@ -101,8 +102,12 @@ export class UnavailablePartitions {
     this.#forget(partition);
   }
 
-  #logNew(): void {
-    for (const [partition, { error }] of this.#unavailable) {
+  /** `thrown`: if no partition can be read, the one whose error is reported by the caller; null otherwise. */
+  #logNew(thrown: PartitionOutage | null): void {
+    for (const [partition, outage] of this.#unavailable) {
+      const { error } = outage;
+      // An outage has one reason, but every damaged partition is repaired on its own.
+      if (thrown !== null && (outage === thrown || !(error instanceof LogCorruptError))) continue;
       const logged = this.#logged.get(partition) ?? new Set();
       this.#logged.set(partition, logged);
       if (logged.has(error.message)) continue;
@@ -112,7 +117,8 @@ export class UnavailablePartitions {
         error instanceof LogCorruptError
           ? 'the log is damaged or has lost records; new requests are accepted and kept'
           : 'what was accepted is safe in it';
-      const message = `the processor waits for a partition of the log and goes on with the others; ${state}`;
+      const others = thrown === null ? ' and goes on with the others' : '';
+      const message = `the processor waits for a partition of the log${others}; ${state}`;
       this.#logger.error({ partition, reason: error.message }, message);
     }
   }

@@ -7,6 +7,7 @@
 
 import { existsSync } from 'node:fs';
 import { resolve } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { refuseUnfinishedRestore } from '../backup/restore-marker.ts';
 import type { DatabaseFacts } from '../cli/doctor-checks.ts';
 import type { TrustedClock } from '../clock/clock.ts';
@@ -15,7 +16,7 @@ import { withoutSecrets } from '../config/values.ts';
 import { hasSegments, keyFileOf, logFolderOf, serverUrlIn, sizeOfFile, storeFileOf } from '../data-folder/files.ts';
 import { DatabaseUnreachableError } from './database-start.ts';
 import { OperatorError } from '../errors.ts';
-import { LogUnreachableError, LogCorruptError, type LogReader, LogUnavailableError } from '../log.ts';
+import { LOCAL_PARTITION, LogCorruptError, type LogReader, LogUnavailableError, LogUnreachableError } from '../log.ts';
 import { assertProcessed, type LogInspection, positionInLocalLog } from '../log/continuity.ts';
 import { hasLostKeys, refuseLostKeys } from '../data-folder/lost-keys.ts';
 import type { MemberStore } from '../members.ts';
@@ -40,6 +41,9 @@ const FEW_CONNECTIONS = 2;
 const COMMAND_MS_MAX = 5_000;
 /** How long a server waits for an unreachable Kafka before it starts without it. */
 const UNREACHABLE_MS_MAX = 3_000;
+/** How long a server waits for a topic that should exist. */
+const MISSING_MS_MAX = 2_000;
+const MISSING_RETRY_MS = 250;
 /** Options of a log reader that never deletes anything. */
 const READ_ONLY = { retentionMs: Number.MAX_SAFE_INTEGER, now: Date.now };
 
@@ -105,32 +109,51 @@ export async function prepareDatabase(config: Config): Promise<void> {
 
 /** The same for Kafka, after the database is prepared: the topic exists, is safe, and belongs to this database. */
 export async function prepareLog(config: Config): Promise<void> {
-  const [{ prepareKafkaLog }, { tieToTopic }] = await Promise.all([
-    import('../backends/kafka/log.ts'),
-    import('../backends/postgres/identity.ts'),
-  ]);
-  const setup = { url: config.logUrl, retentionMs: config.logRetentionMs, unreachableMsMax: UNREACHABLE_MS_MAX };
-  const name = await prepareKafkaLog(setup, config.role === 'api');
+  const { tieToTopic, topicOf } = await import('../backends/postgres/identity.ts');
   const pool = await openDatabase(config, 'start', FEW_CONNECTIONS);
   try {
+    const name = await prepareTopic(config, await translateUnreachable(config, () => topicOf(pool)));
     await translateUnreachable(config, () => tieToTopic(pool, name));
   } finally {
     await pool.close();
   }
 }
 
+/** `known`: the log that the database is written from; a new topic could not be that one, so none is created then. */
+async function prepareTopic(config: Config, known: string | null): Promise<string> {
+  const [{ prepareKafkaLog, NoTopicError }, { problemOfMissingTopic }] = await Promise.all([
+    import('../backends/kafka/log.ts'),
+    import('../backends/postgres/identity.ts'),
+  ]);
+  const { logUrl: url, logRetentionMs: retentionMs } = config;
+  const setup = { url, retentionMs, unreachableMsMax: UNREACHABLE_MS_MAX, createsTopic: known === null };
+  for (const begin = performance.now(); ; await sleep(MISSING_RETRY_MS)) {
+    try {
+      return await prepareKafkaLog(setup, config.role === 'api');
+    } catch (error) {
+      if (!(error instanceof NoTopicError) || known === null) throw error;
+      // Another server may have created it a moment ago, and this broker not know it yet.
+      if (performance.now() - begin > MISSING_MS_MAX) throw new OperatorError(problemOfMissingTopic(known));
+    }
+  }
+}
+
 /**
- * `prepareDatabase` for a server, which also verifies that its local log is the one that the database was written from.
- * Returns the installation id of the database: the server uses no other from then on.
+ * `prepareDatabase` for a server, which also verifies that its log is the one that the database is written from, and
+ * that no other one is left behind. Returns the installation id of the database: the server uses no other from then on.
  */
 export async function prepareServerDatabase(config: Config): Promise<string> {
   await prepareDatabase(config);
-  const [{ localLogName }, { installationOf }] = await Promise.all([
+  const [{ localLogName }, { installationOf, problemWithoutTopic }] = await Promise.all([
     import('../backends/sqlite/log/name.ts'),
     import('../backends/postgres/identity.ts'),
   ]);
   const pool = await openDatabase(config, 'start', FEW_CONNECTIONS);
   try {
+    const problem = await translateUnreachable(config, () =>
+      config.logUrl === '' ? problemWithoutTopic(pool) : problemOfLogLeftBehind(config, pool),
+    ).catch(throwAsOperatorError);
+    if (problem !== null) throw new OperatorError(problem);
     const installation = await translateUnreachable(config, () => installationOf(pool));
     if (config.logUrl !== '') return installation;
     await translateUnreachable(config, async () => {
@@ -201,6 +224,40 @@ async function problemOfLocalLog({ dataFolder, storeUrl }: Config, pool: Databas
     `The log in ${resolve(folder)} belongs to the installation ${ours}, but the database in STORE_URL is of ${theirs}. ` +
     'Set STORE_URL to the database that this log was written for, or SLUICE_DATA to the folder of this database. ' +
     `To leave what is in the log behind, move ${resolve(folder)} elsewhere.`
+  );
+}
+
+/**
+ * Why a server with LOG_URL must not start yet: the log in its data folder holds requests for this database, which no
+ * server would process. Null if it does not. Throws `LogCorruptError` if that log cannot be read.
+ */
+async function problemOfLogLeftBehind(config: Config, pool: Database): Promise<string | null> {
+  const { dataFolder } = config;
+  if (!hasSegments(dataFolder)) return null;
+  const [{ readLogInstallation }, { findNameOfLog }, { installationOf, knowsLog, topicOf }] = await Promise.all([
+    import('../backends/sqlite/installation.ts'),
+    import('../backends/sqlite/log/segments.ts'),
+    import('../backends/postgres/identity.ts'),
+  ]);
+  const folder = logFolderOf(dataFolder);
+  const name = findNameOfLog(folder);
+  if (name === undefined) return null;
+  const isOurs = readLogInstallation(folder) === (await installationOf(pool)) || (await knowsLog(pool, name));
+  if (!isOurs) return null;
+  const [store, log] = [await storeOn(pool.share(), config, () => name), await localLog(config)];
+  try {
+    const position = positionInLocalLog((await store.ledger(null, NO_HOURS)).positions);
+    const { headers } = await log.headers(LOCAL_PARTITION, position, 1);
+    if (headers.length === 0) return null;
+  } finally {
+    await Promise.all([store.close(), log.close()]);
+  }
+  const first =
+    (await topicOf(pool)) === null ? '' : 'Run in the database: UPDATE sluice.identity SET log = NULL. Then start';
+  return (
+    `The log in ${resolve(folder)} has requests that are not processed yet, and a server with LOG_URL does not process them. ` +
+    `${first || 'Start'} a server without LOG_URL on this data folder, stop it when its sluice_backlog_bytes is 0, and start ` +
+    `this one again. To leave what is in the log behind, move ${resolve(folder)} elsewhere.`
   );
 }
 
@@ -550,18 +607,32 @@ export async function lookAtDatabase(config: Config): Promise<DatabaseFacts> {
     const facts = await databaseFacts(pool);
     const move = await findMigration(pool);
     const problemOfFolder = config.logUrl === '' ? problemOfOtherDatabase(config.dataFolder, move?.id) : null;
-    const folder = logFolderOf(config.dataFolder);
     // Without the last of its tables, nothing was written to it yet.
-    const hasLog =
-      config.logUrl === '' && existsSync(folder) && facts.migrations !== null && facts.migrationsMissing === 0;
+    const hasTables = facts.migrations !== null && facts.migrationsMissing === 0;
     return {
       ...facts,
       problemOfMigration: problemOfFolder ?? problemOfUnfinishedMigration(move),
-      problemOfLog: hasLog ? await problemOfLocalLog(config, pool) : null,
+      problemOfLog: hasTables ? await problemOfAnyLog(config, pool) : null,
     };
   } finally {
     await pool.close();
   }
+}
+
+/** Why a start would refuse the log of these settings with this database; null if it would not. Creates nothing. */
+async function problemOfAnyLog(config: Config, pool: Database): Promise<string | null> {
+  const { problemOfTopic, problemWithoutTopic } = await import('../backends/postgres/identity.ts');
+  if (config.logUrl === '') {
+    const problem = await problemWithoutTopic(pool);
+    return problem ?? (existsSync(logFolderOf(config.dataFolder)) ? problemOfLocalLog(config, pool) : null);
+  }
+  const log = await sharedLog(config, { warn: () => undefined, createsTopic: false, openMsMax: COMMAND_MS_MAX }).catch(
+    // The check of the log reports why.
+    () => undefined,
+  );
+  const problem = log === undefined ? null : await problemOfTopic(pool, log.name);
+  await log?.close();
+  return problem ?? problemOfLogLeftBehind(config, pool);
 }
 
 /** Turns an unreachable database into an error for the operator. */

@@ -117,7 +117,7 @@ async function openShared(setup: EdgeSetup, context: EdgeContext): Promise<Opene
   }
   const predicting =
     log === null || logReader === undefined ? null : (reading?.store ?? (await readStore(database, config, logReader)));
-  const backlog = logReader === undefined ? undefined : await watchSharedBacklog(setup, database, logReader);
+  const backlog = logReader && (await watchSharedBacklog(setup, database, logReader, onFatal));
   const watch = servesIngest(role) ? undefined : await watchDatabase(config, databaseProblem, check);
   return {
     parts: {
@@ -193,21 +193,40 @@ async function predictOn(store: Predictions, { logUrl }: Config): Promise<Predic
   return (entry) => store.predict(entry.tenantId, recordsOf(entry));
 }
 
-/** Where the log is shared, the first edge of a server looks how much of it waits. */
-async function watchSharedBacklog(setup: EdgeSetup, database: Database, log: LogReader) {
+/**
+ * Where the log is shared, the first edge of a server looks how much of it waits. If an operator has bound the database
+ * to another topic, what this server reads means nothing any more, and it ends.
+ */
+async function watchSharedBacklog(
+  setup: EdgeSetup,
+  database: Database,
+  log: LogReader,
+  onFatal: (message: string) => void,
+) {
   const { config, index, metricsBuffer, statusBuffer } = setup;
   if (config.logUrl === '' || index > 0) return undefined;
-  const [{ watchBacklog }, { createLogger }, { METRIC, metricsWriter }, { setBacklogFull }] = await Promise.all([
+  const [
+    { watchBacklog },
+    { createLogger },
+    { METRIC, metricsWriter },
+    { setBacklogFull },
+    { problemOfReplacedTopic },
+  ] = await Promise.all([
     import('../edge/backlog-watch.ts'),
     import('../telemetry/logger.ts'),
     import('../telemetry/metrics.ts'),
     import('./supervisor.ts'),
+    import('../backends/postgres/identity.ts'),
   ]);
   const store = await storeOn(database.share(), config, () => log.name);
   const metrics = metricsWriter(metricsBuffer, 2 * index);
   const watch = watchBacklog({
     log,
-    positions: async () => (await store.ledger(null, NO_HOURS)).positions,
+    positions: async () => {
+      const problem = await problemOfReplacedTopic(database, log.name);
+      if (problem !== null) onFatal(problem);
+      return (await store.ledger(null, NO_HOURS)).positions;
+    },
     bytesMax: config.backlogBytesMax,
     setFull: (isFull) => setBacklogFull(statusBuffer, isFull),
     // A processor of this server reports its own share, and the sum of both would be too much.

@@ -32,11 +32,11 @@ import { listSegments, markMissing } from '../../src/backends/sqlite/log/segment
 import { writeLastBackup } from '../../src/backup/last-backup.ts';
 import { type DoctorShell, runDoctor } from '../../src/cli/doctor.ts';
 import { checkFolder, type DoctorParts, type Finding } from '../../src/cli/doctor-checks.ts';
-import { checkLog, recordsBetween } from '../../src/cli/doctor-data.ts';
+import { checkLedger, checkLog, recordsBetween } from '../../src/cli/doctor-data.ts';
 import { checkDatabaseClock } from '../../src/cli/doctor-database.ts';
 import { keyFileOf, logFolderOf, serverUrlFileOf, storeFileOf } from '../../src/data-folder/files.ts';
 import { createKey, newAccount } from '../../src/keys/create.ts';
-import { LogCorruptError } from '../../src/log.ts';
+import { LogCorruptError, NO_TENANT } from '../../src/log.ts';
 import { writeMigrationMarker } from '../../src/migration/marker.ts';
 import { findLogReader, inspectLocalLog, lookAtDatabase } from '../../src/wiring/opening.ts';
 import { createKey as createKeyWithCommand, post, startServer, user } from '../server.ts';
@@ -639,4 +639,26 @@ test('clock: one that differs from the clock of the database is reported', async
     await findingsOf(26 * 3_600_000),
     /^error: .* 1d 2h ahead of the clock of the database → .*stored twice/,
   );
+});
+
+test('of many findings of one kind the first are shown, and how many more there are', async () => {
+  const letter = (position: number): object => ({ tenantId: NO_TENANT, partition: 0, position, failedAt: NOW });
+  const findingsOf = async (count: number): Promise<string[]> => {
+    const store = {
+      ledger: async () => ({ hours: [], positions: new Map(), missingRecords: 0, lost: [] }),
+      deadLetters: async (limit: number) => Array.from({ length: Math.min(limit, count) }, (_, index) => letter(index)),
+    };
+    const parts = {
+      config: { storeUrl: 'postgres://db:5432/sluice', logUrl: 'kafka://b:9092/t' },
+      isDeep: false,
+      store: async () => store,
+    } as unknown as DoctorParts;
+    const findings = await checkLedger(parts);
+    return findings.slice(1).map(({ state, message }) => `${state}: ${message}`);
+  };
+  assert.equal((await findingsOf(5)).length, 5);
+  const eleven = await findingsOf(11);
+  assert.equal(eleven.length, 6);
+  assert.equal(eleven[5], 'warning: and 6 more like these');
+  assert.equal((await findingsOf(5_000))[5], 'warning: and at least 995 more like these');
 });

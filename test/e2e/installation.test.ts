@@ -9,12 +9,14 @@ import { cpSync, existsSync, readdirSync, renameSync, rmSync, writeFileSync } fr
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { after, before, suite, test } from 'node:test';
+import { Admin } from '@platformatic/kafka';
 import { Client } from 'pg';
 import { tieDataFolder } from '../../src/backends/sqlite/installation.ts';
 import { migrate } from '../../src/backends/postgres/migrations.ts';
 import { openPool } from '../../src/backends/postgres/pool.ts';
 import { listSegments } from '../../src/backends/sqlite/log/segments.ts';
 import { makeKey } from '../../src/keys/format.ts';
+import { createTopic } from '../backends/kafka/log-on-kafka.ts';
 import { copyIn, folderIn, launch, refusedStart, type Scope } from '../faults/scope.ts';
 import { readResponse, eventually, post, runSluice, type TestServer, user } from '../server.ts';
 import { testKafka, whyNoKafka } from '../servers/kafka.ts';
@@ -67,6 +69,26 @@ async function rename(url: string, ...pairs: readonly (readonly [from: string, t
   for (const [from, to] of pairs) await client.query(`ALTER DATABASE ${from} RENAME TO ${to}`);
   for (const [, to] of pairs) await client.query(`ALTER DATABASE ${to} ALLOW_CONNECTIONS true`);
   await client.end();
+}
+
+async function execute(url: string, statement: string): Promise<void> {
+  const client = new Client({ connectionString: url });
+  await client.connect();
+  await client.query(statement);
+  await client.end();
+}
+
+async function onKafka<T>(brokers: string, work: (admin: Admin) => Promise<T>): Promise<T> {
+  const admin = new Admin({ clientId: 'test', bootstrapBrokers: brokers.split(',') });
+  try {
+    return await work(admin);
+  } finally {
+    await admin.close();
+  }
+}
+
+function isTopic(brokers: string, topic: string): Promise<boolean> {
+  return onKafka(brokers, async (admin) => (await admin.listTopics()).includes(topic));
 }
 
 function takeFrom(other: string, folder: string, name: string): void {
@@ -343,7 +365,7 @@ suite('A local log beside PostgreSQL', { skip: whyNoPostgres() }, () => {
   });
 });
 
-suite('A database', { skip: whyNoPostgres() || whyNoKafka(), timeout: 120_000 }, () => {
+suite('A database', { skip: whyNoPostgres() || whyNoKafka(), timeout: 480_000 }, () => {
   test('that is written from one topic is refused with another, whatever the role', async () => {
     await using scope = new AsyncDisposableStack();
     const [postgres, kafka] = [await testPostgres(), await testKafka()];
@@ -358,8 +380,100 @@ suite('A database', { skip: whyNoPostgres() || whyNoKafka(), timeout: 120_000 },
       assert.match(words, /is written from the Kafka topic with the id/, role);
       assert.match(words, /UPDATE sluice\.identity SET log = NULL/, role);
     };
+    // One that does not exist is not created by that.
     await Promise.all(['all', 'edge', 'processor'].map(refused));
+    assert.equal(await isTopic(kafka.brokers, another), false);
+    await createTopic(kafka.brokers, another);
+    await refused('edge');
     const again = await launch(scope, { dataFolder: folderIn(scope), env: on(topic) });
     await send(again, first.key, 2, 5);
+  });
+
+  test('that is written from a topic is refused without LOG_URL, until an operator goes back to local logs', async () => {
+    await using scope = new AsyncDisposableStack();
+    const [postgres, kafka] = [await testPostgres(), await testKafka()];
+    const STORE_URL = await postgres.newDatabase();
+    const LOG_URL = `kafka://${kafka.brokers}/${kafka.newTopicName()}?partitions=2`;
+    const first = await launch(scope, { dataFolder: folderIn(scope), env: { STORE_URL, LOG_URL } });
+    await send(first, first.key, 3, 3);
+    const folder = folderIn(scope);
+    const words = await refusedStart({ dataFolder: folder, env: { STORE_URL } });
+    assert.match(words, /is written from the Kafka topic with the id .* but LOG_URL is not set/);
+    assert.match(words, /UPDATE sluice\.identity SET log = NULL/);
+    const doctor = await runSluice(['doctor', '--data', folder], { STORE_URL });
+    assert.equal(doctor.code, 1, doctor.stdout);
+    assert.match(doctor.stdout.replaceAll(/\s+/g, ' '), /but LOG_URL is not set/);
+    const create = ['keys', 'create', '--name', 'k', '--kind', 'secret', '--env', 'production', '--account', 'another'];
+    assert.equal((await runSluice([...create, '--data', folder], { STORE_URL })).code, 0, 'commands need no log');
+    await first.stop();
+    await execute(STORE_URL, 'UPDATE sluice.identity SET log = NULL');
+    const local = await launch(scope, { dataFolder: folder, env: { STORE_URL } });
+    await send(local, first.key, 2, 5);
+  });
+
+  test('is refused with LOG_URL while the log in the data folder has requests that are not processed', async () => {
+    await using scope = new AsyncDisposableStack();
+    const [postgres, kafka] = [await testPostgres(), await testKafka()];
+    const STORE_URL = await postgres.newDatabase();
+    const LOG_URL = `kafka://${kafka.brokers}/${kafka.newTopicName()}?partitions=2`;
+    const { folder, key } = await usedFolder(scope, { STORE_URL });
+    const node = await launch(scope, { dataFolder: folder, env: { STORE_URL } });
+    const holder = new Client({ connectionString: STORE_URL });
+    await holder.connect();
+    await holder.query('BEGIN; LOCK TABLE sluice.positions');
+    assert.equal((await post(node, key, { users: [user('waits')] })).status, 202);
+    await node.kill();
+    await holder.end();
+    const refused = async (): Promise<string> => {
+      const words = await refusedStart({ dataFolder: folder, env: { STORE_URL, LOG_URL } });
+      assert.match(words, /has requests that are not processed yet, and a server with LOG_URL does not process them/);
+      return words;
+    };
+    assert.doesNotMatch(await refused(), /UPDATE sluice/);
+    // Elsewhere, where nothing is left behind, the topic is used.
+    const other = await launch(scope, { dataFolder: folderIn(scope), env: { STORE_URL, LOG_URL } });
+    await send(other, key, 1, 4);
+    assert.match(await refused(), /UPDATE sluice\.identity SET log = NULL/);
+    const doctor = await runSluice(['doctor', '--data', folder], { STORE_URL, LOG_URL });
+    assert.match(doctor.stdout.replaceAll(/\s+/g, ' '), /has requests that are not processed yet/);
+    await execute(STORE_URL, 'UPDATE sluice.identity SET log = NULL');
+    const drained = await launch(scope, { dataFolder: folder, env: { STORE_URL } });
+    await send(drained, key, 0, 5);
+    await drained.stop();
+    const last = await launch(scope, { dataFolder: folder, env: { STORE_URL, LOG_URL } });
+    await send(last, key, 1, 6);
+  });
+
+  test('that an operator binds to another topic ends the servers that were started with the old one', async () => {
+    await using scope = new AsyncDisposableStack();
+    const [postgres, kafka] = [await testPostgres(), await testKafka()];
+    const STORE_URL = await postgres.newDatabase();
+    const topic = kafka.newTopicName();
+    const env = { STORE_URL, LOG_URL: `kafka://${kafka.brokers}/${topic}?partitions=2` };
+    const start = (role: string) => launch(scope, { dataFolder: folderIn(scope), env, args: ['--role', role] });
+    const first = await launch(scope, { dataFolder: folderIn(scope), env });
+    await send(first, first.key, 3, 3);
+    await first.stop();
+    const [edge, api] = await Promise.all([start('edge'), start('api')]);
+    await onKafka(kafka.brokers, (admin) => admin.deleteTopics({ topics: [topic] }));
+    await eventually('the topic is gone', async () => !(await isTopic(kafka.brokers, topic)));
+    await createTopic(kafka.brokers, topic, { partitions: 2 });
+    const doctor = await runSluice(['doctor', '--data', folderIn(scope)], env);
+    assert.equal(doctor.code, 1, doctor.stdout);
+    assert.match(doctor.stdout.replaceAll(/\s+/g, ' '), /was deleted and made again/);
+    const words = await refusedStart({ dataFolder: folderIn(scope), env, args: ['--role', 'processor'] });
+    assert.match(words, /was deleted and made again/);
+    await execute(STORE_URL, 'UPDATE sluice.identity SET log = NULL');
+    await start('processor');
+    for (const server of [edge, api]) {
+      assert.notEqual(await server.ended, 0);
+      assert.match(server.stderr(), /is now written from the Kafka topic with the id .*: restart it/);
+    }
+    const [newEdge, newApi] = await Promise.all([start('edge'), start('api')]);
+    assert.equal((await post(newEdge, first.key, { users: [user('new')] })).status, 202);
+    await eventually('it is stored, and all is accounted for', async () => {
+      const { balanced, totals } = await storedBy(newApi, first.key);
+      return balanced && totals.users.stored === 4;
+    });
   });
 });

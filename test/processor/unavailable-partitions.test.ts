@@ -181,6 +181,27 @@ suite('A partition of the log', () => {
     assert.equal(reads, 2);
   });
 
+  test('that is damaged is reported beside others that are, so that an operator can repair all of them', async () => {
+    await using scope = new AsyncDisposableStack();
+    let isBad = true;
+    const { processor, reported, storedEvents, lines } = await trialIn(scope, (read) => async (partition, ...rest) => {
+      if (isBad) throw new LogCorruptError(`partition ${partition} has lost records`);
+      return read(partition, ...rest);
+    });
+    const running = processor.run();
+    const isReported = (partition: number): boolean => reported(`partition ${partition} has lost records`) === 1;
+    try {
+      await eventually('all are reported', () => PARTITIONS.every(isReported));
+      isBad = false;
+      await eventually('all is processed', async () => (await storedEvents()) === 3 * ENTRIES);
+      assert.ok(PARTITIONS.every(isReported), lines.join('\n'));
+      assert.equal(reported('goes on with the others'), 0);
+    } finally {
+      processor.stop();
+      await running;
+    }
+  });
+
   test('is not reported by itself if none can be read: the processor waits', async () => {
     await using scope = new AsyncDisposableStack();
     let isBad = true;

@@ -184,7 +184,7 @@ async function firstAvailable(
     throw new LogCorruptError(
       `partition ${partition} of topic ${cluster.topic} ends at position ${latest}, but was already read up to ${position}: ` +
         'Kafka lost its newest records. Those below that position are stored; whether more were acknowledged is not known. ' +
-        'To recover them, restore the topic. To continue with what it has, run in the database: ' +
+        'To recover them, restore the files of the brokers. To continue with what it has, run in the database: ' +
         `UPDATE sluice.positions SET position = ${latest}, last_trace_id = NULL ${where}`,
     );
   }
@@ -194,7 +194,7 @@ async function firstAvailable(
     throw new LogCorruptError(
       `partition ${partition} of topic ${cluster.topic} begins at position ${first}, but is processed only up to ${position}: ` +
         'Kafka deleted records that were not processed. Set retention.ms and retention.bytes of the topic to -1 to prevent ' +
-        'this. To recover those records, restore the topic. To continue without them (they stay counted in lost_records of ' +
+        'this. To recover those records, restore the files of the brokers. To continue without them (they stay counted in lost_records of ' +
         `GET /ledger), run in the database: UPDATE sluice.positions SET position = ${first} ${where}`,
     );
   }

@@ -16,6 +16,7 @@ import { openTopic, type TopicInfo } from './topic.ts';
 import { parseKafkaUrl } from './url.ts';
 
 export type { KafkaGroupReader } from './group-reader.ts';
+export { NoTopicError } from './topic.ts';
 
 const CLIENT_NAME = 'sluice';
 /** A little more than the deadline of an append. */

@@ -12,6 +12,9 @@ import { LogUnreachableError, LogUnavailableError } from '../../log.ts';
 import type { Cluster, ClusterMetadata } from './cluster.ts';
 import { responseOf, CODE, LoginFailedError, describeCode } from './errors.ts';
 
+/** The topic does not exist, and is not to be created. */
+export class NoTopicError extends OperatorError {}
+
 export interface TopicInfo {
   readonly id: string;
   readonly partitions: number;
@@ -46,7 +49,7 @@ export async function openTopic(cluster: Cluster, options: TopicOptions): Promis
   const metadata = await untilReady(cluster, options, async () => {
     const seen = await cluster.refresh();
     if (seen.topicId === null && options.createsTopic === false) {
-      throw new OperatorError(`There is no topic ${cluster.topic} yet: no server has run on it. Check LOG_URL.`);
+      throw new NoTopicError(`There is no topic ${cluster.topic} yet: no server has run on it. Check LOG_URL.`);
     }
     if (seen.topicId === null) await createTopic(cluster, seen);
     return isComplete(seen) ? seen : undefined;
@@ -58,12 +61,14 @@ export async function openTopic(cluster: Cluster, options: TopicOptions): Promis
   if (errors.length > 0 && options.isReadOnly !== true) {
     throw new OperatorError(`The topic ${topic} is not safe for events: ${errors.join('; ')}.`);
   }
-  if (wanted !== null && wanted !== metadata.partitions.length) {
+  // More are no mistake: partitions may be added later.
+  if (wanted !== null && wanted > metadata.partitions.length) {
     warnings.push(
       `it has ${metadata.partitions.length} partitions, not the ${wanted} of LOG_URL, which are for a new topic`,
     );
   }
-  for (const warning of [...errors, ...warnings]) options.warn(`topic ${topic}: ${warning}`);
+  for (const error of errors) options.warn(`topic ${topic}: ${error}. Edges and processors refuse to start on it`);
+  for (const warning of warnings) options.warn(`topic ${topic}: ${warning}`);
   return {
     id: metadata.topicId ?? '',
     partitions: metadata.partitions.length,

@@ -33,20 +33,62 @@ export async function knowsLog(connection: Queryable, logName: string): Promise<
   return rows.length > 0;
 }
 
+/** The name of the log on Kafka that the database is written from; null before the first start with one. */
+export async function topicOf(connection: Queryable): Promise<string | null> {
+  const { rows } = await connection.query<{ log: string | null }>('SELECT log FROM identity');
+  return rows[0]?.log ?? null;
+}
+
 /**
  * Binds the database to its topic: the first one it is used with. Throws for any other topic, with what to do. One
  * topic may feed several databases.
  */
 export async function tieToTopic(connection: Queryable, logName: string): Promise<void> {
   await connection.query('UPDATE identity SET log = $1 WHERE log IS NULL', [logName]);
-  const { rows } = await connection.query<{ log: string }>('SELECT log FROM identity');
-  const known = rows[0]?.log ?? logName;
-  if (known === logName) return;
-  throw new OperatorError(
+  const problem = await problemOfTopic(connection, logName);
+  if (problem !== null) throw new OperatorError(problem);
+}
+
+/** Why a server cannot use this topic with the database; null if it can. */
+export async function problemOfTopic(connection: Queryable, logName: string): Promise<string | null> {
+  const known = await topicOf(connection);
+  if (known === null || known === logName) return null;
+  return (
     `The database in STORE_URL is written from the Kafka topic with the id ${idIn(known)}, but the one in LOG_URL has ` +
-      `the id ${idIn(logName)}: it is of another installation, or was deleted and made again. Set LOG_URL or STORE_URL to what ` +
-      'belongs together. If the old topic is gone or processed to its end and this one is to take its place, run in the ' +
-      'database: UPDATE sluice.identity SET log = NULL',
+    `the id ${idIn(logName)}: it is of another installation, or was deleted and made again. Set LOG_URL or STORE_URL to what ` +
+    'belongs together. If the old topic is gone or processed to its end and this one is to take its place, run in the ' +
+    'database: UPDATE sluice.identity SET log = NULL'
+  );
+}
+
+/** The same for a topic that does not exist, in a database that is written from the log `known`. */
+export function problemOfMissingTopic(known: string): string {
+  return (
+    `The database in STORE_URL is written from the Kafka topic with the id ${idIn(known)}, but the one in LOG_URL does not ` +
+    'exist: LOG_URL is wrong, or the topic was deleted. Set LOG_URL to the topic of this database. If that is gone, run in ' +
+    'the database: UPDATE sluice.identity SET log = NULL. The next start then creates the topic.'
+  );
+}
+
+/** Why a server without LOG_URL cannot use the database; null if it can. */
+export async function problemWithoutTopic(connection: Queryable): Promise<string | null> {
+  const known = await topicOf(connection);
+  if (known === null) return null;
+  return (
+    `The database in STORE_URL is written from the Kafka topic with the id ${idIn(known)}, but LOG_URL is not set: this ` +
+    'server would keep its requests in its data folder, and not see those that wait in the topic. Set LOG_URL as on the ' +
+    'other servers. To process what the log of a data folder still has, or to go back to such logs when the topic is ' +
+    'processed to its end, run in the database: UPDATE sluice.identity SET log = NULL'
+  );
+}
+
+/** Why a server that was started with the log `logName` must be restarted; null if it may continue. */
+export async function problemOfReplacedTopic(connection: Queryable, logName: string): Promise<string | null> {
+  const known = await topicOf(connection);
+  if (known === null || known === logName) return null;
+  return (
+    `the database in STORE_URL is now written from the Kafka topic with the id ${idIn(known)}, and this server was started ` +
+    `with the id ${idIn(logName)}: restart it`
   );
 }
 
