@@ -17,6 +17,8 @@ import {
 import { refuseDraft } from '../backup/unfinished-backup.ts';
 import { bytesOfBackup, type CheckFolder, isFolder, unpack, verifyContents } from '../backup/unpack.ts';
 import type { UndoneByRestore } from '../backup/undone.ts';
+import { writeRetentionTime } from '../clock/retention-clock.ts';
+import { retentionTimeFileOf } from '../data-folder/files.ts';
 import type { Config } from '../config/config.ts';
 import { OperatorError } from '../errors.ts';
 import { assertSpace, contentsOf, gapLines, pendingRecords, progressOf } from './backup.ts';
@@ -166,6 +168,10 @@ async function restore(options: Options, shell: RestoreShell, installations: rea
         : shell.undoneByRestore(oldFolder, folder, pendingRecords(manifest) > 0);
     shell.skipEventNumbers(folder, shell.now());
     shell.noteLogEnds(folder);
+    // Or else the first start would trust its clock, and a wrong one would remove everything at once.
+    if (manifest.scope === 'all') {
+      writeRetentionTime(retentionTimeFileOf(folder), Date.parse(manifest.retention_at ?? manifest.began_at));
+    }
     // Of the lock, not of a server.
     rmSync(join(folder, 'server.pid'), { force: true });
     removeRestoreMarker(folder);

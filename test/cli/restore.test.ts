@@ -9,7 +9,8 @@ import { lockFolder } from '../../src/backends/sqlite/folder-lock.ts';
 import { openSqliteKeyStore } from '../../src/backends/sqlite/keys.ts';
 import { MANIFEST_FILE } from '../../src/backup/manifest.ts';
 import { writeRestoreMarker } from '../../src/backup/restore-marker.ts';
-import { keyFileOf, storeFileOf } from '../../src/data-folder/files.ts';
+import { openRetentionClock, writeRetentionTime } from '../../src/clock/retention-clock.ts';
+import { keyFileOf, retentionTimeFileOf, storeFileOf } from '../../src/data-folder/files.ts';
 import { createKey } from '../../src/keys/create.ts';
 import { rollKey } from '../../src/keys/roll.ts';
 import type { Store } from '../../src/store.ts';
@@ -47,7 +48,15 @@ suite('A restore', () => {
     mkdirSync(join(data, 'lost+found'));
     const { code, err } = await restore(['--from', target, '--data', data]);
     assert.equal(code, 0, err);
-    assert.deepEqual(readdirSync(data).sort(), ['keys.db', 'lock.db', 'log', 'log-ends', 'lost+found', 'store.db']);
+    assert.deepEqual(readdirSync(data).sort(), [
+      'keys.db',
+      'lock.db',
+      'log',
+      'log-ends',
+      'lost+found',
+      'retention-time',
+      'store.db',
+    ]);
   });
 
   test('that was killed keeps servers away, and starts over when it is run again', async (t) => {
@@ -64,6 +73,24 @@ suite('A restore', () => {
     const { code, err } = await restore(['--from', target, '--data', data, '--verify']);
     assert.equal(code, 0, err);
     assert.ok(!existsSync(join(data, 'restoring.json')));
+  });
+
+  test('continues retention where it was, whatever the clock of the first start says', async (t) => {
+    const DAY_MS = 86_400_000;
+    const { data } = filledFolder(t);
+    const timeAfter = async (name: string): Promise<number> => {
+      const target = join(folderFor(t), name);
+      assert.equal((await backup(['--to', target, '--data', data])).code, 0);
+      const copy = join(folderFor(t), 'data');
+      assert.equal((await restore(['--from', target, '--data', copy])).code, 0);
+      const setup = { time: () => NOW + 6 * DAY_MS, monotonic: () => 0 };
+      return openRetentionClock({ file: retentionTimeFileOf(copy), ...setup })();
+    };
+    assert.equal(await timeAfter('never.tar'), NOW, 'retention has never run: the time of the backup');
+    writeRetentionTime(retentionTimeFileOf(data), NOW - DAY_MS);
+    assert.equal(await timeAfter('behind.tar'), NOW - DAY_MS);
+    writeRetentionTime(retentionTimeFileOf(data), NOW + DAY_MS);
+    assert.equal(await timeAfter('ahead.tar'), NOW);
   });
 
   test('that was killed before it wrote its marker can be run again', async (t) => {
