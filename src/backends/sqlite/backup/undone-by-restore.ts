@@ -141,9 +141,8 @@ function undoneUnmerges(
      WHERE merges.trace_id = ? ORDER BY merges.no`,
   );
   const found = new Map<string, UndoneUnmerge>();
-  for (const { tenantId, detail } of unmerges) {
-    const { merged_by: mergedBy, profile_id: profileId } = JSON.parse(detail) as Record<string, string>;
-    if (mergedBy === undefined || profileId === undefined) continue;
+  for (const { tenantId, profileId, mergedBy } of unmerges) {
+    if (mergedBy === null) continue;
     const merges = mergesBy.all(uuidBytes(mergedBy)) as unknown as {
       tenant: number;
       node_a: NodeNumber;
@@ -165,7 +164,9 @@ function undoneUnmerges(
 
 interface Audited {
   readonly tenantId: string;
-  readonly detail: string;
+  readonly profileId: string;
+  /** Of an unmerge. */
+  readonly mergedBy: string | null;
 }
 
 /** What the old store has in its audit and the copy does not, oldest first. */
@@ -178,8 +179,9 @@ function newAudit(old: DatabaseSync, restored: DatabaseSync, kind: 'erase' | 'un
   );
   return old
     .prepare(
-      `SELECT tenants.id AS tenantId, trace_id, detail FROM audit JOIN tenants ON tenants.no = audit.tenant
-       WHERE kind = ? ORDER BY audit.no`,
+      `SELECT tenants.id AS tenantId, trace_id, json_extract(detail, '$.profile_id') AS profileId,
+              json_extract(detail, '$.merged_by') AS mergedBy
+       FROM audit JOIN tenants ON tenants.no = audit.tenant WHERE kind = ? ORDER BY audit.no`,
     )
     .all(kind)
     .filter((row) => !known.has(row['trace_id'])) as unknown as Audited[];
