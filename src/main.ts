@@ -202,7 +202,7 @@ async function runRestoreCommand(args: readonly string[], shell: Shell): Promise
     { lockFolder },
     { checkDataFolder },
     { freeBytesOf },
-    { undoneByRestore },
+    { installationsOf, undoneByRestore },
     { skipNumbersAfterRestore },
     { beginLogEnds, noteUnknownEnd },
   ] = await Promise.all([
@@ -224,6 +224,7 @@ async function runRestoreCommand(args: readonly string[], shell: Shell): Promise
       noteUnknownEnd(logFolderOf(folder));
       beginLogEnds(logFolderOf(folder));
     },
+    installationsOf,
     undoneByRestore,
     freeBytes: freeBytesOf,
   });

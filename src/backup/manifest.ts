@@ -105,6 +105,8 @@ export interface Manifest extends BackupFacts {
   /** ISO 8601. All that was acknowledged before is in the backup. */
   readonly began_at: string;
   readonly finished_at: string;
+  /** ISO 8601: how far retention was (`clock/retention-clock.ts`). Omitted without a store. */
+  readonly retention_at?: string;
   readonly files: readonly BackupFile[];
 }
 

@@ -144,6 +144,8 @@ async function extractArchive(source: string, into: string, options: UnpackOptio
   try {
     for await (const entry of readArchive(source, options.stop)) {
       name = entry.name;
+      const isTwice = name === MANIFEST_FILE ? manifest !== undefined : found.some(({ path }) => path === name);
+      if (isTwice) throw damaged(source, `it has ${name} twice`);
       if (name === MANIFEST_FILE) {
         if (entry.bytes > MANIFEST_BYTES_MAX) throw new TarError(`${MANIFEST_FILE} is too long`);
         const parts: Buffer[] = [];

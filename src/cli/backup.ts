@@ -42,7 +42,8 @@ import {
 } from '../backup/unfinished-backup.ts';
 import { bytesOfBackup, type CheckFolder, isFolder, verify } from '../backup/unpack.ts';
 import type { Config } from '../config/config.ts';
-import { logFolderOf } from '../data-folder/files.ts';
+import { readRetentionTime } from '../clock/retention-clock.ts';
+import { logFolderOf, retentionTimeFileOf } from '../data-folder/files.ts';
 import { messageOf, OperatorError } from '../errors.ts';
 import { refuseMigratedFolder } from '../migration/marker.ts';
 import { COMMANDS, flagKinds } from './commands.ts';
@@ -331,11 +332,13 @@ async function writeDraft(setup: Draft, shell: BackupShell): Promise<Manifest> {
       }
     };
     const facts = await shell.copyDataFolder({ dataFolder, scope, into, stop: shell.stop, onBytes, onFile });
+    const retentionAt = Math.min(beganAt, readRetentionTime(retentionTimeFileOf(dataFolder)) ?? beganAt);
     const text = manifestText({
       sluice_version: shell.version,
       scope,
       began_at: new Date(beganAt).toISOString(),
       finished_at: new Date(shell.now()).toISOString(),
+      ...(scope === 'all' && { retention_at: new Date(retentionAt).toISOString() }),
       ...facts,
       files,
     });
@@ -435,7 +438,10 @@ export function pendingRecords({ log, store }: Pick<Manifest, 'log' | 'store'>):
  * One line for each range of positions that the log has lost and knows of, and one for what the store lacks besides: of
  * that the log has no trace left.
  */
-export function gapLines({ log, store }: Pick<Manifest, 'log' | 'store'>): string {
+export function gapLines({ log, store, files }: Pick<Manifest, 'log' | 'store' | 'files'>): string {
+  const warned = files.some(({ path }) => path === 'log-warnings')
+    ? 'What cannot be known of the log is in log-warnings, which is part of it; "sluice doctor" shows it.\n'
+    : '';
   const lost = store?.lost ?? [];
   let lostElsewhere = lost.reduce((sum, { records }) => sum + records, 0);
   const lines = (log.gaps ?? [])
@@ -453,8 +459,8 @@ export function gapLines({ log, store }: Pick<Manifest, 'log' | 'store'>): strin
       return `The log has a known gap of ${countOf(count, 'request')} (${where})${store === null ? '' : `; ${became}`}.\n`;
     })
     .join('');
-  if (lostElsewhere <= 0) return lines;
-  return `${lines}The store lacks ${countOf(lostElsewhere, 'request')} that ${lostElsewhere === 1 ? 'was' : 'were'} given up or no longer in the log when it was created (lost_records of GET /ledger).\n`;
+  if (lostElsewhere <= 0) return lines + warned;
+  return `${lines}${warned}The store lacks ${countOf(lostElsewhere, 'request')} that ${lostElsewhere === 1 ? 'was' : 'were'} given up or no longer in the log when it was created (lost_records of GET /ledger).\n`;
 }
 
 function overlapOf(one: LogGap, other: LogGap): number {

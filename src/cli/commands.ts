@@ -711,7 +711,7 @@ export const COMMANDS = {
       },
       'old-data': {
         value: 'FOLDER',
-        help: 'the data folder from before, if it can still be read: lists who was erased and which keys were revoked in it since the backup',
+        help: 'the data folder from before, if it can still be read: lists who was unmerged or erased, which keys were revoked or rolled and which members were removed in it since the backup',
       },
       ...LOCATION_FLAGS,
       json: { help: 'print the result as JSON, for programs' },
@@ -726,7 +726,7 @@ export const COMMANDS = {
       },
       {
         title: 'Afterwards',
-        text: 'people erased and keys revoked since the backup are back. Repeat both: docs/backup.md.',
+        text: 'people erased and keys revoked or rolled since the backup are back. Repeat it: docs/backup.md.',
       },
       { title: 'Exit codes', text: '0 success, 1 nothing was restored; stderr says why.' },
     ],

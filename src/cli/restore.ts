@@ -17,6 +17,8 @@ import {
 import { refuseDraft } from '../backup/unfinished-backup.ts';
 import { bytesOfBackup, type CheckFolder, isFolder, unpack, verifyContents } from '../backup/unpack.ts';
 import type { UndoneByRestore } from '../backup/undone.ts';
+import { writeRetentionTime } from '../clock/retention-clock.ts';
+import { retentionTimeFileOf } from '../data-folder/files.ts';
 import type { Config } from '../config/config.ts';
 import { OperatorError } from '../errors.ts';
 import { assertSpace, contentsOf, gapLines, pendingRecords, progressOf } from './backup.ts';
@@ -36,8 +38,10 @@ export interface RestoreShell extends Shell {
   readonly skipEventNumbers: (folder: string, now: number) => void;
   /** Notes the end of the restored log, which no backup has: a start compares with it. */
   readonly noteLogEnds: (folder: string) => void;
-  /** What was erased and revoked in the data folder from before since that time. */
-  readonly undoneByRestore: (oldFolder: string, since: number) => UndoneByRestore;
+  /** That the files of the data folder from before say they are of. Throws an `OperatorError` if they cannot be read. */
+  readonly installationsOf: (oldFolder: string) => readonly string[];
+  /** What the data folder from before has undone, erased and ended and the restored one has not. */
+  readonly undoneByRestore: (oldFolder: string, restoredFolder: string, hasPending: boolean) => UndoneByRestore;
   /** On the disk of the folder. */
   readonly freeBytes: (folder: string) => number;
 }
@@ -47,6 +51,8 @@ const HINT = 'For help: sluice help restore';
 const SHOWN_MAX = 50;
 /** The root of a separate disk has it. */
 const LOST_AND_FOUND = 'lost+found';
+/** Also what a restore leaves that was killed before it wrote its marker. */
+const NO_DATA = new Set([LOST_AND_FOUND, 'lock.db', 'lock.db-journal', 'server.pid']);
 
 interface Options {
   readonly config: Config;
@@ -57,39 +63,52 @@ interface Options {
   readonly json: boolean;
 }
 
+interface Restored {
+  readonly manifest: Manifest;
+  /** Undefined without the data folder from before, or where the store is in PostgreSQL. */
+  readonly undone: UndoneByRestore | undefined;
+}
+
 export async function runRestore(args: readonly string[], shell: RestoreShell): Promise<number> {
   const options = readOptions(args, shell);
   const startedAt = shell.now();
-  const { oldFolder } = options;
-  // All of it, before anything is restored: whether it can be read at all.
-  const old = oldFolder === null ? undefined : shell.undoneByRestore(oldFolder, 0);
-  let manifest: Manifest;
+  // Before anything is restored: whether it can be read.
+  const installations = options.oldFolder === null ? [] : shell.installationsOf(options.oldFolder);
+  let restored: Restored;
   try {
-    manifest = await restore(options, shell, old);
+    restored = await restore(options, shell, installations);
   } catch (error) {
     if (shell.stop.aborted) throw new OperatorError('Stopped. Nothing was restored.');
     throw asOperatorError(error, resolve(options.config.dataFolder));
   }
-  const undone = oldFolder === null ? undefined : shell.undoneByRestore(oldFolder, Date.parse(manifest.began_at));
-  shell.out(
-    options.json ? jsonOf(options, manifest, undone) : report(options, manifest, undone, shell.now() - startedAt),
-  );
+  shell.out(options.json ? jsonOf(options, restored) : report(options, restored, shell.now() - startedAt));
   return 0;
 }
 
-function jsonOf({ source, config, verify }: Options, manifest: Manifest, undone?: UndoneByRestore): string {
+function jsonOf({ source, config, verify }: Options, { manifest, undone }: Restored): string {
   const result = {
     backup: source,
     data_folder: resolve(config.dataFolder),
     began_at: manifest.began_at,
     verified: verify,
     requests_to_process: pendingRecords(manifest),
+    unmerged_since: undone?.unmerged.map(({ tenantId, profileId, mergedBy }) => ({
+      tenant: tenantId,
+      profile_id: profileId,
+      trace_id: mergedBy,
+    })),
     erased_since: undone?.erased.map(({ tenantId, profileId, at }) => ({
       tenant: tenantId,
       profile_id: profileId,
       at: isoTime(at),
     })),
-    keys_revoked_since: undone?.revokedKeys.map(({ id, name, at }) => ({ id, name, at: isoTime(at) })),
+    keys_ended_since: undone?.endedKeys.map(({ id, name, at, isRolled }) => ({
+      id,
+      name,
+      at: isoTime(at),
+      by: isRolled ? 'roll' : 'revoke',
+    })),
+    members_removed_since: undone?.removedMembers,
   };
   return `${JSON.stringify(result)}\n`;
 }
@@ -110,8 +129,8 @@ function readOptions(args: readonly string[], shell: Shell): Options {
   };
 }
 
-async function restore(options: Options, shell: RestoreShell, old: UndoneByRestore | undefined): Promise<Manifest> {
-  const { config, source, verify } = options;
+async function restore(options: Options, shell: RestoreShell, installations: readonly string[]): Promise<Restored> {
+  const { config, source, verify, oldFolder } = options;
   const folder = resolve(config.dataFolder);
   if (!existsSync(source)) throw new OperatorError(`There is no backup ${source}.`);
   refuseDraft(source);
@@ -130,19 +149,34 @@ async function restore(options: Options, shell: RestoreShell, old: UndoneByResto
   if (!wasThere) mkdirSync(folder, { mode: 0o700 });
   const lock = shell.lockFolder(folder);
   try {
+    // A server may have used it until it was locked.
+    assertEmpty(folder);
+  } catch (error) {
+    lock.release();
+    throw error;
+  }
+  try {
     writeRestoreMarker(folder, resolve(source), shell.now());
     clear(folder, ['lock.db', restoreMarkerFileOf(folder)]);
     const manifest = await unpackWithProgress(source, folder, verify, shell);
     assertScope(manifest, config, source);
-    assertSameInstallation(manifest, options, old);
+    assertSameInstallation(manifest, options, installations);
     shell.stop.throwIfAborted();
+    const undone =
+      oldFolder === null || manifest.scope === 'log'
+        ? undefined
+        : shell.undoneByRestore(oldFolder, folder, pendingRecords(manifest) > 0);
     shell.skipEventNumbers(folder, shell.now());
     shell.noteLogEnds(folder);
+    // Or else the first start would trust its clock, and a wrong one would remove everything at once.
+    if (manifest.scope === 'all') {
+      writeRetentionTime(retentionTimeFileOf(folder), Date.parse(manifest.retention_at ?? manifest.began_at));
+    }
     // Of the lock, not of a server.
     rmSync(join(folder, 'server.pid'), { force: true });
     removeRestoreMarker(folder);
     lock.release();
-    return manifest;
+    return { manifest, undone };
   } catch (error) {
     // The marker last: whatever is left when this is cut short is not mistaken for data.
     clear(folder, ['lock.db', restoreMarkerFileOf(folder)]);
@@ -161,7 +195,7 @@ function assertEmpty(folder: string): void {
   }
   if (!existsSync(folder) || isRestoreUnfinished(folder)) return;
   if (!isFolder(folder)) throw new OperatorError(`${folder} is not a folder. Name another one with --data FOLDER.`);
-  const names = readdirSync(folder).filter((name) => name !== LOST_AND_FOUND);
+  const names = readdirSync(folder).filter((name) => !NO_DATA.has(name));
   if (names.length === 0) return;
   const shown = names.slice(0, 3).join(', ');
   throw new OperatorError(
@@ -195,9 +229,9 @@ function assertScope({ scope }: Manifest, { storeUrl }: Config, source: string):
 function assertSameInstallation(
   { installation }: Manifest,
   { source, oldFolder }: Options,
-  old: UndoneByRestore | undefined,
+  installations: readonly string[],
 ): void {
-  const other = old?.installations.find((id) => installation !== null && id !== installation);
+  const other = installations.find((id) => installation !== null && id !== installation);
   if (other === undefined) return;
   throw new OperatorError(
     `${oldFolder} is of the installation ${other}, and the backup ${source} of ${installation}: it does not know what was erased or revoked there since. Name the data folder that the backup was made of, or leave --old-data out.`,
@@ -246,12 +280,7 @@ async function withProgress<T>(
   }
 }
 
-function report(
-  { config, verify }: Options,
-  manifest: Manifest,
-  undone: UndoneByRestore | undefined,
-  spanMs: number,
-): string {
+function report({ config, verify }: Options, { manifest, undone }: Restored, spanMs: number): string {
   const folder = resolve(config.dataFolder);
   const began = localTime(Date.parse(manifest.began_at));
   const checked = verify ? ' Every page, record and sum in it was checked.' : '';
@@ -266,22 +295,39 @@ ${manifest.scope === 'log' ? '' : `\n${undone === undefined ? undoneWords(began)
 }
 
 function undoneWords(began: string): string {
-  return `People erased after ${began} are in it again, and keys revoked since work again. Repeat both;
+  return `People erased after ${began} are in it again, and keys revoked or rolled since work again. Repeat it;
 --old-data FOLDER, or docs/backup.md, says which.
 `;
 }
 
-function undoneList({ erased, revokedKeys }: UndoneByRestore): string {
-  if (erased.length + revokedKeys.length === 0)
-    return 'Since the backup began no person was erased and no key was revoked.\n';
-  const lines = [
-    ...erased.map(({ tenantId, profileId }) => `erase again   DELETE /profiles/${profileId}  (${tenantId})`),
-    ...revokedKeys.map(({ id, name }) => `revoke again  sluice keys revoke ${id}  (${printable(name)})`),
+function undoneList({ unmerged, erased, endedKeys, removedMembers }: UndoneByRestore): string {
+  const people = [
+    ...unmerged.map(
+      ({ tenantId, profileId, mergedBy }) =>
+        `unmerge again  POST /profiles/${profileId}/unmerge {"trace_id":"${mergedBy}"}  (${tenantId})`,
+    ),
+    ...erased.map(({ tenantId, profileId }) => `erase again    DELETE /profiles/${profileId}  (${tenantId})`),
   ];
+  const lines = [
+    ...people,
+    ...endedKeys.map(({ id, name, at, isRolled }) => {
+      const why = isRolled ? `, rolled: it ended or ends at ${localTime(at)}` : '';
+      return `revoke again   sluice keys revoke ${id}  (${printable(name)}${why})`;
+    }),
+    ...removedMembers.map((id) => `remove again   DELETE /members/${id}`),
+  ];
+  if (lines.length === 0)
+    return 'In the old data folder no one was unmerged or erased, no key ended and no member was removed since the backup.\n';
   const left = lines.length - SHOWN_MAX;
+  const order =
+    people.length === 0
+      ? ''
+      : `Unmerge and erase in this order, when the server has processed its log and before clients send again. A 404, or a 400
+because nothing was merged, means that there is nothing left to do.
+`;
   return `Undone by this restore, to be done again:
 ${lines
   .slice(0, SHOWN_MAX)
   .map((line) => `  ${line}\n`)
-  .join('')}${left > 0 ? `  and ${left} more; --json shows all\n` : ''}`;
+  .join('')}${left > 0 ? `  and ${left} more; --json shows all\n` : ''}${order}`;
 }

@@ -25,7 +25,7 @@ export interface RetentionClockSetup {
 /** Returns the clock. Writes the file whenever it is read, which retention does once a minute. */
 export function openRetentionClock(setup: RetentionClockSetup): () => number {
   const { file, time, monotonic = () => performance.now() } = setup;
-  let kept = readKept(file);
+  let kept = readRetentionTime(file);
   let readAt = monotonic();
   return () => {
     const [now, clock] = [monotonic(), Math.floor(time())];
@@ -33,7 +33,7 @@ export function openRetentionClock(setup: RetentionClockSetup): () => number {
     if (clock >= NO_TIME_BEFORE) {
       kept =
         kept < NO_TIME_BEFORE ? clock : Math.max(kept, Math.floor(Math.min(clock, kept + (now - readAt) * SPEED_MAX)));
-      keep(file, kept);
+      writeRetentionTime(file, kept);
     }
     readAt = now;
     return Math.min(kept, clock);
@@ -41,7 +41,7 @@ export function openRetentionClock(setup: RetentionClockSetup): () => number {
 }
 
 /** In place, so that a full disk does not empty it; what cannot be written now is with the next reading. */
-function keep(file: string, time: number): void {
+export function writeRetentionTime(file: string, time: number): void {
   try {
     closeSync(openSync(file, 'a', 0o600));
     const descriptor = openSync(file, 'r+');
@@ -55,7 +55,8 @@ function keep(file: string, time: number): void {
   }
 }
 
-function readKept(file: string): number | undefined {
+/** Undefined before retention has run. */
+export function readRetentionTime(file: string): number | undefined {
   try {
     const kept = Number(readFileSync(file, 'utf8').trim());
     return Number.isSafeInteger(kept) && kept > 0 ? kept : undefined;

@@ -5,7 +5,7 @@ import { copyDataFolder, lockDataFolder, sizeOfData, unknownFiles } from '../../
 import { freeBytesOf } from '../../src/backends/sqlite/checkup.ts';
 import { lockFolder } from '../../src/backends/sqlite/folder-lock.ts';
 import { skipNumbersAfterRestore } from '../../src/backends/sqlite/store/starts.ts';
-import { undoneByRestore } from '../../src/backends/sqlite/backup/undone-by-restore.ts';
+import { installationsOf, undoneByRestore } from '../../src/backends/sqlite/backup/undone-by-restore.ts';
 import { beginLogEnds, noteUnknownEnd } from '../../src/backends/sqlite/log/end-of-log.ts';
 import { logFolderOf, storeFileOf } from '../../src/data-folder/files.ts';
 import { type BackupShell, runBackup } from '../../src/cli/backup.ts';
@@ -40,6 +40,7 @@ export async function restore(args: readonly string[], changes: Partial<RestoreS
       noteUnknownEnd(logFolderOf(folder));
       beginLogEnds(logFolderOf(folder));
     },
+    installationsOf,
     undoneByRestore,
     freeBytes: freeBytesOf,
   };

@@ -57,6 +57,17 @@ suite('A backup that was damaged', () => {
     assert.match((await backup(['--verify', target])).err, /is not a finished backup: it has no backup-manifest\.json/);
   });
 
+  test('is refused if an archive has a file twice', async (t) => {
+    const { target, place } = await backedUp(t, 'plain.tar');
+    execFileSync('tar', ['-xf', target, '-C', place]);
+    for (const name of ['keys.db', MANIFEST_FILE]) {
+      const again = join(place, 'again.tar');
+      cpSync(target, again);
+      execFileSync('tar', ['-rf', again, '-C', place, name]);
+      assert.match((await backup(['--verify', again])).err, new RegExp(`again\\.tar is damaged: it has ${name} twice`));
+    }
+  });
+
   for (const form of FORMS.slice(1)) {
     test(`is refused as ${form} wherever a byte was changed or the end is missing`, async (t) => {
       const { target, place } = await backedUp(t, form);

@@ -5,7 +5,7 @@
 
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
-import { chownSync, mkdirSync, readdirSync, statSync } from 'node:fs';
+import { chownSync, mkdirSync, readdirSync, rmSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { suite, test } from 'node:test';
 import { copyDataFolder } from '../../src/backends/sqlite/backup/backup.ts';
@@ -77,6 +77,23 @@ suite('sluice backup and sluice restore', () => {
       assert.equal(statSync(join(copy, 'log-warnings')).mode & 0o777, 0o600);
     });
   }
+
+  test('if the end of the log is not known, the backup says so, and so does what is restored from it', async (t) => {
+    const { data } = filledFolder(t);
+    const place = folderFor(t);
+    const whole = await backup(['--to', join(place, 'whole'), '--data', data]);
+    assert.doesNotMatch(whole.out, /log-warnings/);
+    rmSync(join(data, 'log-ends'));
+    const { code, out } = await backup(['--to', join(place, 'b.tar'), '--data', data, '--verify']);
+    assert.equal(code, 0);
+    assert.match(out, /What cannot be known of the log is in log-warnings/);
+    assert.deepEqual(readLogWarnings(logFolderOf(data)), [], 'a backup changes nothing');
+    const copy = join(folderFor(t), 'data');
+    const restored = await restore(['--from', join(place, 'b.tar'), '--data', copy]);
+    assert.match(restored.out, /What cannot be known of the log is in log-warnings/);
+    const [warning] = readLogWarnings(logFolderOf(copy));
+    assert.match(warning?.words ?? '', /^log-ends is missing.* is not known/);
+  });
 
   test('an archive opens with tar alone, and what it unpacks is a backup too', async (t) => {
     const { target, place } = await backedUp(t, 'plain.tar');

@@ -1,14 +1,19 @@
 /** `sluice restore`: where it may go, what it says about what is undone by it, and what is refused. */
 
 import assert from 'node:assert/strict';
-import { existsSync, mkdirSync, readdirSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
+import { DatabaseSync } from 'node:sqlite';
 import { suite, test } from 'node:test';
+import { lockFolder } from '../../src/backends/sqlite/folder-lock.ts';
 import { openSqliteKeyStore } from '../../src/backends/sqlite/keys.ts';
-import { openSqliteStore } from '../../src/backends/sqlite/store/store.ts';
 import { MANIFEST_FILE } from '../../src/backup/manifest.ts';
 import { writeRestoreMarker } from '../../src/backup/restore-marker.ts';
-import { keyFileOf, storeFileOf } from '../../src/data-folder/files.ts';
+import { openRetentionClock, writeRetentionTime } from '../../src/clock/retention-clock.ts';
+import { keyFileOf, retentionTimeFileOf, storeFileOf } from '../../src/data-folder/files.ts';
+import { createKey } from '../../src/keys/create.ts';
+import { rollKey } from '../../src/keys/roll.ts';
+import type { Store } from '../../src/store.ts';
 import { refusedStart } from '../faults/scope.ts';
 import { runSluice } from '../server.ts';
 import {
@@ -21,7 +26,7 @@ import {
   withInstallation,
 } from './backed-up-folder.ts';
 import { backup, restore } from './backing-up.ts';
-import { NOW, type Ran, traceId } from './data-shell.ts';
+import { NOW, openDataFolder, type Ran, traceId } from './data-shell.ts';
 
 suite('A restore', () => {
   test('into a folder that is not empty is refused, and changes nothing', async (t) => {
@@ -43,7 +48,15 @@ suite('A restore', () => {
     mkdirSync(join(data, 'lost+found'));
     const { code, err } = await restore(['--from', target, '--data', data]);
     assert.equal(code, 0, err);
-    assert.deepEqual(readdirSync(data).sort(), ['keys.db', 'lock.db', 'log', 'log-ends', 'lost+found', 'store.db']);
+    assert.deepEqual(readdirSync(data).sort(), [
+      'keys.db',
+      'lock.db',
+      'log',
+      'log-ends',
+      'lost+found',
+      'retention-time',
+      'store.db',
+    ]);
   });
 
   test('that was killed keeps servers away, and starts over when it is run again', async (t) => {
@@ -62,53 +75,174 @@ suite('A restore', () => {
     assert.ok(!existsSync(join(data, 'restoring.json')));
   });
 
-  test('names who was erased and which keys were revoked since, where the folder from before can be read', async (t) => {
+  test('continues retention where it was, whatever the clock of the first start says', async (t) => {
+    const DAY_MS = 86_400_000;
+    const { data } = filledFolder(t);
+    const timeAfter = async (name: string): Promise<number> => {
+      const target = join(folderFor(t), name);
+      assert.equal((await backup(['--to', target, '--data', data])).code, 0);
+      const copy = join(folderFor(t), 'data');
+      assert.equal((await restore(['--from', target, '--data', copy])).code, 0);
+      const setup = { time: () => NOW + 6 * DAY_MS, monotonic: () => 0 };
+      return openRetentionClock({ file: retentionTimeFileOf(copy), ...setup })();
+    };
+    assert.equal(await timeAfter('never.tar'), NOW, 'retention has never run: the time of the backup');
+    writeRetentionTime(retentionTimeFileOf(data), NOW - DAY_MS);
+    assert.equal(await timeAfter('behind.tar'), NOW - DAY_MS);
+    writeRetentionTime(retentionTimeFileOf(data), NOW + DAY_MS);
+    assert.equal(await timeAfter('ahead.tar'), NOW);
+  });
+
+  test('that was killed before it wrote its marker can be run again', async (t) => {
+    const { target } = await backedUp(t, 'b.tar');
+    const data = folderFor(t);
+    lockFolder(data).release();
+    assert.deepEqual(readdirSync(data).sort(), ['lock.db', 'server.pid']);
+    const { code, err } = await restore(['--from', target, '--data', data]);
+    assert.equal(code, 0, err);
+  });
+
+  test('names what was unmerged, erased, revoked, rolled and removed since, whatever the clock said', async (t) => {
     const folder = filledFolder(t);
     const { data } = folder;
+    const accountId = (await folder.tenantId()).split('/')[0] ?? '';
+    const keyStore = openSqliteKeyStore(keyFileOf(data));
+    t.after(() => keyStore.close());
+    const newKey = { accountId, kind: 'secret', environment: 'development', origins: [], expiresAt: null } as const;
+    const [revoked, rolled] = [
+      await createKey(keyStore, { ...newKey, name: 'revoked', now: NOW }),
+      await createKey(keyStore, { ...newKey, name: 'rolled', now: NOW }),
+    ];
+    const keys = new DatabaseSync(keyFileOf(data));
+    t.after(() => keys.close());
+    keys.prepare("INSERT INTO members VALUES (1, 'mem_1', ?, 'a@b.c', 'a@b.c', '', 0, NULL)").run(accountId);
     const target = join(folderFor(t), 'b.tar');
-    const since = NOW + 1_000;
-    assert.equal((await backup(['--to', target, '--data', data], { now: () => since })).code, 0);
+    // The clock is ahead while the backup is made, and right again afterwards.
+    assert.equal((await backup(['--to', target, '--data', data], { now: () => NOW + 18_000_000 })).code, 0);
     const restored = (...more: string[]): Promise<Ran> =>
       restore(['--from', target, '--data', join(folderFor(t), 'data'), '--old-data', data, ...more]);
-    assert.match((await restored()).out, /Since the backup began no person was erased and no key was revoked\./);
+    assert.match((await restored()).out, /no one was unmerged or erased, no key ended and no member was removed since/);
 
     const tenantId = await folder.tenantId();
     const profileId = await folder.withStore(async (store) => {
       const { rows } = await store.profiles(tenantId, { limit: 10, cursor: null });
-      const [before, after] = rows.map(({ id }) => id);
-      await store.erase(tenantId, before ?? '', { traceId: traceId(900), at: since - 500 });
-      await store.erase(tenantId, after ?? '', { traceId: traceId(901), at: since + 500 });
-      return after;
+      await store.erase(tenantId, rows[0]?.id ?? '', { traceId: traceId(901), at: NOW });
+      return rows[0]?.id;
     });
-    const keyStore = openSqliteKeyStore(keyFileOf(data));
-    const [key] = await keyStore.list();
-    await keyStore.revoke(key?.id ?? '', since + 500);
-    await keyStore.close();
+    await keyStore.revoke(revoked.row.id, NOW);
+    await rollKey(keyStore, { id: rolled.row.id, overlapMs: 0, now: NOW });
+    keys.exec('DELETE FROM members');
     const { out } = await restored();
     assert.deepEqual(out.match(/DELETE \/profiles\/\S+/g), [`DELETE /profiles/${profileId}`]);
-    assert.ok(out.includes(`revoke again  sluice keys revoke ${key?.id}  (shop)`), out);
-    const { erased_since } = JSON.parse((await restored('--json')).out) as { erased_since: object[] };
-    assert.deepEqual(erased_since, [
-      { tenant: tenantId, profile_id: profileId, at: new Date(since + 500).toISOString() },
+    assert.ok(out.includes(`revoke again   sluice keys revoke ${revoked.row.id}  (revoked)`), out);
+    assert.ok(
+      out.includes(`revoke again   sluice keys revoke ${rolled.row.id}  (rolled, rolled: it ended or ends`),
+      out,
+    );
+    assert.ok(out.includes('remove again   DELETE /members/mem_1'), out);
+    const at = new Date(NOW).toISOString();
+    const json = JSON.parse((await restored('--json')).out) as Record<string, unknown>;
+    assert.deepEqual(json['erased_since'], [{ tenant: tenantId, profile_id: profileId, at }]);
+    assert.deepEqual(json['keys_ended_since'], [
+      { id: revoked.row.id, name: 'revoked', at, by: 'revoke' },
+      { id: rolled.row.id, name: 'rolled', at, by: 'roll' },
     ]);
-    // And it can be done: the erased profile is in the restored store under the same id.
-    const copy = join(folderFor(t), 'data');
-    assert.equal((await restore(['--from', target, '--data', copy])).code, 0);
-    const store = openSqliteStore(storeFileOf(copy));
-    assert.ok(await store.erase(tenantId, profileId ?? '', { traceId: traceId(902), at: since + 900 }));
-    await store.close();
+    assert.deepEqual(json['members_removed_since'], ['mem_1']);
+  });
+
+  test('names whom to unmerge and erase so that those are gone who were erased, and no one else', async (t) => {
+    const folder = openDataFolder(t);
+    const { data } = folder;
+    const person = (...identifiers: string[]) => ({
+      identifiers: Object.fromEntries(identifiers.map((text) => text.split(':') as [string, string])),
+      events: [{ event_name: 'seen' }],
+    });
+    const sent = (...identifiers: string[]) => ({ users: [person(...identifiers)] });
+    const mergedBy = traceId(900);
+    await folder.send([
+      ...['a', 'b', 'c', 'd', 'f', 'g', 'h'].map((name) => sent(`anon_id:${name}`)),
+      sent('anon_id:a', 'user_id:A'),
+      sent('anon_id:b', 'email:b@example.com'),
+      // c and d are one person, and so are f, g and h.
+      sent('anon_id:c', 'user_id:C'),
+      sent('anon_id:d', 'email:d@example.com'),
+      { ...sent('user_id:C', 'email:d@example.com'), traceId: mergedBy },
+      sent('anon_id:f', 'user_id:F'),
+      sent('anon_id:g', 'email:g@example.com'),
+      sent('anon_id:h', 'phone_number:+4915112345678'),
+      sent('user_id:F', 'email:g@example.com'),
+      sent('user_id:F', 'phone_number:+4915112345678'),
+    ]);
+    // Not processed when the backup is made.
+    await folder.append([sent('anon_id:e')]);
+    const target = join(folderFor(t), 'b');
+    assert.equal((await backup(['--to', target, '--data', data])).code, 0);
+
+    await folder.send([sent('user_id:A', 'email:b@example.com')]);
+    const tenantId = await folder.tenantId();
+    const named = (store: Store, name: string) => store.findProfile(tenantId, 'anon_id', name);
+    await folder.withStore(async (store) => {
+      let n = 950;
+      const audit = () => ({ traceId: traceId((n += 1)), at: NOW });
+      const erase = async (name: string) => store.erase(tenantId, (await named(store, name))?.id ?? '', audit());
+      assert.equal((await store.unmerge(tenantId, (await named(store, 'c'))?.id ?? '', mergedBy, audit()))?.undone, 1);
+      for (const name of ['a', 'd', 'e', 'f']) assert.ok(await erase(name), name);
+      const left = ['a', 'b', 'c', 'd', 'e', 'f', 'g', 'h'].map(async (name) => (await named(store, name)) && name);
+      assert.deepEqual((await Promise.all(left)).filter(Boolean), ['c']);
+    });
+
+    const copy = openDataFolder(t);
+    rmSync(copy.data, { recursive: true });
+    const { out } = await restore(['--from', target, '--data', copy.data, '--old-data', data, '--json']);
+    const json = JSON.parse(out) as Record<'unmerged_since' | 'erased_since', Record<string, string>[]>;
+    await copy.process();
+    await copy.withStore(async (store) => {
+      for (const { tenant, profile_id = '', trace_id = '' } of json.unmerged_since) {
+        assert.ok(await store.unmerge(tenant ?? '', profile_id, trace_id, { traceId: traceId(990), at: NOW }));
+      }
+      // One for a, b and d each, and one for f, g and h.
+      assert.equal(json.erased_since.length, 4);
+      for (const { tenant, profile_id = '' } of json.erased_since) {
+        assert.ok(await store.erase(tenant ?? '', profile_id, { traceId: traceId(991), at: NOW }));
+      }
+      const left = ['a', 'b', 'c', 'd', 'e', 'f', 'g', 'h'].map(async (name) => (await named(store, name)) && name);
+      assert.deepEqual((await Promise.all(left)).filter(Boolean), ['c']);
+    });
+  });
+
+  test('leaves a backup as it is that is given as the old data, and refuses what does not know what was done since', async (t) => {
+    const folder = filledFolder(t);
+    const { data } = folder;
+    const [older, newer] = [join(folderFor(t), 'older'), join(folderFor(t), 'newer')];
+    assert.equal((await backup(['--to', older, '--data', data])).code, 0);
+    await folder.process();
+    assert.equal((await backup(['--to', newer, '--data', data])).code, 0);
+    const files = filesIn(newer);
+    const copy = (): string => join(folderFor(t), 'data');
+    assert.equal((await restore(['--from', older, '--data', copy(), '--old-data', newer])).code, 0);
+    assert.deepEqual(filesIn(newer), files);
+    assert.equal((await backup(['--verify', newer])).code, 0);
+    const refused = copy();
+    const { err } = await restore(['--from', newer, '--data', refused, '--old-data', older]);
+    assert.match(err, /store\.db is older than the backup\. Restore without --old-data/);
+    assert.ok(!existsSync(refused), 'something was restored');
+
+    const store = new DatabaseSync(storeFileOf(data));
+    store.exec("UPDATE identity SET id = 'another'");
+    store.close();
+    const rebuilt = await restore(['--from', newer, '--data', copy(), '--old-data', data]);
+    assert.match(rebuilt.err, /store\.db is not the store that was backed up, but a new one\./);
 
     withInstallation(data, INSTALLATIONS[0] ?? '');
     const tied = join(folderFor(t), 'tied');
     assert.equal((await backup(['--to', tied, '--data', data])).code, 0);
     withInstallation(data, INSTALLATIONS[1] ?? '');
-    const copyOfOther = join(folderFor(t), 'data');
-    const other = await restore(['--from', tied, '--data', copyOfOther, '--old-data', data]);
+    const other = await restore(['--from', tied, '--data', refused, '--old-data', data]);
     assert.match(other.err, /is of the installation 11111111-.* and the backup .* of 00000000-.*leave --old-data out/);
-    assert.ok(!existsSync(copyOfOther), 'something was restored');
+    assert.ok(!existsSync(refused), 'something was restored');
 
     writeFileSync(storeFileOf(data), 'no database '.repeat(1_000));
-    const unreadable = await restored();
+    const unreadable = await restore(['--from', newer, '--data', copy(), '--old-data', data]);
     assert.match(unreadable.err, /store\.db cannot be read: .*Restore without --old-data/);
   });
 

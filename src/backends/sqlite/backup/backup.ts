@@ -33,11 +33,14 @@ import { type BackupLock, lockForBackup } from './lock.ts';
 import { lockHolderOf } from '../checkup.ts';
 import { BUSY_TIMEOUT_MS, isDamage, refuseForeignWal } from '../database.ts';
 import { canWrite, isFullDisk } from '../disk.ts';
-import { readLogInstallation } from '../installation.ts';
+import { readLogInstallation, wasUsedByServer } from '../installation.ts';
+import { isEndUnknown, unknownEndText } from '../log/end-of-log.ts';
 import { readLogEnd } from '../log/ends.ts';
 import { findLogName } from '../log/name.ts';
 import { recoverSegment } from '../log/recovery.ts';
-import { hasWal, holdsRecords, listSegments, type Segment, segmentBytes } from '../log/segments.ts';
+import { MissingPositionsError, type Stretch } from '../log/segment-reader.ts';
+import { gapAdvice, hasWal, holdsRecords, listSegments, type Segment, segmentBytes } from '../log/segments.ts';
+import { noteLogWarning } from '../log/warnings.ts';
 
 /** 8 MB: large enough to be fast, small enough to stop soon. */
 const PAGES_PER_STEP = 1_024;
@@ -92,6 +95,7 @@ function assertComplete(dataFolder: string, scope: BackupScope): void {
 
 async function copyInOrder(setup: CopySetup): Promise<BackupFacts> {
   const { dataFolder, into, scope } = setup;
+  const logFolder = logFolderOf(dataFolder);
   const copyIfThere = async (path: string, copy: (path: string) => Promise<void>): Promise<void> => {
     if (!existsSync(join(dataFolder, path))) return;
     await copy(path);
@@ -106,16 +110,22 @@ async function copyInOrder(setup: CopySetup): Promise<BackupFacts> {
   }
   for (const path of ['log/name', 'log/installation', 'migrated.json'])
     await copyIfThere(path, (name) => copyPlain(name, setup));
+  // A running server has reported what its start found.
+  const isUnknown =
+    !lockHolderOf(dataFolder).isHeld && isEndUnknown(logFolder, store?.position ?? 0, wasUsedByServer(dataFolder));
   const log = await copyLog(setup);
   // After the log: a start that lost part of it has noted that before.
-  await copyIfThere('log-warnings', (name) => copyPlain(name, setup));
+  if (existsSync(join(dataFolder, 'log-warnings'))) await copyPlain('log-warnings', setup);
+  // No start has noted it, and a restore notes the end that the copy has.
+  if (isUnknown) noteLogWarning(logFolderOf(into), `${unknownEndText(logFolder)}; so it was when it was backed up`);
+  if (existsSync(join(into, 'log-warnings'))) await setup.onFile('log-warnings');
   let keys: BackupFacts['keys'] = null;
   if (scope === 'all') {
     await copyWhole('keys.db');
     keys = keyFacts(keyFileOf(into));
     await setup.onFile('keys.db');
   }
-  const installation = readLogInstallation(logFolderOf(dataFolder)) ?? null;
+  const installation = readLogInstallation(logFolder) ?? null;
   const facts = { installation, log, store, keys };
   assertLogReaches(facts, resolve(dataFolder));
   return facts;
@@ -141,7 +151,11 @@ async function copyLog(setup: CopySetup): Promise<LogFacts> {
     if (!(await copySegment(path, segment, setup))) break;
     const copy = { ...segment, file: join(into, path) };
     const whole = { segment: copy, logName, until: segments[index + 1]?.firstPosition };
-    const records = await inSource(copy.file, segment.file, () => countRecords(whole, stop));
+    const records = await inSource(copy.file, segment.file, () =>
+      countRecords(whole, stop).catch((error: unknown) => {
+        throw asGap(error, whole, logFolder);
+      }),
+    );
     copied.unshift({ segment, records });
     await setup.onFile(path);
   }
@@ -153,6 +167,17 @@ async function copyLog(setup: CopySetup): Promise<LogFacts> {
   throw new OperatorError(
     `The log in ${resolve(logFolder)} has lost its end: it ends at position ${facts.next_position}, and requests up to ${acknowledged} were acknowledged. Ask "sluice doctor" what to do before you back it up.`,
   );
+}
+
+/** If a segment ends before the next one begins, it may be complete, and the one between them gone. */
+function asGap(error: unknown, { segment, until }: Omit<Stretch, 'from'>, logFolder: string): unknown {
+  const cause = error instanceof OperatorError ? error.cause : undefined;
+  if (!(cause instanceof MissingPositionsError) || cause.to !== until || cause.from === segment.firstPosition)
+    return error;
+  const { from, to } = cause;
+  const lost = to - from === 1 ? `the record at position ${from}` : `the records at positions ${from} to ${to - 1}`;
+  const advice = gapAdvice(logFolder, { position: from, isMarked: false });
+  return new OperatorError(`The log has lost ${lost}. ${advice}`, { cause });
 }
 
 /** False if it no longer exists. */

@@ -1,50 +1,291 @@
 /**
- * What a restore undoes, as far as the previous data folder shows: people erased and keys revoked there since the
- * backup began. Reads only, and contains no personal data: erased profiles are identified by their ids.
+ * What a restore undoes, as far as the previous data folder shows. It compares the restored copy with that folder row by
+ * row, never by time: the clock may have been wrong. Shows no personal data: people are identified by ids. The old folder
+ * is only read.
+ *
+ * Erased people: a node of the copy that the old store no longer has, with a match key that was erased there. A person
+ * may be several profiles in the copy (merged since) or part of one (unmerged since): each erased node is named unless
+ * its whole profile was erased, and the unmerges that separated others from it are named too.
  */
 
 import { existsSync } from 'node:fs';
 import { resolve } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
-import type { UndoneByRestore } from '../../../backup/undone.ts';
+import { pathToFileURL } from 'node:url';
+import type { EndedKey, UndoneByRestore, UndoneErase, UndoneUnmerge } from '../../../backup/undone.ts';
 import { keyFileOf, storeFileOf } from '../../../data-folder/files.ts';
 import { messageOf, OperatorError } from '../../../errors.ts';
-import { BUSY_TIMEOUT_MS } from '../database.ts';
+import type { NodeNumber } from '../../../model.ts';
+import { identifierTypeOf } from '../../../views/profile.ts';
+import { tombstoneOf } from '../../../views/tombstone.ts';
+import { BUSY_TIMEOUT_MS, transaction } from '../database.ts';
+import { uuidBytes, uuidText } from '../uuids.ts';
 
-export function undoneByRestore(oldFolder: string, since: number): UndoneByRestore {
-  const erased = rowsOf(
-    storeFileOf(oldFolder),
-    `SELECT tenants.id AS tenantId, json_extract(detail, '$.profile_id') AS profileId, at
-     FROM audit JOIN tenants ON tenants.no = audit.tenant WHERE kind = 'erase' AND at >= ? ORDER BY audit.no`,
-    since,
+/** The installations that the files of a data folder name; none before the first start of a server. */
+export function installationsOf(oldFolder: string): string[] {
+  return [storeFileOf(oldFolder), keyFileOf(oldFolder)].flatMap((file) =>
+    inOld(file, (database) =>
+      database
+        .prepare('SELECT installation FROM belongs_to')
+        .all()
+        .map((row) => String(row['installation'])),
+    ),
   );
-  const revokedKeys = rowsOf(
-    keyFileOf(oldFolder),
-    'SELECT id, name, revoked_at AS at FROM keys WHERE revoked_at >= ? ORDER BY revoked_at',
-    since,
-  );
-  const installations = [storeFileOf(oldFolder), keyFileOf(oldFolder)].flatMap((file) =>
-    rowsOf(file, 'SELECT installation FROM belongs_to').map((row) => String(row['installation'])),
-  );
-  return { installations, erased, revokedKeys } as unknown as UndoneByRestore;
 }
 
-function rowsOf(file: string, sql: string, ...values: readonly number[]): Record<string, unknown>[] {
-  if (!existsSync(file)) throw cannotRead(file, 'it is not there');
+/**
+ * Also copies the tombstones of the old store, so that the requests of erased people that wait in the restored log are
+ * dropped, as they would have been there. `hasPending`: whether there are such requests.
+ */
+export function undoneByRestore(oldFolder: string, restoredFolder: string, hasPending: boolean): UndoneByRestore {
+  return inRestored(storeFileOf(restoredFolder), (restored) => {
+    const { tombstones, ...people } = inOld(storeFileOf(oldFolder), (old) => {
+      refuseOtherStore(old, restored, oldFolder);
+      const erased = erasedNodes(old, restored);
+      return {
+        unmerged: undoneUnmerges(old, restored, erased, hasPending),
+        erased: undoneErases(restored, erased),
+        tombstones: newTombstones(old, restored),
+      };
+    });
+    transaction(restored, () => writeTombstones(restored, tombstones));
+    const access = inRestored(keyFileOf(restoredFolder), (keys) =>
+      inOld(keyFileOf(oldFolder), (oldKeys) => ({
+        endedKeys: endedKeys(oldKeys, keys),
+        removedMembers: removedMembers(oldKeys, keys),
+      })),
+    );
+    return { ...people, ...access };
+  });
+}
+
+/** A store that does not continue the one in the backup does not have what was done since. */
+function refuseOtherStore(old: DatabaseSync, restored: DatabaseSync, oldFolder: string): void {
+  const [before, after] = [restored, old].map((database) => ({
+    id: database.prepare('SELECT id FROM identity').get()?.['id'],
+    position: Number(database.prepare('SELECT max(position) AS position FROM positions').get()?.['position'] ?? 0),
+  }));
+  const isOther = before?.id !== after?.id;
+  if (!isOther && (before?.position ?? 0) <= (after?.position ?? 0)) return;
+  const what = isOther ? 'is not the store that was backed up, but a new one' : 'is older than the backup';
+  throw new OperatorError(`${resolve(storeFileOf(oldFolder))} ${what}. ${WITHOUT}`);
+}
+
+interface ErasedNode {
+  readonly tenantId: string;
+  readonly id: Uint8Array;
+  readonly at: number;
+}
+
+function erasedNodes(old: DatabaseSync, restored: DatabaseSync): Map<NodeNumber, ErasedNode> {
+  const found = new Map<NodeNumber, ErasedNode>();
+  if (newAudit(old, restored, 'erase').length === 0) return found;
+  const tenants = tenantIds(restored);
+  const isThere = old.prepare('SELECT 1 FROM nodes WHERE id = ?');
+  const keysOf = restored.prepare('SELECT type, value FROM identifiers WHERE node = ?');
+  const erasedAt = old.prepare(
+    'SELECT erased_at FROM tombstones JOIN tenants ON tenants.no = tombstones.tenant WHERE tenants.id = ? AND hash = ?',
+  );
+  for (const row of restored.prepare('SELECT no, tenant, id FROM nodes ORDER BY no').iterate()) {
+    const node = row as unknown as { no: NodeNumber; tenant: number; id: Uint8Array };
+    if (isThere.get(node.id) !== undefined) continue;
+    const tenantId = tenants.get(node.tenant) ?? '';
+    const times = keysOf.all(node.no).flatMap((key) => {
+      const { type, value } = key as unknown as { type: number; value: string };
+      const at = erasedAt.get(tenantId, tombstoneOf(tenantId, { type: identifierTypeOf(type), value }))?.['erased_at'];
+      return at === undefined ? [] : [Number(at)];
+    });
+    if (times.length > 0) found.set(node.no, { tenantId, id: node.id, at: Math.max(...times) });
+  }
+  return found;
+}
+
+function undoneErases(restored: DatabaseSync, erased: ReadonlyMap<NodeNumber, ErasedNode>): UndoneErase[] {
+  const isWhole = wholeProfiles(restored, erased);
+  const rootOf = restored.prepare('SELECT root FROM aliases WHERE node = ?');
+  return [...erased]
+    .filter(([node]) => !isWhole(node) || rootOf.get(node) === undefined)
+    .map(([, { tenantId, id, at }]) => ({ tenantId, profileId: uuidText(id), at }));
+}
+
+/** Whether all nodes of the profile of an erased node were erased. */
+function wholeProfiles(
+  restored: DatabaseSync,
+  erased: ReadonlyMap<NodeNumber, ErasedNode>,
+): (node: NodeNumber) => boolean {
+  const rootOf = restored.prepare('SELECT root FROM aliases WHERE node = ?');
+  const aliasesOf = restored.prepare('SELECT node FROM aliases WHERE root = ?');
+  return (node) => {
+    const root = (rootOf.get(node)?.['root'] ?? node) as NodeNumber;
+    return erased.has(root) && aliasesOf.all(root).every((row) => erased.has(row['node'] as NodeNumber));
+  };
+}
+
+/** Merges between two erased nodes need no unmerge: both nodes are erased again. */
+function undoneUnmerges(
+  old: DatabaseSync,
+  restored: DatabaseSync,
+  erased: ReadonlyMap<NodeNumber, ErasedNode>,
+  hasPending: boolean,
+): UndoneUnmerge[] {
+  const unmerges = newAudit(old, restored, 'unmerge');
+  if (unmerges.length === 0) return [];
+  const tenants = tenantIds(restored);
+  const isThere = old.prepare(
+    `SELECT 1 FROM nodes AS a JOIN merges ON merges.node_a = a.no JOIN nodes AS b ON b.no = merges.node_b
+     WHERE a.id = ? AND b.id = ? AND merges.trace_id = ?`,
+  );
+  const mergesBy = restored.prepare(
+    `SELECT merges.tenant, merges.node_a, merges.node_b, a.id AS id_a, b.id AS id_b
+     FROM merges JOIN nodes AS a ON a.no = merges.node_a JOIN nodes AS b ON b.no = merges.node_b
+     WHERE merges.trace_id = ? ORDER BY merges.no`,
+  );
+  const found = new Map<string, UndoneUnmerge>();
+  for (const { tenantId, profileId, mergedBy } of unmerges) {
+    if (mergedBy === null) continue;
+    const merges = mergesBy.all(uuidBytes(mergedBy)) as unknown as {
+      tenant: number;
+      node_a: NodeNumber;
+      node_b: NodeNumber;
+      id_a: Uint8Array;
+      id_b: Uint8Array;
+    }[];
+    // Not merged in the copy: it may be once its log is processed.
+    if (merges.length === 0 && hasPending) found.set(mergedBy + profileId, { tenantId, profileId, mergedBy });
+    for (const { tenant, node_a, node_b, id_a, id_b } of merges) {
+      if (tenants.get(tenant) !== tenantId || (erased.has(node_a) && erased.has(node_b))) continue;
+      if (isThere.get(id_a, id_b, uuidBytes(mergedBy)) !== undefined) continue;
+      const id = uuidText(id_a);
+      found.set(mergedBy + id, { tenantId, profileId: id, mergedBy });
+    }
+  }
+  return [...found.values()];
+}
+
+interface Audited {
+  readonly tenantId: string;
+  readonly profileId: string;
+  /** Of an unmerge. */
+  readonly mergedBy: string | null;
+}
+
+/** What the old store has in its audit and the copy does not, oldest first. */
+function newAudit(old: DatabaseSync, restored: DatabaseSync, kind: 'erase' | 'unmerge'): Audited[] {
+  const known = new Set(
+    restored
+      .prepare('SELECT trace_id FROM audit WHERE kind = ?')
+      .all(kind)
+      .map((row) => row['trace_id']),
+  );
+  return old
+    .prepare(
+      `SELECT tenants.id AS tenantId, trace_id, json_extract(detail, '$.profile_id') AS profileId,
+              json_extract(detail, '$.merged_by') AS mergedBy
+       FROM audit JOIN tenants ON tenants.no = audit.tenant WHERE kind = ? ORDER BY audit.no`,
+    )
+    .all(kind)
+    .filter((row) => !known.has(row['trace_id'])) as unknown as Audited[];
+}
+
+interface NewTombstone {
+  readonly tenantId: string;
+  readonly hash: Uint8Array;
+  readonly erased_at: number;
+}
+
+function newTombstones(old: DatabaseSync, restored: DatabaseSync): NewTombstone[] {
+  const find = restored.prepare(
+    'SELECT erased_at FROM tombstones JOIN tenants ON tenants.no = tombstones.tenant WHERE tenants.id = ? AND hash = ?',
+  );
+  const found: NewTombstone[] = [];
+  const all = old.prepare(
+    'SELECT tenants.id AS tenantId, hash, erased_at FROM tombstones JOIN tenants ON tenants.no = tombstones.tenant',
+  );
+  for (const row of all.iterate()) {
+    const tombstone = row as unknown as NewTombstone;
+    const known = find.get(tombstone.tenantId, tombstone.hash)?.['erased_at'];
+    if (known === undefined || Number(known) < tombstone.erased_at) found.push(tombstone);
+  }
+  return found;
+}
+
+/** Of tenants that the copy does not know yet too: their first requests may wait in its log. */
+function writeTombstones(restored: DatabaseSync, tombstones: readonly NewTombstone[]): void {
+  const writeTenant = restored.prepare(
+    `INSERT INTO tenants (id, last_erased_at) VALUES (?, ?)
+     ON CONFLICT DO UPDATE SET last_erased_at = max(last_erased_at, excluded.last_erased_at)`,
+  );
+  const write = restored.prepare(
+    `INSERT INTO tombstones SELECT no, ?, ? FROM tenants WHERE id = ?
+     ON CONFLICT DO UPDATE SET erased_at = excluded.erased_at`,
+  );
+  for (const { tenantId, hash, erased_at } of tombstones) {
+    writeTenant.run(tenantId, erased_at);
+    write.run(hash, erased_at, tenantId);
+  }
+}
+
+/** Keys that end earlier in the old folder than in the copy. */
+function endedKeys(old: DatabaseSync, restored: DatabaseSync): EndedKey[] {
+  const find = restored.prepare('SELECT expires_at, revoked_at FROM keys WHERE id = ?');
+  const ended = old
+    .prepare(
+      'SELECT id, name, expires_at, revoked_at FROM keys WHERE coalesce(revoked_at, expires_at) IS NOT NULL ORDER BY no',
+    )
+    .all() as unknown as { id: string; name: string; expires_at: number | null; revoked_at: number | null }[];
+  return ended.flatMap(({ id, name, expires_at, revoked_at }): EndedKey[] => {
+    const copy = find.get(id);
+    if (copy === undefined || copy['revoked_at'] !== null) return [];
+    if (revoked_at !== null) return [{ id, name, at: revoked_at, isRolled: false }];
+    const isEarlier = expires_at !== null && expires_at < Number(copy['expires_at'] ?? Number.POSITIVE_INFINITY);
+    return isEarlier ? [{ id, name, at: expires_at, isRolled: true }] : [];
+  });
+}
+
+function removedMembers(old: DatabaseSync, restored: DatabaseSync): string[] {
+  const find = old.prepare('SELECT 1 FROM members WHERE id = ?');
+  return restored
+    .prepare('SELECT id FROM members ORDER BY no')
+    .all()
+    .map((row) => String(row['id']))
+    .filter((id) => find.get(id) === undefined);
+}
+
+function tenantIds(database: DatabaseSync): Map<number, string> {
+  const rows = database.prepare('SELECT no, id FROM tenants').all();
+  return new Map(rows.map((row) => [Number(row['no']), String(row['id'])]));
+}
+
+function inRestored<T>(file: string, work: (database: DatabaseSync) => T): T {
+  const database = new DatabaseSync(file, { timeout: BUSY_TIMEOUT_MS });
   try {
-    const database = new DatabaseSync(file, { readOnly: true, timeout: BUSY_TIMEOUT_MS });
+    return work(database);
+  } finally {
+    database.close();
+  }
+}
+
+function inOld<T>(file: string, work: (database: DatabaseSync) => T): T {
+  if (!existsSync(file)) throw cannotRead(file, 'it is not there');
+  const url = pathToFileURL(file);
+  // Without a write-ahead log no process uses the file. SQLite would leave one there, which does not belong in a backup.
+  if (!existsSync(`${file}-wal`)) url.searchParams.set('immutable', '1');
+  try {
+    const database = new DatabaseSync(url, { readOnly: true, timeout: BUSY_TIMEOUT_MS });
     try {
-      return database.prepare(sql).all(...values);
+      return work(database);
     } finally {
       database.close();
     }
   } catch (error) {
+    if (error instanceof OperatorError) throw error;
     throw cannotRead(file, messageOf(error));
   }
 }
 
+const WITHOUT =
+  'Restore without --old-data, and take from your own records who was erased and what was revoked since the backup.';
+
 function cannotRead(file: string, reason: string): OperatorError {
-  return new OperatorError(
-    `${resolve(file)} cannot be read: ${reason}. Restore without --old-data, and take from your own records who was erased and what was revoked since the backup.`,
-  );
+  return new OperatorError(`${resolve(file)} cannot be read: ${reason}. ${WITHOUT}`);
 }

@@ -43,7 +43,7 @@ import {
   assertNotForeign,
   findLastPosition,
   hasWal,
-  holdsRecords,
+  gapAdvice,
   listSegments,
   LOST_POSITIONS,
   marksOf,
@@ -321,16 +321,9 @@ class SqliteLogReader implements LogReader {
   #lostRecords({ segment }: Stretch, from: number, until: number | undefined): LogGapError {
     const positions = until === undefined || until - from === 1 ? `${from}` : `${from} to ${until - 1}`;
     const noun = until !== undefined && until - from === 1 ? 'position' : 'positions';
-    const marks = marksOf(this.#setup.folder, segment.missing ? segment.firstPosition : from);
-    const before = listSegments(this.#setup.folder).findLast(
-      (other) => holdsRecords(other) && other.firstPosition < from,
-    );
-    const shortened = before === undefined ? '' : `, or ${before.file} if that one was cut short,`;
-    const giveUp = segment.missing ? `rename ${marks.missing} to ${marks.lost}` : `make an empty file ${marks.lost}`;
+    const gap = { position: segment.missing ? segment.firstPosition : from, isMarked: segment.missing };
     return new LogGapError(
-      `The log has lost records that were acknowledged and not processed: ${noun} ${positions}. ` +
-        `With the server stopped, put ${marks.segment} back${shortened} with the -wal of the same name if there was one, beside the files that ` +
-        `are there now${segment.missing ? `, and remove ${marks.missing}` : ''}. To go on without these records, ${giveUp}.`,
+      `The log has lost records that were acknowledged and not processed: ${noun} ${positions}. ${gapAdvice(this.#setup.folder, gap)}`,
     );
   }
 
