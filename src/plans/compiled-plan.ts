@@ -4,10 +4,10 @@
  *
  * A schema is applied to the properties of an event: all members but `event_name`, `timestamp` and `$event_id`, and but
  * for a `revenue` or `event_value` that is null, which counts as absent. Messages never quote what a client sent, so they
- * may be stored and shown. At most `VIOLATIONS_PER_USER_MAX` are given for one user.
+ * may be stored and shown. At most `VIOLATIONS_PER_USER_MAX` are given for one user. Numbers are compared as doubles.
  */
 
-import { Ajv2020, type ErrorObject, type ValidateFunction } from 'ajv/dist/2020.js';
+import { _, Ajv2020, type ErrorObject, type ValidateFunction } from 'ajv/dist/2020.js';
 import { isEmptyObject, isObject, type JsonObject, pathSegment } from '../validation/shape.ts';
 import { FORMATS } from './formats.ts';
 import { LinearPattern } from './pattern.ts';
@@ -176,8 +176,7 @@ function isChecked(mode: PlanMode, { only }: Found): mode is ViolationMode {
 function checkOfPerson(found: Found, check: PropertiesCheck, root: string, properties: JsonObject): void {
   const { mode } = check;
   if (!isChecked(mode, found) || isEmptyObject(properties)) return;
-  const errors = check.errorsOf(properties, found.max > 1);
-  if (errors !== null) add(found, errors, { root, properties, eventName: null, mode });
+  checkProperties(found, check, { root, properties, eventName: null, mode });
 }
 
 function checkEvent(found: Found, plan: CompiledPlan, event: JsonObject, index: number): void {
@@ -191,9 +190,20 @@ function checkEvent(found: Found, plan: CompiledPlan, event: JsonObject, index: 
     found.violations.push({ path, message: 'is not in the tracking plan', event_name: name, mode });
     return;
   }
-  const properties = propertiesOf(event);
-  const errors = check.errorsOf(properties, found.max > 1);
-  if (errors !== null) add(found, errors, { root: `events[${index}]`, properties, eventName: name, mode });
+  checkProperties(found, check, { root: `events[${index}]`, properties: propertiesOf(event), eventName: name, mode });
+}
+
+/** An error in a schema's code is a violation too, so that other users of the request are not affected. */
+function checkProperties(found: Found, check: PropertiesCheck, place: Place): void {
+  try {
+    const errors = check.errorsOf(place.properties, found.max > 1);
+    if (errors !== null) add(found, errors, place);
+  } catch (error) {
+    const { root, eventName, mode } = place;
+    // Not the message of the error: it may quote what a client sent.
+    const message = `cannot be checked, because of a bug in Sluice (${error instanceof Error ? error.name : 'unknown'})`;
+    found.violations.push({ path: root, message, event_name: eventName, mode });
+  }
 }
 
 const UNPLANNED: Readonly<Record<UnplannedMode, PlanMode>> = { allow: 'off', warn: 'warn', reject: 'enforce' };
@@ -272,7 +282,33 @@ function newAjv(allErrors: boolean): Ajv2020 {
     validate: hasUniqueItems,
     errors: false,
   });
+  // ajv's comparison calls members named toString and valueOf, which are data here.
+  ajv.removeKeyword('enum');
+  ajv.addKeyword({
+    keyword: 'enum',
+    schemaType: 'array',
+    compile: isOneOf,
+    errors: false,
+    error: { message: '', params: ({ schemaCode }) => _`{allowedValues: ${schemaCode}}` },
+  });
+  ajv.removeKeyword('const');
+  ajv.addKeyword({
+    keyword: 'const',
+    compile: (value: unknown) => isOneOf([value]),
+    errors: false,
+    error: { message: '', params: ({ schemaCode }) => _`{allowedValue: ${schemaCode}}` },
+  });
   return ajv;
+}
+
+function isOneOf(allowed: readonly unknown[]): (value: unknown) => boolean {
+  const plain = new Set(allowed.filter((value) => !isNested(value)));
+  const nested = new Set(allowed.filter(isNested).map(canonicalText));
+  return (value) => (isNested(value) ? nested.size > 0 && nested.has(canonicalText(value)) : plain.has(value));
+}
+
+function isNested(value: unknown): value is object {
+  return typeof value === 'object' && value !== null;
 }
 
 function hasUniqueItems(isUnique: boolean, items: readonly unknown[]): boolean {

@@ -134,6 +134,42 @@ suite('Enforced tracking plans', () => {
     ]);
   });
 
+  test('objects of an enum are compared with objects that have members named like methods', async () => {
+    const key = await newTenant();
+    const schema = { properties: { kind: { enum: [{ a: 1 }, { constructor: 1 }] } } };
+    const plan = { events: { order_placed: { mode: 'enforce', schema }, warned: { mode: 'warn', schema } } };
+    const user = (name: string, kind: object): object => ({
+      identifiers: { user_id: 'u' },
+      events: [{ event_name: name, kind }],
+    });
+    await pushed(
+      key,
+      plan,
+      async () => (await post(server(), key.key, { users: [user('order_placed', {})] })).status === 400,
+    );
+    const hostile = [{ toString: 1 }, { valueOf: 1 }];
+    const users = [user('order_placed', { a: 1 }), ...hostile.map((kind) => user('order_placed', kind))];
+    const response = await post(server(), key.key, { users: [...users, user('order_placed', { constructor: 1 })] });
+    assert.equal(response.status, 202, response.text);
+    const message = 'events[0].kind: must be one of {"a":1}, {"constructor":1} (tracking plan, version 1)';
+    assert.deepEqual((response.body as { errors: unknown }).errors, [
+      { userIndex: 1, message },
+      { userIndex: 2, message },
+    ]);
+    const trace = await eventually('warned of', async () => {
+      const { body } = await post(server(), key.key, { users: hostile.map((kind) => user('warned', kind)) });
+      const { trace_id: id } = body as { trace_id: string };
+      const processed = await eventually('processed', async () => {
+        const { text } = await ask(server(), `/traces/${id}`, { headers: withoutBody(key) });
+        return text.includes('"processed"') ? text : undefined;
+      });
+      return processed.includes('must be one of') ? processed : undefined;
+    });
+    assert.match(trace, /events\[0\]\.kind/);
+    const { body } = await ask(server(), '/dead-letters', { headers: withoutBody(key) });
+    assert.deepEqual((body as { dead_letters: unknown[] }).dead_letters, []);
+  });
+
   test('an enforced event is checked even if its name is written with escapes', async () => {
     const key = await newTenant();
     await pushed(key, ENFORCED, isRejected(key));

@@ -27,7 +27,20 @@ const OF_A_PROPERTY: readonly [keyword: string, schema: object, good: unknown, b
   ['type', { type: 'string' }, 'x', 1, 'events[0].a must be a string'],
   ['type', { type: ['integer', 'null'] }, null, 1.5, 'events[0].a must be a whole number or null'],
   ['enum', { enum: ['red', 'green'] }, 'red', 'blue', 'events[0].a must be one of "red", "green"'],
+  ['enum', { enum: [0, '{"b":1}', null] }, -0, { b: 1 }, 'events[0].a must be one of 0, "{\\"b\\":1}", null'],
+  ['enum', { enum: [[1, { c: 2, b: 1 }]] }, [1, { b: 1, c: 2 }], [1], 'events[0].a must be one of [1,{"c":2,"b":1}]'],
+  ['enum', { enum: [{ b: 1 }] }, { b: 1 }, { toString: 1 }, 'events[0].a must be one of {"b":1}'],
   ['const', { const: { b: 1 } }, { b: 1 }, { b: 2 }, 'events[0].a must be {"b":1}'],
+  ['const', { const: { b: 1 } }, { b: 1 }, { valueOf: 1 }, 'events[0].a must be {"b":1}'],
+  [
+    'const',
+    { const: { constructor: { b: 1 } } },
+    { constructor: { b: 1 } },
+    {},
+    'events[0].a must be {"constructor":{"b":1}}',
+  ],
+  ['const', { const: null }, null, false, 'events[0].a must be null'],
+  ['const', { const: false }, false, 0, 'events[0].a must be false'],
   ['minimum', { minimum: 1 }, 1, 0, 'events[0].a must be at least 1'],
   ['maximum', { maximum: 1 }, 1, 2, 'events[0].a must be at most 1'],
   ['exclusiveMinimum', { exclusiveMinimum: 1 }, 2, 1, 'events[0].a must be above 1'],
@@ -256,6 +269,19 @@ suite('Checking users with a plan', () => {
     const [line = ''] = found(plan, { ['x'.repeat(5_000)]: 'secret' });
     assert.ok(line.length < 400);
     assert.doesNotMatch(line, /secret/);
+  });
+
+  test('an error in the code of a schema is a violation of the users it is about, and no others', () => {
+    const schema = { $ref: '#/$defs/missing' };
+    const plan = new CompiledPlan(
+      { unplanned_events: 'allow', events: { e: { mode: 'enforce', schema } } } as unknown as Plan,
+      1,
+    );
+    const message = 'cannot be checked, because of a bug in Sluice (Error)';
+    assert.deepEqual(checkUser(plan, { events: [{ event_name: 'other' }, { event_name: 'e', a: 'secret' }] }), [
+      { path: 'events[1]', message, event_name: 'e', mode: 'enforce' },
+    ]);
+    assert.deepEqual(checkUser(plan, { events: [{ event_name: 'other' }] }), []);
   });
 
   test('a user that is no user has no violations', () => {
