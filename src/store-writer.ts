@@ -303,7 +303,10 @@ export interface DeadLetterItem {
   readonly no: number;
   readonly traceId: string;
   readonly userIndex: number;
+  /** Null if its body is not kept. */
   readonly record: LogRecord | null;
+  /** By another job, after this one was made. */
+  readonly isRetried: boolean;
 }
 
 export type JobItem = RejectedItem | DeadLetterItem;

@@ -3,10 +3,11 @@
  * accepted are predicted by the processor's own code (`Predictions`), in the order in which a job applies them and with
  * the time of receipt of their request, so that users see each other.
  *
- * Limits: one response is about CHECKED_MAX users, the newest first, and predicts them as if the others were not there.
- * It lists SHOWN_MAX of them; what a patch has made larger than PREDICTED_CHARACTERS_MAX together is not predicted.
+ * Limits: one response is about CHECKED_MAX users, or fewer if they are large, the newest first, and predicts them as if
+ * the others were not there. It lists SHOWN_MAX of them.
  */
 
+import { setImmediate } from 'node:timers/promises';
 import type { Static } from 'typebox';
 import { parseJson } from '../json/parse.ts';
 import type { TenantId } from '../model.ts';
@@ -32,11 +33,13 @@ import { withoutIndexes } from './routes/rejections.ts';
 import { anyJson, count, list, nextCursor, object, oneOf, orNull, text, textOrNull } from './schema.ts';
 
 const CHECKED_MAX = 1_000;
-const CHECKED_PER_READ = 100;
+/** Few, since the last read may exceed VALID_CHARACTERS_MAX. */
+const CHECKED_PER_READ = 20;
 const SHOWN_MAX = 50;
 const REASONS_MAX = 20;
-/** As much as one request may have. */
-const PREDICTED_CHARACTERS_MAX = 10 * 1_048_576;
+const TURN_MS = 20;
+/** Of the valid users together: no more are read. */
+const VALID_CHARACTERS_MAX = 1_048_576;
 
 const CheckedUser = object('CheckedUser', 'What would happen to one rejected user.', {
   id: text('The rejection.'),
@@ -65,7 +68,7 @@ const Effects = object('ResubmitEffects', 'What the valid users of this response
 
 export const ResubmitPreview = object('ResubmitPreview', 'What would happen to rejected users.', {
   matched: count('All that match and were not resubmitted yet.'),
-  checked: count('How many of them this response is about: at most 1,000.'),
+  checked: count('How many of them this response is about: at most 1,000, fewer if they are large.'),
   valid: count('Would be accepted.'),
   still_rejected: count('Would still be rejected.'),
   cut: count('Cannot be patched, because they were too large to be kept whole.'),
@@ -120,7 +123,7 @@ interface Checked {
   readonly rejection: StoredRejection;
   readonly status: 'valid' | 'still_rejected' | 'cut';
   readonly message: string | null;
-  /** Of a valid one: JSON; null where it is too much to keep. */
+  /** Of a valid one: JSON. */
   readonly user: string | null;
   readonly events: number;
 }
@@ -144,11 +147,14 @@ export async function previewResubmit(
   const matched = await store.countRejections(tenantId, filter);
   const of = (status: Checked['status']) => checked.filter((user) => user.status === status);
   // The oldest first, as a job takes them.
-  const valid = of('valid')
-    .filter(({ user }) => user !== null)
-    .toReversed();
+  const valid = of('valid').toReversed();
   const { users: predictions, pendingRequests } = await predict(store, tenantId, valid, at);
-  const predicted = predictions.map((user) => describe(user, valid, plan));
+  const turns = new Turns();
+  const predicted: Described[] = [];
+  for (const user of predictions) {
+    await turns.yield();
+    predicted.push(describe(user, valid, plan));
+  }
   const byId = new Map(predicted.map((user) => [user.id, user]));
   const shown = [...of('still_rejected'), ...of('cut'), ...of('valid')].slice(0, SHOWN_MAX);
   const messages = Map.groupBy(of('still_rejected'), ({ message }) => withoutIndexes(message ?? ''));
@@ -186,7 +192,8 @@ async function checkRejections(
 ): Promise<{ readonly checked: readonly Checked[]; readonly nextCursor: string | null }> {
   const checked: Checked[] = [];
   let next = cursor;
-  let charactersLeft = PREDICTED_CHARACTERS_MAX;
+  let charactersLeft = VALID_CHARACTERS_MAX;
+  const turns = new Turns();
   do {
     const page = await store.rejections(tenantId, {
       ...filter,
@@ -195,6 +202,7 @@ async function checkRejections(
       cursor: next,
     });
     for (const rejection of page.rows) {
+      await turns.yield();
       if (rejection.payloadIsCut) {
         checked.push({ rejection, status: 'cut', message: null, user: null, events: 0 });
         continue;
@@ -205,12 +213,22 @@ async function checkRejections(
         continue;
       }
       charactersLeft -= fixed.user.length;
-      const user = charactersLeft >= 0 ? fixed.user : null;
-      checked.push({ rejection, status: 'valid', message: null, user, events: fixed.events });
+      checked.push({ rejection, status: 'valid', message: null, user: fixed.user, events: fixed.events });
     }
     next = page.nextCursor;
-  } while (next !== null && checked.length < CHECKED_MAX);
+  } while (next !== null && checked.length < CHECKED_MAX && charactersLeft > 0);
   return { checked, nextCursor: next };
+}
+
+/** Lets other requests proceed when this one has used the thread for TURN_MS. */
+class Turns {
+  #end = performance.now() + TURN_MS;
+
+  async yield(): Promise<void> {
+    if (performance.now() < this.#end) return;
+    await setImmediate();
+    this.#end = performance.now() + TURN_MS;
+  }
 }
 
 /** `userIndex` of each is its index in `valid`. */

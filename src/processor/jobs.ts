@@ -39,8 +39,10 @@ import type { WarningPlans } from './plan-warnings.ts';
 import { prepareRecord } from './prepare.ts';
 import type { PreparedRecord } from './prepared.ts';
 
-/** Keeps a step short compared with a transaction of the log. */
+/** These two keep a step short compared with a transaction of the log. */
 const ITEMS_PER_STEP = 100;
+/** For fixing and validating users; what is left of the items then is for the next step. */
+const FIXING_MS_PER_STEP = 50;
 /** While there is no job. */
 const LOOK_INTERVAL_MS = 500;
 const TRIES_MAX = 3;
@@ -124,7 +126,7 @@ export class JobRunner {
     const counts = { ...NOTHING };
     const problems: JobProblem[] = [];
     const check = await this.#enforced(job.tenantId);
-    const applied = this.#decide(job, at, check, counts, problems);
+    const { applied, left } = this.#decide(job, at, check, counts, problems);
     const marked = await this.#mark(transaction, applied, at);
     failpoint('job_marked');
     const records = applied.filter(({ item }) => marked.has(item)).map(({ record }) => record);
@@ -135,7 +137,8 @@ export class JobRunner {
     const isGivenBack = counts.stillRejected + counts.failed > 0 && job.items.some(isFixedByHand);
     counts.resubmitted += records.length;
     counts.already += applied.length - records.length;
-    await transaction.saveJob(job, { counts, problems, at, isGivenBack });
+    const done = left === 0 ? job : { ...job, items: job.items.slice(0, -left), isLast: false };
+    await transaction.saveJob(done, { counts, problems, at, isGivenBack });
     failpoint('job_saved');
     this.#parts.assertLockHeld?.();
     await transaction.commit(false);
@@ -153,17 +156,19 @@ export class JobRunner {
     }
   }
 
-  /** Counts items that have no effect and returns the others. */
+  /** Counts items that have no effect and returns the others, and how many are left for the next step. */
   #decide(
     job: TakenJob,
     at: number,
     check: UserCheck | undefined,
     counts: { -readonly [Name in keyof JobCounts]: number },
     problems: JobProblem[],
-  ): Applied[] {
+  ): { readonly applied: readonly Applied[]; readonly left: number } {
     const patch = job.patch === null ? null : parsePatch(job.patch);
     const applied: Applied[] = [];
-    for (const item of job.items) {
+    const end = performance.now() + FIXING_MS_PER_STEP;
+    for (const [index, item] of job.items.entries()) {
+      if (index > 0 && performance.now() > end) return { applied, left: job.items.length - index };
       const note = (outcome: 'stillRejected' | 'failed', message: string): void => {
         counts[outcome] += 1;
         problems.push({ id: `${item.traceId}.${item.userIndex}`, message });
@@ -172,7 +177,8 @@ export class JobRunner {
       if (cause !== undefined) {
         note('failed', cause);
       } else if (item.kind === 'dead_letter') {
-        if (item.record === null) note('failed', NOT_KEPT);
+        if (item.isRetried) counts.already += 1;
+        else if (item.record === null) note('failed', NOT_KEPT);
         else applied.push({ item, record: this.#retried(item, at) });
       } else if (item.isResubmitted) {
         counts.already += 1;
@@ -186,7 +192,7 @@ export class JobRunner {
         else applied.push({ item, record: this.#resubmitted(job, item, patch, fixed, at) });
       }
     }
-    return applied;
+    return { applied, left: 0 };
   }
 
   async #mark(transaction: WriteTransaction, applied: readonly Applied[], at: number): Promise<ReadonlySet<JobItem>> {

@@ -1,7 +1,7 @@
 /**
  * JSON Patch (RFC 6902) for rejected users, with one extra operation, `to_string`: checks a patch, applies it to the
  * JSON text of a user, and lists the differences between two users. Pure. A patch is bounded by OPERATIONS_MAX and
- * PATCH_CHARACTERS_MAX.
+ * PATCH_CHARACTERS_MAX, and what it makes of a user by COPIED_CHARACTERS_MAX besides.
  *
  * The library copies values as plain data, so values that are not plain are encoded while it runs: numbers that a
  * double cannot represent, and members named `__proto__`. Digits and names are restored afterwards. A path through
@@ -16,8 +16,8 @@ import type { JsonText, PatchStep } from '../store.ts';
 
 const OPERATIONS_MAX = 100;
 const PATCH_CHARACTERS_MAX = 32_768;
-/** Of a user while it is patched, as JSON: `copy` could double it with every operation. */
-const PATCHED_CHARACTERS_MAX = 2_097_152;
+/** As JSON, of what one patch copies in one user: `copy` could double a user with every operation. */
+const COPIED_CHARACTERS_MAX = 65_536;
 const POINTER = /^(?:\/(?:[^~/]|~[01])*)+$/;
 const SKIPPED_BY_LIBRARY = new Set(['__proto__', 'constructor', 'prototype']);
 /** Shown on a trace; the rest is left out. */
@@ -82,12 +82,24 @@ function checkPointer(pointer: unknown, where: string): void {
 export type Patched = { readonly user: JsonText } | { readonly message: string };
 
 export function patched(user: JsonText, patch: Patch): Patched {
+  try {
+    return applyAll(user, patch);
+  } catch (error) {
+    // Rejected users may be nested to any depth, and this code and the library are recursive.
+    if (error instanceof RangeError) return { message: 'the user is nested too deeply to be patched' };
+    throw error;
+  }
+}
+
+function applyAll(user: JsonText, patch: Patch): Patched {
   const value = encoded(parseExact(user));
   // A container, so that the user itself may be something that has no members.
   if (typeof value !== 'object' || value === null)
     return { message: 'the user is no object, so it has no members to patch' };
+  let copied = 0;
   for (const [index, operation] of patch.entries()) {
-    const problem = applied(value, operation);
+    if (operation.op === 'copy') copied += charactersAt(value, operation.from);
+    const problem = copied > COPIED_CHARACTERS_MAX ? 'the user becomes too large' : applied(value, operation);
     if (problem !== null) return { message: `patch[${index}] ${operation.op} ${operation.path}: ${problem}` };
   }
   return { user: JSON.stringify(decoded(value)) };
@@ -100,9 +112,13 @@ function applied(user: object, operation: Patch[number]): string | null {
     const { value } = Pointer.fromJSON(operation.path).evaluate(user);
     return isDeepStrictEqual(value, operation.value) ? null : 'the value is another one';
   }
-  const problem = problemOf(applyPatch(user, [operation]));
-  if (problem !== null || operation.op !== 'copy') return problem;
-  return JSON.stringify(user).length > PATCHED_CHARACTERS_MAX ? 'the user becomes too large' : null;
+  return problemOf(applyPatch(user, [operation]));
+}
+
+/** 0 where there is nothing. */
+function charactersAt(user: object, path: string): number {
+  const { value } = Pointer.fromJSON(path).evaluate(user) as { readonly value: unknown };
+  return value === undefined ? 0 : JSON.stringify(value).length;
 }
 
 /** In our own words: those of the library quote values. */

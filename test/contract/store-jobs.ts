@@ -259,7 +259,8 @@ export function storeJobsContract(open: OpenStore): void {
       assert.equal(await under.store.setJobStatus(OTHER_TENANT, id, 'running'), undefined);
       assert.equal(await runner.step(true), false);
       const { counts, matched } = await jobOf(id);
-      assert.deepEqual([counts.resubmitted, matched], [100, 240]);
+      assert.ok(counts.resubmitted > 0 && counts.resubmitted <= 100, `${counts.resubmitted} users in one step`);
+      assert.equal(matched, 240);
       await under.store.setJobStatus(TENANT, id, 'running');
       await runJobs(under);
       assert.equal((await jobOf(id)).counts.resubmitted, 240);
@@ -281,6 +282,59 @@ export function storeJobsContract(open: OpenStore): void {
       assert.equal((counts[0]?.resubmitted ?? 0) + (counts[1]?.resubmitted ?? 0), 50);
       assert.equal((counts[0]?.already ?? 0) + (counts[1]?.already ?? 0), 50);
       assert.equal((await profileOf(under, 'user_id', 'ada')).eventCount, 50);
+    });
+
+    /** Each takes more than a millisecond to fix. */
+    const heavy = (count: number): Promise<string> =>
+      reject(
+        under,
+        Array.from({ length: count }, (_, n) => wrong(n, {}, { user_properties: { list: Array(5_000).fill(n % 10) } })),
+      );
+    const HEAVY_PATCH = JSON.stringify([
+      { op: 'to_string', path: '/identifiers/user_id' },
+      ...[1, 2, 3, 4].map((n) => ({ op: 'copy', from: '/user_properties/list', path: `/user_properties/list${n}` })),
+    ]);
+
+    test('a step that takes long takes fewer users, and the next one the others', async () => {
+      await heavy(100);
+      const call = audit();
+      await under.store.resubmitAll(TENANT, { filter: ANY, patch: HEAVY_PATCH }, call);
+      const runner = jobRunner(under);
+      assert.equal(await runner.step(true), true);
+      const { status, counts } = await jobOf(call.traceId);
+      assert.equal(status, 'running');
+      assert.ok(counts.resubmitted > 0 && counts.resubmitted < 100, `${counts.resubmitted} users in one step`);
+      while (await runner.step(true));
+      assert.deepEqual((await jobOf(call.traceId)).counts, { ...counts, resubmitted: 100 });
+      assert.equal((await eventsOf(under)).length, 100);
+      assert.deepEqual(await under.writer.difference(), { users: 0, events: 0 });
+    });
+
+    test('a dry run of large users covers fewer of them, all with their effects, and lets others have the thread', async () => {
+      await heavy(100);
+      const covered = [];
+      let cursor: string | null = null;
+      let turns = 0;
+      const others = setInterval(() => (turns += 1), 1).unref();
+      const patch = parsePatch(HEAVY_PATCH);
+      do {
+        const request = { tenantId: TENANT, filter: ANY, patch, plan: undefined, cursor, at: FIXED_AT };
+        const preview = await previewResubmit(under.store, request);
+        const {
+          checked,
+          valid,
+          effects,
+          next_cursor: next,
+        } = preview as {
+          [name in 'checked' | 'valid']: number;
+        } & { effects: { users: number }; next_cursor: string | null };
+        assert.deepEqual([valid, effects.users], [checked, checked]);
+        covered.push(checked);
+        cursor = next;
+      } while (cursor !== null);
+      clearInterval(others);
+      assert.ok(turns > 2, `${turns} turns`);
+      assert.deepEqual([covered.length > 1, covered.reduce((sum, checked) => sum + checked, 0)], [true, 100]);
     });
 
     test('a step that fails anywhere leaves nothing, and is done once in the end', async () => {
@@ -636,6 +690,27 @@ export function storeJobsContract(open: OpenStore): void {
       assert.equal(await under.store.findProfile(TENANT, 'user_id', 'gone'), undefined);
       const retried = await totals();
       assert.deepEqual([retried.users.deadLetters, retried.users.erased, retried.users.stored], [0, 3, 1]);
+    });
+
+    test('of two retries of the same dead letter, one stores it and the other finds it stored already', async () => {
+      const trace = await deadLetter([person({ user_id: 'u' })], {}, 9);
+      await deadLetter([person({ user_id: 'v' })], {}, 10);
+      const calls = [audit(), audit(), audit()] as const;
+      await under.store.retryDeadLetter(TENANT, trace, 0, calls[0]);
+      await under.store.retryDeadLetter(TENANT, trace, 0, calls[1]);
+      await under.store.retryDeadLetters(TENANT, { cause: null, from: null, to: null }, calls[2]);
+      await runJobs(under);
+      const jobs = await Promise.all(calls.map(({ traceId }) => jobOf(traceId)));
+      assert.deepEqual(
+        jobs.map(({ status, counts: { resubmitted, already } }) => [status, resubmitted, already]),
+        [
+          ['done', 1, 0],
+          ['done', 0, 1],
+          ['done', 1, 1],
+        ],
+      );
+      assert.equal((await profileOf(under, 'user_id', 'u')).eventCount, 1);
+      assert.deepEqual(await under.writer.difference(), { users: 0, events: 0 });
     });
 
     test('dead letters are kept as long as events, and move to expired in the ledger', async () => {

@@ -25,10 +25,25 @@ suite('A JSON Patch on a rejected user', () => {
       path: `/user_properties/x${n}`,
     }));
     assert.match(JSON.stringify(patched(user, patchOf(...doubling))), /becomes too large/);
+    const add = { op: 'add', path: '/user_properties/b', value: ['x'.repeat(1_000)] };
+    const copy = { op: 'copy', from: '/user_properties/b', path: '/user_properties/b/-' };
+    const copies = (count: number) => patched(user, patchOf(add, ...Array.from({ length: count }, () => copy)));
+    assert.match(JSON.stringify(copies(6)), /^{"user"/);
+    assert.deepEqual(copies(7), { message: 'patch[7] copy /user_properties/b/-: the user becomes too large' });
     const list = (step: number): string => JSON.stringify({ a: Array.from({ length: 5_000 }, (_, n) => n * step) });
     assert.deepEqual(changesBetween(list(1), list(2)), [{ op: 'replace', path: '/a' }]);
     const test = { op: 'test', path: '/a', value: (JSON.parse(list(2)) as { a: number[] }).a };
     assert.match(JSON.stringify(patched(list(1), [test] as never)), /the value is another one/);
+  });
+
+  test('does not apply to a user that is nested to the end of the stack, in whatever form it was sent', () => {
+    const deep = '['.repeat(8_000) + ']'.repeat(8_000);
+    const message = 'the user is nested too deeply to be patched';
+    assert.deepEqual(patched(`{"a":${deep}}`, patchOf({ op: 'remove', path: '/a' })), { message });
+    const patch = patchOf({ op: 'add', path: '/b', value: 1 });
+    for (const format of ['sluice', 'segment'] as const) {
+      assert.deepEqual(fixUser(`{"a":${deep}}`, patch, { ...OWN, format }), { status: 'still_rejected', message });
+    }
   });
 
   test('does what each operation says', () => {

@@ -89,6 +89,10 @@ export async function listDeadLetters(
 
 /** Without those that a retry has stored. */
 function waiting(tables: Tables) {
+  return newestFirst(tables).where('retried_at', 'is', null);
+}
+
+function newestFirst(tables: Tables) {
   return tables
     .selectFrom('dead_letters')
     .select((where) => [
@@ -106,13 +110,12 @@ function waiting(tables: Tables) {
       'key_id',
       sql<number>`CASE WHEN body IS NULL THEN 0 ELSE 1 END`.as('is_kept'),
     ])
-    .where('retried_at', 'is', null)
     .orderBy('dead_letters.no', 'desc');
 }
 
-type Waiting = ReturnType<typeof waiting>;
+type Letters = ReturnType<typeof newestFirst>;
 
-function matching(query: Waiting, { cause, from, to }: DeadLetterFilter): Waiting {
+function matching(query: Letters, { cause, from, to }: DeadLetterFilter): Letters {
   let letters = query;
   if (from !== null) letters = letters.where('received_at', '>=', from);
   if (to !== null) letters = letters.where('received_at', '<', to);
@@ -120,7 +123,7 @@ function matching(query: Waiting, { cause, from, to }: DeadLetterFilter): Waitin
   return letters;
 }
 
-function deadLetterOf(row: Awaited<ReturnType<Waiting['execute']>>[number]): DeadLetter {
+function deadLetterOf(row: Awaited<ReturnType<Letters['execute']>>[number]): DeadLetter {
   return {
     tenantId: row.tenantId ?? NO_TENANT,
     traceId: row.trace_id,
@@ -159,33 +162,39 @@ export function selectDeadLetter(tables: Tables, tenant: number, traceId: string
     .limit(1);
 }
 
-/** For a job: oldest first, those behind a number, or the one that it is about. */
+/** For a job: oldest first, those behind a number, or the one that it is about, also if another job has stored it since. */
 export function selectNextDeadLetters(
   tables: Tables,
   tenant: number,
   filter: DeadLetterFilter,
-  behind: { readonly no: number; readonly only: number | null },
+  behind: { readonly no: number; readonly only: number | null; readonly createdAt: number },
   limit: number,
 ) {
-  const letters = matching(waiting(tables), filter)
+  const letters = matching(newestFirst(tables), filter)
     .clearSelect()
     .clearOrderBy()
     // An erase locks the tenant's row first, and so does a job, by this.
     .innerJoin('tenants', 'tenants.no', 'dead_letters.tenant')
-    .select(['dead_letters.no', 'trace_id', 'first_user_index', 'header', 'body'])
+    .select(['dead_letters.no', 'trace_id', 'first_user_index', 'header', 'body', 'retried_at'])
     .where('dead_letters.tenant', '=', tenant)
     .where('dead_letters.no', '>', behind.no)
     .orderBy('dead_letters.no')
     .limit(limit);
-  return behind.only === null ? letters : letters.where('dead_letters.no', '=', behind.only);
+  if (behind.only !== null) return letters.where('dead_letters.no', '=', behind.only);
+  // Those that were retried before the job was made did not match.
+  return letters.where((where) =>
+    where.or([where('retried_at', 'is', null), where('retried_at', '>', behind.createdAt)]),
+  );
 }
 
 export function deadLetterItem(
-  row: Pick<StoreTables['dead_letters'], 'trace_id' | 'first_user_index' | 'header' | 'body'> & { no: number },
+  row: Pick<StoreTables['dead_letters'], 'trace_id' | 'first_user_index' | 'header' | 'body' | 'retried_at'> & {
+    no: number;
+  },
 ): DeadLetterItem {
-  const { no, trace_id: traceId, first_user_index: userIndex, header, body } = row;
+  const { no, trace_id: traceId, first_user_index: userIndex, header, body, retried_at: retriedAt } = row;
   const record = body === null ? null : { ...(parseJson(header) as Omit<LogRecord, 'body'>), body };
-  return { kind: 'dead_letter', no, traceId, userIndex, record };
+  return { kind: 'dead_letter', no, traceId, userIndex, record, isRetried: retriedAt !== null };
 }
 
 /** In a transaction of retention. */

@@ -317,7 +317,7 @@ type JobPosition = Pick<
 function* nextItems(tables: Tables, locks: RowLocks, job: JobPosition, limit: number): Steps<JobItem[]> {
   if (job.fixed !== null) return [fixedItem(parseJson(job.fixed) as FixedRejection)];
   if (job.kind === 'retry') {
-    const behind = { no: job.after_no, only: job.dead_letter };
+    const behind = { no: job.after_no, only: job.dead_letter, createdAt: job.created_at };
     const filter = job.dead_letter === null ? (parseJson(job.filter) as DeadLetterFilter) : ANY_DEAD_LETTER;
     // With its tenant, which an erase locks first: of the two, the later one sees what the other has left.
     const rows = yield* rowsOf(locks.lock(selectNextDeadLetters(tables, job.tenant, filter, behind, limit)));
