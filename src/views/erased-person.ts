@@ -1,11 +1,14 @@
 /**
- * Finds the other places that name a person, for an erase (rule 17): stored parts of rejected users, and the
- * `$event_id`s of events. Rejected users are compared by the same match keys as accepted ones. If only the beginning of
- * one was stored, so that it is not valid JSON, its text is searched: removing one too many is better than one too few,
- * since rejections are kept for only a few days. The patches of jobs are searched in the same way.
+ * Finds the other places that name a person, for an erase (rule 17): stored parts of rejected users, users in dead
+ * letters, and the `$event_id`s of events. An accepted user has its identifiers where they belong, each of its type. A
+ * rejected one may have them anywhere, which may be why it was rejected, so all its strings, numbers and names of members
+ * are compared, as each type of identifier: removing one too many is better than one too few, since rejections are kept
+ * for only a few days. Only values shorter than SHORT_CHARACTERS must be where an identifier is expected: a person with
+ * the user_id "1" is not named by every quantity.
  */
 
-import { type MatchOptions, matchKeysOf } from '../identity/match-keys.ts';
+import { type MatchOptions, matchKeyOf, matchKeysOf } from '../identity/match-keys.ts';
+import { parseExact } from '../json/exact-numbers.ts';
 import { parseJson } from '../json/parse.ts';
 import { IDENTIFIER_TYPES, type IdentifierType } from '../model.ts';
 import type { IdentifierRow } from './profile.ts';
@@ -37,8 +40,8 @@ export function textTest(keys: readonly ErasedKey[]): (json: string) => boolean 
   };
 }
 
-/** Whether a rejected user has one of these keys. */
-export function payloadTest(keys: readonly ErasedKey[], options: MatchOptions): (payload: string) => boolean {
+/** Whether an accepted user has one of these keys; of what is not JSON, whether it names them. */
+export function userTest(keys: readonly ErasedKey[], options: MatchOptions): (user: string) => boolean {
   const names = new Set(keys.map(nameOfKey));
   const isIn = textTest(keys);
   return (payload) => {
@@ -48,11 +51,94 @@ export function payloadTest(keys: readonly ErasedKey[], options: MatchOptions): 
     } catch {
       return isIn(payload);
     }
-    return identifiersIn(user).some(({ type, value }) => {
-      const texts = { [type]: String(value) };
-      return matchKeysOf(texts, options).keys.some((key) => names.has(nameOfKey(key)));
-    });
+    return isUserOf(user, names, options);
   };
+}
+
+function isUserOf(user: unknown, names: ReadonlySet<string>, options: MatchOptions): boolean {
+  return identifiersIn(user).some(({ type, value }) => {
+    const texts = { [type]: String(value) };
+    return matchKeysOf(texts, options).keys.some((key) => names.has(nameOfKey(key)));
+  });
+}
+
+/** Shorter values name a person only where an identifier is expected. */
+const SHORT_CHARACTERS = 6;
+/** No identifier is longer. */
+const VALUE_CHARACTERS_MAX = 1_024;
+/** Names of members, in lower case and without anything but letters, whose values are taken to be identifiers. */
+const IDENTIFIER_NAMES: ReadonlySet<string> = new Set([
+  ...['userid', 'user', 'id', 'uid', 'customerid', 'externalid', 'email', 'emailaddress', 'mail'],
+  ...['phone', 'phonenumber', 'mobile', 'tel', 'anonid', 'anonymousid', 'previousid', 'deviceid', 'distinctid'],
+]);
+/** Strings and numbers of JSON that may be cut off. */
+const TOKENS = /"(?:[^"\\]|\\.)*(?:"|\\?$)|-?\d[\d.eE+-]*/g;
+
+/** Whether a rejected user names one of these keys anywhere; its JSON may be cut off. */
+export function payloadTest(keys: readonly ErasedKey[], options: MatchOptions): (payload: string) => boolean {
+  const names = new Set(keys.map(nameOfKey));
+  const types = [...new Set(keys.map(({ type }) => type))];
+  const isKey = (text: string): boolean =>
+    text.length <= VALUE_CHARACTERS_MAX &&
+    types.some((type) => {
+      const key = matchKeyOf(type, text, options);
+      return typeof key === 'object' && key !== null && names.has(nameOfKey(key));
+    });
+  return (payload) => {
+    let user: unknown;
+    try {
+      user = parseExact(payload);
+    } catch {
+      return (payload.match(TOKENS) ?? []).some((token) => isKey(textOfToken(token)));
+    }
+    if (isUserOf(user, names, options)) return true;
+    for (const { text, isExpected } of textsIn(user)) {
+      if ((isExpected || text.length >= SHORT_CHARACTERS) && isKey(text)) return true;
+    }
+    return false;
+  };
+}
+
+function textOfToken(token: string): string {
+  if (!token.startsWith('"')) return token;
+  try {
+    return String(JSON.parse(token));
+  } catch {
+    // The end of it is missing.
+    return '';
+  }
+}
+
+interface FoundText {
+  readonly text: string;
+  /** Whether an identifier is expected here. */
+  readonly isExpected: boolean;
+}
+
+/** Strings, numbers and names of members. Takes no stack. */
+function* textsIn(user: unknown): Generator<FoundText, void, undefined> {
+  const identifiers = memberOf(user, 'identifiers');
+  const open: { readonly value: unknown; readonly isExpected: boolean }[] = [{ value: user, isExpected: false }];
+  for (let next = open.pop(); next !== undefined; next = open.pop()) {
+    const { value, isExpected } = next;
+    if (typeof value === 'string') yield { text: value, isExpected };
+    else if (typeof value === 'number') yield { text: String(value), isExpected };
+    else if (Array.isArray(value)) for (const item of value) open.push({ value: item, isExpected });
+    else if (typeof value === 'object' && value !== null) {
+      for (const [name, member] of Object.entries(value)) {
+        yield { text: name, isExpected: false };
+        // One that is where it belongs has been compared as its own type; a short one is none of another type.
+        const isWellPlaced = value === identifiers && IDENTIFIER_TYPES.includes(name as IdentifierType);
+        const isOfAnyType = isExpected || value === identifiers || isIdentifierName(name);
+        open.push({ value: member, isExpected: isOfAnyType && (!isWellPlaced || typeof member === 'object') });
+      }
+    }
+  }
+}
+
+function isIdentifierName(name: string): boolean {
+  const letters = name.toLowerCase().replaceAll(/[^a-z]/g, '');
+  return letters === 'identifiers' || IDENTIFIER_NAMES.has(letters);
 }
 
 interface GivenIdentifier {

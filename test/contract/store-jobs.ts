@@ -665,6 +665,32 @@ export function storeJobsContract(open: OpenStore): void {
       return record.traceId;
     }
 
+    test('an erase removes rejected users that name the person, wherever in them that is', async () => {
+      await send(under, [person({ user_id: '17', email: 'Gone@Example.com' })]);
+      await reject(under, [
+        { user_id: '17', events: [] },
+        { email: 'gone@example.com', events: [] },
+        { identifiers: { user_id: ['17'] } },
+        { identifiers: [{ email: 'gone@example.com' }] },
+        { identifiers: { userId: 17 } },
+        { identifiers: { user_id: 5 }, events: [{ event_name: 'invited', by: 'GONE@example.com' }] },
+        { identifiers: { user_id: 5 }, events: [{ event_name: 'bought', quantity: 17 }] },
+      ]);
+      const bad = { rejections: [{ userIndex: 1, message: 'no identifier' }] };
+      const users = [person({ user_id: 'u' }, [{ by: 'gone@example.com' }]), { email: 'gone@example.com' }];
+      await deadLetter(users, { ...bad, userCount: 2, eventCount: 1 }, 9);
+      const { id } = await profileOf(under, 'user_id', '17');
+      assert.equal(await under.store.erase(TENANT, id, { traceId: traceIdOf(FIXED_AT, 99), at: FIXED_AT }), true);
+      assert.deepEqual(
+        (await rejections()).map(({ eventNames }) => eventNames),
+        [['bought']],
+      );
+      await under.store.retryDeadLetters(TENANT, { cause: null, from: null, to: null }, audit());
+      await runJobs(under);
+      assert.equal((await profileOf(under, 'user_id', 'u')).eventCount, 1);
+      assert.doesNotMatch(JSON.stringify(await rejections()), /gone@example/);
+    });
+
     test('an erase takes the person out of dead letters, and the others are stored by a retry', async () => {
       await send(under, [person({ user_id: 'gone' })], { receivedAt: START });
       const both = [person({ user_id: 'stays' }), person({ user_id: 'gone' }, [{ secret: 'sesame' }, {}])];

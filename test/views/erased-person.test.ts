@@ -2,7 +2,7 @@
 
 import assert from 'node:assert/strict';
 import { suite, test } from 'node:test';
-import { payloadTest, textTest } from '../../src/views/erased-person.ts';
+import { payloadTest, textTest, userTest } from '../../src/views/erased-person.ts';
 
 const OPTIONS = { defaultCountry: null, junkValues: new Set<string>() };
 const KEYS = [
@@ -54,13 +54,53 @@ suite('A rejected user is found by the identifiers of a person who is erased', (
     for (const message of [
       { type: 'track', userId: 'x', anonymousId: 'y' },
       { type: 'track', properties: { email: 7 } },
-      { type: 'identify', traits: 'ada@example.com' },
+      { type: 'identify', traits: 'ada' },
     ]) {
       assert.equal(isAbout(JSON.stringify(message)), false, JSON.stringify(message));
     }
   });
 
+  test('wherever in it they are, however the member is called', () => {
+    for (const user of [
+      { user_id: '4711', events: [] },
+      { email: 'Ada@Example.com', events: [] },
+      { identifiers: { user_id: ['4711'] } },
+      { identifiers: { email: { value: 'ada@example.com' } } },
+      { identifiers: [{ email: 'ada@example.com' }] },
+      { identifiers: { userId: 4711 } },
+      { identifiers: { user_id: 'ada@example.com' } },
+      { 'User-ID': '4711' },
+      { users: [{ customer: { id: 4711 } }] },
+      { type: 'track', user_id: '4711' },
+      { identifiers: { user_id: 'other' }, events: [{ event_name: 'x', contact: '+49 30 12 34 56' }] },
+      { identifiers: { 'ada@example.com': true } },
+    ]) {
+      assert.equal(isAbout(JSON.stringify(user)), true, JSON.stringify(user));
+    }
+    assert.equal(isAbout('['.repeat(8_000) + ']'.repeat(8_000)), false);
+    const long = payloadTest(
+      [{ type: 'user_id', value: '12345678901234567891', raw: '12345678901234567891' }],
+      OPTIONS,
+    );
+    assert.equal(long('{"identifiers":{"user_id":12345678901234567891}}'), true);
+    assert.equal(long('{"identifiers":{"user_id":12345678901234567892}}'), false);
+  });
+
+  test('a short value that is no identifier there does not name a person', () => {
+    const user = { identifiers: { user_id: 7 }, events: [{ event_name: '4711', quantity: 4711, note: ['4711'] }] };
+    assert.equal(isAbout(JSON.stringify(user)), false);
+  });
+
+  test('an accepted user is found by identifiers that are where they belong', () => {
+    const isThePerson = userTest(KEYS, OPTIONS);
+    assert.equal(isThePerson('{"identifiers":{"email":"ADA@example.com"}}'), true);
+    assert.equal(isThePerson('{"identifiers":{"user_id":"bob"},"events":[{"invited":"ada@example.com"}]}'), false);
+  });
+
   test('in the beginning of one that was too large', () => {
+    assert.equal(isAbout('{"identifiers":{"user_id":4711},"events":[{"pad":"xx\\'), true);
+    assert.equal(isAbout('{"identifiers":{"phone_number":"+49 30 123456"},"events":[{"a":"\\"'), true);
+    assert.equal(isAbout(`{"pad":"${'\\"'.repeat(8_000)}`), false);
     assert.equal(isAbout('{"identifiers":{"email":"ADA@example.com"},"events":[{"pad":"xx'), true);
     assert.equal(isAbout('{"identifiers":{"email":"bob@example.com"},"events":[{"pad":"xx'), false);
   });

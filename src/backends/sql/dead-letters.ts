@@ -235,8 +235,14 @@ function* moveFromDeadLetters(
 
 const ERASED = 'not stored: this person was erased after the request was received';
 
-/** In the transaction of an erase. `isAbout` says whether a user, as JSON, is the person. */
-export function* eraseFromDeadLetters(tables: Tables, tenant: number, isAbout: (user: string) => boolean): Steps<void> {
+/** Whether a user, as JSON, is the person; whether one that was rejected names the person. */
+interface PersonTests {
+  readonly isAbout: (user: string) => boolean;
+  readonly isRejectedAbout: (user: string) => boolean;
+}
+
+/** In the transaction of an erase. */
+export function* eraseFromDeadLetters(tables: Tables, tenant: number, tests: PersonTests): Steps<void> {
   const letters = yield* rowsOf(
     tables
       .selectFrom('dead_letters')
@@ -246,7 +252,7 @@ export function* eraseFromDeadLetters(tables: Tables, tenant: number, isAbout: (
       .orderBy('no'),
   );
   for (const { no, received_at: receivedAt, ...letter } of letters) {
-    const left = withoutPerson(letter, isAbout);
+    const left = withoutPerson(letter, tests);
     if (left === null) continue;
     const { removed, ...row } = left;
     yield* changedBy(tables.updateTable('dead_letters').set(row).where('no', '=', no));
@@ -261,7 +267,7 @@ interface LetterLeft extends Omit<LetterRow, 'first_user_index'> {
 }
 
 /** What is left of a dead letter; null if it is not about the person. A removed user is one that was rejected. */
-function withoutPerson(letter: LetterRow, isAbout: (user: string) => boolean): LetterLeft | null {
+function withoutPerson(letter: LetterRow, { isAbout, isRejectedAbout }: PersonTests): LetterLeft | null {
   const text = Buffer.from(letter.body ?? []).toString('utf8');
   const all = usersIn(text);
   if (all === null) {
@@ -273,8 +279,9 @@ function withoutPerson(letter: LetterRow, isAbout: (user: string) => boolean): L
   const rejections = [...header.rejections];
   let [users, events] = [0, 0];
   const kept = all.map((user, index) => {
-    if (!isAbout(JSON.stringify(user))) return user;
     const userIndex = letter.first_user_index + index;
+    const isThePerson = known.has(userIndex) ? isRejectedAbout : isAbout;
+    if (!isThePerson(JSON.stringify(user))) return user;
     if (!known.has(userIndex)) {
       rejections.push({ userIndex, message: ERASED });
       users += 1;

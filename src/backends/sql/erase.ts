@@ -13,7 +13,7 @@ import { type Expression, type RawBuilder, type SqlBool, sql } from 'kysely';
 import type { MatchOptions } from '../../identity/match-keys.ts';
 import { IDENTIFIER_TYPES, type NodeNumber, type TenantId } from '../../model.ts';
 import type { AuditContext } from '../../store.ts';
-import { type ErasedKey, nameOfKey, payloadTest, textTest } from '../../views/erased-person.ts';
+import { type ErasedKey, nameOfKey, payloadTest, textTest, userTest } from '../../views/erased-person.ts';
 import { tombstoneOf } from '../../views/tombstone.ts';
 import { removeExamples } from './catalogue.ts';
 import { eraseFromDeadLetters } from './dead-letters.ts';
@@ -113,7 +113,7 @@ export function* erasePerson(
   for (const some of chunksOf([...suspects.rejections, ...later], VALUES_PER_STATEMENT)) {
     yield* changedBy(tables.deleteFrom('rejections').where('no', 'in', some));
   }
-  yield* eraseFromDeadLetters(tables, tenant, isAbout);
+  yield* eraseFromDeadLetters(tables, tenant, { isAbout: userTest(keys, matchOptions), isRejectedAbout: isAbout });
   yield* endJobsThatName(tables, tenant, textTest(keys), audit.at);
   yield* writeTombstones(tables, { tenant, tenantId, erasedAt: audit.at }, keys);
   yield* removeRefusalsOf(tables, tenant, keys);
