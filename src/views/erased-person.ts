@@ -102,7 +102,7 @@ export function payloadTest(keys: readonly ErasedKey[], options: MatchOptions): 
 function textOfToken(token: string): string {
   if (!token.startsWith('"')) return token;
   try {
-    return String(JSON.parse(token));
+    return String(parseJson(token));
   } catch {
     // The end of it is missing.
     return '';
