@@ -169,7 +169,10 @@ suite('A server and a key with a rate limit', () => {
   test('under /ingest/v1/ each message counts, whether or not it is of the same person or valid', async () => {
     const invalid = { type: 'track', userId: 'u' };
     const track = { ...invalid, event: 'e' };
-    const batches = [Array.from({ length: 1_000 }, () => track), [track, ...Array.from({ length: 999 }, () => invalid)]];
+    const batches = [
+      Array.from({ length: 1_000 }, () => track),
+      [track, ...Array.from({ length: 999 }, () => invalid)],
+    ];
     for (const batch of batches) {
       const { id, key } = await makeKey(server().dataFolder);
       await limit(id, SLOW);
