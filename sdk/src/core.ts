@@ -171,16 +171,30 @@ export class SluiceClient<Plan extends { [Name in keyof Plan]: object } = AnyPla
     if (isAllowed?.() === false) return '';
     try {
       const { before = (unchanged) => unchanged } = this.#options;
+      const given: Properties = { ...properties };
       const call = before({
         identifiers: identifiers ?? person.identifiers(),
         ...(userProperties !== undefined && { user_properties: userProperties }),
-        event: { event_name: name, ...context?.(), ...properties, $event_id: id, timestamp: timestamp.toISOString() },
+        event: {
+          ...context?.(),
+          // What is undefined is not in the JSON.
+          property_event_name: given.event_name,
+          property_timestamp: given.timestamp,
+          property_$event_id: given.$event_id,
+          ...given,
+          event_name: name,
+          $event_id: id,
+          timestamp: timestamp.toISOString(),
+        },
       });
       if (call === null) return '';
       this.queue.add(entryOf(call));
     } catch (error) {
-      const event = { event_name: name, $event_id: id };
-      this.#emit('rejected', { event, message: `the call cannot be sent: ${String(error)}`, status: 0 });
+      this.queue.reject({
+        event: { event_name: name, $event_id: id },
+        message: `the call cannot be sent: ${String(error)}`,
+        status: 0,
+      });
     }
     return id;
   }
@@ -207,9 +221,8 @@ function limitsOf(options: Partial<Limits>, defaults: Limits): Limits {
   const names = Object.keys(defaults) as (keyof Limits)[];
   const limits: Record<keyof Limits, number> = { ...defaults };
   for (const name of names) {
-    const value = options[name] ?? defaults[name];
-    if (!(value >= 1)) throw new TypeError(`${name} must be a number of at least 1`);
-    limits[name] = value;
+    limits[name] = options[name] ?? defaults[name];
+    if (!(limits[name] >= 1)) throw new TypeError(`${name} must be a number of at least 1`);
   }
   if (limits.batchUsersMax > USERS_MAX) throw new TypeError(`batchUsersMax must be at most ${USERS_MAX}`);
   return limits;

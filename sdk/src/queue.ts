@@ -59,7 +59,10 @@ export interface SluiceEvents {
   retry: { readonly status: number; readonly delay_ms: number; readonly message: string };
 }
 
-/** What became of the calls that were waiting when flush() or close() was called. */
+/**
+ * What became of the calls that were waiting when flush() or close() was called. `rejected` begins with the calls since
+ * the last flush() that could not be sent (status 0), at most the first 100.
+ */
 export interface FlushResult {
   readonly delivered: number;
   readonly rejected: readonly Rejection[];
@@ -138,6 +141,7 @@ interface Waiter {
 /** Longer than `{"dropped_by_client":…,"users":[]}` gets. */
 const ENVELOPE_BYTES = 64;
 const RETRY_AFTER_MS_MAX = 600_000;
+const UNSENDABLE_MAX = 100;
 
 export class Queue {
   readonly #parts: QueueParts;
@@ -160,6 +164,7 @@ export class Queue {
   #endPause: (() => void) | null = null;
   #abort: AbortController | null = null;
   readonly #waiters = new Set<Waiter>();
+  readonly #unsendable: Rejection[] = [];
 
   constructor(parts: QueueParts) {
     this.#parts = parts;
@@ -189,6 +194,12 @@ export class Queue {
     else this.#startTimer();
   }
 
+  /** A call that could not become an entry: reports it, also in the result of the next flush(). */
+  reject(rejection: Rejection): void {
+    if (this.#unsendable.length < UNSENDABLE_MAX) this.#unsendable.push(rejection);
+    this.#parts.emit('rejected', rejection);
+  }
+
   /** Counts as dropped what an earlier page had dropped and could not report any more. */
   takeOverDropped(events: number): void {
     this.#setDropped(this.#dropped + events);
@@ -196,7 +207,12 @@ export class Queue {
 
   flush(timeoutMs: number): Promise<FlushResult> {
     return new Promise((resolve) => {
-      const counts: Counts = { delivered: 0, rejected: [], dropped: 0, pending: this.#count };
+      const counts: Counts = {
+        delivered: 0,
+        rejected: this.#unsendable.splice(0),
+        dropped: 0,
+        pending: this.#count,
+      };
       const finish = (): void => {
         clearTimeout(timer);
         this.#waiters.delete(waiter);
@@ -465,6 +481,7 @@ function bodyOf(text: string): ResponseBody {
 function retryAfterOf(response: Response): number {
   const header = response.headers.get('retry-after');
   if (header === null) return 0;
-  const ms = Number.isNaN(Number(header)) ? Date.parse(header) - Date.now() : Number(header) * 1_000;
+  const seconds = Number(header);
+  const ms = Number.isNaN(seconds) ? Date.parse(header) - Date.now() : seconds * 1_000;
   return Math.min(Math.max(ms, 0) || 0, RETRY_AFTER_MS_MAX);
 }

@@ -91,7 +91,9 @@ async function inferCommand(args: readonly string[], shell: Shell): Promise<numb
   const catalogue = await read<InferredFrom>(target, 'catalogue');
   const events: CataloguedEvent[] = [];
   for (const { event_name: name } of catalogue.events) {
-    if (!known.has(name)) events.push(await read<CataloguedEvent>(target, `catalogue/${encodeURIComponent(name)}`));
+    if (known.has(name)) continue;
+    // Not in the path, which cannot hold `.` and `..`.
+    events.push(await read<CataloguedEvent>(target, `catalogue/_?event_name=${encodeURIComponent(name)}`));
   }
   const text = jsonText(inferPlan({ ...catalogue, events }, version === 0 ? null : { ...current, version }));
   const reading = parsePlan(text);

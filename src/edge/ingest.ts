@@ -71,7 +71,7 @@ export class Ingest extends RequestIntake<Rejection> {
     const content = { idempotencyKey, body, userCount, eventCount, rejections };
     // A client reports the number again until it gets a 202.
     const isReported = droppedByClient !== undefined && accepted > 0;
-    this.append(exchange, key, isReported ? { ...content, droppedByClient } : content, () => {
+    this.append(exchange, key, isReported ? { ...content, droppedByClient } : content, userCount, () => {
       if (accepted === 0) {
         // Kept in the log all the same, so that people can see what was sent and why it failed.
         this.fail(exchange, { code: 'validation_failed', errors: rejections });

@@ -236,10 +236,10 @@ export abstract class RequestIntake<Item> {
     return false;
   }
 
-  /** Takes `users` from the key's token bucket; responds if it is empty. */
-  protected isOverLimit(exchange: Exchange, key: ApiKey, users: number): boolean {
+  /** Takes `tokens` from the key's token bucket; responds if it is empty. */
+  protected isOverLimit(exchange: Exchange, key: ApiKey, tokens: number): boolean {
     const { rateLimits, keyUsage, metrics, now } = this.parts;
-    const retryAfterMs = rateLimits.take(key, users);
+    const retryAfterMs = rateLimits.take(key, tokens);
     if (retryAfterMs === 0) return false;
     keyUsage.add(key.id, now(), ONE_LIMITED);
     metrics.inc(METRIC.unavailable_rate_limit);
@@ -247,15 +247,15 @@ export abstract class RequestIntake<Item> {
     return true;
   }
 
-  /** Calls back once it is durable; responds otherwise. */
-  protected append(exchange: Exchange, key: ApiKey, content: Content, respond: () => void): void {
+  /** Takes `tokens` for it, and calls back once it is durable; responds otherwise. */
+  protected append(exchange: Exchange, key: ApiKey, content: Content, tokens: number, respond: () => void): void {
     // The client is gone and will send it again: it would be stored twice.
     if (exchange.response.destroyed || exchange.response.socket?.writable === false) {
       exchange.reservation?.release();
       return;
     }
     const { userCount, eventCount, rejections } = content;
-    if (this.isOverLimit(exchange, key, userCount)) return;
+    if (this.isOverLimit(exchange, key, tokens)) return;
     const bodyBytes = content.body.byteLength;
     this.parts.log
       .append({

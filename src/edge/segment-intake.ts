@@ -139,7 +139,9 @@ export class SegmentIntake extends RequestIntake<MessageError> {
   ): void {
     // A retry converts to another body (decisions/037); messageId is what recognises it.
     const content = { idempotencyKey: null, format: 'segment', body, userCount, eventCount, rejections } as const;
-    this.append(exchange, key, content, () => {
+    // Messages of one person are one user, and yet each of them counts.
+    const messages = eventCount + errors.length;
+    this.append(exchange, key, content, messages, () => {
       if (eventCount === 0) {
         this.fail(exchange, { code: 'validation_failed', message: 'no message is valid: see errors', errors });
         return;

@@ -168,8 +168,12 @@ class UserBuilder {
     this.#identify('user_id', message.userId);
     this.#identify('anon_id', type === 'alias' ? message.previousId : message.anonymousId);
     const contextTraits = isObject(context.traits) ? context.traits : NOTHING;
-    if (type === 'identify') this.#addTraits(merged(contextTraits, message.traits));
-    else for (const [trait, identifier] of IDENTIFIERS_BY_TRAIT) this.#identify(identifier, contextTraits[trait]);
+    if (type === 'identify') {
+      const traits = isObject(message.traits) ? message.traits : NOTHING;
+      this.#addTraits(traits);
+      this.#addTraits(without(contextTraits, (name) => Object.hasOwn(traits, name)));
+    }
+    for (const [trait, identifier] of IDENTIFIERS_BY_TRAIT) this.#identify(identifier, contextTraits[trait]);
     this.#addExternalIds(context.externalIds);
   }
 
@@ -203,13 +207,14 @@ class UserBuilder {
     }
   }
 
-  /** Fields are text; null cannot be kept as one, and says nothing. */
+  /** Fields are text; null cannot be kept as one, and says nothing. The first value of a field is used. */
   #addField(name: string, value: unknown): boolean {
     if (value === null) return true;
     if (typeof value !== 'string') return false;
-    this.#identifiers.set(name, value);
+    const before = this.#identifiers.get(name);
+    if (before === undefined) this.#identifiers.set(name, value);
     this.#hasFields = true;
-    return true;
+    return before === undefined || before === value;
   }
 
   #addAddress(address: JsonObject): void {
@@ -292,17 +297,26 @@ function eventOf(message: JsonObject, type: MessageType, { time, context, frame 
     if (isPresent(message.anonymousId)) reserved.set('anonymous_id', message.anonymousId);
   }
   if (time.original !== undefined) reserved.set('original_timestamp', time.original);
-  const kept = type === 'identify' ? withoutTraits(context) : context;
+  const kept = type === 'identify' ? withoutUsedTraits(context, message.traits) : context;
   if (!isEmptyObject(kept)) reserved.set('context', kept);
   const rest = restOf(message, type, frame);
   if (rest !== null) reserved.set('segment', rest);
   return Object.fromEntries([...reserved, ...propertyEntries(properties, reserved)]);
 }
 
-/** They are stored as what they say about the person. */
-function withoutTraits(context: JsonObject): JsonObject {
-  if (!('traits' in context)) return context;
-  return Object.fromEntries(Object.entries(context).filter(([name]) => name !== 'traits'));
+/** Of an identify call, context.traits are stored with the person, except those that `traits` has with another value. */
+function withoutUsedTraits(context: JsonObject, traits: unknown): JsonObject {
+  if (!isObject(context.traits)) return context;
+  const overridden = isObject(traits) ? traits : NOTHING;
+  const unused = without(
+    context.traits,
+    (name, value) => !Object.hasOwn(overridden, name) || JSON.stringify(overridden[name]) === JSON.stringify(value),
+  );
+  return isEmptyObject(unused) ? without(context, (name) => name === 'traits') : { ...context, traits: unused };
+}
+
+function without(object: JsonObject, isLeftOut: (name: string, value: unknown) => boolean): JsonObject {
+  return Object.fromEntries(Object.entries(object).filter(([name, value]) => !isLeftOut(name, value)));
 }
 
 /** Members that have no place of their own; null if there are none. */

@@ -194,7 +194,7 @@ function checkEvent(found: Found, plan: CompiledPlan, event: JsonObject, index: 
 }
 
 /** An error in a schema's code is a violation too, so that other users of the request are not affected. */
-function checkProperties(found: Found, check: PropertiesCheck, place: Place): void {
+function checkProperties(found: Found, check: PropertiesCheck, place: Checked): void {
   try {
     const errors = check.errorsOf(place.properties, found.max > 1);
     if (errors !== null) add(found, errors, place);

@@ -62,7 +62,10 @@ function ofType(type: string, schema: JsonObject, definitions: JsonObject, inden
 function objectType(schema: JsonObject, definitions: JsonObject, indent: string): string {
   const required = new Set(Array.isArray(schema.required) ? (schema.required as string[]) : []);
   const inner = `${indent}  `;
-  const members = Object.entries(isObject(schema.properties) ? schema.properties : {}).map(([name, member]) => {
+  const properties = isObject(schema.properties) ? schema.properties : {};
+  const onlyRequired = [...required].filter((name) => !Object.hasOwn(properties, name));
+  const named = [...Object.entries(properties), ...onlyRequired.map((name) => [name, true] as const)];
+  const members = named.map(([name, member]) => {
     const property = member as Schema;
     const sign = required.has(name) ? '' : '?';
     return `${commentOf(property, inner)}${inner}readonly ${memberName(name)}${sign}: ${typeOf(property, definitions, inner)};\n`;

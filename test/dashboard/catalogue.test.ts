@@ -150,7 +150,7 @@ suite('The view Catalogue', { skip: whyNoBrowser() }, () => {
     await page.route('**/catalogue', (route) =>
       route.request().isNavigationRequest() ? route.continue() : route.fulfill({ json: catalogue }),
     );
-    await page.route('**/catalogue/order_placed', (route) =>
+    await page.route('**/catalogue/_?event_name=order_placed', (route) =>
       route.fulfill({ json: { ...order, properties, other_properties: 0 } }),
     );
     await page.goto('/dashboard/development/catalogue');

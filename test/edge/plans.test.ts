@@ -136,7 +136,8 @@ suite('Enforced tracking plans', () => {
 
   test('objects of an enum are compared with objects that have members named like methods', async () => {
     const key = await newTenant();
-    const schema = { properties: { kind: { enum: [{ a: 1 }, { constructor: 1 }] } } };
+    const kinds: object[] = [{ a: 1 }, { constructor: 1 }];
+    const schema = { properties: { kind: { enum: kinds } } };
     const plan = { events: { order_placed: { mode: 'enforce', schema }, warned: { mode: 'warn', schema } } };
     const user = (name: string, kind: object): object => ({
       identifiers: { user_id: 'u' },
@@ -147,7 +148,7 @@ suite('Enforced tracking plans', () => {
       plan,
       async () => (await post(server(), key.key, { users: [user('order_placed', {})] })).status === 400,
     );
-    const hostile = [{ toString: 1 }, { valueOf: 1 }];
+    const hostile: object[] = [{ toString: 1 }, { valueOf: 1 }];
     const users = [user('order_placed', { a: 1 }), ...hostile.map((kind) => user('order_placed', kind))];
     const response = await post(server(), key.key, { users: [...users, user('order_placed', { constructor: 1 })] });
     assert.equal(response.status, 202, response.text);

@@ -166,6 +166,27 @@ suite('A server and a key with a rate limit', () => {
     await eventually('it is served again', async () => (await segment()).status === 200);
   });
 
+  test('under /ingest/v1/ each message counts, whether or not it is of the same person or valid', async () => {
+    const invalid = { type: 'track', userId: 'u' };
+    const track = { ...invalid, event: 'e' };
+    const batches = [
+      Array.from({ length: 1_000 }, () => track),
+      [track, ...Array.from({ length: 999 }, () => invalid)],
+    ];
+    for (const batch of batches) {
+      const { id, key } = await makeKey(server().dataFolder);
+      await limit(id, SLOW);
+      const authorization = `Basic ${Buffer.from(`${key}:`).toString('base64')}`;
+      const init = { method: 'POST', headers: { authorization }, body: JSON.stringify({ batch }) };
+      const segment = async () => readResponse(await fetch(`${server().baseUrl}/ingest/v1/batch`, init));
+      assert.equal((await segment()).status, 200);
+      const { status, headers } = await segment();
+      assert.equal(status, 429);
+      const seconds = Number(headers.get('retry-after'));
+      assert.ok(seconds > 300 && seconds <= 400, `1,000 messages, a burst of 600: ${seconds}`);
+    }
+  });
+
   test('what was received with a key, what was rejected and limited, and the last page are counted', async () => {
     const { id, key, accountId } = await makeKey(server().dataFolder, { kind: 'publishable' });
     await limit(id, SLOW);

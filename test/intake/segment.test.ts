@@ -107,7 +107,7 @@ suite('A message in Segment’s form', () => {
           country: 'PT',
         },
         user_properties: { plan: 'pro', address: { floor: 3 }, age: 36, gone: null },
-        events: [{ event_name: '$identify', $event_id: 'm-2', context: { ip: '::1' } }],
+        events: [{ event_name: '$identify', $event_id: 'm-2', context: { ip: '::1', traits: { plan: 'free' } } }],
       },
     );
   });
@@ -121,6 +121,39 @@ suite('A message in Segment’s form', () => {
         events: [{ event_name: '$identify' }],
       },
     );
+  });
+
+  test('a trait of an identify call that context.traits has with another value is used, and the other one is kept', () => {
+    const contextTraits = { email: 'b@example.com', phone: '+351210000002', firstName: 'B', plan: 'pro', age: 36 };
+    const traits = { email: 'a@example.com', phone: '+351210000001', firstName: 'A', plan: 'free', age: 36 };
+    assert.deepEqual(user({ type: 'identify', traits, context: { ip: '::1', traits: contextTraits } }), {
+      identifiers: { user_id: 'ada', email: 'a@example.com', phone_number: '+351210000001', first_name: 'A' },
+      user_properties: { plan: 'free', age: 36 },
+      events: [
+        {
+          event_name: '$identify',
+          context: {
+            ip: '::1',
+            traits: { email: 'b@example.com', phone: '+351210000002', firstName: 'B', plan: 'pro' },
+          },
+        },
+      ],
+    });
+    const unusable = { type: 'identify', traits: { email: null }, context: { traits: { email: 'b@example.com' } } };
+    assert.equal(user(unusable).identifiers['email'], 'b@example.com');
+    assert.deepEqual(user({ type: 'identify', context: { traits: 'unknown' } }).events[0]?.['context'], {
+      traits: 'unknown',
+    });
+  });
+
+  test('a profile field that traits give two values has the first one, and the other is a user property', () => {
+    const { identifiers, user_properties } = user({
+      type: 'identify',
+      traits: { first_name: 'Ada', address: { postalCode: '1000', postal_code: '2000' } },
+      context: { traits: { firstName: 'Augusta' } },
+    });
+    assert.deepEqual(identifiers, { user_id: 'ada', first_name: 'Ada', postal_code: '1000' });
+    assert.deepEqual(user_properties, { address: { postal_code: '2000' }, firstName: 'Augusta' });
   });
 
   test('of other calls, context.traits name the person and change nothing about them', () => {

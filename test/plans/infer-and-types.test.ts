@@ -107,6 +107,7 @@ const PLAN: Plan = {
     },
     'page viewed': { mode: 'off', schema: {} },
     open: { mode: 'off', schema: { properties: { a: true }, additionalProperties: true } },
+    signed_up: { mode: 'warn', schema: { required: ['plan'] } },
   },
   user_properties: { mode: 'warn', schema: { properties: { plan: { type: 'string' } } } },
 };
@@ -131,6 +132,9 @@ export interface EventMap {
   open: {
     readonly a?: unknown;
     readonly [name: string]: unknown;
+  };
+  signed_up: {
+    readonly plan: unknown;
   };
 }
 
@@ -157,6 +161,9 @@ suite('Types of a plan', () => {
        sluice.track('order_placed', { total: 5, state: 'paid', items: [{ sku: 1 }], shop: 7 });
        sluice.track('page viewed');
        sluice.track('open', { a: 1, b: 2 });
+       sluice.track('signed_up', { plan: 'pro' });
+       // @ts-expect-error: plan is required
+       sluice.track('signed_up');
        // @ts-expect-error: no such state
        sluice.track('order_placed', { total: 5, state: 'lost' });
        // @ts-expect-error: total is required

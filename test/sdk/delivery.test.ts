@@ -269,7 +269,9 @@ suite('The SDK and a server', () => {
     });
     for (const n of [0, 1]) sluice.user({ user_id: 'ada' }).track('seen', { n, email: 'ada@example.com' });
     sluice.user({ user_id: 'ada' }).track('seen', { n: 2n });
-    assert.equal((await sluice.flush(PATIENT)).delivered, 1);
+    const result = await sluice.flush(PATIENT);
+    assert.deepEqual(result, { delivered: 1, rejected, dropped: 0, pending: 0 });
+    assert.deepEqual((await sluice.flush(PATIENT)).rejected, [], 'reported once');
     assert.deepEqual(
       rejected.map(({ event, status }) => [event['event_name'], status]),
       [['seen', 0]],
@@ -278,6 +280,36 @@ suite('The SDK and a server', () => {
     const [event] = await storedEvents(server(), 'seen');
     const { $event_id: _id, ...properties } = event?.properties ?? {};
     assert.deepEqual(properties, { n: 1, seen: true });
+  });
+
+  test('calls for which before() throws or returns no call are in the result of close(), at most 100 of them', async () => {
+    const { sluice, rejected } = listenedTo({
+      ...options(),
+      before: ({ event }) => {
+        if (event['n'] === 0) throw new Error('a mistake in before()');
+        return undefined as never;
+      },
+    });
+    for (const n of numbers(102)) sluice.user({ user_id: 'ada' }).track('refused', { n });
+    const result = await sluice.close(PATIENT);
+    assert.equal(rejected.length, 102);
+    assert.match(rejected[0]?.message ?? '', /a mistake in before\(\)/);
+    assert.deepEqual(result, { delivered: 0, rejected: rejected.slice(0, 100), dropped: 0, pending: 0 });
+  });
+
+  test('properties named like a member of the call do not replace it, and are kept with a prefix', async () => {
+    const { sluice } = listenedTo(options());
+    const own = { event_name: 'other', timestamp: 'soon', $event_id: 'mine' };
+    const id = sluice.user({ user_id: 'ada' }).track('named', { n: 0, ...own });
+    assert.equal((await sluice.flush(PATIENT)).delivered, 1);
+    const [event] = await storedEvents(server(), 'named');
+    assert.deepEqual(event?.properties, {
+      $event_id: id,
+      n: 0,
+      property_event_name: 'other',
+      property_timestamp: 'soon',
+      property_$event_id: 'mine',
+    });
   });
 
   test('waitUntil gets one delivery for the calls of a moment', async () => {

@@ -206,12 +206,15 @@ function People({ title, what, entry, isNew }: PeopleProps): ReactNode {
   );
 }
 
+/** Not in the path, which cannot hold `.` and `..`. */
+function cataloguePath(name: string): string {
+  return `/catalogue/_?event_name=${encodeURIComponent(name)}`;
+}
+
 function EventPage({ name, isNew }: { name: string; isNew: IsNew }): ReactNode {
   const { path } = useAddress();
   const keyName = useKeyNames();
-  const { data, error, reload } = useData<CatalogueEventDetails>(`/catalogue/${encodeURIComponent(name)}`, {
-    everyMs: RELOAD_MS,
-  });
+  const { data, error, reload } = useData<CatalogueEventDetails>(cataloguePath(name), { everyMs: RELOAD_MS });
   const isMissing = error?.status === 404;
   return (
     <Page title={name} actions={<Link to={path}>All events</Link>}>

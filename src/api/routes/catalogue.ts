@@ -5,12 +5,13 @@
  */
 
 import type { FastifyInstance } from 'fastify';
-import { tenantPartsOf, VALUE_TYPES } from '../../model.ts';
+import { LIMITS, tenantPartsOf, VALUE_TYPES } from '../../model.ts';
 import { isPersonal, isPersonalField, isPersonalUserProperty, MASK, type Plan } from '../../plans/plan.ts';
 import type { CatalogueDetails, CatalogueEntry, CatalogueProperty } from '../../store.ts';
 import { readStored } from '../current-plans.ts';
 import { AT, KEY_ID } from '../examples.ts';
 import { Type } from '../json-schema.ts';
+import { textParameter } from '../parameters.ts';
 import { count, flag, list, object, oneOf, orNull, text, time } from '../schema.ts';
 import { timeText } from '../stored-json.ts';
 import { type Call, tenantRoute } from '../tenant-route.ts';
@@ -83,6 +84,11 @@ const Catalogue = object('Catalogue', 'What is received.', {
   profile_fields: orNull(CataloguePeople, 'The same for profile fields.'),
 });
 
+const nameInQuery = textParameter(
+  'The event name, used instead of the one in the path: for the names `.` and `..`, which clients and proxies remove from a path, percent-encoded or not.',
+  LIMITS.eventNameCharactersMax,
+);
+
 const EXAMPLE_SEEN = {
   ...{ count: 1204, examined: 1204, is_sampled: false, first_seen: '2026-10-01T08:00:00.000Z', last_seen: AT },
   ...{ key_ids: [KEY_ID], property_count: 2 },
@@ -145,6 +151,7 @@ export function registerCatalogueRoutes(app: FastifyInstance, parts: PlanParts):
       summary: 'One event of the catalogue',
       description: 'The properties of the events of one name: types, shares, examples, first and last seen.',
       params: { event_name: text('The event name, percent-encoded.') },
+      query: { event_name: nameInQuery },
       response: {
         description: 'The event.',
         body: CatalogueEventDetails,
@@ -159,7 +166,8 @@ export function registerCatalogueRoutes(app: FastifyInstance, parts: PlanParts):
         },
       },
     },
-    handler: async ({ store, tenantId, id: eventName }) => {
+    handler: async ({ store, tenantId, id, parameters }) => {
+      const eventName = parameters.event_name ?? id;
       const plan = await planOf(parts, tenantId);
       const details = await store.cataloguedEvent(tenantId, eventName);
       if (details === undefined) return null;
