@@ -1393,7 +1393,7 @@ export interface components {
         readonly ResubmitPreview: {
             /** @description All that match and were not resubmitted yet. */
             readonly matched: number;
-            /** @description How many of them this response is about: at most 1,000. */
+            /** @description How many of them this response is about: at most 1,000, fewer if they are large. */
             readonly checked: number;
             /** @description Would be accepted. */
             readonly valid: number;
