@@ -57,7 +57,7 @@ suite('A second server', () => {
         args: ['--edges', edges],
         env: { PORT: String(first.port) },
       });
-      assert.match(words, new RegExp(`^sluice: Port ${first.port} .*is taken`, 'm'));
+      assert.match(words, new RegExp(`^sluice: Port ${first.port} .*is already in use`, 'm'));
     });
   }
 });
