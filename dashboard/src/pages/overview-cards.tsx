@@ -274,7 +274,7 @@ export function LedgerCard({ ledger, error, readAt, onRetry }: LedgerCardProps):
           ))}
         </tbody>
       </table>
-      <p className="muted small">All time: everything received is in exactly one of the lines below.</p>
+      <p className="muted small">All time: everything received is in exactly one of the other lines.</p>
       {dropped > 0 && (
         <Notice tone="warn" title={`Clients dropped ${formatNumber(dropped)} ${dropped === 1 ? 'event' : 'events'}`}>
           <p>Their queues were full, so these were never received. They are not part of the lines above.</p>
