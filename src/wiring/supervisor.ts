@@ -13,6 +13,7 @@ import { MessageChannel, type MessagePort, Worker } from 'node:worker_threads';
 import { readLastBackup } from '../backup/last-backup.ts';
 import type { Config, Sources } from '../config/config.ts';
 import { keyFileOf, storeFileOf } from '../data-folder/files.ts';
+import { AppendSignal } from '../runtime/append-signal.ts';
 import { WriteTurn } from '../runtime/write-turn.ts';
 import type { ServerStatus } from '../edge/readiness.ts';
 import { allocateRateLimits } from '../edge/rate-limits.ts';
@@ -46,6 +47,8 @@ export interface EdgeSetup {
   readonly traceIdBuffer: SharedArrayBuffer;
   /** Through which erases and unmerges request their turn to write from the processor. */
   readonly writeTurn: SharedArrayBuffer;
+  /** Through which the writer of the log wakes the processor up. */
+  readonly appendSignal: SharedArrayBuffer;
   /** The token buckets of the keys (`edge/rate-limits.ts`). */
   readonly rateLimitBuffer: SharedArrayBuffer;
   readonly lock: HeldLock | null;
@@ -69,6 +72,7 @@ export interface ProcessorSetup {
   readonly metricsBuffer: SharedArrayBuffer;
   readonly statusBuffer: SharedArrayBuffer;
   readonly writeTurn: SharedArrayBuffer;
+  readonly appendSignal: SharedArrayBuffer;
   readonly lock: HeldLock | null;
   /** Of the database that the server was started with; null where there is none. */
   readonly installation: string | null;
@@ -208,6 +212,7 @@ export class Supervisor {
   readonly #clockBuffer = new SharedArrayBuffer(BigInt64Array.BYTES_PER_ELEMENT);
   readonly #traceIdBuffer = new SharedArrayBuffer(BigInt64Array.BYTES_PER_ELEMENT);
   readonly #writeTurn = WriteTurn.allocate();
+  readonly #appendSignal = AppendSignal.allocate();
   readonly #rateLimitBuffer = allocateRateLimits();
   readonly #flags = new Int32Array(this.#statusBuffer);
   readonly #edges: Worker[] = [];
@@ -343,6 +348,7 @@ export class Supervisor {
       metricsBuffer,
       statusBuffer: this.#statusBuffer,
       writeTurn: this.#writeTurn,
+      appendSignal: this.#appendSignal,
       lock,
       installation: this.#parts.installation(),
       checkpointer: config.storeUrl === '' ? this.#portToCheckpointer() : undefined,
@@ -396,6 +402,7 @@ export class Supervisor {
       clockBuffer: this.#clockBuffer,
       traceIdBuffer: this.#traceIdBuffer,
       writeTurn: this.#writeTurn,
+      appendSignal: this.#appendSignal,
       rateLimitBuffer: this.#rateLimitBuffer,
       lock,
       version,

@@ -34,6 +34,7 @@ import { NO_HOURS, type Predictions } from '../store.ts';
 import { servesApi, servesIngest } from '../config/roles.ts';
 import type { EdgeSetup, PreparerSetup, ProcessorSetup } from './supervisor.ts';
 import { threadFile, YOUNG_LIMIT } from '../runtime/threads.ts';
+import { AppendSignal } from '../runtime/append-signal.ts';
 import { WriteTurn } from '../runtime/write-turn.ts';
 
 const DATABASE_RETRY_MS = 500;
@@ -289,7 +290,7 @@ async function warner(config: Config, thread: string): Promise<(message: string)
  * store has processed the log; no position below that is given out again.
  */
 async function openLocalLog(
-  { config, index, metricsBuffer, lock, checkpointer, otherEdges, logWriter }: EdgeSetup,
+  { config, index, metricsBuffer, appendSignal, lock, checkpointer, otherEdges, logWriter }: EdgeSetup,
   processed: () => Promise<number>,
   onFatal: (message: string) => void,
 ): Promise<LogAppender> {
@@ -306,6 +307,7 @@ async function openLocalLog(
     processed: await processed(),
     otherEdges,
     metrics: { buffer: metricsBuffer, slot: 2 * index + 1 },
+    appendSignal,
     checkpointer,
     onFatal,
     onMissing: (missing) => {
@@ -329,12 +331,10 @@ export interface OpenedProcessor {
 /** `now` is the time that retention goes by: what is processed and old enough is removed from the log. */
 export async function openProcessorParts(setup: ProcessorSetup, now: () => number): Promise<OpenedProcessor> {
   if (setup.config.logUrl !== '') return openSharedProcessor(setup, now);
-  const { config, metricsBuffer } = setup;
-  const [{ openSqliteLogReader }, { waitForAppends }, { threadSource }, { METRIC, readCounter }] = await Promise.all([
+  const { config } = setup;
+  const [{ openSqliteLogReader }, { threadSource }] = await Promise.all([
     import('../backends/sqlite/log/reader.ts'),
-    import('../processor/wait.ts'),
     import('../processor/source.ts'),
-    import('../telemetry/metrics.ts'),
   ]);
   const folder = logFolderOf(config.dataFolder);
   const log = openSqliteLogReader({ folder, retentionMs: config.logRetentionMs, now });
@@ -342,9 +342,15 @@ export async function openProcessorParts(setup: ProcessorSetup, now: () => numbe
   const preparer: PreparerSetup = { role: 'preparer', config };
   const options = { workerData: preparer, name: 'preparer', resourceLimits: YOUNG_LIMIT };
   const thread = new Worker(threadFile('./thread', import.meta.url), options);
-  const waitForMore = waitForAppends(() => readCounter(metricsBuffer, METRIC.log_entries));
+  const appendSignal = new AppendSignal(setup.appendSignal);
   return {
-    parts: { log, ...writer, source: threadSource(thread), waitForMore, writeTurn: new WriteTurn(setup.writeTurn) },
+    parts: {
+      log,
+      ...writer,
+      source: threadSource(thread),
+      waitForMore: () => appendSignal.wait(),
+      writeTurn: new WriteTurn(setup.writeTurn),
+    },
     keyStore,
     close: async () => {
       await keyStore.close();

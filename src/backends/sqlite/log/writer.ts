@@ -17,6 +17,7 @@ import { METRIC, type MetricsWriter, metricsWriter } from '../../../telemetry/me
 import { assertLockHeld, type HeldLock } from '../../../data-folder/held-lock.ts';
 import { LogUnavailableError } from '../../../log.ts';
 import { Checkpointing } from '../checkpointing.ts';
+import { AppendSignal } from '../../../runtime/append-signal.ts';
 import { releaseMemory } from '../../../runtime/threads.ts';
 import { canWrite, fullDiskText, isAccessDenied, isFullDisk, isOutOfFiles } from '../disk.ts';
 import { type MissingRecords, missingRecordsText } from '../../../log/continuity.ts';
@@ -56,6 +57,8 @@ export interface WriterSetup {
   /** The position up to which the store has processed the log; a record never gets a position below it. */
   readonly processed?: number;
   readonly metrics: { readonly buffer: SharedArrayBuffer; readonly slot: number } | null;
+  /** Of an `AppendSignal`, for the processor. Omitted where none waits for it. */
+  readonly appendSignal?: SharedArrayBuffer | undefined;
   /** To the checkpointer's thread; without it the writer's thread checkpoints itself, between two commits. */
   readonly checkpointer?: MessagePort | undefined;
   /** To the edges that append besides the one that starts the writer. */
@@ -110,6 +113,7 @@ class Writer {
   readonly #setup: WriterSetup;
   readonly #senders: readonly Sender[];
   readonly #metrics: MetricsWriter | null;
+  readonly #appendSignal: AppendSignal | undefined;
   #database: DatabaseSync;
   #segment: SegmentId;
   #openSegment: OpenSegment;
@@ -131,6 +135,7 @@ class Writer {
     this.#setup = setup;
     this.#senders = [port, ...(setup.otherEdges ?? [])].map((one) => ({ port: one, isClosed: false }));
     this.#metrics = setup.metrics && metricsWriter(setup.metrics.buffer, setup.metrics.slot);
+    this.#appendSignal = setup.appendSignal && new AppendSignal(setup.appendSignal);
     this.#checkpointing = new Checkpointing(setup.checkpointer);
     const { end, missing } = this.#recover();
     this.#nextPosition = end;
@@ -291,6 +296,7 @@ class Writer {
     this.#nextPosition = position;
     this.#segmentBytes += bytes;
     for (const [{ port }, upToGroup] of lastGroups) reply(port, { type: 'durable', upToGroup });
+    this.#appendSignal?.committed();
     for (const { bodies } of groups) releaseMemory(bodies);
     if (this.#metrics) {
       this.#metrics.inc(METRIC.log_commits);
