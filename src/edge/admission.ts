@@ -14,6 +14,8 @@ export class InFlight {
   readonly #largeBytesMax: number;
   bytes = 0;
   requests = 0;
+  /** Complete requests that wait for the log. */
+  appending = 0;
   #largeBytes = 0;
 
   constructor(bytesMax: number) {

@@ -13,7 +13,7 @@ import { type AppFrame, type AppOptions, buildApp, buildOperatorApp } from '../a
 import { baseUrlOf } from '../config/base-url.ts';
 import type { Config, Sources } from '../config/config.ts';
 import { KeyCache } from '../keys/cache.ts';
-import type { LogAppender, LogEntry } from '../log.ts';
+import type { LogAppender } from '../log.ts';
 import type { Logger } from '../telemetry/logger.ts';
 import { METRIC, metricsWriter, type MetricsWriter, renderMetrics } from '../telemetry/metrics.ts';
 import { matchOptionsOf } from '../config/match-options.ts';
@@ -227,9 +227,8 @@ function makeIngest(parts: EdgeParts, shared: Shared, log: LogAppender, keys: Ke
   const { metrics, newTraceId, keyUsage, rateLimitedLogger } = shared;
   const inFlight = new InFlight(Math.floor(config.inFlightBytesMax / config.edges));
   const largeBodies = new LargeBodyValidator();
-  const counted = counting(log);
   const ingestParts: IntakeParts = {
-    log: counted.log,
+    log,
     keys,
     keyUsage,
     plans: new EnforcedPlans(plans, rateLimitedLogger),
@@ -257,7 +256,7 @@ function makeIngest(parts: EdgeParts, shared: Shared, log: LogAppender, keys: Ke
             violations: new PlanViolationFinder(plans, rateLimitedLogger),
           }),
     segment: new SegmentIntake({ ...ingestParts, matchOptions: matchOptionsOf(config), publicUrl }),
-    waiting: () => counted.waiting() + largeBodies.waiting,
+    waiting: () => inFlight.appending + largeBodies.waiting,
     setGauges: () => {
       metrics.set(METRIC.in_flight_bytes, inFlight.bytes);
       metrics.set(METRIC.in_flight_requests, inFlight.requests);
@@ -315,7 +314,7 @@ function refusalOf(status: ServerStatus): Refusal | null {
 }
 
 function keepGauges(setGauges: () => void, setDelay: (seconds: number) => void): () => void {
-  const delay = monitorEventLoopDelay({ resolution: 10 });
+  const delay = monitorEventLoopDelay({ resolution: 20 });
   delay.enable();
   const timer = setInterval(() => {
     setGauges();
@@ -337,20 +336,6 @@ function keepAverage(look: () => number, set: (average: number) => void): () => 
   }, WAITING_INTERVAL_MS);
   timer.unref();
   return () => clearInterval(timer);
-}
-
-/** Wraps an appender, and counts the entries that are not durable yet. */
-function counting(log: LogAppender): { readonly log: LogAppender; waiting(): number } {
-  let waiting = 0;
-  const append = async (entry: LogEntry): Promise<void> => {
-    waiting++;
-    try {
-      await log.append(entry);
-    } finally {
-      waiting--;
-    }
-  };
-  return { log: { append, problem: () => log.problem(), close: () => log.close() }, waiting: () => waiting };
 }
 
 function listen(server: Server, { host, edges }: Config, port: number): Promise<void> {

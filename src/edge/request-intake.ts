@@ -257,17 +257,20 @@ export abstract class RequestIntake<Item> {
     const { userCount, eventCount, rejections } = content;
     if (this.isOverLimit(exchange, key, tokens)) return;
     const bodyBytes = content.body.byteLength;
-    this.parts.log
-      .append({
-        ...content,
-        traceId: exchange.traceId,
-        tenantId: tenantOf(key.accountId, key.environment),
-        receivedAt: this.parts.receiptTime(),
-        keyId: key.id,
-        keyKind: key.kind,
-      })
+    const { log, inFlight } = this.parts;
+    const durable = log.append({
+      ...content,
+      traceId: exchange.traceId,
+      tenantId: tenantOf(key.accountId, key.environment),
+      receivedAt: this.parts.receiptTime(),
+      keyId: key.id,
+      keyKind: key.kind,
+    });
+    inFlight.appending += 1;
+    durable
       .then(
         () => {
+          inFlight.appending -= 1;
           const { metrics, keyUsage, now } = this.parts;
           const usersRejected = rejections.length;
           const users = userCount - usersRejected;
@@ -279,6 +282,7 @@ export abstract class RequestIntake<Item> {
           respond();
         },
         (error: unknown) => {
+          inFlight.appending -= 1;
           if (!(error instanceof LogUnavailableError)) throw error;
           this.#unavailable(exchange, METRIC.unavailable_log);
         },
