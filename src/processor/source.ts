@@ -71,7 +71,7 @@ interface PackedBatch {
 }
 
 /** Reads more of the log than requested, and buffers the rest of each partition for the next call. */
-class ReadingOn {
+class BufferedReader {
   readonly #log: LogReader;
   readonly #rests = new Map<number, LogBatch>();
 
@@ -95,7 +95,7 @@ class ReadingOn {
 }
 
 async function readPacked(
-  log: ReadingOn,
+  log: BufferedReader,
   preparer: Preparer,
   { partition, position, bytesMax }: Omit<Request, 'call'>,
 ): Promise<PackedBatch> {
@@ -118,31 +118,16 @@ function releaseLarge({ buffer, byteLength }: Uint8Array): void {
   if (isAlone && byteLength >= LARGE_BODY_BYTES) releaseMemory(buffer);
 }
 
-/** The thread's side: responds to requests, and prepares the next batch meanwhile. */
+/** The thread's side. */
 export function serveRecords(port: MessagePort, log: LogReader, options: MatchOptions): void {
-  const reading = new ReadingOn(log);
+  const reader = new BufferedReader(log);
   const preparer = new Preparer(options);
-  const ahead = new Map<number, { readonly position: number; readonly batch: Promise<PackedBatch> }>();
-  port.on('message', ({ call, partition, position, bytesMax }: Request) => {
-    const early = ahead.get(partition);
-    ahead.delete(partition);
-    const batch =
-      early?.position === position ? early.batch : readPacked(reading, preparer, { partition, position, bytesMax });
-    batch.then(
+  port.on('message', ({ call, ...request }: Request) => {
+    readPacked(reader, preparer, request).then(
       (prepared) => {
-        const { packed, next, isOneOfMany } = prepared;
+        const { narrow, wide, numbers } = prepared.packed;
         const reply: Reply = { call, ...prepared };
-        const { narrow, wide, numbers } = packed;
         port.postMessage(reply, [narrow.buffer, wide.buffer, numbers.buffer]);
-        // At the end of the log there is nothing to prepare: it is asked for again when there is more.
-        if (!isOneOfMany) return;
-        const following = readPacked(reading, preparer, { partition, position: next, bytesMax });
-        // A failure reaches its caller; the end of the log is not kept, since there may be more later.
-        void following.then(
-          (found) => found.next === next && forget(partition, next),
-          () => forget(partition, next),
-        );
-        ahead.set(partition, { position: next, batch: following });
       },
       (error: unknown) => {
         const { name, message } = error instanceof Error ? error : new Error(String(error));
@@ -151,10 +136,6 @@ export function serveRecords(port: MessagePort, log: LogReader, options: MatchOp
       },
     );
   });
-
-  function forget(partition: number, position: number): void {
-    if (ahead.get(partition)?.position === position) ahead.delete(partition);
-  }
 }
 
 /**
