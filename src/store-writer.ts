@@ -386,6 +386,11 @@ export class StoreValueError extends Error {
   override readonly name = 'StoreValueError';
 }
 
+/** The store failed in a way that is neither a record's fault nor known to pass: processing ends. */
+export class StoreFailedError extends Error {
+  override readonly name = 'StoreFailedError';
+}
+
 /** The store cannot be used now (full disk, lost connection, missing table): the batch is tried again later. */
 export class StoreUnavailableError extends Error {
   override readonly name = 'StoreUnavailableError';

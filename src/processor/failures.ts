@@ -6,8 +6,7 @@
 import { LockLostError } from '../data-folder/held-lock.ts';
 import { LogCorruptError, LogUnavailableError } from '../log.ts';
 import { isTooManyOpenFiles } from '../runtime/open-files.ts';
-import { SQLITE, sqliteCodeOf } from '../runtime/sqlite-errors.ts';
-import { StoreConflictError, StoreUnavailableError } from '../store-writer.ts';
+import { StoreConflictError, StoreFailedError, StoreUnavailableError } from '../store-writer.ts';
 
 /**
  * A store or log that is unavailable or conflicting (within a transaction the processor handles these itself). A
@@ -24,13 +23,11 @@ export function isRetryable(error: unknown): error is Error {
 }
 
 /**
- * Whether a record may be the cause. Not if the store or the log is unavailable, damaged or conflicting, not if SQLite fails
- * for another reason than a value, and not if the data folder may be another server's.
+ * Whether a record may be the cause. Not if the store or the log is unavailable, damaged, conflicting or failed, and not
+ * if the data folder may be another server's.
  */
 export function isPoison(error: unknown): boolean {
-  if (isRetryable(error) || error instanceof LockLostError) return false;
-  const code = sqliteCodeOf(error);
-  return code === undefined || VALUE_ERRORS.has(code);
+  return !isRetryable(error) && !(error instanceof StoreFailedError) && !(error instanceof LockLostError);
 }
 
 /** What is kept and logged of an error that a record causes. */
@@ -59,10 +56,8 @@ export function failureOf(error: unknown): Failure {
 }
 
 const QUOTING = [SyntaxError, TypeError, RangeError, ReferenceError, URIError, EvalError, DOMException];
-const NODE_CODE = /^ERR_(?!SQLITE_)/;
+const NODE_CODE = /^ERR_/;
 const FRAME = /^ {4}at /;
 const OWN_FRAME = /(?:^at |\()(?:src|dist)\//;
 /** Paths of this installation. */
 const SOURCE = /(?:file:\/\/)?\/[^ ()]*\/(?=(?:src|dist|node_modules|test)\/)/;
-
-const VALUE_ERRORS: ReadonlySet<number> = new Set([SQLITE.toobig, SQLITE.constraint, SQLITE.mismatch, SQLITE.range]);

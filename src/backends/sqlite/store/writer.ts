@@ -11,6 +11,7 @@ import { resolve } from 'node:path';
 import type { DatabaseSync } from 'node:sqlite';
 import type { MessagePort } from 'node:worker_threads';
 import { FileIdentity } from '../../../data-folder/file-identity.ts';
+import { SQLITE, sqliteCodeOf } from '../../../runtime/sqlite-errors.ts';
 import { newProfilesIn } from '../../../identity/graph.ts';
 import { type LogRecord, type LostRecords, NO_TENANT } from '../../../log.ts';
 import type { TenantId } from '../../../model.ts';
@@ -23,9 +24,11 @@ import {
   type RecordToStore,
   type Retention,
   StoreConflictError,
+  StoreFailedError,
   type StoreProgress,
   type StoreWriter,
   StoreUnavailableError,
+  StoreValueError,
   type TakenJob,
   type TenantBatch,
   type WriteTransaction,
@@ -95,6 +98,9 @@ export function openSqliteStoreWriter(setup: WriterSetup): StoreWriter {
 }
 
 const NO_USERS: ReadonlySet<number> = new Set();
+
+/** SQLite quotes no values in their messages. */
+const VALUE_ERRORS: ReadonlySet<number> = new Set([SQLITE.toobig, SQLITE.constraint, SQLITE.mismatch, SQLITE.range]);
 
 interface Tenant {
   readonly no: number;
@@ -315,16 +321,20 @@ class SqliteStoreWriter implements StoreWriter, WriteTransaction {
 
   async compact(): Promise<boolean> {
     const isBehind = this.#attempt(
-      () => this.#nodes.isMerging || this.#keys.isMerging || this.#firstUses.isMerging || this.#tables.isMerging,
+      () =>
+        this.#nodes.isCompacting ||
+        this.#keys.isCompacting ||
+        this.#firstUses.isCompacting ||
+        this.#tables.isCompacting,
     );
     if (!isBehind) return false;
     await this.begin();
     try {
       this.#attempt(() => {
-        this.#nodes.merge();
-        this.#keys.merge();
-        this.#firstUses.merge();
-        this.#tables.merge();
+        this.#nodes.compact();
+        this.#keys.compact();
+        this.#firstUses.compact();
+        this.#tables.compact();
       });
       await this.commit(false);
     } catch (error) {
@@ -438,8 +448,14 @@ class SqliteStoreWriter implements StoreWriter, WriteTransaction {
   }
 
   #asStoreError(error: unknown): unknown {
-    if (!isOutOfFiles(error) && !isBusy(error) && !isDamage(error)) return error;
+    const code = sqliteCodeOf(error);
     const reason = messageOf(error);
+    if (!isOutOfFiles(error) && !isBusy(error) && !isDamage(error)) {
+      if (code === undefined) return error;
+      return VALUE_ERRORS.has(code)
+        ? new StoreValueError(reason, { cause: error })
+        : new StoreFailedError(reason, { cause: error });
+    }
     return new StoreUnavailableError(isDamage(error) ? storeDamageText(this.#file, reason) : reason, { cause: error });
   }
 
