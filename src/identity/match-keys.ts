@@ -107,14 +107,14 @@ function lowerCase(text: string): string {
 export function isJunk(value: string, options: MatchOptions): boolean {
   const first = value.charCodeAt(0);
   const last = value.charCodeAt(value.length - 1);
-  if (isNoJunk(first, last, value.length, options)) return false;
+  if (cannotBeJunk(first, last, value.length, options)) return false;
   const bare = isLetterOrDigit(first) && isLetterOrDigit(last) ? value : withoutQuotes(value);
   const lower = bare.toLowerCase();
   return options.junkValues.has(lower) || JUNK_VALUES.has(lower) || ZEROS_AND_DASHES.test(bare);
 }
 
 /** A fast check without false positives: no junk value has these characters at its ends and this length. */
-export function isNoJunk(first: number, last: number, length: number, { junkValues }: MatchOptions): boolean {
+export function cannotBeJunk(first: number, last: number, length: number, { junkValues }: MatchOptions): boolean {
   return (
     isLetterOrDigit(first) &&
     isLetterOrDigit(last) &&

@@ -3,7 +3,7 @@
  * matched as it is written makes no string.
  */
 
-import { isNoJunk, matchKeyOf, type MatchOptions } from '../identity/match-keys.ts';
+import { cannotBeJunk, matchKeyOf, type MatchOptions } from '../identity/match-keys.ts';
 import { IDENTIFIER_TYPES, type IdentifierType } from '../model.ts';
 import { BACKSLASH, type JsonScanner, QUOTE } from '../json/scanner.ts';
 import { NO_TEXT, type Packer } from './packer.ts';
@@ -58,7 +58,7 @@ export class PlainKeys {
     const { bytes } = scanner;
     const start = scanner.at + 1;
     const end = plainEnd(bytes, start, type);
-    if (end >= 0 && isNoJunk(bytes[start] as number, bytes[end - 1] as number, end - start, this.#options)) {
+    if (end >= 0 && cannotBeJunk(bytes[start] as number, bytes[end - 1] as number, end - start, this.#options)) {
       scanner.plainString(end);
       this.#add(type, base + scanner.stringStartOffset, base + scanner.stringEndOffset, NO_TEXT, NO_TEXT);
       return true;

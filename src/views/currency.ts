@@ -42,3 +42,8 @@ export function currencyOfStored(revenue: number | string | null, properties: st
 export function amountToSum(revenue: number | string | null, currency: CountedCurrency): number {
   return revenue === null || currency === OTHER_CURRENCY ? 0 : Number(revenue);
 }
+
+/** Of a revenue or a value as JSON text; a number that a double would change is kept as its original text. */
+export function amountText(amount: number | string | null): string | null {
+  return typeof amount === 'number' ? JSON.stringify(amount) : amount;
+}

@@ -7,7 +7,7 @@
 import type { Kysely } from 'kysely';
 import { StoreConflictError, StoreUnavailableError } from '../../store-writer.ts';
 import { queriesFor, type RowLocks, type SqlDatabase, sqlQueriesFor } from '../sql/database.ts';
-import { runStepsInTurn, type Steps } from '../sql/steps.ts';
+import { runStepsAsync, type Steps } from '../sql/steps.ts';
 import type { StoreQueries } from '../sql/store-tables.ts';
 import type { PostgresPool, Queryable } from './pool.ts';
 
@@ -52,7 +52,7 @@ export function storeQueriesOn(connection: Queryable): StoreQueries {
 /** Within the transaction of a client; on a pool, each statement by itself. */
 export function runSteps<T>(connection: Queryable, stepsOf: (tables: StoreQueries['tables']) => Steps<T>): Promise<T> {
   const { tables } = storeQueriesOn(connection);
-  return runStepsInTurn(stepsOf(tables), ({ sql, parameters }) => connection.query<unknown>(sql, parameters));
+  return runStepsAsync(stepsOf(tables), ({ sql, parameters }) => connection.query<unknown>(sql, parameters));
 }
 
 function queriesOn<Tables>(connection: Queryable, timeoutMs?: number): Kysely<Tables> {

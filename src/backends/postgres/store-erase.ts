@@ -14,7 +14,13 @@
 import { type SqlBool, sql } from 'kysely';
 import type { NodeNumber } from '../../model.ts';
 import { erasedKeys } from '../../views/erased-person.ts';
-import { type Erasure, erasePerson, findRejections, type RejectionHorizon, type Suspects } from '../sql/erase.ts';
+import {
+  type Erasure,
+  erasePerson,
+  findRejections,
+  type RejectionHorizon,
+  type MatchingRejections,
+} from '../sql/erase.ts';
 import type { PostgresClient, PostgresPool, Queryable } from './pool.ts';
 import { inDurableTransaction, type LockedProfile, lockProfile, writeAudit } from './store-unmerge.ts';
 import { runSteps } from './sql-database.ts';
@@ -43,11 +49,11 @@ export async function erase(pool: PostgresPool, erasure: Erasure): Promise<boole
   const known = await readIdentifiers(pool, tenant, id);
   if (known === undefined) return false;
   // Searched before the transaction, since there may be many; rows added meanwhile are searched within it.
-  const suspects = await runSteps(pool, (tables) => findRejections(tables, erasure, erasedKeys(known), HORIZON));
+  const matching = await runSteps(pool, (tables) => findRejections(tables, erasure, erasedKeys(known), HORIZON));
   let progress: Progress | null = { nextDay: 0, removed: 0, idleDays: 0 };
   while (progress !== null) {
     const before: Progress = progress;
-    progress = await inDurableTransaction(pool, (client) => erasePiece(client, erasure, suspects, before));
+    progress = await inDurableTransaction(pool, (client) => erasePiece(client, erasure, matching, before));
   }
   return true;
 }
@@ -70,7 +76,7 @@ interface Progress {
 async function erasePiece(
   client: PostgresClient,
   erasure: Erasure,
-  suspects: Suspects,
+  matching: MatchingRejections,
   progress: Progress,
 ): Promise<Progress | null> {
   const { tenant, id } = erasure;
@@ -89,7 +95,7 @@ async function erasePiece(
   const left = profile.nodes.reduce((sum, node) => sum + node.events, 0) - events.length;
   // A count that is too high must not prevent the erase: having searched every day is enough.
   const isGone = left <= 0 || idleDays >= end - first;
-  if (isGone) await eraseProfile(client, erasure, profile, suspects, removed);
+  if (isGone) await eraseProfile(client, erasure, profile, matching, removed);
   else await uncountNodes(client, events);
   await takeFromSums(client, tenant, events, 'erased');
   if (isGone) await addToProfiles(storeQueriesOn(client).tables, MAINTENANCE_SHARD, [[tenant, -1]]).execute();
@@ -112,13 +118,13 @@ async function eraseProfile(
   client: PostgresClient,
   erasure: Erasure,
   profile: LockedProfile,
-  suspects: Suspects,
+  matching: MatchingRejections,
   events: number,
 ): Promise<void> {
   const { tenant, audit } = erasure;
   const nodes = profile.nodes.map(({ node }) => node);
   const person = { nodes, keys: erasedKeys(profile.identifiers) };
-  await runSteps(client, (tables) => erasePerson(tables, erasure, person, suspects, HORIZON));
+  await runSteps(client, (tables) => erasePerson(tables, erasure, person, matching, HORIZON));
   await writeAudit(client, tenant, 'erase', nodes, audit, { profile_id: profile.root.id, nodes: nodes.length, events });
 }
 

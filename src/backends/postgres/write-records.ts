@@ -5,6 +5,7 @@
  */
 
 import type { RecordHeader, RecordToStore, TenantBatch } from '../../store-writer.ts';
+import { amountText } from '../../views/currency.ts';
 import { type KeptRejection, keptRejections } from '../../views/kept-rejections.ts';
 import { notesOf } from '../../views/record-notes.ts';
 import { SHIFT } from './arrival-numbers.ts';
@@ -148,10 +149,6 @@ async function copyEvents(client: PostgresClient, records: readonly RecordRow[])
     lines = '';
   }
   if (lines !== '') await client.copyIn(COPY_EVENTS, Buffer.from(lines));
-}
-
-function amountText(amount: number | string | null): string | null {
-  return typeof amount === 'number' ? JSON.stringify(amount) : amount;
 }
 
 interface ArrivalRange {

@@ -39,7 +39,7 @@ export interface RejectionHorizon {
 }
 
 /** Stored rejections that name a person. */
-export interface Suspects {
+export interface MatchingRejections {
   readonly rejections: readonly number[];
   readonly horizon: number | string;
   /** Which match keys they were compared with. */
@@ -52,7 +52,7 @@ export function* findRejections(
   { tenant, matchOptions }: Erasure,
   keys: readonly ErasedKey[],
   { now }: RejectionHorizon,
-): Steps<Suspects> {
+): Steps<MatchingRejections> {
   const [row] = yield* rowsOf(tables.selectNoFrom(now.as('horizon')));
   const rejections = yield* scanRejections(tables, tenant, payloadTest(keys, matchOptions), null);
   return { rejections, horizon: row?.horizon ?? 0, names: new Set(keys.map(nameOfKey)) };
@@ -99,7 +99,7 @@ export function* erasePerson(
   tables: Tables,
   { tenant, tenantId, audit, matchOptions }: Erasure,
   person: { readonly nodes: readonly NodeNumber[]; readonly keys: readonly ErasedKey[] },
-  suspects: Suspects,
+  matching: MatchingRejections,
   { isLater }: RejectionHorizon,
 ): Steps<void> {
   const { nodes, keys } = person;
@@ -107,10 +107,10 @@ export function* erasePerson(
   const lastErasedAt = sql<number>`CASE WHEN last_erased_at > ${audit.at} THEN last_erased_at ELSE ${audit.at} END`;
   yield* changedBy(tables.updateTable('tenants').set({ last_erased_at: lastErasedAt }).where('no', '=', tenant));
   yield* removeExamples(tables, tenant);
-  const isCompared = keys.every((key) => suspects.names.has(nameOfKey(key)));
+  const isCompared = keys.every((key) => matching.names.has(nameOfKey(key)));
   const isAbout = payloadTest(keys, matchOptions);
-  const later = yield* scanRejections(tables, tenant, isAbout, isCompared ? isLater(suspects.horizon) : null);
-  for (const some of chunksOf([...suspects.rejections, ...later], VALUES_PER_STATEMENT)) {
+  const later = yield* scanRejections(tables, tenant, isAbout, isCompared ? isLater(matching.horizon) : null);
+  for (const some of chunksOf([...matching.rejections, ...later], VALUES_PER_STATEMENT)) {
     yield* changedBy(tables.deleteFrom('rejections').where('no', 'in', some));
   }
   yield* eraseFromDeadLetters(tables, tenant, { isAbout: userTest(keys, matchOptions), isRejectedAbout: isAbout });

@@ -41,7 +41,7 @@ export function* chunksOf<T>(values: readonly T[], sizeMax: number): Generator<T
 }
 
 /** For an engine that does not wait. */
-export function runStepsNow<T>(steps: Steps<T>, run: (query: CompiledQuery) => StatementResult): T {
+export function runStepsSync<T>(steps: Steps<T>, run: (query: CompiledQuery) => StatementResult): T {
   let next = steps.next();
   while (next.done !== true) {
     const step = next.value;
@@ -50,7 +50,7 @@ export function runStepsNow<T>(steps: Steps<T>, run: (query: CompiledQuery) => S
   return next.value;
 }
 
-export async function runStepsInTurn<T>(
+export async function runStepsAsync<T>(
   steps: Steps<T>,
   run: (query: CompiledQuery) => Promise<StatementResult>,
 ): Promise<T> {

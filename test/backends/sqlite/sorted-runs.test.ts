@@ -195,7 +195,7 @@ suite('Sorted runs', () => {
             } else if (one.kind === 'drop') {
               while (runs.drop(one.group, 2));
               model.groups.delete(one.group);
-            } else if (one.kind === 'merge') runs.merge();
+            } else if (one.kind === 'merge') runs.compact();
             else if (one.kind === 'reopen') runs = new SortedRuns(database, shape, FEW);
             else if (one.kind === 'commit') {
               database.exec('COMMIT; BEGIN');
@@ -265,8 +265,8 @@ suite('Sorted runs', () => {
       runs.put(at < 1_000 ? 1 : 2, rowsOf(shape, entries));
       assert.ok(runs.count <= 24, `${runs.count} runs`);
     }
-    do runs.merge();
-    while (runs.isMerging);
+    do runs.compact();
+    while (runs.isCompacting);
     assert.equal(runs.runNumbers(1).length, 1);
     database.close();
   });
@@ -304,7 +304,7 @@ suite('Sorted runs', () => {
       runs.put(group, rowsOf(shape, entries));
     };
     for (const count of [100, 100, 3]) put(1, count);
-    assert.ok(runs.isMerging);
+    assert.ok(runs.isCompacting);
     for (let more = true; more; ) {
       more = runs.drop(1, 3);
       put(2, 5);
@@ -336,7 +336,7 @@ suite('Sorted runs', () => {
         ),
       );
     }
-    while (runs.isMerging) runs.merge();
+    while (runs.isCompacting) runs.compact();
     assert.deepEqual([runs.runNumbers(1).length, runs.runNumbers(2).length], [1, 1]);
     database.close();
   });
@@ -376,7 +376,7 @@ suite('Sorted runs', () => {
       runs.put(1, rowsOf(shape, entries));
     }
     assert.ok(runs.count <= 12, `${runs.count} runs`);
-    while (runs.isMerging) runs.merge();
+    while (runs.isCompacting) runs.compact();
     const sizes = database.prepare('SELECT octet_length(entries) AS bytes FROM summed_blocks ORDER BY bytes').all();
     const bytes = sizes.map((row) => Number(row['bytes']));
     const large = bytes.filter((one) => one > 1_500);
@@ -404,9 +404,9 @@ suite('Sorted runs', () => {
       );
     put(60, 100_000);
     put(60, 100_000);
-    for (let merges = 1; runs.isMerging; merges++) {
+    for (let merges = 1; runs.isCompacting; merges++) {
       const before = database.prepare('SELECT sum(octet_length(entries)) AS bytes FROM summed_blocks').get();
-      runs.merge();
+      runs.compact();
       const after = database.prepare('SELECT sum(octet_length(entries)) AS bytes FROM summed_blocks').get();
       // Of each of the two runs a few.
       assert.ok(Number(before?.['bytes']) - Number(after?.['bytes']) <= 300_000);

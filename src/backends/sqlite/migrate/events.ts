@@ -4,7 +4,7 @@
  * grow from table to table, so the order is that of arrival.
  */
 
-import { currencyOfStored } from '../../../views/currency.ts';
+import { amountText, currencyOfStored } from '../../../views/currency.ts';
 import { columnsOf, type Chunk } from '../../../migration/parts.ts';
 import { type BlockEvent, unpackBlock } from '../store/event-blocks.ts';
 import { ChunkBuilder, type ChunkLimits, positionIn, type StoredValue } from './chunks.ts';
@@ -118,8 +118,4 @@ function rowOf(event: BlockEvent, { trace_id, received_at, key_id }: Surrounding
     amountText(event.value),
     event.properties,
   ];
-}
-
-function amountText(amount: number | string | null): string | null {
-  return typeof amount === 'number' ? JSON.stringify(amount) : amount;
 }

@@ -129,12 +129,12 @@ export class SortedRuns extends RunReader {
   }
 
   /** Whether any merge is running. */
-  get isMerging(): boolean {
+  get isCompacting(): boolean {
     return this.#known().some(({ mergedInto }) => mergedInto !== null);
   }
 
   /** Continues every merge while idle, by a bounded step. */
-  merge(): void {
+  compact(): void {
     this.#mergeBy(IDLE_STEPS * this.#mergedBytesMin);
   }
 

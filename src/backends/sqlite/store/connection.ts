@@ -11,7 +11,7 @@ import type { HashOfKey } from '../../../views/keyed-hash.ts';
 import type { WriteTurn } from '../../../runtime/write-turn.ts';
 import { uuidOf } from '../../../views/uuid.ts';
 import { sqlQueriesFor } from '../../sql/database.ts';
-import { runStepsNow, type Steps, type Tables } from '../../sql/steps.ts';
+import { runStepsSync, type Steps, type Tables } from '../../sql/steps.ts';
 import type { StoreQueries } from '../../sql/store-tables.ts';
 import type { RunsShape } from '../sorted-runs/entries.ts';
 import { RunReader } from '../sorted-runs/run-reader.ts';
@@ -114,7 +114,7 @@ export class StoreConnection {
 
   /** Runs statements of `backends/sql/` at once, in the open transaction; without one, each by itself. */
   steps<T>(stepsOf: (tables: Tables) => Steps<T>): T {
-    return runStepsNow(stepsOf(this.queries.tables), ({ sql, parameters }) =>
+    return runStepsSync(stepsOf(this.queries.tables), ({ sql, parameters }) =>
       runStatement(this.#prepare(sql), parameters as SQLInputValue[]),
     );
   }

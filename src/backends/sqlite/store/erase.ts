@@ -19,7 +19,13 @@ import { type SqlBool, sql } from 'kysely';
 import type { NodeNumber } from '../../../model.ts';
 import { StoreUnavailableError } from '../../../store-writer.ts';
 import { insertAudit } from '../../sql/audit.ts';
-import { type Erasure, erasePerson, findRejections, type RejectionHorizon, type Suspects } from '../../sql/erase.ts';
+import {
+  type Erasure,
+  erasePerson,
+  findRejections,
+  type RejectionHorizon,
+  type MatchingRejections,
+} from '../../sql/erase.ts';
 import { LOCAL_SHARD } from '../../sql/store-tables.ts';
 import { addToProfiles } from '../../sql/sums.ts';
 import { inWriteTransaction, READ_BUSY_TIMEOUT_MS } from './unmerge.ts';
@@ -57,7 +63,7 @@ export async function erase(store: StoreConnection, erasure: Erasure): Promise<b
   if (known === undefined) return false;
   // Searched before the transaction, since there may be many; rows added meanwhile are searched within it.
   const keys = erasedKeys(identifiersOf(store, known.nodes));
-  const suspects = store.steps((tables) => findRejections(tables, erasure, keys, HORIZON));
+  const matching = store.steps((tables) => findRejections(tables, erasure, keys, HORIZON));
   let events = 0;
   /** True for the last one. */
   const removePiece = (): boolean => {
@@ -66,7 +72,7 @@ export async function erase(store: StoreConnection, erasure: Erasure): Promise<b
     const removed = eraseEvents(store, profile);
     events += removed;
     if (removed >= EVENTS_PER_TRANSACTION_MAX) return false;
-    eraseProfile(store, erasure, profile, suspects, events);
+    eraseProfile(store, erasure, profile, matching, events);
     return true;
   };
   while (!(await inWriteTransaction(store, removePiece)));
@@ -183,13 +189,13 @@ function eraseProfile(
   store: StoreConnection,
   erasure: Erasure,
   profile: ProfileNodes,
-  suspects: Suspects,
+  matching: MatchingRejections,
   events: number,
 ): void {
   const { tenant, audit } = erasure;
   const nodes = profile.nodes.map(({ node }) => node);
   const keys = erasedKeys(identifiersOf(store, profile.nodes));
-  store.steps((tables) => erasePerson(tables, erasure, { nodes, keys }, suspects, HORIZON));
+  store.steps((tables) => erasePerson(tables, erasure, { nodes, keys }, matching, HORIZON));
   removeKeys(store.runs(MATCH_KEYS), store.hashOf, tenant, keys);
   for (const node of nodes) store.run('DELETE FROM aliases WHERE node = ?', node);
   store.runs(PROFILE_RUNS).remove(nodes.map((node) => [node]));

@@ -87,13 +87,13 @@ export class EventIndex {
     this.#forgetWaiting();
   }
 
-  get isMerging(): boolean {
-    return this.#byNode.isMerging || this.#byTenant.isMerging;
+  get isCompacting(): boolean {
+    return this.#byNode.isCompacting || this.#byTenant.isCompacting;
   }
 
-  merge(): void {
-    this.#byNode.merge();
-    this.#byTenant.merge();
+  compact(): void {
+    this.#byNode.compact();
+    this.#byTenant.compact();
   }
 
   /** After a rollback, or when another connection may have dropped a table's entries. */

@@ -103,13 +103,13 @@ export class EventTables {
       .run(events, finite(timestampMin), finite(timestampMax), finite(receivedMax), no);
   }
 
-  get isMerging(): boolean {
-    return this.#index.isMerging;
+  get isCompacting(): boolean {
+    return this.#index.isCompacting;
   }
 
   /** Continues merges of the index while idle. */
-  merge(): void {
-    this.#index.merge();
+  compact(): void {
+    this.#index.compact();
   }
 
   forget(): void {

@@ -9,7 +9,6 @@ import type {
   ArrivedEvent,
   Arrivals,
   EventQuery,
-  JsonText,
   NewestArrivals,
   Page,
   StoredEvent,
@@ -30,6 +29,7 @@ import {
   cursorOfOtherStore,
   OLDEST,
 } from '../../../views/cursor.ts';
+import { amountText } from '../../../views/currency.ts';
 import { findEvents } from './event-keys.ts';
 import { nodesById } from './profiles.ts';
 import { uuidText } from '../uuids.ts';
@@ -107,11 +107,6 @@ function storedEvent(store: StoreConnection, table: number, event: BlockEvent): 
     userIndex: event.userIndex,
     keyId: around.key_id,
   };
-}
-
-/** A number that a double would change was stored as its original text. */
-function amountText(value: number | string | null): JsonText | null {
-  return typeof value === 'number' ? JSON.stringify(value) : value;
 }
 
 /** Numbers of events are given out in order of arrival and never reused. */

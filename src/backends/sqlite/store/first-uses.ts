@@ -174,14 +174,14 @@ export class FirstUses {
   }
 
   /** Whether runs are being merged. */
-  get isMerging(): boolean {
-    return this.#eventIds.runs.isMerging || this.#keys.runs.isMerging;
+  get isCompacting(): boolean {
+    return this.#eventIds.runs.isCompacting || this.#keys.runs.isCompacting;
   }
 
   /** Within a transaction. Continues merging runs. */
-  merge(): void {
-    this.#eventIds.runs.merge();
-    this.#keys.runs.merge();
+  compact(): void {
+    this.#eventIds.runs.compact();
+    this.#keys.runs.compact();
   }
 
   /** Within a transaction. Removes some expired uses; true if there were any. */

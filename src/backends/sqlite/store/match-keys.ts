@@ -77,13 +77,13 @@ export class StoreMatchKeys implements MatchKeyLookup {
   }
 
   /** Whether runs are being merged. */
-  get isMerging(): boolean {
-    return this.#buffered.runs.isMerging;
+  get isCompacting(): boolean {
+    return this.#buffered.runs.isCompacting;
   }
 
   /** Within a transaction. Continues merging runs. */
-  merge(): void {
-    this.#buffered.runs.merge();
+  compact(): void {
+    this.#buffered.runs.compact();
   }
 }
 

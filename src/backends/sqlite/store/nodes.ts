@@ -74,13 +74,13 @@ export class StoreNodes {
   }
 
   /** Whether runs are being merged. */
-  get isMerging(): boolean {
-    return this.#runs.isMerging;
+  get isCompacting(): boolean {
+    return this.#runs.isCompacting;
   }
 
   /** Continues merging while idle. */
-  merge(): void {
-    this.#runs.merge();
+  compact(): void {
+    this.#runs.compact();
   }
 
   /** Nodes come in the order of their numbers, so this writes a row for every thousandth of them. */
