@@ -98,7 +98,7 @@ const OTHER_STORE =
   /do not belong together: the store has processed partition 0 up to position 1\d, but not the request \S+, which the log has at position [78]/;
 
 suite('A store that was made from another copy of the log', () => {
-  test('refuses the start by name though it is ahead of all that this log has, and its own is welcome', async () => {
+  test('is refused at start and named, even if it is ahead of this log; with its own log the start succeeds', async () => {
     await using scope = new AsyncDisposableStack();
     const old = await usedFolder(scope, 5);
     const copy = join(folderIn(scope), 'data');
@@ -117,7 +117,7 @@ suite('A store that was made from another copy of the log', () => {
     await prepare(copy);
   });
 
-  test('and that reaches as far as the store is called what it is by doctor, in the words of the processor', async () => {
+  test('is reported by the doctor as the processor reports it, when that log reaches as far as the store', async () => {
     await using scope = new AsyncDisposableStack();
     const old = await usedFolder(scope, 5);
     const copy = join(folderIn(scope), 'data');
@@ -134,7 +134,7 @@ suite('A store that was made from another copy of the log', () => {
     assert.doesNotMatch(words, /a start would accept|missing from it|all accounted for/);
   });
 
-  test('does so in PostgreSQL beside a local log too', { skip: whyNoPostgres() }, async () => {
+  test('is refused in PostgreSQL beside a local log too', { skip: whyNoPostgres() }, async () => {
     await using scope = new AsyncDisposableStack();
     const postgres = await testPostgres();
     const [old, copy] = [folderIn(scope), join(folderIn(scope), 'data')];
@@ -155,7 +155,7 @@ suite('A store that was made from another copy of the log', () => {
     assert.match(await refusedStart({ dataFolder: copy, env: { STORE_URL } }), OTHER_STORE);
   });
 
-  test('is distinguished from one that has removed the request, or could not process it', async () => {
+  test('is distinguished from one that removed the request or could not process it', async () => {
     const newest: LogHeader = { ...entry(), partition: 0, position: 7, firstUserIndex: 0 };
     const deadLetters = { traceId: newest.traceId } as never;
     const store = { trace: async () => undefined, deadLetters: async () => [] };
@@ -166,7 +166,7 @@ suite('A store that was made from another copy of the log', () => {
 });
 
 suite('The name of a log', () => {
-  test('survives the loss of log/ beside PostgreSQL, so that counts are right and the files can be put back', {
+  test('survives the loss of log/ beside PostgreSQL, so that counts stay right and the files can be put back', {
     skip: whyNoPostgres(),
   }, async () => {
     await using scope = new AsyncDisposableStack();
@@ -213,7 +213,7 @@ suite('The name of a log', () => {
     assert.equal(await problemOf(third, key), null);
   });
 
-  test('that cannot be read is made again, and no segment is doubted for it', async () => {
+  test('is recreated if it cannot be read, and no segment is refused because of it', async () => {
     await using scope = new AsyncDisposableStack();
     const folder = await usedFolder(scope, 3);
     const log = join(folder, 'log');
@@ -226,7 +226,7 @@ suite('The name of a log', () => {
     await server.kill();
   });
 
-  test('is taken from the segments where both copies of it are gone or cannot be read', async () => {
+  test('is read from the segments if both copies of it are missing or unreadable', async () => {
     await using scope = new AsyncDisposableStack();
     const folder = folderIn(scope);
     await appendAll(folder, entries(1));
@@ -253,7 +253,7 @@ suite('log-ends', () => {
     overwritten: (file) => writeFileSync(file, 'x'.repeat(51)),
   };
   for (const [how, damage] of Object.entries(damages)) {
-    test(`that was ${how} is said once, by the doctor and at the next start, which makes it again`, async () => {
+    test(`that was ${how} is reported once by the doctor and by the next start, which recreates it`, async () => {
       await using scope = new AsyncDisposableStack();
       const folder = await usedFolder(scope, 4);
       assert.deepEqual(await prepare(folder), []);
@@ -270,7 +270,7 @@ suite('log-ends', () => {
     });
   }
 
-  test('of an earlier time is no proof that the log is complete: that is said as of a missing one', async () => {
+  test('that is outdated does not prove that the log is complete: it is reported like a missing one', async () => {
     await using scope = new AsyncDisposableStack();
     const folder = await usedFolder(scope, 2);
     const earlier = readFileSync(join(folder, 'log-ends'));
@@ -288,7 +288,7 @@ suite('log-ends', () => {
     assert.deepEqual(await prepare(folder), []);
   });
 
-  test('of another installation refuses the start by its name, and no segment is blamed for it', async () => {
+  test('of another installation is refused at start and named, and no segment is blamed for it', async () => {
     await using scope = new AsyncDisposableStack();
     const [folder, other] = [await usedFolder(scope, 2), await usedFolder(scope, 2)];
     const own = readFileSync(join(folder, 'log-ends'));
@@ -308,7 +308,7 @@ suite('log-ends', () => {
     assert.deepEqual(await prepare(folder), []);
   });
 
-  test('is not doubted after kill -9, before a commit or between the commit and its note', async () => {
+  test('causes no warning after kill -9 before a commit, or between the commit and its entry', async () => {
     await using scope = new AsyncDisposableStack();
     const folder = await usedFolder(scope, 2);
     const log = join(folder, 'log');
@@ -325,7 +325,7 @@ suite('log-ends', () => {
     assert.equal((await prepare(folder)).length, 1);
   });
 
-  test('is there before the first commit, which kill -9 may follow', async () => {
+  test('exists before the first commit, which kill -9 may follow', async () => {
     await using scope = new AsyncDisposableStack();
     const folder = folderIn(scope);
     await appendAll(folder, []);
@@ -335,7 +335,7 @@ suite('log-ends', () => {
     assert.ok(!isEndUnknown(join(folder, 'log')));
   });
 
-  test('is made again by a server that runs, with the next request or without one', async () => {
+  test('is recreated by a running server, with the next request or without one', async () => {
     await using scope = new AsyncDisposableStack();
     const folder = join(folderIn(scope), 'log');
     mkdirSync(folder);
@@ -356,7 +356,7 @@ suite('log-ends', () => {
   });
 
   for (const how of ['by the next request', 'without one']) {
-    test(`that cannot be made again ends the server by its name, ${how}, and nothing else is written in its place`, async () => {
+    test(`that cannot be recreated, ${how}, ends the server with a message that names it, and nothing else is written in its place`, async () => {
       await using scope = new AsyncDisposableStack();
       const folder = join(folderIn(scope), 'log');
       mkdirSync(folder);
@@ -373,7 +373,7 @@ suite('log-ends', () => {
     });
   }
 
-  test('is noted by a restore, so that the first start after it has nothing to warn of', async () => {
+  test('is written by a restore, so that the first start after it gives no warning', async () => {
     await using scope = new AsyncDisposableStack();
     const folder = await usedFolder(scope, 2);
     const [to, restored] = [join(folderIn(scope), 'backup'), join(folderIn(scope), 'restored')];
@@ -385,7 +385,7 @@ suite('log-ends', () => {
     assert.ok(!isEndUnknown(join(restored, 'log')));
   });
 
-  test('is noted by a restore of a log whose only segment is empty, too', async () => {
+  test('is written by a restore of a log whose only segment is empty, too', async () => {
     await using scope = new AsyncDisposableStack();
     const folder = await usedFolder(scope, 2);
     await appendAll(folder, []);
@@ -446,7 +446,7 @@ const DAMAGED_LOGS: Readonly<Record<string, DamagedLog>> = {
   },
 };
 
-suite('Before a start the doctor says what the start says', () => {
+suite('Before a start the doctor reports what the start would report', () => {
   for (const [what, { processed, waiting, damage, code, says }] of Object.entries(DAMAGED_LOGS)) {
     test(`when ${what}`, async () => {
       await using scope = new AsyncDisposableStack();
@@ -480,10 +480,10 @@ const UNKNOWN_LOSSES: Readonly<Record<string, (folder: string, earlier: string) 
   },
 };
 
-suite('That it is not known whether more was acknowledged is said by the start, by /health and by the doctor', () => {
+suite('The start, /health and the doctor report that more may have been acknowledged', () => {
   for (const [what, damage] of Object.entries(UNKNOWN_LOSSES)) {
     const isShared = what.endsWith('PostgreSQL');
-    test(`where ${what}, and until an operator removes the note`, {
+    test(`if ${what}, until an operator removes the note`, {
       skip: isShared ? whyNoPostgres() : false,
     }, async () => {
       await using scope = new AsyncDisposableStack();
@@ -560,7 +560,7 @@ function segmentFilesIn(folder: string): string[] {
 }
 
 suite('A copy of the log from an idle moment, put back after a restart', () => {
-  test('is no other copy, though its empty segment has the name of one that was written since', async () => {
+  test('is accepted, although its empty segment has the name of one that was written since', async () => {
     await using scope = new AsyncDisposableStack();
     const { folder, idle } = await restartedSince(scope);
     rmSync(join(folder, 'log'), { recursive: true });
@@ -577,7 +577,7 @@ suite('A copy of the log from an idle moment, put back after a restart', () => {
     assert.match(after.words, /! log positions 5 to 6 are missing; the store has processed all of them/);
   });
 
-  test('is no loss with log-ends of that moment either, only the doubt whether more was acknowledged', async () => {
+  test('loses nothing with log-ends of that moment either: it is only uncertain whether more was acknowledged', async () => {
     await using scope = new AsyncDisposableStack();
     const { folder, idle } = await restartedSince(scope);
     rmSync(join(folder, 'log'), { recursive: true });
@@ -591,7 +591,7 @@ suite('A copy of the log from an idle moment, put back after a restart', () => {
     assert.match(words, /9 events received, and all accounted for/);
   });
 
-  test('copied over the files that are there now leaves a mark where its empty segment took the place of another', async () => {
+  test('and copied over the current files leaves a mark where its empty segment replaced another', async () => {
     await using scope = new AsyncDisposableStack();
     const { folder, idle } = await restartedSince(scope);
     await receive(folder, 2);
@@ -615,9 +615,9 @@ const UNREADABLE_WARNINGS: Readonly<Record<string, string | Buffer>> = {
 };
 const UNREADABLE = /^log-warnings cannot be read: .*remove it once/;
 
-suite('A log-warnings that cannot be read is itself a warning', () => {
+suite('An unreadable log-warnings is itself a warning', () => {
   for (const [what, content] of Object.entries(UNREADABLE_WARNINGS)) {
-    test(`where it ${what}, and stays one when a start adds another`, async () => {
+    test(`if it ${what}, also after a start adds another`, async () => {
       await using scope = new AsyncDisposableStack();
       const folder = join(folderIn(scope), 'log');
       writeFileSync(`${folder}-warnings`, content);
@@ -650,7 +650,7 @@ const LOG_GONE =
   /a server has run on this data folder before, and the log is gone, with log-ends: whether requests were/;
 
 suite('A log that is gone with log-ends before anything was processed', () => {
-  test('is noticed by what is left beside it, said by start, health, ledger and doctor, and never by a first start', async () => {
+  test('is noticed by what remains, and reported by start, health, ledger and doctor, but never on a first start', async () => {
     await using scope = new AsyncDisposableStack();
     const folder = join(folderIn(scope), 'data');
     assert.deepEqual(await prepare(folder), [], 'of a new folder there is nothing to say');
