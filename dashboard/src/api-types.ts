@@ -2318,7 +2318,7 @@ export interface components {
         };
         /**
          * PayloadTooLarge
-         * @description The body is over 10 MB; outside `/ingest/`, over 64 kB.
+         * @description The body is over 10 MB; outside `/ingest/`, over 64 kB, or what `message` says.
          */
         readonly PayloadTooLarge: {
             /** @constant */

@@ -195,7 +195,7 @@ function frame(options: AppFrame): FastifyInstance {
       return sendError(reply, 'unavailable');
     }
     if (error instanceof UnusablePlanError) return sendError(reply, 'unavailable', UNUSABLE_PLAN_TEXT);
-    const refusal = refusalOf(error);
+    const refusal = refusalOf(error, request.routeOptions.bodyLimit);
     if (refusal !== null) return sendRefused(reply, refusal);
     options.onError(error, request.id);
     return sendError(reply, 'internal');
@@ -238,14 +238,16 @@ function isUnavailable(error: unknown): error is Error {
 const TOO_BUSY = 'too many people are signing in at this moment; try again';
 
 /** Fastify's own refusals of a request have codes that start with FST_: the client's doing. All else is ours. */
-function refusalOf(error: unknown): RefusedError | null {
+function refusalOf(error: unknown, bodyBytesMax: number): RefusedError | null {
   if (error instanceof RefusedError) return error;
   if (error instanceof TooBusyError) return new RefusedError('unavailable', TOO_BUSY);
   if (error instanceof BadCursorError) return new RefusedError('bad_request', `cursor ${error.message}`);
   if (!(error instanceof Error)) return null;
   const { code, statusCode } = error as Partial<FastifyError>;
   if (code === undefined || !code.startsWith('FST_') || statusCode === undefined || statusCode > 499) return null;
-  return statusCode === 413 ? new RefusedError('too_large') : new RefusedError('bad_request', error.message);
+  return statusCode === 413
+    ? new RefusedError('too_large', `the body must not exceed ${bodyBytesMax} bytes`)
+    : new RefusedError('bad_request', error.message);
 }
 
 function refuseOtherMethods(app: FastifyInstance, allowed: ReadonlyMap<string, ReadonlySet<string>>): void {

@@ -53,7 +53,7 @@ const PROBLEMS: readonly Row[] = [
   ['MethodNotAllowed', 'method_not_allowed', 'Method not allowed: see the `Allow` header.'],
   ['RequestTimeout', 'request_timeout', 'The request did not arrive in time.'],
   ['Conflict', 'conflict', 'It conflicts with something that is stored.'],
-  ['PayloadTooLarge', 'too_large', 'The body is over 10 MB; outside `/ingest/`, over 64 kB.'],
+  ['PayloadTooLarge', 'too_large', 'The body is over 10 MB; outside `/ingest/`, over 64 kB, or what `message` says.'],
   ['TooManyAttempts', 'too_many_attempts', 'Too many failed attempts: wait `Retry-After` seconds.'],
   ['InternalError', 'internal', 'An error in Sluice. Nothing was acknowledged.'],
   ['Unavailable', 'unavailable', 'Temporarily unavailable: retry after `Retry-After` seconds, with backoff.'],

@@ -25,7 +25,8 @@ const WHEN: Readonly<Record<ErrorCode, string>> = {
   request_timeout: 'The request did not arrive completely in time.',
   conflict:
     'It conflicts with existing data: the e-mail address belongs to a member, or a member would remove themselves.',
-  too_large: 'The body is over 10 MB, as sent or after decompression; outside `/ingest/`, over 64 kB.',
+  too_large:
+    'The body is over 10 MB, as sent or after decompression; outside `/ingest/`, over 64 kB, or what `message` says.',
   overloaded: 'Under `/ingest/v1/`, instead of the 503 below: Segment SDKs read `Retry-After` only with this status.',
   rate_limited: 'Under `/ingest/v1/`: the key has sent more users than its rate limit allows.',
   too_many_attempts: 'Signing in failed too often; `Retry-After` says how long to wait.',

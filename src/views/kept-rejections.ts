@@ -14,8 +14,11 @@ import { withoutNul } from './storable-text.ts';
 const PAYLOAD_LENGTH_MAX = 16_384;
 /** Of one record, in UTF-16 units. Of the users after these only the message is kept. */
 const PAYLOADS_LENGTH_MAX = 100 * PAYLOAD_LENGTH_MAX;
-/** Of one user; a payload that is kept whole has hardly more. */
+/** Of one user, also where its payload is cut; a payload that is kept whole has hardly more. */
 const EVENT_NAMES_MAX = 100;
+const EVENT_NAME_LENGTH_MAX = 512;
+/** No user that is larger can be fixed by hand. */
+const PARSED_LENGTH_MAX = 1_048_576;
 const HASH_BYTES = 16;
 
 export interface KeptRejection {
@@ -46,7 +49,7 @@ function keptRejection({ userIndex, message: given, payload }: RejectionToStore)
   const kept = isCut ? payload.slice(0, PAYLOAD_LENGTH_MAX).toWellFormed() : payload;
   const message = withoutNul(given);
   const reason = reasonOf(message);
-  const eventNames = isCut ? '' : eventNamesText(payload);
+  const eventNames = payload.length > PARSED_LENGTH_MAX ? '' : eventNamesText(payload);
   return { userIndex, message, reason, reasonHash: reasonHash(reason), payload: withoutNul(kept), isCut, eventNames };
 }
 
@@ -57,7 +60,8 @@ function keptRejection({ userIndex, message: given, payload }: RejectionToStore)
 function eventNamesText(payload: string): string {
   const names = new Set<string>();
   for (const name of givenNames(parseJson(payload))) {
-    if (typeof name === 'string' && name !== '') names.add(JSON.stringify(withoutNul(name).toWellFormed()));
+    if (typeof name !== 'string' || name === '' || name.length > EVENT_NAME_LENGTH_MAX) continue;
+    names.add(JSON.stringify(withoutNul(name).toWellFormed()));
     if (names.size === EVENT_NAMES_MAX) break;
   }
   return names.size === 0 ? '' : `\n${[...names].join('\n')}\n`;

@@ -306,10 +306,11 @@ describe('routes that are added later', () => {
     assert.deepEqual(errors, []);
   });
 
-  test('refuse a body that is too large', async (t) => {
+  test('refuse a body that is too large, and say how large it may be', async (t) => {
     const { call } = await startApp(t, withEcho);
     const { status, text } = await call('POST', '/echo', { headers, body: `{"limit":5}${' '.repeat(70_000)}` });
     assert.equal(status, 413);
-    assert.deepEqual(JSON.parse(text), { error: 'payload too large', trace_id: 'trace-1' });
+    const message = 'the body must not exceed 65536 bytes';
+    assert.deepEqual(JSON.parse(text), { error: 'payload too large', trace_id: 'trace-1', message });
   });
 });

@@ -127,6 +127,12 @@ export function storeJobsContract(open: OpenStore): void {
       assert.equal(await under.store.rejection(TENANT, trace, 3), undefined);
     });
 
+    test('a user that is too large to be kept whole is found by the names of its events too', async () => {
+      await reject(under, [wrong(7, { event_name: 'large', properties: { text: 'x'.repeat(20_000) } })]);
+      const [large, ...others] = await rejections({ eventName: 'large' });
+      assert.ok(large?.payloadIsCut === true && others.length === 0);
+    });
+
     test('a user that is fixed by hand has the effect it would have had, under its own trace', async () => {
       const trace = await send(
         under,
