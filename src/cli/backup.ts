@@ -136,6 +136,7 @@ async function makeBackup(options: Options, shell: BackupShell): Promise<number>
   const target = resolve(options.to ?? '');
   const scope = scopeOf(config);
   assertTarget(target, dataFolder);
+  refuseBackupOfBackup(dataFolder);
   refuseUnfinishedRestore(dataFolder);
   if (scope === 'all') refuseMigratedFolder(dataFolder);
   const beganAt = shell.now();
@@ -160,6 +161,14 @@ async function makeBackup(options: Options, shell: BackupShell): Promise<number>
   }
   shell.out(report({ target, bytes, manifest, isVerified, spanMs: shell.now() - beganAt, unknown }));
   return 0;
+}
+
+/** It would be dated by the second backup, and hold what the first one has. */
+function refuseBackupOfBackup(dataFolder: string): void {
+  if (!existsSync(join(dataFolder, MANIFEST_FILE))) return;
+  throw new OperatorError(
+    `${dataFolder} is a backup and not a data folder. Copy it as it is, or restore it first: sluice restore --from ${dataFolder}`,
+  );
 }
 
 /** Notes in the data folder are optional. Its disk may be full, which is when a backup is needed. */

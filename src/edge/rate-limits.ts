@@ -5,7 +5,7 @@
  *
  * A request passes while anything is left in the bucket, and then costs all of its users, so that no request is too
  * large to ever pass; what it took too much is paid back before the next one. Over any time the key sends at most its
- * rate, the burst, and the users of one request. Buckets are full after a restart.
+ * rate, the burst, and the users of one request. Buckets are full after a restart, and when the limit was changed.
  *
  * Servers do not share buckets. With `servers` each enforces its share, which is right while load is spread evenly.
  */
@@ -17,7 +17,7 @@ import type { ApiKey } from '../keys.ts';
 const BUCKETS = 8_192;
 /** How many slots are probed for a key before it gets a bucket per thread. */
 const PROBES_MAX = 64;
-/** Of each slot: which key it belongs to (0: none yet), and the time in nanoseconds. */
+/** Of each slot: the hash of the name of its bucket (0: none yet), and the time in nanoseconds. */
 const NUMBERS_PER_BUCKET = 2;
 /** Limit of the map of each thread, which is then cleared: revoked keys are in it until then. */
 const KNOWN_MAX = 10_000;
@@ -57,7 +57,8 @@ export class RateLimits {
   take({ id, rateLimit }: LimitedKey, users: number): number {
     if (rateLimit === null) return 0;
     const { usersPerSecond, burstUsers } = rateLimit;
-    const { numbers, at } = this.#bucketOf(id);
+    // A bucket is of a key and its limit: what was taken too much at another rate must not count at this one.
+    const { numbers, at } = this.#bucketOf(`${id} ${usersPerSecond} ${burstUsers}`);
     const now = this.#now();
     // Rate and burst are divided by the servers alike: the time of a burst stays the same.
     const burst = nanoseconds(burstUsers / usersPerSecond);
@@ -72,23 +73,23 @@ export class RateLimits {
     }
   }
 
-  #bucketOf(keyId: string): Bucket {
-    const known = this.#buckets.get(keyId);
+  #bucketOf(name: string): Bucket {
+    const known = this.#buckets.get(name);
     if (known !== undefined) return known;
     if (this.#buckets.size >= KNOWN_MAX) this.#buckets.clear();
-    const bucket = this.#claim(keyId);
-    this.#buckets.set(keyId, bucket);
+    const bucket = this.#claim(name);
+    this.#buckets.set(name, bucket);
     return bucket;
   }
 
-  /** Of all threads that claim a place for a key, each finds the same one. */
-  #claim(keyId: string): Bucket {
-    const name = nameOf(keyId);
-    const first = Number(BigInt.asUintN(32, name));
+  /** Of all threads that claim a slot for a name, each finds the same one. */
+  #claim(name: string): Bucket {
+    const owned = hashOf(name);
+    const first = Number(BigInt.asUintN(32, owned));
     for (let probe = 0; probe < PROBES_MAX; probe++) {
       const place = ((first + probe) % BUCKETS) * NUMBERS_PER_BUCKET;
-      const owner = Atomics.compareExchange(this.#shared, place, 0n, name);
-      if (owner === 0n || owner === name) return { numbers: this.#shared, at: place + 1 };
+      const owner = Atomics.compareExchange(this.#shared, place, 0n, owned);
+      if (owner === 0n || owner === owned) return { numbers: this.#shared, at: place + 1 };
     }
     return { numbers: new BigInt64Array(1), at: 0 };
   }
@@ -99,6 +100,6 @@ function nanoseconds(seconds: number): bigint {
 }
 
 /** 64 bits, never 0. */
-function nameOf(keyId: string): bigint {
-  return BigInt.asIntN(64, BigInt(`0x${hash('sha256', keyId).slice(0, 16)}`)) || 1n;
+function hashOf(name: string): bigint {
+  return BigInt.asIntN(64, BigInt(`0x${hash('sha256', name).slice(0, 16)}`)) || 1n;
 }

@@ -175,6 +175,15 @@ suite('A backup that cannot be made', () => {
     assert.deepEqual(readdirSync(place), []);
   });
 
+  test('of another backup is refused, which stays as it is', async (t) => {
+    const { data } = filledFolder(t);
+    const first = join(folderFor(t), 'first');
+    assert.equal((await backup(['--to', first, '--data', data])).code, 0);
+    const again = await backup(['--to', join(folderFor(t), 'second'), '--data', first]);
+    assert.match(again.err, /is a backup and not a data folder\. Copy it as it is/);
+    assert.equal((await backup(['--verify', first])).code, 0);
+  });
+
   test('on a disk that becomes full, or has too little space, says so and leaves nothing', async (t) => {
     if (skipWithout(t, hindrance('tmpfs'))) return;
     await using scope = new AsyncDisposableStack();

@@ -53,6 +53,13 @@ suite('The bucket of a key', () => {
     assert.ok(limits.take(key, 1) > 0, 'a pause gives no more than the burst');
   });
 
+  test('is full with a changed limit, whatever was taken too much with the old one', () => {
+    const { limits } = buckets();
+    assert.equal(limits.take(limited('key_a', 1, 1), 1_000), 0);
+    assert.ok(limits.take(limited('key_a', 1, 1), 1) > 0);
+    assert.equal(limits.take(limited('key_a', 500, 500), 1), 0);
+  });
+
   test('lets a request pass that is larger than the burst, and waits until it is paid back', () => {
     const { limits, wait } = buckets();
     const key = limited('key_a', 100, 1);

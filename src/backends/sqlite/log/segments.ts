@@ -175,11 +175,14 @@ export function marksOf(
 /** What an operator can do about records that no segment holds, from a position on. */
 export function gapAdvice(folder: string, { position, isMarked }: { position: number; isMarked: boolean }): string {
   const marks = marksOf(folder, position);
-  const before = listSegments(folder).findLast((other) => holdsRecords(other) && other.firstPosition < position);
-  const shortened = before === undefined ? '' : `, or ${before.file} if that one was cut short,`;
+  const before = listSegments(folder).findLast((segment) => holdsRecords(segment) && segment.firstPosition < position);
+  const other =
+    before === undefined
+      ? ', or the segment with the next lower number if it was removed or cut short,'
+      : `, or ${before.file} if that one was cut short,`;
   const giveUp = isMarked ? `rename ${marks.missing} to ${marks.lost}` : `make an empty file ${marks.lost}`;
   return (
-    `With the server stopped, put ${marks.segment} back${shortened} with the -wal of the same name if there was one, beside the files that ` +
+    `With the server stopped, put ${marks.segment} back${other} with the -wal of the same name if there was one, beside the files that ` +
     `are there now${isMarked ? `, and remove ${marks.missing}` : ''}. To go on without these records, ${giveUp}.`
   );
 }
