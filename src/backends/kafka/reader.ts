@@ -64,8 +64,9 @@ export class KafkaLogReader implements LogReader {
     this.name = nameOfLog(setup.topicId);
   }
 
+  /** Asked for each time: partitions may be added while this runs, and what waits in them counts. */
   async partitions(): Promise<number[]> {
-    return [...(await this.setup.cluster.metadata()).partitions.keys()];
+    return [...(await this.setup.cluster.refresh()).partitions.keys()];
   }
 
   /** By partition: the first position that is kept, where that is not 0. For a database that is new to the topic. */
