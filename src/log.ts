@@ -84,7 +84,10 @@ export interface LostAhead extends LostRange {
   readonly at: number | null;
 }
 
-/** Those that the store has passed: given up by an operator or, where `from` is 1, removed before there was this store. */
+/**
+ * Those that the store has passed: given up by an operator or, where `from` is the first position of the log (1, in Kafka
+ * 0), perhaps removed before there was this store.
+ */
 export interface LostRecords extends LostAhead {
   readonly at: number;
 }
@@ -111,8 +114,8 @@ export interface LogReader {
   partitions(): Promise<number[]>;
   /**
    * Records from `position` on, in order, at most about `bytesMax` bytes of bodies but at least one record if there is
-   * one. Position 0 is the first one that is kept. Throws `LogCorruptError` on damage, and where records from `position`
-   * on are missing: they are never passed over.
+   * one. In a local log, whose first position is 1, position 0 is the first one that is kept. Throws `LogCorruptError` on
+   * damage, and where records from `position` on are missing: they are never passed over.
    */
   read(partition: number, position: number, bytesMax: number): Promise<LogBatch>;
   /** Like `read`, without bodies: at most `countMax` headers, fewer only at the end of the partition. */
@@ -132,8 +135,8 @@ export interface LogReader {
    */
   missing(partition: number, position: number): Promise<number>;
   /**
-   * Records from `position` on that will never come: given up by an operator or, where nothing was processed (position 0),
-   * removed before. In order.
+   * Records from `position` on that will never come: given up by an operator or, in a local log of which nothing was
+   * processed (position 0), removed before. In order.
    */
   lost(partition: number, position: number): Promise<LostRange[]>;
   /** Says that every record below `position` has been processed and may be removed once it is old enough. */

@@ -499,8 +499,13 @@ function lostFinding({ partition, from, to, records, at }: StoredLedger['lost'][
   const where = `${isKnown ? `positions ${from} to ${to - 1}` : `from position ${from} on`} of partition ${partition}`;
   const count = `${isKnown ? '' : 'at least '}${countOf(records, 'record')}`;
   const advice = 'They are not in the store, and are counted in lost_records of GET /ledger for good.';
-  if (from <= 1) {
-    const since = at === null ? '' : ` on ${localTime(at)}`;
+  const since = at === null ? '' : ` on ${localTime(at)}`;
+  // Only Kafka has a position 0: the store was created then, or an operator gave up the first records of a partition.
+  if (from === 0) {
+    const message = `${count} (${where}) ${records === 1 ? 'was' : 'were'} no longer in the log when processing of that partition began${since}`;
+    return warning('ledger', message, `${advice} If a backup of another store has them, restore it.`);
+  }
+  if (from === 1) {
     const message = `${count} (${where}) ${records === 1 ? 'was' : 'were'} no longer in the log when this store was created${since}`;
     return warning('ledger', message, `${advice} If there is a backup of the store that was there before, restore it.`);
   }
@@ -515,9 +520,13 @@ function lostFinding({ partition, from, to, records, at }: StoredLedger['lost'][
 async function logIsShort(parts: DoctorParts, positions: Positions, missing: number): Promise<Finding> {
   const places = await withLog(parts, [], async (log) => {
     const shown: string[] = [];
-    for (const [partition, position] of positions)
-      if ((await log.missing(partition, position)) > 0)
-        shown.push(`partition ${partition} up to position ${Math.max(0, position - 1)}`);
+    for (const partition of new Set([...positions.keys(), ...(await log.partitions())])) {
+      const position = positions.get(partition) ?? 0;
+      if ((await log.missing(partition, position)) === 0) continue;
+      shown.push(
+        position === 0 ? `nothing of partition ${partition}` : `partition ${partition} up to position ${position - 1}`,
+      );
+    }
     return shown;
   });
   const where = places.length === 0 ? '' : ` (the store has processed ${places.join(', ')})`;

@@ -32,6 +32,7 @@ import { NO_HOURS, type Store } from '../store.ts';
 import { StoreUnavailableError } from '../store-writer.ts';
 
 export type Database = import('../backends/postgres/pool.ts').PostgresPool;
+type KafkaLogReader = import('../backends/kafka/reader.ts').KafkaLogReader;
 type PoolOptions = import('../backends/postgres/pool.ts').PoolOptions;
 export type InstallationCheck = import('../backends/postgres/installation-check.ts').InstallationCheck;
 
@@ -112,16 +113,23 @@ export async function prepareLog(config: Config): Promise<void> {
   const { tieToTopic, topicOf } = await import('../backends/postgres/identity.ts');
   const pool = await openDatabase(config, 'start', FEW_CONNECTIONS);
   try {
-    const name = await prepareTopic(config, await translateUnreachable(config, () => topicOf(pool)));
-    await translateUnreachable(config, () => tieToTopic(pool, name));
+    const topic = await prepareTopic(config, await translateUnreachable(config, () => topicOf(pool)));
+    try {
+      await translateUnreachable(config, () => tieToTopic(pool, topic));
+    } catch (error) {
+      if (!(error instanceof LogUnavailableError)) throw error;
+      throw new LogUnreachableError(`Kafka cannot be used: ${error.message}`, { cause: error });
+    } finally {
+      await topic.close();
+    }
   } finally {
     await pool.close();
   }
 }
 
 /** `known`: the log that the database is written from; a new topic could not be that one, so none is created then. */
-async function prepareTopic(config: Config, known: string | null): Promise<string> {
-  const [{ prepareKafkaLog, NoTopicError }, { problemOfMissingTopic }] = await Promise.all([
+async function prepareTopic(config: Config, known: string | null): Promise<KafkaLogReader> {
+  const [{ openKafkaLogReader, NoTopicError }, { problemOfMissingTopic }] = await Promise.all([
     import('../backends/kafka/log.ts'),
     import('../backends/postgres/identity.ts'),
   ]);
@@ -129,7 +137,7 @@ async function prepareTopic(config: Config, known: string | null): Promise<strin
   const setup = { url, retentionMs, unreachableMsMax: UNREACHABLE_MS_MAX, createsTopic: known === null };
   for (const begin = performance.now(); ; await sleep(MISSING_RETRY_MS)) {
     try {
-      return await prepareKafkaLog(setup, config.role === 'api');
+      return await openKafkaLogReader(setup, config.role === 'api');
     } catch (error) {
       if (!(error instanceof NoTopicError) || known === null) throw error;
       // Another server may have created it a moment ago, and this broker not know it yet.

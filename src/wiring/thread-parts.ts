@@ -416,7 +416,7 @@ async function openSharedProcessor(setup: ProcessorSetup, now: () => number): Pr
     databaseId: await databaseIdOf(pool),
     warn,
   });
-  await tieToTopic(pool, log.name);
+  await tieToTopic(pool, log);
   const { keyStore, ...writing } = await writerOn(pool, log);
   return {
     parts: { log, ...writing, waitForMore: () => log.waitForMore() },

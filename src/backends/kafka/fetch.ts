@@ -156,14 +156,22 @@ function afterGap(
   { partition, position, skipsRemoved }: FetchFromRequest,
   { from, to }: Gap,
 ): number {
-  // Position 0: as in `firstAvailable`.
-  if (skipsRemoved || position === 0) return to;
+  if (skipsRemoved) return to;
   const positions = from === to - 1 ? `position ${from}` : `positions ${from} to ${to - 1}`;
   throw new LogCorruptError(
     `partition ${partition} of topic ${cluster.topic} has nothing at ${positions}, which are not processed: Kafka removed ` +
       'records from the middle of the partition, as compaction does. Set cleanup.policy of the topic to delete to prevent this. ' +
       'To continue without those records (they stay counted in lost_records of GET /ledger), run in the database: ' +
-      `UPDATE sluice.positions SET position = ${to} ${whereInDatabase(topicId, partition)}`,
+      statementToSkip(topicId, partition, position, to),
+  );
+}
+
+/** Before anything of a partition is processed, the database may have no row for it. */
+function statementToSkip(topicId: string, partition: number, from: number, to: number): string {
+  if (from > 0) return `UPDATE sluice.positions SET position = ${to} ${whereInDatabase(topicId, partition)}`;
+  return (
+    `INSERT INTO sluice.positions (log, partition, position) VALUES ('${nameOfLog(topicId)}', ${partition}, ${to}) ` +
+    `ON CONFLICT (log, partition) DO UPDATE SET position = ${to}`
   );
 }
 
@@ -179,23 +187,22 @@ async function firstAvailable(
   { partition, position, skipsRemoved }: FetchFromRequest,
 ): Promise<number> {
   const latest = await offsetAt(cluster, partition, LATEST);
-  const where = whereInDatabase(topicId, partition);
   if (position > latest) {
     throw new LogCorruptError(
       `partition ${partition} of topic ${cluster.topic} ends at position ${latest}, but was already read up to ${position}: ` +
         'Kafka lost its newest records. Those below that position are stored; whether more were acknowledged is not known. ' +
         'To recover them, restore the files of the brokers. To continue with what it has, run in the database: ' +
-        `UPDATE sluice.positions SET position = ${latest}, last_trace_id = NULL ${where}`,
+        `UPDATE sluice.positions SET position = ${latest}, last_trace_id = NULL ${whereInDatabase(topicId, partition)}`,
     );
   }
   const first = await offsetAt(cluster, partition, EARLIEST);
-  // Position 0: a database that is newer than the topic has read nothing yet.
-  if (first > position && position > 0 && !skipsRemoved) {
+  if (first > position && !skipsRemoved) {
+    const processed = position === 0 ? 'nothing of it is processed' : `is processed only up to ${position}`;
     throw new LogCorruptError(
-      `partition ${partition} of topic ${cluster.topic} begins at position ${first}, but is processed only up to ${position}: ` +
+      `partition ${partition} of topic ${cluster.topic} begins at position ${first}, but ${processed}: ` +
         'Kafka deleted records that were not processed. Set retention.ms and retention.bytes of the topic to -1 to prevent ' +
         'this. To recover those records, restore the files of the brokers. To continue without them (they stay counted in lost_records of ' +
-        `GET /ledger), run in the database: UPDATE sluice.positions SET position = ${first} ${where}`,
+        `GET /ledger), run in the database: ${statementToSkip(topicId, partition, position, first)}`,
     );
   }
   return Math.max(position, first);

@@ -8,7 +8,6 @@ import type { LogAppender } from '../../log.ts';
 import { METRIC, metricsWriter } from '../../telemetry/metrics.ts';
 import { KafkaLogAppender, partitionOfKey } from './appender.ts';
 import { Cluster } from './cluster.ts';
-import { nameOfLog } from './fetch.ts';
 import { KafkaGroupReader } from './group-reader.ts';
 import { groupName } from './group-offsets.ts';
 import { KafkaLogReader, type ReaderSetup } from './reader.ts';
@@ -72,17 +71,9 @@ export async function openKafkaLogAppender(setup: KafkaAppenderSetup): Promise<L
   });
 }
 
-/** Checks the topic and creates it if it is missing. Returns the name of the log. */
-export async function prepareKafkaLog(setup: KafkaLogSetup, isReadOnly: boolean): Promise<string> {
-  const cluster = new Cluster(parseKafkaUrl(setup.url), CLIENT_NAME);
-  const { id } = await checked(cluster, setup, isReadOnly);
-  await cluster.close();
-  return nameOfLog(id);
-}
-
-/** Reads all partitions, is no member of the group, and accepts a topic that is not safe for writing. */
-export async function openKafkaLogReader(setup: KafkaReaderSetup): Promise<KafkaLogReader> {
-  return new KafkaLogReader(await openForReading(setup, true));
+/** Reads all partitions, is no member of the group, and, if `isReadOnly`, accepts a topic that is not safe for writing. */
+export async function openKafkaLogReader(setup: KafkaReaderSetup, isReadOnly = true): Promise<KafkaLogReader> {
+  return new KafkaLogReader(await openForReading(setup, isReadOnly));
 }
 
 /** A member of the consumer group. Its partitions may be assigned a moment later. */

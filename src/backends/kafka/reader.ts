@@ -64,8 +64,19 @@ export class KafkaLogReader implements LogReader {
     this.name = nameOfLog(setup.topicId);
   }
 
+  /** Asked for each time: partitions may be added while this runs, and what waits in them counts. */
   async partitions(): Promise<number[]> {
-    return [...(await this.setup.cluster.metadata()).partitions.keys()];
+    return [...(await this.setup.cluster.refresh()).partitions.keys()];
+  }
+
+  /** By partition: the first position that is kept, where that is not 0. For a database that is new to the topic. */
+  async beginnings(): Promise<Map<number, number>> {
+    const found = new Map<number, number>();
+    for (const partition of (await this.setup.cluster.metadata()).partitions.keys()) {
+      const first = await this.#firstFrom(partition, await offsetAt(this.setup.cluster, partition, EARLIEST));
+      if (first > 0) found.set(partition, first);
+    }
+    return found;
   }
 
   async read(partition: number, position: number, bytesMax: number): Promise<LogBatch> {
@@ -132,19 +143,15 @@ export class KafkaLogReader implements LogReader {
   }
 
   async missing(partition: number, position: number): Promise<number> {
-    if (position === 0) return 0;
     const { cluster } = this.setup;
     const [first, end] = [await offsetAt(cluster, partition, EARLIEST), await offsetAt(cluster, partition, LATEST)];
     if (position < first || position >= end) return Math.max(first - position, position - end);
     return (await this.#firstFrom(partition, position)) - position;
   }
 
-  /** Only those before the first: for others a processor waits, until an operator skips them. */
-  async lost(partition: number, position: number): Promise<LostRange[]> {
-    if (position > 0) return [];
-    const first = await offsetAt(this.setup.cluster, partition, EARLIEST);
-    const to = await this.#firstFrom(partition, first);
-    return to > 0 ? [{ from: 0, to, records: to }] : [];
+  /** None: a processor waits for those that are missing, until an operator moves its position past them. */
+  async lost(): Promise<LostRange[]> {
+    return [];
   }
 
   /** `position`, or the first after it that was not removed. */

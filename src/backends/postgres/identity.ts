@@ -39,13 +39,30 @@ export async function topicOf(connection: Queryable): Promise<string | null> {
   return rows[0]?.log ?? null;
 }
 
+export interface TopicLog {
+  readonly name: string;
+  /** By partition: the first position that is kept, where that is not 0. */
+  beginnings(): Promise<ReadonlyMap<number, number>>;
+}
+
 /**
  * Binds the database to its topic: the first one it is used with. Throws for any other topic, with what to do. One
- * topic may feed several databases.
+ * topic may feed several databases. A database that is new to the topic begins with what the topic has now: only then
+ * are records that left it counted as lost. From then on a partition without a position begins at 0, so that what Kafka
+ * removes before it is processed is missing.
  */
-export async function tieToTopic(connection: Queryable, logName: string): Promise<void> {
-  await connection.query('UPDATE identity SET log = $1 WHERE log IS NULL', [logName]);
-  const problem = await problemOfTopic(connection, logName);
+export async function tieToTopic(connection: Queryable, log: TopicLog): Promise<void> {
+  if ((await topicOf(connection)) === null) {
+    const beginnings = await log.beginnings();
+    await connection.query(
+      `WITH tied AS (UPDATE identity SET log = $1 WHERE log IS NULL RETURNING log)
+       INSERT INTO positions (log, partition, position)
+       SELECT log, partition, position FROM tied, unnest($2::int[], $3::int8[]) AS kept (partition, position)
+        WHERE NOT EXISTS (SELECT FROM positions WHERE positions.log = tied.log)`,
+      [log.name, [...beginnings.keys()], [...beginnings.values()]],
+    );
+  }
+  const problem = await problemOfTopic(connection, log.name);
   if (problem !== null) throw new OperatorError(problem);
 }
 

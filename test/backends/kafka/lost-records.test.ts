@@ -8,6 +8,7 @@ import { suite, test, type TestContext } from 'node:test';
 import { Admin, ConfigResourceTypes, IncrementalAlterConfigOperationTypes, Producer } from '@platformatic/kafka';
 import type { KafkaGroupReader } from '../../../src/backends/kafka/log.ts';
 import type { LogAppender } from '../../../src/log.ts';
+import { tieToTopic } from '../../../src/backends/postgres/identity.ts';
 import { openPostgresStore } from '../../../src/backends/postgres/store.ts';
 import { openPostgresStoreWriter } from '../../../src/backends/postgres/store-writer.ts';
 import { Processor } from '../../../src/processor/processor.ts';
@@ -48,8 +49,8 @@ async function asAdmin<Result>(
 }
 
 /** As Kafka's retention does. */
-async function deleteRecordsBefore(log: TestLog, offset: number): Promise<void> {
-  const topics = [{ name: log.topic, partitions: [{ partition: 0, offset: BigInt(offset) }] }];
+async function deleteRecordsBefore(log: TestLog, offset: number, partition = 0): Promise<void> {
+  const topics = [{ name: log.topic, partitions: [{ partition, offset: BigInt(offset) }] }];
   await asAdmin(log, (admin) => admin.deleteRecords({ topics }));
 }
 
@@ -92,7 +93,14 @@ suite('Data that disappears from Kafka', { skip: whyNoKafka() }, () => {
     await deleteRecordsBefore(log, 6);
     await assert.rejects(reader.read(0, 3, 1_000), saysWhatToDo);
     assert.equal((await reader.read(0, 6, 1)).records[0]?.position, 6);
-    assert.equal((await reader.read(0, 0, 1)).records[0]?.position, 6, 'a new database begins at the first');
+    await assert.rejects(reader.read(0, 0, 1), (error: Error) => {
+      assert.match(error.message, /begins at position 6, but nothing of it is processed: /);
+      const values = `INSERT INTO sluice.positions (log, partition, position) VALUES ('${reader.name}', 0, 6)`;
+      assert.ok(error.message.endsWith(`${values} ON CONFLICT (log, partition) DO UPDATE SET position = 6`));
+      return true;
+    });
+    assert.deepEqual([await reader.missing(0, 0), await reader.lost()], [6, []]);
+    assert.deepEqual([...(await reader.beginnings())], [[0, 6]]);
     const plain = await readerOf(context, log);
     assert.equal((await readAll(plain, 0)).length, 4);
     assert.equal((await plain.read(0, 3, 1)).records[0]?.position, 6, 'a reader that is no processor continues');
@@ -191,6 +199,8 @@ async function processing(context: TestContext) {
     pool,
     reading,
     lines,
+    /** As every server does when it starts. */
+    tie: () => tieToTopic(pool, plain),
     send: async (...users: string[]): Promise<void> => {
       for (const user of users) {
         receivedAt += TICK_MS;
@@ -292,14 +302,62 @@ suite('Processing a topic', { skip: whyNoKafka() || whyNoPostgres() }, () => {
   });
 
   test('records that were removed before a database began are counted, too', async (context) => {
-    const { log, reading, send, process } = await processing(context);
+    const { log, reading, send, process, tie, doctor } = await processing(context);
     await send('ada', 'bob', 'carl');
     await deleteRecordsBefore(log, 2);
+    await tie();
     const range = { partition: 0, from: 0, to: 2, records: 2 };
     assert.deepEqual((await reading.ledger(null, ALL_HOURS)).lost, [{ ...range, at: null }]);
     await process();
     const { lost, positions } = await reading.ledger(null, ALL_HOURS);
     assert.deepEqual([lost.map(({ at, ...rest }) => [rest, typeof at]), positions.get(0)], [[[range, 'number']], 3]);
+    assert.match(
+      (await doctor()).join('\n'),
+      /2 records .* were no longer in the log when processing of that partition/,
+    );
+  });
+
+  test('records that were removed before any of their partition was processed are missing, not skipped', async (context) => {
+    const { log, pool, reading, lines, send, process, tie, doctor } = await processing(context);
+    await tie();
+    await send('ada', 'bob', 'carl');
+    await asAdmin(log, (admin) => admin.createPartitions({ topics: [{ name: log.topic, count: 2 }] }));
+    const added = await appenderOf(context, { ...log, partitionOf: () => 1 });
+    for (const user of ['dora', 'eve', 'fred']) await added.append(request([person({ user_id: user })]));
+    await deleteRecordsBefore(log, 2);
+    await deleteRecordsBefore(log, 1, 1);
+    await tie();
+    await process();
+    const waiting = await reading.ledger(null, ALL_HOURS);
+    assert.deepEqual([[...waiting.positions], waiting.missingRecords, waiting.lost], [[], 3, []], lines.join('\n'));
+    assert.match(
+      (await doctor()).join('\n'),
+      /3 records that the log .* processed nothing of partition 0, nothing of partition 1\).*→ Kafka removed records/,
+    );
+    const statements = new Set(lines.join('\n').match(/INSERT INTO sluice\.positions .*? SET position = \d/g));
+    assert.equal(statements.size, 2, lines.join('\n'));
+    for (const statement of statements) await pool.query(statement);
+    await process();
+    const after = await reading.ledger(null, ALL_HOURS);
+    assert.deepEqual(
+      [[...after.positions], after.missingRecords],
+      [
+        [
+          [0, 3],
+          [1, 3],
+        ],
+        0,
+      ],
+    );
+    assert.deepEqual(
+      after.lost
+        .toSorted((a, b) => a.partition - b.partition)
+        .map(({ partition, from, to, records }) => [partition, from, to, records]),
+      [
+        [0, 0, 2, 2],
+        [1, 0, 1, 1],
+      ],
+    );
   });
 
   test('messages of another program become dead letters of no tenant, and the others are processed', async (context) => {

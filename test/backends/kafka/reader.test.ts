@@ -2,10 +2,11 @@
 
 import assert from 'node:assert/strict';
 import { suite, test } from 'node:test';
-import { Producer } from '@platformatic/kafka';
+import { Admin, Producer } from '@platformatic/kafka';
 import { NO_TENANT } from '../../../src/log.ts';
 import { HOUR_MS } from '../../../src/model.ts';
 import { entry, headersAll, readAll } from '../../contract/log-entries.ts';
+import { eventually } from '../../server.ts';
 import { testKafka, whyNoKafka } from '../../servers/kafka.ts';
 import { appenderOf, readerOf } from './log-on-kafka.ts';
 
@@ -38,6 +39,25 @@ suite('Looking up requests in Kafka', { skip: whyNoKafka() }, () => {
     for (const time of [START_MS - HOUR_MS, START_MS + HOUR_MS / 2, START_MS + 1_000 * HOUR_MS]) {
       assert.deepEqual(await reader.find(0, 0, traceAt(time, 1)), []);
     }
+  });
+
+  test('partitions that are added while a reader is open are read within moments', async (context) => {
+    const { brokers, newTopicName } = await testKafka();
+    const topic = newTopicName();
+    const url = `kafka://${brokers}/${topic}?partitions=1`;
+    const reader = await readerOf(context, { url });
+    assert.deepEqual(await reader.partitions(), [0]);
+    const admin = new Admin({ clientId: 'test', bootstrapBrokers: brokers.split(',') });
+    context.after(() => admin.close());
+    await admin.createPartitions({ topics: [{ name: topic, count: 3 }] });
+    await eventually('all are known', async () => (await reader.partitions()).length === 3);
+    const appender = await appenderOf(context, { url, partitionOf: () => 2 });
+    await appender.append(entry({ traceId: 'trace-1' }));
+    const { headers } = await reader.headers(2, 0, 10);
+    assert.deepEqual(
+      headers.map(({ traceId }) => traceId),
+      ['trace-1'],
+    );
   });
 
   test('headers and records are read across several fetches', async (context) => {
