@@ -112,9 +112,10 @@ export interface LogReader {
   /**
    * Records from `position` on, in order, at most about `bytesMax` bytes of bodies but at least one record if there is
    * one. Position 0 is the first one that is kept. Throws `LogCorruptError` on damage, and where records from `position`
-   * on are missing: they are never passed over.
+   * on are missing: they are never passed over. `lastTraceId` is the request of the record before `position`, for a log
+   * that may lose records while it is read: after an interruption such a log throws if it has another there.
    */
-  read(partition: number, position: number, bytesMax: number): Promise<LogBatch>;
+  read(partition: number, position: number, bytesMax: number, lastTraceId?: string): Promise<LogBatch>;
   /** Like `read`, without bodies: at most `countMax` headers, fewer only at the end of the partition. */
   headers(partition: number, position: number, countMax: number): Promise<{ headers: LogHeader[]; next: number }>;
   /**

@@ -124,8 +124,8 @@ export class Processor {
   readonly #positionsIntervalMs: number;
   #positionsReadAt = 0;
   /**
-   * Partitions whose log continues from what the store has: checked when this processor takes over a partition, and
-   * when the store is not where this processor left it.
+   * Partitions whose log continues from what the store has: checked when this processor takes over a partition, when
+   * the store is not where this processor left it, and after a read that failed.
    */
   readonly #continued = new Set<number>();
   /** The partitions that were ours at the last look. */
@@ -351,8 +351,9 @@ export class Processor {
 
   async #readOneRecord(partition: number, position: number): Promise<LogBatch> {
     try {
-      return await this.#parts.log.read(partition, position, 1);
+      return await this.#parts.log.read(partition, position, 1, this.#committedTraceIds.get(partition));
     } catch (error) {
+      this.#continued.delete(partition);
       // The others need not wait for it. Its batch is read again when it can be, and throws again.
       if (this.#isOneBatch) this.#isolateUntil.delete(partition);
       throw error;
@@ -413,8 +414,15 @@ export class Processor {
     const partitions = this.#partitions;
     const read = async (partition: number, bytesMax: number): Promise<Read> => {
       const from = this.#positions.get(partition) ?? 0;
-      if (!this.#continued.has(partition)) await this.#assertContinues(partition);
-      return { partition, from, ...(await this.#source.read(partition, from, bytesMax)) };
+      const lastTraceId = this.#traceIds.get(partition);
+      try {
+        if (!this.#continued.has(partition)) await assertContinues(this.#parts.log, partition, from, lastTraceId);
+        this.#continued.add(partition);
+        return { partition, from, ...(await this.#source.read(partition, from, bytesMax, lastTraceId)) };
+      } catch (error) {
+        this.#continued.delete(partition);
+        throw error;
+      }
     };
     if (this.#isOneBatch) {
       const bytesMax = Math.max(PARTITION_BYTES_MIN, this.#batchBytesMax / Math.max(1, partitions.length));
@@ -424,13 +432,6 @@ export class Processor {
     const reads: Read[] = [];
     for (const partition of partitions) reads.push(await read(partition, this.#batchBytesMax));
     return reads;
-  }
-
-  /** When a partition becomes ours, the positions were just read from the store (`#lookAround`). */
-  async #assertContinues(partition: number): Promise<void> {
-    const { positions, lastTraceIds } = this.#processed;
-    await assertContinues(this.#parts.log, partition, positions.get(partition) ?? 0, lastTraceIds.get(partition));
-    this.#continued.add(partition);
   }
 
   /** One batch. Partitions in order, as all processors take them. */
