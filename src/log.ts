@@ -137,6 +137,8 @@ export interface LogReader {
    * removed before. In order.
    */
   lost(partition: number, position: number): Promise<LostRange[]>;
+  /** For operators: the SQL statement by which all of a partition is read again; absent where there is none. */
+  readAgainStatement?(partition: number): Promise<string>;
   /** Says that every record below `position` has been processed and may be removed once it is old enough. */
   commit(partition: number, position: number): Promise<void>;
   /**

@@ -7,7 +7,6 @@ import assert from 'node:assert/strict';
 import { cpSync, rmSync } from 'node:fs';
 import { after, before, suite, test, type TestContext } from 'node:test';
 import { openPostgresStoreWriter } from '../../../src/backends/postgres/store-writer.ts';
-import type { StoreWriter } from '../../../src/store-writer.ts';
 import { Processor } from '../../../src/processor/processor.ts';
 import { allocateMetrics, metricsWriter } from '../../../src/telemetry/metrics.ts';
 import { person, request } from '../../contract/store-feeding.ts';
@@ -70,11 +69,11 @@ suite('A broker that is put back to an older state', {
     };
   }
 
-  async function writerFor(context: TestContext, logName: string): Promise<StoreWriter> {
-    const { connect } = await databaseFor(context);
+  async function writerFor(context: TestContext, logName: string) {
+    const { pool, connect } = await databaseFor(context);
     const writer = openPostgresStoreWriter({ pool: await connect({ max: 2 }), logName });
     context.after(() => writer.close());
-    return writer;
+    return { writer, pool };
   }
 
   test('and has reached the same position again before the next read: the reader notices the other record', async (context) => {
@@ -97,11 +96,11 @@ suite('A broker that is put back to an older state', {
     });
   });
 
-  test('while a processor runs: it waits, also once the topic is longer than what it has processed', async (context) => {
+  test('while a processor runs: it waits until an operator has it read the partition again, and stores all of it once', async (context) => {
     const { url, send, putBack } = await topicOf(context);
     const reader = await groupReaderOf(context, { url });
-    const writer = await writerFor(context, reader.name);
-    const { logger } = rememberingLogger();
+    const { writer, pool } = await writerFor(context, reader.name);
+    const { logger, lines } = rememberingLogger();
     let problem: string | null = null;
     const processor = new Processor({
       log: reader,
@@ -118,6 +117,8 @@ suite('A broker that is put back to an older state', {
       batchesPerTransaction: 1,
     });
     const running = processor.run();
+    const events = async (): Promise<number | undefined> =>
+      (await pool.query<{ events: number }>('SELECT count(*)::integer AS events FROM events')).rows[0]?.events;
     const position = async (): Promise<number | undefined> => (await writer.positions()).get(0);
     try {
       await send(PROCESSED - IN_COPY);
@@ -127,6 +128,18 @@ suite('A broker that is put back to an older state', {
       await send(PROCESSED);
       await eventually('it notices the other record', () => DO_NOT_BELONG.test(problem ?? ''), DEADLINE_MS);
       assert.equal(await position(), PROCESSED);
+      const [statement] = /UPDATE sluice\.positions .* AND partition = 0/.exec(problem ?? '') ?? [];
+      assert.ok(statement !== undefined, problem ?? '');
+      await pool.query(statement);
+      // Processed before and lost, in the copy, and written into the positions of the lost ones.
+      const all = PROCESSED + PROCESSED;
+      await eventually('all that was acknowledged is stored', async () => (await events()) === all, DEADLINE_MS);
+      await eventually('all is processed', async () => (await position()) === IN_COPY + PROCESSED, DEADLINE_MS);
+      assert.equal(await events(), all, 'none is stored twice');
+      assert.deepEqual(await writer.difference(), { users: 0, events: 0 });
+      assert.equal(await writer.lostRecords(), 0);
+      assert.match(lines.join(), /the position was set back: reading again from there what is not stored/);
+      assert.doesNotMatch(lines.join(), /set back to an earlier moment/);
     } finally {
       processor.stop();
       // The retry loop ends with it.
