@@ -34,14 +34,14 @@ const FIND_STORED = {
     SELECT wanted.ordinal::integer AS ordinal
     FROM unnest($1::uuid[], $2::int4[], $3::int4[], $4::int8[])
       WITH ORDINALITY AS wanted (trace_id, first_user_index, users_rejected, received_at, ordinal)
-    WHERE EXISTS (
-      SELECT FROM records WHERE records.trace_id = wanted.trace_id
-        AND records.first_user_index = wanted.first_user_index AND records.users_rejected = wanted.users_rejected
-        AND records.received_at = wanted.received_at
-    ) OR EXISTS (
-      SELECT FROM dead_letters WHERE dead_letters.trace_id = wanted.trace_id
-        AND dead_letters.first_user_index = wanted.first_user_index
-    )`,
+    CROSS JOIN LATERAL (
+      (SELECT 1 FROM records WHERE records.trace_id = wanted.trace_id AND records.received_at = wanted.received_at
+         AND records.first_user_index = wanted.first_user_index AND records.users_rejected = wanted.users_rejected
+       LIMIT 1)
+      UNION ALL
+      (SELECT 1 FROM dead_letters WHERE dead_letters.trace_id = wanted.trace_id
+         AND dead_letters.first_user_index = wanted.first_user_index LIMIT 1)
+    ) AS found`,
 };
 
 const COPY_EVENTS = `

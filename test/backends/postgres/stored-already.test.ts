@@ -53,7 +53,9 @@ suite('A record that is stored already', { skip: whyNoPostgres() }, () => {
       [broken.traceId],
     );
     assert.deepEqual(await under.totals(), [2, 1, 1, 0]);
+    const another = { ...request([person({ user_id: 'carl' })]), partition: 0, position: 1 };
     const transaction = await under.writer.begin();
+    await transaction.deadLetter(headerOf(another), another, 'Error: at a position that was used before', PROCESSED_AT);
     const header = headerOf({ ...broken, partition: 0, position: 9 });
     assert.deepEqual(await transaction.findStored([header]), new Set([header]));
     await transaction.rollback();
