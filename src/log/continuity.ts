@@ -25,7 +25,8 @@ export async function assertContinues(
   const how =
     statement === undefined
       ? ''
-      : ` To go on with the log as it is, run in the database: ${statement} (the partition is then read again from its beginning, and what is stored already is left out)`;
+      : ' To go on with the log as it is (the partition is then read again from its beginning, and what is stored already ' +
+        `is left out), run in the database: ${statement}`;
   throw new LogCorruptError(
     `The log and the store do not belong together: at position ${position - 1} of partition ${partition} the log has the request ` +
       `${found}, where the store has processed ${lastTraceId}. Either the log lost its newest records and went on, or it was ` +
