@@ -81,7 +81,8 @@ export function storeReceiptsContract(open: OpenStore): void {
 
       const transaction = await under.writer.begin();
       const counts = { usersAccepted: 3, usersRejected: 1, eventsAccepted: 5 };
-      const letter = { ...nobody, traceId: request([]).traceId, partition: 3, position: 9 };
+      const { traceId } = request([person({ user_id: 'u' })], { receivedAt: START });
+      const letter = { ...nobody, traceId, partition: 3, position: 9 };
       await transaction.deadLetter(
         { ...letter, ...counts, bodyHash: null },
         { ...letter, body },
