@@ -115,9 +115,11 @@ export interface LogReader {
   /**
    * Records from `position` on, in order, at most about `bytesMax` bytes of bodies but at least one record if there is
    * one. In a local log, whose first position is 1, position 0 is the first one that is kept. Throws `LogCorruptError` on
-   * damage, and where records from `position` on are missing: they are never passed over.
+   * damage, and where records from `position` on are missing: they are never passed over. `lastTraceId` is the request of
+   * the record before `position`, for a log that may lose records while it is read: after an interruption such a log throws
+   * if it has another there.
    */
-  read(partition: number, position: number, bytesMax: number): Promise<LogBatch>;
+  read(partition: number, position: number, bytesMax: number, lastTraceId?: string): Promise<LogBatch>;
   /** Like `read`, without bodies: at most `countMax` headers, fewer only at the end of the partition. */
   headers(partition: number, position: number, countMax: number): Promise<{ headers: LogHeader[]; next: number }>;
   /**
@@ -139,6 +141,8 @@ export interface LogReader {
    * processed (position 0), removed before. In order.
    */
   lost(partition: number, position: number): Promise<LostRange[]>;
+  /** For operators: the SQL statement by which all of a partition is read again; absent where there is none. */
+  readAgainStatement?(partition: number): Promise<string>;
   /** Says that every record below `position` has been processed and may be removed once it is old enough. */
   commit(partition: number, position: number): Promise<void>;
   /**

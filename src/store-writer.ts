@@ -247,6 +247,11 @@ export interface WriteTransaction {
   /** Results in the order of the requests; at most one request per tenant. */
   lookUp(requests: readonly LookupRequest[]): Promise<LookupResult[]>;
   write(batches: readonly TenantBatch[], processedAt: number): Promise<void>;
+  /**
+   * Those of these records that the store has already: the log has copies of them, because an operator set a position back
+   * or their messages were written again. Asked only after a `StoredAlreadyError`.
+   */
+  findStored(headers: readonly RecordHeader[]): Promise<ReadonlySet<RecordHeader>>;
   /** Stores a record that cannot be processed as a dead letter with its cause, and counts it in the ledger. */
   deadLetter(header: RecordHeader, record: LogRecord, cause: string, at: number): Promise<void>;
   /**
@@ -380,6 +385,9 @@ export interface StoreWriter {
 export class StoreConflictError extends Error {
   override readonly name = 'StoreConflictError';
 }
+
+/** A record of the batch is stored already. Retried without it (`findStored`). */
+export class StoredAlreadyError extends StoreConflictError {}
 
 /** The store does not accept a value: a record is the cause, and a retry does not help. The message quotes nothing. */
 export class StoreValueError extends Error {

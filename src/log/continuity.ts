@@ -21,10 +21,16 @@ export async function assertContinues(
   const found = await log.traceIdAt(partition, position - 1);
   // Not kept any more: what is processed may be removed.
   if (found === undefined || found === lastTraceId) return;
+  const statement = await log.readAgainStatement?.(partition);
+  const how =
+    statement === undefined
+      ? ''
+      : ' To go on with the log as it is (the partition is then read again from its beginning, and what is stored already ' +
+        `is left out), run in the database: ${statement}`;
   throw new LogCorruptError(
     `The log and the store do not belong together: at position ${position - 1} of partition ${partition} the log has the request ` +
       `${found}, where the store has processed ${lastTraceId}. Either the log lost its newest records and went on, or it was ` +
-      'replaced by another. docs/operating.md says how to go on: "The log and the store do not match".',
+      `replaced by another. docs/operating.md says how to go on: "The log and the store do not match".${how}`,
   );
 }
 

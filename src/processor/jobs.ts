@@ -24,6 +24,7 @@ import {
   type JobItem,
   type RejectedItem,
   StoreConflictError,
+  StoredAlreadyError,
   StoreUnavailableError,
   type StoreWriter,
   type TakenJob,
@@ -228,13 +229,14 @@ export class JobRunner {
 
   /** After an error in a step. Throws it on unless it is a conflict, or may be the fault of an item. */
   async #recover(jobId: string, items: readonly JobItem[], error: unknown): Promise<void> {
-    if (error instanceof StoreConflictError) {
+    const isStored = error instanceof StoredAlreadyError;
+    if (error instanceof StoreConflictError && !isStored) {
       this.#parts.metrics.inc(METRIC.store_conflicts);
       await sleep(Math.random() * CONFLICT_WAIT_MS);
       return;
     }
     const [first] = items;
-    if (!isPoison(error) || first === undefined) throw error;
+    if ((!isPoison(error) && !isStored) || first === undefined) throw error;
     if (items.length > 1) {
       this.#oneByOne = items.length;
       return;

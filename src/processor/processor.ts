@@ -13,7 +13,7 @@
  * Whenever it is uncertain what the store holds (another processor was first, a commit got no response) the positions
  * are read again; and at intervals while idle, because a database may have been restored to an earlier state and no
  * commit would fail. A store that is at the same position after another record is a copy with a history of its own:
- * processing waits.
+ * processing waits. A record that is stored already is left out: it advances the position and has no other effect.
  *
  * Between two transactions it takes a step of a job, if there is one (jobs.ts).
  */
@@ -25,7 +25,13 @@ import { assertContinues, type ProcessedLog } from '../log/continuity.ts';
 import type { WriteTurn } from '../runtime/write-turn.ts';
 import type { Logger } from '../telemetry/logger.ts';
 import { METRIC, type MetricsWriter } from '../telemetry/metrics.ts';
-import { StoreConflictError, type StoreProgress, type StoreWriter, type WriteTransaction } from '../store-writer.ts';
+import {
+  StoreConflictError,
+  StoredAlreadyError,
+  type StoreProgress,
+  type StoreWriter,
+  type WriteTransaction,
+} from '../store-writer.ts';
 import { type BatchCounts, type Failpoint, processPrepared } from './batch.ts';
 import { CatalogueCollector } from './catalogue.ts';
 import { failureOf, isPoison, isRetryable } from './failures.ts';
@@ -34,6 +40,7 @@ import type { WarningPlans } from './plan-warnings.ts';
 import { UnavailablePartitions } from './unavailable-partitions.ts';
 import { RetryLoop } from './retry-loop.ts';
 import { headerOf, prepareRecord } from './prepare.ts';
+import type { PreparedRecord } from './prepared.ts';
 import { type PreparedBatch, type RecordSource, inlineSource } from './source.ts';
 import type { PlanStore } from '../plans.ts';
 
@@ -129,13 +136,17 @@ export class Processor {
   readonly #positionsIntervalMs: number;
   #positionsReadAt = 0;
   /**
-   * Partitions whose log continues from what the store has: checked when this processor takes over a partition, and
-   * when the store is not where this processor left it.
+   * Partitions whose log continues from what the store has: checked when this processor takes over a partition, when
+   * the store is not where this processor left it, and after a read that failed.
    */
   readonly #continued = new Set<number>();
   /** The partitions that were ours at the last look. */
   #partitions: readonly number[] = [];
   #conflictsInARow = 0;
+  /** Whether the log has records that are stored already: since one was found, until a transaction has none. */
+  #hasCopies = false;
+  /** Of the transaction under way. */
+  #copies = 0;
   /** As in the transaction under way. */
   #positions = new Map<number, number>();
   #traceIds = new Map<number, string>();
@@ -272,7 +283,7 @@ export class Processor {
     if (this.#isUncertain || partitions.some((partition) => !this.#partitions.includes(partition))) {
       this.#processed = await writer.processed();
       this.#positionsReadAt = performance.now();
-      this.#noteSetBack(partitions, this.#processed.positions);
+      this.#noteSetBack(partitions, this.#processed);
       this.#forgetContinued(this.#processed);
       this.#committed = this.#processed.positions;
       this.#committedTraceIds = this.#processed.lastTraceIds;
@@ -300,13 +311,20 @@ export class Processor {
     this.#traceIds = new Map(this.#committedTraceIds);
   }
 
-  /** Positions never go back: the store was restored to an earlier state. */
-  #noteSetBack(partitions: readonly number[], positions: ReadonlyMap<number, number>): void {
+  /** Positions never go back by themselves: the store was restored to an earlier state, or an operator set them. */
+  #noteSetBack(partitions: readonly number[], { positions, lastTraceIds }: ProcessedLog): void {
     const setBack: number[] = [];
     let records = 0;
     for (const partition of partitions) {
-      const behind = (this.#committed.get(partition) ?? 0) - (positions.get(partition) ?? 0);
+      const position = positions.get(partition) ?? 0;
+      const behind = (this.#committed.get(partition) ?? 0) - position;
       if (behind <= 0) continue;
+      // A store has the request with the position; the statements for operators remove it.
+      if (positions.has(partition) && !lastTraceIds.has(partition)) {
+        const line = { partition, position };
+        this.#parts.logger.warn(line, 'the position was set back: reading again from there what is not stored');
+        continue;
+      }
       setBack.push(partition);
       records += behind;
     }
@@ -322,6 +340,10 @@ export class Processor {
     if (isPoison(error)) return;
     this.#isUncertain = true;
     if (!(error instanceof StoreConflictError)) throw error;
+    if (error instanceof StoredAlreadyError && !this.#hasCopies) {
+      this.#hasCopies = true;
+      this.#parts.logger.warn('the log has records that are stored already: they are left out');
+    }
     this.#parts.metrics.inc(METRIC.store_conflicts);
     this.#conflictsInARow += 1;
     // Retried forever, since no merge may be dropped; operators should know.
@@ -357,8 +379,9 @@ export class Processor {
 
   async #readOneRecord(partition: number, position: number): Promise<LogBatch> {
     try {
-      return await this.#parts.log.read(partition, position, 1);
+      return await this.#parts.log.read(partition, position, 1, this.#committedTraceIds.get(partition));
     } catch (error) {
+      this.#continued.delete(partition);
       // The others need not wait for it. Its batch is read again when it can be, and throws again.
       if (this.#isOneBatch) this.#isolateUntil.delete(partition);
       throw error;
@@ -374,6 +397,7 @@ export class Processor {
     this.#committedTraceIds = this.#traceIds;
     this.#isDurable = false;
     this.#conflictsInARow = 0;
+    if (this.#copies === 0) this.#hasCopies = false;
     this.#failpoint('committed');
     for (const { records, users, events, droppedByClients, merges, refusals } of this.#uncounted) {
       metrics.inc(METRIC.processed_records, records);
@@ -390,6 +414,7 @@ export class Processor {
   async #begin(): Promise<WriteTransaction> {
     const transaction = await this.#parts.writer.begin();
     this.#uncounted = [];
+    this.#copies = 0;
     this.#failpoint('begun');
     return transaction;
   }
@@ -419,8 +444,15 @@ export class Processor {
     const partitions = this.#partitions;
     const read = async (partition: number, bytesMax: number): Promise<Read> => {
       const from = this.#positions.get(partition) ?? 0;
-      if (!this.#continued.has(partition)) await this.#assertContinues(partition);
-      return { partition, from, ...(await this.#source.read(partition, from, bytesMax)) };
+      const lastTraceId = this.#traceIds.get(partition);
+      try {
+        if (!this.#continued.has(partition)) await assertContinues(this.#parts.log, partition, from, lastTraceId);
+        this.#continued.add(partition);
+        return { partition, from, ...(await this.#source.read(partition, from, bytesMax, lastTraceId)) };
+      } catch (error) {
+        this.#continued.delete(partition);
+        throw error;
+      }
     };
     if (this.#isOneBatch) {
       const bytesMax = Math.max(PARTITION_BYTES_MIN, this.#batchBytesMax / Math.max(1, partitions.length));
@@ -430,13 +462,6 @@ export class Processor {
     const reads: Read[] = [];
     for (const partition of partitions) reads.push(await read(partition, this.#batchBytesMax));
     return reads;
-  }
-
-  /** When a partition becomes ours, the positions were just read from the store (`#lookAround`). */
-  async #assertContinues(partition: number): Promise<void> {
-    const { positions, lastTraceIds } = this.#processed;
-    await assertContinues(this.#parts.log, partition, positions.get(partition) ?? 0, lastTraceIds.get(partition));
-    this.#continued.add(partition);
   }
 
   /** One batch. Partitions in order, as all processors take them. */
@@ -452,7 +477,9 @@ export class Processor {
     }
     this.#failpoint('advanced');
     const [first] = reads;
-    const records = reads.length === 1 && first !== undefined ? first.records : reads.flatMap((read) => read.records);
+    const read = reads.length === 1 && first !== undefined ? first.records : reads.flatMap((one) => one.records);
+    const records = await this.#withoutCopies(transaction, read);
+    if (records.length === 0) return 0;
     const counts = await processPrepared(transaction, records, {
       now,
       failpoint: this.#failpoint,
@@ -461,6 +488,16 @@ export class Processor {
     });
     this.#uncounted.push({ ...counts, records: records.length });
     return Math.max(counts.users, counts.events);
+  }
+
+  async #withoutCopies(
+    transaction: WriteTransaction,
+    records: readonly PreparedRecord[],
+  ): Promise<readonly PreparedRecord[]> {
+    if (!this.#hasCopies) return records;
+    const stored = await transaction.findStored(records.map(({ header }) => header));
+    this.#copies += stored.size;
+    return records.filter(({ header }) => !stored.has(header));
   }
 
   /**

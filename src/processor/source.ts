@@ -23,14 +23,15 @@ export interface PreparedBatch {
 }
 
 export interface RecordSource {
-  read(partition: number, position: number, bytesMax: number): Promise<PreparedBatch>;
+  /** As of `LogReader`. */
+  read(partition: number, position: number, bytesMax: number, lastTraceId?: string): Promise<PreparedBatch>;
 }
 
 export function inlineSource(log: LogReader, options: MatchOptions): RecordSource {
   const preparer = new Preparer(options);
   return {
-    read: async (partition, position, bytesMax) => {
-      const { records, next } = await log.read(partition, position, bytesMax);
+    read: async (partition, position, bytesMax, lastTraceId) => {
+      const { records, next } = await log.read(partition, position, bytesMax, lastTraceId);
       try {
         return { records: unpack(preparer.prepare(records)), next, problem: null };
       } catch (error) {

@@ -132,6 +132,11 @@ class LateReader implements LogReader {
   readonly traceIdAt: LogReader['traceIdAt'] = async (...args) => this.#late.opened.traceIdAt(...args);
   readonly missing: LogReader['missing'] = async (...args) => this.#late.opened.missing(...args);
   readonly lost: LogReader['lost'] = async (...args) => this.#late.opened.lost(...args);
+  readonly readAgainStatement = async (partition: number): Promise<string> => {
+    const { opened } = this.#late;
+    if (opened.readAgainStatement === undefined) throw new Error('the log has no such statement');
+    return opened.readAgainStatement(partition);
+  };
   readonly commit: LogReader['commit'] = async (...args) => this.#late.opened.commit(...args);
   readonly newestReceivedAt: LogReader['newestReceivedAt'] = async () => this.#late.opened.newestReceivedAt();
 

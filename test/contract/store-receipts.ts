@@ -81,9 +81,11 @@ export function storeReceiptsContract(open: OpenStore): void {
 
       const transaction = await under.writer.begin();
       const counts = { usersAccepted: 3, usersRejected: 1, eventsAccepted: 5 };
+      const { traceId } = request([person({ user_id: 'u' })], { receivedAt: START });
+      const letter = { ...nobody, traceId, partition: 3, position: 9 };
       await transaction.deadLetter(
-        { ...nobody, ...counts, bodyHash: null, partition: 3, position: 9 },
-        { ...nobody, body, partition: 3, position: 9 },
+        { ...letter, ...counts, bodyHash: null },
+        { ...letter, body },
         'Error: it is broken',
         77,
       );

@@ -41,6 +41,8 @@ export interface OwnKafka extends TestKafka {
   readonly killBroker: (index: number) => Promise<void>;
   /** Resolves when the broker takes requests again; its replicas may still catch up. */
   readonly startBroker: (index: number) => Promise<void>;
+  /** Where the broker keeps its files. */
+  readonly dataFolder: (index: number) => string;
   readonly close: () => Promise<void>;
 }
 
@@ -94,6 +96,7 @@ export async function ownKafka(count: 1 | 3, { isStarted = true } = {}): Promise
       newTopicName,
       killBroker: async (index) => nodeAt(brokers, index).process?.end('SIGKILL'),
       startBroker,
+      dataFolder: (index) => nodeAt(brokers, index).dataFolder,
       close: async () => folder.remove(),
     };
   } catch (error) {

@@ -180,6 +180,12 @@ function whereInDatabase(topicId: string, partition: number): string {
   return `WHERE log = '${nameOfLog(topicId)}' AND partition = ${partition}`;
 }
 
+/** Not position 0, which would mean that records before the first were never processed. */
+export async function readAgainStatement(cluster: Cluster, topicId: string, partition: number): Promise<string> {
+  const first = await offsetAt(cluster, partition, EARLIEST);
+  return `UPDATE sluice.positions SET position = ${first}, last_trace_id = NULL ${whereInDatabase(topicId, partition)}`;
+}
+
 /** For a position that Kafka does not have: before the first or after the last. */
 async function firstAvailable(
   cluster: Cluster,
@@ -191,8 +197,9 @@ async function firstAvailable(
     throw new LogCorruptError(
       `partition ${partition} of topic ${cluster.topic} ends at position ${latest}, but was already read up to ${position}: ` +
         'Kafka lost its newest records. Those below that position are stored; whether more were acknowledged is not known. ' +
-        'To recover them, restore the files of the brokers. To continue with what it has, run in the database: ' +
-        `UPDATE sluice.positions SET position = ${latest}, last_trace_id = NULL ${whereInDatabase(topicId, partition)}`,
+        'To recover them, restore the files of the brokers. To continue with what it has (the partition is then read again ' +
+        'from its beginning, and what is stored already is left out), run in the database: ' +
+        (await readAgainStatement(cluster, topicId, partition)),
     );
   }
   const first = await offsetAt(cluster, partition, EARLIEST);

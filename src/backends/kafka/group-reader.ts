@@ -3,11 +3,14 @@
  * the end of a partition `read` returns from memory, without a request to Kafka; `waitForMore` resolves as soon as a
  * new message has been fetched.
  *
- * The read-ahead buffer of a revoked partition is dropped immediately. If the topic is deleted and created again, the
+ * The read-ahead buffer of a revoked partition is dropped immediately. Whenever a buffer is started, the record before it
+ * must be the one that the processor says (`lastTraceId`): while a broker is away, its files may be put back from an older
+ * copy, and the positions used again. If the topic is deleted and created again, the
  * reader fails: it is a different log, in which the old positions mean nothing.
  */
 
 import type { LogBatch } from '../../log.ts';
+import { assertContinues } from '../../log/continuity.ts';
 import { isReplaced, replacedMessage } from './fetch.ts';
 import type { GroupMembership } from './group-offsets.ts';
 import { Membership } from './membership.ts';
@@ -56,12 +59,18 @@ export class KafkaGroupReader extends KafkaLogReader {
     return this.#membership.partitions();
   }
 
-  override async read(partition: number, position: number, bytesMax: number): Promise<LogBatch> {
-    if (!this.#assigned.has(partition)) return super.read(partition, position, bytesMax);
+  override async read(partition: number, position: number, bytesMax: number, lastTraceId?: string): Promise<LogBatch> {
+    if (!this.#assigned.has(partition)) {
+      const batch = await super.read(partition, position, bytesMax);
+      await assertContinues(this, partition, position, lastTraceId);
+      return batch;
+    }
     let messages = this.#readAhead.peek(partition, position);
     if (messages === undefined) {
       const result = await this.fetchAt(partition, position);
       this.sampleSizes(result.messages);
+      // After the fetch, which may have waited for a broker to be back.
+      await assertContinues(this, partition, position, lastTraceId);
       if (!this.#assigned.has(partition)) return { records: [], next: position };
       this.#readAhead.put(partition, position, result);
       messages = this.#readAhead.peek(partition, position) ?? [];

@@ -4,13 +4,16 @@
  * `AHEAD_BYTES_MAX` for all partitions together, plus one response for each broker.
  *
  * The buffer of a partition starts where `put` says. Messages are consumed in order, exactly from that position on; a
- * reader that moves to another position calls `put` again.
+ * reader that moves to another position calls `put` again. A buffer is filled over one connection, from one leader epoch.
+ * After a lost connection or a change of leader the partition may have lost records and reused their positions, so the
+ * buffer is not continued: the reader starts another, and first makes sure that the partition continues.
  */
 
 import { setTimeout as sleep } from 'node:timers/promises';
+import type { Connection } from '@platformatic/kafka';
 import type { Cluster } from './cluster.ts';
 import { CODE } from './errors.ts';
-import { type FetchedMessage, fetch, type FetchResult } from './fetch.ts';
+import { type FetchedMessage, fetch, type FetchRequest, type FetchResult } from './fetch.ts';
 
 const AHEAD_BYTES_MAX = 16 * 1024 * 1024;
 const PARTITION_BYTES_MIN = 128 * 1024;
@@ -29,6 +32,8 @@ interface PartitionBuffer {
   /** The position to fetch next. */
   next: number;
   isFetching: boolean;
+  /** What it is filled from; null before the first fetch. */
+  source: { readonly connection: Connection; readonly epoch: number } | null;
 }
 
 export class ReadAhead {
@@ -71,7 +76,8 @@ export class ReadAhead {
     // They were fetched meanwhile.
     if (known?.from === position && known.messages.length > 0) return;
     const bytes = messages.reduce((sum, message) => sum + message.bytes, 0);
-    this.#partitions.set(partition, { from: position, messages: [...messages], bytes, next, isFetching: false });
+    const buffer = { from: position, messages: [...messages], bytes, next, isFetching: false, source: null };
+    this.#partitions.set(partition, buffer);
     this.#startFetching();
   }
 
@@ -125,13 +131,14 @@ export class ReadAhead {
     this.#brokers.add(broker);
     while (!this.#isClosed) {
       const led = [...this.#partitions].filter(([partition]) => this.#leaderOf(partition) === broker);
-      const wanted = led.filter(([, { bytes }]) => bytes < this.#partitionBytesMax() / 2);
+      // A new one at once, even if it is full: from then on an interruption is noticed.
+      const wanted = led.filter(([, { bytes, source }]) => bytes < this.#partitionBytesMax() / 2 || source === null);
       if (wanted.length === 0) break;
       try {
         await this.#fetch(broker, wanted, wanted.length === led.length ? WAIT_MS : SHORT_WAIT_MS);
       } catch {
         // The reader finds no buffer, fetches by itself and gets the error.
-        for (const [, ahead] of wanted) ahead.isFetching = false;
+        for (const [partition, ahead] of wanted) this.#drop(partition, ahead);
         if (this.#isClosed) break;
         await sleep(RETRY_MS);
         await this.#cluster.refresh().catch(() => undefined);
@@ -146,12 +153,17 @@ export class ReadAhead {
 
   async #fetch(broker: number, wanted: readonly [number, PartitionBuffer][], waitMs: number): Promise<void> {
     const bytesMax = this.#partitionBytesMax();
-    const requests = wanted.map(([partition, ahead]) => {
-      ahead.isFetching = true;
-      const epoch = this.#cluster.cachedMetadata?.partitions[partition]?.epoch ?? -1;
-      return { partition, epoch, position: ahead.next, bytesMax };
-    });
+    for (const [, ahead] of wanted) ahead.isFetching = true;
     const connection = await this.#cluster.connection(broker);
+    const requests: FetchRequest[] = [];
+    for (const [partition, ahead] of wanted) {
+      const epoch = this.#cluster.cachedMetadata?.partitions[partition]?.epoch ?? -1;
+      ahead.source ??= { connection, epoch };
+      const isSame = ahead.source.connection === connection && ahead.source.epoch === epoch;
+      if (isSame) requests.push({ partition, epoch, position: ahead.next, bytesMax });
+      else this.#drop(partition, ahead);
+    }
+    if (requests.length === 0) return;
     const limits = { waitMs, bytesMax: RESPONSE_BYTES_MAX };
     const results = await fetch(connection, this.#topicId, requests, limits);
     let isStale = false;
@@ -162,10 +174,14 @@ export class ReadAhead {
       const isUsable = result.code === CODE.none && (result.gap === null || result.messages.length > 0);
       if (isUsable) this.#append(partition, ahead, result);
       // The reader fetches by itself then, gets the error if there is one, and calls `put` again.
-      else this.#partitions.delete(partition);
+      else this.#drop(partition, ahead);
       isStale ||= result.code !== CODE.none && result.code !== CODE.offset_out_of_range;
     }
     if (isStale) await this.#cluster.refresh();
+  }
+
+  #drop(partition: number, ahead: PartitionBuffer): void {
+    if (this.#partitions.get(partition) === ahead) this.#partitions.delete(partition);
   }
 
   #append(partition: number, ahead: PartitionBuffer, result: FetchResult): void {

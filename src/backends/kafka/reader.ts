@@ -21,6 +21,7 @@ import {
   newestTime,
   offsetAt,
   deleteRecordsBefore,
+  readAgainStatement,
 } from './fetch.ts';
 import { committedOffset, commitOffset, type GroupMembership } from './group-offsets.ts';
 import { processedByOtherGroups } from './group-offsets.ts';
@@ -147,6 +148,10 @@ export class KafkaLogReader implements LogReader {
     const [first, end] = [await offsetAt(cluster, partition, EARLIEST), await offsetAt(cluster, partition, LATEST)];
     if (position < first || position >= end) return Math.max(first - position, position - end);
     return (await this.#firstFrom(partition, position)) - position;
+  }
+
+  readAgainStatement(partition: number): Promise<string> {
+    return readAgainStatement(this.setup.cluster, this.setup.topicId, partition);
   }
 
   /** None: a processor waits for those that are missing, until an operator moves its position past them. */

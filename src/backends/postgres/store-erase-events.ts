@@ -48,6 +48,8 @@ export const USERS_SQL = `
         AND first_user_index <= asked.user_index
         -- The record of a resubmitted user takes one away from the rejected ones.
         AND asked.user_index < first_user_index + users_accepted + greatest(users_rejected, 0)
+      -- One by one: joined, the planner may read all of a day's index.
+      OFFSET 0
     ) AS record
   )
   SELECT found.received_at AS "receivedAt", found.processed_at AS "processedAt", e.*,

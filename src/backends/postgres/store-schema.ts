@@ -182,7 +182,9 @@ export const STORE_MIGRATIONS: readonly string[] = [
     notes            text
   ) PARTITION BY RANGE (received_at);
   CREATE INDEX records_by_number ON records (no);
-  CREATE INDEX records_by_trace ON records (trace_id);
+  -- A copy of a record that is stored is not stored again. A rejected user that was fixed has a record of its own, with
+  -- -1 for 'users_rejected'.
+  CREATE UNIQUE INDEX records_by_trace ON records (trace_id, received_at, first_user_index, users_rejected);
   CREATE INDEX records_with_notes ON records (received_at) WHERE notes IS NOT NULL;
 
   -- Revenue and value are JSON numbers as sent; properties is a JSON object. 'currency' is the one that the revenue is

@@ -64,7 +64,7 @@ import { FirstUses } from './write-first-uses.ts';
 import { type LockedNodes, lookUpGraph } from './write-graph.ts';
 import { writeNodes } from './write-nodes.ts';
 import { type InvalidationState, holdOffErases, PersonCache, readInvalidationStates } from './person-cache.ts';
-import { writeRecords } from './write-records.ts';
+import { findStored, writeRecords } from './write-records.ts';
 
 export interface PostgresWriterSetup {
   /** At least two connections; the writer closes it. */
@@ -238,6 +238,10 @@ class PostgresWriteTransaction implements WriteTransaction {
     );
   }
 
+  findStored(headers: readonly RecordHeader[]): Promise<ReadonlySet<RecordHeader>> {
+    return findStored(this.#client, headers);
+  }
+
   async noteLost(lost: LostRecords): Promise<void> {
     await insertLostRecords(storeQueriesOn(this.#client).tables, this.#shared.logName, lost).execute();
   }
@@ -322,6 +326,8 @@ class PostgresWriteTransaction implements WriteTransaction {
   }
 
   async deadLetter(header: RecordHeader, record: LogRecord, cause: string, at: number): Promise<void> {
+    // It is a copy.
+    if ((await this.findStored([header])).size > 0) return;
     const { tenantId } = header;
     const isForeign = tenantId === NO_TENANT;
     const tenant = isForeign ? NO_TENANT_NUMBER : ((await this.#tenants([tenantId])).get(tenantId) as number);

@@ -2,9 +2,12 @@
  * Writes records with their events and rejected users, one statement a table per batch (for events COPY, the fastest
  * way). Events of a record have consecutive numbers; each tenant's range of numbers is recorded in `arrivals`, by which
  * readers follow new events. Numbers keep the digits that were sent: revenue and value are stored as JSON.
+ *
+ * A record that is stored already is recognised by its trace and first user, for as long as it is stored. Nothing is looked
+ * up for that: the insert finds it, and the transaction is tried again without the copy (`findStored`).
  */
 
-import type { RecordHeader, RecordToStore, TenantBatch } from '../../store-writer.ts';
+import { type RecordHeader, type RecordToStore, StoredAlreadyError, type TenantBatch } from '../../store-writer.ts';
 import { amountText } from '../../views/currency.ts';
 import { type KeptRejection, keptRejections } from '../../views/kept-rejections.ts';
 import { notesOf } from '../../views/record-notes.ts';
@@ -21,7 +24,24 @@ const INSERT_RECORDS = {
     INSERT INTO records (no, tenant, trace_id, received_at, processed_at, first_user_index, users_accepted,
       users_rejected, first_event, events, duplicate_of, key_id, notes)
     SELECT * FROM unnest($1::int8[], $2::int4[], $3::uuid[], $4::int8[], $5::int8[], $6::int4[], $7::int4[], $8::int4[],
-      $9::int8[], $10::int4[], $11::uuid[], $12::text[], $13::text[])`,
+      $9::int8[], $10::int4[], $11::uuid[], $12::text[], $13::text[])
+    ON CONFLICT DO NOTHING`,
+};
+
+const FIND_STORED = {
+  name: 'store_find_stored_records',
+  text: `
+    SELECT wanted.ordinal::integer AS ordinal
+    FROM unnest($1::uuid[], $2::int4[], $3::int4[], $4::int8[])
+      WITH ORDINALITY AS wanted (trace_id, first_user_index, users_rejected, received_at, ordinal)
+    CROSS JOIN LATERAL (
+      (SELECT 1 FROM records WHERE records.trace_id = wanted.trace_id AND records.received_at = wanted.received_at
+         AND records.first_user_index = wanted.first_user_index AND records.users_rejected = wanted.users_rejected
+       LIMIT 1)
+      UNION ALL
+      (SELECT 1 FROM dead_letters WHERE dead_letters.trace_id = wanted.trace_id
+         AND dead_letters.first_user_index = wanted.first_user_index LIMIT 1)
+    ) AS found`,
 };
 
 const COPY_EVENTS = `
@@ -101,7 +121,7 @@ async function numbered(
 
 async function insertRecords(client: Queryable, rows: readonly RecordRow[], processedAt: number): Promise<void> {
   const headers = rows.map(({ record }) => record.header);
-  await client.query(INSERT_RECORDS, [
+  const { rowCount } = await client.query(INSERT_RECORDS, [
     int8s(rows.map(({ no }) => no)),
     int4s(rows.map(({ tenant }) => tenant)),
     uuids(headers.map(({ traceId }) => traceId)),
@@ -116,6 +136,29 @@ async function insertRecords(client: Queryable, rows: readonly RecordRow[], proc
     texts(headers.map(({ keyId }) => keyId)),
     texts(rows.map(({ record }) => notesOf(record))),
   ]);
+  if (rowCount !== rows.length) throw new StoredAlreadyError('a record of the batch is stored already');
+}
+
+/** Those that are stored already, as records or as dead letters, and the second of two copies in the list. */
+export async function findStored(
+  client: Queryable,
+  headers: readonly RecordHeader[],
+): Promise<ReadonlySet<RecordHeader>> {
+  const { rows } = await client.query<{ ordinal: number }>(FIND_STORED, [
+    uuids(headers.map(({ traceId }) => traceId)),
+    int4s(headers.map(({ firstUserIndex }) => firstUserIndex)),
+    int4s(headers.map(({ usersRejected }) => usersRejected)),
+    int8s(headers.map(({ receivedAt }) => receivedAt)),
+  ]);
+  const stored = new Set(rows.map(({ ordinal }) => headers[ordinal - 1] as RecordHeader));
+  const seen = new Set<string>();
+  for (const header of headers) {
+    const { traceId, firstUserIndex, usersRejected, receivedAt } = header;
+    const name = [traceId, firstUserIndex, usersRejected, receivedAt].join(' ');
+    if (seen.has(name)) stored.add(header);
+    seen.add(name);
+  }
+  return stored;
 }
 
 async function copyEvents(client: PostgresClient, records: readonly RecordRow[]): Promise<void> {

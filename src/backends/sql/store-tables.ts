@@ -368,7 +368,8 @@ export function createStoreTables(types: StoreColumnTypes): string {
       header      ${text} NOT NULL,
       body        ${bytes},
       retried_at  ${integer},
-      UNIQUE (log, partition, position)
+      -- A topic that lost records may have another one at the same position.
+      UNIQUE (log, partition, position, trace_id)
     ) ${tableEnd};
     CREATE INDEX dead_letters_by_tenant ON dead_letters (tenant, no);
 

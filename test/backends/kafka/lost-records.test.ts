@@ -201,6 +201,7 @@ async function processing(context: TestContext) {
     lines,
     /** As every server does when it starts. */
     tie: () => tieToTopic(pool, plain),
+    appender,
     send: async (...users: string[]): Promise<void> => {
       for (const user of users) {
         receivedAt += TICK_MS;
@@ -360,8 +361,46 @@ suite('Processing a topic', { skip: whyNoKafka() || whyNoPostgres() }, () => {
     );
   });
 
+  test('a copy of a record that is stored already has no effect but that the position passes it', async (context) => {
+    const { log, pool, appender, reading, lines, send, process } = await processing(context);
+    const receivedAt = Date.now();
+    const [ada, bob] = ['ada', 'bob'].map((user) => request([person({ user_id: user }), 7], { receivedAt }));
+    assert.ok(ada !== undefined && bob !== undefined);
+    await appender.append(ada);
+    await process();
+    const outcome = async () => {
+      const { hours, positions, missingRecords, lost } = await reading.ledger(TENANT, ALL_HOURS);
+      const users = hours.map(({ users: { received, stored, duplicates } }) => [received, stored, duplicates]);
+      const { rows } = await pool.query<{ events: number; rejections: number }>(
+        'SELECT (SELECT count(*) FROM events)::integer AS events, (SELECT count(*) FROM rejections)::integer AS rejections',
+      );
+      assert.deepEqual([missingRecords, lost], [0, []]);
+      return { users, position: positions.get(0), ...rows[0] };
+    };
+    assert.deepEqual(await outcome(), { users: [[1, 1, 0]], position: 2, events: 1, rejections: 1 });
+    // One that is stored, and two of one that is not.
+    for (const entry of [ada, bob, bob]) await appender.append(entry);
+    await process();
+    assert.deepEqual(await outcome(), { users: [[2, 2, 0]], position: 8, events: 2, rejections: 2 });
+    assert.match(lines.join(), /the log has records that are stored already: they are left out/);
+    await send('carl');
+    await pool.query('UPDATE positions SET position = 0, last_trace_id = NULL');
+    await process();
+    assert.deepEqual(await outcome(), { users: [[3, 3, 0]], position: 9, events: 3, rejections: 2 });
+    await deleteRecordsBefore(log, 4);
+    const plain = await readerOf(context, log);
+    const statement = await plain.readAgainStatement(0);
+    assert.equal(
+      statement,
+      `UPDATE sluice.positions SET position = 4, last_trace_id = NULL WHERE log = '${plain.name}' AND partition = 0`,
+    );
+    await pool.query(statement);
+    await process();
+    assert.deepEqual(await outcome(), { users: [[3, 3, 0]], position: 9, events: 3, rejections: 2 });
+  });
+
   test('messages of another program become dead letters of no tenant, and the others are processed', async (context) => {
-    const { log, reading, lines, send, process, doctor } = await processing(context);
+    const { log, pool, reading, lines, send, process, doctor } = await processing(context);
     await send('ada');
     const producer = new Producer({ clientId: 'test', bootstrapBrokers: log.brokers.split(',') });
     const values = [Buffer.from('hello'), Buffer.from('{"users":[]}'), Buffer.from('{"users":[]}\n{}')];
@@ -395,6 +434,9 @@ suite('Processing a topic', { skip: whyNoKafka() || whyNoPostgres() }, () => {
       to: null,
     });
     assert.deepEqual(rows, []);
+    await pool.query('UPDATE positions SET position = 0, last_trace_id = NULL');
+    await process();
+    assert.equal((await reading.deadLetters(10)).length, 4, 'they are no other ones when they are read again');
     const findings = (await doctor()).join('\n');
     assert.match(
       findings,

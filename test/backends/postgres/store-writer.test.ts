@@ -159,7 +159,7 @@ suite('The writing end of the store on PostgreSQL', { skip: whyNoPostgres() }, (
       }
     };
     await deadLetters();
-    await assert.rejects(deadLetters(), StoreConflictError);
+    await deadLetters();
     const rows = await store.deadLetters(10);
     assert.deepEqual(
       rows.map(({ partition, position, cause }) => [partition, position, cause]),

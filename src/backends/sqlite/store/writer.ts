@@ -283,6 +283,11 @@ class SqliteStoreWriter implements StoreWriter, WriteTransaction {
     );
   }
 
+  /** A local log never has a record twice. */
+  async findStored(): Promise<ReadonlySet<RecordHeader>> {
+    return new Set();
+  }
+
   async noteLost(lost: LostRecords): Promise<void> {
     this.#attempt(() => this.#store.runNow(insertLostRecords(this.#store.queries.tables, LOCAL_LOG, lost)));
   }
