@@ -101,7 +101,7 @@ async function openTarget({ url, urlName }: Options, shell: MigrateShell): Promi
   } catch (error) {
     if (error instanceof StoreUnavailableError) {
       throw new OperatorError(
-        `The database ${withoutSecrets(url)} cannot be reached: ${error.message}\nIs it running, and is ${urlName} right?`,
+        `The database ${withoutSecrets(url)} cannot be reached: ${error.message}. Is it running, does it have free connections, and is ${urlName} right?`,
         { cause: error },
       );
     }

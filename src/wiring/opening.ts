@@ -650,7 +650,7 @@ async function translateUnreachable<T>(config: Config, work: () => Promise<T>): 
   } catch (error) {
     if (!(error instanceof StoreUnavailableError)) throw error;
     throw new DatabaseUnreachableError(
-      `The database ${withoutSecrets(config.storeUrl)} cannot be reached: ${error.message}\nIs it running, and is STORE_URL right?`,
+      `The database ${withoutSecrets(config.storeUrl)} cannot be reached: ${error.message}. Is it running, does it have free connections, and is STORE_URL right?`,
       { cause: error },
     );
   }
