@@ -468,7 +468,7 @@ suite('sluice migrate', { skip: whyNoPostgres() }, () => {
     const away = migrateHere(['--data', copyIn(scope), '--to', 'postgres://u:p@127.0.0.1:1/d']);
     await assert.rejects(
       away,
-      saying(/^The database postgres:\/\/u:…@127\.0\.0\.1:1\/d cannot be reached: .*\n.*is --to right\?$/),
+      saying(/^The database postgres:\/\/u:…@127\.0\.0\.1:1\/d cannot be reached: .* is --to right\?$/),
     );
     const unknown = migrateHere(['--data', copyIn(scope), '--to', 'postgres://u:p@127.0.0.1:1/d?x=1']);
     await assert.rejects(unknown, saying(/^--to has the parameter "x"/));
