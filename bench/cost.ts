@@ -32,7 +32,7 @@ const POPULATION: Population = {
   anonymousShare: 0.3,
   eventIds: true,
 };
-const THREADS = ['edge', 'log writer', 'preparer', 'processor'];
+const THREADS = ['edge', 'log writer', 'processor'];
 
 type Sides<Value> = Readonly<Record<SideName, Value>>;
 

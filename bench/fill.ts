@@ -1,21 +1,20 @@
 /**
  * Fills the store of a data folder for the benchmark of growth, without HTTP and without the log: bodies of a population go
- * through the processor's own steps, prepared in a thread of its own as under a server, in batches and transactions as
+ * through the processor's own steps, in batches and transactions as
  * large as its own, so that the store is what a server would have made of the same requests. Times of receipt advance
  * evenly. No server may run on the folder. `node bench/fill.ts JSON`, see `FillJob`; prints a `FillResult`.
  */
 
-import { isMainThread, type MessagePort, parentPort, Worker, workerData } from 'node:worker_threads';
 import { openSqliteKeyStore } from '../src/backends/sqlite/keys.ts';
 import { openSqliteStoreWriter } from '../src/backends/sqlite/store/writer.ts';
 import { keyFileOf, storeFileOf } from '../src/data-folder/files.ts';
 import { createTraceIds } from '../src/edge/trace-id.ts';
 import { hashKey } from '../src/keys/format.ts';
-import type { LogReader, LogRecord } from '../src/log.ts';
+import type { LogBatch, LogRecord } from '../src/log.ts';
 import { tenantOf } from '../src/model.ts';
 import { processPrepared } from '../src/processor/batch.ts';
 import { BATCH_BYTES_MAX } from '../src/processor/processor.ts';
-import { serveRecords, threadSource } from '../src/processor/source.ts';
+import { prepareRecord } from '../src/processor/prepare.ts';
 import type { ApiKey } from '../src/keys.ts';
 import { type Population, RequestMaker, USERS_PER_REQUEST } from './people-generator.ts';
 
@@ -40,20 +39,14 @@ const TRANSACTION_USERS = 100_000;
 const PARTITION = 0;
 const OPTIONS = { defaultCountry: null, junkValues: new Set<string>() };
 
-interface Making {
-  readonly job: FillJob;
-  readonly key: Pick<ApiKey, 'id' | 'kind' | 'accountId' | 'environment'>;
-}
+type KeyOfTenant = Pick<ApiKey, 'id' | 'kind' | 'accountId' | 'environment'>;
 
 async function fill(job: FillJob): Promise<FillResult> {
   const startedAt = performance.now();
   const keyStore = openSqliteKeyStore(keyFileOf(job.folder));
   const found = await keyStore.findByHash(hashKey(job.key));
   if (found === undefined) throw new Error('the key is not in the data folder');
-  const { id, kind, accountId, environment } = found;
-  const making: Making = { job, key: { id, kind, accountId, environment } };
-  const thread = new Worker(new URL(import.meta.url), { workerData: making });
-  const source = threadSource(thread);
+  const read = populationReader(job, found);
   const writer = openSqliteStoreWriter({ file: storeFileOf(job.folder) });
   let position = 0;
   let events = 0;
@@ -61,12 +54,12 @@ async function fill(job: FillJob): Promise<FillResult> {
   while (!isEnd) {
     const transaction = await writer.begin();
     for (let users = 0; users < TRANSACTION_USERS && !isEnd; ) {
-      const { records, next, problem } = await source.read(PARTITION, position, BATCH_BYTES_MAX);
-      if (problem !== null) throw problem;
+      const { records, next } = read(position, BATCH_BYTES_MAX);
       isEnd = next === position;
       position = next;
-      const now = (): number => records.at(-1)?.header.receivedAt ?? job.to;
-      const counts = await processPrepared(transaction, records, { now, failpoint: () => undefined });
+      const now = (): number => records.at(-1)?.receivedAt ?? job.to;
+      const prepared = records.map((record) => prepareRecord(record, OPTIONS));
+      const counts = await processPrepared(transaction, prepared, { now, failpoint: () => undefined });
       users += counts.users;
       events += counts.events;
     }
@@ -75,12 +68,11 @@ async function fill(job: FillJob): Promise<FillResult> {
   }
   await writer.close();
   await keyStore.close();
-  await thread.terminate();
   return { seconds: (performance.now() - startedAt) / 1000, events };
 }
 
-/** In the thread that prepares: a population in place of a log. Its requests are made one after the other, and only once. */
-function servePopulation(port: MessagePort, { job, key }: Making): void {
+/** A population in place of a log. Its requests are made one after the other, and only once. */
+function populationReader(job: FillJob, key: KeyOfTenant): (position: number, bytesMax: number) => LogBatch {
   const maker = new RequestMaker(job.population, [USERS_PER_REQUEST], () => '');
   const requests = Math.ceil(job.users / USERS_PER_REQUEST);
   const step = (job.to - job.from) / requests;
@@ -105,7 +97,7 @@ function servePopulation(port: MessagePort, { job, key }: Making): void {
       rejections: [],
     };
   };
-  const read: LogReader['read'] = async (_partition, position, bytesMax) => {
+  return (position, bytesMax) => {
     if (position !== made) throw new Error(`request ${position} is wanted, and ${made} is next`);
     const records: LogRecord[] = [];
     for (let bytes = 0; bytes < bytesMax && position + records.length < requests; ) {
@@ -116,12 +108,7 @@ function servePopulation(port: MessagePort, { job, key }: Making): void {
     made += records.length;
     return { records, next: made };
   };
-  serveRecords(port, { read } as Partial<LogReader> as LogReader, OPTIONS);
 }
 
-if (isMainThread) {
-  const result = await fill(JSON.parse(process.argv[2] ?? '') as FillJob);
-  console.log(JSON.stringify(result));
-} else if (parentPort !== null) {
-  servePopulation(parentPort, workerData as Making);
-}
+const result = await fill(JSON.parse(process.argv[2] ?? '') as FillJob);
+console.log(JSON.stringify(result));

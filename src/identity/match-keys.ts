@@ -114,7 +114,7 @@ export function isJunk(value: string, options: MatchOptions): boolean {
 }
 
 /** A fast check without false positives: no junk value has these characters at its ends and this length. */
-export function cannotBeJunk(first: number, last: number, length: number, { junkValues }: MatchOptions): boolean {
+function cannotBeJunk(first: number, last: number, length: number, { junkValues }: MatchOptions): boolean {
   return (
     isLetterOrDigit(first) &&
     isLetterOrDigit(last) &&

@@ -1,10 +1,9 @@
 /**
  * The one JSON scanner: a pull parser over UTF-8 bytes. It makes one pass, checks the whole grammar, and builds no
  * values: a caller that wants one reads its position in the bytes (`at`) or in the decoded text (`offset`, `text`), so
- * what is kept of a body is what the client wrote, to the last digit. Five uses: `validation/accept-plain.ts` (is this
- * ordinary request valid?), `processor/prepare-plain.ts` (users, match keys, events), `backends/kafka/body-users.ts`
- * (where users begin and end), `json/parse.ts` (values, where `JSON.parse` cannot make them), `json/error.ts` (where
- * and why a text is not JSON).
+ * what is kept of a body is what the client wrote, to the last digit. Used by `validation/accept-plain.ts` (is this
+ * ordinary request valid?), `backends/kafka/body-users.ts` and `intake/segment.ts` (where users begin and end),
+ * `json/parse.ts` (values, where `JSON.parse` cannot make them) and `json/error.ts` (where and why a text is not JSON).
  *
  *     const scanner = new JsonScanner(bytes);
  *     if (scanner.openObject()) {
@@ -17,8 +16,7 @@
  *
  * - `openObject`, `openArray`, `string`, `number` consume a token of that kind; they return false, and consume nothing,
  *   if another kind comes next. `skipValue` consumes any value. Every value must be consumed before the next `nextKey`.
- * - `nextKey` returns the number of a known key, `OTHER` or `END`; `nextInternedKey` that of any key; `nextElement`
- *   whether there is one.
+ * - `nextKey` returns the number of a known key, `OTHER` or `END`; `nextElement` whether there is one.
  * - Errors are sticky: the first one is kept in `error` and moves the scanner to the end, so that every loop ends. A
  *   caller need not check each step, but must check `finish()`.
  *
@@ -26,8 +24,6 @@
  * Limits: it does not compare keys, so the caller sees both of a duplicate key, in order. Depth takes one byte per
  * level, and no stack.
  */
-
-import type { StringInterner } from './string-interner.ts';
 
 /** What `nextKey` gives for a key that is not among the known ones. */
 export const OTHER = -1;
@@ -48,10 +44,10 @@ const CARRIAGE_RETURN = 0x0d;
 const SPACE = 0x20;
 export const QUOTE = 0x22;
 const PLUS = 0x2b;
-export const COMMA = 0x2c;
-export const MINUS = 0x2d;
+const COMMA = 0x2c;
+const MINUS = 0x2d;
 const POINT = 0x2e;
-export const ZERO = 0x30;
+const ZERO = 0x30;
 const NINE = 0x39;
 export const COLON = 0x3a;
 const OPEN_BRACKET = 0x5b;
@@ -62,7 +58,7 @@ export const LOWER_F = 0x66;
 export const LOWER_N = 0x6e;
 const LOWER_U = 0x75;
 export const OPEN_BRACE = 0x7b;
-export const CLOSE_BRACE = 0x7d;
+const CLOSE_BRACE = 0x7d;
 /** No JSON text holds it outside of a string; what `peek` gives at the end. */
 const NOTHING = 0;
 
@@ -115,12 +111,7 @@ export class JsonScanner {
   hasRiskyEscape = false;
   /** Of the last number: whether it has an exponent. */
   hasExponent = false;
-  /** All of its digits before an exponent, as one integer, and how many are behind the point. Exact for 15 of them. */
-  digits = 0;
-  fractionDigits = 0;
-  /** Whether any white space was gone past so far, outside of strings. */
-  hasWhiteSpace = false;
-  /** Of all keys so far, but for those that `nextInternedKey` expected. */
+  /** Of all keys so far. */
   longestKeyBytes = 0;
   /** Of all values that were skipped so far: how many arrays and objects were inside one another. */
   deepest = 0;
@@ -188,7 +179,6 @@ export class JsonScanner {
     const { length } = bytes;
     let { at } = this;
     while (at < length && isWhiteSpace(bytes[at] as number)) at++;
-    if (at > this.at) this.hasWhiteSpace = true;
     this.at = at;
     return at < length ? (bytes[at] as number) : NOTHING;
   }
@@ -222,28 +212,6 @@ export class JsonScanner {
     return this.#key(isFirst) ? this.#numberOfKey(known) : END;
   }
 
-  /**
-   * The same, and the key is looked up among all that were met: gives its number, or `OTHER` if it cannot be known. The
-   * one that came after `before` the last time is tried first, which spares looking for the end of the key.
-   */
-  nextInternedKey(keys: StringInterner, before: number): number {
-    const { bytes, at } = this;
-    const isFirst = bytes[at - 1] === OPEN_BRACE;
-    const start = isFirst ? at + 1 : at + 2;
-    if (bytes[start - 1] === QUOTE && (isFirst || bytes[at] === COMMA)) {
-      const likely = keys.likelyAfter(before);
-      const end = keys.endIfAt(bytes, start, likely);
-      if (end >= 0 && bytes[end + 1] === COLON) {
-        this.at = start - 1;
-        this.plainString(end);
-        this.at++;
-        return likely;
-      }
-    }
-    if (this.nextKey(NO_KEYS) === END) return END;
-    return this.isEscaped ? OTHER : keys.find(bytes, this.stringStart, this.stringEnd, before);
-  }
-
   /** Goes to the next element of an array, or past the end of the array. */
   nextElement(): boolean {
     const isFirst = this.bytes[this.at - 1] === OPEN_BRACKET;
@@ -266,15 +234,6 @@ export class JsonScanner {
   string(): boolean {
     if (this.peek() !== QUOTE) return false;
     return this.#string();
-  }
-
-  /** Goes past a string of which the caller has seen that it is plain ASCII up to its closing quote. */
-  plainString(closingQuote: number): void {
-    this.stringStart = this.at + 1;
-    this.stringEnd = closingQuote;
-    this.isEscaped = false;
-    this.#surplusBefore = this.#surplus;
-    this.at = closingQuote + 1;
   }
 
   number(): boolean {
@@ -455,33 +414,35 @@ export class JsonScanner {
     const { bytes } = this;
     const { length } = bytes;
     const start = first === MINUS ? this.at + 1 : this.at;
-    let at = start;
-    let digits = 0;
-    for (; at < length && isDigit(bytes[at] as number); at++) digits = digits * 10 + ((bytes[at] as number) - ZERO);
+    let at = this.#endOfDigits(start);
     if (at === start) return this.#noDigit(at);
     if (bytes[start] === ZERO && at > start + 1) {
       this.at = start + 1;
       this.#fail('number with a leading zero', null);
       return false;
     }
-    this.fractionDigits = 0;
     if (at < length && bytes[at] === POINT) {
-      const fraction = ++at;
-      for (; at < length && isDigit(bytes[at] as number); at++) digits = digits * 10 + ((bytes[at] as number) - ZERO);
+      const fraction = at + 1;
+      at = this.#endOfDigits(fraction);
       if (at === fraction) return this.#noDigit(at);
-      this.fractionDigits = at - fraction;
     }
-    this.digits = digits;
     this.hasExponent = at < length && ((bytes[at] as number) | 0x20) === LOWER_E;
     if (this.hasExponent) {
       at++;
       if (at < length && (bytes[at] === PLUS || bytes[at] === MINUS)) at++;
       const exponent = at;
-      while (at < length && isDigit(bytes[at] as number)) at++;
+      at = this.#endOfDigits(exponent);
       if (at === exponent) return this.#noDigit(at);
     }
     this.at = at;
     return true;
+  }
+
+  #endOfDigits(start: number): number {
+    const { bytes } = this;
+    let at = start;
+    while (at < bytes.length && isDigit(bytes[at] as number)) at++;
+    return at;
   }
 
   #noDigit(at: number): false {

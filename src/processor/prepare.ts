@@ -14,11 +14,7 @@ import { currencyOf, NO_REVENUE } from '../views/currency.ts';
 import { propertyShape } from '../views/property-shape.ts';
 import { parseExact } from '../json/exact-numbers.ts';
 import { parseIso8601 } from '../validation/iso8601.ts';
-import { type Packed, Packer } from './packer.ts';
-import { packRecord } from './packing.ts';
 import type { PreparedEvent, PreparedRecord, PreparedUser } from './prepared.ts';
-import { PlainPreparer } from './prepare-plain.ts';
-import { unpack } from './unpacking.ts';
 
 type JsonObject = Readonly<Record<string, unknown>>;
 
@@ -43,42 +39,27 @@ export function headerOf(record: LogRecord): RecordHeader {
   return { ...header, ...(format && { format }), ...(droppedByClient && { droppedByClient }) };
 }
 
-/** Prepares batches, packed for another thread; unpacked, each record equals what `prepareRecord` gives. */
-export class Preparer {
-  readonly #packer = new Packer();
-  readonly #plain: PlainPreparer;
-  readonly #options: MatchOptions;
-
-  constructor(options: MatchOptions) {
-    this.#options = options;
-    this.#plain = new PlainPreparer(this.#packer, options);
-  }
-
-  prepare(records: readonly LogRecord[]): Packed {
-    this.#packer.clear();
-    for (const record of records) {
-      if (record.tenantId === NO_TENANT) throw new Error('another program wrote this message into the topic');
-      const header = headerOf(record);
-      if (!this.#preparePlain(record, header)) this.#prepareParsed(record, header);
+/** Throws if the record is not what the edge accepted. */
+export function prepareRecord(record: LogRecord, options: MatchOptions): PreparedRecord {
+  if (record.tenantId === NO_TENANT) throw new Error('another program wrote this message into the topic');
+  const { receivedAt, traceId, keyKind, firstUserIndex } = record;
+  const messages = new Map(record.rejections.map(({ userIndex, message }) => [userIndex, message]));
+  const users: PreparedUser[] = [];
+  const rejections: RejectionToStore[] = [];
+  let events = 0;
+  for (const [index, user] of usersOf(record.body).entries()) {
+    const userIndex = firstUserIndex + index;
+    const message = messages.get(userIndex);
+    if (message !== undefined) {
+      rejections.push({ userIndex, message, payload: JSON.stringify(user) });
+      continue;
     }
-    return this.#packer.finish();
+    const prepared = prepareUser(user, { receivedAt, traceId, userIndex }, keyKind, options);
+    users.push(prepared);
+    events += prepared.events.length;
   }
-
-  #preparePlain(record: LogRecord, header: RecordHeader): boolean {
-    const counted = record.rejections.length === 0 ? this.#plain.pack(record, header) : null;
-    if (counted !== null) checkCounts(record, counted.users, counted.events);
-    return counted !== null;
-  }
-
-  #prepareParsed(record: LogRecord, header: RecordHeader): void {
-    const { body } = record;
-    const text = Buffer.from(body.buffer, body.byteOffset, body.byteLength).toString('utf8');
-    const { users, rejections } = prepareParsed(text, record, this.#options);
-    let events = 0;
-    for (const user of users) events += user.events.length;
-    checkCounts(record, users.length + rejections.length, events);
-    packRecord(this.#packer, { header, users, rejections });
-  }
+  checkCounts(record, users.length + rejections.length, events);
+  return { header: headerOf(record), users, rejections };
 }
 
 /** Throws if the edge has counted something else. */
@@ -89,39 +70,11 @@ function checkCounts({ userCount, eventCount }: LogRecord, users: number, events
   }
 }
 
-/** For a single record; keep a preparer for many. */
-export function prepareRecord(record: LogRecord, options: MatchOptions): PreparedRecord {
-  const preparer = PREPARERS.get(options) ?? new Preparer(options);
-  PREPARERS.set(options, preparer);
-  return unpack(preparer.prepare([record]))[0] as PreparedRecord;
-}
-
-/** Cached, since a preparer allocates memory for a whole batch. */
-const PREPARERS = new WeakMap<MatchOptions, Preparer>();
-
-/** Any record, whatever is in it. */
-export function prepareParsed(
-  text: string,
-  { firstUserIndex, receivedAt, traceId, keyKind, rejections: rejected }: Omit<LogRecord, 'body'>,
-  options: MatchOptions,
-): Omit<PreparedRecord, 'header'> {
-  const parsed = parseBody(text.startsWith('\uFEFF') ? text.slice(1) : text);
-  const messages = new Map(rejected.map(({ userIndex, message }) => [userIndex, message]));
-  const users: PreparedUser[] = [];
-  const rejections: RejectionToStore[] = [];
-  for (const [index, user] of parsed.users.entries()) {
-    const userIndex = firstUserIndex + index;
-    const message = messages.get(userIndex);
-    if (message === undefined) users.push(prepareUser(user, { receivedAt, traceId, userIndex }, keyKind, options));
-    else rejections.push({ userIndex, message, payload: JSON.stringify(user) });
-  }
-  return { users, rejections };
-}
-
 /** Without the message of `JSON.parse`, which quotes the body: personal data must not get into logs. */
-function parseBody(text: string): { readonly users: readonly JsonObject[] } {
+function usersOf(body: Uint8Array): readonly JsonObject[] {
+  const text = Buffer.from(body.buffer, body.byteOffset, body.byteLength).toString('utf8');
   try {
-    return parseExact(text) as { users: readonly JsonObject[] };
+    return (parseExact(text.startsWith('\uFEFF') ? text.slice(1) : text) as { users: readonly JsonObject[] }).users;
   } catch {
     throw new Error('the body is not JSON');
   }

@@ -41,7 +41,6 @@ import { UnavailablePartitions } from './unavailable-partitions.ts';
 import { RetryLoop } from './retry-loop.ts';
 import { headerOf, prepareRecord } from './prepare.ts';
 import type { PreparedRecord } from './prepared.ts';
-import { type PreparedBatch, type RecordSource, inlineSource } from './source.ts';
 import type { PlanStore } from '../plans.ts';
 
 /**
@@ -91,8 +90,6 @@ export interface ProcessorParts {
   readonly betweenTransactions: (positions: ReadonlyMap<number, number>, caughtUpTo: number) => Promise<void>;
   /** By which others ask for a turn to write, where they share one lock with the processor. */
   readonly writeTurn?: WriteTurn;
-  /** Where prepared records come from; on the spot unless given. */
-  readonly source?: RecordSource;
   /** The tracking plans that warn; none unless given. */
   readonly plans?: WarningPlans;
   /** For what is resubmitted; no plan is enforced unless given. */
@@ -114,14 +111,13 @@ export interface ProcessorParts {
   readonly positionsIntervalMs?: number;
 }
 
-interface Read extends PreparedBatch {
+interface Read extends LogBatch {
   readonly partition: number;
   readonly from: number;
 }
 
 export class Processor {
   readonly #parts: ProcessorParts;
-  readonly #source: RecordSource;
   readonly #failpoint: Failpoint;
   readonly #batchBytesMax: number;
   readonly #transactionUsersMax: number;
@@ -171,7 +167,6 @@ export class Processor {
     this.#catalogue = new CatalogueCollector(parts.now);
     this.#retryLoop = new RetryLoop(parts.logger, () => parts.metrics.inc(METRIC.processor_retries));
     this.#unavailable = new UnavailablePartitions(parts.logger);
-    this.#source = parts.source ?? inlineSource(parts.log, parts.options);
     this.#failpoint = parts.failpoint ?? (() => undefined);
     this.#batchBytesMax = parts.batchBytesMax ?? BATCH_BYTES_MAX;
     this.#transactionUsersMax = parts.transactionUsersMax ?? TRANSACTION_USERS_MAX;
@@ -367,8 +362,7 @@ export class Processor {
     const startedAt = performance.now();
     const transaction = await this.#begin();
     try {
-      const prepared = [prepareRecord(record, this.#parts.options)];
-      await this.#process(transaction, [{ partition, from: position, records: prepared, next, problem: null }]);
+      await this.#process(transaction, [{ partition, from: position, records: [record], next }]);
       await this.#commit(transaction, startedAt);
     } catch (error) {
       await this.#takeBack(transaction, error);
@@ -434,7 +428,7 @@ export class Processor {
     const { metrics, now } = this.#parts;
     const reads = (await this.#readEach()).filter(({ from, next }) => next !== from);
     let oldest = this.#unavailable.since;
-    for (const { records } of reads) oldest = Math.min(oldest, records[0]?.header.receivedAt ?? this.#caughtUpTo);
+    for (const { records } of reads) oldest = Math.min(oldest, records[0]?.receivedAt ?? this.#caughtUpTo);
     this.#caughtUpTo = Math.min(now(), oldest);
     metrics.set(METRIC.processor_lag, Math.max(0, now() - this.#caughtUpTo) / 1000);
     return reads;
@@ -448,7 +442,7 @@ export class Processor {
       try {
         if (!this.#continued.has(partition)) await assertContinues(this.#parts.log, partition, from, lastTraceId);
         this.#continued.add(partition);
-        return { partition, from, ...(await this.#source.read(partition, from, bytesMax, lastTraceId)) };
+        return { partition, from, ...(await this.#parts.log.read(partition, from, bytesMax, lastTraceId)) };
       } catch (error) {
         this.#continued.delete(partition);
         throw error;
@@ -466,19 +460,17 @@ export class Processor {
 
   /** One batch. Partitions in order, as all processors take them. */
   async #process(transaction: WriteTransaction, reads: readonly Read[]): Promise<number> {
-    const { now, plans } = this.#parts;
-    for (const { partition, from, next, problem, records } of reads.toSorted((a, b) => a.partition - b.partition)) {
-      if (problem !== null) throw problem;
-      const lastTraceId = records.at(-1)?.header.traceId;
+    const { now, options, plans } = this.#parts;
+    for (const { partition, from, next, records } of reads.toSorted((a, b) => a.partition - b.partition)) {
+      const lastTraceId = records.at(-1)?.traceId;
       await transaction.advance(partition, from, next, lastTraceId, this.#traceIds.get(partition));
       await this.#noteLost(transaction, { partition, from, next }, records.length);
       this.#positions.set(partition, next);
       setOrDelete(this.#traceIds, partition, lastTraceId);
     }
     this.#failpoint('advanced');
-    const [first] = reads;
-    const read = reads.length === 1 && first !== undefined ? first.records : reads.flatMap((one) => one.records);
-    const records = await this.#withoutCopies(transaction, read);
+    const prepared = reads.flatMap(({ records }) => records.map((record) => prepareRecord(record, options)));
+    const records = await this.#withoutCopies(transaction, prepared);
     if (records.length === 0) return 0;
     const counts = await processPrepared(transaction, records, {
       now,

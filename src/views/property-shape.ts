@@ -1,9 +1,5 @@
 /**
  * All names that a property update sets, as one text: the same for the same names in the same order, and only for them.
- * Both ways to prepare a record (`processor/prepare.ts`, `processor/shape-trie.ts`) must give the same text.
- */
-
-/**
  * Each name is followed by a NUL, which no name contains. A name may be empty, so a NUL cannot mark where the fields
  * end; their length does.
  */

@@ -90,12 +90,6 @@ export interface CheckpointerMessage {
   readonly message: string;
 }
 
-/** What the processor starts its own helper with, which reads and parses for it. */
-export interface PreparerSetup {
-  readonly role: 'preparer';
-  readonly config: Config;
-}
-
 export type ProcessorMessage =
   | { readonly type: 'started' }
   | { readonly type: 'refused'; readonly message: string }

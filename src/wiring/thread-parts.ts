@@ -5,7 +5,6 @@
  */
 
 import { setTimeout as sleep } from 'node:timers/promises';
-import { Worker } from 'node:worker_threads';
 import type { TrustedClock } from '../clock/clock.ts';
 import type { Config } from '../config/config.ts';
 import { logFolderOf, storeFileOf } from '../data-folder/files.ts';
@@ -32,8 +31,7 @@ import type { KeyStore } from '../keys.ts';
 import type { ProcessorParts } from '../processor/processor.ts';
 import { NO_HOURS, type Predictions } from '../store.ts';
 import { servesApi, servesIngest } from '../config/roles.ts';
-import type { EdgeSetup, PreparerSetup, ProcessorSetup } from './supervisor.ts';
-import { threadFile, YOUNG_LIMIT } from '../runtime/threads.ts';
+import type { EdgeSetup, ProcessorSetup } from './supervisor.ts';
 import { AppendSignal } from '../runtime/append-signal.ts';
 import { WriteTurn } from '../runtime/write-turn.ts';
 
@@ -319,10 +317,7 @@ async function openLocalLog(
 }
 
 export interface OpenedProcessor {
-  readonly parts: Pick<
-    ProcessorParts,
-    'log' | 'writer' | 'source' | 'waitForMore' | 'batchesPerTransaction' | 'writeTurn'
-  >;
+  readonly parts: Pick<ProcessorParts, 'log' | 'writer' | 'waitForMore' | 'batchesPerTransaction' | 'writeTurn'>;
   /** For the tracking plans beside the keys. */
   readonly keyStore: KeyStore;
   close(): Promise<void>;
@@ -332,22 +327,15 @@ export interface OpenedProcessor {
 export async function openProcessorParts(setup: ProcessorSetup, now: () => number): Promise<OpenedProcessor> {
   if (setup.config.logUrl !== '') return openSharedProcessor(setup, now);
   const { config } = setup;
-  const [{ openSqliteLogReader }, { threadSource }] = await Promise.all([
-    import('../backends/sqlite/log/reader.ts'),
-    import('../processor/source.ts'),
-  ]);
+  const { openSqliteLogReader } = await import('../backends/sqlite/log/reader.ts');
   const folder = logFolderOf(config.dataFolder);
   const log = openSqliteLogReader({ folder, retentionMs: config.logRetentionMs, now });
   const { keyStore, ...writer } = await openWriter(setup, log);
-  const preparer: PreparerSetup = { role: 'preparer', config };
-  const options = { workerData: preparer, name: 'preparer', resourceLimits: YOUNG_LIMIT };
-  const thread = new Worker(threadFile('./thread', import.meta.url), options);
   const appendSignal = new AppendSignal(setup.appendSignal);
   return {
     parts: {
       log,
       ...writer,
-      source: threadSource(thread),
       waitForMore: () => appendSignal.wait(),
       writeTurn: new WriteTurn(setup.writeTurn),
     },
@@ -400,7 +388,7 @@ async function writerOn(pool: Database, log: LogReader): Promise<Writing> {
   return { writer: openPostgresStoreWriter({ pool, logName: log.name }), batchesPerTransaction: 1, keyStore };
 }
 
-/** A member of its database's consumer group. Has no preparer: it scales by more processors. */
+/** A member of its database's consumer group. */
 async function openSharedProcessor(setup: ProcessorSetup, now: () => number): Promise<OpenedProcessor> {
   const { config } = setup;
   const [{ openKafkaGroupReader }, { databaseIdOf, tieToTopic }, warn, pool] = await Promise.all([

@@ -1,5 +1,5 @@
 /**
- * The entry point of four kinds of threads of `sluice serve`: edge, processor, preparer and checkpointer; the role in
+ * The entry point of three kinds of threads of `sluice serve`: edge, processor and checkpointer; the role in
  * the setup decides which. Like `main.ts` it is a composition root: it wires up the parts, imports concrete backends on
  * first use, and holds no logic of its own. `thread-parts.ts` opens what a thread works on in each of the three
  * deployments (files only; PostgreSQL with a local log; PostgreSQL and Kafka).
@@ -7,14 +7,13 @@
 
 import { type MessagePort, parentPort, workerData } from 'node:worker_threads';
 import type { TrustedClock } from '../clock/clock.ts';
-import { logFolderOf, retentionTimeFileOf } from '../data-folder/files.ts';
+import { retentionTimeFileOf } from '../data-folder/files.ts';
 import { OperatorError } from '../errors.ts';
 import type {
   CheckpointerMessage,
   CheckpointerSetup,
   EdgeMessage,
   EdgeSetup,
-  PreparerSetup,
   ProcessorMessage,
   ProcessorSetup,
   SupervisorMessage,
@@ -206,19 +205,6 @@ async function runProcessor(setup: ProcessorSetup): Promise<void> {
   }
 }
 
-/** The preparer: parses for the processor, ahead of it. */
-async function runPreparer({ config }: PreparerSetup): Promise<void> {
-  const [{ openSqliteLogReader }, { serveRecords }, { matchOptionsOf }] = await Promise.all([
-    import('../backends/sqlite/log/reader.ts'),
-    import('../processor/source.ts'),
-    import('../config/match-options.ts'),
-  ]);
-  if (parentPort === null) throw new Error('the preparer runs in a thread of the processor only');
-  const folder = logFolderOf(config.dataFolder);
-  const log = openSqliteLogReader({ folder, retentionMs: config.logRetentionMs, now: Date.now });
-  serveRecords(parentPort, log, matchOptionsOf(config));
-}
-
 /** The thread that makes the checkpoints of the log and the store. */
 async function runCheckpointer(): Promise<void> {
   const { serveCheckpoints } = await import('../backends/sqlite/checkpointer.ts');
@@ -229,16 +215,13 @@ async function runCheckpointer(): Promise<void> {
   parentPort?.on('message', (port: MessagePort) => serve(port));
 }
 
-const setup = workerData as EdgeSetup | ProcessorSetup | PreparerSetup | CheckpointerSetup;
+const setup = workerData as EdgeSetup | ProcessorSetup | CheckpointerSetup;
 switch (setup.role) {
   case 'edge':
     await runEdge(setup);
     break;
   case 'processor':
     await runProcessor(setup);
-    break;
-  case 'preparer':
-    await runPreparer(setup);
     break;
   case 'checkpointer':
     await runCheckpointer();

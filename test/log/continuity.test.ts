@@ -12,7 +12,6 @@ import { openSqliteStoreWriter } from '../../src/backends/sqlite/store/writer.ts
 import { logFolderOf, storeFileOf } from '../../src/data-folder/files.ts';
 import { ForeignSegmentError, LogCorruptError, type LogEntry, type LogReader } from '../../src/log.ts';
 import { assertContinues } from '../../src/log/continuity.ts';
-import { type RecordSource, inlineSource } from '../../src/processor/source.ts';
 import { createReading } from '../../src/views/reading.ts';
 import { folderIn } from '../faults/scope.ts';
 import { entryOf, traceIdOf } from '../processor/history.ts';
@@ -102,18 +101,16 @@ test('A store at the same position that takes the place of its own under a runni
   scope.defer(() => log.close());
   const store = new DatabaseSync(storeFileOf(folder));
   scope.defer(() => store.close());
-  const onTheSpot = inlineSource(log, { defaultCountry: null, junkValues: new Set() });
   let reads = 0;
-  const source: RecordSource = {
-    read: async (...args) => {
-      reads += 1;
-      // As of a copy that took as many other requests.
-      if (reads === 3) store.exec(`UPDATE positions SET last_trace_id = 'of the copy'`);
-      return onTheSpot.read(...args);
-    },
+  const read = log.read.bind(log);
+  log.read = async (...args) => {
+    reads += 1;
+    // As of a copy that took as many other requests.
+    if (reads === 3) store.exec(`UPDATE positions SET last_trace_id = 'of the copy'`);
+    return read(...args);
   };
   const { logger, lines } = rememberingLogger();
-  await processAll(folder, { logger, source, batchBytesMax: 1, transactionUsersMax: 1 });
+  await processAll(folder, { logger, log, batchBytesMax: 1, transactionUsersMax: 1 });
   assert.match(lines.join('\n'), /do not belong together: at position 2 .*has processed of the copy/);
   const positions = (): unknown => store.prepare('SELECT position FROM positions').all();
   assert.deepEqual(positions(), [{ __proto__: null, position: 3 }]);

@@ -8,7 +8,6 @@ import { suite, test } from 'node:test';
 import { openSqliteStoreWriter } from '../../src/backends/sqlite/store/writer.ts';
 import { storeFileOf } from '../../src/data-folder/files.ts';
 import { allocateMetrics, METRIC, metricsWriter, readCounter } from '../../src/telemetry/metrics.ts';
-import { type RecordSource, inlineSource } from '../../src/processor/source.ts';
 import { StoreConflictError, StoreUnavailableError, type StoreWriter } from '../../src/store-writer.ts';
 import { override } from '../override.ts';
 import { folderIn } from '../faults/scope.ts';
@@ -53,22 +52,20 @@ suite('of two processors on one partition', () => {
       await appendAll(folder, entries(0));
       await appendAll(folder, entries(1), 1);
       const buffer = allocateMetrics(1);
-      const real = openPartitionedLog(folder);
-      scope.defer(() => real.close());
-      const onTheSpot = inlineSource(real, { defaultCountry: null, junkValues: new Set() });
+      const log = openPartitionedLog(folder);
+      scope.defer(() => log.close());
       let isFirst = true;
       // The other one takes all of it in after this one has read its first batch and before it writes it.
-      const source: RecordSource = {
-        read: async (partition, position, bytesMax) => {
-          const batch = await onTheSpot.read(partition, position, bytesMax);
-          if (isFirst) {
-            isFirst = false;
-            await processAll(folder);
-          }
-          return batch;
-        },
+      const read = log.read.bind(log);
+      log.read = async (...args) => {
+        const batch = await read(...args);
+        if (isFirst) {
+          isFirst = false;
+          await processAll(folder);
+        }
+        return batch;
       };
-      await processAll(folder, { ...processing, source, metrics: metricsWriter(buffer, 0) });
+      await processAll(folder, { ...processing, log, metrics: metricsWriter(buffer, 0) });
       assert.equal(await storedEvents(folder), 2 * ENTRIES);
       assert.equal(readCounter(buffer, METRIC.store_conflicts), 1);
     });

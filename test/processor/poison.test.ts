@@ -214,7 +214,6 @@ suite('A record that cannot be processed', () => {
     const { deadLetterCount } = await processWatched(dataFolder, {
       batchBytesMax: 600,
       transactionUsersMax: 12,
-      isPacked: true,
     });
     assert.equal(deadLetterCount, 3);
     await withStore(storeFileOf(dataFolder), async (store) => {

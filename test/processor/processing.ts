@@ -6,7 +6,6 @@
 import assert from 'node:assert/strict';
 import { mkdirSync } from 'node:fs';
 import { join } from 'node:path';
-import { MessageChannel, type Worker } from 'node:worker_threads';
 import { openSqliteLogAppender } from '../../src/backends/sqlite/log/appender.ts';
 import { openSqliteStore } from '../../src/backends/sqlite/store/store.ts';
 import { openSqliteStoreWriter, type WriterSetup } from '../../src/backends/sqlite/store/writer.ts';
@@ -16,7 +15,6 @@ import { createLogger, type Logger } from '../../src/telemetry/logger.ts';
 import { allocateMetrics, metricsWriter } from '../../src/telemetry/metrics.ts';
 import { openPartitionedLog, partitionFolderOf } from './partitioned-log.ts';
 import { Processor, type ProcessorParts } from '../../src/processor/processor.ts';
-import { serveRecords, threadSource } from '../../src/processor/source.ts';
 import type { Store } from '../../src/store.ts';
 
 const SEGMENT_BYTES = 8 * 1_024 * 1_024;
@@ -46,8 +44,6 @@ export interface Processing extends Partial<ProcessorParts> {
   readonly storeFile?: string;
   readonly tableEvents?: number;
   readonly profileSizes?: WriterSetup['profileSizes'];
-  /** Records are packed and sent through a channel, as between the threads of a server. */
-  readonly isPacked?: boolean;
 }
 
 /** So small that a short log makes many batches, transactions and tables of events. */
@@ -56,12 +52,11 @@ export const KILLED_PROCESSING: Processing = {
   transactionUsersMax: 30,
   tableEvents: 70,
   profileSizes: { fanOut: 2, blockRows: 8, mergedBytesMin: 500 },
-  isPacked: true,
 };
 
 /** Until the log is used up. */
 export async function processAll(dataFolder: string, processing: Processing = {}): Promise<void> {
-  const { storeFile = storeFileOf(dataFolder), tableEvents, profileSizes, isPacked = false, ...parts } = processing;
+  const { storeFile = storeFileOf(dataFolder), tableEvents, profileSizes, ...parts } = processing;
   const options = parts.options ?? { defaultCountry: null, junkValues: new Set() };
   const writer = openSqliteStoreWriter({
     file: storeFile,
@@ -69,15 +64,11 @@ export async function processAll(dataFolder: string, processing: Processing = {}
     ...(profileSizes !== undefined && { profileSizes }),
   });
   const log = openPartitionedLog(dataFolder);
-  const channel = isPacked ? new MessageChannel() : undefined;
-  if (channel !== undefined) serveRecords(channel.port2, log, options);
   try {
     const processor = new Processor({
       log,
       writer,
       options,
-      // A port is all of a thread that is needed here.
-      ...(channel && { source: threadSource(channel.port1 as unknown as Worker) }),
       metrics: metricsWriter(allocateMetrics(1), 0),
       logger: createLogger('silent', 'test'),
       now: () => PROCESSED_AT,
@@ -87,7 +78,6 @@ export async function processAll(dataFolder: string, processing: Processing = {}
     });
     await processor.drain();
   } finally {
-    channel?.port1.close();
     await writer.close();
     await log.close();
   }

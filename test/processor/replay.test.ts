@@ -41,7 +41,6 @@ suite('A history of 2,500 mixed records', () => {
       transactionUsersMax: 300,
       tableEvents: 1_500,
       profileSizes: { fanOut: 3, blockRows: 8, mergedBytesMin: 500 },
-      isPacked: true,
     });
 
     const file = storeFileOf(dataFolder);

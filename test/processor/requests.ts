@@ -33,61 +33,15 @@ const plainName = fc.constantFrom(
 );
 const oddName = fc.constantFrom('7', '__proto__', '__', 'n'.repeat(200));
 
-interface Parts {
-  readonly scalar: Texts;
-  readonly name: Texts;
-  readonly comma: Texts;
-  /** Whether a name may come twice. */
-  readonly isTwiceAllowed: boolean;
-}
+const scalar = fc.oneof({ weight: 8, arbitrary: plainScalar }, oddScalar);
+const name = fc.oneof({ weight: 8, arbitrary: plainName }, oddName);
+const comma = fc.constantFrom(',', ',', ',', ', ');
 
-function requestOf({ scalar, name, comma, isTwiceAllowed }: Parts): Texts {
-  const members = (pair: fc.Arbitrary<readonly [string, string]>, maxLength = 4): Texts => {
-    const pairs = isTwiceAllowed
-      ? fc.array(pair, { maxLength })
-      : fc.uniqueArray(pair, { maxLength, selector: ([key]) => key });
-    return fc
-      .tuple(pairs, comma)
-      .map(([list, between]) => `{${list.map(([key, item]) => `"${key}":${item}`).join(between)}}`);
-  };
-  const { value } = fc.letrec<{ value: string; object: string }>((tie) => ({
-    value: fc.oneof(
-      { weight: 5, arbitrary: scalar },
-      { weight: 1, arbitrary: fc.array(tie('value'), { maxLength: 3 }).map((items) => `[${items.join()}]`) },
-      { weight: 1, arbitrary: tie('object') },
-    ),
-    object: members(fc.tuple(name, tie('value'))),
-  }));
-  const event = members(
-    fc.oneof(
-      { weight: 4, arbitrary: fc.tuple(name, value) },
-      fc.tuple(fc.constant('$event_id'), fc.constantFrom('"e-1"', '"é"')),
-      fc.tuple(fc.constant('timestamp'), timestamp),
-      fc.tuple(fc.constant('currency'), fc.oneof(value, fc.constantFrom('"usd"', '" EUR"', '"Åbc"'))),
-      fc.tuple(fc.constantFrom('revenue', 'event_value'), fc.oneof(scalar, fc.constantFrom('1', '2.50', 'null'))),
-    ),
-    6,
-  );
-  const fieldNames = ['user_id', 'email', 'phone_number', 'first_name', 'city', 'zip'];
-  const identifiers = members(
-    fc.tuple(fc.constantFrom(...fieldNames, ...(isTwiceAllowed ? ['anon_id', '__proto__'] : [])), identifier),
-  );
-  // With what every user must have, so that most of them are valid.
-  const user = fc
-    .tuple(
-      fc.tuple(identifiers, fc.nat()).map(([object, place]) => withMember(object, '"anon_id":"a"', place)),
-      members(fc.tuple(name, value)),
-      fc.array(
-        fc.tuple(event, eventName, fc.nat()).map(([object, member, place]) => withMember(object, member, place)),
-        { minLength: 1, maxLength: 3 },
-      ),
-      fc.shuffledSubarray([0, 1, 2], { minLength: 3 }),
-    )
-    .map(([who, said, events, order]) => {
-      const parts = [`"identifiers":${who}`, `"user_properties":${said}`, `"events":[${events.join()}]`];
-      return `{${order.map((index) => parts[index]).join()}}`;
-    });
-  return fc.array(user, { minLength: 1, maxLength: 4 }).map((users) => `{"users":[${users.join()}]}`);
+/** A name may come twice. */
+function members(pair: fc.Arbitrary<readonly [string, string]>, maxLength = 4): Texts {
+  return fc
+    .tuple(fc.array(pair, { maxLength }), comma)
+    .map(([list, between]) => `{${list.map(([key, item]) => `"${key}":${item}`).join(between)}}`);
 }
 
 const timestamp = fc.constantFrom(
@@ -108,16 +62,44 @@ function withMember(object: string, member: string, place: number): string {
   return place % 2 === 0 ? `{${member},${object.slice(1)}` : `${object.slice(0, -1)},${member}}`;
 }
 
-export const ordinaryRequest = requestOf({
-  scalar: plainScalar,
-  name: plainName,
-  comma: fc.constant(','),
-  isTwiceAllowed: false,
-});
+const { value } = fc.letrec<{ value: string; object: string }>((tie) => ({
+  value: fc.oneof(
+    { weight: 5, arbitrary: scalar },
+    { weight: 1, arbitrary: fc.array(tie('value'), { maxLength: 3 }).map((items) => `[${items.join()}]`) },
+    { weight: 1, arbitrary: tie('object') },
+  ),
+  object: members(fc.tuple(name, tie('value'))),
+}));
 
-export const request = requestOf({
-  scalar: fc.oneof({ weight: 8, arbitrary: plainScalar }, oddScalar),
-  name: fc.oneof({ weight: 8, arbitrary: plainName }, oddName),
-  comma: fc.constantFrom(',', ',', ',', ', '),
-  isTwiceAllowed: true,
-});
+const event = members(
+  fc.oneof(
+    { weight: 4, arbitrary: fc.tuple(name, value) },
+    fc.tuple(fc.constant('$event_id'), fc.constantFrom('"e-1"', '"é"')),
+    fc.tuple(fc.constant('timestamp'), timestamp),
+    fc.tuple(fc.constant('currency'), fc.oneof(value, fc.constantFrom('"usd"', '" EUR"', '"Åbc"'))),
+    fc.tuple(fc.constantFrom('revenue', 'event_value'), fc.oneof(scalar, fc.constantFrom('1', '2.50', 'null'))),
+  ),
+  6,
+);
+
+const identifierNames = ['user_id', 'email', 'phone_number', 'anon_id', 'first_name', 'city', 'zip', '__proto__'];
+const identifiers = members(fc.tuple(fc.constantFrom(...identifierNames), identifier));
+// With what every user must have, so that most of them are valid.
+const user = fc
+  .tuple(
+    fc.tuple(identifiers, fc.nat()).map(([object, place]) => withMember(object, '"anon_id":"a"', place)),
+    members(fc.tuple(name, value)),
+    fc.array(
+      fc.tuple(event, eventName, fc.nat()).map(([object, member, place]) => withMember(object, member, place)),
+      { minLength: 1, maxLength: 3 },
+    ),
+    fc.shuffledSubarray([0, 1, 2], { minLength: 3 }),
+  )
+  .map(([who, said, events, order]) => {
+    const parts = [`"identifiers":${who}`, `"user_properties":${said}`, `"events":[${events.join()}]`];
+    return `{${order.map((index) => parts[index]).join()}}`;
+  });
+
+export const request: Texts = fc
+  .array(user, { minLength: 1, maxLength: 4 })
+  .map((users) => `{"users":[${users.join()}]}`);

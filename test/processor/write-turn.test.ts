@@ -4,13 +4,14 @@
 
 import assert from 'node:assert/strict';
 import { suite, test } from 'node:test';
-import { setTimeout as sleep } from 'node:timers/promises';
+import { setImmediate, setTimeout as sleep } from 'node:timers/promises';
 import { openSqliteStore } from '../../src/backends/sqlite/store/store.ts';
 import { storeFileOf } from '../../src/data-folder/files.ts';
 import type { LogEntry } from '../../src/log.ts';
 import { WriteTurn } from '../../src/runtime/write-turn.ts';
 import { folderIn } from '../faults/scope.ts';
 import { entryOf, traceIdOf } from './history.ts';
+import { openPartitionedLog } from './partitioned-log.ts';
 import { appendAll, processAll } from './processing.ts';
 
 const TENANT = 'acct_t/production';
@@ -46,8 +47,16 @@ suite('A turn to write', () => {
     const act = { traceId: traceIdOf(START, BACKLOG + 1), at: START + BACKLOG + 1, by: { key_id: 'key_test' } };
     const started = Promise.withResolvers<void>();
     let batches = 0;
+    const log = openPartitionedLog(dataFolder);
+    scope.defer(() => log.close());
+    const read = log.read.bind(log);
+    // The erase, which has a thread of its own in a server, runs meanwhile.
+    log.read = async (...args) => {
+      await setImmediate();
+      return read(...args);
+    };
     const processing = processAll(dataFolder, {
-      isPacked: true,
+      log,
       batchBytesMax: BATCH_BYTES,
       writeTurn,
       failpoint: (name) => {

@@ -142,7 +142,6 @@ suite('SQLite and PostgreSQL agree, to the byte of the read API’s responses,',
         writer,
         batchesPerTransaction: 1,
         log: bounded(log),
-        isPacked: false,
         now: () => stores.now,
       });
     }

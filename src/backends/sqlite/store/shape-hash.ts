@@ -34,8 +34,7 @@ export class ShapeHashes {
     if (this.#hashes.size >= REMEMBERED_MAX) this.#hashes.clear();
     const { hash, rest } = this.#hashOf(NO_TENANT, HASHED.names, names);
     const shape = rest * HASH_PART + (Math.abs(hash) % HASH_PART);
-    // A copy: the text may be a slice of a whole batch (processor/unpacking.ts), which would stay in memory with it.
-    this.#hashes.set(` ${names}`.slice(1), shape);
+    this.#hashes.set(names, shape);
     return shape;
   }
 }
