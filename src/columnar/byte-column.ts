@@ -37,8 +37,9 @@ export class ByteColumn {
     return end - start;
   }
 
-  push(bytes: Uint8Array): void {
-    this.set(this.#next(), bytes);
+  push(bytes: Uint8Array | string): void {
+    if (typeof bytes === 'string') this.#pushText(bytes);
+    else this.set(this.#next(), bytes);
   }
 
   set(row: number, bytes: Uint8Array): void {
@@ -57,7 +58,7 @@ export class ByteColumn {
     this.#count--;
   }
 
-  pushText(text: string): void {
+  #pushText(text: string): void {
     const start = this.#room(text.length * UTF8_BYTES_PER_CHARACTER_MAX);
     this.#end(this.#next(), start, this.#memory.write(text, start));
   }

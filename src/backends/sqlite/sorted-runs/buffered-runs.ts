@@ -1,17 +1,19 @@
 /**
- * Sorted runs with hashes as keys (views/keyed-hash.ts), which the writer reads and writes one by one, and their
- * memtable: a hash table of the entries of a transaction, written as a run with the commit (`flush`), or earlier when
- * there are many. An entry replaces a buffered one of the same key.
+ * Sorted runs with their memtable: the entries of a transaction, in a hash table, written as a run with the commit
+ * (`flush`), or earlier when there are many. An entry is combined with a buffered one of the same key, or replaces it.
  */
 
 import type { DatabaseSync } from 'node:sqlite';
 import type { Rows } from '../../../columnar/column-block.ts';
-import type { KeyHash } from '../../../views/keyed-hash.ts';
-import { type Entry, NO_BYTES, RowsToWrite, type RunsShape } from './entries.ts';
+import { type Entry, RowsToWrite, type RunsShape } from './entries.ts';
+import type { Key } from './keys.ts';
 import { type RunsSizes, SortedRuns } from './sorted-runs.ts';
 
 /** When the memtable is full, its entries are written as a run. */
 const MEMTABLE_ENTRIES_MAX = 131_072;
+/** Of the bytes of entries: those of ordinary people fit, a few with megabytes each do not. */
+const MEMTABLE_BYTES_MAX = 32 * 1024 * 1024;
+const FIRST_ENTRIES = 16_384;
 /** Up to this many entries are cleared one by one, which is faster than clearing all slots. */
 const CLEARED_ONE_BY_ONE_MAX = 4_096;
 
@@ -27,13 +29,14 @@ export class BufferedRuns {
     this.#memtable = new Memtable(shape);
   }
 
-  get({ hash, rest }: KeyHash): Entry | undefined {
-    return this.#memtable.get(hash, rest) ?? this.runs.get([hash, rest]);
+  /** Of a tree in which a buffered entry replaces those in its runs. */
+  get(key: Key): Entry | undefined {
+    return this.#memtable.get(key) ?? this.runs.get(key);
   }
 
-  set({ hash, rest }: KeyHash, values: readonly number[], bytes: Uint8Array = NO_BYTES): void {
+  put(key: Key, values: readonly number[], bytes: Uint8Array | string = ''): void {
     if (this.#memtable.isFull) this.flush();
-    this.#memtable.set(hash, rest, values, bytes);
+    this.#memtable.put(key, values, bytes);
   }
 
   /** Call it before the transaction is committed. */
@@ -51,69 +54,59 @@ export class BufferedRuns {
   }
 }
 
-/** A hash table over the rows of the next run: open addressing, at most half full. */
+/**
+ * A hash table over the rows of the next run: open addressing, at most half full. The last number of a key must differ
+ * enough between keys to be its hash.
+ */
 class Memtable {
   readonly rows: RowsToWrite;
-  readonly #keyColumns: number;
+  readonly #shape: RunsShape;
   /** The row of each slot plus one; 0 if it is free. */
   readonly #slots = new Int32Array(2 * MEMTABLE_ENTRIES_MAX);
 
-  constructor({ keyColumns, valueColumns, hasBytes }: RunsShape) {
-    this.#keyColumns = keyColumns;
-    this.rows = new RowsToWrite(keyColumns + valueColumns, hasBytes, MEMTABLE_ENTRIES_MAX);
+  constructor(shape: RunsShape) {
+    this.#shape = shape;
+    this.rows = new RowsToWrite(shape.keyColumns + shape.valueColumns, shape.hasBytes, FIRST_ENTRIES);
   }
 
   get isFull(): boolean {
-    return this.rows.count >= MEMTABLE_ENTRIES_MAX;
+    return this.rows.count >= MEMTABLE_ENTRIES_MAX || (this.rows.bytes?.bytesUsed ?? 0) >= MEMTABLE_BYTES_MAX;
   }
 
-  get(hash: number, rest: number): Entry | undefined {
-    const { columns, bytes, count } = this.rows;
-    if (count === 0) return undefined;
-    const row = (this.#slots[this.#slotOf(hash, rest)] as number) - 1;
-    if (row < 0) return undefined;
-    const values = columns.slice(this.#keyColumns).map((column) => column[row] as number);
-    return { key: [hash, rest], values, bytes: bytes?.get(row) ?? NO_BYTES };
+  get(key: Key): Entry | undefined {
+    const row = (this.#slots[this.#slotOf(key)] as number) - 1;
+    return row < 0 ? undefined : this.rows.entryAt(row, this.#shape);
   }
 
-  set(hash: number, rest: number, values: readonly number[], bytes: Uint8Array): void {
+  put(key: Key, values: readonly number[], bytes: Uint8Array | string): void {
     const { rows } = this;
-    const slot = this.#slotOf(hash, rest);
-    let row = (this.#slots[slot] as number) - 1;
+    const slot = this.#slotOf(key);
+    const row = (this.#slots[slot] as number) - 1;
+    rows.add([...key, ...values], bytes);
     if (row < 0) {
-      row = rows.count++;
-      this.#slots[slot] = row + 1;
-      (rows.columns[0] as Float64Array)[row] = hash;
-      (rows.columns[1] as Float64Array)[row] = rest;
-      rows.bytes?.push(bytes);
-    } else rows.bytes?.set(row, bytes);
-    for (let column = 0; column < values.length; column++) {
-      (rows.columns[this.#keyColumns + column] as Float64Array)[row] = values[column] as number;
+      this.#slots[slot] = rows.count;
+      return;
     }
+    if (this.#shape.combine === undefined) rows.replace(row, rows.count - 1);
+    else this.#shape.combine(rows, row, rows.count - 1);
+    rows.removeLast();
   }
 
   clear(): void {
     const { rows } = this;
-    const mask = this.#slots.length - 1;
     if (rows.count > CLEARED_ONE_BY_ONE_MAX) this.#slots.fill(0);
-    else {
-      for (let row = 0; row < rows.count; row++) {
-        let slot = (rows.columns[1]?.[row] as number) & mask;
-        while (this.#slots[slot] !== row + 1) slot = (slot + 1) & mask;
-        this.#slots[slot] = 0;
-      }
-    }
-    rows.count = 0;
-    rows.bytes?.clear();
+    // Newest first, so that a key is found past those that came before it.
+    else for (let row = rows.count - 1; row >= 0; row--) this.#slots[this.#slotOf(rows.keyAt(row, this.#shape))] = 0;
+    rows.clear();
   }
 
   /** The slot of the key, or the free one where it belongs. */
-  #slotOf(hash: number, rest: number): number {
-    const [hashes, rests] = this.rows.columns as [Float64Array, Float64Array];
+  #slotOf(key: Key): number {
+    const { columns } = this.rows;
     const mask = this.#slots.length - 1;
-    for (let slot = rest & mask; ; slot = (slot + 1) & mask) {
+    for (let slot = (key.at(-1) as number) & mask; ; slot = (slot + 1) & mask) {
       const row = (this.#slots[slot] as number) - 1;
-      if (row < 0 || (hashes[row] === hash && rests[row] === rest)) return slot;
+      if (row < 0 || key.every((value, column) => columns[column]?.[row] === value)) return slot;
     }
   }
 }

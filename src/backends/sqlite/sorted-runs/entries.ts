@@ -40,30 +40,23 @@ export class RowsToWrite implements Rows {
     this.bytes = hasBytes ? new ByteColumn() : null;
   }
 
-  add(values: readonly number[], bytes: Uint8Array): void {
-    this.#add(values);
-    this.bytes?.push(bytes);
-  }
-
-  addText(values: readonly number[], text: string): void {
-    this.#add(values);
-    this.bytes?.pushText(text);
-  }
-
-  #add(values: readonly number[]): void {
+  /** The values of all columns; a text becomes UTF-8. */
+  add(values: readonly number[], bytes: Uint8Array | string): void {
     if (this.count === this.columns[0]?.length) this.columns = this.columns.map(doubled);
     for (let column = 0; column < values.length; column++) {
       (this.columns[column] as Float64Array)[this.count] = values[column] as number;
     }
+    this.bytes?.push(bytes);
     this.count++;
   }
 
-  entryAt(row: number, { keyColumns, valueColumns }: RunsShape): Entry {
-    const [key, values]: [number[], number[]] = [[], []];
-    for (let column = 0; column < keyColumns + valueColumns; column++) {
-      (column < keyColumns ? key : values).push((this.columns[column] as Float64Array)[row] as number);
-    }
-    return { key, values, bytes: this.bytes?.get(row) ?? NO_BYTES };
+  keyAt(row: number, { keyColumns }: RunsShape): Key {
+    return this.columns.slice(0, keyColumns).map((column) => column[row] as number);
+  }
+
+  entryAt(row: number, shape: RunsShape): Entry {
+    const values = this.columns.slice(shape.keyColumns).map((column) => column[row] as number);
+    return { key: this.keyAt(row, shape), values, bytes: this.bytes?.get(row) ?? NO_BYTES };
   }
 
   /** Replaces the values and bytes of a row by those of another. */

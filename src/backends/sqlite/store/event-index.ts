@@ -10,7 +10,7 @@
 
 import type { DatabaseSync } from 'node:sqlite';
 import type { NodeNumber } from '../../../model.ts';
-import { RowsToWrite, type RunsShape } from '../sorted-runs/entries.ts';
+import { NO_BYTES, RowsToWrite, type RunsShape } from '../sorted-runs/entries.ts';
 import type { Key } from '../sorted-runs/keys.ts';
 import { type RunsSizes, SortedRuns } from '../sorted-runs/sorted-runs.ts';
 import type { EventTable, StoreConnection } from './connection.ts';
@@ -38,33 +38,20 @@ export interface EntryQuery {
 }
 
 const ENTRIES_WAITING_MAX = 65_536;
+const FIRST_ENTRIES = 16_384;
 /**
  * Under load a table of events is filled by fewer transactions than that, so its entries are merged once, when it is
  * complete. A read searches each of these runs, which takes some ten microseconds a run.
  */
 const SIZES: RunsSizes = { fanOut: 24, blockRows: 256 };
 
-/** Buffered entries of one family. */
-class WaitingEntries {
-  readonly rows = new RowsToWrite(KEYS_ONLY.keyColumns, false, ENTRIES_WAITING_MAX);
-  readonly #owners = this.rows.columns[0] as Float64Array;
-  readonly #timestamps = this.rows.columns[1] as Float64Array;
-  readonly #numbers = this.rows.columns[2] as Float64Array;
-
-  add(owner: number, timestamp: number, no: number): void {
-    const at = this.rows.count++;
-    this.#owners[at] = owner;
-    this.#timestamps[at] = timestamp;
-    this.#numbers[at] = no;
-  }
-}
-
 /** The writing side, for one connection. */
 export class EventIndex {
   readonly #byNode: SortedRuns;
   readonly #byTenant: SortedRuns;
-  readonly #ofNodes = new WaitingEntries();
-  readonly #ofTenants = new WaitingEntries();
+  /** Buffered entries. */
+  readonly #ofNodes = new RowsToWrite(KEYS_ONLY.keyColumns, false, FIRST_ENTRIES);
+  readonly #ofTenants = new RowsToWrite(KEYS_ONLY.keyColumns, false, FIRST_ENTRIES);
 
   constructor(database: DatabaseSync, sizes: RunsSizes = {}) {
     this.#byNode = new SortedRuns(database, EVENTS_BY_NODE, { ...SIZES, ...sizes });
@@ -72,18 +59,18 @@ export class EventIndex {
   }
 
   get isFull(): boolean {
-    return this.#ofTenants.rows.count === ENTRIES_WAITING_MAX;
+    return this.#ofTenants.count === ENTRIES_WAITING_MAX;
   }
 
   add(tenant: number, node: NodeNumber | null, timestamp: number, no: number): void {
-    this.#ofTenants.add(tenant, timestamp, no);
-    if (node !== null) this.#ofNodes.add(node, timestamp, no);
+    this.#ofTenants.add([tenant, timestamp, no], NO_BYTES);
+    if (node !== null) this.#ofNodes.add([node, timestamp, no], NO_BYTES);
   }
 
   /** Writes the buffered entries, all of which are of this table of events. */
   flush(table: number): void {
-    this.#byNode.put(table, this.#ofNodes.rows);
-    this.#byTenant.put(table, this.#ofTenants.rows);
+    this.#byNode.put(table, this.#ofNodes);
+    this.#byTenant.put(table, this.#ofTenants);
     this.#forgetWaiting();
   }
 
@@ -104,8 +91,8 @@ export class EventIndex {
   }
 
   #forgetWaiting(): void {
-    this.#ofNodes.rows.count = 0;
-    this.#ofTenants.rows.count = 0;
+    this.#ofNodes.clear();
+    this.#ofTenants.clear();
   }
 }
 

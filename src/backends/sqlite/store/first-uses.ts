@@ -15,6 +15,7 @@ import { HASHED, type HashOfKey, type KeyHash } from '../../../views/keyed-hash.
 import { olderUseName } from '../../../views/key-use.ts';
 import { BufferedRuns } from '../sorted-runs/buffered-runs.ts';
 import type { Entry, RowsToWrite, RunsShape } from '../sorted-runs/entries.ts';
+import type { Key } from '../sorted-runs/keys.ts';
 import type { RunReader } from '../sorted-runs/run-reader.ts';
 import type { SortedRuns } from '../sorted-runs/sorted-runs.ts';
 import { uuidBytes, uuidText } from '../uuids.ts';
@@ -101,8 +102,8 @@ export class FirstUseLookup {
 export function storedFirstUses(hashOf: HashOfKey, eventIds: RunReader, keys: RunReader): FirstUseLookup {
   return new FirstUseLookup(
     hashOf,
-    ({ hash, rest }) => eventIds.find([hash, rest]),
-    ({ hash, rest }) => keys.find([hash, rest]),
+    (hash) => eventIds.find(runKeyOf(hash)),
+    (hash) => keys.find(runKeyOf(hash)),
   );
 }
 
@@ -121,8 +122,8 @@ export class FirstUses {
     this.#keys = new BufferedRuns(database, IDEMPOTENCY_KEYS, (rows) => groupFor(this.#keys.runs, rows));
     this.#lookup = new FirstUseLookup(
       hashOf,
-      (hash) => this.#eventIds.get(hash),
-      (hash) => this.#keys.get(hash),
+      (hash) => this.#eventIds.get(runKeyOf(hash)),
+      (hash) => this.#keys.get(runKeyOf(hash)),
     );
   }
 
@@ -151,14 +152,14 @@ export class FirstUses {
   #writeEventIds(written: TenantBatch['eventIds'], { hashes, uses }: LookedUpEventIds): void {
     for (const { index, receivedAt } of written) {
       const before = uses[index] as number;
-      this.#eventIds.set(hashes[index] as KeyHash, [receivedAt, before]);
+      this.#eventIds.put(runKeyOf(hashes[index] as KeyHash), [receivedAt, before]);
       uses[index] = before + 1;
     }
   }
 
   #writeKeyUse(tenant: number, name: string, { receivedAt, traceId, bodyHash }: KeyUse, order: number): void {
     const bytes = Buffer.concat([uuidBytes(traceId), Buffer.from(bodyHash)]);
-    this.#keys.set(this.#hashOf(tenant, HASHED.idempotencyKey, name), [receivedAt, order], bytes);
+    this.#keys.put(runKeyOf(this.#hashOf(tenant, HASHED.idempotencyKey, name)), [receivedAt, order], bytes);
   }
 
   /** Call it before the transaction is committed. */
@@ -202,9 +203,13 @@ export function keyUseOf({ values, bytes }: Entry): KeyUse {
  * `EVENT_IDS`.
  */
 export function forgetEventId(reader: RunReader, hash: KeyHash, usedAt: readonly number[]): void {
-  const key = [hash.hash, hash.rest];
+  const key = runKeyOf(hash);
   const used = reader.find(key)?.values[0];
   if (used !== undefined && usedAt.includes(used)) reader.remove([key]);
+}
+
+function runKeyOf({ hash, rest }: KeyHash): Key {
+  return [hash, rest];
 }
 
 /** True if there was something to drop. */

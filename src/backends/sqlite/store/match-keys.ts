@@ -10,6 +10,7 @@ import { IDENTIFIER_TYPES, type NodeNumber } from '../../../model.ts';
 import { type HashOfKey, type Key, type KeyHash, keyHashes, identityFingerprint } from '../../../views/keyed-hash.ts';
 import { BufferedRuns } from '../sorted-runs/buffered-runs.ts';
 import type { Entry, RunsShape } from '../sorted-runs/entries.ts';
+import type { Key as RunKey } from '../sorted-runs/keys.ts';
 import type { RunReader } from '../sorted-runs/run-reader.ts';
 import type { RunsSizes } from '../sorted-runs/sorted-runs.ts';
 
@@ -52,13 +53,13 @@ export class StoreMatchKeys implements MatchKeyLookup {
   }
 
   find(tenant: number, key: Key): KeyOwner | undefined {
-    const entry = this.#buffered.get(hashOfKey(this.#hashOf, tenant, key));
+    const entry = this.#buffered.get(runKeyOf(this.#hashOf, tenant, key));
     return entry === undefined ? undefined : ownerOf(entry);
   }
 
   /** For a key without a node. */
   insert(tenant: number, key: Key, node: NodeNumber, keySetHash: number | null): void {
-    this.#buffered.set(hashOfKey(this.#hashOf, tenant, key), [node, keySetHash ?? NO_COMPANY]);
+    this.#buffered.put(runKeyOf(this.#hashOf, tenant, key), [node, keySetHash ?? NO_COMPANY]);
   }
 
   /** Strongest first. */
@@ -96,8 +97,7 @@ export function keySetHashOf({ hash, rest }: KeyHash): number {
 export function storedMatchKeys(runs: RunReader, hashOf: HashOfKey): MatchKeyLookup {
   return {
     find: (tenant, key) => {
-      const { hash, rest } = hashOfKey(hashOf, tenant, key);
-      const entry = runs.find([hash, rest]);
+      const entry = runs.find(runKeyOf(hashOf, tenant, key));
       return entry && ownerOf(entry);
     },
     identityFingerprint: (tenant, keys) => identityFingerprint(hashOf, tenant, keys),
@@ -106,21 +106,20 @@ export function storedMatchKeys(runs: RunReader, hashOf: HashOfKey): MatchKeyLoo
 
 /** For readers: in runs of `MATCH_KEYS`. */
 export function findNode(runs: RunReader, hashOf: HashOfKey, tenant: number, key: Key): NodeNumber | undefined {
-  const { hash, rest } = hashOfKey(hashOf, tenant, key);
-  return runs.find([hash, rest])?.values[0];
+  return runs.find(runKeyOf(hashOf, tenant, key))?.values[0];
 }
 
 export function removeKeys(runs: RunReader, hashOf: HashOfKey, tenant: number, keys: readonly Key[]): void {
-  const hashes = keys.map((key) => hashOfKey(hashOf, tenant, key));
-  runs.remove(hashes.map(({ hash, rest }) => [hash, rest]));
+  runs.remove(keys.map((key) => runKeyOf(hashOf, tenant, key)));
 }
 
 function ownerOf({ values: [node = 0, keySetHash = NO_COMPANY] }: Entry): KeyOwner {
   return { node, keySetHash: keySetHash === NO_COMPANY ? null : keySetHash };
 }
 
-function hashOfKey(hashOf: HashOfKey, tenant: number, { type, value }: Key): KeyHash {
-  return hashOf(tenant, IDENTIFIER_TYPES.indexOf(type), value);
+function runKeyOf(hashOf: HashOfKey, tenant: number, { type, value }: Key): RunKey {
+  const { hash, rest } = hashOf(tenant, IDENTIFIER_TYPES.indexOf(type), value);
+  return [hash, rest];
 }
 
 /** With the secret of this file. */

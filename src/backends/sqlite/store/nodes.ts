@@ -1,7 +1,7 @@
 /**
  * Writes what a transaction adds to nodes. The row of a new node is written at once, and never changed; its number of
- * events, first and last seen and properties (identity/property-updates.ts) are buffered until the commit, up to
- * `GATHERED_NODES_MAX` and `GATHERED_BYTES_MAX`, and written as a sorted run (store/profile-runs.ts).
+ * events, first and last seen and properties (identity/property-updates.ts) are buffered until the commit, and written
+ * as a sorted run (store/profile-runs.ts).
  *
  * Most updates set the same names as the one before them. If all properties come from one update, a newer one of the
  * same names replaces it without a comparison.
@@ -19,27 +19,31 @@ import {
   groupsText,
   isList,
   NO_GROUPS,
+  type Sum,
   sumOf,
   type Visits,
 } from '../../../views/node-properties.ts';
 import type { HashOfKey } from '../../../views/keyed-hash.ts';
-import { ProfileMemtable, type PropertyUpdate } from './profile-memtable.ts';
 import { PROFILE_GROUP, PROFILE_RUNS, PROFILE_SIZES } from './profile-runs.ts';
 import { NO_SHAPE, ShapeHashes } from './shape-hash.ts';
-import { type RunsSizes, SortedRuns } from '../sorted-runs/sorted-runs.ts';
+import { BufferedRuns } from '../sorted-runs/buffered-runs.ts';
+import type { RunsSizes } from '../sorted-runs/sorted-runs.ts';
 import { NODES_PER_BLOCK } from './schema.ts';
 import { uuidBytes } from '../uuids.ts';
 
-const GATHERED_NODES_MAX = 100_000;
-/** Of properties: ordinary people fit, a few with megabytes each do not. */
-const GATHERED_BYTES_MAX = 32 * 1024 * 1024;
+/** The properties set for a node, as text (identity/property-updates.ts). */
+interface PropertyUpdate {
+  readonly text: string;
+  /** For a single update: which names it set (store/shape-hash.ts), and when it was received. Else NO_SHAPE. */
+  readonly shape: number;
+  readonly writtenAt: number;
+}
 
 export class StoreNodes {
   readonly #insert: StatementSync;
   readonly #insertBlock: StatementSync;
   readonly #shapes: ShapeHashes;
-  readonly #gathered = new ProfileMemtable();
-  readonly #runs: SortedRuns;
+  readonly #deltas: BufferedRuns;
   /** The last written block. */
   #blockTenant = -1;
   #block = -1;
@@ -48,12 +52,11 @@ export class StoreNodes {
     this.#shapes = new ShapeHashes(hashOf);
     this.#insert = database.prepare('INSERT INTO nodes VALUES (?, ?, ?, ?, ?, ?)');
     this.#insertBlock = database.prepare('INSERT INTO node_blocks VALUES (?, ?) ON CONFLICT DO NOTHING');
-    this.#runs = new SortedRuns(database, PROFILE_RUNS, { ...PROFILE_SIZES, ...sizes });
+    this.#deltas = new BufferedRuns(database, PROFILE_RUNS, () => PROFILE_GROUP, { ...PROFILE_SIZES, ...sizes });
   }
 
   forget(): void {
-    this.#gathered.clear();
-    this.#runs.forget();
+    this.#deltas.forget();
     this.#blockTenant = -1;
   }
 
@@ -63,24 +66,22 @@ export class StoreNodes {
       this.#create(tenant, node, origin, visits.get(node) ?? []);
       visits.delete(node);
     }
-    for (const [node, ofNode] of visits) this.#gathered.add(node, sumOf(ofNode), this.#updateOf(ofNode));
-    if (this.#gathered.count >= GATHERED_NODES_MAX || this.#gathered.textBytes >= GATHERED_BYTES_MAX) this.flush();
+    for (const [node, ofNode] of visits) this.#add(node, sumOf(ofNode), this.#updateOf(ofNode));
   }
 
   /** Call it before the transaction is committed. */
   flush(): void {
-    this.#runs.put(PROFILE_GROUP, this.#gathered.rows);
-    this.#gathered.clear();
+    this.#deltas.flush();
   }
 
   /** Whether runs are being merged. */
   get isCompacting(): boolean {
-    return this.#runs.isCompacting;
+    return this.#deltas.runs.isCompacting;
   }
 
   /** Continues merging while idle. */
   compact(): void {
-    this.#runs.compact();
+    this.#deltas.runs.compact();
   }
 
   /** Nodes come in the order of their numbers, so this writes a row for every thousandth of them. */
@@ -102,7 +103,13 @@ export class StoreNodes {
     this.#insert.run(node, tenant.no, id, receivedAt, uuidBytes(traceId), userIndex);
     const { events, first, last } = sumOf(visits);
     const seen = { events, first: Math.min(receivedAt, first), last: Math.max(receivedAt, last) };
-    this.#gathered.add(node, seen, this.#updateOf(visits));
+    this.#add(node, seen, this.#updateOf(visits));
+  }
+
+  #add(node: NodeNumber, { events, first, last }: Sum, update: PropertyUpdate | null): void {
+    const shape = update?.shape ?? NO_SHAPE;
+    const writtenAt = update === null || shape === NO_SHAPE ? last : update.writtenAt;
+    this.#deltas.put([node], [events, first, last, writtenAt, shape], update?.text);
   }
 
   #updateOf(visits: UserToStore | readonly UserToStore[]): PropertyUpdate | null {
