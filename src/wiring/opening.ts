@@ -182,7 +182,7 @@ export async function prepareServerDatabase(config: Config): Promise<string> {
 /** Throws `LogCorruptError` if the position of the store covers records of the local log that it never processed. */
 async function assertLogOfStore(config: Config, store: Store): Promise<void> {
   if (config.logUrl !== '') return;
-  const { newestRecordBefore } = await import('../backends/sqlite/log/newest-record.ts');
+  const { newestRecordBefore } = await import('../backends/sqlite/log/reader.ts');
   const { positions } = await store.ledger(null, NO_HOURS);
   const position = positionInLocalLog(positions);
   const newest = newestRecordBefore(logFolderOf(config.dataFolder), position);
@@ -206,15 +206,16 @@ async function tieLocalLog(config: Config, pool: Database): Promise<void> {
 
 /** Why the local log cannot be used with this database; null if it belongs to it or is new. Creates nothing. */
 async function problemOfLocalLog({ dataFolder, storeUrl }: Config, pool: Database): Promise<string | null> {
-  const [{ readLogInstallation }, { findNameOfLog }, { installationOf, knowsLog }, { findMigration }] =
-    await Promise.all([
+  const [{ readLogInstallation }, { findLogName }, { installationOf, knowsLog }, { findMigration }] = await Promise.all(
+    [
       import('../backends/sqlite/installation.ts'),
-      import('../backends/sqlite/log/segments.ts'),
+      import('../backends/sqlite/log/name.ts'),
       import('../backends/postgres/identity.ts'),
       import('../backends/postgres/migration-state.ts'),
-    ]);
+    ],
+  );
   const folder = logFolderOf(dataFolder);
-  const [ours, theirs, logName] = [readLogInstallation(folder), await installationOf(pool), findNameOfLog(folder)];
+  const [ours, theirs, logName] = [readLogInstallation(folder), await installationOf(pool), findLogName(folder)];
   const move = await findMigration(pool);
   if (move !== undefined && move.log === logName) {
     return problemOfLostMarker(dataFolder, move, withoutSecrets(storeUrl));
@@ -242,13 +243,13 @@ async function problemOfLocalLog({ dataFolder, storeUrl }: Config, pool: Databas
 async function problemOfLogLeftBehind(config: Config, pool: Database): Promise<string | null> {
   const { dataFolder } = config;
   if (!hasSegments(dataFolder)) return null;
-  const [{ readLogInstallation }, { findNameOfLog }, { installationOf, knowsLog, topicOf }] = await Promise.all([
+  const [{ readLogInstallation }, { findLogName }, { installationOf, knowsLog, topicOf }] = await Promise.all([
     import('../backends/sqlite/installation.ts'),
-    import('../backends/sqlite/log/segments.ts'),
+    import('../backends/sqlite/log/name.ts'),
     import('../backends/postgres/identity.ts'),
   ]);
   const folder = logFolderOf(dataFolder);
-  const name = findNameOfLog(folder);
+  const name = findLogName(folder);
   if (name === undefined) return null;
   const isOurs = readLogInstallation(folder) === (await installationOf(pool)) || (await knowsLog(pool, name));
   if (!isOurs) return null;
@@ -320,14 +321,21 @@ async function processedByStoreFile(config: Config): Promise<number> {
  * there is none yet, null if it cannot be read.
  */
 export async function inspectLocalLog(config: Config, store: Store | undefined | null): Promise<LogInspection> {
-  const [{ readLogInstallation, wasUsedByServer }, ends, { assertOwnSegments }, { readLogWarnings }, checkup] =
-    await Promise.all([
-      import('../backends/sqlite/installation.ts'),
-      import('../backends/sqlite/log/end-of-log.ts'),
-      import('../backends/sqlite/log/segment-chain.ts'),
-      import('../backends/sqlite/log/warnings.ts'),
-      import('../backends/sqlite/checkup.ts'),
-    ]);
+  const [
+    { readLogInstallation, wasUsedByServer },
+    ends,
+    { assertOwnSegments },
+    { readLogWarnings },
+    { unrecoverableSegments },
+    { lockHolderOf },
+  ] = await Promise.all([
+    import('../backends/sqlite/installation.ts'),
+    import('../backends/sqlite/log/end-of-log.ts'),
+    import('../backends/sqlite/log/segment-chain.ts'),
+    import('../backends/sqlite/log/warnings.ts'),
+    import('../backends/sqlite/checkup.ts'),
+    import('../backends/sqlite/folder-lock.ts'),
+  ]);
   const folder = logFolderOf(config.dataFolder);
   const refusals = [
     await refusalBy(async () => void readLogInstallation(folder)),
@@ -336,8 +344,8 @@ export async function inspectLocalLog(config: Config, store: Store | undefined |
   ].filter((words) => words !== null);
   const noted = readLogWarnings(folder);
   // What a server writes to is not at rest.
-  const isAtRest = !checkup.lockHolderOf(config.dataFolder).isHeld;
-  const refusedSegments = isAtRest ? checkup.unrecoverableSegments(folder) : new Map<string, string>();
+  const isAtRest = !lockHolderOf(config.dataFolder).isHeld;
+  const refusedSegments = isAtRest ? unrecoverableSegments(folder) : new Map<string, string>();
   if (!isAtRest || refusals.length > 0 || refusedSegments.size > 0) {
     return { refusals, refusedSegments, unknownEnd: null, missing: null, noted };
   }
@@ -366,7 +374,7 @@ function throwAsOperatorError(error: unknown): never {
 /** The URL of the server running on the data folder; undefined if there is none, or if servers share a log. */
 export async function findServer({ dataFolder, logUrl }: Config): Promise<string | undefined> {
   if (logUrl !== '') return undefined;
-  const { lockHolderOf } = await import('../backends/sqlite/checkup.ts');
+  const { lockHolderOf } = await import('../backends/sqlite/folder-lock.ts');
   return lockHolderOf(dataFolder).isHeld ? serverUrlIn(dataFolder) : undefined;
 }
 

@@ -133,13 +133,11 @@ interface TakenFolder {
 async function takeFolder({ dataFolder, storeUrl }: Config): Promise<TakenFolder> {
   const [
     { lockFolder },
-    { recoverLogName },
     { refuseMigratedFolder, refuseUnmigratedFolder },
     { refuseUnfinishedRestore },
     { fullDiskText, isFullDisk },
   ] = await Promise.all([
     import('../backends/sqlite/folder-lock.ts'),
-    import('../backends/sqlite/log/segments.ts'),
     import('../migration/marker.ts'),
     import('../backup/restore-marker.ts'),
     import('../backends/sqlite/disk.ts'),
@@ -150,7 +148,6 @@ async function takeFolder({ dataFolder, storeUrl }: Config): Promise<TakenFolder
   else refuseUnmigratedFolder(dataFolder);
   try {
     mkdirSync(logFolderOf(dataFolder), { recursive: true, mode: 0o700 });
-    recoverLogName(logFolderOf(dataFolder));
   } catch (error) {
     if (isFullDisk(error)) throw new OperatorError(fullDiskText(dataFolder), { cause: error });
     throw error;

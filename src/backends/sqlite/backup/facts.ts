@@ -94,9 +94,11 @@ export function logFactsOf(segments: readonly Segment[], counts: readonly number
   const records = counts.reduce((sum, count) => sum + count, 0);
   const first = segments[0]?.firstPosition ?? 1;
   const last = segments.at(-1)?.firstPosition ?? 1;
-  const gaps = segments.flatMap(({ lost, missing, firstPosition }, index) => {
+  const gaps = segments.flatMap(({ state, firstPosition }, index) => {
     const next = segments[index + 1]?.firstPosition ?? firstPosition;
-    return (lost || missing) && next > firstPosition ? [{ first_position: firstPosition, next_position: next }] : [];
+    return (state === 'lost' || state === 'missing') && next > firstPosition
+      ? [{ first_position: firstPosition, next_position: next }]
+      : [];
   });
   const facts = { first_position: first, next_position: last + (counts.at(-1) ?? 0), records };
   return gaps.length === 0 ? facts : { ...facts, gaps };
@@ -143,7 +145,7 @@ function assertContinues(storeFile: string, segments: readonly Segment[]): void 
   );
   const last = Number(row?.['position'] ?? 0) - 1;
   const segment = segments.findLast(({ firstPosition }) => firstPosition <= last);
-  if (typeof row?.['last_trace_id'] !== 'string' || segment === undefined || segment.lost || segment.missing) return;
+  if (typeof row?.['last_trace_id'] !== 'string' || segment === undefined || !holdsRecords(segment)) return;
   const found = inDatabase(segment.file, (log) =>
     log.prepare('SELECT trace_id FROM records WHERE position = ?').get(last),
   )?.['trace_id'];

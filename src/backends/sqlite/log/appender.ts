@@ -158,7 +158,6 @@ class SqliteLogAppender implements LogAppender {
         return;
       case 'ready':
       case 'refused':
-      case 'closed':
         return;
     }
   }
@@ -196,9 +195,9 @@ function packGroup(id: number, waiting: readonly Waiting[]): Group {
       entry.userCount,
       entry.eventCount,
       entry.rejections.length === 0 ? null : JSON.stringify(entry.rejections),
-      entry.body.byteLength,
       entry.format ?? null,
       entry.droppedByClient ?? null,
+      entry.body.byteLength,
     );
   }
   return { id, fields, bodies };

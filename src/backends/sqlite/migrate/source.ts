@@ -27,7 +27,6 @@ import {
 } from '../database.ts';
 import { keysFile } from '../keys-schema.ts';
 import { localLogName } from '../log/name.ts';
-import { recoverLogName } from '../log/segments.ts';
 import { CHUNK_LIMITS, ChunkBuilder, type ChunkLimits, positionIn, type StoredValue } from './chunks.ts';
 import { chunksOfTables, countInTables, type TablePart } from './events.ts';
 import { chunksOfFirstUses, countFirstUses, isFirstUses } from './first-uses.ts';
@@ -55,7 +54,6 @@ export function openSqliteMigrationSource(setup: SourceSetup): MigrationSource {
   const store = openForReading(storeFile(setup.storeFile, 'reader'));
   try {
     const keys = openForReading(keysFile(setup.keyFile));
-    recoverLogName(setup.logFolder);
     return new SqliteMigrationSource(store, keys, localLogName(setup.logFolder), setup);
   } catch (error) {
     store.close();
