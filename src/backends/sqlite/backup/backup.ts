@@ -227,10 +227,9 @@ async function copyDatabase(path: string, { dataFolder, into, stop, onBytes }: C
   makePrivateFolder(dirname(target));
   // Truncated too: an earlier attempt may have left something.
   closeSync(openSync(target, 'w', 0o600));
-  let database: DatabaseSync | undefined;
   try {
     refuseForeignWal({ file: source, name: 'database' });
-    database = new DatabaseSync(source, { readOnly: true, timeout: BUSY_TIMEOUT_MS });
+    using database = new DatabaseSync(source, { readOnly: true, timeout: BUSY_TIMEOUT_MS });
     database.exec('BEGIN');
     // The transaction begins with the first read.
     database.prepare('SELECT count(*) FROM sqlite_schema').get();
@@ -251,8 +250,6 @@ async function copyDatabase(path: string, { dataFolder, into, stop, onBytes }: C
   } catch (error) {
     if (isDamage(error)) throw notBackedUp(`${resolve(source)} is damaged: ${(error as Error).message}.`, error);
     throw error;
-  } finally {
-    database?.close();
   }
 }
 
