@@ -93,38 +93,42 @@ export async function prepareDatabase(config: Config): Promise<void> {
     import('../backends/postgres/migration-state.ts'),
     import('../backends/postgres/arrival-numbers.ts'),
   ]);
+  await onDatabase(config, async (pool) => {
+    const problem = logUrl === '' ? problemOfOtherDatabase(dataFolder, (await findMigration(pool))?.id) : null;
+    if (problem !== null) throw new OperatorError(problem);
+    await migrate(pool);
+    await refuseUnfinishedMigration(pool);
+    if (logUrl === '') await tieLocalLog(config, pool);
+    await continueArrivalNumbers(pool);
+  });
+}
+
+/** For one step of a start. */
+async function onDatabase<T>(config: Config, work: (pool: Database) => Promise<T>): Promise<T> {
   const pool = await openDatabase(config, 'start', FEW_CONNECTIONS);
+  return closing(pool, () => translateUnreachable(config, () => work(pool)));
+}
+
+async function closing<T>(opened: { close(): Promise<void> }, work: () => Promise<T>): Promise<T> {
   try {
-    await translateUnreachable(config, async () => {
-      const problem = logUrl === '' ? problemOfOtherDatabase(dataFolder, (await findMigration(pool))?.id) : null;
-      if (problem !== null) throw new OperatorError(problem);
-      await migrate(pool);
-      await refuseUnfinishedMigration(pool);
-      if (logUrl === '') await tieLocalLog(config, pool);
-      await continueArrivalNumbers(pool);
-    });
+    return await work();
   } finally {
-    await pool.close();
+    await opened.close();
   }
 }
 
 /** The same for Kafka, after the database is prepared: the topic exists, is safe, and belongs to this database. */
 export async function prepareLog(config: Config): Promise<void> {
   const { tieToTopic, topicOf } = await import('../backends/postgres/identity.ts');
-  const pool = await openDatabase(config, 'start', FEW_CONNECTIONS);
-  try {
-    const topic = await prepareTopic(config, await translateUnreachable(config, () => topicOf(pool)));
+  await onDatabase(config, async (pool) => {
+    const topic = await prepareTopic(config, await topicOf(pool));
     try {
-      await translateUnreachable(config, () => tieToTopic(pool, topic));
+      await closing(topic, () => tieToTopic(pool, topic));
     } catch (error) {
       if (!(error instanceof LogUnavailableError)) throw error;
       throw new LogUnreachableError(`Kafka cannot be used: ${error.message}`, { cause: error });
-    } finally {
-      await topic.close();
     }
-  } finally {
-    await pool.close();
-  }
+  });
 }
 
 /** `known`: the log that the database is written from; a new topic could not be that one, so none is created then. */
@@ -156,35 +160,28 @@ export async function prepareServerDatabase(config: Config): Promise<string> {
     import('../backends/sqlite/log/name.ts'),
     import('../backends/postgres/identity.ts'),
   ]);
-  const pool = await openDatabase(config, 'start', FEW_CONNECTIONS);
-  try {
-    const problem = await translateUnreachable(config, () =>
-      config.logUrl === '' ? problemWithoutTopic(pool) : problemOfLogLeftBehind(config, pool),
-    ).catch(throwAsOperatorError);
+  return onDatabase(config, async (pool) => {
+    const problem = await (config.logUrl === '' ? problemWithoutTopic(pool) : problemOfLogLeftBehind(config, pool));
     if (problem !== null) throw new OperatorError(problem);
-    const installation = await translateUnreachable(config, () => installationOf(pool));
+    const installation = await installationOf(pool);
     if (config.logUrl !== '') return installation;
-    await translateUnreachable(config, async () => {
-      const name = localLogName(logFolderOf(config.dataFolder));
-      const store = await storeOn(pool.share(), config, () => name);
-      try {
-        await assertLogOfStore(config, store);
-      } finally {
-        await store.close();
-      }
-    }).catch(throwAsOperatorError);
+    const name = localLogName(logFolderOf(config.dataFolder));
+    const store = await storeOn(pool.share(), config, () => name);
+    await closing(store, () => assertLogOfStore(config, store));
     return installation;
-  } finally {
-    await pool.close();
-  }
+  }).catch(throwAsOperatorError);
+}
+
+/** Up to where a store has processed the local log. */
+export async function processedBy(store: Store): Promise<number> {
+  return positionInLocalLog((await store.ledger(null, NO_HOURS)).positions);
 }
 
 /** Throws `LogCorruptError` if the position of the store covers records of the local log that it never processed. */
 async function assertLogOfStore(config: Config, store: Store): Promise<void> {
   if (config.logUrl !== '') return;
   const { newestRecordBefore } = await import('../backends/sqlite/log/reader.ts');
-  const { positions } = await store.ledger(null, NO_HOURS);
-  const position = positionInLocalLog(positions);
+  const position = await processedBy(store);
   const newest = newestRecordBefore(logFolderOf(config.dataFolder), position);
   if (newest !== undefined) await assertProcessed(store, newest, position, Date.now() - config.eventRetentionMs);
 }
@@ -253,14 +250,11 @@ async function problemOfLogLeftBehind(config: Config, pool: Database): Promise<s
   if (name === undefined) return null;
   const isOurs = readLogInstallation(folder) === (await installationOf(pool)) || (await knowsLog(pool, name));
   if (!isOurs) return null;
-  const [store, log] = [await storeOn(pool.share(), config, () => name), await localLog(config)];
-  try {
-    const position = positionInLocalLog((await store.ledger(null, NO_HOURS)).positions);
-    const { headers } = await log.headers(LOCAL_PARTITION, position, 1);
-    if (headers.length === 0) return null;
-  } finally {
-    await Promise.all([store.close(), log.close()]);
-  }
+  const store = await storeOn(pool.share(), config, () => name);
+  const position = await closing(store, () => processedBy(store));
+  const log = await localLog(config);
+  const { headers } = await closing(log, () => log.headers(LOCAL_PARTITION, position, 1));
+  if (headers.length === 0) return null;
   const first =
     (await topicOf(pool)) === null ? '' : 'Run in the database: UPDATE sluice.identity SET log = NULL. Then start';
   return (
@@ -308,12 +302,10 @@ export async function prepareDataFolder(config: Config): Promise<string[]> {
 async function processedByStoreFile(config: Config): Promise<number> {
   const { openSqliteStore } = await import('../backends/sqlite/store/store.ts');
   const store = openSqliteStore(storeFileOf(config.dataFolder));
-  try {
+  return closing(store, async () => {
     await assertLogOfStore(config, store);
-    return positionInLocalLog((await store.ledger(null, NO_HOURS)).positions);
-  } finally {
-    await store.close();
-  }
+    return processedBy(store);
+  });
 }
 
 /**
@@ -349,7 +341,7 @@ export async function inspectLocalLog(config: Config, store: Store | undefined |
   if (!isAtRest || refusals.length > 0 || refusedSegments.size > 0) {
     return { refusals, refusedSegments, unknownEnd: null, missing: null, noted };
   }
-  const processed = store ? positionInLocalLog((await store.ledger(null, NO_HOURS)).positions) : 0;
+  const processed = store ? await processedBy(store) : 0;
   const isUnknown = ends.isEndUnknown(folder, processed, wasUsedByServer(config.dataFolder));
   const unknownEnd = isUnknown ? ends.unknownEndText(folder) : null;
   const missing = store === null ? null : ends.missingAtEnd(folder, processed);
@@ -378,11 +370,15 @@ export async function findServer({ dataFolder, logUrl }: Config): Promise<string
   return lockHolderOf(dataFolder).isHeld ? serverUrlIn(dataFolder) : undefined;
 }
 
+function refuseUnusableFolder({ dataFolder }: Pick<Config, 'dataFolder'>): void {
+  refuseMigratedFolder(dataFolder);
+  refuseUnfinishedRestore(dataFolder);
+}
+
 /** Creates the key store if it is missing, except in a data folder that has lost its keys. */
 export async function openKeyStore(config: Config): Promise<KeyStore> {
   if (config.storeUrl === '') {
-    refuseMigratedFolder(config.dataFolder);
-    refuseUnfinishedRestore(config.dataFolder);
+    refuseUnusableFolder(config);
     refuseLostKeys(config.dataFolder);
     const { openSqliteKeyStore } = await import('../backends/sqlite/keys.ts');
     return openSqliteKeyStore(keyFileOf(config.dataFolder));
@@ -395,8 +391,7 @@ export async function openKeyStore(config: Config): Promise<KeyStore> {
 export async function replaceLostKeys({ dataFolder, storeUrl }: Config, now: number): Promise<KeyStore> {
   if (storeUrl !== '')
     throw new OperatorError('The keys are in PostgreSQL (STORE_URL). Leave --replace-lost-keys out.');
-  refuseMigratedFolder(dataFolder);
-  refuseUnfinishedRestore(dataFolder);
+  refuseUnusableFolder({ dataFolder });
   const lostAccounts = await import('../backends/sqlite/lost-accounts.ts');
   return lostAccounts.replaceLostKeys(dataFolder, now);
 }
@@ -415,8 +410,7 @@ export async function findKeyStore(config: Config): Promise<KeyStore | undefined
 
 export async function openMemberStore(config: Config): Promise<MemberStore> {
   if (config.storeUrl === '') {
-    refuseMigratedFolder(config.dataFolder);
-    refuseUnfinishedRestore(config.dataFolder);
+    refuseUnusableFolder(config);
     refuseLostKeys(config.dataFolder);
     const { openSqliteMemberStore } = await import('../backends/sqlite/keys.ts');
     return openSqliteMemberStore(keyFileOf(config.dataFolder));
@@ -440,8 +434,7 @@ export async function memberStoreOn(pool: Database): Promise<MemberStore> {
  */
 export async function openStore(config: Config): Promise<Store | undefined> {
   if (config.storeUrl === '') {
-    refuseMigratedFolder(config.dataFolder);
-    refuseUnfinishedRestore(config.dataFolder);
+    refuseUnusableFolder(config);
     const file = storeFileOf(config.dataFolder);
     // An empty one has no tables, and is for a server to fill.
     if (sizeOfFile(file) === 0) return undefined;
@@ -459,8 +452,10 @@ export async function openStore(config: Config): Promise<Store | undefined> {
 /** The store in the database, completed by what is still in the log; closes both, and its connections. */
 async function readingOn(pool: Database, config: Config): Promise<Store> {
   try {
-    const log = (await findLogReader(config)) ?? NO_LOG;
-    return createReading(await storeOn(pool, config, () => log.name), log);
+    const log = await findLogReader(config);
+    // A machine without a log can read a shared store. The name would be created, were it asked for.
+    const logName = (): string => log?.name ?? 'none';
+    return createReading(await storeOn(pool, config, logName), log ?? (await localLog(config)));
   } catch (error) {
     await pool.close();
     throw error;
@@ -533,11 +528,7 @@ async function newestInLog(config: Config, warn: (message: string) => void): Pro
 
 async function readNewest(config: Config): Promise<number> {
   const log = await openLogReader(config, () => undefined);
-  try {
-    return await log.newestReceivedAt();
-  } finally {
-    await log.close();
-  }
+  return closing(log, () => log.newestReceivedAt());
 }
 
 async function newestInStore(config: Config, warn: (message: string) => void): Promise<number> {
@@ -553,13 +544,11 @@ async function newestInDatabase(config: Config, warn: (message: string) => void)
   const { newestErase } = await import('../backends/postgres/store-erase.ts');
   const database = await connectLater(config, 'start', 1, () => null);
   try {
-    return await newestErase(database);
+    return await closing(database, () => newestErase(database));
   } catch (error) {
     if (!(error instanceof StoreUnavailableError)) throw error;
     warn(`the clock cannot be compared with the last erase: ${error.message}`);
     return 0;
-  } finally {
-    await database.close();
   }
 }
 
@@ -579,23 +568,6 @@ async function localLog(config: Config): Promise<LogReader> {
   return openSqliteLogReader({ folder: logFolderOf(config.dataFolder), ...READ_ONLY });
 }
 
-/** Stands in for the log on a machine without one: a shared store can still be read there. */
-const NO_LOG: LogReader = {
-  name: 'none',
-  splitsRequests: false,
-  partitions: async () => [],
-  read: async (_partition, position) => ({ records: [], next: position }),
-  headers: async (_partition, position) => ({ headers: [], next: position }),
-  find: async () => [],
-  backlogBytes: async () => 0,
-  traceIdAt: async () => undefined,
-  missing: async () => 0,
-  lost: async () => [],
-  commit: async () => undefined,
-  newestReceivedAt: async () => 0,
-  close: async () => undefined,
-};
-
 /** Undefined where no server has made tables yet. */
 async function findDatabase(config: Config): Promise<Database | undefined> {
   const pool = await openDatabase(config, 'command', FEW_CONNECTIONS);
@@ -614,12 +586,12 @@ async function findDatabase(config: Config): Promise<Database | undefined> {
 
 /** For the doctor: facts alone, nothing is made. */
 export async function lookAtDatabase(config: Config): Promise<DatabaseFacts> {
+  const [{ databaseFacts }, { findMigration, problemOfUnfinishedMigration }] = await Promise.all([
+    import('../backends/postgres/checkup.ts'),
+    import('../backends/postgres/migration-state.ts'),
+  ]);
   const pool = await openDatabase(config, 'doctor', FEW_CONNECTIONS);
-  try {
-    const [{ databaseFacts }, { findMigration, problemOfUnfinishedMigration }] = await Promise.all([
-      import('../backends/postgres/checkup.ts'),
-      import('../backends/postgres/migration-state.ts'),
-    ]);
+  return closing(pool, async () => {
     const facts = await databaseFacts(pool);
     const move = await findMigration(pool);
     const problemOfFolder = config.logUrl === '' ? problemOfOtherDatabase(config.dataFolder, move?.id) : null;
@@ -630,9 +602,7 @@ export async function lookAtDatabase(config: Config): Promise<DatabaseFacts> {
       problemOfMigration: problemOfFolder ?? problemOfUnfinishedMigration(move),
       problemOfLog: hasTables ? await problemOfAnyLog(config, pool) : null,
     };
-  } finally {
-    await pool.close();
-  }
+  });
 }
 
 /** Why a start would refuse the log of these settings with this database; null if it would not. Creates nothing. */
