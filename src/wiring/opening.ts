@@ -12,6 +12,7 @@ import { refuseUnfinishedRestore } from '../backup/restore-marker.ts';
 import type { DatabaseFacts } from '../cli/doctor-checks.ts';
 import type { TrustedClock } from '../clock/clock.ts';
 import type { Config } from '../config/config.ts';
+import { matchOptionsOf } from '../config/match-options.ts';
 import { withoutSecrets } from '../config/values.ts';
 import { hasSegments, keyFileOf, logFolderOf, serverUrlIn, sizeOfFile, storeFileOf } from '../data-folder/files.ts';
 import { DatabaseUnreachableError } from './database-start.ts';
@@ -109,7 +110,8 @@ async function onDatabase<T>(config: Config, work: (pool: Database) => Promise<T
   return closing(pool, () => translateUnreachable(config, () => work(pool)));
 }
 
-async function closing<T>(opened: { close(): Promise<void> }, work: () => Promise<T>): Promise<T> {
+/** Closes it when the work has ended, however it ended. */
+export async function closing<T>(opened: { close(): Promise<void> }, work: () => Promise<T>): Promise<T> {
   try {
     return await work();
   } finally {
@@ -438,10 +440,7 @@ export async function openStore(config: Config): Promise<Store | undefined> {
     const file = storeFileOf(config.dataFolder);
     // An empty one has no tables, and is for a server to fill.
     if (sizeOfFile(file) === 0) return undefined;
-    const [{ openSqliteStore }, { matchOptionsOf }] = await Promise.all([
-      import('../backends/sqlite/store/store.ts'),
-      import('../config/match-options.ts'),
-    ]);
+    const { openSqliteStore } = await import('../backends/sqlite/store/store.ts');
     const store = openSqliteStore(file, { matchOptions: matchOptionsOf(config), isForCommand: true });
     return createReading(store, await localLog(config));
   }
@@ -464,10 +463,7 @@ async function readingOn(pool: Database, config: Config): Promise<Store> {
 
 /** Without what is still in the log. */
 export async function storeOn(pool: Database, config: Config, logName: () => string): Promise<Store> {
-  const [{ openPostgresStore }, { matchOptionsOf }] = await Promise.all([
-    import('../backends/postgres/store.ts'),
-    import('../config/match-options.ts'),
-  ]);
+  const { openPostgresStore } = await import('../backends/postgres/store.ts');
   return openPostgresStore({ pool, logName, matchOptions: matchOptionsOf(config) });
 }
 
