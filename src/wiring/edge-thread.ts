@@ -13,12 +13,13 @@ import { logFolderOf, storeFileOf } from '../data-folder/files.ts';
 import { watchBacklog } from '../edge/backlog-watch.ts';
 import type { Predict } from '../edge/check-intake.ts';
 import type { EdgeParts, Reading } from '../edge/edge.ts';
-import { OperatorError } from '../errors.ts';
+import { messageOf, OperatorError } from '../errors.ts';
 import { type LogAppender, type LogReader, LogUnavailableError } from '../log.ts';
 import { isHarmless, missingRecordsText } from '../log/continuity.ts';
 import { NO_HOURS, type Predictions } from '../store.ts';
 import { createLogger } from '../telemetry/logger.ts';
 import { METRIC, metricsWriter } from '../telemetry/metrics.ts';
+import { OutageLog } from '../telemetry/outage-log.ts';
 import { createReading } from '../views/reading.ts';
 import { openAppenderNowOrLater, openReaderNowOrLater } from './late-log.ts';
 import {
@@ -36,7 +37,6 @@ import {
   processedBy,
   storeOn,
 } from './opening.ts';
-import { watchStore } from './store-watch.ts';
 import {
   type EdgeMessage,
   type EdgeSetup,
@@ -45,6 +45,8 @@ import {
   statusOf,
   type SupervisorMessage,
 } from './supervisor.ts';
+
+const WATCH_INTERVAL_MS = 1_000;
 
 /** One edge thread: its end of the log, of the key store and the member store, its HTTP server. */
 export async function runEdge(setup: EdgeSetup): Promise<void> {
@@ -164,7 +166,7 @@ async function openShared(setup: EdgeSetup, context: EdgeContext): Promise<Opene
   const { role } = config;
   const name = role === 'all' ? 'edge' : role;
   const check = installationCheck(setup, context.installation);
-  const database = await connectLater(config, name, config.storeConnections, databaseProblem, check);
+  const database = await connectLater(databaseProblem, config, name, config.storeConnections, check);
   const log = servesIngest(role) ? await openAppender(setup, database, context) : null;
   const asksKeys = servesIngest(role) || servesApi(role);
   const keyStore = asksKeys ? await keyStoreOn(database.share()) : null;
@@ -231,14 +233,36 @@ function refuseUntilPrepared({ logUrl }: Config, databaseProblem: () => string |
   if (logUrl !== '' && problem !== null) throw new LogUnavailableError(problem);
 }
 
-/** On a dedicated connection: a pool that is exhausted does not mean that the database is down. */
+/**
+ * Checks every second whether the database is reachable. Requests never wait for a check; they use the last result. On a
+ * dedicated connection: a pool that is exhausted does not mean that the database is down.
+ */
 async function watchDatabase(config: Config, databaseProblem: () => string | null, check: InstallationCheck) {
-  const database = await connectLater(config, 'watch', 1, databaseProblem, check);
-  const watch = watchStore(() => database.query('SELECT 1'), createLogger(config.logLevel, 'watch'));
+  const database = await connectLater(databaseProblem, config, 'watch', 1, check);
+  const outage = new OutageLog(createLogger(config.logLevel, 'watch'), {
+    failing: 'the store cannot be reached: not ready until it can',
+    working: 'the store can be reached again',
+  });
+  let problem: string | null = null;
+  let isUnderWay = false;
+  const look = async (): Promise<void> => {
+    if (isUnderWay) return;
+    isUnderWay = true;
+    try {
+      await database.query('SELECT 1');
+      problem = null;
+      outage.worked();
+    } catch (error) {
+      outage.failed(error);
+      problem = messageOf(error);
+    }
+    isUnderWay = false;
+  };
+  const timer = setInterval(() => void look(), WATCH_INTERVAL_MS).unref();
   return {
-    problem: () => watch.problem(),
+    problem: () => problem,
     close: () => {
-      watch.close();
+      clearInterval(timer);
       return database.close();
     },
   };

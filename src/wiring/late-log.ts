@@ -12,7 +12,7 @@ import { messageOf } from '../errors.ts';
 const RETRY_MS = 250;
 
 /** Whether the error is temporary: the store or the log does not respond at the moment. */
-function isAway(error: unknown): error is Error {
+export function isAway(error: unknown): error is Error {
   return (
     error instanceof StoreUnavailableError ||
     error instanceof LogUnavailableError ||

@@ -19,6 +19,7 @@ import { DatabaseUnreachableError } from './database-start.ts';
 import { OperatorError } from '../errors.ts';
 import { LOCAL_PARTITION, LogCorruptError, type LogReader, LogUnavailableError, LogUnreachableError } from '../log.ts';
 import { assertProcessed, type LogInspection, positionInLocalLog } from '../log/continuity.ts';
+import { isAway } from './late-log.ts';
 import { hasLostKeys, refuseLostKeys } from '../data-folder/lost-keys.ts';
 import type { MemberStore } from '../members.ts';
 import {
@@ -50,15 +51,9 @@ const MISSING_RETRY_MS = 250;
 const READ_ONLY = { retentionMs: Number.MAX_SAFE_INTEGER, now: Date.now };
 
 /** A connection pool for the shared database; the caller closes it. */
-export async function openDatabase(
-  config: Config,
-  name: string,
-  connections: number,
-  installation?: InstallationCheck,
-): Promise<Database> {
+export async function openDatabase(...options: Parameters<typeof poolOptions>): Promise<Database> {
   const { openPool } = await import('../backends/postgres/pool.ts');
-  const check = installation === undefined ? {} : { installation };
-  return translateUnreachable(config, () => openPool({ ...poolOptions(config, name, connections), ...check }));
+  return translateUnreachable(options[0], () => openPool(poolOptions(...options)));
 }
 
 /**
@@ -66,19 +61,21 @@ export async function openDatabase(
  * query fails as unavailable.
  */
 export async function connectLater(
-  config: Config,
-  name: string,
-  connections: number,
   problem: () => string | null,
-  installation?: InstallationCheck,
+  ...options: Parameters<typeof poolOptions>
 ): Promise<Database> {
   const { poolWithoutCheck } = await import('../backends/postgres/pool.ts');
-  const check = installation === undefined ? {} : { installation };
-  return poolWithoutCheck({ ...poolOptions(config, name, connections), problem, ...check });
+  return poolWithoutCheck({ ...poolOptions(...options), problem });
 }
 
-function poolOptions({ storeUrl, storeTimeoutMs }: Config, name: string, max: number): PoolOptions {
-  return { url: storeUrl, max, applicationName: `sluice ${name}`, statementTimeoutMs: storeTimeoutMs };
+function poolOptions(
+  { storeUrl, storeTimeoutMs }: Config,
+  name: string,
+  max: number,
+  installation?: InstallationCheck,
+): PoolOptions {
+  const options = { url: storeUrl, max, applicationName: `sluice ${name}`, statementTimeoutMs: storeTimeoutMs };
+  return installation === undefined ? options : { ...options, installation };
 }
 
 /**
@@ -372,6 +369,7 @@ export async function findServer({ dataFolder, logUrl }: Config): Promise<string
   return lockHolderOf(dataFolder).isHeld ? serverUrlIn(dataFolder) : undefined;
 }
 
+/** One that was migrated to PostgreSQL, or into which a backup is only half restored. */
 function refuseUnusableFolder({ dataFolder }: Pick<Config, 'dataFolder'>): void {
   refuseMigratedFolder(dataFolder);
   refuseUnfinishedRestore(dataFolder);
@@ -496,8 +494,8 @@ export async function openClock(
   const { TrustedClock } = await import('../clock/clock.ts');
   const isLogAway = isAway && config.logUrl !== '';
   const newest = Math.max(
-    isLogAway ? 0 : await newestInLog(config, warn),
-    isAway ? 0 : await newestInStore(config, warn),
+    isLogAway ? 0 : await ifReachable('the newest event', warn, () => newestInLog(config)),
+    isAway ? 0 : await ifReachable('the last erase', warn, () => newestInStore(config)),
   );
   const { clockJumpMsMax: jumpMsMax, clockGapMsMax: gapMsMax } = config;
   return new TrustedClock({ newest, isLate: isAway, jumpMsMax, gapMsMax, shared });
@@ -507,45 +505,40 @@ export async function openClock(
 export async function continueClock(config: Config, database: Database, clock: TrustedClock): Promise<void> {
   if (!clock.isLate) return;
   const { newestErase } = await import('../backends/postgres/store-erase.ts');
-  const newest = Math.max(await readNewest(config), await newestErase(database));
+  const newest = Math.max(await newestInLog(config), await newestErase(database));
   clock.continueFrom(newest);
 }
 
-/** A log that was there a moment ago and does not respond now is no reason not to start. */
-async function newestInLog(config: Config, warn: (message: string) => void): Promise<number> {
+/** A log or a database that was there a moment ago and does not respond now is no reason not to start. */
+async function ifReachable(
+  what: string,
+  warn: (message: string) => void,
+  read: () => Promise<number>,
+): Promise<number> {
   try {
-    return await readNewest(config);
+    return await read();
   } catch (error) {
-    if (!(error instanceof LogUnavailableError || error instanceof LogUnreachableError)) throw error;
-    warn(`the clock cannot be compared with the newest event: ${error.message}`);
+    if (!isAway(error)) throw error;
+    warn(`the clock cannot be compared with ${what}: ${error.message}`);
     return 0;
   }
 }
 
-async function readNewest(config: Config): Promise<number> {
+async function newestInLog(config: Config): Promise<number> {
   const log = await openLogReader(config, () => undefined);
   return closing(log, () => log.newestReceivedAt());
 }
 
-async function newestInStore(config: Config, warn: (message: string) => void): Promise<number> {
-  if (config.storeUrl !== '') return newestInDatabase(config, warn);
+async function newestInStore(config: Config): Promise<number> {
+  if (config.storeUrl !== '') {
+    const { newestErase } = await import('../backends/postgres/store-erase.ts');
+    const database = await connectLater(() => null, config, 'start', 1);
+    return closing(database, () => newestErase(database));
+  }
   const file = storeFileOf(config.dataFolder);
   if (!existsSync(file)) return 0;
   const { newestProcessed } = await import('../backends/sqlite/store/event-tables.ts');
   return newestProcessed(file);
-}
-
-/** As for a log: one that does not respond now is no reason not to start. */
-async function newestInDatabase(config: Config, warn: (message: string) => void): Promise<number> {
-  const { newestErase } = await import('../backends/postgres/store-erase.ts');
-  const database = await connectLater(config, 'start', 1, () => null);
-  try {
-    return await closing(database, () => newestErase(database));
-  } catch (error) {
-    if (!(error instanceof StoreUnavailableError)) throw error;
-    warn(`the clock cannot be compared with the last erase: ${error.message}`);
-    return 0;
-  }
 }
 
 interface SharedLogOptions {
