@@ -136,11 +136,15 @@ export function isHarmless({ to, processed, doubt }: MissingRecords): boolean {
   return processed >= to && doubt === null;
 }
 
+/** For positions from `from` up to, and without, `to`. */
+export function positionsText(from: number, to: number): string {
+  return to - from === 1 ? `position ${from}` : `positions ${from} to ${to - 1}`;
+}
+
 /** In the words of a start and of `sluice doctor`. */
 export function missingRecordsText(missing: MissingRecords): string {
   const { from, to, processed, doubt } = missing;
-  const positions = from === to - 1 ? `position ${from}` : `positions ${from} to ${to - 1}`;
-  const what = `the log has lost its newest records, ${positions}`;
+  const what = `the log has lost its newest records, ${positionsText(from, to)}`;
   if (isHarmless(missing)) return `${what}; the store has all of them, so nothing is lost`;
   if (processed >= to) {
     return `${what}; the store has all of these, but ${doubt}, so it is not known whether more were acknowledged`;

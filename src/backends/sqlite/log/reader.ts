@@ -21,12 +21,12 @@ import {
   LogUnavailableError,
   type LostRange,
 } from '../../../log.ts';
+import { positionsText } from '../../../log/continuity.ts';
 import { isBackupRunning } from '../backup/lock.ts';
 import { findLogEnd } from './ends.ts';
 import { findLogName, localLogName } from './name.ts';
 import { assertNotForeign } from './segment-chain.ts';
 import {
-  assertFirstIsWhole,
   BATCH_BYTES_MAX,
   endOfSegment,
   findHeaders,
@@ -188,19 +188,13 @@ class SqliteLogReader implements LogReader {
   /** A damaged segment is skipped: processed records are no longer needed. */
   async traceIdAt(_partition: number, position: number): Promise<string | undefined> {
     try {
-      return this.#findTraceId(position);
+      return this.#eachListing(position, ({ stretches: [stretch] }) =>
+        stretch === undefined || isMark(stretch) || stretch.from !== position ? undefined : traceIdAt(stretch),
+      );
     } catch (error) {
       if (error instanceof LogCorruptError) return undefined;
       throw error;
     }
-  }
-
-  #findTraceId(position: number): string | undefined {
-    return this.#eachListing(position, ({ stretches: [stretch] }) => {
-      if (stretch === undefined || isMark(stretch) || stretch.from !== position) return undefined;
-      const isBehind = stretch.until !== undefined && position >= stretch.until;
-      return isBehind ? undefined : traceIdAt(stretch);
-    });
   }
 
   async missing(_partition: number, position: number): Promise<number> {
@@ -298,12 +292,11 @@ class SqliteLogReader implements LogReader {
 
   /** `stretch` is that of the mark or, before a start has written one, of the segment before the gap. */
   #lostRecords(stretch: Stretch, from: number, until: number | undefined): LogGapError {
-    const positions = until === undefined || until - from === 1 ? `${from}` : `${from} to ${until - 1}`;
-    const noun = until !== undefined && until - from === 1 ? 'position' : 'positions';
+    const positions = until === undefined ? `positions ${from}` : positionsText(from, until);
     const isMarked = isMark(stretch);
     const gap = { position: isMarked ? stretch.segment.firstPosition : from, isMarked };
     return new LogGapError(
-      `The log has lost records that were acknowledged and not processed: ${noun} ${positions}. ${gapAdvice(this.#setup.folder, gap)}`,
+      `The log has lost records that were acknowledged and not processed: ${positions}. ${gapAdvice(this.#setup.folder, gap)}`,
     );
   }
 
@@ -370,7 +363,7 @@ function ifReadable<T>(otherwise: T, read: () => T): T {
 function isFirstDamaged(stretch: Stretch | undefined): boolean {
   if (stretch === undefined || isMark(stretch)) return false;
   try {
-    assertFirstIsWhole(stretch);
+    readRecords(stretch, 1);
     return false;
   } catch (error) {
     if (error instanceof LogCorruptError && !(error instanceof ForeignSegmentError)) return true;

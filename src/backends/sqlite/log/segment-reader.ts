@@ -161,11 +161,6 @@ function endOfRecords(stretch: Stretch): number {
   return inSegment(stretch, firstPosition, (database) => (lastPosition(database) ?? firstPosition - 1) + 1);
 }
 
-/** Throws `LogCorruptError` if the first record of the stretch is damaged. */
-export function assertFirstIsWhole(stretch: Stretch): void {
-  readRecords(stretch, 1);
-}
-
 /** By order of appending; 0 if the segment is empty. */
 export function newestReceivedAt(stretch: Stretch): number {
   return inSegment(stretch, 0, (database) => {

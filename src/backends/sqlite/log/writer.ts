@@ -72,7 +72,7 @@ export interface Group {
 
 const FIELDS_PER_ENTRY = 12;
 
-export type WriterMessage = { readonly type: 'group'; readonly group: Group } | { readonly type: 'close' };
+export type WriterMessage = Group | 'close';
 
 export type WriterReply =
   | { readonly type: 'ready'; readonly missing: MissingRecords | null }
@@ -233,13 +233,13 @@ class Writer {
     const leaving: Sender[] = [];
     let bytes = 0;
     for (const { sender, message } of this.#waiting(from, first)) {
-      if (message.type === 'close') {
+      if (message === 'close') {
         leaving.push(sender);
         continue;
       }
-      groups.push(message.group);
-      lastGroups.set(sender, message.group.id);
-      bytes += message.group.bodies.byteLength;
+      groups.push(message);
+      lastGroups.set(sender, message.id);
+      bytes += message.bodies.byteLength;
       if (bytes >= COMMIT_BYTES_MAX) break;
     }
     if (groups.length > 0) this.#commit(groups, bytes, lastGroups);
