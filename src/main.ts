@@ -125,7 +125,8 @@ async function runDoctorCommand(args: readonly string[], shell: Shell): Promise<
     { runDoctor },
     { findLogReader, inspectLocalLog, lookAtDatabase },
     { listSegments },
-    { findingsInStore, freeBytesOf, lockHolderOf },
+    { findingsInStore, freeBytesOf },
+    { lockHolderOf },
     { isBackupRunning },
     { problemOfInstallation },
   ] = await Promise.all([
@@ -133,6 +134,7 @@ async function runDoctorCommand(args: readonly string[], shell: Shell): Promise<
     import('./wiring/opening.ts'),
     import('./backends/sqlite/log/segments.ts'),
     import('./backends/sqlite/checkup.ts'),
+    import('./backends/sqlite/folder-lock.ts'),
     import('./backends/sqlite/backup/lock.ts'),
     import('./backends/sqlite/installation.ts'),
   ]);

@@ -235,7 +235,7 @@ suite('The rules of the house', () => {
     const sees = (from: string, to: string, kind: Import['kind']): boolean =>
       imports.some((row) => row.from === from && row.to === to && row.kind === kind);
     assert.ok(sees('edge/request-intake.ts', 'log.ts', 'static'));
-    assert.ok(sees('wiring/thread-parts.ts', 'backends/sqlite/log/appender.ts', 'dynamic'));
+    assert.ok(sees('wiring/edge-thread.ts', 'backends/sqlite/log/appender.ts', 'dynamic'));
     assert.ok(sees('backends/sqlite/log/appender.ts', 'backends/sqlite/log/writer.ts', 'thread'));
   });
 

@@ -30,11 +30,8 @@ export interface Finding {
 export interface SegmentName {
   readonly file: string;
   readonly firstPosition: number;
-  /** Given up by an operator. */
-  readonly lost: boolean;
-  /** Only the mark where the log lost its end. */
-  readonly missing: boolean;
-  readonly unused: boolean;
+  /** `lost`: given up by an operator. `missing`: only the mark where the log lost its end. */
+  readonly state: 'records' | 'lost' | 'missing' | 'unused';
 }
 
 /** Whether a server holds the data folder, and the last process that noted so. */

@@ -138,13 +138,13 @@ async function segmentFindings(
   processed: number | undefined,
 ): Promise<Finding[]> {
   const name = basename(segment.file);
-  if (segment.lost) {
+  if (segment.state === 'lost') {
     const advice =
       'Records in it that were not processed by then are missing from the store. Keep the file until it is no longer needed.';
     return [warning('log', `the segment ${name} was given up`, advice)];
   }
-  if (segment.unused) return [];
-  if (segment.missing) return [missingFinding(segment, next, processed)];
+  if (segment.state === 'unused') return [];
+  if (segment.state === 'missing') return [missingFinding(segment, next, processed)];
   // A start followed by nothing leaves an empty segment.
   if (next?.firstPosition === segment.firstPosition) return [];
   try {

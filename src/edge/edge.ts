@@ -1,6 +1,6 @@
 /**
  * One edge: an HTTP server with its own appender to the log, in its own thread. What it serves depends on the role of
- * the server: events, everything else, or health and metrics alone. It sees interfaces only; `wiring/thread-parts.ts`
+ * the server: events, everything else, or health and metrics alone. It sees interfaces only; `wiring/edge-thread.ts`
  * decides what implements them.
  *
  * While the server drains it serves as before and ends each connection with its response; then the port closes,

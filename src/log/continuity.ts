@@ -84,7 +84,8 @@ export async function missingRecords(log: LogReader, { positions, lastTraceIds }
   for (const partition of new Set([...positions.keys(), ...(await log.partitions())])) {
     const position = positions.get(partition) ?? 0;
     const here = await log.missing(partition, position);
-    missing += here > 0 ? here : await overwritten(log, partition, position, lastTraceIds.get(partition));
+    if (here > 0) missing += here;
+    else if ((await mismatchOf(log, partition, position, lastTraceIds.get(partition))) !== null) missing += 1;
   }
   return missing;
 }
@@ -135,11 +136,15 @@ export function isHarmless({ to, processed, doubt }: MissingRecords): boolean {
   return processed >= to && doubt === null;
 }
 
+/** For positions from `from` up to, and without, `to`. */
+export function positionsText(from: number, to: number): string {
+  return to - from === 1 ? `position ${from}` : `positions ${from} to ${to - 1}`;
+}
+
 /** In the words of a start and of `sluice doctor`. */
 export function missingRecordsText(missing: MissingRecords): string {
   const { from, to, processed, doubt } = missing;
-  const positions = from === to - 1 ? `position ${from}` : `positions ${from} to ${to - 1}`;
-  const what = `the log has lost its newest records, ${positions}`;
+  const what = `the log has lost its newest records, ${positionsText(from, to)}`;
   if (isHarmless(missing)) return `${what}; the store has all of them, so nothing is lost`;
   if (processed >= to) {
     return `${what}; the store has all of these, but ${doubt}, so it is not known whether more were acknowledged`;
@@ -153,27 +158,18 @@ export function missingRecordsText(missing: MissingRecords): string {
 export async function mismatches(log: LogReader, { positions, lastTraceIds }: ProcessedLog): Promise<string[]> {
   const found: string[] = [];
   for (const [partition, position] of positions) {
-    try {
-      await assertContinues(log, partition, position, lastTraceIds.get(partition));
-    } catch (error) {
-      if (!(error instanceof LogCorruptError)) throw error;
-      found.push(error.message);
-    }
+    const problem = await mismatchOf(log, partition, position, lastTraceIds.get(partition));
+    if (problem !== null) found.push(problem);
   }
   return found;
 }
 
-async function overwritten(
-  log: LogReader,
-  partition: number,
-  position: number,
-  lastTraceId: string | undefined,
-): Promise<0 | 1> {
+async function mismatchOf(...place: Parameters<typeof assertContinues>): Promise<string | null> {
   try {
-    await assertContinues(log, partition, position, lastTraceId);
-    return 0;
+    await assertContinues(...place);
+    return null;
   } catch (error) {
-    if (error instanceof LogCorruptError) return 1;
+    if (error instanceof LogCorruptError) return error.message;
     throw error;
   }
 }

@@ -5,14 +5,14 @@
  */
 
 import { setTimeout as sleep } from 'node:timers/promises';
-import { type LogAppender, LogUnreachableError, type LogEntry, type LogReader, LogUnavailableError } from '../log.ts';
+import { type LogAppender, type LogReader, LogUnavailableError, LogUnreachableError } from '../log.ts';
 import { StoreUnavailableError } from '../store-writer.ts';
 import { messageOf } from '../errors.ts';
 
 const RETRY_MS = 250;
 
 /** Whether the error is temporary: the store or the log does not respond at the moment. */
-function isAway(error: unknown): error is Error {
+export function isAway(error: unknown): error is Error {
   return (
     error instanceof StoreUnavailableError ||
     error instanceof LogUnavailableError ||
@@ -66,81 +66,56 @@ class LateOpening<Log extends { close(): Promise<void> }> {
 }
 
 /** Opens the log immediately, or in the background if the store or the log is unavailable. */
-export async function openAppenderNowOrLater(
+async function nowOrLater<Log extends { close(): Promise<void> }>(
+  open: () => Promise<Log>,
+  onRefused: (message: string) => void,
+  make: (late: LateOpening<Log>) => Log,
+): Promise<Log> {
+  try {
+    return await open();
+  } catch (error) {
+    if (!isAway(error)) throw error;
+    return make(new LateOpening(open, error.message, onRefused));
+  }
+}
+
+export function openAppenderNowOrLater(
   open: () => Promise<LogAppender>,
   onRefused: (message: string) => void,
 ): Promise<LogAppender> {
-  try {
-    return await open();
-  } catch (error) {
-    if (!isAway(error)) throw error;
-    return new LateAppender(new LateOpening(open, error.message, onRefused));
-  }
+  return nowOrLater(open, onRefused, (late) => ({
+    append: async (entry) => late.opened.append(entry),
+    problem: () => late.problem ?? late.opened.problem(),
+    close: () => late.close(),
+  }));
 }
 
-/** The same for a reader. `name` cannot be read before it is open. */
-export async function openReaderNowOrLater(
+/** Of a reader `name` cannot be read before it is open. */
+export function openReaderNowOrLater(
   open: () => Promise<LogReader>,
   onRefused: (message: string) => void,
 ): Promise<LogReader> {
-  try {
-    return await open();
-  } catch (error) {
-    if (!isAway(error)) throw error;
-    return new LateReader(new LateOpening(open, error.message, onRefused));
-  }
-}
-
-class LateAppender implements LogAppender {
-  readonly #late: LateOpening<LogAppender>;
-
-  constructor(late: LateOpening<LogAppender>) {
-    this.#late = late;
-  }
-
-  async append(entry: LogEntry): Promise<void> {
-    return this.#late.opened.append(entry);
-  }
-
-  problem(): string | null {
-    return this.#late.problem ?? this.#late.opened.problem();
-  }
-
-  close(): Promise<void> {
-    return this.#late.close();
-  }
-}
-
-/** Only the shared log (Kafka) is opened late for reading, and that one splits requests. */
-class LateReader implements LogReader {
-  readonly splitsRequests = true;
-  readonly #late: LateOpening<LogReader>;
-
-  constructor(late: LateOpening<LogReader>) {
-    this.#late = late;
-  }
-
-  get name(): string {
-    return this.#late.opened.name;
-  }
-
-  readonly partitions: LogReader['partitions'] = async () => this.#late.opened.partitions();
-  readonly read: LogReader['read'] = async (...args) => this.#late.opened.read(...args);
-  readonly headers: LogReader['headers'] = async (...args) => this.#late.opened.headers(...args);
-  readonly find: LogReader['find'] = async (...args) => this.#late.opened.find(...args);
-  readonly backlogBytes: LogReader['backlogBytes'] = async (...args) => this.#late.opened.backlogBytes(...args);
-  readonly traceIdAt: LogReader['traceIdAt'] = async (...args) => this.#late.opened.traceIdAt(...args);
-  readonly missing: LogReader['missing'] = async (...args) => this.#late.opened.missing(...args);
-  readonly lost: LogReader['lost'] = async (...args) => this.#late.opened.lost(...args);
-  readonly readAgainStatement = async (partition: number): Promise<string> => {
-    const { opened } = this.#late;
-    if (opened.readAgainStatement === undefined) throw new Error('the log has no such statement');
-    return opened.readAgainStatement(partition);
-  };
-  readonly commit: LogReader['commit'] = async (...args) => this.#late.opened.commit(...args);
-  readonly newestReceivedAt: LogReader['newestReceivedAt'] = async () => this.#late.opened.newestReceivedAt();
-
-  close(): Promise<void> {
-    return this.#late.close();
-  }
+  return nowOrLater(open, onRefused, (late) => ({
+    get name() {
+      return late.opened.name;
+    },
+    // Only the shared log (Kafka) is opened late for reading.
+    splitsRequests: true,
+    partitions: async () => late.opened.partitions(),
+    read: async (...args) => late.opened.read(...args),
+    headers: async (...args) => late.opened.headers(...args),
+    find: async (...args) => late.opened.find(...args),
+    backlogBytes: async (...args) => late.opened.backlogBytes(...args),
+    traceIdAt: async (...args) => late.opened.traceIdAt(...args),
+    missing: async (...args) => late.opened.missing(...args),
+    lost: async (...args) => late.opened.lost(...args),
+    readAgainStatement: async (partition) => {
+      const statement = await late.opened.readAgainStatement?.(partition);
+      if (statement === undefined) throw new Error('the log has no such statement');
+      return statement;
+    },
+    commit: async (...args) => late.opened.commit(...args),
+    newestReceivedAt: async () => late.opened.newestReceivedAt(),
+    close: () => late.close(),
+  }));
 }

@@ -12,12 +12,14 @@ import { refuseUnfinishedRestore } from '../backup/restore-marker.ts';
 import type { DatabaseFacts } from '../cli/doctor-checks.ts';
 import type { TrustedClock } from '../clock/clock.ts';
 import type { Config } from '../config/config.ts';
+import { matchOptionsOf } from '../config/match-options.ts';
 import { withoutSecrets } from '../config/values.ts';
 import { hasSegments, keyFileOf, logFolderOf, serverUrlIn, sizeOfFile, storeFileOf } from '../data-folder/files.ts';
 import { DatabaseUnreachableError } from './database-start.ts';
 import { OperatorError } from '../errors.ts';
 import { LOCAL_PARTITION, LogCorruptError, type LogReader, LogUnavailableError, LogUnreachableError } from '../log.ts';
 import { assertProcessed, type LogInspection, positionInLocalLog } from '../log/continuity.ts';
+import { isAway } from './late-log.ts';
 import { hasLostKeys, refuseLostKeys } from '../data-folder/lost-keys.ts';
 import type { MemberStore } from '../members.ts';
 import {
@@ -49,15 +51,9 @@ const MISSING_RETRY_MS = 250;
 const READ_ONLY = { retentionMs: Number.MAX_SAFE_INTEGER, now: Date.now };
 
 /** A connection pool for the shared database; the caller closes it. */
-export async function openDatabase(
-  config: Config,
-  name: string,
-  connections: number,
-  installation?: InstallationCheck,
-): Promise<Database> {
+export async function openDatabase(...options: Parameters<typeof poolOptions>): Promise<Database> {
   const { openPool } = await import('../backends/postgres/pool.ts');
-  const check = installation === undefined ? {} : { installation };
-  return translateUnreachable(config, () => openPool({ ...poolOptions(config, name, connections), ...check }));
+  return translateUnreachable(options[0], () => openPool(poolOptions(...options)));
 }
 
 /**
@@ -65,19 +61,21 @@ export async function openDatabase(
  * query fails as unavailable.
  */
 export async function connectLater(
-  config: Config,
-  name: string,
-  connections: number,
   problem: () => string | null,
-  installation?: InstallationCheck,
+  ...options: Parameters<typeof poolOptions>
 ): Promise<Database> {
   const { poolWithoutCheck } = await import('../backends/postgres/pool.ts');
-  const check = installation === undefined ? {} : { installation };
-  return poolWithoutCheck({ ...poolOptions(config, name, connections), problem, ...check });
+  return poolWithoutCheck({ ...poolOptions(...options), problem });
 }
 
-function poolOptions({ storeUrl, storeTimeoutMs }: Config, name: string, max: number): PoolOptions {
-  return { url: storeUrl, max, applicationName: `sluice ${name}`, statementTimeoutMs: storeTimeoutMs };
+function poolOptions(
+  { storeUrl, storeTimeoutMs }: Config,
+  name: string,
+  max: number,
+  installation?: InstallationCheck,
+): PoolOptions {
+  const options = { url: storeUrl, max, applicationName: `sluice ${name}`, statementTimeoutMs: storeTimeoutMs };
+  return installation === undefined ? options : { ...options, installation };
 }
 
 /**
@@ -93,38 +91,43 @@ export async function prepareDatabase(config: Config): Promise<void> {
     import('../backends/postgres/migration-state.ts'),
     import('../backends/postgres/arrival-numbers.ts'),
   ]);
+  await onDatabase(config, async (pool) => {
+    const problem = logUrl === '' ? problemOfOtherDatabase(dataFolder, (await findMigration(pool))?.id) : null;
+    if (problem !== null) throw new OperatorError(problem);
+    await migrate(pool);
+    await refuseUnfinishedMigration(pool);
+    if (logUrl === '') await tieLocalLog(config, pool);
+    await continueArrivalNumbers(pool);
+  });
+}
+
+/** For one step of a start. */
+async function onDatabase<T>(config: Config, work: (pool: Database) => Promise<T>): Promise<T> {
   const pool = await openDatabase(config, 'start', FEW_CONNECTIONS);
+  return closing(pool, () => translateUnreachable(config, () => work(pool)));
+}
+
+/** Closes it when the work has ended, however it ended. */
+export async function closing<T>(opened: { close(): Promise<void> }, work: () => Promise<T>): Promise<T> {
   try {
-    await translateUnreachable(config, async () => {
-      const problem = logUrl === '' ? problemOfOtherDatabase(dataFolder, (await findMigration(pool))?.id) : null;
-      if (problem !== null) throw new OperatorError(problem);
-      await migrate(pool);
-      await refuseUnfinishedMigration(pool);
-      if (logUrl === '') await tieLocalLog(config, pool);
-      await continueArrivalNumbers(pool);
-    });
+    return await work();
   } finally {
-    await pool.close();
+    await opened.close();
   }
 }
 
 /** The same for Kafka, after the database is prepared: the topic exists, is safe, and belongs to this database. */
 export async function prepareLog(config: Config): Promise<void> {
   const { tieToTopic, topicOf } = await import('../backends/postgres/identity.ts');
-  const pool = await openDatabase(config, 'start', FEW_CONNECTIONS);
-  try {
-    const topic = await prepareTopic(config, await translateUnreachable(config, () => topicOf(pool)));
+  await onDatabase(config, async (pool) => {
+    const topic = await prepareTopic(config, await topicOf(pool));
     try {
-      await translateUnreachable(config, () => tieToTopic(pool, topic));
+      await closing(topic, () => tieToTopic(pool, topic));
     } catch (error) {
       if (!(error instanceof LogUnavailableError)) throw error;
       throw new LogUnreachableError(`Kafka cannot be used: ${error.message}`, { cause: error });
-    } finally {
-      await topic.close();
     }
-  } finally {
-    await pool.close();
-  }
+  });
 }
 
 /** `known`: the log that the database is written from; a new topic could not be that one, so none is created then. */
@@ -156,35 +159,28 @@ export async function prepareServerDatabase(config: Config): Promise<string> {
     import('../backends/sqlite/log/name.ts'),
     import('../backends/postgres/identity.ts'),
   ]);
-  const pool = await openDatabase(config, 'start', FEW_CONNECTIONS);
-  try {
-    const problem = await translateUnreachable(config, () =>
-      config.logUrl === '' ? problemWithoutTopic(pool) : problemOfLogLeftBehind(config, pool),
-    ).catch(throwAsOperatorError);
+  return onDatabase(config, async (pool) => {
+    const problem = await (config.logUrl === '' ? problemWithoutTopic(pool) : problemOfLogLeftBehind(config, pool));
     if (problem !== null) throw new OperatorError(problem);
-    const installation = await translateUnreachable(config, () => installationOf(pool));
+    const installation = await installationOf(pool);
     if (config.logUrl !== '') return installation;
-    await translateUnreachable(config, async () => {
-      const name = localLogName(logFolderOf(config.dataFolder));
-      const store = await storeOn(pool.share(), config, () => name);
-      try {
-        await assertLogOfStore(config, store);
-      } finally {
-        await store.close();
-      }
-    }).catch(throwAsOperatorError);
+    const name = localLogName(logFolderOf(config.dataFolder));
+    const store = await storeOn(pool.share(), config, () => name);
+    await closing(store, () => assertLogOfStore(config, store));
     return installation;
-  } finally {
-    await pool.close();
-  }
+  }).catch(throwAsOperatorError);
+}
+
+/** Up to where a store has processed the local log. */
+export async function processedBy(store: Store): Promise<number> {
+  return positionInLocalLog((await store.ledger(null, NO_HOURS)).positions);
 }
 
 /** Throws `LogCorruptError` if the position of the store covers records of the local log that it never processed. */
 async function assertLogOfStore(config: Config, store: Store): Promise<void> {
   if (config.logUrl !== '') return;
-  const { newestRecordBefore } = await import('../backends/sqlite/log/newest-record.ts');
-  const { positions } = await store.ledger(null, NO_HOURS);
-  const position = positionInLocalLog(positions);
+  const { newestRecordBefore } = await import('../backends/sqlite/log/reader.ts');
+  const position = await processedBy(store);
   const newest = newestRecordBefore(logFolderOf(config.dataFolder), position);
   if (newest !== undefined) await assertProcessed(store, newest, position, Date.now() - config.eventRetentionMs);
 }
@@ -206,15 +202,16 @@ async function tieLocalLog(config: Config, pool: Database): Promise<void> {
 
 /** Why the local log cannot be used with this database; null if it belongs to it or is new. Creates nothing. */
 async function problemOfLocalLog({ dataFolder, storeUrl }: Config, pool: Database): Promise<string | null> {
-  const [{ readLogInstallation }, { findNameOfLog }, { installationOf, knowsLog }, { findMigration }] =
-    await Promise.all([
+  const [{ readLogInstallation }, { findLogName }, { installationOf, knowsLog }, { findMigration }] = await Promise.all(
+    [
       import('../backends/sqlite/installation.ts'),
-      import('../backends/sqlite/log/segments.ts'),
+      import('../backends/sqlite/log/name.ts'),
       import('../backends/postgres/identity.ts'),
       import('../backends/postgres/migration-state.ts'),
-    ]);
+    ],
+  );
   const folder = logFolderOf(dataFolder);
-  const [ours, theirs, logName] = [readLogInstallation(folder), await installationOf(pool), findNameOfLog(folder)];
+  const [ours, theirs, logName] = [readLogInstallation(folder), await installationOf(pool), findLogName(folder)];
   const move = await findMigration(pool);
   if (move !== undefined && move.log === logName) {
     return problemOfLostMarker(dataFolder, move, withoutSecrets(storeUrl));
@@ -242,24 +239,21 @@ async function problemOfLocalLog({ dataFolder, storeUrl }: Config, pool: Databas
 async function problemOfLogLeftBehind(config: Config, pool: Database): Promise<string | null> {
   const { dataFolder } = config;
   if (!hasSegments(dataFolder)) return null;
-  const [{ readLogInstallation }, { findNameOfLog }, { installationOf, knowsLog, topicOf }] = await Promise.all([
+  const [{ readLogInstallation }, { findLogName }, { installationOf, knowsLog, topicOf }] = await Promise.all([
     import('../backends/sqlite/installation.ts'),
-    import('../backends/sqlite/log/segments.ts'),
+    import('../backends/sqlite/log/name.ts'),
     import('../backends/postgres/identity.ts'),
   ]);
   const folder = logFolderOf(dataFolder);
-  const name = findNameOfLog(folder);
+  const name = findLogName(folder);
   if (name === undefined) return null;
   const isOurs = readLogInstallation(folder) === (await installationOf(pool)) || (await knowsLog(pool, name));
   if (!isOurs) return null;
-  const [store, log] = [await storeOn(pool.share(), config, () => name), await localLog(config)];
-  try {
-    const position = positionInLocalLog((await store.ledger(null, NO_HOURS)).positions);
-    const { headers } = await log.headers(LOCAL_PARTITION, position, 1);
-    if (headers.length === 0) return null;
-  } finally {
-    await Promise.all([store.close(), log.close()]);
-  }
+  const store = await storeOn(pool.share(), config, () => name);
+  const position = await closing(store, () => processedBy(store));
+  const log = await localLog(config);
+  const { headers } = await closing(log, () => log.headers(LOCAL_PARTITION, position, 1));
+  if (headers.length === 0) return null;
   const first =
     (await topicOf(pool)) === null ? '' : 'Run in the database: UPDATE sluice.identity SET log = NULL. Then start';
   return (
@@ -307,12 +301,10 @@ export async function prepareDataFolder(config: Config): Promise<string[]> {
 async function processedByStoreFile(config: Config): Promise<number> {
   const { openSqliteStore } = await import('../backends/sqlite/store/store.ts');
   const store = openSqliteStore(storeFileOf(config.dataFolder));
-  try {
+  return closing(store, async () => {
     await assertLogOfStore(config, store);
-    return positionInLocalLog((await store.ledger(null, NO_HOURS)).positions);
-  } finally {
-    await store.close();
-  }
+    return processedBy(store);
+  });
 }
 
 /**
@@ -320,14 +312,21 @@ async function processedByStoreFile(config: Config): Promise<number> {
  * there is none yet, null if it cannot be read.
  */
 export async function inspectLocalLog(config: Config, store: Store | undefined | null): Promise<LogInspection> {
-  const [{ readLogInstallation, wasUsedByServer }, ends, { assertOwnSegments }, { readLogWarnings }, checkup] =
-    await Promise.all([
-      import('../backends/sqlite/installation.ts'),
-      import('../backends/sqlite/log/end-of-log.ts'),
-      import('../backends/sqlite/log/segment-chain.ts'),
-      import('../backends/sqlite/log/warnings.ts'),
-      import('../backends/sqlite/checkup.ts'),
-    ]);
+  const [
+    { readLogInstallation, wasUsedByServer },
+    ends,
+    { assertOwnSegments },
+    { readLogWarnings },
+    { unrecoverableSegments },
+    { lockHolderOf },
+  ] = await Promise.all([
+    import('../backends/sqlite/installation.ts'),
+    import('../backends/sqlite/log/end-of-log.ts'),
+    import('../backends/sqlite/log/segment-chain.ts'),
+    import('../backends/sqlite/log/warnings.ts'),
+    import('../backends/sqlite/checkup.ts'),
+    import('../backends/sqlite/folder-lock.ts'),
+  ]);
   const folder = logFolderOf(config.dataFolder);
   const refusals = [
     await refusalBy(async () => void readLogInstallation(folder)),
@@ -336,12 +335,12 @@ export async function inspectLocalLog(config: Config, store: Store | undefined |
   ].filter((words) => words !== null);
   const noted = readLogWarnings(folder);
   // What a server writes to is not at rest.
-  const isAtRest = !checkup.lockHolderOf(config.dataFolder).isHeld;
-  const refusedSegments = isAtRest ? checkup.unrecoverableSegments(folder) : new Map<string, string>();
+  const isAtRest = !lockHolderOf(config.dataFolder).isHeld;
+  const refusedSegments = isAtRest ? unrecoverableSegments(folder) : new Map<string, string>();
   if (!isAtRest || refusals.length > 0 || refusedSegments.size > 0) {
     return { refusals, refusedSegments, unknownEnd: null, missing: null, noted };
   }
-  const processed = store ? positionInLocalLog((await store.ledger(null, NO_HOURS)).positions) : 0;
+  const processed = store ? await processedBy(store) : 0;
   const isUnknown = ends.isEndUnknown(folder, processed, wasUsedByServer(config.dataFolder));
   const unknownEnd = isUnknown ? ends.unknownEndText(folder) : null;
   const missing = store === null ? null : ends.missingAtEnd(folder, processed);
@@ -366,15 +365,20 @@ function throwAsOperatorError(error: unknown): never {
 /** The URL of the server running on the data folder; undefined if there is none, or if servers share a log. */
 export async function findServer({ dataFolder, logUrl }: Config): Promise<string | undefined> {
   if (logUrl !== '') return undefined;
-  const { lockHolderOf } = await import('../backends/sqlite/checkup.ts');
+  const { lockHolderOf } = await import('../backends/sqlite/folder-lock.ts');
   return lockHolderOf(dataFolder).isHeld ? serverUrlIn(dataFolder) : undefined;
+}
+
+/** One that was migrated to PostgreSQL, or into which a backup is only half restored. */
+function refuseUnusableFolder({ dataFolder }: Pick<Config, 'dataFolder'>): void {
+  refuseMigratedFolder(dataFolder);
+  refuseUnfinishedRestore(dataFolder);
 }
 
 /** Creates the key store if it is missing, except in a data folder that has lost its keys. */
 export async function openKeyStore(config: Config): Promise<KeyStore> {
   if (config.storeUrl === '') {
-    refuseMigratedFolder(config.dataFolder);
-    refuseUnfinishedRestore(config.dataFolder);
+    refuseUnusableFolder(config);
     refuseLostKeys(config.dataFolder);
     const { openSqliteKeyStore } = await import('../backends/sqlite/keys.ts');
     return openSqliteKeyStore(keyFileOf(config.dataFolder));
@@ -387,8 +391,7 @@ export async function openKeyStore(config: Config): Promise<KeyStore> {
 export async function replaceLostKeys({ dataFolder, storeUrl }: Config, now: number): Promise<KeyStore> {
   if (storeUrl !== '')
     throw new OperatorError('The keys are in PostgreSQL (STORE_URL). Leave --replace-lost-keys out.');
-  refuseMigratedFolder(dataFolder);
-  refuseUnfinishedRestore(dataFolder);
+  refuseUnusableFolder({ dataFolder });
   const lostAccounts = await import('../backends/sqlite/lost-accounts.ts');
   return lostAccounts.replaceLostKeys(dataFolder, now);
 }
@@ -407,8 +410,7 @@ export async function findKeyStore(config: Config): Promise<KeyStore | undefined
 
 export async function openMemberStore(config: Config): Promise<MemberStore> {
   if (config.storeUrl === '') {
-    refuseMigratedFolder(config.dataFolder);
-    refuseUnfinishedRestore(config.dataFolder);
+    refuseUnusableFolder(config);
     refuseLostKeys(config.dataFolder);
     const { openSqliteMemberStore } = await import('../backends/sqlite/keys.ts');
     return openSqliteMemberStore(keyFileOf(config.dataFolder));
@@ -432,15 +434,11 @@ export async function memberStoreOn(pool: Database): Promise<MemberStore> {
  */
 export async function openStore(config: Config): Promise<Store | undefined> {
   if (config.storeUrl === '') {
-    refuseMigratedFolder(config.dataFolder);
-    refuseUnfinishedRestore(config.dataFolder);
+    refuseUnusableFolder(config);
     const file = storeFileOf(config.dataFolder);
     // An empty one has no tables, and is for a server to fill.
     if (sizeOfFile(file) === 0) return undefined;
-    const [{ openSqliteStore }, { matchOptionsOf }] = await Promise.all([
-      import('../backends/sqlite/store/store.ts'),
-      import('../config/match-options.ts'),
-    ]);
+    const { openSqliteStore } = await import('../backends/sqlite/store/store.ts');
     const store = openSqliteStore(file, { matchOptions: matchOptionsOf(config), isForCommand: true });
     return createReading(store, await localLog(config));
   }
@@ -451,8 +449,10 @@ export async function openStore(config: Config): Promise<Store | undefined> {
 /** The store in the database, completed by what is still in the log; closes both, and its connections. */
 async function readingOn(pool: Database, config: Config): Promise<Store> {
   try {
-    const log = (await findLogReader(config)) ?? NO_LOG;
-    return createReading(await storeOn(pool, config, () => log.name), log);
+    const log = await findLogReader(config);
+    // A machine without a log can read a shared store. The name would be created, were it asked for.
+    const logName = (): string => log?.name ?? 'none';
+    return createReading(await storeOn(pool, config, logName), log ?? (await localLog(config)));
   } catch (error) {
     await pool.close();
     throw error;
@@ -461,10 +461,7 @@ async function readingOn(pool: Database, config: Config): Promise<Store> {
 
 /** Without what is still in the log. */
 export async function storeOn(pool: Database, config: Config, logName: () => string): Promise<Store> {
-  const [{ openPostgresStore }, { matchOptionsOf }] = await Promise.all([
-    import('../backends/postgres/store.ts'),
-    import('../config/match-options.ts'),
-  ]);
+  const { openPostgresStore } = await import('../backends/postgres/store.ts');
   return openPostgresStore({ pool, logName, matchOptions: matchOptionsOf(config) });
 }
 
@@ -497,8 +494,8 @@ export async function openClock(
   const { TrustedClock } = await import('../clock/clock.ts');
   const isLogAway = isAway && config.logUrl !== '';
   const newest = Math.max(
-    isLogAway ? 0 : await newestInLog(config, warn),
-    isAway ? 0 : await newestInStore(config, warn),
+    isLogAway ? 0 : await ifReachable('the newest event', warn, () => newestInLog(config)),
+    isAway ? 0 : await ifReachable('the last erase', warn, () => newestInStore(config)),
   );
   const { clockJumpMsMax: jumpMsMax, clockGapMsMax: gapMsMax } = config;
   return new TrustedClock({ newest, isLate: isAway, jumpMsMax, gapMsMax, shared });
@@ -508,51 +505,40 @@ export async function openClock(
 export async function continueClock(config: Config, database: Database, clock: TrustedClock): Promise<void> {
   if (!clock.isLate) return;
   const { newestErase } = await import('../backends/postgres/store-erase.ts');
-  const newest = Math.max(await readNewest(config), await newestErase(database));
+  const newest = Math.max(await newestInLog(config), await newestErase(database));
   clock.continueFrom(newest);
 }
 
-/** A log that was there a moment ago and does not respond now is no reason not to start. */
-async function newestInLog(config: Config, warn: (message: string) => void): Promise<number> {
+/** A log or a database that was there a moment ago and does not respond now is no reason not to start. */
+async function ifReachable(
+  what: string,
+  warn: (message: string) => void,
+  read: () => Promise<number>,
+): Promise<number> {
   try {
-    return await readNewest(config);
+    return await read();
   } catch (error) {
-    if (!(error instanceof LogUnavailableError || error instanceof LogUnreachableError)) throw error;
-    warn(`the clock cannot be compared with the newest event: ${error.message}`);
+    if (!isAway(error)) throw error;
+    warn(`the clock cannot be compared with ${what}: ${error.message}`);
     return 0;
   }
 }
 
-async function readNewest(config: Config): Promise<number> {
+async function newestInLog(config: Config): Promise<number> {
   const log = await openLogReader(config, () => undefined);
-  try {
-    return await log.newestReceivedAt();
-  } finally {
-    await log.close();
-  }
+  return closing(log, () => log.newestReceivedAt());
 }
 
-async function newestInStore(config: Config, warn: (message: string) => void): Promise<number> {
-  if (config.storeUrl !== '') return newestInDatabase(config, warn);
+async function newestInStore(config: Config): Promise<number> {
+  if (config.storeUrl !== '') {
+    const { newestErase } = await import('../backends/postgres/store-erase.ts');
+    const database = await connectLater(() => null, config, 'start', 1);
+    return closing(database, () => newestErase(database));
+  }
   const file = storeFileOf(config.dataFolder);
   if (!existsSync(file)) return 0;
   const { newestProcessed } = await import('../backends/sqlite/store/event-tables.ts');
   return newestProcessed(file);
-}
-
-/** As for a log: one that does not respond now is no reason not to start. */
-async function newestInDatabase(config: Config, warn: (message: string) => void): Promise<number> {
-  const { newestErase } = await import('../backends/postgres/store-erase.ts');
-  const database = await connectLater(config, 'start', 1, () => null);
-  try {
-    return await newestErase(database);
-  } catch (error) {
-    if (!(error instanceof StoreUnavailableError)) throw error;
-    warn(`the clock cannot be compared with the last erase: ${error.message}`);
-    return 0;
-  } finally {
-    await database.close();
-  }
 }
 
 interface SharedLogOptions {
@@ -570,23 +556,6 @@ async function localLog(config: Config): Promise<LogReader> {
   const { openSqliteLogReader } = await import('../backends/sqlite/log/reader.ts');
   return openSqliteLogReader({ folder: logFolderOf(config.dataFolder), ...READ_ONLY });
 }
-
-/** Stands in for the log on a machine without one: a shared store can still be read there. */
-const NO_LOG: LogReader = {
-  name: 'none',
-  splitsRequests: false,
-  partitions: async () => [],
-  read: async (_partition, position) => ({ records: [], next: position }),
-  headers: async (_partition, position) => ({ headers: [], next: position }),
-  find: async () => [],
-  backlogBytes: async () => 0,
-  traceIdAt: async () => undefined,
-  missing: async () => 0,
-  lost: async () => [],
-  commit: async () => undefined,
-  newestReceivedAt: async () => 0,
-  close: async () => undefined,
-};
 
 /** Undefined where no server has made tables yet. */
 async function findDatabase(config: Config): Promise<Database | undefined> {
@@ -606,12 +575,12 @@ async function findDatabase(config: Config): Promise<Database | undefined> {
 
 /** For the doctor: facts alone, nothing is made. */
 export async function lookAtDatabase(config: Config): Promise<DatabaseFacts> {
+  const [{ databaseFacts }, { findMigration, problemOfUnfinishedMigration }] = await Promise.all([
+    import('../backends/postgres/checkup.ts'),
+    import('../backends/postgres/migration-state.ts'),
+  ]);
   const pool = await openDatabase(config, 'doctor', FEW_CONNECTIONS);
-  try {
-    const [{ databaseFacts }, { findMigration, problemOfUnfinishedMigration }] = await Promise.all([
-      import('../backends/postgres/checkup.ts'),
-      import('../backends/postgres/migration-state.ts'),
-    ]);
+  return closing(pool, async () => {
     const facts = await databaseFacts(pool);
     const move = await findMigration(pool);
     const problemOfFolder = config.logUrl === '' ? problemOfOtherDatabase(config.dataFolder, move?.id) : null;
@@ -622,9 +591,7 @@ export async function lookAtDatabase(config: Config): Promise<DatabaseFacts> {
       problemOfMigration: problemOfFolder ?? problemOfUnfinishedMigration(move),
       problemOfLog: hasTables ? await problemOfAnyLog(config, pool) : null,
     };
-  } finally {
-    await pool.close();
-  }
+  });
 }
 
 /** Why a start would refuse the log of these settings with this database; null if it would not. Creates nothing. */

@@ -5,14 +5,15 @@
  */
 
 import { mkdirSync, writeFileSync } from 'node:fs';
+import { refuseUnfinishedRestore } from '../backup/restore-marker.ts';
 import { baseUrlOf } from '../config/base-url.ts';
 import { type Config, type Env, loadConfig, shareCompileCache } from '../config/config.ts';
 import { logFolderOf, serverUrlFileOf } from '../data-folder/files.ts';
 import { DatabaseUnreachableError, DatabaseStart, type StartStep } from './database-start.ts';
 import { OperatorError } from '../errors.ts';
-import type { HeldLock } from '../data-folder/held-lock.ts';
 import type { Logger } from '../telemetry/logger.ts';
 import type { MemberStore } from '../members.ts';
+import { refuseMigratedFolder, refuseUnmigratedFolder } from '../migration/marker.ts';
 import {
   connectLater,
   keyStoreOn,
@@ -29,6 +30,8 @@ import { StoreUnavailableError } from '../store-writer.ts';
 import type { Supervisor } from './supervisor.ts';
 import { threadFile } from '../runtime/threads.ts';
 
+type FolderLock = import('../backends/sqlite/folder-lock.ts').FolderLock;
+
 /** Key usage is recorded continuously, but by one write at a time. */
 const KEY_CONNECTIONS = 2;
 
@@ -37,7 +40,7 @@ export async function serve(args: readonly string[], env: Env, version: string):
   const { config, sources } = loadConfig({ env, args });
   shareCompileCache();
   const connectionsMax = connectionsMaxOf(config, openFilesMax());
-  const folder = config.logUrl === '' ? await takeFolder(config) : null;
+  const folderLock = config.logUrl === '' ? await takeFolder(config) : null;
 
   const [{ Supervisor, metricsSlots }, { allocateMetrics }, { createLogger }] = await Promise.all([
     import('./supervisor.ts'),
@@ -62,7 +65,8 @@ export async function serve(args: readonly string[], env: Env, version: string):
     startWarnings,
     connectionsMax,
     keyStore,
-    lock: folder?.lock ?? null,
+    // Without `release`, which only this thread can call: threads get a structured clone.
+    lock: folderLock && { file: folderLock.file, identity: folderLock.identity },
     metricsBuffer: allocateMetrics(metricsSlots(config.edges)),
     logger,
     version,
@@ -72,7 +76,8 @@ export async function serve(args: readonly string[], env: Env, version: string):
   });
   const signals = new StopSignals();
   const port = await supervisor.start();
-  folder?.writeAddress(baseUrlOf(config.host, port));
+  const url = baseUrlOf(config.host, port);
+  if (folderLock !== null) writeFileSync(serverUrlFileOf(config.dataFolder), `${url}\n`, { mode: 0o600 });
   const { host, role, edges } = config;
   logger.info({ version, host, port, role, edges, pid: process.pid }, 'listening');
   const isWaiting = startedWithout !== null;
@@ -88,7 +93,7 @@ export async function serve(args: readonly string[], env: Env, version: string):
   }, config.shutdownMs);
   await supervisor.stop();
   clearTimeout(deadline);
-  folder?.release();
+  folderLock?.release();
   logger.info('stopped');
   // A try to reach the database may be hanging; nothing that matters waits for it.
   if (databaseProblem() !== null) process.exit(0);
@@ -103,7 +108,7 @@ async function keyStoreFor(
 ): Promise<KeyStore> {
   if (config.storeUrl === '') return openKeyStore(config);
   const check = { expected: installation, onChecked: () => undefined };
-  return keyStoreOn(await connectLater(config, 'keys', KEY_CONNECTIONS, databaseProblem, check));
+  return keyStoreOn(await connectLater(databaseProblem, config, 'keys', KEY_CONNECTIONS, check));
 }
 
 function startSteps(config: Config, onInstallation: (id: string) => void): StartStep[] {
@@ -123,44 +128,24 @@ async function databasePrepared(database: DatabaseStart, supervisor: Supervisor)
   await supervisor.useDatabase();
 }
 
-interface TakenFolder {
-  readonly lock: HeldLock;
-  writeAddress(url: string): void;
-  release(): void;
-}
-
 /** Locks the data folder for this server. Servers with a shared log keep nothing in it and need no lock. */
-async function takeFolder({ dataFolder, storeUrl }: Config): Promise<TakenFolder> {
-  const [
-    { lockFolder },
-    { recoverLogName },
-    { refuseMigratedFolder, refuseUnmigratedFolder },
-    { refuseUnfinishedRestore },
-    { fullDiskText, isFullDisk },
-  ] = await Promise.all([
+async function takeFolder(config: Config): Promise<FolderLock> {
+  const [{ lockFolder }, { fullDiskText, isFullDisk }] = await Promise.all([
     import('../backends/sqlite/folder-lock.ts'),
-    import('../backends/sqlite/log/segments.ts'),
-    import('../migration/marker.ts'),
-    import('../backup/restore-marker.ts'),
     import('../backends/sqlite/disk.ts'),
   ]);
+  const { dataFolder, storeUrl } = config;
   const lock = lockFolder(dataFolder);
   refuseUnfinishedRestore(dataFolder);
   if (storeUrl === '') refuseMigratedFolder(dataFolder);
   else refuseUnmigratedFolder(dataFolder);
   try {
     mkdirSync(logFolderOf(dataFolder), { recursive: true, mode: 0o700 });
-    recoverLogName(logFolderOf(dataFolder));
   } catch (error) {
     if (isFullDisk(error)) throw new OperatorError(fullDiskText(dataFolder), { cause: error });
     throw error;
   }
-  return {
-    // Without `release`, which only this thread can call: threads get a structured clone.
-    lock: { file: lock.file, identity: lock.identity },
-    writeAddress: (url) => writeFileSync(serverUrlFileOf(dataFolder), `${url}\n`, { mode: 0o600 }),
-    release: () => lock.release(),
-  };
+  return lock;
 }
 
 /** Prints the start message; a server with a dashboard prints more once its database is available. */

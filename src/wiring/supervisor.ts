@@ -26,58 +26,55 @@ import { METRIC, metricsWriter } from '../telemetry/metrics.ts';
 import { OutageLog } from '../telemetry/outage-log.ts';
 import { processes } from '../config/roles.ts';
 import type { KeyUsage, KeyStore } from '../keys.ts';
+import type { InstallationCheck } from './opening.ts';
 
-/** What an edge thread is started with. */
-export interface EdgeSetup {
-  readonly role: 'edge';
+/** What an edge and the processor are started with. */
+interface ThreadSetup {
   readonly config: Config;
+  readonly metricsBuffer: SharedArrayBuffer;
+  readonly statusBuffer: SharedArrayBuffer;
+  /** Through which erases and unmerges request their turn to write from the processor. */
+  readonly writeTurn: SharedArrayBuffer;
+  /** Through which the writer of the log wakes the processor up. */
+  readonly appendSignal: SharedArrayBuffer;
+  /** Of the data folder; null where none is used. */
+  readonly lock: HeldLock | null;
+  /** Of the database that the server was started with; null while that is unknown, and where there is none. */
+  readonly installation: string | null;
+  /**
+   * To the checkpointer, for the processor of an embedded store and the edge that starts the writer of the log;
+   * undefined for others.
+   */
+  readonly checkpointer: MessagePort | undefined;
+}
+
+export interface EdgeSetup extends ThreadSetup {
+  readonly role: 'edge';
   /** Where each setting came from, to be shown. */
   readonly sources: Sources;
   /** What the start found that an operator should know, to be shown, too. */
   readonly startWarnings: readonly string[];
   readonly index: number;
   readonly port: number;
-  /** Over all edges. */
+  /** Connections of clients at once, over all edges. */
   readonly connectionsMax: number;
-  readonly metricsBuffer: SharedArrayBuffer;
-  readonly statusBuffer: SharedArrayBuffer;
   /** The newest time of receipt that any edge has given out, so that none gives out an older one. */
   readonly clockBuffer: SharedArrayBuffer;
   /** The newest trace_id that any edge has given out (`edge/trace-id.ts`). */
   readonly traceIdBuffer: SharedArrayBuffer;
-  /** Through which erases and unmerges request their turn to write from the processor. */
-  readonly writeTurn: SharedArrayBuffer;
-  /** Through which the writer of the log wakes the processor up. */
-  readonly appendSignal: SharedArrayBuffer;
   /** The token buckets of the keys (`edge/rate-limits.ts`). */
   readonly rateLimitBuffer: SharedArrayBuffer;
-  readonly lock: HeldLock | null;
   readonly version: string;
-  /** Why the database may not be used yet, as of now; null where it may. */
+  /** Why the database may not be used yet, as of now; null where it may, and where there is none. */
   readonly databaseProblem: string | null;
-  /** Of the database that the server was started with; null while that is unknown, and where there is none. */
-  readonly installation: string | null;
-  /** To the checkpointer, for the edge that starts the writer of the log; undefined for others. */
-  readonly checkpointer: MessagePort | undefined;
   /** Of the first edge, which starts the writer of the log: a port to each of the others. */
   readonly otherEdges: readonly MessagePort[];
   /** Of the others: a port to that writer. Undefined for the first edge, and where the log is elsewhere. */
   readonly logWriter: MessagePort | undefined;
 }
 
-/** What the processor's thread is started with. */
-export interface ProcessorSetup {
+export interface ProcessorSetup extends ThreadSetup {
   readonly role: 'processor';
-  readonly config: Config;
-  readonly metricsBuffer: SharedArrayBuffer;
-  readonly statusBuffer: SharedArrayBuffer;
-  readonly writeTurn: SharedArrayBuffer;
-  readonly appendSignal: SharedArrayBuffer;
-  readonly lock: HeldLock | null;
-  /** Of the database that the server was started with; null where there is none. */
-  readonly installation: string | null;
-  /** To the checkpointer; undefined where the store is elsewhere. */
-  readonly checkpointer: MessagePort | undefined;
 }
 
 /** What the checkpointer's thread is started with. After that it is sent a port for each thread that writes. */
@@ -154,9 +151,16 @@ export function setBacklogFull(buffer: SharedArrayBuffer, isFull: boolean): void
   new Int32Array(buffer)[BACKLOG_FULL] = isFull ? 1 : 0;
 }
 
-/** Set by each thread that connects to the database: whether it found another one than that of the start. */
-export function setOtherDatabase(buffer: SharedArrayBuffer, isOther: boolean): void {
-  new Int32Array(buffer)[OTHER_DATABASE] = isOther ? 1 : 0;
+/** For a thread that connects to the database. The result is shared: every thread reports what one has found. */
+export function installationCheck(
+  { statusBuffer }: Pick<ThreadSetup, 'statusBuffer'>,
+  expected: () => string | null,
+): InstallationCheck {
+  const flags = new Int32Array(statusBuffer);
+  const onChecked = (isExpected: boolean): void => {
+    flags[OTHER_DATABASE] = isExpected ? 0 : 1;
+  };
+  return { expected, onChecked };
 }
 
 export function statusOf(buffer: SharedArrayBuffer): ServerStatus {
@@ -179,22 +183,15 @@ export function metricsSlots(edges: number): number {
   return 2 * edges + 2;
 }
 
-export interface SupervisorParts {
-  readonly config: Config;
-  readonly sources: Sources;
-  readonly startWarnings: readonly string[];
-  /** Connections of clients at once, over all edges. */
-  readonly connectionsMax: number;
+export interface SupervisorParts
+  extends Pick<
+    EdgeSetup,
+    'config' | 'sources' | 'startWarnings' | 'connectionsMax' | 'metricsBuffer' | 'lock' | 'version' | 'databaseProblem'
+  > {
   /** Null where nothing asks for a key. */
   readonly keyStore: KeyStore | null;
-  /** Of the data folder; null where none is used. */
-  readonly lock: HeldLock | null;
-  readonly metricsBuffer: SharedArrayBuffer;
   readonly logger: Logger;
-  readonly version: string;
-  /** Why the database may not be used yet; null where it may, and where there is none. */
-  readonly databaseProblem: string | null;
-  /** Of the database that the server was started with; null while that is unknown, and where there is none. */
+  /** As in the setup of threads, at present. */
   readonly installation: () => string | null;
   /** The entry point of every thread; the role in its setup decides what it runs. */
   readonly threadFile: URL;
@@ -263,8 +260,7 @@ export class Supervisor {
   /** Passes on why the database may not be used yet. */
   setDatabaseProblem(problem: string | null): void {
     this.#databaseProblem = problem;
-    const message: SupervisorMessage = { type: 'database', problem, installation: this.#parts.installation() };
-    for (const edge of this.#edges) edge.postMessage(message);
+    this.#tellEdges({ type: 'database', problem, installation: this.#parts.installation() });
   }
 
   /** For a server that started before its database: it may be used now, and the processor starts. */
@@ -283,21 +279,10 @@ export class Supervisor {
     if (this.#flags[SHUTTING_DOWN] === 1) return;
     this.#flags[SHUTTING_DOWN] = 1;
     clearInterval(this.#folderTimer);
-    const drained = Promise.all(
-      this.#edges.map(
-        (edge) =>
-          new Promise<void>((resolve) => {
-            edge.on('message', (message: EdgeMessage) => {
-              if (message.type === 'drained') resolve();
-            });
-            const drain: SupervisorMessage = { type: 'drain' };
-            edge.postMessage(drain);
-          }),
-      ),
-    );
-    await drained;
-    // Last, because the edges were still writing to the log that it reads.
-    await this.#stopProcessor();
+    await Promise.all(this.#edges.map((edge) => drain(edge, 'drained')));
+    // Last, because the edges were still writing to the log that it reads. One that still waits for the database has
+    // nothing to finish.
+    if (this.#processor !== undefined && this.#isProcessing) await drain(this.#processor, 'stopped');
     // If the disk has failed meanwhile, never resolve: `#kill` ends the process.
     if (this.#doomed) await new Promise(() => undefined);
     // The checkpointer has closed its files by now, for each thread that wrote.
@@ -334,19 +319,10 @@ export class Supervisor {
   }
 
   async #startProcessor(): Promise<void> {
-    const { config, metricsBuffer, lock } = this.#parts;
+    const { config } = this.#parts;
     if (!processes(config.role)) return;
-    const setup: ProcessorSetup = {
-      role: 'processor',
-      config,
-      metricsBuffer,
-      statusBuffer: this.#statusBuffer,
-      writeTurn: this.#writeTurn,
-      appendSignal: this.#appendSignal,
-      lock,
-      installation: this.#parts.installation(),
-      checkpointer: config.storeUrl === '' ? this.#portToCheckpointer() : undefined,
-    };
+    const checkpointer = config.storeUrl === '' ? this.#portToCheckpointer() : undefined;
+    const setup: ProcessorSetup = { role: 'processor', ...this.#setup(), checkpointer };
     const processor = this.#startThread('processor', setup);
     this.#processor = processor;
     await new Promise<void>((resolve, reject) => {
@@ -356,7 +332,7 @@ export class Supervisor {
           resolve();
         }
         if (message.type === 'fatal') this.#kill(message.message);
-        if (message.type === 'problem') this.#passOnProcessing(message.problem);
+        if (message.type === 'problem') this.#tellEdges({ type: 'processing', problem: message.problem });
         if (message.type !== 'refused') return;
         this.#flags[SHUTTING_DOWN] = 1;
         reject(new OperatorError(message.message));
@@ -364,44 +340,38 @@ export class Supervisor {
     });
   }
 
-  #passOnProcessing(problem: string | null): void {
-    const message: SupervisorMessage = { type: 'processing', problem };
+  #tellEdges(message: SupervisorMessage): void {
     for (const edge of this.#edges) edge.postMessage(message);
   }
 
-  #stopProcessor(): Promise<void> {
-    const { promise, resolve } = Promise.withResolvers<void>();
-    this.#processor?.on('message', (message: ProcessorMessage) => {
-      if (message.type === 'stopped') resolve();
-    });
-    const drain: SupervisorMessage = { type: 'drain' };
-    // One that still waits for the database has nothing to finish.
-    if (this.#processor === undefined || !this.#isProcessing) resolve();
-    else this.#processor.postMessage(drain);
-    return promise;
+  #setup(): Omit<ThreadSetup, 'checkpointer'> {
+    const { config, metricsBuffer, lock } = this.#parts;
+    return {
+      config,
+      metricsBuffer,
+      statusBuffer: this.#statusBuffer,
+      writeTurn: this.#writeTurn,
+      appendSignal: this.#appendSignal,
+      lock,
+      installation: this.#parts.installation(),
+    };
   }
 
   #startEdge(index: number, port: number, ports: Pick<EdgeSetup, 'otherEdges' | 'logWriter'>): Promise<number> {
-    const { config, sources, startWarnings, connectionsMax, metricsBuffer, lock, version } = this.#parts;
+    const { config, sources, startWarnings, connectionsMax, version } = this.#parts;
     const setup: EdgeSetup = {
       role: 'edge',
-      config,
+      ...this.#setup(),
       sources,
       startWarnings,
       index,
       port,
       connectionsMax,
-      metricsBuffer,
-      statusBuffer: this.#statusBuffer,
       clockBuffer: this.#clockBuffer,
       traceIdBuffer: this.#traceIdBuffer,
-      writeTurn: this.#writeTurn,
-      appendSignal: this.#appendSignal,
       rateLimitBuffer: this.#rateLimitBuffer,
-      lock,
       version,
       databaseProblem: this.#databaseProblem,
-      installation: this.#parts.installation(),
       checkpointer: config.logUrl === '' && ports.logWriter === undefined ? this.#portToCheckpointer() : undefined,
       ...ports,
     };
@@ -521,11 +491,21 @@ export class Supervisor {
     if (this.#doomed) return;
     this.#doomed = true;
     const lockProblem = this.#lockProblem();
-    if (lockProblem !== null)
-      this.#parts.logger.fatal({ reason: lockProblem }, 'exiting: the lock of the data folder is gone');
-    else this.#parts.logger.fatal({ reason }, 'exiting: restart to recover');
+    const next = lockProblem === null ? 'restart to recover' : 'the lock of the data folder is gone';
+    this.#parts.logger.fatal({ reason: lockProblem ?? reason }, `exiting: ${next}`);
     setTimeout(() => process.kill(process.pid, 'SIGKILL'), FATAL_GRACE_MS);
   }
+}
+
+/** Resolves when the thread has finished what it was doing. */
+function drain(thread: Worker, end: 'drained' | 'stopped'): Promise<void> {
+  const { promise, resolve } = Promise.withResolvers<void>();
+  thread.on('message', ({ type }: EdgeMessage | ProcessorMessage) => {
+    if (type === end) resolve();
+  });
+  const message: SupervisorMessage = { type: 'drain' };
+  thread.postMessage(message);
+  return promise;
 }
 
 function portsOf(setup: EdgeSetup | ProcessorSetup | CheckpointerSetup): MessagePort[] {

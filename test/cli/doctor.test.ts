@@ -23,12 +23,13 @@ import { basename, join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { suite, test } from 'node:test';
 import { isBackupRunning } from '../../src/backends/sqlite/backup/lock.ts';
-import { freeBytesOf, lockHolderOf, findingsInStore } from '../../src/backends/sqlite/checkup.ts';
+import { freeBytesOf, findingsInStore } from '../../src/backends/sqlite/checkup.ts';
+import { lockHolderOf } from '../../src/backends/sqlite/folder-lock.ts';
 import { problemOfInstallation, tieDataFolder } from '../../src/backends/sqlite/installation.ts';
 import { openSqliteKeyStore } from '../../src/backends/sqlite/keys.ts';
 import { openSqliteLogReader } from '../../src/backends/sqlite/log/reader.ts';
 import { recoverSegment } from '../../src/backends/sqlite/log/recovery.ts';
-import { listSegments, markMissing } from '../../src/backends/sqlite/log/segments.ts';
+import { listSegments, makeMark } from '../../src/backends/sqlite/log/segments.ts';
 import { writeLastBackup } from '../../src/backup/last-backup.ts';
 import { type DoctorShell, runDoctor } from '../../src/cli/doctor.ts';
 import { checkFolder, type DoctorParts, type Finding } from '../../src/cli/doctor-checks.ts';
@@ -324,7 +325,7 @@ suite('sluice doctor', () => {
     const [first, second] = listSegments(logFolderOf(folder.data));
     assert.ok(first !== undefined && second !== undefined);
     rmSync(first.file);
-    markMissing(logFolderOf(folder.data), first.firstPosition);
+    makeMark(logFolderOf(folder.data), first.firstPosition, 'missing');
     const processed = await examine(folder.data);
     assert.equal(processed.code, 2);
     assert.match(

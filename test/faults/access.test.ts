@@ -20,8 +20,7 @@ import {
 } from 'node:fs';
 import { join } from 'node:path';
 import { suite, test, type TestContext } from 'node:test';
-import { lockHolderOf } from '../../src/backends/sqlite/checkup.ts';
-import { lockFolder } from '../../src/backends/sqlite/folder-lock.ts';
+import { lockFolder, lockHolderOf } from '../../src/backends/sqlite/folder-lock.ts';
 import { recoverSegment } from '../../src/backends/sqlite/log/recovery.ts';
 import { listSegments } from '../../src/backends/sqlite/log/segments.ts';
 import { accessProblemsOf, ownerProblemsOf } from '../../src/data-folder/access.ts';

@@ -94,7 +94,7 @@ suite('A damaged write-ahead log of a killed server', () => {
     truncateSync(wal, statSync(wal).size - 1_000);
     await launch(scope, { dataFolder });
     // It was acknowledged here, so the start marks its place; an operator has to decide to do without it.
-    const mark = listSegments(join(dataFolder, 'log')).find(({ missing }) => missing)?.file ?? '';
+    const mark = listSegments(join(dataFolder, 'log')).find(({ state }) => state === 'missing')?.file ?? '';
     renameSync(mark, mark.replace('.missing', '.lost'));
     const found = await audit(dataFolder, ledger);
     assert.deepEqual(found.missing, [...ledger.acknowledged.keys()].slice(-1));

@@ -136,8 +136,9 @@ suite('The log', () => {
   test('never makes a segment in place of another', async () => {
     await using scope = new AsyncDisposableStack();
     const folder = folderIn(scope);
-    createSegment(folder, newSegmentId(7), undefined).close();
-    assert.throws(() => createSegment(folder, newSegmentId(7), undefined), { code: 'EEXIST' });
+    const identity = { ...newSegmentId(7), logName: 'local:1', previous: undefined };
+    createSegment(folder, identity).close();
+    assert.throws(() => createSegment(folder, identity), { code: 'EEXIST' });
   });
 });
 

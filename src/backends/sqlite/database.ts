@@ -6,7 +6,8 @@
 
 import { closeSync, existsSync, mkdirSync, openSync, statSync } from 'node:fs';
 import { dirname, resolve } from 'node:path';
-import { DatabaseSync } from 'node:sqlite';
+import { DatabaseSync, type DatabaseSyncOptions, type SQLInputValue } from 'node:sqlite';
+import { pathToFileURL } from 'node:url';
 import { messageOf, OperatorError } from '../../errors.ts';
 import { SQLITE, sqliteCodeOf } from '../../runtime/sqlite-errors.ts';
 import { isWalOfAnother, markCommit } from './wal-chain.ts';
@@ -47,6 +48,13 @@ export function openDatabase(what: DatabaseFile): DatabaseSync {
   }
 }
 
+/** For a file that no process writes to: nothing is created beside it, and a write-ahead log is ignored. */
+export function openImmutable(file: string, options: DatabaseSyncOptions = {}): DatabaseSync {
+  const url = pathToFileURL(file);
+  url.searchParams.set('immutable', '1');
+  return new DatabaseSync(url, { ...options, readOnly: true });
+}
+
 /** IMMEDIATE takes the write lock at the start, where SQLite waits for it; a later upgrade could only fail. */
 export function transaction<T>(database: DatabaseSync, work: () => T): T {
   whenFree(() => database.exec('BEGIN IMMEDIATE'));
@@ -60,6 +68,19 @@ export function transaction<T>(database: DatabaseSync, work: () => T): T {
     if (database.isTransaction) database.exec('ROLLBACK');
     throw error;
   }
+}
+
+/** The values of the only column. */
+export function textsIn(database: DatabaseSync, sql: string, ...parameters: SQLInputValue[]): string[] {
+  return database
+    .prepare(sql)
+    .all(...parameters)
+    .flatMap((row) => Object.values(row).map(String));
+}
+
+/** What SQLite finds wrong with the pages of a file. */
+export function damageIn(database: DatabaseSync, findingsMax: number): string[] {
+  return textsIn(database, `PRAGMA quick_check(${findingsMax})`).filter((text) => text !== 'ok');
 }
 
 export function isBusy(error: unknown): boolean {
@@ -114,8 +135,8 @@ function open(what: DatabaseFile): DatabaseSync {
     if (!readOnly && statSync(what.file).size === 0) database.exec(what.newFilePragmas);
     database.exec(what.pragmas);
     if (what.check) {
-      const findings = database.prepare('PRAGMA quick_check(1)').get();
-      if (findings?.quick_check !== 'ok') throw new OperatorError(damageText(what, String(findings?.quick_check)));
+      const [finding] = damageIn(database, 1);
+      if (finding !== undefined) throw new OperatorError(damageText(what, finding));
     }
     migrate(database, what);
     return database;

@@ -4,7 +4,7 @@
  * nevertheless (`data-folder/held-lock.ts`).
  */
 
-import { closeSync, mkdirSync, openSync, readFileSync, writeFileSync } from 'node:fs';
+import { closeSync, existsSync, mkdirSync, openSync, readFileSync, writeFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { refuseInaccessibleFiles } from '../../data-folder/access.ts';
@@ -29,21 +29,21 @@ export function lockFolder(folder: string): FolderLock {
   refuseInaccessibleFiles(folder);
   const file = join(folder, 'lock.db');
   const identity = makeFile(file);
-  const database = new DatabaseSync(file, { timeout: 0 });
+  let release: () => void;
   try {
-    database.exec('PRAGMA locking_mode = EXCLUSIVE; BEGIN EXCLUSIVE');
+    release = lockFile(file, 0, 'DELETE');
   } catch (error) {
-    database.close();
     if (isDamage(error)) throw new OperatorError(foreignLockText(file), { cause: error });
     if (isFullDisk(error)) throw new OperatorError(fullDiskText(folder), { cause: error });
     if (!isBusy(error)) throw error;
-    const holder = pidOf(folder);
+    const pid = pidIn(folder);
+    const holder = pid === null ? '' : ` (process ${pid})`;
     throw new OperatorError(
       `The data folder ${resolve(folder)} is in use by another Sluice server${holder}. Stop that one first, or give this one a folder of its own with SLUICE_DATA or --data.`,
     );
   }
   if (identityOf(file) !== identity) {
-    database.close();
+    release();
     throw new OperatorError(`${resolve(file)} was removed or replaced during the start. Start again.`);
   }
   try {
@@ -52,14 +52,49 @@ export function lockFolder(folder: string): FolderLock {
     if (isFullDisk(error)) throw new OperatorError(fullDiskText(folder), { cause: error });
     throw new OperatorError(`The data folder ${resolve(folder)} cannot be written: ${(error as Error).message}.`);
   }
-  return {
-    file,
-    identity,
-    release: () => {
-      database.exec('ROLLBACK');
-      database.close();
-    },
+  return { file, identity, release };
+}
+
+/** The lock itself shows whether a server is running; the process id is the one that the last server wrote. */
+export function lockHolderOf(folder: string): { isHeld: boolean; pid: number | null } {
+  const file = join(folder, 'lock.db');
+  try {
+    return { isHeld: isLocked(file), pid: pidIn(folder) };
+  } catch (error) {
+    if (isDamage(error)) throw new OperatorError(foreignLockText(file), { cause: error });
+    throw error;
+  }
+}
+
+/**
+ * Locks a file until the returned function is called, or the process ends. Throws SQLite's error if another connection
+ * has it. Nothing is ever written to it; on a full disk a lock without a journal file works, and one with it fails.
+ */
+export function lockFile(file: string, timeout: number, journal: 'DELETE' | 'MEMORY'): () => void {
+  const database = new DatabaseSync(file, { timeout });
+  try {
+    database.exec(`PRAGMA journal_mode = ${journal}; PRAGMA locking_mode = EXCLUSIVE; BEGIN EXCLUSIVE`);
+  } catch (error) {
+    database.close();
+    throw error;
+  }
+  return () => {
+    database.exec('ROLLBACK');
+    database.close();
   };
+}
+
+/** Any read takes a shared lock for a moment, which an exclusive one prevents. */
+export function isLocked(file: string): boolean {
+  if (!existsSync(file)) return false;
+  try {
+    using database = new DatabaseSync(file, { readOnly: true, timeout: 0 });
+    database.prepare('SELECT count(*) FROM sqlite_schema').get();
+    return false;
+  } catch (error) {
+    if (isBusy(error)) return true;
+    throw error;
+  }
 }
 
 /** Identity of the file before it is locked: SQLite does not expose which file it opened. */
@@ -74,14 +109,15 @@ function makeFile(file: string): string {
 }
 
 /** For a file under the name of the lock that SQLite cannot read. */
-export function foreignLockText(file: string): string {
+function foreignLockText(file: string): string {
   return `${resolve(file)} is not the file that Sluice made. It holds no data: with no server running, remove it, and a start makes it again.`;
 }
 
-function pidOf(folder: string): string {
+function pidIn(folder: string): number | null {
   try {
-    return ` (process ${readFileSync(join(folder, 'server.pid'), 'utf8').trim()})`;
+    const pid = Number(readFileSync(join(folder, 'server.pid'), 'utf8').trim());
+    return Number.isSafeInteger(pid) && pid > 0 ? pid : null;
   } catch {
-    return '';
+    return null;
   }
 }

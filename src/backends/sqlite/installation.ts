@@ -13,7 +13,7 @@ import { keyFileOf, logFolderOf, serverUrlFileOf, sizeOfFile, storeFileOf } from
 import { OperatorError } from '../../errors.ts';
 import { isFullDisk } from './disk.ts';
 import { refuseLostKeys } from '../../data-folder/lost-keys.ts';
-import { BUSY_TIMEOUT_MS, isBusy, isDamage, transaction } from './database.ts';
+import { BUSY_TIMEOUT_MS, isBusy, isDamage, textsIn, transaction } from './database.ts';
 import { openKeysDatabase } from './keys-schema.ts';
 import { beginLogEnds } from './log/end-of-log.ts';
 import { localLogName } from './log/name.ts';
@@ -121,11 +121,8 @@ function idIn(read: () => string | undefined): string | undefined {
 }
 
 function readId(database: DatabaseSync): string | undefined {
-  try {
-    return inDatabase('', database).id;
-  } finally {
-    database.close();
-  }
+  using open = database;
+  return inDatabase('', open).id;
 }
 
 function inFolder(dataFolder: string): Part {
@@ -134,10 +131,9 @@ function inFolder(dataFolder: string): Part {
 }
 
 function inDatabase(name: string, database: DatabaseSync): Part {
-  const row = database.prepare('SELECT installation FROM belongs_to').get();
   return {
     name,
-    id: row === undefined ? undefined : String(row['installation']),
+    id: textsIn(database, 'SELECT installation FROM belongs_to')[0],
     write: (id) => transaction(database, () => void database.prepare('INSERT INTO belongs_to VALUES (?)').run(id)),
   };
 }

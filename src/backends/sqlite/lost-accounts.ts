@@ -10,9 +10,10 @@ import { keyFileOf, logFolderOf, storeFileOf } from '../../data-folder/files.ts'
 import { OperatorError } from '../../errors.ts';
 import { hasLostKeys } from '../../data-folder/lost-keys.ts';
 import type { KeyStore } from '../../keys.ts';
-import { lockHolderOf } from './checkup.ts';
+import { lockHolderOf } from './folder-lock.ts';
 import { openSqliteKeyStore } from './keys.ts';
-import { holdsRecords, listSegments, openSegmentForReading } from './log/segments.ts';
+import { textsIn } from './database.ts';
+import { listReadable, openSegmentForReading } from './log/segments.ts';
 import { openStoreFile } from './store/schema.ts';
 
 /** For a single account; several are named by their ids. */
@@ -55,32 +56,18 @@ function accountIds(dataFolder: string): Set<string> {
 
 function tenantsInStore(file: string): string[] {
   if (!existsSync(file)) return [];
-  const store = openStoreFile(file, 'reader');
-  try {
-    return store
-      .prepare('SELECT id FROM tenants')
-      .all()
-      .map((row) => String(row['id']));
-  } finally {
-    store.close();
-  }
+  using store = openStoreFile(file, 'reader');
+  return textsIn(store, 'SELECT id FROM tenants');
 }
 
 function tenantsInLog(folder: string): string[] {
-  return listSegments(folder)
-    .filter(holdsRecords)
-    .flatMap(({ file }) => {
-      const segment = openSegmentForReading(file);
-      try {
-        return segment
-          .prepare('SELECT DISTINCT tenant_id FROM records')
-          .all()
-          .map((row) => String(row['tenant_id']));
-      } catch {
-        // Damaged, or an interrupted start: the next start reports it.
-        return [];
-      } finally {
-        segment.close();
-      }
-    });
+  return listReadable(folder).flatMap(({ file }) => {
+    using segment = openSegmentForReading(file);
+    try {
+      return textsIn(segment, 'SELECT DISTINCT tenant_id FROM records');
+    } catch {
+      // Damaged, or an interrupted start: the next start reports it.
+      return [];
+    }
+  });
 }

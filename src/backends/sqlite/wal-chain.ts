@@ -57,15 +57,11 @@ function readMark(file: string): number {
   const url = pathToFileURL(file);
   url.searchParams.set('immutable', '1');
   // Not `openSync`: closing its descriptor would drop the locks that connections of this process have.
-  const database = new DatabaseSync(url, { readOnly: true, defensive: false });
-  try {
-    // A checkpoint writes page 1 first, so the file may be shorter than page 1 says. With this pragma SQLite reads it
-    // anyway.
-    database.exec('PRAGMA writable_schema = ON');
-    return markIn(database);
-  } finally {
-    database.close();
-  }
+  using database = new DatabaseSync(url, { readOnly: true, defensive: false });
+  // A checkpoint writes page 1 first, so the file may be shorter than page 1 says. With this pragma SQLite reads it
+  // anyway.
+  database.exec('PRAGMA writable_schema = ON');
+  return markIn(database);
 }
 
 function markIn(database: DatabaseSync): number {

@@ -28,11 +28,12 @@ import {
 import { keyFileOf, logFolderOf, storeFileOf } from '../../../data-folder/files.ts';
 import { OperatorError } from '../../../errors.ts';
 import { LogCorruptError, LogUnavailableError } from '../../../log.ts';
+import { positionsText } from '../../../log/continuity.ts';
 import { assertLogReaches, countRecords, keyFacts, logFactsOf, storeFacts } from './facts.ts';
 import { type BackupLock, lockForBackup } from './lock.ts';
-import { lockHolderOf } from '../checkup.ts';
 import { BUSY_TIMEOUT_MS, isDamage, refuseForeignWal } from '../database.ts';
 import { canWrite, isFullDisk } from '../disk.ts';
+import { lockHolderOf } from '../folder-lock.ts';
 import { readLogInstallation, wasUsedByServer } from '../installation.ts';
 import { isEndUnknown, unknownEndText } from '../log/end-of-log.ts';
 import { readLogEnd } from '../log/ends.ts';
@@ -96,20 +97,17 @@ function assertComplete(dataFolder: string, scope: BackupScope): void {
 async function copyInOrder(setup: CopySetup): Promise<BackupFacts> {
   const { dataFolder, into, scope } = setup;
   const logFolder = logFolderOf(dataFolder);
-  const copyIfThere = async (path: string, copy: (path: string) => Promise<void>): Promise<void> => {
-    if (!existsSync(join(dataFolder, path))) return;
-    await copy(path);
-    await setup.onFile(path);
-  };
-  const copyWhole = (path: string): Promise<void> => copyDatabase(path, setup);
   let store: BackupFacts['store'] = null;
   if (scope === 'all') {
-    await copyWhole('store.db');
+    await copyDatabase('store.db', setup);
     store = storeFacts(storeFileOf(into));
     await setup.onFile('store.db');
   }
-  for (const path of ['log/name', 'log/installation', 'migrated.json'])
-    await copyIfThere(path, (name) => copyPlain(name, setup));
+  for (const path of ['log/name', 'log/installation', 'migrated.json']) {
+    if (!existsSync(join(dataFolder, path))) continue;
+    await copyPlain(path, setup);
+    await setup.onFile(path);
+  }
   // A running server has reported what its start found.
   const isUnknown =
     !lockHolderOf(dataFolder).isHeld && isEndUnknown(logFolder, store?.position ?? 0, wasUsedByServer(dataFolder));
@@ -121,7 +119,7 @@ async function copyInOrder(setup: CopySetup): Promise<BackupFacts> {
   if (existsSync(join(into, 'log-warnings'))) await setup.onFile('log-warnings');
   let keys: BackupFacts['keys'] = null;
   if (scope === 'all') {
-    await copyWhole('keys.db');
+    await copyDatabase('keys.db', setup);
     keys = keyFacts(keyFileOf(into));
     await setup.onFile('keys.db');
   }
@@ -175,9 +173,9 @@ function asGap(error: unknown, { segment, until }: Omit<Stretch, 'from'>, logFol
   if (!(cause instanceof MissingPositionsError) || cause.to !== until || cause.from === segment.firstPosition)
     return error;
   const { from, to } = cause;
-  const lost = to - from === 1 ? `the record at position ${from}` : `the records at positions ${from} to ${to - 1}`;
+  const noun = to - from === 1 ? 'record' : 'records';
   const advice = gapAdvice(logFolder, { position: from, isMarked: false });
-  return new OperatorError(`The log has lost ${lost}. ${advice}`, { cause });
+  return new OperatorError(`The log has lost the ${noun} at ${positionsText(from, to)}. ${advice}`, { cause });
 }
 
 /** False if it no longer exists. */
@@ -227,10 +225,9 @@ async function copyDatabase(path: string, { dataFolder, into, stop, onBytes }: C
   makePrivateFolder(dirname(target));
   // Truncated too: an earlier attempt may have left something.
   closeSync(openSync(target, 'w', 0o600));
-  let database: DatabaseSync | undefined;
   try {
     refuseForeignWal({ file: source, name: 'database' });
-    database = new DatabaseSync(source, { readOnly: true, timeout: BUSY_TIMEOUT_MS });
+    using database = new DatabaseSync(source, { readOnly: true, timeout: BUSY_TIMEOUT_MS });
     database.exec('BEGIN');
     // The transaction begins with the first read.
     database.prepare('SELECT count(*) FROM sqlite_schema').get();
@@ -251,8 +248,6 @@ async function copyDatabase(path: string, { dataFolder, into, stop, onBytes }: C
   } catch (error) {
     if (isDamage(error)) throw notBackedUp(`${resolve(source)} is damaged: ${(error as Error).message}.`, error);
     throw error;
-  } finally {
-    database?.close();
   }
 }
 

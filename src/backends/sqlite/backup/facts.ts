@@ -9,9 +9,8 @@
  */
 
 import { existsSync } from 'node:fs';
-import { DatabaseSync } from 'node:sqlite';
+import type { DatabaseSync } from 'node:sqlite';
 import { setImmediate } from 'node:timers/promises';
-import { pathToFileURL } from 'node:url';
 import type {
   BackupFacts,
   BackupScope,
@@ -25,7 +24,7 @@ import { keyFileOf, logFolderOf, storeFileOf } from '../../../data-folder/files.
 import { messageOf, OperatorError } from '../../../errors.ts';
 import { LogCorruptError, LogUnavailableError } from '../../../log.ts';
 import { sqliteCodeOf } from '../../../runtime/sqlite-errors.ts';
-import { isDamage } from '../database.ts';
+import { damageIn, isDamage, openImmutable, textsIn } from '../database.ts';
 import { readLogInstallation } from '../installation.ts';
 import { findLogName } from '../log/name.ts';
 import { readRecords, type Stretch } from '../log/segment-reader.ts';
@@ -50,16 +49,16 @@ export async function checkDataFolder(folder: string, scope: BackupScope, option
   const logFolder = logFolderOf(folder);
   if (scope === 'all') {
     onFile('store.db');
-    store = inDatabase(storeFileOf(folder), (database) => {
-      assertSound(database, storeFileOf(folder));
-      assertLinked(database, storeFileOf(folder));
-      assertAccountedFor(database, storeFileOf(folder));
+    store = inDatabase(storeFileOf(folder), (database, file) => {
+      assertSound(database, file);
+      refuseDamage(file, brokenLinksIn(database, FINDINGS_MAX));
+      assertAccountedFor(database, file);
       return storeFactsOf(database);
     });
     await setImmediate();
     onFile('keys.db');
-    keys = inDatabase(keyFileOf(folder), (database) => {
-      assertSound(database, keyFileOf(folder));
+    keys = inDatabase(keyFileOf(folder), (database, file) => {
+      assertSound(database, file);
       return keyFactsOf(database);
     });
   }
@@ -94,9 +93,11 @@ export function logFactsOf(segments: readonly Segment[], counts: readonly number
   const records = counts.reduce((sum, count) => sum + count, 0);
   const first = segments[0]?.firstPosition ?? 1;
   const last = segments.at(-1)?.firstPosition ?? 1;
-  const gaps = segments.flatMap(({ lost, missing, firstPosition }, index) => {
+  const gaps = segments.flatMap(({ state, firstPosition }, index) => {
     const next = segments[index + 1]?.firstPosition ?? firstPosition;
-    return (lost || missing) && next > firstPosition ? [{ first_position: firstPosition, next_position: next }] : [];
+    return (state === 'lost' || state === 'missing') && next > firstPosition
+      ? [{ first_position: firstPosition, next_position: next }]
+      : [];
   });
   const facts = { first_position: first, next_position: last + (counts.at(-1) ?? 0), records };
   return gaps.length === 0 ? facts : { ...facts, gaps };
@@ -143,7 +144,7 @@ function assertContinues(storeFile: string, segments: readonly Segment[]): void 
   );
   const last = Number(row?.['position'] ?? 0) - 1;
   const segment = segments.findLast(({ firstPosition }) => firstPosition <= last);
-  if (typeof row?.['last_trace_id'] !== 'string' || segment === undefined || segment.lost || segment.missing) return;
+  if (typeof row?.['last_trace_id'] !== 'string' || segment === undefined || !holdsRecords(segment)) return;
   const found = inDatabase(segment.file, (log) =>
     log.prepare('SELECT trace_id FROM records WHERE position = ?').get(last),
   )?.['trace_id'];
@@ -157,9 +158,8 @@ function assertContinues(storeFile: string, segments: readonly Segment[]): void 
 /** A server refuses to start on parts of different installations. */
 function assertBelongTogether(folder: string, installation: string | null): void {
   for (const file of [storeFileOf(folder), keyFileOf(folder)]) {
-    const row = inDatabase(file, (database) => database.prepare('SELECT installation FROM belongs_to').get());
-    const found = row === undefined ? null : String(row['installation']);
-    if (found === null || installation === null || found === installation) continue;
+    const [found] = inDatabase(file, (database) => textsIn(database, 'SELECT installation FROM belongs_to'));
+    if (found === undefined || installation === null || found === installation) continue;
     throw new OperatorError(`${file} is of the installation ${found}, and the log beside it of ${installation}.`);
   }
 }
@@ -167,31 +167,21 @@ function assertBelongTogether(folder: string, installation: string | null): void
 /** Opens the file as immutable. */
 function inDatabase<T>(file: string, work: (database: DatabaseSync, file: string) => T): T {
   if (!existsSync(file)) throw new OperatorError(`${file} is missing.`);
-  const url = pathToFileURL(file);
-  url.searchParams.set('immutable', '1');
-  const database = new DatabaseSync(url, { readOnly: true });
   try {
+    using database = openImmutable(file);
     return work(database, file);
   } catch (error) {
     if (sqliteCodeOf(error) === undefined) throw error;
     const what = isDamage(error) ? 'is damaged' : 'cannot be read by this version of Sluice';
     throw new OperatorError(`${file} ${what}: ${messageOf(error)}.`, { cause: error });
-  } finally {
-    database.close();
   }
 }
 
 function assertSound(database: DatabaseSync, file: string): void {
-  const findings = database
-    .prepare(`PRAGMA quick_check(${FINDINGS_MAX})`)
-    .all()
-    .map((row) => String(row['quick_check']))
-    .filter((text) => text !== 'ok');
-  if (findings.length > 0) throw new OperatorError(`${file} is damaged: ${findings.join('; ')}.`);
+  refuseDamage(file, damageIn(database, FINDINGS_MAX));
 }
 
-function assertLinked(database: DatabaseSync, file: string): void {
-  const findings = brokenLinksIn(database, FINDINGS_MAX);
+function refuseDamage(file: string, findings: readonly string[]): void {
   if (findings.length > 0) throw new OperatorError(`${file} is damaged: ${findings.join('; ')}.`);
 }
 
@@ -203,8 +193,9 @@ function storeFactsOf(database: DatabaseSync): StoreFacts {
     const sql = `SELECT ${columns}, coalesce(sum(${noun}_dead_letters), 0) AS failed FROM ledger`;
     return { ...database.prepare(sql).get() } as unknown as LedgerSums;
   };
+  const [position = 0] = textsIn(database, 'SELECT position FROM positions WHERE partition = 0').map(Number);
   const facts = {
-    position: positionIn(database),
+    position,
     tenants: countIn(database, 'tenants'),
     users: sums('users'),
     events: sums('events'),
@@ -219,13 +210,9 @@ function storeFactsOf(database: DatabaseSync): StoreFacts {
   return lost.length === 0 ? facts : { ...facts, lost };
 }
 
-function positionIn(database: DatabaseSync): number {
-  return Number(database.prepare('SELECT position FROM positions WHERE partition = 0').get()?.['position'] ?? 0);
-}
-
 function keyFactsOf(database: DatabaseSync): KeyFacts {
-  const [accounts, keys, members] = ['accounts', 'keys', 'members'].map((table) => countIn(database, table));
-  return { accounts: accounts ?? 0, keys: keys ?? 0, members: members ?? 0 };
+  const count = (table: string): number => countIn(database, table);
+  return { accounts: count('accounts'), keys: count('keys'), members: count('members') };
 }
 
 function countIn(database: DatabaseSync, table: string): number {

@@ -11,25 +11,19 @@
 import { existsSync } from 'node:fs';
 import { resolve } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
-import { pathToFileURL } from 'node:url';
 import type { EndedKey, UndoneByRestore, UndoneErase, UndoneUnmerge } from '../../../backup/undone.ts';
 import { keyFileOf, storeFileOf } from '../../../data-folder/files.ts';
 import { messageOf, OperatorError } from '../../../errors.ts';
 import type { NodeNumber } from '../../../model.ts';
 import { identifierTypeOf } from '../../../views/profile.ts';
 import { tombstoneOf } from '../../../views/tombstone.ts';
-import { BUSY_TIMEOUT_MS, transaction } from '../database.ts';
+import { BUSY_TIMEOUT_MS, openImmutable, textsIn, transaction } from '../database.ts';
 import { uuidBytes, uuidText } from '../uuids.ts';
 
 /** The installations that the files of a data folder name; none before the first start of a server. */
 export function installationsOf(oldFolder: string): string[] {
   return [storeFileOf(oldFolder), keyFileOf(oldFolder)].flatMap((file) =>
-    inOld(file, (database) =>
-      database
-        .prepare('SELECT installation FROM belongs_to')
-        .all()
-        .map((row) => String(row['installation'])),
-    ),
+    inOld(file, (database) => textsIn(database, 'SELECT installation FROM belongs_to')),
   );
 }
 
@@ -38,25 +32,23 @@ export function installationsOf(oldFolder: string): string[] {
  * dropped, as they would have been there. `hasPending`: whether there are such requests.
  */
 export function undoneByRestore(oldFolder: string, restoredFolder: string, hasPending: boolean): UndoneByRestore {
-  return inRestored(storeFileOf(restoredFolder), (restored) => {
-    const { tombstones, ...people } = inOld(storeFileOf(oldFolder), (old) => {
-      refuseOtherStore(old, restored, oldFolder);
-      const erased = erasedNodes(old, restored);
-      return {
-        unmerged: undoneUnmerges(old, restored, erased, hasPending),
-        erased: undoneErases(restored, erased),
-        tombstones: newTombstones(old, restored),
-      };
-    });
-    transaction(restored, () => writeTombstones(restored, tombstones));
-    const access = inRestored(keyFileOf(restoredFolder), (keys) =>
-      inOld(keyFileOf(oldFolder), (oldKeys) => ({
-        endedKeys: endedKeys(oldKeys, keys),
-        removedMembers: removedMembers(oldKeys, keys),
-      })),
-    );
-    return { ...people, ...access };
+  using restored = new DatabaseSync(storeFileOf(restoredFolder), { timeout: BUSY_TIMEOUT_MS });
+  const { tombstones, ...people } = inOld(storeFileOf(oldFolder), (old) => {
+    refuseOtherStore(old, restored, oldFolder);
+    const erased = erasedNodes(old, restored);
+    return {
+      unmerged: undoneUnmerges(old, restored, erased, hasPending),
+      erased: undoneErases(restored, erased),
+      tombstones: newTombstones(old, restored),
+    };
   });
+  transaction(restored, () => writeTombstones(restored, tombstones));
+  using keys = new DatabaseSync(keyFileOf(restoredFolder), { timeout: BUSY_TIMEOUT_MS });
+  const access = inOld(keyFileOf(oldFolder), (oldKeys) => ({
+    endedKeys: endedKeys(oldKeys, keys),
+    removedMembers: removedMembers(oldKeys, keys),
+  }));
+  return { ...people, ...access };
 }
 
 /** A store that does not continue the one in the backup does not have what was done since. */
@@ -100,25 +92,15 @@ function erasedNodes(old: DatabaseSync, restored: DatabaseSync): Map<NodeNumber,
   return found;
 }
 
+/** A profile of which all nodes were erased is named once, by its root; of others each erased node is named. */
 function undoneErases(restored: DatabaseSync, erased: ReadonlyMap<NodeNumber, ErasedNode>): UndoneErase[] {
-  const isWhole = wholeProfiles(restored, erased);
-  const rootOf = restored.prepare('SELECT root FROM aliases WHERE node = ?');
-  return [...erased]
-    .filter(([node]) => !isWhole(node) || rootOf.get(node) === undefined)
-    .map(([, { tenantId, id, at }]) => ({ tenantId, profileId: uuidText(id), at }));
-}
-
-/** Whether all nodes of the profile of an erased node were erased. */
-function wholeProfiles(
-  restored: DatabaseSync,
-  erased: ReadonlyMap<NodeNumber, ErasedNode>,
-): (node: NodeNumber) => boolean {
   const rootOf = restored.prepare('SELECT root FROM aliases WHERE node = ?');
   const aliasesOf = restored.prepare('SELECT node FROM aliases WHERE root = ?');
-  return (node) => {
+  return [...erased].flatMap(([node, { tenantId, id, at }]) => {
     const root = (rootOf.get(node)?.['root'] ?? node) as NodeNumber;
-    return erased.has(root) && aliasesOf.all(root).every((row) => erased.has(row['node'] as NodeNumber));
-  };
+    const isWhole = erased.has(root) && aliasesOf.all(root).every((row) => erased.has(row['node'] as NodeNumber));
+    return isWhole && root !== node ? [] : [{ tenantId, profileId: uuidText(id), at }];
+  });
 }
 
 /** Merges between two erased nodes need no unmerge: both nodes are erased again. */
@@ -171,12 +153,7 @@ interface Audited {
 
 /** What the old store has in its audit and the copy does not, oldest first. */
 function newAudit(old: DatabaseSync, restored: DatabaseSync, kind: 'erase' | 'unmerge'): Audited[] {
-  const known = new Set(
-    restored
-      .prepare('SELECT trace_id FROM audit WHERE kind = ?')
-      .all(kind)
-      .map((row) => row['trace_id']),
-  );
+  const known = new Set(textsIn(restored, 'SELECT trace_id FROM audit WHERE kind = ?', kind));
   return old
     .prepare(
       `SELECT tenants.id AS tenantId, trace_id, json_extract(detail, '$.profile_id') AS profileId,
@@ -184,7 +161,7 @@ function newAudit(old: DatabaseSync, restored: DatabaseSync, kind: 'erase' | 'un
        FROM audit JOIN tenants ON tenants.no = audit.tenant WHERE kind = ? ORDER BY audit.no`,
     )
     .all(kind)
-    .filter((row) => !known.has(row['trace_id'])) as unknown as Audited[];
+    .filter((row) => !known.has(String(row['trace_id']))) as unknown as Audited[];
 }
 
 interface NewTombstone {
@@ -244,11 +221,7 @@ function endedKeys(old: DatabaseSync, restored: DatabaseSync): EndedKey[] {
 
 function removedMembers(old: DatabaseSync, restored: DatabaseSync): string[] {
   const find = old.prepare('SELECT 1 FROM members WHERE id = ?');
-  return restored
-    .prepare('SELECT id FROM members ORDER BY no')
-    .all()
-    .map((row) => String(row['id']))
-    .filter((id) => find.get(id) === undefined);
+  return textsIn(restored, 'SELECT id FROM members ORDER BY no').filter((id) => find.get(id) === undefined);
 }
 
 function tenantIds(database: DatabaseSync): Map<number, string> {
@@ -256,27 +229,14 @@ function tenantIds(database: DatabaseSync): Map<number, string> {
   return new Map(rows.map((row) => [Number(row['no']), String(row['id'])]));
 }
 
-function inRestored<T>(file: string, work: (database: DatabaseSync) => T): T {
-  const database = new DatabaseSync(file, { timeout: BUSY_TIMEOUT_MS });
-  try {
-    return work(database);
-  } finally {
-    database.close();
-  }
-}
-
 function inOld<T>(file: string, work: (database: DatabaseSync) => T): T {
   if (!existsSync(file)) throw cannotRead(file, 'it is not there');
-  const url = pathToFileURL(file);
-  // Without a write-ahead log no process uses the file. SQLite would leave one there, which does not belong in a backup.
-  if (!existsSync(`${file}-wal`)) url.searchParams.set('immutable', '1');
   try {
-    const database = new DatabaseSync(url, { readOnly: true, timeout: BUSY_TIMEOUT_MS });
-    try {
-      return work(database);
-    } finally {
-      database.close();
-    }
+    // Without a write-ahead log no process uses the file. SQLite would leave one there, which does not belong in a backup.
+    using database = existsSync(`${file}-wal`)
+      ? new DatabaseSync(file, { readOnly: true, timeout: BUSY_TIMEOUT_MS })
+      : openImmutable(file);
+    return work(database);
   } catch (error) {
     if (error instanceof OperatorError) throw error;
     throw cannotRead(file, messageOf(error));

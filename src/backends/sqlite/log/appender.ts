@@ -108,8 +108,7 @@ class SqliteLogAppender implements LogAppender {
     if (!this.#closed) {
       this.#closed = Promise.withResolvers<void>();
       this.#send();
-      const message: WriterMessage = { type: 'close' };
-      this.#writer.postMessage(message, []);
+      this.#post('close');
     }
     return this.#closed.promise;
   }
@@ -135,31 +134,23 @@ class SqliteLogAppender implements LogAppender {
     const group = packGroup(this.#nextGroupId, waiting);
     this.#nextGroupId += 1;
     this.#sent.push({ id: group.id, waiting });
-    const message: WriterMessage = { type: 'group', group };
-    this.#writer.postMessage(message, [group.bodies]);
+    this.#post(group);
+  }
+
+  #post(message: WriterMessage): void {
+    this.#writer.postMessage(message, message === 'close' ? [] : [message.bodies]);
   }
 
   #onReply(reply: WriterReply): void {
-    switch (reply.type) {
-      case 'durable':
-        this.#settle(reply.upToGroup, (waiting) => waiting.resolve());
-        return;
-      case 'failed':
-        if (reply.fatal) {
-          this.die(reply.message);
-        } else {
-          this.#problem = reply.message;
-          const error = new LogUnavailableError(reply.message);
-          this.#settle(reply.upToGroup, (waiting) => waiting.reject(error));
-        }
-        return;
-      case 'recovered':
-        if (!this.#dead) this.#problem = null;
-        return;
-      case 'ready':
-      case 'refused':
-      case 'closed':
-        return;
+    if (reply.type === 'durable') this.#settle(reply.upToGroup, (waiting) => waiting.resolve());
+    if (reply.type === 'recovered' && !this.#dead) this.#problem = null;
+    if (reply.type !== 'failed') return;
+    if (reply.fatal) {
+      this.die(reply.message);
+    } else {
+      this.#problem = reply.message;
+      const error = new LogUnavailableError(reply.message);
+      this.#settle(reply.upToGroup, (waiting) => waiting.reject(error));
     }
   }
 
@@ -196,9 +187,9 @@ function packGroup(id: number, waiting: readonly Waiting[]): Group {
       entry.userCount,
       entry.eventCount,
       entry.rejections.length === 0 ? null : JSON.stringify(entry.rejections),
-      entry.body.byteLength,
       entry.format ?? null,
       entry.droppedByClient ?? null,
+      entry.body.byteLength,
     );
   }
   return { id, fields, bodies };

@@ -13,9 +13,9 @@
 
 import { existsSync } from 'node:fs';
 import type { MissingRecords } from '../../../log/continuity.ts';
-import { LogEnds, NO_SEGMENT, readLogEnd, readLogEndNote, type SegmentId } from './ends.ts';
+import { LogEnds, NO_SEGMENT, readLogEnd, readLogEndNote } from './ends.ts';
 import { localLogName } from './name.ts';
-import { findIdentity, findLastPosition, holdsRecords, listSegments, LOST_POSITIONS } from './segments.ts';
+import { findIdentity, holdsRecords, listReadable, listSegments, LOST_POSITIONS, type SegmentId } from './segments.ts';
 
 /** The position after the last one covered by segments, and by marks of missing records. */
 export function endOfSegments(folder: string): number {
@@ -23,9 +23,10 @@ export function endOfSegments(folder: string): number {
   let end = 1;
   for (const segment of segments) {
     // The number of records in it is uncertain, and positions are never used twice.
-    if (segment.lost) end = segment.firstPosition + LOST_POSITIONS;
+    if (segment.state === 'lost') end = segment.firstPosition + LOST_POSITIONS;
     else if (!holdsRecords(segment)) end = Math.max(end, segment.firstPosition);
-    else if (segment === segments.at(-1)) end = (findLastPosition(segment.file) ?? segment.firstPosition - 1) + 1;
+    else if (segment === segments.at(-1))
+      end = (findIdentity(segment.file)?.lastPosition ?? segment.firstPosition - 1) + 1;
   }
   return end;
 }
@@ -62,7 +63,7 @@ export function isEndUnknown(folder: string, processed = 0, wasUsedByServer = fa
   const last = findLastRecord(folder);
   if (note !== undefined) return last !== undefined && last.position + 1 > note.next;
   if (last !== undefined || processed > 0 || wasUsedByServer) return true;
-  return listSegments(folder).some(({ firstPosition, lost }) => firstPosition > 1 || lost);
+  return listSegments(folder).some(({ firstPosition, state }) => firstPosition > 1 || state === 'lost');
 }
 
 /** Notes the end of the segments; for a server that holds the lock, before it writes, and for a restore. */
@@ -112,9 +113,9 @@ function findEnd(folder: string): LogEnd | undefined {
 
 /** The newest readable record, and its segment. */
 function findLastRecord(folder: string): LogEnd | undefined {
-  for (const { file } of listSegments(folder).filter(holdsRecords).toReversed()) {
-    const [position, segment] = [findLastPosition(file), findIdentity(file)];
-    if (position !== undefined && segment !== undefined) return { position, segment };
+  for (const { file } of listReadable(folder).toReversed()) {
+    const segment = findIdentity(file);
+    if (segment?.lastPosition !== undefined) return { position: segment.lastPosition, segment };
   }
   return undefined;
 }

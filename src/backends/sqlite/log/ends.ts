@@ -22,12 +22,7 @@ import { inaccessibleText } from '../../../data-folder/access.ts';
 import { FileIdentity } from '../../../data-folder/file-identity.ts';
 import { LogUnavailableError } from '../../../log.ts';
 import { isAccessDenied, isOutOfFiles } from '../disk.ts';
-
-/** A segment, as other files refer to it: its first position and a random id. */
-export interface SegmentId {
-  readonly position: number;
-  readonly id: string;
-}
+import type { SegmentId } from './segments.ts';
 
 const DIGITS = 16;
 /** Length of a UUID. */
@@ -122,7 +117,7 @@ export function findLogEnd(folder: string): number {
 /** Why it cannot be read, in words with what to do; null where it can, and where there is none. */
 export function problemOfLogEnds(folder: string): string | null {
   try {
-    readEnds(folder);
+    readLogEndNote(folder);
     return null;
   } catch (error) {
     if (!isAccessDenied(error)) return null;
@@ -132,14 +127,8 @@ export function problemOfLogEnds(folder: string): string | null {
 
 /** Undefined without a readable one. */
 export function readLogEndNote(folder: string): LogEndNote | undefined {
-  const text = readEnds(folder);
-  return text === undefined ? undefined : noteIn(text.slice(0, LINE_BYTES));
-}
-
-/** Undefined without a file. */
-function readEnds(folder: string): string | undefined {
   try {
-    return readFileSync(endsFileOf(folder), 'latin1');
+    return noteIn(readFileSync(endsFileOf(folder), 'latin1').slice(0, LINE_BYTES));
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code === 'ENOENT') return undefined;
     if (isOutOfFiles(error)) throw new LogUnavailableError(`The log cannot be read now: ${(error as Error).message}.`);

@@ -1,40 +1,35 @@
 /**
  * The name of a local log, in a store that takes records from several logs and in its own segments: `local:` and a
- * UUID, created on first use. It is in a file beside the segments, and again in `log-ends`, so that a removed log, or an
- * unreadable name, is recreated under the same name: the store identifies its positions by it. A copy of the folder has
- * the same name, so two servers on two copies would use each other's positions: move a data folder, never copy it to run
- * both.
+ * UUID, created on first use. It is in a file beside the segments, again in `log-ends`, and in each segment, so that a
+ * removed log, or an unreadable name, is recreated under the same name: the store identifies its positions by it. A copy
+ * of the folder has the same name, so two servers on two copies would use each other's positions: move a data folder,
+ * never copy it to run both.
  */
 
 import { randomUUID } from 'node:crypto';
 import { linkSync, mkdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
-import { ForeignSegmentError, LogUnavailableError } from '../../../log.ts';
+import { LogUnavailableError } from '../../../log.ts';
 import { isOutOfFiles } from '../disk.ts';
 import { readLogEndNote } from './ends.ts';
+import { findIdentity, listReadable } from './segments.ts';
 
 const NAME = /^local:[0-9a-f-]{36}$/;
 
 /** Creates none: undefined if there is no readable name. */
 export function findLogName(folder: string): string | undefined {
-  return read(nameFileOf(folder)) ?? readLogEndNote(folder)?.logName;
+  const name = read(nameFileOf(folder)) ?? readLogEndNote(folder)?.logName;
+  if (name !== undefined) return name;
+  for (const { file } of listReadable(folder)) {
+    const { logName = '' } = findIdentity(file) ?? {};
+    if (NAME.test(logName)) return logName;
+  }
+  return undefined;
 }
 
 /** `id` is for a log that has no name yet. */
 export function localLogName(folder: string, id: string = randomUUID()): string {
   return read(nameFileOf(folder)) ?? write(nameFileOf(folder), findLogName(folder) ?? `local:${id}`);
-}
-
-/** Throws `ForeignSegmentError` if `log/` and `log-ends` belong to different logs. */
-export function assertOneName(folder: string): void {
-  const own = findLogName(folder);
-  const other = readLogEndNote(folder)?.logName;
-  if (other === undefined || other === own) return;
-  throw new ForeignSegmentError(
-    `${folder}-ends does not belong there: it is of the log ${other}, and ${folder} is the log ${own}. One of the two is of another ` +
-      'server or another installation. Put back the one that was here. If the right log-ends is gone for good, move this one ' +
-      'away: the next start notes the ends that the log has. Leave the segments as they are.',
-  );
 }
 
 function nameFileOf(folder: string): string {

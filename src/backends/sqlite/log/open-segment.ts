@@ -1,5 +1,5 @@
 /**
- * The files of the segment that a writer has open. An operating system lets any process move or remove an open file:
+ * The segment that a writer has open. An operating system lets any process move or remove an open file:
  * the writer then commits to a file that no start finds, without an error. So after each commit and before anything in
  * it is acknowledged, the writer checks that both files are still the ones under their names: the database, and the
  * write-ahead log of the commit. The names are those that a start uses, so a link on the way that was pointed elsewhere
@@ -7,18 +7,28 @@
  */
 
 import { resolve } from 'node:path';
-import type { DatabaseSync } from 'node:sqlite';
+import type { DatabaseSync, StatementSync } from 'node:sqlite';
 import { identityOf } from '../../../data-folder/file-identity.ts';
 import { LogUnavailableError } from '../../../log.ts';
+import { localLogName } from './name.ts';
+import { createSegment, newSegmentId, segmentFile, type SegmentId } from './segments.ts';
 
 export class OpenSegment {
+  readonly database: DatabaseSync;
+  readonly id: SegmentId;
+  readonly insert: StatementSync;
   /** Without links, as SQLite has opened it. */
   readonly file: string;
   readonly #identities: readonly (readonly [file: string, identity: string])[];
 
-  /** Right after the segment was created under `name`, with a first commit: both files exist. */
-  constructor(database: DatabaseSync, name: string) {
-    this.file = database.location() ?? '';
+  /** A new one, which begins at `position`. */
+  constructor(folder: string, position: number, previous: SegmentId | undefined) {
+    this.id = newSegmentId(position);
+    this.database = createSegment(folder, { ...this.id, logName: localLogName(folder), previous });
+    this.insert = this.database.prepare('INSERT INTO records VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)');
+    this.file = this.database.location() ?? '';
+    const name = segmentFile(folder, position);
+    // It has its first commit, so both exist.
     this.#identities = ['', '-wal'].map((suffix) => [name + suffix, identityOf(this.file + suffix)]);
   }
 

@@ -21,14 +21,16 @@ import {
   LogUnavailableError,
   type LostRange,
 } from '../../../log.ts';
+import { positionsText } from '../../../log/continuity.ts';
 import { isBackupRunning } from '../backup/lock.ts';
 import { findLogEnd } from './ends.ts';
 import { findLogName, localLogName } from './name.ts';
+import { assertNotForeign } from './segment-chain.ts';
 import {
-  assertFirstIsWhole,
   BATCH_BYTES_MAX,
   endOfSegment,
   findHeaders,
+  headerBefore,
   missingIn,
   MissingPositionsError,
   newestReceivedAt,
@@ -40,16 +42,15 @@ import {
   UnreadableSegmentError,
 } from './segment-reader.ts';
 import {
-  assertNotForeign,
-  findLastPosition,
-  hasWal,
+  findIdentity,
   gapAdvice,
+  hasWal,
   listSegments,
   LOST_POSITIONS,
-  marksOf,
-  recoverLogName,
   removeSegment,
+  type Segment,
   segmentBytes,
+  segmentFile,
 } from './segments.ts';
 
 export interface ReaderSetup {
@@ -86,10 +87,7 @@ class SqliteLogReader implements LogReader {
 
   /** Created only if there is none: a removed log still has one, and commands that read it change nothing. */
   get name(): string {
-    const name = this.#findName();
-    if (name !== undefined) return name;
-    recoverLogName(this.#setup.folder);
-    return localLogName(this.#setup.folder);
+    return this.#findName() ?? localLogName(this.#setup.folder);
   }
 
   /** Looked up until there is one, and then cached. */
@@ -104,12 +102,12 @@ class SqliteLogReader implements LogReader {
   }
 
   async read(_partition: number, position: number, bytesMax: number): Promise<LogBatch> {
-    return this.#eachListing(position, (stretches, firstKept) => {
+    return this.#eachListing(position, ({ stretches, firstKept }) => {
       if (position > 0 && firstKept > position) throw this.#removed(position, firstKept);
       let records: LogRecord[] = [];
       let bytesLeft = Math.min(bytesMax, BATCH_BYTES_MAX);
       for (const stretch of stretches) {
-        if (stretch.segment.missing) {
+        if (isMark(stretch)) {
           // The records before it can be processed; what follows needs a decision of the operator.
           if (records.length > 0) break;
           throw this.#lostRecords(stretch, stretch.from, stretch.until);
@@ -133,7 +131,7 @@ class SqliteLogReader implements LogReader {
       if (hasSome) return undefined;
       // None after the last existing one: the segment may be complete, and the next one missing.
       if (!(error instanceof MissingPositionsError) || error.to !== stretch.until) throw error;
-      const end = (findLastPosition(stretch.segment.file) ?? error.from - 1) + 1;
+      const end = (findIdentity(stretch.segment.file)?.lastPosition ?? error.from - 1) + 1;
       throw this.#lostRecords(stretch, Math.min(end, error.from), error.to);
     }
   }
@@ -143,11 +141,11 @@ class SqliteLogReader implements LogReader {
     position: number,
     countMax: number,
   ): Promise<{ headers: LogHeader[]; next: number }> {
-    return this.#eachListing(position, (stretches) => {
+    return this.#eachListing(position, ({ stretches }) => {
       let headers: LogHeader[] = [];
       for (const stretch of stretches) {
         if (headers.length >= countMax) break;
-        if (stretch.segment.missing) continue;
+        if (isMark(stretch)) continue;
         headers = headers.concat(ifReadable([], () => readHeaders(stretch, countMax - headers.length)));
       }
       return { headers, next: after(headers, position) };
@@ -158,7 +156,7 @@ class SqliteLogReader implements LogReader {
     let found: LogHeader[] = [];
     let unreadable: LogCorruptError | undefined;
     for (const stretch of this.#stretches(position).stretches) {
-      if (stretch.segment.missing) continue;
+      if (isMark(stretch)) continue;
       try {
         found = found.concat(findHeaders(stretch, traceId));
       } catch (error) {
@@ -175,11 +173,11 @@ class SqliteLogReader implements LogReader {
   }
 
   async backlogBytes(_partition: number, position: number): Promise<number> {
-    return this.#eachListing(position, (stretches) => {
+    return this.#eachListing(position, ({ stretches }) => {
       let bytes = 0;
       for (const stretch of stretches) {
-        const { file, firstPosition, missing } = stretch.segment;
-        if (missing) continue;
+        const { file, firstPosition } = stretch.segment;
+        if (isMark(stretch)) continue;
         const end = endOfSegment(stretch);
         if (end > stretch.from) bytes += (segmentBytes(file) * (end - stretch.from)) / (end - firstPosition);
       }
@@ -190,35 +188,29 @@ class SqliteLogReader implements LogReader {
   /** A damaged segment is skipped: processed records are no longer needed. */
   async traceIdAt(_partition: number, position: number): Promise<string | undefined> {
     try {
-      return this.#findTraceId(position);
+      return this.#eachListing(position, ({ stretches: [stretch] }) =>
+        stretch === undefined || isMark(stretch) || stretch.from !== position ? undefined : traceIdAt(stretch),
+      );
     } catch (error) {
       if (error instanceof LogCorruptError) return undefined;
       throw error;
     }
   }
 
-  #findTraceId(position: number): string | undefined {
-    return this.#eachListing(position, ([stretch]) => {
-      if (stretch === undefined || stretch.segment.missing || stretch.from !== position) return undefined;
-      const isBehind = stretch.until !== undefined && position >= stretch.until;
-      return isBehind ? undefined : traceIdAt(stretch);
-    });
-  }
-
   async missing(_partition: number, position: number): Promise<number> {
     // Read before the segments: a record is noted there after it is in its segment.
     const acknowledged = findLogEnd(this.#setup.folder);
-    return this.#eachListing(position, (stretches, firstKept, isEndLost) => {
+    return this.#eachListing(position, ({ stretches, firstKept, isEndLost }) => {
       let missing = position > 0 && Number.isFinite(firstKept) ? Math.max(0, firstKept - position) : 0;
       let end = firstKept === Number.POSITIVE_INFINITY ? 1 : firstKept;
       for (const stretch of stretches) {
-        const { from, until, segment } = stretch;
-        if (segment.missing) {
-          missing += until === undefined ? 0 : Math.max(0, until - from);
+        const { from, until } = stretch;
+        const all = until === undefined ? 0 : Math.max(0, until - from);
+        if (isMark(stretch)) {
+          missing += all;
           end = until ?? from;
           continue;
         }
-        const all = until === undefined ? 0 : Math.max(0, until - from);
         missing += ifReadable(all, () => missingIn(stretch));
         // For an unreadable newest segment: the acknowledged end.
         end = ifReadable(acknowledged === 0 ? position - 1 : from, () => endOfSegment(stretch));
@@ -233,8 +225,8 @@ class SqliteLogReader implements LogReader {
     const segments = listSegments(this.#setup.folder);
     const first = segments[0]?.firstPosition ?? 1;
     const ranges = position === 0 && first > 1 ? [{ from: 1, to: first, records: first - 1 }] : [];
-    for (const [index, { lost, firstPosition }] of segments.entries()) {
-      if (!lost) continue;
+    for (const [index, { state, firstPosition }] of segments.entries()) {
+      if (state !== 'lost') continue;
       const from = Math.max(position, firstPosition);
       const end = acknowledged > firstPosition ? acknowledged : from + 1;
       const to = segments[index + 1]?.firstPosition ?? end;
@@ -247,10 +239,10 @@ class SqliteLogReader implements LogReader {
   /** The newest segment is never removed: it is being written, and its name determines the next position. */
   async commit(_partition: number, position: number): Promise<void> {
     for (const stretch of this.#stretches(0).stretches) {
-      const { file, missing } = stretch.segment;
+      const { file } = stretch.segment;
       if (stretch.until === undefined || stretch.until > position) return;
       // The mark of missing records stays, like that of a segment that was given up.
-      if (missing) continue;
+      if (isMark(stretch)) continue;
       // Not sealed yet: a later commit removes it.
       if (hasWal(file)) return;
       if (newestReceivedAt(stretch) > this.#setup.now() - this.#setup.retentionMs) return;
@@ -275,34 +267,15 @@ class SqliteLogReader implements LogReader {
 
   async close(): Promise<void> {}
 
-  /** The stretches that contain records from `position` on, in order. */
   #stretches(position: number): Listing {
-    const segments = listSegments(this.#setup.folder);
-    const logName = this.#findName();
-    const startAt = Math.max(
-      0,
-      segments.findLastIndex((segment) => segment.firstPosition <= position),
-    );
-    const stretches: Stretch[] = [];
-    for (const [index, segment] of segments.entries()) {
-      if (index < startAt || segment.lost || segment.unused) continue;
-      const from = Math.max(position, segment.firstPosition);
-      stretches.push({ segment, logName, from, until: segments[index + 1]?.firstPosition });
-    }
-    const newest = segments.at(-1);
-    const isEndLost = newest !== undefined && (newest.lost || newest.unused);
-    return { stretches, firstKept: segments[0]?.firstPosition ?? Number.POSITIVE_INFINITY, isEndLost };
+    return stretchesFrom(this.#setup.folder, this.#findName(), position);
   }
 
   /** Lists the segments again if one was removed in the meantime: the new list lacks it, or shows the gap. */
-  #eachListing<T>(
-    position: number,
-    use: (stretches: readonly Stretch[], firstKept: number, isEndLost: boolean) => T,
-  ): T {
+  #eachListing<T>(position: number, use: (listing: Listing) => T): T {
     for (let listings = 1; ; listings += 1) {
       try {
-        const { stretches, firstKept, isEndLost } = this.#stretches(position);
-        return use(stretches, firstKept, isEndLost);
+        return use(this.#stretches(position));
       } catch (error) {
         if (error instanceof LogCorruptError) this.#assertNoneForeign(position);
         if (!(error instanceof SegmentGoneError) || listings === LISTINGS_MAX) throw error;
@@ -312,18 +285,18 @@ class SqliteLogReader implements LogReader {
 
   /** A segment inserted between others makes the one before it look truncated. */
   #assertNoneForeign(position: number): void {
-    for (const { segment } of this.#stretches(position).stretches) {
-      if (!segment.missing) assertNotForeign(this.#setup.folder, segment);
+    for (const stretch of this.#stretches(position).stretches) {
+      if (!isMark(stretch)) assertNotForeign(stretch.segment, stretch.logName);
     }
   }
 
   /** `stretch` is that of the mark or, before a start has written one, of the segment before the gap. */
-  #lostRecords({ segment }: Stretch, from: number, until: number | undefined): LogGapError {
-    const positions = until === undefined || until - from === 1 ? `${from}` : `${from} to ${until - 1}`;
-    const noun = until !== undefined && until - from === 1 ? 'position' : 'positions';
-    const gap = { position: segment.missing ? segment.firstPosition : from, isMarked: segment.missing };
+  #lostRecords(stretch: Stretch, from: number, until: number | undefined): LogGapError {
+    const positions = until === undefined ? `positions ${from}` : positionsText(from, until);
+    const isMarked = isMark(stretch);
+    const gap = { position: isMarked ? stretch.segment.firstPosition : from, isMarked };
     return new LogGapError(
-      `The log has lost records that were acknowledged and not processed: ${noun} ${positions}. ${gapAdvice(this.#setup.folder, gap)}`,
+      `The log has lost records that were acknowledged and not processed: ${positions}. ${gapAdvice(this.#setup.folder, gap)}`,
     );
   }
 
@@ -334,9 +307,47 @@ class SqliteLogReader implements LogReader {
     return new LogCorruptError(
       `${begins}, but the store has processed it only up to ${position}: ` +
         'the store is older than what the log still holds, or a segment was moved away. Put the missing segments back. ' +
-        `To go on without these records, make an empty file ${marksOf(this.#setup.folder, position).lost}.`,
+        `To go on without these records, make an empty file ${segmentFile(this.#setup.folder, position)}.lost.`,
     );
   }
+}
+
+/**
+ * The newest record of a local log below a position: a store that has processed everything below it must have it
+ * (`log/continuity.ts`). Unreadable segments are skipped.
+ */
+export function newestRecordBefore(folder: string, position: number): LogHeader | undefined {
+  for (const stretch of stretchesFrom(folder, findLogName(folder), 0).stretches.toReversed()) {
+    if (isMark(stretch) || stretch.segment.firstPosition >= position) continue;
+    try {
+      const header = headerBefore(stretch, position);
+      if (header !== undefined) return header;
+    } catch (error) {
+      if (!(error instanceof LogCorruptError)) throw error;
+    }
+  }
+  return undefined;
+}
+
+/** The stretches that contain records from `position` on, in order, and marks of missing ones. */
+function stretchesFrom(folder: string, logName: string | undefined, position: number): Listing {
+  const segments = listSegments(folder);
+  const startAt = segments.findLastIndex((segment) => segment.firstPosition <= position);
+  const isPassed = ({ state }: Segment): boolean => state === 'lost' || state === 'unused';
+  const stretches: Stretch[] = [];
+  for (const [index, segment] of segments.entries()) {
+    if (index < startAt || isPassed(segment)) continue;
+    const from = Math.max(position, segment.firstPosition);
+    stretches.push({ segment, logName, from, until: segments[index + 1]?.firstPosition });
+  }
+  const newest = segments.at(-1);
+  const isEndLost = newest !== undefined && isPassed(newest);
+  return { stretches, firstKept: segments[0]?.firstPosition ?? Number.POSITIVE_INFINITY, isEndLost };
+}
+
+/** Of missing records. */
+function isMark({ segment }: Stretch): boolean {
+  return segment.state === 'missing';
 }
 
 function ifReadable<T>(otherwise: T, read: () => T): T {
@@ -350,9 +361,9 @@ function ifReadable<T>(otherwise: T, read: () => T): T {
 
 /** Where a processor waits that has reached a damaged record. */
 function isFirstDamaged(stretch: Stretch | undefined): boolean {
-  if (stretch === undefined || stretch.segment.missing) return false;
+  if (stretch === undefined || isMark(stretch)) return false;
   try {
-    assertFirstIsWhole(stretch);
+    readRecords(stretch, 1);
     return false;
   } catch (error) {
     if (error instanceof LogCorruptError && !(error instanceof ForeignSegmentError)) return true;

@@ -13,17 +13,16 @@
 import { closeSync, fstatSync, fsyncSync, openSync, readSync, statSync } from 'node:fs';
 import type { DatabaseSync } from 'node:sqlite';
 import { LogCorruptError, LogUnavailableError } from '../../../log.ts';
+import { damageIn } from '../database.ts';
 import { cannotOpen, fullDiskText, isAccessDenied, isDiskError, isFullDisk } from '../disk.ts';
 import { assertCurrentFormat, hasWal, lastPosition, openSegmentForReading, PAGE_BYTES } from './segments.ts';
 import { messageOf } from '../../../errors.ts';
 
 export interface RecoveredSegment {
-  /** undefined if the segment is empty. */
-  readonly lastPosition: number | undefined;
+  /** It contains no record. It may not even have its table: a start was interrupted, or its write-ahead log is gone. */
+  readonly isEmpty: boolean;
   /** Records are still in the WAL beside the database file. */
   readonly needsCheckpoint: boolean;
-  /** It does not even have its table: a start was interrupted, or its write-ahead log is gone. It contains nothing. */
-  readonly isUnfinished: boolean;
 }
 
 /**
@@ -33,7 +32,7 @@ export interface RecoveredSegment {
 export function recoverSegment(file: string): RecoveredSegment {
   try {
     if (hasWal(file)) syncWal(file);
-    return isUnfinished(file) ? { lastPosition: undefined, needsCheckpoint: false, isUnfinished: true } : inspect(file);
+    return isUnfinished(file) ? { isEmpty: true, needsCheckpoint: false } : inspect(file);
   } catch (error) {
     if (error instanceof LogCorruptError) throw error;
     if (isFullDisk(error)) throw new LogUnavailableError(fullDiskText(file));
@@ -56,17 +55,13 @@ function diskErrorText(file: string, reason: string): string {
 
 function inspect(file: string): RecoveredSegment {
   const withWal = hasWal(file);
-  const database = openSegmentForReading(file);
-  try {
-    const result = database.prepare('PRAGMA quick_check(1)').get() as { quick_check: string };
-    if (result.quick_check !== 'ok') throw new Error(result.quick_check);
-    if (withWal) assertWalIsWhole(file, validFrames(database));
-    assertCurrentFormat(database, file);
-    const last = lastPosition(database);
-    return { lastPosition: last, needsCheckpoint: withWal && last !== undefined, isUnfinished: false };
-  } finally {
-    database.close();
-  }
+  using database = openSegmentForReading(file);
+  const [finding] = damageIn(database, 1);
+  if (finding !== undefined) throw new Error(finding);
+  if (withWal) assertWalIsWhole(file, validFrames(database));
+  assertCurrentFormat(database, file);
+  const isEmpty = lastPosition(database) === undefined;
+  return { isEmpty, needsCheckpoint: withWal && !isEmpty };
 }
 
 /**
@@ -76,11 +71,9 @@ function inspect(file: string): RecoveredSegment {
 function isUnfinished(file: string): boolean {
   if (statSync(file).size > PAGE_BYTES) return false;
   if (!hasWal(file)) return true;
-  const database = openSegmentForReading(file);
-  try {
+  {
+    using database = openSegmentForReading(file);
     if (validFrames(database) > 0) return false;
-  } finally {
-    database.close();
   }
   assertWalIsWhole(file, 0);
   return true;

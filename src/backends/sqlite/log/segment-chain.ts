@@ -11,16 +11,16 @@
  * completely is not noticed.
  */
 
+import { basename, dirname, join } from 'node:path';
 import { ForeignSegmentError } from '../../../log.ts';
 import { readLogEndNote } from './ends.ts';
-import { assertOneName } from './name.ts';
+import { findLogName } from './name.ts';
 import {
   assertCurrentLayout,
-  assertNotForeign,
   findIdentity,
-  holdsRecords,
-  listSegments,
+  listReadable,
   type Segment,
+  segmentFile,
   type SegmentIdentity,
 } from './segments.ts';
 
@@ -30,17 +30,16 @@ import {
  */
 export function assertOwnSegments(folder: string): void {
   assertCurrentLayout(folder);
-  assertOneName(folder);
-  const found: { readonly segment: Segment; readonly identity: SegmentIdentity }[] = [];
-  for (const segment of listSegments(folder).filter(holdsRecords)) {
-    assertNotForeign(folder, segment);
-    const identity = findIdentity(segment.file);
-    if (identity !== undefined && !identity.isEmpty) found.push({ segment, identity });
-  }
+  const end = readLogEndNote(folder);
+  const logName = findLogName(folder);
+  if (end !== undefined && end.logName !== logName) throw ofAnotherLog(folder, end.logName, logName);
+  const found = listReadable(folder).flatMap((segment) => {
+    const identity = assertNotForeign(segment, logName);
+    return identity?.lastPosition === undefined ? [] : [{ segment, identity }];
+  });
   const at = (position: number | undefined) => found.find(({ segment }) => segment.firstPosition === position);
-  const newest = readLogEndNote(folder);
-  const acknowledged = at(newest?.segment.position);
-  if (acknowledged !== undefined && acknowledged.identity.id !== newest?.segment.id) {
+  const acknowledged = at(end?.segment.position);
+  if (acknowledged !== undefined && acknowledged.identity.id !== end?.segment.id) {
     throw ofAnotherCopy(acknowledged.segment.file, `it is not the one that ${folder}-ends names`);
   }
   for (const { segment, identity } of found) {
@@ -48,6 +47,37 @@ export function assertOwnSegments(folder: string): void {
     if (before === undefined || before.identity.id === identity.previous?.id) continue;
     throw ofAnotherCopy(before.segment.file, `${segment.file} was written after another one of that name`);
   }
+}
+
+/** For a segment that need not be read now. Its readers report damage. */
+export function assertNotForeign(segment: Segment, logName: string | undefined): ReturnType<typeof findIdentity> {
+  const identity = findIdentity(segment.file);
+  if (identity !== undefined) assertWrittenHere(segment, logName, identity);
+  return identity;
+}
+
+/** Throws `ForeignSegmentError` if the segment was written elsewhere. Of a log without a name, only its position counts. */
+export function assertWrittenHere(
+  { file, firstPosition }: Segment,
+  logName: string | undefined,
+  { logName: writtenIn, position }: SegmentIdentity,
+): void {
+  const isOfAnotherLog = logName !== undefined && writtenIn !== logName;
+  if (!isOfAnotherLog && position === firstPosition) return;
+  const away = 'Move it away, with the -wal and -shm of the same name if there are any';
+  const name = basename(segmentFile('', position));
+  const what = isOfAnotherLog
+    ? `it is of another log, ${writtenIn}, and this one is ${logName}. ${away}; if it is ${join(dirname(file), 'name')} that was replaced, put that back instead`
+    : `it was renamed, and was called ${name}. ${away}; if there is no ${name} beside it, rename it back instead`;
+  throw new ForeignSegmentError(`The log segment ${file} does not belong there: ${what}. Nothing in it is processed.`);
+}
+
+function ofAnotherLog(folder: string, other: string, own: string | undefined): ForeignSegmentError {
+  return new ForeignSegmentError(
+    `${folder}-ends does not belong there: it is of the log ${other}, and ${folder} is the log ${own}. One of the two is of another ` +
+      'server or another installation. Put back the one that was here. If the right log-ends is gone for good, move this one ' +
+      'away: the next start notes the ends that the log has. Leave the segments as they are.',
+  );
 }
 
 function ofAnotherCopy(file: string, why: string): ForeignSegmentError {

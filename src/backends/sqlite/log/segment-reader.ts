@@ -12,11 +12,13 @@ import type { DatabaseSync } from 'node:sqlite';
 import { LOCAL_PARTITION, LogCorruptError, type LogHeader, type LogRecord, LogUnavailableError } from '../../../log.ts';
 import type { ForeignFormat, KeyKind, Rejection } from '../../../model.ts';
 import { isAccessDenied, isOutOfFiles } from '../disk.ts';
+import { assertWrittenHere } from './segment-chain.ts';
 import {
   assertCurrentFormat,
-  assertWrittenHere,
-  type HeaderRow,
+  HEADER_COLUMNS,
+  type HeaderValues,
   hasWal,
+  identityIn,
   lastPosition,
   openSegmentForReading,
   PAGE_BYTES,
@@ -42,28 +44,6 @@ export class MissingPositionsError extends LogCorruptError {
     this.to = to;
   }
 }
-
-/** All columns but the body. */
-const HEADER_COLUMNS =
-  'position, trace_id, tenant_id, received_at, key_id, key_kind, idempotency_key, user_count, event_count, rejections, format, dropped_by_client, checksum';
-
-/** Their values, and the body. */
-type RecordValues = [
-  number,
-  string,
-  string,
-  number,
-  string,
-  string,
-  string | null,
-  number,
-  number,
-  string | null,
-  string | null,
-  number | null,
-  number,
-  Uint8Array,
-];
 
 const NO_BODY = new Uint8Array(0);
 
@@ -99,7 +79,7 @@ export function readRecords(stretch: Stretch, bytesMax: number): ReadRecords {
   return inSegment(stretch, { records: [], isEnd: true }, (database) => {
     const { segment, from, until } = stretch;
     const select = database.prepare(
-      `SELECT ${HEADER_COLUMNS}, body FROM records WHERE position >= ? AND position < ? ORDER BY position`,
+      `SELECT ${HEADER_COLUMNS}, checksum, body FROM records WHERE position >= ? AND position < ? ORDER BY position`,
     );
     const records: LogRecord[] = [];
     let position = from;
@@ -108,16 +88,17 @@ export function readRecords(stretch: Stretch, bytesMax: number): ReadRecords {
     // Cheaper than objects, of which each would have a table of its own.
     select.setReturnArrays(true);
     for (const values of select.iterate(from, until ?? Number.MAX_SAFE_INTEGER)) {
-      const [row, body] = toRow(values as unknown as RecordValues);
-      const isThere = row.position === position;
-      if (!isThere || recordChecksum(row, body) !== row.checksum) {
+      const header = values as unknown as HeaderValues;
+      const { 12: checksum, 13: body } = values as unknown as { 12: number; 13: Uint8Array };
+      const isThere = header[0] === position;
+      if (!isThere || recordChecksum(header, body) !== checksum) {
         if (records.length > 0) return { records, isEnd: false };
-        throw isThere ? damaged(stretch, position) : new MissingPositionsError(segment.file, position, row.position);
+        throw isThere ? damaged(stretch, position) : new MissingPositionsError(segment.file, position, header[0]);
       }
-      records.push(toRecord(row, stretch, body));
+      records.push(toRecord(header, stretch, body));
       position += 1;
       bytes += body.byteLength;
-      bytesInAll += body.byteLength + (row.rejections?.length ?? 0) + HEADER_BYTES;
+      bytesInAll += body.byteLength + (header[9]?.length ?? 0) + HEADER_BYTES;
       if (bytes >= bytesMax || bytesInAll >= BATCH_BYTES_MAX) return { records, isEnd: position === until };
     }
     if (until === undefined || position === until) return { records, isEnd: true };
@@ -128,25 +109,30 @@ export function readRecords(stretch: Stretch, bytesMax: number): ReadRecords {
 
 /** Of existing records. */
 export function readHeaders(stretch: Stretch, countMax: number): LogHeader[] {
-  return inSegment(stretch, [], (database) => {
-    const until = stretch.until ?? Number.MAX_SAFE_INTEGER;
-    const rows = database
-      .prepare(
-        `SELECT ${HEADER_COLUMNS} FROM records WHERE position >= ? AND position < ? ORDER BY position LIMIT ${countMax}`,
-      )
-      .all(stretch.from, until);
-    return rows.map((row) => toHeader(row as unknown as HeaderRow, stretch));
-  });
+  const { from, until = Number.MAX_SAFE_INTEGER } = stretch;
+  return headersWhere(stretch, 'position >= ? AND position < ? ORDER BY position LIMIT ?', [from, until, countMax]);
 }
 
 export function findHeaders(stretch: Stretch, traceId: string): LogHeader[] {
+  const { from, until = Number.MAX_SAFE_INTEGER } = stretch;
+  const condition = 'position >= ? AND position < ? AND trace_id = ? ORDER BY position';
+  return headersWhere(stretch, condition, [from, until, traceId]);
+}
+
+/** The newest record below a position, if the stretch has one. */
+export function headerBefore(stretch: Stretch, position: number): LogHeader | undefined {
+  const end = Math.min(position, stretch.until ?? position);
+  return headersWhere(stretch, 'position < ? ORDER BY position DESC LIMIT 1', [end])[0];
+}
+
+function headersWhere(stretch: Stretch, condition: string, values: (number | string)[]): LogHeader[] {
   return inSegment(stretch, [], (database) => {
-    const rows = database
-      .prepare(
-        `SELECT ${HEADER_COLUMNS} FROM records WHERE position >= ? AND position < ? AND trace_id = ? ORDER BY position`,
-      )
-      .all(stretch.from, stretch.until ?? Number.MAX_SAFE_INTEGER, traceId);
-    return rows.map((row) => toHeader(row as unknown as HeaderRow, stretch));
+    const select = database.prepare(`SELECT ${HEADER_COLUMNS} FROM records WHERE ${condition}`);
+    select.setReturnArrays(true);
+    return select.all(...values).map((row) => {
+      const { body: _none, ...header } = toRecord(row as unknown as HeaderValues, stretch, NO_BODY);
+      return header;
+    });
   });
 }
 
@@ -158,35 +144,21 @@ export function traceIdAt(stretch: Stretch): string | undefined {
   });
 }
 
-/** The newest record below a position, if the stretch has one. */
-export function headerBefore(stretch: Stretch, position: number): LogHeader | undefined {
-  return inSegment(stretch, undefined, (database) => {
-    const row = database
-      .prepare(`SELECT ${HEADER_COLUMNS} FROM records WHERE position < ? ORDER BY position DESC LIMIT 1`)
-      .get(Math.min(position, stretch.until ?? position));
-    return row === undefined ? undefined : toHeader(row as unknown as HeaderRow, stretch);
-  });
-}
-
 /** The position after the last record at present. */
 export function endOfSegment(stretch: Stretch): number {
-  const { firstPosition } = stretch.segment;
-  return (
-    stretch.until ?? inSegment(stretch, firstPosition, (database) => (lastPosition(database) ?? firstPosition - 1) + 1)
-  );
+  return stretch.until ?? endOfRecords(stretch);
 }
 
 /** How many records are missing from `stretch.from` on. Never any in the newest segment, which may grow. */
 export function missingIn(stretch: Stretch): number {
-  const { until, from, segment } = stretch;
+  const { until, from } = stretch;
   if (until === undefined || from >= until) return 0;
-  const end = inSegment(stretch, from, (database) => (lastPosition(database) ?? segment.firstPosition - 1) + 1);
-  return Math.max(0, until - Math.max(end, from));
+  return Math.max(0, until - Math.max(endOfRecords(stretch), from));
 }
 
-/** Throws `LogCorruptError` if the first record of the stretch is damaged. */
-export function assertFirstIsWhole(stretch: Stretch): void {
-  readRecords(stretch, 1);
+function endOfRecords(stretch: Stretch): number {
+  const { firstPosition } = stretch.segment;
+  return inSegment(stretch, firstPosition, (database) => (lastPosition(database) ?? firstPosition - 1) + 1);
 }
 
 /** By order of appending; 0 if the segment is empty. */
@@ -204,15 +176,13 @@ function inSegment<T>(stretch: Stretch, whenUnfinished: T, use: (database: Datab
   const { file } = stretch.segment;
   const hadWal = hasWal(file);
   try {
-    const database = openSegmentForReading(file);
+    using database = openSegmentForReading(file);
     try {
-      assertWrittenHere(database, { ...stretch.segment, logName: stretch.logName });
+      assertWrittenHere(stretch.segment, stretch.logName, identityIn(database, file));
       return use(database);
     } catch (error) {
       assertCurrentFormat(database, file);
       throw error;
-    } finally {
-      database.close();
     }
   } catch (error) {
     if (error instanceof LogCorruptError) throw error;
@@ -252,51 +222,29 @@ function mayNotBeRead(file: string): boolean {
   });
 }
 
-function toRow(values: RecordValues): readonly [HeaderRow, Uint8Array] {
-  const row = {
-    position: values[0],
-    trace_id: values[1],
-    tenant_id: values[2],
-    received_at: values[3],
-    key_id: values[4],
-    key_kind: values[5],
-    idempotency_key: values[6],
-    user_count: values[7],
-    event_count: values[8],
-    rejections: values[9],
-    format: values[10],
-    dropped_by_client: values[11],
-    checksum: values[12],
-  };
-  return [row, values[13]];
-}
-
-function toHeader(row: HeaderRow, stretch: Stretch): LogHeader {
-  const { body: _none, ...header } = toRecord(row, stretch, NO_BODY);
-  return header;
-}
-
-function toRecord(row: HeaderRow, stretch: Stretch, body: Uint8Array): LogRecord {
+function toRecord(header: HeaderValues, stretch: Stretch, body: Uint8Array): LogRecord {
+  const [position, traceId, tenantId, receivedAt, keyId, keyKind, key, userCount, eventCount, rejections] = header;
+  const [format, droppedByClient] = [header[10], header[11]];
   const record = {
     partition: LOCAL_PARTITION,
-    position: row.position,
+    position,
     firstUserIndex: 0,
-    traceId: row.trace_id,
-    tenantId: row.tenant_id,
-    receivedAt: row.received_at,
-    keyId: row.key_id,
-    keyKind: row.key_kind as KeyKind,
-    idempotencyKey: row.idempotency_key,
-    userCount: row.user_count,
-    eventCount: row.event_count,
-    rejections: row.rejections === null ? [] : (parse(row.rejections, row.position, stretch) as Rejection[]),
+    traceId,
+    tenantId,
+    receivedAt,
+    keyId,
+    keyKind: keyKind as KeyKind,
+    idempotencyKey: key,
+    userCount,
+    eventCount,
+    rejections: rejections === null ? [] : (parse(rejections, position, stretch) as Rejection[]),
     body,
   };
-  if (row.format === null && row.dropped_by_client === null) return record;
+  if (format === null && droppedByClient === null) return record;
   return {
     ...record,
-    ...(row.format !== null && { format: row.format as ForeignFormat }),
-    ...(row.dropped_by_client !== null && { droppedByClient: row.dropped_by_client }),
+    ...(format !== null && { format: format as ForeignFormat }),
+    ...(droppedByClient !== null && { droppedByClient }),
   };
 }
 

@@ -21,46 +21,52 @@
 
 import { randomBytes } from 'node:crypto';
 import { closeSync, mkdirSync, openSync, readdirSync, rmSync, statSync } from 'node:fs';
-import { basename, dirname, join } from 'node:path';
-import { DatabaseSync, type StatementSync } from 'node:sqlite';
-import { pathToFileURL } from 'node:url';
+import { dirname, join } from 'node:path';
+import { DatabaseSync } from 'node:sqlite';
 import { crc32 } from 'node:zlib';
 import { syncPath } from '../../../data-folder/write-durably.ts';
-import { ForeignSegmentError, LogCorruptError, LogUnavailableError } from '../../../log.ts';
+import { LogCorruptError, LogUnavailableError } from '../../../log.ts';
+import { openImmutable } from '../database.ts';
 import { isOutOfFiles } from '../disk.ts';
-import type { SegmentId } from './ends.ts';
-import { findLogName, localLogName } from './name.ts';
 
 export interface Segment {
   readonly file: string;
   readonly firstPosition: number;
-  /** Given up by an operator: its records are not read. */
-  readonly lost: boolean;
-  /** Not a file of records but the mark where the log lost some. */
-  readonly missing: boolean;
-  /** Not a file of records but the mark of positions that were never given out, as far as can be known. */
-  readonly unused: boolean;
+  /**
+   * `lost`: given up by an operator, its records are not read. The others are only marks: `missing`, of records that the
+   * log lost; `unused`, of positions that were never given out, as far as can be known.
+   */
+  readonly state: 'records' | 'lost' | 'missing' | 'unused';
 }
 
-/** A row of `records` as stored in SQLite, without the body. */
-export interface HeaderRow {
+/** A segment, as other files refer to it: its first position and a random id. */
+export interface SegmentId {
   readonly position: number;
-  readonly trace_id: string;
-  readonly tenant_id: string;
-  readonly received_at: number;
-  readonly key_id: string;
-  readonly key_kind: string;
-  readonly idempotency_key: string | null;
-  readonly user_count: number;
-  readonly event_count: number;
-  /** JSON of the rejections; null when there are none. */
-  readonly rejections: string | null;
-  /** Null for our own. */
-  readonly format: string | null;
-  /** Null for none. */
-  readonly dropped_by_client: number | null;
-  readonly checksum: number;
+  readonly id: string;
 }
+
+/** The columns of `records` before the checksum and the body. */
+export const HEADER_COLUMNS =
+  'position, trace_id, tenant_id, received_at, key_id, key_kind, idempotency_key, user_count, event_count, rejections, format, dropped_by_client';
+
+/** Their values. */
+export type HeaderValues = [
+  position: number,
+  traceId: string,
+  tenantId: string,
+  receivedAt: number,
+  keyId: string,
+  keyKind: string,
+  idempotencyKey: string | null,
+  userCount: number,
+  eventCount: number,
+  /** JSON of the rejections; null when there are none. */
+  rejections: string | null,
+  /** Null for our own. */
+  format: string | null,
+  /** Null for none. */
+  droppedByClient: number | null,
+];
 
 /** `body` comes last: SQLite finds the columns before it without reading the overflow pages of a long body. */
 const SCHEMA = `
@@ -95,10 +101,7 @@ const SCHEMA = `
 export const PAGE_BYTES = 8_192;
 const NAME_DIGITS = 16;
 const SEGMENT_ID_BYTES = 8;
-const SEGMENT_NAME = /^(\d{16})\.db(\.lost|\.missing|\.unused)?$/;
-const LOST = '.lost';
-const MISSING = '.missing';
-const UNUSED = '.unused';
+const SEGMENT_NAME = /^(\d{16})\.db(?:\.(lost|missing|unused))?$/;
 const BUSY_TIMEOUT_MS = 5_000;
 /**
  * Twice the largest possible record: a body of 10 MB, and a message for each of its users. A damaged page may claim
@@ -111,79 +114,51 @@ export const LOST_POSITIONS = 1_000_000_000;
 /** In order of position. */
 export function listSegments(folder: string): Segment[] {
   const segments: Segment[] = [];
-  for (const name of listNames(folder)) {
-    const [isSegment, digits, state] = SEGMENT_NAME.exec(name) ?? [];
+  for (const name of listNames(folder).sort()) {
+    const [isSegment, digits, state = 'records'] = SEGMENT_NAME.exec(name) ?? [];
     if (isSegment === undefined) continue;
     const firstPosition = Number(digits);
-    segments.push({
-      file: join(folder, name),
-      firstPosition,
-      lost: state === LOST,
-      missing: state === MISSING,
-      unused: state === UNUSED,
-    });
+    // The segment itself, a mark of missing records and one of an end sort in this order, and each replaces the next.
+    const isMark = state === 'missing' || state === 'unused';
+    if (isMark && segments.at(-1)?.firstPosition === firstPosition) continue;
+    segments.push({ file: join(folder, name), firstPosition, state: state as Segment['state'] });
   }
-  // A restored segment replaces the mark of its absence, and a continued one that of an end.
-  const present = new Set(segments.filter(({ missing, unused }) => !missing && !unused).map(positionOf));
-  const gaps = new Set(segments.filter(({ missing }) => missing).map(positionOf));
-  return segments
-    .filter(
-      ({ missing, unused, firstPosition: at }) =>
-        !((missing || unused) && present.has(at)) && !(unused && gaps.has(at)),
-    )
-    .sort((a, b) => a.firstPosition - b.firstPosition);
+  return segments;
 }
 
-function positionOf({ firstPosition }: Segment): number {
-  return firstPosition;
+/** Those with readable records. */
+export function listReadable(folder: string): Segment[] {
+  return listSegments(folder).filter(holdsRecords);
 }
 
 export function segmentFile(folder: string, firstPosition: number): string {
   return join(folder, `${String(firstPosition).padStart(NAME_DIGITS, '0')}.db`);
 }
 
-/** Notes that the records from `position` up to the next segment are missing. Survives a power loss. */
-export function markMissing(folder: string, position: number): void {
-  makeMark(folder, position, MISSING);
-}
-
-/** Notes that the positions from `position` up to the next segment were never given out. Survives a power loss. */
-export function markUnused(folder: string, position: number): void {
-  makeMark(folder, position, UNUSED);
-}
-
-function makeMark(folder: string, position: number, kind: string): void {
+/** Notes what the positions from `position` up to the next segment are. Survives a power loss. */
+export function makeMark(folder: string, position: number, state: 'missing' | 'unused'): void {
   mkdirSync(folder, { recursive: true, mode: 0o700 });
-  closeSync(openSync(segmentFile(folder, position) + kind, 'a', 0o600));
+  closeSync(openSync(`${segmentFile(folder, position)}.${state}`, 'a', 0o600));
   for (const path of [folder, dirname(folder)]) syncPath(path);
 }
 
 /** Whether a segment contains readable records. */
-export function holdsRecords({ lost, missing, unused }: Segment): boolean {
-  return !lost && !missing && !unused;
-}
-
-/** The mark files for the records from `position` up to the next segment. */
-export function marksOf(
-  folder: string,
-  position: number,
-): { readonly segment: string; readonly missing: string; readonly lost: string } {
-  const segment = segmentFile(folder, position);
-  return { segment, missing: segment + MISSING, lost: segment + LOST };
+export function holdsRecords({ state }: Segment): boolean {
+  return state === 'records';
 }
 
 /** What an operator can do about records that no segment holds, from a position on. */
 export function gapAdvice(folder: string, { position, isMarked }: { position: number; isMarked: boolean }): string {
-  const marks = marksOf(folder, position);
-  const before = listSegments(folder).findLast((segment) => holdsRecords(segment) && segment.firstPosition < position);
+  const file = segmentFile(folder, position);
+  const before = listReadable(folder).findLast(({ firstPosition }) => firstPosition < position);
   const other =
     before === undefined
       ? ', or the segment with the next lower number if it was removed or cut short,'
       : `, or ${before.file} if that one was cut short,`;
-  const giveUp = isMarked ? `rename ${marks.missing} to ${marks.lost}` : `make an empty file ${marks.lost}`;
+  const giveUp = isMarked ? `rename ${file}.missing to ${file}.lost` : `make an empty file ${file}.lost`;
   return (
-    `With the server stopped, put ${marks.segment} back${other} with the -wal of the same name if there was one, beside the files that ` +
-    `are there now${isMarked ? `, and remove ${marks.missing}` : ''}. To go on without these records, ${giveUp}.`
+    `With the server stopped, put ${file} back${other} with the -wal of the same name if there was one, beside the files that ` +
+    `are there now${isMarked ? `, and remove ${file}.missing` : ''}. To go on without these records, ${giveUp}.`
   );
 }
 
@@ -195,70 +170,38 @@ export interface SegmentIdentity extends SegmentId {
   readonly logName: string;
   /** The newest readable segment when this one was created. */
   readonly previous: SegmentId | undefined;
-  /** It contains no record. */
-  readonly isEmpty: boolean;
 }
 
-/**
- * Call it before reading the name of a log that may have lost it. If `log-ends` is unreadable too, the name is taken
- * from the segments. Does nothing for a log without segments.
- */
-export function recoverLogName(folder: string): void {
-  const [, id] = LOG_NAME.exec(findNameOfLog(folder) ?? '') ?? [];
-  if (id !== undefined) localLogName(folder, id);
+/** From the segment itself. Throws if it cannot be read. */
+export function identityIn(database: DatabaseSync, file: string): SegmentIdentity {
+  const row = database.prepare('SELECT log, first_position, id, previous_id, previous_position FROM segment').get();
+  if (row === undefined) throw new LogCorruptError(`The log segment ${file} does not say which one it is.`);
+  const [previousId, previousPosition] = [row['previous_id'], row['previous_position']];
+  return {
+    logName: String(row['log']),
+    position: Number(row['first_position']),
+    id: String(row['id']),
+    previous: typeof previousId === 'string' ? { position: Number(previousPosition), id: previousId } : undefined,
+  };
 }
 
-const LOG_NAME = /^local:([0-9a-f-]{36})$/;
-
-/** From its files, else from its segments. Creates nothing. */
-export function findNameOfLog(folder: string): string | undefined {
-  const name = findLogName(folder);
-  if (name !== undefined) return name;
-  for (const { file } of listSegments(folder).filter(holdsRecords)) {
-    const { logName } = findIdentity(file) ?? {};
-    if (logName !== undefined && LOG_NAME.test(logName)) return logName;
-  }
-  return undefined;
-}
-
-/** From the segment itself; undefined if it cannot be read. */
-export function findIdentity(file: string): SegmentIdentity | undefined {
+/** With the position of its last record, if it has any. Undefined if it cannot be read, which its readers report. */
+export function findIdentity(
+  file: string,
+): (SegmentIdentity & { readonly lastPosition: number | undefined }) | undefined {
   try {
-    const database = openSegmentForReading(file);
-    try {
-      const row = database.prepare('SELECT log, first_position, id, previous_id, previous_position FROM segment').get();
-      if (row === undefined) return undefined;
-      const isEmpty = lastPosition(database) === undefined;
-      const [previousId, previousPosition] = [row['previous_id'], row['previous_position']];
-      return {
-        logName: String(row['log']),
-        position: Number(row['first_position']),
-        id: String(row['id']),
-        previous: typeof previousId === 'string' ? { position: Number(previousPosition), id: previousId } : undefined,
-        isEmpty,
-      };
-    } finally {
-      database.close();
-    }
+    using database = openSegmentForReading(file);
+    return { ...identityIn(database, file), lastPosition: lastPosition(database) };
   } catch {
     return undefined;
   }
 }
 
-/** For a start: an interrupted start may have left an empty segment at the position of the new one. */
-export function removeLeftover(folder: string, firstPosition: number): void {
-  removeSegment(segmentFile(folder, firstPosition));
-}
-
 /** Throws if it already exists. */
-export function createSegment(
-  folder: string,
-  { position: firstPosition, id }: SegmentId,
-  previous: SegmentId | undefined,
-): DatabaseSync {
+export function createSegment(folder: string, identity: SegmentIdentity): DatabaseSync {
   mkdirSync(folder, { recursive: true, mode: 0o700 });
-  const file = segmentFile(folder, firstPosition);
-  const logName = localLogName(folder);
+  const { logName, position, id, previous } = identity;
+  const file = segmentFile(folder, position);
   // Never over another: should a second server write here, its records may be in there.
   closeSync(openSync(file, 'wx', 0o600));
   const database = new DatabaseSync(file, { timeout: BUSY_TIMEOUT_MS });
@@ -272,7 +215,7 @@ export function createSegment(
       ${SCHEMA};`);
     database
       .prepare('INSERT INTO segment VALUES (?, ?, ?, ?, ?)')
-      .run(logName, firstPosition, id, previous?.id ?? null, previous?.position ?? null);
+      .run(logName, position, id, previous?.id ?? null, previous?.position ?? null);
     database.exec('COMMIT');
     // SQLite syncs the content of files; their folders have to be synced so that they are found after a power loss.
     for (const path of [folder, dirname(folder)]) syncPath(path);
@@ -287,29 +230,6 @@ export function createSegment(
   return database;
 }
 
-export function insertStatement(database: DatabaseSync): StatementSync {
-  return database.prepare('INSERT INTO records VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)');
-}
-
-export function insertRecord(insert: StatementSync, row: Omit<HeaderRow, 'checksum'>, body: Uint8Array): void {
-  insert.run(
-    row.position,
-    row.trace_id,
-    row.tenant_id,
-    row.received_at,
-    row.key_id,
-    row.key_kind,
-    row.idempotency_key,
-    row.user_count,
-    row.event_count,
-    row.rejections,
-    row.format,
-    row.dropped_by_client,
-    recordChecksum(row, body),
-    body,
-  );
-}
-
 /** Size on disk, including the files beside the database file. */
 export function segmentBytes(file: string): number {
   let bytes = 0;
@@ -322,66 +242,14 @@ export function hasWal(file: string): boolean {
   return (statSync(`${file}-wal`, { throwIfNoEntry: false })?.size ?? 0) > 0;
 }
 
+/**
+ * A sealed segment never changes again. It is opened as immutable, or SQLite would create -wal and -shm files just to
+ * read it, which fails on a full disk and looks like a crash to the next start.
+ */
 export function openSegmentForReading(file: string): DatabaseSync {
   const limits = { length: RECORD_BYTES_MAX };
-  if (hasWal(file)) return new DatabaseSync(file, { readOnly: true, timeout: BUSY_TIMEOUT_MS, limits });
-  // A sealed segment never changes again. Opened as immutable, or SQLite would create -wal and -shm files just to read
-  // it, which fails on a full disk and looks like a crash to the next start.
-  const url = pathToFileURL(file);
-  url.searchParams.set('immutable', '1');
-  return new DatabaseSync(url, { readOnly: true, limits });
-}
-
-/** Where a segment was found. */
-export interface SegmentLocation {
-  readonly file: string;
-  /** Undefined if the log has no name: only its position is compared then. */
-  readonly logName: string | undefined;
-  readonly firstPosition: number;
-}
-
-/** Throws `ForeignSegmentError` if the segment was written elsewhere. */
-export function assertWrittenHere(database: DatabaseSync, location: SegmentLocation): void {
-  const row = database.prepare('SELECT log, first_position, previous_id FROM segment').get();
-  if (row === undefined) throw new LogCorruptError(`The log segment ${location.file} does not say which one it is.`);
-  const what = differenceOf(location, {
-    logName: String(row['log']),
-    firstPosition: Number(row['first_position']),
-  });
-  if (what === undefined) return;
-  throw new ForeignSegmentError(
-    `The log segment ${location.file} does not belong there: ${what}. Nothing in it is processed.`,
-  );
-}
-
-function differenceOf(
-  { file, ...location }: SegmentLocation,
-  wasIn: Omit<SegmentLocation, 'file'>,
-): string | undefined {
-  const away = 'Move it away, with the -wal and -shm of the same name if there are any';
-  if (location.logName !== undefined && wasIn.logName !== location.logName) {
-    const nameFile = join(dirname(file), 'name');
-    return `it is of another log, ${wasIn.logName}, and this one is ${location.logName}. ${away}; if it is ${nameFile} that was replaced, put that back instead`;
-  }
-  if (wasIn.firstPosition !== location.firstPosition) {
-    const name = basename(segmentFile('', wasIn.firstPosition));
-    return `it was renamed, and was called ${name}. ${away}; if there is no ${name} beside it, rename it back instead`;
-  }
-  return undefined;
-}
-
-/** For a segment that need not be read now. Its readers report damage. */
-export function assertNotForeign(folder: string, { file, firstPosition }: Segment): void {
-  try {
-    const database = openSegmentForReading(file);
-    try {
-      assertWrittenHere(database, { file, logName: findLogName(folder), firstPosition });
-    } finally {
-      database.close();
-    }
-  } catch (error) {
-    if (error instanceof ForeignSegmentError) throw error;
-  }
+  if (!hasWal(file)) return openImmutable(file, { limits });
+  return new DatabaseSync(file, { readOnly: true, timeout: BUSY_TIMEOUT_MS, limits });
 }
 
 /** Before the first release segments had other columns. */
@@ -411,28 +279,16 @@ export function lastPosition(database: DatabaseSync): number | undefined {
   return row.last ?? undefined;
 }
 
-/** As `lastPosition`; also undefined if the segment cannot be read, which its readers report. */
-export function findLastPosition(file: string): number | undefined {
-  try {
-    const database = openSegmentForReading(file);
-    try {
-      return lastPosition(database);
-    } finally {
-      database.close();
-    }
-  } catch {
-    return undefined;
-  }
-}
-
 /** The database file goes last: without it the others would never be found. */
 export function removeSegment(file: string): void {
   for (const suffix of ['-shm', '-wal', '']) rmSync(file + suffix, { force: true });
 }
 
 /** CRC-32 over everything in a record: SQLite itself does not notice a flipped bit in a page. */
-export function recordChecksum(row: Omit<HeaderRow, 'checksum'>, body: Uint8Array): number {
-  const head = `${row.position}\n${row.trace_id}\n${row.tenant_id}\n${row.received_at}\n${row.key_id}\n${row.key_kind}\n${optional(row.idempotency_key)}\n${row.user_count}\n${row.event_count}\n${optional(row.rejections)}\n${row.format ?? ''}\n${row.dropped_by_client ?? ''}`;
+export function recordChecksum(header: HeaderValues, body: Uint8Array): number {
+  const [position, traceId, tenantId, receivedAt, keyId, keyKind, key, users, events, rejections, format, dropped] =
+    header;
+  const head = `${position}\n${traceId}\n${tenantId}\n${receivedAt}\n${keyId}\n${keyKind}\n${optional(key)}\n${users}\n${events}\n${optional(rejections)}\n${format ?? ''}\n${dropped ?? ''}`;
   return crc32(body, crc32(head));
 }
 

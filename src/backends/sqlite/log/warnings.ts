@@ -7,17 +7,15 @@
 
 import { readFileSync, statSync } from 'node:fs';
 import { inaccessibleText } from '../../../data-folder/access.ts';
+import type { LogInspection } from '../../../log/continuity.ts';
 import { isAccessDenied } from '../disk.ts';
 import { writeDurably } from '../../../data-folder/write-durably.ts';
 
 const LINE = /^(\d{4}-\d{2}-\d{2}T\S+Z) ([^\p{Cc}\ufffd]+)$/u;
 const LINES_MAX = 20;
 
-export interface LogWarning {
-  /** When a start last found it. */
-  readonly at: number;
-  readonly words: string;
-}
+/** `at`: when a start last found it. */
+type LogWarning = LogInspection['noted'][number];
 
 /** Survives a power loss. A message that is in the file already is not repeated: it gets the newer time. */
 export function noteLogWarning(folder: string, words: string, now: number = Date.now()): void {

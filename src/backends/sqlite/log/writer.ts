@@ -11,7 +11,6 @@
 
 import { statSync } from 'node:fs';
 import { resolve } from 'node:path';
-import type { DatabaseSync, StatementSync } from 'node:sqlite';
 import { type MessagePort, parentPort, receiveMessageOnPort, workerData } from 'node:worker_threads';
 import { METRIC, type MetricsWriter, metricsWriter } from '../../../telemetry/metrics.ts';
 import { assertLockHeld, type HeldLock } from '../../../data-folder/held-lock.ts';
@@ -22,26 +21,22 @@ import { releaseMemory } from '../../../runtime/threads.ts';
 import { canWrite, fullDiskText, isAccessDenied, isFullDisk, isOutOfFiles } from '../disk.ts';
 import { type MissingRecords, missingRecordsText } from '../../../log/continuity.ts';
 import { endOfSegments, missingAtEnd } from './end-of-log.ts';
-import { LogEnds, readLogEnd, type SegmentId } from './ends.ts';
-import { localLogName } from './name.ts';
+import { LogEnds, readLogEnd } from './ends.ts';
+import { findLogName, localLogName } from './name.ts';
 import { OpenSegment } from './open-segment.ts';
 import { recoverSegment } from './recovery.ts';
+import { assertNotForeign } from './segment-chain.ts';
 import {
-  assertNotForeign,
-  createSegment,
   findIdentity,
-  findLastPosition,
   hasWal,
+  type HeaderValues,
   holdsRecords,
-  insertRecord,
-  insertStatement,
+  listReadable,
   listSegments,
   LOST_POSITIONS,
-  markMissing,
-  markUnused,
-  newSegmentId,
+  makeMark,
   PAGE_BYTES,
-  removeLeftover,
+  recordChecksum,
   removeSegment,
   type Segment,
   segmentFile,
@@ -65,7 +60,10 @@ export interface WriterSetup {
   readonly otherEdges?: readonly MessagePort[];
 }
 
-/** Entries of one tick of the edge, flat: FIELDS_PER_ENTRY values an entry, and all bodies concatenated. */
+/**
+ * Entries of one tick of the edge, flat: FIELDS_PER_ENTRY values an entry, and all bodies concatenated. The values are
+ * those of a record's header without its position, and the length of the body.
+ */
 export interface Group {
   readonly id: number;
   readonly fields: readonly (string | number | null)[];
@@ -74,15 +72,14 @@ export interface Group {
 
 const FIELDS_PER_ENTRY = 12;
 
-export type WriterMessage = { readonly type: 'group'; readonly group: Group } | { readonly type: 'close' };
+export type WriterMessage = Group | 'close';
 
 export type WriterReply =
-  | { readonly type: 'ready'; readonly firstPosition: number; readonly missing: MissingRecords | null }
+  | { readonly type: 'ready'; readonly missing: MissingRecords | null }
   | { readonly type: 'refused'; readonly message: string }
   | { readonly type: 'durable'; readonly upToGroup: number }
   | { readonly type: 'failed'; readonly upToGroup: number; readonly message: string; readonly fatal: boolean }
-  | { readonly type: 'recovered' }
-  | { readonly type: 'closed' };
+  | { readonly type: 'recovered' };
 
 /** An edge that appends. */
 interface Sender {
@@ -114,10 +111,7 @@ class Writer {
   readonly #senders: readonly Sender[];
   readonly #metrics: MetricsWriter | null;
   readonly #appendSignal: AppendSignal | undefined;
-  #database: DatabaseSync;
-  #segment: SegmentId;
-  #openSegment: OpenSegment;
-  #insert: StatementSync;
+  #segment: OpenSegment;
   #nextPosition: number;
   #newestReceivedAt = 0;
   #segmentBytes = 0;
@@ -141,16 +135,12 @@ class Writer {
     this.#nextPosition = end;
     this.#missing = missing;
     this.#ends = new LogEnds(setup.folder, localLogName(setup.folder), this.#nextPosition);
-    this.#segment = newSegmentId(this.#nextPosition);
     // Not an empty one of the same position, which the new one replaces.
-    const newest = listSegments(setup.folder).findLast(
-      (segment) => holdsRecords(segment) && segment.firstPosition < this.#nextPosition,
-    );
+    const newest = listReadable(setup.folder).findLast(({ firstPosition }) => firstPosition < this.#nextPosition);
     assertLockHeld(setup.lock ?? null);
-    removeLeftover(setup.folder, this.#nextPosition);
-    this.#database = createSegment(setup.folder, this.#segment, newest && findIdentity(newest.file));
-    this.#openSegment = this.#opened(this.#database, this.#segment);
-    this.#insert = insertStatement(this.#database);
+    // An interrupted start may have left an empty one.
+    removeSegment(segmentFile(setup.folder, this.#nextPosition));
+    this.#segment = new OpenSegment(setup.folder, this.#nextPosition, newest && findIdentity(newest.file));
   }
 
   listen(): void {
@@ -162,7 +152,7 @@ class Writer {
     }
     // The edge that starts the writer comes last: once it is ready, the others can join.
     for (const { port } of this.#senders.toReversed()) {
-      reply(port, { type: 'ready', firstPosition: this.#nextPosition, missing: this.#missing });
+      reply(port, { type: 'ready', missing: this.#missing });
     }
   }
 
@@ -173,19 +163,20 @@ class Writer {
   #recover(): { readonly end: number; readonly missing: MissingRecords | null } {
     const { folder, processed = 0 } = this.#setup;
     const segments = listSegments(folder);
+    const logName = findLogName(folder);
     let empty: Segment | undefined;
     for (const [index, segment] of segments.entries()) {
       const isNewest = index === segments.length - 1;
-      if (segment.lost && isNewest) this.#markEndOfLost(segment);
+      if (segment.state === 'lost' && isNewest) this.#markEndOfLost(segment);
       if (!holdsRecords(segment)) continue;
-      assertNotForeign(folder, segment);
+      const identity = assertNotForeign(segment, logName);
       // A segment without a WAL was checkpointed; its records have checksums and are checked when they are read.
       if (isNewest || hasWal(segment.file)) {
         const recovered = recoverSegment(segment.file);
         if (recovered.needsCheckpoint) void this.#checkpointing.finish(segment.file, null);
-        if (recovered.lastPosition === undefined) empty = segment;
+        if (recovered.isEmpty) empty = segment;
       }
-      this.#markGap(segment, segments[index + 1]);
+      if (identity !== undefined) this.#markGap(segment, identity.lastPosition, segments[index + 1]);
     }
     const end = endOfSegments(folder);
     const missing = missingAtEnd(folder, processed, end);
@@ -203,20 +194,18 @@ class Writer {
   #markEndOfLost({ firstPosition }: Segment): void {
     const end = readLogEnd(this.#setup.folder);
     const isKnown = end > firstPosition && end < firstPosition + LOST_POSITIONS;
-    if (isKnown) markUnused(this.#setup.folder, end);
+    if (isKnown) makeMark(this.#setup.folder, end, 'unused');
   }
 
   /**
    * Marks missing records between the end of a segment and the beginning of the next one. A mark replaces an empty
    * segment. Unreadable segments are reported by readers.
    */
-  #markGap({ file, firstPosition }: Segment, next: Segment | undefined): void {
-    if (next === undefined || next.firstPosition <= firstPosition) return;
-    const isEmpty = findIdentity(file)?.isEmpty === true;
-    const last = isEmpty ? firstPosition - 1 : findLastPosition(file);
-    if (last === undefined || last + 1 >= next.firstPosition) return;
-    if (isEmpty) removeSegment(file);
-    markMissing(this.#setup.folder, last + 1);
+  #markGap({ file, firstPosition }: Segment, last: number | undefined, next: Segment | undefined): void {
+    const end = (last ?? firstPosition - 1) + 1;
+    if (next === undefined || end >= next.firstPosition) return;
+    if (last === undefined) removeSegment(file);
+    makeMark(this.#setup.folder, end, 'missing');
   }
 
   /** Marks the missing records that the store has not processed. */
@@ -225,7 +214,7 @@ class Writer {
     // Without a segment the beginning of the log is unknown: retention removes processed records.
     const hasSegments = listSegments(folder).length > 0;
     const position = hasSegments ? from : Math.max(from, processed);
-    if (position < to) markMissing(folder, position);
+    if (position < to) makeMark(folder, position, 'missing');
   }
 
   /** For times without appends: an append recreates `log-ends` itself, or ends the process. */
@@ -244,13 +233,13 @@ class Writer {
     const leaving: Sender[] = [];
     let bytes = 0;
     for (const { sender, message } of this.#waiting(from, first)) {
-      if (message.type === 'close') {
+      if (message === 'close') {
         leaving.push(sender);
         continue;
       }
-      groups.push(message.group);
-      lastGroups.set(sender, message.group.id);
-      bytes += message.group.bodies.byteLength;
+      groups.push(message);
+      lastGroups.set(sender, message.id);
+      bytes += message.bodies.byteLength;
       if (bytes >= COMMIT_BYTES_MAX) break;
     }
     if (groups.length > 0) this.#commit(groups, bytes, lastGroups);
@@ -275,10 +264,10 @@ class Writer {
     const startedAt = performance.now();
     let position = this.#nextPosition;
     try {
-      this.#database.exec('BEGIN IMMEDIATE');
+      this.#segment.database.exec('BEGIN IMMEDIATE');
       for (const group of groups) position = this.#insertGroup(group, position);
       this.#ends.announce(position);
-      this.#database.exec('COMMIT');
+      this.#segment.database.exec('COMMIT');
     } catch (error) {
       this.#fail(error, lastGroups);
       return;
@@ -286,8 +275,8 @@ class Writer {
     try {
       // After the commit and before anything is acknowledged: see data-folder/held-lock.ts and log/open-segment.ts.
       assertLockHeld(this.#setup.lock ?? null);
-      this.#openSegment.assertInPlace();
-      this.#ends.write(position, this.#segment);
+      this.#segment.assertInPlace();
+      this.#ends.write(position, this.#segment.id);
     } catch (error) {
       this.#die(error, lastGroups);
       return;
@@ -307,7 +296,7 @@ class Writer {
     this.#bytesSinceCheckpoint += bytes + COMMIT_PAGES * PAGE_BYTES;
     if (this.#bytesSinceCheckpoint >= CHECKPOINT_BYTES) {
       this.#bytesSinceCheckpoint = 0;
-      void this.#checkpointing.checkpoint(this.#openSegment.file);
+      void this.#checkpointing.checkpoint(this.#segment.file);
     }
     if (this.#isSegmentFull() && performance.now() >= this.#rotateNotBefore) this.#rotate();
   }
@@ -316,7 +305,7 @@ class Writer {
     const { segmentBytes } = this.#setup;
     if (this.#segmentBytes >= segmentBytes) return true;
     // If it is gone by now, the check of the next commit notices.
-    const wal = statSync(`${this.#openSegment.file}-wal`, { throwIfNoEntry: false });
+    const wal = statSync(`${this.#segment.file}-wal`, { throwIfNoEntry: false });
     return wal !== undefined && wal.size >= WAL_BYTES_FACTOR_MAX * segmentBytes;
   }
 
@@ -325,22 +314,11 @@ class Writer {
     let position = firstPosition;
     let offset = 0;
     for (let at = 0; at < fields.length; at += FIELDS_PER_ENTRY) {
-      const bodyBytes = fields[at + 9] as number;
-      const row = {
-        position,
-        trace_id: fields[at] as string,
-        tenant_id: fields[at + 1] as string,
-        received_at: this.#inOrder(fields[at + 2] as number),
-        key_id: fields[at + 3] as string,
-        key_kind: fields[at + 4] as string,
-        idempotency_key: fields[at + 5] as string | null,
-        user_count: fields[at + 6] as number,
-        event_count: fields[at + 7] as number,
-        rejections: fields[at + 8] as string | null,
-        format: fields[at + 10] as string | null,
-        dropped_by_client: fields[at + 11] as number | null,
-      };
-      insertRecord(this.#insert, row, new Uint8Array(bodies, offset, bodyBytes));
+      const header = [position, ...fields.slice(at, at + FIELDS_PER_ENTRY - 1)] as HeaderValues;
+      header[3] = this.#inOrder(header[3]);
+      const bodyBytes = fields[at + FIELDS_PER_ENTRY - 1] as number;
+      const body = new Uint8Array(bodies, offset, bodyBytes);
+      this.#segment.insert.run(...header, recordChecksum(header, body), body);
       offset += bodyBytes;
       position += 1;
     }
@@ -375,7 +353,7 @@ class Writer {
 
   #rollBack(): void {
     // After most errors SQLite has rolled back by itself; then there is no transaction to end.
-    if (this.#database.isTransaction) this.#database.exec('ROLLBACK');
+    if (this.#segment.database.isTransaction) this.#segment.database.exec('ROLLBACK');
   }
 
   #probeUntilRecovered(): void {
@@ -385,10 +363,6 @@ class Writer {
       this.#probe = undefined;
       this.#replyToAll({ type: 'recovered' });
     }, PROBE_INTERVAL_MS);
-  }
-
-  #opened(database: DatabaseSync, { position }: SegmentId): OpenSegment {
-    return new OpenSegment(database, segmentFile(this.#setup.folder, position));
   }
 
   #deniedText({ message }: Error): string {
@@ -401,16 +375,12 @@ class Writer {
   }
 
   #rotate(): void {
-    const finished = { file: this.#openSegment.file, database: this.#database };
+    const finished = this.#segment;
     try {
-      const segment = newSegmentId(this.#nextPosition);
-      const next = createSegment(this.#setup.folder, segment, this.#segment);
+      const next = new OpenSegment(this.#setup.folder, this.#nextPosition, finished.id);
       // The new one must be beside the finished one, not behind a symbolic link that was changed in the meantime.
-      this.#openSegment.assertInPlace();
-      this.#segment = segment;
-      this.#insert = insertStatement(next);
-      this.#database = next;
-      this.#openSegment = this.#opened(next, segment);
+      finished.assertInPlace();
+      this.#segment = next;
     } catch (error) {
       // No space for a new file: continue with this one, and retry later.
       if (isOutOfFiles(error) || (error instanceof LogUnavailableError && !error.fatal))
@@ -437,9 +407,8 @@ class Writer {
     clearInterval(this.#probe);
     clearInterval(this.#endsTimer);
     await this.#checkpointing.close();
-    this.#database.close();
+    this.#segment.database.close();
     this.#ends.close();
-    this.#replyToAll({ type: 'closed' });
     for (const { port } of this.#senders) port.close();
   }
 

@@ -4,8 +4,7 @@
  * that is.
  */
 
-import type { Chunk, ColumnKind, MigratedValue, PartName } from '../../../migration/parts.ts';
-import { columnsOf } from '../../../migration/parts.ts';
+import { type Chunk, type ColumnKind, columnsOf, type MigratedValue, type PartName } from '../../../migration/parts.ts';
 import { uuidText } from '../uuids.ts';
 
 export interface ChunkLimits {
@@ -23,49 +22,32 @@ const VALUE_BYTES = 8;
 /** What SQLite returns. */
 export type StoredValue = number | bigint | string | Uint8Array | null;
 
-export class ChunkBuilder {
-  readonly #kinds: readonly ColumnKind[];
-  readonly #limits: ChunkLimits;
-  #columns: MigratedValue[][];
-  #rows = 0;
-  #bytes = 0;
+/** Rows that are migrated together, and the position behind them. Values after the last column are ignored. */
+export interface RowGroup {
+  readonly rows: readonly (readonly StoredValue[])[];
+  readonly position: readonly StoredValue[];
+}
 
-  constructor(part: PartName, limits: ChunkLimits) {
-    this.#kinds = columnsOf(part).map(([, kind]) => kind);
-    this.#limits = limits;
-    this.#columns = this.#kinds.map(() => []);
-  }
-
-  get isEmpty(): boolean {
-    return this.#rows === 0;
-  }
-
-  get isFull(): boolean {
-    return this.#rows >= this.#limits.rows || this.#bytes >= this.#limits.length;
-  }
-
-  /** Values after the last column are ignored. */
-  add(row: readonly StoredValue[]): void {
-    for (const [index, kind] of this.#kinds.entries()) {
-      const value = migratedValue(row[index] ?? null, kind);
-      this.#bytes += typeof value === 'string' ? value.length : VALUE_BYTES;
-      this.#columns[index]?.push(value);
+export function* chunksOf(part: PartName, limits: ChunkLimits, groups: Iterable<RowGroup>): Generator<Chunk> {
+  const kinds = columnsOf(part).map(([, kind]) => kind);
+  const noRows = () => ({ rows: 0, bytes: 0, columns: kinds.map((): MigratedValue[] => []) });
+  let chunk = noRows();
+  let last: readonly StoredValue[] = [];
+  for (const { rows, position } of groups) {
+    for (const row of rows) {
+      for (const [index, kind] of kinds.entries()) {
+        const value = migratedValue(row[index] ?? null, kind);
+        chunk.bytes += typeof value === 'string' ? value.length : VALUE_BYTES;
+        chunk.columns[index]?.push(value);
+      }
+      chunk.rows += 1;
     }
-    this.#rows += 1;
+    last = position;
+    if (chunk.rows < limits.rows && chunk.bytes < limits.length) continue;
+    yield { ...chunk, position: positionText(last) };
+    chunk = noRows();
   }
-
-  take(position: readonly StoredValue[]): Chunk {
-    const chunk = {
-      rows: this.#rows,
-      columns: this.#columns,
-      bytes: this.#bytes,
-      position: JSON.stringify(position.map((value) => (value instanceof Uint8Array ? { hex: hexOf(value) } : value))),
-    };
-    this.#columns = this.#kinds.map(() => []);
-    this.#rows = 0;
-    this.#bytes = 0;
-    return chunk;
-  }
+  if (chunk.rows > 0) yield { ...chunk, position: positionText(last) };
 }
 
 function migratedValue(value: StoredValue, kind: ColumnKind): MigratedValue {
@@ -74,12 +56,12 @@ function migratedValue(value: StoredValue, kind: ColumnKind): MigratedValue {
   return value;
 }
 
+function positionText(position: readonly StoredValue[]): string {
+  return JSON.stringify(position.map((value) => (value instanceof Uint8Array ? { hex: value.toHex() } : value)));
+}
+
 /** The values that the part is ordered by, of the last migrated row. */
 export function positionIn(text: string): (number | string | Uint8Array)[] {
   const values = JSON.parse(text) as (number | string | { readonly hex: string })[];
   return values.map((value) => (typeof value === 'object' ? Buffer.from(value.hex, 'hex') : value));
-}
-
-function hexOf(bytes: Uint8Array): string {
-  return Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength).toString('hex');
 }

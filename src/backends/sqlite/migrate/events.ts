@@ -5,9 +5,9 @@
  */
 
 import { amountText, currencyOfStored } from '../../../views/currency.ts';
-import { columnsOf, type Chunk } from '../../../migration/parts.ts';
+import { columnsOf } from '../../../migration/parts.ts';
 import { type BlockEvent, unpackBlock } from '../store/event-blocks.ts';
-import { ChunkBuilder, type ChunkLimits, positionIn, type StoredValue } from './chunks.ts';
+import { positionIn, type RowGroup, type StoredValue } from './chunks.ts';
 import type { StoreConnection } from '../store/connection.ts';
 import { countStored } from '../store/stored-events.ts';
 
@@ -22,41 +22,22 @@ export function countInTables(store: StoreConnection, part: TablePart): number {
   return sum;
 }
 
-export function* chunksOfTables(
-  store: StoreConnection,
-  part: TablePart,
-  after: string | null,
-  limits: ChunkLimits,
-): Generator<Chunk> {
-  const [startTable = 0, startNo = 0] = after === null ? [] : positionIn(after);
-  const builder = new ChunkBuilder(part, limits);
-  const runs = part === 'events' ? eventRuns : recordRuns;
-  let last: readonly [table: number, no: number] | undefined;
+export function* rowsOfTables(store: StoreConnection, part: TablePart, after: string | null): Generator<RowGroup> {
+  const [startTable = 0, startNo = 0] = after === null ? [] : positionIn(after).map(Number);
+  const groups = part === 'events' ? eventGroups : recordGroups;
   for (const { no: table } of store.tables()) {
-    if (table < Number(startTable)) continue;
-    for (const { no, rows } of runs(store, table, table === startTable ? Number(startNo) : -1)) {
-      for (const row of rows) builder.add(row);
-      last = [table, no];
-      if (builder.isFull) yield builder.take(last);
-    }
+    if (table >= startTable) yield* groups(store, table, table === startTable ? startNo : -1);
   }
-  if (last !== undefined && !builder.isEmpty) yield builder.take(last);
 }
 
-/** Rows that are migrated together, and the number that identifies them. */
-interface Run {
-  readonly no: number;
-  readonly rows: readonly (readonly StoredValue[])[];
-}
-
-function* recordRuns(store: StoreConnection, table: number, after: number): Generator<Run> {
+function* recordGroups(store: StoreConnection, table: number, after: number): Generator<RowGroup> {
   const columns = columnsOf('records').map(([name]) => name);
   const statement = store.database.prepare(
     `SELECT ${columns.join(', ')} FROM records_${table} WHERE no > ? ORDER BY no`,
   );
   statement.setReturnArrays(true);
   for (const row of statement.iterate(after) as unknown as Iterable<readonly StoredValue[]>) {
-    yield { no: row[0] as number, rows: [row] };
+    yield { rows: [row], position: [table, row[0] as number] };
   }
 }
 
@@ -74,7 +55,7 @@ interface Surroundings {
   readonly key_id: string;
 }
 
-function* eventRuns(store: StoreConnection, table: number, after: number): Generator<Run> {
+function* eventGroups(store: StoreConnection, table: number, after: number): Generator<RowGroup> {
   const blocks = store.iterate<BlockRow>(
     `SELECT first_event, tenant, numbers, texts FROM events_${table} WHERE first_event > ? ORDER BY first_event`,
     after,
@@ -87,7 +68,7 @@ function* eventRuns(store: StoreConnection, table: number, after: number): Gener
       if (around?.no !== event.record) around = recordOf(store, table, event);
       rows.push(rowOf(event, around));
     }
-    yield { no: block.first_event, rows };
+    yield { rows, position: [table, block.first_event] };
   }
 }
 

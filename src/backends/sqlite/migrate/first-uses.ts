@@ -3,9 +3,9 @@
  * too, so the target finds them.
  */
 
-import type { Chunk, PartName } from '../../../migration/parts.ts';
+import type { PartName } from '../../../migration/parts.ts';
 import { EVENT_IDS, IDEMPOTENCY_KEYS, keyUseOf } from '../store/first-uses.ts';
-import { ChunkBuilder, type ChunkLimits, positionIn, type StoredValue } from './chunks.ts';
+import { positionIn, type RowGroup, type StoredValue } from './chunks.ts';
 import type { Entry } from '../sorted-runs/entries.ts';
 import type { StoreConnection } from '../store/connection.ts';
 import { uuidBytes } from '../uuids.ts';
@@ -25,21 +25,11 @@ export function countFirstUses(store: StoreConnection, part: FirstUsesPart): num
   return count;
 }
 
-export function* chunksOfFirstUses(
-  store: StoreConnection,
-  part: FirstUsesPart,
-  after: string | null,
-  limits: ChunkLimits,
-): Generator<Chunk> {
+export function* firstUses(store: StoreConnection, part: FirstUsesPart, after: string | null): Generator<RowGroup> {
   const [hash = 0, rest = 0] = after === null ? [] : positionIn(after).map(Number);
-  const builder = new ChunkBuilder(part, limits);
-  let last: readonly number[] | undefined;
   for (const entry of store.runs(SHAPES[part]).all(after === null ? LOWEST : [hash, rest + 1])) {
-    builder.add(rowOf(part, entry));
-    last = entry.key;
-    if (builder.isFull) yield builder.take(last);
+    yield { rows: [rowOf(part, entry)], position: entry.key };
   }
-  if (last !== undefined && !builder.isEmpty) yield builder.take(last);
 }
 
 /** In the order of MIGRATED_PARTS. */

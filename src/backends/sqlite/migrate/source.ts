@@ -27,10 +27,9 @@ import {
 } from '../database.ts';
 import { keysFile } from '../keys-schema.ts';
 import { localLogName } from '../log/name.ts';
-import { recoverLogName } from '../log/segments.ts';
-import { CHUNK_LIMITS, ChunkBuilder, type ChunkLimits, positionIn, type StoredValue } from './chunks.ts';
-import { chunksOfTables, countInTables, type TablePart } from './events.ts';
-import { chunksOfFirstUses, countFirstUses, isFirstUses } from './first-uses.ts';
+import { CHUNK_LIMITS, type ChunkLimits, chunksOf, positionIn, type RowGroup, type StoredValue } from './chunks.ts';
+import { countInTables, rowsOfTables, type TablePart } from './events.ts';
+import { countFirstUses, firstUses, isFirstUses } from './first-uses.ts';
 import { isPlain, PLAIN_TABLES, type PlainPart } from './parts.ts';
 import { PROFILE_RUNS, stateOf } from '../store/profile-runs.ts';
 import { storeIdOf, StoreConnection } from '../store/connection.ts';
@@ -55,7 +54,6 @@ export function openSqliteMigrationSource(setup: SourceSetup): MigrationSource {
   const store = openForReading(storeFile(setup.storeFile, 'reader'));
   try {
     const keys = openForReading(keysFile(setup.keyFile));
-    recoverLogName(setup.logFolder);
     return new SqliteMigrationSource(store, keys, localLogName(setup.logFolder), setup);
   } catch (error) {
     store.close();
@@ -81,14 +79,13 @@ class SqliteMigrationSource implements MigrationSource {
   }
 
   async *chunks(part: PartName, after: string | null): AsyncGenerator<Chunk> {
-    const { limits = CHUNK_LIMITS } = this.#setup;
-    const chunks = isPlain(part)
-      ? plainChunks(this.#connection(part), part, after, limits)
+    const groups = isPlain(part)
+      ? plainRows(this.#connection(part), part, after)
       : isFirstUses(part)
-        ? chunksOfFirstUses(this.#store, part, after, limits)
-        : chunksOfTables(this.#store, part, after, limits);
+        ? firstUses(this.#store, part, after)
+        : rowsOfTables(this.#store, part, after);
     try {
-      yield* chunks;
+      yield* chunksOf(part, this.#setup.limits ?? CHUNK_LIMITS, groups);
     } catch (error) {
       throw this.#asOperatorError(part, error);
     }
@@ -126,12 +123,7 @@ class SqliteMigrationSource implements MigrationSource {
   }
 }
 
-function* plainChunks(
-  connection: StoreConnection,
-  part: PlainPart,
-  after: string | null,
-  limits: ChunkLimits,
-): Generator<Chunk> {
+function* plainRows(connection: StoreConnection, part: PlainPart, after: string | null): Generator<RowGroup> {
   const { from, order, columns = {} } = PLAIN_TABLES[part];
   const [table = ''] = from.split(' ');
   const wanted = columnsOf(part).map(([name]) => columns[name] ?? `${table}.${name}`);
@@ -142,15 +134,10 @@ function* plainChunks(
   const statement = connection.database.prepare(sql);
   statement.setReturnArrays(true);
   const rows = statement.iterate(...(after === null ? [] : positionIn(after)));
-  const builder = new ChunkBuilder(part, limits);
   const withState = part === 'nodes' ? addingState(connection) : undefined;
-  let last: readonly StoredValue[] = [];
   for (const row of rows as unknown as Iterable<readonly StoredValue[]>) {
-    builder.add(withState === undefined ? row : withState(row));
-    last = row.slice(wanted.length);
-    if (builder.isFull) yield builder.take(last);
+    yield { rows: [withState === undefined ? row : withState(row)], position: row.slice(wanted.length) };
   }
-  if (!builder.isEmpty) yield builder.take(last);
 }
 
 /**

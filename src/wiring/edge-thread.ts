@@ -1,43 +1,121 @@
 /**
- * Opens what the threads of `sluice serve` work on, for the three deployments: files in the data folder only;
- * PostgreSQL with a local log; PostgreSQL and Kafka. A composition root like `thread.ts`: it names concrete backends
- * and imports each on first use. A thread has one connection pool, which everything it opens shares.
+ * An edge thread of `sluice serve`: opens what it works on in each of the three deployments (files in the data folder
+ * only; PostgreSQL with a local log; PostgreSQL and Kafka), and starts its HTTP server. It has one connection pool, which
+ * everything it opens shares.
  */
 
-import { setTimeout as sleep } from 'node:timers/promises';
-import type { TrustedClock } from '../clock/clock.ts';
+import { parentPort } from 'node:worker_threads';
+import { type TrustedClock, watchClock } from '../clock/clock.ts';
 import type { Config } from '../config/config.ts';
+import { matchOptionsOf } from '../config/match-options.ts';
+import { servesApi, servesIngest } from '../config/roles.ts';
 import { logFolderOf, storeFileOf } from '../data-folder/files.ts';
-import { DatabaseUnreachableError } from './database-start.ts';
+import { watchBacklog } from '../edge/backlog-watch.ts';
 import type { Predict } from '../edge/check-intake.ts';
 import type { EdgeParts, Reading } from '../edge/edge.ts';
-import { openAppenderNowOrLater, openReaderNowOrLater } from './late-log.ts';
+import { messageOf, OperatorError } from '../errors.ts';
 import { type LogAppender, type LogReader, LogUnavailableError } from '../log.ts';
-import { isHarmless, missingRecordsText, positionInLocalLog } from '../log/continuity.ts';
+import { isHarmless, missingRecordsText } from '../log/continuity.ts';
+import { NO_HOURS, type Predictions } from '../store.ts';
+import { createLogger } from '../telemetry/logger.ts';
+import { METRIC, metricsWriter } from '../telemetry/metrics.ts';
+import { OutageLog } from '../telemetry/outage-log.ts';
+import { createReading } from '../views/reading.ts';
+import { openAppenderNowOrLater, openReaderNowOrLater } from './late-log.ts';
 import {
+  closing,
   connectLater,
   continueClock,
   type Database,
   type InstallationCheck,
   keyStoreOn,
   memberStoreOn,
+  openClock,
   openKeyStore,
   openLogReader,
-  openDatabase,
   openMemberStore,
+  processedBy,
   storeOn,
 } from './opening.ts';
-import type { KeyStore } from '../keys.ts';
-import type { ProcessorParts } from '../processor/processor.ts';
-import { NO_HOURS, type Predictions } from '../store.ts';
-import { servesApi, servesIngest } from '../config/roles.ts';
-import type { EdgeSetup, ProcessorSetup } from './supervisor.ts';
-import { AppendSignal } from '../runtime/append-signal.ts';
-import { WriteTurn } from '../runtime/write-turn.ts';
+import {
+  type EdgeMessage,
+  type EdgeSetup,
+  installationCheck,
+  setBacklogFull,
+  statusOf,
+  type SupervisorMessage,
+} from './supervisor.ts';
 
-const DATABASE_RETRY_MS = 500;
+const WATCH_INTERVAL_MS = 1_000;
 
-export interface OpenedEdge {
+/** One edge thread: its end of the log, of the key store and the member store, its HTTP server. */
+export async function runEdge(setup: EdgeSetup): Promise<void> {
+  const { config, sources, index, connectionsMax, metricsBuffer, version } = setup;
+  const send = (message: EdgeMessage): void => parentPort?.postMessage(message);
+  try {
+    let { databaseProblem, installation } = setup;
+    let processingProblem: string | null = null;
+    parentPort?.on('message', (message: SupervisorMessage) => {
+      if (message.type === 'processing') processingProblem = message.problem;
+      if (message.type !== 'database') return;
+      installation = message.installation;
+      databaseProblem = message.problem;
+    });
+    const onFatal = (message: string): void => send({ type: 'fatal', message });
+    const clockOpened = Promise.withResolvers<TrustedClock>();
+    const context: EdgeContext = {
+      onFatal,
+      databaseProblem: () => databaseProblem,
+      installation: () => installation,
+      clock: clockOpened.promise,
+    };
+    const opening = config.storeUrl === '' ? openEmbedded(setup, onFatal) : openShared(setup, context);
+    // The log is checked in its own thread while this one loads the rest.
+    const [{ startEdge }, opened] = await Promise.all([import('../edge/edge.ts'), opening]);
+    const logger = createLogger(config.logLevel, `edge-${index}`);
+    const newest = config.edges > 1 ? new BigInt64Array(setup.clockBuffer) : null;
+    const clock = await openClock(config, (message) => logger.warn(message), newest, databaseProblem !== null);
+    clockOpened.resolve(clock);
+    const stopWatching = watchClock({ clock, metrics: metricsWriter(metricsBuffer, 2 * index), logger });
+    const edge = await startEdge(
+      {
+        ...opened.parts,
+        config,
+        sources,
+        startWarnings: await warningsOf(setup),
+        processingProblem: () => processingProblem,
+        connectionsMax,
+        metrics: { buffer: metricsBuffer, slot: 2 * index },
+        status: statusOf(setup.statusBuffer),
+        logger,
+        version,
+        now: Date.now,
+        receiptTime: clock.now,
+        newestTraceId: config.edges > 1 ? new BigInt64Array(setup.traceIdBuffer) : null,
+        rateLimitBuffer: setup.rateLimitBuffer,
+        handOverUsage: (keyUsage) => send({ type: 'keyUsage', keyUsage }),
+      },
+      setup.port,
+    );
+    const drain = async (): Promise<void> => {
+      opened.stop();
+      await edge.drain();
+      stopWatching();
+      await opened.close();
+      send({ type: 'drained' });
+    };
+    parentPort?.on('message', (message: SupervisorMessage) => {
+      if (message.type === 'drain') void drain();
+    });
+    send({ type: 'listening', port: edge.port });
+  } catch (error) {
+    // What the operator can fix gets a message; anything else is a bug and crashes with its stack.
+    if (!(error instanceof OperatorError)) throw error;
+    send({ type: 'refused', message: error.message });
+  }
+}
+
+interface OpenedEdge {
   readonly parts: Pick<EdgeParts, 'log' | 'predict' | 'keyStore' | 'reading' | 'storeProblem' | 'databaseProblem'>;
   /** Before the edge drains: nothing new begins in the background. */
   stop(): void;
@@ -45,7 +123,7 @@ export interface OpenedEdge {
   close(): Promise<void>;
 }
 
-export interface EdgeContext {
+interface EdgeContext {
   readonly onFatal: (message: string) => void;
   /** Why the database may not be used yet; null once it may. */
   readonly databaseProblem: () => string | null;
@@ -55,18 +133,12 @@ export interface EdgeContext {
   readonly clock: Promise<TrustedClock>;
 }
 
-export function openEdgeParts(setup: EdgeSetup, context: EdgeContext): Promise<OpenedEdge> {
-  return setup.config.storeUrl === '' ? openEmbedded(setup, context.onFatal) : openShared(setup, context);
-}
-
 /** Everything in the data folder; the store is read in its own thread, since SQLite blocks. */
 async function openEmbedded(setup: EdgeSetup, onFatal: (message: string) => void): Promise<OpenedEdge> {
   const { config } = setup;
-  // The log is checked in its own thread while this one loads the rest.
-  const [log, { openSqliteStoreClient }, { matchOptionsOf }, keyStore, members] = await Promise.all([
+  const [log, { openSqliteStoreClient }, keyStore, members] = await Promise.all([
     openLocalLog(setup, () => processedByStore(config), onFatal),
     import('../backends/sqlite/store/client.ts'),
-    import('../config/match-options.ts'),
     openKeyStore(config),
     openMemberStore(config),
   ]);
@@ -93,13 +165,13 @@ async function openShared(setup: EdgeSetup, context: EdgeContext): Promise<Opene
   const { onFatal, databaseProblem } = context;
   const { role } = config;
   const name = role === 'all' ? 'edge' : role;
-  const check = await installationCheck(setup, context.installation);
-  const database = await connectLater(config, name, config.storeConnections, databaseProblem, check);
+  const check = installationCheck(setup, context.installation);
+  const database = await connectLater(databaseProblem, config, name, config.storeConnections, check);
   const log = servesIngest(role) ? await openAppender(setup, database, context) : null;
   const asksKeys = servesIngest(role) || servesApi(role);
   const keyStore = asksKeys ? await keyStoreOn(database.share()) : null;
   // The appender has already checked the topic; one warning is enough.
-  const warn = log === null ? await warner(config, role) : () => undefined;
+  const warn = log === null ? warner(config, role) : () => undefined;
   let readerTries = 0;
   const openReader = async (): Promise<LogReader> => {
     readerTries += 1;
@@ -141,7 +213,7 @@ async function openShared(setup: EdgeSetup, context: EdgeContext): Promise<Opene
 }
 
 /** The warnings of this start, and those about a local log, which its writer or earlier starts may have recorded. */
-export async function warningsOf({ config, startWarnings }: EdgeSetup): Promise<() => readonly string[]> {
+async function warningsOf({ config, startWarnings }: EdgeSetup): Promise<() => readonly string[]> {
   if (config.logUrl !== '') return () => startWarnings;
   const [{ readLogWarnings }, { problemOfLogEnds }] = await Promise.all([
     import('../backends/sqlite/log/warnings.ts'),
@@ -161,25 +233,42 @@ function refuseUntilPrepared({ logUrl }: Config, databaseProblem: () => string |
   if (logUrl !== '' && problem !== null) throw new LogUnavailableError(problem);
 }
 
-/** On a dedicated connection: a pool that is exhausted does not mean that the database is down. */
+/**
+ * Checks every second whether the database is reachable. Requests never wait for a check; they use the last result. On a
+ * dedicated connection: a pool that is exhausted does not mean that the database is down.
+ */
 async function watchDatabase(config: Config, databaseProblem: () => string | null, check: InstallationCheck) {
-  const [{ watchStore }, { createLogger }, database] = await Promise.all([
-    import('./store-watch.ts'),
-    import('../telemetry/logger.ts'),
-    connectLater(config, 'watch', 1, databaseProblem, check),
-  ]);
-  const watch = watchStore(() => database.query('SELECT 1'), createLogger(config.logLevel, 'watch'));
+  const database = await connectLater(databaseProblem, config, 'watch', 1, check);
+  const outage = new OutageLog(createLogger(config.logLevel, 'watch'), {
+    failing: 'the store cannot be reached: not ready until it can',
+    working: 'the store can be reached again',
+  });
+  let problem: string | null = null;
+  let isUnderWay = false;
+  const look = async (): Promise<void> => {
+    if (isUnderWay) return;
+    isUnderWay = true;
+    try {
+      await database.query('SELECT 1');
+      problem = null;
+      outage.worked();
+    } catch (error) {
+      outage.failed(error);
+      problem = messageOf(error);
+    }
+    isUnderWay = false;
+  };
+  const timer = setInterval(() => void look(), WATCH_INTERVAL_MS).unref();
   return {
-    problem: () => watch.problem(),
+    problem: () => problem,
     close: () => {
-      watch.close();
+      clearInterval(timer);
       return database.close();
     },
   };
 }
 
 async function readStore(database: Database, config: Config, log: LogReader): Promise<Reading['store']> {
-  const { createReading } = await import('../views/reading.ts');
   return createReading(await storeOn(database.share(), config, () => log.name), log);
 }
 
@@ -204,19 +293,7 @@ async function watchSharedBacklog(
 ) {
   const { config, index, metricsBuffer, statusBuffer } = setup;
   if (config.logUrl === '' || index > 0) return undefined;
-  const [
-    { watchBacklog },
-    { createLogger },
-    { METRIC, metricsWriter },
-    { setBacklogFull },
-    { problemOfReplacedTopic },
-  ] = await Promise.all([
-    import('../edge/backlog-watch.ts'),
-    import('../telemetry/logger.ts'),
-    import('../telemetry/metrics.ts'),
-    import('./supervisor.ts'),
-    import('../backends/postgres/identity.ts'),
-  ]);
+  const { problemOfReplacedTopic } = await import('../backends/postgres/identity.ts');
   const store = await storeOn(database.share(), config, () => log.name);
   const metrics = metricsWriter(metricsBuffer, 2 * index);
   const watch = watchBacklog({
@@ -240,11 +317,7 @@ async function processedByDatabase(database: Database, config: Config): Promise<
   const { localLogName } = await import('../backends/sqlite/log/name.ts');
   const name = localLogName(logFolderOf(config.dataFolder));
   const store = await storeOn(database.share(), config, () => name);
-  try {
-    return positionInLocalLog((await store.ledger(null, NO_HOURS)).positions);
-  } finally {
-    await store.close();
-  }
+  return closing(store, () => processedBy(store));
 }
 
 /** At once if the database and Kafka can be asked, later if one of them is away. */
@@ -272,13 +345,12 @@ async function openKafkaAppender({ config, index, metricsBuffer }: EdgeSetup): P
     url: config.logUrl,
     retentionMs: config.logRetentionMs,
     metrics: { buffer: metricsBuffer, slot: 2 * index + 1 },
-    warn: await warner(config, `edge-${index}`),
+    warn: warner(config, `edge-${index}`),
   });
 }
 
 /** Logs warnings about the topic that do not prevent the start. */
-async function warner(config: Config, thread: string): Promise<(message: string) => void> {
-  const { createLogger } = await import('../telemetry/logger.ts');
+function warner(config: Config, thread: string): (message: string) => void {
   const logger = createLogger(config.logLevel, thread);
   return (message) => logger.warn(message);
 }
@@ -292,10 +364,7 @@ async function openLocalLog(
   processed: () => Promise<number>,
   onFatal: (message: string) => void,
 ): Promise<LogAppender> {
-  const [{ joinSqliteLog, openSqliteLogAppender }, { createLogger }] = await Promise.all([
-    import('../backends/sqlite/log/appender.ts'),
-    import('../telemetry/logger.ts'),
-  ]);
+  const { joinSqliteLog, openSqliteLogAppender } = await import('../backends/sqlite/log/appender.ts');
   if (logWriter !== undefined) return joinSqliteLog(logWriter, onFatal);
   const logger = createLogger(config.logLevel, `edge-${index}`);
   return openSqliteLogAppender({
@@ -314,105 +383,4 @@ async function openLocalLog(
       else logger.error(line, `${missingRecordsText(missing)}: see sluice doctor`);
     },
   });
-}
-
-export interface OpenedProcessor {
-  readonly parts: Pick<ProcessorParts, 'log' | 'writer' | 'waitForMore' | 'batchesPerTransaction' | 'writeTurn'>;
-  /** For the tracking plans beside the keys. */
-  readonly keyStore: KeyStore;
-  close(): Promise<void>;
-}
-
-/** `now` is the time that retention goes by: what is processed and old enough is removed from the log. */
-export async function openProcessorParts(setup: ProcessorSetup, now: () => number): Promise<OpenedProcessor> {
-  if (setup.config.logUrl !== '') return openSharedProcessor(setup, now);
-  const { config } = setup;
-  const { openSqliteLogReader } = await import('../backends/sqlite/log/reader.ts');
-  const folder = logFolderOf(config.dataFolder);
-  const log = openSqliteLogReader({ folder, retentionMs: config.logRetentionMs, now });
-  const { keyStore, ...writer } = await openWriter(setup, log);
-  const appendSignal = new AppendSignal(setup.appendSignal);
-  return {
-    parts: {
-      log,
-      ...writer,
-      waitForMore: () => appendSignal.wait(),
-      writeTurn: new WriteTurn(setup.writeTurn),
-    },
-    keyStore,
-    close: async () => {
-      await keyStore.close();
-      await writer.writer.close();
-      await log.close();
-    },
-  };
-}
-
-type Writing = Pick<ProcessorParts, 'writer' | 'batchesPerTransaction'> & { readonly keyStore: KeyStore };
-
-async function openWriter(setup: ProcessorSetup, log: LogReader): Promise<Writing> {
-  const { config, checkpointer } = setup;
-  if (config.storeUrl !== '') return writerOn(await processorDatabase(setup), log);
-  const { openSqliteStoreWriter } = await import('../backends/sqlite/store/writer.ts');
-  const keyStore = await openKeyStore(config);
-  return { writer: openSqliteStoreWriter({ file: storeFileOf(config.dataFolder), checkpointer }), keyStore };
-}
-
-/** The result goes to the shared status, so every thread reports what one has found. */
-async function installationCheck(
-  { statusBuffer }: Pick<EdgeSetup, 'statusBuffer'>,
-  expected: () => string | null,
-): Promise<InstallationCheck> {
-  const { setOtherDatabase } = await import('./supervisor.ts');
-  return { expected, onChecked: (isExpected) => setOtherDatabase(statusBuffer, !isExpected) };
-}
-
-/** It was prepared a moment ago; should it be away again already, that is waited for. */
-async function processorDatabase(setup: ProcessorSetup): Promise<Database> {
-  const { config, installation } = setup;
-  const check = await installationCheck(setup, () => installation);
-  for (;;) {
-    try {
-      return await openDatabase(config, 'processor', config.storeConnections, check);
-    } catch (error) {
-      if (!(error instanceof DatabaseUnreachableError)) throw error;
-    }
-    await sleep(DATABASE_RETRY_MS);
-  }
-}
-
-/** Takes the connections over: it closes them. */
-async function writerOn(pool: Database, log: LogReader): Promise<Writing> {
-  const { openPostgresStoreWriter } = await import('../backends/postgres/store-writer.ts');
-  const keyStore = await keyStoreOn(pool.share());
-  return { writer: openPostgresStoreWriter({ pool, logName: log.name }), batchesPerTransaction: 1, keyStore };
-}
-
-/** A member of its database's consumer group. */
-async function openSharedProcessor(setup: ProcessorSetup, now: () => number): Promise<OpenedProcessor> {
-  const { config } = setup;
-  const [{ openKafkaGroupReader }, { databaseIdOf, tieToTopic }, warn, pool] = await Promise.all([
-    import('../backends/kafka/log.ts'),
-    import('../backends/postgres/identity.ts'),
-    warner(config, 'processor'),
-    processorDatabase(setup),
-  ]);
-  const log = await openKafkaGroupReader({
-    url: config.logUrl,
-    retentionMs: config.logRetentionMs,
-    now,
-    databaseId: await databaseIdOf(pool),
-    warn,
-  });
-  await tieToTopic(pool, log);
-  const { keyStore, ...writing } = await writerOn(pool, log);
-  return {
-    parts: { log, ...writing, waitForMore: () => log.waitForMore() },
-    keyStore,
-    close: async () => {
-      await keyStore.close();
-      await writing.writer.close();
-      await log.close();
-    },
-  };
 }

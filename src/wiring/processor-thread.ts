@@ -1,0 +1,210 @@
+/**
+ * The processor's thread of `sluice serve`: opens the log and the store in each of the three deployments (files in the
+ * data folder only; PostgreSQL with a local log; PostgreSQL and Kafka), and runs the processor on them. It has one
+ * connection pool, which everything it opens shares.
+ */
+
+import { setTimeout as sleep } from 'node:timers/promises';
+import { parentPort } from 'node:worker_threads';
+import { watchClock } from '../clock/clock.ts';
+import { openRetentionClock } from '../clock/retention-clock.ts';
+import { matchOptionsOf } from '../config/match-options.ts';
+import { logFolderOf, retentionTimeFileOf, storeFileOf } from '../data-folder/files.ts';
+import { assertLockHeld, LockLostError } from '../data-folder/held-lock.ts';
+import { OperatorError } from '../errors.ts';
+import type { KeyStore } from '../keys.ts';
+import type { LogReader } from '../log.ts';
+import { Housekeeping } from '../processor/housekeeping.ts';
+import { CurrentWarningPlans } from '../processor/plan-warnings.ts';
+import { Processor, type ProcessorParts } from '../processor/processor.ts';
+import { yieldPolicy } from '../processor/yield-policy.ts';
+import { AppendSignal } from '../runtime/append-signal.ts';
+import { WriteTurn } from '../runtime/write-turn.ts';
+import { createLogger } from '../telemetry/logger.ts';
+import { METRIC, metricsWriter, readCounter, readGauge } from '../telemetry/metrics.ts';
+import { OutageLog } from '../telemetry/outage-log.ts';
+import { DatabaseUnreachableError } from './database-start.ts';
+import { type Database, keyStoreOn, openClock, openDatabase, openKeyStore } from './opening.ts';
+import {
+  installationCheck,
+  metricsSlots,
+  type ProcessorMessage,
+  type ProcessorSetup,
+  setBacklogFull,
+  statusOf,
+  type SupervisorMessage,
+} from './supervisor.ts';
+
+const DATABASE_RETRY_MS = 500;
+
+/** The processor's thread: reads the log, or its share of the partitions, and writes the store. */
+export async function runProcessor(setup: ProcessorSetup): Promise<void> {
+  const { config, metricsBuffer, statusBuffer } = setup;
+  const send = (message: ProcessorMessage): void => parentPort?.postMessage(message);
+  try {
+    const logger = createLogger(config.logLevel, 'processor');
+    const metrics = metricsWriter(metricsBuffer, metricsSlots(config.edges) - 1);
+    // Retention, and when first uses expire, go by it: a clock that jumps must not make anything look old.
+    const clock = await openClock(config, (message) => logger.warn(message));
+    const stopWatching = watchClock({ clock, metrics, logger });
+    const retentionTime =
+      config.storeUrl === ''
+        ? openRetentionClock({ file: retentionTimeFileOf(config.dataFolder), time: clock.retentionTime })
+        : clock.retentionTime;
+    const opened = await openProcessorParts(setup, retentionTime);
+    const { parts } = opened;
+    const common = { log: parts.log, writer: parts.writer, metrics, logger, now: clock.now };
+    // Of a log that is shared this one reads a part: how much of it waits in all, the edges find out.
+    const isOwnLog = config.logUrl === '';
+    const housekeeping = new Housekeeping({
+      ...common,
+      retentionTime,
+      retention: {
+        eventsMs: config.eventRetentionMs,
+        tracesMs: config.traceRetentionMs,
+        rejectionsMs: config.rejectionRetentionMs,
+        rejectionBytesMax: config.rejectionBytesMax,
+      },
+      backlogBytesMax: isOwnLog ? config.backlogBytesMax : Number.MAX_SAFE_INTEGER,
+      setBacklogFull: (isFull) => isOwnLog && setBacklogFull(statusBuffer, isFull),
+    });
+    const status = statusOf(statusBuffer);
+    const takeTurn = yieldPolicy({
+      now: clock.now,
+      waiting: () => readGauge(metricsBuffer, METRIC.requests_waiting) ?? 0,
+      entries: () => readCounter(metricsBuffer, METRIC.log_entries),
+      bytes: () => readCounter(metricsBuffer, METRIC.log_bytes),
+      isStopping: () => status.isShuttingDown(),
+    });
+    const plans = new CurrentWarningPlans(
+      opened.keyStore.plans,
+      new OutageLog(logger, {
+        failing: 'tracking plans cannot be read: those that are known stay in use',
+        working: 'tracking plans can be read again',
+      }),
+      logger,
+    );
+    await plans.start();
+    const processor = new Processor({
+      ...parts,
+      ...common,
+      plans,
+      planStore: opened.keyStore.plans,
+      options: matchOptionsOf(config),
+      assertLockHeld: () => assertLockHeld(setup.lock),
+      onProblem: (problem) => send({ type: 'problem', problem }),
+      betweenTransactions: async (positions, caughtUpTo) => {
+        await housekeeping.run(positions, caughtUpTo);
+        await takeTurn(caughtUpTo);
+      },
+    });
+    parentPort?.on('message', (message: SupervisorMessage) => {
+      if (message.type === 'drain') processor.stop();
+    });
+    send({ type: 'started' });
+    await processor.run();
+    plans.stop();
+    stopWatching();
+    await opened.close();
+    send({ type: 'stopped' });
+  } catch (error) {
+    if (error instanceof LockLostError) {
+      send({ type: 'fatal', message: error.message });
+      return;
+    }
+    if (!(error instanceof OperatorError)) throw error;
+    send({ type: 'refused', message: error.message });
+  }
+}
+
+interface OpenedProcessor {
+  readonly parts: Pick<ProcessorParts, 'log' | 'writer' | 'waitForMore' | 'batchesPerTransaction' | 'writeTurn'>;
+  /** For the tracking plans beside the keys. */
+  readonly keyStore: KeyStore;
+  close(): Promise<void>;
+}
+
+/** `now` is the time that retention goes by: what is processed and old enough is removed from the log. */
+async function openProcessorParts(setup: ProcessorSetup, now: () => number): Promise<OpenedProcessor> {
+  if (setup.config.logUrl !== '') return openSharedProcessor(setup, now);
+  const { config } = setup;
+  const { openSqliteLogReader } = await import('../backends/sqlite/log/reader.ts');
+  const folder = logFolderOf(config.dataFolder);
+  const log = openSqliteLogReader({ folder, retentionMs: config.logRetentionMs, now });
+  const { keyStore, ...writer } = await openWriter(setup, log);
+  const appendSignal = new AppendSignal(setup.appendSignal);
+  return {
+    parts: {
+      log,
+      ...writer,
+      waitForMore: () => appendSignal.wait(),
+      writeTurn: new WriteTurn(setup.writeTurn),
+    },
+    keyStore,
+    close: async () => {
+      await keyStore.close();
+      await writer.writer.close();
+      await log.close();
+    },
+  };
+}
+
+type Writing = Pick<ProcessorParts, 'writer' | 'batchesPerTransaction'> & { readonly keyStore: KeyStore };
+
+async function openWriter(setup: ProcessorSetup, log: LogReader): Promise<Writing> {
+  const { config, checkpointer } = setup;
+  if (config.storeUrl !== '') return writerOn(await processorDatabase(setup), log);
+  const { openSqliteStoreWriter } = await import('../backends/sqlite/store/writer.ts');
+  const keyStore = await openKeyStore(config);
+  return { writer: openSqliteStoreWriter({ file: storeFileOf(config.dataFolder), checkpointer }), keyStore };
+}
+
+/** It was prepared a moment ago; should it be away again already, that is waited for. */
+async function processorDatabase(setup: ProcessorSetup): Promise<Database> {
+  const { config, installation } = setup;
+  const check = installationCheck(setup, () => installation);
+  for (;;) {
+    try {
+      return await openDatabase(config, 'processor', config.storeConnections, check);
+    } catch (error) {
+      if (!(error instanceof DatabaseUnreachableError)) throw error;
+    }
+    await sleep(DATABASE_RETRY_MS);
+  }
+}
+
+/** Takes the connections over: it closes them. */
+async function writerOn(pool: Database, log: LogReader): Promise<Writing> {
+  const { openPostgresStoreWriter } = await import('../backends/postgres/store-writer.ts');
+  const keyStore = await keyStoreOn(pool.share());
+  return { writer: openPostgresStoreWriter({ pool, logName: log.name }), batchesPerTransaction: 1, keyStore };
+}
+
+/** A member of its database's consumer group. */
+async function openSharedProcessor(setup: ProcessorSetup, now: () => number): Promise<OpenedProcessor> {
+  const { config } = setup;
+  const logger = createLogger(config.logLevel, 'processor');
+  const [{ openKafkaGroupReader }, { databaseIdOf, tieToTopic }, pool] = await Promise.all([
+    import('../backends/kafka/log.ts'),
+    import('../backends/postgres/identity.ts'),
+    processorDatabase(setup),
+  ]);
+  const log = await openKafkaGroupReader({
+    url: config.logUrl,
+    retentionMs: config.logRetentionMs,
+    now,
+    databaseId: await databaseIdOf(pool),
+    warn: (message) => logger.warn(message),
+  });
+  await tieToTopic(pool, log);
+  const { keyStore, ...writing } = await writerOn(pool, log);
+  return {
+    parts: { log, ...writing, waitForMore: () => log.waitForMore() },
+    keyStore,
+    close: async () => {
+      await keyStore.close();
+      await writing.writer.close();
+      await log.close();
+    },
+  };
+}
