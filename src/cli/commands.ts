@@ -101,10 +101,10 @@ const TENANT_FLAGS: Flags = {
 const SETTING_FLAGS: Flags = Object.fromEntries(SETTING_NAMES.map((name) => [SETTINGS[name].flag, settingFlag(name)]));
 
 function settingFlag(name: SettingName): Flag {
-  const { placeholder, description, env, kind } = SETTINGS[name];
+  const { description, env, kind } = SETTINGS[name];
   const choices = 'choices' in kind && kind.choices !== undefined ? { choices: kind.choices } : {};
   const preset = formatSetting(name, SETTINGS[name].default) || 'none';
-  return { value: placeholder, help: `${description} (${env}, default ${preset})`, ...choices };
+  return { value: kind.placeholder, help: `${description} (${env}, default ${preset})`, ...choices };
 }
 
 const KEYS_EFFECT = 'Running servers pick up the change within 2 seconds.';
