@@ -50,7 +50,7 @@ const OWN_JSON = new Set([
   ],
   ...['backends/sqlite/log/segment-reader.ts', 'backends/sqlite/migrate/chunks.ts'],
   ...['backup/last-backup.ts', 'backup/manifest.ts', 'backup/unfinished-backup.ts', 'backup/unpack.ts'],
-  ...['cli/doctor-data.ts', 'cli/export-file.ts', 'cli/import-send.ts', 'cli/import-state.ts'],
+  ...['cli/doctor-data.ts', 'cli/export-file.ts', 'cli/import-state.ts'],
 ]);
 
 function importsIn(sources: Sources): Import[] {

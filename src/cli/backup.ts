@@ -46,8 +46,7 @@ import { readRetentionTime } from '../clock/retention-clock.ts';
 import { logFolderOf, retentionTimeFileOf } from '../data-folder/files.ts';
 import { messageOf, OperatorError } from '../errors.ts';
 import { refuseMigratedFolder } from '../migration/marker.ts';
-import { COMMANDS, flagKinds } from './commands.ts';
-import { mistakesError, readFlags } from '../config/flags.ts';
+import { readArguments } from './arguments.ts';
 import { countOf, formatBytes, formatCount, formatSpan, localTime } from './local-time.ts';
 import { readSettings } from './location.ts';
 import { Progress } from './progress.ts';
@@ -68,7 +67,6 @@ export interface BackupShell extends Shell {
   readonly freeBytes: (folder: string) => number;
 }
 
-const HINT = 'For help: sluice help backup';
 /** Best-case compression ratio: the free-space check is there to fail early, not to refuse a backup that may fit. */
 const COMPRESSED_SHARE_MIN = 0.1;
 
@@ -93,8 +91,9 @@ export async function runBackup(args: readonly string[], shell: BackupShell): Pr
 }
 
 function readOptions(args: readonly string[], shell: Shell): Options {
-  const flags = readFlags(args, flagKinds(COMMANDS.backup));
-  const { config, mistakes } = readSettings(flags, shell.env);
+  const flags = readArguments('backup', args);
+  const { mistakes } = flags;
+  const config = readSettings(flags, shell.env);
   const to = flags.values.get('to') ?? null;
   const isVerify = flags.switches.has('verify');
   const [existing = null, ...more] = flags.positionals;
@@ -111,8 +110,8 @@ function readOptions(args: readonly string[], shell: Shell): Options {
       `unexpected argument "${existing}"; to write it: --to ${existing}, to check it: --verify ${existing}`,
     );
   }
-  if (mistakes.length > 0) throw mistakesError(mistakes, HINT);
-  return { config, to, existing, verify: isVerify, json: flags.switches.has('json') };
+  if (mistakes.length > 0) throw flags.error();
+  return { config, to, existing, verify: isVerify, json: flags.isJson };
 }
 
 async function verifyExisting({ existing, json }: Options, shell: BackupShell): Promise<number> {
@@ -316,7 +315,7 @@ async function writeDraft(setup: Draft, shell: BackupShell): Promise<Manifest> {
   const failing = new AbortController();
   const stop = AbortSignal.any([shell.stop, failing.signal]);
   const archive = kind === undefined ? undefined : new ArchiveWriter(draft, kind, stop);
-  const progress = progressOf('backup', shell);
+  const progress = new Progress('backup', 'file', shell);
   const files: BackupFile[] = [];
   let [copied, hashed] = [0, 0];
   // Every byte is copied, then hashed or put into the archive.
@@ -374,7 +373,7 @@ async function writeDraft(setup: Draft, shell: BackupShell): Promise<Manifest> {
 
 /** Reads everything; throws where something is wrong. */
 async function verifyWithProgress(source: string, shell: BackupShell): Promise<Manifest> {
-  const progress = progressOf('check', shell);
+  const progress = new Progress('check', 'file', shell);
   const total = bytesOfBackup(source);
   let [files, bytes] = [0, 0];
   const show = (note?: string): void =>
@@ -395,10 +394,6 @@ async function verifyWithProgress(source: string, shell: BackupShell): Promise<M
   } finally {
     progress.end();
   }
-}
-
-export function progressOf(title: string, { errTerminal, err, now }: Shell): Progress {
-  return new Progress({ title, noun: 'file', rate: 'bytes', terminal: errTerminal, err, now });
 }
 
 interface Report {

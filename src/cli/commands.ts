@@ -1,6 +1,6 @@
 /**
  * The table of commands: names, flags and help texts. Help (help.ts), shell completion (completion.ts) and flag parsing
- * (`flagKinds`) all derive from it, so they cannot disagree. To add a command, add an entry here and a runner in
+ * (arguments.ts) all derive from it, so they cannot disagree. To add a command, add an entry here and a runner in
  * main.ts; the compiler checks that it exists. Texts are wrapped when printed. A value named FILE or FOLDER is
  * completed with files or folders.
  */
@@ -8,7 +8,6 @@
 import { formatSetting, type SettingName, SETTING_NAMES, SETTINGS } from '../config/config.ts';
 import { KEY_KINDS } from '../model.ts';
 import { ENVIRONMENT_CHOICES, ENVIRONMENTS_EXPECTED } from './choices.ts';
-import type { FlagKinds } from '../config/flags.ts';
 
 export interface Flag {
   /** Stands for the value in the help. A switch has none. */
@@ -759,12 +758,6 @@ export type CommandName = keyof typeof COMMANDS;
 
 /** The same with a plain type, for iterating over all of them. */
 export const ALL_COMMANDS: Readonly<Record<string, Command>> = COMMANDS;
-
-export function flagKinds({ flags }: Pick<Command, 'flags'>): FlagKinds {
-  return Object.fromEntries(
-    Object.entries(flags).map(([name, { value }]) => [name, value === undefined ? 'switch' : 'value']),
-  );
-}
 
 /** The command that the words name, with how it is called: `keys create` for those two. Undefined if there is none. */
 export function findCommand(words: readonly string[]): { path: string; command: Command } | undefined {

@@ -15,7 +15,7 @@ import type { KeyStore } from '../keys.ts';
 import { DAY_MS, ENVIRONMENTS } from '../model.ts';
 import { describeMistakes, parsePlan } from '../plans/plan.ts';
 import type { Store } from '../store.ts';
-import { displayOf } from './keys-show.ts';
+import { displayOf } from './keys-shell.ts';
 import { countOf, formatBytes, formatCount, formatSpan, localTime } from './local-time.ts';
 
 export interface Finding {

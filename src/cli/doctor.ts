@@ -26,11 +26,11 @@ import {
 import { checkBackup } from './doctor-backup.ts';
 import { checkDatabase } from './doctor-database.ts';
 import { checkBacklog, checkLedger, checkClock, checkLog, checkReadiness, checkStore } from './doctor-data.ts';
-import { COMMANDS, flagKinds } from './commands.ts';
-import { type FlagsRead, mistakesError, readFlags } from '../config/flags.ts';
+import type { FlagsRead } from '../config/flags.ts';
+import { readArguments } from './arguments.ts';
 import { readSettings } from './location.ts';
-import { pause, type Shell } from './shell.ts';
-import { type Ink, inkFor, printable, wrap } from './table.ts';
+import { inkOf, pause, type Shell } from './shell.ts';
+import { type Ink, printable, wrap } from './table.ts';
 import { messageOf } from '../errors.ts';
 
 /** What the doctor needs beyond other commands. */
@@ -59,7 +59,6 @@ interface OwnParts extends DoctorParts {
   readonly close: () => Promise<void>;
 }
 
-const HINT = 'For help: sluice help doctor';
 const SIGNS = { ok: '✓', warning: '!', error: '✗' } as const;
 const TEXT_COLUMNS = 96;
 
@@ -85,16 +84,15 @@ const CHECKS: readonly NamedCheck[] = [
 ];
 
 export async function runDoctor(args: readonly string[], shell: DoctorShell): Promise<number> {
-  const ink = inkFor(shell.outTerminal.isTty, shell.env);
-  const flags = readFlags(args, flagKinds(COMMANDS.doctor));
-  const mistakes = [...flags.mistakes, ...flags.positionals.map((word) => `unexpected argument "${word}"`)];
-  if (mistakes.length > 0) throw mistakesError(mistakes, HINT);
+  const flags = readArguments('doctor', args);
+  flags.mistakes.push(...flags.positionals.map((word) => `unexpected argument "${word}"`));
+  if (flags.mistakes.length > 0) throw flags.error();
   const parts = partsOf(shell, flags);
   const findings = await examine(parts);
   await parts.close();
   const code = exitCodeOf(findings);
-  if (flags.switches.has('json')) shell.out(`${JSON.stringify({ ok: code === 0, findings }, undefined, 2)}\n`);
-  else shell.out(`${findings.map((finding) => describe(finding, ink)).join('\n')}\n\n${summary(code)}\n`);
+  if (flags.isJson) shell.out(`${JSON.stringify({ ok: code === 0, findings }, undefined, 2)}\n`);
+  else shell.out(`${findings.map((finding) => describe(finding, inkOf(shell))).join('\n')}\n\n${summary(code)}\n`);
   return code;
 }
 
@@ -156,7 +154,7 @@ async function attempt(name: string, check: Check, parts: DoctorParts): Promise<
 
 function partsOf(shell: DoctorShell, flags: FlagsRead): OwnParts {
   const { env, stop, now } = shell;
-  const { config, mistakes } = readSettings(flags, env);
+  const config = readSettings(flags, env);
   const { dataFolder } = config;
   const isDeep = flags.switches.has('deep');
   let store: Promise<Store | undefined> | undefined;
@@ -168,7 +166,7 @@ function partsOf(shell: DoctorShell, flags: FlagsRead): OwnParts {
   return {
     config,
     dataFolder,
-    settingMistakes: mistakes,
+    settingMistakes: flags.mistakes,
     env,
     isDeep,
     now,

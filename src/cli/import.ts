@@ -8,26 +8,23 @@
 import { createReadStream } from 'node:fs';
 import { basename } from 'node:path';
 import { OperatorError } from '../errors.ts';
-import { COMMANDS, flagKinds } from './commands.ts';
-import { mistakesError, readFlags } from '../config/flags.ts';
+import { readArguments } from './arguments.ts';
 import { type BadLine, type Batch, batchesOf, bodyOf, type Line } from './import-lines.ts';
-import { sendBody, type Target } from './import-send.ts';
+import { sendBody, type Target, targetOf } from './import-send.ts';
 import { idempotencyKeyOf, identify, type ImportSource, ImportState, rejectedFileOf } from './import-state.ts';
-import { readIngestKey, readIngestServer, readRetryTimeout } from './ingest-target.ts';
 import { countOf, formatBytes, formatSpan } from './local-time.ts';
 import { Progress } from './progress.ts';
+import { readRetryTimeout, readServer, type Server } from './server.ts';
 import { asOperatorError, type Shell } from './shell.ts';
 import { printable } from './table.ts';
 
 const REQUESTS_IN_FLIGHT_MAX = 4;
 const RETRY_TIMEOUT_DEFAULT_MS = 600_000;
 const READ_BYTES = 1_024 * 1_024;
-const HINT = 'For help: sluice help import';
 
 interface Options {
   readonly file: string | null;
-  readonly server: URL;
-  readonly key: string;
+  readonly server: Server;
   readonly timeoutMs: number;
   readonly restart: boolean;
   readonly json: boolean;
@@ -49,18 +46,12 @@ export async function runImport(args: readonly string[], shell: Shell): Promise<
 
 async function importAll(options: Options, shell: Shell): Promise<number> {
   const source = identify(options.file);
-  const state = new ImportState(source, options.server.href, options.restart);
+  const state = new ImportState(source, options.server.url.href, options.restart);
   const startedAt = shell.now();
   const resumedAt = state.progress.lines;
   if (resumedAt > 0) shell.err(`Continuing after line ${resumedAt}, where the last import of this file stopped.\n`);
   const title = options.file === null ? 'stdin' : basename(options.file);
-  const progress = new Progress({
-    title,
-    noun: 'user',
-    terminal: shell.errTerminal,
-    err: shell.err,
-    now: shell.now,
-  });
+  const progress = new Progress(title, 'user', shell);
   const ended = await sendAll(source, state, options, shell, progress);
   progress.end();
   if (ended.kind === 'unsent') {
@@ -78,23 +69,21 @@ async function importAll(options: Options, shell: Shell): Promise<number> {
 }
 
 async function readOptions(args: readonly string[], shell: Shell): Promise<Options> {
-  const flags = readFlags(args, flagKinds(COMMANDS.import));
-  const mistakes = [...flags.mistakes];
+  const flags = readArguments('import', args);
+  const { mistakes } = flags;
   const [file, ...others] = flags.positionals;
   if (file === undefined) mistakes.push('no file given; expected a file with one user per line, or - for stdin');
   mistakes.push(...others.map((word) => `unexpected argument "${word}"; files are imported one at a time`));
-  const server = await readIngestServer(flags, shell, mistakes);
-  const key = readIngestKey(flags, shell, mistakes);
-  const timeoutMs = readRetryTimeout(flags, RETRY_TIMEOUT_DEFAULT_MS, mistakes);
-  if (server === undefined || timeoutMs === undefined || mistakes.length > 0) throw mistakesError(mistakes, HINT);
+  const server = await readServer(flags, shell);
+  const timeoutMs = readRetryTimeout(flags, RETRY_TIMEOUT_DEFAULT_MS);
+  if (server === undefined || timeoutMs === undefined || mistakes.length > 0) throw flags.error();
   if (server.isLocal) shell.err(`Sending to ${server.url.origin}, the server on this data folder.\n`);
   return {
     file: file === '-' || file === undefined ? null : file,
-    server: server.url,
-    key,
+    server,
     timeoutMs,
     restart: flags.switches.has('restart'),
-    json: flags.switches.has('json'),
+    json: flags.isJson,
   };
 }
 
@@ -116,11 +105,8 @@ async function sendAll(
     progress.show(note === '' ? counts : { ...counts, note });
   };
   const target: Target = {
-    url: new URL('ingest/events', options.server),
-    key: options.key,
-    timeoutMs: options.timeoutMs,
+    ...targetOf(options.server, options.timeoutMs, shell),
     stop: AbortSignal.any([shell.stop, callOff.signal]),
-    now: shell.now,
     onWait: (reason) => {
       problem = reason;
       show();

@@ -17,14 +17,13 @@ import {
 } from '../migration/marker.ts';
 import { type MigrationSource, type MigrationTarget, PART_NAMES, type TargetState } from '../migration/parts.ts';
 import { StoreConflictError, StoreUnavailableError } from '../store-writer.ts';
-import { COMMANDS, flagKinds } from './commands.ts';
-import { mistakesError, readFlags } from '../config/flags.ts';
+import { readArguments } from './arguments.ts';
 import { countOf, formatCount, isoTime, localTime } from './local-time.ts';
 import { compare, countAll, type Counts, migrateAll, partLabel, type Comparison } from './migrate-parts.ts';
 import { readSettings } from './location.ts';
 import { Progress } from './progress.ts';
-import { asOperatorError, type Shell } from './shell.ts';
-import { inkFor, renderTable } from './table.ts';
+import { asOperatorError, inkOf, type Shell } from './shell.ts';
+import { renderTable } from './table.ts';
 
 export interface MigrateShell extends Shell {
   /** Throws an `OperatorError` while a server runs on the folder. */
@@ -33,7 +32,6 @@ export interface MigrateShell extends Shell {
   readonly openTarget: (url: string) => Promise<MigrationTarget>;
 }
 
-const HINT = 'For help: sluice help migrate';
 const GO_ON = 'What was copied so far is kept. To continue from there, run the same command again.';
 
 interface Options {
@@ -71,26 +69,23 @@ export async function runMigrate(args: readonly string[], shell: MigrateShell): 
 }
 
 function readOptions(args: readonly string[], shell: Shell): Options {
-  const flags = readFlags(args, flagKinds(COMMANDS.migrate));
+  const flags = readArguments('migrate', args);
+  const { mistakes } = flags;
   const to = flags.values.get('to');
   const given = to === undefined ? flags : { ...flags, values: new Map([...flags.values, ['store-url', to]]) };
-  const { config, mistakes } = readSettings(given, shell.env);
+  const config = readSettings(given, shell.env);
   mistakes.push(...flags.positionals.map((word) => `unexpected argument "${word}"; the database goes behind --to`));
   if (config.storeUrl === '' && mistakes.length === 0) {
     mistakes.push('no database given; expected --to postgres://…, or STORE_URL in the environment');
   }
-  if (mistakes.length > 0) {
-    throw mistakesError(
-      mistakes.map((mistake) => (to === undefined ? mistake : mistake.replaceAll('--store-url', '--to'))),
-      HINT,
-    );
-  }
+  if (to !== undefined) mistakes.splice(0, Infinity, ...mistakes.map((text) => text.replaceAll('--store-url', '--to')));
+  if (mistakes.length > 0) throw flags.error();
   return {
     folder: config.dataFolder,
     url: config.storeUrl,
     urlName: to === undefined ? 'STORE_URL' : '--to',
     hasLogUrl: config.logUrl !== '',
-    json: flags.switches.has('json'),
+    json: flags.isJson,
   };
 }
 
@@ -189,8 +184,8 @@ async function move(
   shell: MigrateShell,
 ): Promise<void> {
   const total = counts.values().reduce((sum, count) => sum + count, 0);
-  const { errTerminal: terminal, err, now, stop } = shell;
-  const progress = new Progress({ title: target.location, noun: 'row', terminal, err, now });
+  const { stop } = shell;
+  const progress = new Progress(target.location, 'row', shell);
   try {
     const isWhole = await migrateAll({
       source,
@@ -227,8 +222,7 @@ function report(options: Options, target: MigrationTarget, comparison: Compariso
     formatCount(there.get(part) ?? 0),
     here.get(part) === there.get(part) ? '✓' : '✗',
   ]);
-  const ink = inkFor(shell.outTerminal.isTty, shell.env);
-  const table = renderTable(['what', 'rows here', 'rows there', ''], rows, ink);
+  const table = renderTable(['what', 'rows here', 'rows there', ''], rows, inkOf(shell));
   const compared = `Ledger compared: ${countOf(hours, 'hour')} of ${countOf(tenants, 'tenant')}`;
   if (differences.length > 0) {
     return `${table}

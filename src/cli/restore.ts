@@ -21,12 +21,11 @@ import { writeRetentionTime } from '../clock/retention-clock.ts';
 import { retentionTimeFileOf } from '../data-folder/files.ts';
 import type { Config } from '../config/config.ts';
 import { OperatorError } from '../errors.ts';
-import { assertSpace, contentsOf, gapLines, pendingRecords, progressOf } from './backup.ts';
-import { COMMANDS, flagKinds } from './commands.ts';
-import { mistakesError, readFlags } from '../config/flags.ts';
+import { readArguments } from './arguments.ts';
+import { assertSpace, contentsOf, gapLines, pendingRecords } from './backup.ts';
 import { formatSpan, isoTime, localTime } from './local-time.ts';
 import { readSettings } from './location.ts';
-import type { ProgressCounts } from './progress.ts';
+import { Progress, type ProgressCounts } from './progress.ts';
 import { asOperatorError, type Shell } from './shell.ts';
 import { printable } from './table.ts';
 
@@ -46,7 +45,6 @@ export interface RestoreShell extends Shell {
   readonly freeBytes: (folder: string) => number;
 }
 
-const HINT = 'For help: sluice help restore';
 /** More are for programs: --json has all. */
 const SHOWN_MAX = 50;
 /** The root of a separate disk has it. */
@@ -114,18 +112,20 @@ function jsonOf({ source, config, verify }: Options, { manifest, undone }: Resto
 }
 
 function readOptions(args: readonly string[], shell: Shell): Options {
-  const flags = readFlags(args, flagKinds(COMMANDS.restore));
-  const { config, mistakes } = readSettings(flags, shell.env);
+  const flags = readArguments('restore', args);
+  const { mistakes } = flags;
   const source = flags.values.get('from') ?? '';
+  const isUnclear = mistakes.length > 0;
+  const config = readSettings(flags, shell.env);
   mistakes.push(...flags.positionals.map((word) => `unexpected argument "${word}"; the backup goes behind --from`));
-  if (source === '' && flags.mistakes.length === 0) mistakes.push('the backup is missing: --from FOLDER|FILE');
-  if (mistakes.length > 0) throw mistakesError(mistakes, HINT);
+  if (source === '' && !isUnclear) mistakes.push('the backup is missing: --from FOLDER|FILE');
+  if (mistakes.length > 0) throw flags.error();
   return {
     config,
     source,
     oldFolder: flags.values.get('old-data') ?? null,
     verify: flags.switches.has('verify'),
-    json: flags.switches.has('json'),
+    json: flags.isJson,
   };
 }
 
@@ -272,7 +272,7 @@ async function withProgress<T>(
   shell: Shell,
   work: (show: (counts: ProgressCounts) => void) => Promise<T>,
 ): Promise<T> {
-  const progress = progressOf(title, shell);
+  const progress = new Progress(title, 'file', shell);
   try {
     return await work((counts) => progress.show(counts));
   } finally {
