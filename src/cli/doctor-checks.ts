@@ -6,8 +6,7 @@
 
 import { readdirSync, type Stats, statSync } from 'node:fs';
 import { resolve } from 'node:path';
-import { readLastBackup } from '../backup/last-backup.ts';
-import { leftoversOf, readUnfinishedBackup } from '../backup/unfinished-backup.ts';
+import { leftoversOf, readLastBackup, readUnfinishedBackup } from '../backup/notes.ts';
 import { type Config, formatSetting, SETTING_NAMES, SETTINGS } from '../config/config.ts';
 import { withoutSecrets } from '../config/values.ts';
 import { accessAdvice, accessProblemsOf, ownerProblemsOf } from '../data-folder/access.ts';

@@ -14,7 +14,7 @@ import {
   restoreMarkerFileOf,
   writeRestoreMarker,
 } from '../backup/restore-marker.ts';
-import { refuseDraft } from '../backup/unfinished-backup.ts';
+import { refuseDraft } from '../backup/notes.ts';
 import { bytesOfBackup, type CheckFolder, isFolder, unpack, verifyContents } from '../backup/unpack.ts';
 import type { UndoneByRestore } from '../backup/undone.ts';
 import { writeRetentionTime } from '../clock/retention-clock.ts';
@@ -22,10 +22,9 @@ import { retentionTimeFileOf } from '../data-folder/files.ts';
 import type { Config } from '../config/config.ts';
 import { OperatorError } from '../errors.ts';
 import { readArguments } from './arguments.ts';
-import { assertSpace, contentsOf, gapLines, pendingRecords } from './backup.ts';
+import { assertSpace, contentsOf, gapLines, pendingRecords, withProgress } from './backup.ts';
 import { formatSpan, isoTime, localTime } from './local-time.ts';
 import { readSettings } from './location.ts';
-import { Progress, type ProgressCounts } from './progress.ts';
 import { asOperatorError, type Shell } from './shell.ts';
 import { printable } from './table.ts';
 
@@ -244,40 +243,17 @@ async function unpackWithProgress(
   isVerified: boolean,
   shell: RestoreShell,
 ): Promise<Manifest> {
-  const { stop, checkFolder } = shell;
   // The size of what a compressed archive holds is not known before it is read.
   const total = isFolder(source) || !/(gz|zst)$/i.test(source) ? bytesOfBackup(source) : null;
-  const manifest = await withProgress('restore', shell, (show) => {
-    let [count, bytes] = [0, 0];
-    const onBytes = (more: number): void => {
-      bytes += more;
-      show({ count, bytes, done: bytes, total });
-    };
-    return unpack(source, folder, { stop, onBytes, onFile: () => (count += 1) });
-  });
-  if (!isVerified) return manifest;
-  await withProgress('check', shell, async (show) => {
-    let count = 0;
-    const onFile = (note: string): void => {
-      count += 1;
-      show({ count, bytes: 0, done: count, total: null, note });
-    };
-    await verifyContents(folder, source, manifest, { stop, onFile, checkFolder });
-  });
-  return manifest;
-}
-
-async function withProgress<T>(
-  title: string,
-  shell: Shell,
-  work: (show: (counts: ProgressCounts) => void) => Promise<T>,
-): Promise<T> {
-  const progress = new Progress(title, 'file', shell);
-  try {
-    return await work((counts) => progress.show(counts));
-  } finally {
-    progress.end();
+  const manifest = await withProgress('restore', total, shell, ({ onFile, ...options }) =>
+    unpack(source, folder, { ...options, onFile: () => onFile() }),
+  );
+  if (isVerified) {
+    await withProgress('check', null, shell, (options) =>
+      verifyContents(folder, source, manifest, { ...options, checkFolder: shell.checkFolder }),
+    );
   }
+  return manifest;
 }
 
 function report({ config, verify }: Options, { manifest, undone }: Restored, spanMs: number): string {

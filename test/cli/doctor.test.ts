@@ -29,7 +29,7 @@ import { openSqliteKeyStore } from '../../src/backends/sqlite/keys.ts';
 import { openSqliteLogReader } from '../../src/backends/sqlite/log/reader.ts';
 import { recoverSegment } from '../../src/backends/sqlite/log/recovery.ts';
 import { listSegments, markMissing } from '../../src/backends/sqlite/log/segments.ts';
-import { writeLastBackup } from '../../src/backup/last-backup.ts';
+import { writeLastBackup } from '../../src/backup/notes.ts';
 import { runDoctor } from '../../src/cli/doctor.ts';
 import {
   checkDatabaseClock,
