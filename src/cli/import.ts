@@ -10,7 +10,7 @@ import { basename } from 'node:path';
 import { OperatorError } from '../errors.ts';
 import { readArguments } from './arguments.ts';
 import { type BadLine, type Batch, batchesOf, bodyOf, type Line } from './import-lines.ts';
-import { sendBody, type Target, targetOf } from './import-send.ts';
+import { sendBody, type Sent, type Target, targetOf } from './import-send.ts';
 import { idempotencyKeyOf, identify, type ImportSource, ImportState, rejectedFileOf } from './import-state.ts';
 import { countOf, formatBytes, formatSpan } from './local-time.ts';
 import { Progress } from './progress.ts';
@@ -30,10 +30,8 @@ interface Options {
   readonly json: boolean;
 }
 
-/** A batch with its response. */
-type Settled =
-  | { readonly kind: 'acknowledged'; readonly batch: Batch; readonly rejected: readonly BadLine[] }
-  | { readonly kind: 'unsent'; readonly problem: OperatorError | null };
+type Unsent = Extract<Sent, { readonly kind: 'unsent' }>;
+type Settled = Unsent | { readonly kind: 'acknowledged'; readonly rejected: readonly BadLine[] };
 
 export async function runImport(args: readonly string[], shell: Shell): Promise<number> {
   const options = await readOptions(args, shell);
@@ -93,7 +91,7 @@ async function sendAll(
   options: Options,
   shell: Shell,
   progress: Progress,
-): Promise<{ kind: 'all' } | Extract<Settled, { kind: 'unsent' }>> {
+): Promise<{ kind: 'all' } | Unsent> {
   // One batch that cannot be sent calls the others off.
   const callOff = new AbortController();
   let problem: string | null = null;
@@ -113,28 +111,28 @@ async function sendAll(
     },
   };
   show();
-  const underWay: Promise<Settled>[] = [];
-  const settle = async (): Promise<Extract<Settled, { kind: 'unsent' }> | undefined> => {
-    const settled = await underWay.shift();
-    if (settled?.kind === 'unsent') return settled;
-    if (settled !== undefined) {
-      const { batch, rejected } = settled;
-      const all = [...batch.badLines, ...rejected].sort((a, b) => a.number - b.number);
-      state.advance(batch.next, batch.lines.length - rejected.length, all);
-      show();
-    }
+  const underWay: { readonly batch: Batch; readonly sent: Promise<Settled> }[] = [];
+  const settle = async (): Promise<Unsent | undefined> => {
+    const first = underWay.shift();
+    if (first === undefined) return undefined;
+    const { batch, sent } = first;
+    const settled = await sent;
+    if (settled.kind === 'unsent') return settled;
+    const all = [...batch.badLines, ...settled.rejected].sort((a, b) => a.number - b.number);
+    state.advance(batch.next, batch.lines.length - settled.rejected.length, all);
+    show();
     return undefined;
   };
   const chunks = options.file === null ? shell.stdin : bytesFrom(options.file, state.progress.offset);
-  let failed: Extract<Settled, { kind: 'unsent' }> | undefined;
+  let failed: Unsent | undefined;
   for await (const batch of batchesOf(chunks, state.progress)) {
-    underWay.push(sendLines(batch, source, target));
+    underWay.push({ batch, sent: sendLines(batch.lines, source, target) });
     if (underWay.length >= REQUESTS_IN_FLIGHT_MAX) failed = await settle();
     if (failed !== undefined || shell.stop.aborted) break;
   }
   while (failed === undefined && underWay.length > 0) failed = await settle();
   callOff.abort();
-  await Promise.all(underWay);
+  await Promise.all(underWay.map(({ sent }) => sent));
   if (failed === undefined && shell.stop.aborted) return { kind: 'unsent', problem: null };
   return failed ?? { kind: 'all' };
 }
@@ -143,17 +141,8 @@ function bytesFrom(file: string, offset: number): AsyncIterable<Uint8Array> {
   return createReadStream(file, { start: offset, highWaterMark: READ_BYTES });
 }
 
-async function sendLines(batch: Batch, source: ImportSource, target: Target): Promise<Settled> {
-  const result = await sendRun(batch.lines, source, target);
-  return result.kind === 'unsent' ? result : { kind: 'acknowledged', batch, rejected: result.rejected };
-}
-
-type RunAnswer =
-  | { readonly kind: 'acknowledged'; readonly rejected: readonly BadLine[] }
-  | { readonly kind: 'unsent'; readonly problem: OperatorError | null };
-
 /** A proxy may allow less than Sluice does: what is too large goes in halves. */
-async function sendRun(lines: readonly Line[], source: ImportSource, target: Target): Promise<RunAnswer> {
+async function sendLines(lines: readonly Line[], source: ImportSource, target: Target): Promise<Settled> {
   const [first, last] = [lines[0], lines.at(-1)];
   if (first === undefined || last === undefined) return { kind: 'acknowledged', rejected: [] };
   const body = bodyOf(lines);
@@ -174,9 +163,9 @@ async function sendRun(lines: readonly Line[], source: ImportSource, target: Tar
         return { kind: 'acknowledged', rejected: [{ ...first, reason, isJson: true }] };
       }
       const middle = Math.ceil(lines.length / 2);
-      const before = await sendRun(lines.slice(0, middle), source, target);
+      const before = await sendLines(lines.slice(0, middle), source, target);
       if (before.kind === 'unsent') return before;
-      const after = await sendRun(lines.slice(middle), source, target);
+      const after = await sendLines(lines.slice(middle), source, target);
       return after.kind === 'unsent'
         ? after
         : { kind: 'acknowledged', rejected: [...before.rejected, ...after.rejected] };
