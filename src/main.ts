@@ -6,6 +6,7 @@
 import { readFileSync } from 'node:fs';
 import { enableCompileCache } from 'node:module';
 import type { CommandName } from './cli/commands.ts';
+import type { InviteIo } from './cli/invite.ts';
 import type { Shell } from './cli/shell.ts';
 import type { Env } from './config/config.ts';
 import { keyFileOf, logFolderOf, storeFileOf } from './data-folder/files.ts';
@@ -19,8 +20,8 @@ type Runner = (args: readonly string[], env: Env) => Promise<number>;
 /** One for each command of the table in cli/commands.ts. Help is printed before any of them is asked. */
 const RUNNERS: Readonly<Record<CommandName, Runner>> = {
   serve: async (args, env) => (await import('./wiring/serve.ts')).serve(args, env, versionOf()),
-  keys: runKeysCommand,
-  invite: runInviteCommand,
+  keys: async (args, env) => (await import('./cli/keys.ts')).runKeys(args, await keysIo(env)),
+  invite: async (args, env) => (await import('./cli/invite.ts')).runInvite(args, await keysIo(env)),
   config: async (args, env) => (await import('./cli/config.ts')).runConfig(args, { out, env, isTty: isTty() }),
   tail: onData(async (args, shell) => (await import('./cli/tail.ts')).runTail(args, shell)),
   trace: onData(async (args, shell) => (await import('./cli/trace.ts')).runTrace(args, shell)),
@@ -92,21 +93,10 @@ async function runHelpCommand(args: readonly string[], env: Env): Promise<number
   return 0;
 }
 
-async function runKeysCommand(args: readonly string[], env: Env): Promise<number> {
-  const [{ runKeys }, { openKeyStore, replaceLostKeys, findKeyStore }] = await Promise.all([
-    import('./cli/keys.ts'),
-    import('./wiring/opening.ts'),
-  ]);
-  return runKeys(args, { out, env, isTty: isTty(), now: Date.now, openKeyStore, replaceLostKeys, findKeyStore });
-}
-
-async function runInviteCommand(args: readonly string[], env: Env): Promise<number> {
-  const [{ runInvite }, { openKeyStore, replaceLostKeys, findKeyStore, openMemberStore }] = await Promise.all([
-    import('./cli/invite.ts'),
-    import('./wiring/opening.ts'),
-  ]);
+async function keysIo(env: Env): Promise<InviteIo> {
+  const { openKeyStore, replaceLostKeys, findKeyStore, openMemberStore } = await import('./wiring/opening.ts');
   const stores = { openKeyStore, replaceLostKeys, findKeyStore, openMemberStore };
-  return runInvite(args, { out, env, isTty: isTty(), now: Date.now, ...stores });
+  return { out, env, isTty: isTty(), now: Date.now, ...stores };
 }
 
 /** A command on what is in the data folder or the database, or on its way there. */
@@ -200,7 +190,6 @@ async function runBackupCommand(args: readonly string[], shell: Shell): Promise<
 async function runRestoreCommand(args: readonly string[], shell: Shell): Promise<number> {
   const [
     { runRestore },
-    { storeFileOf },
     { lockFolder },
     { checkDataFolder },
     { freeBytesOf },
@@ -209,7 +198,6 @@ async function runRestoreCommand(args: readonly string[], shell: Shell): Promise
     { beginLogEnds, noteUnknownEnd },
   ] = await Promise.all([
     import('./cli/restore.ts'),
-    import('./data-folder/files.ts'),
     import('./backends/sqlite/folder-lock.ts'),
     import('./backends/sqlite/backup/facts.ts'),
     import('./backends/sqlite/checkup.ts'),

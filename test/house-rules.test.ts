@@ -49,8 +49,8 @@ const OWN_JSON = new Set([
     'backends/sql/keys.ts',
   ],
   ...['backends/sqlite/log/segment-reader.ts', 'backends/sqlite/migrate/chunks.ts'],
-  ...['backup/last-backup.ts', 'backup/manifest.ts', 'backup/unfinished-backup.ts', 'backup/unpack.ts'],
-  ...['cli/doctor-data.ts', 'cli/export-file.ts', 'cli/import-send.ts', 'cli/import-state.ts'],
+  ...['backup/manifest.ts', 'backup/notes.ts', 'backup/unpack.ts'],
+  ...['cli/doctor-data.ts', 'cli/export-file.ts', 'cli/import-state.ts'],
 ]);
 
 function importsIn(sources: Sources): Import[] {

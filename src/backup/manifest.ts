@@ -25,19 +25,17 @@ export interface BackupFile {
   readonly sha256: string;
 }
 
-/** Positions run from `first_position` up to, and without, `next_position`. */
-export interface LogFacts {
-  readonly first_position: number;
-  readonly next_position: number;
-  readonly records: number;
-  /** Marked as lost or missing in the log, which continues after them. Omitted if there are none. */
-  readonly gaps?: readonly LogGap[];
-}
-
 /** Positions from `first_position` up to, and without, `next_position`: acknowledged once, and no longer in the log. */
 export interface LogGap {
   readonly first_position: number;
   readonly next_position: number;
+}
+
+/** Positions as in `LogGap`. */
+export interface LogFacts extends LogGap {
+  readonly records: number;
+  /** Marked as lost or missing in the log, which continues after them. Omitted if there are none. */
+  readonly gaps?: readonly LogGap[];
 }
 
 /** A copy of a data folder that is to be made. */

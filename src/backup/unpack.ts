@@ -20,19 +20,20 @@ import {
   parseManifest,
 } from './manifest.ts';
 import { TarError } from './tar.ts';
-import { checkFolderOf } from './unfinished-backup.ts';
+import { checkFolderOf } from './notes.ts';
 import { syncPath } from '../data-folder/write-durably.ts';
 
-export interface CheckOptions {
-  readonly stop: AbortSignal;
+export interface UnpackOptions extends CopyOptions {
+  /** Called after each file. */
   readonly onFile: (path: string) => void;
 }
+
+export type CheckOptions = Omit<UnpackOptions, 'onBytes'>;
 
 /** Opens and reads everything in a folder at rest; throws an `OperatorError` that names the file where something is wrong. */
 export type CheckFolder = (folder: string, scope: BackupScope, options: CheckOptions) => Promise<BackupFacts>;
 
-export interface VerifyOptions extends CopyOptions {
-  readonly onFile: (path: string) => void;
+interface VerifyOptions extends UnpackOptions {
   readonly checkFolder: CheckFolder;
 }
 
@@ -51,11 +52,6 @@ function readManifest(source: string): Manifest {
   const file = join(source, MANIFEST_FILE);
   if (!existsSync(file)) throw unfinished(source);
   return parseManifest(readFileSync(file, 'utf8'), source);
-}
-
-export interface UnpackOptions extends CopyOptions {
-  /** Called after each file. */
-  readonly onFile: (path: string) => void;
 }
 
 /** Writes the files, all but the manifest, into the folder, which must be empty; files and folders are synced. */
@@ -162,9 +158,7 @@ async function extractArchive(source: string, into: string, options: UnpackOptio
     const place = name === '' ? '' : ` (at or after ${name})`;
     throw new OperatorError(
       `The backup ${source} is damaged or cut short${place}: ${error.message}. Copy it again from where it was made, or use another backup.`,
-      {
-        cause: error,
-      },
+      { cause: error },
     );
   }
   if (manifest === undefined) throw unfinished(source);

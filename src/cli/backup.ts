@@ -19,7 +19,6 @@ import {
 } from 'node:fs';
 import { basename, dirname, join, relative, resolve } from 'node:path';
 import { type ArchiveKind, archiveKindOf, ArchiveWriter, hashFile } from '../backup/files.ts';
-import { writeLastBackup } from '../backup/last-backup.ts';
 import {
   type BackupFacts,
   type BackupFile,
@@ -38,16 +37,16 @@ import {
   leftoversOf,
   refuseDraft,
   removeUnfinishedBackup,
+  writeLastBackup,
   writeUnfinishedBackup,
-} from '../backup/unfinished-backup.ts';
-import { bytesOfBackup, type CheckFolder, isFolder, verify } from '../backup/unpack.ts';
+} from '../backup/notes.ts';
+import { bytesOfBackup, type CheckFolder, isFolder, type UnpackOptions, verify } from '../backup/unpack.ts';
 import type { Config } from '../config/config.ts';
 import { readRetentionTime } from '../clock/retention-clock.ts';
 import { logFolderOf, retentionTimeFileOf } from '../data-folder/files.ts';
 import { messageOf, OperatorError } from '../errors.ts';
 import { refuseMigratedFolder } from '../migration/marker.ts';
-import { COMMANDS, flagKinds } from './commands.ts';
-import { mistakesError, readFlags } from '../config/flags.ts';
+import { readArguments } from './arguments.ts';
 import { countOf, formatBytes, formatCount, formatSpan, localTime } from './local-time.ts';
 import { readSettings } from './location.ts';
 import { Progress } from './progress.ts';
@@ -68,7 +67,6 @@ export interface BackupShell extends Shell {
   readonly freeBytes: (folder: string) => number;
 }
 
-const HINT = 'For help: sluice help backup';
 /** Best-case compression ratio: the free-space check is there to fail early, not to refuse a backup that may fit. */
 const COMPRESSED_SHARE_MIN = 0.1;
 
@@ -93,8 +91,9 @@ export async function runBackup(args: readonly string[], shell: BackupShell): Pr
 }
 
 function readOptions(args: readonly string[], shell: Shell): Options {
-  const flags = readFlags(args, flagKinds(COMMANDS.backup));
-  const { config, mistakes } = readSettings(flags, shell.env);
+  const flags = readArguments('backup', args);
+  const { mistakes } = flags;
+  const config = readSettings(flags, shell.env);
   const to = flags.values.get('to') ?? null;
   const isVerify = flags.switches.has('verify');
   const [existing = null, ...more] = flags.positionals;
@@ -111,8 +110,8 @@ function readOptions(args: readonly string[], shell: Shell): Options {
       `unexpected argument "${existing}"; to write it: --to ${existing}, to check it: --verify ${existing}`,
     );
   }
-  if (mistakes.length > 0) throw mistakesError(mistakes, HINT);
-  return { config, to, existing, verify: isVerify, json: flags.switches.has('json') };
+  if (mistakes.length > 0) throw flags.error();
+  return { config, to, existing, verify: isVerify, json: flags.isJson };
 }
 
 async function verifyExisting({ existing, json }: Options, shell: BackupShell): Promise<number> {
@@ -195,13 +194,13 @@ interface NewBackup {
 async function writeBackup(backup: NewBackup, shell: BackupShell): Promise<Manifest> {
   const { target, scope, dataFolder, beganAt, isVerified } = backup;
   assertIsFree(target);
+  const draft = draftOf(target);
   const kind = archiveKindOf(target);
   const size = shell.sizeOfData(dataFolder, scope);
   assertSpace(spaceFor(kind, size, isVerified), dirname(target), shell, `for a backup of ${formatBytes(size.bytes)}`);
   note(shell, () => writeUnfinishedBackup(dataFolder, { target, began_at: new Date(beganAt).toISOString() }));
   try {
-    const draft = draftOf(target);
-    const manifest = await writeDraft({ draft, kind, scope, dataFolder, beganAt, totalBytes: size.bytes }, shell);
+    const manifest = await writeDraft(draft, kind, size.bytes, backup, shell);
     if (isVerified) await verifyWithProgress(draft, shell);
     shell.stop.throwIfAborted();
     if (existsSync(target)) throw existsAlready(target);
@@ -210,7 +209,7 @@ async function writeBackup(backup: NewBackup, shell: BackupShell): Promise<Manif
     return manifest;
   } catch (error) {
     // Also where the disk of the data folder was too full to note it.
-    rmSync(draftOf(target), { recursive: true, force: true });
+    rmSync(draft, { recursive: true, force: true });
     throw error;
   } finally {
     removeUnfinishedBackup(dataFolder);
@@ -298,25 +297,21 @@ export function assertSpace(
   );
 }
 
-interface Draft {
-  readonly draft: string;
-  readonly kind: ArchiveKind | undefined;
-  readonly scope: BackupScope;
-  readonly dataFolder: string;
-  readonly beganAt: number;
-  readonly totalBytes: number;
-}
-
 /** Whole and synced when it resolves. */
-async function writeDraft(setup: Draft, shell: BackupShell): Promise<Manifest> {
-  const { draft, kind, scope, dataFolder, beganAt, totalBytes } = setup;
+async function writeDraft(
+  draft: string,
+  kind: ArchiveKind | undefined,
+  totalBytes: number,
+  { scope, dataFolder, beganAt }: NewBackup,
+  shell: BackupShell,
+): Promise<Manifest> {
   const into = kind === undefined ? draft : `${draft}.files`;
   mkdirSync(into, { mode: 0o700 });
   // Also aborted when copying fails, so that the archive is not waited for.
   const failing = new AbortController();
   const stop = AbortSignal.any([shell.stop, failing.signal]);
   const archive = kind === undefined ? undefined : new ArchiveWriter(draft, kind, stop);
-  const progress = progressOf('backup', shell);
+  const progress = new Progress('backup', 'file', shell);
   const files: BackupFile[] = [];
   let [copied, hashed] = [0, 0];
   // Every byte is copied, then hashed or put into the archive.
@@ -373,32 +368,36 @@ async function writeDraft(setup: Draft, shell: BackupShell): Promise<Manifest> {
 }
 
 /** Reads everything; throws where something is wrong. */
-async function verifyWithProgress(source: string, shell: BackupShell): Promise<Manifest> {
-  const progress = progressOf('check', shell);
-  const total = bytesOfBackup(source);
-  let [files, bytes] = [0, 0];
+function verifyWithProgress(source: string, shell: BackupShell): Promise<Manifest> {
+  return withProgress('check', bytesOfBackup(source), shell, (options) =>
+    verify(source, { ...options, checkFolder: shell.checkFolder }),
+  );
+}
+
+/** For work on files, until it ends. `onFile` shows the name of the file, where it is given. */
+export async function withProgress<T>(
+  title: string,
+  total: number | null,
+  shell: Shell,
+  work: (options: UnpackOptions & { readonly onFile: (path?: string) => void }) => Promise<T>,
+): Promise<T> {
+  const progress = new Progress(title, 'file', shell);
+  let [count, bytes] = [0, 0];
   const show = (note?: string): void =>
-    progress.show({ count: files, bytes, done: bytes, total, ...(note !== undefined && { note }) });
+    progress.show({ count, bytes, done: bytes, total, ...(note !== undefined && { note }) });
+  const onBytes = (more: number): void => {
+    bytes += more;
+    show();
+  };
+  const onFile = (path?: string): void => {
+    count += 1;
+    show(path);
+  };
   try {
-    return await verify(source, {
-      stop: shell.stop,
-      checkFolder: shell.checkFolder,
-      onBytes: (count) => {
-        bytes += count;
-        show();
-      },
-      onFile: (path) => {
-        files += 1;
-        show(path);
-      },
-    });
+    return await work({ stop: shell.stop, onBytes, onFile });
   } finally {
     progress.end();
   }
-}
-
-export function progressOf(title: string, { errTerminal, err, now }: Shell): Progress {
-  return new Progress({ title, noun: 'file', rate: 'bytes', terminal: errTerminal, err, now });
 }
 
 interface Report {

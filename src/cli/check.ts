@@ -6,7 +6,6 @@
  */
 
 import { readFileSync, statSync } from 'node:fs';
-import { mistakesError, readFlags } from '../config/flags.ts';
 import { OperatorError } from '../errors.ts';
 import { parseJson } from '../json/parse.ts';
 import { checkUser, CompiledPlan, type Violation } from '../plans/compiled-plan.ts';
@@ -14,21 +13,19 @@ import { describeMistakes, parsePlan } from '../plans/plan.ts';
 import { isObject } from '../validation/shape.ts';
 import { validateRequest } from '../validation/validate-request.ts';
 import { type BadSample, FILE_BYTES_MAX, type Location, type Sample, samplesIn } from './check-samples.ts';
-import { type CheckTarget, checkOnServer } from './check-server.ts';
-import { COMMANDS, flagKinds } from './commands.ts';
-import { readIngestKey, readIngestServer } from './ingest-target.ts';
+import { readArguments } from './arguments.ts';
+import { finalErrorText, reasonOf, rejectedIn } from './import-send.ts';
 import { countOf } from './local-time.ts';
+import { type Reply, readServer, request, type Server } from './server.ts';
 import { asOperatorError, type Shell } from './shell.ts';
 import { printable } from './table.ts';
-
-const HINT = 'For help: sluice help check';
 
 interface Options {
   /** Null: stdin. */
   readonly file: string | null;
   readonly plan: CompiledPlan | null;
   /** Null: no server is asked. */
-  readonly target: CheckTarget | null;
+  readonly server: Server | null;
   readonly json: boolean;
 }
 
@@ -56,16 +53,16 @@ export async function runCheck(args: readonly string[], shell: Shell): Promise<n
   }
   const result = { users: [] as CheckedUser[], bad: [...bad], pendingRequests: 0 };
   for (const sample of requests) {
-    if (options.target === null) checkHere(sample, options.plan, result);
-    else await checkThere(sample, options.target, result);
+    if (options.server === null) checkHere(sample, options.plan, result);
+    else await checkThere(sample, options.server, shell.stop, result);
   }
   shell.out(options.json ? jsonOf(result) : describe(result, options));
   return isFine(result) ? 0 : 2;
 }
 
 async function readOptions(args: readonly string[], shell: Shell): Promise<Options> {
-  const flags = readFlags(args, flagKinds(COMMANDS.check));
-  const mistakes = [...flags.mistakes];
+  const flags = readArguments('check', args);
+  const { mistakes } = flags;
   const [file, ...others] = flags.positionals;
   if (file === undefined) mistakes.push('no file given; expected a file with requests or users, or - for stdin');
   mistakes.push(...others.map((word) => `unexpected argument "${word}"; files are checked one at a time`));
@@ -74,15 +71,10 @@ async function readOptions(args: readonly string[], shell: Shell): Promise<Optio
   if (asksServer && planFile !== undefined) {
     mistakes.push('--plan is for a check without a server; a server uses the plan that was pushed to it');
   }
-  let target: CheckTarget | null = null;
-  if (asksServer) {
-    const server = await readIngestServer(flags, shell, mistakes);
-    const key = readIngestKey(flags, shell, mistakes);
-    if (server !== undefined) target = { server: server.url, key, stop: shell.stop };
-  }
-  if (mistakes.length > 0) throw mistakesError(mistakes, HINT);
+  const server = asksServer ? ((await readServer(flags, shell)) ?? null) : null;
+  if (mistakes.length > 0) throw flags.error();
   const plan = planFile === undefined ? null : readPlan(planFile);
-  return { file: file === '-' || file === undefined ? null : file, plan, target, json: flags.switches.has('json') };
+  return { file: file === '-' || file === undefined ? null : file, plan, server, json: flags.isJson };
 }
 
 function readPlan(file: string): CompiledPlan {
@@ -138,13 +130,27 @@ function checkHere({ body, location, userLocation }: Sample, plan: CompiledPlan 
   }
 }
 
-async function checkThere({ body, location, userLocation }: Sample, target: CheckTarget, found: Found): Promise<void> {
-  const { rejected, problem, users, pendingRequests } = await checkOnServer(body, target);
-  if (problem !== null) {
+/** Does not retry: a check has nothing to lose, and is run again. */
+async function checkThere(sample: Sample, server: Server, stop: AbortSignal, found: Found): Promise<void> {
+  const { body, location, userLocation } = sample;
+  const url = new URL('ingest/events/check', server.url);
+  const { status, headers, json } = await request(url, server.key, { method: 'POST', body, stop }).catch(
+    (error: unknown): Reply => {
+      throw new OperatorError(stop.aborted ? 'Stopped.' : `${url.origin} cannot be reached (${reasonOf(error)})`);
+    },
+  );
+  if (status === 413) throw new OperatorError('A request in the file is larger than 10 MB, which no server accepts.');
+  if (status === 503) throw new OperatorError(`${url.origin} responds with 503 (unavailable). Run it again later.`);
+  const would = status === 200 ? json?.would_respond : undefined;
+  if (!isObject(would) || !isObject(would['body'])) throw new OperatorError(finalErrorText(status, headers, url));
+  const { message: problem, errors } = would['body'];
+  if (typeof problem === 'string') {
     found.bad.push({ location, message: problem });
     return;
   }
-  const messages = new Map(rejected.map(({ userIndex, message }) => [userIndex, message]));
+  const messages = new Map(rejectedIn(errors).map(({ userIndex, message }) => [userIndex, message]));
+  // None for a publishable key.
+  const users = objectsIn(json?.users);
   const { users: sent } = parseJson(body) as { readonly users: readonly unknown[] };
   for (const userIndex of sent.keys()) {
     const predicted = users[userIndex] ?? null;
@@ -152,7 +158,9 @@ async function checkThere({ body, location, userLocation }: Sample, target: Chec
     const violations = violationsIn(predicted?.['violations']);
     found.users.push({ location: userLocation(userIndex), message, violations, predicted });
   }
-  found.pendingRequests = Math.max(found.pendingRequests, pendingRequests);
+  if (typeof json?.pending_requests === 'number') {
+    found.pendingRequests = Math.max(found.pendingRequests, json.pending_requests);
+  }
 }
 
 function violationsIn(value: unknown): Violation[] {
@@ -181,7 +189,7 @@ function rowOf(user: CheckedUser): object {
   return { location: location.text, line: location.line, ...predicted, status, message, violations };
 }
 
-function describe(result: Result, { target, plan }: Options): string {
+function describe(result: Result, { server, plan }: Options): string {
   const { users, bad, pendingRequests } = result;
   const lines = bad.map(({ location, message }) => `${location.text || 'the file'}: unusable: ${message}`);
   for (const user of users) lines.push(...linesOf(user));
@@ -190,7 +198,7 @@ function describe(result: Result, { target, plan }: Options): string {
   const counts = [
     ...(bad.length > 0 ? [`${bad.length} unusable`] : []),
     `${rejected} rejected`,
-    ...(target !== null || plan !== null ? [`${warned} accepted in spite of violations`] : []),
+    ...(server !== null || plan !== null ? [`${warned} accepted in spite of violations`] : []),
   ];
   lines.push(`${countOf(users.length, 'user')} checked: ${isFine(result) ? 'no problems' : counts.join(', ')}.`);
   if (pendingRequests > 0) {

@@ -17,24 +17,23 @@ export function readChoice<T extends string>(
   flags: FlagsRead,
   flag: string,
   choices: readonly T[],
-  mistakes: string[],
   preset?: T,
 ): T | undefined {
   const given = flags.values.get(flag) ?? preset;
   const chosen = choices.find((choice) => choice === given);
   if (chosen === undefined) {
-    mistakes.push(wrongChoice(flag, given, `${choices.slice(0, -1).join(', ')} or ${choices.at(-1)}`, choices));
+    flags.mistakes.push(wrongChoice(flag, given, `${choices.slice(0, -1).join(', ')} or ${choices.at(-1)}`, choices));
   }
   return chosen;
 }
 
 /** Undefined where it is not given; where it is wrong, that is among the mistakes. */
-export function readEnvironment(flags: FlagsRead, mistakes: string[]): Environment | undefined {
+export function readEnvironment(flags: FlagsRead): Environment | undefined {
   const given = flags.values.get('env');
   if (given === undefined) return undefined;
   const short = Object.hasOwn(SHORT_ENVIRONMENTS, given) ? SHORT_ENVIRONMENTS[given] : undefined;
   const chosen = short ?? ENVIRONMENTS.find((environment) => environment === given);
-  if (chosen === undefined) mistakes.push(wrongChoice('env', given, ENVIRONMENTS_EXPECTED, ENVIRONMENT_CHOICES));
+  if (chosen === undefined) flags.mistakes.push(wrongChoice('env', given, ENVIRONMENTS_EXPECTED, ENVIRONMENT_CHOICES));
   return chosen;
 }
 

@@ -1,6 +1,6 @@
 /**
  * The table of commands: names, flags and help texts. Help (help.ts), shell completion (completion.ts) and flag parsing
- * (`flagKinds`) all derive from it, so they cannot disagree. To add a command, add an entry here and a runner in
+ * (arguments.ts) all derive from it, so they cannot disagree. To add a command, add an entry here and a runner in
  * main.ts; the compiler checks that it exists. Texts are wrapped when printed. A value named FILE or FOLDER is
  * completed with files or folders.
  */
@@ -8,7 +8,6 @@
 import { formatSetting, type SettingName, SETTING_NAMES, SETTINGS } from '../config/config.ts';
 import { KEY_KINDS } from '../model.ts';
 import { ENVIRONMENT_CHOICES, ENVIRONMENTS_EXPECTED } from './choices.ts';
-import type { FlagKinds } from '../config/flags.ts';
 
 export interface Flag {
   /** Stands for the value in the help. A switch has none. */
@@ -75,6 +74,8 @@ const INGEST_FLAGS: Flags = {
   key: { value: 'KEY', help: 'an API key (SLUICE_KEY, which keeps it out of the process list)' },
 };
 
+const SERVER_FLAGS: Flags = { ...INGEST_FLAGS, ...DATA_FLAG };
+
 /** Which rejected users. */
 const REJECTION_FLAGS: Flags = {
   reason: { value: 'REASON', help: 'only users rejected for this reason' },
@@ -101,10 +102,10 @@ const TENANT_FLAGS: Flags = {
 const SETTING_FLAGS: Flags = Object.fromEntries(SETTING_NAMES.map((name) => [SETTINGS[name].flag, settingFlag(name)]));
 
 function settingFlag(name: SettingName): Flag {
-  const { placeholder, description, env, kind } = SETTINGS[name];
+  const { description, env, kind } = SETTINGS[name];
   const choices = 'choices' in kind && kind.choices !== undefined ? { choices: kind.choices } : {};
   const preset = formatSetting(name, SETTINGS[name].default) || 'none';
-  return { value: placeholder, help: `${description} (${env}, default ${preset})`, ...choices };
+  return { value: kind.placeholder, help: `${description} (${env}, default ${preset})`, ...choices };
 }
 
 const KEYS_EFFECT = 'Running servers pick up the change within 2 seconds.';
@@ -214,14 +215,13 @@ const KEYS_COMMANDS = {
 } as const satisfies Record<string, Command>;
 
 const PLAN_ARGUMENT = { value: 'FILE', help: 'the plan file; default sluice-plan.json' } as const;
-const PLAN_SERVER_FLAGS: Flags = { ...INGEST_FLAGS, ...DATA_FLAG };
 
 const PLAN_COMMANDS = {
   infer: {
     synopsis: 'plan infer',
     summary: 'writes a tracking plan from the events that a server really receives',
     usage: [['SLUICE_KEY=sk_prod_… sluice plan infer --out sluice-plan.json']],
-    flags: { out: { value: 'FILE', help: 'the file to write; default stdout' }, ...PLAN_SERVER_FLAGS },
+    flags: { out: { value: 'FILE', help: 'the file to write; default stdout' }, ...SERVER_FLAGS },
     notes: [
       {
         text: 'Events of the catalogue (GET /catalogue) that the plan of the server does not have are added to it, with mode warn: nothing is rejected by an inferred plan. Review it before you push it.',
@@ -241,7 +241,7 @@ const PLAN_COMMANDS = {
     summary: 'makes a file the tracking plan of a server',
     usage: [['SLUICE_KEY=sk_prod_… sluice plan push [FILE] [--url URL]']],
     argument: PLAN_ARGUMENT,
-    flags: { ...PLAN_SERVER_FLAGS, ...JSON_FLAG },
+    flags: { ...SERVER_FLAGS, ...JSON_FLAG },
     notes: [
       { text: 'The plan is for the account and environment of the key. Servers use it within 2 seconds.' },
       { title: 'Exit codes', text: '0 it is the plan now, 2 it has mistakes or was refused, 1 it was not sent.' },
@@ -254,7 +254,7 @@ const PLAN_COMMANDS = {
     flags: {
       out: { value: 'FILE', help: 'the file to write; default stdout' },
       version: { value: 'N', help: 'this version instead of the newest' },
-      ...PLAN_SERVER_FLAGS,
+      ...SERVER_FLAGS,
     },
   },
   diff: {
@@ -262,7 +262,7 @@ const PLAN_COMMANDS = {
     summary: 'shows what differs between a file and the plan of a server',
     usage: [['sluice plan diff [FILE]']],
     argument: PLAN_ARGUMENT,
-    flags: { ...PLAN_SERVER_FLAGS, ...JSON_FLAG },
+    flags: { ...SERVER_FLAGS, ...JSON_FLAG },
     notes: [
       { title: 'Exit codes', text: '0 they are the same, 2 they differ or the file has mistakes, 1 not compared.' },
     ],
@@ -437,8 +437,7 @@ export const COMMANDS = {
     },
     flags: {
       plan: { value: 'FILE', help: 'a tracking plan to check against, without a server' },
-      ...INGEST_FLAGS,
-      ...DATA_FLAG,
+      ...SERVER_FLAGS,
       json: { help: 'print the result as JSON, for programs' },
     },
     notes: [
@@ -498,8 +497,7 @@ export const COMMANDS = {
       list: { help: 'the users, also without a filter' },
       ...REJECTION_FLAGS,
       all: { help: 'also those that were resubmitted' },
-      ...INGEST_FLAGS,
-      ...DATA_FLAG,
+      ...SERVER_FLAGS,
       json: { help: 'print JSON, for programs: of users one line each, with what was sent' },
     },
     notes: [{ text: 'Asks the server, with a secret key. Rejected users are kept for 7 days, unless set otherwise.' }],
@@ -518,8 +516,7 @@ export const COMMANDS = {
       patch: { value: 'FILE', help: 'a JSON Patch (RFC 6902) for all that match; - for stdin' },
       ...REJECTION_FLAGS,
       'dry-run': { help: 'only show what would happen to them' },
-      ...INGEST_FLAGS,
-      ...DATA_FLAG,
+      ...SERVER_FLAGS,
       json: { help: 'print the result as JSON, for programs' },
     },
     notes: [
@@ -543,8 +540,7 @@ export const COMMANDS = {
     flags: {
       retry: { value: 'ID', help: 'process this one again, or all' },
       cause: { value: 'TEXT', help: 'only those whose cause begins with this text' },
-      ...INGEST_FLAGS,
-      ...DATA_FLAG,
+      ...SERVER_FLAGS,
       ...JSON_FLAG,
     },
     notes: [
@@ -563,8 +559,7 @@ export const COMMANDS = {
     flags: {
       seed: { value: 'NUMBER', help: 'a different number generates a different shop; default 1' },
       yes: { help: 'send even if the server has data already, or if the key is for production' },
-      ...INGEST_FLAGS,
-      ...DATA_FLAG,
+      ...SERVER_FLAGS,
     },
     notes: [
       {
@@ -759,12 +754,6 @@ export type CommandName = keyof typeof COMMANDS;
 
 /** The same with a plain type, for iterating over all of them. */
 export const ALL_COMMANDS: Readonly<Record<string, Command>> = COMMANDS;
-
-export function flagKinds({ flags }: Pick<Command, 'flags'>): FlagKinds {
-  return Object.fromEntries(
-    Object.entries(flags).map(([name, { value }]) => [name, value === undefined ? 'switch' : 'value']),
-  );
-}
 
 /** The command that the words name, with how it is called: `keys create` for those two. Undefined if there is none. */
 export function findCommand(words: readonly string[]): { path: string; command: Command } | undefined {

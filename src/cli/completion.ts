@@ -4,39 +4,28 @@
  * script holds everything it needs: completing starts no process.
  */
 
-import { ALL_COMMANDS, type Command, COMMANDS, COMPLETION_SHELLS, type Flag, flagKinds } from './commands.ts';
-import { mistakesError, readFlags, suggestion } from '../config/flags.ts';
-
-const HINT = 'For help: sluice help completion';
-
-export type CompletionShell = (typeof COMPLETION_SHELLS)[number];
+import { suggestion } from '../config/flags.ts';
+import { readArguments } from './arguments.ts';
+import { ALL_COMMANDS, type Command, COMPLETION_SHELLS, type Flag } from './commands.ts';
 
 export async function runCompletion(args: readonly string[], out: (text: string) => void): Promise<number> {
-  const flags = readFlags(args, flagKinds(COMMANDS.completion));
+  const flags = readArguments('completion', args);
+  const { mistakes } = flags;
   const [given, ...others] = flags.positionals;
-  const mistakes = [...flags.mistakes, ...others.map((word) => `unexpected argument "${word}"; one shell at a time`)];
+  mistakes.push(...others.map((word) => `unexpected argument "${word}"; one shell at a time`));
   const shell = COMPLETION_SHELLS.find((name) => name === given);
   const expected = 'expected bash, zsh or fish';
   if (given === undefined) mistakes.push(`no shell given; ${expected}`);
   else if (shell === undefined) {
     mistakes.push(`"${given}" is not a supported shell; ${expected}${suggestion(given, COMPLETION_SHELLS)}`);
   }
-  if (shell === undefined || mistakes.length > 0) throw mistakesError(mistakes, HINT);
+  if (shell === undefined || mistakes.length > 0) throw flags.error();
   out(completionScript(shell));
   return 0;
 }
 
-export function completionScript(shell: CompletionShell): string {
-  switch (shell) {
-    case 'bash':
-      return bashScript(stepsOf());
-    case 'zsh':
-      return zshScript(stepsOf());
-    case 'fish':
-      return fishScript(stepsOf());
-    default:
-      return shell satisfies never;
-  }
+export function completionScript(shell: (typeof COMPLETION_SHELLS)[number]): string {
+  return { bash: bashScript, zsh: zshScript, fish: fishScript }[shell](stepsOf());
 }
 
 /** What can follow the words of a path: `keys`, `keys create`, `help keys`; at first, nothing was typed yet. */

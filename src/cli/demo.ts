@@ -4,35 +4,31 @@
  * distinguished from real ones afterwards. Repeats are safe, since every event has an `$event_id` made from the seed.
  */
 
-import { mistakesError, readFlags } from '../config/flags.ts';
 import { OperatorError } from '../errors.ts';
 import { isObject } from '../validation/shape.ts';
-import { COMMANDS, flagKinds } from './commands.ts';
+import { readArguments } from './arguments.ts';
 import { PERSON_WITH_MERGE, PERSON_WITH_REFUSAL, type Shop, shopOf } from './demo-shop.ts';
-import { sendBody, type Target } from './import-send.ts';
-import { dashboardPage, type IngestServer, readIngestKey, readIngestServer } from './ingest-target.ts';
+import { sendBody, targetOf } from './import-send.ts';
 import { countOf } from './local-time.ts';
 import { Progress } from './progress.ts';
+import { dashboardPage, givenKey, type Reply, readServer, request, type Server } from './server.ts';
 import type { Shell } from './shell.ts';
 
-const HINT = 'For help: sluice help demo';
 const RETRY_TIMEOUT_MS = 30_000;
 const LEDGER_TIMEOUT_MS = 10_000;
 const SEED_DEFAULT = '1';
 const SEED_MAX = 4_294_967_295;
 
 interface Options {
-  readonly server: IngestServer;
-  readonly key: string;
+  readonly server: Server;
   readonly seed: number;
   readonly isSure: boolean;
 }
 
 export async function runDemo(args: readonly string[], shell: Shell): Promise<number> {
-  const options = await readOptions(args, shell);
-  const { server, key, seed, isSure } = options;
+  const { server, seed, isSure } = await readOptions(args, shell);
   // Asked with --yes as well: it says at once when the key is wrong.
-  const usersReceived = await usersReceivedBy(server.url, key, shell);
+  const usersReceived = await usersReceivedBy(server, shell);
   if (usersReceived > 0 && !isSure) {
     throw new OperatorError(
       `${server.url.origin} has data already (${countOf(usersReceived, 'user')} received with keys of this ` +
@@ -40,74 +36,52 @@ export async function runDemo(args: readonly string[], shell: Shell): Promise<nu
     );
   }
   const shop = shopOf(seed, shell.now());
-  const rejected = await sendShop(shop, options, shell);
-  shell.out(summary(shop, rejected, options));
+  const rejected = await sendShop(shop, server, shell);
+  shell.out(summary(shop, rejected, server));
   return 0;
 }
 
 async function readOptions(args: readonly string[], shell: Shell): Promise<Options> {
-  const flags = readFlags(args, flagKinds(COMMANDS.demo));
-  const mistakes = [...flags.mistakes, ...flags.positionals.map((word) => `unexpected argument "${word}"`)];
+  const flags = readArguments('demo', args);
+  const { mistakes } = flags;
+  mistakes.push(...flags.positionals.map((word) => `unexpected argument "${word}"`));
   const seedText = flags.values.get('seed') ?? SEED_DEFAULT;
   const seed = /^\d{1,10}$/.test(seedText) ? Number(seedText) : Number.NaN;
   if (!(seed <= SEED_MAX)) mistakes.push(`--seed is "${seedText}"; expected a whole number from 0 to ${SEED_MAX}`);
-  const server = await readIngestServer(flags, shell, mistakes);
-  const key = readIngestKey(flags, shell, mistakes);
+  const server = await readServer(flags, shell);
+  const key = givenKey(flags, shell);
   const isSure = flags.switches.has('yes');
   if (key.startsWith('pk_')) mistakes.push('the key is a publishable one; expected a secret one (sk_dev_…)');
   if (key.startsWith('sk_prod_') && !isSure) {
     mistakes.push('the key is for production; use one for development (sk_dev_…), or confirm with --yes');
   }
-  if (server === undefined || mistakes.length > 0) throw mistakesError(mistakes, HINT);
-  return { server, key, seed, isSure };
+  if (server === undefined || mistakes.length > 0) throw flags.error();
+  return { server, seed, isSure };
 }
 
-async function usersReceivedBy(server: URL, key: string, shell: Shell): Promise<number> {
-  const problem = (words: string): OperatorError => new OperatorError(`${server.origin} ${words}`);
-  let response: Response;
-  let ledger: unknown;
-  try {
-    response = await fetch(new URL('ledger', server), {
-      headers: { authorization: `Bearer ${key}` },
-      // A redirect would carry the key to wherever it points.
-      redirect: 'manual',
-      signal: AbortSignal.any([shell.stop, AbortSignal.timeout(LEDGER_TIMEOUT_MS)]),
-    });
-    ledger = await response.json();
-  } catch {
+async function usersReceivedBy({ url, key }: Server, { stop }: Shell): Promise<number> {
+  const problem = (words: string): OperatorError => new OperatorError(`${url.origin} ${words}`);
+  const call = request(new URL('ledger', url), key, { stop, timeoutMs: LEDGER_TIMEOUT_MS });
+  const reply: Reply | undefined = await call.catch(() => undefined);
+  if (reply?.json === undefined) {
     throw problem('cannot be reached, or does not respond like Sluice. Is it running, and is --url right?');
   }
-  if (response.status === 401) {
+  const { status, json } = reply;
+  if (status === 401) {
     throw problem('does not accept this key (401). Is it complete, and not revoked? To create one: sluice keys create');
   }
-  const totals = isObject(ledger) ? ledger['totals'] : undefined;
-  const users = isObject(totals) ? totals['users'] : undefined;
+  const users = isObject(json.totals) ? json.totals['users'] : undefined;
   const received = isObject(users) ? users['received'] : undefined;
-  if (response.status !== 200 || typeof received !== 'number') {
-    throw problem(`cannot say whether it has data (${response.status} from /ledger). Try again later.`);
+  if (status !== 200 || typeof received !== 'number') {
+    throw problem(`cannot say whether it has data (${status} from /ledger). Try again later.`);
   }
   return received;
 }
 
 /** The number of users that were rejected. */
-async function sendShop(shop: Shop, { server, key }: Options, shell: Shell): Promise<number> {
-  const progress = new Progress({
-    title: 'Sample shop',
-    noun: 'user',
-    terminal: shell.errTerminal,
-    err: shell.err,
-    now: shell.now,
-  });
-  const target: Target = {
-    url: new URL('ingest/events', server.url),
-    key,
-    timeoutMs: RETRY_TIMEOUT_MS,
-    stop: shell.stop,
-    now: shell.now,
-    onWait: (problem) => {
-      if (problem !== null) shell.err(`${problem}; trying again.\n`);
-    },
-  };
+async function sendShop(shop: Shop, server: Server, shell: Shell): Promise<number> {
+  const progress = new Progress('Sample shop', 'user', shell);
+  const target = targetOf(server, RETRY_TIMEOUT_MS, shell);
   const sum = { users: 0, bytes: 0, rejected: 0 };
   const total = shop.requests.length;
   progress.show({ count: 0, bytes: 0, done: 0, total });
@@ -137,8 +111,8 @@ function unsentError(
   return new OperatorError(`${reason}\n${rest}`);
 }
 
-function summary({ events, people }: Shop, rejected: number, { server, key }: Options): string {
-  const page = (view: string): string => dashboardPage(server.url, key, view);
+function summary({ events, people }: Shop, rejected: number, server: Server): string {
+  const page = (view: string): string => dashboardPage(server, view);
   const lines = [
     `Sent ${countOf(events, 'event')} of ${countOf(people, 'customer')} and their visits, over the last 30 days; ${countOf(rejected, 'user')} rejected, on purpose.`,
     '',

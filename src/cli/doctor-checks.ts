@@ -1,22 +1,25 @@
 /**
  * The checks of `sluice doctor`: a check examines one thing and returns findings, each with what to do next. Checks
- * never change anything, and never throw for problems that they look for. Here: settings, data folder, disk, keys and
- * tracking plans; `doctor-data.ts` checks the content of the log and the store.
+ * never change anything, and never throw for problems that they look for. Here: settings, data folder, disk, database,
+ * keys, tracking plans and backups; `doctor-data.ts` checks the content of the log and the store.
  */
 
 import { readdirSync, type Stats, statSync } from 'node:fs';
 import { resolve } from 'node:path';
-import { type Config, type Env, formatSetting, SETTING_NAMES, SETTINGS } from '../config/config.ts';
+import { leftoversOf, readLastBackup, readUnfinishedBackup } from '../backup/notes.ts';
+import { type Config, formatSetting, SETTING_NAMES, SETTINGS } from '../config/config.ts';
+import { withoutSecrets } from '../config/values.ts';
 import { accessAdvice, accessProblemsOf, ownerProblemsOf } from '../data-folder/access.ts';
 import type { LogReader } from '../log.ts';
 import type { LogInspection } from '../log/continuity.ts';
 import { hasLostKeys, LOST_KEYS_ADVICE, lostKeysText } from '../data-folder/lost-keys.ts';
 import type { KeyStore } from '../keys.ts';
-import { DAY_MS, ENVIRONMENTS } from '../model.ts';
+import { DAY_MS, ENVIRONMENTS, HOUR_MS, MINUTE_MS } from '../model.ts';
 import { describeMistakes, parsePlan } from '../plans/plan.ts';
 import type { Store } from '../store.ts';
-import { displayOf } from './keys-show.ts';
+import { displayOf } from './keys-shell.ts';
 import { countOf, formatBytes, formatCount, formatSpan, localTime } from './local-time.ts';
+import type { Shell } from './shell.ts';
 
 export interface Finding {
   readonly check: string;
@@ -40,32 +43,40 @@ export interface LockHolder {
   readonly pid: number | null;
 }
 
-export interface DoctorParts {
+/** What the doctor needs beyond other commands. */
+export interface DoctorShell extends Shell {
+  /** Undefined if there is none yet. */
+  readonly findLogReader: (config: Config, warn?: (message: string) => void) => Promise<LogReader | undefined>;
+  readonly segments: (dataFolder: string) => readonly SegmentName[];
+  /**
+   * What a start would report about the local log. `store`: undefined if there is none yet, null if it cannot be read.
+   */
+  readonly inspectLocalLog: (config: Config, store: Store | undefined | null) => Promise<LogInspection>;
+  /** Whether parts of different installations are mixed, as a start would report it; null if not. */
+  readonly problemOfInstallation: (dataFolder: string) => string | null;
+  readonly lockHolder: (dataFolder: string) => LockHolder;
+  readonly isBackupRunning: (dataFolder: string) => boolean;
+  /** On the disk of the folder, for users other than root. */
+  readonly freeBytes: (dataFolder: string) => number;
+  /** Problems in the store's file, as messages; none if it is intact. Deep: also links between rows. */
+  readonly checkStoreFile: (dataFolder: string, isDeep: boolean) => Promise<string[]>;
+  readonly lookAtDatabase: (config: Config) => Promise<DatabaseFacts>;
+  /** Between two checks; only for tests. */
+  readonly pause?: (milliseconds: number) => Promise<void>;
+}
+
+/** What a check gets. */
+export interface DoctorParts extends Omit<DoctorShell, 'inspectLocalLog' | 'pause'> {
   readonly config: Config;
   readonly dataFolder: string;
   /** Settings that `sluice serve` would refuse. */
   readonly settingMistakes: readonly string[];
-  readonly env: Env;
   readonly isDeep: boolean;
-  readonly now: () => number;
-  readonly pause: (milliseconds: number) => Promise<void>;
   /** Opened on first use, and closed after all checks. Undefined if there is none yet. */
   readonly store: () => Promise<Store | undefined>;
-  readonly findKeyStore: () => Promise<KeyStore | undefined>;
-  /** Undefined if there is no log yet. `warn` gets problems that do not prevent a start. */
-  readonly findLogReader: (warn?: (message: string) => void) => Promise<LogReader | undefined>;
-  /** Of the local log, in order. */
-  readonly segments: () => readonly SegmentName[];
   /** What a start would report about the local log. */
   readonly inspectLocalLog: () => Promise<LogInspection>;
-  /** Whether parts of different installations are mixed, as a start would report it; null if not. */
-  readonly problemOfInstallation: () => string | null;
-  readonly lockHolder: () => LockHolder;
-  readonly isBackupRunning: () => boolean;
-  readonly freeBytes: () => number;
-  /** Problems in the file of the store, as messages; none if it is intact. Reads all of it; links only if deep. */
-  readonly checkStoreFile: () => Promise<string[]>;
-  readonly lookAtDatabase: () => Promise<DatabaseFacts>;
+  readonly pause: (milliseconds: number) => Promise<void>;
 }
 
 /** Facts about a database that servers share. */
@@ -102,6 +113,15 @@ const EXPIRES_SOON_MS = 7 * DAY_MS;
 const FREE_BYTES_COMFORT = 4;
 const PRIVATE_MODE = 0o700;
 const OTHERS_MODE = 0o077;
+/** With fewer left, a starting node may get none. */
+const CONNECTIONS_SPARE_MIN = 10;
+const TRANSACTION_LONG_MS = 5 * MINUTE_MS;
+/** NTP keeps clocks within milliseconds; a query takes less than this. */
+const CLOCKS_APART_MS = 60_000;
+const CLOCKS_FAR_APART_MS = HOUR_MS;
+/** A day, and time for a nightly backup to run late. */
+const BACKUP_OLD_MS = 26 * HOUR_MS;
+const BACKUP_ADVICE = 'Create one, on another disk: sluice backup --to FILE.tar.zst --verify (docs/backup.md).';
 /** Variables of clients, and those that Kubernetes adds. */
 const KNOWN_VARIABLES = /^SLUICE_(KEY|URL|SERVICE_.*|PORT|PORT_.*)$/;
 
@@ -180,7 +200,7 @@ export const checkFolder: Check = async ({ config, dataFolder, lockHolder }) => 
     findings.push(warning('data folder', `other users can read ${folder} (mode ${mode})`, advice));
   }
   if (findings.length === 0) findings.push(ok('data folder', `${folder} exists and is private`));
-  return [...findings, serverFinding(lockHolder())];
+  return [...findings, serverFinding(lockHolder(dataFolder))];
 };
 
 function serverFinding({ isHeld, pid }: LockHolder): Finding {
@@ -206,7 +226,7 @@ function isAlive(pid: number): boolean {
 
 export const checkDisk: Check = async ({ config, dataFolder, freeBytes }) => {
   if (statOf(dataFolder) === undefined) return [];
-  const free = freeBytes();
+  const free = freeBytes(dataFolder);
   const least = config.diskFreeBytesMin;
   const limit = `${SETTINGS.diskFreeBytesMin.env} is ${formatSetting('diskFreeBytesMin', least)}`;
   if (free < least) {
@@ -220,12 +240,69 @@ export const checkDisk: Check = async ({ config, dataFolder, freeBytes }) => {
   return [ok('disk', `${formatBytes(free)} are free`)];
 };
 
+/**
+ * Of a shared database: whether it responds, is up to date and has spare connections, and whether a transaction has been
+ * open so long that it holds back vacuum.
+ */
+export const checkDatabase: Check = async ({ config, lookAtDatabase }) => {
+  const facts = await lookAtDatabase(config);
+  const name = withoutSecrets(config.storeUrl);
+  if (facts.isStandby) {
+    const advice = 'Point STORE_URL at the primary server: Sluice writes.';
+    return [failed('database', `${name} responds, but is a standby`, advice)];
+  }
+  const findings: Finding[] = [ok('database', `${name} responds: PostgreSQL ${facts.version}`)];
+  if (facts.problemOfMigration !== null) {
+    return [...findings, failed('database', facts.problemOfMigration, 'Until then a server refuses to start.')];
+  }
+  if (facts.problemOfLog !== null) {
+    return [...findings, failed('log', facts.problemOfLog, 'Until then a server refuses to start.')];
+  }
+  if (facts.migrations === null) {
+    findings.push(warning('database', 'it has no Sluice tables yet', 'The first "sluice serve" creates them.'));
+    return findings;
+  }
+  if (facts.migrationsMissing > 0) {
+    const advice = 'The next start of a server of this version applies them; old and new servers may run side by side.';
+    findings.push(
+      warning('database', `${countOf(facts.migrationsMissing, 'step')} to this version's tables are missing`, advice),
+    );
+  }
+  const size = `${formatBytes(facts.bytes)} in total, events and records in ${countOf(facts.days, 'table')} of one day each`;
+  findings.push(ok('database', `its tables exist: ${size}`));
+  const spare = facts.connectionsMax - facts.connections;
+  if (spare < CONNECTIONS_SPARE_MIN) {
+    const advice = 'Raise max_connections, lower SLUICE_STORE_CONNECTIONS, or run fewer servers.';
+    const used = `${facts.connections} of ${countOf(facts.connectionsMax, 'connection')} are in use`;
+    findings.push(warning('database', used, advice));
+  }
+  if (facts.oldestTransactionMs > TRANSACTION_LONG_MS) {
+    const advice = 'Find it in pg_stat_activity and end it: it holds back vacuum, and the tables grow.';
+    const age = formatSpan(facts.oldestTransactionMs);
+    findings.push(warning('database', `a transaction in that server has been open for ${age}`, advice));
+  }
+  return findings;
+};
+
+/** Servers that share a database compare times that their machines' clocks gave. None if these agree. */
+export const checkDatabaseClock: Check = async ({ config, lookAtDatabase, now }) => {
+  if (config.storeUrl === '') return [];
+  const { clockAheadMs } = await lookAtDatabase(config);
+  const apartMs = Math.abs(clockAheadMs);
+  if (apartMs <= CLOCKS_APART_MS) return [];
+  const direction = clockAheadMs > 0 ? 'ahead of' : 'behind';
+  const message = `it says ${localTime(now())}, ${formatSpan(apartMs)} ${direction} the clock of the database`;
+  const advice =
+    'Synchronise this machine, the database and all other servers with NTP. Until their clocks agree, a retry that reaches another server may be stored twice, an older write may win over a newer one, and an erasure may keep or drop the wrong data.';
+  return [(apartMs > CLOCKS_FAR_APART_MS ? failed : warning)('clock', message, advice)];
+};
+
 export const checkKeys: Check = async (parts) => {
   const { config, dataFolder, findKeyStore, now } = parts;
   if (config.storeUrl === '' && hasLostKeys(dataFolder))
     return [failed('keys', lostKeysText(dataFolder), LOST_KEYS_ADVICE)];
   const advice = 'Create one: sluice keys create --name NAME --kind secret --env production';
-  const store = await findKeyStore();
+  const store = await findKeyStore(config);
   if (store === undefined) return [warning('keys', 'there are none yet', advice)];
   try {
     const keys = (await store.list()).filter(({ revokedAt }) => revokedAt === null);
@@ -277,8 +354,8 @@ async function unknownAccounts({ store: openStore }: DoctorParts, keys: KeyStore
 }
 
 /** Nothing where there are none. */
-export const checkPlans: Check = async ({ findKeyStore }) => {
-  const store = await findKeyStore();
+export const checkPlans: Check = async ({ findKeyStore, config }) => {
+  const store = await findKeyStore(config);
   if (store === undefined) return [];
   try {
     const findings: Finding[] = [];
@@ -303,6 +380,51 @@ export const checkPlans: Check = async ({ findKeyStore }) => {
 
 const UNUSABLE_ADVICE =
   'Events are not checked against it, and Live and exports of that tenant fail, since what is personal is unknown. Push it again: sluice plan push. If a newer Sluice stored it, run that version.';
+
+/**
+ * When the last successful one of this data folder began, as `sluice backup` noted it there. Copies made by other means
+ * leave no note, so a missing or old one is a warning, never more.
+ */
+export const checkBackup: Check = async (parts) => {
+  // With Kafka, nothing is in the folder; backups of PostgreSQL are not visible from here.
+  if (parts.config.logUrl !== '') return [];
+  return [...unfinishedFindings(parts), ...(await lastFindings(parts))];
+};
+
+function unfinishedFindings({ dataFolder, isBackupRunning, now }: DoctorParts): Finding[] {
+  // Checked first: a backup that ends between the two checks has removed its note by then.
+  const isRunning = isBackupRunning(dataFolder);
+  const unfinished = readUnfinishedBackup(dataFolder);
+  if (unfinished === undefined) return [];
+  const began = `${formatSpan(Math.max(0, now() - Date.parse(unfinished.began_at)))} ago`;
+  if (isRunning) return [ok('backup', `one started ${began} and is running: ${unfinished.target}`)];
+  const left = leftoversOf(unfinished.target);
+  const what = left.length === 0 ? 'It left nothing' : `It left ${left.join(' and ')}, which no restore takes`;
+  return [
+    warning(
+      'backup',
+      `the one to ${unfinished.target} that began ${began} was killed`,
+      `${what}. The next "sluice backup" of this data folder removes that.`,
+    ),
+  ];
+}
+
+async function lastFindings({ config, dataFolder, store, now }: DoctorParts): Promise<Finding[]> {
+  const last = readLastBackup(dataFolder);
+  if (last !== undefined) {
+    const age = now() - Date.parse(last.began_at);
+    const what = config.storeUrl === '' ? 'the last one' : 'the last one of the log';
+    const words = `${what} began ${formatSpan(age)} ago: ${last.target} (${formatBytes(last.bytes)}, ${last.verified ? 'checked' : 'not checked'})`;
+    return [age > BACKUP_OLD_MS ? warning('backup', words, BACKUP_ADVICE) : ok('backup', words)];
+  }
+  if (config.storeUrl !== '') return [];
+  const hours = (await (await store())?.ledger(null, { from: null, to: null }))?.hours ?? [];
+  const oldest = hours.reduce((earliest, { hour }) => Math.min(earliest, hour), now());
+  if (now() - oldest <= BACKUP_OLD_MS) return [ok('backup', 'none yet, and the data is less than a day old')];
+  return [
+    warning('backup', `there was never one, and the oldest data is ${formatSpan(now() - oldest)} old`, BACKUP_ADVICE),
+  ];
+}
 
 function statOf(path: string): Stats | undefined {
   return statSync(path, { throwIfNoEntry: false });

@@ -31,13 +31,13 @@ import {
   failed,
   firstOf,
   type Check,
+  checkDatabaseClock,
   type DoctorParts,
   type Finding,
   type SegmentName,
   warning,
   ok,
 } from './doctor-checks.ts';
-import { checkDatabaseClock } from './doctor-database.ts';
 import { countOf, formatBytes, formatCount, formatSpan, isoTime, localTime } from './local-time.ts';
 import { messageOf } from '../errors.ts';
 
@@ -71,14 +71,14 @@ export const checkLog: Check = async (parts) => {
   return withLog(parts, withoutLog, async (log) => {
     const processed = await processedPosition(parts);
     findings.push(...(await mismatchFindings(parts, 'log')));
-    const segments = parts.segments();
+    const segments = parts.segments(parts.dataFolder);
     for (const [index, segment] of segments.entries()) {
       const words = refusedSegments.get(segment.file);
       if (words !== undefined) findings.push(failed('log', words, REFUSED_ADVICE));
       else findings.push(...(await segmentFindings(log, segment, segments[index + 1], processed)));
     }
     if (findings.length === 0) {
-      const atRest = parts.lockHolder().isHeld ? '' : ', and a start would accept them';
+      const atRest = parts.lockHolder(parts.dataFolder).isHeld ? '' : ', and a start would accept them';
       return [ok('log', `${countOf(segments.length, 'segment')}, readable at both ends${atRest}`)];
     }
     // A foreign segment is also found beside each of its neighbours.
@@ -119,7 +119,7 @@ function lostEndFinding(missing: MissingRecords): Finding {
 async function checkSharedLog(parts: DoctorParts): Promise<Finding[]> {
   const findings: Finding[] = [];
   const advice = 'docs/scaling.md has the settings of a topic that loses nothing: "Step 2: Kafka".';
-  const log = await parts.findLogReader((message) => findings.push(warning('log', message, advice)));
+  const log = await parts.findLogReader(parts.config, (message) => findings.push(warning('log', message, advice)));
   if (log === undefined) return findings;
   try {
     const partitions = countOf((await log.partitions()).length, 'partition');
@@ -228,7 +228,7 @@ export const checkBacklog: Check = async (parts) => {
       const advice = 'Until then a server accepts requests, and does not process past that position.';
       return [failed('backlog', `${size}; ${damaged}`, advice)];
     }
-    if (!isShared && !parts.lockHolder().isHeld) {
+    if (!isShared && !parts.lockHolder(parts.dataFolder).isHeld) {
       const start = 'Start the server to continue: sluice serve';
       const advice = parts.isDeep
         ? `Every record of them was read and is intact. ${start}`
@@ -367,7 +367,7 @@ async function heldSecondsOf(parts: DoctorParts): Promise<number> {
 
 /** The response of a server running on this folder; empty if none responds. */
 async function askServer({ config, dataFolder, lockHolder }: DoctorParts, path: string): Promise<string> {
-  if (config.logUrl !== '' || !lockHolder().isHeld) return '';
+  if (config.logUrl !== '' || !lockHolder(dataFolder).isHeld) return '';
   try {
     const { origin } = new URL(readFileSync(serverUrlFileOf(dataFolder), 'utf8').trim());
     const response = await fetch(`${origin}${path}`, { signal: AbortSignal.timeout(METRICS_MS_MAX) });
@@ -401,7 +401,7 @@ export const checkStore: Check = async (parts) => {
   if (!parts.isDeep && bytes > STORE_BYTES_READ_MAX) {
     return [ok('store', `${opens}; its ${formatBytes(bytes)} were not checked for damage: sluice doctor --deep does`)];
   }
-  const problems = await parts.checkStoreFile();
+  const problems = await parts.checkStoreFile(parts.dataFolder, parts.isDeep);
   if (problems.length === 0 && !parts.isDeep) return [ok('store', `${opens}; the structure of every page is intact`)];
   const advice =
     'Stop the server and restore a backup. Without one, move store.db away, with its -wal and -shm: the next start rebuilds it from what the log still has.';
@@ -417,10 +417,10 @@ async function absentStore(parts: DoctorParts): Promise<Finding> {
   if (parts.config.storeUrl !== '') return none;
   // What only log-ends still records.
   const { missing } = await parts.inspectLocalLog();
-  const [first] = parts.segments();
+  const [first] = parts.segments(parts.dataFolder);
   const lost = (missing === null ? 0 : missing.to - missing.from) + (first?.firstPosition ?? 1) - 1;
   if (lost === 0 && first === undefined) return none;
-  if (parts.lockHolder().isHeld) {
+  if (parts.lockHolder(parts.dataFolder).isHeld) {
     const advice =
       'Restart the server: it rebuilds the store from the log. Nothing is processed or removed from the log until then.';
     return failed('store', 'store.db was removed while the server is running', advice);
@@ -572,7 +572,7 @@ async function positionsOf(store: LedgerReader): Promise<Positions> {
 
 /** `otherwise` if there is no log. */
 async function withLog<T>(parts: DoctorParts, otherwise: T, work: (log: LogReader) => Promise<T>): Promise<T> {
-  const log = await parts.findLogReader();
+  const log = await parts.findLogReader(parts.config);
   if (log === undefined) return otherwise;
   try {
     return await work(log);

@@ -4,62 +4,31 @@
  */
 
 import { isRestoreUnfinished } from '../backup/restore-marker.ts';
-import type { Config } from '../config/config.ts';
-import type { LogReader } from '../log.ts';
 import type { LogInspection } from '../log/continuity.ts';
 import { problemOfUnmigratedFolder, refuseMigratedFolder } from '../migration/marker.ts';
 import type { Store } from '../store.ts';
 import {
   failed,
   type Check,
+  checkBackup,
+  checkDatabase,
   checkDisk,
   checkFolder,
   checkKeys,
   checkPlans,
   checkSettings,
-  type DatabaseFacts,
   type DoctorParts,
+  type DoctorShell,
   type Finding,
-  type LockHolder,
-  type SegmentName,
 } from './doctor-checks.ts';
-import { checkBackup } from './doctor-backup.ts';
-import { checkDatabase } from './doctor-database.ts';
 import { checkBacklog, checkLedger, checkClock, checkLog, checkReadiness, checkStore } from './doctor-data.ts';
-import { COMMANDS, flagKinds } from './commands.ts';
-import { type FlagsRead, mistakesError, readFlags } from '../config/flags.ts';
+import type { FlagsRead } from '../config/flags.ts';
+import { readArguments } from './arguments.ts';
 import { readSettings } from './location.ts';
-import { pause, type Shell } from './shell.ts';
-import { type Ink, inkFor, printable, wrap } from './table.ts';
+import { inkOf, pause } from './shell.ts';
+import { type Ink, printable, wrap } from './table.ts';
 import { messageOf } from '../errors.ts';
 
-/** What the doctor needs beyond other commands. */
-export interface DoctorShell extends Shell {
-  /** Undefined if there is none yet. */
-  readonly findLogReader: (config: Config, warn?: (message: string) => void) => Promise<LogReader | undefined>;
-  readonly segments: (dataFolder: string) => readonly SegmentName[];
-  /**
-   * What a start would report about the local log. `store`: undefined if there is none yet, null if it cannot be read.
-   */
-  readonly inspectLocalLog: (config: Config, store: Store | undefined | null) => Promise<LogInspection>;
-  /** Whether parts of different installations are mixed, as a start would report it; null if not. */
-  readonly problemOfInstallation: (dataFolder: string) => string | null;
-  readonly lockHolder: (dataFolder: string) => LockHolder;
-  readonly isBackupRunning: (dataFolder: string) => boolean;
-  /** On the disk of the folder, for users other than root. */
-  readonly freeBytes: (dataFolder: string) => number;
-  /** Problems in the store's file, as messages; none if it is intact. Deep: also links between rows. */
-  readonly checkStoreFile: (dataFolder: string, isDeep: boolean) => Promise<string[]>;
-  readonly lookAtDatabase: (config: Config) => Promise<DatabaseFacts>;
-  /** Between two checks; only for tests. */
-  readonly pause?: (milliseconds: number) => Promise<void>;
-}
-
-interface OwnParts extends DoctorParts {
-  readonly close: () => Promise<void>;
-}
-
-const HINT = 'For help: sluice help doctor';
 const SIGNS = { ok: '✓', warning: '!', error: '✗' } as const;
 const TEXT_COLUMNS = 96;
 
@@ -85,16 +54,13 @@ const CHECKS: readonly NamedCheck[] = [
 ];
 
 export async function runDoctor(args: readonly string[], shell: DoctorShell): Promise<number> {
-  const ink = inkFor(shell.outTerminal.isTty, shell.env);
-  const flags = readFlags(args, flagKinds(COMMANDS.doctor));
-  const mistakes = [...flags.mistakes, ...flags.positionals.map((word) => `unexpected argument "${word}"`)];
-  if (mistakes.length > 0) throw mistakesError(mistakes, HINT);
-  const parts = partsOf(shell, flags);
-  const findings = await examine(parts);
-  await parts.close();
+  const flags = readArguments('doctor', args);
+  flags.mistakes.push(...flags.positionals.map((word) => `unexpected argument "${word}"`));
+  if (flags.mistakes.length > 0) throw flags.error();
+  const findings = await examineWith(shell, flags);
   const code = exitCodeOf(findings);
-  if (flags.switches.has('json')) shell.out(`${JSON.stringify({ ok: code === 0, findings }, undefined, 2)}\n`);
-  else shell.out(`${findings.map((finding) => describe(finding, ink)).join('\n')}\n\n${summary(code)}\n`);
+  if (flags.isJson) shell.out(`${JSON.stringify({ ok: code === 0, findings }, undefined, 2)}\n`);
+  else shell.out(`${findings.map((finding) => describe(finding, inkOf(shell))).join('\n')}\n\n${summary(code)}\n`);
   return code;
 }
 
@@ -132,8 +98,8 @@ async function checkIsMigrated({ dataFolder }: DoctorParts): Promise<Finding[]> 
 }
 
 /** With parts of different installations, all further results would be wrong. */
-async function checkIsOneInstallation({ problemOfInstallation }: DoctorParts): Promise<Finding[]> {
-  const problem = problemOfInstallation();
+async function checkIsOneInstallation({ problemOfInstallation, dataFolder }: DoctorParts): Promise<Finding[]> {
+  const problem = problemOfInstallation(dataFolder);
   return problem === null ? [] : [failed('data folder', problem, 'Until then a server refuses to start.')];
 }
 
@@ -154,46 +120,34 @@ async function attempt(name: string, check: Check, parts: DoctorParts): Promise<
   }
 }
 
-function partsOf(shell: DoctorShell, flags: FlagsRead): OwnParts {
-  const { env, stop, now } = shell;
-  const { config, mistakes } = readSettings(flags, env);
-  const { dataFolder } = config;
-  const isDeep = flags.switches.has('deep');
-  let store: Promise<Store | undefined> | undefined;
+/** Opens the store and inspects the log on first use, for all checks together. */
+async function examineWith(shell: DoctorShell, flags: FlagsRead): Promise<Finding[]> {
+  const config = readSettings(flags, shell.env);
+  let opened: Promise<Store | undefined> | undefined;
   let inspection: Promise<LogInspection> | undefined;
-  const openedStore = (): Promise<Store | undefined> => {
-    store ??= shell.openStore(config);
-    return store;
+  const store = (): Promise<Store | undefined> => {
+    opened ??= shell.openStore(config);
+    return opened;
   };
-  return {
+  const inspectLocalLog = (): Promise<LogInspection> => {
+    inspection ??= store()
+      .catch(() => null)
+      .then((found) => shell.inspectLocalLog(config, found));
+    return inspection;
+  };
+  const findings = await examine({
+    pause: (milliseconds) => pause(milliseconds, shell.stop),
+    ...shell,
     config,
-    dataFolder,
-    settingMistakes: mistakes,
-    env,
-    isDeep,
-    now,
-    pause: shell.pause ?? ((milliseconds) => pause(milliseconds, stop)),
-    store: openedStore,
-    close: async () => {
-      // A store that could not be opened is a finding, and need not be closed.
-      await (await store?.catch(() => undefined))?.close();
-    },
-    findKeyStore: () => shell.findKeyStore(config),
-    findLogReader: (warn) => shell.findLogReader(config, warn),
-    segments: () => shell.segments(dataFolder),
-    inspectLocalLog: () => {
-      inspection ??= openedStore()
-        .catch(() => null)
-        .then((found) => shell.inspectLocalLog(config, found));
-      return inspection;
-    },
-    problemOfInstallation: () => shell.problemOfInstallation(dataFolder),
-    lockHolder: () => shell.lockHolder(dataFolder),
-    isBackupRunning: () => shell.isBackupRunning(dataFolder),
-    freeBytes: () => shell.freeBytes(dataFolder),
-    checkStoreFile: () => shell.checkStoreFile(dataFolder, isDeep),
-    lookAtDatabase: () => shell.lookAtDatabase(config),
-  };
+    dataFolder: config.dataFolder,
+    settingMistakes: flags.mistakes,
+    isDeep: flags.switches.has('deep'),
+    store,
+    inspectLocalLog,
+  });
+  // A store that could not be opened is a finding, and need not be closed.
+  await (await opened?.catch(() => undefined))?.close();
+  return findings;
 }
 
 function exitCodeOf(findings: readonly Finding[]): number {

@@ -5,9 +5,11 @@
  * (`export-file.ts`).
  */
 
-import { closeSync, existsSync, fsyncSync, openSync, statSync } from 'node:fs';
+import { closeSync, existsSync, openSync, statSync } from 'node:fs';
 import { basename, dirname } from 'node:path';
 import { setImmediate } from 'node:timers/promises';
+import type { FlagsRead } from '../config/flags.ts';
+import { syncPath } from '../data-folder/write-durably.ts';
 import { OperatorError } from '../errors.ts';
 import { maskedEvent, maskedProfile } from '../plans/personal.ts';
 import type { Plan } from '../plans/plan.ts';
@@ -20,6 +22,9 @@ import {
   type StoredEvent,
   type StoredProfile,
 } from '../store.ts';
+import { readArguments } from './arguments.ts';
+import { readChoice } from './choices.ts';
+import { EXPORT_FORMATS, EXPORT_KINDS } from './commands.ts';
 import { csvHeader, csvLine } from './export-csv.ts';
 import {
   type RequestedExport,
@@ -32,13 +37,31 @@ import {
 } from './export-file.ts';
 import { writeParquet } from './export-parquet.ts';
 import { type Cell, EVENT_SHAPE, PROFILE_SHAPE, type Shape } from './export-shape.ts';
-import { type ExportOptions, readExportOptions } from './export-options.ts';
-import { countOf, formatBytes } from './local-time.ts';
+import { countOf, formatBytes, MOMENT_EXPECTED, readMoment } from './local-time.ts';
 import { Progress } from './progress.ts';
 import { asOperatorError, type Shell } from './shell.ts';
-import { chooseTenant, planOfTenant, type Tenant, withStore } from './tenant.ts';
+import { chooseTenant, type DataSource, planOfTenant, readDataSource, type Tenant, withStore } from './tenant.ts';
 
 const PAGE_ROWS = 1_000;
+
+interface ExportOptions {
+  readonly dataSource: DataSource;
+  readonly format: (typeof EXPORT_FORMATS)[number];
+  readonly what: (typeof EXPORT_KINDS)[number];
+  readonly from: number | null;
+  readonly to: number | null;
+  readonly eventName: string | null;
+  readonly out: string | null;
+  readonly restart: boolean;
+  readonly overwrite: boolean;
+  /** Csv without apostrophes and escapes. */
+  readonly raw: boolean;
+  /** With what the tracking plan marks as personal. */
+  readonly personal: boolean;
+  readonly json: boolean;
+  /** As it was written: what makes two exports the same. */
+  readonly asked: RequestedExport;
+}
 
 /** Rows of one kind, and how to get a page of them. */
 interface Source<Row> {
@@ -56,7 +79,7 @@ interface Job {
 }
 
 export async function runExport(args: readonly string[], shell: Shell): Promise<number> {
-  const options = readExportOptions(args, shell);
+  const options = readOptions(args, shell);
   const { out } = options;
   if (out !== null && existsSync(out) && !options.overwrite) {
     throw new OperatorError(`${out} exists already. Choose another name, or replace it with --overwrite.`);
@@ -74,7 +97,7 @@ export async function runExport(args: readonly string[], shell: Shell): Promise<
     const range = checkpoint ?? options;
     const title = out === null ? 'stdout' : basename(out);
     const noun = options.what === 'events' ? EVENT_SHAPE.noun : PROFILE_SHAPE.noun;
-    const progress = new Progress({ title, noun, terminal: shell.errTerminal, err: shell.err, now: shell.now });
+    const progress = new Progress(title, noun, shell);
     const plan = options.personal ? null : await planOfTenant(shell, options.dataSource.config, tenant);
     const job = { shell, options: { ...options, from: range.from, to: range.to }, checkpoint, progress };
     try {
@@ -90,6 +113,66 @@ export async function runExport(args: readonly string[], shell: Shell): Promise<
       progress.end();
     }
   });
+}
+
+function readOptions(args: readonly string[], shell: Shell): ExportOptions {
+  const flags = readArguments('export', args);
+  const { mistakes } = flags;
+  const dataSource = readDataSource(flags, shell);
+  mistakes.push(
+    ...flags.positionals.map((word) => `unexpected argument "${word}"; a file to write to: --out "${word}"`),
+  );
+  const format = readChoice(flags, 'format', EXPORT_FORMATS);
+  const what = readChoice(flags, 'what', EXPORT_KINDS, 'events');
+  const now = shell.now();
+  const from = readTime('from', flags, now);
+  const to = readTime('to', flags, now);
+  if (from !== null && to !== null && from >= to) mistakes.push('--from is not before --to');
+  const eventName = flags.values.get('event') ?? null;
+  const out = flags.values.get('out') ?? null;
+  if (what === 'profiles' && (from !== null || to !== null || eventName !== null)) {
+    mistakes.push('--from, --to and --event choose among events; with --what profiles all are exported');
+  }
+  const raw = flags.switches.has('raw');
+  if (raw && format !== undefined && format !== 'csv') {
+    mistakes.push(`--raw is for csv; ${format} always holds the data as it is`);
+  }
+  if (format === 'parquet' && out === null) mistakes.push('parquet needs a file; say which with --out FILE');
+  if (out === null && flags.isJson) {
+    mistakes.push('--json is for the summary of an export to a file; for JSON on stdout: --format ndjson');
+  }
+  if (format === undefined || what === undefined || mistakes.length > 0) throw flags.error();
+  return {
+    dataSource,
+    format,
+    what,
+    from,
+    to,
+    eventName,
+    out,
+    restart: flags.switches.has('restart'),
+    overwrite: flags.switches.has('overwrite'),
+    raw,
+    personal: flags.switches.has('personal'),
+    json: flags.isJson,
+    asked: {
+      format,
+      what,
+      from: flags.values.get('from') ?? null,
+      to: flags.values.get('to') ?? null,
+      event: eventName,
+      raw: raw ? 'yes' : null,
+      personal: flags.switches.has('personal') ? 'yes' : null,
+    },
+  };
+}
+
+function readTime(flag: string, flags: FlagsRead, now: number): number | null {
+  const given = flags.values.get(flag);
+  if (given === undefined) return null;
+  const time = readMoment(given, now);
+  if (time === undefined) flags.mistakes.push(`--${flag} is "${given}"; expected ${MOMENT_EXPECTED}`);
+  return time ?? null;
 }
 
 function askedOf(options: ExportOptions, tenant: Tenant): RequestedExport {
@@ -211,7 +294,7 @@ async function writeParquetFile<Row>(source: Source<Row>, out: string, job: Job)
     removePart(out);
     throw stopped('A parquet export starts over when it is run again.');
   }
-  sync(partOf(out));
+  syncPath(partOf(out));
   finishPart(out);
   return done(source.shape.noun, rows, statSync(out).size, out, job);
 }
@@ -246,10 +329,4 @@ function done(noun: string, rows: number, bytes: number, out: string, { shell, o
       : `${countOf(rows, noun)} in ${out} (${formatBytes(bytes)}).\n`,
   );
   return 0;
-}
-
-function sync(file: string): void {
-  const descriptor = openSync(file, 'r+');
-  fsyncSync(descriptor);
-  closeSync(descriptor);
 }

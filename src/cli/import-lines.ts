@@ -82,7 +82,7 @@ export async function* batchesOf(source: AsyncIterable<Uint8Array>, start: FileP
   if (next.offset > start.offset) yield { lines, badLines, next };
 }
 
-export function bodyOf(lines: readonly Line[]): Buffer {
+export function bodyOf(lines: readonly Line[]): Buffer<ArrayBuffer> {
   const parts: Buffer[] = [BODY_START];
   for (const [index, { bytes }] of lines.entries()) {
     if (index > 0) parts.push(COMMA);

@@ -1,15 +1,14 @@
 /**
  * Sends one batch to `POST /ingest/events` and retries until it is accepted, rejected for good, or the timeout is over.
- * Retries carry the same Idempotency-Key, so a batch whose response was lost is stored once. The key of the tenant is
- * in the request's header and nowhere else: not in messages, not in errors.
+ * Retries carry the same Idempotency-Key, so a batch whose response was lost is stored once.
  */
 
 import { OperatorError } from '../errors.ts';
 import { isObject } from '../validation/shape.ts';
 import { formatSpan } from './local-time.ts';
-import { pause } from './shell.ts';
+import { CALL_MS_MAX, type Reply, request, type Server } from './server.ts';
+import { pause, type Shell } from './shell.ts';
 
-const ATTEMPT_MS_MAX = 60_000;
 const BACKOFF_MS_MIN = 250;
 const BACKOFF_MS_MAX = 15_000;
 /** A server that asks for more than this is asked again earlier. */
@@ -27,6 +26,13 @@ export interface Target {
   readonly onWait: (problem: string | null) => void;
 }
 
+export function targetOf({ url, key }: Server, timeoutMs: number, { stop, now, err }: Shell): Target {
+  const onWait: Target['onWait'] = (problem) => {
+    if (problem !== null) err(`${problem}; trying again.\n`);
+  };
+  return { url: new URL('ingest/events', url), key, timeoutMs, stop, now, onWait };
+}
+
 export interface SentUser {
   readonly userIndex: number;
   readonly message: string;
@@ -42,7 +48,7 @@ export type Sent =
   | { readonly kind: 'too large' }
   | { readonly kind: 'unsent'; readonly problem: OperatorError | null };
 
-export async function sendBody(body: Buffer, idempotencyKey: string, target: Target): Promise<Sent> {
+export async function sendBody(body: Buffer<ArrayBuffer>, idempotencyKey: string, target: Target): Promise<Sent> {
   const { stop, now, timeoutMs, onWait } = target;
   let firstProblemAt: number | undefined;
   for (let tries = 1; ; tries++) {
@@ -65,21 +71,14 @@ export async function sendBody(body: Buffer, idempotencyKey: string, target: Tar
 
 type Attempt = Sent | { readonly kind: 'later'; readonly problem: string; readonly afterMs: number | null };
 
-async function attempt(body: Buffer, idempotencyKey: string, { url, key, stop }: Target): Promise<Attempt> {
+async function attempt(
+  body: Buffer<ArrayBuffer>,
+  idempotencyKey: string,
+  { url, key, stop }: Target,
+): Promise<Attempt> {
   try {
-    const response = await fetch(url, {
-      method: 'POST',
-      headers: {
-        authorization: `Bearer ${key}`,
-        'content-type': 'application/json',
-        'idempotency-key': idempotencyKey,
-      },
-      body: new Uint8Array(body.buffer as ArrayBuffer, body.byteOffset, body.byteLength),
-      // A redirect would carry the key to wherever it points.
-      redirect: 'manual',
-      signal: AbortSignal.any([stop, AbortSignal.timeout(ATTEMPT_MS_MAX)]),
-    });
-    return resultOf(response, await response.text(), url);
+    const headers = { 'idempotency-key': idempotencyKey };
+    return resultOf(await request(url, key, { method: 'POST', body, headers, stop }), url);
   } catch (error) {
     if (stop.aborted) return { kind: 'unsent', problem: null };
     const problem = `${url.origin} cannot be reached (${reasonOf(error)})`;
@@ -89,9 +88,7 @@ async function attempt(body: Buffer, idempotencyKey: string, { url, key, stop }:
   }
 }
 
-function resultOf(response: Response, text: string, url: URL): Attempt {
-  const { status } = response;
-  const json = objectIn(text);
+function resultOf({ status, headers, json }: Reply, url: URL): Attempt {
   if (status === 202 && json !== undefined && typeof json['trace_id'] === 'string') {
     return { kind: 'taken', traceId: json['trace_id'], rejected: rejectedIn(json['errors']) };
   }
@@ -105,9 +102,9 @@ function resultOf(response: Response, text: string, url: URL): Attempt {
   }
   if (status === 413) return { kind: 'too large' };
   if (RETRYABLE.has(status)) {
-    return { kind: 'later', problem: `${url.origin} responds with ${status}`, afterMs: retryAfterMs(response.headers) };
+    return { kind: 'later', problem: `${url.origin} responds with ${status}`, afterMs: retryAfterMs(headers) };
   }
-  return { kind: 'unsent', problem: new OperatorError(finalErrorText(status, response.headers, url)) };
+  return { kind: 'unsent', problem: new OperatorError(finalErrorText(status, headers, url)) };
 }
 
 /** What a status means that no retry helps with. */
@@ -146,20 +143,10 @@ export function rejectedIn(errors: unknown): SentUser[] {
   });
 }
 
-/** Undefined for what is no JSON object. */
-export function objectIn(text: string): Readonly<Record<string, unknown>> | undefined {
-  try {
-    const value: unknown = JSON.parse(text);
-    return isObject(value) ? value : undefined;
-  } catch {
-    return undefined;
-  }
-}
-
 /** Of a failed call, in a few words. */
 export function reasonOf(error: unknown): string {
   if (!(error instanceof Error)) return 'no reason given';
-  if (error.name === 'TimeoutError') return `no response within ${formatSpan(ATTEMPT_MS_MAX)}`;
+  if (error.name === 'TimeoutError') return `no response within ${formatSpan(CALL_MS_MAX)}`;
   const { cause } = error;
   if (!(cause instanceof Error)) return error.message;
   const code = 'code' in cause ? String(cause.code) : cause.message;

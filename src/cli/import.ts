@@ -8,35 +8,30 @@
 import { createReadStream } from 'node:fs';
 import { basename } from 'node:path';
 import { OperatorError } from '../errors.ts';
-import { COMMANDS, flagKinds } from './commands.ts';
-import { mistakesError, readFlags } from '../config/flags.ts';
+import { readArguments } from './arguments.ts';
 import { type BadLine, type Batch, batchesOf, bodyOf, type Line } from './import-lines.ts';
-import { sendBody, type Target } from './import-send.ts';
+import { sendBody, type Sent, type Target, targetOf } from './import-send.ts';
 import { idempotencyKeyOf, identify, type ImportSource, ImportState, rejectedFileOf } from './import-state.ts';
-import { readIngestKey, readIngestServer, readRetryTimeout } from './ingest-target.ts';
 import { countOf, formatBytes, formatSpan } from './local-time.ts';
 import { Progress } from './progress.ts';
+import { readRetryTimeout, readServer, type Server } from './server.ts';
 import { asOperatorError, type Shell } from './shell.ts';
 import { printable } from './table.ts';
 
 const REQUESTS_IN_FLIGHT_MAX = 4;
 const RETRY_TIMEOUT_DEFAULT_MS = 600_000;
 const READ_BYTES = 1_024 * 1_024;
-const HINT = 'For help: sluice help import';
 
 interface Options {
   readonly file: string | null;
-  readonly server: URL;
-  readonly key: string;
+  readonly server: Server;
   readonly timeoutMs: number;
   readonly restart: boolean;
   readonly json: boolean;
 }
 
-/** A batch with its response. */
-type Settled =
-  | { readonly kind: 'acknowledged'; readonly batch: Batch; readonly rejected: readonly BadLine[] }
-  | { readonly kind: 'unsent'; readonly problem: OperatorError | null };
+type Unsent = Extract<Sent, { readonly kind: 'unsent' }>;
+type Settled = Unsent | { readonly kind: 'acknowledged'; readonly rejected: readonly BadLine[] };
 
 export async function runImport(args: readonly string[], shell: Shell): Promise<number> {
   const options = await readOptions(args, shell);
@@ -49,18 +44,12 @@ export async function runImport(args: readonly string[], shell: Shell): Promise<
 
 async function importAll(options: Options, shell: Shell): Promise<number> {
   const source = identify(options.file);
-  const state = new ImportState(source, options.server.href, options.restart);
+  const state = new ImportState(source, options.server.url.href, options.restart);
   const startedAt = shell.now();
   const resumedAt = state.progress.lines;
   if (resumedAt > 0) shell.err(`Continuing after line ${resumedAt}, where the last import of this file stopped.\n`);
   const title = options.file === null ? 'stdin' : basename(options.file);
-  const progress = new Progress({
-    title,
-    noun: 'user',
-    terminal: shell.errTerminal,
-    err: shell.err,
-    now: shell.now,
-  });
+  const progress = new Progress(title, 'user', shell);
   const ended = await sendAll(source, state, options, shell, progress);
   progress.end();
   if (ended.kind === 'unsent') {
@@ -78,23 +67,21 @@ async function importAll(options: Options, shell: Shell): Promise<number> {
 }
 
 async function readOptions(args: readonly string[], shell: Shell): Promise<Options> {
-  const flags = readFlags(args, flagKinds(COMMANDS.import));
-  const mistakes = [...flags.mistakes];
+  const flags = readArguments('import', args);
+  const { mistakes } = flags;
   const [file, ...others] = flags.positionals;
   if (file === undefined) mistakes.push('no file given; expected a file with one user per line, or - for stdin');
   mistakes.push(...others.map((word) => `unexpected argument "${word}"; files are imported one at a time`));
-  const server = await readIngestServer(flags, shell, mistakes);
-  const key = readIngestKey(flags, shell, mistakes);
-  const timeoutMs = readRetryTimeout(flags, RETRY_TIMEOUT_DEFAULT_MS, mistakes);
-  if (server === undefined || timeoutMs === undefined || mistakes.length > 0) throw mistakesError(mistakes, HINT);
+  const server = await readServer(flags, shell);
+  const timeoutMs = readRetryTimeout(flags, RETRY_TIMEOUT_DEFAULT_MS);
+  if (server === undefined || timeoutMs === undefined || mistakes.length > 0) throw flags.error();
   if (server.isLocal) shell.err(`Sending to ${server.url.origin}, the server on this data folder.\n`);
   return {
     file: file === '-' || file === undefined ? null : file,
-    server: server.url,
-    key,
+    server,
     timeoutMs,
     restart: flags.switches.has('restart'),
-    json: flags.switches.has('json'),
+    json: flags.isJson,
   };
 }
 
@@ -104,7 +91,7 @@ async function sendAll(
   options: Options,
   shell: Shell,
   progress: Progress,
-): Promise<{ kind: 'all' } | Extract<Settled, { kind: 'unsent' }>> {
+): Promise<{ kind: 'all' } | Unsent> {
   // One batch that cannot be sent calls the others off.
   const callOff = new AbortController();
   let problem: string | null = null;
@@ -116,39 +103,36 @@ async function sendAll(
     progress.show(note === '' ? counts : { ...counts, note });
   };
   const target: Target = {
-    url: new URL('ingest/events', options.server),
-    key: options.key,
-    timeoutMs: options.timeoutMs,
+    ...targetOf(options.server, options.timeoutMs, shell),
     stop: AbortSignal.any([shell.stop, callOff.signal]),
-    now: shell.now,
     onWait: (reason) => {
       problem = reason;
       show();
     },
   };
   show();
-  const underWay: Promise<Settled>[] = [];
-  const settle = async (): Promise<Extract<Settled, { kind: 'unsent' }> | undefined> => {
-    const settled = await underWay.shift();
-    if (settled?.kind === 'unsent') return settled;
-    if (settled !== undefined) {
-      const { batch, rejected } = settled;
-      const all = [...batch.badLines, ...rejected].sort((a, b) => a.number - b.number);
-      state.advance(batch.next, batch.lines.length - rejected.length, all);
-      show();
-    }
+  const underWay: { readonly batch: Batch; readonly sent: Promise<Settled> }[] = [];
+  const settle = async (): Promise<Unsent | undefined> => {
+    const first = underWay.shift();
+    if (first === undefined) return undefined;
+    const { batch, sent } = first;
+    const settled = await sent;
+    if (settled.kind === 'unsent') return settled;
+    const all = [...batch.badLines, ...settled.rejected].sort((a, b) => a.number - b.number);
+    state.advance(batch.next, batch.lines.length - settled.rejected.length, all);
+    show();
     return undefined;
   };
   const chunks = options.file === null ? shell.stdin : bytesFrom(options.file, state.progress.offset);
-  let failed: Extract<Settled, { kind: 'unsent' }> | undefined;
+  let failed: Unsent | undefined;
   for await (const batch of batchesOf(chunks, state.progress)) {
-    underWay.push(sendLines(batch, source, target));
+    underWay.push({ batch, sent: sendLines(batch.lines, source, target) });
     if (underWay.length >= REQUESTS_IN_FLIGHT_MAX) failed = await settle();
     if (failed !== undefined || shell.stop.aborted) break;
   }
   while (failed === undefined && underWay.length > 0) failed = await settle();
   callOff.abort();
-  await Promise.all(underWay);
+  await Promise.all(underWay.map(({ sent }) => sent));
   if (failed === undefined && shell.stop.aborted) return { kind: 'unsent', problem: null };
   return failed ?? { kind: 'all' };
 }
@@ -157,17 +141,8 @@ function bytesFrom(file: string, offset: number): AsyncIterable<Uint8Array> {
   return createReadStream(file, { start: offset, highWaterMark: READ_BYTES });
 }
 
-async function sendLines(batch: Batch, source: ImportSource, target: Target): Promise<Settled> {
-  const result = await sendRun(batch.lines, source, target);
-  return result.kind === 'unsent' ? result : { kind: 'acknowledged', batch, rejected: result.rejected };
-}
-
-type RunAnswer =
-  | { readonly kind: 'acknowledged'; readonly rejected: readonly BadLine[] }
-  | { readonly kind: 'unsent'; readonly problem: OperatorError | null };
-
 /** A proxy may allow less than Sluice does: what is too large goes in halves. */
-async function sendRun(lines: readonly Line[], source: ImportSource, target: Target): Promise<RunAnswer> {
+async function sendLines(lines: readonly Line[], source: ImportSource, target: Target): Promise<Settled> {
   const [first, last] = [lines[0], lines.at(-1)];
   if (first === undefined || last === undefined) return { kind: 'acknowledged', rejected: [] };
   const body = bodyOf(lines);
@@ -188,9 +163,9 @@ async function sendRun(lines: readonly Line[], source: ImportSource, target: Tar
         return { kind: 'acknowledged', rejected: [{ ...first, reason, isJson: true }] };
       }
       const middle = Math.ceil(lines.length / 2);
-      const before = await sendRun(lines.slice(0, middle), source, target);
+      const before = await sendLines(lines.slice(0, middle), source, target);
       if (before.kind === 'unsent') return before;
-      const after = await sendRun(lines.slice(middle), source, target);
+      const after = await sendLines(lines.slice(middle), source, target);
       return after.kind === 'unsent'
         ? after
         : { kind: 'acknowledged', rejected: [...before.rejected, ...after.rejected] };

@@ -11,8 +11,7 @@ import type { InvitationKind, Member, MemberStore } from '../members.ts';
 import { DAY_MS, HOUR_MS } from '../model.ts';
 import { emailMistake, INVITATION_MS, invitationLink, invite, OPEN_INVITATIONS_MAX } from '../sign-in/invite.ts';
 import type { Account, KeyStore } from '../keys.ts';
-import { COMMANDS, flagKinds } from './commands.ts';
-import { mistakesError, readFlags } from '../config/flags.ts';
+import { readArguments } from './arguments.ts';
 import { chooseAccount } from './keys-create.ts';
 import { type KeysIo, withKeyStore } from './keys-shell.ts';
 import { isShared, locationName, readSettings, serverUrlOf } from './location.ts';
@@ -21,8 +20,6 @@ import { inkFor } from './table.ts';
 export interface InviteIo extends KeysIo {
   openMemberStore(config: Config): Promise<MemberStore>;
 }
-
-const HINT = 'For help: sluice help invite';
 
 interface Made {
   readonly kind: InvitationKind;
@@ -36,17 +33,17 @@ interface Made {
 /** Returns the exit code; throws `OperatorError` for what the person has to fix. */
 export async function runInvite(args: readonly string[], io: InviteIo): Promise<number> {
   const ink = inkFor(io.isTty, io.env);
-  const flags = readFlags(args, flagKinds(COMMANDS.invite));
-  const { config, mistakes } = readSettings(flags, io.env);
+  const flags = readArguments('invite', args);
+  const { mistakes } = flags;
+  const config = readSettings(flags, io.env);
   const accountName = flags.values.get('account');
   const email = flags.values.get('email')?.trim();
-  const wrong = [
-    ...mistakes,
+  mistakes.push(
     ...flags.positionals.map((word) => `unexpected argument "${word}"; an e-mail is given as --email ${word}`),
-    accountName === undefined ? undefined : nameMistake('account name', accountName),
-    email === undefined ? undefined : emailMistake(email),
-  ].filter((mistake) => mistake !== undefined);
-  if (wrong.length > 0) throw mistakesError(wrong, HINT);
+    ...(accountName === undefined ? [] : [nameMistake('account name', accountName) ?? []].flat()),
+    ...(email === undefined ? [] : [emailMistake(email) ?? []].flat()),
+  );
+  if (mistakes.length > 0) throw flags.error();
 
   const made = await withKeyStore(config, io.openKeyStore, async (keyStore) => {
     const members = await io.openMemberStore(config);
@@ -56,7 +53,7 @@ export async function runInvite(args: readonly string[], io: InviteIo): Promise<
       await members.close();
     }
   });
-  io.out(flags.switches.has('json') ? jsonText(made) : announce(made, config, ink.bold(made.link)));
+  io.out(flags.isJson ? jsonText(made) : announce(made, config, ink.bold(made.link)));
   return 0;
 }
 

@@ -11,31 +11,27 @@ import { KEY_KINDS } from '../model.ts';
 import type { Account, KeyStore, NewKey, RateLimit } from '../keys.ts';
 import { curlLine, fetchSnippet } from './curl.ts';
 import { ENVIRONMENTS_EXPECTED, readChoice, readEnvironment } from './choices.ts';
-import { COMMANDS, flagKinds } from './commands.ts';
-import { type FlagsRead, mistakesError, readFlags } from '../config/flags.ts';
-import { type KeysIo, withKeyStore } from './keys-shell.ts';
-import { keyJson } from './keys-show.ts';
+import type { FlagsRead } from '../config/flags.ts';
+import { readArguments } from './arguments.ts';
+import { keyJson, type KeysIo, withKeyStore } from './keys-shell.ts';
 import { isShared, locationName, readSettings, serverUrlOf } from './location.ts';
 import type { Ink } from './table.ts';
-
-const HINT = 'For help: sluice help keys create';
 
 export const DEFAULT_ACCOUNT_NAME = 'default';
 
 export async function createCommand(args: readonly string[], io: KeysIo, ink: Ink): Promise<number> {
   const now = io.now();
-  const flags = readFlags(args, flagKinds(COMMANDS.keys.commands.create));
-  const { config, mistakes: settingMistakes } = readSettings(flags, io.env);
-  const { options, accountName, mistakes } = readOptions(flags, now);
-  const allMistakes = [...settingMistakes, ...mistakes];
-  if (options === undefined || allMistakes.length > 0) throw mistakesError(allMistakes, HINT);
+  const flags = readArguments('keys create', args);
+  const config = readSettings(flags, io.env);
+  const options = readOptions(flags, now);
+  if (options === undefined || flags.mistakes.length > 0) throw flags.error();
 
   const isReplacing = flags.switches.has('replace-lost-keys');
   const open = isReplacing ? (place: Config) => io.replaceLostKeys(place, now) : io.openKeyStore;
   await withKeyStore(config, open, async (store) => {
-    const { account, isNew } = await chooseAccount(store, accountName, now);
+    const { account, isNew } = await chooseAccount(store, flags.values.get('account'), now);
     const { key, row } = await createKey(store, { ...options, accountId: account.id, now });
-    if (flags.switches.has('json')) {
+    if (flags.isJson) {
       io.out(`${JSON.stringify({ key, ...keyJson(unusedKey(row, account.name), now) }, undefined, 2)}\n`);
       return;
     }
@@ -45,15 +41,13 @@ export async function createCommand(args: readonly string[], io: KeysIo, ink: In
   return 0;
 }
 
-function readOptions(
-  flags: FlagsRead,
-  now: number,
-): { options: KeyOptions | undefined; accountName: string | undefined; mistakes: string[] } {
-  const mistakes = flags.positionals.map((word) => `unexpected argument "${word}"`);
+function readOptions(flags: FlagsRead, now: number): KeyOptions | undefined {
+  const { mistakes } = flags;
+  mistakes.push(...flags.positionals.map((word) => `unexpected argument "${word}"`));
   const name = flags.values.get('name');
   if (name === undefined) mistakes.push('--name is missing; expected a few words that say what the key is for');
-  const kind = readChoice(flags, 'kind', KEY_KINDS, mistakes);
-  const environment = readEnvironment(flags, mistakes);
+  const kind = readChoice(flags, 'kind', KEY_KINDS);
+  const environment = readEnvironment(flags);
   if (!flags.values.has('env')) mistakes.push(`--env is missing; expected ${ENVIRONMENTS_EXPECTED}`);
 
   const accountName = flags.values.get('account');
@@ -61,7 +55,7 @@ function readOptions(
   if (accountMistake !== undefined) mistakes.push(accountMistake);
 
   const origins = originsIn(flags.values.get('origins') ?? '');
-  const rateLimit = readRateLimit(flags, mistakes) ?? null;
+  const rateLimit = readRateLimit(flags) ?? null;
   const expires = flags.values.get('expires');
   const expiresAt = expires === undefined ? null : readExpiry(expires, now);
   if (expiresAt === undefined) {
@@ -77,8 +71,7 @@ function readOptions(
     expiresAt: expiresAt ?? null,
   };
   mistakes.push(...mistakesIn(checked, now));
-  const options = kind === undefined || environment === undefined ? undefined : { ...checked, kind, environment };
-  return { options, accountName, mistakes };
+  return kind === undefined || environment === undefined ? undefined : { ...checked, kind, environment };
 }
 
 /** Separated by commas. */
@@ -90,8 +83,8 @@ export function originsIn(text: string): string[] {
 }
 
 /** Undefined if none is given. Without a burst it is one second of the rate. */
-export function readRateLimit(flags: FlagsRead, mistakes: string[]): RateLimit | undefined {
-  const [rate, burst] = [flags.values.get('users-per-second'), flags.values.get('burst')];
+export function readRateLimit({ values, mistakes }: FlagsRead): RateLimit | undefined {
+  const [rate, burst] = [values.get('users-per-second'), values.get('burst')];
   if (rate === undefined) {
     if (burst !== undefined) mistakes.push('--burst needs --users-per-second');
     return undefined;

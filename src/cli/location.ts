@@ -13,14 +13,15 @@ import type { FlagsRead } from '../config/flags.ts';
 /** The settings of the server that commands take as flags, too. */
 const LOCATION_FLAGS = ['data', 'store-url', 'log-url'];
 
-/** The settings that the server would have, and all mistakes so far, those of flags included. */
-export function readSettings(flags: FlagsRead, env: Env): { config: Config; mistakes: string[] } {
+/** The settings that the server would have. What is wrong with them is then among the mistakes. */
+export function readSettings(flags: FlagsRead, env: Env): Config {
   const args = LOCATION_FLAGS.flatMap((flag) => {
     const value = flags.values.get(flag);
     return value === undefined ? [] : [`--${flag}=${value}`];
   });
   const { config, mistakes } = readConfig({ env, args });
-  return { config, mistakes: [...flags.mistakes, ...mistakes] };
+  flags.mistakes.push(...mistakes);
+  return config;
 }
 
 /** For people; without passwords. */

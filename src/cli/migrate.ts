@@ -7,6 +7,7 @@
 
 import { randomUUID } from 'node:crypto';
 import { resolve } from 'node:path';
+import { isDeepStrictEqual } from 'node:util';
 import { withoutSecrets } from '../config/values.ts';
 import { OperatorError } from '../errors.ts';
 import {
@@ -15,16 +16,23 @@ import {
   readMigrationMarker,
   writeMigrationMarker,
 } from '../migration/marker.ts';
-import { type MigrationSource, type MigrationTarget, PART_NAMES, type TargetState } from '../migration/parts.ts';
+import {
+  type Chunk,
+  type MigrationSource,
+  type MigrationTarget,
+  PART_NAMES,
+  type PartName,
+  type TargetState,
+  type TenantLedger,
+} from '../migration/parts.ts';
+import type { TenantId } from '../model.ts';
 import { StoreConflictError, StoreUnavailableError } from '../store-writer.ts';
-import { COMMANDS, flagKinds } from './commands.ts';
-import { mistakesError, readFlags } from '../config/flags.ts';
+import { readArguments } from './arguments.ts';
 import { countOf, formatCount, isoTime, localTime } from './local-time.ts';
-import { compare, countAll, type Counts, migrateAll, partLabel, type Comparison } from './migrate-parts.ts';
 import { readSettings } from './location.ts';
 import { Progress } from './progress.ts';
-import { asOperatorError, type Shell } from './shell.ts';
-import { inkFor, renderTable } from './table.ts';
+import { asOperatorError, inkOf, type Shell } from './shell.ts';
+import { renderTable } from './table.ts';
 
 export interface MigrateShell extends Shell {
   /** Throws an `OperatorError` while a server runs on the folder. */
@@ -33,8 +41,12 @@ export interface MigrateShell extends Shell {
   readonly openTarget: (url: string) => Promise<MigrationTarget>;
 }
 
-const HINT = 'For help: sluice help migrate';
+const ATTEMPTS = 5;
+/** Differences are shown for at most this many hours; one is enough to look into it. */
+const DIFFERENCES_SHOWN = 10;
 const GO_ON = 'What was copied so far is kept. To continue from there, run the same command again.';
+
+type Counts = ReadonlyMap<PartName, number>;
 
 interface Options {
   readonly folder: string;
@@ -71,26 +83,23 @@ export async function runMigrate(args: readonly string[], shell: MigrateShell): 
 }
 
 function readOptions(args: readonly string[], shell: Shell): Options {
-  const flags = readFlags(args, flagKinds(COMMANDS.migrate));
+  const flags = readArguments('migrate', args);
+  const { mistakes } = flags;
   const to = flags.values.get('to');
   const given = to === undefined ? flags : { ...flags, values: new Map([...flags.values, ['store-url', to]]) };
-  const { config, mistakes } = readSettings(given, shell.env);
+  const config = readSettings(given, shell.env);
   mistakes.push(...flags.positionals.map((word) => `unexpected argument "${word}"; the database goes behind --to`));
   if (config.storeUrl === '' && mistakes.length === 0) {
     mistakes.push('no database given; expected --to postgres://…, or STORE_URL in the environment');
   }
-  if (mistakes.length > 0) {
-    throw mistakesError(
-      mistakes.map((mistake) => (to === undefined ? mistake : mistake.replaceAll('--store-url', '--to'))),
-      HINT,
-    );
-  }
+  if (to !== undefined) mistakes.splice(0, Infinity, ...mistakes.map((text) => text.replaceAll('--store-url', '--to')));
+  if (mistakes.length > 0) throw flags.error();
   return {
     folder: config.dataFolder,
     url: config.storeUrl,
     urlName: to === undefined ? 'STORE_URL' : '--to',
     hasLogUrl: config.logUrl !== '',
-    json: flags.switches.has('json'),
+    json: flags.isJson,
   };
 }
 
@@ -146,7 +155,7 @@ async function migrate(
     await target.begin({ id: started.id, logName: source.logName, storeId: source.storeId, at });
   }
   const counts = await countAll(source);
-  await move(source, target, counts, shell);
+  await copy(source, target, counts, shell);
   const comparison = await compare(source, target, counts);
   if (comparison.differences.length === 0) await complete(folder, target, shell);
   shell.out(options.json ? jsonOf(target, comparison) : report(options, target, comparison, shell));
@@ -182,26 +191,113 @@ function refuse(
   }
 }
 
-async function move(
+/** Rows that were copied before are not touched again. */
+async function copy(
   source: MigrationSource,
   target: MigrationTarget,
   counts: Counts,
   shell: MigrateShell,
 ): Promise<void> {
   const total = counts.values().reduce((sum, count) => sum + count, 0);
-  const { errTerminal: terminal, err, now, stop } = shell;
-  const progress = new Progress({ title: target.location, noun: 'row', terminal, err, now });
+  const progress = new Progress(target.location, 'row', shell);
+  let [rows, bytes] = [0, 0];
+  const onRows = (more: Pick<Chunk, 'rows' | 'bytes'>): void => {
+    rows += more.rows;
+    bytes += more.bytes;
+    progress.show({ count: rows, bytes, done: rows, total });
+  };
+  const before = (await target.progress()).values().reduce((sum, part) => sum + part.rows, 0);
+  onRows({ rows: before, bytes: 0 });
   try {
-    const isWhole = await migrateAll({
-      source,
-      target,
-      stop,
-      onProgress: (rows, bytes) => progress.show({ count: rows, bytes, done: rows, total }),
-    });
-    if (!isWhole) throw new OperatorError(`Stopped. ${GO_ON}`);
+    for (const part of PART_NAMES) {
+      for (let attempt = 1; (await target.progress()).get(part)?.isDone !== true; attempt += 1) {
+        if (shell.stop.aborted) throw new OperatorError(`Stopped. ${GO_ON}`);
+        try {
+          await copyPart(source, target, part, onRows, shell.stop);
+        } catch (error) {
+          // Another process advanced it at the same moment: a killed run whose last statement was still executing.
+          if (!(error instanceof StoreConflictError) || attempt === ATTEMPTS) throw error;
+        }
+      }
+    }
+    await target.settle(source.nextNumber);
   } finally {
     progress.end();
   }
+}
+
+async function copyPart(
+  source: MigrationSource,
+  target: MigrationTarget,
+  part: PartName,
+  onRows: (more: Chunk) => void,
+  stop: AbortSignal,
+): Promise<void> {
+  let position = (await target.progress()).get(part)?.position ?? null;
+  for await (const chunk of source.chunks(part, position)) {
+    await target.take(part, position, chunk);
+    ({ position } = chunk);
+    onRows(chunk);
+    if (stop.aborted) return;
+  }
+  await target.take(part, position, null);
+}
+
+async function countAll(side: Pick<MigrationSource | MigrationTarget, 'count'>): Promise<Counts> {
+  const counts = new Map<PartName, number>();
+  for (const part of PART_NAMES) counts.set(part, await side.count(part));
+  return counts;
+}
+
+interface Comparison {
+  readonly here: Counts;
+  readonly there: Counts;
+  /** Hours of the ledger that were compared, over all tenants. */
+  readonly hours: number;
+  readonly tenants: number;
+  /** What is not the same, in words; none when all is. */
+  readonly differences: readonly string[];
+}
+
+/** Rows of every part, and the ledger of every tenant hour by hour. */
+async function compare(source: MigrationSource, target: MigrationTarget, here: Counts): Promise<Comparison> {
+  const there = await countAll(target);
+  const differences: string[] = [];
+  for (const part of PART_NAMES) {
+    if (here.get(part) === there.get(part)) continue;
+    differences.push(`${partLabel(part)}: ${here.get(part)} rows here, ${there.get(part)} there`);
+  }
+  const [ledgersHere, ledgersThere] = [await source.ledger(), await target.ledger()];
+  const tenants = new Set([...ledgersHere.keys(), ...ledgersThere.keys()]);
+  let hours = 0;
+  for (const tenantId of tenants) {
+    const compared = compareLedgers(tenantId, ledgersHere, ledgersThere);
+    hours += compared.hours;
+    differences.push(...compared.differences);
+  }
+  return { here, there, hours, tenants: tenants.size, differences };
+}
+
+function compareLedgers(
+  tenantId: TenantId,
+  ledgersHere: TenantLedger,
+  ledgersThere: TenantLedger,
+): { hours: number; differences: string[] } {
+  const here = new Map(ledgersHere.get(tenantId)?.map((hour) => [hour.hour, hour]));
+  const there = new Map(ledgersThere.get(tenantId)?.map((hour) => [hour.hour, hour]));
+  const hours = new Set([...here.keys(), ...there.keys()]);
+  const differing = [...hours].filter((hour) => !isDeepStrictEqual(here.get(hour), there.get(hour)));
+  const differences = differing
+    .slice(0, DIFFERENCES_SHOWN)
+    .map((hour) => `ledger of ${tenantId}: the hour ${new Date(hour).toISOString()} is not the same`);
+  const untold = differing.length - differences.length;
+  if (untold > 0) differences.push(`ledger of ${tenantId}: ${untold} more hours are not the same`);
+  return { hours: hours.size, differences };
+}
+
+/** `sign_in_attempts` as people read it. */
+function partLabel(part: PartName): string {
+  return part.replaceAll('_', ' ');
 }
 
 /** The marker first: from then on no server uses the embedded files, whatever becomes of this process. */
@@ -227,8 +323,7 @@ function report(options: Options, target: MigrationTarget, comparison: Compariso
     formatCount(there.get(part) ?? 0),
     here.get(part) === there.get(part) ? '✓' : '✗',
   ]);
-  const ink = inkFor(shell.outTerminal.isTty, shell.env);
-  const table = renderTable(['what', 'rows here', 'rows there', ''], rows, ink);
+  const table = renderTable(['what', 'rows here', 'rows there', ''], rows, inkOf(shell));
   const compared = `Ledger compared: ${countOf(hours, 'hour')} of ${countOf(tenants, 'tenant')}`;
   if (differences.length > 0) {
     return `${table}

@@ -11,17 +11,16 @@ import { matchOptionsOf } from '../config/match-options.ts';
 import { IDENTIFIER_TYPES, type IdentifierType } from '../model.ts';
 import type { EventReader, ProfileReader, Provenance, StoredEvent, StoredIdentity, StoredProfile } from '../store.ts';
 import { uuidOf } from '../views/uuid.ts';
-import { COMMANDS, flagKinds } from './commands.ts';
-import { mistakesError, readFlags, suggestion } from '../config/flags.ts';
+import { suggestion } from '../config/flags.ts';
+import { readArguments } from './arguments.ts';
 import { countOf, localTime } from './local-time.ts';
 import { identityTree } from './profile-tree.ts';
-import type { Shell } from './shell.ts';
-import { type Ink, inkFor, printable, renderTable, shorten } from './table.ts';
+import { inkOf, type Shell } from './shell.ts';
+import { type Ink, printable, renderTable, shorten } from './table.ts';
 import { chooseTenant, readDataSource, type Tenant, withStore } from './tenant.ts';
 
 const EVENTS_SHOWN = 10;
 const VALUE_COLUMNS = 60;
-const HINT = 'For help: sluice help profile';
 
 type Who = { readonly id: string } | { readonly type: IdentifierType; readonly value: string };
 
@@ -32,16 +31,15 @@ interface Found {
 }
 
 export async function runProfile(args: readonly string[], shell: Shell): Promise<number> {
-  const ink = inkFor(shell.outTerminal.isTty, shell.env);
-  const flags = readFlags(args, flagKinds(COMMANDS.profile));
+  const flags = readArguments('profile', args);
+  const { mistakes, isJson } = flags;
   const dataSource = readDataSource(flags, shell);
   const [given, ...others] = flags.positionals;
-  const who = readWho(given, dataSource.mistakes);
-  dataSource.mistakes.push(...others.map((word) => `unexpected argument "${word}"; one person at a time`));
-  if (who === undefined || dataSource.mistakes.length > 0) throw mistakesError(dataSource.mistakes, HINT);
+  const who = readWho(given, mistakes);
+  mistakes.push(...others.map((word) => `unexpected argument "${word}"; one person at a time`));
+  if (who === undefined || mistakes.length > 0) throw flags.error();
 
   const options = matchOptionsOf(dataSource.config);
-  const isJson = flags.switches.has('json');
   return withStore(shell, dataSource.config, async (store) => {
     const tenant = await chooseTenant(shell, store, dataSource);
     const found = await find(store, tenant, who, options);
@@ -49,7 +47,7 @@ export async function runProfile(args: readonly string[], shell: Shell): Promise
       shell.out(isJson ? `${JSON.stringify({ error: 'not found' })}\n` : notFoundText(who, tenant, options));
       return 1;
     }
-    shell.out(isJson ? `${jsonOf(found)}\n` : cardOf(found, tenant, ink));
+    shell.out(isJson ? `${jsonOf(found)}\n` : cardOf(found, tenant, inkOf(shell)));
     return 0;
   });
 }
@@ -83,14 +81,8 @@ async function find(
       : await store.findProfile(tenant.id, who.type, normalise(who.type, who.value, options));
   if (profile === undefined) return undefined;
   const identity = await store.identity(tenant.id, profile.id);
-  const page = await store.events(tenant.id, {
-    profileId: profile.id,
-    eventName: null,
-    from: null,
-    to: null,
-    limit: EVENTS_SHOWN,
-    cursor: null,
-  });
+  const query = { profileId: profile.id, eventName: null, from: null, to: null, limit: EVENTS_SHOWN, cursor: null };
+  const page = await store.events(tenant.id, query);
   return {
     profile,
     identity: identity ?? { id: profile.id, identifiers: [], merges: [], refusals: [] },

@@ -6,22 +6,11 @@
 
 import { SECOND_MS } from '../model.ts';
 import { countOf, formatBytes, formatCount, formatSpan } from './local-time.ts';
-import type { Terminal } from './shell.ts';
+import type { Shell } from './shell.ts';
 
 const REDRAW_MS = 100;
 const LINE_MS = 5_000;
 const BAR_COLUMNS = 16;
-
-export interface ProgressSetup {
-  readonly title: string;
-  /** What is counted: `user`, `event`, `profile`. */
-  readonly noun: string;
-  /** What the speed is measured in; default: what is counted. */
-  readonly rate?: 'bytes';
-  readonly terminal: Terminal;
-  readonly err: (text: string) => void;
-  readonly now: () => number;
-}
 
 export interface ProgressCounts {
   readonly count: number;
@@ -34,26 +23,31 @@ export interface ProgressCounts {
 }
 
 export class Progress {
-  readonly #setup: ProgressSetup;
+  readonly #title: string;
+  readonly #noun: string;
+  readonly #shell: Pick<Shell, 'errTerminal' | 'err' | 'now'>;
   readonly #startedAt: number;
   #start: ProgressCounts | undefined;
   #drawnAt: number;
   #isBarShown = false;
 
-  constructor(setup: ProgressSetup) {
-    this.#setup = setup;
-    this.#startedAt = setup.now();
-    this.#drawnAt = setup.terminal.isTty ? this.#startedAt - REDRAW_MS : this.#startedAt;
+  /** `noun` is what is counted: `user`, `event`. Of files the speed is in bytes. */
+  constructor(title: string, noun: string, shell: Pick<Shell, 'errTerminal' | 'err' | 'now'>) {
+    this.#title = title;
+    this.#noun = noun;
+    this.#shell = shell;
+    this.#startedAt = shell.now();
+    this.#drawnAt = shell.errTerminal.isTty ? this.#startedAt - REDRAW_MS : this.#startedAt;
   }
 
   /** The first call says where this run begins. */
   show(counts: ProgressCounts): void {
     this.#start ??= counts;
-    const { terminal, now, err, title } = this.#setup;
+    const { errTerminal: terminal, now, err } = this.#shell;
     const at = now();
     if (at - this.#drawnAt < (terminal.isTty ? REDRAW_MS : LINE_MS)) return;
     this.#drawnAt = at;
-    const line = `${title}  ${this.#describe(counts, at)}`;
+    const line = `${this.#title}  ${this.#describe(counts, at)}`;
     if (!terminal.isTty) {
       err(`${line}\n`);
       return;
@@ -64,7 +58,7 @@ export class Progress {
 
   /** Takes the bar away, so that what follows starts on a clean line. */
   end(): void {
-    if (this.#isBarShown) this.#setup.err('\r\u001b[K');
+    if (this.#isBarShown) this.#shell.err('\r\u001b[K');
     this.#isBarShown = false;
   }
 
@@ -74,14 +68,12 @@ export class Progress {
     const seconds = (at - this.#startedAt) / SECOND_MS;
     const perSecond = (amount: number): number => (seconds > 0 ? amount / seconds : 0);
     const rate =
-      this.#setup.rate === 'bytes'
-        ? formatBytes(perSecond(bytes - start.bytes))
-        : formatCount(perSecond(count - start.count));
-    const parts = [countOf(count, this.#setup.noun), formatBytes(bytes), `${rate}/s`];
+      this.#noun === 'file' ? formatBytes(perSecond(bytes - start.bytes)) : formatCount(perSecond(count - start.count));
+    const parts = [countOf(count, this.#noun), formatBytes(bytes), `${rate}/s`];
     if (note !== undefined) parts.push(note);
     if (total !== null && total > 0) {
       const share = Math.min(1, done / total);
-      const bar = this.#setup.terminal.isTty ? `${barOf(share)} ` : '';
+      const bar = this.#shell.errTerminal.isTty ? `${barOf(share)} ` : '';
       parts.unshift(`${bar}${String(Math.floor(share * 100)).padStart(3)}%`);
       const isAdvancing = done > start.done && seconds > 0;
       if (isAdvancing && share < 1) {

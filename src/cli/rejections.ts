@@ -3,42 +3,54 @@
  * of them are not fixed yet; with one, the users. `sluice resubmit` fixes them.
  */
 
-import { mistakesError, readFlags } from '../config/flags.ts';
+import type { FlagsRead } from '../config/flags.ts';
 import type { JsonObject } from '../validation/shape.ts';
-import { type ApiServer, callApi } from './api-call.ts';
-import { COMMANDS, flagKinds } from './commands.ts';
-import { readIngestKey, readIngestServer } from './ingest-target.ts';
-import { localTime } from './local-time.ts';
-import { readRejectionFilter } from './rejection-filter.ts';
-import type { Shell } from './shell.ts';
-import { type Ink, inkFor, renderTable } from './table.ts';
+import { readArguments } from './arguments.ts';
+import { isoTime, localTime, readMoment } from './local-time.ts';
+import { callApi, readServer, type Server } from './server.ts';
+import { inkOf, type Shell } from './shell.ts';
+import { renderTable } from './table.ts';
 
-const HINT = 'For help: sluice help rejections';
 const SHOWN_MAX = 50;
+/** The flags, and what the API calls them. */
+const FILTERS = [
+  ['reason', 'reason'],
+  ['event', 'event_name'],
+  ['key-id', 'key_id'],
+] as const;
+
+type Filter = Readonly<Record<string, string>>;
 
 export async function runRejections(args: readonly string[], shell: Shell): Promise<number> {
-  const ink = inkFor(shell.outTerminal.isTty, shell.env);
-  const flags = readFlags(args, flagKinds(COMMANDS.rejections));
-  const mistakes = [...flags.mistakes, ...flags.positionals.map((word) => `unexpected argument "${word}"`)];
-  const server = await readIngestServer(flags, shell, mistakes);
-  const key = readIngestKey(flags, shell, mistakes);
-  const filter = readRejectionFilter(flags, shell.now(), mistakes);
-  if (server === undefined || mistakes.length > 0) throw mistakesError(mistakes, HINT);
-  const target = { url: server.url, key };
+  const flags = readArguments('rejections', args);
+  flags.mistakes.push(...flags.positionals.map((word) => `unexpected argument "${word}"`));
+  const server = await readServer(flags, shell);
+  const filter = readRejectionFilter(flags, shell.now());
+  if (server === undefined || flags.mistakes.length > 0) throw flags.error();
   const isList = flags.switches.has('list') || Object.keys(filter).some((name) => name !== 'from' && name !== 'to');
-  const isJson = flags.switches.has('json');
-  if (isList) await listUsers(target, filter, flags.switches.has('all'), isJson, shell, ink);
-  else await listReasons(target, filter, isJson, shell, ink);
+  if (isList) await listUsers(server, filter, flags.switches.has('all'), flags.isJson, shell);
+  else await listReasons(server, filter, flags.isJson, shell);
   return 0;
 }
 
-async function listReasons(
-  server: ApiServer,
-  filter: Readonly<Record<string, string>>,
-  isJson: boolean,
-  shell: Shell,
-  ink: Ink,
-): Promise<void> {
+/** Which rejected users a command is about, in the names of the API. */
+export function readRejectionFilter(flags: FlagsRead, now: number): Filter {
+  const filter: Record<string, string> = {};
+  for (const [flag, name] of FILTERS) {
+    const value = flags.values.get(flag);
+    if (value !== undefined) filter[name] = value;
+  }
+  for (const name of ['from', 'to']) {
+    const value = flags.values.get(name);
+    if (value === undefined) continue;
+    const time = readMoment(value, now);
+    if (time !== undefined) filter[name] = isoTime(time);
+    else flags.mistakes.push(`--${name} is "${value}"; expected a time such as 24h (ago) or 2026-01-31T12:00Z`);
+  }
+  return filter;
+}
+
+async function listReasons(server: Server, filter: Filter, isJson: boolean, shell: Shell): Promise<void> {
   const { json, text } = await callApi(server, 'GET', `rejections/reasons?${new URLSearchParams(filter).toString()}`);
   if (isJson) return shell.out(`${text}\n`);
   const reasons = json.reasons as readonly JsonObject[];
@@ -49,18 +61,11 @@ async function listReasons(
     localTime(Date.parse(String(lastAt))),
     String(reason),
   ]);
-  shell.out(`${renderTable(['to fix', 'rejected', 'last', 'reason'], rows, ink)}\n`);
+  shell.out(`${renderTable(['to fix', 'rejected', 'last', 'reason'], rows, inkOf(shell))}\n`);
   shell.out('\nThe users of one reason: sluice rejections --reason REASON\n');
 }
 
-async function listUsers(
-  server: ApiServer,
-  filter: Readonly<Record<string, string>>,
-  isAll: boolean,
-  isJson: boolean,
-  shell: Shell,
-  ink: Ink,
-): Promise<void> {
+async function listUsers(server: Server, filter: Filter, isAll: boolean, isJson: boolean, shell: Shell): Promise<void> {
   const query = new URLSearchParams({ ...filter, ...(!isAll && { resubmitted: 'false' }), limit: String(SHOWN_MAX) });
   if (isJson) return everyUser(server, query, shell);
   const { json } = await callApi(server, 'GET', `rejections?${query.toString()}`);
@@ -72,7 +77,7 @@ async function listUsers(
     (rejection.event_names as readonly string[]).join(', ') || '–',
     stateOf(rejection),
   ]);
-  shell.out(`${renderTable(['id', 'received', 'events', 'reason'], rows, ink)}\n`);
+  shell.out(`${renderTable(['id', 'received', 'events', 'reason'], rows, inkOf(shell))}\n`);
   if (json.next_cursor !== null) shell.out(`\nThese are the newest ${SHOWN_MAX}; --json prints all.\n`);
 }
 
@@ -82,7 +87,7 @@ function stateOf({ resubmitted_at: at, accepted_by: retry, message }: JsonObject
 }
 
 /** One line each, with the payload. */
-async function everyUser(server: ApiServer, query: URLSearchParams, shell: Shell): Promise<void> {
+async function everyUser(server: Server, query: URLSearchParams, shell: Shell): Promise<void> {
   query.set('limit', '500');
   for (;;) {
     const { json } = await callApi(server, 'GET', `rejections?${query.toString()}`);

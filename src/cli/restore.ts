@@ -14,19 +14,17 @@ import {
   restoreMarkerFileOf,
   writeRestoreMarker,
 } from '../backup/restore-marker.ts';
-import { refuseDraft } from '../backup/unfinished-backup.ts';
+import { refuseDraft } from '../backup/notes.ts';
 import { bytesOfBackup, type CheckFolder, isFolder, unpack, verifyContents } from '../backup/unpack.ts';
 import type { UndoneByRestore } from '../backup/undone.ts';
 import { writeRetentionTime } from '../clock/retention-clock.ts';
 import { retentionTimeFileOf } from '../data-folder/files.ts';
 import type { Config } from '../config/config.ts';
 import { OperatorError } from '../errors.ts';
-import { assertSpace, contentsOf, gapLines, pendingRecords, progressOf } from './backup.ts';
-import { COMMANDS, flagKinds } from './commands.ts';
-import { mistakesError, readFlags } from '../config/flags.ts';
+import { readArguments } from './arguments.ts';
+import { assertSpace, contentsOf, gapLines, pendingRecords, withProgress } from './backup.ts';
 import { formatSpan, isoTime, localTime } from './local-time.ts';
 import { readSettings } from './location.ts';
-import type { ProgressCounts } from './progress.ts';
 import { asOperatorError, type Shell } from './shell.ts';
 import { printable } from './table.ts';
 
@@ -46,7 +44,6 @@ export interface RestoreShell extends Shell {
   readonly freeBytes: (folder: string) => number;
 }
 
-const HINT = 'For help: sluice help restore';
 /** More are for programs: --json has all. */
 const SHOWN_MAX = 50;
 /** The root of a separate disk has it. */
@@ -114,18 +111,20 @@ function jsonOf({ source, config, verify }: Options, { manifest, undone }: Resto
 }
 
 function readOptions(args: readonly string[], shell: Shell): Options {
-  const flags = readFlags(args, flagKinds(COMMANDS.restore));
-  const { config, mistakes } = readSettings(flags, shell.env);
+  const flags = readArguments('restore', args);
+  const { mistakes } = flags;
   const source = flags.values.get('from') ?? '';
+  const isUnclear = mistakes.length > 0;
+  const config = readSettings(flags, shell.env);
   mistakes.push(...flags.positionals.map((word) => `unexpected argument "${word}"; the backup goes behind --from`));
-  if (source === '' && flags.mistakes.length === 0) mistakes.push('the backup is missing: --from FOLDER|FILE');
-  if (mistakes.length > 0) throw mistakesError(mistakes, HINT);
+  if (source === '' && !isUnclear) mistakes.push('the backup is missing: --from FOLDER|FILE');
+  if (mistakes.length > 0) throw flags.error();
   return {
     config,
     source,
     oldFolder: flags.values.get('old-data') ?? null,
     verify: flags.switches.has('verify'),
-    json: flags.switches.has('json'),
+    json: flags.isJson,
   };
 }
 
@@ -244,40 +243,17 @@ async function unpackWithProgress(
   isVerified: boolean,
   shell: RestoreShell,
 ): Promise<Manifest> {
-  const { stop, checkFolder } = shell;
   // The size of what a compressed archive holds is not known before it is read.
   const total = isFolder(source) || !/(gz|zst)$/i.test(source) ? bytesOfBackup(source) : null;
-  const manifest = await withProgress('restore', shell, (show) => {
-    let [count, bytes] = [0, 0];
-    const onBytes = (more: number): void => {
-      bytes += more;
-      show({ count, bytes, done: bytes, total });
-    };
-    return unpack(source, folder, { stop, onBytes, onFile: () => (count += 1) });
-  });
-  if (!isVerified) return manifest;
-  await withProgress('check', shell, async (show) => {
-    let count = 0;
-    const onFile = (note: string): void => {
-      count += 1;
-      show({ count, bytes: 0, done: count, total: null, note });
-    };
-    await verifyContents(folder, source, manifest, { stop, onFile, checkFolder });
-  });
-  return manifest;
-}
-
-async function withProgress<T>(
-  title: string,
-  shell: Shell,
-  work: (show: (counts: ProgressCounts) => void) => Promise<T>,
-): Promise<T> {
-  const progress = progressOf(title, shell);
-  try {
-    return await work((counts) => progress.show(counts));
-  } finally {
-    progress.end();
+  const manifest = await withProgress('restore', total, shell, ({ onFile, ...options }) =>
+    unpack(source, folder, { ...options, onFile: () => onFile() }),
+  );
+  if (isVerified) {
+    await withProgress('check', null, shell, (options) =>
+      verifyContents(folder, source, manifest, { ...options, checkFolder: shell.checkFolder }),
+    );
   }
+  return manifest;
 }
 
 function report({ config, verify }: Options, { manifest, undone }: Restored, spanMs: number): string {

@@ -5,24 +5,21 @@
  */
 
 import { readFileSync } from 'node:fs';
-import { mistakesError, readFlags } from '../config/flags.ts';
 import type { JsonObject } from '../validation/shape.ts';
-import { callApi, type JobState, waitForJob } from './api-call.ts';
-import { COMMANDS, flagKinds } from './commands.ts';
-import { readIngestKey, readIngestServer } from './ingest-target.ts';
-import { readRejectionFilter } from './rejection-filter.ts';
-import type { Shell } from './shell.ts';
-import { type Ink, inkFor, renderTable } from './table.ts';
+import { readArguments } from './arguments.ts';
+import { readRejectionFilter } from './rejections.ts';
+import { callApi, readServer, type Server } from './server.ts';
+import { inkOf, pause, type Shell } from './shell.ts';
+import { type Ink, renderTable } from './table.ts';
 
-const HINT = 'For help: sluice help resubmit';
 const ID = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\.\d+$/i;
+const POLL_MS = 300;
 const ACCEPTED = 0;
 const SOME_REJECTED = 2;
 
 export async function runResubmit(args: readonly string[], shell: Shell): Promise<number> {
-  const ink = inkFor(shell.outTerminal.isTty, shell.env);
-  const flags = readFlags(args, flagKinds(COMMANDS.resubmit));
-  const mistakes = [...flags.mistakes];
+  const flags = readArguments('resubmit', args);
+  const { mistakes } = flags;
   const [id, ...others] = flags.positionals;
   mistakes.push(...others.map((word) => `unexpected argument "${word}"`));
   if (id !== undefined && !ID.test(id))
@@ -34,27 +31,24 @@ export async function runResubmit(args: readonly string[], shell: Shell): Promis
     mistakes.push('no patch given; expected --patch FILE, or an ID and --user FILE');
   if (id !== undefined && patchFile !== undefined)
     mistakes.push('--patch is for all that match a filter; with an ID: --user FILE');
-  const server = await readIngestServer(flags, shell, mistakes);
-  const key = readIngestKey(flags, shell, mistakes);
-  const filter = readRejectionFilter(flags, shell.now(), mistakes);
+  const server = await readServer(flags, shell);
+  const filter = readRejectionFilter(flags, shell.now());
   const given = readJsonFile(userFile ?? patchFile, mistakes);
-  if (server === undefined || given === undefined || mistakes.length > 0) throw mistakesError(mistakes, HINT);
-  const target = { url: server.url, key };
-  const isJson = flags.switches.has('json');
+  if (server === undefined || given === undefined || mistakes.length > 0) throw flags.error();
 
   if (id !== undefined) {
-    const { json } = await callApi(target, 'POST', `rejections/${id}/resubmit`, `{"user":${given}}`);
-    return report(await waitForJob(target, String(json.id), shell), isJson, shell, ink);
+    const { json } = await callApi(server, 'POST', `rejections/${id}/resubmit`, `{"user":${given}}`);
+    return reportJob(server, json, flags.isJson, shell);
   }
   const isDryRun = flags.switches.has('dry-run');
   const body = `{"filter":${JSON.stringify(filter)},"patch":${given},"dry_run":${isDryRun}}`;
-  const { json, text } = await callApi(target, 'POST', 'rejections/resubmit', body);
+  const { json, text } = await callApi(server, 'POST', 'rejections/resubmit', body);
   if (isDryRun) {
     const preview = json.preview as JsonObject;
-    shell.out(isJson ? `${text}\n` : describePreview(preview, ink));
+    shell.out(flags.isJson ? `${text}\n` : describePreview(preview, inkOf(shell)));
     return Number(preview.still_rejected) + Number(preview.cut) === 0 ? ACCEPTED : SOME_REJECTED;
   }
-  return report(await waitForJob(target, String((json.job as JsonObject).id), shell), isJson, shell, ink);
+  return reportJob(server, json.job as JsonObject, flags.isJson, shell);
 }
 
 /** As it is: numbers keep their digits. Whether it is valid is for the server to say. */
@@ -121,30 +115,48 @@ function notesOn(user: JsonObject): string[] {
   return [...merges, ...(user.warnings as readonly string[]), ...violations];
 }
 
-/** Also for `sluice dead-letters`. */
-export function report(job: JobState, isJson: boolean, shell: Shell, ink: Ink): number {
-  if (isJson) shell.out(`${job.text}\n`);
-  else shell.out(describeJob(job, ink));
-  if (job.status !== 'done') return 1;
-  return job.stillRejected + job.failed + job.cut + job.gone === 0 ? ACCEPTED : SOME_REJECTED;
+/** Waits until the job is done or stopped, or the command is; gives the exit code. Also for `sluice dead-letters`. */
+export async function reportJob(server: Server, { id }: JsonObject, isJson: boolean, shell: Shell): Promise<number> {
+  let shown = '';
+  for (;;) {
+    const { json: job, text } = await callApi(server, 'GET', `jobs/${String(id)}`);
+    const seen = `${countIn(job, 'matched') - countIn(job, 'left')} of ${countIn(job, 'matched')}`;
+    if (shell.errTerminal.isTty && seen !== shown) shell.err(`\r${seen} `);
+    shown = seen;
+    if (job.status === 'running' && !shell.stop.aborted) {
+      await pause(POLL_MS, shell.stop);
+      continue;
+    }
+    if (shell.errTerminal.isTty) shell.err('\n');
+    shell.out(isJson ? `${text}\n` : describeJob(job, inkOf(shell)));
+    if (job.status !== 'done') return 1;
+    const isAccepted = ['still_rejected', 'failed', 'cut', 'gone'].every((name) => countIn(job, name) === 0);
+    return isAccepted ? ACCEPTED : SOME_REJECTED;
+  }
 }
 
-function describeJob(job: JobState, ink: Ink): string {
-  const counts = [
-    [job.resubmitted, 'accepted and stored'],
-    [job.stillRejected, 'still rejected'],
-    [job.already, 'resubmitted by another call meanwhile'],
-    [job.cut, 'too large to be kept whole, and cannot be patched'],
-    [job.failed, 'could not be processed'],
-    [job.left, 'not seen yet'],
-    [job.gone, 'were gone before the job reached them'],
-  ] as const;
-  const lines = [`Job ${job.id}: ${job.status}`];
-  for (const [count, words] of counts) if (count > 0) lines.push(`  ${count} ${words}`);
-  if (job.problems.length > 0) {
-    const rows = job.problems.map(({ id, message }) => [id, message]);
+const OUTCOMES = [
+  ['resubmitted', 'accepted and stored'],
+  ['still_rejected', 'still rejected'],
+  ['already', 'resubmitted by another call meanwhile'],
+  ['cut', 'too large to be kept whole, and cannot be patched'],
+  ['failed', 'could not be processed'],
+  ['left', 'not seen yet'],
+  ['gone', 'were gone before the job reached them'],
+] as const;
+
+function describeJob(job: JsonObject, ink: Ink): string {
+  const lines = [`Job ${String(job.id)}: ${String(job.status)}`];
+  for (const [name, words] of OUTCOMES) if (countIn(job, name) > 0) lines.push(`  ${countIn(job, name)} ${words}`);
+  const problems = Array.isArray(job.problems) ? (job.problems as readonly { id: string; message: string }[]) : [];
+  if (problems.length > 0) {
+    const rows = problems.map(({ id, message }) => [id, message]);
     lines.push('', renderTable(['id', 'why'], rows, ink));
   }
   if (job.status === 'running') lines.push('', 'It goes on by itself.');
   return `${lines.join('\n')}\n`;
+}
+
+function countIn(json: JsonObject, name: string): number {
+  return Number(json[name] ?? 0);
 }

@@ -5,23 +5,15 @@
  */
 
 import { randomUUID } from 'node:crypto';
-import { mistakesError, readFlags } from '../config/flags.ts';
 import { OperatorError } from '../errors.ts';
 import { parseJson } from '../json/parse.ts';
-import { COMMANDS, flagKinds } from './commands.ts';
-import { sendBody, type Target } from './import-send.ts';
-import {
-  dashboardPage,
-  type IngestServer,
-  readIngestKey,
-  readIngestServer,
-  readRetryTimeout,
-} from './ingest-target.ts';
+import { readArguments } from './arguments.ts';
+import { sendBody, targetOf } from './import-send.ts';
+import { dashboardPage, readRetryTimeout, readServer, type Server } from './server.ts';
 import type { Shell } from './shell.ts';
 import { printable } from './table.ts';
 
 const RETRY_TIMEOUT_DEFAULT_MS = 10_000;
-const HINT = 'For help: sluice help send';
 const IDENTIFIERS = [
   ['user-id', 'user_id'],
   ['email', 'email'],
@@ -32,8 +24,7 @@ const IDENTIFIERS = [
 const TEXT_FIELDS: ReadonlySet<string> = new Set(['timestamp', '$event_id']);
 
 interface Options {
-  readonly server: IngestServer;
-  readonly key: string;
+  readonly server: Server;
   readonly timeoutMs: number;
   readonly body: string;
   readonly json: boolean;
@@ -54,8 +45,8 @@ export async function runSend(args: readonly string[], shell: Shell): Promise<nu
 }
 
 async function readOptions(args: readonly string[], shell: Shell): Promise<Options> {
-  const flags = readFlags(args, flagKinds(COMMANDS.send));
-  const mistakes = [...flags.mistakes];
+  const flags = readArguments('send', args);
+  const { mistakes } = flags;
   const [eventName, ...pairs] = flags.positionals;
   if (eventName === undefined || eventName.includes('=')) {
     mistakes.push('no event name given; expected it first: sluice send order_placed --user-id ada revenue=42.5');
@@ -68,15 +59,14 @@ async function readOptions(args: readonly string[], shell: Shell): Promise<Optio
   if (identifiers.length === 0) {
     mistakes.push('no person given; expected --user-id, --email, --phone-number or --anon-id');
   }
-  const server = await readIngestServer(flags, shell, mistakes);
-  const key = readIngestKey(flags, shell, mistakes);
-  const timeoutMs = readRetryTimeout(flags, RETRY_TIMEOUT_DEFAULT_MS, mistakes);
-  if (server === undefined || timeoutMs === undefined || mistakes.length > 0) throw mistakesError(mistakes, HINT);
+  const server = await readServer(flags, shell);
+  const timeoutMs = readRetryTimeout(flags, RETRY_TIMEOUT_DEFAULT_MS);
+  if (server === undefined || timeoutMs === undefined || mistakes.length > 0) throw flags.error();
   const event = [['event_name', JSON.stringify(eventName)] as const, ...fields]
     .map(([name, json]) => `${JSON.stringify(name)}:${json}`)
     .join(',');
   const body = `{"users":[{"identifiers":${JSON.stringify(Object.fromEntries(identifiers))},"events":[{${event}}]}]}`;
-  return { server, key, timeoutMs, body, json: flags.switches.has('json') };
+  return { server, timeoutMs, body, json: flags.isJson };
 }
 
 /** Name and JSON text of each; an event has all its fields side by side. */
@@ -106,18 +96,8 @@ function isJson(text: string): boolean {
   }
 }
 
-async function send({ server, key, timeoutMs, body }: Options, shell: Shell): Promise<Outcome> {
-  const target: Target = {
-    url: new URL('ingest/events', server.url),
-    key,
-    timeoutMs,
-    stop: shell.stop,
-    now: shell.now,
-    onWait: (problem) => {
-      if (problem !== null) shell.err(`${problem}; trying again.\n`);
-    },
-  };
-  const sent = await sendBody(Buffer.from(body), randomUUID(), target);
+async function send({ server, timeoutMs, body }: Options, shell: Shell): Promise<Outcome> {
+  const sent = await sendBody(Buffer.from(body), randomUUID(), targetOf(server, timeoutMs, shell));
   switch (sent.kind) {
     case 'taken': {
       const message = sent.rejected[0]?.message ?? null;
@@ -139,12 +119,12 @@ function jsonOf({ status, traceId, message }: Outcome): string {
   return `${JSON.stringify(result)}\n`;
 }
 
-function describe({ status, traceId, message }: Outcome, { server, key }: Options): string {
+function describe({ status, traceId, message }: Outcome, { server }: Options): string {
   const words = message === null ? 'accepted and durable' : `rejected: ${printable(message)}`;
   const lines = [`${status} ${words}`];
   if (traceId !== '') {
     lines.push(`trace_id  ${traceId}`);
-    if (!key.startsWith('pk_')) lines.push(`see it    ${dashboardPage(server.url, key, `traces/${traceId}`)}`);
+    if (!server.key.startsWith('pk_')) lines.push(`see it    ${dashboardPage(server, `traces/${traceId}`)}`);
     if (server.isLocal) lines.push(`or run    sluice trace ${traceId}`);
   }
   return `${lines.join('\n')}\n`;

@@ -4,11 +4,14 @@
  * appears where it should not.
  */
 
+import { once } from 'node:events';
+import { setTimeout } from 'node:timers/promises';
 import type { Config, Env } from '../config/config.ts';
 import { OperatorError } from '../errors.ts';
 import type { KeyStore } from '../keys.ts';
 import { SQLITE, sqliteCodeOf } from '../runtime/sqlite-errors.ts';
 import type { Store } from '../store.ts';
+import { type Ink, inkFor } from './table.ts';
 
 export interface Terminal {
   readonly isTty: boolean;
@@ -35,6 +38,11 @@ export interface Shell {
   readonly findKeyStore: (config: Config) => Promise<KeyStore | undefined>;
   /** The address of the server that runs on the data folder; undefined when none does. */
   readonly findServer: (config: Config) => Promise<string | undefined>;
+}
+
+/** For stdout. */
+export function inkOf({ outTerminal, env }: Shell): Ink {
+  return inkFor(outTerminal.isTty, env);
 }
 
 const COLUMNS_WITHOUT_TERMINAL = 120;
@@ -79,17 +87,8 @@ function terminalOf(stream: NodeJS.WriteStream): Terminal {
   };
 }
 
-function drained(stream: NodeJS.WriteStream, stop: AbortSignal): Promise<void> {
-  if (!stream.writableNeedDrain || stop.aborted) return Promise.resolve();
-  return new Promise((resolve) => {
-    const done = (): void => {
-      stream.off('drain', done);
-      stop.removeEventListener('abort', done);
-      resolve();
-    };
-    stream.once('drain', done);
-    stop.addEventListener('abort', done);
-  });
+async function drained(stream: NodeJS.WriteStream, stop: AbortSignal): Promise<void> {
+  if (stream.writableNeedDrain) await once(stream, 'drain', { signal: stop }).catch(() => undefined);
 }
 
 const FULL_DISK: ReadonlySet<unknown> = new Set(['ENOSPC', 'EDQUOT']);
@@ -117,14 +116,5 @@ export function asOperatorError(error: unknown, folder?: string): unknown {
 
 /** Resolves after the time, or at once when the command is to stop. */
 export function pause(milliseconds: number, stop: AbortSignal): Promise<void> {
-  if (stop.aborted) return Promise.resolve();
-  return new Promise((resolve) => {
-    const done = (): void => {
-      clearTimeout(timer);
-      stop.removeEventListener('abort', done);
-      resolve();
-    };
-    const timer = setTimeout(done, milliseconds);
-    stop.addEventListener('abort', done);
-  });
+  return setTimeout(milliseconds, undefined, { signal: stop }).catch(() => undefined);
 }

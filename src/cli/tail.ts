@@ -10,11 +10,10 @@ import { parseDurationMs } from '../config/values.ts';
 import { maskedEvent } from '../plans/personal.ts';
 import type { Plan } from '../plans/plan.ts';
 import type { EventReader, LedgerReader, StoredEvent } from '../store.ts';
-import { COMMANDS, flagKinds } from './commands.ts';
-import { mistakesError, readFlags } from '../config/flags.ts';
+import { readArguments } from './arguments.ts';
 import { shortTime } from './local-time.ts';
-import { pause, type Shell } from './shell.ts';
-import { type Ink, inkFor, printable, shorten } from './table.ts';
+import { inkOf, pause, type Shell } from './shell.ts';
+import { type Ink, printable, shorten } from './table.ts';
 import { findTenant, type DataSource, planOfTenant, readDataSource, type Tenant, withStore } from './tenant.ts';
 
 const POLL_MS = 200;
@@ -28,25 +27,23 @@ const REVENUE_COLUMNS = 10;
 const NARROW_REVENUE_COLUMNS = 8;
 const PROPERTIES_COLUMNS_MIN = 8;
 
-const HINT = 'For help: sluice help tail';
-
 export async function runTail(args: readonly string[], shell: Shell): Promise<number> {
-  const ink = inkFor(shell.outTerminal.isTty, shell.env);
-  const flags = readFlags(args, flagKinds(COMMANDS.tail));
+  const ink = inkOf(shell);
+  const flags = readArguments('tail', args);
+  const { mistakes } = flags;
   const place = readDataSource(flags, shell);
-  const { mistakes } = place;
   mistakes.push(...flags.positionals.map((word) => `unexpected argument "${word}"; one event name: --event "${word}"`));
   const since = flags.values.get('since');
   const sinceMs = since === undefined ? 0 : parseDurationMs(since);
   if (sinceMs === undefined) mistakes.push(`--since is "${since}"; expected a time such as 10m or 2h`);
-  if (sinceMs === undefined || mistakes.length > 0) throw mistakesError(mistakes, HINT);
+  if (sinceMs === undefined || mistakes.length > 0) throw flags.error();
 
   const eventName = flags.values.get('event') ?? null;
   let plan: Plan | null = null;
   const show = (stored: StoredEvent): void => {
     if (eventName !== null && stored.eventName !== eventName) return;
     const event = maskedEvent(plan, stored);
-    shell.out(flags.switches.has('json') ? `${jsonText(eventJson(event))}\n` : `${lineOf(event, shell, ink)}\n`);
+    shell.out(flags.isJson ? `${jsonText(eventJson(event))}\n` : `${lineOf(event, shell, ink)}\n`);
   };
   await withStore(shell, place.config, async (store) => {
     const tenant = await waitForTenant(shell, store, place);
@@ -104,14 +101,8 @@ async function eventsSince(
   const found: StoredEvent[] = [];
   let cursor: string | null = null;
   do {
-    const page = await store.events(tenant.id, {
-      profileId: null,
-      eventName,
-      from,
-      to: null,
-      limit: PAGE_EVENTS,
-      cursor,
-    });
+    const query = { profileId: null, eventName, from, to: null, limit: PAGE_EVENTS, cursor };
+    const page = await store.events(tenant.id, query);
     found.push(...(page?.rows ?? []));
     cursor = page?.nextCursor ?? null;
   } while (cursor !== null && found.length < PAST_EVENTS_MAX);

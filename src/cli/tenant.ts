@@ -25,23 +25,16 @@ export interface Tenant {
   readonly title: string;
 }
 
-/** Which tenant a person named; what is undefined was left open. */
-export interface TenantOption {
-  readonly account: string | undefined;
-  readonly environment: Environment | undefined;
-}
-
 export interface DataSource {
   readonly config: Config;
-  readonly option: TenantOption;
-  readonly mistakes: string[];
+  /** Which tenant a person named; what is undefined was left open. */
+  readonly option: { readonly account: string | undefined; readonly environment: Environment | undefined };
 }
 
-/** The settings that the server would have, and the tenant options; all mistakes so far, those of flags included. */
-export function readDataSource(flags: FlagsRead, shell: Pick<Shell, 'env'>): DataSource {
-  const { config, mistakes } = readSettings(flags, shell.env);
-  const option = { account: flags.values.get('account'), environment: readEnvironment(flags, mistakes) };
-  return { config, option, mistakes };
+/** The settings that the server would have, and the tenant options. */
+export function readDataSource(flags: FlagsRead, shell: Shell): DataSource {
+  const config = readSettings(flags, shell.env);
+  return { config, option: { account: flags.values.get('account'), environment: readEnvironment(flags) } };
 }
 
 export async function withStore<T>(shell: Shell, config: Config, work: (store: Store) => Promise<T>): Promise<T> {

@@ -7,38 +7,35 @@ import { jsonText } from '../api/json-text.ts';
 import { traceJson } from '../api/stored-json.ts';
 import type { Config } from '../config/config.ts';
 import type { StoredTrace, TracedUser } from '../store.ts';
-import { COMMANDS, flagKinds } from './commands.ts';
-import { mistakesError, readFlags } from '../config/flags.ts';
+import { readArguments } from './arguments.ts';
 import { formatSpan, localTime } from './local-time.ts';
-import { isShared, locationName } from './location.ts';
-import type { Shell } from './shell.ts';
-import { type Ink, inkFor, printable, renderTable } from './table.ts';
-import { readDataSource, withStore } from './tenant.ts';
+import { isShared, locationName, readSettings } from './location.ts';
+import { inkOf, type Shell } from './shell.ts';
+import { type Ink, printable, renderTable } from './table.ts';
+import { withStore } from './tenant.ts';
 
-const HINT = 'For help: sluice help trace';
 /** A trace_id, or the id of an event, which begins with one. */
 const TRACE_ID = /^([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})(?:\.\d+\.\d+)?$/i;
 
 export async function runTrace(args: readonly string[], shell: Shell): Promise<number> {
-  const ink = inkFor(shell.outTerminal.isTty, shell.env);
-  const flags = readFlags(args, flagKinds(COMMANDS.trace));
-  const { config, mistakes } = readDataSource(flags, shell);
+  const flags = readArguments('trace', args);
+  const { mistakes, isJson } = flags;
+  const config = readSettings(flags, shell.env);
   const [given, ...others] = flags.positionals;
   const [, traceId] = TRACE_ID.exec(given?.trim() ?? '') ?? [];
   if (given === undefined)
     mistakes.push('no trace_id given; it is in the response to the request, and in its X-Trace-Id header');
   else if (traceId === undefined) mistakes.push(`"${given}" is not a trace_id; expected a UUID`);
   mistakes.push(...others.map((word) => `unexpected argument "${word}"; traces are shown one at a time`));
-  if (traceId === undefined || mistakes.length > 0) throw mistakesError(mistakes, HINT);
+  if (traceId === undefined || mistakes.length > 0) throw flags.error();
 
   const id = traceId.toLowerCase();
   const trace = await withStore(shell, config, (store) => store.trace(null, id));
-  const isJson = flags.switches.has('json');
   if (trace === undefined) {
     shell.out(isJson ? `${JSON.stringify({ error: 'not found', trace_id: id })}\n` : unknownTrace(id, config));
     return 1;
   }
-  shell.out(isJson ? `${jsonText(traceJson(trace))}\n` : describe(trace, shell.now(), ink));
+  shell.out(isJson ? `${jsonText(traceJson(trace))}\n` : describe(trace, shell.now(), inkOf(shell)));
   return 0;
 }
 

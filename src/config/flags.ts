@@ -14,7 +14,8 @@ export interface FlagsRead {
   readonly values: ReadonlyMap<string, string>;
   readonly switches: ReadonlySet<string>;
   readonly positionals: readonly string[];
-  readonly mistakes: readonly string[];
+  /** Those who read the values add to them. */
+  readonly mistakes: string[];
 }
 
 export function readFlags(args: readonly string[], kinds: FlagKinds): FlagsRead {

@@ -9,6 +9,7 @@ import {
   connections,
   country,
   duration,
+  folder,
   FOREVER_MS,
   GB,
   host,
@@ -21,16 +22,13 @@ import {
   proxies,
   retention,
   storeUrl,
-  text,
 } from './values.ts';
 import { DAY_MS, ENVIRONMENTS, HOUR_MS, MINUTE_MS, ROLES, SECOND_MS } from '../model.ts';
 
 export interface Setting<T> {
   readonly env: string;
-  /** Without the dashes. */
+  /** The same name, without the dashes: `log-level` for SLUICE_LOG_LEVEL. */
   readonly flag: string;
-  /** Stands for the value in --help. */
-  readonly placeholder: string;
   readonly kind: Kind<T>;
   readonly default: T;
   readonly description: string;
@@ -45,32 +43,24 @@ const CLOCK_BOUND_MS_MIN = MINUTE_MS;
 export const SETTINGS = {
   port: setting({
     env: 'PORT',
-    flag: 'port',
-    placeholder: 'N',
     kind: integer(0, 65_535),
     default: 8_080,
     description: 'The port to listen on; 0 chooses a free one and prints it.',
   }),
   host: setting({
     env: 'HOST',
-    flag: 'host',
-    placeholder: 'ADDRESS',
     kind: host(),
     default: '127.0.0.1',
     description: 'The address to listen on; 0.0.0.0 accepts connections from other machines.',
   }),
   publicUrl: setting({
     env: 'SLUICE_PUBLIC_URL',
-    flag: 'public-url',
-    placeholder: 'URL',
     kind: origin(),
     default: '',
     description: 'Where people reach this server, for links and secure cookies; set it behind a proxy.',
   }),
   trustedProxies: setting({
     env: 'SLUICE_TRUSTED_PROXIES',
-    flag: 'trusted-proxies',
-    placeholder: 'LIST',
     kind: proxies(),
     default: '',
     description:
@@ -78,160 +68,120 @@ export const SETTINGS = {
   }),
   dataFolder: setting({
     env: 'SLUICE_DATA',
-    flag: 'data',
-    placeholder: 'FOLDER',
-    kind: text('the path of a folder'),
+    kind: folder(),
     default: './data',
     description: 'Where events and keys are stored; one server per folder, not used with LOG_URL.',
   }),
   storeUrl: setting({
     env: 'STORE_URL',
-    flag: 'store-url',
-    placeholder: 'URL',
     kind: storeUrl(),
     default: '',
     description: 'The PostgreSQL database that several servers share, instead of files in the data folder.',
   }),
   logUrl: setting({
     env: 'LOG_URL',
-    flag: 'log-url',
-    placeholder: 'URL',
     kind: logUrl(),
     default: '',
     description: 'The Kafka topic that several servers share as their event log; needs STORE_URL too.',
   }),
   role: setting({
     env: 'SLUICE_ROLE',
-    flag: 'role',
-    placeholder: 'WHICH',
-    kind: choice(ROLES),
+    kind: choice('WHICH', ROLES),
     default: 'all',
     description: 'What this server does: receive events, process them, serve the read API and dashboard, or all of it.',
   }),
   storeConnections: setting({
     env: 'SLUICE_STORE_CONNECTIONS',
-    flag: 'store-connections',
-    placeholder: 'N',
     kind: integer(2, 1_000),
     default: 10,
     description: 'The most connections to PostgreSQL that a thread of this server opens.',
   }),
   storeTimeoutMs: setting({
     env: 'SLUICE_STORE_TIMEOUT',
-    flag: 'store-timeout',
-    placeholder: 'TIME',
     kind: duration(SECOND_MS, HOUR_MS),
     default: 30 * SECOND_MS,
     description: 'How long a statement in PostgreSQL may take before it is cancelled.',
   }),
   environment: setting({
     env: 'SLUICE_ENVIRONMENT',
-    flag: 'environment',
-    placeholder: 'WHICH',
-    kind: choice(['any', ...ENVIRONMENTS]),
+    kind: choice('WHICH', ['any', ...ENVIRONMENTS]),
     default: 'any',
     description: 'The environment whose keys are accepted; keys of another one get 401.',
   }),
   edges: setting({
     env: 'SLUICE_EDGES',
-    flag: 'edges',
-    placeholder: 'N',
     kind: integer(1, 64),
     default: 1,
     description: 'Edge threads that share the port and the log; more than 1 needs Linux or FreeBSD (SO_REUSEPORT).',
   }),
   edgeServers: setting({
     env: 'SLUICE_EDGE_SERVERS',
-    flag: 'edge-servers',
-    placeholder: 'N',
     kind: integer(1, 1_000),
     default: 1,
     description: 'How many servers receive events: each enforces its share of the rate limit of a key.',
   }),
   inFlightBytesMax: setting({
     env: 'SLUICE_IN_FLIGHT_BYTES',
-    flag: 'in-flight-bytes',
-    placeholder: 'SIZE',
     kind: bytes(EDGE_BYTES_MIN),
     default: 64 * MB,
     description: 'Request bodies held in memory at once, over all edges; beyond that, requests get 503.',
   }),
   connectionsMax: setting({
     env: 'SLUICE_CONNECTIONS_MAX',
-    flag: 'connections-max',
-    placeholder: 'N',
     kind: connections(),
     default: 0,
     description: 'Client connections at once, over all edges; auto: what the open-file limit leaves, at most 10,000.',
   }),
   diskFreeBytesMin: setting({
     env: 'SLUICE_DISK_FREE_MIN',
-    flag: 'disk-free-min',
-    placeholder: 'SIZE',
     kind: bytes(0),
     default: 256 * MB,
     description: 'With less free disk space than this, requests get 503, before the disk is full; 0 turns this off.',
   }),
   logSegmentBytes: setting({
     env: 'SLUICE_LOG_SEGMENT',
-    flag: 'log-segment',
-    placeholder: 'SIZE',
     kind: bytes(MB),
     default: 64 * MB,
     description: 'The event log starts a new file when the current one has grown to this size.',
   }),
   logRetentionMs: setting({
     env: 'SLUICE_LOG_RETENTION',
-    flag: 'log-retention',
-    placeholder: 'TIME',
     kind: retention(),
     default: 7 * DAY_MS,
     description: 'How long processed requests stay in the log, as received; unprocessed ones always stay.',
   }),
   backlogBytesMax: setting({
     env: 'SLUICE_BACKLOG_MAX',
-    flag: 'backlog-max',
-    placeholder: 'SIZE',
     kind: bytes(MB),
     default: 4 * GB,
     description: 'With more unprocessed data in the log than this, requests get 503.',
   }),
   eventRetentionMs: setting({
     env: 'SLUICE_EVENT_RETENTION',
-    flag: 'event-retention',
-    placeholder: 'TIME',
     kind: retention(),
     default: FOREVER_MS,
     description: 'How long events are kept after they are received, dead letters too; profiles stay.',
   }),
   traceRetentionMs: setting({
     env: 'SLUICE_TRACE_RETENTION',
-    flag: 'trace-retention',
-    placeholder: 'TIME',
     kind: retention(),
     default: 30 * DAY_MS,
     description: 'How long the details of a trace are kept: warnings, merges, duplicates, rejected users.',
   }),
   rejectionRetentionMs: setting({
     env: 'SLUICE_REJECTION_RETENTION',
-    flag: 'rejection-retention',
-    placeholder: 'TIME',
     kind: retention(),
     default: 7 * DAY_MS,
     description: 'How long rejected users are kept, with what was sent.',
   }),
   rejectionBytesMax: setting({
     env: 'SLUICE_REJECTION_BYTES',
-    flag: 'rejection-bytes',
-    placeholder: 'SIZE',
     kind: bytes(0),
     default: 256 * MB,
     description: 'The most that is kept of rejected users; the oldest are removed first.',
   }),
   clockJumpMsMax: setting({
     env: 'SLUICE_CLOCK_JUMP_MAX',
-    flag: 'clock-jump-max',
-    placeholder: 'TIME',
     kind: retention(CLOCK_BOUND_MS_MIN),
     // Less than the 24 hours of an Idempotency-Key, and more than a virtual machine that was suspended overnight jumps.
     default: DAY_MS / 2,
@@ -240,8 +190,6 @@ export const SETTINGS = {
   }),
   clockGapMsMax: setting({
     env: 'SLUICE_CLOCK_GAP_MAX',
-    flag: 'clock-gap-max',
-    placeholder: 'TIME',
     kind: retention(CLOCK_BOUND_MS_MIN),
     default: 180 * DAY_MS,
     description:
@@ -249,16 +197,12 @@ export const SETTINGS = {
   }),
   defaultCountry: setting({
     env: 'SLUICE_DEFAULT_COUNTRY',
-    flag: 'default-country',
-    placeholder: 'CODE',
     kind: country(),
     default: '',
     description: 'The country of phone numbers without + or 00, such as DE; set it before the first event.',
   }),
   junkValues: setting({
     env: 'SLUICE_JUNK_VALUES',
-    flag: 'junk-values',
-    placeholder: 'LIST',
     kind: list(),
     default: '',
     description:
@@ -266,16 +210,12 @@ export const SETTINGS = {
   }),
   logLevel: setting({
     env: 'SLUICE_LOG_LEVEL',
-    flag: 'log-level',
-    placeholder: 'LEVEL',
-    kind: choice(['fatal', 'error', 'warn', 'info', 'debug', 'silent']),
+    kind: choice('LEVEL', ['fatal', 'error', 'warn', 'info', 'debug', 'silent']),
     default: 'info',
     description: 'The level of the JSON log on stderr: fatal, error, warn, info, debug or silent.',
   }),
   drainMs: setting({
     env: 'SLUICE_DRAIN',
-    flag: 'drain',
-    placeholder: 'TIME',
     kind: duration(0, 600 * SECOND_MS),
     default: 5 * SECOND_MS,
     description:
@@ -283,8 +223,6 @@ export const SETTINGS = {
   }),
   shutdownMs: setting({
     env: 'SLUICE_SHUTDOWN',
-    flag: 'shutdown',
-    placeholder: 'TIME',
     kind: duration(0, 30 * SECOND_MS),
     default: 25 * SECOND_MS,
     description:
@@ -293,6 +231,7 @@ export const SETTINGS = {
 };
 
 /** The kind alone decides the type, so that a choice stays one of its choices and is not any text. */
-function setting<T>(row: Omit<Setting<T>, 'default'> & { readonly default: NoInfer<T> }): Setting<T> {
-  return row;
+function setting<T>(row: Omit<Setting<T>, 'flag' | 'default'> & { readonly default: NoInfer<T> }): Setting<T> {
+  const flag = row.env.replace('SLUICE_', '').replaceAll('_', '-').toLowerCase();
+  return { ...row, flag };
 }

@@ -9,6 +9,8 @@ import { networksOf, PROXIES_EXPECTED } from './trusted-proxies.ts';
 
 /** How a kind of value is read and written. `parse` gives undefined for what is not as `expected` says. */
 export interface Kind<T> {
+  /** Stands for the value in --help. */
+  readonly placeholder: string;
   readonly expected: string;
   /** Where only these are allowed. */
   readonly choices?: readonly string[];
@@ -38,6 +40,7 @@ export function formatDuration(milliseconds: number): string {
 
 export function integer(min: number, max: number): Kind<number> {
   return {
+    placeholder: 'N',
     expected: `a whole number from ${min} to ${max}`,
     parse: (text) => (/^\d+$/.test(text) ? within(Number(text), min, max) : undefined),
     format: String,
@@ -47,6 +50,7 @@ export function integer(min: number, max: number): Kind<number> {
 export function bytes(min: number): Kind<number> {
   const format = (value: number): string => formatWithUnit(value, BYTE_UNITS);
   return {
+    placeholder: 'SIZE',
     expected: `a size of ${format(min)} or more, such as 64MB (units B, kB, MB, GB; 1kB is 1024 bytes)`,
     parse: (text) => within(parseWithUnit(text.replace(/iB$/i, 'B'), BYTE_UNITS, 1), min, Number.MAX_SAFE_INTEGER),
     format,
@@ -54,118 +58,100 @@ export function bytes(min: number): Kind<number> {
 }
 
 export function duration(min: number, max: number): Kind<number> {
-  const format = (value: number): string => formatWithUnit(value, DURATION_UNITS_MS);
-  const range = max === Number.MAX_SAFE_INTEGER ? '' : ` from ${format(min)} to ${format(max)}`;
+  const range = max === FOREVER_MS ? '' : ` from ${formatDuration(min)} to ${formatDuration(max)}`;
   return {
+    placeholder: 'TIME',
     expected: `a time${range}, such as 30s (units ms, s, m, h, d)`,
     parse: (text) => within(parseDurationMs(text), min, max),
-    format,
+    format: formatDuration,
   };
 }
 
 /** A number of connections, or `auto`, which is 0. */
 export function connections(): Kind<number> {
-  const number = integer(1, 1_000_000);
-  return {
-    expected: `${number.expected}, or "auto"`,
-    parse: (given) => (given.toLowerCase() === 'auto' ? 0 : number.parse(given)),
-    format: (value) => (value === 0 ? 'auto' : number.format(value)),
-  };
+  return orWord(integer(1, 1_000_000), 'auto', 0);
 }
 
 /** A time, or `forever`. */
 export function retention(min = 0): Kind<number> {
-  const time = duration(min, FOREVER_MS);
-  const least = min === 0 ? '' : `, ${time.format(min)} or more`;
+  return orWord(duration(min, FOREVER_MS), 'forever', FOREVER_MS, min === 0 ? '' : `, ${formatDuration(min)} or more`);
+}
+
+/** The same, or a word for one value. */
+function orWord(kind: Kind<number>, word: string, meaning: number, range = ''): Kind<number> {
   return {
-    expected: `${time.expected}${least}, or "forever"`,
-    parse: (given) => (given.toLowerCase() === 'forever' ? FOREVER_MS : time.parse(given)),
-    format: (value) => (value === FOREVER_MS ? 'forever' : time.format(value)),
+    ...kind,
+    expected: `${kind.expected}${range}, or "${word}"`,
+    parse: (given) => (given.toLowerCase() === word ? meaning : kind.parse(given)),
+    format: (value) => (value === meaning ? word : kind.format(value)),
   };
+}
+
+export function choice<const T extends string>(placeholder: string, choices: readonly T[]): Kind<T> {
+  const parse = (text: string): T | undefined => choices.find((choice) => choice === text.toLowerCase());
+  return { ...text(placeholder, `one of ${choices.join(', ')}`, parse), choices };
+}
+
+/** Shown as it is stored. */
+function text<T extends string>(placeholder: string, expected: string, parse: Kind<T>['parse']): Kind<T> {
+  return { placeholder, expected, parse, format: (value) => value };
 }
 
 export function country(): Kind<string> {
-  return {
-    expected: 'a country code of two letters, such as DE',
-    parse: (given) => (/^([a-z]{2})?$/i.test(given) ? given.toUpperCase() : undefined),
-    format: (value) => value,
-  };
+  return text('CODE', 'a country code of two letters, such as DE', (given) =>
+    /^([a-z]{2})?$/i.test(given) ? given.toUpperCase() : undefined,
+  );
 }
 
 export function list(): Kind<string> {
-  return { expected: 'values separated by commas', parse: (given) => given, format: (value) => value };
+  return text('LIST', 'values separated by commas', (given) => given);
 }
 
-export function choice<const T extends string>(choices: readonly T[]): Kind<T> {
-  return {
-    expected: `one of ${choices.join(', ')}`,
-    choices,
-    parse: (text) => choices.find((choice) => choice === text.toLowerCase()),
-    format: (value) => value,
-  };
-}
-
-export function text(expected: string): Kind<string> {
-  return { expected, parse: (text) => (text === '' ? undefined : text), format: (value) => value };
+export function folder(): Kind<string> {
+  return text('FOLDER', 'the path of a folder', (given) => given || undefined);
 }
 
 export function host(): Kind<string> {
-  return {
-    expected: 'an IP address or a host name, without a port',
-    parse: (text) => (isIP(text) !== 0 || /^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$/i.test(text) ? text : undefined),
-    format: (value) => value,
-  };
+  return text('ADDRESS', 'an IP address or a host name, without a port', (given) =>
+    isIP(given) !== 0 || /^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$/i.test(given) ? given : undefined,
+  );
 }
 
 /** Where a server is reached, or nothing: scheme and host, as browsers write it. */
 export function origin(): Kind<string> {
-  return {
-    expected: 'an address such as https://sluice.example, http or https, without a path',
-    parse: (text) => {
-      if (text === '') return text;
-      const url = /^https?:\/\/[^/?#@\s\\]+\/?$/i.test(text) ? URL.parse(text) : null;
-      return url?.origin;
-    },
-    format: (value) => value,
-  };
+  return text('URL', 'an address such as https://sluice.example, http or https, without a path', (given) => {
+    if (given === '') return given;
+    return /^https?:\/\/[^/?#@\s\\]+\/?$/i.test(given) ? URL.parse(given)?.origin : undefined;
+  });
 }
 
 /** Proxies that are believed, as `trusted-proxies.ts` reads them, or nothing. */
 export function proxies(): Kind<string> {
-  return {
-    expected: PROXIES_EXPECTED,
-    parse: (text) => {
-      if (text.toLowerCase() === 'none') return '';
-      return networksOf(text) === undefined ? undefined : text;
-    },
-    format: (value) => value,
-  };
+  return text('LIST', PROXIES_EXPECTED, (given) => {
+    if (given.toLowerCase() === 'none') return '';
+    return networksOf(given) === undefined ? undefined : given;
+  });
 }
 
 /** The address of a PostgreSQL database, or nothing. */
 export function storeUrl(): Kind<string> {
-  return {
-    expected: 'the address of a database, such as postgres://user:password@host:5432/sluice',
-    isSecret: true,
-    parse: (text) => {
-      if (text === '') return text;
-      const url = /^postgres(ql)?:\/\/\S*$/i.test(text) ? URL.parse(text) : null;
-      return url === null || url.pathname.length < 2 ? undefined : text;
-    },
-    format: withoutSecrets,
-  };
+  return secretUrl('the address of a database, such as postgres://user:password@host:5432/sluice', (given) => {
+    const url = /^postgres(ql)?:\/\/\S*$/i.test(given) ? URL.parse(given) : null;
+    return url !== null && url.pathname.length >= 2;
+  });
 }
 
 /** The address of a topic in Kafka, or nothing. Several brokers are not a valid URL, so it is parsed by hand. */
 export function logUrl(): Kind<string> {
   const broker = String.raw`(\[[0-9a-f:.]+\]|[a-z0-9]([a-z0-9._-]*[a-z0-9])?)(:\d{1,5})?`;
   const whole = new RegExp(String.raw`^kafka://([^/@\s]*@)?${broker}(,${broker})*/[a-z0-9._-]{1,249}(\?\S*)?$`, 'i');
-  return {
-    expected: 'the address of a topic, such as kafka://host:9092/sluice (several brokers: host:9092,host:9092)',
-    isSecret: true,
-    parse: (text) => (text === '' || whole.test(text) ? text : undefined),
-    format: withoutSecrets,
-  };
+  const expected = 'the address of a topic, such as kafka://host:9092/sluice (several brokers: host:9092,host:9092)';
+  return secretUrl(expected, (given) => whole.test(given));
+}
+
+function secretUrl(expected: string, isUrl: (given: string) => boolean): Kind<string> {
+  const kind = text<string>('URL', expected, (given) => (given === '' || isUrl(given) ? given : undefined));
+  return { ...kind, isSecret: true, format: withoutSecrets };
 }
 
 const SECRET_PARAMETER = /pass|secret|token|key/i;

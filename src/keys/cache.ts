@@ -15,6 +15,7 @@ import { type Environment, MINUTE_MS } from '../model.ts';
 import { type OutageLog, reasonOf } from '../telemetry/outage-log.ts';
 import type { ApiKey, KeyStore } from '../keys.ts';
 import { hashKey, isWellFormedKey } from './format.ts';
+import { keyState } from './state.ts';
 
 export const FRESH_MS = 1_000;
 export const STALE_MS = 10 * MINUTE_MS;
@@ -252,9 +253,7 @@ const NO_KEY = new Uint8Array(1);
 
 /** Whether a key opens anything now, on a deployment for the given environment. */
 export function isUsable(key: ApiKey, now: number, environment: 'any' | Environment): boolean {
-  if (key.revokedAt !== null) return false;
-  if (key.expiresAt !== null && key.expiresAt <= now) return false;
-  return environment === 'any' || key.environment === environment;
+  return keyState(key, now) === 'active' && (environment === 'any' || key.environment === environment);
 }
 
 function isFresh(askedAt: number, now: number): boolean {

@@ -6,6 +6,7 @@
  * client, so the number of series is fixed. Counts are exact up to 2^53.
  */
 
+/** Upper bounds of all histograms; +Inf is added. */
 const DURATION_BUCKETS_SECONDS = [
   0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10,
 ];
@@ -144,36 +145,27 @@ const FAMILIES = {
 
 type Combine = 'sum' | 'max' | 'min';
 
-interface CounterFamily<Value extends string = string> {
-  readonly kind: 'counter';
+interface Described<Kind extends string> {
+  readonly kind: Kind;
   readonly name: string;
   readonly help: string;
+}
+
+type HistogramFamily = Described<'histogram'>;
+
+interface CounterFamily<Value extends string = string> extends Described<'counter'> {
   readonly label: string | null;
   /** All values that the label can have; none for a counter without label. */
   readonly values: readonly Value[];
 }
 
-interface GaugeFamily {
-  readonly kind: 'gauge';
-  readonly name: string;
-  readonly help: string;
+interface GaugeFamily extends Described<'gauge'> {
   readonly combine: Combine;
 }
 
-interface HistogramFamily {
-  readonly kind: 'histogram';
-  readonly name: string;
-  readonly help: string;
-  /** Upper bounds, ascending; +Inf is added. */
-  readonly bounds: readonly number[];
-}
-
 /** Read from the process when rendered; not in the buffer. */
-interface ProcessFamily {
-  readonly kind: 'process';
+interface ProcessFamily extends Described<'process'> {
   readonly type: 'counter' | 'gauge';
-  readonly name: string;
-  readonly help: string;
   readonly read: () => number;
 }
 
@@ -197,7 +189,7 @@ function gauge(name: string, help: string, combine: Combine): GaugeFamily {
 }
 
 function histogram(name: string, help: string): HistogramFamily {
-  return { kind: 'histogram', name, help, bounds: DURATION_BUCKETS_SECONDS };
+  return { kind: 'histogram', name, help };
 }
 
 function ofProcess(type: 'counter' | 'gauge', name: string, help: string, read: () => number): ProcessFamily {
@@ -243,7 +235,7 @@ interface FamilyLayout {
 
 function cellsOf(family: Family): number {
   if (family.kind === 'process') return 0;
-  if (family.kind === 'histogram') return family.bounds.length + 2; // one per bound, +Inf, the sum
+  if (family.kind === 'histogram') return DURATION_BUCKETS_SECONDS.length + 2; // one per bound, +Inf, the sum
   return family.kind === 'counter' && family.label !== null ? family.values.length : 1;
 }
 
@@ -274,9 +266,6 @@ export const METRIC = LAYOUT.names as MetricIndexes;
 export const REQUESTS_BY_STATUS: ReadonlyMap<number, CounterIndex> = new Map(
   FAMILIES.requests.values.map((status) => [Number(status), METRIC[`requests_${status}`]]),
 );
-
-const BOUNDS: (readonly number[])[] = [];
-for (const { family, first } of LAYOUT.placed) if (family.kind === 'histogram') BOUNDS[first] = family.bounds;
 
 const COMBINES: Combine[] = [];
 for (const { family, first } of LAYOUT.placed) if (family.kind === 'gauge') COMBINES[first] = family.combine;
@@ -311,7 +300,7 @@ export class MetricsWriter {
   }
 
   observe(histogram: HistogramIndex, value: number): void {
-    const bounds = BOUNDS[histogram]!;
+    const bounds = DURATION_BUCKETS_SECONDS;
     // A difference of two clocks can come out below zero.
     const positive = value > 0 ? value : 0;
     let bucket = 0;
@@ -384,8 +373,8 @@ function samplesOf(family: Family, cells: Float64Array, first: number): string[]
   );
 }
 
-function histogramSamples(family: HistogramFamily, cells: Float64Array, first: number): string[] {
-  const { name, bounds } = family;
+function histogramSamples({ name }: HistogramFamily, cells: Float64Array, first: number): string[] {
+  const bounds = DURATION_BUCKETS_SECONDS;
   let count = 0;
   const samples = [...bounds, '+Inf'].map((bound, offset) => {
     count += combined(cells, first + offset, 'sum');

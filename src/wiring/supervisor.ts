@@ -10,7 +10,7 @@
 import { statfs } from 'node:fs/promises';
 import { createServer } from 'node:net';
 import { MessageChannel, type MessagePort, Worker } from 'node:worker_threads';
-import { readLastBackup } from '../backup/last-backup.ts';
+import { readLastBackup } from '../backup/notes.ts';
 import type { Config, Sources } from '../config/config.ts';
 import { keyFileOf, storeFileOf } from '../data-folder/files.ts';
 import { AppendSignal } from '../runtime/append-signal.ts';

@@ -30,11 +30,16 @@ import { openSqliteKeyStore } from '../../src/backends/sqlite/keys.ts';
 import { openSqliteLogReader } from '../../src/backends/sqlite/log/reader.ts';
 import { recoverSegment } from '../../src/backends/sqlite/log/recovery.ts';
 import { listSegments, makeMark } from '../../src/backends/sqlite/log/segments.ts';
-import { writeLastBackup } from '../../src/backup/last-backup.ts';
-import { type DoctorShell, runDoctor } from '../../src/cli/doctor.ts';
-import { checkFolder, type DoctorParts, type Finding } from '../../src/cli/doctor-checks.ts';
+import { writeLastBackup } from '../../src/backup/notes.ts';
+import { runDoctor } from '../../src/cli/doctor.ts';
+import {
+  checkDatabaseClock,
+  checkFolder,
+  type DoctorParts,
+  type DoctorShell,
+  type Finding,
+} from '../../src/cli/doctor-checks.ts';
 import { checkLedger, checkLog, recordsBetween } from '../../src/cli/doctor-data.ts';
-import { checkDatabaseClock } from '../../src/cli/doctor-database.ts';
 import { keyFileOf, logFolderOf, serverUrlFileOf, storeFileOf } from '../../src/data-folder/files.ts';
 import { createKey, newAccount } from '../../src/keys/create.ts';
 import { LogCorruptError, NO_TENANT } from '../../src/log.ts';

@@ -36,9 +36,9 @@ function oneLine(text: string): string {
 test('every setting is in the help of serve with its flag, its variable and its default', () => {
   const text = oneLine(helpOn(['serve'], PLAIN));
   for (const name of SETTING_NAMES) {
-    const { flag, placeholder, env } = SETTINGS[name];
+    const { flag, kind, env } = SETTINGS[name];
     const preset = formatSetting(name, SETTINGS[name].default) || 'none';
-    assert.ok(text.includes(` --${flag} ${placeholder} `), name);
+    assert.ok(text.includes(` --${flag} ${kind.placeholder} `), name);
     assert.ok(text.includes(` (${env}, default ${preset})`), name);
   }
 });

@@ -5,8 +5,7 @@
 
 import assert from 'node:assert/strict';
 import { suite, test } from 'node:test';
-import { checkDatabase } from '../../src/cli/doctor-database.ts';
-import type { DatabaseFacts, DoctorParts } from '../../src/cli/doctor-checks.ts';
+import { checkDatabase, type DatabaseFacts, type DoctorParts } from '../../src/cli/doctor-checks.ts';
 import { runTrace } from '../../src/cli/trace.ts';
 import { loadConfig } from '../../src/config/config.ts';
 import { openShell, SECRET } from './keys-shell.ts';

@@ -10,10 +10,8 @@ import { Progress } from '../../src/cli/progress.ts';
 function progressOn(isTty: boolean): { progress: Progress; text: () => string; wait: (milliseconds: number) => void } {
   let now = 1_000_000;
   let text = '';
-  const progress = new Progress({
-    title: 'users.ndjson',
-    noun: 'user',
-    terminal: { isTty, columns: 100 },
+  const progress = new Progress('users.ndjson', 'user', {
+    errTerminal: { isTty, columns: 100 },
     now: () => now,
     err: (more) => {
       text += more;

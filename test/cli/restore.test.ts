@@ -12,7 +12,7 @@ import { writeRestoreMarker } from '../../src/backup/restore-marker.ts';
 import { openRetentionClock, writeRetentionTime } from '../../src/clock/retention-clock.ts';
 import { keyFileOf, retentionTimeFileOf, storeFileOf } from '../../src/data-folder/files.ts';
 import { createKey } from '../../src/keys/create.ts';
-import { rollKey } from '../../src/keys/roll.ts';
+import { rollKey } from '../../src/keys/change.ts';
 import type { Store } from '../../src/store.ts';
 import { refusedStart } from '../faults/scope.ts';
 import { runSluice } from '../server.ts';

@@ -6,8 +6,7 @@
 import type { FastifyInstance } from 'fastify';
 import { KeyStoreUnavailableError } from '../../keys/cache.ts';
 import { createKey, type KeyOptions, mistakesIn, RATE_MAX, unusedKey } from '../../keys/create.ts';
-import { editKey } from '../../keys/edit.ts';
-import { OVERLAP_MS_MAX, rollKey } from '../../keys/roll.ts';
+import { editKey, OVERLAP_MS_MAX, rollKey } from '../../keys/change.ts';
 import { keyState } from '../../keys/state.ts';
 import { DAY_MS, type Environment, ENVIRONMENTS, KEY_KINDS } from '../../model.ts';
 import {

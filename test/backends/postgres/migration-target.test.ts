@@ -82,7 +82,7 @@ suite('PostgreSQL as the target of a migration', { skip: whyNoPostgres() }, () =
   test('records and events of any day find their partition', async (context) => {
     const { target, pool } = await begun(context);
     const records = [0, 3, 400].map((days, n) => {
-      return [n + 1, 1, NOON - days * DAY_MS, TRACE, NOON, 0, 1, 0, n + 1, 1, null, 'key_a', null];
+      return [n + 1, 1, NOON, 0, 1, 0, n + 1, 1, 'key_a', null, NOON - days * DAY_MS, TRACE, null];
     });
     await target.take('records', null, chunkOf('a', records));
     const { rows } = await pool.query<{ no: number; day: string }>(
@@ -112,7 +112,8 @@ suite('PostgreSQL as the target of a migration', { skip: whyNoPostgres() }, () =
   test('U+0000, which PostgreSQL cannot hold, becomes U+FFFD; all other text stays what it is', async (context) => {
     const { target, pool } = await begun(context);
     const message = 'a\0b "\\ {} NULL \u{1F600} ü,';
-    const row = [1, 1, NOON, TRACE, 0, message, '', Buffer.alloc(16), 'null', 1, 'key', 'secret', null, '[]', null];
+    const texts = [message, '', 'null', 'key', 'secret', null, '[]'];
+    const row = [1, 1, 1, null, ...texts, NOON, TRACE, 0, Buffer.alloc(16), null];
     await target.take('rejections', null, chunkOf('a', [row]));
     const { rows } = await pool.query('SELECT message, reason, payload, payload_is_cut FROM rejections');
     assert.deepEqual(rows, [
@@ -126,7 +127,7 @@ suite('PostgreSQL as the target of a migration', { skip: whyNoPostgres() }, () =
     await target.take(
       'dead_letters',
       null,
-      chunkOf('a', [[1, 1, 0, 3, NOON, TRACE, NOON, 'cause', 0, 1, 1, 'key', '{}', null, null]]),
+      chunkOf('a', [[1, 1, 0, 3, NOON, 0, 1, 1, null, 'cause', 'key', '{}', NOON, TRACE, null]]),
     );
     for (const table of ['positions', 'dead_letters']) {
       const { rows } = await pool.query<{ log: string }>(`SELECT log FROM ${table}`);

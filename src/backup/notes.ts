@@ -1,0 +1,103 @@
+/**
+ * What `sluice backup` notes in the data folder, for the next backup and for `sluice doctor`; no backup holds these files.
+ *
+ * `backup.json`: when the last successful backup was made and where to. Advice only: nothing depends on it.
+ *
+ * `backup-unfinished.json`: where the backup that is being made goes. It is there while one runs, under the lock for
+ * backups, and after one that was killed. So the next backup of the folder removes what that one left, whatever name it has
+ * itself, and `sluice doctor` names it.
+ */
+
+import { existsSync, readFileSync, realpathSync, rmSync } from 'node:fs';
+import { isAbsolute, join } from 'node:path';
+import { OperatorError } from '../errors.ts';
+import { isObject, type JsonObject } from '../validation/shape.ts';
+import { ownLike } from './files.ts';
+import { writeDurably } from '../data-folder/write-durably.ts';
+
+interface UnfinishedBackup {
+  /** The name that it was to get; absolute. */
+  readonly target: string;
+  /** ISO 8601: all that was acknowledged before is in it. */
+  readonly began_at: string;
+}
+
+interface LastBackup extends UnfinishedBackup {
+  readonly bytes: number;
+  readonly verified: boolean;
+  readonly sluice_version: string;
+}
+
+const LAST = 'backup.json';
+const UNFINISHED = 'backup-unfinished.json';
+
+/** Undefined where there was none, or the file cannot be used. */
+export function readLastBackup(dataFolder: string): LastBackup | undefined {
+  const note = readNote(dataFolder, LAST);
+  const isUsable = typeof note?.bytes === 'number' && typeof note.verified === 'boolean';
+  return isUsable ? (note as unknown as LastBackup) : undefined;
+}
+
+export function writeLastBackup(dataFolder: string, backup: LastBackup): void {
+  writeNote(dataFolder, LAST, backup);
+}
+
+/** Undefined where there is none, or the file cannot be used. */
+export function readUnfinishedBackup(dataFolder: string): UnfinishedBackup | undefined {
+  const note = readNote(dataFolder, UNFINISHED);
+  return note !== undefined && isAbsolute(note.target) ? note : undefined;
+}
+
+export function writeUnfinishedBackup(dataFolder: string, backup: UnfinishedBackup): void {
+  writeNote(dataFolder, UNFINISHED, backup);
+}
+
+/** With what it left. Returns the names of that. */
+export function removeUnfinishedBackup(dataFolder: string): string[] {
+  const unfinished = readUnfinishedBackup(dataFolder);
+  const leftovers = unfinished === undefined ? [] : leftoversOf(unfinished.target);
+  for (const path of leftovers) rmSync(path, { recursive: true, force: true });
+  rmSync(join(dataFolder, UNFINISHED), { force: true });
+  return leftovers;
+}
+
+/** What a backup is written to before it has its name. */
+export function draftOf(target: string): string {
+  return `${target}.part`;
+}
+
+/** For what a backup that was killed left under the name of its draft, which may even look whole. */
+export function refuseDraft(source: string): void {
+  const path = realpathSync(source);
+  if (!path.endsWith(draftOf(''))) return;
+  throw new OperatorError(
+    `${path} was left by a backup that was killed, or is still being written: a finished one has a name without ${draftOf('')}. ` +
+      `Use another backup. If there is none, rename it, and check it before you restore it: sluice backup --verify NAME`,
+  );
+}
+
+/** Where an archive is unpacked to be checked. */
+export function checkFolderOf(archive: string): string {
+  return `${archive}.check`;
+}
+
+/** All that a backup to `target` may leave when it is killed, as far as it is there. */
+export function leftoversOf(target: string): string[] {
+  const draft = draftOf(target);
+  return [draft, `${draft}.files`, checkFolderOf(draft)].filter((path) => existsSync(path));
+}
+
+function readNote(dataFolder: string, name: string): (UnfinishedBackup & JsonObject) | undefined {
+  try {
+    const value: unknown = JSON.parse(readFileSync(join(dataFolder, name), 'utf8'));
+    if (!isObject(value) || typeof value.target !== 'string' || typeof value.began_at !== 'string') return undefined;
+    return Number.isNaN(Date.parse(value.began_at)) ? undefined : (value as UnfinishedBackup & JsonObject);
+  } catch {
+    return undefined;
+  }
+}
+
+function writeNote(dataFolder: string, name: string, backup: UnfinishedBackup): void {
+  const text = `${JSON.stringify(backup, undefined, 2)}\n`;
+  writeDurably(join(dataFolder, name), text, (draft) => ownLike(draft, dataFolder));
+}

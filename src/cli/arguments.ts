@@ -1,0 +1,23 @@
+/**
+ * The arguments of one command, read as its entry in the table of commands says. What is wrong with them is collected in
+ * `mistakes`, also by those who read single values, and thrown all at once before the command does anything.
+ */
+
+import { type FlagsRead, mistakesError, readFlags } from '../config/flags.ts';
+import type { OperatorError } from '../errors.ts';
+import { findCommand } from './commands.ts';
+
+export interface Arguments extends FlagsRead {
+  readonly isJson: boolean;
+  /** All mistakes so far, to be thrown. */
+  error(): OperatorError;
+}
+
+/** `path` is how the command is called: `keys create`. */
+export function readArguments(path: string, args: readonly string[]): Arguments {
+  const flags = Object.entries(findCommand(path.split(' '))?.command.flags ?? {});
+  const kinds = flags.map(([name, { value }]) => [name, value === undefined ? 'switch' : 'value']);
+  const read = readFlags(args, Object.fromEntries(kinds));
+  const error = (): OperatorError => mistakesError(read.mistakes, `For help: sluice help ${path}`);
+  return { ...read, isJson: read.switches.has('json'), error };
+}
