@@ -21,6 +21,7 @@ import type { MemberStore } from '../members.ts';
 import { OutageLog } from '../telemetry/outage-log.ts';
 import type { KeyUsage, KeyStore } from '../keys.ts';
 import type { PlanStore } from '../plans.ts';
+import { PlanChecks } from '../resubmit/plan-checks.ts';
 import type { Store } from '../store.ts';
 import { InFlight } from './admission.ts';
 import { CheckIntake, type Predict } from './check-intake.ts';
@@ -28,7 +29,6 @@ import { EnforcedPlans } from './enforced-plans.ts';
 import { Ingest } from './ingest.ts';
 import { listenError } from './listen-error.ts';
 import { isForeignOrigin } from './origins.ts';
-import { PlanViolationFinder } from './plan-violations.ts';
 import { RateLimits } from './rate-limits.ts';
 import { RateLimitedLogger } from '../telemetry/rate-limited-logger.ts';
 import { isStopping, readinessOf, type ServerStatus, outageReporter } from './readiness.ts';
@@ -253,7 +253,7 @@ function makeIngest(parts: EdgeParts, shared: Shared, log: LogAppender, keys: Ke
         : new CheckIntake({
             ...ingestParts,
             predict: parts.predict,
-            violations: new PlanViolationFinder(plans, rateLimitedLogger),
+            planChecks: new PlanChecks(plans),
           }),
     segment: new SegmentIntake({ ...ingestParts, matchOptions: matchOptionsOf(config), publicUrl }),
     waiting: () => inFlight.appending + largeBodies.waiting,

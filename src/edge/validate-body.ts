@@ -29,7 +29,7 @@ export function validateBody(body: Uint8Array, plan: EnforcedPlan | null = null)
   return validateRequest(textOf(body), isEnforced ? plan.check : undefined);
 }
 
-function textOf(body: Uint8Array): string {
+export function textOf(body: Uint8Array): string {
   return Buffer.from(body.buffer, body.byteOffset, body.byteLength).toString('utf8');
 }
 
