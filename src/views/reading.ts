@@ -11,7 +11,7 @@ import { LogCorruptError, type LogReader } from '../log.ts';
 import { lostAhead, missingRecords, type ProcessedLog } from '../log/continuity.ts';
 import { HOUR_MS, MINUTE_MS, type TenantId } from '../model.ts';
 import { PendingCounts, type PendingMinute } from './pending-counts.ts';
-import { listTraces, readTrace } from './reading-traces.ts';
+import { TraceReading } from './reading-traces.ts';
 import { startOf } from './sums.ts';
 import { OLDEST, pageWithoutTenant, withoutTenant, withTenant } from './cursor.ts';
 import {
@@ -35,6 +35,7 @@ const TRIES_MAX = 20;
 
 export function createReading(store: Store, log: LogReader): Store {
   const pendingCounts = new PendingCounts(log);
+  const traces = new TraceReading(store, log, pendingCounts);
   return {
     ...store,
     profiles: withOwnCursors((tenantId, query) => store.profiles(tenantId, query)),
@@ -53,8 +54,8 @@ export function createReading(store: Store, log: LogReader): Store {
       };
     },
     audit: withOwnCursors((tenantId, query) => store.audit(tenantId, query)),
-    trace: (tenantId, traceId) => readTrace(store, log, tenantId, traceId),
-    traces: withOwnCursors((tenantId, query) => listTraces(store, log, pendingCounts, tenantId, query)),
+    trace: (tenantId, traceId) => traces.trace(tenantId, traceId),
+    traces: withOwnCursors((tenantId, query) => traces.traces(tenantId, query)),
     rejections: withOwnCursors((tenantId, query) => store.rejections(tenantId, query)),
     listDeadLetters: withOwnCursors((tenantId, query) => store.listDeadLetters(tenantId, query)),
     jobs: withOwnCursors((tenantId, query) => store.jobs(tenantId, query)),
