@@ -34,7 +34,7 @@ export type JsonOf<Value> = unknown extends Value
       ? RawJson | ReadonlyMap<string, JsonOf<Value[keyof Value]>> | JsonObjectOf<Value>
       : Value | (Value extends number | string ? RawJson : never);
 
-type JsonObjectOf<Value extends object> = {
+export type JsonObjectOf<Value extends object> = {
   readonly [Key in keyof Value]: JsonOf<Value[Key]> | (object extends Pick<Value, Key> ? undefined : never);
 };
 

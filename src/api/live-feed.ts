@@ -16,7 +16,7 @@ import { BadCursorError, type EventReader, type NewestArrivals, type ProfileRead
 import { maskedPeople, type People, peopleOf } from './person-of-event.ts';
 import {
   EVENTS_PER_SECOND_MAX,
-  LiveEvent,
+  liveEvent,
   type LiveFilter,
   type LiveListener,
   type LiveStart,
@@ -27,7 +27,6 @@ const LISTENERS_PER_TENANT_MAX = 20;
 const POLL_MS = 200;
 /** One in so many polls reads even if this server has stored nothing: others may store into the same database. */
 const POLLS_PER_READ_MAX = 3;
-const NO_PEOPLE: People = new Map();
 
 export interface LiveFeedParts {
   readonly store: EventReader & Pick<ProfileReader, 'people'>;
@@ -164,16 +163,15 @@ export class LiveFeed {
       while (listener.isOpen) {
         const channel = this.#channels.get(name);
         if (channel === undefined) {
-          const at = { cursor: listener.cursor, sequence: listener.sequence };
           const listeners = new Set([listener]);
-          this.#channels.set(name, { tenantId, filter, listeners, at, isBehind: true, isReading: false });
+          this.#channels.set(name, { tenantId, filter, listeners, at: listener.at, isBehind: true, isReading: false });
           return;
         }
-        if (listener.sequence >= channel.at.sequence) {
+        if (listener.at.sequence >= channel.at.sequence) {
           channel.listeners.add(listener);
           return;
         }
-        const { page, people } = await this.#read(tenantId, listener, filter);
+        const { page, people } = await this.#read(tenantId, listener.at, filter);
         this.#deliver(page, people, [listener]);
         await sleep(POLL_MS, undefined, { ref: false });
       }
@@ -188,23 +186,27 @@ export class LiveFeed {
     tenantId: TenantId,
     { cursor }: LiveStart,
     filter: LiveFilter,
-  ): Promise<{ readonly page: NewestArrivals; readonly people: People }> {
+  ): Promise<{ readonly page: NewestArrivals; readonly people: People | undefined }> {
     const { store } = this.#parts;
     const { eventName, profileId, keyId, includesPerson, showsPersonal } = filter;
     const page = await store.newestArrivals(tenantId, cursor, { eventName, profileId, keyId }, EVENTS_PER_SECOND_MAX);
-    const people = (await peopleOf(store, tenantId, includesPerson, page.events)) ?? NO_PEOPLE;
+    const people = await peopleOf(store, tenantId, includesPerson, page.events);
     const plan = showsPersonal || page.events.length === 0 ? null : await this.#parts.planOf(tenantId);
     if (plan === null) return { page, people };
     const events = page.events.map((event) => maskedEvent(plan, event));
-    return { page: { ...page, events }, people: maskedPeople(plan, people) };
+    return { page: { ...page, events }, people: people && maskedPeople(plan, people) };
   }
 
-  #deliver({ events, last, lastSequence, skipped }: NewestArrivals, people: People, to: Iterable<LiveListener>): void {
+  #deliver(
+    { events, last, lastSequence, skipped }: NewestArrivals,
+    people: People | undefined,
+    to: Iterable<LiveListener>,
+  ): void {
     const now = this.#parts.now();
-    const written = events.map((event) => new LiveEvent(event, people));
+    const written = events.map((event) => liveEvent(event, people));
     for (const listener of to) {
       listener.offer(written, skipped, now);
-      if (listener.sequence < lastSequence) listener.advanceTo({ cursor: last, sequence: lastSequence });
+      if (listener.at.sequence < lastSequence) listener.advanceTo({ cursor: last, sequence: lastSequence });
     }
   }
 

@@ -38,29 +38,15 @@ export interface LiveStart {
   readonly sequence: number;
 }
 
-/** An event, written out once for all who listen. */
-export class LiveEvent {
-  readonly event: ArrivedEvent;
-  readonly #people: People;
-  #bytes: Buffer | undefined;
-  #bytesWithPerson: Buffer | undefined;
+/** An event, written out once for all who listen, and where it is in the order of arrival. */
+export interface LiveEvent extends LiveStart {
+  readonly bytes: Buffer;
+}
 
-  constructor(event: ArrivedEvent, people: People) {
-    this.event = event;
-    this.#people = people;
-  }
-
-  get bytes(): Buffer {
-    return (this.#bytes ??= this.#written());
-  }
-
-  get bytesWithPerson(): Buffer {
-    return (this.#bytesWithPerson ??= this.#written(this.#people));
-  }
-
-  #written(people?: People): Buffer {
-    return Buffer.from(messageOf('event', this.event.cursor, jsonText(eventJson(this.event, people))));
-  }
+/** With `people`, also the person that it belongs to. */
+export function liveEvent(event: ArrivedEvent, people: People | undefined): LiveEvent {
+  const { cursor, sequence } = event;
+  return { cursor, sequence, bytes: Buffer.from(messageOf('event', cursor, jsonText(eventJson(event, people)))) };
 }
 
 /** An event that is to be written when there is room; or, without bytes, how many cannot be, up to this cursor. */
@@ -73,8 +59,7 @@ export class LiveListener {
   /** Names the request that opened the stream. */
   readonly traceId: string;
   readonly #response: ServerResponse;
-  #cursor: string;
-  #sequence: number;
+  #at: LiveStart;
   #secondStart = 0;
   #shownThisSecond = 0;
   /** In order of arrival. */
@@ -91,20 +76,15 @@ export class LiveListener {
     this.#response = response;
     this.filter = parts.filter;
     this.traceId = parts.traceId;
-    this.#cursor = parts.start.cursor;
-    this.#sequence = parts.start.sequence;
+    this.#at = parts.start;
     this.#wroteAt = parts.now;
     // With an id from the start, a stream that breaks before its first event resumes without a gap.
-    response.write(`retry: ${RETRY_MS}\nid: ${this.#cursor}\n\n`);
+    response.write(`retry: ${RETRY_MS}\nid: ${this.#at.cursor}\n\n`);
   }
 
   /** Up to where it has been offered everything. */
-  get cursor(): string {
-    return this.#cursor;
-  }
-
-  get sequence(): number {
-    return this.#sequence;
+  get at(): LiveStart {
+    return this.#at;
   }
 
   get isOpen(): boolean {
@@ -116,15 +96,14 @@ export class LiveListener {
    * ignored; skipped events that it had in part are counted in full.
    */
   offer(lives: readonly LiveEvent[], skipped: NewestArrivals['skipped'], now: number): void {
-    const isNews = skipped !== null && skipped.sequence > this.#sequence;
+    const isNews = skipped !== null && skipped.sequence > this.#at.sequence;
     if (isNews) this.advanceTo(skipped);
     if (!this.isOpen) return;
     if (isNews) this.#wait({ cursor: skipped.cursor, bytes: null, events: skipped.events });
     for (const live of lives) {
-      if (live.event.sequence <= this.#sequence) continue;
-      this.advanceTo(live.event);
-      const bytes = this.filter.includesPerson ? live.bytesWithPerson : live.bytes;
-      const { cursor } = live.event;
+      if (live.sequence <= this.#at.sequence) continue;
+      this.advanceTo(live);
+      const { cursor, bytes } = live;
       this.#wait(bytes.length > EVENT_BYTES_MAX ? { cursor, bytes: null, events: 1 } : { cursor, bytes, events: 1 });
     }
     this.#writeWaiting(now);
@@ -132,8 +111,7 @@ export class LiveListener {
 
   /** Nothing before it is of any more interest. */
   advanceTo({ cursor, sequence }: LiveStart): void {
-    this.#cursor = cursor;
-    this.#sequence = sequence;
+    this.#at = { cursor, sequence };
   }
 
   /** Called a few times a second: writes what waits, reports what was skipped, sends a heartbeat, closes a stuck reader. */
@@ -149,7 +127,7 @@ export class LiveListener {
     if (this.#waiting.length > 0) return;
     if (now - this.#reportedSkippedAt >= SECOND_MS) this.#reportSkipped(now);
     // The id of a message without data is remembered all the same: a filter that shows nothing for hours costs nothing.
-    if (now - this.#wroteAt >= HEARTBEAT_MS) this.#write(`: still here\nid: ${this.#cursor}\n\n`, now);
+    if (now - this.#wroteAt >= HEARTBEAT_MS) this.#write(`: still here\nid: ${this.#at.cursor}\n\n`, now);
   }
 
   close(): void {

@@ -23,13 +23,12 @@ import type {
   Store,
   StoredRejection,
 } from '../store.ts';
-import { rejectionId } from '../views/kept-rejections.ts';
+import { reasonOf, rejectionId } from '../views/kept-rejections.ts';
 import { PredictedUser } from './check-operation.ts';
 import { CHECK_RESPONSE, PARTLY_VALID_REQUEST, TRACE_ID } from './examples.ts';
 import { Type } from './json-schema.ts';
 import { type JsonOf, raw } from './json-text.ts';
 import { predictedUserJson } from './prediction-json.ts';
-import { withoutIndexes } from './routes/rejections.ts';
 import { anyJson, count, list, nextCursor, object, oneOf, orNull, text, textOrNull } from './schema.ts';
 
 const CHECKED_MAX = 1_000;
@@ -157,7 +156,7 @@ export async function previewResubmit(
   }
   const byId = new Map(predicted.map((user) => [user.id, user]));
   const shown = [...of('still_rejected'), ...of('cut'), ...of('valid')].slice(0, SHOWN_MAX);
-  const messages = Map.groupBy(of('still_rejected'), ({ message }) => withoutIndexes(message ?? ''));
+  const messages = Map.groupBy(of('still_rejected'), ({ message }) => reasonOf(message ?? ''));
   return {
     matched,
     checked: checked.length,

@@ -7,6 +7,7 @@
 import type { Static, TProperties, TSchema } from 'typebox';
 import { IDENTIFIER_TYPES } from '../model.ts';
 import { Type } from './json-schema.ts';
+import type { TimeText } from './stored-json.ts';
 
 /** An object that has a name. */
 export function object<Fields extends TProperties>(title: string, description: string, fields: Fields) {
@@ -53,11 +54,11 @@ export function anyJson(description: string) {
 }
 
 export function time(description: string) {
-  return Type.String({ format: 'date-time', description });
+  return Type.Unsafe<TimeText>({ type: 'string', format: 'date-time', description });
 }
 
 export function timeOrNull(description: string) {
-  return orNull(Type.String({ format: 'date-time' }), description);
+  return orNull(Type.Unsafe<TimeText>({ type: 'string', format: 'date-time' }), description);
 }
 
 export function uuid(description: string) {

@@ -3,6 +3,7 @@
  * (`edge/segment-intake.ts`). Messages are described as far as they are read; `docs/segment.md` has the mapping.
  */
 
+import { rudderSettings, segmentSettings } from '../edge/segment-routes.ts';
 import { ERRORS } from '../errors.ts';
 import { MESSAGES_PER_REQUEST_MAX } from '../intake/segment.ts';
 import { MESSAGE_TYPES } from '../intake/segment-message.ts';
@@ -220,10 +221,8 @@ const SegmentSettings = object('SegmentSettings', 'What SDKs in browsers and app
 const { 401: UNAUTHORIZED, 403: FORBIDDEN, 429: OVERLOADED } = RESPONSES as Readonly<Record<number, Response>>;
 const SETTINGS_FAILURES = { 401: UNAUTHORIZED, 403: FORBIDDEN, 429: OVERLOADED } as Operation['responses'];
 
-const SETTINGS_EXAMPLE = {
-  integrations: { 'Segment.io': { apiKey: 'pk_dev_…', apiHost: 'sluice.example.com/ingest/v1' } },
-  plan: { track: { __default: { enabled: true } } },
-};
+const EXAMPLE_KEY = 'pk_dev_…';
+const SETTINGS_EXAMPLE = segmentSettings(EXAMPLE_KEY, { host: 'sluice.example.com', isPlainHttp: false });
 
 const SETTINGS: Operation = {
   operationId: 'getSegmentSettings',
@@ -265,22 +264,6 @@ const RudderSettings = object('RudderSettings', 'What RudderStack’s browser SD
   }),
 });
 
-const KEY_ID = 'key_8sKd02mQx7Lp';
-const REPORTS_OFF = { statsCollection: { errors: { enabled: false }, metrics: { enabled: false } } };
-const RUDDER_EXAMPLE = {
-  source: {
-    id: KEY_ID,
-    name: 'Sluice',
-    writeKey: 'pk_dev_…',
-    enabled: true,
-    workspaceId: KEY_ID,
-    config: REPORTS_OFF,
-    connections: [],
-    destinations: [],
-    dataplanes: {},
-  },
-};
-
 const RUDDER_SETTINGS: Operation = {
   operationId: 'getRudderSettings',
   tags: ['Events'],
@@ -292,7 +275,7 @@ const RUDDER_SETTINGS: Operation = {
     200: {
       description: 'The settings of this key.',
       headers: X_TRACE_ID,
-      content: jsonContent(RudderSettings, { settings: ['Always', RUDDER_EXAMPLE] }),
+      content: jsonContent(RudderSettings, { settings: ['Always', rudderSettings('key_8sKd02mQx7Lp', EXAMPLE_KEY)] }),
     },
     ...SETTINGS_FAILURES,
   },

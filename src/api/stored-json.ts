@@ -19,8 +19,11 @@ import type {
 import { raw } from './json-text.ts';
 import { type People, personJson } from './person-of-event.ts';
 
-export function timeText(milliseconds: number): string {
-  return new Date(milliseconds).toISOString();
+/** A time as responses have it. */
+export type TimeText = `${string}Z`;
+
+export function timeText(milliseconds: number): TimeText {
+  return new Date(milliseconds).toISOString() as TimeText;
 }
 
 export function profileJson(profile: StoredProfile, withProvenance: boolean) {

@@ -13,16 +13,18 @@ import { jsonText, raw } from '../api/json-text.ts';
 import { ERRORS } from '../errors.ts';
 import type { ApiKey } from '../keys.ts';
 import { LogCorruptError, type LogEntry, LogUnavailableError } from '../log.ts';
+import { parseJson } from '../json/parse.ts';
 import { tenantOf } from '../model.ts';
+import { UNUSABLE_PLAN } from '../plans/unusable-plan.ts';
+import type { PlanChecks } from '../resubmit/plan-checks.ts';
 import type { Prediction } from '../store.ts';
 import { StoreUnavailableError } from '../store-writer.ts';
 import { Ingest } from './ingest.ts';
-import type { PlanViolationFinder } from './plan-violations.ts';
 import { overLimitText } from './rate-limits.ts';
 import type { Envelope } from './request-headers.ts';
 import type { Exchange, IntakeParts } from './request-intake.ts';
 import { acceptedBody, failureBody, send } from './responses.ts';
-import type { ValidatedBody } from './validate-body.ts';
+import { textOf, type ValidatedBody } from './validate-body.ts';
 
 /** What the processor would make of a request, if it were appended now. */
 export type Predict = (entry: LogEntry) => Promise<Prediction>;
@@ -35,17 +37,17 @@ interface Found {
 
 export interface CheckIntakeParts extends IntakeParts {
   readonly predict: Predict;
-  readonly violations: PlanViolationFinder;
+  readonly planChecks: PlanChecks;
 }
 
 export class CheckIntake extends Ingest {
   readonly #predict: Predict;
-  readonly #violations: PlanViolationFinder;
+  readonly #planChecks: PlanChecks;
 
-  constructor({ predict, violations, ...parts }: CheckIntakeParts) {
+  constructor({ predict, planChecks, ...parts }: CheckIntakeParts) {
     super(parts);
     this.#predict = predict;
-    this.#violations = violations;
+    this.#planChecks = planChecks;
   }
 
   protected override isOverLimit(exchange: Exchange, key: ApiKey, users: number): boolean {
@@ -91,12 +93,25 @@ export class CheckIntake extends Ingest {
       eventCount,
       rejections,
     };
-    Promise.all([this.#predict(entry), this.#violations.find(key, body)])
+    Promise.all([this.#predict(entry), this.#violationsOf(entry)])
       .then(
         ([prediction, violations]) => this.#respond(exchange, status, wouldRespond, { prediction, violations }),
         (error: unknown) => this.#notPredicted(exchange, error),
       )
       .catch((error: unknown) => this.unexpected(exchange, error));
+  }
+
+  /** In every mode. Null where there is no plan, or none that this version can read. */
+  async #violationsOf({ tenantId, body }: LogEntry): Promise<ViolationsByUser | null> {
+    const plan = await this.#planChecks.of(tenantId);
+    if (plan === undefined) return null;
+    const { version, problem } = plan;
+    if (problem !== null) {
+      this.parts.logger.error({ reason: `${tenantId}, version ${version}: ${problem}` }, UNUSABLE_PLAN);
+      return null;
+    }
+    const { users } = parseJson(textOf(body)) as { readonly users: readonly unknown[] };
+    return { version, violations: users.map((user) => plan.violationsOf(user)) };
   }
 
   #notPredicted(exchange: Exchange, error: unknown): void {

@@ -15,12 +15,13 @@ import type { Config, Sources } from '../config/config.ts';
 import { KeyCache } from '../keys/cache.ts';
 import type { LogAppender } from '../log.ts';
 import type { Logger } from '../telemetry/logger.ts';
-import { METRIC, metricsWriter, type MetricsWriter, renderMetrics } from '../telemetry/metrics.ts';
+import { METRIC, metricsWriter, renderMetrics } from '../telemetry/metrics.ts';
 import { matchOptionsOf } from '../config/match-options.ts';
 import type { MemberStore } from '../members.ts';
 import { OutageLog } from '../telemetry/outage-log.ts';
 import type { KeyUsage, KeyStore } from '../keys.ts';
 import type { PlanStore } from '../plans.ts';
+import { PlanChecks } from '../resubmit/plan-checks.ts';
 import type { Store } from '../store.ts';
 import { InFlight } from './admission.ts';
 import { CheckIntake, type Predict } from './check-intake.ts';
@@ -28,7 +29,6 @@ import { EnforcedPlans } from './enforced-plans.ts';
 import { Ingest } from './ingest.ts';
 import { listenError } from './listen-error.ts';
 import { isForeignOrigin } from './origins.ts';
-import { PlanViolationFinder } from './plan-violations.ts';
 import { RateLimits } from './rate-limits.ts';
 import { RateLimitedLogger } from '../telemetry/rate-limited-logger.ts';
 import { isStopping, readinessOf, type ServerStatus, outageReporter } from './readiness.ts';
@@ -107,9 +107,11 @@ export async function startEdge(parts: EdgeParts, port: number): Promise<Edge> {
   });
   const keys = keyStore === null ? null : new KeyCache(keyStore, { outage: keyOutage });
   const rateLimitedLogger = new RateLimitedLogger(logger, parts.now);
-  const shared: Shared = { metrics, newTraceId, keyUsage, rateLimitedLogger };
+  const shared = { metrics, newTraceId, keyUsage, logger: rateLimitedLogger };
   const ingest =
-    log === null || keys === null || keyStore === null ? null : makeIngest(parts, shared, log, keys, keyStore.plans);
+    log === null || keys === null || keyStore === null
+      ? null
+      : makeIngest(parts, { ...shared, log, keys }, keyStore.plans);
   const { storeProblem, databaseProblem } = parts;
   const keysProblem = (): string | null => keys?.problem() ?? null;
   const readiness = () => readinessOf({ role: config.role, status, log, storeProblem, databaseProblem, keysProblem });
@@ -170,12 +172,23 @@ export async function startEdge(parts: EdgeParts, port: number): Promise<Edge> {
     reading === null || keys === null
       ? buildOperatorApp(frame)
       : buildApp(
-          appOptions(parts, frame, {
-            reading,
-            keys,
-            keyUsage,
+          // Not a copy: its address is only known later.
+          Object.assign(frame, reading, {
+            config,
+            sources: parts.sources,
+            startWarnings: parts.startWarnings,
+            processingProblem: parts.processingProblem,
+            metricsBuffer: parts.metrics.buffer,
             stopping: stopping.signal,
             onRead: () => readOutage.worked(),
+            publicUrl: config.publicUrl,
+            keys,
+            environment: config.environment,
+            now: parts.now,
+            receiptTime: parts.receiptTime,
+            matchOptions: matchOptionsOf(config),
+            noteUse: ((key, at, origin, host) =>
+              keyUsage.note(key.id, at, origin, isForeignOrigin(origin, host))) satisfies AppOptions['noteUse'],
           }),
         );
   await app.ready();
@@ -205,42 +218,23 @@ export async function startEdge(parts: EdgeParts, port: number): Promise<Edge> {
   };
 }
 
-/** What all intakes share. */
-interface Shared {
-  readonly metrics: MetricsWriter;
-  readonly newTraceId: () => string;
-  readonly keyUsage: KeyUsageTracker;
-  readonly rateLimitedLogger: RateLimitedLogger;
-}
-
-interface MadeIngest {
-  readonly ingest: Ingest;
-  readonly check: CheckIntake | null;
-  readonly segment: SegmentIntake;
-  /** Complete requests that are not durable yet. */
-  waiting(): number;
-  setGauges(): void;
-}
-
-function makeIngest(parts: EdgeParts, shared: Shared, log: LogAppender, keys: KeyCache, plans: PlanStore): MadeIngest {
-  const { config, status, now, receiptTime } = parts;
-  const { metrics, newTraceId, keyUsage, rateLimitedLogger } = shared;
+function makeIngest(
+  parts: EdgeParts,
+  shared: Pick<IntakeParts, 'log' | 'keys' | 'keyUsage' | 'metrics' | 'logger' | 'newTraceId'>,
+  planStore: PlanStore,
+) {
+  const { config, status, now, receiptTime, predict } = parts;
   const inFlight = new InFlight(Math.floor(config.inFlightBytesMax / config.edges));
   const largeBodies = new LargeBodyValidator();
   const ingestParts: IntakeParts = {
-    log,
-    keys,
-    keyUsage,
-    plans: new EnforcedPlans(plans, rateLimitedLogger),
+    ...shared,
+    plans: new EnforcedPlans(planStore, shared.logger),
     rateLimits: new RateLimits(parts.rateLimitBuffer, config.edgeServers),
     inFlight,
     largeBodies,
-    metrics,
-    logger: rateLimitedLogger,
     environment: config.environment,
     now,
     receiptTime,
-    newTraceId,
     refusal: () => refusalOf(status),
     isStopping: () => isStopping(status),
   };
@@ -248,57 +242,14 @@ function makeIngest(parts: EdgeParts, shared: Shared, log: LogAppender, keys: Ke
   return {
     ingest: new Ingest(ingestParts),
     check:
-      parts.predict === null
-        ? null
-        : new CheckIntake({
-            ...ingestParts,
-            predict: parts.predict,
-            violations: new PlanViolationFinder(plans, rateLimitedLogger),
-          }),
+      predict === null ? null : new CheckIntake({ ...ingestParts, predict, planChecks: new PlanChecks(planStore) }),
     segment: new SegmentIntake({ ...ingestParts, matchOptions: matchOptionsOf(config), publicUrl }),
+    /** Complete requests that are not durable yet. */
     waiting: () => inFlight.appending + largeBodies.waiting,
     setGauges: () => {
-      metrics.set(METRIC.in_flight_bytes, inFlight.bytes);
-      metrics.set(METRIC.in_flight_requests, inFlight.requests);
+      shared.metrics.set(METRIC.in_flight_bytes, inFlight.bytes);
+      shared.metrics.set(METRIC.in_flight_requests, inFlight.requests);
     },
-  };
-}
-
-interface ForApp {
-  readonly reading: Reading;
-  readonly keys: KeyCache;
-  readonly keyUsage: KeyUsageTracker;
-  readonly stopping: AbortSignal;
-  readonly onRead: () => void;
-}
-
-function appOptions(
-  parts: EdgeParts,
-  frame: AppFrame,
-  { reading, keys, keyUsage, stopping, onRead }: ForApp,
-): AppOptions {
-  const { config, sources, startWarnings, processingProblem, now, receiptTime } = parts;
-  return {
-    ...frame,
-    // Not as it is now: the port is only known later.
-    get serverUrl() {
-      return frame.serverUrl ?? '';
-    },
-    ...reading,
-    config,
-    sources,
-    startWarnings,
-    processingProblem,
-    metricsBuffer: parts.metrics.buffer,
-    stopping,
-    onRead,
-    publicUrl: config.publicUrl,
-    keys,
-    environment: config.environment,
-    now,
-    receiptTime,
-    matchOptions: matchOptionsOf(config),
-    noteUse: (key, at, origin, host) => keyUsage.note(key.id, at, origin, isForeignOrigin(origin, host)),
   };
 }
 

@@ -3,7 +3,7 @@
  * they send anything. Pure: it looks at addresses and makes bodies.
  */
 
-import type { MessageType } from '../intake/segment-message.ts';
+import { MESSAGE_TYPES, type MessageType } from '../intake/segment-message.ts';
 
 const PREFIX = '/ingest/v1/';
 const RUDDER_CONFIG = '/ingest/sourceConfig';
@@ -17,22 +17,10 @@ export type SegmentRoute =
   | { readonly kind: 'settings'; readonly writeKey: string }
   | { readonly kind: 'rudder_settings' };
 
+/** By their names and first letters. */
 const MESSAGES: ReadonlyMap<string, MessageType | null> = new Map<string, MessageType | null>([
-  ['batch', null],
-  ['b', null],
-  ['import', null],
-  ['track', 'track'],
-  ['t', 'track'],
-  ['identify', 'identify'],
-  ['i', 'identify'],
-  ['page', 'page'],
-  ['p', 'page'],
-  ['screen', 'screen'],
-  ['s', 'screen'],
-  ['group', 'group'],
-  ['g', 'group'],
-  ['alias', 'alias'],
-  ['a', 'alias'],
+  ...['batch', 'b', 'import'].map((name) => [name, null] as const),
+  ...MESSAGE_TYPES.flatMap((type) => [[type, type] as const, [type.charAt(0), type] as const]),
 ]);
 const SETTINGS = /^projects\/([^/]+)\/settings$/;
 

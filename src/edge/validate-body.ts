@@ -29,7 +29,7 @@ export function validateBody(body: Uint8Array, plan: EnforcedPlan | null = null)
   return validateRequest(textOf(body), isEnforced ? plan.check : undefined);
 }
 
-function textOf(body: Uint8Array): string {
+export function textOf(body: Uint8Array): string {
   return Buffer.from(body.buffer, body.byteOffset, body.byteLength).toString('utf8');
 }
 
@@ -64,11 +64,6 @@ export interface PlanMessage {
 /** So many plans a thread keeps. */
 const PLANS_MAX = 50;
 
-export interface ValidatorReply {
-  readonly validation: RequestValidation;
-  readonly body: Uint8Array<ArrayBuffer>;
-}
-
 /** The result of any task, and the memory that goes back with it. */
 export function runTask(
   task: ValidatorTask,
@@ -77,21 +72,12 @@ export function runTask(
   const { body, planId } = task;
   const plan = planId === null ? null : plans.get(planId);
   if (plan === undefined) throw new Error('a plan was not sent to the validator');
-  if (task.kind === 'validate') {
-    const reply: ValidatorReply = { validation: validateBody(body, plan), body };
-    return { reply, memory: body.buffer };
-  }
+  if (task.kind === 'validate') return { reply: { validation: validateBody(body, plan), body }, memory: body.buffer };
   if (task.kind === 'findKey') return { reply: { writeKey: writeKeyOf(body), body }, memory: body.buffer };
   const conversion = convertBody(body, task.options, plan);
   if (!conversion.ok) return { reply: conversion, memory: body.buffer };
   const converted = inOwnMemory(conversion.body);
   return { reply: { ...conversion, body: converted }, memory: converted.buffer };
-}
-
-export interface KeyInBody {
-  readonly writeKey: string | null;
-  /** The same bytes that were handed in, which are no longer usable. */
-  readonly body: Uint8Array;
 }
 
 export interface ValidatedBody {
@@ -134,7 +120,7 @@ export class LargeBodyValidator {
   }
 
   /** Takes ownership of the memory of `body`. */
-  findKey(body: Uint8Array): Promise<KeyInBody> {
+  findKey(body: Uint8Array): Promise<{ readonly writeKey: string | null } & Pick<ValidatedBody, 'body'>> {
     return this.#run({ kind: 'findKey', body: inOwnMemory(body), planId: null });
   }
 

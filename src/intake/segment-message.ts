@@ -7,7 +7,7 @@
  * null can be kept. A message that cannot be mapped is an error, never a guess.
  */
 
-import type { RawNumber } from '../json/exact-numbers.ts';
+import { isRawNumber } from '../json/exact-numbers.ts';
 import type { IdentifierType } from '../model.ts';
 import { isBlank } from '../validation/characters.ts';
 import { parseIso8601 } from '../validation/iso8601.ts';
@@ -133,7 +133,6 @@ function problemOf(message: JsonObject, type: MessageType): string | null {
   return null;
 }
 
-/** `null` counts as absent. */
 /** Segment takes numbers for ids, and reads them as text. */
 function textOf(value: unknown): string | null {
   if (typeof value === 'string') return value;
@@ -144,13 +143,6 @@ function textOf(value: unknown): string | null {
 function identifierOf(value: unknown): string | null {
   const text = textOf(value);
   return text === null || isBlank(text) ? null : text;
-}
-
-/** The part of `JSON` that the type library does not know yet. */
-const exact = JSON as unknown as { isRawJSON(value: unknown): value is RawNumber };
-
-function isRawNumber(value: unknown): value is RawNumber {
-  return exact.isRawJSON(value);
 }
 
 function merged(first: JsonObject, second: unknown): JsonObject {
@@ -325,29 +317,20 @@ function restOf(message: JsonObject, type: MessageType, frame: MessageFrame): Js
   const integrations = merged(frame.integrations, message.integrations);
   if (!isEmptyObject(integrations)) rest.push(['integrations', integrations]);
   for (const [name, value] of Object.entries(message)) {
-    if (!KNOWN_MEMBERS.has(name) || isElsewhereOnly(name, type)) rest.push([name, value]);
+    if (!KNOWN_MEMBERS.has(name) || TYPES_BY_MEMBER.get(name)?.includes(type) === false) rest.push([name, value]);
   }
   return rest.length === 0 ? null : Object.fromEntries(rest);
 }
 
-/** Whether a member that some types of messages have is of no meaning for this one. */
-function isElsewhereOnly(name: string, type: MessageType): boolean {
-  switch (name) {
-    case 'event':
-      return type !== 'track';
-    case 'name':
-    case 'category':
-      return type !== 'page' && type !== 'screen';
-    case 'previousId':
-      return type !== 'alias';
-    case 'groupId':
-      return type !== 'group';
-    case 'traits':
-      return type !== 'identify' && type !== 'group';
-    default:
-      return false;
-  }
-}
+/** Members that mean something in messages of these types alone. */
+const TYPES_BY_MEMBER: ReadonlyMap<string, readonly MessageType[]> = new Map([
+  ['event', ['track']],
+  ['name', ['page', 'screen']],
+  ['category', ['page', 'screen']],
+  ['previousId', ['alias']],
+  ['groupId', ['group']],
+  ['traits', ['identify', 'group']],
+]);
 
 /** Names that mean something else here get a prefix; amounts that can be read as numbers are numbers. */
 function propertyEntries(properties: JsonObject, reserved: ReadonlyMap<string, unknown>): Entry[] {

@@ -16,6 +16,7 @@ export interface RawNumber {
 /** The part of `JSON` that the type library does not know yet. */
 interface ExactJson {
   rawJSON(source: string): RawNumber;
+  isRawJSON(value: unknown): value is RawNumber;
 }
 
 const exact = JSON as unknown as ExactJson;
@@ -36,6 +37,10 @@ const NINE = 0x39;
 /** Throws as `JSON.parse` does. */
 export function parseExact(text: string): unknown {
   return mayLoseDigits(text) ? buildValue(text, exactNumberOf) : parseJson(text);
+}
+
+export function isRawNumber(value: unknown): value is RawNumber {
+  return exact.isRawJSON(value);
 }
 
 /** Quick. Has false positives, which cost time only, and no false negatives. */

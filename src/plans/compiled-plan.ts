@@ -370,68 +370,26 @@ const TYPE_WORDS: Readonly<Record<string, string>> = {
   object: 'an object',
 };
 
+/** Of what ajv reports, by keyword, whatever of it the messages use. */
+interface ErrorParameters {
+  readonly type: string | readonly string[];
+  readonly property: string;
+  readonly allowedValues: readonly unknown[];
+  readonly allowedValue: unknown;
+  readonly comparison: string;
+  readonly limit: number;
+  readonly multipleOf: number;
+  readonly minContains: number;
+  readonly maxContains?: number;
+  readonly pattern: string;
+  readonly format: string;
+  readonly passingSchemas: unknown;
+}
+
 function messageOf({ keyword, params, schema }: ErrorObject): string {
-  const { limit } = params as { limit?: number };
-  switch (keyword) {
-    case 'type': {
-      const types = (params as { type: string | string[] }).type;
-      return `must be ${[types]
-        .flat()
-        .map((type) => TYPE_WORDS[type] ?? type)
-        .join(' or ')}`;
-    }
-    case 'required':
-      return 'is required';
-    case 'dependentRequired':
-      return `is required if ${(params as { property: string }).property} is present`;
-    case 'additionalProperties':
-      return 'is not in the tracking plan';
-    case 'propertyNames':
-      return 'has a name that is not allowed';
-    case 'false schema':
-      return 'is not allowed';
-    case 'enum':
-      return `must be one of ${listed((params as { allowedValues: unknown[] }).allowedValues)}`;
-    case 'const':
-      return `must be ${listed([(params as { allowedValue: unknown }).allowedValue])}`;
-    case 'minimum':
-    case 'maximum':
-    case 'exclusiveMinimum':
-    case 'exclusiveMaximum': {
-      const { comparison } = params as { comparison: string };
-      return `must be ${COMPARISONS[comparison] ?? comparison} ${limit}`;
-    }
-    case 'multipleOf':
-      return `must be a multiple of ${(params as { multipleOf: number }).multipleOf}`;
-    case 'minLength':
-      return `must have at least ${limit} ${plural(limit, 'character')}`;
-    case 'maxLength':
-      return `must have at most ${limit} ${plural(limit, 'character')}`;
-    case 'minItems':
-      return `must have at least ${limit} ${plural(limit, 'item')}`;
-    case 'maxItems':
-      return `must have at most ${limit} ${plural(limit, 'item')}`;
-    case 'minProperties':
-      return `must have at least ${limit} ${limit === 1 ? 'property' : 'properties'}`;
-    case 'maxProperties':
-      return `must have at most ${limit} ${limit === 1 ? 'property' : 'properties'}`;
-    case 'uniqueItems':
-      return 'must not have the same item twice';
-    case 'contains':
-      return containsMessage(params as { minContains: number; maxContains?: number });
-    case 'pattern':
-      return `must match the pattern ${(params as { pattern: string }).pattern}`;
-    case 'format':
-      return `must be a valid ${(params as { format: string }).format}`;
-    case 'anyOf':
-      return 'matches none of the alternatives (anyOf)';
-    case 'oneOf':
-      return `matches ${(params as { passingSchemas: unknown }).passingSchemas === null ? 'none' : 'more than one'} of the alternatives (oneOf)`;
-    case 'not':
-      return 'matches what is excluded (not)';
-    default:
-      return `violates ${keyword} ${typeof schema === 'string' ? schema : ''}`.trimEnd();
-  }
+  const message = Object.hasOwn(MESSAGES, keyword) ? MESSAGES[keyword] : undefined;
+  if (message !== undefined) return message(params as ErrorParameters);
+  return `violates ${keyword} ${typeof schema === 'string' ? schema : ''}`.trimEnd();
 }
 
 const COMPARISONS: Readonly<Record<string, string>> = {
@@ -441,14 +399,51 @@ const COMPARISONS: Readonly<Record<string, string>> = {
   '<': 'below',
 };
 
-function containsMessage({ minContains, maxContains }: { minContains: number; maxContains?: number }): string {
-  const most = maxContains === undefined ? '' : ` and at most ${maxContains}`;
-  return `must have at least ${minContains}${most} of the items that the plan asks for (contains)`;
-}
+type Message = (parameters: ErrorParameters) => string;
 
-function plural(count: number | undefined, word: string): string {
-  return count === 1 ? word : `${word}s`;
-}
+const compared: Message = ({ comparison, limit }) => `must be ${COMPARISONS[comparison] ?? comparison} ${limit}`;
+const sized =
+  (bound: 'at least' | 'at most', one: string, several: string): Message =>
+  ({ limit }) =>
+    `must have ${bound} ${limit} ${limit === 1 ? one : several}`;
+
+/** By keyword. */
+const MESSAGES: Readonly<Record<string, Message>> = {
+  type: ({ type }) =>
+    `must be ${[type]
+      .flat()
+      .map((one) => TYPE_WORDS[one] ?? one)
+      .join(' or ')}`,
+  required: () => 'is required',
+  dependentRequired: ({ property }) => `is required if ${property} is present`,
+  additionalProperties: () => 'is not in the tracking plan',
+  propertyNames: () => 'has a name that is not allowed',
+  'false schema': () => 'is not allowed',
+  enum: ({ allowedValues }) => `must be one of ${listed(allowedValues)}`,
+  const: ({ allowedValue }) => `must be ${listed([allowedValue])}`,
+  minimum: compared,
+  maximum: compared,
+  exclusiveMinimum: compared,
+  exclusiveMaximum: compared,
+  multipleOf: ({ multipleOf }) => `must be a multiple of ${multipleOf}`,
+  minLength: sized('at least', 'character', 'characters'),
+  maxLength: sized('at most', 'character', 'characters'),
+  minItems: sized('at least', 'item', 'items'),
+  maxItems: sized('at most', 'item', 'items'),
+  minProperties: sized('at least', 'property', 'properties'),
+  maxProperties: sized('at most', 'property', 'properties'),
+  uniqueItems: () => 'must not have the same item twice',
+  contains: ({ minContains, maxContains }) => {
+    const most = maxContains === undefined ? '' : ` and at most ${maxContains}`;
+    return `must have at least ${minContains}${most} of the items that the plan asks for (contains)`;
+  },
+  pattern: ({ pattern }) => `must match the pattern ${pattern}`,
+  format: ({ format }) => `must be a valid ${format}`,
+  anyOf: () => 'matches none of the alternatives (anyOf)',
+  oneOf: ({ passingSchemas }) =>
+    `matches ${passingSchemas === null ? 'none' : 'more than one'} of the alternatives (oneOf)`,
+  not: () => 'matches what is excluded (not)',
+};
 
 /** Values of the plan, not of the client. */
 function listed(values: readonly unknown[]): string {

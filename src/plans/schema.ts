@@ -32,66 +32,74 @@ const SCHEMA_DIALECT = 'https://json-schema.org/draft/2020-12/schema';
 const TYPES = ['string', 'number', 'integer', 'boolean', 'null', 'array', 'object'];
 const DEFINITION = /^#\/\$defs\/([^/]+)$/;
 
-type Kind =
-  | 'annotation'
-  | 'text'
-  | 'boolean'
-  | 'number'
-  | 'positive'
-  | 'count'
-  | 'names'
-  | 'list'
-  | 'any'
-  | 'type'
-  | 'pattern'
-  | 'format'
-  | 'reference'
-  | 'dialect'
-  | 'schema'
-  | 'schemas'
-  | 'schemaMap'
-  | 'patternMap'
-  | 'nameListMap';
+/** What the value of a keyword has to be, if it holds no schema. */
+interface ValueRule {
+  readonly isRight: (value: unknown) => boolean;
+  readonly message: string;
+}
+
+type Kind = ValueRule | 'pattern' | 'reference' | 'schema' | 'schemas' | 'schemaMap' | 'patternMap' | 'nameListMap';
+
+const ANY: ValueRule = { isRight: () => true, message: '' };
+const TEXT: ValueRule = { isRight: (value) => typeof value === 'string', message: 'must be a string' };
+const BOOLEAN: ValueRule = { isRight: (value) => typeof value === 'boolean', message: 'must be true or false' };
+const NUMBER: ValueRule = { isRight: Number.isFinite, message: 'must be a number' };
+const POSITIVE: ValueRule = {
+  isRight: (value) => isAtLeast(value, Number.MIN_VALUE),
+  message: 'must be a number above 0',
+};
+const COUNT: ValueRule = {
+  isRight: (value) => Number.isSafeInteger(value) && isAtLeast(value, 0),
+  message: 'must be a whole number of at least 0',
+};
+const NAMES: ValueRule = { isRight: isListOfNames, message: listMessage('names') };
+const LIST: ValueRule = { isRight: (value) => isList(value) && value.length > 0, message: listMessage('values') };
+const TYPE: ValueRule = { isRight: isTypes, message: `must be one or several of ${TYPES.join(', ')}` };
+const DIALECT: ValueRule = { isRight: (value) => value === SCHEMA_DIALECT, message: `must be ${SCHEMA_DIALECT}` };
+const FORMAT: ValueRule = {
+  isRight: (value) => FORMAT_NAMES.includes(value as string),
+  message: `must be one of ${FORMAT_NAMES.join(', ')}; for others use pattern`,
+};
 
 const KEYWORDS = new Map<string, Kind>(
   Object.entries({
-    title: 'text',
-    description: 'text',
-    $comment: 'text',
-    examples: 'annotation',
-    default: 'annotation',
-    deprecated: 'boolean',
-    'x-personal': 'boolean',
-    $schema: 'dialect',
+    title: TEXT,
+    description: TEXT,
+    $comment: TEXT,
+    examples: ANY,
+    default: ANY,
+    deprecated: BOOLEAN,
+    'x-personal': BOOLEAN,
+    $schema: DIALECT,
     $defs: 'schemaMap',
     $ref: 'reference',
-    type: 'type',
-    enum: 'list',
-    const: 'any',
-    minimum: 'number',
-    maximum: 'number',
-    exclusiveMinimum: 'number',
-    exclusiveMaximum: 'number',
-    multipleOf: 'positive',
-    minLength: 'count',
-    maxLength: 'count',
+    type: TYPE,
+    enum: LIST,
+    const: ANY,
+    minimum: NUMBER,
+    maximum: NUMBER,
+    exclusiveMinimum: NUMBER,
+    exclusiveMaximum: NUMBER,
+    multipleOf: POSITIVE,
+    minLength: COUNT,
+    maxLength: COUNT,
     pattern: 'pattern',
-    format: 'format',
+    format: FORMAT,
     items: 'schema',
     prefixItems: 'schemas',
     contains: 'schema',
-    minContains: 'count',
-    maxContains: 'count',
-    minItems: 'count',
-    maxItems: 'count',
-    uniqueItems: 'boolean',
+    minContains: COUNT,
+    maxContains: COUNT,
+    minItems: COUNT,
+    maxItems: COUNT,
+    uniqueItems: BOOLEAN,
     properties: 'schemaMap',
-    required: 'names',
+    required: NAMES,
     additionalProperties: 'schema',
     patternProperties: 'patternMap',
     propertyNames: 'schema',
-    minProperties: 'count',
-    maxProperties: 'count',
+    minProperties: COUNT,
+    maxProperties: COUNT,
     dependentRequired: 'nameListMap',
     dependentSchemas: 'schemaMap',
     allOf: 'schemas',
@@ -162,51 +170,12 @@ class SchemaCheck {
   }
 
   #value(kind: Kind, value: unknown, path: string, depth: number): void {
-    switch (kind) {
-      case 'annotation':
-      case 'any':
-        return;
-      case 'text':
-        return this.#expect(typeof value === 'string', path, 'must be a string');
-      case 'boolean':
-        return this.#expect(typeof value === 'boolean', path, 'must be true or false');
-      case 'number':
-        return this.#expect(Number.isFinite(value), path, 'must be a number');
-      case 'positive':
-        return this.#expect(Number.isFinite(value) && (value as number) > 0, path, 'must be a number above 0');
-      case 'count':
-        return this.#expect(
-          Number.isSafeInteger(value) && (value as number) >= 0,
-          path,
-          'must be a whole number of at least 0',
-        );
-      case 'names':
-        return this.#expect(isListOfNames(value), path, listMessage('names'));
-      case 'list':
-        return this.#expect(isList(value) && value.length > 0, path, listMessage('values'));
-      case 'type':
-        return this.#expect(isTypes(value), path, `must be one or several of ${TYPES.join(', ')}`);
-      case 'dialect':
-        return this.#expect(value === SCHEMA_DIALECT, path, `must be ${SCHEMA_DIALECT}`);
-      case 'format':
-        return this.#expect(
-          FORMAT_NAMES.includes(value as string),
-          path,
-          `must be one of ${FORMAT_NAMES.join(', ')}; for others use pattern`,
-        );
-      case 'pattern':
-        return this.#pattern(value, path);
-      case 'reference':
-        return this.#reference(value, path);
-      case 'schema':
-        return this.#schema(value, path, depth + 1);
-      case 'schemas':
-        return this.#schemas(value, path, depth);
-      case 'schemaMap':
-      case 'patternMap':
-      case 'nameListMap':
-        return this.#map(kind, value, path, depth);
-    }
+    if (typeof kind === 'object') return this.#expect(kind.isRight(value), path, kind.message);
+    if (kind === 'pattern') return this.#pattern(value, path);
+    if (kind === 'reference') return this.#reference(value, path);
+    if (kind === 'schema') return this.#schema(value, path, depth + 1);
+    if (kind === 'schemas') return this.#schemas(value, path, depth);
+    return this.#map(kind, value, path, depth);
   }
 
   #expect(isRight: boolean, path: string, message: string): void {
@@ -248,7 +217,7 @@ class SchemaCheck {
     for (const [name, member] of members) {
       const at = path + pathSegment(name);
       if (name === '__proto__') this.#mistake(at, 'is a name that a plan cannot hold');
-      else if (kind === 'nameListMap') this.#expect(isListOfNames(member), at, listMessage('names'));
+      else if (kind === 'nameListMap') this.#expect(NAMES.isRight(member), at, NAMES.message);
       else {
         if (kind === 'patternMap') this.#pattern(name, at);
         this.#schema(member, at, depth + 1);
@@ -301,6 +270,10 @@ class SchemaCheck {
 }
 
 class RecursiveSchema extends Error {}
+
+function isAtLeast(value: unknown, least: number): boolean {
+  return Number.isFinite(value) && (value as number) >= least;
+}
 
 function isList(value: unknown): value is readonly unknown[] {
   return Array.isArray(value) && value.length <= SCHEMA_LIMITS.listItemsMax;

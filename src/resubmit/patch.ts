@@ -10,7 +10,7 @@
 
 import { isDeepStrictEqual } from 'node:util';
 import { applyPatch, type Operation, Pointer } from 'rfc6902';
-import { parseExact, type RawNumber } from '../json/exact-numbers.ts';
+import { isRawNumber, parseExact } from '../json/exact-numbers.ts';
 import { IDENTIFIER_TYPES } from '../model.ts';
 import type { JsonText, PatchStep } from '../store.ts';
 
@@ -214,19 +214,10 @@ function encoded(value: unknown): unknown {
 }
 
 function decoded(value: unknown): unknown {
-  if (typeof value === 'string' && value.startsWith(NUMBER)) return rawNumber(value.slice(NUMBER.length));
+  if (typeof value === 'string' && value.startsWith(NUMBER)) return parseExact(value.slice(NUMBER.length));
   if (typeof value !== 'object' || value === null) return value;
   if (Array.isArray(value)) return value.map(decoded);
   return Object.fromEntries(
     Object.entries(value).map(([name, member]) => [name === PROTO ? '__proto__' : name, decoded(member)]),
   );
-}
-
-/** `JSON.rawJSON` makes objects without a prototype. */
-function isRawNumber(value: object): value is RawNumber {
-  return Object.getPrototypeOf(value) === null && 'rawJSON' in value;
-}
-
-function rawNumber(source: string): unknown {
-  return parseExact(source);
 }

@@ -1,7 +1,7 @@
 /**
- * What a tenant's tracking plan says against users that are resubmitted: they are held to the plan as it is now, like
- * requests. The newest version is read with each call, and compiled once. What compiles plans is loaded with the first
- * one.
+ * What a tenant's tracking plan says against users that are resubmitted, which are held to the plan as it is now, like
+ * requests; and against those of a dry run. The newest version is read with each call, and compiled once. What compiles
+ * plans is loaded with the first one. Enforcement at the edge is `edge/enforced-plans.ts`.
  *
  * An enforced plan that this version of Sluice cannot use accepts no one here: users stay rejected, with a message that
  * says so, and the job goes on. Requests are accepted unchecked then (plans/unusable-plan.ts), since their clients cannot
@@ -15,6 +15,8 @@ import type { UserCheck } from '../validation/validate-request.ts';
 
 export interface PlanCheck {
   readonly version: number;
+  /** Why this version of Sluice cannot use the plan; null if it can. */
+  readonly problem: string | null;
   /** Why a user is rejected. */
   readonly enforced: UserCheck;
   /** In every mode. */
@@ -41,18 +43,20 @@ export class PlanChecks {
 }
 
 async function openCheck({ text, version, enforces }: StoredPlan): Promise<PlanCheck> {
-  const [{ parsePlan }, { CompiledPlan, checkUser, enforcedViolation }] = await Promise.all([
+  const [{ describeMistakes, parsePlan }, { CompiledPlan, checkUser, enforcedViolation }] = await Promise.all([
     import('../plans/plan.ts'),
     import('../plans/compiled-plan.ts'),
   ]);
   const reading = parsePlan(text);
   if (!reading.ok) {
     const unusable = `version ${version} of the tracking plan cannot be used by this version of Sluice: push a plan that is valid`;
-    return { version, enforced: () => (enforces ? unusable : null), violationsOf: () => [] };
+    const problem = describeMistakes(reading.mistakes);
+    return { version, problem, enforced: () => (enforces ? unusable : null), violationsOf: () => [] };
   }
   const plan = new CompiledPlan(reading.plan, version);
   return {
     version,
+    problem: null,
     enforced: (user) => enforcedViolation(plan, user),
     violationsOf: (user) => checkUser(plan, user),
   };

@@ -24,29 +24,20 @@ const GIVEN_BY = /^([0-9a-f]{12})([0-9a-f]{16})?$/;
 const ARRIVALS = 'arrivals';
 const GO_ON = `"${OLDEST}" instead reads all that is stored from the beginning, in the same order; events that you have already have the same id`;
 
-function cursorOf(list: List, ...numbers: readonly number[]): string {
-  return encoded([list, ...numbers]);
-}
-
-/** Throws `BadCursorError` unless `cursorOf` could have made it. */
-function numbersOf(list: List, cursor: string, count: number): number[] {
-  const [name, ...words] = decoded(cursor, malformedPage);
-  const numbers = words.map(numberIn);
-  if (name !== list || numbers.length !== count || !numbers.every(Number.isSafeInteger)) throw malformedPage();
-  return numbers;
-}
-
 /** Whose rows are listed, and which of them: the number of the tenant, then the filters that leave rows out. */
 export type CursorScope = readonly [tenant: number, ...filters: readonly (string | null)[]];
 
-/** Like `cursorOf`, but valid only for the same scope: with another one, rows would be skipped. */
+/** Valid only for the same scope: with another one, rows would be skipped. */
 export function scopedCursorOf(list: List, scope: CursorScope, ...numbers: readonly number[]): string {
-  return cursorOf(list, scopeNumber(scope), ...numbers);
+  return encoded([list, scopeNumber(scope), ...numbers]);
 }
 
+/** Throws `BadCursorError` unless `scopedCursorOf` could have made it. */
 export function scopedNumbersOf(list: List, scope: CursorScope, cursor: string, count: number): number[] {
-  const [number, ...numbers] = numbersOf(list, cursor, count + 1);
-  if (number !== scopeNumber(scope)) throw malformedPage();
+  const [name, ...words] = decoded(cursor, malformedPage);
+  const [number, ...numbers] = words.map(numberIn);
+  const isOurs = name === list && number === scopeNumber(scope) && numbers.length === count;
+  if (!isOurs || !numbers.every(Number.isSafeInteger)) throw malformedPage();
   return numbers;
 }
 

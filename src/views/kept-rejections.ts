@@ -96,6 +96,6 @@ export function reasonHash(reason: string): Uint8Array {
 }
 
 /** The message without indexes, so that the same mistake has the same reason wherever it is. */
-function reasonOf(message: string): string {
+export function reasonOf(message: string): string {
   return message.replaceAll(/\[\d+\]/g, '[]');
 }

@@ -69,14 +69,13 @@ export async function searchPeople(source: PeopleSource, query: PeopleQuery): Pr
   const exact = await exactMatches(source, query);
   const rows: FoundPerson[] = exact.slice(exactGiven, exactGiven + query.limit);
   const exactEnd = Math.min(exact.length, exactGiven + query.limit);
-  if (rows.length > 0) {
-    // Returned at once: a client that asks for one person does not wait for the scan of all others.
-    return {
-      rows,
-      nextCursor: scopedCursorOf('people', scope, exactEnd, before),
-      isPartial: rows.length < query.limit,
-    };
-  }
+  const pageUpTo = (no: NodeNumber): PeoplePage => ({
+    rows,
+    nextCursor: scopedCursorOf('people', scope, exactEnd, no),
+    isPartial: rows.length < query.limit,
+  });
+  // Returned at once: a client that asks for one person does not wait for the scan of all others.
+  if (rows.length > 0) return pageUpTo(before);
   const exactIds = new Set(exact.map(({ profile }) => profile.id));
   const until = performance.now() + query.budgetMs;
   let length = 0;
@@ -85,21 +84,14 @@ export async function searchPeople(source: PeopleSource, query: PeopleQuery): Pr
     const { found, end } = await source.step(at, query.limit + 1 - rows.length + exactIds.size, until);
     for (const person of found) {
       if (exactIds.has(person.profile.id)) continue;
-      if (rows.length === query.limit || length > PAGE_LENGTH_MAX) {
-        return {
-          rows,
-          nextCursor: scopedCursorOf('people', scope, exactEnd, at),
-          isPartial: rows.length < query.limit,
-        };
-      }
+      if (rows.length === query.limit || length > PAGE_LENGTH_MAX) return pageUpTo(at);
       rows.push({ matched: person.matched, profile: person.profile });
       length += lengthOf(person.profile);
       at = person.no;
     }
     if (end === null) return { rows, nextCursor: null, isPartial: false };
     at = end;
-    if (performance.now() >= until)
-      return { rows, nextCursor: scopedCursorOf('people', scope, exactEnd, at), isPartial: true };
+    if (performance.now() >= until) return { ...pageUpTo(at), isPartial: true };
     await yieldToOthers();
   }
 }
@@ -166,9 +158,7 @@ function textOf(json: string): string {
 }
 
 function namesIn({ profileFields }: StoredProfile): string[] {
-  const fields = NAME_FIELDS.map((name) => {
-    return textOf(profileFields.get(name)?.value ?? '""');
-  });
+  const fields = NAME_FIELDS.map((name) => textOf(profileFields.get(name)?.value ?? '""'));
   return [`${fields[0]?.trim()} ${fields[1]?.trim()}`, ...fields];
 }
 

@@ -3,11 +3,8 @@
  * rows of its nodes. Pure. Clients choose what the fields contain: only texts count, and long ones are cut.
  */
 
-import { type Group, viewOf } from '../identity/property-updates.ts';
-import { IDENTIFIER_TYPES, type IdentifierType } from '../model.ts';
 import type { StoredPerson } from '../store.ts';
-import { parseExact } from '../json/exact-numbers.ts';
-import type { IdentifierRow, ProfileNodes } from './profile.ts';
+import { type IdentifierRow, identifiersByType, type ProfileNodes, viewOfNodes } from './profile.ts';
 
 /** Stores omit longer properties of a node, in bytes: those of hundreds of people would fill the memory. */
 export const NAMED_BYTES_MAX = 65_536;
@@ -16,20 +13,11 @@ const IDENTIFIERS_PER_TYPE_MAX = 3;
 
 /** `identifiers` oldest first. */
 export function storedPerson({ root, nodes }: ProfileNodes, identifiers: readonly IdentifierRow[]): StoredPerson {
-  const groups = nodes.map(({ properties: json }) => (json === null ? [] : (parseExact(json) as readonly Group[])));
-  const { fields } = viewOf(groups);
-  const ofType = (type: IdentifierType): string[] =>
-    identifiers
-      .filter((row) => row.type === type)
-      .slice(0, IDENTIFIERS_PER_TYPE_MAX)
-      .map(({ raw, value }) => raw ?? value);
+  const { fields } = viewOfNodes(nodes);
   return {
     id: root.id,
     name: nameOf((name) => fields.get(name)?.value),
-    identifiers: Object.fromEntries(IDENTIFIER_TYPES.map((type) => [type, ofType(type)])) as Record<
-      IdentifierType,
-      string[]
-    >,
+    identifiers: identifiersByType(identifiers, IDENTIFIERS_PER_TYPE_MAX),
   };
 }
 

@@ -5,10 +5,10 @@
  */
 
 import { compareOrigins } from '../identity/origin.ts';
-import { type Group, type PropertyValue, viewOf } from '../identity/property-updates.ts';
+import { type PropertyValue, viewOf } from '../identity/property-updates.ts';
 import { IDENTIFIER_TYPES, type IdentifierType, type NodeNumber, type Origin } from '../model.ts';
 import type { Provenance, StoredIdentity, StoredProfile, StoredRefusal } from '../store.ts';
-import { parseExact } from '../json/exact-numbers.ts';
+import { groupsIn } from './node-properties.ts';
 
 export interface ProfileNode {
   readonly node: NodeNumber;
@@ -71,23 +71,33 @@ export function oldestFirst<Row extends { readonly origin: Origin }>(rows: reado
 
 /** `identifiers` oldest first. */
 export function storedProfile({ root, nodes }: ProfileNodes, identifiers: readonly IdentifierRow[]): StoredProfile {
-  const ofType = (type: IdentifierType): string[] =>
-    identifiers.filter((row) => row.type === type).map(({ raw, value }) => raw ?? value);
-  const groups = nodes.map(({ properties: json }) => (json === null ? [] : (parseExact(json) as readonly Group[])));
-  const { fields, properties } = viewOf(groups);
+  const { fields, properties } = viewOfNodes(nodes);
   return {
     id: root.id,
     mergedIds: nodes.filter(({ node }) => node !== root.node).map(({ id }) => id),
-    identifiers: Object.fromEntries(IDENTIFIER_TYPES.map((type) => [type, ofType(type)])) as Record<
-      IdentifierType,
-      string[]
-    >,
+    identifiers: identifiersByType(identifiers),
     profileFields: provenances(fields),
     userProperties: provenances(properties),
     firstSeen: Math.min(...nodes.map(({ firstSeen }) => firstSeen)),
     lastSeen: Math.max(...nodes.map(({ lastSeen }) => lastSeen)),
     eventCount: nodes.reduce((sum, { events }) => sum + events, 0),
   };
+}
+
+export function viewOfNodes(nodes: readonly ProfileNode[]): ReturnType<typeof viewOf> {
+  return viewOf(nodes.map(({ properties }) => groupsIn(properties)));
+}
+
+/** As the clients wrote them, in the order of the rows, and of each type so many. */
+export function identifiersByType(
+  rows: readonly IdentifierRow[],
+  countMax = Number.POSITIVE_INFINITY,
+): StoredProfile['identifiers'] {
+  const ofType = (type: IdentifierType): string[] => {
+    const own = rows.filter((row) => row.type === type).slice(0, countMax);
+    return own.map(({ raw, value }) => raw ?? value);
+  };
+  return Object.fromEntries(IDENTIFIER_TYPES.map((type) => [type, ofType(type)])) as Record<IdentifierType, string[]>;
 }
 
 function provenances(values: ReadonlyMap<string, PropertyValue>): Map<string, Provenance> {

@@ -20,49 +20,153 @@ import {
   type TraceSummary,
 } from '../store.ts';
 import { traceCursor, traceIdBefore, traceScope } from './trace-list.ts';
+import { NOTHING_STORED } from './trace.ts';
 import { uuidOf } from './uuid.ts';
 
 const DEAD_LETTERS_MAX = 1_000;
 const DEAD_LETTER_WARNING = 'could not be processed and is now a dead letter: see sluice doctor';
+const HEADERS_PER_READ = 5_000;
+/** Of each partition. Reading a longer backlog at every call would keep the processor from working it off. */
+const WAITING_RECORDS_MAX = 20_000;
 
-export async function readTrace(
-  store: TraceReader & LedgerReader,
-  log: LogReader,
-  tenantId: TenantId | null,
-  traceId: string,
-): Promise<StoredTrace | undefined> {
-  const id = uuidOf(traceId);
-  if (id === undefined) return undefined;
-  if (log.splitsRequests) return readSplitTrace(store, log, tenantId, id);
-  const processed = await store.trace(tenantId, id);
-  if (processed !== undefined) return processed;
-  const waiting = await waitingRecords(store, log, tenantId, id);
-  if (waiting.length > 0) return pendingTrace(id, waiting, []);
-  // The processor may have processed it between the two reads.
-  return (await store.trace(tenantId, id)) ?? deadLetterTrace(store, log, tenantId, id);
-}
+export class TraceReading {
+  readonly #store: TraceReader & LedgerReader;
+  readonly #log: LogReader;
+  readonly #pendingCounts: PendingCounts;
 
-/**
- * If a request was split, some users may be processed and others not. The log is read first: what is processed
- * meanwhile is then seen twice, never missed.
- */
-async function readSplitTrace(
-  store: TraceReader & LedgerReader,
-  log: LogReader,
-  tenantId: TenantId | null,
-  traceId: string,
-): Promise<StoredTrace | undefined> {
-  const waiting = await waitingRecords(store, log, tenantId, traceId);
-  const processed = await store.trace(tenantId, traceId);
-  const deadLetters = await deadLetterTrace(store, log, tenantId, traceId);
-  const rest = [
-    ...(waiting.length > 0 ? [pendingTrace(traceId, waiting, [])] : []),
-    ...(deadLetters ? [deadLetters] : []),
-  ];
-  return rest.reduce<StoredTrace | undefined>(
-    (known, more) => (known === undefined ? more : together(known, more)),
-    processed,
-  );
+  constructor(store: TraceReader & LedgerReader, log: LogReader, pendingCounts: PendingCounts) {
+    this.#store = store;
+    this.#log = log;
+    this.#pendingCounts = pendingCounts;
+  }
+
+  async trace(tenantId: TenantId | null, traceId: string): Promise<StoredTrace | undefined> {
+    const id = uuidOf(traceId);
+    if (id === undefined) return undefined;
+    if (this.#log.splitsRequests) return this.#splitTrace(tenantId, id);
+    const processed = await this.#store.trace(tenantId, id);
+    if (processed !== undefined) return processed;
+    const waiting = await this.#waitingRecords(tenantId, id);
+    if (waiting.length > 0) return pendingTrace(id, waiting, []);
+    // The processor may have processed it between the two reads.
+    return (await this.#store.trace(tenantId, id)) ?? this.#deadLetterTrace(tenantId, id);
+  }
+
+  /**
+   * If a request was split, some users may be processed and others not. The log is read first: what is processed
+   * meanwhile is then seen twice, never missed.
+   */
+  async #splitTrace(tenantId: TenantId | null, traceId: string): Promise<StoredTrace | undefined> {
+    const waiting = await this.#waitingRecords(tenantId, traceId);
+    const processed = await this.#store.trace(tenantId, traceId);
+    const deadLetters = await this.#deadLetterTrace(tenantId, traceId);
+    const rest = [
+      ...(waiting.length > 0 ? [pendingTrace(traceId, waiting, [])] : []),
+      ...(deadLetters ? [deadLetters] : []),
+    ];
+    return rest.reduce<StoredTrace | undefined>(
+      (known, more) => (known === undefined ? more : together(known, more)),
+      processed,
+    );
+  }
+
+  /** The records of a request that the log has and the store has not. */
+  async #waitingRecords(tenantId: TenantId | null, traceId: string): Promise<LogHeader[]> {
+    const { positions } = await this.#store.ledger(tenantId, NO_HOURS);
+    const waiting: LogHeader[] = [];
+    let unreadable: LogCorruptError | undefined;
+    for (const partition of await this.#log.partitions()) {
+      try {
+        const headers = await this.#log.find(partition, positions.get(partition) ?? 0, traceId);
+        waiting.push(...headers.filter((header) => tenantId === null || header.tenantId === tenantId));
+      } catch (error) {
+        if (!(error instanceof LogCorruptError)) throw error;
+        unreadable ??= error;
+      }
+      if (waiting.length > 0 && !this.#log.splitsRequests) break;
+    }
+    if (waiting.length === 0 && unreadable !== undefined) throw unreadable;
+    return waiting;
+  }
+
+  /** The log keeps dead letters until its retention ends, below the position up to which it is processed. */
+  async #deadLetterTrace(tenantId: TenantId | null, traceId: string): Promise<StoredTrace | undefined> {
+    const records = (await this.#store.deadLetters(DEAD_LETTERS_MAX)).filter(
+      (record) => record.traceId === traceId && (tenantId === null || record.tenantId === tenantId),
+    );
+    const [first] = records;
+    if (first === undefined) return undefined;
+    const found = await Promise.all(
+      records.map(({ partition, position }) =>
+        this.#log.headers(partition, position, 1).then(({ headers }) => headers),
+      ),
+    );
+    const headers = found.flat().filter((header) => header.traceId === traceId);
+    if (headers.length > 0) return pendingTrace(traceId, headers, [DEAD_LETTER_WARNING]);
+    const unknown = { usersAccepted: 0, usersRejected: 0, duplicateOf: null, keyId: null, users: [] };
+    const format = 'sluice';
+    return { traceId, status: 'pending', receivedAt: first.receivedAt, processedAt: null, format, ...unknown };
+  }
+
+  /**
+   * Requests newest first: pending ones from the log, the others from the store. The log is read first: a record that
+   * is processed in the meantime is then seen twice, never missed. Limit: of a backlog beyond the newest
+   * `WAITING_RECORDS_MAX` records, older requests are in the list only once they are processed.
+   */
+  async traces(tenantId: TenantId, query: TraceQuery): Promise<Page<TraceSummary>> {
+    const scope = traceScope(tenantId, query);
+    const before = traceIdBefore(scope, query.cursor);
+    const waiting = await this.#waitingRequests(tenantId, before, query.limit + 1);
+    const { rows: processed, nextCursor } = await this.#store.traces(tenantId, query);
+    // Below the end of the store's page there may be stored requests in between.
+    const end = nextCursor === null ? '' : traceIdBefore(scope, nextCursor);
+    const byId = new Map(processed.map((row) => [row.traceId, row]));
+    for (const [traceId, headers] of waiting) {
+      if (traceId < end) continue;
+      if (byId.has(traceId) && !this.#log.splitsRequests) continue;
+      const isInPart = this.#log.splitsRequests ? await this.#store.trace(tenantId, traceId) : undefined;
+      const summary = withWaiting(traceId, headers, isInPart, byId.get(traceId));
+      if (query.status !== null && query.status !== summary.status) byId.delete(traceId);
+      else byId.set(traceId, summary);
+    }
+    const rows = [...byId.values()].sort((a, b) => (a.traceId < b.traceId ? 1 : -1));
+    const given = rows.slice(0, query.limit);
+    const last = given.at(-1);
+    return {
+      rows: given,
+      nextCursor: rows.length > given.length && last ? traceCursor(scope, last.traceId) : nextCursor,
+    };
+  }
+
+  /** The newest few below `before` of which the log has something that the store has not, or that became dead letters. */
+  async #waitingRequests(tenantId: TenantId, before: string, count: number): Promise<Map<string, LogHeader[]>> {
+    let newest = new Map<string, LogHeader[]>();
+    const add = (header: LogHeader): void => {
+      if (header.tenantId !== tenantId || header.traceId >= before) return;
+      const headers = newest.get(header.traceId);
+      if (headers === undefined) newest.set(header.traceId, [header]);
+      else headers.push(header);
+      if (newest.size > 10 * count) newest = newestOf(newest, count);
+    };
+    const { positions } = await this.#store.ledger(tenantId, NO_HOURS);
+    const { ends } = await this.#pendingCounts.countFrom(positions);
+    for (const [partition, end] of ends) {
+      for (let from = Math.max(positions.get(partition) ?? 0, end - WAITING_RECORDS_MAX); ; ) {
+        const { headers, next } = await this.#log.headers(partition, from, HEADERS_PER_READ);
+        for (const header of headers) add(header);
+        if (headers.length < HEADERS_PER_READ) break;
+        from = next;
+      }
+    }
+    const deadLetters = (await this.#store.deadLetters(DEAD_LETTERS_MAX))
+      .filter((record) => record.tenantId === tenantId && record.traceId < before)
+      .sort((a, b) => (a.traceId < b.traceId ? 1 : -1));
+    for (const { partition, position, traceId } of deadLetters.slice(0, count)) {
+      const { headers } = await this.#log.headers(partition, position, 1);
+      for (const header of headers) if (header.traceId === traceId) add(header);
+    }
+    return newestOf(newest, count);
+  }
 }
 
 /** Both are of one request; where both have a user, the first counts. */
@@ -81,52 +185,6 @@ function together(known: StoredTrace, more: StoredTrace): StoredTrace {
     keyId: known.keyId ?? more.keyId,
     users,
   };
-}
-
-/** The records of a request that the log has and the store has not. */
-async function waitingRecords(
-  store: TraceReader & LedgerReader,
-  log: LogReader,
-  tenantId: TenantId | null,
-  traceId: string,
-): Promise<LogHeader[]> {
-  const { positions } = await store.ledger(tenantId, NO_HOURS);
-  const waiting: LogHeader[] = [];
-  let unreadable: LogCorruptError | undefined;
-  for (const partition of await log.partitions()) {
-    try {
-      const headers = await log.find(partition, positions.get(partition) ?? 0, traceId);
-      waiting.push(...headers.filter((header) => tenantId === null || header.tenantId === tenantId));
-    } catch (error) {
-      if (!(error instanceof LogCorruptError)) throw error;
-      unreadable ??= error;
-    }
-    if (waiting.length > 0 && !log.splitsRequests) break;
-  }
-  if (waiting.length === 0 && unreadable !== undefined) throw unreadable;
-  return waiting;
-}
-
-/** The log keeps dead letters until its retention ends, below the position up to which it is processed. */
-async function deadLetterTrace(
-  store: TraceReader & LedgerReader,
-  log: LogReader,
-  tenantId: TenantId | null,
-  traceId: string,
-): Promise<StoredTrace | undefined> {
-  const records = (await store.deadLetters(DEAD_LETTERS_MAX)).filter(
-    (record) => record.traceId === traceId && (tenantId === null || record.tenantId === tenantId),
-  );
-  const [first] = records;
-  if (first === undefined) return undefined;
-  const found = await Promise.all(
-    records.map(({ partition, position }) => log.headers(partition, position, 1).then(({ headers }) => headers)),
-  );
-  const headers = found.flat().filter((header) => header.traceId === traceId);
-  if (headers.length > 0) return pendingTrace(traceId, headers, [DEAD_LETTER_WARNING]);
-  const unknown = { usersAccepted: 0, usersRejected: 0, duplicateOf: null, keyId: null, users: [] };
-  const format = 'sluice';
-  return { traceId, status: 'pending', receivedAt: first.receivedAt, processedAt: null, format, ...unknown };
 }
 
 function pendingTrace(traceId: string, headers: readonly LogHeader[], warnings: readonly string[]): StoredTrace {
@@ -153,91 +211,11 @@ function pendingUsers({ firstUserIndex, userCount, rejections }: LogHeader, warn
     return {
       userIndex,
       status: message === null ? 'accepted' : 'rejected',
-      profileId: null,
-      events: 0,
-      duplicateEvents: 0,
-      merged: [],
+      ...NOTHING_STORED,
       warnings: message === null ? warnings : [],
       message,
     };
   });
-}
-
-const HEADERS_PER_READ = 5_000;
-/** Of each partition. Reading a longer backlog at every call would keep the processor from working it off. */
-const WAITING_RECORDS_MAX = 20_000;
-
-/**
- * Requests newest first: pending ones from the log, the others from the store. The log is read first: a record that is
- * processed in the meantime is then seen twice, never missed. Limit: of a backlog beyond the newest
- * `WAITING_RECORDS_MAX` records, older requests are in the list only once they are processed.
- */
-export async function listTraces(
-  store: TraceReader & LedgerReader,
-  log: LogReader,
-  pendingCounts: PendingCounts,
-  tenantId: TenantId,
-  query: TraceQuery,
-): Promise<Page<TraceSummary>> {
-  const scope = traceScope(tenantId, query);
-  const before = traceIdBefore(scope, query.cursor);
-  const waiting = await waitingRequests(store, log, pendingCounts, tenantId, before, query.limit + 1);
-  const { rows: processed, nextCursor } = await store.traces(tenantId, query);
-  // Below the end of the store's page there may be stored requests in between.
-  const end = nextCursor === null ? '' : traceIdBefore(scope, nextCursor);
-  const byId = new Map(processed.map((row) => [row.traceId, row]));
-  for (const [traceId, headers] of waiting) {
-    if (traceId < end) continue;
-    if (byId.has(traceId) && !log.splitsRequests) continue;
-    const isInPart = log.splitsRequests ? await store.trace(tenantId, traceId) : undefined;
-    const summary = withWaiting(traceId, headers, isInPart, byId.get(traceId));
-    if (query.status !== null && query.status !== summary.status) byId.delete(traceId);
-    else byId.set(traceId, summary);
-  }
-  const rows = [...byId.values()].sort((a, b) => (a.traceId < b.traceId ? 1 : -1));
-  const given = rows.slice(0, query.limit);
-  const last = given.at(-1);
-  return {
-    rows: given,
-    nextCursor: rows.length > given.length && last ? traceCursor(scope, last.traceId) : nextCursor,
-  };
-}
-
-/** The newest few below `before` of which the log has something that the store has not, or that became dead letters. */
-async function waitingRequests(
-  store: TraceReader & LedgerReader,
-  log: LogReader,
-  pendingCounts: PendingCounts,
-  tenantId: TenantId,
-  before: string,
-  count: number,
-): Promise<Map<string, LogHeader[]>> {
-  let newest = new Map<string, LogHeader[]>();
-  const add = (header: LogHeader): void => {
-    if (header.tenantId !== tenantId || header.traceId >= before) return;
-    const headers = newest.get(header.traceId);
-    if (headers === undefined) newest.set(header.traceId, [header]);
-    else headers.push(header);
-    if (newest.size > 10 * count) newest = newestOf(newest, count);
-  };
-  const { positions } = await store.ledger(tenantId, NO_HOURS);
-  const { ends } = await pendingCounts.countFrom(positions);
-  for (const [partition, end] of ends) {
-    for (let from = Math.max(positions.get(partition) ?? 0, end - WAITING_RECORDS_MAX); ; ) {
-      const { headers, next } = await log.headers(partition, from, HEADERS_PER_READ);
-      for (const header of headers) add(header);
-      if (headers.length < HEADERS_PER_READ) break;
-      from = next;
-    }
-  }
-  const deadLetters = (await store.deadLetters(DEAD_LETTERS_MAX))
-    .filter((record) => record.tenantId === tenantId && record.traceId < before)
-    .sort((a, b) => (a.traceId < b.traceId ? 1 : -1));
-  for (const { partition, position, traceId } of deadLetters.slice(0, count)) {
-    const { headers } = await log.headers(partition, position, 1);
-    for (const header of headers) if (header.traceId === traceId) add(header);
-  }
-  return newestOf(newest, count);
 }
 
 function newestOf(requests: Map<string, LogHeader[]>, count: number): Map<string, LogHeader[]> {

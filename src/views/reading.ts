@@ -11,7 +11,8 @@ import { LogCorruptError, type LogReader } from '../log.ts';
 import { lostAhead, missingRecords, type ProcessedLog } from '../log/continuity.ts';
 import { HOUR_MS, MINUTE_MS, type TenantId } from '../model.ts';
 import { PendingCounts, type PendingMinute } from './pending-counts.ts';
-import { listTraces, readTrace } from './reading-traces.ts';
+import { TraceReading } from './reading-traces.ts';
+import { startOf } from './sums.ts';
 import { OLDEST, pageWithoutTenant, withoutTenant, withTenant } from './cursor.ts';
 import {
   type Arrivals,
@@ -21,7 +22,6 @@ import {
   NO_HOURS,
   type Page,
   type PageRequest,
-  type ReceiptMinute,
   type Receipts,
   type Store,
   type StoredLedger,
@@ -35,15 +35,12 @@ const TRIES_MAX = 20;
 
 export function createReading(store: Store, log: LogReader): Store {
   const pendingCounts = new PendingCounts(log);
+  const traces = new TraceReading(store, log, pendingCounts);
   return {
     ...store,
-    profiles: async (tenantId, query) => pageFor(tenantId, await store.profiles(tenantId, ownQuery(tenantId, query))),
-    searchPeople: async (tenantId, query) =>
-      pageFor(tenantId, await store.searchPeople(tenantId, ownQuery(tenantId, query))),
-    events: async (tenantId, query) => {
-      const page = await store.events(tenantId, ownQuery(tenantId, query));
-      return page && pageFor(tenantId, page);
-    },
+    profiles: withOwnCursors((tenantId, query) => store.profiles(tenantId, query)),
+    searchPeople: withOwnCursors((tenantId, query) => store.searchPeople(tenantId, query)),
+    events: withOwnCursors((tenantId, query) => store.events(tenantId, query)),
     arrivals: async (tenantId, after, limit) => {
       const own = after === null ? null : ownPlace(tenantId, after);
       return arrivalsFor(tenantId, await store.arrivals(tenantId, own, limit));
@@ -56,22 +53,21 @@ export function createReading(store: Store, log: LogReader): Store {
         skipped: skipped && { ...skipped, cursor: withTenant(skipped.cursor, tenantId) },
       };
     },
-    audit: async (tenantId, query) => pageFor(tenantId, await store.audit(tenantId, ownQuery(tenantId, query))),
-    trace: (tenantId, traceId) => readTrace(store, log, tenantId, traceId),
-    traces: async (tenantId, query) =>
-      pageFor(tenantId, await listTraces(store, log, pendingCounts, tenantId, ownQuery(tenantId, query))),
-    rejections: async (tenantId, query) =>
-      pageFor(tenantId, await store.rejections(tenantId, ownQuery(tenantId, query))),
-    listDeadLetters: async (tenantId, query) =>
-      pageFor(tenantId, await store.listDeadLetters(tenantId, ownQuery(tenantId, query))),
-    jobs: async (tenantId, query) => pageFor(tenantId, await store.jobs(tenantId, ownQuery(tenantId, query))),
-    receipts: (tenantId, range) =>
-      complete(
+    audit: withOwnCursors((tenantId, query) => store.audit(tenantId, query)),
+    trace: (tenantId, traceId) => traces.trace(tenantId, traceId),
+    traces: withOwnCursors((tenantId, query) => traces.traces(tenantId, query)),
+    rejections: withOwnCursors((tenantId, query) => store.rejections(tenantId, query)),
+    listDeadLetters: withOwnCursors((tenantId, query) => store.listDeadLetters(tenantId, query)),
+    jobs: withOwnCursors((tenantId, query) => store.jobs(tenantId, query)),
+    receipts: (tenantId, range) => {
+      const isAsked = isWithin(tenantId, range, MINUTE_MS);
+      return complete(
         store,
         pendingCounts,
         () => store.receipts(tenantId, range),
-        () => new PendingReceipts(tenantId, range),
-      ),
+        (receipts, pending) => withPendingMinutes(receipts, pending.filter(isAsked)),
+      );
+    },
     ledger: async (tenantId, hours) => {
       // When the log is unreadable, operators need a response most: it has what is stored, and `missingRecords` shows
       // that this is not everything.
@@ -83,11 +79,14 @@ export function createReading(store: Store, log: LogReader): Store {
 
       async function readLedger(): Promise<StoredLedger> {
         const ask = () => store.ledger(tenantId, hours);
+        const isAsked = isWithin(tenantId, hours, HOUR_MS);
         // Without an hour there is nothing to count: for callers that only need the positions and the missing records.
         const isEmpty = hours.from !== null && hours.to !== null && hours.from >= hours.to;
         const ledger = isEmpty
           ? await ask()
-          : await complete(store, pendingCounts, ask, () => new PendingLedger(tenantId, hours));
+          : await complete(store, pendingCounts, ask, (stored, pending) =>
+              withPendingHours(stored, pending.filter(isAsked)),
+            );
         const lost = [...ledger.lost, ...(await lostAhead(log, ledger.positions))];
         return { ...ledger, lost, missingRecords: await stillMissing(store, log, ledger) };
       }
@@ -104,10 +103,15 @@ export function createReading(store: Store, log: LogReader): Store {
   };
 }
 
-/** With the cursor as the store gave it. Throws `BadCursorError` for one of another tenant. */
-function ownQuery<Query extends PageRequest>(tenantId: TenantId, query: Query): Query {
-  const { cursor } = query;
-  return cursor === null ? query : { ...query, cursor: pageWithoutTenant(cursor, tenantId) };
+/** A list whose cursors only the tenant that they were given to can use: others get a `BadCursorError`. */
+function withOwnCursors<Query extends PageRequest, Given extends Page<unknown> | undefined>(
+  list: (tenantId: TenantId, query: Query) => Promise<Given>,
+): (tenantId: TenantId, query: Query) => Promise<Given> {
+  return async (tenantId, query) => {
+    const cursor = query.cursor === null ? null : pageWithoutTenant(query.cursor, tenantId);
+    const page = await list(tenantId, { ...query, cursor });
+    return page?.nextCursor ? { ...page, nextCursor: withTenant(page.nextCursor, tenantId) } : page;
+  };
 }
 
 /** A cursor of arrivals as the store gave it. Throws `BadCursorError` for one of another tenant. */
@@ -124,39 +128,21 @@ function arrivalsFor(tenantId: TenantId, { events, last, lastSequence }: Arrival
   };
 }
 
-/** With a cursor that only this tenant can use. */
-function pageFor<Given extends Page<unknown>>(tenantId: TenantId, page: Given): Given {
-  const { nextCursor } = page;
-  return nextCursor === null ? page : { ...page, nextCursor: withTenant(nextCursor, tenantId) };
-}
-
-/** What the store says, with up to where the log is in it. */
-interface AtPositions {
-  readonly positions: ReadonlyMap<number, number>;
-}
-
-/** Counts what the log has from there on, and adds it. */
-interface Pending<Result extends AtPositions> {
-  count(minute: PendingMinute): void;
-  addTo(stored: Result): Result;
-}
-
-async function complete<Result extends AtPositions>(
+/** What the store says, with what the log has from the positions of the store on. */
+async function complete<Result extends Pick<Receipts, 'positions'>>(
   store: LedgerReader,
   pendingCounts: PendingCounts,
   ask: () => Promise<Result>,
-  newPending: () => Pending<Result>,
+  withPending: (stored: Result, pending: readonly PendingMinute[]) => Result,
 ): Promise<Result> {
   for (let tries = 1; ; tries += 1) {
     const stored = await ask();
-    const pending = newPending();
     const { minutes, gaps } = await pendingCounts.countFrom(stored.positions);
-    for (const minute of minutes) pending.count(minute);
     // Records that were processed in the meantime may have left the log before they were counted. Then the position has
     // moved; if it has not, the gap is real.
     const now = gaps.length === 0 ? stored : await store.ledger(null, NO_HOURS);
     const hasMoved = gaps.some((partition) => now.positions.get(partition) !== stored.positions.get(partition));
-    if (!hasMoved || tries >= TRIES_MAX) return pending.addTo(stored);
+    if (!hasMoved || tries >= TRIES_MAX) return withPending(stored, minutes);
   }
 }
 
@@ -183,94 +169,47 @@ async function countPendingRequests(store: LedgerReader, log: LogReader, tenantI
   return traceIds.size;
 }
 
-interface Sums {
-  users: number;
-  events: number;
-  rejectedUsers: number;
+/** Whether what is pending of one minute is asked for: of that tenant, or any, and of hours or minutes in the range. */
+function isWithin(
+  tenantId: TenantId | null,
+  { from, to }: TimeRange,
+  width: number,
+): (minute: PendingMinute) => boolean {
+  return (minute) => {
+    if (tenantId !== null && tenantId !== minute.tenantId) return false;
+    const start = startOf(minute.start, width);
+    return (from === null || start >= startOf(from, width)) && (to === null || start < to);
+  };
 }
 
-/** What is in the log and not yet in the store, by hour of receipt. */
-class PendingLedger implements Pending<StoredLedger> {
-  readonly #tenantId: TenantId | null;
-  readonly #from: number;
-  readonly #to: number;
-  readonly #hours = new Map<number, Sums>();
-
-  constructor(tenantId: TenantId | null, { from, to }: TimeRange) {
-    this.#tenantId = tenantId;
-    this.#from = from === null ? Number.NEGATIVE_INFINITY : Math.floor(from / HOUR_MS) * HOUR_MS;
-    this.#to = to ?? Number.POSITIVE_INFINITY;
-  }
-
-  count({ tenantId, start, users, events, rejectedUsers }: PendingMinute): void {
-    if (this.#tenantId !== null && this.#tenantId !== tenantId) return;
-    const hour = Math.floor(start / HOUR_MS) * HOUR_MS;
-    if (hour < this.#from || hour >= this.#to) return;
-    const sums = this.#hours.get(hour) ?? { users: 0, events: 0, rejectedUsers: 0 };
-    this.#hours.set(hour, sums);
-    sums.users += users;
-    sums.events += events;
-    sums.rejectedUsers += rejectedUsers;
-  }
-
-  addTo(ledger: StoredLedger): StoredLedger {
-    const byHour = new Map(ledger.hours.map((row) => [row.hour, row]));
-    for (const [hour, sums] of this.#hours) {
-      const row = byHour.get(hour) ?? emptyHour(hour);
-      byHour.set(hour, {
-        hour,
-        users: withPending(row.users, sums.users),
-        events: withPending(row.events, sums.events),
-        rejectedUsers: row.rejectedUsers + sums.rejectedUsers,
-        resubmittedUsers: row.resubmittedUsers,
-        // The log may hold retries too, and only the processor can tell: they are counted once processed.
-        droppedByClients: row.droppedByClients,
-      });
-    }
-    return { ...ledger, hours: [...byHour.values()].sort((a, b) => b.hour - a.hour) };
-  }
-}
-
-/** What is in the log and not yet in the store, by minute of receipt. */
-class PendingReceipts implements Pending<Receipts> {
-  readonly #tenantId: TenantId;
-  readonly #from: number;
-  readonly #to: number;
-  readonly #minutes = new Map<number, ReceiptMinute>();
-
-  constructor(tenantId: TenantId, { from, to }: TimeRange) {
-    this.#tenantId = tenantId;
-    this.#from = from === null ? Number.NEGATIVE_INFINITY : Math.floor(from / MINUTE_MS) * MINUTE_MS;
-    this.#to = to ?? Number.POSITIVE_INFINITY;
-  }
-
-  count({ tenantId, start, users, events, rejectedUsers }: PendingMinute): void {
-    if (this.#tenantId !== tenantId) return;
-    if (start < this.#from || start >= this.#to) return;
-    addMinute(this.#minutes, {
-      start,
-      usersAccepted: users,
-      usersRejected: rejectedUsers,
-      eventsAccepted: events,
+function withPendingHours(ledger: StoredLedger, pending: readonly PendingMinute[]): StoredLedger {
+  const byHour = new Map(ledger.hours.map((row) => [row.hour, row]));
+  for (const { start, users, events, rejectedUsers } of pending) {
+    const hour = startOf(start, HOUR_MS);
+    const row = byHour.get(hour) ?? emptyHour(hour);
+    byHour.set(hour, {
+      // Drops that clients reported stay as they are: the log may hold retries, and only the processor can tell.
+      ...row,
+      users: withPending(row.users, users),
+      events: withPending(row.events, events),
+      rejectedUsers: row.rejectedUsers + rejectedUsers,
     });
   }
-
-  addTo({ minutes, positions }: Receipts): Receipts {
-    const all = new Map(this.#minutes);
-    for (const minute of minutes) addMinute(all, minute);
-    return { minutes: [...all.values()].sort((a, b) => a.start - b.start), positions };
-  }
+  return { ...ledger, hours: [...byHour.values()].sort((a, b) => b.hour - a.hour) };
 }
 
-function addMinute(minutes: Map<number, ReceiptMinute>, more: ReceiptMinute): void {
-  const { start } = more;
-  const before = minutes.get(start) ?? { usersAccepted: 0, usersRejected: 0, eventsAccepted: 0 };
-  minutes.set(start, {
-    start,
-    usersAccepted: before.usersAccepted + more.usersAccepted,
-    usersRejected: before.usersRejected + more.usersRejected,
-    eventsAccepted: before.eventsAccepted + more.eventsAccepted,
-  });
+function withPendingMinutes({ minutes, positions }: Receipts, pending: readonly PendingMinute[]): Receipts {
+  const byStart = new Map(minutes.map((minute) => [minute.start, minute]));
+  for (const { start, users, events, rejectedUsers } of pending) {
+    const before = byStart.get(start) ?? { usersAccepted: 0, usersRejected: 0, eventsAccepted: 0 };
+    byStart.set(start, {
+      start,
+      usersAccepted: before.usersAccepted + users,
+      usersRejected: before.usersRejected + rejectedUsers,
+      eventsAccepted: before.eventsAccepted + events,
+    });
+  }
+  return { minutes: [...byStart.values()].sort((a, b) => a.start - b.start), positions };
 }
 
 function withPending(sums: LedgerSums, pending: number): LedgerSums {

@@ -8,7 +8,7 @@
 import type { TenantId } from '../model.ts';
 import type { Page, TraceQuery, TraceSummary } from '../store.ts';
 import { type CursorScope, scopedCursorOf, scopedNumbersOf } from './cursor.ts';
-import { duplicateOfAll } from './trace.ts';
+import { processedRequest } from './trace.ts';
 
 /** Records of all tenants that one page looks at: of a tenant that sends little beside one that sends much. */
 export const VISITED_MAX = 50_000;
@@ -77,17 +77,6 @@ function traceSummary(records: readonly SummarisedRecord[]): TraceSummary {
   const inOrder = records.toSorted((a, b) => a.firstUserIndex - b.firstUserIndex);
   const [first] = inOrder;
   if (first === undefined) throw new Error('a request without records has no summary');
-  const sum = (count: (record: SummarisedRecord) => number): number =>
-    inOrder.reduce((total, record) => total + count(record), 0);
-  return {
-    traceId: first.traceId,
-    status: 'processed',
-    receivedAt: first.receivedAt,
-    processedAt: Math.max(...inOrder.map(({ processedAt }) => processedAt ?? 0)),
-    usersAccepted: sum(({ usersAccepted }) => usersAccepted),
-    usersRejected: sum(({ usersRejected }) => usersRejected),
-    duplicateOf: duplicateOfAll(inOrder),
-    keyId: first.keyId,
-    events: sum(({ events }) => events),
-  };
+  const events = inOrder.reduce((sum, record) => sum + record.events, 0);
+  return { traceId: first.traceId, ...processedRequest(first, inOrder), events };
 }

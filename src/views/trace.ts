@@ -6,7 +6,7 @@
  */
 
 import type { NodeNumber } from '../model.ts';
-import type { StoredTrace, TracedUser } from '../store.ts';
+import type { StoredTrace, TracedUser, TraceSummary } from '../store.ts';
 import type { UserNote } from '../store-writer.ts';
 import type { RecordNotes } from './record-notes.ts';
 
@@ -54,23 +54,32 @@ export function storedTrace<Row extends TracedRecord>(
   if (first === undefined) return undefined;
   return {
     traceId: traceId.toLowerCase(),
-    status: 'processed',
-    receivedAt: first.receivedAt,
-    processedAt: Math.max(...records.map(({ processedAt }) => processedAt)),
-    usersAccepted: records.reduce((sum, { usersAccepted }) => sum + usersAccepted, 0),
-    usersRejected: records.reduce((sum, { usersRejected }) => sum + usersRejected, 0),
-    duplicateOf: duplicateOfAll(records),
-    keyId: first.keyId,
+    ...processedRequest(first, records),
     format: parsedNotes(first).format ?? 'sluice',
     users: allUsers(records, sources),
   };
 }
 
+/** A request in numbers, from its records and the first of them. */
+export function processedRequest(first: RequestRecord, records: readonly RequestRecord[]) {
+  return {
+    status: 'processed' as const,
+    receivedAt: first.receivedAt,
+    processedAt: Math.max(...records.map(({ processedAt }) => processedAt ?? 0)),
+    usersAccepted: records.reduce((sum, { usersAccepted }) => sum + usersAccepted, 0),
+    usersRejected: records.reduce((sum, { usersRejected }) => sum + usersRejected, 0),
+    duplicateOf: duplicateOfAll(records),
+    keyId: first.keyId,
+  };
+}
+
+type RequestRecord = Omit<TraceSummary, 'traceId' | 'status' | 'events'>;
+
 /**
  * Where each user is a record, those of a request and of its retry may be processed in any order. What was accepted
  * decides; of a request without a valid user, what was rejected.
  */
-export function duplicateOfAll(records: readonly Pick<TracedRecord, 'usersAccepted' | 'duplicateOf'>[]): string | null {
+function duplicateOfAll(records: readonly RequestRecord[]): string | null {
   const accepted = records.filter(({ usersAccepted }) => usersAccepted > 0);
   const deciding = accepted.length > 0 ? accepted : records;
   return deciding.find(({ duplicateOf }) => duplicateOf !== null)?.duplicateOf ?? null;
@@ -181,15 +190,9 @@ function mergedBy(
   return { merged, isUndone: merged.length < living.length };
 }
 
+/** Of a user of which nothing is stored: it was rejected, or is not processed yet. */
+export const NOTHING_STORED = { profileId: null, events: 0, duplicateEvents: 0, merged: [] } as const;
+
 function rejectedUser(userIndex: number, message: string, note: UserNote | undefined): TracedUser {
-  return {
-    userIndex,
-    status: 'rejected',
-    profileId: null,
-    events: 0,
-    duplicateEvents: 0,
-    merged: [],
-    warnings: note?.warnings ?? [],
-    message,
-  };
+  return { userIndex, status: 'rejected', ...NOTHING_STORED, warnings: note?.warnings ?? [], message };
 }

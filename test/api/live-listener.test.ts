@@ -5,7 +5,7 @@ import { createServer, get, type IncomingMessage, type ServerResponse } from 'no
 import type { AddressInfo } from 'node:net';
 import { suite, type TestContext, test } from 'node:test';
 import { LiveFeed } from '../../src/api/live-feed.ts';
-import { LiveEvent, LiveListener } from '../../src/api/live-listener.ts';
+import { type LiveEvent, liveEvent, LiveListener } from '../../src/api/live-listener.ts';
 import { type ArrivedEvent, BadCursorError, type NewestArrivals, type Store } from '../../src/store.ts';
 import { eventually } from '../server.ts';
 import { EVENT } from './canned-store.ts';
@@ -50,8 +50,12 @@ async function listen(context: TestContext, isReading = true) {
   return { listener, response, comes, shown, text: () => text, isOver: () => isOver };
 }
 
+function arrived(sequence: number, more: Partial<ArrivedEvent> = {}): ArrivedEvent {
+  return { ...EVENT, sequence, cursor: `cursor-${sequence}`, ...more };
+}
+
 function event(sequence: number, more: Partial<ArrivedEvent> = {}): LiveEvent {
-  return new LiveEvent({ ...EVENT, sequence, cursor: `cursor-${sequence}`, ...more }, new Map());
+  return liveEvent(arrived(sequence, more), undefined);
 }
 
 function events(from: number, to: number): LiveEvent[] {
@@ -63,7 +67,7 @@ function skippedUpTo(sequence: number, count: number): NonNullable<NewestArrival
 }
 
 function numbered(from: number, to: number): string[] {
-  return events(from, to).map(({ event: { sequence } }) => `event ${sequence}`);
+  return events(from, to).map(({ sequence }) => `event ${sequence}`);
 }
 
 suite('A live stream', () => {
@@ -148,12 +152,29 @@ suite('A live stream', () => {
   });
 });
 
+function feedOf(
+  t: TestContext,
+  newestArrivals: Store['newestArrivals'],
+  onUnavailable: (error: Error) => void = (error) => assert.fail(error),
+): LiveFeed {
+  const store = { newestArrivals } as Store;
+  const feed = new LiveFeed({
+    planOf: async () => null,
+    store,
+    storedEvents: () => 0,
+    now: () => START,
+    onUnavailable,
+  });
+  t.after(() => feed.close());
+  return feed;
+}
+
 suite('A live stream that comes back far behind another', () => {
   const STORED = 12_000;
   const LOOKED_THROUGH = 5_000;
 
   test('is offered all that came meanwhile: what it cannot show is counted, never left out in silence', async (t) => {
-    const all = Array.from({ length: STORED }, (_, n) => event(n + 1).event);
+    const all = Array.from({ length: STORED }, (_, n) => arrived(n + 1));
     const newestArrivals: Store['newestArrivals'] = (_tenant, after, _filter, limit) => {
       const from = Number(after.replace('cursor-', '').replace('start', '0'));
       const seen = all.slice(from, from + LOOKED_THROUGH);
@@ -162,15 +183,8 @@ suite('A live stream that comes back far behind another', () => {
       const skipped = left.length === 0 ? null : skippedUpTo(last - page.length, left.length);
       return Promise.resolve({ events: page, last: `cursor-${last}`, lastSequence: last, skipped });
     };
-    const feed = new LiveFeed({
-      planOf: async () => null,
-      store: { newestArrivals } as Store,
-      storedEvents: () => 0,
-      now: () => START,
-      onUnavailable: (error) => assert.fail(error),
-    });
+    const feed = feedOf(t, newestArrivals);
     const [level, behind] = [await listen(t), await listen(t)];
-    t.after(() => feed.close());
     level.listener.advanceTo({ cursor: `cursor-${STORED}`, sequence: STORED });
     feed.add('acct_a/production', level.listener);
     feed.add('acct_a/production', behind.listener);
@@ -188,24 +202,17 @@ suite('A live stream that comes back far behind another', () => {
 
 suite('A live stream of a store that other servers write to', () => {
   test('shows what they stored, though this server stores nothing', async (t) => {
-    const stored = [event(1).event];
+    const stored = [arrived(1)];
     const newestArrivals: Store['newestArrivals'] = async (_tenant, after) => {
       const from = Number(after.replace('cursor-', '').replace('start', '0'));
       const last = stored.length;
       return { events: stored.slice(from), last: `cursor-${last}`, lastSequence: last, skipped: null };
     };
-    const feed = new LiveFeed({
-      planOf: async () => null,
-      store: { newestArrivals } as Store,
-      storedEvents: () => 0,
-      now: () => START,
-      onUnavailable: (error) => assert.fail(error),
-    });
-    t.after(() => feed.close());
+    const feed = feedOf(t, newestArrivals);
     const { listener, comes } = await listen(t);
     feed.add('acct_a/production', listener);
     await comes('id: cursor-1\n');
-    stored.push(event(2).event);
+    stored.push(arrived(2));
     await comes('id: cursor-2\n');
   });
 });
@@ -214,18 +221,11 @@ suite('A live stream whose store was set back', () => {
   test('ends, so that its client comes back with its cursor and gets an error that says what to do; a new one starts', async (t) => {
     const newestArrivals: Store['newestArrivals'] = async (_tenant, after) => {
       if (after === 'start') throw new BadCursorError('is of another history');
-      const events = after === 'cursor-1' ? [event(2).event] : [];
+      const events = after === 'cursor-1' ? [arrived(2)] : [];
       return { events, last: 'cursor-2', lastSequence: 2, skipped: null };
     };
     const reasons: string[] = [];
-    const feed = new LiveFeed({
-      planOf: async () => null,
-      store: { newestArrivals } as Store,
-      storedEvents: () => 0,
-      now: () => START,
-      onUnavailable: ({ message }) => reasons.push(message),
-    });
-    t.after(() => feed.close());
+    const feed = feedOf(t, newestArrivals, ({ message }) => reasons.push(message));
     const [old, fresh] = [await listen(t), await listen(t)];
     feed.add('acct_a/production', old.listener);
     await eventually('the stream ends', old.isOver);

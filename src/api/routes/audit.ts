@@ -8,8 +8,8 @@ import { AUDIT_KINDS } from '../../store.ts';
 import { ERASURE_AT, ERASURE_TRACE_ID, PROFILE_ID } from '../examples.ts';
 import { raw } from '../json-text.ts';
 import { cursor, limit, textParameter } from '../parameters.ts';
+import { rowJson } from '../row-json.ts';
 import { anyJson, list, nextCursor, object, oneOf, time, uuid } from '../schema.ts';
-import { timeText } from '../stored-json.ts';
 import { type TenantParts, tenantRoute } from '../tenant-route.ts';
 
 const TRACE_ID_CHARACTERS = 36;
@@ -49,12 +49,7 @@ export function registerAuditRoutes(app: FastifyInstance, parts: TenantParts): v
     },
     handler: async ({ store, tenantId, parameters: { trace_id: traceId, limit, cursor } }) => {
       const { rows, nextCursor } = await store.audit(tenantId, { traceId, limit, cursor });
-      const entries = rows.map(({ kind, traceId, at, detail }) => ({
-        kind,
-        trace_id: traceId,
-        at: timeText(at),
-        detail: raw(detail),
-      }));
+      const entries = rows.map((row) => rowJson(AuditEntry, { ...row, detail: raw(row.detail) }));
       return { entries, next_cursor: nextCursor };
     },
   });

@@ -7,13 +7,13 @@
 import type { FastifyInstance } from 'fastify';
 import { LIMITS, tenantPartsOf, VALUE_TYPES } from '../../model.ts';
 import { isPersonal, isPersonalField, isPersonalUserProperty, MASK, type Plan } from '../../plans/plan.ts';
-import type { CatalogueDetails, CatalogueEntry, CatalogueProperty } from '../../store.ts';
+import type { CatalogueDetails, CatalogueEntry } from '../../store.ts';
 import { readStored } from '../current-plans.ts';
 import { AT, KEY_ID } from '../examples.ts';
 import { Type } from '../json-schema.ts';
 import { textParameter } from '../parameters.ts';
+import { rowJson } from '../row-json.ts';
 import { count, flag, list, object, oneOf, orNull, text, time } from '../schema.ts';
-import { timeText } from '../stored-json.ts';
 import { type Call, tenantRoute } from '../tenant-route.ts';
 import type { PlanParts } from './plan.ts';
 
@@ -134,10 +134,20 @@ export function registerCatalogueRoutes(app: FastifyInstance, parts: PlanParts):
       const plan = await planOf(parts, tenantId);
       const { events, otherEvents, userProperties, profileFields } = await store.catalogue(tenantId);
       return {
-        events: events.map(eventJson),
+        events: events.map((entry) => rowJson(CatalogueEvent, { ...seenRow(entry), eventName: entry.name })),
         other_events: otherEvents,
-        user_properties: userProperties && detailsJson(userProperties, (name) => isPersonalUserProperty(plan, name)),
-        profile_fields: profileFields && detailsJson(profileFields, (name) => isPersonalField(plan, name)),
+        user_properties:
+          userProperties &&
+          rowJson(
+            CataloguePeople,
+            detailsRow(userProperties, (name) => isPersonalUserProperty(plan, name)),
+          ),
+        profile_fields:
+          profileFields &&
+          rowJson(
+            CataloguePeople,
+            detailsRow(profileFields, (name) => isPersonalField(plan, name)),
+          ),
       };
     },
   });
@@ -171,7 +181,8 @@ export function registerCatalogueRoutes(app: FastifyInstance, parts: PlanParts):
       const plan = await planOf(parts, tenantId);
       const details = await store.cataloguedEvent(tenantId, eventName);
       if (details === undefined) return null;
-      return { event_name: eventName, ...detailsJson(details, (name) => isPersonal(plan, eventName, name)) };
+      const row = detailsRow(details, (name) => isPersonal(plan, eventName, name));
+      return rowJson(CatalogueEventDetails, { ...row, eventName });
     },
   });
 }
@@ -182,59 +193,25 @@ async function planOf({ keyStore }: PlanParts, tenantId: Call<never>['tenantId']
   return stored === undefined ? null : readStored(stored.text);
 }
 
-function eventJson(entry: CatalogueEntry) {
-  return { event_name: entry.name, ...entryJson(entry) };
+function seenRow(entry: CatalogueEntry) {
+  const changes = entry.changes.map((one) => {
+    return { ...one, change: one.type === null ? ('new_property' as const) : ('new_type' as const) };
+  });
+  return { ...entry, isSampled: entry.examined < entry.count, changes };
 }
 
-function entryJson({
-  count: seenCount,
-  examined,
-  firstSeen,
-  lastSeen,
-  keyIds,
-  propertyCount,
-  changes,
-}: CatalogueEntry) {
-  return {
-    count: seenCount,
-    examined,
-    is_sampled: examined < seenCount,
-    first_seen: timeText(firstSeen),
-    last_seen: timeText(lastSeen),
-    key_ids: [...keyIds],
-    property_count: propertyCount,
-    changes: changes.map(({ property, type, at }) => ({
-      change: type === null ? ('new_property' as const) : ('new_type' as const),
-      property,
-      type,
-      at: timeText(at),
-    })),
-  };
-}
-
-function detailsJson(details: CatalogueDetails, isMarked: (name: string) => boolean) {
-  return {
-    ...entryJson(details),
-    properties: details.properties.map((property) => propertyJson(property, details.examined, isMarked(property.name))),
-    other_properties: details.otherProperties,
-  };
-}
-
-function propertyJson(property: CatalogueProperty, examined: number, isMarked: boolean) {
-  const { name, count: having, types, examples, firstSeen, lastSeen } = property;
-  return {
-    name,
-    share: shareOf(having, examined),
-    types: types.map((one) => ({
-      type: one.type,
-      share: shareOf(one.count, having),
-      first_seen: timeText(one.firstSeen),
-    })),
-    examples: isMarked && examples.length > 0 ? [MASK] : [...examples],
-    is_personal: isMarked,
-    first_seen: timeText(firstSeen),
-    last_seen: timeText(lastSeen),
-  };
+function detailsRow(details: CatalogueDetails, isMarked: (name: string) => boolean) {
+  const properties = details.properties.map((property) => {
+    const { name, count: having, types, examples } = property;
+    return {
+      ...property,
+      share: shareOf(having, details.examined),
+      types: types.map(({ type, count: of, firstSeen }) => ({ type, share: shareOf(of, having), firstSeen })),
+      examples: isMarked(name) && examples.length > 0 ? [MASK] : examples,
+      isPersonal: isMarked(name),
+    };
+  });
+  return { ...seenRow(details), properties, otherProperties: details.otherProperties };
 }
 
 /** To four digits: more would only look exact. */

@@ -13,8 +13,8 @@ import { Type } from '../json-schema.ts';
 import { cursor, limit, refuseEmptyRange, textParameter, timeParameter } from '../parameters.ts';
 import { BadParameterError, RefusedError } from '../responses.ts';
 import { namedExamples } from '../route-schema.ts';
+import { rowJson } from '../row-json.ts';
 import { count, flag, list, nextCursor, object, text, time, userIndex, uuid } from '../schema.ts';
-import { timeText } from '../stored-json.ts';
 import { type TenantParts, tenantRoute } from '../tenant-route.ts';
 import { filterTimes, jobJson, jobResponse } from './jobs.ts';
 
@@ -145,17 +145,6 @@ function filterOf(given: unknown): DeadLetterFilter {
 }
 
 function deadLetterJson(letter: DeadLetter) {
-  const { traceId, firstUserIndex, receivedAt, failedAt, cause, users, events, keyId, isKept } = letter;
-  return {
-    id: rejectionId(traceId, firstUserIndex),
-    trace_id: traceId,
-    userIndex: firstUserIndex,
-    received_at: timeText(receivedAt),
-    failed_at: timeText(failedAt),
-    cause,
-    users,
-    events,
-    key_id: keyId,
-    can_retry: isKept,
-  };
+  const { traceId, firstUserIndex: userIndex, isKept: canRetry } = letter;
+  return rowJson(DeadLetterSchema, { ...letter, id: rejectionId(traceId, userIndex), userIndex, canRetry });
 }

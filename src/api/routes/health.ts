@@ -14,7 +14,7 @@ import { type LedgerReader, NO_HOURS, type TraceReader } from '../../store.ts';
 import { StoreUnavailableError } from '../../store-writer.ts';
 import { Type } from '../json-schema.ts';
 import { count, list, numberOrNull, object, oneOf, orNull, text, time, timeOrNull } from '../schema.ts';
-import { timeText } from '../stored-json.ts';
+import { type TimeText, timeText } from '../stored-json.ts';
 import { DASHBOARD_READING, type TenantParts, tenantRoute } from '../tenant-route.ts';
 import { type OperatorParts, role } from './operations.ts';
 
@@ -181,7 +181,7 @@ function healthJson(parts: HealthParts & OperatorParts, deadLetters: number, gon
   };
 }
 
-function lastBackupAt(metricsBuffer: SharedArrayBuffer): string | null {
+function lastBackupAt(metricsBuffer: SharedArrayBuffer): TimeText | null {
   const seconds = readGauge(metricsBuffer, METRIC.last_backup);
   return seconds === null ? null : timeText(seconds * 1_000);
 }

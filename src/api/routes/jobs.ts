@@ -10,6 +10,7 @@ import { KEY_ID, PROCESSED_AT, RESUBMIT_AT, RESUBMIT_TRACE_ID, TRACE_ID } from '
 import { Type } from '../json-schema.ts';
 import { raw } from '../json-text.ts';
 import { cursor, limit } from '../parameters.ts';
+import { rowJson } from '../row-json.ts';
 import { anyJson, count, list, nextCursor, object, oneOf, text, time, timeOrNull, uuid } from '../schema.ts';
 import { timeText } from '../stored-json.ts';
 import { type TenantParts, tenantRoute } from '../tenant-route.ts';
@@ -135,25 +136,14 @@ function jobOrNull(job: StoredJob | undefined) {
 export function jobJson({ counts, ...job }: StoredJob) {
   const { resubmitted, stillRejected, already, cut, failed } = counts;
   const unseen = Math.max(0, job.matched - resubmitted - stillRejected - already - cut - failed);
-  return {
-    id: job.id,
-    kind: job.kind,
-    status: job.status,
-    created_at: timeText(job.createdAt),
-    finished_at: job.finishedAt === null ? null : timeText(job.finishedAt),
-    by: job.by,
+  return rowJson(Job, {
+    ...job,
+    ...counts,
     filter: filterJson(job.filter),
     patch: job.patch === null ? null : raw(job.patch),
-    matched: job.matched,
-    resubmitted,
-    still_rejected: stillRejected,
-    already,
-    cut,
-    failed,
     left: job.status === 'done' ? 0 : unseen,
     gone: job.status === 'done' ? unseen : 0,
-    problems: job.problems.map(({ id, message }) => ({ id, message })),
-  };
+  });
 }
 
 /** As the store keeps it; named and written as clients gave it. */

@@ -21,8 +21,8 @@ import { parseIso8601 } from '../../validation/iso8601.ts';
 import { Type } from '../json-schema.ts';
 import { ID_PARAMS, type MemberCall, type MemberParts, memberRoute } from '../member-route.ts';
 import { BadParameterError } from '../responses.ts';
+import { rowJson } from '../row-json.ts';
 import { count, flag, list, object, oneOf, orNull, text, textOrNull, time, timeOrNull } from '../schema.ts';
-import { timeText } from '../stored-json.ts';
 import { servedEnvironments } from '../tenant-route.ts';
 
 /** A key that was neither made nor used for so long is probably forgotten. */
@@ -253,39 +253,13 @@ const NO_VOLUME: KeyVolume = { users: 0, events: 0, usersRejected: 0, requestsLi
 
 function keyJson(key: ApiKey, now: number, volume = NO_VOLUME) {
   const state = keyState(key, now);
-  return {
-    id: key.id,
-    name: key.name,
-    kind: key.kind,
-    environment: key.environment,
-    prefix: key.prefix,
-    last_four: key.lastFour,
-    origins: key.origins,
-    rate_limit: rateLimitJson(key.rateLimit),
-    created_at: timeText(key.createdAt),
-    expires_at: timeTextOrNull(key.expiresAt),
-    revoked_at: timeTextOrNull(key.revokedAt),
-    last_used_at: timeTextOrNull(key.lastUsedAt),
-    last_origin: key.lastOrigin,
-    volume: {
-      users: volume.users,
-      events: volume.events,
-      users_rejected: volume.usersRejected,
-      requests_limited: volume.requestsLimited,
-    },
-    leak_suspected_at: timeTextOrNull(key.leakSuspectedAt),
-    leak_origin: key.leakOrigin,
+  return rowJson(Key, {
+    ...key,
+    rateLimit: key.rateLimit && { ...key.rateLimit, burst: key.rateLimit.burstUsers },
+    volume,
     state,
-    is_unused: state === 'active' && now - Math.max(key.createdAt, key.lastUsedAt ?? 0) > UNUSED_MS,
-  };
-}
-
-function rateLimitJson(limit: RateLimit | null) {
-  return limit === null ? null : { users_per_second: limit.usersPerSecond, burst: limit.burstUsers };
-}
-
-function timeTextOrNull(milliseconds: number | null): string | null {
-  return milliseconds === null ? null : timeText(milliseconds);
+    isUnused: state === 'active' && now - Math.max(key.createdAt, key.lastUsedAt ?? 0) > UNUSED_MS,
+  });
 }
 
 async function findOwn({ keyStore, accountId }: KeyCall, id: string): Promise<ApiKey | undefined> {

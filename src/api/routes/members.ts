@@ -10,6 +10,7 @@ import { Type } from '../json-schema.ts';
 import { ID_PARAMS, type MemberCall, type MemberParts, memberRoute, readTexts } from '../member-route.ts';
 import { BadParameterError, RefusedError } from '../responses.ts';
 import { NO_CONTENT } from '../route-schema.ts';
+import { rowJson } from '../row-json.ts';
 import { ownUrl } from '../same-origin.ts';
 import { flag, list, object, text, textOrNull, time, timeOrNull } from '../schema.ts';
 import { timeText } from '../stored-json.ts';
@@ -59,19 +60,8 @@ export function registerMemberRoutes(app: FastifyInstance, parts: MemberParts): 
         parts.members.invitations(member.accountId, now),
       ]);
       return {
-        members: members.map(({ id, email, createdAt, lastSignedInAt }) => ({
-          id,
-          email,
-          created_at: timeText(createdAt),
-          last_signed_in_at: lastSignedInAt === null ? null : timeText(lastSignedInAt),
-          is_you: id === member.id,
-        })),
-        invitations: invitations.map(({ id, email, createdAt, expiresAt }) => ({
-          id,
-          email,
-          created_at: timeText(createdAt),
-          expires_at: timeText(expiresAt),
-        })),
+        members: members.map((one) => rowJson(Member, { ...one, isYou: one.id === member.id })),
+        invitations: invitations.map((one) => rowJson(Invitation, one)),
       };
     },
   });

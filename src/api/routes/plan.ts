@@ -16,6 +16,7 @@ import { raw } from '../json-text.ts';
 import type { ParameterKind } from '../parameters.ts';
 import { BadParameterError, RefusedError } from '../responses.ts';
 import { namedExamples } from '../route-schema.ts';
+import { rowJson } from '../row-json.ts';
 import {
   anyJson,
   count,
@@ -227,15 +228,7 @@ export function registerPlanRoutes(app: FastifyInstance, parts: PlanParts): void
         examples: { versions: ['One version', { versions: [{ ...EXAMPLE_VERSION, enforces: true, warns: false }] }] },
       },
     },
-    handler: async ({ tenantId }) => ({
-      versions: (await plans.versions(tenantPartsOf(tenantId))).map((one) => ({
-        version: one.version,
-        created_at: timeText(one.createdAt),
-        created_by: one.createdBy,
-        enforces: one.enforces,
-        warns: one.warns,
-      })),
-    }),
+    handler: async ({ tenantId }) => rowJson(PlanVersions, { versions: await plans.versions(tenantPartsOf(tenantId)) }),
   });
 
   registerViolations(app, parts);
@@ -275,18 +268,8 @@ function registerViolations(app: FastifyInstance, parts: PlanParts): void {
         },
       },
     },
-    handler: async ({ tenantId, store, parameters }) => ({
-      violations: (await store.planViolations(tenantId, parameters.version)).map((one) => ({
-        version: one.version,
-        event_name: one.eventName,
-        path: one.path,
-        message: one.message,
-        count: one.count,
-        first_at: timeText(one.firstAt),
-        last_at: timeText(one.lastAt),
-        trace_id: one.traceId,
-      })),
-    }),
+    handler: async ({ tenantId, store, parameters }) =>
+      rowJson(PlanViolations, { violations: await store.planViolations(tenantId, parameters.version) }),
   });
 }
 

@@ -32,7 +32,7 @@ import {
   timeOrNull,
   uuid,
 } from '../schema.ts';
-import { eventPageJson, profileJson, timeText } from '../stored-json.ts';
+import { eventPageJson, profileJson, type TimeText, timeText } from '../stored-json.ts';
 import { type Call, type TenantParts, tenantRoute } from '../tenant-route.ts';
 import { EVENT_PAGE_EXAMPLES, EVENT_PARAMETERS, EventPage } from './events.ts';
 
@@ -335,9 +335,9 @@ async function lastEventsOf(
   store: SearchCall['store'],
   tenantId: SearchCall['tenantId'],
   rows: readonly FoundPerson[],
-): Promise<(string | null)[]> {
+): Promise<(TimeText | null)[]> {
   const query = { eventName: null, from: null, to: null, limit: 1, cursor: null };
-  const times: (string | null)[] = [];
+  const times: (TimeText | null)[] = [];
   for (const { profile } of rows) {
     const [newest] = (await store.events(tenantId, { ...query, profileId: profile.id }))?.rows ?? [];
     times.push(newest === undefined ? null : timeText(newest.timestamp));

@@ -7,8 +7,8 @@ import type { FastifyInstance } from 'fastify';
 import { MINUTE_MS } from '../../model.ts';
 import { timeParameter } from '../parameters.ts';
 import { BadParameterError } from '../responses.ts';
+import { rowJson } from '../row-json.ts';
 import { count, list, object, time } from '../schema.ts';
-import { timeText } from '../stored-json.ts';
 import { type TenantParts, tenantRoute } from '../tenant-route.ts';
 
 const MINUTES_DEFAULT = 60;
@@ -55,15 +55,7 @@ export function registerReceiptRoutes(app: FastifyInstance, parts: TenantParts):
       const from = parameters.from ?? lastMinute - (MINUTES_DEFAULT - 1) * MINUTE_MS;
       if (from >= to) throw new BadParameterError('from must be before to, which is now unless given');
       refuseLongRange(from, to);
-      const { minutes } = await store.receipts(tenantId, { from, to });
-      return {
-        minutes: minutes.map(({ start, usersAccepted, usersRejected, eventsAccepted }) => ({
-          start: timeText(start),
-          users_accepted: usersAccepted,
-          users_rejected: usersRejected,
-          events_accepted: eventsAccepted,
-        })),
-      };
+      return rowJson(Receipts, await store.receipts(tenantId, { from, to }));
     },
   });
 }

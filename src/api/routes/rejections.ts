@@ -7,11 +7,12 @@
 import type { FastifyInstance } from 'fastify';
 import { FORMATS } from '../../model.ts';
 import type { StoredRejection } from '../../store.ts';
-import { rejectionId } from '../../views/kept-rejections.ts';
+import { reasonOf, rejectionId } from '../../views/kept-rejections.ts';
 import { AT, KEY_ID, NO_IDENTIFIER, PARTLY_VALID_REQUEST, TRACE_ID } from '../examples.ts';
 import { Type } from '../json-schema.ts';
 import { raw } from '../json-text.ts';
 import { choiceParameter, cursor, limit, refuseEmptyRange, textParameter, timeParameter } from '../parameters.ts';
+import { rowJson } from '../row-json.ts';
 import {
   anyJson,
   count,
@@ -27,13 +28,11 @@ import {
   uuid,
   uuidOrNull,
 } from '../schema.ts';
-import { timeText } from '../stored-json.ts';
 import { type TenantParts, tenantRoute } from '../tenant-route.ts';
 
 export const REASON_CHARACTERS_MAX = 1_000;
 const NAME_CHARACTERS_MAX = 512;
 const REASONS_MAX = 100;
-const INDEXES = /\[\d+\]/g;
 
 const from = timeParameter('Only users received at or after this time. ISO 8601.');
 const to = timeParameter('Only users received before this time. ISO 8601.');
@@ -132,7 +131,7 @@ export function registerRejectionRoutes(app: FastifyInstance, parts: TenantParts
       const { from, to, limit, cursor } = parameters;
       refuseEmptyRange(from, to);
       const { reason: given, event_name: eventName, key_id: keyId, resubmitted } = parameters;
-      const reason = given === null ? null : withoutIndexes(given);
+      const reason = given === null ? null : reasonOf(given);
       const isResubmitted = resubmitted === null ? null : resubmitted === 'true';
       const query = { reason, eventName, keyId, isResubmitted, from, to, limit, cursor };
       const { rows, nextCursor } = await store.rejections(tenantId, query);
@@ -166,41 +165,16 @@ export function registerRejectionRoutes(app: FastifyInstance, parts: TenantParts
     },
     handler: async ({ store, tenantId, parameters: { from, to } }) => {
       refuseEmptyRange(from, to);
-      const reasons = await store.rejectionReasons(tenantId, { from, to });
-      return {
-        reasons: reasons.map(({ reason, users, resubmitted, lastAt, traceId, userIndex }) => ({
-          reason,
-          users,
-          resubmitted,
-          last_at: timeText(lastAt),
-          trace_id: traceId,
-          userIndex,
-        })),
-      };
+      return rowJson(RejectionReasons, { reasons: await store.rejectionReasons(tenantId, { from, to }) });
     },
   });
 }
 
-/** A message as a reason: the same mistake has the same one wherever it is. */
-export function withoutIndexes(message: string): string {
-  return message.replaceAll(INDEXES, '[]');
-}
-
 function rejectionJson(rejection: StoredRejection) {
-  const { traceId, userIndex, receivedAt, message, reason, payload, payloadIsCut, resubmittedAt } = rejection;
-  return {
+  const { traceId, userIndex, payload, payloadIsCut } = rejection;
+  return rowJson(Rejection, {
+    ...rejection,
     id: rejectionId(traceId, userIndex),
-    trace_id: traceId,
-    userIndex,
-    received_at: timeText(receivedAt),
-    message,
-    reason,
     payload: payloadIsCut ? payload : raw(payload),
-    payload_is_cut: payloadIsCut,
-    key_id: rejection.keyId,
-    format: rejection.format,
-    event_names: rejection.eventNames,
-    resubmitted_at: resubmittedAt === null ? null : timeText(resubmittedAt),
-    accepted_by: rejection.acceptedBy,
-  };
+  });
 }

@@ -10,6 +10,7 @@ import { fixedByHand } from '../../resubmit/fixed-user.ts';
 import { BadPatchError, changesBetween, type Patch, parsePatch } from '../../resubmit/patch.ts';
 import { PlanChecks } from '../../resubmit/plan-checks.ts';
 import type { RejectionFilter } from '../../store.ts';
+import { reasonOf } from '../../views/kept-rejections.ts';
 import { NO_IDENTIFIER, PARTLY_VALID_REQUEST } from '../examples.ts';
 import { membersOf, textMember, timeMember } from '../json-body.ts';
 import { Type } from '../json-schema.ts';
@@ -19,7 +20,7 @@ import { namedExamples } from '../route-schema.ts';
 import { anyJson, flag, list, object, orNull, text } from '../schema.ts';
 import { type TenantParts, tenantRoute } from '../tenant-route.ts';
 import { filterTimes, JOB, Job, jobJson, jobResponse } from './jobs.ts';
-import { REASON_CHARACTERS_MAX, withoutIndexes } from './rejections.ts';
+import { REASON_CHARACTERS_MAX } from './rejections.ts';
 
 /** A user that is kept whole has at most 16,384 characters; one that was cut may have been much larger. */
 const USER_BYTES_MAX = 1_048_576;
@@ -185,7 +186,7 @@ function filterOf(given: unknown, now: number): RejectionFilter {
   const [from, to] = [timeMember(filter, 'from'), timeMember(filter, 'to')];
   if (from !== null && to !== null && from >= to) throw new BadParameterError('filter.from must be before filter.to');
   return {
-    reason: reason === null ? null : withoutIndexes(reason),
+    reason: reason === null ? null : reasonOf(reason),
     eventName: textMember(filter, 'event_name', NAME_CHARACTERS_MAX),
     keyId: textMember(filter, 'key_id', NAME_CHARACTERS_MAX),
     from,
