@@ -15,7 +15,7 @@ import {
 } from '../../views/removed-counts.ts';
 import { moveInLedger } from '../sql/sums.ts';
 import type { PostgresClient } from './pool.ts';
-import { storeQueriesOn } from './sql-database.ts';
+import { runSteps } from './sql-database.ts';
 import { MAINTENANCE_SHARD } from './store-schema.ts';
 import { eventsByMinute, lockAndRead, writeShards } from './store-shards.ts';
 
@@ -54,6 +54,5 @@ async function takeFromLedger(
   const removed = events.map(({ receivedAt, traceId, userIndex }) => {
     return { tenant, receivedAt, user: `${traceId} ${userIndex}` };
   });
-  const { tables } = storeQueriesOn(client);
-  for (const statement of moveInLedger(tables, MAINTENANCE_SHARD, removed, becoming)) await statement.execute();
+  await runSteps(client, (tables) => moveInLedger(tables, MAINTENANCE_SHARD, removed, becoming));
 }

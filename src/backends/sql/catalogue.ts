@@ -5,7 +5,7 @@
  * be of the person; the next events bring new ones.
  */
 
-import type { Kysely, SelectQueryBuilder } from 'kysely';
+import type { Kysely } from 'kysely';
 import type { Catalogue, CatalogueDetails } from '../../store.ts';
 import type { CatalogueKind, Observation } from '../../store-writer.ts';
 import {
@@ -17,6 +17,7 @@ import {
   examinedEntry,
   type PropertiesRow,
 } from '../../views/catalogue.ts';
+import type { RowLocks } from './database.ts';
 import { changedBy, chunksOf, rowsOf, type Steps, type Tables } from './steps.ts';
 import type { StoreQueries, StoreTables } from './store-tables.ts';
 
@@ -30,17 +31,12 @@ const CLOCK_DIFFERENCE_MS = 60_000;
 const ROWS_PER_SWEEP = 500;
 const NO_EXAMPLES = '[]';
 
-/** Keeps erases of these tenants waiting until the end of the transaction. SQLite has no other writers. */
-export type HoldOffErases = <Row>(
-  query: SelectQueryBuilder<StoreTables, 'tenants', Row>,
-) => SelectQueryBuilder<StoreTables, 'tenants', Row>;
-
-export interface CatalogueWrite {
+interface CatalogueWrite {
   readonly observations: readonly Observation[];
   /** By id; of all tenants that were observed. */
   readonly tenantNumbers: ReadonlyMap<string, number>;
   readonly since: number;
-  readonly holdOffErases: HoldOffErases;
+  readonly locks: RowLocks;
 }
 
 /** Within the transaction, as its last statements. */
@@ -56,7 +52,8 @@ export function* addToCatalogue(tables: Tables, write: CatalogueWrite): Steps<vo
       .select(['no', 'last_erased_at'])
       .where('no', 'in', numbers)
       .orderBy('no');
-    for (const row of yield* rowsOf(write.holdOffErases(query))) lastErasedAt.set(row.no, row.last_erased_at);
+    // Erases of these tenants wait until the end of the transaction.
+    for (const row of yield* rowsOf(write.locks.lockShared(query))) lastErasedAt.set(row.no, row.last_erased_at);
   }
   for (const [tenant, observations] of tenants) {
     const withExamples = (lastErasedAt.get(tenant) ?? 0) < write.since - CLOCK_DIFFERENCE_MS;
