@@ -14,7 +14,9 @@ import {
   PostgresIntrospector,
   PostgresQueryCompiler,
   type QueryResult,
+  type RawBuilder,
   type SelectQueryBuilder,
+  sql,
   SqliteAdapter,
   SqliteIntrospector,
   SqliteQueryCompiler,
@@ -85,6 +87,13 @@ export function sqlQueriesFor<Tables>(engine: Engine, run: RunStatement): SqlQue
 /** What `jsonArrayFrom` gives: SQLite has no type for JSON, so there it is text. */
 export function rowsOf<Row>(value: Row[] | string): Row[] {
   return typeof value === 'string' ? (JSON.parse(value) as Row[]) : value;
+}
+
+/** For the conflict of an upsert of sums: what is stored plus what was to be inserted. */
+export function plusExcluded(table: string, columns: readonly string[]): Record<string, RawBuilder<number>> {
+  return Object.fromEntries(
+    columns.map((column) => [column, sql<number>`${sql.ref(`${table}.${column}`)} + ${sql.ref(`excluded.${column}`)}`]),
+  );
 }
 
 type Engine = 'sqlite' | 'postgres';

@@ -4,13 +4,13 @@
  * their rows are locked for a moment only. Counts of events, which may be thousands of rows, are written by each engine.
  */
 
-import { type Kysely, type RawBuilder, sql } from 'kysely';
+import type { Kysely } from 'kysely';
 import { HOUR_MS } from '../../model.ts';
 import type { PlanViolation, RecordHeader, RecordToStore } from '../../store-writer.ts';
 import { type CountedBucket, EventCounts } from '../../views/event-counts.ts';
 import { RECEIPT_COLUMNS, ReceivedSums, type ReceiptRow } from '../../views/received-sums.ts';
 import { startOf } from '../../views/sums.ts';
-import type { SqlStatement } from './database.ts';
+import { plusExcluded, type SqlStatement } from './database.ts';
 import { ViolationSums } from './plan-violations.ts';
 import { changedBy, chunksOf, type Steps, type Tables } from './steps.ts';
 import type { LedgerSum, StoreTables } from './store-tables.ts';
@@ -137,10 +137,4 @@ export function addToProfiles(
     .onConflict((conflict) =>
       conflict.columns(['tenant', 'shard']).doUpdateSet(plusExcluded('profile_counts', ['profiles'])),
     );
-}
-
-function plusExcluded(table: string, columns: readonly string[]): Record<string, RawBuilder<number>> {
-  return Object.fromEntries(
-    columns.map((column) => [column, sql<number>`${sql.ref(`${table}.${column}`)} + ${sql.ref(`excluded.${column}`)}`]),
-  );
 }
