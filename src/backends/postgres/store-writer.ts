@@ -6,7 +6,7 @@
  *
  * A batch takes a fixed number of round trips, however many users it has. Every commit is durable, unless the server is
  * configured otherwise. Caches that outlive a transaction hold only what stays valid whatever others write
- * (person-cache.ts, write-tenants.ts), or what fails visibly when it is stale (store-days.ts). All caches are dropped
+ * (person-cache.ts, store-numbers.ts), or what fails visibly when it is stale (store-days.ts). All caches are dropped
  * when the database may have been restored to an earlier state (a failover that lost transactions, a dump restored in
  * place): after a lost connection, and when a partition is not at the position where the last transaction left it.
  */
@@ -35,18 +35,16 @@ import { markAccepted } from '../sql/rejections.ts';
 import type { Steps, Tables } from '../sql/steps.ts';
 import type { StoreQueries } from '../sql/store-tables.ts';
 import { SqlWriteTransaction } from '../sql/write-transaction.ts';
-import { assertInstallation } from './installation-check.ts';
+import { assertInstallation, type PostgresClient, type PostgresPool, type PostgresTransaction } from './pool.ts';
 import { hashesOf } from './key-secret.ts';
-import type { PostgresClient, PostgresPool, PostgresTransaction } from './pool.ts';
 import { codeOf } from './pool-errors.ts';
 import { ROW_LOCKS, runSteps, storeQueriesOn } from './sql-database.ts';
 import { ANNOUNCE_WRITER } from './store-arrivals.ts';
 import { StoreBalance } from './store-balance.ts';
 import { dayOf, pairOf, StoreDays } from './store-days.ts';
-import { StoreNumbers } from './store-numbers.ts';
+import { StoreNumbers, StoreTenants } from './store-numbers.ts';
 import { SHARDS } from './store-schema.ts';
 import { StoreSweep } from './store-sweep.ts';
-import { StoreTenants } from './write-tenants.ts';
 import { writeCounts } from './write-counts.ts';
 import { writeChanges } from './write-changes.ts';
 import { FirstUses } from './write-first-uses.ts';
