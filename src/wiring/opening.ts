@@ -36,7 +36,7 @@ import { StoreUnavailableError } from '../store-writer.ts';
 export type Database = import('../backends/postgres/pool.ts').PostgresPool;
 type KafkaLogReader = import('../backends/kafka/reader.ts').KafkaLogReader;
 type PoolOptions = import('../backends/postgres/pool.ts').PoolOptions;
-export type InstallationCheck = import('../backends/postgres/installation-check.ts').InstallationCheck;
+export type InstallationCheck = import('../backends/postgres/pool.ts').InstallationCheck;
 
 /** For threads and commands that ask one thing after the other. */
 const FEW_CONNECTIONS = 2;

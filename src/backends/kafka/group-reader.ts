@@ -20,8 +20,6 @@ import type { Cluster } from './cluster.ts';
 
 /** `waitForMore` resolves after this even without a message. */
 const WAIT_MS_MAX = 500;
-/** How long the last high watermark of a partition is used. */
-const END_AGE_MS_MAX = 2_000;
 
 /** Retrying does not help; after a restart the new topic is used. */
 class TopicReplacedError extends Error {
@@ -31,17 +29,13 @@ class TopicReplacedError extends Error {
 export class KafkaGroupReader extends KafkaLogReader {
   readonly #membership: Membership;
   readonly #readAhead: ReadAhead;
-  readonly #ends = new Map<number, { readonly end: number; readonly at: number }>();
   #assigned: ReadonlySet<number> = new Set();
 
   /** `aheadCluster` is only for read-ahead. */
   constructor(setup: ReaderSetup, aheadCluster: Cluster) {
     super(setup);
     const { cluster, topicId, group } = setup;
-    this.#readAhead = new ReadAhead(aheadCluster, topicId, (partition, { messages, end }) => {
-      this.sampleSizes(messages);
-      this.#ends.set(partition, { end, at: performance.now() });
-    });
+    this.#readAhead = new ReadAhead(aheadCluster, topicId, (messages) => this.sampleSizes(messages));
     const onChange = (partitions: ReadonlySet<number>): void => {
       this.#assigned = partitions;
       this.#readAhead.retain(partitions);
@@ -92,11 +86,5 @@ export class KafkaGroupReader extends KafkaLogReader {
 
   protected override membership(): GroupMembership {
     return this.#membership.current;
-  }
-
-  protected override async endOf(partition: number): Promise<number> {
-    const seen = this.#ends.get(partition);
-    if (seen !== undefined && performance.now() - seen.at < END_AGE_MS_MAX) return seen.end;
-    return super.endOf(partition);
   }
 }

@@ -10,11 +10,18 @@
  * into a dead letter. One of another version of Sluice is an error: it may have been acknowledged.
  */
 
-import { bodyHashOf } from '../../log/body-hash.ts';
+import { END, JsonScanner, KnownKeys, OTHER, QUOTE } from '../../json/scanner.ts';
 import { LogCorruptError, type LogEntry, type LogHeader, type LogRecord, NO_TENANT } from '../../log.ts';
-import { type ForeignFormat, FORMATS, KEY_KINDS, type KeyKind } from '../../model.ts';
+import { bodyHashOf } from '../../log/body-hash.ts';
+import {
+  type ForeignFormat,
+  FORMATS,
+  IDENTIFIER_TYPES,
+  type IdentifierType,
+  KEY_KINDS,
+  type KeyKind,
+} from '../../model.ts';
 import { timeOfUuid7 } from '../../views/uuid.ts';
-import { type BodyUser, usersInBody } from './body-users.ts';
 
 export interface Message {
   readonly key: Buffer;
@@ -227,4 +234,85 @@ function isMessageHeader(line: unknown): line is MessageHeader {
 
 function isText(value: unknown): boolean {
   return typeof value === 'string';
+}
+
+export interface BodyUser {
+  readonly start: number;
+  readonly end: number;
+  /** 0 if `events` is not an array. */
+  readonly events: number;
+  readonly identifier: { readonly type: IdentifierType; readonly value: string } | null;
+}
+
+const BODY_KEYS = new KnownKeys('users');
+const USER_KEYS = new KnownKeys('events', 'identifiers');
+const EVENTS = 0;
+const IDENTIFIERS = 1;
+const IDENTIFIER_KEYS = new KnownKeys(...IDENTIFIER_TYPES);
+
+/**
+ * Agrees with `JSON.parse`: the last of duplicate names wins, and names may contain escapes. The body must be JSON with a
+ * `users` array, which the edge has checked. Nesting uses no stack.
+ */
+export function usersInBody(body: Uint8Array): BodyUser[] {
+  const scanner = new JsonScanner(body);
+  let users: BodyUser[] | null = null;
+  if (scanner.openObject()) {
+    for (let key = scanner.nextKey(BODY_KEYS); key !== END; key = scanner.nextKey(BODY_KEYS)) {
+      if (key === OTHER || !scanner.openArray()) {
+        scanner.skipValue();
+        continue;
+      }
+      users = [];
+      while (scanner.nextElement()) users.push(userOf(scanner));
+    }
+  }
+  if (!scanner.finish()) throw new Error('a body that is not JSON reached the log');
+  if (users === null) throw new Error('a body without users reached the log');
+  return users;
+}
+
+function userOf(scanner: JsonScanner): BodyUser {
+  scanner.peek();
+  const start = scanner.at;
+  let events = 0;
+  let identifier: BodyUser['identifier'] = null;
+  if (scanner.openObject()) {
+    for (let key = scanner.nextKey(USER_KEYS); key !== END; key = scanner.nextKey(USER_KEYS)) {
+      if (key === EVENTS) events = countElements(scanner);
+      else if (key === IDENTIFIERS) identifier = strongestIdentifier(scanner);
+      else scanner.skipValue();
+    }
+  } else {
+    scanner.skipValue();
+  }
+  return { start, end: scanner.at, events, identifier };
+}
+
+function countElements(scanner: JsonScanner): number {
+  let count = 0;
+  if (!scanner.openArray()) {
+    scanner.skipValue();
+    return 0;
+  }
+  for (; scanner.nextElement(); count++) scanner.skipValue();
+  return count;
+}
+
+/** The first in the order of types that is a string and not empty. */
+function strongestIdentifier(scanner: JsonScanner): BodyUser['identifier'] {
+  if (!scanner.openObject()) {
+    scanner.skipValue();
+    return null;
+  }
+  const values: string[] = IDENTIFIER_TYPES.map(() => '');
+  for (let key = scanner.nextKey(IDENTIFIER_KEYS); key !== END; key = scanner.nextKey(IDENTIFIER_KEYS)) {
+    const isString = scanner.peek() === QUOTE;
+    scanner.skipValue();
+    if (key !== OTHER) values[key] = isString ? scanner.stringText() : '';
+  }
+  const strongest = values.findIndex((value) => value !== '');
+  return strongest < 0
+    ? null
+    : { type: IDENTIFIER_TYPES[strongest] as IdentifierType, value: values[strongest] as string };
 }

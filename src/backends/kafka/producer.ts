@@ -34,7 +34,8 @@ const BATCH_BYTES_MAX = 1024 * 1024;
 /** What Kafka adds to a message, approximately. */
 const MESSAGE_OVERHEAD_BYTES = 24;
 const RETRY_MS = 100;
-const DEADLINE_CHECK_MS = 250;
+/** How often retries and deadlines are looked at, while anything waits. */
+const CHECK_MS = 50;
 const SEQUENCE_MASK = 0x7fff_ffff;
 const PRODUCE_KEY = 0;
 const PRODUCE_VERSION = 11;
@@ -110,7 +111,6 @@ export class Producer {
   #isInitializing = false;
   #isPumpDue = false;
   #timer: NodeJS.Timeout | undefined;
-  #timerAt = Number.POSITIVE_INFINITY;
   #idle: { readonly promise: Promise<void>; readonly resolve: () => void } | undefined;
 
   constructor(setup: ProducerSetup) {
@@ -164,15 +164,8 @@ export class Producer {
   #pump(): void {
     const now = performance.now();
     const byBroker = new Map<number, { readonly queues: PartitionQueue[]; bytes: number }>();
-    let wakeAt = Number.POSITIVE_INFINITY;
     for (const queue of this.#queues.values()) {
-      if (queue.isIdle) continue;
-      wakeAt = Math.min(wakeAt, now + DEADLINE_CHECK_MS);
-      if (queue.batch?.isInFlight === true) continue;
-      if (queue.notBefore > now) {
-        wakeAt = Math.min(wakeAt, queue.notBefore);
-        continue;
-      }
+      if (queue.isIdle || queue.batch?.isInFlight === true || queue.notBefore > now) continue;
       const broker = this.#brokerFor(queue, now);
       if (broker === undefined || this.#busy.has(broker)) continue;
       const group = byBroker.get(broker) ?? { queues: [], bytes: 0 };
@@ -192,7 +185,7 @@ export class Producer {
       void this.#send(broker, queues);
     }
     if (this.#isIdle()) this.#idle?.resolve();
-    else this.#wakeAt(wakeAt);
+    else this.#timer ??= setTimeout(() => this.#check(), CHECK_MS);
   }
 
   /** Undefined while there is no leader or no producer id. */
@@ -277,7 +270,6 @@ export class Producer {
   #backOff(queue: PartitionQueue, problem: string, now: number): void {
     queue.problem = problem;
     queue.notBefore = now + RETRY_MS;
-    this.#wakeAt(queue.notBefore);
     void this.#setup.cluster.refresh().catch((error: unknown) => {
       queue.problem = reasonOf(error);
     });
@@ -296,22 +288,9 @@ export class Producer {
     this.#pump();
   }
 
-  #wakeAt(at: number): void {
-    if (at >= this.#timerAt) return;
-    clearTimeout(this.#timer);
-    this.#timerAt = at;
-    this.#timer = setTimeout(
-      () => {
-        this.#timerAt = Number.POSITIVE_INFINITY;
-        this.#expire();
-        this.#pump();
-      },
-      Math.max(1, at - performance.now()),
-    );
-  }
-
-  /** Rejects requests that missed their deadline. */
-  #expire(): void {
+  /** Rejects requests that missed their deadline, and sends what is to be retried by now. */
+  #check(): void {
+    this.#timer = undefined;
     const now = performance.now();
     let reason: string | undefined;
     for (const queue of this.#queues.values()) {
@@ -324,6 +303,7 @@ export class Producer {
       if (queue.producerId === null && before === this.#producerId) this.#producerId = null;
     }
     if (reason !== undefined) this.#setup.onTimeout(reason);
+    this.#pump();
   }
 }
 

@@ -39,14 +39,14 @@ interface PartitionBuffer {
 export class ReadAhead {
   readonly #cluster: Cluster;
   readonly #topicId: string;
-  readonly #onFetched: (partition: number, result: FetchResult) => void;
+  readonly #onFetched: (messages: readonly FetchedMessage[]) => void;
   #partitions = new Map<number, PartitionBuffer>();
   readonly #brokers = new Set<number>();
   readonly #waiters: (() => void)[] = [];
   #isClosed = false;
 
   /** The cluster must be used for nothing else: long polls block its connections. */
-  constructor(cluster: Cluster, topicId: string, onFetched: (partition: number, result: FetchResult) => void) {
+  constructor(cluster: Cluster, topicId: string, onFetched: (messages: readonly FetchedMessage[]) => void) {
     this.#cluster = cluster;
     this.#topicId = topicId;
     this.#onFetched = onFetched;
@@ -172,7 +172,7 @@ export class ReadAhead {
       const result = results.get(partition);
       if (this.#partitions.get(partition) !== ahead || result === undefined) continue;
       const isUsable = result.code === CODE.none && (result.gap === null || result.messages.length > 0);
-      if (isUsable) this.#append(partition, ahead, result);
+      if (isUsable) this.#append(ahead, result);
       // The reader fetches by itself then, gets the error if there is one, and calls `put` again.
       else this.#drop(partition, ahead);
       isStale ||= result.code !== CODE.none && result.code !== CODE.offset_out_of_range;
@@ -184,8 +184,8 @@ export class ReadAhead {
     if (this.#partitions.get(partition) === ahead) this.#partitions.delete(partition);
   }
 
-  #append(partition: number, ahead: PartitionBuffer, result: FetchResult): void {
-    this.#onFetched(partition, result);
+  #append(ahead: PartitionBuffer, result: FetchResult): void {
+    this.#onFetched(result.messages);
     for (const message of result.messages) {
       ahead.messages.push(message);
       ahead.bytes += message.bytes;

@@ -23,8 +23,7 @@ import {
   deleteRecordsBefore,
   readAgainStatement,
 } from './fetch.ts';
-import { committedOffset, commitOffset, type GroupMembership } from './group-offsets.ts';
-import { processedByOtherGroups } from './group-offsets.ts';
+import { committedOffset, commitOffset, type GroupMembership, processedByOtherGroups } from './group-offsets.ts';
 import { headerOf, recordOf } from './message.ts';
 
 const FETCH_BYTES = 1024 * 1024;
@@ -126,7 +125,7 @@ export class KafkaLogReader implements LogReader {
   }
 
   async backlogBytes(partition: number, position: number): Promise<number> {
-    const end = await this.endOf(partition);
+    const end = await offsetAt(this.setup.cluster, partition, LATEST);
     if (position >= end) return 0;
     // Only position 0 can be before the first message: unprocessed records are not deleted.
     const start = position > 0 ? position : await offsetAt(this.setup.cluster, partition, EARLIEST);
@@ -195,11 +194,6 @@ export class KafkaLogReader implements LogReader {
   /** Null: not a member of the group. */
   protected membership(): GroupMembership | null {
     return null;
-  }
-
-  /** The position after the last record. */
-  protected endOf(partition: number): Promise<number> {
-    return offsetAt(this.setup.cluster, partition, LATEST);
   }
 
   /** For the mean message size. */

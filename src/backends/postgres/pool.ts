@@ -1,8 +1,14 @@
 /**
- * The connection pool that everything in this folder uses; `connection.ts` has the settings. A dead peer is detected by
- * our own query timeouts and by TCP keepalives on both ends. A connection failure never crashes the process. Errors are
- * mapped in one place (`pool-errors.ts`). After any error but a conflict, a connection is closed instead of going back
- * to the pool.
+ * The connection pool that everything in this folder uses, and the settings of every connection: search path `sluice`,
+ * UTC, timeouts for statements, locks and idle transactions. bigint and numeric (the type of a sum of bigint) are parsed
+ * as JavaScript numbers: none of our values reaches 2^53. A dead peer is detected by our own query timeouts and by TCP
+ * keepalives on both ends. A connection failure never crashes the process. Errors are mapped in one place
+ * (`pool-errors.ts`). After any error but a conflict, a connection is closed instead of going back to the pool.
+ *
+ * While a server runs, its STORE_URL may begin to point at another database: databases are renamed, or dropped and
+ * created again. A connection never changes its database, so each is checked once, before its first use
+ * (`assertInstallation`); nothing is ever read from or written to the database of another installation. A restored dump
+ * of the same database passes.
  *
  * A `PostgresPool` is a reference-counted handle: a store owns the handle it is given and closes it, and `share`
  * returns another handle to the same connections, which close with the last handle. Connect directly or through a
@@ -10,16 +16,110 @@
  */
 
 import { finished } from 'node:stream/promises';
-import { Pool, type PoolClient, type QueryArrayConfig, type QueryConfig } from 'pg';
+import { type ClientConfig, Pool, type PoolClient, type QueryArrayConfig, type QueryConfig, types } from 'pg';
 import { from as copyFrom } from 'pg-copy-streams';
 import { StoreConflictError, StoreUnavailableError } from '../../store-writer.ts';
-import { connectionSettings, type PoolOptions } from './connection.ts';
-import { assertInstallation } from './installation-check.ts';
 import { checkServer, explainRefusal } from './pool-check.ts';
-import { asErrorOfStatement, asStoreError } from './pool-errors.ts';
+import { asErrorOfStatement, asStoreError, codeOf } from './pool-errors.ts';
 import { readPostgresUrl } from './url.ts';
 
-export { type PoolOptions, SCHEMA } from './connection.ts';
+export const SCHEMA = 'sluice';
+const STATEMENT_TIMEOUT_MS = 30_000;
+/** Also how long a call waits for a free connection of the pool. */
+const CONNECT_TIMEOUT_MS = 5_000;
+/**
+ * A lock that is not acquired by then is a conflict, or the database is unavailable: see `pool-errors.ts`. Deadlocks
+ * are found long before.
+ */
+const LOCK_TIMEOUT_MS = 10_000;
+const IDLE_IN_TRANSACTION_TIMEOUT_MS = 60_000;
+const KEEPALIVE_AFTER_MS = 10_000;
+/** On top of the server's own timeout: by then the server has responded or is unreachable. */
+const SILENCE_MARGIN_MS = 5_000;
+const INT8 = 20;
+const INT8_ARRAY = 1016;
+const NUMERIC = 1700;
+/** jit costs more than it gains for short statements. The keepalives let the server notice that this end is gone. */
+const SESSION_OPTIONS =
+  `-c search_path=${SCHEMA} -c timezone=UTC -c jit=off -c client_min_messages=warning ` +
+  '-c tcp_keepalives_idle=10 -c tcp_keepalives_interval=5 -c tcp_keepalives_count=4 -c tcp_user_timeout=30000';
+
+export interface PoolOptions {
+  /** postgres://…, see `url.ts`. */
+  readonly url: string;
+  /** Maximum number of connections. */
+  readonly max: number;
+  /** Shown in pg_stat_activity. */
+  readonly applicationName: string;
+  readonly statementTimeoutMs?: number;
+  /** Why the database cannot be queried yet; null once it can. Until then every call is rejected as unavailable. */
+  readonly problem?: () => string | null;
+  /** Set by servers: every connection must reach the database that the server was started with. */
+  readonly installation?: InstallationCheck;
+  /** Called when an idle connection fails. */
+  readonly onIdleError?: (error: Error) => void;
+}
+
+/** For a dedicated connection (LISTEN) with the settings of the pool. */
+export function connectionSettings({ url, applicationName, statementTimeoutMs }: PoolOptions): ClientConfig {
+  const { connection } = readPostgresUrl(url);
+  const statementTimeout = statementTimeoutMs ?? STATEMENT_TIMEOUT_MS;
+  return {
+    ...connection,
+    application_name: applicationName,
+    options: connection.options === undefined ? SESSION_OPTIONS : `${connection.options} ${SESSION_OPTIONS}`,
+    statement_timeout: statementTimeout,
+    query_timeout: statementTimeout + SILENCE_MARGIN_MS,
+    lock_timeout: LOCK_TIMEOUT_MS,
+    idle_in_transaction_session_timeout: IDLE_IN_TRANSACTION_TIMEOUT_MS,
+    connectionTimeoutMillis: connection.connectionTimeoutMillis ?? CONNECT_TIMEOUT_MS,
+    keepAlive: true,
+    keepAliveInitialDelayMillis: KEEPALIVE_AFTER_MS,
+    types: { getTypeParser: parserOf as typeof types.getTypeParser },
+  };
+}
+
+function parserOf(type: number, format?: 'text' | 'binary'): (value: string) => unknown {
+  if (type === INT8 || type === NUMERIC) return Number;
+  const parse = types.getTypeParser(type, format) as (value: string) => unknown;
+  if (type !== INT8_ARRAY) return parse;
+  return (value) => (parse(value) as (string | null)[]).map((item) => (item === null ? null : Number(item)));
+}
+
+export interface InstallationCheck {
+  /** The installation that the server was started with; null while that is unknown, and then nothing is checked. */
+  readonly expected: () => string | null;
+  /** Called after each check. */
+  readonly onChecked: (isExpected: boolean) => void;
+}
+
+/** SQLSTATE undefined_table. */
+const NO_TABLE = '42P01';
+
+/** Rejects with `StoreUnavailableError`: the right database may be back soon. */
+export async function assertInstallation(connection: Queryable, check: InstallationCheck): Promise<void> {
+  const expected = check.expected();
+  if (expected === null) return;
+  const found = await findInstallation(connection);
+  check.onChecked(found === expected);
+  if (found === expected) return;
+  throw new StoreUnavailableError(
+    `STORE_URL now points to a different database than at startup: ${found === undefined ? 'to one without the tables of Sluice' : `to that of the installation ${found}`}, ` +
+      `and this server belongs to the installation ${expected}. Nothing is read from it or written to it. Make STORE_URL ` +
+      'lead to the right database again: the server then continues by itself',
+  );
+}
+
+/** Undefined for a database without tables. */
+async function findInstallation(connection: Queryable): Promise<string | undefined> {
+  try {
+    const { rows } = await connection.query<{ id: string }>('SELECT id::text FROM identity');
+    return rows[0]?.id;
+  } catch (error) {
+    if (codeOf(error) === NO_TABLE) return undefined;
+    throw error;
+  }
+}
 
 /** How long closing waits for connections in use before it cuts them off. */
 const CLOSE_MS = 5_000;

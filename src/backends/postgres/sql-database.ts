@@ -17,6 +17,7 @@ const READ_TIMEOUT_MS = 3_000;
 
 export const ROW_LOCKS: RowLocks = {
   lock: (query) => query.forNoKeyUpdate(),
+  lockShared: (query) => query.forShare(),
   lockFree: (query) => query.forUpdate().skipLocked(),
 };
 

@@ -9,6 +9,7 @@ import type { PeopleQuery, StoredPerson } from '../../store.ts';
 import { type Candidate, matchOf, type RoughFilter, type Step } from '../../views/people-search.ts';
 import { NAMED_BYTES_MAX, storedPerson } from '../../views/person.ts';
 import { uuidOf } from '../../views/uuid.ts';
+import { chunksOf } from '../sql/steps.ts';
 import type { Queryable } from './pool.ts';
 import {
   CANDIDATES_BY_NUMBER,
@@ -65,60 +66,50 @@ interface Candidates {
   readonly candidates: readonly (readonly [NodeNumber, properties: string | null])[] | null;
 }
 
-/** The steps of one search. */
-export class PeopleSteps {
-  readonly #db: Queryable;
-  readonly #tenant: number;
-  readonly #query: Pick<PeopleQuery, 'text' | 'property'>;
-  readonly #filter: RoughFilter | null;
-  #rows = ROWS_FIRST;
-
-  constructor(
-    db: Queryable,
-    tenant: number,
-    query: Pick<PeopleQuery, 'text' | 'property'>,
-    filter: RoughFilter | null,
-  ) {
-    this.#db = db;
-    this.#tenant = tenant;
-    this.#query = query;
-    this.#filter = filter;
-  }
-
-  async step(before: NodeNumber, room: number, until: number): Promise<Step> {
-    const rows = this.#filter === null ? Math.min(room, ROWS_MAX) : this.#rows;
-    const { looked_at: lookedAt, lowest, candidates } = await this.#candidates(before, rows);
+/** The steps of one search, each of which scans more than the last, unless that took long. */
+export function peopleSteps(
+  db: Queryable,
+  tenant: number,
+  query: Pick<PeopleQuery, 'text' | 'property'>,
+  filter: RoughFilter | null,
+): (before: NodeNumber, room: number, until: number) => Promise<Step> {
+  let nextRows = ROWS_FIRST;
+  return async (before, room, until) => {
+    const rows = filter === null ? Math.min(room, ROWS_MAX) : nextRows;
+    const start = performance.now();
+    const { looked_at: lookedAt, lowest, candidates } = await findCandidates(db, tenant, before, rows, filter);
+    const isQuick = performance.now() - start < STEP_MS;
+    nextRows = isQuick ? Math.min(ROWS_MAX, rows * 2) : Math.max(1, Math.floor(rows / 2));
     if (lowest === null) return { found: [], end: null };
     const found: Step['found'][number][] = [];
-    const mayMatch = this.#filter?.mayMatch ?? (() => true);
+    const mayMatch = filter?.mayMatch ?? (() => true);
     const numbers = (candidates ?? []).flatMap(([no, properties]) =>
       properties === null || mayMatch(properties) ? [no] : [],
     );
-    for (let start = 0; start < numbers.length; start += CANDIDATES_PER_READ) {
-      const some = numbers.slice(start, start + CANDIDATES_PER_READ);
-      for (const candidate of await readCandidates(this.#db, some)) {
-        const matched = matchOf(candidate, this.#query);
+    for (const some of chunksOf(numbers, CANDIDATES_PER_READ)) {
+      for (const candidate of await readCandidates(db, some)) {
+        const matched = matchOf(candidate, query);
         if (matched !== null) found.push({ no: candidate.no, matched, profile: candidate.profile });
         if (found.length >= room) return { found, end: candidate.no };
       }
       if (performance.now() >= until) return { found, end: some.at(-1) ?? lowest };
     }
     return { found, end: lookedAt < rows ? null : lowest };
-  }
+  };
+}
 
-  /** Scans more with each step, unless that takes long. */
-  async #candidates(before: NodeNumber, rows: number): Promise<Candidates> {
-    const filter = this.#filter;
-    const values: unknown[] = [this.#tenant, before, rows];
-    if (filter !== null) values.push(filter.identifier, filter.phone, ...filter.properties);
-    const start = performance.now();
-    const sql = filter === null ? EVERYONE_SQL : CANDIDATES_SQL;
-    const [row] = (await this.#db.query<Candidates>(sql, values)).rows;
-    if (row === undefined) throw new Error('a sum without rows');
-    if (performance.now() - start < STEP_MS) this.#rows = Math.min(ROWS_MAX, rows * 2);
-    else this.#rows = Math.max(1, Math.floor(rows / 2));
-    return row;
-  }
+async function findCandidates(
+  db: Queryable,
+  tenant: number,
+  before: NodeNumber,
+  rows: number,
+  filter: RoughFilter | null,
+): Promise<Candidates> {
+  const values: unknown[] = [tenant, before, rows];
+  if (filter !== null) values.push(filter.identifier, filter.phone, ...filter.properties);
+  const [row] = (await db.query<Candidates>(filter === null ? EVERYONE_SQL : CANDIDATES_SQL, values)).rows;
+  if (row === undefined) throw new Error('a sum without rows');
+  return row;
 }
 
 /** Newest first, without nodes that are no longer survivors. */

@@ -7,8 +7,9 @@
  * Events and records are partitioned by UTC day of receipt, and retention drops whole partitions (store-days.ts).
  */
 
-import { createStoreTables, type StoreColumnTypes } from '../sql/store-tables.ts';
-import { ACCOUNT_COLUMN_TYPES } from './keys-schema.ts';
+import { STORE_TABLES } from '../sql/store-tables.ts';
+import { createTables } from '../sql/tables.ts';
+import { ENGINE_TYPES } from './keys-schema.ts';
 
 /**
  * Numbers of nodes, records and events come in blocks of this size from one sequence: a writer takes a block and counts
@@ -20,15 +21,6 @@ export const NUMBERS_PER_BLOCK = 1_048_576;
 export const SHARDS = 16;
 /** The shard that erase, unmerge and retention write to. Only its sums may be below zero. */
 export const MAINTENANCE_SHARD = 0;
-
-const COLUMN_TYPES: StoreColumnTypes = {
-  ...ACCOUNT_COLUMN_TYPES,
-  smallInteger: 'integer',
-  real: 'float8',
-  uuid: 'uuid',
-  keyedTableEnd: '',
-  sumsTableEnd: (fillPercent) => `WITH (fillfactor = ${fillPercent})`,
-};
 
 export const STORE_MIGRATIONS: readonly string[] = [
   `
@@ -162,7 +154,7 @@ export const STORE_MIGRATIONS: readonly string[] = [
   );
   CREATE INDEX event_ids_by_age ON event_ids (received_at);
 
-  ${createStoreTables(COLUMN_TYPES)}
+  ${createTables(STORE_TABLES, ENGINE_TYPES)}
 
   -- The events of a record have consecutive numbers from 'first_event' on, so the outcome of its users follows from
   -- them; 'notes' (views/record-notes.ts) has only what does not.

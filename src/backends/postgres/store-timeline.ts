@@ -1,6 +1,6 @@
 /**
  * Events by time: newest first, by (timestamp, number), from the indexes of the daily partitions, each of which returns
- * its next few; a window of few partitions at a time (event-days.ts), until the page is full. A profile of several
+ * its next few; a window of few partitions at a time (store-days.ts), until the page is full. A profile of several
  * nodes is read node by node in the same statement, and merged.
  *
  * A page ends early when it becomes large, so that 500 events of megabytes each do not fill the memory: the server
@@ -10,9 +10,8 @@
 import type { EventQuery, Page, StoredEvent } from '../../store.ts';
 import { eventCursorOf, eventsBefore } from '../../views/cursor.ts';
 import { uuidOf } from '../../views/uuid.ts';
-import { eventWindows } from './event-days.ts';
+import { dayOf, eventWindows } from './store-days.ts';
 import type { Queryable } from './pool.ts';
-import { dayOf } from './store-days.ts';
 import { isStorable } from './store-reads.ts';
 
 /** Of properties, in UTF-16 units; the event that exceeds it is still returned. */

@@ -6,58 +6,45 @@
  *
  * A batch takes a fixed number of round trips, however many users it has. Every commit is durable, unless the server is
  * configured otherwise. Caches that outlive a transaction hold only what stays valid whatever others write
- * (person-cache.ts, write-tenants.ts), or what fails visibly when it is stale (store-days.ts). All caches are dropped
+ * (person-cache.ts, store-numbers.ts), or what fails visibly when it is stale (store-days.ts). All caches are dropped
  * when the database may have been restored to an earlier state (a failover that lost transactions, a dump restored in
  * place): after a lost connection, and when a partition is not at the position where the last transaction left it.
  */
 
 import { randomInt } from 'node:crypto';
 import { newProfilesIn, type Snapshot } from '../../identity/graph.ts';
-import { type LogRecord, type LostRecords, NO_TENANT } from '../../log.ts';
 import type { MatchKey, NodeNumber, TenantId } from '../../model.ts';
 import {
-  type JobProgress,
   type LookupResult,
   type PersonKeys,
   type LookupRequest,
-  type Observation,
   type RecordHeader,
   type Retention,
   StoreConflictError,
   type StoreProgress,
   type StoreWriter,
-  type TakenJob,
   type TenantBatch,
   type WriteTransaction,
 } from '../../store-writer.ts';
 import { addVisit, type Visits } from '../../views/node-properties.ts';
 import type { HashOfKey } from '../../views/keyed-hash.ts';
-import {
-  advancePosition,
-  countLostRecords,
-  insertLostRecords,
-  readPositions,
-  readProcessedLog,
-} from '../sql/positions.ts';
-import { addToCatalogue } from '../sql/catalogue.ts';
+import { countLostRecords, readPositions, readProcessedLog } from '../sql/positions.ts';
 import type { Difference } from '../sql/ledger.ts';
-import { insertDeadLetter, NO_TENANT_NUMBER } from '../sql/dead-letters.ts';
-import { hasJobs, markResubmitted, markRetried, saveJob, takeJob } from '../sql/jobs.ts';
+import { hasJobs } from '../sql/jobs.ts';
 import { markAccepted } from '../sql/rejections.ts';
+import type { Steps, Tables } from '../sql/steps.ts';
 import type { StoreQueries } from '../sql/store-tables.ts';
-import { TransactionSums } from '../sql/sums.ts';
-import { assertInstallation } from './installation-check.ts';
+import { SqlWriteTransaction } from '../sql/write-transaction.ts';
+import { assertInstallation, type PostgresClient, type PostgresPool, type PostgresTransaction } from './pool.ts';
 import { hashesOf } from './key-secret.ts';
-import type { PostgresClient, PostgresPool, PostgresTransaction } from './pool.ts';
 import { codeOf } from './pool-errors.ts';
 import { ROW_LOCKS, runSteps, storeQueriesOn } from './sql-database.ts';
 import { ANNOUNCE_WRITER } from './store-arrivals.ts';
 import { StoreBalance } from './store-balance.ts';
 import { dayOf, pairOf, StoreDays } from './store-days.ts';
-import { StoreNumbers } from './store-numbers.ts';
+import { StoreNumbers, StoreTenants } from './store-numbers.ts';
 import { SHARDS } from './store-schema.ts';
 import { StoreSweep } from './store-sweep.ts';
-import { StoreTenants } from './write-tenants.ts';
 import { writeCounts } from './write-counts.ts';
 import { writeChanges } from './write-changes.ts';
 import { FirstUses } from './write-first-uses.ts';
@@ -197,12 +184,13 @@ function peopleIn({ resolved }: TenantBatch): Map<PersonKeys, NodeNumber> {
   return new Map(resolved.map(({ user, node }) => [user, node]));
 }
 
-class PostgresWriteTransaction implements WriteTransaction {
+class PostgresWriteTransaction extends SqlWriteTransaction implements WriteTransaction {
+  protected readonly logName: string;
+  protected readonly locks = ROW_LOCKS;
   readonly #transaction: PostgresTransaction;
   readonly #client: PostgresClient;
   readonly #shared: Shared;
   readonly #people: PersonCache;
-  readonly #sums = new TransactionSums();
   readonly #firstUses: FirstUses;
   readonly #locked: LockedNodes = new Map();
   /** By tenant, of the batch that was looked up last. */
@@ -215,6 +203,8 @@ class PostgresWriteTransaction implements WriteTransaction {
   readonly #met: (readonly [tenant: number, people: ReadonlyMap<PersonKeys, NodeNumber>])[] = [];
 
   constructor(transaction: PostgresTransaction, shared: Shared, hashOf: HashOfKey, people: PersonCache) {
+    super();
+    this.logName = shared.logName;
     this.#people = people;
     this.#firstUses = new FirstUses(hashOf);
     this.#transaction = transaction;
@@ -222,32 +212,21 @@ class PostgresWriteTransaction implements WriteTransaction {
     this.#shared = shared;
   }
 
-  async advance(
-    partition: number,
-    from: number,
-    to: number,
-    lastTraceId?: string,
-    expectedTraceId?: string,
-  ): Promise<void> {
-    const { tables } = storeQueriesOn(this.#client);
-    const advance = { log: this.#shared.logName, partition, from, to, lastTraceId, expectedTraceId };
-    if ((await advancePosition(tables, advance).executeTakeFirst()) !== undefined) return;
-    this.#isOutdated = true;
-    throw new StoreConflictError(
-      `partition ${partition} of the log is not at ${from} any more, or after another record`,
-    );
+  override async advance(...position: Parameters<WriteTransaction['advance']>): Promise<void> {
+    try {
+      await super.advance(...position);
+    } catch (error) {
+      if (error instanceof StoreConflictError) this.#isOutdated = true;
+      throw error;
+    }
   }
 
   findStored(headers: readonly RecordHeader[]): Promise<ReadonlySet<RecordHeader>> {
     return findStored(this.#client, headers);
   }
 
-  async noteLost(lost: LostRecords): Promise<void> {
-    await insertLostRecords(storeQueriesOn(this.#client).tables, this.#shared.logName, lost).execute();
-  }
-
   async lookUp(requests: readonly LookupRequest[]): Promise<LookupResult[]> {
-    const tenants = await this.#tenants(requests.map(({ tenantId }) => tenantId));
+    const tenants = await this.tenantNumbers(requests.map(({ tenantId }) => tenantId));
     const firsts = await this.#shared.numbers.take(
       this.#client,
       requests.map(({ users }) => users.length),
@@ -279,7 +258,7 @@ class PostgresWriteTransaction implements WriteTransaction {
   }
 
   async write(batches: readonly TenantBatch[], processedAt: number): Promise<void> {
-    const numbers = await this.#tenants(batches.map(({ tenantId }) => tenantId));
+    const numbers = await this.tenantNumbers(batches.map(({ tenantId }) => tenantId));
     const tenants = batches.map((batch) => {
       const visits: Visits = new Map();
       for (const { users } of batch.records) {
@@ -310,61 +289,23 @@ class PostgresWriteTransaction implements WriteTransaction {
     }
     for (const { tenant, batch } of tenants) await this.#markAccepted(tenant, batch, processedAt);
     for (const { tenant, batch } of tenants) {
-      for (const record of batch.records) this.#sums.add(tenant, record);
-      this.#sums.addProfiles(tenant, newProfilesIn(batch.changes));
-      if (batch.violations !== undefined) this.#sums.addViolations(tenant, batch.violations);
+      for (const record of batch.records) this.sums.add(tenant, record);
+      this.sums.addProfiles(tenant, newProfilesIn(batch.changes));
+      if (batch.violations !== undefined) this.sums.addViolations(tenant, batch.violations);
       if (this.#met.some(([met]) => met === tenant)) this.#met.push([tenant, peopleIn(batch)]);
     }
   }
 
   async #markAccepted(tenant: number, { acceptedRejections }: TenantBatch, processedAt: number): Promise<void> {
     if (acceptedRejections.length === 0) return;
-    const marked = await runSteps(this.#client, (tables) =>
-      markAccepted(tables, tenant, acceptedRejections, processedAt),
-    );
+    const marked = await this.inSteps((tables) => markAccepted(tables, tenant, acceptedRejections, processedAt));
     if (marked < acceptedRejections.length) throw new StoreConflictError('a rejected user was resubmitted meanwhile');
-  }
-
-  async deadLetter(header: RecordHeader, record: LogRecord, cause: string, at: number): Promise<void> {
-    // It is a copy.
-    if ((await this.findStored([header])).size > 0) return;
-    const { tenantId } = header;
-    const isForeign = tenantId === NO_TENANT;
-    const tenant = isForeign ? NO_TENANT_NUMBER : ((await this.#tenants([tenantId])).get(tenantId) as number);
-    if (!isForeign) this.#sums.addDeadLetter(tenant, header);
-    const { logName } = this.#shared;
-    await runSteps(this.#client, (tables) => insertDeadLetter(tables, tenant, logName, header, record, cause, at));
-  }
-
-  takeJob(itemsMax: number): Promise<TakenJob | undefined> {
-    return runSteps(this.#client, (tables) => takeJob(tables, ROW_LOCKS, itemsMax));
-  }
-
-  markResubmitted(rejections: readonly number[], at: number): Promise<ReadonlySet<number>> {
-    return runSteps(this.#client, (tables) => markResubmitted(tables, rejections, at));
-  }
-
-  markRetried(deadLetters: readonly number[], at: number): Promise<ReadonlySet<number>> {
-    return runSteps(this.#client, (tables) => markRetried(tables, deadLetters, at));
-  }
-
-  saveJob(job: TakenJob, progress: JobProgress): Promise<void> {
-    return runSteps(this.#client, (tables) => saveJob(tables, job, progress));
-  }
-
-  async writeCatalogue(observations: readonly Observation[], since: number): Promise<void> {
-    const tenantNumbers = await this.#tenants([...new Set(observations.map(({ tenantId }) => tenantId))]);
-    await runSteps(this.#client, (tables) =>
-      addToCatalogue(tables, { observations, tenantNumbers, since, holdOffErases: (query) => query.forShare() }),
-    );
   }
 
   async commit(_durable: boolean): Promise<void> {
     const { shard } = this.#shared;
-    await writeCounts(this.#client, shard, this.#sums.takeCounts());
-    const { tables } = storeQueriesOn(this.#client);
-    await runSteps(this.#client, (steps) => this.#sums.writeViolations(steps, shard));
-    for (const statement of this.#sums.takeStatements(tables, shard)) await statement.execute();
+    await writeCounts(this.#client, shard, this.sums.takeCounts());
+    await this.inSteps((tables) => this.sums.write(tables, shard));
     await this.#transaction.commit();
     this.#shared.tenants.confirm(this);
     this.#shared.numbers.confirm();
@@ -386,7 +327,11 @@ class PostgresWriteTransaction implements WriteTransaction {
     await this.#transaction.rollback();
   }
 
-  #tenants(ids: readonly TenantId[]): Promise<Map<TenantId, number>> {
+  protected inSteps<T>(stepsOf: (tables: Tables) => Steps<T>): Promise<T> {
+    return runSteps(this.#client, stepsOf);
+  }
+
+  protected tenantNumbers(ids: readonly TenantId[]): Promise<Map<TenantId, number>> {
     return this.#shared.tenants.numbersOf(this.#client, ids, this);
   }
 }

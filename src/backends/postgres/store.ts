@@ -27,7 +27,7 @@ import { runSteps, storeQueriesOn } from './sql-database.ts';
 import { inDurableTransaction, unmerge } from './store-unmerge.ts';
 import { StoreArrivals } from './store-arrivals.ts';
 import { erase } from './store-erase.ts';
-import { PeopleSteps, readPeople } from './store-people.ts';
+import { peopleSteps, readPeople } from './store-people.ts';
 import { predict } from './store-predictions.ts';
 import { findProfile, listProfiles, readIdentity, readProfile } from './store-profiles.ts';
 import { inSnapshot, TenantNumbers } from './store-reads.ts';
@@ -46,6 +46,7 @@ export interface PostgresStoreOptions {
   readonly matchOptions?: MatchOptions;
 }
 
+const NO_PEOPLE = async () => ({ found: [], end: null });
 /** Looks at every event. */
 const RECOUNT_MS_MAX = HOUR_MS;
 
@@ -78,13 +79,13 @@ export function openPostgresStore(options: PostgresStoreOptions): Store {
     profiles: (tenantId, page) => ofTenant(tenantId, NO_ROWS, (tenant) => listProfiles(pool, tenant, page)),
     searchPeople: async (tenantId, query) => {
       const tenant = await tenants.of(tenantId);
-      const steps = tenant === undefined ? null : new PeopleSteps(pool, tenant, query, roughFilter(query));
+      const step = tenant === undefined ? NO_PEOPLE : peopleSteps(pool, tenant, query, roughFilter(query));
       return searchPeople(
         {
           tenant: tenant ?? 0,
           findProfile: (type, normalised) => profileReader.findProfile(tenantId, type, normalised),
           profile: (profileId) => profileReader.profile(tenantId, profileId),
-          step: async (...args) => (steps === null ? { found: [], end: null } : steps.step(...args)),
+          step,
         },
         query,
       );

@@ -11,10 +11,9 @@ import { type RecordHeader, type RecordToStore, StoredAlreadyError, type TenantB
 import { amountText } from '../../views/currency.ts';
 import { type KeptRejection, keptRejections } from '../../views/kept-rejections.ts';
 import { notesOf } from '../../views/record-notes.ts';
-import { SHIFT } from './arrival-numbers.ts';
 import { byteas, int4s, int8s, texts, uuids } from './binary-arrays.ts';
-import { copyLine } from './copy-line.ts';
 import type { PostgresClient, Queryable } from './pool.ts';
+import { SHIFT } from './arrival-numbers.ts';
 import { dayOf } from './store-days.ts';
 import type { StoreNumbers } from './store-numbers.ts';
 
@@ -257,4 +256,25 @@ async function insertRejections(client: Queryable, records: readonly RecordRow[]
     texts(rows.map(({ header }) => header.format ?? null)),
     texts(rows.map(({ kept }) => kept.eventNames)),
   ]);
+}
+
+/** A column's value; `null` is NULL. None may hold U+0000. */
+export type CopyValue = string | number | null;
+
+const SPECIAL = /[\\\t\n\r]/;
+const ALL_SPECIAL = /[\\\t\n\r]/g;
+const ESCAPES: Readonly<Record<string, string>> = { '\\': '\\\\', '\t': '\\t', '\n': '\\n', '\r': '\\r' };
+
+/** One row for COPY … FROM STDIN, in PostgreSQL's text format. */
+export function copyLine(values: readonly CopyValue[]): string {
+  let line = '';
+  for (let column = 0; column < values.length; column++) {
+    if (column > 0) line += '\t';
+    const value = values[column] as CopyValue;
+    if (value === null) line += '\\N';
+    else if (typeof value === 'string' && SPECIAL.test(value)) {
+      line += value.replace(ALL_SPECIAL, (character) => ESCAPES[character] ?? character);
+    } else line += value;
+  }
+  return `${line}\n`;
 }

@@ -5,7 +5,7 @@
  * be of the person; the next events bring new ones.
  */
 
-import type { Kysely, SelectQueryBuilder } from 'kysely';
+import { type Compilable, type Kysely, type RawBuilder, sql } from 'kysely';
 import type { Catalogue, CatalogueDetails } from '../../store.ts';
 import type { CatalogueKind, Observation } from '../../store-writer.ts';
 import {
@@ -15,8 +15,8 @@ import {
   type EntryRow,
   EVENT_NAMES_MAX,
   examinedEntry,
-  type PropertiesRow,
 } from '../../views/catalogue.ts';
+import type { RowLocks } from './database.ts';
 import { changedBy, chunksOf, rowsOf, type Steps, type Tables } from './steps.ts';
 import type { StoreQueries, StoreTables } from './store-tables.ts';
 
@@ -29,18 +29,15 @@ const CLOCK_DIFFERENCE_MS = 60_000;
 /** What is removed of the catalogue at a time. */
 const ROWS_PER_SWEEP = 500;
 const NO_EXAMPLES = '[]';
+/** The primary key of both tables. */
+const KEY = ['tenant', 'kind', 'name'] as const;
 
-/** Keeps erases of these tenants waiting until the end of the transaction. SQLite has no other writers. */
-export type HoldOffErases = <Row>(
-  query: SelectQueryBuilder<StoreTables, 'tenants', Row>,
-) => SelectQueryBuilder<StoreTables, 'tenants', Row>;
-
-export interface CatalogueWrite {
+interface CatalogueWrite {
   readonly observations: readonly Observation[];
   /** By id; of all tenants that were observed. */
   readonly tenantNumbers: ReadonlyMap<string, number>;
   readonly since: number;
-  readonly holdOffErases: HoldOffErases;
+  readonly locks: RowLocks;
 }
 
 /** Within the transaction, as its last statements. */
@@ -56,7 +53,8 @@ export function* addToCatalogue(tables: Tables, write: CatalogueWrite): Steps<vo
       .select(['no', 'last_erased_at'])
       .where('no', 'in', numbers)
       .orderBy('no');
-    for (const row of yield* rowsOf(write.holdOffErases(query))) lastErasedAt.set(row.no, row.last_erased_at);
+    // Erases of these tenants wait until the end of the transaction.
+    for (const row of yield* rowsOf(write.locks.lockShared(query))) lastErasedAt.set(row.no, row.last_erased_at);
   }
   for (const [tenant, observations] of tenants) {
     const withExamples = (lastErasedAt.get(tenant) ?? 0) < write.since - CLOCK_DIFFERENCE_MS;
@@ -71,25 +69,44 @@ function* addToTenant(
   withExamples: boolean,
 ): Steps<void> {
   yield* lockTenant(tables, tenant, observations[0]?.firstSeen ?? 0);
-  const stored = yield* readEntries(tables, tenant, observations);
+  const stored = yield* readNamed([...observations.map(({ name }) => name), OTHER_EVENTS], (names) =>
+    selectEntries(tables, tenant).where('name', 'in', names),
+  );
   const kept = yield* withinBound(tables, tenant, observations, stored);
   const examined = kept.filter((seen) => seen.examined > 0);
-  const properties = yield* readProperties(tables, tenant, examined);
-  const entries: [Observation, EntryRow][] = [];
-  const documents: [Observation, PropertiesRow][] = [];
+  const properties = yield* readNamed(
+    examined.map(({ name }) => name),
+    (names) => selectProperties(tables, tenant).where('name', 'in', names),
+  );
+  const entries: StoreTables['catalogue_entries'][] = [];
+  const documents: StoreTables['catalogue_properties'][] = [];
   for (const seen of kept) {
+    const { kind, name, lastSeen } = seen;
     const entry = stored.get(keyOf(seen));
     if (seen.examined === 0) {
-      entries.push([seen, countedEntry(entry, seen)]);
+      entries.push({ ...countedEntry(entry, seen), tenant, kind, name });
       continue;
     }
     const before = entry && { entry, properties: properties.get(keyOf(seen)) };
     const after = examinedEntry(before, seen, withExamples);
-    entries.push([seen, after.entry]);
-    documents.push([seen, after.properties]);
+    entries.push({ ...after.entry, tenant, kind, name });
+    const examplesAt = after.properties.examples === NO_EXAMPLES ? null : lastSeen;
+    documents.push({ ...after.properties, tenant, kind, name, examples_at: examplesAt });
   }
-  for (const some of chunksOf(entries, ROWS_PER_STATEMENT)) yield* changedBy(putEntries(tables, tenant, some));
-  for (const some of chunksOf(documents, ROWS_PER_STATEMENT)) yield* changedBy(putProperties(tables, tenant, some));
+  for (const rows of chunksOf(entries, ROWS_PER_STATEMENT)) {
+    const insert = tables.insertInto('catalogue_entries').values(rows);
+    yield* changedBy(insert.onConflict((conflict) => conflict.columns(KEY).doUpdateSet(replacedBy(rows))));
+  }
+  for (const rows of chunksOf(documents, ROWS_PER_STATEMENT)) {
+    const insert = tables.insertInto('catalogue_properties').values(rows);
+    yield* changedBy(insert.onConflict((conflict) => conflict.columns(KEY).doUpdateSet(replacedBy(rows))));
+  }
+}
+
+/** All columns but the key. */
+function replacedBy([first = {}]: readonly object[]): Record<string, RawBuilder<never>> {
+  const columns = Object.keys(first).filter((column) => !KEY.some((key) => key === column));
+  return Object.fromEntries(columns.map((column) => [column, sql.ref<never>(`excluded.${column}`)]));
 }
 
 /** Writes the row even if nothing changes, which locks it. */
@@ -103,39 +120,19 @@ function* lockTenant(tables: Tables, tenant: number, at: number): Steps<void> {
       .insertInto('catalogue_entries')
       .values(row)
       .onConflict((conflict) =>
-        conflict
-          .columns(['tenant', 'kind', 'name'])
-          .doUpdateSet((set) => ({ count: set.ref('catalogue_entries.count') })),
+        conflict.columns(KEY).doUpdateSet((set) => ({ count: set.ref('catalogue_entries.count') })),
       ),
   );
 }
 
 /** By kind and name. */
-function* readEntries(
-  tables: Tables,
-  tenant: number,
-  observations: readonly Observation[],
-): Steps<Map<string, EntryRow>> {
-  const found = new Map<string, EntryRow>();
-  for (const some of chunksOf([...observations.map(({ name }) => name), OTHER_EVENTS], ROWS_PER_STATEMENT)) {
-    const rows = yield* rowsOf(selectEntries(tables, tenant).where('name', 'in', some));
-    for (const row of rows) found.set(keyOf(row), row);
-  }
-  return found;
-}
-
-function* readProperties(
-  tables: Tables,
-  tenant: number,
-  observations: readonly Observation[],
-): Steps<Map<string, PropertiesRow>> {
-  const found = new Map<string, PropertiesRow>();
-  for (const some of chunksOf(
-    observations.map(({ name }) => name),
-    ROWS_PER_STATEMENT,
-  )) {
-    const rows = yield* rowsOf(selectProperties(tables, tenant).where('name', 'in', some));
-    for (const row of rows) found.set(keyOf(row), row);
+function* readNamed<Row extends CatalogueKey>(
+  names: readonly string[],
+  select: (names: readonly string[]) => Compilable<Row>,
+): Steps<Map<string, Row>> {
+  const found = new Map<string, Row>();
+  for (const some of chunksOf(names, ROWS_PER_STATEMENT)) {
+    for (const row of yield* rowsOf(select(some))) found.set(keyOf(row), row);
   }
   return found;
 }
@@ -171,42 +168,6 @@ function* withinBound(
 }
 
 const NOTHING_EXAMINED = { examined: 0, properties: [], otherProperties: 0, keyIds: [] };
-
-function putEntries(tables: Tables, tenant: number, rows: readonly (readonly [Observation, EntryRow])[]) {
-  return tables
-    .insertInto('catalogue_entries')
-    .values(rows.map(([{ kind, name }, row]) => ({ ...row, tenant, kind, name })))
-    .onConflict((conflict) =>
-      conflict.columns(['tenant', 'kind', 'name']).doUpdateSet((set) => ({
-        count: set.ref('excluded.count'),
-        examined: set.ref('excluded.examined'),
-        first_seen: set.ref('excluded.first_seen'),
-        last_seen: set.ref('excluded.last_seen'),
-        property_count: set.ref('excluded.property_count'),
-        key_ids: set.ref('excluded.key_ids'),
-        changes: set.ref('excluded.changes'),
-      })),
-    );
-}
-
-function putProperties(tables: Tables, tenant: number, rows: readonly (readonly [Observation, PropertiesRow])[]) {
-  return tables
-    .insertInto('catalogue_properties')
-    .values(
-      rows.map(([{ kind, name, lastSeen }, row]) => ({
-        ...row,
-        ...{ tenant, kind, name, examples_at: row.examples === NO_EXAMPLES ? null : lastSeen },
-      })),
-    )
-    .onConflict((conflict) =>
-      conflict.columns(['tenant', 'kind', 'name']).doUpdateSet((set) => ({
-        properties: set.ref('excluded.properties'),
-        examples: set.ref('excluded.examples'),
-        other_properties: set.ref('excluded.other_properties'),
-        examples_at: set.ref('excluded.examples_at'),
-      })),
-    );
-}
 
 function selectEntries(tables: Kysely<StoreTables>, tenant: number) {
   return tables
@@ -307,6 +268,8 @@ export function* sweepExamples(tables: Tables, cutoff: number): Steps<void> {
   );
 }
 
-function keyOf({ kind, name }: { readonly kind: CatalogueKind; readonly name: string }): string {
+type CatalogueKey = Pick<StoreTables['catalogue_entries'], 'kind' | 'name'>;
+
+function keyOf({ kind, name }: CatalogueKey): string {
   return `${kind}\0${name}`;
 }

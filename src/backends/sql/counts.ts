@@ -1,6 +1,7 @@
 /**
- * Events by minute, hour and day of their own timestamps, with their revenue by currency, as they are read. Revenues are
- * added up here and not by the database: PostgreSQL fails where absurd amounts come to more than a double.
+ * What is counted, as it is read: profiles, and events by minute, hour and day of their own timestamps, with their revenue
+ * by currency. Revenues are added up here and not by the database: PostgreSQL fails where absurd amounts come to more
+ * than a double.
  */
 
 import { sql } from 'kysely';
@@ -38,4 +39,13 @@ export async function listCounts({ tables }: StoreQueries, tenant: number, query
     .orderBy('shard')
     .execute();
   return countBuckets(query, sumsOfRows(rows, query.byEventName));
+}
+
+export async function countProfiles({ tables }: StoreQueries, tenant: number): Promise<number> {
+  const row = await tables
+    .selectFrom('profile_counts')
+    .select((counts) => counts.fn.sum<number | null>('profiles').as('profiles'))
+    .where('tenant', '=', tenant)
+    .executeTakeFirst();
+  return row?.profiles ?? 0;
 }

@@ -8,13 +8,15 @@ import {
   type Compilable,
   type CompiledQuery,
   type DatabaseConnection,
-  type Driver,
+  DummyDriver,
   Kysely,
   PostgresAdapter,
   PostgresIntrospector,
   PostgresQueryCompiler,
   type QueryResult,
+  type RawBuilder,
   type SelectQueryBuilder,
+  sql,
   SqliteAdapter,
   SqliteIntrospector,
   SqliteQueryCompiler,
@@ -44,6 +46,10 @@ export interface SqlDatabase<Tables> {
 export interface RowLocks {
   /** Locks the rows that are selected until the transaction ends; take them in one order everywhere. */
   lock<Tables, Table extends keyof Tables, Row>(
+    query: SelectQueryBuilder<Tables, Table, Row>,
+  ): SelectQueryBuilder<Tables, Table, Row>;
+  /** The same against changes only: several transactions may hold it. */
+  lockShared<Tables, Table extends keyof Tables, Row>(
     query: SelectQueryBuilder<Tables, Table, Row>,
   ): SelectQueryBuilder<Tables, Table, Row>;
   /** Selects and locks only rows that no other transaction has locked. */
@@ -83,6 +89,13 @@ export function rowsOf<Row>(value: Row[] | string): Row[] {
   return typeof value === 'string' ? (JSON.parse(value) as Row[]) : value;
 }
 
+/** For the conflict of an upsert of sums: what is stored plus what was to be inserted. */
+export function plusExcluded(table: string, columns: readonly string[]): Record<string, RawBuilder<number>> {
+  return Object.fromEntries(
+    columns.map((column) => [column, sql<number>`${sql.ref(`${table}.${column}`)} + ${sql.ref(`excluded.${column}`)}`]),
+  );
+}
+
 type Engine = 'sqlite' | 'postgres';
 
 export function queriesFor<Tables>(engine: Engine, run: RunStatement): Kysely<Tables> {
@@ -98,30 +111,21 @@ export function queriesFor<Tables>(engine: Engine, run: RunStatement): Kysely<Ta
 }
 
 /** `SqlDatabase` owns connections and transactions, so Kysely's part in them is empty. */
-class StatementDriver implements Driver {
+class StatementDriver extends DummyDriver {
   readonly #connection: DatabaseConnection;
 
   constructor(run: RunStatement) {
+    super();
     this.#connection = new StatementConnection(run);
   }
 
-  async init(): Promise<void> {}
-
-  async acquireConnection(): Promise<DatabaseConnection> {
+  override async acquireConnection(): Promise<DatabaseConnection> {
     return this.#connection;
   }
 
-  beginTransaction(): Promise<void> {
+  override beginTransaction(): Promise<void> {
     return Promise.reject(new Error('transactions are started by SqlDatabase.change'));
   }
-
-  async commitTransaction(): Promise<void> {}
-
-  async rollbackTransaction(): Promise<void> {}
-
-  async releaseConnection(): Promise<void> {}
-
-  async destroy(): Promise<void> {}
 }
 
 class StatementConnection implements DatabaseConnection {

@@ -7,7 +7,7 @@
  * shared log is kept without its body, which stays in that log for its retention, and is in no ledger.
  */
 
-import { sql } from 'kysely';
+import { type InferResult, sql } from 'kysely';
 import { parseExact } from '../../json/exact-numbers.ts';
 import { parseJson } from '../../json/parse.ts';
 import { type LogRecord, NO_TENANT } from '../../log.ts';
@@ -98,17 +98,17 @@ function newestFirst(tables: Tables) {
     .select((where) => [
       'dead_letters.no',
       where.selectFrom('tenants').select('id').whereRef('tenants.no', '=', 'dead_letters.tenant').as('tenantId'),
-      'trace_id',
-      'first_user_index',
+      'trace_id as traceId',
+      'first_user_index as firstUserIndex',
       'partition',
       'position',
-      'received_at',
-      'failed_at',
+      'received_at as receivedAt',
+      'failed_at as failedAt',
       'cause',
       'users',
       'events',
-      'key_id',
-      sql<number>`CASE WHEN body IS NULL THEN 0 ELSE 1 END`.as('is_kept'),
+      'key_id as keyId',
+      sql<number>`CASE WHEN body IS NULL THEN 0 ELSE 1 END`.as('isKept'),
     ])
     .orderBy('dead_letters.no', 'desc');
 }
@@ -123,21 +123,8 @@ function matching(query: Letters, { cause, from, to }: DeadLetterFilter): Letter
   return letters;
 }
 
-function deadLetterOf(row: Awaited<ReturnType<Letters['execute']>>[number]): DeadLetter {
-  return {
-    tenantId: row.tenantId ?? NO_TENANT,
-    traceId: row.trace_id,
-    firstUserIndex: row.first_user_index,
-    partition: row.partition,
-    position: row.position,
-    receivedAt: row.received_at,
-    failedAt: row.failed_at,
-    cause: row.cause,
-    users: row.users,
-    events: row.events,
-    keyId: row.key_id,
-    isKept: row.is_kept === 1,
-  };
+function deadLetterOf({ no: _no, tenantId, isKept, ...row }: InferResult<Letters>[number]): DeadLetter {
+  return { ...row, tenantId: tenantId ?? NO_TENANT, isKept: isKept === 1 };
 }
 
 /** How many of a tenant's dead letters match. */
@@ -175,7 +162,14 @@ export function selectNextDeadLetters(
     .clearOrderBy()
     // An erase locks the tenant's row first, and so does a job, by this.
     .innerJoin('tenants', 'tenants.no', 'dead_letters.tenant')
-    .select(['dead_letters.no', 'trace_id', 'first_user_index', 'header', 'body', 'retried_at'])
+    .select([
+      'dead_letters.no',
+      'trace_id as traceId',
+      'first_user_index as userIndex',
+      'header',
+      'body',
+      'retried_at as retriedAt',
+    ])
     .where('dead_letters.tenant', '=', tenant)
     .where('dead_letters.no', '>', behind.no)
     .orderBy('dead_letters.no')
@@ -187,12 +181,8 @@ export function selectNextDeadLetters(
   );
 }
 
-export function deadLetterItem(
-  row: Pick<StoreTables['dead_letters'], 'trace_id' | 'first_user_index' | 'header' | 'body' | 'retried_at'> & {
-    no: number;
-  },
-): DeadLetterItem {
-  const { no, trace_id: traceId, first_user_index: userIndex, header, body, retried_at: retriedAt } = row;
+export function deadLetterItem(row: InferResult<ReturnType<typeof selectNextDeadLetters>>[number]): DeadLetterItem {
+  const { no, traceId, userIndex, header, body, retriedAt } = row;
   const record = body === null ? null : { ...(parseJson(header) as Omit<LogRecord, 'body'>), body };
   return { kind: 'dead_letter', no, traceId, userIndex, record, isRetried: retriedAt !== null };
 }

@@ -10,9 +10,9 @@
  * names the person.
  */
 
-import { type Kysely, type Selectable, sql } from 'kysely';
+import { type Compilable, type InferResult, sql } from 'kysely';
 import { parseJson } from '../../json/parse.ts';
-import type { ForeignFormat, KeyKind, TenantId } from '../../model.ts';
+import type { TenantId } from '../../model.ts';
 import type {
   AuditContext,
   Caller,
@@ -42,57 +42,36 @@ import type { StoreQueries, StoreTables } from './store-tables.ts';
 const PROBLEMS_MAX = 50;
 
 /** What `jobs.fixed` holds, as JSON: all that is needed to apply it. */
-interface FixedRejection {
-  readonly no: number;
-  readonly traceId: string;
-  readonly userIndex: number;
-  readonly receivedAt: number;
-  readonly keyId: string;
-  readonly keyKind: KeyKind;
-  readonly format: ForeignFormat | null;
+interface FixedRejection extends Omit<RejectedItem, 'kind' | 'payload' | 'payloadIsCut' | 'isResubmitted'> {
   readonly user: string;
-  readonly steps: readonly PatchStep[];
 }
 
 const SHOWN = [
+  'no',
   'id',
   'kind',
   'status',
-  'created_at',
-  'finished_at',
-  'called_by',
+  'created_at as createdAt',
+  'finished_at as finishedAt',
+  'called_by as by',
   'filter',
   'patch',
   'matched',
   'resubmitted',
-  'still_rejected',
+  'still_rejected as stillRejected',
   'already',
   'cut',
   'failed',
   'problems',
 ] as const;
 
-type JobRow = Pick<Selectable<StoreTables['jobs']>, (typeof SHOWN)[number]>;
-
-function jobOf(row: JobRow): StoredJob {
+function jobOf(row: InferResult<ReturnType<typeof selectJobs>>[number]): StoredJob {
+  const { no: _no, by, resubmitted, stillRejected, already, cut, failed, problems, ...job } = row;
   return {
-    id: row.id,
-    kind: row.kind,
-    status: row.status,
-    createdAt: row.created_at,
-    finishedAt: row.finished_at,
-    by: parseJson(row.called_by) as Caller | null,
-    filter: row.filter,
-    patch: row.patch,
-    matched: row.matched,
-    counts: {
-      resubmitted: row.resubmitted,
-      stillRejected: row.still_rejected,
-      already: row.already,
-      cut: row.cut,
-      failed: row.failed,
-    },
-    problems: parseJson(row.problems) as JobProblem[],
+    ...job,
+    by: parseJson(by) as Caller | null,
+    counts: { resubmitted, stillRejected, already, cut, failed },
+    problems: parseJson(problems) as JobProblem[],
   };
 }
 
@@ -125,10 +104,9 @@ function* insertJob(tables: Tables, tenant: number, job: NewJob, audit: AuditCon
     after_no: 0,
     matched,
   };
-  yield* changedBy(tables.insertInto('jobs').values(values));
+  const [row] = yield* rowsOf(tables.insertInto('jobs').values(values).returning(SHOWN));
   yield* changedBy(insertAudit(tables, tenant, kind, audit, { job_id: audit.traceId, matched }));
-  const nothing = { resubmitted: 0, still_rejected: 0, already: 0, cut: 0, failed: 0, problems: '[]' };
-  return jobOf({ ...values, ...nothing });
+  return jobOf(row as NonNullable<typeof row>);
 }
 
 /** Marks the rejection and makes its job. */
@@ -149,7 +127,7 @@ export function* resubmitUser(
       .where('user_index', '=', userIndex)
       .where('tenant', '=', tenant)
       .where('resubmitted_at', 'is', null)
-      .returning(['no', 'received_at', 'key_id', 'key_kind', 'format']),
+      .returning(['no', 'received_at as receivedAt', 'key_id as keyId', 'key_kind as keyKind', 'format']),
   );
   const [row] = marked;
   if (row === undefined) {
@@ -163,8 +141,7 @@ export function* resubmitUser(
     );
     return known.length > 0 ? 'already' : 'unknown';
   }
-  const { no, received_at: receivedAt, key_id: keyId, key_kind: keyKind, format } = row;
-  const fixed = { no, traceId: uuid, userIndex, receivedAt, keyId, keyKind, format, user, steps };
+  const fixed = { ...row, traceId: uuid, userIndex, user, steps };
   const filter = { id: rejectionId(uuid, userIndex) };
   return yield* insertJob(tables, tenant, { kind: 'resubmit', filter, matched: 1, fixed }, audit);
 }
@@ -213,12 +190,12 @@ export function* retryDeadLetters(
 export async function readJob({ tables }: StoreQueries, tenant: number, id: string): Promise<StoredJob | undefined> {
   const uuid = uuidOf(id);
   if (uuid === undefined) return undefined;
-  const row = await selectJob(tables, tenant, uuid).executeTakeFirst();
+  const row = await selectJobs(tables, tenant).where('id', '=', uuid).executeTakeFirst();
   return row && jobOf(row);
 }
 
-function selectJob(tables: Kysely<StoreTables>, tenant: number, id: string) {
-  return tables.selectFrom('jobs').select(SHOWN).where('id', '=', id).where('tenant', '=', tenant);
+function selectJobs(tables: Tables, tenant: number) {
+  return tables.selectFrom('jobs').select(SHOWN).where('tenant', '=', tenant);
 }
 
 /** Newest first. */
@@ -228,10 +205,7 @@ export async function listJobs(
   { limit, cursor }: PageRequest,
 ): Promise<Page<StoredJob>> {
   const [before = Number.MAX_SAFE_INTEGER] = cursor === null ? [] : scopedNumbersOf('jobs', [tenant], cursor, 1);
-  const rows = await tables
-    .selectFrom('jobs')
-    .select(['no', ...SHOWN])
-    .where('tenant', '=', tenant)
+  const rows = await selectJobs(tables, tenant)
     .where('no', '<', before)
     .orderBy('no', 'desc')
     .limit(limit + 1)
@@ -257,7 +231,7 @@ export function* setJobStatus(
       .where('fixed', 'is', null)
       .where('status', '<>', 'done'),
   );
-  const [row] = yield* rowsOf(selectJob(tables, tenant, uuid));
+  const [row] = yield* rowsOf(selectJobs(tables, tenant).where('id', '=', uuid));
   return row && jobOf(row);
 }
 
@@ -328,15 +302,15 @@ function* nextItems(tables: Tables, locks: RowLocks, job: JobPosition, limit: nu
       .selectFrom('rejections')
       .select([
         'no',
-        'trace_id',
-        'user_index',
-        'received_at',
-        'key_id',
-        'key_kind',
+        'trace_id as traceId',
+        'user_index as userIndex',
+        'received_at as receivedAt',
+        'key_id as keyId',
+        'key_kind as keyKind',
         'format',
         'payload',
-        'payload_is_cut',
-        'resubmitted_at',
+        'payload_is_cut as isCut',
+        'resubmitted_at as resubmittedAt',
       ])
       .where('tenant', '=', job.tenant)
       // Those that were resubmitted before the job was made did not match.
@@ -347,20 +321,16 @@ function* nextItems(tables: Tables, locks: RowLocks, job: JobPosition, limit: nu
       .limit(limit),
     parseJson(job.filter) as RejectionFilter,
   );
-  const rows = yield* rowsOf(rejections);
-  return rows.map((row) => ({
-    kind: 'rejection',
-    no: row.no,
-    traceId: row.trace_id,
-    userIndex: row.user_index,
-    receivedAt: row.received_at,
-    keyId: row.key_id,
-    keyKind: row.key_kind,
-    format: row.format,
-    payload: row.payload,
-    payloadIsCut: row.payload_is_cut === 1,
-    isResubmitted: row.resubmitted_at !== null,
-  }));
+  return (yield* rowsOf(rejections)).map(rejectedItem);
+}
+
+interface RejectionRow extends Omit<RejectedItem, 'kind' | 'payloadIsCut' | 'isResubmitted'> {
+  readonly isCut: number;
+  readonly resubmittedAt: number | null;
+}
+
+function rejectedItem({ isCut, resubmittedAt, ...row }: RejectionRow): RejectedItem {
+  return { kind: 'rejection', ...row, payloadIsCut: isCut === 1, isResubmitted: resubmittedAt !== null };
 }
 
 const ANY_DEAD_LETTER: DeadLetterFilter = { cause: null, from: null, to: null };
@@ -370,19 +340,22 @@ function fixedItem({ user, ...rest }: FixedRejection): RejectedItem {
 }
 
 /** In the order of their numbers, as all transactions lock them. */
-export function* markResubmitted(tables: Tables, numbers: readonly number[], at: number): Steps<Set<number>> {
+function* mark(numbers: readonly number[], update: (no: number) => Compilable): Steps<Set<number>> {
   const marked = new Set<number>();
   for (const no of numbers.toSorted((a, b) => a - b)) {
-    const changed = yield* changedBy(
-      tables
-        .updateTable('rejections')
-        .set({ resubmitted_at: at })
-        .where('no', '=', no)
-        .where('resubmitted_at', 'is', null),
-    );
-    if (changed > 0) marked.add(no);
+    if ((yield* changedBy(update(no))) > 0) marked.add(no);
   }
   return marked;
+}
+
+export function markResubmitted(tables: Tables, numbers: readonly number[], at: number): Steps<Set<number>> {
+  const update = tables.updateTable('rejections').set({ resubmitted_at: at }).where('resubmitted_at', 'is', null);
+  return mark(numbers, (no) => update.where('no', '=', no));
+}
+
+export function markRetried(tables: Tables, numbers: readonly number[], at: number): Steps<Set<number>> {
+  const update = tables.updateTable('dead_letters').set({ retried_at: at, body: null }).where('retried_at', 'is', null);
+  return mark(numbers, (no) => update.where('no', '=', no));
 }
 
 /** A job that is done. */
@@ -433,21 +406,6 @@ export function* endJobsThatName(
         .where('no', '=', no),
     );
   }
-}
-
-export function* markRetried(tables: Tables, numbers: readonly number[], at: number): Steps<Set<number>> {
-  const marked = new Set<number>();
-  for (const no of numbers.toSorted((a, b) => a - b)) {
-    const changed = yield* changedBy(
-      tables
-        .updateTable('dead_letters')
-        .set({ retried_at: at, body: null })
-        .where('no', '=', no)
-        .where('retried_at', 'is', null),
-    );
-    if (changed > 0) marked.add(no);
-  }
-  return marked;
 }
 
 /** In the transaction that applies the items. A job whose last items these are is done. */

@@ -20,7 +20,7 @@ import { DAY_MS } from '../../model.ts';
 import { startOf } from '../../views/sums.ts';
 import type { PlanStore } from '../../plans.ts';
 import type { AccountTables } from './account-tables.ts';
-import type { SqlDatabase } from './database.ts';
+import { plusExcluded, type SqlDatabase } from './database.ts';
 import { SqlPlanStore } from './plans.ts';
 
 const ACCOUNT_COLUMNS = ['id', 'name', 'created_at as createdAt'] as const;
@@ -242,14 +242,7 @@ async function addVolume(tables: Kysely<AccountTables>, keyId: string, day: numb
     .onConflict((conflict) =>
       conflict
         .columns(['day', 'key_id'])
-        .doUpdateSet(
-          Object.fromEntries(
-            ['users', 'events', 'users_rejected', 'requests_limited'].map((column) => [
-              column,
-              sql<number>`${sql.ref(`key_volumes.${column}`)} + ${sql.ref(`excluded.${column}`)}`,
-            ]),
-          ),
-        ),
+        .doUpdateSet(plusExcluded('key_volumes', ['users', 'events', 'users_rejected', 'requests_limited'])),
     )
     .execute();
 }

@@ -1,17 +1,17 @@
 /**
- * The ledger: by tenant and hour of receipt, what became of every received user and event. Read in one statement with the
- * positions in the log, so that a caller who adds what is still in the log neither misses a record nor counts one twice.
+ * The ledger: by tenant and hour of receipt, what became of every received user and event; and receipts, what was
+ * received by minute. Both are read in one statement with the positions in the log, so that a caller who adds what is
+ * still in the log neither misses a record nor counts one twice.
  */
 
 import { type Kysely, type RawBuilder, sql } from 'kysely';
 import type { LostAhead } from '../../log.ts';
-import { HOUR_MS, type TenantId } from '../../model.ts';
-import type { LedgerHour, StoredLedger, TimeRange } from '../../store.ts';
+import { HOUR_MS, MINUTE_MS, type TenantId } from '../../model.ts';
+import type { LedgerHour, Receipts, StoredLedger, TimeRange } from '../../store.ts';
 import { ledgerSumsOf } from '../../views/counts.ts';
 import { startOf } from '../../views/sums.ts';
 import { rowsOf } from './database.ts';
 import { LEDGER_SUMS, LOCAL_LOG, type StoreQueries, type StoreTables } from './store-tables.ts';
-import { listTenants } from './tenants.ts';
 
 /**
  * Newest hour first. `tenantId` null is all of them. A tenant's number is looked up in the statement that reads the
@@ -49,13 +49,53 @@ export async function readLedger(
       resubmittedUsers: sums.users_resubmitted,
       droppedByClients: sums.dropped_by_clients,
     })),
-    positions: new Map(positions.map(({ partition, position }) => [partition, position])),
+    positions: positionsIn(positions),
     lastTraceIds: new Map(
       positions.flatMap(({ partition, lastTraceId }) => (lastTraceId === null ? [] : [[partition, lastTraceId]])),
     ),
     lost: [...rowsOf(row.lost), ...skippedIn(positions)],
     missingRecords: 0,
   };
+}
+
+/**
+ * Received users and events by minute of receipt: users that were accepted and rejected, and events of the accepted ones,
+ * as the edge counted them. Repeated requests and records that cannot be processed were received too; an erase, an
+ * unmerge and retention of events change nothing here, and reading the log again gives the same numbers. The sweep removes
+ * old minutes. Every minute that has a part in the range, oldest first.
+ */
+export async function readReceipts(
+  { tables, jsonArrayFrom }: StoreQueries,
+  log: string,
+  tenantId: TenantId,
+  { from, to }: TimeRange,
+): Promise<Receipts> {
+  const minutes = tables
+    .selectFrom('receipts')
+    .select((row) => [
+      'minute as start',
+      row.fn.sum<number>('users_accepted').as('usersAccepted'),
+      row.fn.sum<number>('users_rejected').as('usersRejected'),
+      row.fn.sum<number>('events_accepted').as('eventsAccepted'),
+    ])
+    .where('tenant', '=', numberOf(tables, tenantId))
+    .where('minute', '>=', from === null ? Number.MIN_SAFE_INTEGER : startOf(from, MINUTE_MS))
+    .where('minute', '<', to ?? Number.MAX_SAFE_INTEGER)
+    .groupBy('minute')
+    .orderBy('minute');
+  const row = await tables
+    .selectNoFrom([jsonArrayFrom(minutes).as('minutes'), jsonArrayFrom(selectPositions(tables, log)).as('positions')])
+    .executeTakeFirstOrThrow();
+  return {
+    minutes: rowsOf(row.minutes),
+    positions: positionsIn(rowsOf(row.positions)),
+  };
+}
+
+/** All that ever sent anything. */
+export async function listTenants({ tables }: StoreQueries): Promise<TenantId[]> {
+  const rows = await tables.selectFrom('tenants').select('id').orderBy('no').execute();
+  return rows.map(({ id }) => id);
 }
 
 /** By tenant, to compare both sides of a migration. */
@@ -67,8 +107,12 @@ export async function readAllHours(queries: StoreQueries): Promise<Map<TenantId,
   return ledgers;
 }
 
-export function numberOf(tables: Kysely<StoreTables>, id: TenantId) {
+function numberOf(tables: Kysely<StoreTables>, id: TenantId) {
   return tables.selectFrom('tenants').select('no').where('id', '=', id);
+}
+
+export function positionsIn(rows: readonly { readonly partition: number; readonly position: number }[]) {
+  return new Map(rows.map(({ partition, position }) => [partition, position]));
 }
 
 export function selectPositions(tables: Kysely<StoreTables>, log: string) {

@@ -13,7 +13,7 @@ import type { StoredPlanViolation } from '../../store.ts';
 import type { PlanViolation } from '../../store-writer.ts';
 import { withoutNul } from '../../views/storable-text.ts';
 import { changedBy, chunksOf, rowsOf, type Steps, type Tables } from './steps.ts';
-import type { StoreQueries } from './store-tables.ts';
+import type { StoreQueries, StoreTables } from './store-tables.ts';
 
 /** In place of an event name: the violation is in user properties or profile fields. */
 const NO_EVENT = '';
@@ -23,20 +23,8 @@ const OTHERS = { event_name: NO_EVENT, path: '…', message: 'other violations' 
 /** Of one statement; both engines allow twice as many parameters as these take. */
 const ROWS_MAX = 1_000;
 
-interface ViolationName {
-  readonly tenant: number;
-  readonly version: number;
-  readonly event_name: string;
-  readonly path: string;
-  readonly message: string;
-}
-
-interface ViolationRow extends ViolationName {
-  count: number;
-  first_at: number;
-  last_at: number;
-  last_trace_id: string;
-}
+type ViolationRow = Omit<StoreTables['plan_violations'], 'shard'>;
+type ViolationName = Omit<ViolationRow, 'count' | 'first_at' | 'last_at' | 'last_trace_id'>;
 
 /** Those of a transaction, one row for each that is distinguished. */
 export class ViolationSums {
@@ -129,7 +117,7 @@ function addToViolations(tables: Tables, shard: number, rows: readonly Violation
 }
 
 /** The most frequent first; of one version, or of all. */
-export async function listPlanViolations(
+export function listPlanViolations(
   { tables }: StoreQueries,
   tenant: number,
   version: number | null,
@@ -140,7 +128,7 @@ export async function listPlanViolations(
     .groupBy(['version', 'event_name', 'path', 'message'])
     .select((row) => [
       'version',
-      'event_name',
+      sql<string | null>`nullif(event_name, ${sql.lit(NO_EVENT)})`.as('eventName'),
       'path',
       'message',
       row.fn.sum<number>('count').as('count'),
@@ -155,15 +143,5 @@ export async function listPlanViolations(
     .orderBy('path')
     .orderBy('message')
     .limit(LISTED_MAX);
-  const rows = await (version === null ? all : all.where('version', '=', version)).execute();
-  return rows.map(({ version: of, event_name: name, path, message, count, firstAt, lastAt, traceId }) => ({
-    version: of,
-    eventName: name === NO_EVENT ? null : name,
-    path,
-    message,
-    count,
-    firstAt,
-    lastAt,
-    traceId,
-  }));
+  return (version === null ? all : all.where('version', '=', version)).execute();
 }

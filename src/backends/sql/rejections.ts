@@ -4,7 +4,7 @@
  * an index.
  */
 
-import { type Kysely, type SelectQueryBuilder, sql, type SqlBool } from 'kysely';
+import { type InferResult, type SelectQueryBuilder, sql, type SqlBool } from 'kysely';
 import type {
   Page,
   RejectionFilter,
@@ -43,10 +43,7 @@ export async function listRejections(
   const [time = end.time, no = end.no] =
     query.cursor === null ? [] : scopedNumbersOf('rejections', scope, query.cursor, 2);
   const before = time < end.time ? { time, no } : end;
-  let rejections = tables
-    .selectFrom('rejections')
-    .select(COLUMNS)
-    .where('tenant', '=', tenant)
+  let rejections = selectRejections(tables, tenant)
     .where((where) => where(where.refTuple('received_at', 'no'), '<', where.tuple(before.time, before.no)))
     .orderBy('received_at', 'desc')
     .orderBy('no', 'desc')
@@ -54,41 +51,38 @@ export async function listRejections(
   rejections = matching(rejections, { ...query, to: null });
   if (isResubmitted !== null) rejections = rejections.where('resubmitted_at', isResubmitted ? 'is not' : 'is', null);
   const rows = await rejections.execute();
-  return pageOf(rows, query.limit, rejectionOf, (row) => scopedCursorOf('rejections', scope, row.received_at, row.no));
+  return pageOf(rows, query.limit, rejectionOf, (row) => scopedCursorOf('rejections', scope, row.receivedAt, row.no));
 }
 
-const COLUMNS = [
-  'no',
-  'trace_id',
-  'user_index',
-  'received_at',
-  'message',
-  'reason',
-  'payload',
-  'payload_is_cut',
-  'key_id',
-  'key_kind',
-  'format',
-  'event_names',
-  'resubmitted_at',
-  'accepted_by',
-] as const;
+function selectRejections(tables: Tables, tenant: number) {
+  return tables
+    .selectFrom('rejections')
+    .select([
+      'no',
+      'trace_id as traceId',
+      'user_index as userIndex',
+      'received_at as receivedAt',
+      'message',
+      'reason',
+      'payload',
+      'payload_is_cut as payloadIsCut',
+      'key_id as keyId',
+      'key_kind as keyKind',
+      'format',
+      'event_names as eventNames',
+      'resubmitted_at as resubmittedAt',
+      'accepted_by as acceptedBy',
+    ])
+    .where('tenant', '=', tenant);
+}
 
-function rejectionOf(row: Pick<StoreTables['rejections'], Exclude<(typeof COLUMNS)[number], 'no'>>): StoredRejection {
+function rejectionOf(row: InferResult<ReturnType<typeof selectRejections>>[number]): StoredRejection {
+  const { no: _no, payloadIsCut, format, eventNames, ...rest } = row;
   return {
-    traceId: row.trace_id,
-    userIndex: row.user_index,
-    receivedAt: row.received_at,
-    message: row.message,
-    reason: row.reason,
-    payload: row.payload,
-    payloadIsCut: row.payload_is_cut === 1,
-    keyId: row.key_id,
-    keyKind: row.key_kind,
-    format: row.format ?? 'sluice',
-    eventNames: eventNamesIn(row.event_names),
-    resubmittedAt: row.resubmitted_at,
-    acceptedBy: row.accepted_by,
+    ...rest,
+    payloadIsCut: payloadIsCut === 1,
+    format: format ?? 'sluice',
+    eventNames: eventNamesIn(eventNames),
   };
 }
 
@@ -118,12 +112,9 @@ export async function readRejection(
 ): Promise<StoredRejection | undefined> {
   const uuid = uuidOf(traceId);
   if (uuid === undefined || !Number.isSafeInteger(userIndex)) return undefined;
-  const row = await tables
-    .selectFrom('rejections')
-    .select(COLUMNS)
+  const row = await selectRejections(tables, tenant)
     .where('trace_id', '=', uuid)
     .where('user_index', '=', userIndex)
-    .where('tenant', '=', tenant)
     .orderBy('no')
     .executeTakeFirst();
   return row && rejectionOf(row);
@@ -192,7 +183,7 @@ export async function countRejections(
 }
 
 /** How many of these are not resubmitted. */
-export function unresubmitted(tables: Kysely<StoreTables>, tenant: number, filter: RejectionFilter) {
+export function unresubmitted(tables: Tables, tenant: number, filter: RejectionFilter) {
   const all = tables
     .selectFrom('rejections')
     .select(({ fn }) => fn.countAll<number>().as('rejections'))
@@ -243,19 +234,10 @@ export async function listRejectionReasons(
       'newest.reason',
       'reasons.users',
       'reasons.resubmitted',
-      'reasons.last_at',
-      'newest.trace_id',
-      'newest.user_index',
+      'reasons.last_at as lastAt',
+      'newest.trace_id as traceId',
+      'newest.user_index as userIndex',
     ])
     .execute();
-  return rows
-    .map((row) => ({
-      reason: row.reason,
-      users: row.users,
-      resubmitted: row.resubmitted,
-      lastAt: row.last_at,
-      traceId: row.trace_id,
-      userIndex: row.user_index,
-    }))
-    .sort((a, b) => b.users - a.users || b.lastAt - a.lastAt || (a.reason < b.reason ? -1 : 1));
+  return rows.sort((a, b) => b.users - a.users || b.lastAt - a.lastAt || (a.reason < b.reason ? -1 : 1));
 }

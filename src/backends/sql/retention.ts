@@ -4,7 +4,7 @@
  * and events live in engine-specific tables, so each engine removes those itself.
  */
 
-import { sql } from 'kysely';
+import { type Compilable, sql } from 'kysely';
 import { DAY_MS } from '../../model.ts';
 import type { Retention } from '../../store-writer.ts';
 import { ENTRY_KEPT_MS, EXAMPLE_KEPT_MS } from '../../views/catalogue.ts';
@@ -127,7 +127,9 @@ function* sweepPlanViolations({ tables, now }: Sweep): Steps<boolean> {
 
 /** By tenant and time, as the index has them: what was processed first need not have been received first. */
 function* sweepRejections({ tables, retention, now }: Sweep): Steps<boolean> {
-  const old = yield* rowsOf(
+  return yield* removeRows(
+    tables,
+    'rejections',
     tables
       .selectFrom('tenants')
       .crossJoin('rejections')
@@ -136,11 +138,13 @@ function* sweepRejections({ tables, retention, now }: Sweep): Steps<boolean> {
       .where('rejections.received_at', '<', Math.trunc(now - retention.rejectionsMs))
       .limit(ROWS_PER_SWEEP),
   );
-  if (old.length === 0) return false;
-  // By their numbers: PostgreSQL might read all rejections to compare them with a subquery.
-  const numbers = old.map(({ no }) => no);
-  yield* changedBy(tables.deleteFrom('rejections').where('no', 'in', numbers));
-  return true;
+}
+
+/** By their numbers: PostgreSQL might read all rows to compare them with a subquery. */
+function* removeRows(tables: Tables, table: 'rejections' | 'jobs', old: Compilable<{ no: number }>): Steps<boolean> {
+  const numbers = (yield* rowsOf(old)).map(({ no }) => no);
+  if (numbers.length > 0) yield* changedBy(tables.deleteFrom(table).where('no', 'in', numbers));
+  return numbers.length > 0;
 }
 
 /** What was accepted is kept as long as events are; of one that a retry has stored, the note goes with its trace's details. */
@@ -164,7 +168,9 @@ function* sweepDeadLetters({ tables, retention, now }: Sweep): Steps<boolean> {
 /** With the traces of what they resubmitted. One that is stopped for so long is given up. */
 function* sweepJobs({ tables, retention, now }: Sweep): Steps<boolean> {
   const before = Math.trunc(now - retention.tracesMs);
-  const old = yield* rowsOf(
+  return yield* removeRows(
+    tables,
+    'jobs',
     tables
       .selectFrom('tenants')
       .crossJoin('jobs')
@@ -174,10 +180,6 @@ function* sweepJobs({ tables, retention, now }: Sweep): Steps<boolean> {
       .where('jobs.stepped_at', '<', before)
       .limit(ROWS_PER_SWEEP),
   );
-  if (old.length === 0) return false;
-  const numbers = old.map(({ no }) => no);
-  yield* changedBy(tables.deleteFrom('jobs').where('no', 'in', numbers));
-  return true;
 }
 
 function isExcessDue({ calls, excessCheckedAt, hasExcess }: SweepProgress): boolean {

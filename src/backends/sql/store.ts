@@ -15,7 +15,7 @@ import type {
 } from '../../store.ts';
 import { listAudit } from './audit.ts';
 import { NO_CATALOGUE, readCatalogue, readCataloguedEvent } from './catalogue.ts';
-import { listCounts } from './counts.ts';
+import { countProfiles, listCounts } from './counts.ts';
 import { listAllDeadLetters, listDeadLetters } from './dead-letters.ts';
 import {
   listJobs,
@@ -26,13 +26,11 @@ import {
   retryDeadLetters,
   setJobStatus,
 } from './jobs.ts';
-import { readLedger } from './ledger.ts';
+import { listTenants, readLedger, readReceipts } from './ledger.ts';
 import { listPlanViolations } from './plan-violations.ts';
-import { readReceipts } from './receipts.ts';
 import { countRejections, listRejectionReasons, listRejections, readRejection } from './rejections.ts';
 import type { Steps, Tables } from './steps.ts';
 import type { StoreQueries } from './store-tables.ts';
-import { countProfiles, listTenants } from './tenants.ts';
 
 export interface StoreEngine {
   readonly queries: StoreQueries;

@@ -4,15 +4,15 @@
  * their rows are locked for a moment only. Counts of events, which may be thousands of rows, are written by each engine.
  */
 
-import { type Kysely, type RawBuilder, sql } from 'kysely';
+import type { Kysely } from 'kysely';
 import { HOUR_MS } from '../../model.ts';
 import type { PlanViolation, RecordHeader, RecordToStore } from '../../store-writer.ts';
 import { type CountedBucket, EventCounts } from '../../views/event-counts.ts';
 import { RECEIPT_COLUMNS, ReceivedSums, type ReceiptRow } from '../../views/received-sums.ts';
 import { startOf } from '../../views/sums.ts';
-import type { SqlStatement } from './database.ts';
+import { plusExcluded, type SqlStatement } from './database.ts';
 import { ViolationSums } from './plan-violations.ts';
-import type { Steps, Tables } from './steps.ts';
+import { changedBy, chunksOf, type Steps, type Tables } from './steps.ts';
 import type { LedgerSum, StoreTables } from './store-tables.ts';
 
 /** Of one statement; both engines allow twice as many parameters as these take. */
@@ -50,21 +50,16 @@ export class TransactionSums {
     return this.#counts.take();
   }
 
-  /** Before `takeStatements`: it reads as well, and the rows of those are to be locked for a moment only. */
-  writeViolations(tables: Tables, shard: number): Steps<void> {
-    return this.#violations.write(tables, shard);
-  }
-
-  /** Everything but the counts of events and the violations. In one order for all writers, so that none of them wait for each other. */
-  takeStatements(tables: Kysely<StoreTables>, shard: number): SqlStatement[] {
+  /** Everything but the counts of events. In one order for all writers, so that none of them wait for each other. */
+  *write(tables: Tables, shard: number): Steps<void> {
+    // First: it reads as well, and the rows of the others are to be locked for a moment only.
+    yield* this.#violations.write(tables, shard);
     const { hours, minutes } = this.#received.take();
     const profiles = [...this.#profiles].sort(([a], [b]) => a - b);
     this.#profiles.clear();
-    return [
-      ...chunksOf(hours).map((rows) => addToLedger(tables, shard, rows)),
-      ...chunksOf(minutes).map((rows) => addToReceipts(tables, shard, rows)),
-      ...chunksOf(profiles).map((rows) => addToProfiles(tables, shard, rows)),
-    ];
+    for (const rows of chunksOf(hours, ROWS_MAX)) yield* changedBy(addToLedger(tables, shard, rows));
+    for (const rows of chunksOf(minutes, ROWS_MAX)) yield* changedBy(addToReceipts(tables, shard, rows));
+    for (const rows of chunksOf(profiles, ROWS_MAX)) yield* changedBy(addToProfiles(tables, shard, rows));
   }
 
   clear(): void {
@@ -84,12 +79,12 @@ export interface RemovedFromLedger {
 }
 
 /** Counts stored events as erased or expired. */
-export function moveInLedger(
-  tables: Kysely<StoreTables>,
+export function* moveInLedger(
+  tables: Tables,
   shard: number,
   events: readonly RemovedFromLedger[],
   becoming: 'erased' | 'expired',
-): SqlStatement[] {
+): Steps<void> {
   const byHour = Map.groupBy(events, ({ tenant, receivedAt }) => `${tenant} ${startOf(receivedAt, HOUR_MS)}`);
   const rows = [...byHour.values()].map((removed) => {
     const [{ tenant, receivedAt }] = removed as [RemovedFromLedger];
@@ -103,11 +98,8 @@ export function moveInLedger(
       [`events_${becoming}` as const]: removed.length,
     };
   });
-  return chunksOf(rows.sort(byTenantAndHour)).map((some) => addToLedger(tables, shard, some));
-}
-
-function byTenantAndHour(a: { tenant: number; hour: number }, b: { tenant: number; hour: number }): number {
-  return a.tenant - b.tenant || a.hour - b.hour;
+  rows.sort((a, b) => a.tenant - b.tenant || a.hour - b.hour);
+  for (const some of chunksOf(rows, ROWS_MAX)) yield* changedBy(addToLedger(tables, shard, some));
 }
 
 /** All rows have the same sums; negative ones are subtracted. */
@@ -145,16 +137,4 @@ export function addToProfiles(
     .onConflict((conflict) =>
       conflict.columns(['tenant', 'shard']).doUpdateSet(plusExcluded('profile_counts', ['profiles'])),
     );
-}
-
-function plusExcluded(table: string, columns: readonly string[]): Record<string, RawBuilder<number>> {
-  return Object.fromEntries(
-    columns.map((column) => [column, sql<number>`${sql.ref(`${table}.${column}`)} + ${sql.ref(`excluded.${column}`)}`]),
-  );
-}
-
-function chunksOf<Row>(rows: readonly Row[]): Row[][] {
-  return Array.from({ length: Math.ceil(rows.length / ROWS_MAX) }, (_, n) =>
-    rows.slice(n * ROWS_MAX, (n + 1) * ROWS_MAX),
-  );
 }

@@ -4,22 +4,28 @@
  */
 
 import type { DatabaseSync } from 'node:sqlite';
-import { type ColumnTypes, createAccountTables } from '../sql/account-tables.ts';
+import { ACCOUNT_TABLES } from '../sql/account-tables.ts';
+import { createTables, type EngineTypes } from '../sql/tables.ts';
 import { type DatabaseFile, openDatabase } from './database.ts';
 
 /** One more for every change of the format until 1.0: files of these versions are refused. */
 const UNRELEASED_FORMATS: readonly string[] = ['', '', '', '', ''];
 
-export const ACCOUNT_COLUMN_TYPES: ColumnTypes = {
+export const ENGINE_TYPES: EngineTypes = {
   number: 'INTEGER PRIMARY KEY',
   text: 'TEXT',
   integer: 'INTEGER',
+  smallInteger: 'INTEGER',
+  real: 'REAL',
   bytes: 'BLOB',
+  uuid: 'TEXT',
   tableEnd: 'STRICT',
+  keyedTableEnd: 'STRICT, WITHOUT ROWID',
+  sumsTableEnd: () => 'STRICT, WITHOUT ROWID',
 };
 
 const CREATE = `
-  ${createAccountTables(ACCOUNT_COLUMN_TYPES)}
+  ${createTables(ACCOUNT_TABLES, ENGINE_TYPES)}
   -- One row once a server has run: the installation that this file belongs to (installation.ts).
   CREATE TABLE belongs_to (installation TEXT NOT NULL) STRICT;`;
 

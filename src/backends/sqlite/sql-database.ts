@@ -16,7 +16,11 @@ import { BUSY_TIMEOUT_MS, type DatabaseFile, isBusy, openDatabase, RETRY_MS } fr
 import { markCommit } from './wal-chain.ts';
 
 /** A transaction has the whole file to itself. */
-export const NO_LOCKS: RowLocks = { lock: (query) => query, lockFree: (query) => query };
+export const NO_LOCKS: RowLocks = {
+  lock: (query) => query,
+  lockShared: (query) => query,
+  lockFree: (query) => query,
+};
 
 export function openSqlDatabase<Tables>(file: DatabaseFile): SqlDatabase<Tables> {
   const writer = openDatabase(file);

@@ -16,8 +16,7 @@ import {
   tuple,
 } from 'fast-check';
 import { bodyHashOf } from '../../../src/log/body-hash.ts';
-import { usersInBody } from '../../../src/backends/kafka/body-users.ts';
-import { headerOf, messagesOf, recordOf } from '../../../src/backends/kafka/message.ts';
+import { headerOf, messagesOf, recordOf, usersInBody } from '../../../src/backends/kafka/message.ts';
 import { recordsOf } from '../../../src/backends/kafka/reader.ts';
 import { type LogEntry, NO_TENANT } from '../../../src/log.ts';
 import { IDENTIFIER_TYPES } from '../../../src/model.ts';

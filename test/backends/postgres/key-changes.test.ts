@@ -2,8 +2,7 @@
 
 import assert from 'node:assert/strict';
 import { suite, type TestContext, test } from 'node:test';
-import { type KeyChangeListener, listenForKeyChanges } from '../../../src/backends/postgres/key-changes.ts';
-import { openPostgresKeyStore } from '../../../src/backends/postgres/keys.ts';
+import { KeyChangeListener, openPostgresKeyStore } from '../../../src/backends/postgres/keys.ts';
 import { openPool } from '../../../src/backends/postgres/pool.ts';
 import { KeyCache, KeyStoreUnavailableError, TIMEOUT_MS } from '../../../src/keys/cache.ts';
 import { createKey, newAccount } from '../../../src/keys/create.ts';
@@ -47,7 +46,7 @@ async function setUp(context: TestContext): Promise<Setup> {
 function listen(context: TestContext, url: string): { heard: (string | undefined)[]; listener: KeyChangeListener } {
   const heard: (string | undefined)[] = [];
   const ping = { pingEveryMs: 100, pingTimeoutMs: 300 };
-  const listener = listenForKeyChanges(testPoolOptions(url), (keyId) => heard.push(keyId), ping);
+  const listener = new KeyChangeListener(testPoolOptions(url), (keyId) => heard.push(keyId), ping);
   context.after(() => listener.close());
   return { heard, listener };
 }

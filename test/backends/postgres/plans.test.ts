@@ -5,11 +5,10 @@
 
 import assert from 'node:assert/strict';
 import { after, before, suite, test } from 'node:test';
-import { eventWindows } from '../../../src/backends/postgres/event-days.ts';
+import { dayOf, eventWindows, pairOf, StoreDays } from '../../../src/backends/postgres/store-days.ts';
 import type { PostgresPool } from '../../../src/backends/postgres/pool.ts';
 import { ARRIVALS_SQL, LAST_SQL, RANGE_AT_SQL, RANGES_SQL } from '../../../src/backends/postgres/store-arrivals.ts';
-import { dayOf, pairOf, StoreDays } from '../../../src/backends/postgres/store-days.ts';
-import { BY_INDEX, DELETE_SQL, USERS_SQL } from '../../../src/backends/postgres/store-erase-events.ts';
+import { BY_INDEX, DELETE_SQL, USERS_SQL } from '../../../src/backends/postgres/store-erase.ts';
 import { nodesSql, tenantSql } from '../../../src/backends/postgres/store-timeline.ts';
 import { TRACE_SQL } from '../../../src/backends/postgres/store-traces.ts';
 import { DAY_MS } from '../../../src/model.ts';

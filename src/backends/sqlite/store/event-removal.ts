@@ -84,7 +84,7 @@ function takeFromLedger(
   const removed = events.map(({ tenant, receivedAt, record, userIndex }) => {
     return { tenant, receivedAt, user: `${record} ${userIndex}` };
   });
-  for (const statement of moveInLedger(store.queries.tables, LOCAL_SHARD, removed, becoming)) store.runNow(statement);
+  store.steps((tables) => moveInLedger(tables, LOCAL_SHARD, removed, becoming));
 }
 
 function uncount(store: StoreConnection, tenant: number, events: readonly RemovableEvent[]): void {

@@ -15,23 +15,15 @@ import { existsSync, statSync } from 'node:fs';
 import { resolve } from 'node:path';
 import type { DatabaseSync } from 'node:sqlite';
 import { OperatorError } from '../../../errors.ts';
-import { createStoreTables, type StoreColumnTypes } from '../../sql/store-tables.ts';
+import { STORE_TABLES } from '../../sql/store-tables.ts';
+import { createTables } from '../../sql/tables.ts';
 import { damageText, type DatabaseFile, isDamage, openDatabase } from '../database.ts';
-import { ACCOUNT_COLUMN_TYPES } from '../keys-schema.ts';
+import { ENGINE_TYPES } from '../keys-schema.ts';
 import { sortedRunsSchema } from '../sorted-runs/schema.ts';
 
 /** Node numbers per block in `node_blocks`. */
 export const NODES_PER_BLOCK = 1_024;
 const SECRET_BYTES = 32;
-
-const COLUMN_TYPES: StoreColumnTypes = {
-  ...ACCOUNT_COLUMN_TYPES,
-  smallInteger: 'INTEGER',
-  real: 'REAL',
-  uuid: 'TEXT',
-  keyedTableEnd: 'STRICT, WITHOUT ROWID',
-  sumsTableEnd: () => 'STRICT, WITHOUT ROWID',
-};
 
 /** Types are stored as their index in IDENTIFIER_TYPES; trace_ids and node ids as 16 bytes; times as milliseconds. */
 const SCHEMA = `
@@ -125,7 +117,7 @@ const SCHEMA = `
   ${sortedRunsSchema('idempotency_keys')}
   ${sortedRunsSchema('event_ids')}
 
-  ${createStoreTables(COLUMN_TYPES)}
+  ${createTables(STORE_TABLES, ENGINE_TYPES)}
 
   -- The tables of events, oldest first; times are those of its events. No event below 'first_kept' is left; 'expired'
   -- is set if others may be missing too.

@@ -13,13 +13,10 @@ import type { MessagePort } from 'node:worker_threads';
 import { FileIdentity } from '../../../data-folder/file-identity.ts';
 import { SQLITE, sqliteCodeOf } from '../../../runtime/sqlite-errors.ts';
 import { newProfilesIn } from '../../../identity/graph.ts';
-import { type LogRecord, type LostRecords, NO_TENANT } from '../../../log.ts';
 import type { TenantId } from '../../../model.ts';
 import {
-  type JobProgress,
   type LookupResult,
   type LookupRequest,
-  type Observation,
   type RecordHeader,
   type RecordToStore,
   type Retention,
@@ -29,27 +26,18 @@ import {
   type StoreWriter,
   StoreUnavailableError,
   StoreValueError,
-  type TakenJob,
   type TenantBatch,
   type WriteTransaction,
 } from '../../../store-writer.ts';
 import { addVisit, type Visits } from '../../../views/node-properties.ts';
 import { notesOf } from '../../../views/record-notes.ts';
-import { addToCatalogue } from '../../sql/catalogue.ts';
 import { type Difference, readDifference } from '../../sql/ledger.ts';
-import {
-  advancePosition,
-  countLostRecords,
-  insertLostRecords,
-  readPositions,
-  readProcessedLog,
-} from '../../sql/positions.ts';
-import { insertDeadLetter, NO_TENANT_NUMBER } from '../../sql/dead-letters.ts';
-import { hasJobs, markResubmitted, markRetried, saveJob, takeJob } from '../../sql/jobs.ts';
+import { countLostRecords, readPositions, readProcessedLog } from '../../sql/positions.ts';
+import { hasJobs } from '../../sql/jobs.ts';
 import { markAccepted, openRejections } from '../../sql/rejections.ts';
 import type { Steps, Tables } from '../../sql/steps.ts';
 import { LOCAL_LOG, LOCAL_SHARD, type StoreQueries } from '../../sql/store-tables.ts';
-import { TransactionSums } from '../../sql/sums.ts';
+import { SqlWriteTransaction } from '../../sql/write-transaction.ts';
 import { Checkpointing } from '../checkpointing.ts';
 import { isBusy, isDamage } from '../database.ts';
 import { isOutOfFiles } from '../disk.ts';
@@ -116,13 +104,14 @@ interface Sequences {
   event: number;
 }
 
-class SqliteStoreWriter implements StoreWriter, WriteTransaction {
+class SqliteStoreWriter extends SqlWriteTransaction implements StoreWriter, WriteTransaction {
+  protected readonly logName = LOCAL_LOG;
+  protected readonly locks = NO_LOCKS;
   readonly #database: DatabaseSync;
   readonly #store: StoreConnection;
   readonly #graph: StoreGraph;
   readonly #nodes: StoreNodes;
   readonly #changes: StoreChanges;
-  readonly #sums = new TransactionSums();
   readonly #counts: StoreCounts;
   readonly #tables: EventTables;
   readonly #rejections: StoreRejections;
@@ -139,6 +128,7 @@ class SqliteStoreWriter implements StoreWriter, WriteTransaction {
   readonly #keys: StoreMatchKeys;
 
   constructor(database: DatabaseSync, setup: WriterSetup) {
+    super();
     const { file, tableEvents = TABLE_EVENTS, indexSizes, profileSizes, checkpointer } = setup;
     const { hashOf = hashesOf(database) } = setup;
     this.#database = database;
@@ -237,50 +227,8 @@ class SqliteStoreWriter implements StoreWriter, WriteTransaction {
     });
   }
 
-  async deadLetter(header: RecordHeader, record: LogRecord, cause: string, at: number): Promise<void> {
-    const isForeign = header.tenantId === NO_TENANT;
-    const no = isForeign ? NO_TENANT_NUMBER : this.#attempt(() => this.#tenant(header.tenantId)).no;
-    if (!isForeign) this.#sums.addDeadLetter(no, header);
-    this.#steps((tables) => insertDeadLetter(tables, no, LOCAL_LOG, header, record, cause, at));
-  }
-
   async hasJobs(): Promise<boolean> {
     return this.#query(hasJobs);
-  }
-
-  async takeJob(itemsMax: number): Promise<TakenJob | undefined> {
-    return this.#steps((tables) => takeJob(tables, NO_LOCKS, itemsMax));
-  }
-
-  async markResubmitted(rejections: readonly number[], at: number): Promise<ReadonlySet<number>> {
-    return this.#steps((tables) => markResubmitted(tables, rejections, at));
-  }
-
-  async markRetried(deadLetters: readonly number[], at: number): Promise<ReadonlySet<number>> {
-    return this.#steps((tables) => markRetried(tables, deadLetters, at));
-  }
-
-  async saveJob(job: TakenJob, progress: JobProgress): Promise<void> {
-    this.#steps((tables) => saveJob(tables, job, progress));
-  }
-
-  #steps<T>(stepsOf: (tables: Tables) => Steps<T>): T {
-    return this.#attempt(() => this.#store.steps(stepsOf));
-  }
-
-  async advance(
-    partition: number,
-    from: number,
-    to: number,
-    lastTraceId?: string,
-    expectedTraceId?: string,
-  ): Promise<void> {
-    const { tables } = this.#store.queries;
-    const advance = advancePosition(tables, { log: LOCAL_LOG, partition, from, to, lastTraceId, expectedTraceId });
-    if (this.#attempt(() => this.#store.getNow(advance)) !== undefined) return;
-    throw new StoreConflictError(
-      `partition ${partition} of the log is not at ${from} any more, or after another record`,
-    );
   }
 
   /** A local log never has a record twice. */
@@ -288,25 +236,11 @@ class SqliteStoreWriter implements StoreWriter, WriteTransaction {
     return new Set();
   }
 
-  async noteLost(lost: LostRecords): Promise<void> {
-    this.#attempt(() => this.#store.runNow(insertLostRecords(this.#store.queries.tables, LOCAL_LOG, lost)));
-  }
-
-  async writeCatalogue(observations: readonly Observation[], since: number): Promise<void> {
-    this.#attempt(() => {
-      const tenantNumbers = new Map(observations.map(({ tenantId }) => [tenantId, this.#tenant(tenantId).no]));
-      const write = { observations, tenantNumbers, since, holdOffErases: <Query>(query: Query) => query };
-      this.#store.steps((tables) => addToCatalogue(tables, write));
-    });
-  }
-
   async commit(durable: boolean): Promise<void> {
     this.#attempt(() => {
       this.#nodes.flush();
-      this.#counts.write(this.#sums.takeCounts());
-      this.#store.steps((tables) => this.#sums.writeViolations(tables, LOCAL_SHARD));
-      for (const statement of this.#sums.takeStatements(this.#store.queries.tables, LOCAL_SHARD))
-        this.#store.runNow(statement);
+      this.#counts.write(this.sums.takeCounts());
+      this.#store.steps((tables) => this.sums.write(tables, LOCAL_SHARD));
       this.#tables.flush();
       this.#keys.flush();
       this.#firstUses.flush();
@@ -427,7 +361,7 @@ class SqliteStoreWriter implements StoreWriter, WriteTransaction {
    */
   #forgetWhatIsCheap(): void {
     this.#nodes.forget();
-    this.#sums.clear();
+    this.sums.clear();
     this.#tables.forget();
     this.#tenants.clear();
   }
@@ -464,6 +398,18 @@ class SqliteStoreWriter implements StoreWriter, WriteTransaction {
     return new StoreUnavailableError(isDamage(error) ? storeDamageText(this.#file, reason) : reason, { cause: error });
   }
 
+  #steps<T>(stepsOf: (tables: Tables) => Steps<T>): T {
+    return this.#attempt(() => this.#store.steps(stepsOf));
+  }
+
+  protected async inSteps<T>(stepsOf: (tables: Tables) => Steps<T>): Promise<T> {
+    return this.#steps(stepsOf);
+  }
+
+  protected async tenantNumbers(ids: readonly TenantId[]): Promise<ReadonlyMap<TenantId, number>> {
+    return this.#attempt(() => new Map(ids.map((id) => [id, this.#tenant(id).no])));
+  }
+
   #tenant(id: TenantId): Tenant {
     const known = this.#tenants.get(id);
     if (known !== undefined) return known;
@@ -483,8 +429,8 @@ class SqliteStoreWriter implements StoreWriter, WriteTransaction {
     this.#nodes.write(tenant, batch.changes.nodes, visits);
     for (const { node } of batch.changes.nodes) if (node >= this.#next.node) this.#next.node = node + 1;
     this.#changes.write(tenant.no, batch.changes);
-    this.#sums.addProfiles(tenant.no, newProfilesIn(batch.changes));
-    if (batch.violations !== undefined) this.#sums.addViolations(tenant.no, batch.violations);
+    this.sums.addProfiles(tenant.no, newProfilesIn(batch.changes));
+    if (batch.violations !== undefined) this.sums.addViolations(tenant.no, batch.violations);
     this.#graph.learn(tenant.no, batch.changes, batch.resolved);
     this.#tombstones.write(tenant, batch.tombstones);
     this.#firstUses.write(tenant.no, batch, this.#next.record);
@@ -528,7 +474,7 @@ class SqliteStoreWriter implements StoreWriter, WriteTransaction {
     );
     // The rejections of a duplicate request were stored the first time; its trace lists them anyway.
     if (record.duplicateOf === null) this.#rejections.write(tenant.no, header, rejections);
-    this.#sums.add(tenant.no, record);
+    this.sums.add(tenant.no, record);
   }
 }
 

@@ -1,0 +1,84 @@
+/**
+ * What a writer's transaction does in tables of `backends/sql/` alone: positions, dead letters, jobs, the catalogue and
+ * the sums. An engine adds what is hot or its own (look-ups, people, records), and how statements run.
+ */
+
+import { type LogRecord, type LostRecords, NO_TENANT } from '../../log.ts';
+import type { TenantId } from '../../model.ts';
+import {
+  type JobProgress,
+  type Observation,
+  type RecordHeader,
+  StoreConflictError,
+  type TakenJob,
+} from '../../store-writer.ts';
+import { addToCatalogue } from './catalogue.ts';
+import type { RowLocks } from './database.ts';
+import { insertDeadLetter, NO_TENANT_NUMBER } from './dead-letters.ts';
+import { markResubmitted, markRetried, saveJob, takeJob } from './jobs.ts';
+import { advancePosition, insertLostRecords } from './positions.ts';
+import { changedBy, rowsOf, type Steps, type Tables } from './steps.ts';
+import { TransactionSums } from './sums.ts';
+
+export abstract class SqlWriteTransaction {
+  /** Written with the commit. */
+  protected readonly sums = new TransactionSums();
+  protected abstract readonly logName: string;
+  protected abstract readonly locks: RowLocks;
+
+  /** Within the transaction. */
+  protected abstract inSteps<T>(stepsOf: (tables: Tables) => Steps<T>): Promise<T>;
+  /** Also of new tenants. */
+  protected abstract tenantNumbers(ids: readonly TenantId[]): Promise<ReadonlyMap<TenantId, number>>;
+  abstract findStored(headers: readonly RecordHeader[]): Promise<ReadonlySet<RecordHeader>>;
+
+  async advance(
+    partition: number,
+    from: number,
+    to: number,
+    lastTraceId?: string,
+    expectedTraceId?: string,
+  ): Promise<void> {
+    const advance = { log: this.logName, partition, from, to, lastTraceId, expectedTraceId };
+    const moved = await this.inSteps((tables) => rowsOf(advancePosition(tables, advance)));
+    if (moved.length > 0) return;
+    throw new StoreConflictError(
+      `partition ${partition} of the log is not at ${from} any more, or after another record`,
+    );
+  }
+
+  async noteLost(lost: LostRecords): Promise<void> {
+    await this.inSteps((tables) => changedBy(insertLostRecords(tables, this.logName, lost)));
+  }
+
+  async deadLetter(header: RecordHeader, record: LogRecord, cause: string, at: number): Promise<void> {
+    // It is a copy.
+    if ((await this.findStored([header])).size > 0) return;
+    const { tenantId } = header;
+    const isForeign = tenantId === NO_TENANT;
+    const tenant = isForeign ? NO_TENANT_NUMBER : ((await this.tenantNumbers([tenantId])).get(tenantId) as number);
+    if (!isForeign) this.sums.addDeadLetter(tenant, header);
+    await this.inSteps((tables) => insertDeadLetter(tables, tenant, this.logName, header, record, cause, at));
+  }
+
+  takeJob(itemsMax: number): Promise<TakenJob | undefined> {
+    return this.inSteps((tables) => takeJob(tables, this.locks, itemsMax));
+  }
+
+  markResubmitted(rejections: readonly number[], at: number): Promise<ReadonlySet<number>> {
+    return this.inSteps((tables) => markResubmitted(tables, rejections, at));
+  }
+
+  markRetried(deadLetters: readonly number[], at: number): Promise<ReadonlySet<number>> {
+    return this.inSteps((tables) => markRetried(tables, deadLetters, at));
+  }
+
+  saveJob(job: TakenJob, progress: JobProgress): Promise<void> {
+    return this.inSteps((tables) => saveJob(tables, job, progress));
+  }
+
+  async writeCatalogue(observations: readonly Observation[], since: number): Promise<void> {
+    const tenantNumbers = await this.tenantNumbers([...new Set(observations.map(({ tenantId }) => tenantId))]);
+    await this.inSteps((tables) => addToCatalogue(tables, { observations, tenantNumbers, since, locks: this.locks }));
+  }
+}
