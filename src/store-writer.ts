@@ -55,7 +55,7 @@ export interface LookupRequest {
   /** In order. */
   readonly users: readonly PersonKeys[];
   readonly idempotencyKeys: readonly { readonly key: string; readonly bodyHash: string }[];
-  /** Of all users and events in order; one that is there twice is there twice. */
+  /** Of all users and events in order; duplicates are kept. */
   readonly eventIds: readonly string[];
   /** Of all of them, the oldest: `erasedAt` is asked only where something was erased then or later. */
   readonly receivedAtMin: number;
@@ -73,7 +73,7 @@ export interface KeyUse {
 export interface EventIdUses {
   /** The index where the same id is first in the lookup request. */
   readonly firstIndexes: Int32Array;
-  /** When the newest request before this batch was received, or applied, that used it; NaN where there was none. */
+  /** When the id was last used before this batch; NaN if never. */
   readonly usedAt: Float64Array;
 }
 
@@ -81,7 +81,7 @@ export interface LookupResult {
   readonly snapshot: Snapshot;
   /** The newest, whatever its body. */
   newestUseOfKey(idempotencyKey: string): KeyUse | undefined;
-  /** One that was the newest before a request with another body came; of a pair that was asked for. */
+  /** An earlier use of the key, with this body. Only for pairs in the lookup request. */
   olderUseOfKey(idempotencyKey: string, bodyHash: string): KeyUse | undefined;
   /**
    * Users of a request that were rejected, and neither resubmitted nor accepted in a retry; of a request that used an

@@ -66,7 +66,7 @@ interface Kept {
 }
 
 /** One record before its users are resolved to profiles. */
-interface Sorted {
+interface TriagedRecord {
   readonly record: PreparedRecord;
   readonly rejections: readonly RejectionToStore[];
   readonly duplicateOf: string | null;
@@ -89,17 +89,17 @@ export function decide(
   const memory = new Memory(result);
   const erasures = new Erasures(result);
   let index = 0;
-  const sorted = records.map((record) => {
-    const one = sortOut(record, index, memory, erasures);
+  const triaged = records.map((record) => {
+    const one = triage(record, index, memory, erasures);
     for (const { events } of record.users) index += idsIn(events);
     return one;
   });
-  const claims = sorted.flatMap(({ kept }) => kept.map(({ user }) => user));
+  const claims = triaged.flatMap(({ kept }) => kept.map(({ user }) => user));
   const changes = resolve(result.snapshot, claims);
   const resolved = newlyResolved(result, claims, changes.outcomes);
   const violations: PlanViolation[] = [];
   let next = 0;
-  const decided = sorted.map((one) => {
+  const decided = triaged.map((one) => {
     const outcomes = changes.outcomes.slice(next, next + one.kept.length);
     next += one.kept.length;
     return toStore(one, outcomes, plan && new PlanCheck(plan, violations));
@@ -226,7 +226,7 @@ class Memory {
 }
 
 /** `firstIndex` is the index of the record's first event id in the lookup request. */
-function sortOut(record: PreparedRecord, firstIndex: number, memory: Memory, erasures: Erasures): Sorted {
+function triage(record: PreparedRecord, firstIndex: number, memory: Memory, erasures: Erasures): TriagedRecord {
   const { header } = record;
   const { duplicateOf, keyUsedBy } = memory.earlierUse(header);
   if (duplicateOf === null) memory.rememberRejections(record);
@@ -321,8 +321,8 @@ class PlanCheck {
 
 const NO_WARNINGS: readonly string[] = [];
 
-function toStore(sorted: Sorted, outcomes: readonly Outcome[], check: PlanCheck | undefined): RecordToStore {
-  const { record, rejections, duplicateOf, keyUsedBy, kept, duplicateEvents, erased } = sorted;
+function toStore(triaged: TriagedRecord, outcomes: readonly Outcome[], check: PlanCheck | undefined): RecordToStore {
+  const { record, rejections, duplicateOf, keyUsedBy, kept, duplicateEvents, erased } = triaged;
   const users: UserToStore[] = [];
   let notes: UserNote[] = [];
   let storedEvents = 0;
@@ -344,7 +344,7 @@ function toStore(sorted: Sorted, outcomes: readonly Outcome[], check: PlanCheck 
     }
   }
   for (const userIndex of erased) notes.push({ userIndex, warnings: [ERASED] });
-  if (duplicateOf !== null) notes = withDuplicates(notes, sorted, duplicateOf);
+  if (duplicateOf !== null) notes = withDuplicates(notes, triaged, duplicateOf);
   if (notes.length > 1) notes.sort((a, b) => a.userIndex - b.userIndex);
   if (keyUsedBy !== null) notes = withKeyReused(notes, record, keyUsedBy);
 
@@ -377,7 +377,7 @@ const NO_IDENTIFIER_LEFT = 'stored without a profile: no identifier is left that
 /** What is not as the response to a retry says. */
 function withDuplicates(
   notes: readonly UserNote[],
-  { record: { users }, rejections, acceptedNow }: Sorted,
+  { record: { users }, rejections, acceptedNow }: TriagedRecord,
   duplicateOf: string,
 ): UserNote[] {
   const noted = new Map(notes.map((note) => [note.userIndex, note]));

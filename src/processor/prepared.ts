@@ -1,6 +1,6 @@
 /**
- * A record as the rest of the processor works on it: users with match keys, property updates and events, all taken from
- * the bytes in the log and validated there. `prepare.ts` makes it, `packing.ts` carries it from one thread to another.
+ * A record as the rest of the processor works on it: users with match keys, property updates and events, parsed from a
+ * log record by `prepare.ts`.
  */
 
 import type { IdentityClaim } from '../identity/graph.ts';

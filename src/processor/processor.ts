@@ -1,21 +1,20 @@
 /**
  * The processor: reads the log and writes the store, continuously, in its own thread.
  *
- * States: reading → in a transaction → committed → reading. A transaction takes batches until the log is drained, or it
- * has `TRANSACTION_USERS_MAX` users or has run for `TRANSACTION_MS_MAX`: under load this trades a second of delay for
- * pages that are written once instead of many times. With nothing to do it commits at once and waits. Where several
- * processors write one store (`batchesPerTransaction: 1`), a transaction is one batch, of all partitions that are ours
- * together.
+ * The loop: a transaction, a step of a job (jobs.ts), housekeeping, a pause; compaction when idle. A transaction takes
+ * batches until the log is drained, or it has `TRANSACTION_USERS_MAX` users or has run for `TRANSACTION_MS_MAX`: under
+ * load this trades a second of delay for pages that are written once instead of many times. With nothing to do it
+ * commits at once and waits. Where several processors write one store (`batchesPerTransaction: 1`), a transaction is
+ * one batch, of all partitions that are ours together.
  *
  * Invariant: the effects of a record and the position after it are committed together, so each record has its effects
  * exactly once, wherever the process dies. A record that makes this code throw is isolated, tried `TRIES_MAX` times and
  * then becomes a dead letter with its cause; processing continues with the others. An unavailable store is retried.
  * Whenever it is uncertain what the store holds (another processor was first, a commit got no response) the positions
  * are read again; and at intervals while idle, because a database may have been restored to an earlier state and no
- * commit would fail. A store that is at the same position after another record is a copy with a history of its own:
- * processing waits. A record that is stored already is left out: it advances the position and has no other effect.
- *
- * Between two transactions it takes a step of a job, if there is one (jobs.ts).
+ * commit would fail. If the record before the store's position is not the one that the store processed last, log and
+ * store do not belong together: processing waits. A record that is stored already is skipped: it advances the position
+ * and has no other effect.
  */
 
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -218,7 +217,7 @@ export class Processor {
   }
 
   #compact(): Promise<boolean> {
-    return this.#retryLoop.guard('catch up', () => this.#parts.writer.compact());
+    return this.#retryLoop.guard('compact', () => this.#parts.writer.compact());
   }
 
   /** After the transaction under way. */
@@ -236,7 +235,7 @@ export class Processor {
 
   /** One transaction; false when there was nothing to do. */
   async #transaction(): Promise<boolean> {
-    await this.#lookAround();
+    await this.#refreshPositions();
     const [isolated] = this.#isolateUntil.keys();
     if (isolated !== undefined) return this.#oneRecord(isolated);
     this.#continueFromCommitted();
@@ -272,7 +271,7 @@ export class Processor {
   }
 
   /** Reads which partitions are ours, and where they continue, if that may have changed. */
-  async #lookAround(): Promise<void> {
+  async #refreshPositions(): Promise<void> {
     const { log, writer } = this.#parts;
     const partitions = await log.partitions();
     if (this.#isUncertain || partitions.some((partition) => !this.#partitions.includes(partition))) {

@@ -165,7 +165,7 @@ class KnownNodes {
 
   end(): void {
     this.#commit();
-    for (let pieces = 0; this.#nodes.isCompacting; pieces += 1) {
+    for (let pieces = 0; this.#nodes.trees.some((tree) => tree.isCompacting); pieces += 1) {
       assert.ok(pieces < 200, 'merging never comes to an end');
       this.#merge();
       this.#commit();
@@ -223,7 +223,7 @@ class KnownNodes {
   /** Perhaps while something is gathered. */
   #merge(): void {
     this.#begin();
-    this.#nodes.compact();
+    this.#nodes.trees.forEach((tree) => tree.compact());
   }
 
   /** By another connection, whose write the processor notices, and clears its caches. */

@@ -11,7 +11,7 @@ import { type RunsSizes, SortedRuns } from './sorted-runs.ts';
 
 /** When the memtable is full, its entries are written as a run. */
 const MEMTABLE_ENTRIES_MAX = 131_072;
-/** Of the bytes of entries: those of ordinary people fit, a few with megabytes each do not. */
+/** Only people with megabytes of properties fill it before there are too many entries. */
 const MEMTABLE_BYTES_MAX = 32 * 1024 * 1024;
 const FIRST_ENTRIES = 16_384;
 /** Up to this many entries are cleared one by one, which is faster than clearing all slots. */
@@ -29,7 +29,7 @@ export class BufferedRuns {
     this.#memtable = new Memtable(shape);
   }
 
-  /** Of a tree in which a buffered entry replaces those in its runs. */
+  /** Not for trees whose entries add up (profile deltas): a buffered entry is all that is returned. */
   get(key: Key): Entry | undefined {
     return this.#memtable.get(key) ?? this.runs.get(key);
   }

@@ -5,7 +5,8 @@
  * which rule out nearly every absent key.
  *
  * An entry is a key (a few integers), values (integers) and, in some trees, bytes. A key is unique among the runs of a
- * group, unless the tree has `combine`, which makes one entry of two, in any order. Runs of different groups (days,
+ * group, unless the tree has `combine`, which makes one entry of two, in any order: the order of runs within a group
+ * means nothing, since a merged run is newer than its entries. Runs of different groups (days,
  * tables of events) are never merged, so that a group can be dropped.
  *
  * Merging is incremental: with every run that is written, a multiple of its bytes is moved in each running merge, in
@@ -440,7 +441,7 @@ function leastFar(inputs: readonly MergeInput[]): MergeInput | undefined {
 function mayHave(filters: readonly FilterPart[], hash: number, rest: number): boolean {
   let low = 0;
   let high = filters.length;
-  // The last part that begins at or before the key, and those before it that begin or end there too.
+  // The last part that begins at or before the key. Keys with the same first number may be in several parts.
   while (low < high) {
     const middle = (low + high) >>> 1;
     if ((filters[middle] as FilterPart).first <= hash) low = middle + 1;

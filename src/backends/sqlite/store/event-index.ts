@@ -74,13 +74,8 @@ export class EventIndex {
     this.#forgetWaiting();
   }
 
-  get isCompacting(): boolean {
-    return this.#byNode.isCompacting || this.#byTenant.isCompacting;
-  }
-
-  compact(): void {
-    this.#byNode.compact();
-    this.#byTenant.compact();
+  get trees(): readonly SortedRuns[] {
+    return [this.#byNode, this.#byTenant];
   }
 
   /** After a rollback, or when another connection may have dropped a table's entries. */

@@ -8,7 +8,7 @@ import type { NodeNumber } from '../../../model.ts';
 import type { EventToStore } from '../../../store-writer.ts';
 import { BLOCK_EVENTS_MAX, BlockWriter } from './event-blocks.ts';
 import { EventIndex } from './event-index.ts';
-import type { RunsSizes } from '../sorted-runs/sorted-runs.ts';
+import type { RunsSizes, SortedRuns } from '../sorted-runs/sorted-runs.ts';
 import { eventTableSchema, openStoreFile, withDamageExplained } from './schema.ts';
 
 /** Two blocks fill a page of the store; a larger event has a block of its own. */
@@ -103,13 +103,8 @@ export class EventTables {
       .run(events, finite(timestampMin), finite(timestampMax), finite(receivedMax), no);
   }
 
-  get isCompacting(): boolean {
-    return this.#index.isCompacting;
-  }
-
-  /** Continues merges of the index while idle. */
-  compact(): void {
-    this.#index.compact();
+  get trees(): readonly SortedRuns[] {
+    return this.#index.trees;
   }
 
   forget(): void {

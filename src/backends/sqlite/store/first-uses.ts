@@ -2,9 +2,9 @@
  * The first use of every event id and Idempotency-Key, as long as it is valid: by the keyed hash of the text, in sorted
  * runs (sorted-runs/), one group per day of receipt, so that expiry drops whole runs.
  *
- * For an event id only the time of receipt is stored: 18 bytes per id. The newest use of an Idempotency-Key is under
- * the key itself; older ones with other bodies have names of their own (views/key-use.ts). Of two entries with one
- * name the one written later wins, which is not always the one received later: clocks may be set back.
+ * For an event id only the time of receipt is stored: 18 bytes per id. The newest use of an Idempotency-Key is stored
+ * under the key itself, older ones with other bodies under key and body hash (views/key-use.ts). Of two entries with
+ * one hash the one written later wins, which is not always the one received later: clocks may be set back.
  */
 
 import type { DatabaseSync } from 'node:sqlite';
@@ -174,15 +174,8 @@ export class FirstUses {
     this.#keys.forget();
   }
 
-  /** Whether runs are being merged. */
-  get isCompacting(): boolean {
-    return this.#eventIds.runs.isCompacting || this.#keys.runs.isCompacting;
-  }
-
-  /** Within a transaction. Continues merging runs. */
-  compact(): void {
-    this.#eventIds.runs.compact();
-    this.#keys.runs.compact();
+  get trees(): readonly SortedRuns[] {
+    return [this.#eventIds.runs, this.#keys.runs];
   }
 
   /** Within a transaction. Removes some expired uses; true if there were any. */
@@ -220,7 +213,7 @@ function dropOldest(runs: SortedRuns, cutoff: number): boolean {
   return true;
 }
 
-/** The day of the newest use written so far, including these: so of two uses of a name the later one is found first. */
+/** The day of the newest use written so far, including these: a later use is never in an older group, so it is found first. */
 function groupFor(runs: SortedRuns, { columns, count }: Rows): number {
   const receivedAt = columns[KEY_COLUMNS] as Float64Array;
   let newest = Number.NEGATIVE_INFINITY;

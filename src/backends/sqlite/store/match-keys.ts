@@ -12,12 +12,12 @@ import { BufferedRuns } from '../sorted-runs/buffered-runs.ts';
 import type { Entry, RunsShape } from '../sorted-runs/entries.ts';
 import type { Key as RunKey } from '../sorted-runs/keys.ts';
 import type { RunReader } from '../sorted-runs/run-reader.ts';
-import type { RunsSizes } from '../sorted-runs/sorted-runs.ts';
+import type { RunsSizes, SortedRuns } from '../sorted-runs/sorted-runs.ts';
 
 export const MATCH_KEYS: RunsShape = {
   name: 'match_keys',
   keyColumns: 2,
-  /** The node; and for the strongest of the keys that a node got at once, the hash of all of them, else 0. */
+  /** The node; for the strongest key of a request also the hash of all its keys (`keySetHashOf`), else 0. */
   valueColumns: 2,
   hasBytes: false,
   hasFilters: true,
@@ -25,7 +25,7 @@ export const MATCH_KEYS: RunsShape = {
 
 /** Runs of all nodes are merged. */
 const ONE_GROUP = 0;
-const NO_COMPANY = 0;
+const NO_KEY_SET_HASH = 0;
 /** This many bits of the rest extend the hash of several keys to 53 bits. */
 const KEY_SET_REST = 2 ** 5;
 
@@ -59,7 +59,7 @@ export class StoreMatchKeys implements MatchKeyLookup {
 
   /** For a key without a node. */
   insert(tenant: number, key: Key, node: NodeNumber, keySetHash: number | null): void {
-    this.#buffered.put(runKeyOf(this.#hashOf, tenant, key), [node, keySetHash ?? NO_COMPANY]);
+    this.#buffered.put(runKeyOf(this.#hashOf, tenant, key), [node, keySetHash ?? NO_KEY_SET_HASH]);
   }
 
   /** Strongest first. */
@@ -77,14 +77,8 @@ export class StoreMatchKeys implements MatchKeyLookup {
     this.#buffered.forget();
   }
 
-  /** Whether runs are being merged. */
-  get isCompacting(): boolean {
-    return this.#buffered.runs.isCompacting;
-  }
-
-  /** Within a transaction. Continues merging runs. */
-  compact(): void {
-    this.#buffered.runs.compact();
+  get trees(): readonly SortedRuns[] {
+    return [this.#buffered.runs];
   }
 }
 
@@ -113,8 +107,8 @@ export function removeKeys(runs: RunReader, hashOf: HashOfKey, tenant: number, k
   runs.remove(keys.map((key) => runKeyOf(hashOf, tenant, key)));
 }
 
-function ownerOf({ values: [node = 0, keySetHash = NO_COMPANY] }: Entry): KeyOwner {
-  return { node, keySetHash: keySetHash === NO_COMPANY ? null : keySetHash };
+function ownerOf({ values: [node = 0, keySetHash = NO_KEY_SET_HASH] }: Entry): KeyOwner {
+  return { node, keySetHash: keySetHash === NO_KEY_SET_HASH ? null : keySetHash };
 }
 
 function runKeyOf(hashOf: HashOfKey, tenant: number, { type, value }: Key): RunKey {

@@ -27,7 +27,7 @@ import type { HashOfKey } from '../../../views/keyed-hash.ts';
 import { PROFILE_GROUP, PROFILE_RUNS, PROFILE_SIZES } from './profile-runs.ts';
 import { NO_SHAPE, ShapeHashes } from './shape-hash.ts';
 import { BufferedRuns } from '../sorted-runs/buffered-runs.ts';
-import type { RunsSizes } from '../sorted-runs/sorted-runs.ts';
+import type { RunsSizes, SortedRuns } from '../sorted-runs/sorted-runs.ts';
 import { NODES_PER_BLOCK } from './schema.ts';
 import { uuidBytes } from '../uuids.ts';
 
@@ -74,14 +74,8 @@ export class StoreNodes {
     this.#deltas.flush();
   }
 
-  /** Whether runs are being merged. */
-  get isCompacting(): boolean {
-    return this.#deltas.runs.isCompacting;
-  }
-
-  /** Continues merging while idle. */
-  compact(): void {
-    this.#deltas.runs.compact();
+  get trees(): readonly SortedRuns[] {
+    return [this.#deltas.runs];
   }
 
   /** Nodes come in the order of their numbers, so this writes a row for every thousandth of them. */

@@ -53,7 +53,7 @@ import { StoreGraph } from './identity-graph.ts';
 import { hashesOf, StoreMatchKeys } from './match-keys.ts';
 import { StoreNodes } from './nodes.ts';
 import { StoreRejections } from './rejections.ts';
-import type { RunsSizes } from '../sorted-runs/sorted-runs.ts';
+import type { RunsSizes, SortedRuns } from '../sorted-runs/sorted-runs.ts';
 import { openStoreFile, storeDamageText, WAL_PAGES, withDamageExplained } from './schema.ts';
 import { Tombstones } from './tombstones.ts';
 import { uuidBytes } from '../uuids.ts';
@@ -126,6 +126,8 @@ class SqliteStoreWriter extends SqlWriteTransaction implements StoreWriter, Writ
   readonly #identity: FileIdentity;
   readonly #file: string;
   readonly #keys: StoreMatchKeys;
+  /** Whose runs are merged while idle. */
+  readonly #trees: readonly SortedRuns[];
 
   constructor(database: DatabaseSync, setup: WriterSetup) {
     super();
@@ -148,6 +150,7 @@ class SqliteStoreWriter extends SqlWriteTransaction implements StoreWriter, Writ
     this.#firstUses = new FirstUses(database, hashOf);
     this.#invalidations = new Invalidations(database);
     this.#statements = prepare(database);
+    this.#trees = [this.#nodes, this.#keys, this.#firstUses, this.#tables].flatMap(({ trees }) => trees);
   }
 
   async positions(): Promise<Map<number, number>> {
@@ -259,22 +262,11 @@ class SqliteStoreWriter extends SqlWriteTransaction implements StoreWriter, Writ
   }
 
   async compact(): Promise<boolean> {
-    const isBehind = this.#attempt(
-      () =>
-        this.#nodes.isCompacting ||
-        this.#keys.isCompacting ||
-        this.#firstUses.isCompacting ||
-        this.#tables.isCompacting,
-    );
+    const isBehind = this.#attempt(() => this.#trees.some((tree) => tree.isCompacting));
     if (!isBehind) return false;
     await this.begin();
     try {
-      this.#attempt(() => {
-        this.#nodes.compact();
-        this.#keys.compact();
-        this.#firstUses.compact();
-        this.#tables.compact();
-      });
+      this.#attempt(() => this.#trees.forEach((tree) => tree.compact()));
       await this.commit(false);
     } catch (error) {
       await this.rollback();
