@@ -1,13 +1,13 @@
 /**
  * `--against COMMIT`: each benchmark runs on the server of this checkout and on that of an older commit, in turns, and
- * what counts is the ratio of the two within a round; `cost` runs both at the same time. Load, yardsticks and benchmark code are this checkout's on both
+ * what counts is the ratio of the two within a round; `cost` runs both at the same time. Load, baselines and benchmark code are this checkout's on both
  * sides. The side that goes first changes with every round (ABBA), so a machine that becomes slower favours neither.
  * Rounds in which the machine was busy with other things are marked, and left out of the median while enough others are
  * left.
  */
 
 import type { Benchmark, Context } from './context.ts';
-import { isSpoilt, type Noise, noiseText, worstNoise } from './noise.ts';
+import { isNoisy, type Noise, noiseText, worstNoise } from './noise.ts';
 import { type Figure, median, type Outcome, table, thousands } from './report.ts';
 
 export const SIDES = ['new', 'old'] as const;
@@ -39,9 +39,9 @@ export interface Comparison {
   /** New by old, by round. */
   readonly ratios: readonly number[];
   /** By round; false where the benchmark does not measure noise. */
-  readonly spoilt: readonly boolean[];
+  readonly noisy: readonly boolean[];
   readonly noise: Noise | null;
-  /** Of the rounds that were not spoilt; of all rounds when fewer than a third were not. */
+  /** Of the rounds that were not noisy; of all rounds when fewer than a third were not. */
   readonly ratio: number;
 }
 
@@ -95,8 +95,8 @@ function compareFigure(name: string, figure: string, rounds: readonly RoundPair[
   const [ours, old] = [values('new'), values('old')];
   const ratios = ours.map((value, round) => value / (old[round] ?? Number.NaN));
   const noises = rounds.map((pair) => [pair.new.noise, pair.old.noise].filter((noise) => noise !== undefined));
-  const spoilt = noises.map((both) => both.some(isSpoilt));
-  const quiet = ratios.filter((_, round) => spoilt[round] === false);
+  const noisy = noises.map((both) => both.some(isNoisy));
+  const quiet = ratios.filter((_, round) => noisy[round] === false);
   return {
     name,
     figure,
@@ -105,7 +105,7 @@ function compareFigure(name: string, figure: string, rounds: readonly RoundPair[
     new: ours,
     old,
     ratios,
-    spoilt,
+    noisy,
     noise: noises.flat().length === 0 ? null : worstNoise(noises.flat()),
     ratio: median(quiet.length * 3 >= ratios.length ? quiet : ratios),
   };
@@ -121,7 +121,7 @@ export function formatComparisons(
     row.figure,
     valueText(median(row.new), row.unit),
     valueText(median(row.old), row.unit),
-    row.ratios.map((ratio, round) => `${ratio.toFixed(2)}${row.spoilt[round] === true ? '*' : ''}`).join(', '),
+    row.ratios.map((ratio, round) => `${ratio.toFixed(2)}${row.noisy[round] === true ? '*' : ''}`).join(', '),
     row.ratio.toFixed(2),
     row.better,
   ]);
@@ -131,15 +131,15 @@ export function formatComparisons(
 /** One line a benchmark, for all of its figures were measured in the same rounds. */
 function noiseLines(comparisons: readonly Comparison[]): string[] {
   const byName = new Map(comparisons.map((row) => [row.name, row]));
-  const lines = [...byName.values()].flatMap(({ name, noise, spoilt }) => {
+  const lines = [...byName.values()].flatMap(({ name, noise, noisy }) => {
     if (noise === null) return [];
-    const quiet = spoilt.filter((value) => !value).length;
+    const quiet = noisy.filter((value) => !value).length;
     const summary =
-      quiet === spoilt.length
+      quiet === noisy.length
         ? 'no round was disturbed'
-        : quiet * 3 >= spoilt.length
-          ? `${spoilt.length - quiet} of ${spoilt.length} rounds were disturbed and are not in the median ratio`
-          : `SPOILT, ${spoilt.length - quiet} of ${spoilt.length} rounds were disturbed: do not believe this row`;
+        : quiet * 3 >= noisy.length
+          ? `${noisy.length - quiet} of ${noisy.length} rounds were disturbed and are not in the median ratio`
+          : `NOISY, ${noisy.length - quiet} of ${noisy.length} rounds were disturbed: do not believe this row`;
     return [`- ${name}: ${summary}; in the worst round: ${noiseText(noise)}`];
   });
   return [...lines, '- A ratio is this checkout by the older commit; * marks a disturbed round.'];

@@ -1,5 +1,5 @@
 /**
- * The yardstick: what a plain `node:http` handler can do when it reads the body, parses it, checks each user and
+ * The baseline: what a plain `node:http` handler can do when it reads the body, parses it, checks each user and
  * responds as Sluice does, but knows no keys and stores nothing. It is meant to be a good plain handler, neither tuned
  * nor slowed: one pass, no framework, a known length. `node bench/bare.ts PORT`; SIGTERM ends it.
  */

@@ -19,7 +19,7 @@ export interface Pace {
   readonly firstSeconds: number;
   readonly warmupSeconds: number;
   readonly seconds: number;
-  /** How often ours and the yardstick take turns. Many short rounds: machines change speed from second to second. */
+  /** How often ours and the baseline take turns. Many short rounds: machines change speed from second to second. */
   readonly pairs: number;
   /** Without pause, and without the other side: longer than the processor gives way. */
   readonly withoutPauseSeconds: number;
@@ -28,7 +28,7 @@ export interface Pace {
   /** For each of the two forms of memory. */
   readonly memorySeconds: number;
   readonly starts: number;
-  /** The yardstick takes a part of it, with the same share of new people. */
+  /** The baseline takes a part of it, with the same share of new people. */
   readonly endToEnd: { readonly events: number; readonly people: number };
   readonly mergePeople: number;
   readonly growth: GrowthPace;
@@ -270,7 +270,7 @@ export class Context {
     const name = `${workload.shape} ${workload.connections}`;
     const known = this.shared.ceilings.get(name);
     if (known !== undefined) return known;
-    const canned = await stage.startYardstick('canned');
+    const canned = await stage.startBaseline('canned');
     this.progress.begin(`generator: its ceiling with ${workload.shape} a request`, calibrationSeconds(this.pace));
     const result = await this.drive(canned, workload, this.pace.calibrationSeconds);
     await canned.stop();

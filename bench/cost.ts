@@ -147,7 +147,7 @@ function outcomeOf({ name }: Load, cost: Cost, result: SteadyResult, noise: Nois
   return {
     name,
     ours: '',
-    yardstick: '',
+    baseline: '',
     ratio: null,
     goal: '–',
     met: null,

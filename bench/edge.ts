@@ -9,7 +9,7 @@ import { availableParallelism } from 'node:os';
 import { calibrationSeconds, perSecond, SETTLE_SECONDS, START_SECONDS } from './context.ts';
 import type { Benchmark, Context, Pace, Workload } from './context.ts';
 import type { LoadResult } from './generator.ts';
-import { isSpoilt, type Noise, worstNoise } from './noise.ts';
+import { isNoisy, type Noise, worstNoise } from './noise.ts';
 import { median, thousands } from './report.ts';
 import type { Outcome } from './report.ts';
 import { EVENT_NAMES, SHAPES } from './requests.ts';
@@ -43,7 +43,7 @@ export const generatorBenchmark: Benchmark = {
         outcomes.push({
           name: `generator, ${edge.shape}`,
           ours: `${thousands(perSecond(result))} requests/s`,
-          yardstick: 'a canned response, no HTTP',
+          baseline: 'a canned response, no HTTP',
           ratio: null,
           goal: '–',
           met: null,
@@ -65,7 +65,7 @@ export const edgeBenchmarks: readonly Benchmark[] = EDGE_CASES.map((edge) => ({
       const ceiling = await context.ceiling(stage, edge);
       context.progress.begin(`${edge.name}: starting both sides`, 2 * START_SECONDS);
       const ours = await stage.startSluice('ours', null, {});
-      const bare = { ...(await stage.startYardstick('bare')), key: ours.key };
+      const bare = { ...(await stage.startBaseline('bare')), key: ours.key };
       const pairs = await takeTurns(context, edge.name, edge, ours, bare);
       // In a short round the processor gives way; this shows what is left when it no longer can.
       context.progress.begin(`${edge.name}: ours without pause`, context.pace.withoutPauseSeconds);
@@ -146,7 +146,7 @@ export const planBenchmark: Benchmark = {
         {
           name: 'edge-100-plan',
           ours: `with: ${rateText(edge, median(first.map(perSecond)))}`,
-          yardstick: `without: ${rateText(edge, median(second.map(perSecond)))}`,
+          baseline: `without: ${rateText(edge, median(second.map(perSecond)))}`,
           ratio,
           goal: `≥ ${PLAN_GOAL} × without`,
           met: ratio >= PLAN_GOAL,
@@ -238,10 +238,10 @@ function selectPairs(pairs: readonly Pair[]): Pairs {
   const second = used.map((pair) => pair.second);
   const ratios = used.map((pair) => perSecond(pair.first) / perSecond(pair.second));
   const ratio = median(ratios);
-  const spoilt = used === undisturbed ? '' : 'SPOILT, the machine was busy with other things: ';
+  const noisy = used === undisturbed ? '' : 'NOISY, the machine was busy with other things: ';
   const left = pairs.length - used.length;
   const remark =
-    `${spoilt}ratios of the rounds ${ratios.map((value) => value.toFixed(2)).join(', ')}` +
+    `${noisy}ratios of the rounds ${ratios.map((value) => value.toFixed(2)).join(', ')}` +
     `${left > 0 ? ` (${left} disturbed ones left out)` : ''}; ` +
     `cores that were there ${median(used.map((pair) => pair.cores)).toFixed(1)} of ${availableParallelism()}, ` +
     `used by other programs ${median(first.concat(second).map((result) => result.otherCpu)).toFixed(2)}`;
@@ -253,7 +253,7 @@ function noiseOf({ first, second, cores }: Pair): Noise {
 }
 
 function isUndisturbed(pair: Pair): boolean {
-  return !isSpoilt(noiseOf(pair));
+  return !isNoisy(noiseOf(pair));
 }
 
 /** Without pause. */
@@ -278,7 +278,7 @@ function edgeOutcome(edge: EdgeCase, pairs: Pairs, sustained: Sustained, ceiling
   return {
     name: edge.name,
     ours: rateText(edge, rate),
-    yardstick: `bare: ${rateText(edge, median(bare.map(perSecond)))}`,
+    baseline: `bare: ${rateText(edge, median(bare.map(perSecond)))}`,
     ratio,
     goal: `≥ ${edge.goal.toFixed(1)} × bare`,
     met: ratio >= edge.goal,
@@ -318,7 +318,7 @@ async function edgesOutcome(context: Context, stage: Stage, edge: EdgeCase): Pro
   return {
     name: label,
     ours: `two: ${rateText(edge, median(twos.map(perSecond)))}`,
-    yardstick: `one: ${rateText(edge, median(ones.map(perSecond)))}`,
+    baseline: `one: ${rateText(edge, median(ones.map(perSecond)))}`,
     ratio,
     goal: '–',
     met: null,

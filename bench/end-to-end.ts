@@ -1,8 +1,8 @@
 /**
  * The benchmarks end-to-end (from the first request until every event can be read back, without and with a `$event_id`
- * on every event) and cpu (what that costs with ids, as every SDK sends them). Without ids the yardstick is raw-insert,
+ * on every event) and cpu (what that costs with ids, as every SDK sends them). Without ids the baseline is raw-insert,
  * with ids it is the run without. Raw-insert runs right before and right after the two, in a process of its own; the
- * ratio is to the mean of both. Transactions of the yardstick are as large as the processor's were on average; the one that runs
+ * ratio is to the mean of both. Transactions of the baseline are as large as the processor's were on average; the one that runs
  * before cannot know that yet and takes what the processor does under load.
  */
 
@@ -86,7 +86,7 @@ async function compare(context: Context, stage: Stage): Promise<Outcome[]> {
     {
       name: 'end-to-end',
       ours: `${thousands(ours.perSecond)} events/s`,
-      yardstick: `raw-insert: ${thousands(rawPerSecond)} events/s`,
+      baseline: `raw-insert: ${thousands(rawPerSecond)} events/s`,
       ratio,
       goal: `≥ ${RATIO_GOAL} × raw-insert`,
       met: ratio >= RATIO_GOAL,
@@ -113,7 +113,7 @@ async function compare(context: Context, stage: Stage): Promise<Outcome[]> {
     {
       name: 'end-to-end, rate',
       ours: `${thousands(ours.perSecond)} events/s`,
-      yardstick: '–',
+      baseline: '–',
       ratio: null,
       goal: `≥ ${thousands(RATE_GOAL)} events/s`,
       met: ours.perSecond >= RATE_GOAL,
@@ -129,7 +129,7 @@ function withIdsOutcome(without: StoredResult, withIds: StoredResult, rawPerSeco
   return {
     name: 'end-to-end, with ids',
     ours: `${thousands(withIds.perSecond)} events/s`,
-    yardstick: `without: ${thousands(without.perSecond)} events/s`,
+    baseline: `without: ${thousands(without.perSecond)} events/s`,
     ratio,
     goal: `≥ ${IDS_RATIO_GOAL} × without`,
     met: ratio >= IDS_RATIO_GOAL,
@@ -202,7 +202,7 @@ function cpuOutcome(result: StoredResult): Outcome {
   return {
     name: 'cpu',
     ours: `${perMillionEvents.toFixed(1)} s per million events`,
-    yardstick: '–',
+    baseline: '–',
     ratio: null,
     goal: `< ${CPU_SECONDS_GOAL} s`,
     met: perMillionEvents < CPU_SECONDS_GOAL,

@@ -202,7 +202,7 @@ function rateOutcome(name: string, first: SizeResult, result: SizeResult): Outco
   return {
     name: `${name}, ${sizeText(result)}`,
     ours: `${thousands(result.perSecond)} events/s`,
-    yardstick: `at ${sizeText(first)}: ${thousands(first.perSecond)} events/s`,
+    baseline: `at ${sizeText(first)}: ${thousands(first.perSecond)} events/s`,
     ratio,
     goal: `≥ ${RATIO_GOAL} ×`,
     met: ratio >= RATIO_GOAL,
@@ -223,7 +223,7 @@ function readOutcome(name: string, first: SizeResult, result: SizeResult, what: 
   return {
     name: `${name}, ${sizeText(result)}, ${what} read, p99`,
     ours: milliseconds(now.p99),
-    yardstick: `at ${sizeText(first)}: ${milliseconds(before.p99)}`,
+    baseline: `at ${sizeText(first)}: ${milliseconds(before.p99)}`,
     ratio,
     goal: `< ${READ_GROWTH_MAX} ×`,
     met: ratio < READ_GROWTH_MAX,

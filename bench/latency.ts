@@ -22,7 +22,7 @@ export const latencyBenchmark: Benchmark = {
     context.onStage(async (stage) => {
       context.progress.begin('latency: starting both sides', 2 * (START_SECONDS + context.pace.firstSeconds));
       const ours = await stage.startSluice('ours', null, {});
-      const bare = { ...(await stage.startYardstick('bare')), key: ours.key };
+      const bare = { ...(await stage.startBaseline('bare')), key: ours.key };
       // Also warms both up when the peak is known already.
       await context.drive(bare, WORKLOAD, context.pace.firstSeconds);
       const warm = await context.drive(ours, WORKLOAD, context.pace.firstSeconds);
@@ -48,7 +48,7 @@ function outcomes(rate: number, { ours, bare }: { ours: LoadResult; bare: LoadRe
   const row = (name: 'p99' | 'p999', limit: number): Outcome => ({
     name: `latency, ${name}`,
     ours: milliseconds(ours.latency[name]),
-    yardstick: `bare: ${milliseconds(bare.latency[name])}`,
+    baseline: `bare: ${milliseconds(bare.latency[name])}`,
     ratio: null,
     goal: `< ${limit} ms`,
     met: ours.latency[name] < limit && ours.unanswered === 0,

@@ -117,7 +117,7 @@ function outcome({ name, limitMegabytes }: Form, resident: Resident, load: Load)
   return {
     name,
     ours: `${Math.round(resident.peak)} MB at most`,
-    yardstick: `at rest: ${Math.round(resident.rest)} MB`,
+    baseline: `at rest: ${Math.round(resident.rest)} MB`,
     ratio: null,
     goal: `< ${limitMegabytes} MB`,
     met: resident.peak < limitMegabytes && others.length === 0 && load.accepted > 0,

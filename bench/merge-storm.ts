@@ -80,7 +80,7 @@ function outcome(storm: StoredResult, calm: StoredResult): Outcome {
   return {
     name: 'merge-storm',
     ours: `${thousands(storm.perSecond)} merges/s`,
-    yardstick: `end-to-end: ${thousands(calm.perSecond)} events/s`,
+    baseline: `end-to-end: ${thousands(calm.perSecond)} events/s`,
     ratio,
     goal: `≥ ${GOAL} × end-to-end`,
     met: ratio >= GOAL,

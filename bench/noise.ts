@@ -1,6 +1,6 @@
 /**
  * How quiet the machine was during a measurement: the cores that were really there (`capacity.ts`) and the cores that
- * other programs used. A measurement on a machine that was too busy is spoilt: it is shown, marked, and not believed.
+ * other programs used. A measurement on a machine that was too busy is noisy: it is shown, marked, and not believed.
  */
 
 import { availableParallelism } from 'node:os';
@@ -16,7 +16,7 @@ const OTHER_CORES_MAX = 0.15;
 /** Of the machine's cores. */
 const CAPACITY_SHARE_MIN = 0.85;
 
-export function isSpoilt({ cores, otherCores }: Noise): boolean {
+export function isNoisy({ cores, otherCores }: Noise): boolean {
   return otherCores > OTHER_CORES_MAX || cores < availableParallelism() * CAPACITY_SHARE_MIN;
 }
 
@@ -30,7 +30,7 @@ export function worstNoise(all: readonly Noise[]): Noise {
 
 export function noiseText(noise: Noise): string {
   return (
-    `${isSpoilt(noise) ? 'SPOILT, the machine was busy with other things: ' : ''}cores that were there ` +
+    `${isNoisy(noise) ? 'NOISY, the machine was busy with other things: ' : ''}cores that were there ` +
     `${noise.cores.toFixed(1)} of ${availableParallelism()}, used by other programs ${noise.otherCores.toFixed(2)}`
   );
 }

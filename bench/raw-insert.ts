@@ -1,5 +1,5 @@
 /**
- * The yardstick of end-to-end: a loop that inserts the rows that the processor makes of the same people and events,
+ * The baseline of end-to-end: a loop that inserts the rows that the processor makes of the same people and events,
  * with prepared statements, into the same tables with the same indexes and settings, in transactions and batches of the
  * same size. It parses nothing, looks nothing up and decides nothing; texts, ids and hashes are made before the clock starts.
  * Events are packed into blocks and runs by the store's own code, for those are the rows that there are.

@@ -1,5 +1,5 @@
 /**
- * What the raw-insert yardstick writes, made before its clock starts: who is drawn, identifiers, ids, and texts of events
+ * What the raw-insert baseline writes, made before its clock starts: who is drawn, identifiers, ids, and texts of events
  * and people like those that the processor makes of a request. Texts repeat after a few thousand, which costs SQLite
  * nothing; ids do not.
  */

@@ -18,8 +18,8 @@ export interface Figure {
 export interface Outcome {
   readonly name: string;
   readonly ours: string;
-  readonly yardstick: string;
-  /** Ours by yardstick, where there is something to divide. */
+  readonly baseline: string;
+  /** Ours by baseline, where there is something to divide. */
   readonly ratio: number | null;
   readonly goal: string;
   /** Null where there is no goal, or where the run was too short to say. */
@@ -54,11 +54,11 @@ export interface Report {
 }
 
 export function formatReport(report: Report): string {
-  const head = ['name', 'ours', 'yardstick', 'ratio', 'goal', 'met?'];
+  const head = ['name', 'ours', 'baseline', 'ratio', 'goal', 'met?'];
   const rows = report.outcomes.map((outcome) => [
     outcome.name,
     outcome.ours,
-    outcome.yardstick,
+    outcome.baseline,
     outcome.ratio === null ? '–' : outcome.ratio.toFixed(2),
     outcome.goal,
     report.short || outcome.met === null ? '–' : outcome.met ? 'yes' : 'no',

@@ -179,7 +179,7 @@ function outcomes(results: readonly Processed[], filledPerSecond: number): Outco
     return {
       name: `scale-out, ${result.processors}`,
       ours: `${thousands(result.perSecond)} events/s`,
-      yardstick: `1 processor: ${thousands(one.perSecond)} events/s`,
+      baseline: `1 processor: ${thousands(one.perSecond)} events/s`,
       ratio,
       goal: result.processors === 2 ? `≥ ${GROWTH_MIN} × 1 processor` : '–',
       met: result.processors === 2 ? ratio >= GROWTH_MIN : null,

@@ -50,7 +50,7 @@ async function packagesOf({ pace, progress }: Context): Promise<string | null> {
 }
 
 async function againstResponder(context: Context, stage: Stage, packages: string | null): Promise<Outcome[]> {
-  const responder = await stage.startYardstick('sdk-responder');
+  const responder = await stage.startBaseline('sdk-responder');
   const sdks = packages === null ? [OURS] : [OURS, ...OTHERS];
   const results = await inTurns(context, stage, { sdks, server: responder, packages });
   await responder.stop();
@@ -135,7 +135,7 @@ function outcomes(name: string, results: Results, events: number): Outcome[] {
     return {
       name: `${name}, ${measure.name}`,
       ours: `${figure(ours)} ${measure.unit}`,
-      yardstick: others.map((sdk) => `${sdk}: ${figure(value(sdk))}`).join(', ') || 'not measured: not in the cache',
+      baseline: others.map((sdk) => `${sdk}: ${figure(value(sdk))}`).join(', ') || 'not measured: not in the cache',
       ratio: others.length === 0 ? null : ours / best,
       goal: '–',
       met: null,

@@ -55,7 +55,7 @@ export class Stage {
 
   /**
    * `root` is where data folders are made; it is removed in the end, if it is empty then. `project` is the checkout
-   * whose server is started; yardsticks and other programs are always those beside this file.
+   * whose server is started; baselines and other programs are always those beside this file.
    */
   constructor(root: string, project: string = PROJECT) {
     Stage.count += 1;
@@ -76,7 +76,7 @@ export class Stage {
   }
 
   /** The programs beside this file that store nothing. */
-  async startYardstick(name: 'bare' | 'canned' | 'sdk-responder'): Promise<Server> {
+  async startBaseline(name: 'bare' | 'canned' | 'sdk-responder'): Promise<Server> {
     const port = await freePort();
     const file = join(PROJECT, 'bench', `${name}.ts`);
     const probe = name === 'canned' ? connectable : ready;

@@ -361,7 +361,7 @@ function outcomes(result: SoakResult): Outcome[] {
       ? []
       : [`${thousands(result.received)} events in the ledger where ${thousands(load.users)} were accepted`]),
   ];
-  const row = { yardstick: '–', ratio: null, noise } as const;
+  const row = { baseline: '–', ratio: null, noise } as const;
   return [
     {
       ...row,
@@ -392,7 +392,7 @@ function outcomes(result: SoakResult): Outcome[] {
       ...row,
       name: 'soak, memory',
       ours: `${thousands(megabytesMax)} MB at most`,
-      yardstick: `at rest: ${thousands(result.restMegabytes)} MB`,
+      baseline: `at rest: ${thousands(result.restMegabytes)} MB`,
       goal: `< ${MEGABYTES_GOAL} MB, flat`,
       met: megabytesMax < MEGABYTES_GOAL && growth < GROWTH_MAX,
       notes: [

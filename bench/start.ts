@@ -29,7 +29,7 @@ async function measure(context: Context, stage: Stage): Promise<Outcome[]> {
   };
   for (let round = 1; round <= context.pace.starts; round += 1) {
     context.progress.begin(`start: round ${round}`, 5 * START_SECONDS);
-    const bare = await stage.startYardstick('bare');
+    const bare = await stage.startBaseline('bare');
     times.bare.push(bare.readySeconds * 1000);
     await bare.stop();
     for (const [way, npm] of [['node', false] as const, ['npm', true] as const]) {
@@ -48,7 +48,7 @@ async function measure(context: Context, stage: Stage): Promise<Outcome[]> {
     return {
       name: `start, ${way}`,
       ours: milliseconds(value),
-      yardstick: bareText,
+      baseline: bareText,
       ratio: null,
       goal: `< ${LIMIT_MILLISECONDS / 1000} s`,
       met: value < LIMIT_MILLISECONDS,

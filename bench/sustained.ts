@@ -73,7 +73,7 @@ async function sustain(context: Context, stage: Stage): Promise<Outcome[]> {
 
 async function bareUsersPerSecond(context: Context, stage: Stage): Promise<number> {
   context.progress.begin('sustained: bare', START_SECONDS + context.pace.firstSeconds);
-  const bare = await stage.startYardstick('bare');
+  const bare = await stage.startBaseline('bare');
   const result = await context.drive(bare, WORKLOAD, context.pace.firstSeconds);
   await bare.stop();
   return perSecond(result) * USERS;
@@ -177,7 +177,7 @@ function outcome(result: SustainedResult): Outcome {
   return {
     name: 'sustained',
     ours: `${thousands(rate)} events/s`,
-    yardstick: `bare: ${thousands(bare)} users/s`,
+    baseline: `bare: ${thousands(bare)} users/s`,
     ratio: rate / bare,
     goal: `≥ ${thousands(RATE_GOAL)} events/s`,
     met: rate >= RATE_GOAL && isHeld && refused.length === 0,

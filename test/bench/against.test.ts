@@ -17,7 +17,7 @@ function outcome(value: number, noise = QUIET): Outcome {
   return {
     name: 'edge-1',
     ours: '',
-    yardstick: '',
+    baseline: '',
     ratio: null,
     goal: '–',
     met: null,
@@ -61,19 +61,19 @@ suite('comparing with an older commit', () => {
       { new: outcome(360), old: outcome(300) },
     ]);
     assert.deepEqual(row?.ratios, [1.1, 5, 1, 1.2]);
-    assert.deepEqual(row.spoilt, [false, true, false, false]);
+    assert.deepEqual(row.noisy, [false, true, false, false]);
     assert.equal(row.ratio, 1.1);
     const text = formatComparisons([row], { new: 'this checkout', old: '1c60ab7' });
     assert.match(text, /1\.10, 5\.00\*, 1\.00, 1\.20/);
     assert.match(text, /edge-1: 1 of 4 rounds were disturbed and are not in the median ratio/);
   });
 
-  test('a comparison that is mostly disturbed says that it is spoilt', () => {
+  test('a comparison that is mostly disturbed says that it is noisy', () => {
     const rows = compare([
       { new: outcome(100, BUSY), old: outcome(100) },
       { new: outcome(100), old: outcome(50, BUSY) },
     ]);
     assert.equal(rows[0]?.ratio, 1.5);
-    assert.match(formatComparisons(rows, { new: 'this checkout', old: 'main' }), /edge-1: SPOILT, 2 of 2 rounds/);
+    assert.match(formatComparisons(rows, { new: 'this checkout', old: 'main' }), /edge-1: NOISY, 2 of 2 rounds/);
   });
 });
