@@ -30,7 +30,7 @@ import {
   OLDEST,
 } from '../../../views/cursor.ts';
 import { amountText } from '../../../views/currency.ts';
-import { findEvents } from './event-keys.ts';
+import { findEvents } from './find-events.ts';
 import { nodesById } from './profiles.ts';
 import { uuidText } from '../uuids.ts';
 import { followsStart, latestStart } from './starts.ts';
