@@ -32,7 +32,7 @@ import { isForeignOrigin } from './origins.ts';
 import { RateLimits } from './rate-limits.ts';
 import { RateLimitedLogger } from '../telemetry/rate-limited-logger.ts';
 import { isStopping, readinessOf, type ServerStatus, outageReporter } from './readiness.ts';
-import type { IntakeParts, Refusal } from './request-intake.ts';
+import type { IntakeParts, UnavailableReason } from './request-intake.ts';
 import { createEdgeServer, type EdgeServer } from './server.ts';
 import { KeyUsageTracker } from './key-usage.ts';
 import { SegmentIntake } from './segment-intake.ts';
@@ -235,7 +235,7 @@ function makeIngest(
     environment: config.environment,
     now,
     receiptTime,
-    refusal: () => refusalOf(status),
+    unavailableReason: () => unavailableReasonOf(status),
     isStopping: () => isStopping(status),
   };
   const { publicUrl } = config;
@@ -258,7 +258,7 @@ function portOf(server: Server | undefined): number {
   return typeof address === 'object' && address !== null ? address.port : 0;
 }
 
-function refusalOf(status: ServerStatus): Refusal | null {
+function unavailableReasonOf(status: ServerStatus): UnavailableReason | null {
   if (status.isShuttingDown()) return 'shutdown';
   if (status.isDiskLow()) return 'disk';
   return status.isBacklogFull() ? 'backlog' : null;

@@ -42,23 +42,23 @@ export interface IntakeParts {
   /** The clock that never goes back (`clock/clock.ts`), for what is stored. */
   readonly receiptTime: () => number;
   readonly newTraceId: () => string;
-  readonly refusal: () => Refusal | null;
+  readonly unavailableReason: () => UnavailableReason | null;
   /** Whether connections are to end with their next response. */
   readonly isStopping: () => boolean;
 }
 
 /** Why nothing may be accepted now, apart from the log and the memory. */
-export type Refusal = 'shutdown' | 'disk' | 'backlog';
+export type UnavailableReason = 'shutdown' | 'disk' | 'backlog';
 
 /** The counter of each. */
-const REFUSED = {
+const UNAVAILABLE_METRICS = {
   shutdown: METRIC.unavailable_shutdown,
   disk: METRIC.unavailable_disk,
   backlog: METRIC.unavailable_backlog,
 } as const;
 
 /** What is counted for a request that was over its rate limit. */
-const ONE_LIMITED: KeyVolume = { users: 0, events: 0, usersRejected: 0, requestsLimited: 1 };
+const ONE_LIMITED_REQUEST: KeyVolume = { users: 0, events: 0, usersRejected: 0, requestsLimited: 1 };
 
 /** One request under way. */
 export interface Exchange {
@@ -174,10 +174,10 @@ export abstract class RequestIntake<Item> {
     }
     // Before the body is sent: what it costs is taken once its users are known.
     if (key !== null && this.isOverLimit(exchange, key, 0)) return;
-    const { refusal, log, inFlight } = this.parts;
-    const refused = refusal();
-    if (refused !== null) {
-      this.#unavailable(exchange, REFUSED[refused]);
+    const { log, inFlight } = this.parts;
+    const reason = this.parts.unavailableReason();
+    if (reason !== null) {
+      this.#unavailable(exchange, UNAVAILABLE_METRICS[reason]);
       return;
     }
     if (log.problem() !== null) {
@@ -241,7 +241,7 @@ export abstract class RequestIntake<Item> {
     const { rateLimits, keyUsage, metrics, now } = this.parts;
     const retryAfterMs = rateLimits.take(key, tokens);
     if (retryAfterMs === 0) return false;
-    keyUsage.add(key.id, now(), ONE_LIMITED);
+    keyUsage.add(key.id, now(), ONE_LIMITED_REQUEST);
     metrics.inc(METRIC.unavailable_rate_limit);
     this.fail(exchange, { code: this.overLimitCode, message: overLimitText(key), retryAfterMs });
     return true;

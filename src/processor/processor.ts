@@ -55,11 +55,11 @@ const TURN_MS = 4;
  * The pause where the processor has caught up: a transaction costs milliseconds of CPU however small it is, so the next
  * one waits for more than one request. The first request on an idle server is processed at once.
  */
-const LINGER_MS = 25;
+const CAUGHT_UP_PAUSE_MS = 25;
 /** While others ask for it, a transaction takes no longer than this, nor does the pause after it: each has half of the time. */
 const SHARED_MS = 100;
 /** Compaction waits until nothing has arrived for this long: every commit costs readers their cache. */
-const IDLE_MS = 60_000;
+const COMPACT_AFTER_IDLE_MS = 60_000;
 /** Between two steps of it, so that other threads have the cores most of the time. */
 const REST_MS = 250;
 const TRIES_MAX = 3;
@@ -188,7 +188,7 @@ export class Processor {
         continue;
       }
       if (performance.now() - this.#positionsReadAt >= this.#positionsIntervalMs) this.#isUncertain = true;
-      if (performance.now() - busyAt > IDLE_MS && (await this.#compact())) await sleep(REST_MS);
+      if (performance.now() - busyAt > COMPACT_AFTER_IDLE_MS && (await this.#compact())) await sleep(REST_MS);
       else await this.#parts.waitForMore();
     }
     await this.#retryLoop.guard('settle', () => this.#makeDurable());
@@ -204,8 +204,8 @@ export class Processor {
   /** Meanwhile an unmerge or an erase can write. */
   async #pause(hasJob: boolean): Promise<void> {
     const startedAt = performance.now();
-    const isCaughtUp = this.#parts.now() - this.#caughtUpTo < LINGER_MS;
-    await sleep(isCaughtUp && !hasJob ? LINGER_MS : TURN_MS);
+    const isCaughtUp = this.#parts.now() - this.#caughtUpTo < CAUGHT_UP_PAUSE_MS;
+    await sleep(isCaughtUp && !hasJob ? CAUGHT_UP_PAUSE_MS : TURN_MS);
     while (this.#parts.writeTurn?.isRequested() && performance.now() - startedAt < SHARED_MS) await sleep(TURN_MS);
   }
 

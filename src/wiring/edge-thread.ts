@@ -111,7 +111,7 @@ export async function runEdge(setup: EdgeSetup): Promise<void> {
   } catch (error) {
     // What the operator can fix gets a message; anything else is a bug and crashes with its stack.
     if (!(error instanceof OperatorError)) throw error;
-    send({ type: 'refused', message: error.message });
+    send({ type: 'start-failed', message: error.message });
   }
 }
 

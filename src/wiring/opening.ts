@@ -483,7 +483,7 @@ export async function openLogReader(config: Config, warn: (message: string) => v
 /**
  * The clock of a thread that receives or processes events. It continues from the newest time in the log, of an erase in
  * the store, and, in an embedded store, of the newest event, in case the log was removed. Call it after the log was
- * checked. `isAway`: the database (and Kafka) are opened later; the clock is late until `continueClock` is called.
+ * checked. `isAway`: the database (and Kafka) are opened later; the clock is unverified until `continueClock` is called.
  */
 export async function openClock(
   config: Config,
@@ -498,12 +498,12 @@ export async function openClock(
     isAway ? 0 : await ifReachable('the last erase', warn, () => newestInStore(config)),
   );
   const { clockJumpMsMax: jumpMsMax, clockGapMsMax: gapMsMax } = config;
-  return new TrustedClock({ newest, isLate: isAway, jumpMsMax, gapMsMax, shared });
+  return new TrustedClock({ newest, isUnverified: isAway, jumpMsMax, gapMsMax, shared });
 }
 
-/** Sets a late clock by what the log and the database contain. Call it before the clock gives a time that is stored. */
+/** Verifies a clock by what the log and the database contain. Call it before the clock gives a time that is stored. */
 export async function continueClock(config: Config, database: Database, clock: TrustedClock): Promise<void> {
-  if (!clock.isLate) return;
+  if (!clock.isUnverified) return;
   const { newestErase } = await import('../backends/postgres/store-erase.ts');
   const newest = Math.max(await newestInLog(config), await newestErase(database));
   clock.continueFrom(newest);

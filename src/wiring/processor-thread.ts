@@ -113,7 +113,7 @@ export async function runProcessor(setup: ProcessorSetup): Promise<void> {
       return;
     }
     if (!(error instanceof OperatorError)) throw error;
-    send({ type: 'refused', message: error.message });
+    send({ type: 'start-failed', message: error.message });
   }
 }
 

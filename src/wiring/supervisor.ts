@@ -89,7 +89,7 @@ export interface CheckpointerMessage {
 
 export type ProcessorMessage =
   | { readonly type: 'started' }
-  | { readonly type: 'refused'; readonly message: string }
+  | { readonly type: 'start-failed'; readonly message: string }
   | { readonly type: 'fatal'; readonly message: string }
   /** Why processing waits; null when it goes on. */
   | { readonly type: 'problem'; readonly problem: string | null }
@@ -97,7 +97,7 @@ export type ProcessorMessage =
 
 export type EdgeMessage =
   | { readonly type: 'listening'; readonly port: number }
-  | { readonly type: 'refused'; readonly message: string }
+  | { readonly type: 'start-failed'; readonly message: string }
   | { readonly type: 'keyUsage'; readonly keyUsage: KeyUsage[] }
   | { readonly type: 'fatal'; readonly message: string }
   | { readonly type: 'drained' };
@@ -333,7 +333,7 @@ export class Supervisor {
         }
         if (message.type === 'fatal') this.#kill(message.message);
         if (message.type === 'problem') this.#tellEdges({ type: 'processing', problem: message.problem });
-        if (message.type !== 'refused') return;
+        if (message.type !== 'start-failed') return;
         this.#flags[SHUTTING_DOWN] = 1;
         reject(new OperatorError(message.message));
       });
@@ -383,7 +383,7 @@ export class Supervisor {
           case 'listening':
             resolve(message.port);
             return;
-          case 'refused':
+          case 'start-failed':
             this.#flags[SHUTTING_DOWN] = 1;
             reject(new OperatorError(message.message));
             return;

@@ -42,7 +42,7 @@ interface PageColumns extends EventColumns {
 export const EVENT_COLUMNS =
   'no, node, timestamp, received_at, trace_id, key_id, user_index, event_index, event_name, revenue, value, properties';
 
-/** The current profile of an event `e`. A look-up for each of the few events of a page, never a join. */
+/** The current profile of an event `e`. A lookup for each of the few events of a page, never a join. */
 export const PROFILE_ID = `
   (SELECT profile.id FROM nodes JOIN nodes AS profile ON profile.no = coalesce(nodes.root, nodes.no)
    WHERE nodes.no = e.node) AS profile_id`;

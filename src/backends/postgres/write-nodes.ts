@@ -1,6 +1,6 @@
 /**
  * Writes what a batch changes in nodes: the number of events, first and last seen, properties
- * (views/node-properties.ts). New nodes are inserted with it; others, whose rows the look-up has locked, are updated;
+ * (views/node-properties.ts). New nodes are inserted with it; others, whose rows the lookup has locked, are updated;
  * one statement each per batch. Only very large properties take more statements, to limit memory.
  */
 
