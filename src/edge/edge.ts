@@ -92,7 +92,7 @@ const WAITING_INTERVAL_MS = 20;
 const WAITING_WEIGHT = 0.2;
 const CLOSE_IDLE_INTERVAL_MS = 50;
 const UNFINISHED_MS_MAX = 5_000;
-/** Calls differ: one may fail while others work, or fail late. */
+/** Reads count as working again after this long without a failure: while some fail, others may succeed. */
 const READ_QUIET_MS = 2_000;
 const NANOSECONDS = 1e9;
 
@@ -158,7 +158,7 @@ export async function startEdge(parts: EdgeParts, port: number): Promise<Edge> {
     },
     version: parts.version,
     role: config.role,
-    // Evaluated when a client reads the reference, when the port is known.
+    // A getter: the port is known only after listen.
     get serverUrl() {
       return config.publicUrl || baseUrlOf(config.host, portOf(made?.server));
     },
@@ -172,7 +172,7 @@ export async function startEdge(parts: EdgeParts, port: number): Promise<Edge> {
     reading === null || keys === null
       ? buildOperatorApp(frame)
       : buildApp(
-          // Not a copy: its address is only known later.
+          // Not a copy, which would evaluate `serverUrl` now.
           Object.assign(frame, reading, {
             config,
             sources: parts.sources,

@@ -47,10 +47,10 @@ export interface IntakeParts {
   readonly isStopping: () => boolean;
 }
 
-/** Why nothing may be accepted now, apart from the log and the memory. */
+/** Why requests get 503 now, apart from the log and the memory. */
 export type UnavailableReason = 'shutdown' | 'disk' | 'backlog';
 
-/** The counter of each. */
+/** The counter of each reason. */
 const UNAVAILABLE_METRICS = {
   shutdown: METRIC.unavailable_shutdown,
   disk: METRIC.unavailable_disk,
@@ -172,7 +172,7 @@ export abstract class RequestIntake<Item> {
       this.fail(exchange, { code: 'too_large' });
       return;
     }
-    // Before the body is sent: what it costs is taken once its users are known.
+    // Only checks the limit, before the body is sent; `append` takes the tokens.
     if (key !== null && this.isOverLimit(exchange, key, 0)) return;
     const { log, inFlight } = this.parts;
     const reason = this.parts.unavailableReason();
@@ -247,7 +247,7 @@ export abstract class RequestIntake<Item> {
     return true;
   }
 
-  /** Takes `tokens` for it, and calls back once it is durable; responds otherwise. */
+  /** Charges the rate limit, appends, and calls `respond` once durable. Sends the error itself. */
   protected append(exchange: Exchange, key: ApiKey, content: Content, tokens: number, respond: () => void): void {
     // The client is gone and will send it again: it would be stored twice.
     if (exchange.response.destroyed || exchange.response.socket?.writable === false) {

@@ -61,7 +61,7 @@ export interface PlanMessage {
   readonly forget: string | null;
 }
 
-/** So many plans a thread keeps. */
+/** Compiled plans kept per thread. */
 const PLANS_MAX = 50;
 
 /** The result of any task, and the memory that goes back with it. */

@@ -122,7 +122,7 @@ class PropertiesCheck {
     this.#compilers = compilers;
   }
 
-  /** What ajv finds; null if nothing. `all`: all of it where the properties are small, else the first: bounded work. */
+  /** ajv's errors, or null. With `all`, every error; only the first if the properties are large, to bound the work. */
   errorsOf(properties: JsonObject, all: boolean): readonly ErrorObject[] | null {
     const first = (this.#first ??= this.#compilers.first.compile(this.#schema));
     if (first(properties)) return null;

@@ -119,6 +119,7 @@ const FOLDER_INTERVAL_MS = 1_000;
 /** Long enough for the edges to send the 503s that a failing disk causes. */
 const FATAL_GRACE_MS = 250;
 
+/** Flags of the status. The supervisor sets all but two: see `setBacklogFull` and `installationCheck`. */
 const SHUTTING_DOWN = 0;
 const DISK_LOW = 1;
 const BACKLOG_FULL = 2;
@@ -146,7 +147,7 @@ function allocateStatus(): SharedArrayBuffer {
   return new SharedArrayBuffer(6 * Int32Array.BYTES_PER_ELEMENT);
 }
 
-/** The one flag that the processor sets. */
+/** Called by the processor of an embedded log; with Kafka, by the first edge. */
 export function setBacklogFull(buffer: SharedArrayBuffer, isFull: boolean): void {
   new Int32Array(buffer)[BACKLOG_FULL] = isFull ? 1 : 0;
 }

@@ -131,7 +131,7 @@ export class ReadAhead {
     this.#brokers.add(broker);
     while (!this.#isClosed) {
       const led = [...this.#partitions].filter(([partition]) => this.#leaderOf(partition) === broker);
-      // A new one at once, even if it is full: from then on an interruption is noticed.
+      // A new buffer is always fetched once, even if it is full, to record its connection and epoch.
       const wanted = led.filter(([, { bytes, source }]) => bytes < this.#partitionBytesMax() / 2 || source === null);
       if (wanted.length === 0) break;
       try {
