@@ -20,7 +20,7 @@ const BODY_START = Buffer.from('{"users":[');
 const BODY_END = Buffer.from(']}');
 const COMMA = Buffer.from(',');
 const LINE_BYTES_MAX = LIMITS.bodyBytesMax - BODY_START.length - BODY_END.length;
-/** Of a line that is too long, kept to show which it was. */
+/** Bytes kept of a line that is too long, to show which it was. */
 const SHOWN_BYTES = 1_024;
 const LINE_FEED = 0x0a;
 const BYTE_ORDER_MARK = Buffer.from([0xef, 0xbb, 0xbf]);
@@ -194,7 +194,7 @@ async function* linesOf(source: AsyncIterable<Uint8Array>, start: FilePosition):
   const add = (piece: Buffer): void => {
     end += piece.length;
     if (pendingBytes + piece.length > LINE_BYTES_MAX) isCut = true;
-    // Of a line without an end only its beginning is held.
+    // Only the beginning of a line without an end is held.
     const kept = isCut ? piece.subarray(0, Math.max(0, SHOWN_BYTES - pendingBytes)) : piece;
     pendingBytes += kept.length;
     if (kept.length > 0) pending.push(kept);

@@ -19,7 +19,7 @@ import { type ConvertedMessage, convertMessage, type MessageFrame, type MessageT
 export const MESSAGES_PER_REQUEST_MAX = 2_500;
 
 export interface MessageError {
-  /** Of the message within the batch. */
+  /** Index of the message within the batch. */
   readonly index: number;
   readonly message: string;
 }

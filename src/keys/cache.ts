@@ -79,7 +79,7 @@ export class KeyCache {
   #isProbing = false;
   /** Why the last query failed; null if it did not. */
   #failure: string | null = null;
-  /** Of any key. */
+  /** When any key was last confirmed. */
   #confirmedAt = Number.NEGATIVE_INFINITY;
 
   constructor(store: KeyStore, options: KeyCacheOptions = {}) {

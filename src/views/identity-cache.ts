@@ -15,7 +15,7 @@ const SLOTS_MAX = 2 ** 21;
 const WAYS = 4;
 /** A table of remainders filters nodes before the set is queried: most slots then cost only one memory access. */
 const REMAINDERS = 4_096;
-/** Of a slot: the two parts of the hash, and the node, which is 0 where there is none. */
+/** A slot has the two parts of the hash, and the node, which is 0 where there is none. */
 const PARTS = 3;
 const NODE = 2;
 

@@ -28,7 +28,7 @@ import {
   type TimeRange,
 } from '../store.ts';
 
-/** Of each partition, when pending requests are counted for a prediction, which should take no time. */
+/** Records read per partition to count pending requests for a prediction, which should take no time. */
 const PENDING_RECORDS_MAX = 1_000;
 /** If records vanish this often while they are counted, the cause is not the processor. */
 const TRIES_MAX = 20;

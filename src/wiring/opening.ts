@@ -38,7 +38,7 @@ type KafkaLogReader = import('../backends/kafka/reader.ts').KafkaLogReader;
 type PoolOptions = import('../backends/postgres/pool.ts').PoolOptions;
 export type InstallationCheck = import('../backends/postgres/pool.ts').InstallationCheck;
 
-/** For threads and commands that ask one thing after the other. */
+/** Enough for threads and commands that make one call after another. */
 const FEW_CONNECTIONS = 2;
 /** How long a command waits for a log that does not respond. */
 const COMMAND_MS_MAX = 5_000;
@@ -334,7 +334,7 @@ export async function inspectLocalLog(config: Config, store: Store | undefined |
     store ? await refusalBy(() => assertLogOfStore(config, store)) : null,
   ].filter((words) => words !== null);
   const noted = readLogWarnings(folder);
-  // What a server writes to is not at rest.
+  // While a server writes the log, its end changes.
   const isAtRest = !lockHolderOf(config.dataFolder).isHeld;
   const refusedSegments = isAtRest ? unrecoverableSegments(folder) : new Map<string, string>();
   if (!isAtRest || refusals.length > 0 || refusedSegments.size > 0) {

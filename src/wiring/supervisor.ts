@@ -37,9 +37,9 @@ interface ThreadSetup {
   readonly writeTurn: SharedArrayBuffer;
   /** Through which the writer of the log wakes the processor up. */
   readonly appendSignal: SharedArrayBuffer;
-  /** Of the data folder; null where none is used. */
+  /** The lock of the data folder; null where none is used. */
   readonly lock: HeldLock | null;
-  /** Of the database that the server was started with; null while that is unknown, and where there is none. */
+  /** Installation of the database that the server was started with; null while it is unknown, and without a database. */
   readonly installation: string | null;
   /**
    * To the checkpointer, for the processor of an embedded store and the edge that starts the writer of the log;
@@ -67,9 +67,9 @@ export interface EdgeSetup extends ThreadSetup {
   readonly version: string;
   /** Why the database may not be used yet, as of now; null where it may, and where there is none. */
   readonly databaseProblem: string | null;
-  /** Of the first edge, which starts the writer of the log: a port to each of the others. */
+  /** Ports to the other edges, for the first edge, which starts the writer of the log. */
   readonly otherEdges: readonly MessagePort[];
-  /** Of the others: a port to that writer. Undefined for the first edge, and where the log is elsewhere. */
+  /** Port to that writer, for the other edges. Undefined for the first edge, and with Kafka. */
   readonly logWriter: MessagePort | undefined;
 }
 

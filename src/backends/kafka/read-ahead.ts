@@ -18,7 +18,7 @@ import { type FetchedMessage, fetch, type FetchRequest, type FetchResult } from 
 const AHEAD_BYTES_MAX = 16 * 1024 * 1024;
 const PARTITION_BYTES_MIN = 128 * 1024;
 const RESPONSE_BYTES_MAX = 8 * 1024 * 1024;
-/** Of a long poll. A partition that gets room meanwhile waits this long at most. */
+/** How long a long poll waits, and so at most a partition that gets room meanwhile. */
 const WAIT_MS = 500;
 /** While the buffer of another partition is full, and may get room at any time. */
 const SHORT_WAIT_MS = 20;

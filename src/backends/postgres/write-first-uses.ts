@@ -169,7 +169,7 @@ export class FirstUses {
     await writeTombstones(client, batches);
   }
 
-  /** Of the requests that these may be retries of; rarely any. */
+  /** Open rejections of the requests that these may be retries of; rarely any. */
   async #findOpenRejections(client: Queryable, lookups: readonly Lookup[]): Promise<OpenRejections> {
     const open = new Map<number, Map<string, Set<number>>>();
     for (const { tenant, request } of lookups) {

@@ -69,7 +69,7 @@ const READ_PROFILES = {
 interface LockedRow {
   readonly no: number;
   readonly root: number | null;
-  /** Of `properties`, which is also null when it was too large to be read. */
+  /** Size of `properties`, which is also null when it was too large to be read. */
   readonly bytes: number | null;
   readonly properties: string | null;
 }

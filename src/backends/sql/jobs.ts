@@ -243,7 +243,7 @@ export async function hasJobs({ tables }: StoreQueries): Promise<boolean> {
 /** Written out, so that the index of running jobs is used. */
 const RUNNING = sql<boolean>`status = 'running'`;
 
-/** Of the processor. */
+/** Called by the processor. */
 export function* takeJob(tables: Tables, locks: RowLocks, itemsMax: number): Steps<TakenJob | undefined> {
   const waiting = tables
     .selectFrom('jobs')

@@ -52,7 +52,7 @@ export interface WriterSetup {
   /** The position up to which the store has processed the log; a record never gets a position below it. */
   readonly processed?: number;
   readonly metrics: { readonly buffer: SharedArrayBuffer; readonly slot: number } | null;
-  /** Of an `AppendSignal`, for the processor. Omitted where none waits for it. */
+  /** Memory of the `AppendSignal` for the processor. Omitted where none waits for it. */
   readonly appendSignal?: SharedArrayBuffer | undefined;
   /** To the checkpointer's thread; without it the writer's thread checkpoints itself, between two commits. */
   readonly checkpointer?: MessagePort | undefined;

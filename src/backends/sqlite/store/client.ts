@@ -17,7 +17,7 @@ export interface StoreClientSetup {
   readonly storeFile: string;
   readonly logFolder: string;
   readonly matchOptions?: MatchOptions;
-  /** Of a `WriteTurn`; without it erases and unmerges wait for a pause of the processor. */
+  /** Memory of the `WriteTurn`; without it, erases and unmerges wait for a pause of the processor. */
   readonly writeTurn?: SharedArrayBuffer | undefined;
 }
 

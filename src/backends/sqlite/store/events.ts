@@ -36,7 +36,7 @@ import { uuidText } from '../uuids.ts';
 import { followsStart, latestStart } from './starts.ts';
 import { EventReader, eventsBetween } from './stored-events.ts';
 
-/** Of properties; the event that exceeds it is still returned. */
+/** Limit of the properties on a page; the event that exceeds it is still returned. */
 const PAGE_LENGTH_MAX = 16 * 1024 * 1024;
 /** Events that one call scans before it returns what it found. */
 const ARRIVALS_SCANNED_MAX = 20_000;

@@ -71,9 +71,9 @@ export interface WriterSetup {
   readonly file: string;
   /** Events of one table; tests use few. */
   readonly tableEvents?: number;
-  /** Of the index of events; tests use few. */
+  /** Sizes of the event index; tests use small ones. */
   readonly indexSizes?: RunsSizes;
-  /** Of the profile runs; tests use small ones. */
+  /** Sizes of the profile runs; tests use small ones. */
   readonly profileSizes?: RunsSizes;
   /** To the checkpointer's thread; without it SQLite checkpoints within commits. */
   readonly checkpointer?: MessagePort | undefined;
