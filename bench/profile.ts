@@ -177,7 +177,7 @@ function threadName(profile: CpuProfile): string {
   if (has('/log/writer.ts')) return 'log writer thread';
   if (has('/validator-thread.ts')) return 'validator thread';
   if (has('/processor/processor.ts')) return 'processor thread';
-  if (has('/store/thread.ts')) return 'store reader thread';
+  if (has('/store/reader-thread.ts')) return 'store reader thread';
   if (has('/sqlite/checkpointer.ts')) return 'checkpointer thread';
   return has('/edge/ingest.ts') ? 'edge thread' : 'main thread';
 }

@@ -101,9 +101,9 @@ export interface KeyStore {
   list(accountId?: string): Promise<ApiKey[]>;
   /** Returns the key as it is afterwards; undefined if there is no such id. Revoking twice keeps the first time. */
   revoke(id: string, at: number): Promise<ApiKey | undefined>;
-  /** Lets a key expire at that time, or earlier if it would have. As it is afterwards; undefined for an unknown id. */
+  /** Lets a key expire at that time, or earlier if it would have. Returns the changed key; undefined for an unknown id. */
   expire(id: string, at: number): Promise<ApiKey | undefined>;
-  /** As it is afterwards; undefined for an unknown id. */
+  /** Returns the changed key; undefined for an unknown id. */
   edit(id: string, changes: KeyChanges): Promise<ApiKey | undefined>;
   /**
    * What was received with the keys of an account since the UTC day of that time, by key id; keys without any are left

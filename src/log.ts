@@ -9,7 +9,7 @@
 import { OperatorError } from './errors.ts';
 import type { ForeignFormat, KeyKind, Rejection, TenantId } from './model.ts';
 
-/** Of a log in a data folder, which has no other: its server writes one, so that requests have one order. */
+/** The only partition of a log in a data folder: its requests have one order. */
 export const LOCAL_PARTITION = 0;
 
 /** One request, as the edge hands it over. */
@@ -49,11 +49,11 @@ export interface LogRecord extends LogEntry {
   readonly position: number;
   readonly firstUserIndex: number;
   /**
-   * What this record is remembered by. A log that cuts requests adds the user's index to the client's key: of a request
-   * that reached it only in part, and was refused for that, the retry then brings what is missing.
+   * The key for recognising a retry. Kafka appends the user's index, so that a retry stores only the users that are
+   * missing.
    */
   readonly idempotencyKey: string | null;
-  /** Of the body of the whole request (`bodyHashOf`). Only where a log cuts requests; elsewhere `body` is that body. */
+  /** Hash of the body of the whole request (`bodyHashOf`), where a record holds only a part of it. */
   readonly bodyHash?: string;
 }
 

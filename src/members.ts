@@ -69,7 +69,7 @@ export interface NewInvitation extends Omit<Invitation, 'accountName'> {
 }
 
 export interface Acceptance {
-  /** Of the invitation. */
+  /** Hash of the invitation's token. */
   readonly tokenHash: Uint8Array;
   /** The id that a new member gets. */
   readonly memberId: string;
@@ -96,7 +96,7 @@ export interface AttemptDecision {
 
 /** Every method rejects with `StoreUnavailableError` when the store cannot be read or written. */
 export interface MemberStore {
-  /** Of an account, oldest first. */
+  /** Members of an account, oldest first. */
   members(accountId: string): Promise<Member[]>;
   /** By e-mail, in capitals or not. */
   findMember(email: string): Promise<MemberWithPassword | undefined>;
@@ -119,7 +119,7 @@ export interface MemberStore {
    * nothing is made, if the account has `openMax` of them already.
    */
   createInvitation(invitation: NewInvitation, openMax: number): Promise<boolean>;
-  /** Of an account, those of kind `invitation` that can still be accepted, newest first. */
+  /** Invitations of an account, of kind `invitation`, that can still be accepted, newest first. */
   invitations(accountId: string, now: number): Promise<Invitation[]>;
   /** One that can still be accepted: not used, not expired, and a `first` one only while the account has no member. */
   findInvitation(tokenHash: Uint8Array, now: number): Promise<Invitation | undefined>;

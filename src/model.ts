@@ -46,7 +46,7 @@ export type KeyKind = (typeof KEY_KINDS)[number];
 /** The format of a request's body: our own, or that of Segment's SDKs, which the edge converts to our own. */
 export const FORMATS = ['sluice', 'segment'] as const;
 export type Format = (typeof FORMATS)[number];
-/** As it is marked on records: most have no mark. */
+/** The format on records; absent for our own. */
 export type ForeignFormat = Exclude<Format, 'sluice'>;
 
 /** `<account id>/<environment>`; opaque everywhere but here. */
@@ -81,7 +81,7 @@ export const LIMITS = {
   eventIdCharactersMax: 255,
   /** Events that one request may report as dropped by its client. */
   droppedByClientMax: 1_000_000_000,
-  /** Of profile fields, and of user_properties, that are kept of a person; the newest win. */
+  /** Limit of the profile fields, and of the user_properties, kept per person; the newest win. */
   namesPerPersonMax: 1_000,
 } as const;
 
@@ -89,7 +89,7 @@ export const LIMITS = {
 export const IDENTIFIER_TYPES = ['user_id', 'email', 'phone_number', 'anon_id'] as const;
 export type IdentifierType = (typeof IDENTIFIER_TYPES)[number];
 
-/** Of a JSON value, in the order in which the catalogue lists them. */
+/** Types of JSON values, in the order in which the catalogue lists them. */
 export const VALUE_TYPES = ['string', 'number', 'boolean', 'object', 'array', 'null'] as const;
 export type ValueType = (typeof VALUE_TYPES)[number];
 

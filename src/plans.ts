@@ -39,7 +39,7 @@ export interface PushedPlan {
   readonly isConflict: boolean;
 }
 
-/** Of each tenant so many are kept, the newest ones. */
+/** Versions kept per tenant, the newest ones. */
 export const PLAN_VERSIONS_MAX = 100;
 
 /** Every method rejects when the store cannot be read or written. */

@@ -25,16 +25,16 @@ export interface RecordHeader {
   readonly keyId: string;
   readonly keyKind: KeyKind;
   readonly idempotencyKey: string | null;
-  /** Of the body of the whole request, by which a retry is recognised; null without an Idempotency-Key. */
+  /** Hash of the body of the whole request, by which a retry is recognised; null without an Idempotency-Key. */
   readonly bodyHash: string | null;
   /** Absent for our own. */
   readonly format?: ForeignFormat;
   readonly firstUserIndex: number;
-  /** Of a rejected user that was fixed: the record holds this user alone, and `usersRejected` is -1. */
+  /** Set for a rejected user that was fixed: the record holds this user alone, and `usersRejected` is -1. */
   readonly resubmitted?: Resubmission;
-  /** Of a dead letter that is processed again: it is in the ledger already. */
+  /** Set for a dead letter that is processed again: it is in the ledger already. */
   readonly isRetried?: true;
-  /** Of what a job applies: when. It may be days after the receipt, and the window of its event ids begins then. */
+  /** When a job applied it. It may be days after the receipt, and the window of its event ids begins then. */
   readonly appliedAt?: number;
   /** As the edge counted them. */
   readonly usersAccepted: number;
@@ -55,9 +55,9 @@ export interface LookupRequest {
   /** In order. */
   readonly users: readonly PersonKeys[];
   readonly idempotencyKeys: readonly { readonly key: string; readonly bodyHash: string }[];
-  /** Of all users and events in order; duplicates are kept. */
+  /** Event ids of all users and events in order; duplicates are kept. */
   readonly eventIds: readonly string[];
-  /** Of all of them, the oldest: `erasedAt` is asked only where something was erased then or later. */
+  /** The oldest time of receipt: `erasedAt` is looked up only if something was erased then or later. */
   readonly receivedAtMin: number;
 }
 
@@ -101,7 +101,7 @@ export interface EventToStore {
   readonly timestamp: number;
   /** A text where a double would lose digits. */
   readonly revenue: number | string | null;
-  /** Of the revenue (views/currency.ts). */
+  /** Currency of the revenue (views/currency.ts). */
   readonly currency: CountedCurrency;
   readonly value: number | string | null;
   /** A JSON object. */
@@ -172,7 +172,7 @@ export interface ResolvedPerson {
   readonly node: NodeNumber;
 }
 
-/** What stored events violated of a tracking plan that warns. */
+/** A violation, by stored events, of a tracking plan that warns. */
 export interface PlanViolation {
   readonly version: number;
   /** Null for user properties and profile fields. */
@@ -181,7 +181,7 @@ export interface PlanViolation {
   readonly path: string;
   readonly message: string;
   readonly count: number;
-  /** Of the newest request of these. */
+  /** When the newest of these requests was received. */
   readonly at: number;
   readonly traceId: string;
 }
@@ -217,7 +217,7 @@ export type CatalogueKind = 'event' | 'user_properties' | 'profile_fields';
 /** What was observed of one property since the last flush. Times are times of receipt. */
 export interface ObservedProperty {
   readonly name: string;
-  /** Of how many examined events, or users, it is a part. */
+  /** How many of the examined events, or users, have it. */
   readonly count: number;
   readonly types: readonly { readonly type: ValueType; readonly count: number }[];
   readonly firstSeen: number;
@@ -229,7 +229,7 @@ export interface ObservedProperty {
 export interface Observation {
   readonly tenantId: TenantId;
   readonly kind: CatalogueKind;
-  /** Of the events; empty for the other kinds, and for all events whose names were too many to collect. */
+  /** Event name; empty for the other kinds, and for all events whose names were too many to collect. */
   readonly name: string;
   /** Events, or users that set anything. */
   readonly count: number;
@@ -333,7 +333,7 @@ export interface JobProgress {
   readonly counts: JobCounts;
   readonly problems: readonly JobProblem[];
   readonly at: number;
-  /** Of a user that was fixed by hand and could not be processed: its rejection is no longer marked. */
+  /** Set for a user that was fixed by hand and could not be processed: its rejection is no longer marked. */
   readonly isGivenBack: boolean;
 }
 
@@ -341,7 +341,7 @@ export interface Retention {
   readonly eventsMs: number;
   readonly tracesMs: number;
   readonly rejectionsMs: number;
-  /** Of all tenants together; the oldest go first. */
+  /** Limit for all tenants together; the oldest go first. */
   readonly rejectionBytesMax: number;
 }
 

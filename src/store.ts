@@ -32,7 +32,7 @@ export interface PageRequest {
   readonly cursor: string | null;
 }
 
-/** Of a value: which request set it, and when that was received. */
+/** A value, with the request that set it and when that was received. */
 export interface Provenance {
   readonly value: JsonText;
   readonly traceId: string;
@@ -80,7 +80,7 @@ export interface PeoplePage extends Page<FoundPerson> {
 
 /** A person as shown beside an event or in a trace. */
 export interface StoredPerson {
-  /** Of the profile as it is now. */
+  /** Current id of the profile. */
   readonly id: string;
   /** First and last name, else `name` or `full_name` of the profile fields; null without any. */
   readonly name: string | null;
@@ -99,7 +99,7 @@ export interface StoredEvent {
   readonly eventValue: JsonText | null;
   /** A JSON object. */
   readonly properties: JsonText;
-  /** Of the profile as it is now; null for events of users without a usable identifier. */
+  /** Current id of the profile; null for events of users without a usable identifier. */
   readonly profileId: string | null;
   readonly traceId: string;
   readonly userIndex: number;
@@ -125,7 +125,7 @@ export interface Arrivals {
 /** Which arrivals a live view shows; null for any. */
 export interface ArrivalFilter {
   readonly eventName: string | null;
-  /** Of the person that has this id now; none for an id that there is not. */
+  /** Only events of the person with this id; an unknown id has none. */
   readonly profileId: string | null;
   readonly keyId: string | null;
 }
@@ -172,7 +172,7 @@ export interface StoredRefusal {
   readonly type: IdentifierType;
   readonly value: string;
   readonly reason: RefusalReason;
-  /** Of the first one of this kind; `count` says how many there were, `lastAt` when the last was. */
+  /** Request of the first refusal of this kind; `count` is how many there were, `lastAt` when the last was. */
   readonly traceId: string;
   readonly userIndex: number;
   readonly at: number;
@@ -247,7 +247,7 @@ export interface TracedUser {
   readonly warnings: readonly string[];
   /** Why it was rejected. */
   readonly message: string | null;
-  /** Of a user that was rejected at first, and fixed later; absent for all others. */
+  /** Set for a user that was rejected at first, and fixed later. */
   readonly resubmitted?: Resubmission;
 }
 
@@ -279,7 +279,7 @@ export interface TraceQuery extends PageRequest {
 export interface RejectionFilter extends TimeRange {
   /** The message, with indexes left out: `events[].event_name is required …`. The range is by time of receipt. */
   readonly reason: string | null;
-  /** Of one of its events. */
+  /** Name of any of its events. */
   readonly eventName?: string | null;
   readonly keyId?: string | null;
 }
@@ -300,9 +300,9 @@ export interface StoredRejection {
   /** The API key of its request. */
   readonly keyId: string;
   readonly keyKind: KeyKind;
-  /** Of its request: the payload is a message of Segment's SDKs where it is theirs. */
+  /** Format of its request; in Segment's format, the payload is a message of Segment's SDKs. */
   readonly format: Format;
-  /** Of its events, each once, as far as they have one; none where the payload is cut. */
+  /** Names of its events, each once; none where the payload is cut. */
   readonly eventNames: readonly string[];
   /** When it was fixed and resubmitted, or accepted in a retry of its request; null if it was not. */
   readonly resubmittedAt: number | null;
@@ -316,7 +316,7 @@ export interface TimeRange {
   readonly to: number | null;
 }
 
-/** For the ledger's positions alone. */
+/** To read only the positions of the ledger. */
 export const NO_HOURS: TimeRange = { from: Number.MAX_SAFE_INTEGER, to: Number.MAX_SAFE_INTEGER };
 
 /** All users that were rejected for one reason, as far as they are kept, and the newest of them. */
@@ -335,11 +335,11 @@ export interface ReceiptMinute {
   readonly start: number;
   readonly usersAccepted: number;
   readonly usersRejected: number;
-  /** Of the accepted users. */
+  /** Events of the accepted users. */
   readonly eventsAccepted: number;
 }
 
-/** What events violated of a tracking plan that warns. */
+/** A violation, by events, of a tracking plan that warns. */
 export interface StoredPlanViolation {
   readonly version: number;
   /** Null for user properties and profile fields. */
@@ -407,7 +407,7 @@ export interface DeadLetter {
   /** `NO_TENANT` for a message of another program. */
   readonly tenantId: TenantId;
   readonly traceId: string;
-  /** Of the first user in the record: with the trace_id it names the dead letter. */
+  /** Index of the first user in the record; with the trace_id it identifies the dead letter. */
   readonly firstUserIndex: number;
   readonly partition: number;
   readonly position: number;
@@ -464,7 +464,7 @@ export interface StoredJob {
   /** How many there were at first. */
   readonly matched: number;
   readonly counts: JobCounts;
-  /** Of those that stay rejected or failed, a few, with the reason: `{id, message}`. */
+  /** A few of those that stay rejected or failed, with the reason: `{id, message}`. */
   readonly problems: readonly JobProblem[];
 }
 
@@ -570,11 +570,11 @@ export interface TraceReader {
   rejection(tenantId: TenantId, traceId: string, userIndex: number): Promise<StoredRejection | undefined>;
   /** How many of them are not resubmitted. */
   countRejections(tenantId: TenantId, filter: RejectionFilter): Promise<number>;
-  /** Of all tenants, newest first, without those that a retry has stored. */
+  /** Dead letters of all tenants, newest first, without those that a retry has stored. */
   deadLetters(limit: number): Promise<DeadLetter[]>;
-  /** Of one version of the tracking plan, or of all; the most frequent first, at most 500. */
+  /** Violations of one version of the tracking plan, or of all; the most frequent first, at most 500. */
   planViolations(tenantId: TenantId, version: number | null): Promise<StoredPlanViolation[]>;
-  /** Of one tenant, newest first, without those that a retry has stored. */
+  /** Dead letters of one tenant, newest first, without those that a retry has stored. */
   listDeadLetters(tenantId: TenantId, query: DeadLetterFilter & PageRequest): Promise<Page<DeadLetter>>;
 }
 
@@ -616,7 +616,7 @@ export interface CatalogueEntry {
 
 export interface CatalogueProperty {
   readonly name: string;
-  /** Of how many examined events, or users, it is a part. */
+  /** How many of the examined events, or users, have it. */
   readonly count: number;
   /** In the order of `VALUE_TYPES`. */
   readonly types: readonly { readonly type: ValueType; readonly count: number; readonly firstSeen: number }[];
@@ -675,7 +675,7 @@ export interface PredictedRefusal extends PredictedIdentifier {
   readonly reason: RefusalReason;
 }
 
-/** Of the profile that the user ends up in, compared with that profile before this user. Null is not set. */
+/** A change of the profile that the user ends up in, by this user. Null is not set. */
 export interface PropertyChange {
   readonly kind: 'profile_fields' | 'user_properties';
   readonly name: string;
@@ -734,7 +734,7 @@ export interface JobChanges {
   job(tenantId: TenantId, id: string): Promise<StoredJob | undefined>;
   /** Newest first. */
   jobs(tenantId: TenantId, page: PageRequest): Promise<Page<StoredJob>>;
-  /** Of a job that is not done; one that is done stays as it is. Undefined for an unknown one. */
+  /** Changes a job that is not done; one that is done stays as it is. Undefined for an unknown one. */
   setJobStatus(tenantId: TenantId, id: string, status: 'running' | 'stopped'): Promise<StoredJob | undefined>;
 }
 

@@ -72,7 +72,7 @@ export const SMALL_REQUEST = {
 
 export const SMALL_RESPONSE = { trace_id: TRACE_ID, users_accepted: 1, users_rejected: 0, errors: [] };
 
-/** Of `PARTLY_VALID_REQUEST`, had it been checked before it was sent. */
+/** The response of a check of `PARTLY_VALID_REQUEST`. */
 export const CHECK_RESPONSE = {
   would_respond: { status: 202, body: PARTLY_VALID_RESPONSE },
   pending_requests: 0,

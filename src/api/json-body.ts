@@ -10,7 +10,7 @@ import { BadParameterError } from './responses.ts';
 
 export type JsonMembers = Readonly<Record<string, unknown>>;
 
-/** Of a text, which is parsed, or of a value within one. */
+/** The members of a text, which is parsed, or of a value within one. */
 export function membersOf(given: unknown, names: readonly string[], where = 'the body'): JsonMembers {
   const value = typeof given === 'string' && where === 'the body' ? parsed(given) : given;
   if (typeof value !== 'object' || value === null || Array.isArray(value)) {

@@ -95,7 +95,7 @@ export class LiveFeed {
     }
     this.#listeners.set(listener, tenantId);
     this.#timer ??= setInterval(() => this.#tick(), POLL_MS).unref();
-    void this.#bringLevel(tenantId, listener);
+    void this.#catchUp(tenantId, listener);
   }
 
   remove(listener: LiveListener): void {
@@ -156,7 +156,7 @@ export class LiveFeed {
   }
 
   /** Nothing is awaited between the look at the channel and joining it, so no event falls in between. */
-  async #bringLevel(tenantId: TenantId, listener: LiveListener): Promise<void> {
+  async #catchUp(tenantId: TenantId, listener: LiveListener): Promise<void> {
     const { filter } = listener;
     const name = channelName(tenantId, filter);
     try {

@@ -66,7 +66,7 @@ export class LiveListener {
   #waiting: Waiting[] = [];
   #waitingBytes = 0;
   #skipped = 0;
-  /** Of the last one that was skipped. */
+  /** Cursor of the last skipped event. */
   #skippedCursor = '';
   #reportedSkippedAt = 0;
   #wroteAt: number;

@@ -14,7 +14,7 @@ import { BadParameterError } from './responses.ts';
 export interface ParameterKind<Value> {
   readonly description: string;
   readonly schema: JsonSchema;
-  /** Of undefined: what counts when the parameter is absent. Throws `BadParameterError`. */
+  /** Returns the default for undefined. Throws `BadParameterError`. */
   readonly read: (text: string | undefined, name: string) => Value;
 }
 

@@ -48,7 +48,7 @@ export function sendUnauthorized(reply: FastifyReply): FastifyReply {
   return sendJson(reply, ERRORS.unauthorized.status, { error: ERRORS.unauthorized.text });
 }
 
-/** Of a tenant's data, or that there is none for this caller: no proxy may keep it. */
+/** For data of a tenant, and errors about it: no proxy may keep it. */
 export function sendJson(reply: FastifyReply, status: number, body: Json): FastifyReply {
   reply.header('cache-control', 'no-store').code(status).type('application/json; charset=utf-8');
   return reply.serializer(String).send(jsonText(body));

@@ -37,7 +37,7 @@ const CHECKED_PER_READ = 20;
 const SHOWN_MAX = 50;
 const REASONS_MAX = 20;
 const TURN_MS = 20;
-/** Of the valid users together: no more are read. */
+/** Limit of the valid users together: beyond it, no more are read. */
 const VALID_CHARACTERS_MAX = 1_048_576;
 
 const CheckedUser = object('CheckedUser', 'What would happen to one rejected user.', {
@@ -122,7 +122,7 @@ interface Checked {
   readonly rejection: StoredRejection;
   readonly status: 'valid' | 'still_rejected' | 'cut';
   readonly message: string | null;
-  /** Of a valid one: JSON. */
+  /** The fixed user as JSON; null if it is not valid. */
   readonly user: string | null;
   readonly events: number;
 }

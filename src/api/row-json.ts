@@ -32,7 +32,7 @@ export function rowJson<Fields extends TProperties>(
 
 function valueJson({ anyOf, format, items, properties }: JsonSchema, value: unknown): unknown {
   if (value === null || value === undefined) return value;
-  // Of something or null.
+  // A type or null: the type comes first.
   if (anyOf?.[0] !== undefined) return valueJson(anyOf[0], value);
   if (format === 'date-time') return timeText(value as number);
   if (items !== undefined) return (value as readonly unknown[]).map((item) => valueJson(items, item));

@@ -25,7 +25,7 @@ import { sessionTokenOf } from './session-cookie.ts';
 export interface TenantParts extends MemberParts {
   readonly store: Store;
   readonly keys: KeyCache;
-  /** Of which tenants are served. */
+  /** Only tenants of this environment are served. */
   readonly environment: 'any' | Environment;
   /** The clock that `received_at` is taken from: what is stored, or asked about times of receipt, goes by it. */
   readonly receiptTime: () => number;
@@ -44,7 +44,7 @@ export interface Call<Kinds extends ParameterKinds> {
   /** What stands for `:id` or `:trace_id` in the path, in the form that the route takes; empty where the path has neither. */
   readonly id: string;
   readonly body: unknown;
-  /** Of this very request. */
+  /** Trace id of this API request. */
   readonly traceId: string;
   /** By the clock that `received_at` is taken from. */
   readonly now: number;

@@ -61,12 +61,12 @@ export function removeUnfinishedBackup(dataFolder: string): string[] {
   return leftovers;
 }
 
-/** What a backup is written to before it has its name. */
+/** The name of a backup while it is written. */
 export function draftOf(target: string): string {
   return `${target}.part`;
 }
 
-/** For what a backup that was killed left under the name of its draft, which may even look whole. */
+/** Refuses the draft that a killed backup left, which may even look complete. */
 export function refuseDraft(source: string): void {
   const path = realpathSync(source);
   if (!path.endsWith(draftOf(''))) return;

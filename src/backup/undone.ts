@@ -15,7 +15,7 @@ export interface UndoneByRestore {
 export interface UndoneUnmerge {
   readonly tenantId: string;
   readonly profileId: string;
-  /** Of the request that merged. */
+  /** Trace id of the request that merged. */
   readonly mergedBy: string;
 }
 

@@ -47,7 +47,7 @@ export function isFolder(path: string): boolean {
   return statSync(path).isDirectory();
 }
 
-/** Of a backup that is a folder. */
+/** Reads the manifest of a backup that is a folder. */
 function readManifest(source: string): Manifest {
   const file = join(source, MANIFEST_FILE);
   if (!existsSync(file)) throw unfinished(source);

@@ -49,7 +49,7 @@ export async function announceStart(start: Start): Promise<void> {
   out(`
   Dashboard: ${invitationLink(config.publicUrl || baseUrl, invitation.token)}
 
-  Open it to choose an e-mail and a password. The link works once, for 24 hours.
+  Open it to choose an e-mail address and a password. The link works once, for 24 hours.
 ${rest}`);
 }
 

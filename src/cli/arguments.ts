@@ -5,7 +5,7 @@
 
 import { type FlagsRead, mistakesError, readFlags } from '../config/flags.ts';
 import type { OperatorError } from '../errors.ts';
-import { findCommand } from './commands.ts';
+import { type CommandPath, findCommand } from './commands.ts';
 
 export interface Arguments extends FlagsRead {
   readonly isJson: boolean;
@@ -13,8 +13,7 @@ export interface Arguments extends FlagsRead {
   error(): OperatorError;
 }
 
-/** `path` is how the command is called: `keys create`. */
-export function readArguments(path: string, args: readonly string[]): Arguments {
+export function readArguments(path: CommandPath, args: readonly string[]): Arguments {
   const flags = Object.entries(findCommand(path.split(' '))?.command.flags ?? {});
   const kinds = flags.map(([name, { value }]) => [name, value === undefined ? 'switch' : 'value']);
   const read = readFlags(args, Object.fromEntries(kinds));

@@ -22,9 +22,9 @@ export interface Location {
 export interface Sample {
   /** The body of a request. */
   readonly body: string;
-  /** Of the request. */
+  /** Where the request is. */
   readonly location: Location;
-  /** Of its users. */
+  /** Where each of its users is. */
   readonly userLocation: (userIndex: number) => Location;
 }
 

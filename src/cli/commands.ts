@@ -148,7 +148,7 @@ const KEYS_COMMANDS = {
       },
       ...RATE_FLAGS,
       'replace-lost-keys': {
-        help: 'for a data folder that has lost keys.db for good, or has an older one: creates the accounts of the data that are missing; an only account is named default, several are named by their ids',
+        help: 'for a data folder whose keys.db is lost or too old: creates the missing accounts of its data. A single account is named default; several are named by their ids',
       },
       ...LOCATION_FLAGS,
       ...JSON_FLAG,
@@ -160,7 +160,7 @@ const KEYS_COMMANDS = {
     summary: 'lists the API keys, revoked and expired ones included',
     usage: [['sluice keys list [--json]']],
     flags: { ...LOCATION_FLAGS, ...JSON_FLAG },
-    notes: [{ text: 'A key itself is never listed: its beginning, its last four characters and its id are.' }],
+    notes: [{ text: 'Shows the id, the prefix and the last four characters of each key, never the key itself.' }],
   },
   edit: {
     synopsis: 'keys edit',
@@ -183,7 +183,7 @@ const KEYS_COMMANDS = {
       ...LOCATION_FLAGS,
       ...JSON_FLAG,
     },
-    notes: [{ text: `What is not given stays as it is. ${KEYS_EFFECT}` }],
+    notes: [{ text: `Options that you do not give stay unchanged. ${KEYS_EFFECT}` }],
   },
   roll: {
     synopsis: 'keys roll',
@@ -219,12 +219,12 @@ const PLAN_ARGUMENT = { value: 'FILE', help: 'the plan file; default sluice-plan
 const PLAN_COMMANDS = {
   infer: {
     synopsis: 'plan infer',
-    summary: 'writes a tracking plan from the events that a server really receives',
+    summary: 'generates a tracking plan from the events that a server receives',
     usage: [['SLUICE_KEY=sk_prod_… sluice plan infer --out sluice-plan.json']],
     flags: { out: { value: 'FILE', help: 'the file to write; default stdout' }, ...SERVER_FLAGS },
     notes: [
       {
-        text: 'Events of the catalogue (GET /catalogue) that the plan of the server does not have are added to it, with mode warn: nothing is rejected by an inferred plan. Review it before you push it.',
+        text: "Adds the events in the catalogue (GET /catalogue) that the server's plan lacks, with mode warn, so they reject nothing. Review the plan before you push it.",
       },
     ],
   },
@@ -244,7 +244,7 @@ const PLAN_COMMANDS = {
     flags: { ...SERVER_FLAGS, ...JSON_FLAG },
     notes: [
       { text: 'The plan is for the account and environment of the key. Servers use it within 2 seconds.' },
-      { title: 'Exit codes', text: '0 it is the plan now, 2 it has mistakes or was refused, 1 it was not sent.' },
+      { title: 'Exit codes', text: '0 pushed, 2 the file has errors or was refused, 1 not sent.' },
     ],
   },
   pull: {
@@ -263,9 +263,7 @@ const PLAN_COMMANDS = {
     usage: [['sluice plan diff [FILE]']],
     argument: PLAN_ARGUMENT,
     flags: { ...SERVER_FLAGS, ...JSON_FLAG },
-    notes: [
-      { title: 'Exit codes', text: '0 they are the same, 2 they differ or the file has mistakes, 1 not compared.' },
-    ],
+    notes: [{ title: 'Exit codes', text: '0 no difference, 2 different, or the file has errors, 1 not compared.' }],
   },
   check: {
     synopsis: 'plan check [FILE]',
@@ -273,7 +271,7 @@ const PLAN_COMMANDS = {
     usage: [['sluice plan check [FILE]']],
     argument: PLAN_ARGUMENT,
     flags: {},
-    notes: [{ title: 'Exit codes', text: '0 it is a valid plan, 2 it has mistakes: each is printed with its path.' }],
+    notes: [{ title: 'Exit codes', text: '0 valid, 2 errors: each is printed with its path.' }],
   },
 } as const satisfies Record<string, Command>;
 
@@ -290,9 +288,11 @@ export const COMMANDS = {
     flags: SETTING_FLAGS,
     notes: [
       { text: 'A flag wins over its environment variable. "sluice config" shows the settings in effect.' },
-      { text: 'Sizes: 4096, 512kB, 64MB, 2GB (1kB is 1024 bytes). Times: 500ms, 30s, 5m, 12h, 7d.' },
       {
-        text: 'A 202 means that the events are on disk. Stop the server with SIGTERM (it drains first, see --drain) or Ctrl-C: it finishes the requests in progress.',
+        text: 'Sizes: 4096, 512kB, 64MB, 2GB (1kB is 1024 bytes). Times: 500ms, 30s, 5m, 12h, 7d; for retention also "forever".',
+      },
+      {
+        text: 'A 202 means that the events are durable. SIGTERM (which drains first, see --drain) and Ctrl-C stop the server after the requests in flight have finished.',
       },
     ],
   },
@@ -429,7 +429,7 @@ export const COMMANDS = {
     usage: [
       ['sluice check samples.ndjson', 'what makes a request valid'],
       ['sluice check samples.ndjson --plan plan.json', 'and a tracking plan'],
-      ['sluice check request.json --url URL --key KEY', 'asks a server'],
+      ['sluice check request.json --url URL --key KEY', 'with a server'],
     ],
     argument: {
       value: 'FILE',
@@ -442,8 +442,7 @@ export const COMMANDS = {
     },
     notes: [
       {
-        title: 'With a server',
-        text: '--url or --key asks a server, which uses the plan that was pushed to it. With a secret key it also says which profiles would be created, changed and merged. The server stores and counts nothing.',
+        text: 'With --url or --key, a server checks the file, against the plan that was pushed to it. With a secret key, the output also shows which profiles would be created, changed and merged. The server stores and counts nothing.',
       },
       {
         title: 'Exit codes',
@@ -462,10 +461,10 @@ export const COMMANDS = {
     ],
     argument: { value: 'EVENT', help: 'the event name; after it, the fields of the event as name=value' },
     flags: {
-      'user-id': { value: 'ID', help: 'who it is about; at least one of these four is needed' },
-      email: { value: 'ADDRESS', help: 'likewise' },
-      'phone-number': { value: 'NUMBER', help: 'likewise' },
-      'anon-id': { value: 'ID', help: 'likewise' },
+      'user-id': { value: 'ID', help: 'the user_id of the person; at least one of these four identifiers is required' },
+      email: { value: 'ADDRESS', help: 'the e-mail address of the person' },
+      'phone-number': { value: 'NUMBER', help: 'the phone number of the person' },
+      'anon-id': { value: 'ID', help: 'the anonymous id of the person' },
       ...INGEST_FLAGS,
       'retry-timeout': {
         value: 'TIME',
@@ -494,13 +493,13 @@ export const COMMANDS = {
       ['sluice rejections --list --from 24h --json'],
     ],
     flags: {
-      list: { help: 'the users, also without a filter' },
+      list: { help: 'list users even without a filter' },
       ...REJECTION_FLAGS,
       all: { help: 'also those that were resubmitted' },
       ...SERVER_FLAGS,
-      json: { help: 'print JSON, for programs: of users one line each, with what was sent' },
+      json: { help: 'print JSON, for programs; users are printed one per line, with their payload' },
     },
-    notes: [{ text: 'Asks the server, with a secret key. Rejected users are kept for 7 days, unless set otherwise.' }],
+    notes: [{ text: 'Calls the server with a secret key. Rejected users are kept for 7 days by default.' }],
   },
   resubmit: {
     synopsis: 'resubmit [ID]',
@@ -627,7 +626,7 @@ export const COMMANDS = {
     synopsis: 'doctor',
     summary: 'checks the installation and says what to do next',
     description:
-      'checks settings, data folder, disk, clock, log, backlog, store, ledger, keys and the last backup, and says what to do next; with STORE_URL and LOG_URL also the database and the topic.',
+      'checks settings, data folder, disk, log, store, clock, backlog, ledger, keys, tracking plans and the last backup, and says what to do next. With STORE_URL and LOG_URL, also checks the database and the topic.',
     usage: [['sluice doctor [--deep] [--data FOLDER] [--json]']],
     flags: {
       deep: { help: 'read the whole store and count its events: slow, thorough' },
@@ -681,7 +680,7 @@ export const COMMANDS = {
         help: 'the new backup; must not exist yet. A name that ends in .tar, .tar.gz, .tgz or .tar.zst is an archive, any other name a folder',
       },
       verify: {
-        help: 'read everything: hashes, every page of every database, every record of the log, and whether every event is accounted for. An archive is unpacked beside itself for that, which takes the space twice',
+        help: 'read the backup back: hashes, every database page, every log record, and whether every event is accounted for. Unpacks an archive next to itself, which doubles the space',
       },
       ...LOCATION_FLAGS,
       json: { help: 'print the result as JSON, for programs' },
@@ -706,7 +705,7 @@ export const COMMANDS = {
       },
       'old-data': {
         value: 'FOLDER',
-        help: 'the data folder from before, if it can still be read: lists who was unmerged or erased, which keys were revoked or rolled and which members were removed in it since the backup',
+        help: 'the previous data folder, if it is readable: lists unmerges, erasures, revoked and rolled keys, and removed members since the backup',
       },
       ...LOCATION_FLAGS,
       json: { help: 'print the result as JSON, for programs' },
@@ -721,7 +720,7 @@ export const COMMANDS = {
       },
       {
         title: 'Afterwards',
-        text: 'people erased and keys revoked or rolled since the backup are back. Repeat it: docs/backup.md.',
+        text: 'the restore undoes unmerges, erasures, key revocations and rolls, and member removals made after the backup. Repeat them: see docs/backup.md.',
       },
       { title: 'Exit codes', text: '0 success, 1 nothing was restored; stderr says why.' },
     ],
@@ -751,6 +750,14 @@ export const COMMANDS = {
 } as const satisfies Record<string, Command>;
 
 export type CommandName = keyof typeof COMMANDS;
+
+/** How a command or subcommand is called: `keys create`. */
+export type CommandPath = CommandName | SubcommandPath<CommandName>;
+type SubcommandPath<Name extends CommandName> = Name extends CommandName
+  ? (typeof COMMANDS)[Name] extends { readonly commands: infer Commands }
+    ? `${Name} ${keyof Commands & string}`
+    : never
+  : never;
 
 /** The same with a plain type, for iterating over all of them. */
 export const ALL_COMMANDS: Readonly<Record<string, Command>> = COMMANDS;

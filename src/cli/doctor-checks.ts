@@ -91,7 +91,7 @@ export interface DatabaseFacts {
   readonly bytes: number;
   readonly connections: number;
   readonly connectionsMax: number;
-  /** Of the oldest open transaction, in any database of the server. */
+  /** Age of the oldest open transaction, in any database of the server. */
   readonly oldestTransactionMs: number;
   readonly isStandby: boolean;
   /** How far this machine's clock is ahead of the database's; negative if it is behind. */
@@ -241,8 +241,8 @@ export const checkDisk: Check = async ({ config, dataFolder, freeBytes }) => {
 };
 
 /**
- * Of a shared database: whether it responds, is up to date and has spare connections, and whether a transaction has been
- * open so long that it holds back vacuum.
+ * Checks a shared database: whether it responds, is up to date and has spare connections, and whether a transaction has
+ * been open so long that it holds back vacuum.
  */
 export const checkDatabase: Check = async ({ config, lookAtDatabase }) => {
   const facts = await lookAtDatabase(config);

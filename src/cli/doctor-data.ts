@@ -205,7 +205,7 @@ function missingFinding(
   );
 }
 
-/** Of the newest segment, which may be empty and may still grow. */
+/** The last position in the newest segment, which may be empty and may still grow. */
 async function lastPosition(log: LogReader, from: number): Promise<number | null> {
   let position = from;
   for (;;) {
@@ -415,7 +415,7 @@ export const checkStore: Check = async (parts) => {
 async function absentStore(parts: DoctorParts): Promise<Finding> {
   const none = ok('store', 'there is none yet');
   if (parts.config.storeUrl !== '') return none;
-  // What only log-ends still records.
+  // Records that only log-ends still knows about.
   const { missing } = await parts.inspectLocalLog();
   const [first] = parts.segments(parts.dataFolder);
   const lost = (missing === null ? 0 : missing.to - missing.from) + (first?.firstPosition ?? 1) - 1;

@@ -30,7 +30,7 @@ export interface Checkpoint {
   /** Where to continue in the store. */
   readonly cursor: string;
   readonly rows: number;
-  /** Of `FILE.part`, synced. */
+  /** Bytes of `FILE.part` that are synced. */
   readonly bytes: number;
   /** Times that were relative when the export began. */
   readonly from: number | null;

@@ -59,7 +59,7 @@ interface ExportOptions {
   /** With what the tracking plan marks as personal. */
   readonly personal: boolean;
   readonly json: boolean;
-  /** As it was written: what makes two exports the same. */
+  /** The arguments as given: exports with the same ones are the same export. */
   readonly asked: RequestedExport;
 }
 

@@ -27,7 +27,7 @@ ${ink.bold('Commands')}
 ${commandList(Object.values(ALL_COMMANDS), ink)}
 
 All settings, with their environment variables and defaults: sluice help serve
-Exit codes: 0 success, 1 something needs your attention (stderr says what).
+Exit codes: 0 success, 1 failure (stderr says why), 2 depends on the command: see its help.
 `;
 }
 

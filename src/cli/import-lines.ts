@@ -2,8 +2,8 @@
  * Splits the bytes of an NDJSON file into batches of users. Lines are validated (UTF-8, JSON, size) and kept byte for
  * byte, never re-serialized, so numbers keep their digits. Each line is validated on its own before it is spliced into
  * a body: `{}, {}` would otherwise become two users. Batch boundaries depend on the bytes alone, so an import that
- * resumes at a boundary produces the same batches. Memory: one batch and one chunk. In a `FILE.rejected.ndjson`, the
- * user inside each line is sent (numbers keep their digits), so that the file can be fixed and imported.
+ * resumes at a boundary produces the same batches. Memory: one batch and one chunk. Lines of a
+ * `FILE.rejected.ndjson` are unwrapped first, so that the file can be fixed and imported.
  */
 
 import { isUtf8 } from 'node:buffer';
@@ -20,7 +20,7 @@ const BODY_START = Buffer.from('{"users":[');
 const BODY_END = Buffer.from(']}');
 const COMMA = Buffer.from(',');
 const LINE_BYTES_MAX = LIMITS.bodyBytesMax - BODY_START.length - BODY_END.length;
-/** Of a line that is too long, kept to show which it was. */
+/** Bytes kept of a line that is too long, to show which it was. */
 const SHOWN_BYTES = 1_024;
 const LINE_FEED = 0x0a;
 const BYTE_ORDER_MARK = Buffer.from([0xef, 0xbb, 0xbf]);
@@ -194,7 +194,7 @@ async function* linesOf(source: AsyncIterable<Uint8Array>, start: FilePosition):
   const add = (piece: Buffer): void => {
     end += piece.length;
     if (pendingBytes + piece.length > LINE_BYTES_MAX) isCut = true;
-    // Of a line without an end only its beginning is held.
+    // Only the beginning of a line without an end is held.
     const kept = isCut ? piece.subarray(0, Math.max(0, SHOWN_BYTES - pendingBytes)) : piece;
     pendingBytes += kept.length;
     if (kept.length > 0) pending.push(kept);

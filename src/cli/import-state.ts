@@ -75,7 +75,7 @@ export class ImportState {
   readonly #source: ImportSource;
   readonly #server: string;
   progress: ImportProgress;
-  /** Of this run. */
+  /** The first rejected line of this run. */
   firstRejected: BadLine | undefined;
 
   /** `restart` forgets what an earlier import wrote down. */

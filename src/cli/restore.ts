@@ -171,7 +171,7 @@ async function restore(options: Options, shell: RestoreShell, installations: rea
     if (manifest.scope === 'all') {
       writeRetentionTime(retentionTimeFileOf(folder), Date.parse(manifest.retention_at ?? manifest.began_at));
     }
-    // Of the lock, not of a server.
+    // Left by the lock, not by a server.
     rmSync(join(folder, 'server.pid'), { force: true });
     removeRestoreMarker(folder);
     lock.release();
@@ -271,8 +271,8 @@ ${manifest.scope === 'log' ? '' : `\n${undone === undefined ? undoneWords(began)
 }
 
 function undoneWords(began: string): string {
-  return `People erased after ${began} are in it again, and keys revoked or rolled since work again. Repeat it;
---old-data FOLDER, or docs/backup.md, says which.
+  return `The restore undoes unmerges, erasures, key revocations and rolls, and member removals made after ${began}.
+Repeat them. --old-data FOLDER lists them; see docs/backup.md.
 `;
 }
 

@@ -18,7 +18,7 @@ import { findTenant, type DataSource, planOfTenant, readDataSource, type Tenant,
 
 const POLL_MS = 200;
 const PAGE_EVENTS = 500;
-/** Of the past, with --since; they are held in memory to turn them round. */
+/** Past events shown with --since; they are held in memory to reverse their order. */
 const PAST_EVENTS_MAX = 10_000;
 const WIDE_COLUMNS = 120;
 const NAME_COLUMNS = 24;

@@ -141,7 +141,7 @@ export async function planOfTenant(shell: Shell, config: Config, tenant: Tenant)
   }
 }
 
-/** Of all tenants: sent, and not in the store yet. */
+/** Users of all tenants that are accepted and not in the store yet. */
 async function pendingUsers(store: LedgerReader): Promise<number> {
   const { hours } = await store.ledger(null, { from: null, to: null });
   return hours.reduce((sum, { users }) => sum + users.pending, 0);

@@ -34,9 +34,10 @@ export interface ClockSetup {
   /** The newest `received_at` that is stored; 0 when nothing is. */
   readonly newest: number;
   /**
-   * Set if that could not be read completely yet; `continueFrom` follows before anything gets a time that is stored.
+   * Set if `newest` could not be read completely yet, so that the wall clock cannot be checked. `continueFrom` follows
+   * before anything gets a time that is stored.
    */
-  readonly isLate?: boolean;
+  readonly isUnverified?: boolean;
   /** How far the wall clock may step ahead while the server runs: at once, and again over each day. */
   readonly jumpMsMax: number;
   /** How far the wall clock may be ahead of `newest` at a start. */
@@ -80,7 +81,7 @@ export class TrustedClock {
   #expected = 0;
   /** How far ahead of `#expected` the wall clock is still trusted. */
   #aheadMsMax = 0;
-  #isLate: boolean;
+  #isUnverified: boolean;
   /** Whether the wall clock is checked against the bound of a start. */
   #isStarting = true;
   #isHeld = false;
@@ -89,21 +90,21 @@ export class TrustedClock {
   #retentionWaitsUntil = Number.NEGATIVE_INFINITY;
   #timeBeforeJump = 0;
 
-  constructor({ newest, isLate = false, jumpMsMax, gapMsMax, shared = null, sources = SYSTEM }: ClockSetup) {
+  constructor({ newest, isUnverified = false, jumpMsMax, gapMsMax, shared = null, sources = SYSTEM }: ClockSetup) {
     this.#sources = sources;
     this.#shared = shared;
     this.#jumpMsMax = jumpMsMax;
     this.#gapMsMax = gapMsMax;
-    this.#isLate = isLate;
+    this.#isUnverified = isUnverified;
     this.#monotonic = sources.monotonic();
     this.#time = Math.max(newest + 1, CLOCK_EARLIEST);
-    if (!isLate) this.continueFrom(newest);
+    if (!isUnverified) this.continueFrom(newest);
   }
 
   /** Checks the wall clock as at start, against the newest stored `received_at`; 0 if nothing is stored. */
   continueFrom(newest: number): void {
     const { wall, monotonic, uptime } = this.#sources;
-    this.#isLate = false;
+    this.#isUnverified = false;
     // One more than the newest: what comes now is newer.
     this.#time = Math.max(newest + 1, this.#time);
     this.#expected = this.#time;
@@ -115,8 +116,8 @@ export class TrustedClock {
     if (newest !== 0) this.#endStart();
   }
 
-  get isLate(): boolean {
-    return this.#isLate;
+  get isUnverified(): boolean {
+    return this.#isUnverified;
   }
 
   /** Milliseconds since 1970, a whole number; never less than before. */
@@ -127,7 +128,7 @@ export class TrustedClock {
     const stepped = wall - this.#wall - elapsed;
     this.#wall = wall;
     this.#monotonic = monotonic;
-    if (this.#isLate) {
+    if (this.#isUnverified) {
       this.#time += Math.max(0, elapsed);
       return Math.floor(this.#time);
     }
@@ -155,7 +156,7 @@ export class TrustedClock {
 
   /** How far the wall clock is behind; 0 when it is not. As of the last reading. */
   get behindMs(): number {
-    return this.#isLate ? 0 : Math.max(0, Math.floor(this.#time) - this.#wall);
+    return this.#isUnverified ? 0 : Math.max(0, Math.floor(this.#time) - this.#wall);
   }
 
   /** Whether the wall clock was too far ahead at the start, and has not been right, or behind, since. */

@@ -16,7 +16,7 @@ const CANNOT_WRITE_NOW: ReadonlySet<string> = new Set(['ENOSPC', 'EDQUOT', 'EMFI
 
 export interface RetentionClockSetup {
   readonly file: string;
-  /** What it follows. */
+  /** The time that it follows. */
   readonly time: () => number;
   /** Milliseconds that pass, of a clock that is never set. */
   readonly monotonic?: () => number;

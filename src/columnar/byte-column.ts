@@ -17,7 +17,7 @@ export class ByteColumn {
   #ends = new Float64Array(FIRST_ROWS);
   #count = 0;
 
-  /** Of all rows, what was replaced included. */
+  /** Bytes of all rows, including what was replaced. */
   get bytesUsed(): number {
     return this.#used;
   }

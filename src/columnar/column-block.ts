@@ -6,13 +6,13 @@
  * Values are safe integers, and those of one column differ by less than 2^53. Rows may have bytes of their own, which
  * follow the columns.
  *
- *   rows: 2 bytes │ for each column: smallest value 8, bytes a value 1 │ the columns │ the rows' own bytes
+ *   rows: 2 bytes │ for each column: minimum: 8 bytes, width: 1 byte │ the columns │ the rows' own bytes
  */
 
 import type { ByteColumn } from './byte-column.ts';
 
 export interface Rows {
-  /** All of one length; the first `count` values count. */
+  /** All of one length; only the first `count` values are used. */
   readonly columns: readonly Float64Array[];
   /** A row's own bytes; null where rows have none. */
   readonly bytes: ByteColumn | null;
@@ -23,7 +23,7 @@ const COUNT_BYTES = 2;
 const HEADER_BYTES = 9;
 const WORD = 2 ** 32;
 const WORD_BYTES = 4;
-/** Of a number below 2^53. */
+/** Bytes of a number below 2^53. */
 const WIDTH_MAX = 7;
 
 /**

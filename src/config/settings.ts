@@ -64,7 +64,7 @@ export const SETTINGS = {
     kind: proxies(),
     default: '',
     description:
-      'Proxies whose X-Forwarded-For and X-Forwarded-Proto are trusted: addresses, networks (10.0.0.0/8), loopback, uniquelocal.',
+      'Proxies whose X-Forwarded-For and X-Forwarded-Proto are trusted: addresses, networks (10.0.0.0/8), loopback, linklocal, uniquelocal.',
   }),
   dataFolder: setting({
     env: 'SLUICE_DATA',
@@ -86,7 +86,7 @@ export const SETTINGS = {
   }),
   role: setting({
     env: 'SLUICE_ROLE',
-    kind: choice('WHICH', ROLES),
+    kind: choice('ROLE', ROLES),
     default: 'all',
     description: 'What this server does: receive events, process them, serve the read API and dashboard, or all of it.',
   }),
@@ -94,7 +94,7 @@ export const SETTINGS = {
     env: 'SLUICE_STORE_CONNECTIONS',
     kind: integer(2, 1_000),
     default: 10,
-    description: 'The most connections to PostgreSQL that a thread of this server opens.',
+    description: 'Maximum number of PostgreSQL connections per edge and for the processor.',
   }),
   storeTimeoutMs: setting({
     env: 'SLUICE_STORE_TIMEOUT',
@@ -104,7 +104,7 @@ export const SETTINGS = {
   }),
   environment: setting({
     env: 'SLUICE_ENVIRONMENT',
-    kind: choice('WHICH', ['any', ...ENVIRONMENTS]),
+    kind: choice('ENVIRONMENT', ['any', ...ENVIRONMENTS]),
     default: 'any',
     description: 'The environment whose keys are accepted; keys of another one get 401.',
   }),
@@ -118,13 +118,13 @@ export const SETTINGS = {
     env: 'SLUICE_EDGE_SERVERS',
     kind: integer(1, 1_000),
     default: 1,
-    description: 'How many servers receive events: each enforces its share of the rate limit of a key.',
+    description: "Number of servers that receive events; each enforces its share of a key's rate limit.",
   }),
   inFlightBytesMax: setting({
     env: 'SLUICE_IN_FLIGHT_BYTES',
     kind: bytes(EDGE_BYTES_MIN),
     default: 64 * MB,
-    description: 'Request bodies held in memory at once, over all edges; beyond that, requests get 503.',
+    description: 'Maximum size of request bodies in memory, over all edges; beyond that, requests get 503.',
   }),
   connectionsMax: setting({
     env: 'SLUICE_CONNECTIONS_MAX',
@@ -160,7 +160,7 @@ export const SETTINGS = {
     env: 'SLUICE_EVENT_RETENTION',
     kind: retention(),
     default: FOREVER_MS,
-    description: 'How long events are kept after they are received, dead letters too; profiles stay.',
+    description: 'How long events and dead letters are kept after they are received; profiles stay.',
   }),
   traceRetentionMs: setting({
     env: 'SLUICE_TRACE_RETENTION',
@@ -178,7 +178,7 @@ export const SETTINGS = {
     env: 'SLUICE_REJECTION_BYTES',
     kind: bytes(0),
     default: 256 * MB,
-    description: 'The most that is kept of rejected users; the oldest are removed first.',
+    description: 'Maximum size of stored rejected users; the oldest are removed first.',
   }),
   clockJumpMsMax: setting({
     env: 'SLUICE_CLOCK_JUMP_MAX',

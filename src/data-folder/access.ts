@@ -14,7 +14,7 @@ const DATABASE = String.raw`\.db(-wal|-shm|-journal)?`;
 const FILES = new RegExp(
   `^(lock\\.db|server\\.(pid|url)|log-(ends|name|warnings)|retention-time|migrated\\.json|(keys|store)${DATABASE})$`,
 );
-/** Of a segment that was given up (`.lost`) only the name is used, and an operator may have made it. */
+/** Not segments that were given up (`.lost`): only their names are used, and an operator may have made them. */
 const LOG_FILES = new RegExp(`^(name|installation|(backup-lock|\\d{16})${DATABASE}|\\d{16}\\.db\\.(missing|unused))$`);
 const SHOWN_MAX = 5;
 

@@ -10,7 +10,7 @@ export class FileIdentity {
   readonly #file: string;
   readonly #identity: string;
 
-  /** Of the file as it is now, which must be the one that is open. */
+  /** Remembers the file as it is now, which must be the one that is open. */
   constructor(file: string) {
     this.#file = file;
     this.#identity = identityOf(file);

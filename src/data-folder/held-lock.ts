@@ -11,7 +11,7 @@ import { identityOf } from './file-identity.ts';
 
 export interface HeldLock {
   readonly file: string;
-  /** Of the file that is locked. */
+  /** Identity of the locked file. */
   readonly identity: string;
 }
 

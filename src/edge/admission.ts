@@ -45,7 +45,7 @@ export class InFlight {
   }
 
   /** Only for `Reservation`. */
-  closed(): void {
+  onRelease(): void {
     this.requests -= 1;
   }
 }
@@ -74,6 +74,6 @@ export class Reservation {
     this.#open = false;
     this.#inFlight.resize(this.#bytes, 0);
     this.#bytes = 0;
-    this.#inFlight.closed();
+    this.#inFlight.onRelease();
   }
 }

@@ -29,7 +29,7 @@ import { textOf, type ValidatedBody } from './validate-body.ts';
 /** What the processor would make of a request, if it were appended now. */
 export type Predict = (entry: LogEntry) => Promise<Prediction>;
 
-/** What only a secret key is given. */
+/** Returned only to a secret key. */
 interface Found {
   readonly prediction: Prediction;
   readonly violations: ViolationsByUser | null;

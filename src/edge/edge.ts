@@ -32,7 +32,7 @@ import { isForeignOrigin } from './origins.ts';
 import { RateLimits } from './rate-limits.ts';
 import { RateLimitedLogger } from '../telemetry/rate-limited-logger.ts';
 import { isStopping, readinessOf, type ServerStatus, outageReporter } from './readiness.ts';
-import type { IntakeParts, Refusal } from './request-intake.ts';
+import type { IntakeParts, UnavailableReason } from './request-intake.ts';
 import { createEdgeServer, type EdgeServer } from './server.ts';
 import { KeyUsageTracker } from './key-usage.ts';
 import { SegmentIntake } from './segment-intake.ts';
@@ -92,7 +92,7 @@ const WAITING_INTERVAL_MS = 20;
 const WAITING_WEIGHT = 0.2;
 const CLOSE_IDLE_INTERVAL_MS = 50;
 const UNFINISHED_MS_MAX = 5_000;
-/** Calls differ: one may fail while others work, or fail late. */
+/** Reads count as working again after this long without a failure: while some fail, others may succeed. */
 const READ_QUIET_MS = 2_000;
 const NANOSECONDS = 1e9;
 
@@ -158,7 +158,7 @@ export async function startEdge(parts: EdgeParts, port: number): Promise<Edge> {
     },
     version: parts.version,
     role: config.role,
-    // Evaluated when a client reads the reference, when the port is known.
+    // A getter: the port is known only after listen.
     get serverUrl() {
       return config.publicUrl || baseUrlOf(config.host, portOf(made?.server));
     },
@@ -172,7 +172,7 @@ export async function startEdge(parts: EdgeParts, port: number): Promise<Edge> {
     reading === null || keys === null
       ? buildOperatorApp(frame)
       : buildApp(
-          // Not a copy: its address is only known later.
+          // Not a copy, which would evaluate `serverUrl` now.
           Object.assign(frame, reading, {
             config,
             sources: parts.sources,
@@ -235,7 +235,7 @@ function makeIngest(
     environment: config.environment,
     now,
     receiptTime,
-    refusal: () => refusalOf(status),
+    unavailableReason: () => unavailableReasonOf(status),
     isStopping: () => isStopping(status),
   };
   const { publicUrl } = config;
@@ -258,7 +258,7 @@ function portOf(server: Server | undefined): number {
   return typeof address === 'object' && address !== null ? address.port : 0;
 }
 
-function refusalOf(status: ServerStatus): Refusal | null {
+function unavailableReasonOf(status: ServerStatus): UnavailableReason | null {
   if (status.isShuttingDown()) return 'shutdown';
   if (status.isDiskLow()) return 'disk';
   return status.isBacklogFull() ? 'backlog' : null;

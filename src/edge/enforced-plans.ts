@@ -14,7 +14,7 @@ import type { UserCheck } from '../validation/validate-request.ts';
 
 /** What a plan is made of, as it goes to another thread. */
 export interface PlanSource {
-  /** Of the tenant and the version. */
+  /** Made of the tenant and the version. */
   readonly id: string;
   readonly version: number;
   readonly text: string;
@@ -27,7 +27,7 @@ export interface EnforcedPlan {
   readonly check: UserCheck;
 }
 
-/** Of tenants; each has one version in use. */
+/** Plans kept; each tenant has one version in use. */
 const PLANS_MAX = 200;
 
 /** Rejects with an UnusablePlanError. */

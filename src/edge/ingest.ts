@@ -11,7 +11,7 @@ import { type Envelope, envelopeOf, keyOf } from './request-headers.ts';
 import { type Exchange, RequestIntake } from './request-intake.ts';
 import { type Failure, sendAccepted, sendFailure, sendPreflight } from './responses.ts';
 import type { EnforcedPlan } from './enforced-plans.ts';
-import { LARGE_BODY_BYTES, type ValidatedBody, validateBody } from './validate-body.ts';
+import { VALIDATOR_THREAD_BYTES_MIN, type ValidatedBody, validateBody } from './validate-body.ts';
 
 export class Ingest extends RequestIntake<Rejection> {
   protected override readonly unavailableCode = 'unavailable';
@@ -45,7 +45,7 @@ export class Ingest extends RequestIntake<Rejection> {
   }
 
   #validate(exchange: Exchange, key: ApiKey, envelope: Envelope, body: Buffer, plan: EnforcedPlan | null): void {
-    if (body.length < LARGE_BODY_BYTES) {
+    if (body.length < VALIDATOR_THREAD_BYTES_MIN) {
       this.validated(exchange, key, envelope, { body, validation: validateBody(body, plan) });
       return;
     }

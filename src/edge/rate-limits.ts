@@ -17,7 +17,7 @@ import type { ApiKey } from '../keys.ts';
 const BUCKETS = 8_192;
 /** How many slots are probed for a key before it gets a bucket per thread. */
 const PROBES_MAX = 64;
-/** Of each slot: the hash of the name of its bucket (0: none yet), and the time in nanoseconds. */
+/** Each slot has the hash of the name of its bucket (0: none yet), and the time in nanoseconds. */
 const NUMBERS_PER_BUCKET = 2;
 /** Limit of the map of each thread, which is then cleared: revoked keys are in it until then. */
 const KNOWN_MAX = 10_000;
@@ -82,7 +82,7 @@ export class RateLimits {
     return bucket;
   }
 
-  /** Of all threads that claim a slot for a name, each finds the same one. */
+  /** All threads that claim a slot for a name find the same one. */
   #claim(name: string): Bucket {
     const owned = hashOf(name);
     const first = Number(BigInt.asUintN(32, owned));

@@ -10,17 +10,17 @@ import type { Logger } from '../telemetry/logger.ts';
 import type { Role } from '../model.ts';
 import { servesIngest } from '../config/roles.ts';
 
-/** Flags that the supervisor sets for all edges, in shared memory: read on every request. */
+/** Flags in shared memory, read on every request. The supervisor sets them, unless said otherwise. */
 export interface ServerStatus {
   isShuttingDown(): boolean;
   /** About to shut down: not ready, and still serving. */
   isDraining(): boolean;
   isDiskLow(): boolean;
-  /** STORE_URL has come to lead to the database of another installation. */
+  /** STORE_URL now points to the database of another installation. Set by any thread that connects to it. */
   isOtherDatabase(): boolean;
   /** Files of the data folder that were removed or replaced under this server. */
   replacedFiles(): readonly string[];
-  /** More waits for the processor than may wait. */
+  /** More than SLUICE_BACKLOG_MAX waits to be processed. Set by the processor, with Kafka by the first edge. */
   isBacklogFull(): boolean;
 }
 

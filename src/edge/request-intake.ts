@@ -42,23 +42,23 @@ export interface IntakeParts {
   /** The clock that never goes back (`clock/clock.ts`), for what is stored. */
   readonly receiptTime: () => number;
   readonly newTraceId: () => string;
-  readonly refusal: () => Refusal | null;
+  readonly unavailableReason: () => UnavailableReason | null;
   /** Whether connections are to end with their next response. */
   readonly isStopping: () => boolean;
 }
 
-/** Why nothing may be accepted now, apart from the log and the memory. */
-export type Refusal = 'shutdown' | 'disk' | 'backlog';
+/** Why requests get 503 now, apart from the log and the memory. */
+export type UnavailableReason = 'shutdown' | 'disk' | 'backlog';
 
-/** The counter of each. */
-const REFUSED = {
+/** The counter of each reason. */
+const UNAVAILABLE_METRICS = {
   shutdown: METRIC.unavailable_shutdown,
   disk: METRIC.unavailable_disk,
   backlog: METRIC.unavailable_backlog,
 } as const;
 
 /** What is counted for a request that was over its rate limit. */
-const ONE_LIMITED: KeyVolume = { users: 0, events: 0, usersRejected: 0, requestsLimited: 1 };
+const ONE_LIMITED_REQUEST: KeyVolume = { users: 0, events: 0, usersRejected: 0, requestsLimited: 1 };
 
 /** One request under way. */
 export interface Exchange {
@@ -172,12 +172,12 @@ export abstract class RequestIntake<Item> {
       this.fail(exchange, { code: 'too_large' });
       return;
     }
-    // Before the body is sent: what it costs is taken once its users are known.
+    // Only checks the limit, before the body is sent; `append` takes the tokens.
     if (key !== null && this.isOverLimit(exchange, key, 0)) return;
-    const { refusal, log, inFlight } = this.parts;
-    const refused = refusal();
-    if (refused !== null) {
-      this.#unavailable(exchange, REFUSED[refused]);
+    const { log, inFlight } = this.parts;
+    const reason = this.parts.unavailableReason();
+    if (reason !== null) {
+      this.#unavailable(exchange, UNAVAILABLE_METRICS[reason]);
       return;
     }
     if (log.problem() !== null) {
@@ -241,13 +241,13 @@ export abstract class RequestIntake<Item> {
     const { rateLimits, keyUsage, metrics, now } = this.parts;
     const retryAfterMs = rateLimits.take(key, tokens);
     if (retryAfterMs === 0) return false;
-    keyUsage.add(key.id, now(), ONE_LIMITED);
+    keyUsage.add(key.id, now(), ONE_LIMITED_REQUEST);
     metrics.inc(METRIC.unavailable_rate_limit);
     this.fail(exchange, { code: this.overLimitCode, message: overLimitText(key), retryAfterMs });
     return true;
   }
 
-  /** Takes `tokens` for it, and calls back once it is durable; responds otherwise. */
+  /** Charges the rate limit, appends, and calls `respond` once durable. Sends the error itself. */
   protected append(exchange: Exchange, key: ApiKey, content: Content, tokens: number, respond: () => void): void {
     // The client is gone and will send it again: it would be stored twice.
     if (exchange.response.destroyed || exchange.response.socket?.writable === false) {

@@ -18,7 +18,7 @@ import { type Exchange, type IntakeParts, RequestIntake } from './request-intake
 import { type Failure, sendPreflight, stopUnwantedBody } from './responses.ts';
 import { SEGMENT_PREFLIGHT, sendJson, sendSegmentFailure, sendSuccess } from './segment-responses.ts';
 import { rudderSettings, segmentRouteOf, segmentSettings, serverAddress } from './segment-routes.ts';
-import { convertBody, LARGE_BODY_BYTES } from './validate-body.ts';
+import { convertBody, VALIDATOR_THREAD_BYTES_MIN } from './validate-body.ts';
 
 export interface SegmentIntakeParts extends IntakeParts {
   readonly matchOptions: MatchOptions;
@@ -91,7 +91,7 @@ export class SegmentIntake extends RequestIntake<MessageError> {
       const given = writeKey === null ? undefined : { key: writeKey, isInAddress: false };
       this.authenticate(exchange, given, (key) => this.#convert(exchange, key, type, bytes));
     };
-    if (body.length < LARGE_BODY_BYTES) {
+    if (body.length < VALIDATOR_THREAD_BYTES_MIN) {
       found(writeKeyOf(body), body);
       return;
     }
@@ -114,7 +114,7 @@ export class SegmentIntake extends RequestIntake<MessageError> {
   ): void {
     const { receiptTime, largeBodies, metrics } = this.parts;
     const options = { type, receivedAt: receiptTime(), matchOptions: this.#matchOptions };
-    if (body.length < LARGE_BODY_BYTES) {
+    if (body.length < VALIDATOR_THREAD_BYTES_MIN) {
       this.#converted(exchange, key, convertBody(body, options, plan));
       return;
     }

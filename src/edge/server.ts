@@ -38,7 +38,7 @@ const OPTIONS = {
 /** A connection without traffic for this long is closed: above all, a client that does not read its response. */
 const IDLE_TIMEOUT_MS = 70_000;
 /** How long a client that was refused may take to read why. */
-const LINGER_MS = 2_000;
+const HANG_UP_MS = 2_000;
 
 export interface EdgeServerParts {
   /** Null where this role does not receive events: then that path is like any other. */
@@ -63,11 +63,11 @@ export interface EdgeServer {
 
 export function createEdgeServer(parts: EdgeServerParts, everythingElse: RequestListener): EdgeServer {
   const { ingest, check, segment } = parts;
-  const exchanges = new Exchanges();
+  const responses = new PipelinedResponses();
   const connections = new Connections({
     ...parts.connections,
     metrics: parts.metrics,
-    isBusy: (socket) => exchanges.isBusy(socket),
+    isBusy: (socket) => responses.isBusy(socket),
   });
   const refused = new WeakSet<Socket>();
   const receive = (request: IncomingMessage, response: ServerResponse, expectsContinue: boolean): void => {
@@ -77,7 +77,7 @@ export function createEdgeServer(parts: EdgeServerParts, everythingElse: Request
       request.resume();
       return;
     }
-    exchanges.note(socket, response);
+    responses.note(socket, response);
     // Node gives the connection to one response at a time; without it, this request is behind another one.
     if (response.socket === null) hold(request, response, expectsContinue);
     else handle(request, response, expectsContinue);
@@ -85,7 +85,7 @@ export function createEdgeServer(parts: EdgeServerParts, everythingElse: Request
   /** Until the previous response is finished. If that closes the connection, this request is never handled. */
   const hold = (request: IncomingMessage, response: ServerResponse, expectsContinue: boolean): void => {
     const { socket } = request;
-    closeGently(socket, exchanges);
+    closeGently(socket, responses);
     // Data behind it stays in the kernel's buffers. Twice, because Node resumes the socket at the end of each message:
     // now, and when everything it has read is parsed.
     const pause = (): void => {
@@ -96,7 +96,7 @@ export function createEdgeServer(parts: EdgeServerParts, everythingElse: Request
     // In the next tick, when Node is done with the previous response.
     response.once('socket', () =>
       process.nextTick(() => {
-        if (exchanges.latest(socket) === response) socket.resume();
+        if (responses.latest(socket) === response) socket.resume();
         if (socket.writable) handle(request, response, expectsContinue);
       }),
     );
@@ -106,7 +106,7 @@ export function createEdgeServer(parts: EdgeServerParts, everythingElse: Request
     // The upgrade is ignored, but Node's parser drops the rest of the packet: where the next request begins is unknown.
     if (request.headers.upgrade !== undefined) {
       response.shouldKeepAlive = false;
-      closeGently(request.socket, exchanges);
+      closeGently(request.socket, responses);
     }
     if (request.url?.startsWith('http') === true) request.url = originForm(request.url);
     const refusal = refusalOf(request);
@@ -149,7 +149,7 @@ export function createEdgeServer(parts: EdgeServerParts, everythingElse: Request
     // One response is enough: after the first error the parser only reports more.
     if (!socket.writable || refused.has(socket)) return;
     refused.add(socket);
-    const { receiving, waiting } = exchanges.of(socket);
+    const { receiving, waiting } = responses.of(socket);
     // Garbage after a complete request: that request gets its response first, then the connection ends.
     if (waiting !== undefined) {
       waiting.shouldKeepAlive = false;
@@ -162,13 +162,13 @@ export function createEdgeServer(parts: EdgeServerParts, everythingElse: Request
   };
   server.on('connection', (socket: Socket) => connections.add(socket));
   const dropUnfinished = (): void => {
-    for (const socket of connections) if (exchanges.of(socket).waiting === undefined) socket.destroy();
+    for (const socket of connections) if (responses.of(socket).waiting === undefined) socket.destroy();
   };
   return { server, dropUnfinished, connections };
 }
 
 /** The requests in progress per connection; more than one if the client pipelines. */
-class Exchanges {
+class PipelinedResponses {
   readonly #latest = new WeakMap<Socket, ServerResponse>();
   readonly #before = new WeakMap<ServerResponse, ServerResponse>();
 
@@ -311,9 +311,9 @@ function count(metrics: MetricsWriter, status: number): void {
  * For a connection on which more data may follow the request whose response closes it: the rest is received and
  * dropped, so that the client can read that response.
  */
-function closeGently(socket: Socket, exchanges: Exchanges): void {
+function closeGently(socket: Socket, responses: PipelinedResponses): void {
   socket.destroySoon = () => {
-    exchanges.latest(socket)?.req.resume();
+    responses.latest(socket)?.req.resume();
     socket.resume();
     hangUp(socket);
   };
@@ -322,6 +322,6 @@ function closeGently(socket: Socket, exchanges: Exchanges): void {
 /** Closing at once, with unread data, would cost the client its response; waiting forever would cost us sockets. */
 function hangUp(socket: Socket): void {
   socket.end();
-  const timer = setTimeout(() => socket.destroy(), LINGER_MS).unref();
+  const timer = setTimeout(() => socket.destroy(), HANG_UP_MS).unref();
   socket.once('close', () => clearTimeout(timer));
 }

@@ -17,7 +17,7 @@ import type { EnforcedPlan, PlanSource } from './enforced-plans.ts';
  * Batches of a hundred users are above it, so that their validation uses a second core; single users are far below it.
  * A hostile body of this size takes some milliseconds to parse (Node 26: 94 ms a megabyte of nested arrays).
  */
-export const LARGE_BODY_BYTES = 32 * 1024;
+export const VALIDATOR_THREAD_BYTES_MIN = 32 * 1024;
 
 const NOT_UTF8 = 'body is not valid UTF-8; if it is compressed, say how in Content-Encoding';
 
@@ -61,7 +61,7 @@ export interface PlanMessage {
   readonly forget: string | null;
 }
 
-/** So many plans a thread keeps. */
+/** Compiled plans kept per thread. */
 const PLANS_MAX = 50;
 
 /** The result of any task, and the memory that goes back with it. */

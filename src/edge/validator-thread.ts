@@ -1,7 +1,7 @@
 /**
  * The thread that validates and converts large bodies, one after another. The bytes are transferred in and back, without
- * a copy. Plans that are to be enforced come before the bodies that they are for; what compiles them is loaded with the
- * first one, and everything after it waits for its turn.
+ * a copy. A plan that is enforced is sent before the bodies it applies to. The code that compiles plans is loaded with
+ * the first one; tasks behind a plan wait until it is compiled.
  */
 
 import { parentPort } from 'node:worker_threads';
@@ -9,8 +9,8 @@ import { type EnforcedPlan, openEnforcedPlan } from './enforced-plans.ts';
 import { type PlanMessage, runTask, type ValidatorTask } from './validate-body.ts';
 
 const plans = new Map<string, EnforcedPlan>();
-/** What was begun and has not ended; null until the first plan comes. */
-let turn: Promise<void> | null = null;
+/** Resolves when all tasks so far are done; null until the first plan arrives, since tasks alone never wait. */
+let queue: Promise<void> | null = null;
 
 function run(task: ValidatorTask): void {
   const { reply, memory } = runTask(task, plans);
@@ -23,7 +23,7 @@ async function takePlan({ plan, forget }: PlanMessage): Promise<void> {
 }
 
 parentPort?.on('message', (message: ValidatorTask | PlanMessage) => {
-  if ('plan' in message) turn = (turn ?? Promise.resolve()).then(() => takePlan(message));
-  else if (turn === null) run(message);
-  else turn = turn.then(() => run(message));
+  if ('plan' in message) queue = (queue ?? Promise.resolve()).then(() => takePlan(message));
+  else if (queue === null) run(message);
+  else queue = queue.then(() => run(message));
 });

@@ -145,7 +145,7 @@ function hasUpperCaseAscii(text: string): boolean {
   return false;
 }
 
-/** Of ASCII, where nearly every value begins and ends. */
+/** ASCII only, since nearly every value begins and ends with it. */
 function isLetterOrDigit(code: number): boolean {
   return (code >= 0x61 && code <= 0x7a) || (code >= 0x41 && code <= 0x5a) || (code >= ZERO && code <= 0x39);
 }

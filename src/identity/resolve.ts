@@ -5,7 +5,7 @@
  *
  * Invariants: a key that has a node keeps it; an alias points at a survivor, never at another alias; a profile has at
  * most one user_id (rule 6) and stays within its limits (rule 7); every refusal is recorded. A user whose
- * keys are all known and of one profile costs a look-up per key and nothing else.
+ * keys are all known and of one profile costs a lookup per key and nothing else.
  */
 
 import type { IdentifierType, MatchKey, NodeNumber, Origin, RefusalReason } from '../model.ts';
@@ -144,17 +144,17 @@ class Resolution {
       if (reason !== null) refused.push({ key, reason });
       else merges.push(this.#merge(own, other, { nodes: [known, node], via: key, origin: user.origin }));
     }
-    const isBarred = node !== undefined && !this.#mayName(user, this.#profileOf(this.#rootOf(node)));
+    const mayNotIdentify = node !== undefined && !this.#mayAddIdentifiers(user, this.#profileOf(this.#rootOf(node)));
     node ??= this.#create(user.origin);
     for (const key of unknown) {
-      if (isBarred && key.type !== 'anon_id') refused.push({ key, reason: 'publishable_key' });
+      if (mayNotIdentify && key.type !== 'anon_id') refused.push({ key, reason: 'publishable_key' });
       else if (!this.#link(key, node, user.origin)) refused.push({ key, reason: 'limit' });
     }
     return { node, merges, refusals: this.#refuse(refused, node, user.origin) };
   }
 
   /** Rule 8: with a publishable key, only a request that names a known person by user_id may add identifiers to them. */
-  #mayName({ keyKind, keys }: IdentityClaim, profile: Profile): boolean {
+  #mayAddIdentifiers({ keyKind, keys }: IdentityClaim, profile: Profile): boolean {
     if (keyKind === 'secret' || isAnonymous(profile)) return true;
     const [strongest] = keys;
     return strongest?.type === 'user_id' && this.#nodeOf(strongest) !== undefined;

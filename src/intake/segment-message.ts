@@ -296,7 +296,7 @@ function eventOf(message: JsonObject, type: MessageType, { time, context, frame 
   return Object.fromEntries([...reserved, ...propertyEntries(properties, reserved)]);
 }
 
-/** Of an identify call, context.traits are stored with the person, except those that `traits` has with another value. */
+/** context.traits of an identify call are stored with the person, except those that `traits` has with another value. */
 function withoutUsedTraits(context: JsonObject, traits: unknown): JsonObject {
   if (!isObject(context.traits)) return context;
   const overridden = isObject(traits) ? traits : NOTHING;

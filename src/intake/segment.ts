@@ -3,8 +3,8 @@
  * that cannot be accepted. `segment-message.ts` maps one message; this file owns what concerns all of them: limits, which
  * messages become one user, and in which order. Pure: the same text, time and options give the same body.
  *
- * Invariant: the body is valid for `POST /ingest/events` but for the users in `rejections`, which are the messages as they
- * were sent, without their key; and it gives the same people, properties and events as one user for each message, in order, would.
+ * Invariant: all users except `rejections` are valid for `POST /ingest/events`; those are the messages as they were sent,
+ * without their key. The body gives the same people, properties and events as one user for each message, in order, would.
  */
 
 import { matchKeysOf, type MatchOptions } from '../identity/match-keys.ts';
@@ -19,7 +19,7 @@ import { type ConvertedMessage, convertMessage, type MessageFrame, type MessageT
 export const MESSAGES_PER_REQUEST_MAX = 2_500;
 
 export interface MessageError {
-  /** Of the message within the batch. */
+  /** Index of the message within the batch. */
   readonly index: number;
   readonly message: string;
 }
@@ -51,7 +51,7 @@ export interface ConversionOptions {
 
 const TOO_LARGE = `the messages must not exceed ${LIMITS.bodyBytesMax} bytes in the form in which they are stored`;
 
-/** `check`: what the tenant asks of each message, as a user in our form; the message of one that lacks it, or null. */
+/** `check` returns why a user is rejected by the tracking plan, or null. */
 export function convertSegment(
   text: string,
   { type, receivedAt, matchOptions }: ConversionOptions,

@@ -16,7 +16,7 @@ export function parseJson(text: string): unknown {
   return hasEscapedName(text) ? buildValue(text, Number) : JSON.parse(text);
 }
 
-/** For JSON; of anything else it may say either. */
+/** For valid JSON; the result for anything else is undefined. */
 function hasEscapedName(text: string): boolean {
   const { length } = text;
   for (let at = text.indexOf('\\'); at >= 0; at = text.indexOf('\\', at)) {
@@ -67,7 +67,7 @@ function nextValue(scanner: JsonScanner, numberOf: (source: string) => unknown, 
   return first === LOWER_N ? null : first !== LOWER_F;
 }
 
-/** Of a name given twice the last value counts, in the place of the first. */
+/** If a name occurs twice, the last value counts, in the place of the first. */
 function setMember(object: Record<string, unknown>, name: string, value: unknown): void {
   if (name !== '__proto__') object[name] = value;
   else Object.defineProperty(object, name, { value, enumerable: true, configurable: true, writable: true });

@@ -102,18 +102,18 @@ export class JsonScanner {
   readonly bytes: Uint8Array;
   /** Where the next byte is. */
   at = 0;
-  /** Of the last string or key, without its quotes. */
+  /** Where the last string or key is, without its quotes. */
   stringStart = 0;
   stringEnd = 0;
   /** Whether the last string or key has a backslash in it. */
   isEscaped = false;
   /** Whether any string or key so far has an escape of U+0000, or of half of a surrogate pair. */
   hasRiskyEscape = false;
-  /** Of the last number: whether it has an exponent. */
+  /** Whether the last number has an exponent. */
   hasExponent = false;
-  /** Of all keys so far. */
+  /** The longest of all keys so far. */
   longestKeyBytes = 0;
-  /** Of all values that were skipped so far: how many arrays and objects were inside one another. */
+  /** The deepest nesting of arrays and objects in all values that were skipped so far. */
   deepest = 0;
   /** How many more bytes than UTF-16 units there are before `at`, and before the last string. */
   #surplus = 0;

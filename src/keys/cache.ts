@@ -79,7 +79,7 @@ export class KeyCache {
   #isProbing = false;
   /** Why the last query failed; null if it did not. */
   #failure: string | null = null;
-  /** Of any key. */
+  /** When any key was last confirmed. */
   #confirmedAt = Number.NEGATIVE_INFINITY;
 
   constructor(store: KeyStore, options: KeyCacheOptions = {}) {
@@ -92,7 +92,7 @@ export class KeyCache {
     store.watch?.((keyId) => (keyId === undefined ? this.invalidate() : this.forget(keyId)));
   }
 
-  /** The key, if that is known without asking the store. Undefined says nothing: use `lookup` then. */
+  /** The key, if it is cached. Undefined means not cached: use `lookup` then. */
   peek(key: string, now = performance.now()): ApiKey | undefined {
     const found = this.#found.get(key);
     if (found === undefined || !isFresh(found.askedAt, now)) return undefined;

@@ -1,6 +1,6 @@
 /**
  * The format of an API key: a prefix that says what it is, 32 random base62 characters, and a checksum of everything
- * before it. The checksum detects typos and guesses without a look-up; it is not secret and proves nothing. Everything
+ * before it. The checksum detects typos and guesses without a lookup; it is not secret and proves nothing. Everything
  * here is pure except creating a key. A key is never stored, only its SHA-256: with 190 bits of randomness, a slow
  * password hash would only add time to every request.
  */

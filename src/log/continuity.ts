@@ -115,7 +115,7 @@ export interface MissingRecords {
   readonly doubt: string | null;
 }
 
-/** What a start has to say of a local log, or would have to. */
+/** What a start finds in a local log (also run by `sluice doctor`). */
 export interface LogInspection {
   /** Why it is refused, in words with what to do. */
   readonly refusals: readonly string[];
@@ -150,7 +150,7 @@ export function missingRecordsText(missing: MissingRecords): string {
     return `${what}; the store has all of these, but ${doubt}, so it is not known whether more were acknowledged`;
   }
   const lost = Math.max(from, processed);
-  const more = doubt === null ? '' : `, and whether more were is not known: ${doubt}`;
+  const more = doubt === null ? '' : `, and it is unknown whether more were: ${doubt}`;
   return `${what}; those from position ${lost} on were acknowledged and are not processed${more}`;
 }
 

@@ -13,7 +13,7 @@ import { OperatorError } from '../errors.ts';
 import { writeDurably } from '../data-folder/write-durably.ts';
 
 export interface MigrationMarker {
-  /** Of the migration, the same as in the database that it went to. */
+  /** Id of the migration, the same as in the target database. */
   readonly id: string;
   readonly state: 'migrating' | 'migrated';
   /** Host and database: no password. */

@@ -219,7 +219,7 @@ export interface MigrationTarget {
   state(): Promise<TargetState>;
   /** Only where the state is `empty`: rejects with an `OperatorError` if it is not any more. */
   begin(migration: Migration): Promise<void>;
-  /** Of the migration that was begun; parts that nothing was taken of are not in it. */
+  /** Progress of a started migration, without parts that are not started. */
   progress(): Promise<ReadonlyMap<PartName, PartProgress>>;
   /**
    * Writes a chunk and advances to its position, both or neither; null: the part is complete. Rejects with

@@ -27,7 +27,7 @@ export type ViolationMode = 'warn' | 'enforce';
 export interface Violation {
   /** In the user: `events[0].total`, `user_properties.plan`. */
   readonly path: string;
-  /** What is wrong with what is at the path: `must be a number`. */
+  /** What is wrong at the path: `must be a number`. */
   readonly message: string;
   /** Null for user properties and profile fields. */
   readonly event_name: string | null;
@@ -36,7 +36,7 @@ export interface Violation {
 
 export const VIOLATIONS_PER_USER_MAX = 20;
 
-/** Of properties as JSON: beyond it, only the first violation is given, since ajv would collect one per item. */
+/** If properties as JSON are longer, only the first violation is given, since ajv would collect one per item. */
 const ALL_ERRORS_CHARACTERS_MAX = 4_096;
 
 /** Longer paths are cut: names in them are the client's. */
@@ -122,7 +122,7 @@ class PropertiesCheck {
     this.#compilers = compilers;
   }
 
-  /** What ajv finds; null if nothing. `all`: all of it where the properties are small, else the first: bounded work. */
+  /** ajv's errors, or null. With `all`, every error; only the first if the properties are large, to bound the work. */
   errorsOf(properties: JsonObject, all: boolean): readonly ErrorObject[] | null {
     const first = (this.#first ??= this.#compilers.first.compile(this.#schema));
     if (first(properties)) return null;
@@ -337,7 +337,7 @@ function withoutBranches(errors: readonly ErrorObject[]): ErrorObject[] {
         return !isBranch || !instancePath.startsWith(error.instancePath);
       });
     }
-    // Of `if`, the error of the branch says what is wrong; of a name, the error of `propertyNames` does.
+    // The error of the branch says what is wrong, not that of `if`; and `propertyNames` says it for a name.
     if (error.keyword !== 'if' && error.propertyName === undefined) kept.push(error);
   }
   return kept;
@@ -370,7 +370,7 @@ const TYPE_WORDS: Readonly<Record<string, string>> = {
   object: 'an object',
 };
 
-/** Of what ajv reports, by keyword, whatever of it the messages use. */
+/** The parameters of ajv's errors that the messages use. */
 interface ErrorParameters {
   readonly type: string | readonly string[];
   readonly property: string;

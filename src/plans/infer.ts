@@ -31,7 +31,7 @@ export interface InferredFrom {
   readonly profile_fields: Omit<CataloguedEvent, 'event_name'> | null;
 }
 
-/** Of the values of a property. */
+/** A type is in the plan if at least this share of a property's values have it. */
 const TYPE_SHARE_MIN = 0.01;
 /** With fewer a property may be in all of them by chance. */
 const EXAMINED_MIN = 20;

@@ -24,7 +24,7 @@ export type UnplannedMode = (typeof UNPLANNED_MODES)[number];
 export interface PlannedProperties {
   readonly mode: PlanMode;
   readonly description?: string;
-  /** Of the object that holds the properties. */
+  /** JSON Schema of the object that holds the properties. */
   readonly schema: JsonObject;
 }
 

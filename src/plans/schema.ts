@@ -22,7 +22,7 @@ export interface PlanMistake {
 
 const SCHEMA_LIMITS = {
   depthMax: 20,
-  /** Of one schema, with every `$ref` written out. */
+  /** Limit for one schema, with every `$ref` written out. */
   subschemasMax: 1_000,
   listItemsMax: 1_000,
   patternsMax: 200,

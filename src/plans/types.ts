@@ -79,7 +79,7 @@ function union(types: readonly string[]): string {
   return distinct.length === 0 ? 'never' : distinct.join(' | ');
 }
 
-/** Of a JSON value; nested ones are written as what they are. */
+/** The type of a JSON value: its literal, or `unknown` for an object or an array. */
 function literal(value: unknown): string {
   return typeof value === 'object' && value !== null ? 'unknown' : JSON.stringify(value);
 }

@@ -22,7 +22,7 @@ export const FAILPOINTS = [
   'committed',
   'log_committed',
 ] as const;
-/** Of a step of a job (jobs.ts). */
+/** Failpoints in a step of a job (jobs.ts). */
 export const JOB_FAILPOINTS = ['job_taken', 'job_marked', 'job_written', 'job_saved', 'job_committed'] as const;
 export type FailpointName = (typeof FAILPOINTS)[number] | (typeof JOB_FAILPOINTS)[number];
 

@@ -21,19 +21,19 @@ import type {
 } from '../store-writer.ts';
 import { exampleOf, EXAMPLES_MAX, KEYS_MAX, PROPERTIES_MAX } from '../views/catalogue.ts';
 
-/** Between two flushes: of JSON that is parsed. Some 10,000 ordinary objects, which take some 30 ms. */
+/** Limit of parsed JSON between two flushes. Some 10,000 ordinary objects, which take some 30 ms. */
 const CHARACTERS_MAX = 2_000_000;
 /** What parsing any object costs besides its characters. */
 const CHARACTERS_PER_OBJECT = 64;
-/** Of a name in one transaction: these are parsed as long as there is room at all. */
+/** Once half of that is used, only the first events of each name in a transaction are parsed, */
 const FIRST_EVENTS = 20;
-/** Of the others one of so many. */
+/** and after them one of this many. */
 const STRIDE = 64;
 /** Between two flushes: entries with properties, since each is read and written by the flush; and entries in all. */
 const EXAMINED_ENTRIES_MAX = 200;
 const ENTRIES_MAX = 20_000;
 
-/** As a tenant's entries are found: no event name is empty. */
+/** Keys of a tenant's entries that are no event names: no event name is empty. */
 const USER_PROPERTIES = '\0user_properties';
 const PROFILE_FIELDS = '\0profile_fields';
 const OTHER_EVENTS = '';
@@ -41,7 +41,7 @@ const OTHER_EVENTS = '';
 const EVENT_ID = '$event_id';
 
 export class CatalogueCollector {
-  /** Of committed transactions since the last flush, and of the one under way. */
+  /** Observations of committed transactions since the last flush, and of the transaction in progress. */
   #committed: Collected = new Map();
   #current: Collected = new Map();
   #size = 0;
@@ -141,7 +141,7 @@ export class CatalogueCollector {
     return { observations, since: this.#since ?? this.#now() };
   }
 
-  /** What was returned last is committed. Between transactions. */
+  /** Call it between transactions, when the last returned observations are committed. */
   flushed(): void {
     this.#committed = new Map();
     this.#size = 0;

@@ -374,7 +374,7 @@ const TOO_MANY_NAMES = `only the first ${LIMITS.namesPerPersonMax} names of user
 const ALL_THERE_ALREADY = 'nothing of this user was applied: all of its events were there already';
 const NO_IDENTIFIER_LEFT = 'stored without a profile: no identifier is left that could be matched';
 
-/** What is not as the response to a retry says. */
+/** Adds warnings where the outcome differs from the response to the retry. */
 function withDuplicates(
   notes: readonly UserNote[],
   { record: { users }, rejections, acceptedNow }: TriagedRecord,

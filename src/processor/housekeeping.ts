@@ -16,7 +16,7 @@ const BACKLOG_INTERVAL_MS = 1_000;
 const BACKLOG_RETRY_MS = 30_000;
 const LEDGER_INTERVAL_MS = 10_000;
 const SWEEP_INTERVAL_MS = 60_000;
-/** More than the time between two readings of a clock, and less than any pause of the retention time. */
+/** Beyond this lag behind the clock, retention counts as paused. */
 const RETENTION_LAG_MS = 60_000;
 
 export interface HousekeepingParts {

@@ -22,7 +22,7 @@ const PLANS_INTERVAL_MS = 1_000;
 /** A plan of one tenant that warns. */
 export interface WarningPlan {
   readonly version: number;
-  /** Of the events that are stored of this user, and of what it sets. */
+  /** Violations by the user's stored events, and by the properties it sets. */
   violationsOf(user: PreparedUser, events: readonly PreparedEvent[]): readonly Violation[];
   /** What a violation is counted as. */
   countedAs(violation: Violation): Pick<PlanViolation, 'eventName' | 'path' | 'message'>;

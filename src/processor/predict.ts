@@ -28,7 +28,7 @@ import type { PreparedRecord } from './prepared.ts';
 export const FIRST_PREDICTED_NODE: NodeNumber = 2 ** 52;
 /** Characters of names and values that are listed for all users of a request together. */
 const PROPERTY_CHANGES_LENGTH_MAX = 1_000_000;
-/** Of stored properties: once so much is read, those of further nodes are not. One node has up to 10 MB. */
+/** Once this much is read of stored properties, those of further nodes are not. One node has up to 10 MB. */
 export const PROPERTIES_BYTES_MAX = 16 * 1024 * 1024;
 
 export interface PreparedPrediction {
@@ -155,7 +155,7 @@ interface PredictedPerson {
   readonly id: string;
   readonly isNew: boolean;
   readonly nodes: NodeNumber[];
-  /** Of all nodes; null while it is not known. */
+  /** Properties of all nodes; null while they are unknown. */
   view: View | null;
 }
 

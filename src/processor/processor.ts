@@ -55,11 +55,11 @@ const TURN_MS = 4;
  * The pause where the processor has caught up: a transaction costs milliseconds of CPU however small it is, so the next
  * one waits for more than one request. The first request on an idle server is processed at once.
  */
-const LINGER_MS = 25;
+const CAUGHT_UP_PAUSE_MS = 25;
 /** While others ask for it, a transaction takes no longer than this, nor does the pause after it: each has half of the time. */
 const SHARED_MS = 100;
 /** Compaction waits until nothing has arrived for this long: every commit costs readers their cache. */
-const IDLE_MS = 60_000;
+const COMPACT_AFTER_IDLE_MS = 60_000;
 /** Between two steps of it, so that other threads have the cores most of the time. */
 const REST_MS = 250;
 const TRIES_MAX = 3;
@@ -67,9 +67,9 @@ const TRIES_MAX = 3;
 const CONFLICT_WAIT_MS = 10;
 const CONFLICT_WAIT_MS_MAX = 300;
 const CONFLICTS_LOGGED = 50;
-/** Of a batch of all partitions together: the least that is read of one. */
+/** The least that is read from each partition for a batch. */
 const PARTITION_BYTES_MIN = 64 * 1024;
-/** Of a log that counts its records. */
+/** The first position of a log that counts its records. */
 const FIRST_POSITION = 1;
 /** How often the positions are read again while idle. */
 const POSITIONS_INTERVAL_MS = 5_000;
@@ -87,11 +87,11 @@ export interface ProcessorParts {
   readonly waitForMore: () => Promise<void>;
   /** Called between transactions, with the positions that are committed; nothing older than `caughtUpTo` waits. */
   readonly betweenTransactions: (positions: ReadonlyMap<number, number>, caughtUpTo: number) => Promise<void>;
-  /** By which others ask for a turn to write, where they share one lock with the processor. */
+  /** Through which others request a turn to write, where they share one lock with the processor. */
   readonly writeTurn?: WriteTurn;
   /** The tracking plans that warn; none unless given. */
   readonly plans?: WarningPlans;
-  /** For what is resubmitted; no plan is enforced unless given. */
+  /** Plans for resubmitted users; no plan is enforced unless given. */
   readonly planStore?: Pick<PlanStore, 'find'>;
   readonly failpoint?: Failpoint;
   /**
@@ -140,12 +140,12 @@ export class Processor {
   #conflictsInARow = 0;
   /** Whether the log has records that are stored already: since one was found, until a transaction has none. */
   #hasCopies = false;
-  /** Of the transaction under way. */
+  /** Records in the current transaction that are stored already. */
   #copies = 0;
-  /** As in the transaction under way. */
+  /** Positions and requests in the current transaction. */
   #positions = new Map<number, number>();
   #traceIds = new Map<number, string>();
-  /** Of the transaction under way: what is rolled back was not processed. */
+  /** Counts of the current transaction, added to the metrics after its commit. */
   #uncounted: (BatchCounts & { readonly records: number })[] = [];
   /** Up to where each partition is read record by record, because a batch there failed. */
   readonly #isolateUntil = new Map<number, number>();
@@ -188,7 +188,7 @@ export class Processor {
         continue;
       }
       if (performance.now() - this.#positionsReadAt >= this.#positionsIntervalMs) this.#isUncertain = true;
-      if (performance.now() - busyAt > IDLE_MS && (await this.#compact())) await sleep(REST_MS);
+      if (performance.now() - busyAt > COMPACT_AFTER_IDLE_MS && (await this.#compact())) await sleep(REST_MS);
       else await this.#parts.waitForMore();
     }
     await this.#retryLoop.guard('settle', () => this.#makeDurable());
@@ -204,8 +204,8 @@ export class Processor {
   /** Meanwhile an unmerge or an erase can write. */
   async #pause(hasJob: boolean): Promise<void> {
     const startedAt = performance.now();
-    const isCaughtUp = this.#parts.now() - this.#caughtUpTo < LINGER_MS;
-    await sleep(isCaughtUp && !hasJob ? LINGER_MS : TURN_MS);
+    const isCaughtUp = this.#parts.now() - this.#caughtUpTo < CAUGHT_UP_PAUSE_MS;
+    await sleep(isCaughtUp && !hasJob ? CAUGHT_UP_PAUSE_MS : TURN_MS);
     while (this.#parts.writeTurn?.isRequested() && performance.now() - startedAt < SHARED_MS) await sleep(TURN_MS);
   }
 
@@ -277,7 +277,7 @@ export class Processor {
     if (this.#isUncertain || partitions.some((partition) => !this.#partitions.includes(partition))) {
       this.#processed = await writer.processed();
       this.#positionsReadAt = performance.now();
-      this.#noteSetBack(partitions, this.#processed);
+      this.#noteEarlierPositions(partitions, this.#processed);
       this.#forgetContinued(this.#processed);
       this.#committed = this.#processed.positions;
       this.#committedTraceIds = this.#processed.lastTraceIds;
@@ -306,8 +306,8 @@ export class Processor {
   }
 
   /** Positions never go back by themselves: the store was restored to an earlier state, or an operator set them. */
-  #noteSetBack(partitions: readonly number[], { positions, lastTraceIds }: ProcessedLog): void {
-    const setBack: number[] = [];
+  #noteEarlierPositions(partitions: readonly number[], { positions, lastTraceIds }: ProcessedLog): void {
+    const earlier: number[] = [];
     let records = 0;
     for (const partition of partitions) {
       const position = positions.get(partition) ?? 0;
@@ -316,15 +316,18 @@ export class Processor {
       // A store has the request with the position; the statements for operators remove it.
       if (positions.has(partition) && !lastTraceIds.has(partition)) {
         const line = { partition, position };
-        this.#parts.logger.warn(line, 'the position was set back: reading again from there what is not stored');
+        this.#parts.logger.warn(
+          line,
+          'the position was reset to an earlier one: reading again from there what is not stored',
+        );
         continue;
       }
-      setBack.push(partition);
+      earlier.push(partition);
       records += behind;
     }
-    if (setBack.length === 0) return;
-    const line = { partitions: setBack, records };
-    this.#parts.logger.warn(line, 'the store was set back to an earlier moment: processing again what it has lost');
+    if (earlier.length === 0) return;
+    const line = { partitions: earlier, records };
+    this.#parts.logger.warn(line, 'the store is at an earlier state: processing the records it has lost again');
   }
 
   /** After an error in a transaction. Throws it on unless it is a conflict, or may be the fault of a record. */

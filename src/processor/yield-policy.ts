@@ -18,7 +18,7 @@ const MANY_LAG_MS_MAX = 1_000;
 /** How much may arrive meanwhile: about two large transactions. */
 const BYTES_MAX = 64 * 1024 * 1024;
 /** When nothing has arrived for this long, every client has its response. */
-const IDLE_MS = 100;
+const NO_ARRIVALS_MS = 100;
 const LOOK_INTERVAL_MS = 10;
 
 export interface LoadSample {
@@ -36,7 +36,7 @@ export interface LoadSample {
 
 /** Whether the processor pauses for another interval. */
 export function shouldYield({ waiting, lagMs, waitedMs, bytes, idleMs }: LoadSample): boolean {
-  if (waiting < SOME_WAITING || idleMs >= IDLE_MS || bytes >= BYTES_MAX) return false;
+  if (waiting < SOME_WAITING || idleMs >= NO_ARRIVALS_MS || bytes >= BYTES_MAX) return false;
   const lagMsMax = waiting >= MANY_WAITING ? MANY_LAG_MS_MAX : SOME_LAG_MS_MAX;
   // Both, because the wall clock, by which records have an age, may be set back.
   return lagMs < lagMsMax && waitedMs < lagMsMax;

@@ -16,7 +16,7 @@ import type { JsonText, PatchStep } from '../store.ts';
 
 const OPERATIONS_MAX = 100;
 const PATCH_CHARACTERS_MAX = 32_768;
-/** As JSON, of what one patch copies in one user: `copy` could double a user with every operation. */
+/** Limit of the JSON that one patch copies in one user: `copy` could double a user with every operation. */
 const COPIED_CHARACTERS_MAX = 65_536;
 const POINTER = /^(?:\/(?:[^~/]|~[01])*)+$/;
 const SKIPPED_BY_LIBRARY = new Set(['__proto__', 'constructor', 'prototype']);

@@ -32,6 +32,6 @@ export function releaseMemory(buffer: ArrayBuffer): void {
 /** The bytes in their own memory, which can be handed to another thread without a copy. Copies only if need be. */
 export function inOwnMemory(bytes: Uint8Array): Uint8Array<ArrayBuffer> {
   const { buffer } = bytes;
-  const isAlone = buffer instanceof ArrayBuffer && buffer.byteLength === bytes.byteLength;
-  return isAlone ? new Uint8Array(buffer) : new Uint8Array(bytes);
+  const ownsBuffer = buffer instanceof ArrayBuffer && buffer.byteLength === bytes.byteLength;
+  return ownsBuffer ? new Uint8Array(buffer) : new Uint8Array(bytes);
 }

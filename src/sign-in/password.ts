@@ -1,14 +1,13 @@
 /**
  * Which passwords are accepted, and how they are stored. argon2id with the parameters that OWASP recommends (19 MiB,
  * two passes) makes each guess expensive, for an attacker with the file as well as for us. The parameters are stored
- * with each hash, in the PHC string format, so they can be raised later without locking anyone out. Older scrypt hashes
- * are still accepted, and replaced at the next sign-in.
+ * with each hash, in the PHC string format, so they can be raised later without locking anyone out.
  *
  * Because a check is expensive, an edge computes few at once and queues few: beyond that the response is 503, and
  * events are still accepted. An unknown e-mail costs the same as a wrong password.
  */
 
-import { argon2, randomBytes, scrypt, type ScryptOptions, timingSafeEqual } from 'node:crypto';
+import { argon2, randomBytes, timingSafeEqual } from 'node:crypto';
 import { isLongerThan, isStorable } from '../validation/characters.ts';
 
 const PASSWORD_CHARACTERS_MIN = 10;
@@ -21,12 +20,10 @@ const HASH_BYTES = 32;
 /** A stored hash that asks for more than this is not ours. */
 const COST_MAX: Cost = { m: 65_536, t: 10, p: 4 };
 const ARGON2 = /^\$argon2id\$v=19\$m=(\d+),t=(\d+),p=(\d+)\$([A-Za-z0-9+/]+)\$([A-Za-z0-9+/]+)$/;
-const SCRYPT = /^scrypt\$(\d+)\$(\d+)\$(\d+)\$([\w-]+)\$([\w-]+)$/;
-const SCRYPT_MEMORY_BYTES_MAX = 64 * 1_024 * 1_024;
 
 /**
- * In the whole process, but at least one per edge: libuv has one pool of four threads for the process, and
- * decompression of request bodies uses it too.
+ * Checks at once per process; with more than two edges, one per edge. libuv has one pool of four threads for the
+ * process, and decompression of request bodies uses it too.
  */
 const RUNNING_MAX = 2;
 /** The last in line waits about a second. */
@@ -74,7 +71,7 @@ export class Passwords {
     return timingSafeEqual(given, expected) && passwordHash !== undefined;
   }
 
-  /** Whether a hash should be replaced by one of today, when the password is at hand. */
+  /** Whether a password should be rehashed with the current parameters, at its next sign-in. */
   isOutdated(passwordHash: string): boolean {
     return !passwordHash.startsWith(PREFIX);
   }
@@ -124,25 +121,15 @@ interface StoredHash {
 }
 
 function readHash(stored: string): StoredHash {
-  const argon2Parts = ARGON2.exec(stored);
-  if (argon2Parts !== null) {
-    const [, m, t, p, salt = '', hash = ''] = argon2Parts;
-    const cost = { m: Number(m), t: Number(t), p: Number(p) };
-    const expected = Buffer.from(hash, 'base64');
-    if (cost.m <= COST_MAX.m && cost.t <= COST_MAX.t && cost.p <= COST_MAX.p) {
-      const saltBytes = Buffer.from(salt, 'base64');
-      return { expected, derive: (password) => deriveArgon2(password, saltBytes, cost, expected.length) };
-    }
+  const [, m, t, p, salt = '', hash = ''] = ARGON2.exec(stored) ?? [];
+  const cost = { m: Number(m), t: Number(t), p: Number(p) };
+  // Also false for numbers that are missing.
+  if (!(cost.m <= COST_MAX.m && cost.t <= COST_MAX.t && cost.p <= COST_MAX.p)) {
+    throw new Error('a password hash is not in the form that this version knows');
   }
-  const scryptParts = SCRYPT.exec(stored);
-  if (scryptParts === null) throw new Error('a password hash is not in the form that this version knows');
-  const [, N, r, p, salt = '', hash = ''] = scryptParts;
-  const expected = Buffer.from(hash, 'base64url');
-  const options = { N: Number(N), r: Number(r), p: Number(p), maxmem: SCRYPT_MEMORY_BYTES_MAX };
-  return {
-    expected,
-    derive: (password) => deriveScrypt(password, Buffer.from(salt, 'base64url'), options, expected.length),
-  };
+  const nonce = Buffer.from(salt, 'base64');
+  const expected = Buffer.from(hash, 'base64');
+  return { expected, derive: (password) => deriveArgon2(password, nonce, cost, expected.length) };
 }
 
 /** The same letters typed on another keyboard may be other code points: NFKC makes them one. */
@@ -154,11 +141,5 @@ function deriveArgon2(password: string, nonce: Buffer, { m, t, p }: Cost, tagLen
   const parameters = { message: messageOf(password), nonce, memory: m, passes: t, parallelism: p, tagLength };
   return new Promise((resolve, reject) => {
     argon2('argon2id', parameters, (error, key) => (error === null ? resolve(key) : reject(error)));
-  });
-}
-
-function deriveScrypt(password: string, salt: Buffer, options: ScryptOptions, bytes: number): Promise<Buffer> {
-  return new Promise((resolve, reject) => {
-    scrypt(messageOf(password), salt, bytes, options, (error, key) => (error === null ? resolve(key) : reject(error)));
   });
 }

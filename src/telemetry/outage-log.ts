@@ -17,7 +17,7 @@ export interface OutageMessages {
 export interface OutageOptions {
   /** How long nothing may have failed before a success ends the outage. */
   readonly quietMs?: number;
-  /** Of a monotonic clock. */
+  /** A monotonic clock, in milliseconds. */
   readonly now?: () => number;
 }
 

@@ -46,7 +46,7 @@ export function acceptPlain(body: Uint8Array): PlainCounts | null {
       scanner.skipValue();
       continue;
     }
-    // Of a duplicate name the last value counts, which is not known yet.
+    // If a name occurs twice, the last value counts, which is not known yet.
     if (userCount > 0 || !scanner.openArray()) return null;
     while (scanner.nextElement()) {
       const events = eventsOfUser(scanner);

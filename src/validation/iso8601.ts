@@ -4,7 +4,7 @@
  * hours or minutes, and its lowest component may have a fraction. Without an offset the time is UTC.
  *
  * `Date.parse` is not used: it accepts what is not ISO 8601, refuses much that is, and turns 30 February into 2 March.
- * Of a fraction the first nine digits count; what is below a millisecond is cut off, never rounded.
+ * The first nine digits of a fraction count; what is below a millisecond is cut off, never rounded.
  */
 
 import { DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS } from '../model.ts';

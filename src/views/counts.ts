@@ -124,7 +124,7 @@ function sumOfRevenues(revenues: readonly number[]): number | null {
 /** What can become of a received user or event, as columns of the ledger. */
 export const OUTCOMES = ['received', 'stored', 'duplicates', 'erased', 'expired', 'dead_letters'] as const;
 
-/** Of columns such as `users_received`; what is still in the log is not in them. */
+/** The sums in columns such as `users_received`, without what is still in the log. */
 export function ledgerSumsOf(row: Readonly<Record<string, number | null>>, what: 'users' | 'events'): LedgerSums {
   const sum = (column: (typeof OUTCOMES)[number]): number => row[`${what}_${column}`] ?? 0;
   return {

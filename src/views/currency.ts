@@ -21,7 +21,7 @@ export const OTHER_CURRENCY: CountedCurrency = 'other';
 
 const CODE = /^[A-Za-z]{3}$/;
 
-/** Of an event that has revenue, by its property `currency`. */
+/** The currency of an event that has revenue, from its property `currency`. */
 export function currencyOf(given: unknown): CountedCurrency {
   if (given === undefined || given === null) return NO_CURRENCY;
   if (typeof given !== 'string') return OTHER_CURRENCY;
@@ -31,7 +31,7 @@ export function currencyOf(given: unknown): CountedCurrency {
   return CODE.test(text) ? text.toUpperCase() : OTHER_CURRENCY;
 }
 
-/** Of a stored event, whose properties are a JSON object. */
+/** The currency of a stored event, whose properties are a JSON object. */
 export function currencyOfStored(revenue: number | string | null, properties: string): CountedCurrency {
   if (revenue === null) return NO_REVENUE;
   const given: unknown = parseJson(properties);
@@ -43,7 +43,7 @@ export function amountToSum(revenue: number | string | null, currency: CountedCu
   return revenue === null || currency === OTHER_CURRENCY ? 0 : Number(revenue);
 }
 
-/** Of a revenue or a value as JSON text; a number that a double would change is kept as its original text. */
+/** A revenue or a value as JSON text; a number that a double would change is kept as its original text. */
 export function amountText(amount: number | string | null): string | null {
   return typeof amount === 'number' ? JSON.stringify(amount) : amount;
 }

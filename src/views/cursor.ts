@@ -95,7 +95,7 @@ export function withoutTenant(cursor: string, tenantId: string): string {
   throw new BadCursorError(`was given to another account or environment: ${GO_ON}`);
 }
 
-/** As `withoutTenant`, of a cursor for the next page of a list. */
+/** Like `withoutTenant`, for a cursor for the next page of a list. */
 export function pageWithoutTenant(cursor: string, tenantId: string): string {
   const [own, mark] = partsOf(cursor, malformedPage);
   if (mark === shortHash(tenantId)) return own;
@@ -110,7 +110,7 @@ function partsOf(cursor: string, refusal: () => BadCursorError): [own: string, m
   return [own, mark];
 }
 
-/** Of a page of events, by their own time: after the last event of the page. */
+/** The cursor after the last event of a page that is ordered by event time. */
 export function eventCursorOf(tenant: number, query: EventQuery, last: { timestamp: number; no: number }): string {
   return scopedCursorOf('events', eventScopeOf(tenant, query), last.timestamp, last.no);
 }
@@ -148,7 +148,7 @@ export function cursorOfOtherStore(): BadCursorError {
 
 export function cursorFromFuture(): BadCursorError {
   return new BadCursorError(
-    `is ahead of all that is stored, so the store is not the one that gave it, or was set back to an earlier state: ${GO_ON}`,
+    `is ahead of all that is stored, so the store is not the one that gave it, or was restored to an earlier state: ${GO_ON}`,
   );
 }
 

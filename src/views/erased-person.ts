@@ -19,7 +19,7 @@ export interface ErasedKey {
   readonly raw: string;
 }
 
-/** Of all identifiers of a person. */
+/** The keys of all identifiers of a person. */
 export function erasedKeys(identifiers: readonly IdentifierRow[]): ErasedKey[] {
   return identifiers.map(({ type, value, raw }) => ({ type, value, raw: raw ?? value }));
 }
@@ -146,7 +146,7 @@ interface GivenIdentifier {
   readonly value: string | number;
 }
 
-/** Of a user in our own format, or of a message of Segment's SDKs. A number is what may have been wrong with it. */
+/** Identifiers of a user in our own format, or of a Segment message; numbers too, for which it may have been rejected. */
 function identifiersIn(user: unknown): GivenIdentifier[] {
   const identifiers = memberOf(user, 'identifiers');
   const given: (readonly [IdentifierType, unknown])[] = IDENTIFIER_TYPES.map((type) => [

@@ -1,5 +1,5 @@
 /**
- * Earlier uses of the event ids of a batch (`EventIdUses`), made from a look-up by id. Pure. For stores that look ids
+ * Earlier uses of the event ids of a batch (`EventIdUses`), made from a lookup by id. Pure. For stores that look ids
  * up as texts.
  */
 

@@ -2,7 +2,7 @@
  * A cache of resolved people: from the fingerprint of all match keys of a user (`identityFingerprint`) to the node of
  * the strongest, if all of them belong to one profile. Up to two million slots of 24 bytes, in typed arrays that the
  * garbage collector does not scan; doubled whenever half of the slots are in use. Four-way associative: a fingerprint
- * has four adjacent slots, so a look-up costs one or two cache lines; when all four are in use, a new entry replaces
+ * has four adjacent slots, so a lookup costs one or two cache lines; when all four are in use, a new entry replaces
  * one of them.
  */
 
@@ -15,7 +15,7 @@ const SLOTS_MAX = 2 ** 21;
 const WAYS = 4;
 /** A table of remainders filters nodes before the set is queried: most slots then cost only one memory access. */
 const REMAINDERS = 4_096;
-/** Of a slot: the two parts of the hash, and the node, which is 0 where there is none. */
+/** A slot has the two parts of the hash, and the node, which is 0 where there is none. */
 const PARTS = 3;
 const NODE = 2;
 

@@ -12,9 +12,9 @@ import { withoutNul } from './storable-text.ts';
 
 /** In UTF-16 units: enough to see what is wrong. */
 const PAYLOAD_LENGTH_MAX = 16_384;
-/** Of one record, in UTF-16 units. Of the users after these only the message is kept. */
+/** Limit of all payloads of one record, in UTF-16 units. Beyond it, only the messages of users are kept. */
 const PAYLOADS_LENGTH_MAX = 100 * PAYLOAD_LENGTH_MAX;
-/** Of one user, also where its payload is cut; a payload that is kept whole has hardly more. */
+/** Event names kept per user, also where its payload is cut; a payload that is kept whole has hardly more. */
 const EVENT_NAMES_MAX = 100;
 const EVENT_NAME_LENGTH_MAX = 512;
 /** No user that is larger can be fixed by hand. */
@@ -28,7 +28,7 @@ export interface KeptRejection {
   readonly reasonHash: Uint8Array;
   readonly payload: string;
   readonly isCut: boolean;
-  /** Of its events, as `eventNamesText` writes them. */
+  /** Names of its events, as `eventNamesText` writes them. */
   readonly eventNames: string;
 }
 
@@ -67,7 +67,7 @@ function eventNamesText(payload: string): string {
   return names.size === 0 ? '' : `\n${[...names].join('\n')}\n`;
 }
 
-/** Of the events of a user, or of a message of Segment's SDKs. */
+/** The event names of a user, or of a message of Segment's SDKs. */
 function givenNames(user: unknown): unknown[] {
   if (!isObject(user)) return [];
   if (!Array.isArray(user.events)) return [user.event];
@@ -90,7 +90,7 @@ export function rejectionId(traceId: string, userIndex: number): string {
   return `${traceId}.${userIndex}`;
 }
 
-/** By which a reason is found; as clients ask for it, or as it is kept. */
+/** The hash by which a reason is found, whether a client or the store gave it. */
 export function reasonHash(reason: string): Uint8Array {
   return hash('sha256', withoutNul(reason), 'buffer').subarray(0, HASH_BYTES);
 }

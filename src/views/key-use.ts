@@ -1,6 +1,6 @@
 /**
  * How a store remembers the uses of an Idempotency-Key. The newest use is under the key itself, older ones are under
- * names of their own. So a new key costs one look-up, and every body sent with a key is remembered until its window
+ * names of their own. So a new key costs one lookup, and every body sent with a key is remembered until its window
  * ends. With the hash of the body goes whether anything was accepted with the key so far: a request without a valid user
  * does not use it up.
  */

@@ -49,7 +49,7 @@ const UPPER = 2 ** 15;
 const SIGN = 2 ** 47;
 
 export function keyHashes(secret: Uint8Array): HashOfKey {
-  /** Of each offset in turn, one number a lane. */
+  /** The factors of each offset in turn, one per lane. */
   let factors = factorsOf(secret, FIRST_PLACES);
   return (tenant, kind, value) => {
     // SQLite stores half a surrogate pair as U+FFFD; the hash is that of what is stored.

@@ -77,7 +77,7 @@ export function groupsText(
   return `[[${receivedAt},"${traceId}",${userIndex},${fields},${properties}]]`;
 }
 
-/** As it is to be stored; null for nothing. Values may be large: what was set longest ago goes first. */
+/** The text to store; null for nothing. Values may be large: what was set longest ago is dropped first. */
 export function boundedText(groups: readonly Group[]): string | null {
   if (groups.length === 0) return null;
   for (let count = groups.length; ; count--) {

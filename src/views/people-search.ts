@@ -26,7 +26,7 @@ import type { IdentifierRow } from './profile.ts';
 /** Profile fields that hold a name. */
 export const NAME_FIELDS = ['first_name', 'last_name', 'name', 'full_name'] as const;
 
-/** Of all values of the people on a page, in UTF-16 units; the person that goes over it is still given. */
+/** Limit of all values of the people on a page, in UTF-16 units; the person that exceeds it is still returned. */
 const PAGE_LENGTH_MAX = 16 * 1024 * 1024;
 
 /** A person as a store reads it: the number of its survivor, and its identifiers as they are matched. */
@@ -123,7 +123,7 @@ function lengthOf({ profileFields, userProperties }: StoredProfile): number {
   return values.reduce((sum, { value }) => sum + value.length, 0);
 }
 
-/** By what a person matches; null if not at all. Without a text everyone with the property does, by nothing. */
+/** What a person is matched by; null without a match. Without a text it is empty for everyone with the property. */
 export function matchOf(
   { profile, identifiers }: Candidate,
   { text, property }: Pick<PeopleQuery, 'text' | 'property'>,
@@ -176,11 +176,11 @@ function phoneCharacters(text: string): string | null {
 
 /** Patterns for LIKE, with a backslash as the escape character. Everyone who matches contains them. */
 export interface RoughFilter {
-  /** Of an identifier, normalised or as it came; null to match identifiers by `properties` alone. */
+  /** Matches an identifier, normalised or as received; null to match identifiers by `properties` alone. */
   readonly identifier: string | null;
   /** The beginning of a normalised phone number; null for what cannot be one. */
   readonly phone: string | null;
-  /** Of the properties of a node, as JSON (identity/property-updates.ts): both must match. */
+  /** Match the properties of a node, as JSON (identity/property-updates.ts): both must match. */
   readonly properties: readonly [string, string];
   /**
    * Whether the properties of one node may match: more exact than `properties`, and still without reading the whole

@@ -88,7 +88,7 @@ export function viewOfNodes(nodes: readonly ProfileNode[]): ReturnType<typeof vi
   return viewOf(nodes.map(({ properties }) => groupsIn(properties)));
 }
 
-/** As the clients wrote them, in the order of the rows, and of each type so many. */
+/** Identifiers as the clients wrote them, in the order of the rows, at most `countMax` of each type. */
 export function identifiersByType(
   rows: readonly IdentifierRow[],
   countMax = Number.POSITIVE_INFINITY,

@@ -26,7 +26,7 @@ import { uuidOf } from './uuid.ts';
 const DEAD_LETTERS_MAX = 1_000;
 const DEAD_LETTER_WARNING = 'could not be processed and is now a dead letter: see sluice doctor';
 const HEADERS_PER_READ = 5_000;
-/** Of each partition. Reading a longer backlog at every call would keep the processor from working it off. */
+/** Records read per partition. Reading a longer backlog at every call would keep the processor from working it off. */
 const WAITING_RECORDS_MAX = 20_000;
 
 export class TraceReading {

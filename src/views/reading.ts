@@ -28,7 +28,7 @@ import {
   type TimeRange,
 } from '../store.ts';
 
-/** Of each partition, when pending requests are counted for a prediction, which should take no time. */
+/** Records read per partition to count pending requests for a prediction, which should take no time. */
 const PENDING_RECORDS_MAX = 1_000;
 /** If records vanish this often while they are counted, the cause is not the processor. */
 const TRIES_MAX = 20;
@@ -92,7 +92,7 @@ export function createReading(store: Store, log: LogReader): Store {
       }
     },
     predict: async (tenantId, records, appliedAt) => {
-      // Counted first: what is processed meanwhile is then counted and considered, never neither.
+      // Counted first: a request that is processed meanwhile may be counted twice, but is never missed.
       const pendingRequests = await countPendingRequests(store, log, tenantId);
       return { ...(await store.predict(tenantId, records, appliedAt)), pendingRequests };
     },
@@ -128,7 +128,7 @@ function arrivalsFor(tenantId: TenantId, { events, last, lastSequence }: Arrival
   };
 }
 
-/** What the store says, with what the log has from the positions of the store on. */
+/** A result of the store, and the records that the log has after the positions of the store. */
 async function complete<Result extends Pick<Receipts, 'positions'>>(
   store: LedgerReader,
   pendingCounts: PendingCounts,

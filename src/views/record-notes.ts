@@ -11,10 +11,10 @@ import type { RecordToStore, UserNote } from '../store-writer.ts';
 export interface RecordNotes {
   /** As `UserNote` in store-writer.ts, in order of userIndex. */
   readonly users?: readonly UserNote[];
-  /** Of the request, if not our own. */
+  /** Format of the request, if not our own. */
   readonly format?: ForeignFormat;
   readonly rejected?: readonly (readonly [userIndex: number, message: string])[];
-  /** Of a record that holds a resubmitted user. */
+  /** Set if the record holds a resubmitted user. */
   readonly resubmitted?: Resubmission;
 }
 

@@ -54,7 +54,7 @@ export interface Counted {
   readonly rows: readonly CountedRow[];
   /** Minutes of the hours that lose revenue, oldest first, shard by shard. */
   readonly minutes: readonly MinuteRevenue<number>[];
-  /** Of `resummed` minutes: the remaining events that have revenue, in the order of the log. */
+  /** The remaining events with revenue in `resummed` minutes, in the order of the log. */
   readonly revenues: Iterable<MinuteRevenue<number | string>>;
 }
 

@@ -3,7 +3,7 @@
  * receipt. Revenue is added up in log order, and sums are kept finite at every step, the same in every store.
  */
 
-/** Of the minute or hour (its length) that a time is in. */
+/** Start of the minute or hour (`width` is its length) that a time is in. */
 export function startOf(time: number, width: number): number {
   return Math.floor(time / width) * width;
 }

@@ -15,7 +15,7 @@ export const VISITED_MAX = 50_000;
 
 export const HIGHEST_TRACE_ID = 'ffffffff-ffff-ffff-ffff-ffffffffffff';
 
-/** By the id of the tenant: what is still in the log knows no number. */
+/** Uses the id of the tenant, since records that are still in the log have no tenant number. */
 export function traceScope(tenantId: TenantId, { status }: TraceQuery): CursorScope {
   return [0, tenantId, status];
 }
@@ -72,7 +72,7 @@ export class TracePage {
   }
 }
 
-/** Of the records of one request. */
+/** Summarises the records of one request. */
 function traceSummary(records: readonly SummarisedRecord[]): TraceSummary {
   const inOrder = records.toSorted((a, b) => a.firstUserIndex - b.firstUserIndex);
   const [first] = inOrder;

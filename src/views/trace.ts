@@ -190,7 +190,7 @@ function mergedBy(
   return { merged, isUndone: merged.length < living.length };
 }
 
-/** Of a user of which nothing is stored: it was rejected, or is not processed yet. */
+/** For a user of which nothing is stored: it was rejected, or is not processed yet. */
 export const NOTHING_STORED = { profileId: null, events: 0, duplicateEvents: 0, merged: [] } as const;
 
 function rejectedUser(userIndex: number, message: string, note: UserNote | undefined): TracedUser {

@@ -111,7 +111,7 @@ export async function runEdge(setup: EdgeSetup): Promise<void> {
   } catch (error) {
     // What the operator can fix gets a message; anything else is a bug and crashes with its stack.
     if (!(error instanceof OperatorError)) throw error;
-    send({ type: 'refused', message: error.message });
+    send({ type: 'start-failed', message: error.message });
   }
 }
 
@@ -127,7 +127,7 @@ interface EdgeContext {
   readonly onFatal: (message: string) => void;
   /** Why the database may not be used yet; null once it may. */
   readonly databaseProblem: () => string | null;
-  /** Of the database that the server was started with; null while it is unknown. */
+  /** Installation of the database that the server was started with; null while it is unknown. */
   readonly installation: () => string | null;
   /** Opened after the log, or before one that is opened late. */
   readonly clock: Promise<TrustedClock>;
@@ -206,7 +206,7 @@ async function openShared(setup: EdgeSetup, context: EdgeContext): Promise<Opene
       await backlog?.close();
       await watch?.close();
       await database.close();
-      // Of a log that was never opened, so that its writer does not wait for this edge.
+      // Needed if the log was never opened, so that its writer does not wait for this edge.
       setup.logWriter?.close();
     },
   };
@@ -312,7 +312,7 @@ async function watchSharedBacklog(
   return { stop: () => watch.stop(), close: () => store.close() };
 }
 
-/** Of the log of this server, in a database that several may share. */
+/** The processed position in the log of this server; several servers may share the database. */
 async function processedByDatabase(database: Database, config: Config): Promise<number> {
   const { localLogName } = await import('../backends/sqlite/log/name.ts');
   const name = localLogName(logFolderOf(config.dataFolder));

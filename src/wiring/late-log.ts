@@ -90,7 +90,7 @@ export function openAppenderNowOrLater(
   }));
 }
 
-/** Of a reader `name` cannot be read before it is open. */
+/** `name` of the reader throws before it is open. */
 export function openReaderNowOrLater(
   open: () => Promise<LogReader>,
   onRefused: (message: string) => void,

@@ -38,7 +38,7 @@ type KafkaLogReader = import('../backends/kafka/reader.ts').KafkaLogReader;
 type PoolOptions = import('../backends/postgres/pool.ts').PoolOptions;
 export type InstallationCheck = import('../backends/postgres/pool.ts').InstallationCheck;
 
-/** For threads and commands that ask one thing after the other. */
+/** Enough for threads and commands that make one call after another. */
 const FEW_CONNECTIONS = 2;
 /** How long a command waits for a log that does not respond. */
 const COMMAND_MS_MAX = 5_000;
@@ -334,7 +334,7 @@ export async function inspectLocalLog(config: Config, store: Store | undefined |
     store ? await refusalBy(() => assertLogOfStore(config, store)) : null,
   ].filter((words) => words !== null);
   const noted = readLogWarnings(folder);
-  // What a server writes to is not at rest.
+  // While a server writes the log, its end changes.
   const isAtRest = !lockHolderOf(config.dataFolder).isHeld;
   const refusedSegments = isAtRest ? unrecoverableSegments(folder) : new Map<string, string>();
   if (!isAtRest || refusals.length > 0 || refusedSegments.size > 0) {
@@ -483,7 +483,7 @@ export async function openLogReader(config: Config, warn: (message: string) => v
 /**
  * The clock of a thread that receives or processes events. It continues from the newest time in the log, of an erase in
  * the store, and, in an embedded store, of the newest event, in case the log was removed. Call it after the log was
- * checked. `isAway`: the database (and Kafka) are opened later; the clock is late until `continueClock` is called.
+ * checked. `isAway`: the database (and Kafka) are opened later; the clock is unverified until `continueClock` is called.
  */
 export async function openClock(
   config: Config,
@@ -498,12 +498,12 @@ export async function openClock(
     isAway ? 0 : await ifReachable('the last erase', warn, () => newestInStore(config)),
   );
   const { clockJumpMsMax: jumpMsMax, clockGapMsMax: gapMsMax } = config;
-  return new TrustedClock({ newest, isLate: isAway, jumpMsMax, gapMsMax, shared });
+  return new TrustedClock({ newest, isUnverified: isAway, jumpMsMax, gapMsMax, shared });
 }
 
-/** Sets a late clock by what the log and the database contain. Call it before the clock gives a time that is stored. */
+/** Verifies a clock by what the log and the database contain. Call it before the clock gives a time that is stored. */
 export async function continueClock(config: Config, database: Database, clock: TrustedClock): Promise<void> {
-  if (!clock.isLate) return;
+  if (!clock.isUnverified) return;
   const { newestErase } = await import('../backends/postgres/store-erase.ts');
   const newest = Math.max(await newestInLog(config), await newestErase(database));
   clock.continueFrom(newest);

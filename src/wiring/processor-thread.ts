@@ -54,7 +54,7 @@ export async function runProcessor(setup: ProcessorSetup): Promise<void> {
     const opened = await openProcessorParts(setup, retentionTime);
     const { parts } = opened;
     const common = { log: parts.log, writer: parts.writer, metrics, logger, now: clock.now };
-    // Of a log that is shared this one reads a part: how much of it waits in all, the edges find out.
+    // With Kafka the edges measure the backlog; this processor sees only its own partitions.
     const isOwnLog = config.logUrl === '';
     const housekeeping = new Housekeeping({
       ...common,
@@ -113,7 +113,7 @@ export async function runProcessor(setup: ProcessorSetup): Promise<void> {
       return;
     }
     if (!(error instanceof OperatorError)) throw error;
-    send({ type: 'refused', message: error.message });
+    send({ type: 'start-failed', message: error.message });
   }
 }
 

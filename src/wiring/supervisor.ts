@@ -37,9 +37,9 @@ interface ThreadSetup {
   readonly writeTurn: SharedArrayBuffer;
   /** Through which the writer of the log wakes the processor up. */
   readonly appendSignal: SharedArrayBuffer;
-  /** Of the data folder; null where none is used. */
+  /** The lock of the data folder; null where none is used. */
   readonly lock: HeldLock | null;
-  /** Of the database that the server was started with; null while that is unknown, and where there is none. */
+  /** Installation of the database that the server was started with; null while it is unknown, and without a database. */
   readonly installation: string | null;
   /**
    * To the checkpointer, for the processor of an embedded store and the edge that starts the writer of the log;
@@ -67,9 +67,9 @@ export interface EdgeSetup extends ThreadSetup {
   readonly version: string;
   /** Why the database may not be used yet, as of now; null where it may, and where there is none. */
   readonly databaseProblem: string | null;
-  /** Of the first edge, which starts the writer of the log: a port to each of the others. */
+  /** Ports to the other edges, for the first edge, which starts the writer of the log. */
   readonly otherEdges: readonly MessagePort[];
-  /** Of the others: a port to that writer. Undefined for the first edge, and where the log is elsewhere. */
+  /** Port to that writer, for the other edges. Undefined for the first edge, and with Kafka. */
   readonly logWriter: MessagePort | undefined;
 }
 
@@ -89,7 +89,7 @@ export interface CheckpointerMessage {
 
 export type ProcessorMessage =
   | { readonly type: 'started' }
-  | { readonly type: 'refused'; readonly message: string }
+  | { readonly type: 'start-failed'; readonly message: string }
   | { readonly type: 'fatal'; readonly message: string }
   /** Why processing waits; null when it goes on. */
   | { readonly type: 'problem'; readonly problem: string | null }
@@ -97,7 +97,7 @@ export type ProcessorMessage =
 
 export type EdgeMessage =
   | { readonly type: 'listening'; readonly port: number }
-  | { readonly type: 'refused'; readonly message: string }
+  | { readonly type: 'start-failed'; readonly message: string }
   | { readonly type: 'keyUsage'; readonly keyUsage: KeyUsage[] }
   | { readonly type: 'fatal'; readonly message: string }
   | { readonly type: 'drained' };
@@ -119,6 +119,7 @@ const FOLDER_INTERVAL_MS = 1_000;
 /** Long enough for the edges to send the 503s that a failing disk causes. */
 const FATAL_GRACE_MS = 250;
 
+/** Flags of the status. The supervisor sets all but two: see `setBacklogFull` and `installationCheck`. */
 const SHUTTING_DOWN = 0;
 const DISK_LOW = 1;
 const BACKLOG_FULL = 2;
@@ -146,7 +147,7 @@ function allocateStatus(): SharedArrayBuffer {
   return new SharedArrayBuffer(6 * Int32Array.BYTES_PER_ELEMENT);
 }
 
-/** The one flag that the processor sets. */
+/** Called by the processor of an embedded log; with Kafka, by the first edge. */
 export function setBacklogFull(buffer: SharedArrayBuffer, isFull: boolean): void {
   new Int32Array(buffer)[BACKLOG_FULL] = isFull ? 1 : 0;
 }
@@ -333,7 +334,7 @@ export class Supervisor {
         }
         if (message.type === 'fatal') this.#kill(message.message);
         if (message.type === 'problem') this.#tellEdges({ type: 'processing', problem: message.problem });
-        if (message.type !== 'refused') return;
+        if (message.type !== 'start-failed') return;
         this.#flags[SHUTTING_DOWN] = 1;
         reject(new OperatorError(message.message));
       });
@@ -383,7 +384,7 @@ export class Supervisor {
           case 'listening':
             resolve(message.port);
             return;
-          case 'refused':
+          case 'start-failed':
             this.#flags[SHUTTING_DOWN] = 1;
             reject(new OperatorError(message.message));
             return;

@@ -1,7 +1,7 @@
 /** Signing in and out: passwords, cookies, how long a session lasts, and what slows those who guess. */
 
 import assert from 'node:assert/strict';
-import { scryptSync } from 'node:crypto';
+import { argon2Sync } from 'node:crypto';
 import { suite, test } from 'node:test';
 import { DAY_MS, MINUTE_MS } from '../../src/model.ts';
 import { StoreUnavailableError } from '../../src/store-writer.ts';
@@ -88,13 +88,16 @@ suite('Signing in', () => {
     }
   });
 
-  test('replaces a hash that was made by scrypt, once, and the password stays right', async (t) => {
+  test('replaces a hash with other parameters, once, and the password stays right', async (t) => {
     const running = await startMemberApp(t);
     const { member, cookie } = await running.join(EMAIL, { password: PASSWORD });
     const hashOf = async (): Promise<string> => (await running.members.findMember(EMAIL))?.passwordHash ?? '';
-    const salt = Buffer.from('an older salt...');
-    const hash = scryptSync(PASSWORD, salt, 32, { N: 1_024, r: 8, p: 1 });
-    const old = `scrypt$1024$8$1$${salt.toString('base64url')}$${hash.toString('base64url')}`;
+    const nonce = Buffer.from('an older salt...');
+    const parameters = { message: PASSWORD, nonce, memory: 64, passes: 1, parallelism: 1, tagLength: 24 };
+    const texts = [nonce, argon2Sync('argon2id', parameters)].map((bytes) =>
+      bytes.toString('base64').replace(/=+$/, ''),
+    );
+    const old = `$argon2id$v=19$m=64,t=1,p=1$${texts.join('$')}`;
     assert.ok(await running.members.replacePasswordHash({ id: member.id, passwordHash: await hashOf() }, old));
     assert.equal((await signIn(running, WRONG)).status, 401);
     assert.equal(await hashOf(), old);

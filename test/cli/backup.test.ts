@@ -42,7 +42,7 @@ suite('sluice backup and sluice restore', () => {
       const copy = join(folderFor(t), 'data');
       const restored = await restore(['--from', target, '--data', copy, '--verify']);
       assert.equal(restored.code, 0, restored.err);
-      assert.match(restored.out, /People erased after/);
+      assert.match(restored.out, /The restore undoes unmerges, erasures/);
       for (const path of ['.', 'store.db', 'keys.db', 'log', ...filesIn(target === copy ? '' : copy)]) {
         if (path !== 'lock.db') assert.equal(statSync(join(copy, path)).mode & 0o077, 0, path);
       }

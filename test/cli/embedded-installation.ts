@@ -148,9 +148,9 @@ async function fillKeys(file: string): Promise<string> {
 
   const members = openSqliteMemberStore(file);
   const [own, other] = accounts;
-  await join(members, own, { email: 'Ada@Example.com', passwordHash: 'scrypt$ada' });
-  const grace = await join(members, other, { email: 'grace@example.com', passwordHash: 'scrypt$grace' });
-  await members.startSession({ id: grace.id, passwordHash: 'scrypt$grace' }, session(NOON + 3));
+  await join(members, own, { email: 'Ada@Example.com', passwordHash: 'argon2$ada' });
+  const grace = await join(members, other, { email: 'grace@example.com', passwordHash: 'argon2$grace' });
+  await members.startSession({ id: grace.id, passwordHash: 'argon2$grace' }, session(NOON + 3));
   await members.createInvitation(invitation(own, { email: 'new@example.com' }), 10);
   await members.createInvitation(
     invitation(other, { kind: 'reset', email: 'grace@example.com', memberId: grace.id }),

@@ -284,12 +284,12 @@ suite('The clock of received_at', () => {
     test(`judges a wall clock that ${what} by what is stored once that can be asked`, () => {
       const machine = new Machine(0, wall);
       const shared = new BigInt64Array(new SharedArrayBuffer(8));
-      const clock = new TrustedClock({ newest: 0, isLate: true, ...BOUNDS, shared, sources: machine.sources });
+      const clock = new TrustedClock({ newest: 0, isUnverified: true, ...BOUNDS, shared, sources: machine.sources });
       machine.pass(SECOND_MS);
       assert.equal(clock.now(), CLOCK_EARLIEST + SECOND_MS, 'nothing is believed before');
       assert.deepEqual([shared[0], clock.heldMs, clock.behindMs], [0n, 0, 0], 'and nothing is shared with other edges');
       clock.continueFrom(START);
-      assert.equal(clock.isLate, false);
+      assert.equal(clock.isUnverified, false);
       const right = what === 'is right' ? START + HOUR_MS + SECOND_MS : START + 1;
       assert.equal(clock.now(), right);
       if (wall !== 0) return;

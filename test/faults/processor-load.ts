@@ -51,7 +51,7 @@ export class EndToEndLedger {
   readonly sent: Sent[] = [];
   readonly #random: () => number;
   responses = 0;
-  /** Trace look-ups and reads of the ledger that succeeded while the load ran. */
+  /** Trace lookups and reads of the ledger that succeeded while the load ran. */
   looks = 0;
 
   constructor(random: () => number) {

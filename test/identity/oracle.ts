@@ -71,7 +71,7 @@ export function judge(users: readonly IdentityClaim[], limits: ProfileLimits = P
       }
     }
     if (names.length === 0) continue;
-    const isBarred =
+    const mayNotIdentify =
       user.keyKind === 'publishable' &&
       home !== undefined &&
       isKnown(componentOf(home, edges)) &&
@@ -79,7 +79,7 @@ export function judge(users: readonly IdentityClaim[], limits: ProfileLimits = P
     home ??= nodes++;
     for (const name of names) {
       if (owner.has(name)) continue;
-      if (isBarred && !name.startsWith('anon_id:')) {
+      if (mayNotIdentify && !name.startsWith('anon_id:')) {
         refuse(name, 'publishable_key');
         continue;
       }

@@ -127,7 +127,7 @@ test('a key that appears in the store after it was not found is taken within a s
   assert.deepEqual(cache.sizes, { found: 2, notFound: 0 });
 });
 
-test('concurrent look-ups of one key are one read of the store', async (context) => {
+test('concurrent lookups of one key are one read of the store', async (context) => {
   const { counted, reads, addKey } = await setUp(context);
   const { key, id } = await addKey();
   const cache = new KeyCache(counted);
@@ -136,7 +136,7 @@ test('concurrent look-ups of one key are one read of the store', async (context)
   assert.equal(reads(), 1);
 });
 
-test('concurrent look-ups of one key all fail when the one read fails, and the next one reads again', async (context) => {
+test('concurrent lookups of one key all fail when the one read fails, and the next one reads again', async (context) => {
   const { store, counted, reads, addKey } = await setUp(context);
   const { key } = await addKey();
   const cache = new KeyCache(counted);

@@ -136,7 +136,7 @@ suite('Processors that race on one PostgreSQL store', { skip: whyNoPostgres(), t
     assert.deepEqual(identity?.refusals, []);
   });
 
-  test('do not bring back a person who came, and was erased, after the look-up found no one', async () => {
+  test('do not bring back a person who came, and was erased, after the lookup found no one', async () => {
     await using scope = new AsyncDisposableStack();
     const { take, store } = await openForTwo(scope);
     const [tenantId] = RACING_TENANTS;

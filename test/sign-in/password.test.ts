@@ -1,7 +1,7 @@
 /** How passwords are kept and checked. */
 
 import assert from 'node:assert/strict';
-import { argon2Sync, scryptSync } from 'node:crypto';
+import { argon2Sync } from 'node:crypto';
 import { suite, test } from 'node:test';
 import { Passwords, TooBusyError } from '../../src/sign-in/password.ts';
 
@@ -49,15 +49,6 @@ suite('A password', () => {
     assert.equal(passwords.isOutdated(stored), true);
   });
 
-  test('that was kept by scrypt, as before, is still right, and outdated', async () => {
-    const salt = Buffer.from('an older salt...');
-    const hash = scryptSync(PASSWORD, salt, 32, { N: 1_024, r: 8, p: 1 });
-    const stored = `scrypt$1024$8$1$${salt.toString('base64url')}$${hash.toString('base64url')}`;
-    assert.equal(await new Passwords().verify(PASSWORD, stored), true);
-    assert.equal(await new Passwords().verify('another', stored), false);
-    assert.equal(new Passwords().isOutdated(stored), true);
-  });
-
   test('of an unknown member is never right', async () => {
     assert.equal(await new Passwords().verify(PASSWORD, undefined), false);
   });
@@ -65,6 +56,7 @@ suite('A password', () => {
   test('stored in an unknown form is a fault, not a wrong password', async () => {
     for (const stored of [
       'md5$x',
+      'scrypt$1024$8$1$c2FsdA$aGFzaA',
       '',
       '$argon2id$v=19$m=99999999,t=2,p=1$c2FsdA$aGFzaA',
       '$argon2i$v=19$m=64,t=1,p=1$c2FsdA$aGFzaA',

@@ -186,7 +186,7 @@ function lastBackupAt(metricsBuffer: SharedArrayBuffer): TimeText | null {
   return seconds === null ? null : timeText(seconds * 1_000);
 }
 
-/** Of all accounts: requests without a valid key belong to none. */
+/** Counts the requests of all accounts: those without a valid key belong to none. */
 function requestsJson(metricsBuffer: SharedArrayBuffer): { status: number; requests: number }[] {
   return [...REQUESTS_BY_STATUS]
     .map(([status, counter]) => ({ status, requests: readCounter(metricsBuffer, counter) }))

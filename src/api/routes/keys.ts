@@ -33,7 +33,7 @@ export const ACTIVE_KEYS_MAX = 500;
 
 export interface KeyParts extends MemberParts {
   readonly keyStore: KeyStore;
-  /** Of which keys are let in. */
+  /** Only keys of this environment are accepted. */
   readonly environment: 'any' | Environment;
 }
 

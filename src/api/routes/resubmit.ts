@@ -166,7 +166,7 @@ export function registerResubmitRoutes(app: FastifyInstance, parts: ResubmitPart
   });
 }
 
-/** What was sent is not known as a whole, so all of it is new. */
+/** For a payload that was cut when it was stored: the whole user is new. */
 const WHOLE = [{ op: 'replace', path: '' }];
 
 function readPatch(patch: string): Patch {

@@ -71,7 +71,7 @@ export class Cluster {
     });
   }
 
-  /** Of any age; null before the first `refresh`. */
+  /** Metadata of any age; null before the first `refresh`. */
   get cachedMetadata(): ClusterMetadata | null {
     return this.#cached;
   }

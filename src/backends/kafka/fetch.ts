@@ -40,7 +40,7 @@ export interface Gap {
 
 export interface FetchRequest {
   readonly partition: number;
-  /** Of the leader: a follower would respond too, with less than was acknowledged. */
+  /** Epoch of the leader: a follower would respond too, with less than was acknowledged. */
   readonly epoch: number;
   readonly position: number;
   readonly bytesMax: number;

@@ -45,7 +45,7 @@ export interface KafkaAppenderSetup extends KafkaLogSetup {
 export interface KafkaReaderSetup extends KafkaLogSetup {
   readonly now?: () => number;
   /**
-   * Of the store that is written from this log. It is part of the consumer group's name: the processors of one database
+   * Database that is written from this log. It is part of the consumer group's name: the processors of one database
    * share the partitions; those of another database have a group of their own.
    */
   readonly databaseId?: string;

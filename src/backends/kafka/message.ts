@@ -51,14 +51,14 @@ interface MessageHeader {
   readonly key_id: string;
   readonly key_kind: KeyKind;
   readonly idempotency_key: string | null;
-  /** Of the whole request, if it has an Idempotency-Key. */
+  /** Hash of the body of the whole request, if it has an Idempotency-Key. */
   readonly body_hash?: string;
   readonly format?: ForeignFormat;
   readonly user_index: number;
   readonly users: number;
   readonly events: number;
   readonly rejection?: string;
-  /** Of the whole request, on its first accepted user, or its first: a retry is recognised by its Idempotency-Key. */
+  /** Count of the whole request, on its first accepted user, else on its first. A retry is recognised by its key. */
   readonly dropped_by_client?: number;
 }
 
@@ -89,7 +89,7 @@ export function messagesOf(entry: LogEntry): Message[] {
   });
 }
 
-/** As a reader would return it, were it all that the log holds. */
+/** The entry as a reader would return it from a log that holds nothing else. */
 export function recordsOf(entry: LogEntry): LogRecord[] {
   return messagesOf(entry).map(({ value }, position) => recordOf(value, { partition: 0, position }));
 }
@@ -198,7 +198,7 @@ function parseJson(text: string): unknown {
   }
 }
 
-/** Of a line that is no header of this version: also one with the same number, which may have a new `format`. */
+/** For a line that is no header of this version: also one with the same number, which may have a new `format`. */
 function isOfAnotherVersion(line: unknown): boolean {
   if (typeof line !== 'object' || line === null) return false;
   const { version, trace_id, tenant } = line as Partial<MessageHeader>;

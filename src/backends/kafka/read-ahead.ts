@@ -18,7 +18,7 @@ import { type FetchedMessage, fetch, type FetchRequest, type FetchResult } from 
 const AHEAD_BYTES_MAX = 16 * 1024 * 1024;
 const PARTITION_BYTES_MIN = 128 * 1024;
 const RESPONSE_BYTES_MAX = 8 * 1024 * 1024;
-/** Of a long poll. A partition that gets room meanwhile waits this long at most. */
+/** How long a long poll waits, and so at most a partition that gets room meanwhile. */
 const WAIT_MS = 500;
 /** While the buffer of another partition is full, and may get room at any time. */
 const SHORT_WAIT_MS = 20;
@@ -131,7 +131,7 @@ export class ReadAhead {
     this.#brokers.add(broker);
     while (!this.#isClosed) {
       const led = [...this.#partitions].filter(([partition]) => this.#leaderOf(partition) === broker);
-      // A new one at once, even if it is full: from then on an interruption is noticed.
+      // A new buffer is always fetched once, even if it is full, to record its connection and epoch.
       const wanted = led.filter(([, { bytes, source }]) => bytes < this.#partitionBytesMax() / 2 || source === null);
       if (wanted.length === 0) break;
       try {

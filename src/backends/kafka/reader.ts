@@ -34,7 +34,7 @@ const DELETE_INTERVAL_MS = 60_000;
 /** Requests take time to arrive, and clocks differ. */
 const FIND_BEFORE_MS = 60_000;
 const FIND_AFTER_MS = 15 * MINUTE_MS;
-/** Of the sample for the mean message size. */
+/** Size of the sample for the mean message size. */
 const SAMPLE_MESSAGES_MAX = 100_000;
 const TRACE_ID_WITHIN_BYTES = 512;
 

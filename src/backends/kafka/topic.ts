@@ -37,7 +37,7 @@ export interface TopicOptions {
 
 export const PARTITIONS_DEFAULT = 12;
 const REPLICATION_DEFAULT = 3;
-/** Of one user: a whole body and its header; a rejection may quote much of it. */
+/** Limit of one user's message: a whole body and its header; a rejection may quote much of it. */
 const MESSAGE_BYTES = 32 * 1024 * 1024;
 const MESSAGE_BYTES_MIN = LIMITS.bodyBytesMax + 1024 * 1024;
 const OPEN_MS_MAX = 20_000;

@@ -1,6 +1,6 @@
 /**
  * A writer's cache of people it has seen: from all match keys of a user to the node of the strongest key, provided all
- * keys belong to one profile. Most users come back with the same identifiers, and then need no look-up per key.
+ * keys belong to one profile. Most users come back with the same identifiers, and then need no lookup per key.
  *
  * Entries stay valid whatever other processors merge and link; only an erase or an unmerge invalidates them. Both
  * increment `tenants.invalidation_count` and list the nodes they changed in `invalidations`. Under the row locks, an

@@ -130,7 +130,7 @@ export async function newestErase(db: Queryable): Promise<number> {
 }
 
 const EVENTS_PER_TRANSACTION_MAX = 20_000;
-/** Of properties that name an event id, in bytes. */
+/** Limit of the properties that one transaction reads to find event ids. */
 const READ_BYTES_MAX = 16 * 1024 * 1024;
 
 /** A user of a request, as the range of its events: consecutive numbers, all of one day. */
@@ -141,7 +141,7 @@ interface UserRange {
   readonly firstNo: number;
   readonly lastNo: number;
   readonly events: number;
-  /** Of properties that have to be read. */
+  /** Size of the properties that have to be read. */
   readonly bytes: number;
   /** How many events of the person were read to find users. */
   readonly picked: number;

@@ -56,11 +56,11 @@ export async function predict(
 }
 
 interface SizedNode extends NodeColumns {
-  /** Of its properties; null if it has none. */
+  /** Size of its properties; null if it has none. */
   readonly bytes: number | null;
 }
 
-/** Of the first nodes, until `PROPERTIES_BYTES_MAX` is reached. */
+/** Reads the properties of the first nodes, until `PROPERTIES_BYTES_MAX` is reached. */
 async function readProperties(
   client: PostgresClient,
   nodes: readonly SizedNode[],

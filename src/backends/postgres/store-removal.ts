@@ -4,9 +4,9 @@
  * the last step of the caller's transaction, on a bounded number of events already removed from the tables: every
  * transaction locks rows of sums last, in one order.
  *
- * Of the counts, all shards of some buckets are locked in the order of all writers; then their values and the sums of the
- * stored events are read in one snapshot. If a writer adds another shard to one of the buckets meanwhile, its row is
- * locked too: so the result is the sum of exactly the locked rows.
+ * For the counts, all shards of some buckets are locked in the order that all writers use; then their values and the
+ * sums of the stored events are read in one snapshot. If a writer adds another shard to one of the buckets meanwhile,
+ * its row is locked too: so the result is the sum of exactly the locked rows.
  */
 
 import { HOUR_MS, MINUTE_MS, type NodeNumber } from '../../model.ts';

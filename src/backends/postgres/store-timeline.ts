@@ -14,7 +14,7 @@ import { dayOf, eventWindows } from './store-days.ts';
 import type { Queryable } from './pool.ts';
 import { isStorable } from './store-reads.ts';
 
-/** Of properties, in UTF-16 units; the event that exceeds it is still returned. */
+/** Limit of the properties on a page, in UTF-16 units; the event that exceeds it is still returned. */
 const PAGE_LENGTH_MAX = 16 * 1024 * 1024;
 /** A UTF-16 unit is at most three bytes of UTF-8, so more bytes than this are more units than that. */
 const PAGE_BYTES_MAX = 3 * PAGE_LENGTH_MAX;
@@ -35,14 +35,14 @@ export interface EventColumns {
 }
 
 interface PageColumns extends EventColumns {
-  /** Of the whole page, before it was cut. */
+  /** Events on the whole page, before it was cut. */
   readonly found: number;
 }
 
 export const EVENT_COLUMNS =
   'no, node, timestamp, received_at, trace_id, key_id, user_index, event_index, event_name, revenue, value, properties';
 
-/** The current profile of an event `e`. A look-up for each of the few events of a page, never a join. */
+/** The current profile of an event `e`. A lookup for each of the few events of a page, never a join. */
 export const PROFILE_ID = `
   (SELECT profile.id FROM nodes JOIN nodes AS profile ON profile.no = coalesce(nodes.root, nodes.no)
    WHERE nodes.no = e.node) AS profile_id`;

@@ -195,7 +195,7 @@ class PostgresWriteTransaction extends SqlWriteTransaction implements WriteTrans
   readonly #locked: LockedNodes = new Map();
   /** By tenant, of the batch that was looked up last. */
   readonly #snapshots = new Map<number, Snapshot>();
-  /** By tenant: its invalidation count at the look-up. */
+  /** By tenant: its invalidation count at the lookup. */
   readonly #invalidationCounts = new Map<number, number>();
   /** Set if the database is not in the state this writer left it in. */
   #isOutdated = false;

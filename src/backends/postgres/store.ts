@@ -35,7 +35,7 @@ import { listEvents } from './store-timeline.ts';
 import { listTraces, readTrace } from './store-traces.ts';
 
 export interface PostgresStoreOptions {
-  /** Of a migrated database (`migrate`). */
+  /** The pool of a migrated database (`migrate`). */
   readonly pool: PostgresPool;
   /**
    * `LogReader.name`: the log whose positions come with the ledger. A function if it is not available yet; it may

@@ -140,7 +140,7 @@ async function writeMerges(client: Queryable, tenants: readonly TenantChanges[])
   ]);
 }
 
-/** Of existing nodes; new ones are inserted with theirs. */
+/** Writes the aliases of existing nodes; new ones are inserted with theirs. */
 async function writeAliases(client: Queryable, tenants: readonly TenantChanges[]): Promise<void> {
   const rows: (readonly [number, number])[] = [];
   for (const { batch } of tenants) {

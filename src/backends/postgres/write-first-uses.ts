@@ -1,6 +1,6 @@
 /**
  * First uses of Idempotency-Keys and event ids, and tombstones of erased match keys: looked up for a batch and stored
- * with it. The look-up runs after the node rows are locked, so it sees the erases that it waited for.
+ * with it. The lookup runs after the node rows are locked, so it sees the erases that it waited for.
  *
  * The unique index locks a new first use; an existing one is replaced only if it has not changed. Otherwise another
  * writer was first, which is a conflict: the retried batch finds that writer's use. Older uses of an Idempotency-Key
@@ -108,7 +108,7 @@ type Uses = Map<number, Map<string, Use>>;
 /** The uses looked up by one transaction. */
 export class FirstUses {
   readonly #hashOf: HashOfKey;
-  /** By tenant: the event ids of the last look-up. */
+  /** By tenant: the event ids of the last lookup. */
   #lastEventIds: ReadonlyMap<number, readonly string[]> = new Map();
   readonly #found: Record<UseTable, Uses> = { idempotency_keys: new Map(), event_ids: new Map() };
   readonly #gathered: Record<UseTable, Uses> = { idempotency_keys: new Map(), event_ids: new Map() };
@@ -169,7 +169,7 @@ export class FirstUses {
     await writeTombstones(client, batches);
   }
 
-  /** Of the requests that these may be retries of; rarely any. */
+  /** Open rejections of the requests that these may be retries of; rarely any. */
   async #findOpenRejections(client: Queryable, lookups: readonly Lookup[]): Promise<OpenRejections> {
     const open = new Map<number, Map<string, Set<number>>>();
     for (const { tenant, request } of lookups) {

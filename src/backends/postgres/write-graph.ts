@@ -69,7 +69,7 @@ const READ_PROFILES = {
 interface LockedRow {
   readonly no: number;
   readonly root: number | null;
-  /** Of `properties`, which is also null when it was too large to be read. */
+  /** Size of `properties`, which is also null when it was too large to be read. */
   readonly bytes: number | null;
   readonly properties: string | null;
 }
@@ -87,7 +87,7 @@ interface MemberRow {
   readonly cannotLink: readonly number[] | null;
 }
 
-/** A look-up, with the numbers of its tenant and of the first node that it may create. */
+/** A lookup, with the numbers of its tenant and of the first node that it may create. */
 export interface Lookup {
   readonly tenant: number;
   readonly request: LookupRequest;
@@ -98,15 +98,15 @@ export interface Lookup {
 export type LockedNodes = Map<NodeNumber, string | null | undefined>;
 
 export interface Graph {
-  /** In the order of the look-ups. */
+  /** In the order of the lookups. */
   readonly snapshots: Snapshot[];
-  /** For each look-up, users with nothing to decide, and whether any of them came from the cache. */
+  /** For each lookup, users with nothing to decide, and whether any of them came from the cache. */
   readonly resolved: readonly Map<PersonKeys, NodeNumber>[];
   readonly hasRemembered: readonly boolean[];
   readonly locked: LockedNodes;
 }
 
-/** A look-up without its cached users. */
+/** A lookup without its cached users. */
 interface Rest extends Lookup {
   readonly users: readonly PersonKeys[];
   readonly resolved: Map<PersonKeys, NodeNumber>;

@@ -1,6 +1,6 @@
 /**
  * Writes what a batch changes in nodes: the number of events, first and last seen, properties
- * (views/node-properties.ts). New nodes are inserted with it; others, whose rows the look-up has locked, are updated;
+ * (views/node-properties.ts). New nodes are inserted with it; others, whose rows the lookup has locked, are updated;
  * one statement each per batch. Only very large properties take more statements, to limit memory.
  */
 
@@ -21,7 +21,7 @@ import { booleans, int4s, int8s, texts, uuids } from './binary-arrays.ts';
 import type { Queryable } from './pool.ts';
 import type { LockedNodes } from './write-graph.ts';
 
-/** Of texts in one statement, in characters: ordinary people fit, a few with megabytes each do not. */
+/** Limit of the texts in one statement, in characters: ordinary people fit, a few with megabytes each do not. */
 const STATEMENT_LENGTH_MAX = 32 * 1024 * 1024;
 
 const INSERT_NODES = {

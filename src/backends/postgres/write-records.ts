@@ -46,7 +46,7 @@ const FIND_STORED = {
 const COPY_EVENTS = `
   COPY events (no, tenant, node, received_at, timestamp, trace_id, key_id, user_index, event_index, event_name, revenue,
     currency, value, properties) FROM STDIN`;
-/** Of events copied at a time, in characters. */
+/** Limit of the events copied at a time, in characters. */
 const COPY_LENGTH_MAX = 16 * 1024 * 1024;
 
 const INSERT_ARRIVALS = {

@@ -20,7 +20,7 @@ import type { RowLocks } from './database.ts';
 import { changedBy, chunksOf, rowsOf, type Steps, type Tables } from './steps.ts';
 import type { StoreQueries, StoreTables } from './store-tables.ts';
 
-/** Of one statement; both engines limit parameters. */
+/** Both engines limit the parameters of a statement. */
 const ROWS_PER_STATEMENT = 500;
 /** The row that counts the events of all names beyond the bound, and that a writer locks first. */
 const OTHER_EVENTS = '';
@@ -183,7 +183,7 @@ function selectProperties(tables: Kysely<StoreTables>, tenant: number) {
     .where('tenant', '=', tenant);
 }
 
-/** Of a tenant that never sent anything. */
+/** The catalogue of a tenant that never sent anything. */
 export const NO_CATALOGUE: Catalogue = { events: [], otherEvents: 0, userProperties: null, profileFields: null };
 
 export async function readCatalogue({ tables }: StoreQueries, tenant: number): Promise<Catalogue> {

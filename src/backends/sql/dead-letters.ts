@@ -23,10 +23,10 @@ import { changedBy, rowsOf, type Steps, type Tables } from './steps.ts';
 import { LOCAL_SHARD, type StoreQueries, type StoreTables } from './store-tables.ts';
 import { addToLedger } from './sums.ts';
 
-/** Of all bodies. Dead letters are bugs, so there are few; one body has at most as much as a request. */
+/** Limit of all bodies together. Dead letters are bugs, so there are few; a body is at most as large as a request. */
 const BODY_BYTES_MAX = 64 * 1024 * 1024;
 
-/** Of `NO_TENANT`, which is not in the table of tenants. */
+/** The number of `NO_TENANT`, which is not in the table of tenants. */
 export const NO_TENANT_NUMBER = 0;
 
 /** In the transaction that passes over the record. */

@@ -38,7 +38,7 @@ import { matching, unresubmitted } from './rejections.ts';
 import { changedBy, rowsOf, type Steps, type Tables } from './steps.ts';
 import type { StoreQueries, StoreTables } from './store-tables.ts';
 
-/** Shown of those that stay rejected or failed. */
+/** How many problems a job lists. */
 const PROBLEMS_MAX = 50;
 
 /** What `jobs.fixed` holds, as JSON: all that is needed to apply it. */
@@ -243,7 +243,7 @@ export async function hasJobs({ tables }: StoreQueries): Promise<boolean> {
 /** Written out, so that the index of running jobs is used. */
 const RUNNING = sql<boolean>`status = 'running'`;
 
-/** Of the processor. */
+/** Called by the processor. */
 export function* takeJob(tables: Tables, locks: RowLocks, itemsMax: number): Steps<TakenJob | undefined> {
   const waiting = tables
     .selectFrom('jobs')

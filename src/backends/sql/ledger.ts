@@ -132,7 +132,7 @@ export function skippedIn(
   );
 }
 
-/** Of all logs. */
+/** Lost records of all logs. */
 function selectLost(tables: Kysely<StoreTables>) {
   return tables
     .selectFrom('lost_records')
@@ -149,7 +149,10 @@ export interface Difference {
   readonly events: number;
 }
 
-/** Of all hours, or of those before or since an hour. Amounts are added up, so that a surplus does not hide a loss. */
+/**
+ * The difference of all hours, or of those before or since an hour. Amounts are added up, so that a surplus does not
+ * hide a loss.
+ */
 export async function readDifference(
   { tables }: StoreQueries,
   hours: { readonly since: number } | { readonly before: number } | null = null,

@@ -20,7 +20,7 @@ const NO_EVENT = '';
 const LISTED_MAX = 500;
 const DISTINGUISHED_MAX = 1_000;
 const OTHERS = { event_name: NO_EVENT, path: '…', message: 'other violations' } as const;
-/** Of one statement; both engines allow twice as many parameters as these take. */
+/** Rows per statement; both engines allow twice as many parameters as these take. */
 const ROWS_MAX = 1_000;
 
 type ViolationRow = Omit<StoreTables['plan_violations'], 'shard'>;
@@ -79,7 +79,7 @@ function keyOf({ tenant, version, event_name, path, message }: ViolationName): s
   return JSON.stringify([tenant, version, event_name, path, message]);
 }
 
-/** Of one version; those that are too many count as others. */
+/** The rows of one version; those beyond the limit are counted as others. */
 function* distinguished(tables: Tables, rows: readonly ViolationRow[]): Steps<ViolationRow[]> {
   const [{ tenant, version }] = rows as [ViolationRow];
   const stored = yield* rowsOf(

@@ -23,7 +23,7 @@ export async function readProcessedLog({ tables }: StoreQueries, log: string): P
   };
 }
 
-/** Of all logs. */
+/** Lost records of all logs. */
 export async function countLostRecords({ tables }: StoreQueries): Promise<number> {
   const row = await tables
     .selectFrom('lost_records')
@@ -78,8 +78,8 @@ export interface Advance {
   readonly partition: number;
   readonly from: number;
   readonly to: number;
-  /** Of the last record before `to`. */
+  /** Trace id of the last record before `to`. */
   readonly lastTraceId: string | undefined;
-  /** Of the last record before `from`; not compared if it is not known. */
+  /** Trace id of the last record before `from`; not compared if it is unknown. */
   readonly expectedTraceId: string | undefined;
 }

@@ -15,7 +15,7 @@ import { changedBy, engineStep, rowsOf, type Steps, type Tables } from './steps.
 export const ROWS_PER_SWEEP = 2_000;
 /** Receipts show the last few days. */
 const RECEIPTS_KEPT_MS = 7 * DAY_MS;
-/** What has not occurred for so long is not shown any more. */
+/** Violations that have not occurred for this long are removed. */
 const VIOLATIONS_KEPT_MS = 30 * DAY_MS;
 /** How often, in calls, the rejections are added up while other parts have work. */
 const EXCESS_CHECK_CALLS = 64;
@@ -38,7 +38,7 @@ export interface Sweep {
   readonly now: number;
   /** Changed by the sweep; keep it only once the transaction is committed. */
   readonly progress: SweepProgress;
-  /** What the engine removes itself. */
+  /** Steps of the engine, for tables that only it has. */
   readonly engineParts: readonly (() => boolean | Promise<boolean>)[];
 }
 
@@ -80,7 +80,7 @@ export function* sweepPiece(sweep: Sweep): Steps<boolean> {
   return progress.excessCheckedAt < progress.calls && (yield* sweepExcessRejections(sweep));
 }
 
-/** By tenant, since the minutes of each are in order and those of all are not. */
+/** Goes by tenant, since the minutes of each are in order and those of all are not. */
 function* sweepReceipts({ tables, now }: Sweep): Steps<boolean> {
   const removed = yield* changedBy(
     tables.deleteFrom('receipts').where((where) =>
@@ -125,7 +125,7 @@ function* sweepPlanViolations({ tables, now }: Sweep): Steps<boolean> {
   return removed > 0;
 }
 
-/** By tenant and time, as the index has them: what was processed first need not have been received first. */
+/** Goes by tenant and time, like the index: what was processed first need not have been received first. */
 function* sweepRejections({ tables, retention, now }: Sweep): Steps<boolean> {
   return yield* removeRows(
     tables,

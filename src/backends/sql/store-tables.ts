@@ -137,7 +137,7 @@ export const STORE_TABLES = {
       user_index: smallInteger(),
       message: text(),
       reason: text(),
-      /** Used for look-ups: the reason may be too long for an index. */
+      /** Used for lookups: the reason may be too long for an index. */
       reason_hash: bytes(),
       payload: text(),
       /** Boolean. */

@@ -15,7 +15,7 @@ import { ViolationSums } from './plan-violations.ts';
 import { changedBy, chunksOf, type Steps, type Tables } from './steps.ts';
 import type { LedgerSum, StoreTables } from './store-tables.ts';
 
-/** Of one statement; both engines allow twice as many parameters as these take. */
+/** Rows per statement; both engines allow twice as many parameters as these take. */
 const ROWS_MAX = 1_000;
 
 export class TransactionSums {
@@ -28,7 +28,7 @@ export class TransactionSums {
   add(tenant: number, { header, duplicateOf, users, userTally, eventTally }: RecordToStore): void {
     for (const { events } of users) for (const event of events) this.#counts.add(tenant, event);
     this.#received.add(tenant, header, userTally, eventTally);
-    // Of a dead letter they were counted when it failed.
+    // Those of a dead letter were counted when it failed.
     if (duplicateOf === null && header.isRetried === undefined) this.#received.addDropped(tenant, header);
   }
 

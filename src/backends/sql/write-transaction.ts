@@ -1,6 +1,6 @@
 /**
  * What a writer's transaction does in tables of `backends/sql/` alone: positions, dead letters, jobs, the catalogue and
- * the sums. An engine adds what is hot or its own (look-ups, people, records), and how statements run.
+ * the sums. An engine adds what is hot or its own (lookups, people, records), and how statements run.
  */
 
 import { type LogRecord, type LostRecords, NO_TENANT } from '../../log.ts';

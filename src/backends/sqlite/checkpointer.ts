@@ -1,7 +1,7 @@
 /**
  * Checkpoints: copies write-ahead logs into their database files, one after the other. A server has one thread for it,
  * for the segments of the event log and for the store, so that no commit waits for a checkpoint; its clients
- * (`checkpointing.ts`) reach it by message ports.
+ * (`checkpoint-client.ts`) reach it by message ports.
  *
  * A file that cannot be checkpointed now (the disk is full, another connection blocks it) keeps its write-ahead log,
  * and the client asks again. After any other error nothing is checkpointed or closed any more, and the process has to

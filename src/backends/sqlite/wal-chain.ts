@@ -52,7 +52,7 @@ function hashOf(mark: number): number {
   return createHash('sha256').update(bytes).digest().readUInt32BE(0) & HASH_MASK;
 }
 
-/** Of the file alone: opened as immutable, SQLite ignores the write-ahead log. */
+/** Reads the file alone: opened as immutable, SQLite ignores the write-ahead log. */
 function readMark(file: string): number {
   const url = pathToFileURL(file);
   url.searchParams.set('immutable', '1');

@@ -138,8 +138,11 @@ suite('A broker that is put back to an older state', {
       assert.equal(await events(), all, 'none is stored twice');
       assert.deepEqual(await writer.difference(), { users: 0, events: 0 });
       assert.equal(await writer.lostRecords(), 0);
-      assert.match(lines.join(), /the position was set back: reading again from there what is not stored/);
-      assert.doesNotMatch(lines.join(), /set back to an earlier moment/);
+      assert.match(
+        lines.join(),
+        /the position was reset to an earlier one: reading again from there what is not stored/,
+      );
+      assert.doesNotMatch(lines.join(), /the store is at an earlier state/);
     } finally {
       processor.stop();
       // The retry loop ends with it.

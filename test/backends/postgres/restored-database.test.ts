@@ -197,7 +197,7 @@ suite('A database that was set back under running servers', { skip: whyNoPostgre
       eventually('the processor waits', () => lines.some((line) => line.includes('not currently accepting'))),
     );
     const names = async (tenantId: TenantId): Promise<string[]> => namesOf(tenantId).catch(() => []);
-    await eventually('it is logged', () => lines.some((line) => line.includes('set back')));
+    await eventually('it is logged', () => lines.some((line) => line.includes('the store is at an earlier state')));
     await eventually('all are stored again', async () => (await names(TENANT)).includes('dora'));
     assert.deepEqual(await namesOf(TENANT), ['ada', 'dora']);
     assert.deepEqual(await namesOf(OTHER_TENANT), ['bob', 'cleo']);

@@ -8,7 +8,7 @@ import { DatabaseSync } from 'node:sqlite';
 import { suite, test } from 'node:test';
 import { MessageChannel } from 'node:worker_threads';
 import { Checkpointer, type CheckpointRequest, serveCheckpoints } from '../../../src/backends/sqlite/checkpointer.ts';
-import { Checkpointing } from '../../../src/backends/sqlite/checkpointing.ts';
+import { CheckpointClient } from '../../../src/backends/sqlite/checkpoint-client.ts';
 import { openSqliteLogAppender } from '../../../src/backends/sqlite/log/appender.ts';
 import { hasWal, listSegments } from '../../../src/backends/sqlite/log/segments.ts';
 import { openSqliteStore } from '../../../src/backends/sqlite/store/store.ts';
@@ -142,15 +142,15 @@ suite('A segment of the log', () => {
     scope.defer(() => reader.close());
     reader.exec('BEGIN');
     reader.prepare('SELECT n FROM numbers').all();
-    const checkpointing = new Checkpointing(checkpointerIn(scope).port(), 10);
-    const finished = checkpointing.finish(file, database);
-    await checkpointing.checkpoint(file);
+    const checkpointClient = new CheckpointClient(checkpointerIn(scope).port(), 10);
+    const finished = checkpointClient.finish(file, database);
+    await checkpointClient.checkpoint(file);
     assert.ok(database.isOpen && sizeOf(`${file}-wal`) > 0);
     reader.exec('COMMIT');
     await finished;
     assert.ok(!database.isOpen);
     assert.equal(sizeOf(`${file}-wal`), 0);
-    await checkpointing.close();
+    await checkpointClient.close();
   });
 
   test('that was removed meanwhile counts as done and is not made again', async () => {

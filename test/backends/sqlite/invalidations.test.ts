@@ -1,6 +1,6 @@
 /**
  * What the writer forgets when a person is erased or unmerged: those people, whatever they were known by, and no one
- * else. Look-ups are counted by the hashes of single keys that they need; a writer that is rolled back before each batch knows nothing, and
+ * else. Lookups are counted by the hashes of single keys that they need; a writer that is rolled back before each batch knows nothing, and
  * is what the others are compared with.
  */
 

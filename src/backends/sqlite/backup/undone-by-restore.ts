@@ -147,7 +147,7 @@ function undoneUnmerges(
 interface Audited {
   readonly tenantId: string;
   readonly profileId: string;
-  /** Of an unmerge. */
+  /** The request whose merge an unmerge undid. */
   readonly mergedBy: string | null;
 }
 
@@ -186,7 +186,7 @@ function newTombstones(old: DatabaseSync, restored: DatabaseSync): NewTombstone[
   return found;
 }
 
-/** Of tenants that the copy does not know yet too: their first requests may wait in its log. */
+/** Includes tenants that the copy does not know yet: their first requests may wait in its log. */
 function writeTombstones(restored: DatabaseSync, tombstones: readonly NewTombstone[]): void {
   const writeTenant = restored.prepare(
     `INSERT INTO tenants (id, last_erased_at) VALUES (?, ?)

@@ -17,7 +17,7 @@ import type { Group, WriterMessage, WriterReply, WriterSetup } from './writer.ts
  * Larger bodies are transferred by themselves, without a copy. Measured with bodies of 390 kB, that takes a quarter off
  * the CPU time of all threads: half of the copying and of the garbage.
  */
-const LARGE_BODY_BYTES = 64 * 1024;
+const OWN_TRANSFER_BYTES_MIN = 64 * 1024;
 
 interface Waiting {
   readonly entry: LogEntry;
@@ -39,7 +39,7 @@ export async function openSqliteLogAppender({ onFatal, onMissing, ...setup }: Ap
   const worker = new Worker(threadFile('./writer', import.meta.url), options);
   await new Promise<void>((resolve, reject) => {
     worker.once('message', (reply: WriterReply) => {
-      if (reply.type === 'refused') reject(new OperatorError(reply.message));
+      if (reply.type === 'start-failed') reject(new OperatorError(reply.message));
       else resolve();
       if (reply.type === 'ready' && reply.missing !== null) onMissing?.(reply.missing);
     });
@@ -118,7 +118,7 @@ class SqliteLogAppender implements LogAppender {
     this.#gathering = [];
     let small: Waiting[] = [];
     for (const waiting of gathered) {
-      if (waiting.entry.body.byteLength < LARGE_BODY_BYTES) {
+      if (waiting.entry.body.byteLength < OWN_TRANSFER_BYTES_MIN) {
         small.push(waiting);
         continue;
       }

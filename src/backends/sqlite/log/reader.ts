@@ -345,7 +345,7 @@ function stretchesFrom(folder: string, logName: string | undefined, position: nu
   return { stretches, firstKept: segments[0]?.firstPosition ?? Number.POSITIVE_INFINITY, isEndLost };
 }
 
-/** Of missing records. */
+/** Whether the segment only marks missing records. */
 function isMark({ segment }: Stretch): boolean {
   return segment.state === 'missing';
 }

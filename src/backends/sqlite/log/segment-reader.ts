@@ -47,7 +47,7 @@ export class MissingPositionsError extends LogCorruptError {
 
 const NO_BODY = new Uint8Array(0);
 
-/** Of bodies and rejections that are in memory at once, plus the one record that exceeds it. */
+/** Limit of bodies and rejections in memory at once, plus the one record that exceeds it. */
 export const BATCH_BYTES_MAX = 16 * 1024 * 1024;
 /** More than a record takes besides its body and its rejections. */
 const HEADER_BYTES = 256;
@@ -107,7 +107,7 @@ export function readRecords(stretch: Stretch, bytesMax: number): ReadRecords {
   });
 }
 
-/** Of existing records. */
+/** Headers of existing records. */
 export function readHeaders(stretch: Stretch, countMax: number): LogHeader[] {
   const { from, until = Number.MAX_SAFE_INTEGER } = stretch;
   return headersWhere(stretch, 'position >= ? AND position < ? ORDER BY position LIMIT ?', [from, until, countMax]);
@@ -136,7 +136,7 @@ function headersWhere(stretch: Stretch, condition: string, values: (number | str
   });
 }
 
-/** Of the first record of the stretch, if it exists. */
+/** Trace id of the first record of the stretch, if it exists. */
 export function traceIdAt(stretch: Stretch): string | undefined {
   return inSegment(stretch, undefined, (database) => {
     const row = database.prepare('SELECT trace_id FROM records WHERE position = ?').get(stretch.from);

@@ -15,7 +15,7 @@ import { type MessagePort, parentPort, receiveMessageOnPort, workerData } from '
 import { METRIC, type MetricsWriter, metricsWriter } from '../../../telemetry/metrics.ts';
 import { assertLockHeld, type HeldLock } from '../../../data-folder/held-lock.ts';
 import { LogUnavailableError } from '../../../log.ts';
-import { Checkpointing } from '../checkpointing.ts';
+import { CheckpointClient } from '../checkpoint-client.ts';
 import { AppendSignal } from '../../../runtime/append-signal.ts';
 import { releaseMemory } from '../../../runtime/threads.ts';
 import { canWrite, fullDiskText, isAccessDenied, isFullDisk, isOutOfFiles } from '../disk.ts';
@@ -52,7 +52,7 @@ export interface WriterSetup {
   /** The position up to which the store has processed the log; a record never gets a position below it. */
   readonly processed?: number;
   readonly metrics: { readonly buffer: SharedArrayBuffer; readonly slot: number } | null;
-  /** Of an `AppendSignal`, for the processor. Omitted where none waits for it. */
+  /** Memory of the `AppendSignal` for the processor. Omitted where none waits for it. */
   readonly appendSignal?: SharedArrayBuffer | undefined;
   /** To the checkpointer's thread; without it the writer's thread checkpoints itself, between two commits. */
   readonly checkpointer?: MessagePort | undefined;
@@ -76,7 +76,7 @@ export type WriterMessage = Group | 'close';
 
 export type WriterReply =
   | { readonly type: 'ready'; readonly missing: MissingRecords | null }
-  | { readonly type: 'refused'; readonly message: string }
+  | { readonly type: 'start-failed'; readonly message: string }
   | { readonly type: 'durable'; readonly upToGroup: number }
   | { readonly type: 'failed'; readonly upToGroup: number; readonly message: string; readonly fatal: boolean }
   | { readonly type: 'recovered' };
@@ -121,7 +121,7 @@ class Writer {
   #probe: NodeJS.Timeout | undefined;
   #endsTimer: NodeJS.Timeout | undefined;
   #dead = false;
-  readonly #checkpointing: Checkpointing;
+  readonly #checkpointClient: CheckpointClient;
   readonly #ends: LogEnds;
   readonly #missing: MissingRecords | null;
 
@@ -130,7 +130,7 @@ class Writer {
     this.#senders = [port, ...(setup.otherEdges ?? [])].map((one) => ({ port: one, isClosed: false }));
     this.#metrics = setup.metrics && metricsWriter(setup.metrics.buffer, setup.metrics.slot);
     this.#appendSignal = setup.appendSignal && new AppendSignal(setup.appendSignal);
-    this.#checkpointing = new Checkpointing(setup.checkpointer);
+    this.#checkpointClient = new CheckpointClient(setup.checkpointer);
     const { end, missing } = this.#recover();
     this.#nextPosition = end;
     this.#missing = missing;
@@ -173,7 +173,7 @@ class Writer {
       // A segment without a WAL was checkpointed; its records have checksums and are checked when they are read.
       if (isNewest || hasWal(segment.file)) {
         const recovered = recoverSegment(segment.file);
-        if (recovered.needsCheckpoint) void this.#checkpointing.finish(segment.file, null);
+        if (recovered.needsCheckpoint) void this.#checkpointClient.finish(segment.file, null);
         if (recovered.isEmpty) empty = segment;
       }
       if (identity !== undefined) this.#markGap(segment, identity.lastPosition, segments[index + 1]);
@@ -296,7 +296,7 @@ class Writer {
     this.#bytesSinceCheckpoint += bytes + COMMIT_PAGES * PAGE_BYTES;
     if (this.#bytesSinceCheckpoint >= CHECKPOINT_BYTES) {
       this.#bytesSinceCheckpoint = 0;
-      void this.#checkpointing.checkpoint(this.#segment.file);
+      void this.#checkpointClient.checkpoint(this.#segment.file);
     }
     if (this.#isSegmentFull() && performance.now() >= this.#rotateNotBefore) this.#rotate();
   }
@@ -347,7 +347,7 @@ class Writer {
   #die(error: unknown, lastGroups: LastGroups = new Map()): void {
     this.#dead = true;
     clearInterval(this.#probe);
-    this.#checkpointing.abandon();
+    this.#checkpointClient.abandon();
     this.#replyFailed(lastGroups, messageOf(error), true);
   }
 
@@ -391,7 +391,7 @@ class Writer {
     this.#segmentBytes = 0;
     this.#bytesSinceCheckpoint = 0;
     this.#metrics?.inc(METRIC.log_segments_sealed);
-    void this.#checkpointing.finish(finished.file, finished.database);
+    void this.#checkpointClient.finish(finished.file, finished.database);
   }
 
   /** The last edge that leaves closes the log. */
@@ -406,7 +406,7 @@ class Writer {
     if (this.#dead) return;
     clearInterval(this.#probe);
     clearInterval(this.#endsTimer);
-    await this.#checkpointing.close();
+    await this.#checkpointClient.close();
     this.#segment.database.close();
     this.#ends.close();
     for (const { port } of this.#senders) port.close();
@@ -436,7 +436,7 @@ function start(port: MessagePort): void {
   } catch (error) {
     const { folder } = workerData as WriterSetup;
     const message = messageOf(error);
-    reply(port, { type: 'refused', message: isFullDisk(error) ? fullDiskText(folder) : message });
+    reply(port, { type: 'start-failed', message: isFullDisk(error) ? fullDiskText(folder) : message });
     port.close();
   }
 }

@@ -9,7 +9,7 @@ import { uuidText } from '../uuids.ts';
 
 export interface ChunkLimits {
   readonly rows: number;
-  /** Of texts, in characters. */
+  /** Length of the texts, in characters. */
   readonly length: number;
 }
 

@@ -1,6 +1,6 @@
 /**
  * A split block Bloom filter over keys that are hashes already, each in two numbers: the first selects a block of 256
- * bits, the second one bit in each of its eight words. So a look-up costs one memory access. With `BITS_PER_KEY` its
+ * bits, the second one bit in each of its eight words. So a lookup costs one memory access. With `BITS_PER_KEY` its
  * false positive rate is about one in two hundred; it has no false negatives.
  */
 

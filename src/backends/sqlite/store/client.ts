@@ -11,13 +11,13 @@ import { DEFAULT_MATCH_OPTIONS, type MatchOptions } from '../../../identity/matc
 import { BadCursorError, type Store } from '../../../store.ts';
 import { StoreUnavailableError } from '../../../store-writer.ts';
 import { isThreadUnavailable, threadFile } from '../../../runtime/threads.ts';
-import type { StoreCall, StoreMethod, StoreReply, StoreThreadSetup } from './thread.ts';
+import type { StoreCall, StoreMethod, StoreReply, StoreThreadSetup } from './reader-thread.ts';
 
 export interface StoreClientSetup {
   readonly storeFile: string;
   readonly logFolder: string;
   readonly matchOptions?: MatchOptions;
-  /** Of a `WriteTurn`; without it erases and unmerges wait for a pause of the processor. */
+  /** Memory of the `WriteTurn`; without it, erases and unmerges wait for a pause of the processor. */
   readonly writeTurn?: SharedArrayBuffer | undefined;
 }
 
@@ -98,7 +98,7 @@ class StoreCalls {
 
   #started(): Worker {
     if (this.#thread !== undefined) return this.#thread;
-    const thread = new Worker(threadFile('./thread', import.meta.url), {
+    const thread = new Worker(threadFile('./reader-thread', import.meta.url), {
       name: 'store reader',
       workerData: this.#setup,
       // A read that needs more than this ends its thread, not the process.

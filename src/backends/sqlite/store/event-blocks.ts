@@ -72,7 +72,7 @@ export class BlockWriter {
     return BLOCK_BYTES + (this.#events + 1) * EVENT_BYTES + this.#texts.length + name.length + properties.length;
   }
 
-  /** Of at most `BLOCK_EVENTS_MAX`. */
+  /** Call it at most `BLOCK_EVENTS_MAX` times per block. */
   add(
     no: number,
     node: NodeNumber | null,

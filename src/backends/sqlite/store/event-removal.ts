@@ -129,7 +129,7 @@ function eventsInMinute(store: StoreConnection, tenant: number, start: number): 
   return store.get<{ events: number | null }>(sql, tenant, MINUTE_MS, start)?.events ?? 0;
 }
 
-/** Of the remaining events, in the order of the log. */
+/** Revenues of the remaining events, in the order of the log. */
 function* revenuesIn(
   store: StoreConnection,
   tenant: number,

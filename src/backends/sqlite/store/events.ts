@@ -30,13 +30,13 @@ import {
   OLDEST,
 } from '../../../views/cursor.ts';
 import { amountText } from '../../../views/currency.ts';
-import { findEvents } from './event-keys.ts';
+import { findEvents } from './find-events.ts';
 import { nodesById } from './profiles.ts';
 import { uuidText } from '../uuids.ts';
 import { followsStart, latestStart } from './starts.ts';
 import { EventReader, eventsBetween } from './stored-events.ts';
 
-/** Of properties; the event that exceeds it is still returned. */
+/** Limit of the properties on a page; the event that exceeds it is still returned. */
 const PAGE_LENGTH_MAX = 16 * 1024 * 1024;
 /** Events that one call scans before it returns what it found. */
 const ARRIVALS_SCANNED_MAX = 20_000;

@@ -113,7 +113,7 @@ export class FirstUses {
   readonly #eventIds: BufferedRuns;
   readonly #keys: BufferedRuns;
   readonly #lookup: FirstUseLookup;
-  /** By tenant: the event ids of the last look-up. */
+  /** By tenant: the event ids of the last lookup. */
   readonly #lookedUp = new Map<number, LookedUpEventIds>();
 
   constructor(database: DatabaseSync, hashOf: HashOfKey) {

@@ -182,7 +182,7 @@ export class StoreGraph {
     };
   }
 
-  /** Skips the look-up if nothing was ever unmerged, which is nearly always. */
+  /** Skips the lookup if nothing was ever unmerged, which is nearly always. */
   #cannotLink(nodes: readonly NodeNumber[]): number[] {
     this.#isAnybodyApart ??= this.#anyCannotLink.get() !== undefined;
     if (!this.#isAnybodyApart) return [];

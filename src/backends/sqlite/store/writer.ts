@@ -38,7 +38,7 @@ import { markAccepted, openRejections } from '../../sql/rejections.ts';
 import type { Steps, Tables } from '../../sql/steps.ts';
 import { LOCAL_LOG, LOCAL_SHARD, type StoreQueries } from '../../sql/store-tables.ts';
 import { SqlWriteTransaction } from '../../sql/write-transaction.ts';
-import { Checkpointing } from '../checkpointing.ts';
+import { CheckpointClient } from '../checkpoint-client.ts';
 import { isBusy, isDamage } from '../database.ts';
 import { isOutOfFiles } from '../disk.ts';
 import { NO_LOCKS } from '../sql-database.ts';
@@ -71,9 +71,9 @@ export interface WriterSetup {
   readonly file: string;
   /** Events of one table; tests use few. */
   readonly tableEvents?: number;
-  /** Of the index of events; tests use few. */
+  /** Sizes of the event index; tests use small ones. */
   readonly indexSizes?: RunsSizes;
-  /** Of the profile runs; tests use small ones. */
+  /** Sizes of the profile runs; tests use small ones. */
   readonly profileSizes?: RunsSizes;
   /** To the checkpointer's thread; without it SQLite checkpoints within commits. */
   readonly checkpointer?: MessagePort | undefined;
@@ -122,7 +122,7 @@ class SqliteStoreWriter extends SqlWriteTransaction implements StoreWriter, Writ
   readonly #tenants = new Map<TenantId, Tenant>();
   #next: Sequences = { node: 0, record: 0, event: 0 };
   #dataVersion = -1;
-  readonly #checkpointing: Checkpointing | null;
+  readonly #checkpointClient: CheckpointClient | null;
   readonly #identity: FileIdentity;
   readonly #file: string;
   readonly #keys: StoreMatchKeys;
@@ -137,7 +137,7 @@ class SqliteStoreWriter extends SqlWriteTransaction implements StoreWriter, Writ
     this.#store = new StoreConnection(database);
     this.#file = file;
     this.#identity = new FileIdentity(file);
-    this.#checkpointing = checkpointer === undefined ? null : new Checkpointing(checkpointer);
+    this.#checkpointClient = checkpointer === undefined ? null : new CheckpointClient(checkpointer);
     if (checkpointer !== undefined) database.exec('PRAGMA wal_autocheckpoint = 0');
     this.#keys = new StoreMatchKeys(database, hashOf);
     this.#graph = new StoreGraph(database, this.#keys);
@@ -252,7 +252,7 @@ class SqliteStoreWriter extends SqlWriteTransaction implements StoreWriter, Writ
       this.#database.exec('COMMIT');
       if (durable) this.#makeDurable();
     });
-    if (this.#checkpointing !== null) await this.#checkpoint(this.#checkpointing);
+    if (this.#checkpointClient !== null) await this.#checkpoint(this.#checkpointClient);
   }
 
   async rollback(): Promise<void> {
@@ -297,7 +297,7 @@ class SqliteStoreWriter extends SqlWriteTransaction implements StoreWriter, Writ
 
   async close(): Promise<void> {
     if (!this.#database.isOpen) return;
-    await this.#checkpointing?.close();
+    await this.#checkpointClient?.close();
     this.#database.close();
   }
 
@@ -305,15 +305,15 @@ class SqliteStoreWriter extends SqlWriteTransaction implements StoreWriter, Writ
    * After each commit. SQLite restarts the write-ahead log only in a transaction that finds all of it checkpointed,
    * which never happens under load. So once it has grown to `WAL_PAGES_MAX`, the next transaction waits for that.
    */
-  async #checkpoint(checkpointing: Checkpointing): Promise<void> {
+  async #checkpoint(checkpointClient: CheckpointClient): Promise<void> {
     const { log, uncopied } = this.#writeAheadLogPages();
     if (uncopied < WAL_PAGES) return;
-    const underWay = checkpointing.checkpoint(this.#file);
+    const underWay = checkpointClient.checkpoint(this.#file);
     if (log < WAL_PAGES_MAX) return;
     await underWay;
     // That checkpoint may have started before this commit. A reader of an old snapshot blocks the rest: the next commit
     // requests another one.
-    if (this.#writeAheadLogPages().uncopied > 0) await checkpointing.checkpoint(this.#file);
+    if (this.#writeAheadLogPages().uncopied > 0) await checkpointClient.checkpoint(this.#file);
   }
 
   #writeAheadLogPages(): { readonly log: number; readonly uncopied: number } {

@@ -50,7 +50,7 @@ export function findEvents(store: StoreConnection, reader: EventReader, query: K
 
 /**
  * Minutes with events of this name, newest first. There is no index by name: the counts show where a name occurs, so a
- * rare one is found without reading the events in between, at two look-ups for every hour that has any events.
+ * rare one is found without reading the events in between, at two lookups for every hour that has any events.
  */
 function* minutesWith(
   store: StoreConnection,

@@ -14,7 +14,7 @@ import { Checkpointer, type CheckpointRequest } from './checkpointer.ts';
 
 const RETRY_MS = 5_000;
 
-export class Checkpointing {
+export class CheckpointClient {
   readonly #target: MessagePort | Checkpointer;
   readonly #retryMs: number;
   /** Replies arrive in the order of requests. */
