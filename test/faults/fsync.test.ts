@@ -134,7 +134,8 @@ suite('A slow disk', () => {
 
     let inFlightMax = 0;
     let responsesWhileWaiting = 0;
-    for (let second = 0; second < 3; second++) {
+    // Three looks, or as many as a busy machine needs to make one between two syncs.
+    for (let second = 0; second < 3 || (responsesWhileWaiting === 0 && second < 15); second++) {
       const acknowledged = ledger.acknowledged.size;
       assert.equal((await fetch(`${server.baseUrl}/livez`)).status, 200);
       if (ledger.acknowledged.size === acknowledged) responsesWhileWaiting += 1;
