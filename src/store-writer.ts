@@ -129,7 +129,8 @@ export interface PropertyUpdateToStore {
 export interface RejectionToStore {
   readonly userIndex: number;
   readonly message: string;
-  readonly payload: string;
+  /** Null if it is not kept: a person was erased while the record waited, and it may be about them. */
+  readonly payload: string | null;
 }
 
 /** What a trace shows of a user beyond its node and events, which follow from the stored events. */

@@ -1105,7 +1105,7 @@ export interface components {
             readonly reason: string;
             /** @description The user as it was sent; its beginning, as a text, if it was cut. */
             readonly payload: unknown;
-            /** @description Whether it was too large to keep whole. */
+            /** @description Whether the payload is not what was sent: it was too large to keep whole, or not kept because a person was erased while the request was waiting. */
             readonly payload_is_cut: boolean;
             /** @description The API key of its request. */
             readonly key_id: string;

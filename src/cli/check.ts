@@ -6,7 +6,7 @@
  */
 
 import { readFileSync, statSync } from 'node:fs';
-import { OperatorError } from '../errors.ts';
+import { messageOf, OperatorError } from '../errors.ts';
 import { parseJson } from '../json/parse.ts';
 import { checkUser, CompiledPlan, type Violation } from '../plans/compiled-plan.ts';
 import { describeMistakes, parsePlan } from '../plans/plan.ts';
@@ -17,7 +17,7 @@ import { readArguments } from './arguments.ts';
 import { finalErrorText, reasonOf, rejectedIn } from './import-send.ts';
 import { countOf } from './local-time.ts';
 import { type Reply, readServer, request, type Server } from './server.ts';
-import { asOperatorError, type Shell } from './shell.ts';
+import type { Shell } from './shell.ts';
 import { printable } from './table.ts';
 
 interface Options {
@@ -101,7 +101,7 @@ function readText(file: string): string {
     if (statSync(file).size > FILE_BYTES_MAX) throw tooLarge(file);
     return readFileSync(file, 'utf8');
   } catch (error) {
-    throw asOperatorError(error);
+    throw error instanceof OperatorError ? error : new OperatorError(`${file} cannot be read: ${messageOf(error)}.`);
   }
 }
 

@@ -18,6 +18,7 @@ const FILTERS = [
   ['event', 'event_name'],
   ['key-id', 'key_id'],
 ] as const;
+export const FILTER_FLAGS = [...FILTERS.map(([flag]) => flag), 'from', 'to'];
 
 type Filter = Readonly<Record<string, string>>;
 

@@ -7,8 +7,8 @@
 import { readFileSync } from 'node:fs';
 import type { JsonObject } from '../validation/shape.ts';
 import { readArguments } from './arguments.ts';
-import { readRejectionFilter } from './rejections.ts';
-import { callApi, readServer, type Server } from './server.ts';
+import { FILTER_FLAGS, readRejectionFilter } from './rejections.ts';
+import { callApi, CallRefusedError, readServer, type Server } from './server.ts';
 import { inkOf, pause, type Shell } from './shell.ts';
 import { type Ink, renderTable } from './table.ts';
 
@@ -16,6 +16,9 @@ const ID = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\.\d+$/i;
 const POLL_MS = 300;
 const ACCEPTED = 0;
 const SOME_REJECTED = 2;
+/** The status of a user that is still invalid, and of a file that is not JSON. */
+const INVALID = 400;
+const FLAGS_OF_MANY = new Set(['patch', 'dry-run', ...FILTER_FLAGS]);
 
 export async function runResubmit(args: readonly string[], shell: Shell): Promise<number> {
   const flags = readArguments('resubmit', args);
@@ -29,16 +32,17 @@ export async function runResubmit(args: readonly string[], shell: Shell): Promis
     mistakes.push('no corrected user given; expected --user FILE with an ID');
   if (id === undefined && patchFile === undefined)
     mistakes.push('no patch given; expected --patch FILE, or an ID and --user FILE');
-  if (id !== undefined && patchFile !== undefined)
-    mistakes.push('--patch is for all that match a filter; with an ID: --user FILE');
+  if (id !== undefined) {
+    const given = [...flags.values.keys(), ...flags.switches].filter((flag) => FLAGS_OF_MANY.has(flag));
+    mistakes.push(...given.map((flag) => `--${flag} is for all that match a filter; with an ID: --user FILE`));
+  }
   const server = await readServer(flags, shell);
   const filter = readRejectionFilter(flags, shell.now());
   const given = readJsonFile(userFile ?? patchFile, mistakes);
   if (server === undefined || given === undefined || mistakes.length > 0) throw flags.error();
 
   if (id !== undefined) {
-    const { json } = await callApi(server, 'POST', `rejections/${id}/resubmit`, `{"user":${given}}`);
-    return reportJob(server, json, flags.isJson, shell);
+    return resubmitOne(server, id, given, flags.isJson, shell);
   }
   const isDryRun = flags.switches.has('dry-run');
   const body = `{"filter":${JSON.stringify(filter)},"patch":${given},"dry_run":${isDryRun}}`;
@@ -49,6 +53,17 @@ export async function runResubmit(args: readonly string[], shell: Shell): Promis
     return Number(preview.still_rejected) + Number(preview.cut) === 0 ? ACCEPTED : SOME_REJECTED;
   }
   return reportJob(server, json.job as JsonObject, flags.isJson, shell);
+}
+
+async function resubmitOne(server: Server, id: string, user: string, isJson: boolean, shell: Shell): Promise<number> {
+  try {
+    const { json } = await callApi(server, 'POST', `rejections/${id}/resubmit`, `{"user":${user}}`);
+    return await reportJob(server, json, isJson, shell);
+  } catch (error) {
+    if (!(error instanceof CallRefusedError) || error.status !== INVALID) throw error;
+    shell.err(`Still rejected: ${error.message}\n`);
+    return SOME_REJECTED;
+  }
 }
 
 /** As it is: numbers keep their digits. Whether it is valid is for the server to say. */

@@ -130,6 +130,16 @@ function objectIn(text: string): JsonObject | undefined {
  * A call of the API: rejects with an `OperatorError` for anything but success, with refusals in the server's own words.
  * Nothing is retried: commands that use it say what they did, and can be run again.
  */
+/** Thrown for a response that is not a success. */
+export class CallRefusedError extends OperatorError {
+  readonly status: number;
+
+  constructor(status: number, message: string) {
+    super(message);
+    this.status = status;
+  }
+}
+
 export async function callApi(
   { url, key }: Server,
   method: 'GET' | 'POST',
@@ -143,7 +153,7 @@ export async function callApi(
     });
   });
   if (status >= 200 && status < 300 && json !== undefined) return { json, text };
-  throw new OperatorError(refusal(status, json, url));
+  throw new CallRefusedError(status, refusal(status, json, url));
 }
 
 function refusal(status: number, json: JsonObject | undefined, url: URL): string {

@@ -291,7 +291,7 @@ function idsIn(events: readonly PreparedEvent[]): number {
 
 /** What was sent may be about the person who was erased while it waited. */
 function withoutPayload({ userIndex, message }: RejectionToStore): RejectionToStore {
-  return { userIndex, message, payload: '"not kept: a person was erased while this request was waiting"' };
+  return { userIndex, message, payload: null };
 }
 
 function leftOut(user: PreparedUser, rest: PreparedUser): IdentifierType[] {

@@ -44,12 +44,15 @@ export function keptRejections(rejections: readonly RejectionToStore[]): KeptRej
   return kept;
 }
 
-function keptRejection({ userIndex, message: given, payload }: RejectionToStore): KeptRejection {
-  const isCut = payload.length > PAYLOAD_LENGTH_MAX;
+const NOT_KEPT = 'not kept: a person was erased while this request was waiting';
+
+function keptRejection({ userIndex, message: given, payload: sent }: RejectionToStore): KeptRejection {
+  const payload = sent ?? NOT_KEPT;
+  const isCut = sent === null || payload.length > PAYLOAD_LENGTH_MAX;
   const kept = isCut ? payload.slice(0, PAYLOAD_LENGTH_MAX).toWellFormed() : payload;
   const message = withoutNul(given);
   const reason = reasonOf(message);
-  const eventNames = payload.length > PARSED_LENGTH_MAX ? '' : eventNamesText(payload);
+  const eventNames = sent === null || sent.length > PARSED_LENGTH_MAX ? '' : eventNamesText(sent);
   return { userIndex, message, reason, reasonHash: reasonHash(reason), payload: withoutNul(kept), isCut, eventNames };
 }
 

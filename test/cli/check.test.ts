@@ -29,6 +29,13 @@ suite('sluice check', () => {
   const lines = (...values: unknown[]): string => values.map((value) => `${JSON.stringify(value)}\n`).join('');
   const check = (args: readonly string[], changes = {}): Promise<Ran> => run(runCheck, args, testShell(changes));
 
+  test('a file that cannot be read is named', async () => {
+    for (const args of [['/nowhere/users.json'], [folder], [write('one.json', GOOD), '--plan', '/nowhere/plan.json']]) {
+      const words = await refusal(runCheck, args, testShell());
+      assert.ok(words.includes(`${args.at(-1)} cannot be read: `), words);
+    }
+  });
+
   test('users and requests that are valid pass, in every form of file', async () => {
     const files = [
       write('users.ndjson', `\uFEFF${lines(GOOD, { users: [GOOD, GOOD] })}\n${lines(GOOD)}`),

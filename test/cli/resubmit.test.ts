@@ -46,7 +46,15 @@ suite('sluice resubmit', () => {
     assert.match(dry.out, /Nothing was changed/);
 
     const user = file('user.json', { identifiers: { user_id: 'by hand' }, events: [{ event_name: 'x' }] });
-    const one = await run(runResubmit, [`${trace}.1`, '--user', user], shell());
+    const forOne = [`${trace}.1`, '--user', user];
+    for (const flags of [['--dry-run'], ['--reason', reason], ['--from', '1h']]) {
+      assert.match(await refusal(runResubmit, [...forOne, ...flags], shell()), /is for all that match a filter/);
+    }
+    const invalid = file('invalid.json', { identifiers: { user_id: 5 }, events: [{ event_name: 'x' }] });
+    const still = await run(runResubmit, [`${trace}.1`, '--user', invalid], shell());
+    assert.equal(still.code, 2);
+    assert.match(still.err, /^Still rejected: .*user_id must be a string/);
+    const one = await run(runResubmit, forOne, shell());
     assert.equal(one.code, 0);
     assert.match(one.out, /^Job \S+: done\n {2}1 accepted and stored\n$/);
     assert.match(

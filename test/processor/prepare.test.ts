@@ -127,7 +127,7 @@ suite('Preparing', () => {
         sent.map((_user, index) => FIRST_USER + index),
       );
       for (const { userIndex, payload } of prepared.rejections) {
-        assert.deepEqual(JSON.parse(payload), sent[userIndex - FIRST_USER]);
+        assert.deepEqual(JSON.parse(payload as string), sent[userIndex - FIRST_USER]);
         rejected += 1;
       }
       for (const user of prepared.users) {

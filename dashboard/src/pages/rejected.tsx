@@ -246,8 +246,8 @@ function RejectedUser({ user, onFix }: { user: Rejection; onFix: () => void }) {
       {isCut ? (
         <>
           <p className="muted">
-            It was too large to keep whole, so it cannot be changed here: send it corrected with{' '}
-            <code>POST /rejections/{user.id}/resubmit</code>. The beginning of it:
+            It was too large to keep whole, or a person was erased while it was waiting, so it cannot be changed here:
+            send it corrected with <code>POST /rejections/{user.id}/resubmit</code>. What was kept:
           </p>
           <Code text={String(payload)} />
         </>

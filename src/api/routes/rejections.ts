@@ -45,7 +45,9 @@ const Rejection = object('Rejection', 'One invalid user.', {
   message: text('The first rule that the user breaks.'),
   reason: text('The message without indexes.'),
   payload: anyJson('The user as it was sent; its beginning, as a text, if it was cut.'),
-  payload_is_cut: flag('Whether it was too large to keep whole.'),
+  payload_is_cut: flag(
+    'Whether the payload is not what was sent: it was too large to keep whole, or not kept because a person was erased while the request was waiting.',
+  ),
   key_id: text('The API key of its request.'),
   format: oneOf(FORMATS, '`segment` if the payload is a message of Segment’s SDKs.'),
   event_names: list(Type.String(), 'The names of its events, each once, as far as they have one; none if it was cut.'),
