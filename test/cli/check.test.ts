@@ -31,7 +31,7 @@ suite('sluice check', () => {
 
   test('a file that cannot be read is named', async () => {
     for (const args of [['/nowhere/users.json'], [folder], [write('one.json', GOOD), '--plan', '/nowhere/plan.json']]) {
-      const words = await refusal(runCheck, args, testShell());
+      const words = await refusal(runCheck, args, testShell({}));
       assert.ok(words.includes(`${args.at(-1)} cannot be read: `), words);
     }
   });
