@@ -46,15 +46,17 @@ const FILES: readonly (readonly [RegExp, string])[] = [
   [/\/src\/backends\/sqlite\/keys/, 'keys'],
   [/\/src\/backends\/sqlite\/(log\/writer|log\/segments|disk)/, 'log writer'],
   [/\/src\/backends\/sqlite\/log\/(reader|segment-reader)/, 'reading the log'],
-  [/\/src\/backends\/sqlite\/generation-cache/, 'store: looking keys and profiles up'],
-  [/\/src\/identity\/statements/, 'statements of nodes'],
   [/\/src\/identity\/(match-keys|phone-number)/, 'match keys'],
   [/\/src\/identity\//, 'resolving identities'],
   [/\/src\/processor\/prepare/, 'preparing users and events'],
   [/\/src\/processor\//, 'processor'],
+  [/\/src\/columnar\//, 'store: sorted runs'],
+  [/\/src\/views\/keyed-hash/, 'hashes and random bytes'],
+  [/\/src\/views\//, 'views: counts, caches, property updates'],
+  [/\/src\/json\//, 'JSON.parse'],
   [/\/src\/backends\/sqlite\//, 'log: handing over'],
   [/\/src\/edge\/trace-id/, 'trace ids'],
-  [/\/src\/metrics/, 'metrics'],
+  [/\/src\/telemetry\//, 'metrics and logs'],
   [/\/src\/edge\//, 'edge'],
 ];
 
@@ -63,15 +65,15 @@ const FILES: readonly (readonly [RegExp, string])[] = [
  * as time of the function that makes them, so the two are not distinguished.
  */
 const STORE: readonly (readonly [RegExp, RegExp, string])[] = [
-  [/\/store-graph/, /./, 'store: looking keys and profiles up'],
-  [/\/(store-nodes|profile-runs|profile-memtable)/, /./, 'store: nodes'],
-  [/\/store-ledger/, /./, 'store: counts and ledger'],
-  [/\/store-writer/, /writeRecord/, 'store: events and records'],
-  [/\/(event-tables|event-blocks|event-index|varints|uuids)/, /./, 'store: events and records'],
-  [/\/(sorted-runs|sorted-order|column-block|bloom-filter)/, /./, 'store: sorted runs'],
-  [/\/store-changes/, /./, 'store: identifiers, merges, aliases'],
-  [/\/store-writer/, /commit|begin|Durable|anonymous/, 'store: commit, checkpoint, sync'],
-  [/\/(store-|event-tables)/, /./, 'store: other'],
+  [/\/store\/(identity-graph|match-keys|first-uses|tombstones)/, /./, 'store: looking keys, ids and profiles up'],
+  [/\/store\/(nodes|profile-runs|shape-hash)/, /./, 'store: nodes'],
+  [/\/store\/counts/, /./, 'store: counts'],
+  [/\/(store\/event-|uuids)/, /./, 'store: events and records'],
+  [/\/store\/writer/, /writeRecord/, 'store: events and records'],
+  [/\/sorted-runs\//, /./, 'store: sorted runs'],
+  [/\/store\/identity-changes/, /./, 'store: identifiers, merges, aliases'],
+  [/\/store\/writer/, /commit|begin|Durable|anonymous/, 'store: commit, checkpoint, sync'],
+  [/\/store\//, /./, 'store: other'],
 ];
 
 const SQLITE_CALLS = /^(run|exec|get|all|iterate|prepare|StatementSync|DatabaseSync|open|close)$/;
