@@ -16,7 +16,7 @@ import {
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { suite, test } from 'node:test';
-import { gzipSync, zstdCompressSync, zstdDecompressSync } from 'node:zlib';
+import { gunzipSync, gzipSync, zstdCompressSync, zstdDecompressSync } from 'node:zlib';
 import { MANIFEST_FILE } from '../../src/backup/manifest.ts';
 import {
   backedUp,
@@ -73,13 +73,14 @@ suite('A backup that was damaged', () => {
       const { target, place } = await backedUp(t, form);
       const whole = readFileSync(target);
       const damaged = join(place, `damaged-${form}`);
+      const decompress = { 'gzip.tar.gz': gunzipSync, 'zstd.tar.zst': zstdDecompressSync }[form] ?? Buffer.from;
       // In the middle of contents, of which an archive nearly is; then its last kilobytes, with the manifest.
       for (const at of [0.1, 0.3, 0.5, 0.7, 0.9].map((share) => Math.floor(whole.byteLength * share))) {
         writeFileSync(damaged, whole);
         flipByte(damaged, at);
         const { code, err } = await backup(['--verify', damaged]);
-        // Some bits of zstd mean nothing: the same comes out.
-        if (code === 0) assert.deepEqual(zstdDecompressSync(readFileSync(damaged)), zstdDecompressSync(whole));
+        // Some changes of compressed bytes have no effect, such as another distance within a run of zeros.
+        if (code === 0) assert.deepEqual(decompress(readFileSync(damaged)), decompress(whole));
         else assert.match(err, /damaged|is not part of it|not a finished backup/, `byte ${at} of ${whole.byteLength}`);
         writeFileSync(damaged, whole.subarray(0, at));
         const data = join(folderFor(t), 'data');
