@@ -29,6 +29,8 @@ import {
 } from './backed-up-folder.ts';
 import { backup, restore } from './backing-up.ts';
 
+const same = (bytes: Buffer): Buffer => bytes;
+
 suite('A backup that was damaged', () => {
   test('is refused, and each file that was changed, cut or removed is named', async (t) => {
     const { target } = await backedUp(t, 'folder');
@@ -73,7 +75,12 @@ suite('A backup that was damaged', () => {
       const { target, place } = await backedUp(t, form);
       const whole = readFileSync(target);
       const damaged = join(place, `damaged-${form}`);
-      const decompress = { 'gzip.tar.gz': gunzipSync, 'zstd.tar.zst': zstdDecompressSync }[form] ?? Buffer.from;
+      const decompress = {
+        folder: same,
+        'plain.tar': same,
+        'gzip.tar.gz': gunzipSync,
+        'zstd.tar.zst': zstdDecompressSync,
+      }[form];
       // In the middle of contents, of which an archive nearly is; then its last kilobytes, with the manifest.
       for (const at of [0.1, 0.3, 0.5, 0.7, 0.9].map((share) => Math.floor(whole.byteLength * share))) {
         writeFileSync(damaged, whole);
