@@ -1,5 +1,5 @@
 /**
- * Where the time goes: `node bench/profile.ts edge-1` (or `end-to-end`, `end-to-end-ids`, `merge-storm`) runs Sluice under Node's CPU
+ * Where the time goes: `node bench/profile.ts edge-1` (or `end-to-end`, `end-to-end-ids`, `merge-storm`, `soak`) runs Sluice under Node's CPU
  * profiler while the load generator drives it, and prints, thread by thread, time by kind of work and the costliest functions. Given `.cpuprofile` files
  * instead, it prints those. Figures are self time; the profiler itself costs some, so shares count, not rates.
  */
@@ -18,8 +18,10 @@ import type { CallFrame } from './profile-categories.ts';
 import { Reader } from './reading.ts';
 import { table, thousands } from './report.ts';
 import { PROJECT, type Server } from './servers.ts';
+import { Soak } from './soak.ts';
 
 const LOAD_SECONDS = 8;
+const SOAK_SECONDS = 40;
 const FUNCTIONS_SHOWN = 14;
 const EVENTS = 400_000;
 const PEOPLE = 40_000;
@@ -39,7 +41,7 @@ interface CpuProfile {
 }
 
 /** Puts a server under load, and says how it went. */
-type Load = (context: Context, server: Server) => Promise<string>;
+type Load = (context: Context, server: Server, folder: string) => Promise<string>;
 
 const LOADS: ReadonlyMap<string, Load> = new Map([
   ...EDGE_CASES.map((edge): [string, Load] => [
@@ -52,6 +54,7 @@ const LOADS: ReadonlyMap<string, Load> = new Map([
   ['end-to-end', async (context, server) => endToEnd(context, server, false)],
   ['end-to-end-ids', async (context, server) => endToEnd(context, server, true)],
   ['merge-storm', mergeStorm],
+  ['soak', soak],
 ]);
 
 const names = process.argv.slice(2);
@@ -82,6 +85,11 @@ async function mergeStorm(context: Context, server: Server): Promise<string> {
   return `${thousands(perSecond)} merges/s, the last ${seconds.toFixed(1)} s`;
 }
 
+async function soak(context: Context, server: Server, folder: string): Promise<string> {
+  const { rows } = await new Soak(context, server, folder).run(SOAK_SECONDS);
+  return `lag at most ${Math.max(...rows.map(({ lagSecondsMax }) => lagSecondsMax)).toFixed(1)} s`;
+}
+
 async function profileServer(underLoad: Load): Promise<void> {
   const capacity = await Capacity.open();
   const context = new Context(
@@ -99,16 +107,19 @@ async function profileServer(underLoad: Load): Promise<void> {
   process.once('SIGTERM', interrupted);
   try {
     await context.onStage(async (stage) => {
+      const profiles = stage.freshFolder();
       const folder = stage.freshFolder();
-      const server = await stage.startSluice('ours', null, {
-        nodeArguments: ['--cpu-prof', `--cpu-prof-dir=${folder}`],
+      const key = await stage.createKey(folder);
+      const server = await stage.startSluice('ours', key, {
+        folder,
+        nodeArguments: ['--cpu-prof', `--cpu-prof-dir=${profiles}`],
       });
       context.progress.begin('under the profiler', LOAD_SECONDS + 1);
-      const result = await underLoad(context, server);
+      const result = await underLoad(context, server, folder);
       await server.stop();
       context.progress.close();
       console.log(`${result} under the profiler`);
-      for (const file of readdirSync(folder).sort()) print(readProfile(join(folder, file)));
+      for (const file of readdirSync(profiles).sort()) print(readProfile(join(profiles, file)));
     });
   } finally {
     context.close();

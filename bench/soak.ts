@@ -109,7 +109,7 @@ async function soak(context: Context, stage: Stage): Promise<Outcome[]> {
   return outcomes({ ...result, restMegabytes, noise: { cores, otherCores: result.otherCores } });
 }
 
-class Soak {
+export class Soak {
   private readonly context: Context;
   private readonly server: Server;
   private readonly folder: string;
