@@ -112,10 +112,5 @@ export interface KeyStore {
   volumes(accountId: string, since: number): Promise<Map<string, KeyVolume>>;
   /** Never moves `lastUsedAt` backwards; keeps the first suspected leak; adds volumes up. Unknown ids are ignored. */
   recordUsage(usage: readonly KeyUsage[]): Promise<void>;
-  /**
-   * Reports each key that is changed, as soon as can be, until `close`. Undefined: any may be new or changed, because one was
-   * created or the connection was interrupted. A store that has no way to report changes has no such method.
-   */
-  watch?(onChange: (keyId: string | undefined) => void): void;
   close(): Promise<void>;
 }

@@ -1,10 +1,9 @@
 /**
  * The edge's cache of API keys, so that a request costs no read of the key store.
  *
- * A response of the store is used for FRESH_MS, so a revocation takes effect everywhere within that time, or at once
- * with a store that can be watched. While the store cannot be read, or takes longer than TIMEOUT_MS to respond, keys
- * that it confirmed within the last STALE_MS keep working: neither a restart of the store nor a network that drops
- * packets loses events.
+ * A response of the store is used for FRESH_MS, so a revocation takes effect everywhere within that time. While the
+ * store cannot be read, or takes longer than TIMEOUT_MS to respond, keys that it confirmed within the last STALE_MS keep
+ * working: neither a restart of the store nor a network that drops packets loses events.
  *
  * Both maps are bounded, and keys that do not exist have their own map, so a flood of guesses cannot evict real keys.
  * Cached keys are frozen, because all requests share them. All times are of the monotonic clock: setting the wall clock
@@ -70,8 +69,7 @@ export class KeyCache {
   readonly #found = new Map<string, Found>();
   readonly #notFoundAt = new Map<string, number>();
   readonly #inFlight = new Map<string, Asking>();
-  /** Counts of `forget` and `invalidate` calls: if one changes during a query, the response may be out of date. */
-  #forgotten = 0;
+  /** Counts calls of `invalidate`: if one is made during a query, the response may be out of date. */
   #invalidated = 0;
   /** Set when the store did not respond in time, cleared when it does. */
   #hangsUntil = 0;
@@ -89,7 +87,6 @@ export class KeyCache {
     this.#foundMax = options.foundMax ?? FOUND_MAX;
     this.#notFoundMax = options.notFoundMax ?? NOT_FOUND_MAX;
     this.#outage = options.outage;
-    store.watch?.((keyId) => (keyId === undefined ? this.invalidate() : this.forget(keyId)));
   }
 
   /** The key, if it is cached. Undefined means not cached: use `lookup` then. */
@@ -140,15 +137,6 @@ export class KeyCache {
     }
   }
 
-  /** The key with this id was changed: its cached state is never used again. */
-  forget(keyId: string): void {
-    this.#forgotten++;
-    this.#inFlight.clear();
-    // The key may have been queried before it was created.
-    this.#notFoundAt.clear();
-    for (const [key, { apiKey }] of this.#found) if (apiKey.id === keyId) this.#found.delete(key);
-  }
-
   /** Any key may be new or changed: each is read again from the store. Confirmed keys still work if that fails. */
   invalidate(): void {
     this.#invalidated++;
@@ -180,7 +168,6 @@ export class KeyCache {
   }
 
   async #ask(key: string, now: number): Promise<ApiKey | undefined> {
-    const forgotten = this.#forgotten;
     const invalidated = this.#invalidated;
     let apiKey: ApiKey | undefined;
     try {
@@ -189,8 +176,6 @@ export class KeyCache {
       return this.#withoutStore(key, now, error);
     }
     if (apiKey !== undefined) this.#confirmedAt = Math.max(this.#confirmedAt, now);
-    // Correct for calls made before the change, not for later ones: so it is returned but not cached.
-    if (this.#forgotten !== forgotten) return apiKey === undefined ? undefined : freeze(apiKey);
     if (this.#invalidated !== invalidated)
       return apiKey === undefined ? undefined : this.#keepForOutages(key, apiKey, now);
     if (apiKey === undefined) {

@@ -353,63 +353,6 @@ test('a store that hangs is waited for by a key that it never confirmed', async 
   assert.equal((await looking)?.id, id);
 });
 
-test('a key that is forgotten is asked for again at once, and not trusted without the store', async (context) => {
-  const { store, counted, reads, addKey } = await setUp(context);
-  const [changed, other] = [await addKey(), await addKey()];
-  const cache = new KeyCache(counted);
-  for (const { key } of [changed, other]) await cache.lookup(key, NOW);
-  await store.revoke(changed.id, NOW + 1);
-  cache.forget(changed.id);
-  assert.equal((await cache.lookup(changed.key, NOW + 2))?.revokedAt, NOW + 1);
-  assert.equal(cache.peek(other.key, NOW + 2)?.id, other.id);
-  assert.equal(reads(), 3);
-  cache.forget(changed.id);
-  await store.close();
-  await assert.rejects(cache.lookup(changed.key, NOW + 3), KeyStoreUnavailableError);
-});
-
-test('a key that was not found is asked for again at once when one is made', async (context) => {
-  const { store, counted, addKey } = await setUp(context);
-  await addKey();
-  const [row] = await store.list();
-  assert.ok(row);
-  const unborn = makeKey('secret', 'production');
-  const cache = new KeyCache(counted);
-  assert.equal(await cache.lookup(unborn, NOW), undefined);
-  await store.create({ ...row, id: 'key_later0000000', hash: hashKey(unborn) });
-  cache.forget('key_later0000000');
-  assert.equal((await cache.lookup(unborn, NOW + 1))?.id, 'key_later0000000');
-});
-
-test('a response from before a change is not used after it', async (context) => {
-  const { store, counted, addKey } = await setUp(context);
-  const { key, id } = await addKey();
-  const read = Promise.withResolvers<void>();
-  const late = Promise.withResolvers<void>();
-  const cache = new KeyCache(
-    new Proxy(counted, {
-      get(target, property) {
-        if (property !== 'findByHash') return Reflect.get(target, property) as unknown;
-        return async (hash: Uint8Array) => {
-          const reply = await target.findByHash(hash);
-          read.resolve();
-          await late.promise;
-          return reply;
-        };
-      },
-    }),
-  );
-  const before = cache.lookup(key, NOW);
-  await read.promise;
-  await store.revoke(id, NOW);
-  cache.forget(id);
-  const after = cache.lookup(key, NOW);
-  late.resolve();
-  assert.equal((await before)?.revokedAt, null);
-  assert.equal((await after)?.revokedAt, NOW);
-  assert.equal(cache.peek(key, NOW)?.revokedAt, NOW);
-});
-
 test('when any key may have changed all are asked for again, and continue if the store fails', async (context) => {
   const { store, counted, reads, addKey } = await setUp(context);
   const [one, two] = [await addKey(), await addKey()];
@@ -476,27 +419,6 @@ test('a response from before all keys were invalidated never takes the place of 
   assert.equal(cache.peek(key, NOW + 1)?.revokedAt, NOW);
   await store.close();
   assert.equal((await cache.lookup(key, NOW + 2_000))?.revokedAt, NOW);
-});
-
-test('a cache hears of changes from a store that can be watched', async (context) => {
-  const { store, counted, addKey } = await setUp(context);
-  const { key, id } = await addKey();
-  let tell: (keyId: string | undefined) => void = () => assert.fail('no one watches');
-  const watched = new Proxy(counted, {
-    get(target, property) {
-      if (property !== 'watch') return Reflect.get(target, property) as unknown;
-      return (onChange: typeof tell) => {
-        tell = onChange;
-      };
-    },
-  });
-  const cache = new KeyCache(watched);
-  await cache.lookup(key, NOW);
-  await store.revoke(id, NOW);
-  tell(id);
-  assert.equal((await cache.lookup(key, NOW))?.revokedAt, NOW);
-  tell(undefined);
-  assert.equal(cache.peek(key, NOW), undefined);
 });
 
 test('a wall clock that is set neither ends what is known nor makes it last', async (context) => {

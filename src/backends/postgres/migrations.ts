@@ -1,8 +1,8 @@
 /**
  * Brings the schema of a database up to date: `migrate(pool)`, once at start, before any store is opened.
  *
- * There are three lists of numbered steps, each an array of SQL texts (several statements a text): KEYS_MIGRATIONS in
- * keys-schema.ts, STORE_MIGRATIONS in store-schema.ts, MIGRATION_TABLES in migration-state.ts. Step n is element n - 1.
+ * There are three lists of numbered steps, each an array of SQL texts (several statements a text): KEYS_MIGRATIONS
+ * and STORE_MIGRATIONS in store-schema.ts, MIGRATION_TABLES in migration-state.ts. Step n is element n - 1.
  * Names in them are unqualified: the search path is `sluice`. A released step is never edited (its checksum is stored,
  * ignoring white space): add the next one. Each step is a transaction under an advisory lock, so any number of nodes
  * may start at once and one of them applies it. A database of a newer Sluice is refused, as is one whose steps were
@@ -13,11 +13,10 @@ import { hash } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { OperatorError } from '../../errors.ts';
 import { HOUR_MS } from '../../model.ts';
-import { KEYS_MIGRATIONS } from './keys-schema.ts';
 import { MIGRATION_TABLES } from './migration-state.ts';
 import { type PostgresClient, type PostgresPool, type Queryable, SCHEMA } from './pool.ts';
 import { codeOf } from './pool-errors.ts';
-import { STORE_MIGRATIONS } from './store-schema.ts';
+import { KEYS_MIGRATIONS, STORE_MIGRATIONS } from './store-schema.ts';
 
 /** Advisory locks are numbers shared by everything in the database; ours are pairs that begin with this one. */
 export const ADVISORY_LOCKS = 1_936_487_779;

@@ -12,7 +12,7 @@
  *
  * A `PostgresPool` is a reference-counted handle: a store owns the handle it is given and closes it, and `share`
  * returns another handle to the same connections, which close with the last handle. Connect directly or through a
- * pooler in session mode: transaction pooling supports neither the session settings nor LISTEN.
+ * pooler in session mode: transaction pooling does not support the session settings.
  */
 
 import { finished } from 'node:stream/promises';
@@ -60,8 +60,7 @@ export interface PoolOptions {
   readonly onIdleError?: (error: Error) => void;
 }
 
-/** For a dedicated connection (LISTEN) with the settings of the pool. */
-export function connectionSettings({ url, applicationName, statementTimeoutMs }: PoolOptions): ClientConfig {
+function connectionSettings({ url, applicationName, statementTimeoutMs }: PoolOptions): ClientConfig {
   const { connection } = readPostgresUrl(url);
   const statementTimeout = statementTimeoutMs ?? STATEMENT_TIMEOUT_MS;
   return {
@@ -182,7 +181,7 @@ export class PostgresPool implements Queryable {
     connections.handles++;
   }
 
-  /** The options of the connections, for a listener's own. They contain the password: never log them. */
+  /** They contain the password: never log them. */
   get options(): PoolOptions {
     return this.#connections.options;
   }
