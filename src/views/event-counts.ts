@@ -30,6 +30,19 @@ interface Minute extends CountedBucket {
 /** By currency, then name. */
 type MinutesOfStart = Map<CountedCurrency, Map<string, Minute>>;
 
+type BucketKey = Pick<CountedBucket, 'width' | 'start' | 'eventName' | 'currency'> & Partial<CountedBucket>;
+
+/** The order in which all writers lock buckets, so that two never deadlock. */
+export function compareBuckets(a: BucketKey, b: BucketKey): number {
+  return (
+    (a.tenant ?? 0) - (b.tenant ?? 0) ||
+    a.width - b.width ||
+    a.start - b.start ||
+    (a.eventName < b.eventName ? -1 : +(a.eventName > b.eventName)) ||
+    (a.currency < b.currency ? -1 : +(a.currency > b.currency))
+  );
+}
+
 export class EventCounts {
   /** By tenant, then start. */
   readonly #minutes = new Map<number, Map<number, MinutesOfStart>>();

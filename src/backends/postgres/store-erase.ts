@@ -26,14 +26,14 @@ import {
   type MatchingRejections,
   type RejectionHorizon,
 } from '../sql/erase.ts';
+import { LOCAL_SHARD } from '../sql/store-tables.ts';
 import { addToProfiles } from '../sql/sums.ts';
 import { hashesOf } from './key-secret.ts';
 import type { PostgresClient, PostgresPool, Queryable } from './pool.ts';
 import { runSteps, storeQueriesOn } from './sql-database.ts';
 import { dayOf } from './store-days.ts';
 import { readIdentifiers } from './store-profiles.ts';
-import { type RemovedEvent, takeFromNodes, takeFromSums } from './store-removal.ts';
-import { MAINTENANCE_SHARD } from './store-schema.ts';
+import { REMOVED_COLUMNS, type RemovedEvent, takeFromAllSums, takeFromNodes } from './store-removal.ts';
 import { inDurableTransaction, type LockedProfile, lockProfile, writeAudit } from './store-unmerge.ts';
 
 /** Each day is a partition, and a transaction locks every partition that it reads. */
@@ -101,8 +101,8 @@ async function erasePiece(
   const isGone = left <= 0 || idleDays >= end - first;
   if (isGone) await eraseProfile(client, erasure, profile, matching, removed);
   else await takeFromNodes(client, events);
-  await takeFromSums(client, tenant, events, 'erased');
-  if (isGone) await addToProfiles(storeQueriesOn(client).tables, MAINTENANCE_SHARD, [[tenant, -1]]).execute();
+  await takeFromAllSums(client, events, 'erased');
+  if (isGone) await addToProfiles(storeQueriesOn(client).tables, LOCAL_SHARD, [[tenant, -1]]).execute();
   return isGone ? null : { nextDay: isLast ? days.end : days.first, removed, idleDays };
 }
 
@@ -187,8 +187,7 @@ export const DELETE_SQL = `
     AS u (received_at, first_no, last_no, user_index, processed_at)
   WHERE e.received_at = u.received_at AND e.no >= u.first_no AND e.no <= u.last_no AND e.user_index = u.user_index
     AND e.node = ANY($1) AND e.received_at >= $7 AND e.received_at < $8
-  RETURNING e.no, e.node, e.timestamp, e.received_at AS "receivedAt", u.processed_at AS "processedAt", e.trace_id AS "traceId",
-    e.user_index AS "userIndex", e.event_name AS name, e.revenue, e.currency,
+  RETURNING ${REMOVED_COLUMNS}, e.no, u.processed_at AS "processedAt",
     CASE WHEN ${MAY_HAVE_EVENT_ID} THEN e.properties END AS properties`;
 
 /** For the rest of the transaction: force index scans, since the planner cannot know how small a batch is. */

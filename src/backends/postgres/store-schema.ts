@@ -35,8 +35,6 @@ export const NUMBERS_PER_BLOCK = 1_048_576;
 
 /** Rows of sums are sharded: parallel writers would queue for one row. Readers add the shards up. */
 export const SHARDS = 16;
-/** The shard that erase, unmerge and retention write to. Only its sums may be below zero. */
-export const MAINTENANCE_SHARD = 0;
 
 export const STORE_MIGRATIONS: readonly string[] = [
   `

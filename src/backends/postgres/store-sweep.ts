@@ -29,7 +29,7 @@ import {
   type StoreDays,
   withPartitionLock,
 } from './store-days.ts';
-import { type RemovedEvent, takeFromNodes, takeFromSums } from './store-removal.ts';
+import { REMOVED_COLUMNS, type RemovedEvent, takeFromAllSums, takeFromNodes } from './store-removal.ts';
 
 /**
  * First uses are kept this much longer than they are valid. A sweep knows how late its own node is, but not what waits
@@ -224,18 +224,15 @@ async function expireSome(client: PostgresClient, day: number, progress: ExpiryP
      ORDER BY no FOR NO KEY UPDATE`,
     ranges,
   );
-  const { rows } = await client.query<RemovedEvent & { readonly tenant: number }>(
-    `DELETE FROM ${events} e USING ${within}
-     RETURNING e.tenant, e.node, e.timestamp, e.received_at AS "receivedAt", e.trace_id AS "traceId",
-       e.user_index AS "userIndex", e.event_name AS name, e.revenue, e.currency`,
+  const { rows } = await client.query<RemovedEvent>(
+    `DELETE FROM ${events} e USING ${within} RETURNING ${REMOVED_COLUMNS}`,
     ranges,
   );
   await client.query(`DELETE FROM ${dayTable('records', day)} WHERE no = ANY ($1::int8[])`, [
     int8s(records.map(({ no }) => no)),
   ]);
   await takeFromNodes(client, rows);
-  const byTenant = [...Map.groupBy(rows, ({ tenant }) => tenant)].sort(([a], [b]) => a - b);
-  for (const [tenant, removed] of byTenant) await takeFromSums(client, tenant, removed, 'expired');
+  await takeFromAllSums(client, rows, 'expired');
   return records.length;
 }
 

@@ -15,6 +15,7 @@ import type { IdentifierRow, MergeRow, ProfileNodes } from '../../views/profile.
 import { planUnmerge, type UnmergePlan } from '../../views/unmerge.ts';
 import { uuidOf } from '../../views/uuid.ts';
 import { insertAudit } from '../sql/audit.ts';
+import { LOCAL_SHARD } from '../sql/store-tables.ts';
 import { addToProfiles } from '../sql/sums.ts';
 import type { PostgresClient, PostgresPool } from './pool.ts';
 import { storeQueriesOn } from './sql-database.ts';
@@ -28,7 +29,6 @@ import {
   nodesOfProfile,
   sortedAs,
 } from './store-profiles.ts';
-import { MAINTENANCE_SHARD } from './store-schema.ts';
 
 /** It is rare that several processors merge, or several calls change, the same person at a time. */
 const ATTEMPTS = 10;
@@ -158,5 +158,5 @@ async function writePlan(
   );
   await writeAudit(client, tenant, 'unmerge', [...survivors.keys()], audit, detail);
   // Each removed edge had made one profile of two.
-  await addToProfiles(storeQueriesOn(client).tables, MAINTENANCE_SHARD, [[tenant, undone.length]]).execute();
+  await addToProfiles(storeQueriesOn(client).tables, LOCAL_SHARD, [[tenant, undone.length]]).execute();
 }

@@ -7,7 +7,7 @@
  * added to it in the order of the log. Where two writers that share a shard both start a bucket, their sums are added.
  */
 
-import { addAmounts, type CountedBucket } from '../../views/event-counts.ts';
+import { addAmounts, compareBuckets, type CountedBucket } from '../../views/event-counts.ts';
 import { float8s, int4s, int8s, texts } from './binary-arrays.ts';
 import type { Queryable } from './pool.ts';
 
@@ -61,17 +61,6 @@ export async function writeCounts(client: Queryable, shard: number, unsorted: re
   const [stored, added] = [buckets.filter((bucket) => sums.has(bucket)), buckets.filter((bucket) => !sums.has(bucket))];
   if (stored.length > 0) await client.query(UPDATE_COUNTS, [...sumColumns(stored, sums), shard]);
   if (added.length > 0) await client.query(INSERT_COUNTS, [...sumColumns(added, sums), shard]);
-}
-
-/** One order for all, so that two writers of one shard never deadlock. */
-function compareBuckets(a: CountedBucket, b: CountedBucket): number {
-  return (
-    a.tenant - b.tenant ||
-    a.width - b.width ||
-    a.start - b.start ||
-    (a.eventName < b.eventName ? -1 : +(a.eventName > b.eventName)) ||
-    (a.currency < b.currency ? -1 : +(a.currency > b.currency))
-  );
 }
 
 function bucketColumns(buckets: readonly CountedBucket[]): Buffer[] {

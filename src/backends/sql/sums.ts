@@ -13,7 +13,7 @@ import { startOf } from '../../views/sums.ts';
 import { plusExcluded, type SqlStatement } from './database.ts';
 import { ViolationSums } from './plan-violations.ts';
 import { changedBy, chunksOf, type Steps, type Tables } from './steps.ts';
-import type { LedgerSum, StoreTables } from './store-tables.ts';
+import { type LedgerSum, LOCAL_SHARD, type StoreTables } from './store-tables.ts';
 
 /** Rows per statement; both engines allow twice as many parameters as these take. */
 const ROWS_MAX = 1_000;
@@ -81,7 +81,6 @@ export interface RemovedFromLedger {
 /** Counts stored events as erased or expired. */
 export function* moveInLedger(
   tables: Tables,
-  shard: number,
   events: readonly RemovedFromLedger[],
   becoming: 'erased' | 'expired',
 ): Steps<void> {
@@ -99,7 +98,7 @@ export function* moveInLedger(
     };
   });
   rows.sort((a, b) => a.tenant - b.tenant || a.hour - b.hour);
-  for (const some of chunksOf(rows, ROWS_MAX)) yield* changedBy(addToLedger(tables, shard, some));
+  for (const some of chunksOf(rows, ROWS_MAX)) yield* changedBy(addToLedger(tables, LOCAL_SHARD, some));
 }
 
 /** All rows have the same sums; negative ones are subtracted. */
