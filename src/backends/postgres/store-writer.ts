@@ -6,7 +6,7 @@
  *
  * A batch takes a fixed number of round trips, however many users it has. Every commit is durable, unless the server is
  * configured otherwise. Caches that outlive a transaction hold only what stays valid whatever others write
- * (person-cache.ts, store-numbers.ts), or what fails visibly when it is stale (store-days.ts). All caches are dropped
+ * (person-cache.ts, numbers of tenants), or what fails visibly when it is stale (store-days.ts). All caches are dropped
  * when the database may have been restored to an earlier state (a failover that lost transactions, a dump restored in
  * place): after a lost connection, and when a partition is not at the position where the last transaction left it.
  */
@@ -36,13 +36,14 @@ import type { Steps, Tables } from '../sql/steps.ts';
 import type { StoreQueries } from '../sql/store-tables.ts';
 import { SqlWriteTransaction } from '../sql/write-transaction.ts';
 import { assertInstallation, type PostgresClient, type PostgresPool, type PostgresTransaction } from './pool.ts';
+import { texts } from './binary-arrays.ts';
 import { hashesOf } from './key-secret.ts';
 import { codeOf } from './pool-errors.ts';
 import { ROW_LOCKS, runSteps, storeQueriesOn } from './sql-database.ts';
 import { ANNOUNCE_WRITER } from './store-arrivals.ts';
 import { StoreBalance } from './store-balance.ts';
 import { dayOf, pairOf, StoreDays } from './store-days.ts';
-import { StoreNumbers, StoreTenants } from './store-numbers.ts';
+import { StoreNumbers } from './store-numbers.ts';
 import { SHARDS } from './store-schema.ts';
 import { StoreSweep } from './store-sweep.ts';
 import { writeCounts } from './write-counts.ts';
@@ -77,13 +78,24 @@ const TRANSACTION_SETTINGS = `
   SELECT set_config('synchronous_commit', 'on', true) WHERE current_setting('synchronous_commit') = 'off';
   ${ANNOUNCE_WRITER}`;
 
+const FIND_TENANTS = { name: 'store_find_tenants', text: 'SELECT id, no FROM tenants WHERE id = ANY ($1::text[])' };
+
+/** In one order, so that two writers with the same new tenants never deadlock. */
+const INSERT_TENANTS = {
+  name: 'store_insert_tenants',
+  text: `
+    INSERT INTO tenants (id) SELECT id FROM unnest($1::text[]) AS q (id) ORDER BY id COLLATE "C"
+    ON CONFLICT (id) DO NOTHING`,
+};
+
 /** SQLSTATE check_violation: a row for a day without a partition. */
 const NO_PARTITION = '23514';
 
 /** Shared by the transactions of one writer. */
 interface Shared {
   readonly logName: string;
-  readonly tenants: StoreTenants;
+  /** Numbers of tenants. They never change, except in a database that is restored to an earlier state. */
+  readonly tenants: Map<TenantId, number>;
   readonly numbers: StoreNumbers;
   readonly days: StoreDays;
   readonly shard: number;
@@ -104,7 +116,7 @@ class PostgresStoreWriter implements StoreWriter {
     this.#queries = storeQueriesOn(pool);
     this.#shared = {
       logName,
-      tenants: new StoreTenants(),
+      tenants: new Map(),
       numbers: new StoreNumbers(),
       days: new StoreDays(pool),
       shard: randomInt(SHARDS),
@@ -144,8 +156,8 @@ class PostgresStoreWriter implements StoreWriter {
     if (interruptions === this.#interruptions) return;
     this.#interruptions = interruptions;
     const { tenants, numbers, days } = this.#shared;
-    tenants.forgetAll();
-    numbers.forget(true);
+    tenants.clear();
+    numbers.forget();
     days.forget();
     this.#people = undefined;
     this.#hashOf = undefined;
@@ -190,6 +202,8 @@ class PostgresWriteTransaction extends SqlWriteTransaction implements WriteTrans
   readonly #transaction: PostgresTransaction;
   readonly #client: PostgresClient;
   readonly #shared: Shared;
+  /** Those that are known, and new ones, which are visible to this transaction alone until it commits. */
+  readonly #tenants: Map<TenantId, number>;
   readonly #people: PersonCache;
   readonly #firstUses: FirstUses;
   readonly #locked: LockedNodes = new Map();
@@ -210,6 +224,7 @@ class PostgresWriteTransaction extends SqlWriteTransaction implements WriteTrans
     this.#transaction = transaction;
     this.#client = transaction.client;
     this.#shared = shared;
+    this.#tenants = new Map(shared.tenants);
   }
 
   override async advance(...position: Parameters<WriteTransaction['advance']>): Promise<void> {
@@ -240,7 +255,10 @@ class PostgresWriteTransaction extends SqlWriteTransaction implements WriteTrans
     const graph = await lookUpGraph(this.#client, lookups, people);
     for (const [node, properties] of graph.locked) this.#locked.set(node, properties);
     // From here on all statements see what the erases and unmerges that we waited for changed.
-    const invalidations = await readInvalidationStates(this.#client, [...tenants.values()]);
+    const invalidations = await readInvalidationStates(
+      this.#client,
+      lookups.map(({ tenant }) => tenant),
+    );
     const isCurrent: boolean[] = [];
     for (const { tenant } of lookups) {
       isCurrent.push(await people.isCurrent(this.#client, tenant, invalidations.get(tenant) ?? NO_INVALIDATIONS));
@@ -303,12 +321,11 @@ class PostgresWriteTransaction extends SqlWriteTransaction implements WriteTrans
   }
 
   async commit(_durable: boolean): Promise<void> {
-    const { shard } = this.#shared;
+    const { shard, tenants } = this.#shared;
     await writeCounts(this.#client, shard, this.sums.takeCounts());
     await this.inSteps((tables) => this.sums.write(tables, shard));
     await this.#transaction.commit();
-    this.#shared.tenants.confirm(this);
-    this.#shared.numbers.confirm();
+    for (const [id, no] of this.#tenants) tenants.set(id, no);
     for (const [tenant, people] of this.#met) {
       this.#people.learn(tenant, this.#invalidationCounts.get(tenant) ?? 0, people);
     }
@@ -316,11 +333,9 @@ class PostgresWriteTransaction extends SqlWriteTransaction implements WriteTrans
 
   async rollback(): Promise<void> {
     const { tenants, numbers, days } = this.#shared;
-    const isAll = this.#isOutdated || !this.#client.isUsable;
-    tenants.forget(this);
-    numbers.forget(isAll);
-    if (isAll) {
-      tenants.forgetAll();
+    numbers.forget();
+    if (this.#isOutdated || !this.#client.isUsable) {
+      tenants.clear();
       this.#people.forgetAll();
       days.forget();
     }
@@ -331,8 +346,14 @@ class PostgresWriteTransaction extends SqlWriteTransaction implements WriteTrans
     return runSteps(this.#client, stepsOf);
   }
 
-  protected tenantNumbers(ids: readonly TenantId[]): Promise<Map<TenantId, number>> {
-    return this.#shared.tenants.numbersOf(this.#client, ids, this);
+  protected async tenantNumbers(ids: readonly TenantId[]): Promise<ReadonlyMap<TenantId, number>> {
+    for (const statement of [FIND_TENANTS, INSERT_TENANTS, FIND_TENANTS]) {
+      const missing = ids.filter((id) => !this.#tenants.has(id));
+      if (missing.length === 0) break;
+      const { rows } = await this.#client.query<{ id: TenantId; no: number }>(statement, [texts(missing)]);
+      for (const { id, no } of rows) this.#tenants.set(id, no);
+    }
+    return this.#tenants;
   }
 }
 
