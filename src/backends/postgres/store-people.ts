@@ -8,18 +8,11 @@ import type { NodeNumber } from '../../model.ts';
 import type { PeopleQuery, StoredPerson } from '../../store.ts';
 import { type Candidate, matchOf, type RoughFilter, type Step } from '../../views/people-search.ts';
 import { NAMED_BYTES_MAX, storedPerson } from '../../views/person.ts';
+import { profileNodes, storedProfile } from '../../views/profile.ts';
 import { uuidOf } from '../../views/uuid.ts';
 import { chunksOf } from '../sql/steps.ts';
 import type { Queryable } from './pool.ts';
-import {
-  CANDIDATES_BY_NUMBER,
-  identifiersOf,
-  nodesByRoot,
-  nodesOfProfile,
-  PEOPLE_BY_ID,
-  profileWithIdentifiers,
-  sortedAs,
-} from './store-profiles.ts';
+import { CANDIDATES_BY_NUMBER, identifiersOf, nodesByRoot, PEOPLE_BY_ID } from './store-profiles.ts';
 
 const ROWS_FIRST = 1_024;
 const ROWS_MAX = 16_384;
@@ -118,8 +111,8 @@ async function readCandidates(db: Queryable, numbers: readonly NodeNumber[]): Pr
   return [...byRoot]
     .sort(([a], [b]) => b - a)
     .map(([no, rows]) => {
-      const { profile, identifiers } = profileWithIdentifiers(no, rows);
-      return { no, profile, identifiers };
+      const identifiers = identifiersOf(rows);
+      return { no, profile: storedProfile(profileNodes(no, rows), identifiers), identifiers };
     });
 }
 
@@ -134,8 +127,7 @@ export async function readPeople(
   const byRoot = await nodesByRoot(db, PEOPLE_BY_ID, [tenant, uuids]);
   const people = new Map<string, StoredPerson>();
   for (const [root, rows] of byRoot) {
-    const nodes = nodesOfProfile(root, rows);
-    const person = storedPerson(nodes, identifiersOf(sortedAs(nodes, rows)));
+    const person = storedPerson(profileNodes(root, rows), identifiersOf(rows));
     for (const { id } of rows) people.set(id, person);
   }
   return new Map(

@@ -1,12 +1,12 @@
 /**
  * Predicts what would become of a request (processor/predict.ts): looks up what a writer would look up, with the same
  * statements but without locks, in one read-only transaction. Takes a fixed number of round trips. Properties may be
- * megabytes of each person, so their sizes are read first.
+ * megabytes of each person, so not all of them are read.
  */
 
 import type { MatchOptions } from '../../identity/match-keys.ts';
 import type { LogRecord } from '../../log.ts';
-import type { NodeNumber, TenantId } from '../../model.ts';
+import type { TenantId } from '../../model.ts';
 import {
   completePrediction,
   decidePrediction,
@@ -16,12 +16,24 @@ import {
 } from '../../processor/predict.ts';
 import type { Prediction } from '../../store.ts';
 import type { LookupRequest, LookupResult } from '../../store-writer.ts';
+import { profileNodes } from '../../views/profile.ts';
 import { storedHashesOf } from './key-secret.ts';
 import { readInvalidationStates } from './person-cache.ts';
 import type { PostgresClient } from './pool.ts';
-import { type NodeColumns, nodesOfProfile, SIZES_BY_NUMBER } from './store-profiles.ts';
+import { NODES_BY_NUMBER, type NodeRow } from './store-profiles.ts';
 import { FirstUses } from './write-first-uses.ts';
 import { readGraph } from './write-graph.ts';
+
+/** $1 the numbers of survivors. Reads the properties of the first nodes, until there are too many bytes. */
+const NODES_WITHIN_BYTES = `
+  WITH measured AS (
+    SELECT *, coalesce(sum(octet_length(properties)) OVER preceding, 0) < ${PROPERTIES_BYTES_MAX} AS "isRead"
+    FROM (${NODES_BY_NUMBER}) AS nodes
+    WINDOW preceding AS (ORDER BY node ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)
+  )
+  SELECT node, root, id, origin, events, "firstSeen", "lastSeen", "isRead",
+    CASE WHEN "isRead" THEN properties END AS properties
+  FROM measured`;
 
 /** No tenant has this number: nothing is found for it. */
 const UNKNOWN_TENANT = 0;
@@ -45,39 +57,10 @@ export async function predict(
   const decided = decidePrediction(prepared, await lookUp(client, tenant, prepared.lookup));
   const { survivors } = decided;
   if (survivors.length === 0) return completePrediction(decided, [], new Set());
-  const { rows } = await client.query<SizedNode>(SIZES_BY_NUMBER, [survivors]);
-  const { properties, unread } = await readProperties(client, rows);
-  const withProperties = (row: SizedNode): NodeColumns => ({ ...row, properties: properties.get(row.no) ?? null });
-  const profiles = Array.from(
-    Map.groupBy(rows, ({ root }) => root),
-    ([root, nodes]) => nodesOfProfile(root, nodes.map(withProperties)),
-  );
-  return completePrediction(decided, profiles, unread);
-}
-
-interface SizedNode extends NodeColumns {
-  /** Size of its properties; null if it has none. */
-  readonly bytes: number | null;
-}
-
-/** Reads the properties of the first nodes, until `PROPERTIES_BYTES_MAX` is reached. */
-async function readProperties(
-  client: PostgresClient,
-  nodes: readonly SizedNode[],
-): Promise<{ readonly properties: ReadonlyMap<NodeNumber, string | null>; readonly unread: Set<NodeNumber> }> {
-  const read: NodeNumber[] = [];
-  const unread = new Set<NodeNumber>();
-  let bytesLeft = PROPERTIES_BYTES_MAX;
-  for (const { no, bytes } of nodes.toSorted((a, b) => a.no - b.no)) {
-    if (bytesLeft <= 0) unread.add(no);
-    else read.push(no);
-    bytesLeft -= bytes ?? 0;
-  }
-  const { rows } = await client.query<{ no: NodeNumber; properties: string | null }>(
-    'SELECT no, properties FROM nodes WHERE no = ANY($1)',
-    [read],
-  );
-  return { properties: new Map(rows.map(({ no, properties }) => [no, properties])), unread };
+  const { rows } = await client.query<NodeRow & { readonly isRead: boolean }>(NODES_WITHIN_BYTES, [survivors]);
+  const byRoot = Map.groupBy(rows, ({ root }) => root);
+  const profiles = Array.from(byRoot, ([root, nodes]) => profileNodes(root, nodes));
+  return completePrediction(decided, profiles, new Set(rows.flatMap(({ node, isRead }) => (isRead ? [] : [node]))));
 }
 
 async function lookUp(client: PostgresClient, tenant: number, request: LookupRequest): Promise<LookupResult> {

@@ -1,21 +1,19 @@
 /**
  * Reads the rows from which views/profile.ts builds profiles and explains why they are one person. Every query is one
- * statement, whatever the number of profiles and nodes, so nodes and identifiers are consistent. The identifiers,
- * merges and refusals of a node come with it, as JSON.
+ * statement, whatever the number of profiles and nodes, so nodes and identifiers are consistent. Rows have
+ * the names of views/profile.ts; the identifiers, merges and refusals of a node come with it, as JSON.
  */
 
 import { IDENTIFIER_TYPES, type IdentifierType, type NodeNumber } from '../../model.ts';
-import type { Page, PageRequest, StoredIdentity, StoredProfile, StoredRefusal } from '../../store.ts';
+import type { Page, PageRequest, StoredIdentity, StoredProfile } from '../../store.ts';
 import { scopedCursorOf, scopedNumbersOf } from '../../views/cursor.ts';
 import { pageOf } from '../../views/page.ts';
 import { NAMED_BYTES_MAX } from '../../views/person.ts';
 import {
   type IdentifierRow,
-  identifierTypeOf,
   type MergeRow,
   oldestFirst,
   type ProfileNode,
-  type ProfileNodes,
   profileNodes,
   type RefusalRow,
   storedIdentity,
@@ -25,69 +23,43 @@ import { uuidOf } from '../../views/uuid.ts';
 import type { Queryable } from './pool.ts';
 import { isStorable } from './store-reads.ts';
 
-type OriginCells = readonly [receivedAt: number, traceId: string, userIndex: number];
-type IdentifierCells = readonly [type: number, value: string, raw: string | null, ...OriginCells];
-type MergeCells = readonly [
-  no: number,
-  nodeB: NodeNumber,
-  from: NodeNumber,
-  into: NodeNumber,
-  viaType: number,
-  viaValue: string,
-  ...OriginCells,
-];
-type RefusalCells = readonly [
-  type: number,
-  raw: string,
-  reason: StoredRefusal['reason'],
-  lastAt: number,
-  count: number,
-  ...OriginCells,
-];
-
-export interface NodeColumns {
-  readonly no: NodeNumber;
+export interface NodeRow extends ProfileNode {
   readonly root: NodeNumber;
-  readonly id: string;
-  readonly received_at: number;
-  readonly trace_id: string;
-  readonly user_index: number;
-  readonly events: number;
-  readonly first_seen: number;
-  readonly last_seen: number;
-  /** Only where a profile is read. */
-  readonly properties?: string | null;
-  readonly identifiers: readonly IdentifierCells[] | null;
+  /** Only where they are selected. */
+  readonly identifiers?: readonly IdentifierRow[] | null;
+  readonly merges?: readonly MergeRow[] | null;
+  readonly refusals?: readonly RefusalRow[] | null;
+  /** Public ids of the nodes that merges name, as far as they exist. */
+  readonly named?: readonly (readonly [NodeNumber, string])[] | null;
 }
 
-interface IdentityColumns extends NodeColumns {
-  readonly merges: readonly MergeCells[] | null;
-  readonly refusals: readonly RefusalCells[] | null;
-  /** Public ids of the nodes that merges name, as far as they exist. */
-  readonly named: readonly (readonly [NodeNumber, string])[] | null;
-}
+const origin = (receivedAt: string, traceId: string, userIndex: string): string =>
+  `json_build_object('receivedAt', ${receivedAt}, 'traceId', ${traceId}, 'userIndex', ${userIndex})`;
+const originOf = (row: string): string => origin(`${row}.received_at`, `${row}.trace_id`, `${row}.user_index`);
+const typeOf = (column: string): string => `('{${IDENTIFIER_TYPES.join(',')}}'::text[])[${column} + 1]`;
 
 /** Without the properties, which may be megabytes. */
-export const NODE_COLUMNS =
-  'n.no, coalesce(n.root, n.no) AS root, n.id, n.received_at, n.trace_id, n.user_index, n.events, n.first_seen, ' +
-  'n.last_seen';
+export const NODE_COLUMNS = `n.no AS node, coalesce(n.root, n.no) AS root, n.id, ${originOf('n')} AS origin, n.events,
+  n.first_seen AS "firstSeen", n.last_seen AS "lastSeen"`;
 
 const PROPERTIES = 'n.properties';
 
 /** In the order of the SQLite store: by type and value. */
 export const IDENTIFIERS = `
-  (SELECT json_agg(json_build_array(i.type, i.value, i.raw, coalesce(i.received_at, n.received_at),
-            coalesce(i.trace_id, n.trace_id), coalesce(i.user_index, n.user_index)) ORDER BY i.type, i.value)
+  (SELECT json_agg(json_build_object('type', ${typeOf('i.type')}, 'value', i.value, 'raw', i.raw, 'node', i.node, 'origin',
+            ${origin('coalesce(i.received_at, n.received_at)', 'coalesce(i.trace_id, n.trace_id)', 'coalesce(i.user_index, n.user_index)')}
+          ) ORDER BY i.type, i.value)
    FROM identifiers AS i WHERE i.node = n.no) AS identifiers`;
 
 export const MERGES = `
-  (SELECT json_agg(json_build_array(m.no, m.node_b, m.from_node, m.into_node, m.via_type, m.via_value, m.received_at,
-            m.trace_id, m.user_index) ORDER BY m.no)
+  (SELECT json_agg(json_build_object('no', m.no, 'nodes', json_build_array(m.node_a, m.node_b), 'from', m.from_node,
+            'into', m.into_node, 'via', json_build_object('type', ${typeOf('m.via_type')}, 'value', m.via_value),
+            'origin', ${originOf('m')}) ORDER BY m.no)
    FROM merges AS m WHERE m.node_a = n.no) AS merges`;
 
 const REFUSALS = `
-  (SELECT json_agg(json_build_array(r.type, r.raw, r.reason, r.last_at, r.count, r.received_at, r.trace_id,
-            r.user_index) ORDER BY r.type, r.value, r.reason)
+  (SELECT json_agg(json_build_object('type', ${typeOf('r.type')}, 'raw', r.raw, 'reason', r.reason, 'lastAt', r.last_at,
+            'count', r.count, 'origin', ${originOf('r')}) ORDER BY r.type, r.value, r.reason)
    FROM refusals AS r WHERE r.node = n.no) AS refusals`;
 
 const NAMED = `
@@ -114,12 +86,8 @@ const ROOTS_AFTER = 'SELECT no FROM nodes WHERE tenant = $1 AND no > $2 AND root
 
 /** $1 the numbers of survivors. */
 export const CANDIDATES_BY_NUMBER = nodesSql(ROOTS_BY_NUMBER, PROPERTIES, IDENTIFIERS);
-/** $1 the numbers of survivors. The nodes with the size of their properties. */
-export const SIZES_BY_NUMBER = nodesSql(
-  ROOTS_BY_NUMBER,
-  'octet_length(n.properties) AS bytes',
-  'NULL::json AS identifiers',
-);
+/** The same, without identifiers. */
+export const NODES_BY_NUMBER = nodesSql(ROOTS_BY_NUMBER, PROPERTIES);
 /** $1 the tenant, $2 public ids. For names: without properties that are too long. */
 export const PEOPLE_BY_ID = nodesSql(
   ROOTS_BY_ID,
@@ -127,30 +95,29 @@ export const PEOPLE_BY_ID = nodesSql(
   IDENTIFIERS,
 );
 
-/** The nodes of each profile, by its survivor. */
+/** The nodes of each profile, by its survivor; oldest first. */
 export async function nodesByRoot(
   db: Queryable,
   sql: string,
   values: readonly unknown[],
-): Promise<Map<NodeNumber, NodeColumns[]>> {
-  const { rows } = await db.query<NodeColumns>(sql, [...values]);
-  return Map.groupBy(rows, ({ root }) => root);
+): Promise<Map<NodeNumber, NodeRow[]>> {
+  const { rows } = await db.query<NodeRow>(sql, values);
+  return Map.groupBy(oldestFirst(rows), ({ root }) => root);
 }
 
 /** By the public id of any of its nodes. */
 export async function readProfile(db: Queryable, tenant: number, id: string): Promise<StoredProfile | undefined> {
   const uuid = uuidOf(id);
   if (uuid === undefined) return undefined;
-  const { rows } = await db.query<NodeColumns>(nodesSql(ROOT_BY_ID, PROPERTIES, IDENTIFIERS), [tenant, uuid]);
-  return profilesOf(rows)[0];
+  return findOne(db, ROOT_BY_ID, [tenant, uuid]);
 }
 
 /** The identifiers of a profile; undefined for an unknown one. */
 export async function readIdentifiers(db: Queryable, tenant: number, id: string): Promise<IdentifierRow[] | undefined> {
   const uuid = uuidOf(id);
   if (uuid === undefined) return undefined;
-  const { rows } = await db.query<NodeColumns>(nodesSql(ROOT_BY_ID, IDENTIFIERS), [tenant, uuid]);
-  return rows.length === 0 ? undefined : identifiersOf(rows);
+  const [profile] = await nodesByRoot(db, nodesSql(ROOT_BY_ID, IDENTIFIERS), [tenant, uuid]);
+  return profile && identifiersOf(profile[1]);
 }
 
 export async function findProfile(
@@ -160,22 +127,21 @@ export async function findProfile(
   normalised: string,
 ): Promise<StoredProfile | undefined> {
   if (!isStorable(normalised)) return undefined;
-  const values = [tenant, IDENTIFIER_TYPES.indexOf(type), normalised];
-  const { rows } = await db.query<NodeColumns>(nodesSql(ROOT_BY_KEY, PROPERTIES, IDENTIFIERS), values);
-  return profilesOf(rows)[0];
+  return findOne(db, ROOT_BY_KEY, [tenant, IDENTIFIER_TYPES.indexOf(type), normalised]);
+}
+
+async function findOne(db: Queryable, root: string, values: readonly unknown[]): Promise<StoredProfile | undefined> {
+  const [found] = await nodesByRoot(db, nodesSql(root, PROPERTIES, IDENTIFIERS), values);
+  return found && profileOf(...found);
 }
 
 /** By the survivors' numbers: for one processor that is the order of creation. */
 export async function listProfiles(db: Queryable, tenant: number, page: PageRequest): Promise<Page<StoredProfile>> {
   const [after = 0] = page.cursor === null ? [] : scopedNumbersOf('profiles', [tenant], page.cursor, 1);
-  const { rows } = await db.query<NodeColumns>(nodesSql(ROOTS_AFTER, PROPERTIES, IDENTIFIERS), [
-    tenant,
-    after,
-    page.limit + 1,
-  ]);
-  const groups = [...Map.groupBy(rows, ({ root }) => root)].sort(([a], [b]) => a - b);
+  const sql = nodesSql(ROOTS_AFTER, PROPERTIES, IDENTIFIERS);
+  const byRoot = await nodesByRoot(db, sql, [tenant, after, page.limit + 1]);
   return pageOf(
-    groups,
+    [...byRoot].sort(([a], [b]) => a - b),
     page.limit,
     ([root, nodes]) => profileOf(root, nodes),
     ([root]) => scopedCursorOf('profiles', [tenant], root),
@@ -186,76 +152,28 @@ export async function listProfiles(db: Queryable, tenant: number, page: PageRequ
 export async function readIdentity(db: Queryable, tenant: number, id: string): Promise<StoredIdentity | undefined> {
   const uuid = uuidOf(id);
   if (uuid === undefined) return undefined;
-  const sql = nodesSql(ROOT_BY_ID, IDENTIFIERS, MERGES, REFUSALS, NAMED);
-  const { rows } = await db.query<IdentityColumns>(sql, [tenant, uuid]);
-  const [first] = rows;
-  if (first === undefined) return undefined;
+  const [found] = await nodesByRoot(db, nodesSql(ROOT_BY_ID, IDENTIFIERS, MERGES, REFUSALS, NAMED), [tenant, uuid]);
+  if (found === undefined) return undefined;
+  const [root, rows] = found;
   const named = new Map(rows.flatMap((row) => row.named ?? []));
-  const profile = nodesOfProfile(first.root, rows);
-  const sorted = sortedAs(profile, rows);
-  return storedIdentity(profile, {
-    identifiers: identifiersOf(sorted),
-    merges: mergesOf(sorted),
-    refusals: oldestFirst(sorted.flatMap(({ refusals }) => (refusals ?? []).map(refusalRow))),
+  return storedIdentity(profileNodes(root, rows), {
+    identifiers: identifiersOf(rows),
+    merges: mergesOf(rows),
+    refusals: oldestFirst(rows.flatMap(({ refusals }) => refusals ?? [])),
     publicId: (node) => named.get(node),
   });
 }
 
-function profilesOf(rows: readonly NodeColumns[]): StoredProfile[] {
-  return [...Map.groupBy(rows, ({ root }) => root)].map(([root, nodes]) => profileOf(root, nodes));
+function profileOf(root: NodeNumber, rows: readonly NodeRow[]): StoredProfile {
+  return storedProfile(profileNodes(root, rows), identifiersOf(rows));
 }
 
-function profileOf(root: NodeNumber, rows: readonly NodeColumns[]): StoredProfile {
-  return profileWithIdentifiers(root, rows).profile;
+/** Oldest first, as the rows are. */
+export function identifiersOf(rows: readonly NodeRow[]): IdentifierRow[] {
+  return oldestFirst(rows.flatMap(({ identifiers }) => identifiers ?? []));
 }
 
-export function profileWithIdentifiers(
-  root: NodeNumber,
-  rows: readonly NodeColumns[],
-): { readonly profile: StoredProfile; readonly identifiers: IdentifierRow[] } {
-  const nodes = nodesOfProfile(root, rows);
-  const identifiers = identifiersOf(sortedAs(nodes, rows));
-  return { profile: storedProfile(nodes, identifiers), identifiers };
-}
-
-export function nodesOfProfile(root: NodeNumber, rows: readonly NodeColumns[]): ProfileNodes {
-  return profileNodes(root, rows.map(profileNode));
-}
-
-/** The rows in the order of the profile's nodes: oldest first. */
-export function sortedAs<Row extends Pick<NodeColumns, 'no'>>({ nodes }: ProfileNodes, rows: readonly Row[]): Row[] {
-  const places = new Map(nodes.map(({ node }, index) => [node, index]));
-  return rows.toSorted((a, b) => (places.get(a.no) ?? 0) - (places.get(b.no) ?? 0));
-}
-
-function profileNode(row: NodeColumns): ProfileNode {
-  const { no: node, id, events, first_seen: firstSeen, last_seen: lastSeen, properties = null } = row;
-  const origin = { receivedAt: row.received_at, traceId: row.trace_id, userIndex: row.user_index };
-  return { node, id, origin, events, firstSeen, lastSeen, properties };
-}
-
-/** Oldest first. */
-export function identifiersOf(rows: readonly Pick<NodeColumns, 'no' | 'identifiers'>[]): IdentifierRow[] {
-  const all = rows.flatMap(({ no: node, identifiers }) =>
-    (identifiers ?? []).map(([type, value, raw, receivedAt, traceId, userIndex]) => {
-      return { type: identifierTypeOf(type), value, raw, node, origin: { receivedAt, traceId, userIndex } };
-    }),
-  );
-  return oldestFirst(all);
-}
-
-/** Oldest first. */
-export function mergesOf(rows: readonly Pick<IdentityColumns, 'no' | 'merges'>[]): MergeRow[] {
-  const all = rows.flatMap(({ no: nodeA, merges }) =>
-    (merges ?? []).map(([no, nodeB, from, into, viaType, value, receivedAt, traceId, userIndex]): MergeRow => {
-      const via = { type: identifierTypeOf(viaType), value };
-      return { no, nodes: [nodeA, nodeB], from, into, via, origin: { receivedAt, traceId, userIndex } };
-    }),
-  );
-  return oldestFirst(all);
-}
-
-function refusalRow(cells: RefusalCells): RefusalRow {
-  const [type, raw, reason, lastAt, count, receivedAt, traceId, userIndex] = cells;
-  return { type: identifierTypeOf(type), raw, reason, origin: { receivedAt, traceId, userIndex }, lastAt, count };
+/** Oldest first, as the rows are. */
+export function mergesOf(rows: readonly NodeRow[]): MergeRow[] {
+  return oldestFirst(rows.flatMap(({ merges }) => merges ?? []));
 }

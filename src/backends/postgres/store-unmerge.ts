@@ -11,7 +11,13 @@
 import type { NodeNumber } from '../../model.ts';
 import type { AuditContext, UnmergeResult } from '../../store.ts';
 import { StoreConflictError } from '../../store-writer.ts';
-import type { IdentifierRow, MergeRow, ProfileNodes } from '../../views/profile.ts';
+import {
+  type IdentifierRow,
+  type MergeRow,
+  oldestFirst,
+  type ProfileNodes,
+  profileNodes,
+} from '../../views/profile.ts';
 import { planUnmerge, type UnmergePlan } from '../../views/unmerge.ts';
 import { uuidOf } from '../../views/uuid.ts';
 import { insertAudit } from '../sql/audit.ts';
@@ -19,16 +25,7 @@ import { LOCAL_SHARD } from '../sql/store-tables.ts';
 import { addToProfiles } from '../sql/sums.ts';
 import type { PostgresClient, PostgresPool } from './pool.ts';
 import { storeQueriesOn } from './sql-database.ts';
-import {
-  IDENTIFIERS,
-  identifiersOf,
-  MERGES,
-  mergesOf,
-  NODE_COLUMNS,
-  type NodeColumns,
-  nodesOfProfile,
-  sortedAs,
-} from './store-profiles.ts';
+import { IDENTIFIERS, identifiersOf, MERGES, mergesOf, NODE_COLUMNS, type NodeRow } from './store-profiles.ts';
 
 /** It is rare that several processors merge, or several calls change, the same person at a time. */
 const ATTEMPTS = 10;
@@ -57,8 +54,6 @@ export interface LockedProfile extends ProfileNodes {
 /** All nodes of a profile: the survivor, whose number is $1, and those aliased to it. */
 const MEMBERS = 'FROM nodes AS n WHERE n.no = $1 OR n.root = $1';
 
-type LockedColumns = NodeColumns & Parameters<typeof mergesOf>[0][number];
-
 /** Undefined for an unknown profile. */
 export async function lockProfile(
   client: PostgresClient,
@@ -75,15 +70,12 @@ export async function lockProfile(
   if (root === undefined) return undefined;
   const locked = await client.query<{ no: NodeNumber }>(`SELECT n.no ${MEMBERS} ORDER BY n.no FOR UPDATE`, [root]);
   // Read again: the transactions that held the locks may have changed everything.
-  const { rows } = await client.query<LockedColumns>(`SELECT ${NODE_COLUMNS}, ${IDENTIFIERS}, ${MERGES} ${MEMBERS}`, [
-    root,
-  ]);
+  const sql = `SELECT ${NODE_COLUMNS}, ${IDENTIFIERS}, ${MERGES} ${MEMBERS}`;
+  const rows = oldestFirst((await client.query<NodeRow>(sql, [root])).rows);
   const isLocked = new Set(locked.rows.map(({ no }) => no));
-  const isSame = rows.length === isLocked.size && rows.every((row) => isLocked.has(row.no) && row.root === root);
+  const isSame = rows.length === isLocked.size && rows.every((row) => isLocked.has(row.node) && row.root === root);
   if (!isSame || !rows.some((row) => row.id === uuid)) throw new StoreConflictError('the profile changed meanwhile');
-  const profile = nodesOfProfile(root, rows);
-  const sorted = sortedAs(profile, rows);
-  return { ...profile, identifiers: identifiersOf(sorted), merges: mergesOf(sorted) };
+  return { ...profileNodes(root, rows), identifiers: identifiersOf(rows), merges: mergesOf(rows) };
 }
 
 /** More than a writer misses between two batches; one that missed more forgets all people of the tenant. */
