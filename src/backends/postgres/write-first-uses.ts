@@ -20,6 +20,7 @@ import { HASHED, type HashOfKey, type KeyHash } from '../../views/keyed-hash.ts'
 import { eventIdUsesOf } from '../../views/event-id-uses.ts';
 import { isOfBody, olderUseName } from '../../views/key-use.ts';
 import { tombstoneOf } from '../../views/tombstone.ts';
+import { writeTombstones } from '../sql/erase.ts';
 import { openRejections } from '../sql/rejections.ts';
 import { byteas, int4s, int8s, texts, uuids } from './binary-arrays.ts';
 import type { Queryable } from './pool.ts';
@@ -74,44 +75,45 @@ const FIND_TOMBSTONES = {
     JOIN tombstones t ON t.tenant = q.tenant AND t.hash = q.hash`,
 };
 
-const INSERT_TOMBSTONES = {
-  name: 'store_insert_tombstones',
-  text: `
-    INSERT INTO tombstones (tenant, hash, erased_at)
-    SELECT tenant, hash, max(erased_at) FROM unnest($1::int4[], $2::bytea[], $3::int8[]) AS q (tenant, hash, erased_at)
-    GROUP BY tenant, hash ORDER BY tenant, hash
-    ON CONFLICT (tenant, hash) DO UPDATE SET erased_at = greatest(tombstones.erased_at, excluded.erased_at)`,
-};
-
 interface Lookup {
   readonly tenant: number;
   readonly request: LookupRequest;
 }
 
-type Use = Pick<KeyUse, 'receivedAt'> & Partial<KeyUse>;
+/** Of one table; a use of an event id has no request and no body. */
+type NewUse = readonly [tenant: number, name: string, use: KeyUse];
 
 interface UseRow extends KeyHash {
-  readonly tenant: number;
-  readonly name: string;
-  readonly use: Use;
+  readonly id: string;
+  readonly use: KeyUse;
   /** The use that was looked up. */
-  readonly before: Use | undefined;
+  readonly before: KeyUse | undefined;
+}
+
+interface Batch {
+  readonly tenant: number;
+  readonly batch: TenantBatch;
 }
 
 /** By tenant's number, then by trace: users by index. */
 type OpenRejections = ReadonlyMap<number, ReadonlyMap<string, ReadonlySet<number>>>;
 const NO_USERS: ReadonlySet<number> = new Set();
 
-/** By tenant's number, then by key, name of an older use, or id. */
-type Uses = Map<number, Map<string, Use>>;
+/** The name is a key, that of an older use, or an event id. */
+function idOf(tenant: number, name: string): string {
+  return `${tenant} ${name}`;
+}
 
 /** The uses looked up by one transaction. */
 export class FirstUses {
   readonly #hashOf: HashOfKey;
   /** By tenant: the event ids of the last lookup. */
   #lastEventIds: ReadonlyMap<number, readonly string[]> = new Map();
-  readonly #found: Record<UseTable, Uses> = { idempotency_keys: new Map(), event_ids: new Map() };
-  readonly #gathered: Record<UseTable, Uses> = { idempotency_keys: new Map(), event_ids: new Map() };
+  /** By `idOf`. */
+  readonly #found: Readonly<Record<UseTable, Map<string, KeyUse>>> = {
+    idempotency_keys: new Map(),
+    event_ids: new Map(),
+  };
 
   constructor(hashOf: HashOfKey) {
     this.#hashOf = hashOf;
@@ -129,8 +131,8 @@ export class FirstUses {
     );
     await this.#find(client, 'idempotency_keys', lookups, ({ idempotencyKeys }, tenant) =>
       idempotencyKeys.flatMap(({ key, bodyHash }) => {
-        const newest = this.#found.idempotency_keys.get(tenant)?.get(key);
-        return newest === undefined || isUseOf(newest, bodyHash) ? [] : [olderUseName(key, bodyHash)];
+        const newest = this.#keyUse(tenant, key);
+        return newest === undefined || isOfBody(newest, bodyHash) ? [] : [olderUseName(key, bodyHash)];
       }),
     );
     const open = await this.#findOpenRejections(client, lookups);
@@ -147,26 +149,41 @@ export class FirstUses {
       newestUseOfKey: (key) => this.#keyUse(tenant, key),
       olderUseOfKey: (key, bodyHash) => this.#keyUse(tenant, olderUseName(key, bodyHash)),
       openRejections: (traceId) => open.get(tenant)?.get(traceId) ?? NO_USERS,
-      eventIds: eventIdUsesOf(request.eventIds, (id) => this.#found.event_ids.get(tenant)?.get(id)?.receivedAt),
-      erasedAt: ({ type, value }) => erased.get(tenant)?.get(`${type} ${value}`),
+      eventIds: eventIdUsesOf(request.eventIds, (id) => this.#found.event_ids.get(idOf(tenant, id))?.receivedAt),
+      erasedAt: (key) => erased.get(nameOfErased(tenant, key)),
     }));
   }
 
-  async write(
-    client: Queryable,
-    batches: readonly { readonly tenant: number; readonly batch: TenantBatch }[],
-  ): Promise<void> {
-    for (const { tenant, batch } of batches) {
-      for (const use of batch.newestKeyUses) this.#gather('idempotency_keys', tenant, use.key, use);
-      const ids = this.#lastEventIds.get(tenant) ?? [];
-      for (const { index, receivedAt } of batch.eventIds) {
-        this.#gather('event_ids', tenant, ids[index] as string, { receivedAt });
-      }
+  async write(client: Queryable, batches: readonly Batch[]): Promise<void> {
+    await this.#remember(
+      client,
+      'idempotency_keys',
+      batches.flatMap(({ tenant, batch }) => batch.newestKeyUses.map((use): NewUse => [tenant, use.key, use])),
+    );
+    await this.#remember(
+      client,
+      'event_ids',
+      batches.flatMap(({ tenant, batch }) => {
+        const ids = this.#lastEventIds.get(tenant) ?? [];
+        return batch.eventIds.map(({ index, receivedAt }): NewUse => {
+          return [tenant, ids[index] as string, { receivedAt, traceId: '', bodyHash: '' }];
+        });
+      }),
+    );
+    const older = this.#rowsOf(
+      'idempotency_keys',
+      batches.flatMap(({ tenant, batch }) =>
+        batch.olderKeyUses.map((use): NewUse => [tenant, olderUseName(use.key, use.bodyHash), use]),
+      ),
+    );
+    if (older.length > 0) await client.query(USES.idempotency_keys.put, columnsOf('idempotency_keys', older));
+    for (const { id, use } of older) this.#found.idempotency_keys.set(id, use);
+    for (const { tenant, batch } of batches.toSorted((a, b) => a.tenant - b.tenant)) {
+      if (batch.tombstones.length === 0) continue;
+      await runSteps(client, (tables) =>
+        writeTombstones(tables, { tenant, tenantId: batch.tenantId }, batch.tombstones),
+      );
     }
-    await this.#remember(client, 'idempotency_keys');
-    await this.#remember(client, 'event_ids');
-    await this.#rememberOlderKeyUses(client, batches);
-    await writeTombstones(client, batches);
   }
 
   /** Open rejections of the requests that these may be retries of; rarely any. */
@@ -177,7 +194,7 @@ export class FirstUses {
       for (const { key, bodyHash } of request.idempotencyKeys) {
         for (const name of [key, olderUseName(key, bodyHash)]) {
           const use = this.#keyUse(tenant, name);
-          if (use !== undefined && isUseOf(use, bodyHash)) traceIds.add(use.traceId);
+          if (use !== undefined && isOfBody(use, bodyHash)) traceIds.add(use.traceId);
         }
       }
       if (traceIds.size === 0) continue;
@@ -187,10 +204,7 @@ export class FirstUses {
   }
 
   #keyUse(tenant: number, name: string): KeyUse | undefined {
-    const use = this.#found.idempotency_keys.get(tenant)?.get(name);
-    return use?.bodyHash === undefined || use.traceId === undefined
-      ? undefined
-      : { ...use, traceId: use.traceId, bodyHash: use.bodyHash };
+    return this.#found.idempotency_keys.get(idOf(tenant, name));
   }
 
   async #find(
@@ -199,46 +213,28 @@ export class FirstUses {
     lookups: readonly Lookup[],
     namesIn: (request: LookupRequest, tenant: number) => readonly string[],
   ): Promise<void> {
-    const tenants: number[] = [];
-    const names: string[] = [];
-    const hashes: KeyHash[] = [];
+    const wanted = new Map<string, KeyHash>();
     for (const { tenant, request } of lookups) {
-      for (const name of new Set(namesIn(request, tenant))) {
-        tenants.push(tenant);
-        names.push(name);
-        hashes.push(this.#hashOf(tenant, KINDS[table], name));
+      for (const name of namesIn(request, tenant)) {
+        wanted.set(idOf(tenant, name), this.#hashOf(tenant, KINDS[table], name));
       }
     }
-    if (names.length === 0) return;
+    if (wanted.size === 0) return;
+    const hashes = [...wanted.values()];
     const { rows } = await client.query<{
       ordinal: number;
       received_at: number;
       trace_id?: string;
       body_hash?: string;
     }>(USES[table].find, [int8s(hashes.map(({ hash }) => hash)), int8s(hashes.map(({ rest }) => rest))]);
-    for (const { ordinal, received_at, trace_id, body_hash } of rows) {
-      const use = {
-        receivedAt: received_at,
-        ...(trace_id !== undefined && { traceId: trace_id }),
-        ...(body_hash !== undefined && { bodyHash: body_hash }),
-      };
-      inMap(this.#found[table], tenants[ordinal - 1] as number).set(names[ordinal - 1] as string, use);
+    const ids = [...wanted.keys()];
+    for (const { ordinal, received_at: receivedAt, trace_id: traceId = '', body_hash: bodyHash = '' } of rows) {
+      this.#found[table].set(ids[ordinal - 1] as string, { receivedAt, traceId, bodyHash });
     }
   }
 
-  /** The last of several uses of one key in a batch wins. */
-  #gather(table: UseTable, tenant: number, name: string, use: Use): void {
-    inMap(this.#gathered[table], tenant).set(name, use);
-  }
-
-  async #remember(client: Queryable, table: UseTable): Promise<void> {
-    const rows: UseRow[] = [];
-    for (const [tenant, uses] of this.#gathered[table]) {
-      const found = this.#found[table].get(tenant);
-      for (const [name, use] of uses) rows.push(this.#row(table, tenant, name, use, found?.get(name)));
-    }
-    if (rows.length === 0) return;
-    rows.sort(byHash);
+  async #remember(client: Queryable, table: UseTable, uses: readonly NewUse[]): Promise<void> {
+    const rows = this.#rowsOf(table, uses);
     const replaced = rows.filter(({ before }) => before !== undefined);
     const created = rows.filter(({ before }) => before === undefined);
     let written = 0;
@@ -251,37 +247,18 @@ export class FirstUses {
       written += (await client.query(USES[table].replace, [...columnsOf(table, replaced), before])).rowCount;
     }
     if (written < rows.length) throw new StoreConflictError('another writer was first to use an id');
-    for (const [tenant, uses] of this.#gathered[table]) {
-      for (const [name, use] of uses) inMap(this.#found[table], tenant).set(name, use);
+    for (const { id, use } of rows) this.#found[table].set(id, use);
+  }
+
+  /** The last of several uses of one key wins. In one order for all writers: rows are locked in it. */
+  #rowsOf(table: UseTable, uses: readonly NewUse[]): UseRow[] {
+    const rows = new Map<string, UseRow>();
+    for (const [tenant, name, use] of uses) {
+      const id = idOf(tenant, name);
+      rows.set(id, { ...this.#hashOf(tenant, KINDS[table], name), id, use, before: this.#found[table].get(id) });
     }
-    this.#gathered[table].clear();
+    return [...rows.values()].sort((a, b) => a.hash - b.hash || a.rest - b.rest);
   }
-
-  #row(table: UseTable, tenant: number, name: string, use: Use, before: Use | undefined): UseRow {
-    return { ...this.#hashOf(tenant, KINDS[table], name), tenant, name, use, before };
-  }
-
-  async #rememberOlderKeyUses(
-    client: Queryable,
-    batches: readonly { readonly tenant: number; readonly batch: TenantBatch }[],
-  ): Promise<void> {
-    const rows = batches.flatMap(({ tenant, batch }) => {
-      const uses = new Map(batch.olderKeyUses.map((use) => [olderUseName(use.key, use.bodyHash), use]));
-      return Array.from(uses, ([name, use]) => this.#row('idempotency_keys', tenant, name, use, undefined));
-    });
-    if (rows.length === 0) return;
-    await client.query(USES.idempotency_keys.put, columnsOf('idempotency_keys', rows.sort(byHash)));
-    for (const { tenant, name, use } of rows) inMap(this.#found.idempotency_keys, tenant).set(name, use);
-  }
-}
-
-function isUseOf({ bodyHash: remembered }: Use, bodyHash: string): boolean {
-  return remembered !== undefined && isOfBody({ bodyHash: remembered }, bodyHash);
-}
-
-/** One order for all writers: rows are locked in it. */
-function byHash(a: UseRow, b: UseRow): number {
-  return a.hash - b.hash || a.rest - b.rest;
 }
 
 function columnsOf(table: UseTable, rows: readonly UseRow[]): Buffer[] {
@@ -291,56 +268,26 @@ function columnsOf(table: UseTable, rows: readonly UseRow[]): Buffer[] {
     int8s(rows.map(({ use }) => use.receivedAt)),
   ];
   if (table === 'event_ids') return columns;
-  return [
-    ...columns,
-    uuids(rows.map(({ use }) => use.traceId ?? null)),
-    texts(rows.map(({ use }) => use.bodyHash ?? '')),
-  ];
+  return [...columns, uuids(rows.map(({ use }) => use.traceId)), texts(rows.map(({ use }) => use.bodyHash))];
 }
 
-function inMap<Value>(maps: Map<number, Map<string, Value>>, tenant: number): Map<string, Value> {
-  const known = maps.get(tenant);
-  if (known !== undefined) return known;
-  const made = new Map<string, Value>();
-  maps.set(tenant, made);
-  return made;
+function nameOfErased(tenant: number, { type, value }: MatchKey): string {
+  return `${tenant} ${type} ${value}`;
 }
 
-/** By tenant's number, then type and value. */
-async function findTombstones(
-  client: Queryable,
-  lookups: readonly Lookup[],
-): Promise<Map<number, Map<string, number>>> {
-  const erased = new Map<number, Map<string, number>>();
-  const keys: { tenant: number; key: MatchKey; hash: Uint8Array }[] = [];
-  for (const { tenant, request } of lookups) {
-    for (const { keys: own } of request.users) {
-      for (const key of own) keys.push({ tenant, key, hash: tombstoneOf(request.tenantId, key) });
-    }
-  }
-  if (keys.length === 0) return erased;
+/** By `nameOfErased`. */
+async function findTombstones(client: Queryable, lookups: readonly Lookup[]): Promise<Map<string, number>> {
+  const keys = lookups.flatMap(({ tenant, request }) =>
+    request.users.flatMap((user) =>
+      user.keys.map((key) => ({ tenant, name: nameOfErased(tenant, key), hash: tombstoneOf(request.tenantId, key) })),
+    ),
+  );
+  if (keys.length === 0) return new Map();
   const { rows } = await client.query<{ ordinal: number; erased_at: number }>(FIND_TOMBSTONES, [
     int4s(keys.map(({ tenant }) => tenant)),
     byteas(keys.map(({ hash }) => hash)),
   ]);
-  for (const { ordinal, erased_at } of rows) {
-    const { tenant, key } = keys[ordinal - 1] as (typeof keys)[number];
-    inMap(erased, tenant).set(`${key.type} ${key.value}`, erased_at);
-  }
-  return erased;
-}
-
-async function writeTombstones(
-  client: Queryable,
-  batches: readonly { readonly tenant: number; readonly batch: TenantBatch }[],
-): Promise<void> {
-  const rows = batches.flatMap(({ tenant, batch }) =>
-    batch.tombstones.map(({ key, erasedAt }) => ({ tenant, hash: tombstoneOf(batch.tenantId, key), erasedAt })),
+  return new Map(
+    rows.map(({ ordinal, erased_at: erasedAt }) => [(keys[ordinal - 1] as (typeof keys)[0]).name, erasedAt]),
   );
-  if (rows.length === 0) return;
-  await client.query(INSERT_TOMBSTONES, [
-    int4s(rows.map(({ tenant }) => tenant)),
-    byteas(rows.map(({ hash }) => hash)),
-    int8s(rows.map(({ erasedAt }) => erasedAt)),
-  ]);
 }

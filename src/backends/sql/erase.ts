@@ -19,6 +19,7 @@ import { removeExamples } from './catalogue.ts';
 import { eraseFromDeadLetters } from './dead-letters.ts';
 import { endJobsThatName } from './jobs.ts';
 import { changedBy, chunksOf, rowsOf, type Steps, type Tables } from './steps.ts';
+import type { StoreTables } from './store-tables.ts';
 
 /** The stored part of one user is some tens of kilobytes at most. */
 const REJECTIONS_PER_READ = 500;
@@ -115,7 +116,11 @@ export function* erasePerson(
   }
   yield* eraseFromDeadLetters(tables, tenant, { isAbout: userTest(keys, matchOptions), isRejectedAbout: isAbout });
   yield* endJobsThatName(tables, tenant, textTest(keys), audit.at);
-  yield* writeTombstones(tables, { tenant, tenantId, erasedAt: audit.at }, keys);
+  yield* writeTombstones(
+    tables,
+    { tenant, tenantId },
+    keys.map((key) => ({ key, erasedAt: audit.at })),
+  );
   yield* removeRefusalsOf(tables, tenant, keys);
   const identity = tables.withTables<IdentityTables>();
   for (const some of chunksOf(nodes, VALUES_PER_STATEMENT)) {
@@ -137,18 +142,24 @@ export function* erasePerson(
   }
 }
 
-function* writeTombstones(
+/** A later erase of the same key replaces an earlier one. */
+export function* writeTombstones(
   tables: Tables,
-  { tenant, tenantId, erasedAt }: { tenant: number; tenantId: TenantId; erasedAt: number },
-  keys: readonly ErasedKey[],
+  { tenant, tenantId }: { readonly tenant: number; readonly tenantId: TenantId },
+  tombstones: readonly { readonly key: ErasedKey; readonly erasedAt: number }[],
 ): Steps<void> {
-  // In one order, as everywhere: two erases may write the same ones, and must not deadlock.
-  const hashes = keys.map((key) => tombstoneOf(tenantId, key)).sort((a, b) => Buffer.compare(a, b));
-  for (const some of chunksOf(hashes, VALUES_PER_STATEMENT)) {
+  const rows = new Map<string, StoreTables['tombstones']>();
+  for (const { key, erasedAt } of tombstones.toSorted((a, b) => a.erasedAt - b.erasedAt)) {
+    const hash = tombstoneOf(tenantId, key);
+    rows.set(Buffer.from(hash).toString('hex'), { tenant, hash, erased_at: erasedAt });
+  }
+  // In one order, as everywhere: two transactions may write the same ones, and must not deadlock.
+  const sorted = [...rows.values()].sort((a, b) => Buffer.compare(a.hash, b.hash));
+  for (const some of chunksOf(sorted, VALUES_PER_STATEMENT)) {
     yield* changedBy(
       tables
         .insertInto('tombstones')
-        .values(some.map((hash) => ({ tenant, hash, erased_at: erasedAt })))
+        .values(some)
         .onConflict((conflict) =>
           conflict.columns(['tenant', 'hash']).doUpdateSet({
             erased_at: sql<number>`CASE WHEN tombstones.erased_at > excluded.erased_at
