@@ -9,15 +9,7 @@
 
 import { DEFAULT_MATCH_OPTIONS, type MatchOptions } from '../../identity/match-keys.ts';
 import { HOUR_MS, type TenantId } from '../../model.ts';
-import type {
-  EventReader,
-  LedgerReader,
-  Predictions,
-  ProfileChanges,
-  ProfileReader,
-  Store,
-  TraceReader,
-} from '../../store.ts';
+import type { LedgerReader, Store } from '../../store.ts';
 import { StoreConflictError, StoreUnavailableError } from '../../store-writer.ts';
 import { roughFilter, searchPeople } from '../../views/people-search.ts';
 import { selectStoredEvents } from '../sql/ledger.ts';
@@ -72,7 +64,7 @@ export function openPostgresStore(options: PostgresStoreOptions): Store {
       ),
   });
 
-  const profileReader: Omit<ProfileReader, keyof SharedStore> = {
+  const own: Omit<Store, keyof SharedStore> = {
     findProfile: (tenantId, type, normalised) =>
       ofTenant(tenantId, undefined, (tenant) => findProfile(pool, tenant, type, normalised)),
     profile: (tenantId, id) => ofTenant(tenantId, undefined, (tenant) => readProfile(pool, tenant, id)),
@@ -83,8 +75,8 @@ export function openPostgresStore(options: PostgresStoreOptions): Store {
       return searchPeople(
         {
           tenant: tenant ?? 0,
-          findProfile: (type, normalised) => profileReader.findProfile(tenantId, type, normalised),
-          profile: (profileId) => profileReader.profile(tenantId, profileId),
+          findProfile: (type, normalised) => own.findProfile(tenantId, type, normalised),
+          profile: (profileId) => own.profile(tenantId, profileId),
           step,
         },
         query,
@@ -92,9 +84,7 @@ export function openPostgresStore(options: PostgresStoreOptions): Store {
     },
     people: (tenantId, ids) => ofTenant(tenantId, new Map(), (tenant) => readPeople(pool, tenant, ids)),
     identity: (tenantId, id) => ofTenant(tenantId, undefined, (tenant) => readIdentity(pool, tenant, id)),
-  };
 
-  const eventReader: Omit<EventReader, keyof SharedStore> = {
     events: (tenantId, query) => {
       const nothing = query.profileId === null ? NO_ROWS : undefined;
       return ofTenant(tenantId, nothing, (tenant) => listEvents(pool, tenant, query));
@@ -103,44 +93,32 @@ export function openPostgresStore(options: PostgresStoreOptions): Store {
     newestArrivals: async (tenantId, after, filter, limit) => {
       const { profileId } = filter;
       const person = async (): Promise<ReadonlySet<string>> => {
-        const profile = profileId === null ? undefined : await profileReader.profile(tenantId, profileId);
+        const profile = profileId === null ? undefined : await own.profile(tenantId, profileId);
         return new Set(profile === undefined ? [] : [profile.id, ...profile.mergedIds]);
       };
       return arrivals.listNewest(await tenants.of(tenantId), after, { ...filter, person }, limit);
     },
-  };
 
-  const traceReader: Omit<TraceReader, keyof SharedStore> = {
     trace: async (tenantId, traceId) => readTrace(pool, tenantId === null ? null : await tenants.of(tenantId), traceId),
     traces: (tenantId, query) => ofTenant(tenantId, NO_ROWS, (tenant) => listTraces(pool, tenant, tenantId, query)),
-  };
 
-  const profileChanges: Omit<ProfileChanges, keyof SharedStore> = {
     unmerge: (tenantId, id, mergedBy, audit) =>
       ofTenant(tenantId, undefined, (tenant) => withoutConflicts(unmerge(pool, tenant, id, mergedBy, audit))),
     erase: (tenantId, id, audit) =>
       ofTenant(tenantId, false, (tenant) =>
         withoutConflicts(erase(pool, { tenant, tenantId, id, audit, matchOptions })),
       ),
-  };
 
-  const predictions: Predictions = {
     predict: async (tenantId, records, appliedAt) => {
       const tenant = await tenants.of(tenantId);
       return inSnapshot(pool, (client) => predict(client, { tenant, tenantId, records, matchOptions, appliedAt }));
     },
-  };
 
-  return {
-    ...shared,
-    ...profileReader,
-    ...eventReader,
-    ...traceReader,
-    ...profileChanges,
-    ...predictions,
     recount: () => recount(pool),
     close: () => pool.close(),
   };
+
+  return { ...shared, ...own };
 }
 
 function recount(pool: PostgresPool): ReturnType<LedgerReader['recount']> {
