@@ -12,114 +12,97 @@ const UUID_BYTES = 16;
 const NULL = -1;
 const TWO_POW_32 = 2 ** 32;
 
-function fixed(
+/** `write` returns where the value ends. */
+function arrayOf<Value>(
   oid: number,
-  bytes: number,
-  values: readonly unknown[],
-  write: (buffer: Buffer, index: number, at: number) => void,
+  values: readonly (Value | null)[],
+  bytesOf: (value: Value) => number,
+  write: (buffer: Buffer, value: Value, at: number) => number,
 ): Buffer {
-  const buffer = Buffer.allocUnsafe(HEADER_BYTES + values.length * (LENGTH_BYTES + bytes));
+  let bytes = HEADER_BYTES + values.length * LENGTH_BYTES;
+  for (const value of values) if (value !== null) bytes += bytesOf(value);
+  const buffer = Buffer.allocUnsafe(bytes);
   let at = HEADER_BYTES;
   let hasNull = 0;
-  for (let index = 0; index < values.length; index++) {
-    if (values[index] === null) {
+  for (const value of values) {
+    if (value === null) {
       hasNull = 1;
       at = buffer.writeInt32BE(NULL, at);
       continue;
     }
-    at = buffer.writeInt32BE(bytes, at);
-    write(buffer, index, at);
-    at += bytes;
+    const end = write(buffer, value, at + LENGTH_BYTES);
+    buffer.writeInt32BE(end - at - LENGTH_BYTES, at);
+    at = end;
   }
-  return finish(buffer, at, oid, values.length, hasNull);
-}
-
-function finish(buffer: Buffer, end: number, oid: number, count: number, hasNull: number): Buffer {
-  buffer.writeInt32BE(count === 0 ? 0 : 1, 0);
+  buffer.writeInt32BE(values.length === 0 ? 0 : 1, 0);
   buffer.writeInt32BE(hasNull, 4);
   buffer.writeInt32BE(oid, 8);
-  buffer.writeInt32BE(count, 12);
-  buffer.writeInt32BE(1, 16);
   // The header of an empty array ends before the dimensions.
-  return buffer.subarray(0, count === 0 ? 12 : end);
+  if (values.length === 0) return buffer.subarray(0, 12);
+  buffer.writeInt32BE(values.length, 12);
+  buffer.writeInt32BE(1, 16);
+  return buffer;
 }
 
 /** Safe integers. */
 export function int8s(values: readonly (number | null)[]): Buffer {
-  return fixed(OID.int8, 8, values, (buffer, index, at) => {
-    const value = values[index] as number;
-    const high = Math.floor(value / TWO_POW_32);
-    buffer.writeInt32BE(high, at);
-    buffer.writeUInt32BE(value - high * TWO_POW_32, at + 4);
-  });
+  return arrayOf(
+    OID.int8,
+    values,
+    () => 8,
+    (buffer, value, at) => {
+      const high = Math.floor(value / TWO_POW_32);
+      buffer.writeInt32BE(high, at);
+      return buffer.writeUInt32BE(value - high * TWO_POW_32, at + 4);
+    },
+  );
 }
 
 export function int4s(values: readonly (number | null)[]): Buffer {
-  return fixed(OID.int4, 4, values, (buffer, index, at) => buffer.writeInt32BE(values[index] as number, at));
+  const write = (buffer: Buffer, value: number, at: number): number => buffer.writeInt32BE(value, at);
+  return arrayOf(OID.int4, values, () => 4, write);
 }
 
 export function int2s(values: readonly number[]): Buffer {
-  return fixed(OID.int2, 2, values, (buffer, index, at) => buffer.writeInt16BE(values[index] as number, at));
+  const write = (buffer: Buffer, value: number, at: number): number => buffer.writeInt16BE(value, at);
+  return arrayOf(OID.int2, values, () => 2, write);
 }
 
 export function float8s(values: readonly number[]): Buffer {
-  return fixed(OID.float8, 8, values, (buffer, index, at) => buffer.writeDoubleBE(values[index] as number, at));
+  const write = (buffer: Buffer, value: number, at: number): number => buffer.writeDoubleBE(value, at);
+  return arrayOf(OID.float8, values, () => 8, write);
 }
 
 export function booleans(values: readonly boolean[]): Buffer {
-  return fixed(OID.bool, 1, values, (buffer, index, at) => buffer.writeUInt8(values[index] === true ? 1 : 0, at));
+  const write = (buffer: Buffer, value: boolean, at: number): number => buffer.writeUInt8(value ? 1 : 0, at);
+  return arrayOf(OID.bool, values, () => 1, write);
 }
 
 /** UUIDs in text form, with dashes. The last one is cached: all users of a request share its trace_id. */
 export function uuids(values: readonly (string | null)[]): Buffer {
   let last: string | null = null;
   let bytes = Buffer.alloc(UUID_BYTES);
-  return fixed(OID.uuid, UUID_BYTES, values, (buffer, index, at) => {
-    const value = values[index] as string;
+  const write = (buffer: Buffer, value: string, at: number): number => {
     if (value !== last) {
       bytes = Buffer.from(value.replaceAll('-', ''), 'hex');
       if (bytes.length !== UUID_BYTES) throw new TypeError('an id that is not a UUID');
       last = value;
     }
-    bytes.copy(buffer, at);
-  });
+    return at + bytes.copy(buffer, at);
+  };
+  return arrayOf(OID.uuid, values, () => UUID_BYTES, write);
 }
 
 /** None may hold U+0000: see `views/storable-text.ts`. */
 export function texts(values: readonly (string | null)[]): Buffer {
-  let bytes = HEADER_BYTES + values.length * LENGTH_BYTES;
-  for (const value of values) if (value !== null) bytes += Buffer.byteLength(value);
-  const buffer = Buffer.allocUnsafe(bytes);
-  let at = HEADER_BYTES;
-  let hasNull = 0;
-  for (const value of values) {
-    if (value === null) {
-      hasNull = 1;
-      at = buffer.writeInt32BE(NULL, at);
-      continue;
-    }
-    const written = buffer.write(value, at + LENGTH_BYTES);
-    buffer.writeInt32BE(written, at);
-    at += LENGTH_BYTES + written;
-  }
-  return finish(buffer, at, OID.text, values.length, hasNull);
+  const write = (buffer: Buffer, value: string, at: number): number => at + buffer.write(value, at);
+  return arrayOf(OID.text, values, Buffer.byteLength, write);
 }
 
 export function byteas(values: readonly (Uint8Array | null)[]): Buffer {
-  let bytes = HEADER_BYTES + values.length * LENGTH_BYTES;
-  for (const value of values) if (value !== null) bytes += value.length;
-  const buffer = Buffer.allocUnsafe(bytes);
-  let at = HEADER_BYTES;
-  let hasNull = 0;
-  for (const value of values) {
-    if (value === null) {
-      hasNull = 1;
-      at = buffer.writeInt32BE(NULL, at);
-      continue;
-    }
-    at = buffer.writeInt32BE(value.length, at);
+  const write = (buffer: Buffer, value: Uint8Array, at: number): number => {
     buffer.set(value, at);
-    at += value.length;
-  }
-  return finish(buffer, at, OID.bytea, values.length, hasNull);
+    return at + value.length;
+  };
+  return arrayOf(OID.bytea, values, ({ length }) => length, write);
 }

@@ -55,19 +55,9 @@ const OF_A_LOG = new Set<PartName>(['positions', 'dead_letters', 'lost_records']
 /** Partitioned tables. */
 const BY_DAY = new Set<PartName>(['records', 'events']);
 /** Tables whose `no` is an identity column. */
-const COUNTING = [
-  'tenants',
-  'merges',
-  'rejections',
-  'dead_letters',
-  'jobs',
-  'audit',
-  'accounts',
-  'keys',
-  'plans',
-  'members',
-  'invitations',
-];
+const COUNTING = `
+  SELECT table_name AS name FROM information_schema.columns
+  WHERE table_schema = current_schema() AND column_name = 'no' AND is_identity = 'YES'`;
 
 /** Creates the tables where they are missing. */
 export async function openPostgresMigrationTarget(url: string): Promise<MigrationTarget> {
@@ -141,9 +131,9 @@ class PostgresMigrationTarget implements MigrationTarget {
     // The first block that begins after all numbers given out so far.
     const first = Math.ceil((nextNumber - 1) / NUMBERS_PER_BLOCK) * NUMBERS_PER_BLOCK + 1;
     await this.#pool.query(`SELECT setval('numbers', $1, false)`, [first]);
-    for (const table of COUNTING) {
+    for (const { name } of (await this.#pool.query<{ name: string }>(COUNTING)).rows) {
       await this.#pool.query(
-        `SELECT setval(pg_get_serial_sequence('${table}', 'no'), coalesce(max(no), 0) + 1, false) FROM ${table}`,
+        `SELECT setval(pg_get_serial_sequence('${name}', 'no'), coalesce(max(no), 0) + 1, false) FROM ${name}`,
       );
     }
     await this.#pool.inTransaction((client) => settleMigratedArrivals(client, nextNumber));

@@ -56,8 +56,6 @@ export interface PoolOptions {
   readonly problem?: () => string | null;
   /** Set by servers: every connection must reach the database that the server was started with. */
   readonly installation?: InstallationCheck;
-  /** Called when an idle connection fails. */
-  readonly onIdleError?: (error: Error) => void;
 }
 
 function connectionSettings({ url, applicationName, statementTimeoutMs }: PoolOptions): ClientConfig {
@@ -418,9 +416,8 @@ class Connections {
       max: options.max,
       idleTimeoutMillis: IDLE_CONNECTION_MS,
     });
-    this.pool.on('error', (error) => {
+    this.pool.on('error', () => {
       this.interruptions += 1;
-      options.onIdleError?.(error);
     });
     this.pool.on('release', (error: unknown) => {
       if (error) this.interruptions += 1;

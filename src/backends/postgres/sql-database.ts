@@ -9,7 +9,7 @@ import { StoreConflictError, StoreUnavailableError } from '../../store-writer.ts
 import { queriesFor, type RowLocks, type SqlDatabase, sqlQueriesFor } from '../sql/database.ts';
 import { runStepsAsync, type Steps } from '../sql/steps.ts';
 import type { StoreQueries } from '../sql/store-tables.ts';
-import type { PostgresPool, Queryable } from './pool.ts';
+import type { PostgresClient, PostgresPool, Queryable } from './pool.ts';
 
 const CONFLICT_ATTEMPTS = 5;
 /** A request may be waiting for the result. A read that takes longer fails, and its connection is closed. */
@@ -31,17 +31,27 @@ export class PostgresSqlDatabase<Tables> implements SqlDatabase<Tables> {
     this.reading = queriesOn(pool, READ_TIMEOUT_MS);
   }
 
-  async change<T>(work: (tables: Kysely<Tables>) => Promise<T>): Promise<T> {
-    try {
-      return await this.#pool.inTransaction((client) => work(queriesOn(client)), CONFLICT_ATTEMPTS);
-    } catch (error) {
-      if (!(error instanceof StoreConflictError)) throw error;
-      throw new StoreUnavailableError('too many concurrent changes to the same rows; try again', { cause: error });
-    }
+  change<T>(work: (tables: Kysely<Tables>) => Promise<T>): Promise<T> {
+    const problem = 'too many concurrent changes to the same rows; try again';
+    return inRetriedTransaction(this.#pool, CONFLICT_ATTEMPTS, problem, (client) => work(queriesOn(client)));
   }
 
   close(): Promise<void> {
     return this.#pool.close();
+  }
+}
+
+/** After so many conflicts it rejects with `StoreUnavailableError`: callers handle that, but not conflicts. */
+export async function inRetriedTransaction<T>(
+  pool: PostgresPool,
+  attempts: number,
+  problem: string,
+  work: (client: PostgresClient) => Promise<T>,
+): Promise<T> {
+  try {
+    return await pool.inTransaction(work, attempts);
+  } catch (error) {
+    throw error instanceof StoreConflictError ? new StoreUnavailableError(problem, { cause: error }) : error;
   }
 }
 

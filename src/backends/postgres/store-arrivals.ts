@@ -26,6 +26,7 @@ import {
   OLDEST,
 } from '../../views/cursor.ts';
 import { NEXT_TRANSACTION, SHIFT } from './arrival-numbers.ts';
+import { installationOf } from './identity.ts';
 import { ADVISORY_LOCKS } from './migrations.ts';
 import {
   type MigratedArrivals,
@@ -166,7 +167,7 @@ export class StoreArrivals {
 
   /** `tenant` is undefined for one that never sent anything. */
   async list(tenant: number | undefined, after: string | null, limit: number): Promise<Arrivals> {
-    this.#storeId ??= await this.#readStoreId();
+    this.#storeId ??= storeIdIn(await installationOf(this.#db));
     const { next, horizon } = await this.#lookOut();
     if (after === null) return this.#end(tenant, horizon);
     const start = await this.#locationOf(tenant, after, next);
@@ -248,13 +249,6 @@ export class StoreArrivals {
     const { rows } = await this.#db.query<{ tx: number; event: number }>(EXPIRED_SQL, [tenant]);
     const [gone] = rows;
     if (gone !== undefined && (tx < gone.tx || (tx === gone.tx && no < gone.event))) throw expiredCursor();
-  }
-
-  async #readStoreId(): Promise<string> {
-    const { rows } = await this.#db.query<{ id: string }>('SELECT id::text FROM identity');
-    const [row] = rows;
-    if (row === undefined) throw new Error('the table identity has no row');
-    return storeIdIn(row.id);
   }
 
   /** Throws `BadCursorError` for a cursor of neither this store nor the one migrated into it. */

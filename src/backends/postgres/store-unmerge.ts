@@ -24,7 +24,7 @@ import { insertAudit } from '../sql/audit.ts';
 import { LOCAL_SHARD } from '../sql/store-tables.ts';
 import { addToProfiles } from '../sql/sums.ts';
 import type { PostgresClient, PostgresPool } from './pool.ts';
-import { storeQueriesOn } from './sql-database.ts';
+import { inRetriedTransaction, storeQueriesOn } from './sql-database.ts';
 import { IDENTIFIERS, identifiersOf, MERGES, mergesOf, NODE_COLUMNS, type NodeRow } from './store-profiles.ts';
 
 /** It is rare that several processors merge, or several calls change, the same person at a time. */
@@ -35,14 +35,12 @@ const DURABLE =
   "SELECT set_config('synchronous_commit', 'on', true) WHERE current_setting('synchronous_commit') = 'off'";
 
 /** Runs `work` in a transaction that is durable when this resolves; retried after a conflict. */
-export async function inDurableTransaction<T>(
-  pool: PostgresPool,
-  work: (client: PostgresClient) => Promise<T>,
-): Promise<T> {
-  return pool.inTransaction(async (client) => {
+export function inDurableTransaction<T>(pool: PostgresPool, work: (client: PostgresClient) => Promise<T>): Promise<T> {
+  const problem = 'this person kept being changed by other transactions; try again';
+  return inRetriedTransaction(pool, ATTEMPTS, problem, async (client) => {
     await client.query(DURABLE);
     return work(client);
-  }, ATTEMPTS);
+  });
 }
 
 /** A profile that no other transaction can change until this one ends. */

@@ -10,7 +10,6 @@
 import { DEFAULT_MATCH_OPTIONS, type MatchOptions } from '../../identity/match-keys.ts';
 import { HOUR_MS, type TenantId } from '../../model.ts';
 import type { LedgerReader, Store } from '../../store.ts';
-import { StoreConflictError, StoreUnavailableError } from '../../store-writer.ts';
 import { roughFilter, searchPeople } from '../../views/people-search.ts';
 import { selectStoredEvents } from '../sql/ledger.ts';
 import { NO_ROWS, sharedStore, type SharedStore } from '../sql/store.ts';
@@ -60,7 +59,7 @@ export function openPostgresStore(options: PostgresStoreOptions): Store {
     ofTenant,
     inSteps: (id, nothing, stepsOf) =>
       ofTenant(id, nothing, (tenant) =>
-        withoutConflicts(inDurableTransaction(pool, (client) => runSteps(client, (tables) => stepsOf(tables, tenant)))),
+        inDurableTransaction(pool, (client) => runSteps(client, (tables) => stepsOf(tables, tenant))),
       ),
   });
 
@@ -103,11 +102,9 @@ export function openPostgresStore(options: PostgresStoreOptions): Store {
     traces: (tenantId, query) => ofTenant(tenantId, NO_ROWS, (tenant) => listTraces(pool, tenant, tenantId, query)),
 
     unmerge: (tenantId, id, mergedBy, audit) =>
-      ofTenant(tenantId, undefined, (tenant) => withoutConflicts(unmerge(pool, tenant, id, mergedBy, audit))),
+      ofTenant(tenantId, undefined, (tenant) => unmerge(pool, tenant, id, mergedBy, audit)),
     erase: (tenantId, id, audit) =>
-      ofTenant(tenantId, false, (tenant) =>
-        withoutConflicts(erase(pool, { tenant, tenantId, id, audit, matchOptions })),
-      ),
+      ofTenant(tenantId, false, (tenant) => erase(pool, { tenant, tenantId, id, audit, matchOptions })),
 
     predict: async (tenantId, records, appliedAt) => {
       const tenant = await tenants.of(tenantId);
@@ -131,16 +128,4 @@ function recount(pool: PostgresPool): ReturnType<LedgerReader['recount']> {
     });
     return { eventsInLedger: ledger?.events ?? 0, eventsInTables: rows[0]?.events ?? 0 };
   });
-}
-
-/** Callers handle unavailable stores, but not conflicts. */
-async function withoutConflicts<T>(work: Promise<T>): Promise<T> {
-  try {
-    return await work;
-  } catch (error) {
-    if (!(error instanceof StoreConflictError)) throw error;
-    throw new StoreUnavailableError('this person kept being changed by other transactions; try again', {
-      cause: error,
-    });
-  }
 }
