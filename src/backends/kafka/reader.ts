@@ -1,6 +1,6 @@
 /**
- * The reading half of the log, over all partitions, for the API and commands. Messages that were fetched but not asked for
- * are kept for the next call, for one partition at a time. The processor's reader (`group-reader.ts`) reads ahead instead.
+ * The reading half of the log, over all partitions, for the API and commands. The processor's reader (`group-reader.ts`)
+ * reads ahead.
  *
  * Positions are Kafka's offsets. The store knows what is processed; the offset that is committed here is for lag tools,
  * and for deleting old records: those that are older than the retention and processed, by all databases that read the
@@ -53,7 +53,6 @@ export class KafkaLogReader implements LogReader {
   readonly name: string;
   readonly splitsRequests = true;
   protected readonly setup: ReaderSetup;
-  #leftover: { readonly partition: number; readonly from: number; readonly result: FetchResult } | null = null;
   #sample = { messages: 0, bytes: 0 };
   readonly #committed = new Map<number, number>();
   readonly #deletedAt = new Map<number, number>();
@@ -80,12 +79,10 @@ export class KafkaLogReader implements LogReader {
   }
 
   async read(partition: number, position: number, bytesMax: number): Promise<LogBatch> {
-    const result = await this.#from(partition, position);
+    const result = await this.#fetch(partition, position);
     const { records, next, count } = recordsOf(result.messages, partition, bytesMax);
     if (records.length === 0) return { records, next: position };
-    const isAll = count === result.messages.length;
-    if (!isAll) this.#keep(partition, next, { ...result, messages: result.messages.slice(count) });
-    return { records, next: isAll ? result.next : next };
+    return { records, next: count === result.messages.length ? result.next : next };
   }
 
   async headers(
@@ -96,13 +93,11 @@ export class KafkaLogReader implements LogReader {
     const headers: LogHeader[] = [];
     let next = position;
     while (headers.length < countMax) {
-      const result = await this.#from(partition, next);
+      const result = await this.#fetch(partition, next);
       if (result.messages.length === 0) break;
       const used = result.messages.slice(0, countMax - headers.length);
       for (const { position: at, value } of used) headers.push(headerOf(value, { partition, position: at }));
-      const isAll = used.length === result.messages.length;
-      next = isAll ? result.next : (used.at(-1)?.position ?? next) + 1;
-      if (!isAll) this.#keep(partition, next, { ...result, messages: result.messages.slice(used.length) });
+      next = used.length === result.messages.length ? result.next : (used.at(-1)?.position ?? next) + 1;
     }
     return { headers, next };
   }
@@ -202,19 +197,6 @@ export class KafkaLogReader implements LogReader {
     for (const { bytes } of messages) seen.bytes += bytes;
     seen.messages += messages.length;
     if (seen.messages > SAMPLE_MESSAGES_MAX) this.#sample = { messages: seen.messages / 2, bytes: seen.bytes / 2 };
-  }
-
-  #keep(partition: number, from: number, result: FetchResult): void {
-    this.#leftover = { partition, from, result };
-  }
-
-  async #from(partition: number, position: number): Promise<FetchResult> {
-    const rest = this.#leftover;
-    if (rest?.partition === partition && rest.from === position) {
-      this.#leftover = null;
-      return rest.result;
-    }
-    return this.#fetch(partition, position);
   }
 
   protected fetchAt(partition: number, position: number): Promise<FetchResult> {
