@@ -34,7 +34,7 @@ import { uuidOf } from '../../views/uuid.ts';
 import { insertAudit } from './audit.ts';
 import type { RowLocks } from './database.ts';
 import { countDeadLetters, deadLetterItem, selectDeadLetter, selectNextDeadLetters } from './dead-letters.ts';
-import { matching, unresubmitted } from './rejections.ts';
+import { matching, selectRejections, unresubmitted } from './rejections.ts';
 import { changedBy, rowsOf, type Steps, type Tables } from './steps.ts';
 import type { StoreQueries, StoreTables } from './store-tables.ts';
 
@@ -298,21 +298,7 @@ function* nextItems(tables: Tables, locks: RowLocks, job: JobPosition, limit: nu
     return rows.map(deadLetterItem);
   }
   const rejections = matching(
-    tables
-      .selectFrom('rejections')
-      .select([
-        'no',
-        'trace_id as traceId',
-        'user_index as userIndex',
-        'received_at as receivedAt',
-        'key_id as keyId',
-        'key_kind as keyKind',
-        'format',
-        'payload',
-        'payload_is_cut as isCut',
-        'resubmitted_at as resubmittedAt',
-      ])
-      .where('tenant', '=', job.tenant)
+    selectRejections(tables, job.tenant)
       // Those that were resubmitted before the job was made did not match.
       .where((where) => where.or([where('resubmitted_at', 'is', null), where('resubmitted_at', '>', job.created_at)]))
       .where((where) => where(where.refTuple('received_at', 'no'), '>', where.tuple(job.after_time, job.after_no)))
@@ -321,16 +307,12 @@ function* nextItems(tables: Tables, locks: RowLocks, job: JobPosition, limit: nu
       .limit(limit),
     parseJson(job.filter) as RejectionFilter,
   );
-  return (yield* rowsOf(rejections)).map(rejectedItem);
-}
-
-interface RejectionRow extends Omit<RejectedItem, 'kind' | 'payloadIsCut' | 'isResubmitted'> {
-  readonly isCut: number;
-  readonly resubmittedAt: number | null;
-}
-
-function rejectedItem({ isCut, resubmittedAt, ...row }: RejectionRow): RejectedItem {
-  return { kind: 'rejection', ...row, payloadIsCut: isCut === 1, isResubmitted: resubmittedAt !== null };
+  return (yield* rowsOf(rejections)).map(
+    ({ no, traceId, userIndex, receivedAt, keyId, keyKind, format, payload, payloadIsCut, resubmittedAt }) => ({
+      ...{ kind: 'rejection', no, traceId, userIndex, receivedAt, keyId, keyKind, format, payload },
+      ...{ payloadIsCut: payloadIsCut === 1, isResubmitted: resubmittedAt !== null },
+    }),
+  );
 }
 
 const ANY_DEAD_LETTER: DeadLetterFilter = { cause: null, from: null, to: null };

@@ -150,10 +150,10 @@ export class SqlKeyStore implements KeyStore {
     const ids = [...new Set(uses.map(({ keyId }) => keyId))];
     await this.#database.change(async (tables) => {
       // In one order: edges that saw the same keys write them at the same moment.
-      await this.#database.locks
-        .lock(tables.selectFrom('keys').select('id').where('id', 'in', ids).orderBy('id'))
-        .execute();
+      const keys = tables.selectFrom('keys').select('id').where('id', 'in', ids).orderBy('id');
+      const known = new Set((await this.#database.locks.lock(keys).execute()).map(({ id }) => id));
       for (const { keyId, usedAt, leakOrigin, origin, volume } of uses) {
+        if (!known.has(keyId)) continue;
         const leak = leakOrigin !== null && {
           leak_suspected_at: sql<number>`coalesce(leak_suspected_at, ${usedAt})`,
           leak_origin: sql<string>`coalesce(leak_origin, ${leakOrigin})`,
@@ -220,29 +220,14 @@ function rateColumns(limit: RateLimit | null) {
   return { users_per_second: limit?.usersPerSecond ?? null, burst_users: limit?.burstUsers ?? null };
 }
 
-/** Nothing for an unknown id. */
 async function addVolume(tables: Kysely<AccountTables>, keyId: string, day: number, volume: KeyVolume): Promise<void> {
   const { users, events, usersRejected, requestsLimited } = volume;
+  const sums = { users, events, users_rejected: usersRejected, requests_limited: requestsLimited };
   await tables
     .insertInto('key_volumes')
-    .columns(['day', 'key_id', 'users', 'events', 'users_rejected', 'requests_limited'])
-    .expression(
-      tables
-        .selectFrom('keys')
-        .where('id', '=', keyId)
-        .select([
-          sql<number>`CAST(${day} AS bigint)`.as('day'),
-          'id',
-          sql<number>`CAST(${users} AS bigint)`.as('users'),
-          sql<number>`CAST(${events} AS bigint)`.as('events'),
-          sql<number>`CAST(${usersRejected} AS bigint)`.as('users_rejected'),
-          sql<number>`CAST(${requestsLimited} AS bigint)`.as('requests_limited'),
-        ]),
-    )
+    .values({ day, key_id: keyId, ...sums })
     .onConflict((conflict) =>
-      conflict
-        .columns(['day', 'key_id'])
-        .doUpdateSet(plusExcluded('key_volumes', ['users', 'events', 'users_rejected', 'requests_limited'])),
+      conflict.columns(['day', 'key_id']).doUpdateSet(plusExcluded('key_volumes', Object.keys(sums))),
     )
     .execute();
 }

@@ -70,20 +70,14 @@ export class SqlPlanStore implements PlanStore {
   warning(): Promise<(PlanTenant & { readonly version: number })[]> {
     return this.#database.reading
       .selectFrom('plans')
-      .innerJoin(
-        (newest) =>
-          newest
-            .selectFrom('plans')
-            .groupBy(['account_id', 'environment'])
-            .select((row) => ['account_id', 'environment', row.fn.max<number>('version').as('version')])
-            .as('newest'),
-        (join) =>
-          join
-            .onRef('newest.account_id', '=', 'plans.account_id')
-            .onRef('newest.environment', '=', 'plans.environment')
-            .onRef('newest.version', '=', 'plans.version'),
-      )
       .where('plans.warns', '=', 1)
+      .where('plans.version', '=', (newest) =>
+        newest
+          .selectFrom('plans as others')
+          .select((row) => row.fn.max<number>('others.version').as('version'))
+          .whereRef('others.account_id', '=', 'plans.account_id')
+          .whereRef('others.environment', '=', 'plans.environment'),
+      )
       .select(['plans.account_id as accountId', 'plans.environment', 'plans.version'])
       .execute();
   }

@@ -54,7 +54,7 @@ export async function listRejections(
   return pageOf(rows, query.limit, rejectionOf, (row) => scopedCursorOf('rejections', scope, row.receivedAt, row.no));
 }
 
-function selectRejections(tables: Tables, tenant: number) {
+export function selectRejections(tables: Tables, tenant: number) {
   return tables
     .selectFrom('rejections')
     .select([
