@@ -9,6 +9,7 @@
 
 import { murmur2 } from '@platformatic/kafka';
 import { type LogAppender, type LogEntry, LogUnavailableError } from '../../log.ts';
+import { METRIC, type MetricsWriter } from '../../telemetry/metrics.ts';
 import type { Cluster, ClusterMetadata } from './cluster.ts';
 import { reasonOf } from './errors.ts';
 import { messagesOf } from './message.ts';
@@ -22,10 +23,7 @@ export interface AppenderSetup {
   readonly inSyncMin: number;
   readonly warn: (message: string) => void;
   readonly partitionOf: (key: Buffer, partitions: number) => number;
-  /** Called with the size of a body when it is durable. */
-  readonly onAppended: (bytes: number) => void;
-  /** Called with the duration of a produce request. */
-  readonly onProduced: (seconds: number) => void;
+  readonly metrics: MetricsWriter | null;
 }
 
 /** The default partitioner of Kafka's Java client. */
@@ -51,16 +49,27 @@ export class KafkaLogAppender implements LogAppender {
         this.#checkCluster();
       },
       onRejected: setup.warn,
-      onProduced: setup.onProduced,
+      onProduced: (seconds) => {
+        setup.metrics?.inc(METRIC.log_commits);
+        setup.metrics?.observe(METRIC.log_commit_duration, seconds);
+      },
     });
     setup.cluster.onDisconnect(() => this.#checkCluster());
   }
 
-  append(entry: LogEntry): Promise<void> {
+  async append(entry: LogEntry): Promise<void> {
     if (this.#problem !== null || this.#closed !== null) {
-      return Promise.reject(new LogUnavailableError(this.#problem ?? 'the log is closed'));
+      throw new LogUnavailableError(this.#problem ?? 'the log is closed');
     }
-    return this.#send(entry);
+    const { cluster, partitionOf, metrics } = this.#setup;
+    const partitions = cluster.cachedMetadata?.partitions.length ?? 1;
+    const bytes = entry.body.byteLength;
+    const messages = messagesOf(entry);
+    await this.#producer.send(
+      messages.map((message) => ({ partition: partitionOf(message.key, partitions), message })),
+    );
+    metrics?.inc(METRIC.log_entries);
+    metrics?.inc(METRIC.log_bytes, bytes);
   }
 
   problem(): string | null {
@@ -77,17 +86,6 @@ export class KafkaLogAppender implements LogAppender {
     this.#producer.stop();
     if (typeof this.#checking === 'object' && this.#checking !== null) clearTimeout(this.#checking);
     await this.#setup.cluster.close();
-  }
-
-  async #send(entry: LogEntry): Promise<void> {
-    const { cluster, partitionOf, onAppended } = this.#setup;
-    const partitions = cluster.cachedMetadata?.partitions.length ?? 1;
-    const bytes = entry.body.byteLength;
-    const messages = messagesOf(entry);
-    await this.#producer.send(
-      messages.map((message) => ({ partition: partitionOf(message.key, partitions), message })),
-    );
-    onAppended(bytes);
   }
 
   /** Repeats until the cluster is healthy. */

@@ -5,7 +5,7 @@
  */
 
 import type { LogAppender } from '../../log.ts';
-import { METRIC, metricsWriter } from '../../telemetry/metrics.ts';
+import { metricsWriter } from '../../telemetry/metrics.ts';
 import { KafkaLogAppender, partitionOfKey } from './appender.ts';
 import { Cluster } from './cluster.ts';
 import { KafkaGroupReader } from './group-reader.ts';
@@ -54,20 +54,12 @@ export interface KafkaReaderSetup extends KafkaLogSetup {
 export async function openKafkaLogAppender(setup: KafkaAppenderSetup): Promise<LogAppender> {
   const cluster = new Cluster(parseKafkaUrl(setup.url), CLIENT_NAME, PRODUCE_MS_MAX);
   const { inSyncMin } = await checked(cluster, setup);
-  const metrics = setup.metrics ? metricsWriter(setup.metrics.buffer, setup.metrics.slot) : null;
   return new KafkaLogAppender({
     cluster,
     inSyncMin,
     warn: setup.warn ?? (() => undefined),
     partitionOf: setup.partitionOf ?? partitionOfKey,
-    onAppended: (bytes) => {
-      metrics?.inc(METRIC.log_entries);
-      metrics?.inc(METRIC.log_bytes, bytes);
-    },
-    onProduced: (seconds) => {
-      metrics?.inc(METRIC.log_commits);
-      metrics?.observe(METRIC.log_commit_duration, seconds);
-    },
+    metrics: setup.metrics ? metricsWriter(setup.metrics.buffer, setup.metrics.slot) : null,
   });
 }
 

@@ -68,7 +68,7 @@ async function lookUp(client: PostgresClient, tenant: number, request: LookupReq
   const snapshot = await readGraph(client, lookup);
   const invalidations = await readInvalidationStates(client, [tenant]);
   const firstUses = new FirstUses(await storedHashesOf(client));
-  const [result] = await firstUses.lookUp(client, [lookup], [snapshot], invalidations);
+  const [result] = await firstUses.lookUp(client, [{ ...lookup, snapshot }], invalidations);
   if (result === undefined) throw new Error('a lookup has no result');
   return result;
 }

@@ -190,7 +190,6 @@ class PostgresStoreWriter implements StoreWriter {
 }
 
 const NO_INVALIDATIONS: InvalidationState = { count: 0, lastErasedAt: 0 };
-const NO_PEOPLE: ReadonlyMap<PersonKeys, NodeNumber> = new Map();
 
 function peopleIn({ resolved }: TenantBatch): Map<PersonKeys, NodeNumber> {
   return new Map(resolved.map(({ user, node }) => [user, node]));
@@ -259,20 +258,16 @@ class PostgresWriteTransaction extends SqlWriteTransaction implements WriteTrans
       this.#client,
       lookups.map(({ tenant }) => tenant),
     );
-    const isCurrent: boolean[] = [];
-    for (const { tenant } of lookups) {
-      isCurrent.push(await people.isCurrent(this.#client, tenant, invalidations.get(tenant) ?? NO_INVALIDATIONS));
+    for (const { tenant, snapshot, resolved, hasRemembered } of graph.found) {
+      const state = invalidations.get(tenant) ?? NO_INVALIDATIONS;
+      const isCurrent = await people.isCurrent(this.#client, tenant, state);
+      // A cached person may have been erased or unmerged. That is rare: locks are then taken out of order.
+      if (hasRemembered && !isCurrent) return this.lookUp(requests);
+      if (isCurrent) this.#met.push([tenant, resolved]);
+      this.#snapshots.set(tenant, snapshot);
+      this.#invalidationCounts.set(tenant, state.count);
     }
-    // A cached person may have been erased or unmerged. That is rare: locks are then taken out of order.
-    if (graph.hasRemembered.some((has, index) => has && isCurrent[index] === false)) return this.lookUp(requests);
-    for (const [index, { tenant }] of lookups.entries()) {
-      if (isCurrent[index] === true) this.#met.push([tenant, graph.resolved[index] ?? NO_PEOPLE]);
-    }
-    for (const [index, { tenant }] of lookups.entries()) {
-      this.#snapshots.set(tenant, graph.snapshots[index] as Snapshot);
-      this.#invalidationCounts.set(tenant, (invalidations.get(tenant) ?? NO_INVALIDATIONS).count);
-    }
-    return this.#firstUses.lookUp(this.#client, lookups, graph.snapshots, invalidations);
+    return this.#firstUses.lookUp(this.#client, graph.found, invalidations);
   }
 
   async write(batches: readonly TenantBatch[], processedAt: number): Promise<void> {

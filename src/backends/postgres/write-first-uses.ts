@@ -78,6 +78,7 @@ const FIND_TOMBSTONES = {
 interface Lookup {
   readonly tenant: number;
   readonly request: LookupRequest;
+  readonly snapshot: Snapshot;
 }
 
 /** Of one table; a use of an event id has no request and no body. */
@@ -119,11 +120,10 @@ export class FirstUses {
     this.#hashOf = hashOf;
   }
 
-  /** The results, in order, with the snapshots given. */
+  /** The results, in order. */
   async lookUp(
     client: Queryable,
     lookups: readonly Lookup[],
-    snapshots: readonly Snapshot[],
     invalidations: ReadonlyMap<number, InvalidationState>,
   ): Promise<LookupResult[]> {
     await this.#find(client, 'idempotency_keys', lookups, ({ idempotencyKeys }) =>
@@ -143,8 +143,8 @@ export class FirstUses {
       lookups.filter(({ tenant, request }) => lastErasedAt(tenant) >= request.receivedAtMin),
     );
     this.#lastEventIds = new Map(lookups.map(({ tenant, request }) => [tenant, request.eventIds]));
-    return lookups.map(({ tenant, request }, index) => ({
-      snapshot: snapshots[index] as Snapshot,
+    return lookups.map(({ tenant, request, snapshot }) => ({
+      snapshot,
       lastErasedAt: lastErasedAt(tenant),
       newestUseOfKey: (key) => this.#keyUse(tenant, key),
       olderUseOfKey: (key, bodyHash) => this.#keyUse(tenant, olderUseName(key, bodyHash)),

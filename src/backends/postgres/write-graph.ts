@@ -97,20 +97,18 @@ export interface Lookup {
 /** The properties of locked nodes; undefined where they were too large to be read at once. */
 export type LockedNodes = Map<NodeNumber, string | null | undefined>;
 
-export interface Graph {
-  /** In the order of the lookups. */
-  readonly snapshots: Snapshot[];
-  /** For each lookup, users with nothing to decide, and whether any of them came from the cache. */
-  readonly resolved: readonly Map<PersonKeys, NodeNumber>[];
-  readonly hasRemembered: readonly boolean[];
-  readonly locked: LockedNodes;
-}
-
 /** A lookup without its cached users. */
 interface Rest extends Lookup {
   readonly users: readonly PersonKeys[];
+  /** Users with nothing to decide, and whether any of them came from the cache. */
   readonly resolved: Map<PersonKeys, NodeNumber>;
   readonly hasRemembered: boolean;
+}
+
+export interface Graph {
+  /** In the order of the lookups. */
+  readonly found: readonly (Rest & { readonly snapshot: Snapshot })[];
+  readonly locked: LockedNodes;
 }
 
 /** Nodes of match keys, by type and value. */
@@ -133,13 +131,10 @@ export async function lookUpGraph(client: Queryable, lookups: readonly Lookup[],
     return lookUpGraph(client, lookups, people);
   }
   const profiles = candidates.size === 0 ? NO_PROFILES : await readProfiles(client, candidates);
-  const snapshots = rests.map((rest, index) => snapshotOf(rest, keyNodes[index] as KeyNodes, roots, profiles));
-  return {
-    snapshots,
-    locked,
-    resolved: rests.map(({ resolved }) => resolved),
-    hasRemembered: rests.map(({ hasRemembered }) => hasRemembered),
-  };
+  const found = rests.map((rest, index) => {
+    return { ...rest, snapshot: snapshotOf(rest, keyNodes[index] as KeyNodes, roots, profiles) };
+  });
+  return { found, locked };
 }
 
 /** The same for a prediction: without locks and cache, in a transaction that sees one snapshot. */
