@@ -32,7 +32,7 @@ import { hashesOf } from './key-secret.ts';
 import type { PostgresClient, PostgresPool, Queryable } from './pool.ts';
 import { runSteps, storeQueriesOn } from './sql-database.ts';
 import { dayOf } from './store-days.ts';
-import { readIdentifiers } from './store-profiles.ts';
+import { findNodes, IDENTIFIERS, identifiersOf } from './store-profiles.ts';
 import { REMOVED_COLUMNS, type RemovedEvent, takeFromAllSums, takeFromNodes } from './store-removal.ts';
 import { inDurableTransaction, type LockedProfile, lockProfile, writeAudit } from './store-unmerge.ts';
 
@@ -50,10 +50,11 @@ const HORIZON: RejectionHorizon = {
 /** False for an unknown profile. */
 export async function erase(pool: PostgresPool, erasure: Erasure): Promise<boolean> {
   const { tenant, id } = erasure;
-  const known = await readIdentifiers(pool, tenant, id);
-  if (known === undefined) return false;
+  const nodes = await findNodes(pool, tenant, id, IDENTIFIERS);
+  if (nodes === undefined) return false;
+  const keys = erasedKeys(identifiersOf(nodes));
   // Searched before the transaction, since there may be many; rows added meanwhile are searched within it.
-  const matching = await runSteps(pool, (tables) => findRejections(tables, erasure, erasedKeys(known), HORIZON));
+  const matching = await runSteps(pool, (tables) => findRejections(tables, erasure, keys, HORIZON));
   let progress: Progress | null = { nextDay: 0, removed: 0, idleDays: 0 };
   while (progress !== null) {
     const before: Progress = progress;

@@ -8,11 +8,11 @@ import type { NodeNumber } from '../../model.ts';
 import type { PeopleQuery, StoredPerson } from '../../store.ts';
 import { type Candidate, matchOf, type RoughFilter, type Step } from '../../views/people-search.ts';
 import { NAMED_BYTES_MAX, storedPerson } from '../../views/person.ts';
-import { profileNodes, storedProfile } from '../../views/profile.ts';
+import { storedProfile } from '../../views/profile.ts';
 import { uuidOf } from '../../views/uuid.ts';
 import { chunksOf } from '../sql/steps.ts';
 import type { Queryable } from './pool.ts';
-import { CANDIDATES_BY_NUMBER, identifiersOf, nodesByRoot, PEOPLE_BY_ID } from './store-profiles.ts';
+import { CANDIDATES_BY_NUMBER, identifiersOf, nodesByRoot, PEOPLE_BY_ID, profileNodesOf } from './store-profiles.ts';
 
 const ROWS_FIRST = 1_024;
 const ROWS_MAX = 16_384;
@@ -112,7 +112,7 @@ async function readCandidates(db: Queryable, numbers: readonly NodeNumber[]): Pr
     .sort(([a], [b]) => b - a)
     .map(([no, rows]) => {
       const identifiers = identifiersOf(rows);
-      return { no, profile: storedProfile(profileNodes(no, rows), identifiers), identifiers };
+      return { no, profile: storedProfile(profileNodesOf(rows), identifiers), identifiers };
     });
 }
 
@@ -126,8 +126,8 @@ export async function readPeople(
   if (uuids.length === 0) return new Map();
   const byRoot = await nodesByRoot(db, PEOPLE_BY_ID, [tenant, uuids]);
   const people = new Map<string, StoredPerson>();
-  for (const [root, rows] of byRoot) {
-    const person = storedPerson(profileNodes(root, rows), identifiersOf(rows));
+  for (const rows of byRoot.values()) {
+    const person = storedPerson(profileNodesOf(rows), identifiersOf(rows));
     for (const { id } of rows) people.set(id, person);
   }
   return new Map(

@@ -16,11 +16,10 @@ import {
 } from '../../processor/predict.ts';
 import type { Prediction } from '../../store.ts';
 import type { LookupRequest, LookupResult } from '../../store-writer.ts';
-import { profileNodes } from '../../views/profile.ts';
 import { storedHashesOf } from './key-secret.ts';
 import { readInvalidationStates } from './person-cache.ts';
 import type { PostgresClient } from './pool.ts';
-import { NODES_BY_NUMBER, type NodeRow } from './store-profiles.ts';
+import { NODES_BY_NUMBER, type NodeRow, profileNodesOf } from './store-profiles.ts';
 import { FirstUses } from './write-first-uses.ts';
 import { readGraph } from './write-graph.ts';
 
@@ -58,8 +57,7 @@ export async function predict(
   const { survivors } = decided;
   if (survivors.length === 0) return completePrediction(decided, [], new Set());
   const { rows } = await client.query<NodeRow & { readonly isRead: boolean }>(NODES_WITHIN_BYTES, [survivors]);
-  const byRoot = Map.groupBy(rows, ({ root }) => root);
-  const profiles = Array.from(byRoot, ([root, nodes]) => profileNodes(root, nodes));
+  const profiles = Array.from(Map.groupBy(rows, ({ root }) => root).values(), profileNodesOf);
   return completePrediction(decided, profiles, new Set(rows.flatMap(({ node, isRead }) => (isRead ? [] : [node]))));
 }
 

@@ -14,6 +14,7 @@ import {
   type MergeRow,
   oldestFirst,
   type ProfileNode,
+  type ProfileNodes,
   profileNodes,
   type RefusalRow,
   storedIdentity,
@@ -105,19 +106,22 @@ export async function nodesByRoot(
   return Map.groupBy(oldestFirst(rows), ({ root }) => root);
 }
 
-/** By the public id of any of its nodes. */
-export async function readProfile(db: Queryable, tenant: number, id: string): Promise<StoredProfile | undefined> {
+/** The nodes of a profile, by the public id of any of them, oldest first; undefined for an unknown one. */
+export async function findNodes(
+  db: Queryable,
+  tenant: number,
+  id: string,
+  ...columns: readonly string[]
+): Promise<NodeRow[] | undefined> {
   const uuid = uuidOf(id);
   if (uuid === undefined) return undefined;
-  return findOne(db, ROOT_BY_ID, [tenant, uuid]);
+  const [nodes] = (await nodesByRoot(db, nodesSql(ROOT_BY_ID, ...columns), [tenant, uuid])).values();
+  return nodes;
 }
 
-/** The identifiers of a profile; undefined for an unknown one. */
-export async function readIdentifiers(db: Queryable, tenant: number, id: string): Promise<IdentifierRow[] | undefined> {
-  const uuid = uuidOf(id);
-  if (uuid === undefined) return undefined;
-  const [profile] = await nodesByRoot(db, nodesSql(ROOT_BY_ID, IDENTIFIERS), [tenant, uuid]);
-  return profile && identifiersOf(profile[1]);
+export async function readProfile(db: Queryable, tenant: number, id: string): Promise<StoredProfile | undefined> {
+  const nodes = await findNodes(db, tenant, id, PROPERTIES, IDENTIFIERS);
+  return nodes && profileOf(nodes);
 }
 
 export async function findProfile(
@@ -127,12 +131,9 @@ export async function findProfile(
   normalised: string,
 ): Promise<StoredProfile | undefined> {
   if (!isStorable(normalised)) return undefined;
-  return findOne(db, ROOT_BY_KEY, [tenant, IDENTIFIER_TYPES.indexOf(type), normalised]);
-}
-
-async function findOne(db: Queryable, root: string, values: readonly unknown[]): Promise<StoredProfile | undefined> {
-  const [found] = await nodesByRoot(db, nodesSql(root, PROPERTIES, IDENTIFIERS), values);
-  return found && profileOf(...found);
+  const values = [tenant, IDENTIFIER_TYPES.indexOf(type), normalised];
+  const [nodes] = (await nodesByRoot(db, nodesSql(ROOT_BY_KEY, PROPERTIES, IDENTIFIERS), values)).values();
+  return nodes && profileOf(nodes);
 }
 
 /** By the survivors' numbers: for one processor that is the order of creation. */
@@ -143,20 +144,17 @@ export async function listProfiles(db: Queryable, tenant: number, page: PageRequ
   return pageOf(
     [...byRoot].sort(([a], [b]) => a - b),
     page.limit,
-    ([root, nodes]) => profileOf(root, nodes),
+    ([, nodes]) => profileOf(nodes),
     ([root]) => scopedCursorOf('profiles', [tenant], root),
   );
 }
 
 /** Rule 15. */
 export async function readIdentity(db: Queryable, tenant: number, id: string): Promise<StoredIdentity | undefined> {
-  const uuid = uuidOf(id);
-  if (uuid === undefined) return undefined;
-  const [found] = await nodesByRoot(db, nodesSql(ROOT_BY_ID, IDENTIFIERS, MERGES, REFUSALS, NAMED), [tenant, uuid]);
-  if (found === undefined) return undefined;
-  const [root, rows] = found;
+  const rows = await findNodes(db, tenant, id, IDENTIFIERS, MERGES, REFUSALS, NAMED);
+  if (rows === undefined) return undefined;
   const named = new Map(rows.flatMap((row) => row.named ?? []));
-  return storedIdentity(profileNodes(root, rows), {
+  return storedIdentity(profileNodesOf(rows), {
     identifiers: identifiersOf(rows),
     merges: mergesOf(rows),
     refusals: oldestFirst(rows.flatMap(({ refusals }) => refusals ?? [])),
@@ -164,8 +162,13 @@ export async function readIdentity(db: Queryable, tenant: number, id: string): P
   });
 }
 
-function profileOf(root: NodeNumber, rows: readonly NodeRow[]): StoredProfile {
-  return storedProfile(profileNodes(root, rows), identifiersOf(rows));
+/** Of one profile. */
+export function profileNodesOf(rows: readonly NodeRow[]): ProfileNodes {
+  return profileNodes(rows[0]?.root ?? 0, rows);
+}
+
+function profileOf(rows: readonly NodeRow[]): StoredProfile {
+  return storedProfile(profileNodesOf(rows), identifiersOf(rows));
 }
 
 /** Oldest first, as the rows are. */

@@ -9,9 +9,9 @@
 
 import type { EventQuery, Page, StoredEvent } from '../../store.ts';
 import { eventCursorOf, eventsBefore } from '../../views/cursor.ts';
-import { uuidOf } from '../../views/uuid.ts';
 import { dayOf, eventWindows } from './store-days.ts';
 import type { Queryable } from './pool.ts';
+import { findNodes } from './store-profiles.ts';
 import { isStorable } from './store-reads.ts';
 
 /** Limit of the properties on a page, in UTF-16 units; the event that exceeds it is still returned. */
@@ -117,21 +117,13 @@ export async function listEvents(
 
 async function ownerOf(db: Queryable, tenant: number, profileId: string | null): Promise<Owner | undefined> {
   if (profileId === null) return { tenant, nodes: null, days: null, events: null };
-  const uuid = uuidOf(profileId);
-  if (uuid === undefined) return undefined;
-  const { rows } = await db.query<{ no: number; events: number; first_seen: number; last_seen: number }>(
-    `WITH root AS MATERIALIZED (SELECT coalesce(root, no) AS no FROM nodes WHERE tenant = $1 AND id = $2)
-     SELECT n.no, n.events, n.first_seen, n.last_seen FROM root JOIN nodes AS n ON n.no = root.no
-     UNION ALL
-     SELECT n.no, n.events, n.first_seen, n.last_seen FROM root JOIN nodes AS n ON n.root = root.no`,
-    [tenant, uuid],
-  );
-  if (rows.length === 0) return undefined;
+  const rows = await findNodes(db, tenant, profileId);
+  if (rows === undefined) return undefined;
   // First and last seen are times of receipt.
-  const first = dayOf(Math.min(...rows.map((row) => row.first_seen)));
-  const last = dayOf(Math.max(...rows.map((row) => row.last_seen)));
+  const first = dayOf(Math.min(...rows.map(({ firstSeen }) => firstSeen)));
+  const last = dayOf(Math.max(...rows.map(({ lastSeen }) => lastSeen)));
   const events = rows.reduce((sum, row) => sum + row.events, 0);
-  return { tenant, nodes: rows.map(({ no }) => no), days: { first, last }, events };
+  return { tenant, nodes: rows.map(({ node }) => node), days: { first, last }, events };
 }
 
 /** One more than the limit, if there are that many; `isCut` when the server left some out because of their size. */

@@ -11,13 +11,7 @@
 import type { NodeNumber } from '../../model.ts';
 import type { AuditContext, UnmergeResult } from '../../store.ts';
 import { StoreConflictError } from '../../store-writer.ts';
-import {
-  type IdentifierRow,
-  type MergeRow,
-  oldestFirst,
-  type ProfileNodes,
-  profileNodes,
-} from '../../views/profile.ts';
+import { type IdentifierRow, type MergeRow, oldestFirst, type ProfileNodes } from '../../views/profile.ts';
 import { planUnmerge, type UnmergePlan } from '../../views/unmerge.ts';
 import { uuidOf } from '../../views/uuid.ts';
 import { insertAudit } from '../sql/audit.ts';
@@ -25,7 +19,15 @@ import { LOCAL_SHARD } from '../sql/store-tables.ts';
 import { addToProfiles } from '../sql/sums.ts';
 import type { PostgresClient, PostgresPool } from './pool.ts';
 import { inRetriedTransaction, storeQueriesOn } from './sql-database.ts';
-import { IDENTIFIERS, identifiersOf, MERGES, mergesOf, NODE_COLUMNS, type NodeRow } from './store-profiles.ts';
+import {
+  IDENTIFIERS,
+  identifiersOf,
+  MERGES,
+  mergesOf,
+  NODE_COLUMNS,
+  type NodeRow,
+  profileNodesOf,
+} from './store-profiles.ts';
 
 /** It is rare that several processors merge, or several calls change, the same person at a time. */
 const ATTEMPTS = 10;
@@ -73,7 +75,7 @@ export async function lockProfile(
   const isLocked = new Set(locked.rows.map(({ no }) => no));
   const isSame = rows.length === isLocked.size && rows.every((row) => isLocked.has(row.node) && row.root === root);
   if (!isSame || !rows.some((row) => row.id === uuid)) throw new StoreConflictError('the profile changed meanwhile');
-  return { ...profileNodes(root, rows), identifiers: identifiersOf(rows), merges: mergesOf(rows) };
+  return { ...profileNodesOf(rows), identifiers: identifiersOf(rows), merges: mergesOf(rows) };
 }
 
 /** More than a writer misses between two batches; one that missed more forgets all people of the tenant. */
