@@ -191,13 +191,6 @@ export class PostgresPool implements Queryable {
   }
 
   /**
-   * Connections closed so far. After each, another server, perhaps restored to an earlier state, may be at the address.
-   */
-  get closedConnections(): number {
-    return this.#connections.closed;
-  }
-
-  /**
    * How often the server may have been replaced by another one, perhaps restored to an earlier state: counted when a
    * connection broke, or when none was left open. Closing one of several idle connections does not count.
    */
@@ -403,7 +396,6 @@ class Connections {
   readonly options: PoolOptions;
   readonly pool: Pool;
   handles = 0;
-  closed = 0;
   interruptions = 0;
   /** Those that lead to the right database. */
   readonly checked = new WeakSet<PoolClient>();
@@ -424,7 +416,6 @@ class Connections {
     });
     this.pool.on('connect', (client) => this.#open.add(client));
     this.pool.on('remove', (client) => {
-      this.closed += 1;
       this.#open.delete(client);
       if (this.#open.size === 0) this.interruptions += 1;
     });

@@ -25,15 +25,16 @@ import {
   cursorOfOtherStore,
   OLDEST,
 } from '../../views/cursor.ts';
-import { NEXT_TRANSACTION, SHIFT } from './arrival-numbers.ts';
-import { installationOf } from './identity.ts';
-import { ADVISORY_LOCKS } from './migrations.ts';
 import {
   type MigratedArrivals,
   migratedStoreFollows,
   migratedTransactionOf,
+  NEXT_TRANSACTION,
   readMigratedArrivals,
-} from './migrated-arrivals.ts';
+  SHIFT,
+} from './arrival-numbers.ts';
+import { installationOf } from './identity.ts';
+import { ADVISORY_LOCKS } from './migrations.ts';
 import type { Queryable } from './pool.ts';
 import {
   bytesBefore,

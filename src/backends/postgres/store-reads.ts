@@ -12,13 +12,13 @@ export function isStorable(text: string): boolean {
 }
 
 /**
- * Tenant numbers never change. Only a database restored to an earlier state may give one to another tenant; that closes
+ * Tenant numbers never change. Only a database restored to an earlier state may give one to another tenant; that breaks
  * all connections, and then numbers are looked up again.
  */
 export class TenantNumbers {
   readonly #pool: PostgresPool;
   readonly #known = new Map<TenantId, number>();
-  #closedConnections = 0;
+  #interruptions = 0;
 
   constructor(pool: PostgresPool) {
     this.#pool = pool;
@@ -26,8 +26,8 @@ export class TenantNumbers {
 
   /** Undefined for a tenant that never sent anything. */
   async of(id: TenantId): Promise<number | undefined> {
-    if (this.#closedConnections !== this.#pool.closedConnections) {
-      this.#closedConnections = this.#pool.closedConnections;
+    if (this.#interruptions !== this.#pool.interruptions) {
+      this.#interruptions = this.#pool.interruptions;
       this.#known.clear();
     }
     const known = this.#known.get(id);

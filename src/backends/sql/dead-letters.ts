@@ -262,7 +262,7 @@ function withoutPerson(letter: LetterRow, { isAbout, isRejectedAbout }: PersonTe
   const all = usersIn(text);
   if (all === null) {
     const removed = { users: letter.users, events: letter.events };
-    return isAbout(text) ? { ...removedAll(letter), removed } : null;
+    return isAbout(text) ? { users: 0, events: 0, header: letter.header, body: null, removed } : null;
   }
   const header = parseJson(letter.header) as LogRecord;
   const known = new Set(header.rejections.map(({ userIndex }) => userIndex));
@@ -288,10 +288,6 @@ function withoutPerson(letter: LetterRow, { isAbout, isRejectedAbout }: PersonTe
     body: Buffer.from(JSON.stringify({ users: kept })),
     removed: { users, events },
   };
-}
-
-function removedAll({ header }: LetterRow): Omit<LetterLeft, 'removed'> {
-  return { users: 0, events: 0, header, body: null };
 }
 
 /** Null where the body is not what it should be. */

@@ -6,8 +6,7 @@
 import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
 import { suite, test, type TestContext } from 'node:test';
-import { continueArrivalNumbers } from '../../../src/backends/postgres/arrival-numbers.ts';
-import { settleMigratedArrivals } from '../../../src/backends/postgres/migrated-arrivals.ts';
+import { continueArrivalNumbers, settleMigratedArrivals } from '../../../src/backends/postgres/arrival-numbers.ts';
 import { openPool, type PostgresPool } from '../../../src/backends/postgres/pool.ts';
 import { openPostgresStore } from '../../../src/backends/postgres/store.ts';
 import { openPostgresStoreWriter } from '../../../src/backends/postgres/store-writer.ts';

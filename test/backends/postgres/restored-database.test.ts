@@ -81,7 +81,7 @@ async function setUp(context: TestContext) {
       `SELECT pg_terminate_backend(pid) FROM pg_stat_activity
        WHERE application_name = 'reader' AND datname = current_database()`,
     );
-    await eventually('its connection is gone', () => readers.closedConnections > 0);
+    await eventually('its connection is gone', () => readers.interruptions > 0);
   };
   const namesOf = async (tenantId: TenantId): Promise<string[]> =>
     (await reader.profiles(tenantId, { limit: 10, cursor: null })).rows
