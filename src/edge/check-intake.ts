@@ -8,7 +8,7 @@
  * rate limit like the route itself: publishable keys are public, and a check costs as much as a request.
  */
 
-import { predictionJson, type ViolationsByUser } from '../api/prediction-json.ts';
+import { predictionJson, type ViolationsByUser } from '../api/check-operation.ts';
 import { jsonText, raw } from '../api/json-text.ts';
 import { ERRORS } from '../errors.ts';
 import type { ApiKey } from '../keys.ts';
@@ -134,6 +134,6 @@ export class CheckIntake extends Ingest {
       ...(found !== undefined && predictionJson(found.prediction, found.violations)),
     });
     this.settle(exchange, 200);
-    send(response, 200, traceId, body, cors, []);
+    send(response, 200, traceId, body, cors);
   }
 }

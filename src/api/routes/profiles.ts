@@ -7,7 +7,6 @@
 import type { FastifyInstance } from 'fastify';
 import type { TSchema } from 'typebox';
 import type { MatchOptions } from '../../identity/match-keys.ts';
-import type { KeyStore } from '../../keys.ts';
 import { IDENTIFIER_TYPES, type IdentifierType, LIMITS } from '../../model.ts';
 import { personalDataIn } from '../../plans/personal.ts';
 import { UnusablePlanError } from '../../plans/unusable-plan.ts';
@@ -18,6 +17,7 @@ import { Type } from '../json-schema.ts';
 import { choiceParameter, cursor, limit, refuseEmptyRange, textParameter } from '../parameters.ts';
 import { peopleOf } from '../person-of-event.ts';
 import { BadParameterError } from '../responses.ts';
+import { type TimeText, timeText } from '../row-json.ts';
 import {
   anyJson,
   count,
@@ -32,7 +32,7 @@ import {
   timeOrNull,
   uuid,
 } from '../schema.ts';
-import { eventPageJson, profileJson, type TimeText, timeText } from '../stored-json.ts';
+import { eventPageJson, profileJson } from '../stored-json.ts';
 import { type Call, type TenantParts, tenantRoute } from '../tenant-route.ts';
 import { EVENT_PAGE_EXAMPLES, EVENT_PARAMETERS, EventPage } from './events.ts';
 
@@ -102,10 +102,6 @@ const Erased = object('Erased', 'The profile is gone.', {
 });
 
 const PERSONAL = { profile_fields: ['city'], user_properties: [], events: { order_placed: ['card_holder'] } };
-
-export interface ProfileParts extends TenantParts {
-  readonly keyStore: KeyStore;
-}
 
 /** In the path of everything about one profile. */
 export const PROFILE_PARAMS: Readonly<Record<string, TSchema>> = {
@@ -178,7 +174,7 @@ const PROFILE_RESPONSE = {
   },
 } as const;
 
-export function registerProfileRoutes(app: FastifyInstance, parts: ProfileParts): void {
+export function registerProfileRoutes(app: FastifyInstance, parts: TenantParts): void {
   const plans = new CurrentPlans(parts.keyStore.plans);
   tenantRoute(app, parts, {
     method: 'GET',
@@ -324,13 +320,13 @@ export async function valueToMatch(type: IdentifierType, given: string, options:
   return normalise(type, type === 'phone_number' ? given.replace(/^ /, '+') : given, options);
 }
 
-/** One after the other: a list must not take all connections of the store. */
 /** A person is erased whatever the plan says. */
 function noneIfUnusable(error: unknown): null {
   if (error instanceof UnusablePlanError) return null;
   throw error;
 }
 
+/** One after the other: a list must not take all connections of the store. */
 async function lastEventsOf(
   store: SearchCall['store'],
   tenantId: SearchCall['tenantId'],
