@@ -8,13 +8,10 @@
 import { OperatorError } from '../../errors.ts';
 import {
   type Chunk,
-  columnsOf,
   type ColumnKind,
   type Migration,
   type MigratedValue,
   type MigrationTarget,
-  PART_NAMES,
-  type PartName,
   type PartProgress,
   type TargetState,
   type TenantLedger,
@@ -23,6 +20,7 @@ import { HOUR_MS } from '../../model.ts';
 import { StoreConflictError } from '../../store-writer.ts';
 import { withoutNul } from '../../views/storable-text.ts';
 import { readAllHours } from '../sql/ledger.ts';
+import { columnsOf, hasColumn, PART_NAMES } from '../sql/migrated-parts.ts';
 import { byteas, float8s, int8s, texts, uuids } from './binary-arrays.ts';
 import { ADVISORY_LOCKS, MIGRATION_LOCK, migrate } from './migrations.ts';
 import { settleMigratedArrivals } from './migrated-arrivals.ts';
@@ -49,25 +47,8 @@ const ARRAYS: Readonly<Record<ColumnKind, { type: string; of: (values: readonly 
   bytes: { type: 'bytea', of: (values) => byteas(values as (Uint8Array | null)[]) },
 };
 
-/** Tables with a column that their part lacks: `shard` in these, `log` in those below. */
-const SHARDED = new Set<PartName>(['counts', 'ledger', 'receipts', 'profile_counts', 'plan_violations']);
-const OF_A_LOG = new Set<PartName>(['positions', 'dead_letters', 'lost_records']);
 /** Partitioned tables. */
-const BY_DAY = new Set<PartName>(['records', 'events']);
-/** Tables whose `no` is an identity column. */
-const COUNTING = [
-  'tenants',
-  'merges',
-  'rejections',
-  'dead_letters',
-  'jobs',
-  'audit',
-  'accounts',
-  'keys',
-  'plans',
-  'members',
-  'invitations',
-];
+const BY_DAY = new Set(['records', 'events']);
 
 /** Creates the tables where they are missing. */
 export async function openPostgresMigrationTarget(url: string): Promise<MigrationTarget> {
@@ -117,11 +98,11 @@ class PostgresMigrationTarget implements MigrationTarget {
     });
   }
 
-  async progress(): Promise<ReadonlyMap<PartName, PartProgress>> {
+  async progress(): Promise<ReadonlyMap<string, PartProgress>> {
     return readProgress(this.#pool);
   }
 
-  async take(part: PartName, from: string | null, chunk: Chunk | null): Promise<void> {
+  async take(part: string, from: string | null, chunk: Chunk | null): Promise<void> {
     if (chunk !== null) await this.#makeDays(part, chunk);
     await this.#pool.inTransaction(async (client) => {
       const { rowCount } = await client.query(
@@ -141,7 +122,9 @@ class PostgresMigrationTarget implements MigrationTarget {
     // The first block that begins after all numbers given out so far.
     const first = Math.ceil((nextNumber - 1) / NUMBERS_PER_BLOCK) * NUMBERS_PER_BLOCK + 1;
     await this.#pool.query(`SELECT setval('numbers', $1, false)`, [first]);
-    for (const table of COUNTING) {
+    // Their numbers are given out by the database, too.
+    const counting = ['tenants', 'merges', ...PART_NAMES.filter((part) => hasColumn(part, 'no'))];
+    for (const table of counting) {
       await this.#pool.query(
         `SELECT setval(pg_get_serial_sequence('${table}', 'no'), coalesce(max(no), 0) + 1, false) FROM ${table}`,
       );
@@ -151,7 +134,7 @@ class PostgresMigrationTarget implements MigrationTarget {
     await this.#pool.query(`ANALYZE arrivals, ${PART_NAMES.join(', ')}`);
   }
 
-  async count(part: PartName): Promise<number> {
+  async count(part: string): Promise<number> {
     const { rows } = await this.#pool.query<{ count: number }>(`SELECT count(*) AS count FROM ${part}`);
     return rows[0]?.count ?? 0;
   }
@@ -168,7 +151,7 @@ class PostgresMigrationTarget implements MigrationTarget {
     await this.#pool.close();
   }
 
-  async #makeDays(part: PartName, { columns }: Chunk): Promise<void> {
+  async #makeDays(part: string, { columns }: Chunk): Promise<void> {
     if (!BY_DAY.has(part)) return;
     const column = (wanted: string): readonly unknown[] =>
       columns[columnsOf(part).findIndex(([name]) => name === wanted)] ?? [];
@@ -185,21 +168,21 @@ async function stateOf(connection: Queryable): Promise<TargetState> {
     return { kind: 'migrated', id: move.id, startedAt: move.startedAt, finishedAt: move.finishedAt };
   }
   const checks = PART_NAMES.map((part) => `SELECT '${part}' AS part WHERE EXISTS (SELECT FROM ${part})`);
-  const { rows } = await connection.query<{ part: PartName }>(checks.join(' UNION ALL '));
+  const { rows } = await connection.query<{ part: string }>(checks.join(' UNION ALL '));
   const [found] = rows;
   return found === undefined ? { kind: 'empty' } : { kind: 'foreign', part: found.part };
 }
 
-function insertOf(part: PartName, { columns }: Chunk): { text: string; values: unknown[] } {
+function insertOf(part: string, { columns }: Chunk): { text: string; values: unknown[] } {
   const named = columnsOf(part);
   const arrays = named.map(([, kind], index) => `$${index + 1}::${ARRAYS[kind].type}[]`);
   const names = named.map(([name]) => `"${name}"`);
   const selected = ['moved.*'];
-  if (SHARDED.has(part)) {
+  if (hasColumn(part, 'shard')) {
     names.push('shard');
     selected.push('0');
   }
-  if (OF_A_LOG.has(part)) {
+  if (hasColumn(part, 'log')) {
     names.push('log');
     selected.push('(SELECT log FROM data_migrations)');
   }
