@@ -28,11 +28,11 @@ import { type Database, keyStoreOn, openClock, openDatabase, openKeyStore } from
 import {
   installationCheck,
   metricsSlots,
-  type ProcessorMessage,
   type ProcessorSetup,
   setBacklogFull,
   statusOf,
   type SupervisorMessage,
+  type ThreadMessage,
 } from './supervisor.ts';
 
 const DATABASE_RETRY_MS = 500;
@@ -40,7 +40,7 @@ const DATABASE_RETRY_MS = 500;
 /** The processor's thread: reads the log, or its share of the partitions, and writes the store. */
 export async function runProcessor(setup: ProcessorSetup): Promise<void> {
   const { config, metricsBuffer, statusBuffer } = setup;
-  const send = (message: ProcessorMessage): void => parentPort?.postMessage(message);
+  const send = (message: ThreadMessage): void => parentPort?.postMessage(message);
   try {
     const logger = createLogger(config.logLevel, 'processor');
     const metrics = metricsWriter(metricsBuffer, metricsSlots(config.edges) - 1);
