@@ -138,7 +138,7 @@ interface EdgeContext {
 async function openEmbedded(setup: EdgeSetup, onFatal: (message: string) => void): Promise<OpenedEdge> {
   const { config } = setup;
   const [log, { openSqliteStoreClient }, keyStore, members] = await Promise.all([
-    openLocalLog(setup, () => processedByStore(config), onFatal),
+    openLocalLog(setup, async () => setup.processed, onFatal),
     import('../backends/sqlite/store/client.ts'),
     openKeyStore(config),
     openMemberStore(config),
@@ -153,11 +153,6 @@ async function openEmbedded(setup: EdgeSetup, onFatal: (message: string) => void
   const predict = await predictOn(store, config);
   const parts = { log, predict, keyStore, reading, storeProblem: () => null, databaseProblem: () => null };
   return { parts, stop: () => undefined, close: async () => undefined };
-}
-
-async function processedByStore({ dataFolder }: Config): Promise<number> {
-  const { readStorePosition } = await import('../backends/sqlite/store/schema.ts');
-  return readStorePosition(storeFileOf(dataFolder));
 }
 
 /** Queries the database from this thread, since its client does not block. The database may still be unavailable. */

@@ -36,6 +36,8 @@ interface ThreadSetup {
   readonly sources: Sources;
   /** What the start found that an operator should know, to be shown, too. */
   readonly startWarnings: readonly string[];
+  /** Up to where an embedded store has processed the log, as of the start. */
+  readonly processed: number;
   /** Connections of clients at once, over all edges. */
   readonly connectionsMax: number;
   readonly metricsBuffer: SharedArrayBuffer;
