@@ -147,7 +147,7 @@ async function runMigrateCommand(args: readonly string[], shell: Shell): Promise
     await Promise.all([
       import('./cli/migrate.ts'),
       import('./backends/sqlite/folder-lock.ts'),
-      import('./backends/sqlite/migrate/source.ts'),
+      import('./backends/sqlite/migration-source.ts'),
       import('./backends/postgres/migration-target.ts'),
     ]);
   return runMigrate(args, {

@@ -48,7 +48,7 @@ const OWN_JSON = new Set([
     'backends/sql/database.ts',
     'backends/sql/keys.ts',
   ],
-  ...['backends/sqlite/log/segment-reader.ts', 'backends/sqlite/migrate/chunks.ts'],
+  ...['backends/sqlite/log/segment-reader.ts', 'backends/sqlite/migration-source.ts'],
   ...['backup/manifest.ts', 'backup/notes.ts', 'backup/unpack.ts'],
   ...['cli/doctor-data.ts', 'cli/export-file.ts', 'cli/import-state.ts'],
 ]);

@@ -20,8 +20,6 @@ import {
   type Chunk,
   type MigrationSource,
   type MigrationTarget,
-  PART_NAMES,
-  type PartName,
   type TargetState,
   type TenantLedger,
 } from '../migration/parts.ts';
@@ -46,7 +44,7 @@ const ATTEMPTS = 5;
 const DIFFERENCES_SHOWN = 10;
 const GO_ON = 'What was copied so far is kept. To continue from there, run the same command again.';
 
-type Counts = ReadonlyMap<PartName, number>;
+type Counts = ReadonlyMap<string, number>;
 
 type Options = ReturnType<typeof readOptions>;
 
@@ -147,7 +145,7 @@ async function migrate(
     writeMigrationMarker(folder, started);
     await target.begin({ id: started.id, logName: source.logName, storeId: source.storeId, at });
   }
-  const counts = await countAll(source);
+  const counts = await countAll(source, source);
   await copy(source, target, counts, shell);
   const comparison = await compare(source, target, counts);
   if (comparison.differences.length === 0) await complete(folder, target, shell);
@@ -202,7 +200,7 @@ async function copy(
   const before = (await target.progress()).values().reduce((sum, part) => sum + part.rows, 0);
   onRows({ rows: before, bytes: 0 });
   try {
-    for (const part of PART_NAMES) {
+    for (const part of source.parts) {
       for (let attempt = 1; (await target.progress()).get(part)?.isDone !== true; attempt += 1) {
         if (shell.stop.aborted) throw new OperatorError(`Stopped. ${GO_ON}`);
         try {
@@ -222,7 +220,7 @@ async function copy(
 async function copyPart(
   source: MigrationSource,
   target: MigrationTarget,
-  part: PartName,
+  part: string,
   onRows: (more: Chunk) => void,
   stop: AbortSignal,
 ): Promise<void> {
@@ -236,9 +234,9 @@ async function copyPart(
   await target.take(part, position, null);
 }
 
-async function countAll(side: Pick<MigrationSource | MigrationTarget, 'count'>): Promise<Counts> {
-  const counts = new Map<PartName, number>();
-  for (const part of PART_NAMES) counts.set(part, await side.count(part));
+async function countAll({ parts }: MigrationSource, side: MigrationSource | MigrationTarget): Promise<Counts> {
+  const counts = new Map<string, number>();
+  for (const part of parts) counts.set(part, await side.count(part));
   return counts;
 }
 
@@ -246,11 +244,11 @@ type Comparison = Awaited<ReturnType<typeof compare>>;
 
 /** Rows of every part, and the ledger of every tenant hour by hour. `differences`: what is not the same, in words. */
 async function compare(source: MigrationSource, target: MigrationTarget, here: Counts) {
-  const there = await countAll(target);
+  const there = await countAll(source, target);
   const differences: string[] = [];
-  for (const part of PART_NAMES) {
-    if (here.get(part) === there.get(part)) continue;
-    differences.push(`${partLabel(part)}: ${here.get(part)} rows here, ${there.get(part)} there`);
+  for (const [part, rows] of here) {
+    if (rows === there.get(part)) continue;
+    differences.push(`${partLabel(part)}: ${rows} rows here, ${there.get(part)} there`);
   }
   const [ledgersHere, ledgersThere] = [await source.ledger(), await target.ledger()];
   const tenants = new Set([...ledgersHere.keys(), ...ledgersThere.keys()]);
@@ -281,7 +279,7 @@ function compareLedgers(
 }
 
 /** `sign_in_attempts` as people read it. */
-function partLabel(part: PartName): string {
+function partLabel(part: string): string {
   return part.replaceAll('_', ' ');
 }
 
@@ -302,12 +300,11 @@ async function complete(folder: string, target: MigrationTarget, shell: MigrateS
 
 function report(options: Options, target: MigrationTarget, comparison: Comparison, shell: MigrateShell): string {
   const { here, there, hours, tenants, differences } = comparison;
-  const rows = PART_NAMES.filter((part) => here.get(part) !== 0 || there.get(part) !== 0).map((part) => [
-    partLabel(part),
-    formatCount(here.get(part) ?? 0),
-    formatCount(there.get(part) ?? 0),
-    here.get(part) === there.get(part) ? '✓' : '✗',
-  ]);
+  const rows = [...here].flatMap(([part, count]) => {
+    const other = there.get(part) ?? 0;
+    if (count === 0 && other === 0) return [];
+    return [[partLabel(part), formatCount(count), formatCount(other), count === other ? '✓' : '✗']];
+  });
   const table = renderTable(['what', 'rows here', 'rows there', ''], rows, inkOf(shell));
   const compared = `Ledger compared: ${countOf(hours, 'hour')} of ${countOf(tenants, 'tenant')}`;
   if (differences.length > 0) {
@@ -341,7 +338,7 @@ ${logWords}`;
 
 function jsonOf(target: MigrationTarget, { here, there, hours, differences }: Comparison): string {
   const parts = Object.fromEntries(
-    PART_NAMES.map((part) => [part, { here: here.get(part) ?? 0, there: there.get(part) ?? 0 }]),
+    [...here].map(([part, rows]) => [part, { here: rows, there: there.get(part) ?? 0 }]),
   );
   const result = {
     location: target.location,

@@ -34,6 +34,8 @@ export async function assertContinues(
   );
 }
 
+export type ProcessedRecord = Pick<LogHeader, 'partition' | 'position' | 'traceId' | 'receivedAt'>;
+
 /** More than there should ever be; each is looked at by people. */
 const DEAD_LETTERS_MAX = 1_000;
 
@@ -43,7 +45,7 @@ const DEAD_LETTERS_MAX = 1_000;
  */
 export async function assertProcessed(
   store: Pick<TraceReader, 'trace' | 'deadLetters'>,
-  newest: LogHeader,
+  newest: ProcessedRecord,
   position: number,
   keptSince: number,
 ): Promise<void> {

@@ -124,55 +124,50 @@ const FAMILIES = {
     'Complete requests that wait for their response, as a moving average over 0.1 s.',
     'sum',
   ),
-  process_memory: ofProcess(
-    'gauge',
-    'process_resident_memory_bytes',
-    'Resident memory of the process.',
-    residentMemoryBytes,
-  ),
-  process_cpu: ofProcess('counter', 'process_cpu_seconds_total', 'CPU time of all threads.', () => {
-    const { user, system } = process.cpuUsage();
-    return (user + system) / 1e6;
-  }),
-  // The time origin is the same in every thread and at every reading, unlike the difference of a clock and an uptime.
-  process_start: ofProcess(
-    'gauge',
-    'process_start_time_seconds',
-    'Start of the process, in seconds since 1970.',
-    () => performance.timeOrigin / 1e3,
-  ),
 };
 
+/** Read from the process when rendered; not in the buffer. */
+const OF_PROCESS: readonly (Family & { readonly read: () => number })[] = [
+  {
+    kind: 'gauge',
+    name: 'process_resident_memory_bytes',
+    help: 'Resident memory of the process.',
+    read: residentMemoryBytes,
+  },
+  {
+    kind: 'counter',
+    name: 'process_cpu_seconds_total',
+    help: 'CPU time of all threads.',
+    read: () => {
+      const { user, system } = process.cpuUsage();
+      return (user + system) / 1e6;
+    },
+  },
+  // The time origin is the same in every thread and at every reading, unlike the difference of a clock and an uptime.
+  {
+    kind: 'gauge',
+    name: 'process_start_time_seconds',
+    help: 'Start of the process, in seconds since 1970.',
+    read: () => performance.timeOrigin / 1e3,
+  },
+];
+
+type Kind = 'counter' | 'gauge' | 'histogram';
 type Combine = 'sum' | 'max' | 'min';
 
-interface Described<Kind extends string> {
-  readonly kind: Kind;
+interface Family<Own extends Kind = Kind, Value extends string = string> {
+  readonly kind: Own;
   readonly name: string;
   readonly help: string;
+  /** Of a counter: its label, and all values that it can have. */
+  readonly label?: string;
+  readonly values?: readonly Value[];
+  /** Of a gauge. */
+  readonly combine?: Combine;
 }
 
-type HistogramFamily = Described<'histogram'>;
-
-interface CounterFamily<Value extends string = string> extends Described<'counter'> {
-  readonly label: string | null;
-  /** All values that the label can have; none for a counter without label. */
-  readonly values: readonly Value[];
-}
-
-interface GaugeFamily extends Described<'gauge'> {
-  readonly combine: Combine;
-}
-
-/** Read from the process when rendered; not in the buffer. */
-interface ProcessFamily extends Described<'process'> {
-  readonly type: 'counter' | 'gauge';
-  readonly read: () => number;
-}
-
-type Family = CounterFamily | GaugeFamily | HistogramFamily | ProcessFamily;
-
-function counter(name: string, help: string): CounterFamily<never> {
-  return { kind: 'counter', name, help, label: null, values: [] };
+function counter(name: string, help: string): Family<'counter', never> {
+  return { kind: 'counter', name, help };
 }
 
 function counterBy<const Value extends string>(
@@ -180,77 +175,45 @@ function counterBy<const Value extends string>(
   help: string,
   label: string,
   values: readonly Value[],
-): CounterFamily<Value> {
+): Family<'counter', Value> & { readonly values: readonly Value[] } {
   return { kind: 'counter', name, help, label, values };
 }
 
-function gauge(name: string, help: string, combine: Combine): GaugeFamily {
+function gauge(name: string, help: string, combine: Combine): Family<'gauge', never> {
   return { kind: 'gauge', name, help, combine };
 }
 
-function histogram(name: string, help: string): HistogramFamily {
+function histogram(name: string, help: string): Family<'histogram', never> {
   return { kind: 'histogram', name, help };
-}
-
-function ofProcess(type: 'counter' | 'gauge', name: string, help: string, read: () => number): ProcessFamily {
-  return { kind: 'process', type, name, help, read };
 }
 
 export const METRICS_CONTENT_TYPE = 'text/plain; version=0.0.4; charset=utf-8';
 
 /** Where a metric lives within a slot. The kinds cannot be mixed up: a gauge does not go into `inc`. */
-export type CounterIndex = number & { readonly metric: 'counter' };
-export type GaugeIndex = number & { readonly metric: 'gauge' };
-export type HistogramIndex = number & { readonly metric: 'histogram' };
+type Index<Own extends Kind> = number & { readonly metric: Own };
+export type CounterIndex = Index<'counter'>;
 
-interface IndexByKind {
-  counter: CounterIndex;
-  gauge: GaugeIndex;
-  histogram: HistogramIndex;
-}
-
-type IndexNames<Name extends string, F extends Family> = F extends ProcessFamily
-  ? never
-  : F extends CounterFamily<infer Value>
-    ? [Value] extends [never]
-      ? Name
-      : `${Name}_${Value}`
-    : Name;
+type SeriesNames<Name extends string, Of> =
+  Of extends Family<Kind, infer Value> ? ([Value] extends [never] ? Name : `${Name}_${Value}`) : never;
 
 type Families = typeof FAMILIES;
 
 /** One name per series: `METRIC.users_accepted`, `METRIC.requests_202`, `METRIC.unavailable_disk`. */
 type MetricIndexes = {
-  readonly [Name in keyof Families as IndexNames<Name, Families[Name]>]: IndexByKind[Exclude<
-    Families[Name]['kind'],
-    'process'
-  >];
+  readonly [Name in keyof Families as SeriesNames<Name, Families[Name]>]: Index<Families[Name]['kind']>;
 };
 
-interface FamilyLayout {
-  readonly family: Family;
-  /** The first of its cells within a slot. */
-  readonly first: number;
-}
-
-function cellsOf(family: Family): number {
-  if (family.kind === 'process') return 0;
-  if (family.kind === 'histogram') return DURATION_BUCKETS_SECONDS.length + 2; // one per bound, +Inf, the sum
-  return family.kind === 'counter' && family.label !== null ? family.values.length : 1;
-}
-
-function layOut(): { placed: readonly FamilyLayout[]; cells: number; names: Readonly<Record<string, number>> } {
-  const placed: FamilyLayout[] = [];
+/** `first`: the first cell of a family within a slot. */
+function layOut(): { placed: readonly { family: Family; first: number }[]; cells: number; names: object } {
+  const placed: { family: Family; first: number }[] = [];
   const names: Record<string, number> = {};
   let next = 0;
   for (const [name, family] of Object.entries<Family>(FAMILIES)) {
     placed.push({ family, first: next });
-    if (family.kind === 'counter' && family.label !== null) {
-      for (const [offset, value] of family.values.entries()) names[`${name}_${value}`] = next + offset;
-    } else {
-      names[name] = next;
-    }
-    next += cellsOf(family);
+    const series = family.values?.map((value) => `${name}_${value}`) ?? [name];
+    for (const [offset, one] of series.entries()) names[one] = next + offset;
+    // A histogram has one for each bound, one for +Inf and the sum.
+    next += family.kind === 'histogram' ? DURATION_BUCKETS_SECONDS.length + 2 : series.length;
   }
   return { placed, cells: next, names };
 }
@@ -266,9 +229,6 @@ export const METRIC = LAYOUT.names as MetricIndexes;
 export const REQUESTS_BY_STATUS: ReadonlyMap<number, CounterIndex> = new Map(
   FAMILIES.requests.values.map((status) => [Number(status), METRIC[`requests_${status}`]]),
 );
-
-const COMBINES: Combine[] = [];
-for (const { family, first } of LAYOUT.placed) if (family.kind === 'gauge') COMBINES[first] = family.combine;
 
 /** One slot per thread that counts. Made once, handed to the threads. */
 export function allocateMetrics(slots: number): SharedArrayBuffer {
@@ -295,11 +255,11 @@ export class MetricsWriter {
     this.#cells[counter]! += by;
   }
 
-  set(gauge: GaugeIndex, value: number): void {
+  set(gauge: Index<'gauge'>, value: number): void {
     this.#cells[gauge] = value;
   }
 
-  observe(histogram: HistogramIndex, value: number): void {
+  observe(histogram: Index<'histogram'>, value: number): void {
     const bounds = DURATION_BUCKETS_SECONDS;
     // A difference of two clocks can come out below zero.
     const positive = value > 0 ? value : 0;
@@ -330,12 +290,13 @@ export function residentMemoryBytes(): number {
 
 /** The sum over all threads. */
 export function readCounter(buffer: SharedArrayBuffer, counter: CounterIndex): number {
-  return combined(new Float64Array(buffer), counter, 'sum');
+  return combined(new Float64Array(buffer), counter);
 }
 
 /** Over all threads, as the gauge combines them. While none has set it, a sum is 0 and any other is null. */
-export function readGauge(buffer: SharedArrayBuffer, gauge: GaugeIndex): number | null {
-  const value = combined(new Float64Array(buffer), gauge, COMBINES[gauge] ?? 'sum');
+export function readGauge(buffer: SharedArrayBuffer, gauge: Index<'gauge'>): number | null {
+  const combine = LAYOUT.placed.find(({ first }) => first === gauge)?.family.combine;
+  const value = combined(new Float64Array(buffer), gauge, combine);
   return Number.isFinite(value) ? value : null;
 }
 
@@ -343,12 +304,11 @@ export function readGauge(buffer: SharedArrayBuffer, gauge: GaugeIndex): number 
 export function renderMetrics(buffer: SharedArrayBuffer, extra?: { readonly version: string }): string {
   const cells = new Float64Array(buffer);
   const lines: string[] = [];
-  for (const { family, first } of LAYOUT.placed) {
-    const samples = samplesOf(family, cells, first);
-    if (samples.length === 0) continue;
-    const type = family.kind === 'process' ? family.type : family.kind;
-    lines.push(`# HELP ${family.name} ${family.help}`, `# TYPE ${family.name} ${type}`, ...samples);
-  }
+  const add = ({ kind, name, help }: Family, samples: readonly string[]): void => {
+    if (samples.length > 0) lines.push(`# HELP ${name} ${help}`, `# TYPE ${name} ${kind}`, ...samples);
+  };
+  for (const { family, first } of LAYOUT.placed) add(family, samplesOf(family, cells, first));
+  for (const family of OF_PROCESS) add(family, [`${family.name} ${family.read()}`]);
   if (extra !== undefined) {
     const labels = `version="${escapeLabel(extra.version)}",node="${escapeLabel(process.versions.node)}"`;
     lines.push(
@@ -360,32 +320,28 @@ export function renderMetrics(buffer: SharedArrayBuffer, extra?: { readonly vers
   return `${lines.join('\n')}\n`;
 }
 
-function samplesOf(family: Family, cells: Float64Array, first: number): string[] {
-  if (family.kind === 'process') return [`${family.name} ${family.read()}`];
-  if (family.kind === 'histogram') return histogramSamples(family, cells, first);
-  if (family.kind === 'gauge') {
-    const value = combined(cells, first, family.combine);
-    return Number.isFinite(value) ? [`${family.name} ${value}`] : [];
+function samplesOf({ kind, name, label, values, combine }: Family, cells: Float64Array, first: number): string[] {
+  if (kind === 'histogram') return histogramSamples(name, cells, first);
+  if (values !== undefined) {
+    return values.map((value, offset) => `${name}{${label}="${value}"} ${combined(cells, first + offset)}`);
   }
-  if (family.label === null) return [`${family.name} ${combined(cells, first, 'sum')}`];
-  return family.values.map(
-    (value, offset) => `${family.name}{${family.label}="${value}"} ${combined(cells, first + offset, 'sum')}`,
-  );
+  const value = combined(cells, first, combine);
+  return Number.isFinite(value) ? [`${name} ${value}`] : [];
 }
 
-function histogramSamples({ name }: HistogramFamily, cells: Float64Array, first: number): string[] {
+function histogramSamples(name: string, cells: Float64Array, first: number): string[] {
   const bounds = DURATION_BUCKETS_SECONDS;
   let count = 0;
   const samples = [...bounds, '+Inf'].map((bound, offset) => {
-    count += combined(cells, first + offset, 'sum');
+    count += combined(cells, first + offset);
     return `${name}_bucket{le="${bound}"} ${count}`;
   });
-  samples.push(`${name}_sum ${combined(cells, first + bounds.length + 1, 'sum')}`, `${name}_count ${count}`);
+  samples.push(`${name}_sum ${combined(cells, first + bounds.length + 1)}`, `${name}_count ${count}`);
   return samples;
 }
 
 /** A minimum or maximum that no thread has set comes out infinite, and is then left out. */
-function combined(cells: Float64Array, index: number, how: Combine): number {
+function combined(cells: Float64Array, index: number, how: Combine = 'sum'): number {
   let result = how === 'sum' ? 0 : how === 'max' ? -Infinity : Infinity;
   for (let at = index; at < cells.length; at += SLOT_CELLS) {
     const value = cells[at]!;

@@ -38,12 +38,12 @@ import {
   storeOn,
 } from './opening.ts';
 import {
-  type EdgeMessage,
   type EdgeSetup,
   installationCheck,
   setBacklogFull,
   statusOf,
   type SupervisorMessage,
+  type ThreadMessage,
 } from './supervisor.ts';
 
 const WATCH_INTERVAL_MS = 1_000;
@@ -51,7 +51,7 @@ const WATCH_INTERVAL_MS = 1_000;
 /** One edge thread: its end of the log, of the key store and the member store, its HTTP server. */
 export async function runEdge(setup: EdgeSetup): Promise<void> {
   const { config, sources, index, connectionsMax, metricsBuffer, version } = setup;
-  const send = (message: EdgeMessage): void => parentPort?.postMessage(message);
+  const send = (message: ThreadMessage): void => parentPort?.postMessage(message);
   try {
     let { databaseProblem, installation } = setup;
     let processingProblem: string | null = null;
@@ -61,7 +61,8 @@ export async function runEdge(setup: EdgeSetup): Promise<void> {
       installation = message.installation;
       databaseProblem = message.problem;
     });
-    const onFatal = (message: string): void => send({ type: 'fatal', message });
+    const onFatal = (message: string): void =>
+      send({ type: 'fatal', message: `the log cannot be trusted any more: ${message}` });
     const clockOpened = Promise.withResolvers<TrustedClock>();
     const context: EdgeContext = {
       onFatal,
@@ -102,12 +103,12 @@ export async function runEdge(setup: EdgeSetup): Promise<void> {
       await edge.drain();
       stopWatching();
       await opened.close();
-      send({ type: 'drained' });
+      send({ type: 'stopped' });
     };
     parentPort?.on('message', (message: SupervisorMessage) => {
       if (message.type === 'drain') void drain();
     });
-    send({ type: 'listening', port: edge.port });
+    send({ type: 'started', port: edge.port });
   } catch (error) {
     // What the operator can fix gets a message; anything else is a bug and crashes with its stack.
     if (!(error instanceof OperatorError)) throw error;
@@ -137,7 +138,7 @@ interface EdgeContext {
 async function openEmbedded(setup: EdgeSetup, onFatal: (message: string) => void): Promise<OpenedEdge> {
   const { config } = setup;
   const [log, { openSqliteStoreClient }, keyStore, members] = await Promise.all([
-    openLocalLog(setup, () => processedByStore(config), onFatal),
+    openLocalLog(setup, async () => setup.processed, onFatal),
     import('../backends/sqlite/store/client.ts'),
     openKeyStore(config),
     openMemberStore(config),
@@ -152,11 +153,6 @@ async function openEmbedded(setup: EdgeSetup, onFatal: (message: string) => void
   const predict = await predictOn(store, config);
   const parts = { log, predict, keyStore, reading, storeProblem: () => null, databaseProblem: () => null };
   return { parts, stop: () => undefined, close: async () => undefined };
-}
-
-async function processedByStore({ dataFolder }: Config): Promise<number> {
-  const { readStorePosition } = await import('../backends/sqlite/store/schema.ts');
-  return readStorePosition(storeFileOf(dataFolder));
 }
 
 /** Queries the database from this thread, since its client does not block. The database may still be unavailable. */

@@ -251,7 +251,7 @@ async function problemOfLogLeftBehind(config: Config, pool: Database): Promise<s
   if (!isOurs) return null;
   const store = await storeOn(pool.share(), config, () => name);
   const position = await closing(store, () => processedBy(store));
-  const log = await localLog(config);
+  const log = await localLog(config.dataFolder);
   const { headers } = await closing(log, () => log.headers(LOCAL_PARTITION, position, 1));
   if (headers.length === 0) return null;
   const first =
@@ -266,9 +266,9 @@ async function problemOfLogLeftBehind(config: Config, pool: Database): Promise<s
 /**
  * Creates or migrates the files of an embedded store and its keys before several threads open them: a migration of much
  * data may take minutes, and the threads wait for each other's locks for seconds only. Refuses files that do not belong
- * together. Returns warnings for the operator.
+ * together. Returns warnings for the operator, and the position up to which an embedded store has processed the log.
  */
-export async function prepareDataFolder(config: Config): Promise<string[]> {
+export async function prepareDataFolder(config: Config): Promise<{ startWarnings: string[]; processed: number }> {
   const { dataFolder, storeUrl, logUrl } = config;
   const [{ tieDataFolder, wasUsedByServer }, { assertOwnSegments }, ends, { noteLogWarning }] = await Promise.all([
     import('../backends/sqlite/installation.ts'),
@@ -277,10 +277,10 @@ export async function prepareDataFolder(config: Config): Promise<string[]> {
     import('../backends/sqlite/log/warnings.ts'),
   ]);
   const isServed = wasUsedByServer(dataFolder);
-  const warnings = storeUrl === '' ? tieDataFolder(dataFolder) : [];
-  if (logUrl !== '') return warnings;
-  const folder = logFolderOf(dataFolder);
+  const startWarnings = storeUrl === '' ? tieDataFolder(dataFolder) : [];
   let processed = 0;
+  if (logUrl !== '') return { startWarnings, processed };
+  const folder = logFolderOf(dataFolder);
   try {
     assertOwnSegments(folder);
     if (storeUrl === '') processed = await processedByStoreFile(config);
@@ -291,10 +291,10 @@ export async function prepareDataFolder(config: Config): Promise<string[]> {
     const words = `${ends.unknownEndText(folder)}; the end that the log has is noted now`;
     noteLogWarning(folder, words);
     ends.noteUnknownEnd(folder);
-    warnings.push(words);
+    startWarnings.push(words);
   }
   ends.beginLogEnds(folder);
-  return warnings;
+  return { startWarnings, processed };
 }
 
 /** Throws `LogCorruptError` where the store was made from another log. */
@@ -440,7 +440,7 @@ export async function openStore(config: Config): Promise<Store | undefined> {
     if (sizeOfFile(file) === 0) return undefined;
     const { openSqliteStore } = await import('../backends/sqlite/store/store.ts');
     const store = openSqliteStore(file, { matchOptions: matchOptionsOf(config), isForCommand: true });
-    return createReading(store, await localLog(config));
+    return createReading(store, await localLog(config.dataFolder));
   }
   const pool = await findDatabase(config);
   return pool === undefined ? undefined : readingOn(pool, config);
@@ -452,7 +452,7 @@ async function readingOn(pool: Database, config: Config): Promise<Store> {
     const log = await findLogReader(config);
     // A machine without a log can read a shared store. The name would be created, were it asked for.
     const logName = (): string => log?.name ?? 'none';
-    return createReading(await storeOn(pool, config, logName), log ?? (await localLog(config)));
+    return createReading(await storeOn(pool, config, logName), log ?? (await localLog(config.dataFolder)));
   } catch (error) {
     await pool.close();
     throw error;
@@ -465,19 +465,33 @@ export async function storeOn(pool: Database, config: Config, logName: () => str
   return openPostgresStore({ pool, logName, matchOptions: matchOptionsOf(config) });
 }
 
-/** Read-only: deletes nothing, creates nothing. Undefined if there never was a log. */
+/** For a command: creates nothing, and waits only briefly. Undefined if there never was a log. */
 export async function findLogReader(
   config: Config,
   warn: (message: string) => void = () => undefined,
 ): Promise<LogReader | undefined> {
-  if (config.logUrl !== '') return sharedLog(config, { warn, createsTopic: false, openMsMax: COMMAND_MS_MAX });
   const { hasEverExisted } = await import('../backends/sqlite/log/end-of-log.ts');
-  return hasEverExisted(logFolderOf(config.dataFolder)) ? localLog(config) : undefined;
+  const isThere = config.logUrl !== '' || hasEverExisted(logFolderOf(config.dataFolder));
+  return isThere ? openLogReader(config, warn, { createsTopic: false, openMsMax: COMMAND_MS_MAX }) : undefined;
 }
 
-/** For a server, which waits for a log that starts at the same time, and makes it if it is missing. */
-export async function openLogReader(config: Config, warn: (message: string) => void): Promise<LogReader> {
-  return config.logUrl === '' ? localLog(config) : sharedLog(config, { warn });
+/**
+ * Deletes nothing. For a server, unless `options` say otherwise, which waits for a shared log that starts at the same time,
+ * and makes it if it is missing.
+ */
+export async function openLogReader(
+  { dataFolder, logUrl, logRetentionMs }: Config,
+  warn: (message: string) => void,
+  options: { readonly createsTopic?: boolean; readonly openMsMax?: number } = {},
+): Promise<LogReader> {
+  if (logUrl === '') return localLog(dataFolder);
+  const { openKafkaLogReader } = await import('../backends/kafka/log.ts');
+  return openKafkaLogReader({ url: logUrl, retentionMs: logRetentionMs, warn, ...options });
+}
+
+async function localLog(dataFolder: string): Promise<LogReader> {
+  const { openSqliteLogReader } = await import('../backends/sqlite/log/reader.ts');
+  return openSqliteLogReader({ folder: logFolderOf(dataFolder), ...READ_ONLY });
 }
 
 /**
@@ -541,22 +555,6 @@ async function newestInStore(config: Config): Promise<number> {
   return newestProcessed(file);
 }
 
-interface SharedLogOptions {
-  readonly warn: (message: string) => void;
-  readonly createsTopic?: boolean;
-  readonly openMsMax?: number;
-}
-
-async function sharedLog({ logUrl, logRetentionMs }: Config, options: SharedLogOptions): Promise<LogReader> {
-  const { openKafkaLogReader } = await import('../backends/kafka/log.ts');
-  return openKafkaLogReader({ url: logUrl, retentionMs: logRetentionMs, ...options });
-}
-
-async function localLog(config: Config): Promise<LogReader> {
-  const { openSqliteLogReader } = await import('../backends/sqlite/log/reader.ts');
-  return openSqliteLogReader({ folder: logFolderOf(config.dataFolder), ...READ_ONLY });
-}
-
 /** Undefined where no server has made tables yet. */
 async function findDatabase(config: Config): Promise<Database | undefined> {
   const pool = await openDatabase(config, 'command', FEW_CONNECTIONS);
@@ -601,10 +599,8 @@ async function problemOfAnyLog(config: Config, pool: Database): Promise<string |
     const problem = await problemWithoutTopic(pool);
     return problem ?? (existsSync(logFolderOf(config.dataFolder)) ? problemOfLocalLog(config, pool) : null);
   }
-  const log = await sharedLog(config, { warn: () => undefined, createsTopic: false, openMsMax: COMMAND_MS_MAX }).catch(
-    // The check of the log reports why.
-    () => undefined,
-  );
+  // The check of the log reports why it cannot be opened.
+  const log = await findLogReader(config).catch(() => undefined);
   const problem = log === undefined ? null : await problemOfTopic(pool, log.name);
   await log?.close();
   return problem ?? problemOfLogLeftBehind(config, pool);

@@ -13,7 +13,6 @@ import { logFolderOf, retentionTimeFileOf, storeFileOf } from '../data-folder/fi
 import { assertLockHeld, LockLostError } from '../data-folder/held-lock.ts';
 import { OperatorError } from '../errors.ts';
 import type { KeyStore } from '../keys.ts';
-import type { LogReader } from '../log.ts';
 import { Housekeeping } from '../processor/housekeeping.ts';
 import { CurrentWarningPlans } from '../processor/plan-warnings.ts';
 import { Processor, type ProcessorParts } from '../processor/processor.ts';
@@ -28,11 +27,11 @@ import { type Database, keyStoreOn, openClock, openDatabase, openKeyStore } from
 import {
   installationCheck,
   metricsSlots,
-  type ProcessorMessage,
   type ProcessorSetup,
   setBacklogFull,
   statusOf,
   type SupervisorMessage,
+  type ThreadMessage,
 } from './supervisor.ts';
 
 const DATABASE_RETRY_MS = 500;
@@ -40,7 +39,7 @@ const DATABASE_RETRY_MS = 500;
 /** The processor's thread: reads the log, or its share of the partitions, and writes the store. */
 export async function runProcessor(setup: ProcessorSetup): Promise<void> {
   const { config, metricsBuffer, statusBuffer } = setup;
-  const send = (message: ProcessorMessage): void => parentPort?.postMessage(message);
+  const send = (message: ThreadMessage): void => parentPort?.postMessage(message);
   try {
     const logger = createLogger(config.logLevel, 'processor');
     const metrics = metricsWriter(metricsBuffer, metricsSlots(config.edges) - 1);
@@ -126,37 +125,54 @@ interface OpenedProcessor {
 
 /** `now` is the time that retention goes by: what is processed and old enough is removed from the log. */
 async function openProcessorParts(setup: ProcessorSetup, now: () => number): Promise<OpenedProcessor> {
-  if (setup.config.logUrl !== '') return openSharedProcessor(setup, now);
-  const { config } = setup;
-  const { openSqliteLogReader } = await import('../backends/sqlite/log/reader.ts');
-  const folder = logFolderOf(config.dataFolder);
-  const log = openSqliteLogReader({ folder, retentionMs: config.logRetentionMs, now });
-  const { keyStore, ...writer } = await openWriter(setup, log);
-  const appendSignal = new AppendSignal(setup.appendSignal);
+  const { config, checkpointer } = setup;
+  const database = config.storeUrl === '' ? null : await processorDatabase(setup);
+  const keyStore = database === null ? await openKeyStore(config) : await keyStoreOn(database.share());
+  const { log, ...waiting } = await openLog(setup, database, now);
+  const writer =
+    database === null
+      ? (await import('../backends/sqlite/store/writer.ts')).openSqliteStoreWriter({
+          file: storeFileOf(config.dataFolder),
+          checkpointer,
+        })
+      : (await import('../backends/postgres/store-writer.ts')).openPostgresStoreWriter({
+          pool: database,
+          logName: log.name,
+        });
   return {
-    parts: {
-      log,
-      ...writer,
-      waitForMore: () => appendSignal.wait(),
-      writeTurn: new WriteTurn(setup.writeTurn),
-    },
+    parts: { log, ...waiting, writer, ...(database !== null && { batchesPerTransaction: 1 }) },
     keyStore,
     close: async () => {
       await keyStore.close();
-      await writer.writer.close();
+      await writer.close();
       await log.close();
     },
   };
 }
 
-type Writing = Pick<ProcessorParts, 'writer' | 'batchesPerTransaction'> & { readonly keyStore: KeyStore };
-
-async function openWriter(setup: ProcessorSetup, log: LogReader): Promise<Writing> {
-  const { config, checkpointer } = setup;
-  if (config.storeUrl !== '') return writerOn(await processorDatabase(setup), log);
-  const { openSqliteStoreWriter } = await import('../backends/sqlite/store/writer.ts');
-  const keyStore = await openKeyStore(config);
-  return { writer: openSqliteStoreWriter({ file: storeFileOf(config.dataFolder), checkpointer }), keyStore };
+/** The log in the data folder, or a member of the consumer group of the database. */
+async function openLog(
+  setup: ProcessorSetup,
+  database: Database | null,
+  now: () => number,
+): Promise<Pick<ProcessorParts, 'log' | 'waitForMore' | 'writeTurn'>> {
+  const { dataFolder, logLevel, logRetentionMs: retentionMs, logUrl: url } = setup.config;
+  if (url === '' || database === null) {
+    const { openSqliteLogReader } = await import('../backends/sqlite/log/reader.ts');
+    const log = openSqliteLogReader({ folder: logFolderOf(dataFolder), retentionMs, now });
+    const appendSignal = new AppendSignal(setup.appendSignal);
+    return { log, waitForMore: () => appendSignal.wait(), writeTurn: new WriteTurn(setup.writeTurn) };
+  }
+  const [{ openKafkaGroupReader }, { databaseIdOf, tieToTopic }] = await Promise.all([
+    import('../backends/kafka/log.ts'),
+    import('../backends/postgres/identity.ts'),
+  ]);
+  const logger = createLogger(logLevel, 'processor');
+  const databaseId = await databaseIdOf(database);
+  const warn = (message: string): void => logger.warn(message);
+  const log = await openKafkaGroupReader({ url, retentionMs, now, databaseId, warn });
+  await tieToTopic(database, log);
+  return { log, waitForMore: () => log.waitForMore() };
 }
 
 /** It was prepared a moment ago; should it be away again already, that is waited for. */
@@ -171,40 +187,4 @@ async function processorDatabase(setup: ProcessorSetup): Promise<Database> {
     }
     await sleep(DATABASE_RETRY_MS);
   }
-}
-
-/** Takes the connections over: it closes them. */
-async function writerOn(pool: Database, log: LogReader): Promise<Writing> {
-  const { openPostgresStoreWriter } = await import('../backends/postgres/store-writer.ts');
-  const keyStore = await keyStoreOn(pool.share());
-  return { writer: openPostgresStoreWriter({ pool, logName: log.name }), batchesPerTransaction: 1, keyStore };
-}
-
-/** A member of its database's consumer group. */
-async function openSharedProcessor(setup: ProcessorSetup, now: () => number): Promise<OpenedProcessor> {
-  const { config } = setup;
-  const logger = createLogger(config.logLevel, 'processor');
-  const [{ openKafkaGroupReader }, { databaseIdOf, tieToTopic }, pool] = await Promise.all([
-    import('../backends/kafka/log.ts'),
-    import('../backends/postgres/identity.ts'),
-    processorDatabase(setup),
-  ]);
-  const log = await openKafkaGroupReader({
-    url: config.logUrl,
-    retentionMs: config.logRetentionMs,
-    now,
-    databaseId: await databaseIdOf(pool),
-    warn: (message) => logger.warn(message),
-  });
-  await tieToTopic(pool, log);
-  const { keyStore, ...writing } = await writerOn(pool, log);
-  return {
-    parts: { log, ...writing, waitForMore: () => log.waitForMore() },
-    keyStore,
-    close: async () => {
-      await keyStore.close();
-      await writing.writer.close();
-      await log.close();
-    },
-  };
 }

@@ -54,7 +54,7 @@ export async function serve(args: readonly string[], env: Env, version: string):
   });
   const database = config.storeUrl === '' ? null : new DatabaseStart(steps, logger);
   await database?.firstLook();
-  const startWarnings = await prepareDataFolder(config);
+  const { startWarnings, processed } = await prepareDataFolder(config);
   for (const words of startWarnings) logger.warn(words);
   const databaseProblem = (): string | null => database?.problem ?? null;
   const startedWithout = databaseProblem() === null ? null : database;
@@ -63,6 +63,7 @@ export async function serve(args: readonly string[], env: Env, version: string):
     config,
     sources,
     startWarnings,
+    processed,
     connectionsMax,
     keyStore,
     // Without `release`, which only this thread can call: threads get a structured clone.

@@ -28,11 +28,26 @@ import { processes } from '../config/roles.ts';
 import type { KeyUsage, KeyStore } from '../keys.ts';
 import type { InstallationCheck } from './opening.ts';
 
-/** What an edge and the processor are started with. */
+/** What edges and the processor are started with. */
 interface ThreadSetup {
   readonly config: Config;
+  readonly version: string;
+  /** Where each setting came from, to be shown. */
+  readonly sources: Sources;
+  /** What the start found that an operator should know, to be shown, too. */
+  readonly startWarnings: readonly string[];
+  /** Up to where an embedded store has processed the log, as of the start. */
+  readonly processed: number;
+  /** Connections of clients at once, over all edges. */
+  readonly connectionsMax: number;
   readonly metricsBuffer: SharedArrayBuffer;
   readonly statusBuffer: SharedArrayBuffer;
+  /** The newest time of receipt that any edge has given out, so that none gives out an older one. */
+  readonly clockBuffer: SharedArrayBuffer;
+  /** The newest trace_id that any edge has given out (`edge/trace-id.ts`). */
+  readonly traceIdBuffer: SharedArrayBuffer;
+  /** The token buckets of the keys (`edge/rate-limits.ts`). */
+  readonly rateLimitBuffer: SharedArrayBuffer;
   /** Through which erases and unmerges request their turn to write from the processor. */
   readonly writeTurn: SharedArrayBuffer;
   /** Through which the writer of the log wakes the processor up. */
@@ -41,6 +56,8 @@ interface ThreadSetup {
   readonly lock: HeldLock | null;
   /** Installation of the database that the server was started with; null while it is unknown, and without a database. */
   readonly installation: string | null;
+  /** Why the database may not be used yet, as of now; null where it may, and where there is none. */
+  readonly databaseProblem: string | null;
   /**
    * To the checkpointer, for the processor of an embedded store and the edge that starts the writer of the log;
    * undefined for others.
@@ -50,23 +67,8 @@ interface ThreadSetup {
 
 export interface EdgeSetup extends ThreadSetup {
   readonly role: 'edge';
-  /** Where each setting came from, to be shown. */
-  readonly sources: Sources;
-  /** What the start found that an operator should know, to be shown, too. */
-  readonly startWarnings: readonly string[];
   readonly index: number;
   readonly port: number;
-  /** Connections of clients at once, over all edges. */
-  readonly connectionsMax: number;
-  /** The newest time of receipt that any edge has given out, so that none gives out an older one. */
-  readonly clockBuffer: SharedArrayBuffer;
-  /** The newest trace_id that any edge has given out (`edge/trace-id.ts`). */
-  readonly traceIdBuffer: SharedArrayBuffer;
-  /** The token buckets of the keys (`edge/rate-limits.ts`). */
-  readonly rateLimitBuffer: SharedArrayBuffer;
-  readonly version: string;
-  /** Why the database may not be used yet, as of now; null where it may, and where there is none. */
-  readonly databaseProblem: string | null;
   /** Ports to the other edges, for the first edge, which starts the writer of the log. */
   readonly otherEdges: readonly MessagePort[];
   /** Port to that writer, for the other edges. Undefined for the first edge, and with Kafka. */
@@ -82,25 +84,18 @@ export interface CheckpointerSetup {
   readonly role: 'checkpointer';
 }
 
-export interface CheckpointerMessage {
-  readonly type: 'fatal';
-  readonly message: string;
-}
-
-export type ProcessorMessage =
-  | { readonly type: 'started' }
+/** What a thread sends. */
+export type ThreadMessage =
+  /** `port`: where an edge listens. */
+  | { readonly type: 'started'; readonly port?: number }
   | { readonly type: 'start-failed'; readonly message: string }
   | { readonly type: 'fatal'; readonly message: string }
-  /** Why processing waits; null when it goes on. */
+  /** From the processor: why processing waits; null when it goes on. */
   | { readonly type: 'problem'; readonly problem: string | null }
-  | { readonly type: 'stopped' };
-
-export type EdgeMessage =
-  | { readonly type: 'listening'; readonly port: number }
-  | { readonly type: 'start-failed'; readonly message: string }
+  /** From edges. */
   | { readonly type: 'keyUsage'; readonly keyUsage: KeyUsage[] }
-  | { readonly type: 'fatal'; readonly message: string }
-  | { readonly type: 'drained' };
+  /** It has finished what it was doing. */
+  | { readonly type: 'stopped' };
 
 export type SupervisorMessage =
   | { readonly type: 'drain' }
@@ -143,10 +138,6 @@ const WATCHED_FILES = [
   },
 ] as const;
 
-function allocateStatus(): SharedArrayBuffer {
-  return new SharedArrayBuffer(6 * Int32Array.BYTES_PER_ELEMENT);
-}
-
 /** Called by the processor of an embedded log; with Kafka, by the first edge. */
 export function setBacklogFull(buffer: SharedArrayBuffer, isFull: boolean): void {
   new Int32Array(buffer)[BACKLOG_FULL] = isFull ? 1 : 0;
@@ -185,10 +176,7 @@ export function metricsSlots(edges: number): number {
 }
 
 export interface SupervisorParts
-  extends Pick<
-    EdgeSetup,
-    'config' | 'sources' | 'startWarnings' | 'connectionsMax' | 'metricsBuffer' | 'lock' | 'version' | 'databaseProblem'
-  > {
+  extends Omit<ThreadSetup, 'checkpointer' | 'installation' | keyof ReturnType<typeof allocateBuffers>> {
   /** Null where nothing asks for a key. */
   readonly keyStore: KeyStore | null;
   readonly logger: Logger;
@@ -198,15 +186,22 @@ export interface SupervisorParts
   readonly threadFile: URL;
 }
 
+/** The memory that all threads share, besides the metrics. */
+function allocateBuffers() {
+  return {
+    statusBuffer: new SharedArrayBuffer(6 * Int32Array.BYTES_PER_ELEMENT),
+    clockBuffer: new SharedArrayBuffer(BigInt64Array.BYTES_PER_ELEMENT),
+    traceIdBuffer: new SharedArrayBuffer(BigInt64Array.BYTES_PER_ELEMENT),
+    rateLimitBuffer: allocateRateLimits(),
+    writeTurn: WriteTurn.allocate(),
+    appendSignal: AppendSignal.allocate(),
+  };
+}
+
 export class Supervisor {
   readonly #parts: SupervisorParts;
-  readonly #statusBuffer = allocateStatus();
-  readonly #clockBuffer = new SharedArrayBuffer(BigInt64Array.BYTES_PER_ELEMENT);
-  readonly #traceIdBuffer = new SharedArrayBuffer(BigInt64Array.BYTES_PER_ELEMENT);
-  readonly #writeTurn = WriteTurn.allocate();
-  readonly #appendSignal = AppendSignal.allocate();
-  readonly #rateLimitBuffer = allocateRateLimits();
-  readonly #flags = new Int32Array(this.#statusBuffer);
+  readonly #buffers = allocateBuffers();
+  readonly #flags = new Int32Array(this.#buffers.statusBuffer);
   readonly #edges: Worker[] = [];
   #processor: Worker | undefined;
   #checkpointer: Worker | undefined;
@@ -280,10 +275,10 @@ export class Supervisor {
     if (this.#flags[SHUTTING_DOWN] === 1) return;
     this.#flags[SHUTTING_DOWN] = 1;
     clearInterval(this.#folderTimer);
-    await Promise.all(this.#edges.map((edge) => drain(edge, 'drained')));
+    await Promise.all(this.#edges.map(drain));
     // Last, because the edges were still writing to the log that it reads. One that still waits for the database has
     // nothing to finish.
-    if (this.#processor !== undefined && this.#isProcessing) await drain(this.#processor, 'stopped');
+    if (this.#processor !== undefined && this.#isProcessing) await drain(this.#processor);
     // If the disk has failed meanwhile, never resolve: `#kill` ends the process.
     if (this.#doomed) await new Promise(() => undefined);
     // The checkpointer has closed its files by now, for each thread that wrote.
@@ -292,7 +287,10 @@ export class Supervisor {
     await this.#parts.keyStore?.close();
   }
 
-  #startThread(name: string, setup: EdgeSetup | ProcessorSetup | CheckpointerSetup): Worker {
+  /** `started` resolves with the port, if it is an edge. */
+  #startThread(setup: EdgeSetup | ProcessorSetup | CheckpointerSetup): { thread: Worker; started: Promise<number> } {
+    const name = setup.role;
+    const { promise: started, resolve, reject } = Promise.withResolvers<number>();
     const transferList = portsOf(setup);
     const resourceLimits = { maxYoungGenerationSizeMb: YOUNG_MB_MAX[setup.role] };
     const thread = new Worker(this.#parts.threadFile, { workerData: setup, name, transferList, resourceLimits });
@@ -300,45 +298,47 @@ export class Supervisor {
     thread.on('exit', () => {
       if (this.#flags[SHUTTING_DOWN] === 0) this.#die(`the ${name} thread ended`);
     });
-    return thread;
+    thread.on('message', (message: ThreadMessage) => {
+      switch (message.type) {
+        case 'started':
+          resolve(message.port ?? 0);
+          return;
+        case 'start-failed':
+          this.#flags[SHUTTING_DOWN] = 1;
+          reject(new OperatorError(message.message));
+          return;
+        case 'fatal':
+          this.#kill(message.message);
+          return;
+        case 'problem':
+          this.#tellEdges({ type: 'processing', problem: message.problem });
+          return;
+        case 'keyUsage':
+          void this.#recordUsage(message.keyUsage);
+          return;
+        case 'stopped':
+          return;
+      }
+    });
+    return { thread, started };
   }
 
   /** One checkpointer for all that write files, started with the first of them. */
   #portToCheckpointer(): MessagePort {
-    this.#checkpointer ??= this.#startCheckpointer();
+    this.#checkpointer ??= this.#startThread({ role: 'checkpointer' }).thread;
     const { port1, port2 } = new MessageChannel();
     this.#checkpointer.postMessage(port1, [port1]);
     return port2;
-  }
-
-  #startCheckpointer(): Worker {
-    const checkpointer = this.#startThread('checkpointer', { role: 'checkpointer' });
-    checkpointer.on('message', ({ message }: CheckpointerMessage) => {
-      this.#kill(`the disk cannot be trusted any more: ${message}`);
-    });
-    return checkpointer;
   }
 
   async #startProcessor(): Promise<void> {
     const { config } = this.#parts;
     if (!processes(config.role)) return;
     const checkpointer = config.storeUrl === '' ? this.#portToCheckpointer() : undefined;
-    const setup: ProcessorSetup = { role: 'processor', ...this.#setup(), checkpointer };
-    const processor = this.#startThread('processor', setup);
-    this.#processor = processor;
-    await new Promise<void>((resolve, reject) => {
-      processor.on('message', (message: ProcessorMessage) => {
-        if (message.type === 'started') {
-          this.#isProcessing = true;
-          resolve();
-        }
-        if (message.type === 'fatal') this.#kill(message.message);
-        if (message.type === 'problem') this.#tellEdges({ type: 'processing', problem: message.problem });
-        if (message.type !== 'start-failed') return;
-        this.#flags[SHUTTING_DOWN] = 1;
-        reject(new OperatorError(message.message));
-      });
-    });
+    const { thread, started } = this.#startThread({ role: 'processor', ...this.#setup(), checkpointer });
+    this.#processor = thread;
+    await started;
+    this.#isProcessing = true;
   }
 
   #tellEdges(message: SupervisorMessage): void {
@@ -346,59 +346,22 @@ export class Supervisor {
   }
 
   #setup(): Omit<ThreadSetup, 'checkpointer'> {
-    const { config, metricsBuffer, lock } = this.#parts;
-    return {
-      config,
-      metricsBuffer,
-      statusBuffer: this.#statusBuffer,
-      writeTurn: this.#writeTurn,
-      appendSignal: this.#appendSignal,
-      lock,
-      installation: this.#parts.installation(),
-    };
+    // The others cannot be handed to a thread.
+    const { keyStore: _keyStore, logger: _logger, threadFile: _threadFile, installation, ...parts } = this.#parts;
+    const databaseProblem = this.#databaseProblem;
+    return { ...parts, ...this.#buffers, installation: installation(), databaseProblem };
   }
 
   #startEdge(index: number, port: number, ports: Pick<EdgeSetup, 'otherEdges' | 'logWriter'>): Promise<number> {
-    const { config, sources, startWarnings, connectionsMax, version } = this.#parts;
-    const setup: EdgeSetup = {
+    const startsLog = this.#parts.config.logUrl === '' && ports.logWriter === undefined;
+    const checkpointer = startsLog ? this.#portToCheckpointer() : undefined;
+    const { thread, started } = this.#startThread({
       role: 'edge',
       ...this.#setup(),
-      sources,
-      startWarnings,
-      index,
-      port,
-      connectionsMax,
-      clockBuffer: this.#clockBuffer,
-      traceIdBuffer: this.#traceIdBuffer,
-      rateLimitBuffer: this.#rateLimitBuffer,
-      version,
-      databaseProblem: this.#databaseProblem,
-      checkpointer: config.logUrl === '' && ports.logWriter === undefined ? this.#portToCheckpointer() : undefined,
-      ...ports,
-    };
-    const edge = this.#startThread('edge', setup);
-    this.#edges.push(edge);
-    return new Promise((resolve, reject) => {
-      edge.on('message', (message: EdgeMessage) => {
-        switch (message.type) {
-          case 'listening':
-            resolve(message.port);
-            return;
-          case 'start-failed':
-            this.#flags[SHUTTING_DOWN] = 1;
-            reject(new OperatorError(message.message));
-            return;
-          case 'keyUsage':
-            void this.#recordUsage(message.keyUsage);
-            return;
-          case 'fatal':
-            this.#kill(`the log cannot be trusted any more: ${message.message}`);
-            return;
-          case 'drained':
-            return;
-        }
-      });
+      ...{ index, port, checkpointer, ...ports },
     });
+    this.#edges.push(thread);
+    return started;
   }
 
   async #recordUsage(keyUsage: readonly KeyUsage[]): Promise<void> {
@@ -499,10 +462,10 @@ export class Supervisor {
 }
 
 /** Resolves when the thread has finished what it was doing. */
-function drain(thread: Worker, end: 'drained' | 'stopped'): Promise<void> {
+function drain(thread: Worker): Promise<void> {
   const { promise, resolve } = Promise.withResolvers<void>();
-  thread.on('message', ({ type }: EdgeMessage | ProcessorMessage) => {
-    if (type === end) resolve();
+  thread.on('message', ({ type }: ThreadMessage) => {
+    if (type === 'stopped') resolve();
   });
   const message: SupervisorMessage = { type: 'drain' };
   thread.postMessage(message);

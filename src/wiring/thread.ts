@@ -5,13 +5,13 @@
  */
 
 import { type MessagePort, parentPort, workerData } from 'node:worker_threads';
-import type { CheckpointerMessage, CheckpointerSetup, EdgeSetup, ProcessorSetup } from './supervisor.ts';
+import type { CheckpointerSetup, EdgeSetup, ProcessorSetup, ThreadMessage } from './supervisor.ts';
 
 /** The thread that makes the checkpoints of the log and the store. */
 async function runCheckpointer(): Promise<void> {
   const { serveCheckpoints } = await import('../backends/sqlite/checkpointer.ts');
   const serve = serveCheckpoints((message) => {
-    const fatal: CheckpointerMessage = { type: 'fatal', message };
+    const fatal: ThreadMessage = { type: 'fatal', message: `the disk cannot be trusted any more: ${message}` };
     parentPort?.postMessage(fatal);
   });
   parentPort?.on('message', (port: MessagePort) => serve(port));

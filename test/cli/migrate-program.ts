@@ -5,7 +5,7 @@
  */
 
 import { lockFolder } from '../../src/backends/sqlite/folder-lock.ts';
-import { openSqliteMigrationSource } from '../../src/backends/sqlite/migrate/source.ts';
+import { openSqliteMigrationSource } from '../../src/backends/sqlite/migration-source.ts';
 import { openPostgresMigrationTarget } from '../../src/backends/postgres/migration-target.ts';
 import { runMigrate } from '../../src/cli/migrate.ts';
 import { shellOf } from '../../src/cli/shell.ts';

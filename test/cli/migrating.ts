@@ -10,7 +10,7 @@ import { text } from 'node:stream/consumers';
 import { lockFolder } from '../../src/backends/sqlite/folder-lock.ts';
 import { openSqliteKeyStore, openSqliteMemberStore } from '../../src/backends/sqlite/keys.ts';
 import { openSqliteLogReader } from '../../src/backends/sqlite/log/reader.ts';
-import { openSqliteMigrationSource } from '../../src/backends/sqlite/migrate/source.ts';
+import { openSqliteMigrationSource } from '../../src/backends/sqlite/migration-source.ts';
 import { openSqliteStore } from '../../src/backends/sqlite/store/store.ts';
 import { openPostgresKeyStore, openPostgresMemberStore } from '../../src/backends/postgres/keys.ts';
 import { openPostgresMigrationTarget } from '../../src/backends/postgres/migration-target.ts';

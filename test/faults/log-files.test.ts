@@ -49,8 +49,8 @@ async function receive(folder: string, requests: number): Promise<void> {
   await processAll(folder);
 }
 
-function prepare(folder: string): Promise<string[]> {
-  return prepareDataFolder(loadConfig({ env: { SLUICE_DATA: folder }, args: [] }).config);
+async function prepare(folder: string): Promise<string[]> {
+  return (await prepareDataFolder(loadConfig({ env: { SLUICE_DATA: folder }, args: [] }).config)).startWarnings;
 }
 
 async function doctor(folder: string, env: Record<string, string> = {}): Promise<{ code: number; words: string }> {

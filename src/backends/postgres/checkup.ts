@@ -2,28 +2,14 @@
  * What `sluice doctor` reads from a database: a read-only snapshot of facts. The doctor decides what they mean.
  */
 
+import type { DatabaseFacts } from '../../cli/doctor-checks.ts';
 import { countMissingSteps } from './migrations.ts';
 import { type PostgresPool, SCHEMA } from './pool.ts';
 
-export interface DatabaseFacts {
-  readonly version: string;
-  /** Steps applied; null if the database has no Sluice tables. */
-  readonly migrations: number | null;
-  readonly migrationsMissing: number;
-  /** Daily partitions. */
-  readonly days: number;
-  readonly bytes: number;
-  readonly connections: number;
-  readonly connectionsMax: number;
-  readonly oldestTransactionMs: number;
-  readonly isStandby: boolean;
-  /** How far this machine's clock is ahead of the database's; negative if it is behind. */
-  readonly clockAheadMs: number;
-}
+type OwnFacts = Omit<DatabaseFacts, 'problemOfMigration' | 'problemOfLog'>;
+type Row = Omit<OwnFacts, 'migrations' | 'migrationsMissing' | 'clockAheadMs'>;
 
-type Row = Omit<DatabaseFacts, 'migrations' | 'migrationsMissing' | 'clockAheadMs'>;
-
-export async function databaseFacts(pool: PostgresPool, now: () => number = Date.now): Promise<DatabaseFacts> {
+export async function databaseFacts(pool: PostgresPool, now: () => number = Date.now): Promise<OwnFacts> {
   const { rows } = await pool.query<Row>(
     `SELECT current_setting('server_version') AS version,
             pg_is_in_recovery() AS "isStandby",

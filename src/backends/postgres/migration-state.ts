@@ -6,7 +6,7 @@
  */
 
 import { OperatorError } from '../../errors.ts';
-import type { PartName, PartProgress } from '../../migration/parts.ts';
+import type { PartProgress } from '../../migration/parts.ts';
 import { type Queryable, SCHEMA } from './pool.ts';
 
 export const MIGRATION_TABLES: readonly string[] = [
@@ -63,8 +63,8 @@ export async function findMigration(connection: Queryable): Promise<MigrationRow
   return rows[0]?.isThere === true ? readMigration(connection) : undefined;
 }
 
-export async function readProgress(connection: Queryable): Promise<Map<PartName, PartProgress>> {
-  const { rows } = await connection.query<PartProgress & { readonly part: PartName }>(
+export async function readProgress(connection: Queryable): Promise<Map<string, PartProgress>> {
+  const { rows } = await connection.query<PartProgress & { readonly part: string }>(
     'SELECT part, position, rows, is_done AS "isDone" FROM data_migration_parts',
   );
   return new Map(rows.map(({ part, ...progress }) => [part, progress]));

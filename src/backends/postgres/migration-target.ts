@@ -8,13 +8,10 @@
 import { OperatorError } from '../../errors.ts';
 import {
   type Chunk,
-  columnsOf,
   type ColumnKind,
   type Migration,
   type MigratedValue,
   type MigrationTarget,
-  PART_NAMES,
-  type PartName,
   type PartProgress,
   type TargetState,
   type TenantLedger,
@@ -24,6 +21,7 @@ import { StoreConflictError } from '../../store-writer.ts';
 import { withoutNul } from '../../views/storable-text.ts';
 import { readAllHours } from '../sql/ledger.ts';
 import { settleMigratedArrivals } from './arrival-numbers.ts';
+import { columnsOf, hasColumn, PART_NAMES } from '../sql/migrated-parts.ts';
 import { byteas, float8s, int8s, texts, uuids } from './binary-arrays.ts';
 import { ADVISORY_LOCKS, MIGRATION_LOCK, migrate } from './migrations.ts';
 import { readMigration, readProgress } from './migration-state.ts';
@@ -49,11 +47,8 @@ const ARRAYS: Readonly<Record<ColumnKind, { type: string; of: (values: readonly 
   bytes: { type: 'bytea', of: (values) => byteas(values as (Uint8Array | null)[]) },
 };
 
-/** Tables with a column that their part lacks: `shard` in these, `log` in those below. */
-const SHARDED = new Set<PartName>(['counts', 'ledger', 'receipts', 'profile_counts', 'plan_violations']);
-const OF_A_LOG = new Set<PartName>(['positions', 'dead_letters', 'lost_records']);
 /** Partitioned tables. */
-const BY_DAY = new Set<PartName>(['records', 'events']);
+const BY_DAY = new Set(['records', 'events']);
 /** Tables whose `no` is an identity column. */
 const COUNTING = `
   SELECT table_name AS name FROM information_schema.columns
@@ -107,11 +102,11 @@ class PostgresMigrationTarget implements MigrationTarget {
     });
   }
 
-  async progress(): Promise<ReadonlyMap<PartName, PartProgress>> {
+  async progress(): Promise<ReadonlyMap<string, PartProgress>> {
     return readProgress(this.#pool);
   }
 
-  async take(part: PartName, from: string | null, chunk: Chunk | null): Promise<void> {
+  async take(part: string, from: string | null, chunk: Chunk | null): Promise<void> {
     if (chunk !== null) await this.#makeDays(part, chunk);
     await this.#pool.inTransaction(async (client) => {
       const { rowCount } = await client.query(
@@ -141,7 +136,7 @@ class PostgresMigrationTarget implements MigrationTarget {
     await this.#pool.query(`ANALYZE arrivals, ${PART_NAMES.join(', ')}`);
   }
 
-  async count(part: PartName): Promise<number> {
+  async count(part: string): Promise<number> {
     const { rows } = await this.#pool.query<{ count: number }>(`SELECT count(*) AS count FROM ${part}`);
     return rows[0]?.count ?? 0;
   }
@@ -158,7 +153,7 @@ class PostgresMigrationTarget implements MigrationTarget {
     await this.#pool.close();
   }
 
-  async #makeDays(part: PartName, { columns }: Chunk): Promise<void> {
+  async #makeDays(part: string, { columns }: Chunk): Promise<void> {
     if (!BY_DAY.has(part)) return;
     const column = (wanted: string): readonly unknown[] =>
       columns[columnsOf(part).findIndex(([name]) => name === wanted)] ?? [];
@@ -175,21 +170,21 @@ async function stateOf(connection: Queryable): Promise<TargetState> {
     return { kind: 'migrated', id: move.id, startedAt: move.startedAt, finishedAt: move.finishedAt };
   }
   const checks = PART_NAMES.map((part) => `SELECT '${part}' AS part WHERE EXISTS (SELECT FROM ${part})`);
-  const { rows } = await connection.query<{ part: PartName }>(checks.join(' UNION ALL '));
+  const { rows } = await connection.query<{ part: string }>(checks.join(' UNION ALL '));
   const [found] = rows;
   return found === undefined ? { kind: 'empty' } : { kind: 'foreign', part: found.part };
 }
 
-function insertOf(part: PartName, { columns }: Chunk): { text: string; values: unknown[] } {
+function insertOf(part: string, { columns }: Chunk): { text: string; values: unknown[] } {
   const named = columnsOf(part);
   const arrays = named.map(([, kind], index) => `$${index + 1}::${ARRAYS[kind].type}[]`);
   const names = named.map(([name]) => `"${name}"`);
   const selected = ['moved.*'];
-  if (SHARDED.has(part)) {
+  if (hasColumn(part, 'shard')) {
     names.push('shard');
     selected.push('0');
   }
-  if (OF_A_LOG.has(part)) {
+  if (hasColumn(part, 'log')) {
     names.push('log');
     selected.push('(SELECT log FROM data_migrations)');
   }

@@ -19,7 +19,7 @@ export interface EngineTypes extends Readonly<Record<ColumnType, string>> {
  * `number`: the primary key of a table, counted up by the engine. `smallInteger`: numbers below 2^31. `uuid`: as text in
  * queries, in lower case.
  */
-type ColumnType = 'number' | 'text' | 'integer' | 'smallInteger' | 'real' | 'bytes' | 'uuid';
+export type ColumnType = 'number' | 'text' | 'integer' | 'smallInteger' | 'real' | 'bytes' | 'uuid';
 
 interface Column<Value> {
   readonly type: ColumnType;
@@ -87,7 +87,7 @@ export function sumsTable<Own extends Columns>(
   return { columns, indexes, constraints: [`PRIMARY KEY (${key})`], end: (types) => types.sumsTableEnd(fillPercent) };
 }
 
-type Tables = Readonly<Record<string, Table<Columns>>>;
+export type Tables = Readonly<Record<string, Table<Columns>>>;
 
 export type TablesOf<Defined extends Tables> = {
   [Name in keyof Defined]: {

@@ -147,7 +147,7 @@ function open(what: DatabaseFile): DatabaseSync {
 }
 
 /** For written files: a new one has version 0. */
-export function refuseUnreleasedFormat(
+function refuseUnreleasedFormat(
   database: DatabaseSync,
   { file, name, oldest = 0, withoutBackup }: Pick<DatabaseFile, 'file' | 'name' | 'oldest' | 'withoutBackup'>,
 ): void {

@@ -112,8 +112,24 @@ suite('PostgreSQL as the target of a migration', { skip: whyNoPostgres() }, () =
   test('U+0000, which PostgreSQL cannot hold, becomes U+FFFD; all other text stays what it is', async (context) => {
     const { target, pool } = await begun(context);
     const message = 'a\0b "\\ {} NULL \u{1F600} ü,';
-    const texts = [message, '', 'null', 'key', 'secret', null, '[]'];
-    const row = [1, 1, 1, null, ...texts, NOON, TRACE, 0, Buffer.alloc(16), null];
+    const row = [
+      1,
+      1,
+      NOON,
+      TRACE,
+      0,
+      message,
+      '',
+      Buffer.alloc(16),
+      'null',
+      1,
+      'key',
+      'secret',
+      null,
+      '[]',
+      null,
+      null,
+    ];
     await target.take('rejections', null, chunkOf('a', [row]));
     const { rows } = await pool.query('SELECT message, reason, payload, payload_is_cut FROM rejections');
     assert.deepEqual(rows, [
@@ -127,7 +143,7 @@ suite('PostgreSQL as the target of a migration', { skip: whyNoPostgres() }, () =
     await target.take(
       'dead_letters',
       null,
-      chunkOf('a', [[1, 1, 0, 3, NOON, 0, 1, 1, null, 'cause', 'key', '{}', NOON, TRACE, null]]),
+      chunkOf('a', [[1, 1, 0, 3, NOON, TRACE, NOON, 'cause', 0, 1, 1, 'key', '{}', null, null]]),
     );
     for (const table of ['positions', 'dead_letters']) {
       const { rows } = await pool.query<{ log: string }>(`SELECT log FROM ${table}`);

@@ -5,17 +5,12 @@ import { createHash } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { after, before, suite, test } from 'node:test';
 import { DatabaseSync } from 'node:sqlite';
-import { openSqliteMigrationSource } from '../../../src/backends/sqlite/migrate/source.ts';
+import { columnsOf, PART_NAMES } from '../../../src/backends/sql/migrated-parts.ts';
+import { openSqliteMigrationSource } from '../../../src/backends/sqlite/migration-source.ts';
 import { keyFileOf, logFolderOf, storeFileOf } from '../../../src/data-folder/files.ts';
 import { openStoreFile } from '../../../src/backends/sqlite/store/schema.ts';
 import { OperatorError } from '../../../src/errors.ts';
-import {
-  columnsOf,
-  type MigratedValue,
-  type MigrationSource,
-  PART_NAMES,
-  type PartName,
-} from '../../../src/migration/parts.ts';
+import type { MigratedValue, MigrationSource } from '../../../src/migration/parts.ts';
 import { fillInstallation } from '../../cli/embedded-installation.ts';
 import { removeFolder, temporaryFolder } from '../../server.ts';
 
@@ -112,7 +107,7 @@ function isOperatorError(words: RegExp): (error: unknown) => boolean {
 
 async function rowsOf(
   source: MigrationSource,
-  part: PartName,
+  part: string,
   position: string | null = null,
 ): Promise<MigratedValue[][]> {
   const rows: MigratedValue[][] = [];

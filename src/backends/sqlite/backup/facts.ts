@@ -27,6 +27,7 @@ import { sqliteCodeOf } from '../../../runtime/sqlite-errors.ts';
 import { damageIn, isDamage, openImmutable, textsIn } from '../database.ts';
 import { readLogInstallation } from '../installation.ts';
 import { findLogName } from '../log/name.ts';
+import { newestRecordBefore } from '../log/reader.ts';
 import { readRecords, type Stretch } from '../log/segment-reader.ts';
 import { holdsRecords, listSegments, type Segment } from '../log/segments.ts';
 import { StoreConnection } from '../store/connection.ts';
@@ -49,18 +50,16 @@ export async function checkDataFolder(folder: string, scope: BackupScope, option
   const logFolder = logFolderOf(folder);
   if (scope === 'all') {
     onFile('store.db');
-    store = inDatabase(storeFileOf(folder), (database, file) => {
+    inDatabase(storeFileOf(folder), (database, file) => {
       assertSound(database, file);
       refuseDamage(file, brokenLinksIn(database, FINDINGS_MAX));
       assertAccountedFor(database, file);
-      return storeFactsOf(database);
     });
+    store = storeFacts(storeFileOf(folder));
     await setImmediate();
     onFile('keys.db');
-    keys = inDatabase(keyFileOf(folder), (database, file) => {
-      assertSound(database, file);
-      return keyFactsOf(database);
-    });
+    inDatabase(keyFileOf(folder), assertSound);
+    keys = keyFacts(keyFileOf(folder));
   }
   const segments = listSegments(logFolder);
   const counts: number[] = [];
@@ -72,7 +71,7 @@ export async function checkDataFolder(folder: string, scope: BackupScope, option
     counts.push(await countRecords({ segment, logName: findLogName(logFolder), until }, stop));
   }
   const log = logFactsOf(segments, counts);
-  if (scope === 'all') assertContinues(storeFileOf(folder), segments);
+  if (store !== null) assertContinues(folder, store.position, segments);
   const installation = readLogInstallation(logFolder) ?? null;
   if (scope === 'all') assertBelongTogether(folder, installation);
   const facts = { installation, log, store, keys };
@@ -81,11 +80,31 @@ export async function checkDataFolder(folder: string, scope: BackupScope, option
 }
 
 export function storeFacts(file: string): StoreFacts {
-  return inDatabase(file, storeFactsOf);
+  return inDatabase(file, (database) => {
+    const sums = (noun: 'users' | 'events'): LedgerSums => {
+      const columns = ['received', 'stored', 'duplicates', 'erased', 'expired'].map((name) => [
+        `${noun}_${name}`,
+        name,
+      ]);
+      const sql = [...columns, [`${noun}_dead_letters`, 'failed']]
+        .map(([column, name]) => `coalesce(sum(${column}), 0) AS ${name}`)
+        .join(', ');
+      return { ...database.prepare(`SELECT ${sql} FROM ledger`).get() } as unknown as LedgerSums;
+    };
+    const [position = 0] = textsIn(database, 'SELECT position FROM positions WHERE partition = 0').map(Number);
+    const [tenants = 0] = textsIn(database, 'SELECT count(*) FROM tenants').map(Number);
+    const facts = { position, tenants, users: sums('users'), events: sums('events') };
+    const lost = database
+      .prepare('SELECT first_position, next_position, records FROM lost_records ORDER BY first_position')
+      .all()
+      .map((row) => ({ ...row }) as unknown as LostStretch);
+    return lost.length === 0 ? facts : { ...facts, lost };
+  });
 }
 
 export function keyFacts(file: string): KeyFacts {
-  return inDatabase(file, keyFactsOf);
+  const sql = ['accounts', 'keys', 'members'].map((table) => `(SELECT count(*) FROM ${table}) AS ${table}`).join(', ');
+  return inDatabase(file, (database) => ({ ...database.prepare(`SELECT ${sql}`).get() }) as unknown as KeyFacts);
 }
 
 /** For segments in order of position, with the number of records in each. */
@@ -138,20 +157,17 @@ export function assertLogReaches({ log, store }: BackupFacts, folder: string): v
 }
 
 /** The record before the position of the store is the last one that it processed (`log/continuity.ts`). */
-function assertContinues(storeFile: string, segments: readonly Segment[]): void {
-  const row = inDatabase(storeFile, (store) =>
-    store.prepare('SELECT position, last_trace_id FROM positions WHERE partition = 0').get(),
+function assertContinues(folder: string, position: number, segments: readonly Segment[]): void {
+  const storeFile = storeFileOf(folder);
+  const [processed] = inDatabase(storeFile, (store) =>
+    textsIn(store, 'SELECT last_trace_id FROM positions WHERE partition = 0 AND last_trace_id IS NOT NULL'),
   );
-  const last = Number(row?.['position'] ?? 0) - 1;
-  const segment = segments.findLast(({ firstPosition }) => firstPosition <= last);
-  if (typeof row?.['last_trace_id'] !== 'string' || segment === undefined || !holdsRecords(segment)) return;
-  const found = inDatabase(segment.file, (log) =>
-    log.prepare('SELECT trace_id FROM records WHERE position = ?').get(last),
-  )?.['trace_id'];
+  const found = newestRecordBefore(logFolderOf(folder), position);
   // Another check reports a log that does not reach as far.
-  if (found === undefined || found === row['last_trace_id']) return;
+  if (processed === undefined || found?.position !== position - 1 || found.traceId === processed) return;
+  const segment = segments.findLast(({ firstPosition }) => firstPosition < position);
   throw new OperatorError(
-    `${segment.file} and ${storeFile} do not belong together: at position ${last} the log has the request ${String(found)}, and the store has processed ${row['last_trace_id']}.`,
+    `${segment?.file} and ${storeFile} do not belong together: at position ${found.position} the log has the request ${found.traceId}, and the store has processed ${processed}.`,
   );
 }
 
@@ -183,40 +199,6 @@ function assertSound(database: DatabaseSync, file: string): void {
 
 function refuseDamage(file: string, findings: readonly string[]): void {
   if (findings.length > 0) throw new OperatorError(`${file} is damaged: ${findings.join('; ')}.`);
-}
-
-function storeFactsOf(database: DatabaseSync): StoreFacts {
-  const sums = (noun: 'users' | 'events'): LedgerSums => {
-    const columns = ['received', 'stored', 'duplicates', 'erased', 'expired']
-      .map((name) => `coalesce(sum(${noun}_${name}), 0) AS ${name}`)
-      .join(', ');
-    const sql = `SELECT ${columns}, coalesce(sum(${noun}_dead_letters), 0) AS failed FROM ledger`;
-    return { ...database.prepare(sql).get() } as unknown as LedgerSums;
-  };
-  const [position = 0] = textsIn(database, 'SELECT position FROM positions WHERE partition = 0').map(Number);
-  const facts = {
-    position,
-    tenants: countIn(database, 'tenants'),
-    users: sums('users'),
-    events: sums('events'),
-  };
-  const lost = database
-    .prepare('SELECT first_position, next_position, records FROM lost_records ORDER BY first_position')
-    .all()
-    .map((row): LostStretch => {
-      const [first_position, next_position, records] = Object.values(row).map(Number);
-      return { first_position, next_position, records } as LostStretch;
-    });
-  return lost.length === 0 ? facts : { ...facts, lost };
-}
-
-function keyFactsOf(database: DatabaseSync): KeyFacts {
-  const count = (table: string): number => countIn(database, table);
-  return { accounts: count('accounts'), keys: count('keys'), members: count('members') };
-}
-
-function countIn(database: DatabaseSync, table: string): number {
-  return Number(database.prepare(`SELECT count(*) AS count FROM ${table}`).get()?.['count']);
 }
 
 /** Checks every hour, and counts the events themselves. */

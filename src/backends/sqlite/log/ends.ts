@@ -22,7 +22,7 @@ import { inaccessibleText } from '../../../data-folder/access.ts';
 import { FileIdentity } from '../../../data-folder/file-identity.ts';
 import { LogUnavailableError } from '../../../log.ts';
 import { isAccessDenied, isOutOfFiles } from '../disk.ts';
-import type { SegmentId } from './segments.ts';
+import { readIfThere, type SegmentId } from './segments.ts';
 
 const DIGITS = 16;
 /** Length of a UUID. */
@@ -127,13 +127,8 @@ export function problemOfLogEnds(folder: string): string | null {
 
 /** Undefined without a readable one. */
 export function readLogEndNote(folder: string): LogEndNote | undefined {
-  try {
-    return noteIn(readFileSync(endsFileOf(folder), 'latin1').slice(0, LINE_BYTES));
-  } catch (error) {
-    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return undefined;
-    if (isOutOfFiles(error)) throw new LogUnavailableError(`The log cannot be read now: ${(error as Error).message}.`);
-    throw error;
-  }
+  const text = readIfThere(() => readFileSync(endsFileOf(folder), 'latin1'));
+  return text === undefined ? undefined : noteIn(text.slice(0, LINE_BYTES));
 }
 
 /** Not in the folder: it must survive when a log is removed, or replaced by an older copy. */

@@ -9,10 +9,8 @@
 import { randomUUID } from 'node:crypto';
 import { linkSync, mkdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
-import { LogUnavailableError } from '../../../log.ts';
-import { isOutOfFiles } from '../disk.ts';
 import { readLogEndNote } from './ends.ts';
-import { findIdentity, listReadable } from './segments.ts';
+import { findIdentity, listReadable, readIfThere } from './segments.ts';
 
 const NAME = /^local:[0-9a-f-]{36}$/;
 
@@ -57,12 +55,6 @@ function write(file: string, name: string): string {
 
 /** Also undefined for a file without a name: truncated, emptied or overwritten. */
 function read(file: string): string | undefined {
-  try {
-    const text = readFileSync(file, 'utf8').trim();
-    return NAME.test(text) ? text : undefined;
-  } catch (error) {
-    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return undefined;
-    if (isOutOfFiles(error)) throw new LogUnavailableError(`${file} cannot be read now: ${(error as Error).message}.`);
-    throw error;
-  }
+  const text = readIfThere(() => readFileSync(file, 'utf8').trim(), file);
+  return text !== undefined && NAME.test(text) ? text : undefined;
 }

@@ -21,7 +21,7 @@ import {
   LogUnavailableError,
   type LostRange,
 } from '../../../log.ts';
-import { positionsText } from '../../../log/continuity.ts';
+import { positionsText, type ProcessedRecord } from '../../../log/continuity.ts';
 import { isBackupRunning } from '../backup/lock.ts';
 import { findLogEnd } from './ends.ts';
 import { findLogName, localLogName } from './name.ts';
@@ -29,16 +29,12 @@ import { assertNotForeign } from './segment-chain.ts';
 import {
   BATCH_BYTES_MAX,
   endOfSegment,
-  findHeaders,
-  headerBefore,
-  missingIn,
   MissingPositionsError,
-  newestReceivedAt,
+  newestBefore,
   readHeaders,
   readRecords,
   SegmentGoneError,
   type Stretch,
-  traceIdAt,
   UnreadableSegmentError,
 } from './segment-reader.ts';
 import {
@@ -146,7 +142,9 @@ class SqliteLogReader implements LogReader {
       for (const stretch of stretches) {
         if (headers.length >= countMax) break;
         if (isMark(stretch)) continue;
-        headers = headers.concat(ifReadable([], () => readHeaders(stretch, countMax - headers.length)));
+        headers = headers.concat(
+          ifReadable([], () => readHeaders(stretch, 'TRUE ORDER BY position LIMIT ?', countMax - headers.length)),
+        );
       }
       return { headers, next: after(headers, position) };
     });
@@ -158,7 +156,7 @@ class SqliteLogReader implements LogReader {
     for (const stretch of this.#stretches(position).stretches) {
       if (isMark(stretch)) continue;
       try {
-        found = found.concat(findHeaders(stretch, traceId));
+        found = found.concat(readHeaders(stretch, 'trace_id = ? ORDER BY position', traceId));
       } catch (error) {
         if (error instanceof LogCorruptError) unreadable ??= error;
         // It was processed in the meantime, so it has no record at or after the position that a caller would pass now.
@@ -178,7 +176,7 @@ class SqliteLogReader implements LogReader {
       for (const stretch of stretches) {
         const { file, firstPosition } = stretch.segment;
         if (isMark(stretch)) continue;
-        const end = endOfSegment(stretch);
+        const end = stretch.until ?? endOfSegment(stretch);
         if (end > stretch.from) bytes += (segmentBytes(file) * (end - stretch.from)) / (end - firstPosition);
       }
       return Math.ceil(bytes);
@@ -189,7 +187,9 @@ class SqliteLogReader implements LogReader {
   async traceIdAt(_partition: number, position: number): Promise<string | undefined> {
     try {
       return this.#eachListing(position, ({ stretches: [stretch] }) =>
-        stretch === undefined || isMark(stretch) || stretch.from !== position ? undefined : traceIdAt(stretch),
+        stretch === undefined || isMark(stretch)
+          ? undefined
+          : readHeaders(stretch, 'position = ?', position)[0]?.traceId,
       );
     } catch (error) {
       if (error instanceof LogCorruptError) return undefined;
@@ -205,15 +205,11 @@ class SqliteLogReader implements LogReader {
       let end = firstKept === Number.POSITIVE_INFINITY ? 1 : firstKept;
       for (const stretch of stretches) {
         const { from, until } = stretch;
-        const all = until === undefined ? 0 : Math.max(0, until - from);
-        if (isMark(stretch)) {
-          missing += all;
-          end = until ?? from;
-          continue;
-        }
-        missing += ifReadable(all, () => missingIn(stretch));
-        // For an unreadable newest segment: the acknowledged end.
-        end = ifReadable(acknowledged === 0 ? position - 1 : from, () => endOfSegment(stretch));
+        // A newest segment may grow; of one that cannot be read, the acknowledged end is used.
+        const unreadable = until === undefined && acknowledged === 0 ? position - 1 : from;
+        const found = isMark(stretch) ? from : ifReadable(unreadable, () => endOfSegment(stretch));
+        if (until !== undefined) missing += Math.max(0, until - Math.max(found, from));
+        end = until ?? found;
       }
       missing += isEndLost ? 0 : Math.max(0, Math.max(position, acknowledged) - end);
       return missing === 0 && isFirstDamaged(stretches[0]) ? 1 : missing;
@@ -245,7 +241,7 @@ class SqliteLogReader implements LogReader {
       if (isMark(stretch)) continue;
       // Not sealed yet: a later commit removes it.
       if (hasWal(file)) return;
-      if (newestReceivedAt(stretch) > this.#setup.now() - this.#setup.retentionMs) return;
+      if (receivedLast(stretch) > this.#setup.now() - this.#setup.retentionMs) return;
       // The backup's copy of the store may be older than the position, and then it needs the segment.
       if (isBackupRunning(this.#setup.folder)) return;
       removeSegment(file);
@@ -256,7 +252,7 @@ class SqliteLogReader implements LogReader {
     // Every start leaves a segment, which may be empty.
     for (const stretch of this.#stretches(0).stretches.toReversed()) {
       try {
-        const newest = newestReceivedAt(stretch);
+        const newest = receivedLast(stretch);
         if (newest > 0) return newest;
       } catch (error) {
         if (!(error instanceof LogCorruptError) && !(error instanceof LogUnavailableError)) throw error;
@@ -316,12 +312,14 @@ class SqliteLogReader implements LogReader {
  * The newest record of a local log below a position: a store that has processed everything below it must have it
  * (`log/continuity.ts`). Unreadable segments are skipped.
  */
-export function newestRecordBefore(folder: string, position: number): LogHeader | undefined {
+export function newestRecordBefore(folder: string, position: number): ProcessedRecord | undefined {
   for (const stretch of stretchesFrom(folder, findLogName(folder), 0).stretches.toReversed()) {
     if (isMark(stretch) || stretch.segment.firstPosition >= position) continue;
     try {
-      const header = headerBefore(stretch, position);
-      if (header !== undefined) return header;
+      const header = newestBefore(stretch, Math.min(position, stretch.until ?? position));
+      if (header !== undefined) {
+        return { partition: LOCAL_PARTITION, position: header[0], traceId: header[1], receivedAt: header[3] };
+      }
     } catch (error) {
       if (!(error instanceof LogCorruptError)) throw error;
     }
@@ -343,6 +341,11 @@ function stretchesFrom(folder: string, logName: string | undefined, position: nu
   const newest = segments.at(-1);
   const isEndLost = newest !== undefined && isPassed(newest);
   return { stretches, firstKept: segments[0]?.firstPosition ?? Number.POSITIVE_INFINITY, isEndLost };
+}
+
+/** By order of appending; 0 if the segment is empty. */
+function receivedLast(stretch: Stretch): number {
+  return newestBefore(stretch)?.[3] ?? 0;
 }
 
 /** Whether the segment only marks missing records. */

@@ -19,7 +19,6 @@ import {
   type HeaderValues,
   hasWal,
   identityIn,
-  lastPosition,
   openSegmentForReading,
   PAGE_BYTES,
   recordChecksum,
@@ -107,67 +106,32 @@ export function readRecords(stretch: Stretch, bytesMax: number): ReadRecords {
   });
 }
 
-/** Headers of existing records. */
-export function readHeaders(stretch: Stretch, countMax: number): LogHeader[] {
+/** Headers of existing records of the stretch. `condition`: which of them, and their order. */
+export function readHeaders(stretch: Stretch, condition: string, ...values: (number | string)[]): LogHeader[] {
   const { from, until = Number.MAX_SAFE_INTEGER } = stretch;
-  return headersWhere(stretch, 'position >= ? AND position < ? ORDER BY position LIMIT ?', [from, until, countMax]);
-}
-
-export function findHeaders(stretch: Stretch, traceId: string): LogHeader[] {
-  const { from, until = Number.MAX_SAFE_INTEGER } = stretch;
-  const condition = 'position >= ? AND position < ? AND trace_id = ? ORDER BY position';
-  return headersWhere(stretch, condition, [from, until, traceId]);
-}
-
-/** The newest record below a position, if the stretch has one. */
-export function headerBefore(stretch: Stretch, position: number): LogHeader | undefined {
-  const end = Math.min(position, stretch.until ?? position);
-  return headersWhere(stretch, 'position < ? ORDER BY position DESC LIMIT 1', [end])[0];
-}
-
-function headersWhere(stretch: Stretch, condition: string, values: (number | string)[]): LogHeader[] {
-  return inSegment(stretch, [], (database) => {
-    const select = database.prepare(`SELECT ${HEADER_COLUMNS} FROM records WHERE ${condition}`);
-    select.setReturnArrays(true);
-    return select.all(...values).map((row) => {
-      const { body: _none, ...header } = toRecord(row as unknown as HeaderValues, stretch, NO_BODY);
+  return selectHeaders(stretch, `position >= ? AND position < ? AND ${condition}`, from, until, ...values).map(
+    (row) => {
+      const { body: _none, ...header } = toRecord(row, stretch, NO_BODY);
       return header;
-    });
-  });
+    },
+  );
 }
 
-/** Trace id of the first record of the stretch, if it exists. */
-export function traceIdAt(stretch: Stretch): string | undefined {
-  return inSegment(stretch, undefined, (database) => {
-    const row = database.prepare('SELECT trace_id FROM records WHERE position = ?').get(stretch.from);
-    return row === undefined ? undefined : String(row['trace_id']);
-  });
+/** Of the newest record below a position, as it is stored; undefined if the segment has none. */
+export function newestBefore(stretch: Stretch, position = Number.MAX_SAFE_INTEGER): HeaderValues | undefined {
+  return selectHeaders(stretch, 'position < ? ORDER BY position DESC LIMIT 1', position)[0];
 }
 
 /** The position after the last record at present. */
 export function endOfSegment(stretch: Stretch): number {
-  return stretch.until ?? endOfRecords(stretch);
+  return (newestBefore(stretch)?.[0] ?? stretch.segment.firstPosition - 1) + 1;
 }
 
-/** How many records are missing from `stretch.from` on. Never any in the newest segment, which may grow. */
-export function missingIn(stretch: Stretch): number {
-  const { until, from } = stretch;
-  if (until === undefined || from >= until) return 0;
-  return Math.max(0, until - Math.max(endOfRecords(stretch), from));
-}
-
-function endOfRecords(stretch: Stretch): number {
-  const { firstPosition } = stretch.segment;
-  return inSegment(stretch, firstPosition, (database) => (lastPosition(database) ?? firstPosition - 1) + 1);
-}
-
-/** By order of appending; 0 if the segment is empty. */
-export function newestReceivedAt(stretch: Stretch): number {
-  return inSegment(stretch, 0, (database) => {
-    const row = database.prepare('SELECT received_at FROM records ORDER BY position DESC LIMIT 1').get() as
-      | { received_at: number }
-      | undefined;
-    return row?.received_at ?? 0;
+function selectHeaders(stretch: Stretch, condition: string, ...values: (number | string)[]): HeaderValues[] {
+  return inSegment(stretch, [], (database) => {
+    const select = database.prepare(`SELECT ${HEADER_COLUMNS} FROM records WHERE ${condition}`);
+    select.setReturnArrays(true);
+    return select.all(...values) as unknown as HeaderValues[];
   });
 }
 

@@ -298,11 +298,16 @@ function optional(text: string | null): string {
 }
 
 function listNames(folder: string): string[] {
+  return readIfThere(() => readdirSync(folder)) ?? [];
+}
+
+/** Undefined if there is no such file or folder. */
+export function readIfThere<T>(read: () => T, what = 'The log'): T | undefined {
   try {
-    return readdirSync(folder);
+    return read();
   } catch (error) {
-    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return [];
-    if (isOutOfFiles(error)) throw new LogUnavailableError(`The log cannot be read now: ${(error as Error).message}.`);
+    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return undefined;
+    if (isOutOfFiles(error)) throw new LogUnavailableError(`${what} cannot be read now: ${(error as Error).message}.`);
     throw error;
   }
 }

@@ -11,7 +11,7 @@
  */
 
 import { randomBytes } from 'node:crypto';
-import { existsSync, statSync } from 'node:fs';
+import { statSync } from 'node:fs';
 import { resolve } from 'node:path';
 import type { DatabaseSync } from 'node:sqlite';
 import { OperatorError } from '../../../errors.ts';
@@ -268,18 +268,4 @@ export function openStoreFileForCommand(file: string): DatabaseSync {
   const walBytes = statSync(`${file}-wal`, { throwIfNoEntry: false })?.size ?? 0;
   if (walBytes === 0) return openDatabase(what);
   return openDatabase({ ...what, readOnly: true, pragmas: READ_PRAGMAS });
-}
-
-/** The position up to which the log is in the store; 0 if there is no store yet. */
-export function readStorePosition(file: string): number {
-  if (!existsSync(file)) return 0;
-  const database = openStoreFile(file, 'reader');
-  try {
-    const row = withDamageExplained(file, () =>
-      database.prepare('SELECT position FROM positions WHERE partition = 0').get(),
-    );
-    return Number(row?.['position'] ?? 0);
-  } finally {
-    database.close();
-  }
 }
