@@ -15,16 +15,17 @@
  *
  * The amount to merge and the level of a run are measured in bytes, because one entry may have megabytes of them.
  *
- * One connection writes, merges and drops. Others may read (`RunReader`), and change or remove entries.
+ * One connection writes, merges and drops. Others may read and remove entries (`RunReader`). If another writes, too, this
+ * one has to `forget` before it goes on.
  */
 
 import type { DatabaseSync } from 'node:sqlite';
 import type { ColumnBlock, Rows } from '../../../columnar/column-block.ts';
 import { sortedOrder } from '../../../columnar/sorted-order.ts';
 import { BloomFilter } from './bloom-filter.ts';
-import { combineEntries, type Entry, type RowsToWrite, type RunsShape } from './entries.ts';
+import type { RowsToWrite, RunsShape } from './entries.ts';
 import { bytesOf, compareKeys, type Key, nextKey } from './keys.ts';
-import { RunReader, sameOrder } from './run-reader.ts';
+import { type ListedRun, RunReader, sameOrder } from './run-reader.ts';
 
 export interface RunsSizes {
   /** How many runs of similar size are merged into one. */
@@ -64,9 +65,7 @@ interface FilterPart {
   readonly filter: BloomFilter;
 }
 
-interface Run {
-  readonly no: number;
-  readonly group: number;
+interface Run extends ListedRun {
   bytes: number;
   /** The run that takes over its entries, one part after the other. */
   mergedInto: number | null;
@@ -103,21 +102,12 @@ export class SortedRuns extends RunReader {
     return this.#known().length;
   }
 
-  /** From the newest group that has the key. */
-  get(key: Key): Entry | undefined {
+  protected override runsWith(key: Key, group: number | null): readonly Run[] {
     const [hash = 0, rest = 0] = key;
-    let found: Entry | undefined;
-    let group = 0;
-    for (const run of this.#known()) {
-      if (found !== undefined && run.group !== group) break;
-      if (run.filters !== null && !mayHave(run.filters, hash, rest)) continue;
-      const entry = this.findIn(run.no, key);
-      if (entry === undefined) continue;
-      if (this.shape.combine === undefined) return entry;
-      found = found === undefined ? entry : combineEntries(this.shape, [found, entry]);
-      group = run.group;
-    }
-    return found;
+    return this.#known().filter(
+      (run) =>
+        (group === null || run.group === group) && (run.filters === null || mayHave(run.filters, hash, rest)),
+    );
   }
 
   /** Writes a run, and continues merging. Within a transaction of the caller; the keys of the rows are unique. */

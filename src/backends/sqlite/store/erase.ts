@@ -34,10 +34,10 @@ import { entriesOf, type EventKey, EVENTS_BY_NODE, removeEntries } from './event
 import { EVENT_IDS, forgetEventId } from './first-uses.ts';
 import { invalidate } from './invalidations.ts';
 import type { EventTable, StoreConnection } from './connection.ts';
-import { MATCH_KEYS, removeKeys } from './match-keys.ts';
+import { MATCH_KEYS, MatchKeyLookup } from './match-keys.ts';
 import { PROFILE_RUNS } from './profile-runs.ts';
 import { identifiersOf, nodesById } from './profiles.ts';
-import { type RemovableEvent, removable, removeEvents } from './event-removal.ts';
+import { type RemovableEvent, removable, removeEvents, uncountOnNodes } from './event-removal.ts';
 import { EventReader, eventsBetween } from './stored-events.ts';
 import { shortHashOf } from './tombstones.ts';
 import { erasedKeys, eventIdOf } from '../../../views/erased-person.ts';
@@ -70,8 +70,11 @@ export async function erase(store: StoreConnection, erasure: Erasure): Promise<b
     const profile = nodesById(store, tenant, id);
     if (profile === undefined) return true;
     const removed = eraseEvents(store, profile);
-    events += removed;
-    if (removed >= EVENTS_PER_TRANSACTION_MAX) return false;
+    events += removed.length;
+    if (removed.length >= EVENTS_PER_TRANSACTION_MAX) {
+      uncountOnNodes(store, removed);
+      return false;
+    }
     eraseProfile(store, erasure, profile, matching, events);
     return true;
   };
@@ -102,15 +105,15 @@ export function freePages(store: StoreConnection): number {
   return store.get<{ freelist_count: number }>('PRAGMA freelist_count')?.freelist_count ?? 0;
 }
 
-function eraseEvents(store: StoreConnection, { nodes }: ProfileNodes): number {
-  let removed = 0;
+function eraseEvents(store: StoreConnection, { nodes }: ProfileNodes): RemovableEvent[] {
+  const removed: RemovableEvent[] = [];
   for (const table of store.tables()) {
     for (const { node } of nodes) {
       for (;;) {
-        const keys = entriesOf(store, table, { ...ALL_ENTRIES, owner: node }, EVENTS_PER_TRANSACTION_MAX - removed);
+        const keys = entriesOf(store, table, { ...ALL_ENTRIES, owner: node }, EVENTS_PER_TRANSACTION_MAX - removed.length);
         if (keys.length === 0) break;
-        removed += eraseKeys(store, table, node, keys);
-        if (removed >= EVENTS_PER_TRANSACTION_MAX) return removed;
+        removed.push(...eraseKeys(store, table, node, keys));
+        if (removed.length >= EVENTS_PER_TRANSACTION_MAX) return removed;
       }
     }
   }
@@ -123,8 +126,13 @@ const ALL_ENTRIES = {
   from: Number.MIN_SAFE_INTEGER,
 } as const;
 
-/** How many events of a node were removed; some in the index may have expired. */
-function eraseKeys(store: StoreConnection, table: EventTable, node: NodeNumber, keys: readonly EventKey[]): number {
+/** Returns the removed events of a node; some in the index may have expired. */
+function eraseKeys(
+  store: StoreConnection,
+  table: EventTable,
+  node: NodeNumber,
+  keys: readonly EventKey[],
+): RemovableEvent[] {
   const reader = new EventReader(store);
   const records = new Set<number>();
   for (const { no } of keys) {
@@ -142,7 +150,7 @@ function eraseKeys(store: StoreConnection, table: EventTable, node: NodeNumber, 
     EVENTS_BY_NODE,
     keys.map((key) => ({ owner: node, ...key })),
   );
-  return events.length;
+  return events;
 }
 
 /**
@@ -196,7 +204,8 @@ function eraseProfile(
   const nodes = profile.nodes.map(({ node }) => node);
   const keys = erasedKeys(identifiersOf(store, profile.nodes));
   store.steps((tables) => erasePerson(tables, erasure, { nodes, keys }, matching, HORIZON));
-  removeKeys(store.runs(MATCH_KEYS), store.hashOf, tenant, keys);
+  const matchKeys = new MatchKeyLookup(store.runs(MATCH_KEYS), store.hashOf);
+  store.runs(MATCH_KEYS).remove(keys.map((key) => matchKeys.runKeyOf(tenant, key)));
   for (const node of nodes) store.run('DELETE FROM aliases WHERE node = ?', node);
   store.runs(PROFILE_RUNS).remove(nodes.map((node) => [node]));
   const shortHashes = keys.map((key) => shortHashOf(store.hashOf, tenant, key));

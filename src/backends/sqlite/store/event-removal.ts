@@ -1,6 +1,6 @@
 /**
- * Removes events from the store, for an erase and for retention, and updates every sum: the event count of nodes and
- * tables, the counts by minute and hour (`views/removed-counts.ts`), and the ledger, where the events move from stored
+ * Removes events from the store, for an erase and for retention, and updates every sum: the event count of tables, the
+ * counts by minute and hour (`views/removed-counts.ts`), and the ledger, where the events move from stored
  * to erased or expired. Works within the caller's write transaction, on a bounded number of events.
  */
 
@@ -20,7 +20,7 @@ import {
 import { LOCAL_SHARD } from '../../sql/store-tables.ts';
 import { moveInLedger } from '../../sql/sums.ts';
 import type { EventTable, StoreConnection } from './connection.ts';
-import { putRemovedEvents, type RemovedEvents, subtractRemovedEvents } from './profile-runs.ts';
+import { putRemovedEvents } from './profile-runs.ts';
 import { EventReader, removeStored } from './stored-events.ts';
 
 export interface RemovableEvent extends Omit<BlockEvent, 'eventIndex' | 'value' | 'properties'> {
@@ -51,14 +51,13 @@ export function removeEvents(
   if (becoming === 'erased') unindex(store, table, events);
   const expired = becoming === 'expired' ? 1 : table.expired;
   store.run('UPDATE event_tables SET events = events - ?, expired = ? WHERE no = ?', events.length, expired, table.no);
-  if (becoming === 'expired') putRemovedEvents(store, removedByNode(events));
-  else subtractRemovedEvents(store, removedByNode(events));
   takeFromLedger(store, events, becoming);
   for (const [tenant, removed] of Map.groupBy(events, ({ tenant }) => tenant)) uncount(store, tenant, removed);
 }
 
-function removedByNode(events: readonly RemovableEvent[]): RemovedEvents[] {
-  return [...Map.groupBy(events, ({ node }) => node)].flatMap(([node, removed]) => {
+/** Subtracts removed events from those of their nodes. */
+export function uncountOnNodes(store: StoreConnection, events: readonly RemovableEvent[]): void {
+  const removedByNode = [...Map.groupBy(events, ({ node }) => node)].flatMap(([node, removed]) => {
     if (node === null) return [];
     const times = removed.map(({ receivedAt }) => receivedAt);
     const [first, last] = times.reduce(
@@ -67,6 +66,7 @@ function removedByNode(events: readonly RemovableEvent[]): RemovedEvents[] {
     );
     return [{ node, events: removed.length, first, last }];
   });
+  putRemovedEvents(store, removedByNode);
 }
 
 function unindex(store: StoreConnection, table: EventTable, events: readonly RemovableEvent[]): void {

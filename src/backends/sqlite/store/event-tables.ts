@@ -7,12 +7,14 @@ import type { DatabaseSync, StatementSync } from 'node:sqlite';
 import type { NodeNumber } from '../../../model.ts';
 import type { EventToStore } from '../../../store-writer.ts';
 import { BLOCK_EVENTS_MAX, BlockWriter } from './event-blocks.ts';
-import { EventIndex } from './event-index.ts';
-import type { RunsSizes, SortedRuns } from '../sorted-runs/sorted-runs.ts';
+import { EVENTS_BY_NODE, EVENTS_BY_TENANT, INDEX_SIZES } from './event-index.ts';
+import { BufferedRuns } from '../sorted-runs/buffered-runs.ts';
+import type { RunsSizes } from '../sorted-runs/sorted-runs.ts';
 import { eventTableSchema, openStoreFile, withDamageExplained } from './schema.ts';
 
 /** Two blocks fill a page of the store; a larger event has a block of its own. */
 const BLOCK_BYTES_MAX = 4_060;
+const NO_VALUES: readonly number[] = [];
 
 interface Newest {
   readonly no: number;
@@ -37,7 +39,8 @@ interface TableRow {
 export class EventTables {
   readonly #database: DatabaseSync;
   readonly #tableEvents: number;
-  readonly #index: EventIndex;
+  readonly #byNode: BufferedRuns;
+  readonly #byTenant: BufferedRuns;
   readonly #block = new BlockWriter();
   #blockStart = 0;
   #blockTenant = 0;
@@ -46,7 +49,11 @@ export class EventTables {
   constructor(database: DatabaseSync, tableEvents: number, indexSizes: RunsSizes = {}) {
     this.#database = database;
     this.#tableEvents = tableEvents;
-    this.#index = new EventIndex(database, indexSizes);
+    const [byNode, byTenant] = [EVENTS_BY_NODE, EVENTS_BY_TENANT].map(
+      (shape) => new BufferedRuns(database, shape, () => (this.#newest as Newest).no, { ...INDEX_SIZES, ...indexSizes }),
+    ) as [BufferedRuns, BufferedRuns];
+    this.#byNode = byNode;
+    this.#byTenant = byTenant;
   }
 
   /** The table for the next record. */
@@ -69,8 +76,8 @@ export class EventTables {
   ): void {
     const table = this.#newest as Newest;
     const { timestamp } = event;
-    if (this.#index.isFull) this.#index.flush(table.no);
-    this.#index.add(tenant, node, timestamp, no);
+    this.#byTenant.put([tenant, timestamp, no], NO_VALUES);
+    if (node !== null) this.#byNode.put([node, timestamp, no], NO_VALUES);
     if (this.#block.events === BLOCK_EVENTS_MAX || this.#block.bytesWith(event) > BLOCK_BYTES_MAX) this.endBlock();
     if (this.#block.events === 0) {
       this.#blockStart = no;
@@ -95,7 +102,7 @@ export class EventTables {
     if (this.#newest === undefined) return;
     this.endBlock();
     const { no, events, timestampMin, timestampMax, receivedMax } = this.#newest;
-    this.#index.flush(no);
+    for (const index of this.index) index.flush();
     this.#database
       .prepare(
         `UPDATE event_tables SET events = ?, timestamp_min = ?, timestamp_max = ?, received_max = ? WHERE no = ?`,
@@ -103,13 +110,14 @@ export class EventTables {
       .run(events, finite(timestampMin), finite(timestampMax), finite(receivedMax), no);
   }
 
-  get trees(): readonly SortedRuns[] {
-    return this.#index.trees;
+  /** Its sorted runs. */
+  get index(): readonly BufferedRuns[] {
+    return [this.#byNode, this.#byTenant];
   }
 
   forget(): void {
     this.#newest = undefined;
-    this.#index.forget();
+    for (const index of this.index) index.forget();
     this.#block.clear();
   }
 

@@ -11,6 +11,7 @@ import type { DatabaseSync } from 'node:sqlite';
 import type { Rows } from '../../../columnar/column-block.ts';
 import { DAY_MS, EVENT_ID_WINDOW_MS, IDEMPOTENCY_WINDOW_MS } from '../../../model.ts';
 import type { EventIdUses, KeyUse, TenantBatch } from '../../../store-writer.ts';
+import { eventIdUsesOf } from '../../../views/event-id-uses.ts';
 import { HASHED, type HashOfKey, type KeyHash } from '../../../views/keyed-hash.ts';
 import { olderUseName } from '../../../views/key-use.ts';
 import { BufferedRuns } from '../sorted-runs/buffered-runs.ts';
@@ -57,39 +58,37 @@ function keepNewest(rows: RowsToWrite, into: number, other: number): void {
 interface LookedUpEventIds extends EventIdUses {
   readonly hashes: readonly KeyHash[];
   /** By index: how many uses of the id are stored. */
-  readonly uses: Float64Array;
+  readonly uses: number[];
 }
 
-type FindEntry = (hash: KeyHash) => Entry | undefined;
+type Lookup = Pick<RunReader, 'get'>;
 
-/** Looks first uses up: the writer among its own buffered ones too, a reader among those that are stored. */
+/** Looks first uses up, in runs of `EVENT_IDS` and `IDEMPOTENCY_KEYS`. */
 export class FirstUseLookup {
-  readonly #hashOf: HashOfKey;
-  readonly #findEventId: FindEntry;
-  readonly #findKey: FindEntry;
+  protected readonly hashOf: HashOfKey;
+  readonly #eventIds: Lookup;
+  readonly #keys: Lookup;
 
-  constructor(hashOf: HashOfKey, findEventId: FindEntry, findKey: FindEntry) {
-    this.#hashOf = hashOf;
-    this.#findEventId = findEventId;
-    this.#findKey = findKey;
+  constructor(hashOf: HashOfKey, eventIds: Lookup, keys: Lookup) {
+    this.hashOf = hashOf;
+    this.#eventIds = eventIds;
+    this.#keys = keys;
   }
 
   eventIds(tenant: number, ids: readonly string[]): LookedUpEventIds {
-    const hashes = ids.map((id) => this.#hashOf(tenant, HASHED.eventId, id));
-    const uses = new Float64Array(ids.length);
-    const usedAt = new Float64Array(ids.length).fill(Number.NaN);
-    for (const [index, hash] of hashes.entries()) {
-      const entry = this.#findEventId(hash);
-      if (entry === undefined) continue;
-      const [receivedAt, before] = entry.values as [number, number];
-      usedAt[index] = receivedAt;
-      uses[index] = before + 1;
-    }
-    return { firstIndexes: firstIndexesOf(hashes), usedAt, hashes, uses };
+    const [hashes, uses]: [KeyHash[], number[]] = [[], []];
+    const found = eventIdUsesOf(ids, (id) => {
+      const hash = this.hashOf(tenant, HASHED.eventId, id);
+      const [receivedAt, before = -1] = this.#eventIds.get(runKeyOf(hash))?.values ?? [];
+      hashes.push(hash);
+      uses.push(before + 1);
+      return receivedAt;
+    });
+    return { ...found, hashes, uses };
   }
 
   newestUseOfKey(tenant: number, idempotencyKey: string): KeyUse | undefined {
-    const entry = this.#findKey(this.#hashOf(tenant, HASHED.idempotencyKey, idempotencyKey));
+    const entry = this.#keys.get(runKeyOf(this.hashOf(tenant, HASHED.idempotencyKey, idempotencyKey)));
     return entry === undefined ? undefined : keyUseOf(entry);
   }
 
@@ -98,48 +97,26 @@ export class FirstUseLookup {
   }
 }
 
-/** For readers: in runs of `EVENT_IDS` and `IDEMPOTENCY_KEYS`. */
-export function storedFirstUses(hashOf: HashOfKey, eventIds: RunReader, keys: RunReader): FirstUseLookup {
-  return new FirstUseLookup(
-    hashOf,
-    (hash) => eventIds.find(runKeyOf(hash)),
-    (hash) => keys.find(runKeyOf(hash)),
-  );
-}
-
-/** For the writer. */
-export class FirstUses {
-  readonly #hashOf: HashOfKey;
-  readonly #eventIds: BufferedRuns;
-  readonly #keys: BufferedRuns;
-  readonly #lookup: FirstUseLookup;
+/** For the writer: among its own buffered ones too. */
+export class FirstUses extends FirstUseLookup {
+  readonly eventIdRuns: BufferedRuns;
+  readonly keyRuns: BufferedRuns;
   /** By tenant: the event ids of the last lookup. */
   readonly #lookedUp = new Map<number, LookedUpEventIds>();
 
   constructor(database: DatabaseSync, hashOf: HashOfKey) {
-    this.#hashOf = hashOf;
-    this.#eventIds = new BufferedRuns(database, EVENT_IDS, (rows) => groupFor(this.#eventIds.runs, rows));
-    this.#keys = new BufferedRuns(database, IDEMPOTENCY_KEYS, (rows) => groupFor(this.#keys.runs, rows));
-    this.#lookup = new FirstUseLookup(
-      hashOf,
-      (hash) => this.#eventIds.get(runKeyOf(hash)),
-      (hash) => this.#keys.get(runKeyOf(hash)),
-    );
+    const eventIds: BufferedRuns = new BufferedRuns(database, EVENT_IDS, (rows) => groupFor(eventIds.runs, rows));
+    const keys: BufferedRuns = new BufferedRuns(database, IDEMPOTENCY_KEYS, (rows) => groupFor(keys.runs, rows));
+    super(hashOf, eventIds, keys);
+    this.eventIdRuns = eventIds;
+    this.keyRuns = keys;
   }
 
   /** Call it before `write` for the same ids. */
-  eventIds(tenant: number, ids: readonly string[]): EventIdUses {
-    const lookedUp = this.#lookup.eventIds(tenant, ids);
+  override eventIds(tenant: number, ids: readonly string[]): LookedUpEventIds {
+    const lookedUp = super.eventIds(tenant, ids);
     this.#lookedUp.set(tenant, lookedUp);
     return lookedUp;
-  }
-
-  newestUseOfKey(tenant: number, idempotencyKey: string): KeyUse | undefined {
-    return this.#lookup.newestUseOfKey(tenant, idempotencyKey);
-  }
-
-  olderUseOfKey(tenant: number, idempotencyKey: string, bodyHash: string): KeyUse | undefined {
-    return this.#lookup.olderUseOfKey(tenant, idempotencyKey, bodyHash);
   }
 
   /** `order` increases from transaction to transaction. */
@@ -152,36 +129,20 @@ export class FirstUses {
   #writeEventIds(written: TenantBatch['eventIds'], { hashes, uses }: LookedUpEventIds): void {
     for (const { index, receivedAt } of written) {
       const before = uses[index] as number;
-      this.#eventIds.put(runKeyOf(hashes[index] as KeyHash), [receivedAt, before]);
+      this.eventIdRuns.put(runKeyOf(hashes[index] as KeyHash), [receivedAt, before]);
       uses[index] = before + 1;
     }
   }
 
   #writeKeyUse(tenant: number, name: string, { receivedAt, traceId, bodyHash }: KeyUse, order: number): void {
     const bytes = Buffer.concat([uuidBytes(traceId), Buffer.from(bodyHash)]);
-    this.#keys.put(runKeyOf(this.#hashOf(tenant, HASHED.idempotencyKey, name)), [receivedAt, order], bytes);
-  }
-
-  /** Call it before the transaction is committed. */
-  flush(): void {
-    this.#eventIds.flush();
-    this.#keys.flush();
-  }
-
-  forget(): void {
-    this.#lookedUp.clear();
-    this.#eventIds.forget();
-    this.#keys.forget();
-  }
-
-  get trees(): readonly SortedRuns[] {
-    return [this.#eventIds.runs, this.#keys.runs];
+    this.keyRuns.put(runKeyOf(this.hashOf(tenant, HASHED.idempotencyKey, name)), [receivedAt, order], bytes);
   }
 
   /** Within a transaction. Removes some expired uses; true if there were any. */
   sweep(now: number): boolean {
-    const ids = dropOldest(this.#eventIds.runs, now - EVENT_ID_WINDOW_MS);
-    const keys = dropOldest(this.#keys.runs, now - IDEMPOTENCY_WINDOW_MS);
+    const ids = dropOldest(this.eventIdRuns.runs, now - EVENT_ID_WINDOW_MS);
+    const keys = dropOldest(this.keyRuns.runs, now - IDEMPOTENCY_WINDOW_MS);
     return ids || keys;
   }
 }
@@ -197,7 +158,7 @@ export function keyUseOf({ values, bytes }: Entry): KeyUse {
  */
 export function forgetEventId(reader: RunReader, hash: KeyHash, usedAt: readonly number[]): void {
   const key = runKeyOf(hash);
-  const used = reader.find(key)?.values[0];
+  const used = reader.get(key)?.values[0];
   if (used !== undefined && usedAt.includes(used)) reader.remove([key]);
 }
 
@@ -219,22 +180,4 @@ function groupFor(runs: SortedRuns, { columns, count }: Rows): number {
   let newest = Number.NEGATIVE_INFINITY;
   for (let row = 0; row < count; row++) newest = Math.max(newest, receivedAt[row] as number);
   return Math.max(Math.floor(newest / DAY_MS), runs.groups().at(-1) ?? Number.NEGATIVE_INFINITY);
-}
-
-/** The first index of each hash: a hash table with open addressing. */
-function firstIndexesOf(hashes: readonly KeyHash[]): Int32Array {
-  const firstIndexes = new Int32Array(hashes.length);
-  const slots = new Int32Array(2 ** Math.ceil(Math.log2(2 * hashes.length + 1)));
-  const mask = slots.length - 1;
-  for (let index = 0; index < hashes.length; index++) {
-    const { hash, rest } = hashes[index] as KeyHash;
-    let slot = rest & mask;
-    for (; slots[slot] !== 0; slot = (slot + 1) & mask) {
-      const other = hashes[(slots[slot] as number) - 1] as KeyHash;
-      if (other.rest === rest && other.hash === hash) break;
-    }
-    if (slots[slot] === 0) slots[slot] = index + 1;
-    firstIndexes[index] = (slots[slot] as number) - 1;
-  }
-  return firstIndexes;
 }

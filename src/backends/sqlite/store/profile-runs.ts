@@ -124,7 +124,7 @@ export interface RemovedEvents {
   readonly last: number;
 }
 
-/** For many nodes, on the writer's connection, which then has to reload its runs. */
+/** The writer has to reload its runs then. */
 export function putRemovedEvents({ database }: StoreConnection, removed: readonly RemovedEvents[]): void {
   const runs = new SortedRuns(database, PROFILE_RUNS, PROFILE_SIZES);
   const rows = runs.rowsFor(removed.length);
@@ -133,14 +133,4 @@ export function putRemovedEvents({ database }: StoreConnection, removed: readonl
     rows.add([node, -events, first, last, last, NO_SHAPE], NO_BYTES);
   }
   runs.put(PROFILE_GROUP, rows);
-}
-
-/** For a few nodes, on any connection. */
-export function subtractRemovedEvents(store: StoreConnection, removed: readonly RemovedEvents[]): void {
-  for (const { node, events } of removed) {
-    store.runs(PROFILE_RUNS).change([node], ({ values: [before = 0, ...others], bytes }) => ({
-      values: [before - events, ...others],
-      bytes,
-    }));
-  }
 }

@@ -22,7 +22,7 @@ import {
 } from '../../../views/profile.ts';
 import { idBytes, type StoreConnection } from './connection.ts';
 import { findShortState, type NodeState, PROFILE_RUNS, stateOf } from './profile-runs.ts';
-import { findNode, MATCH_KEYS } from './match-keys.ts';
+import { MATCH_KEYS, MatchKeyLookup } from './match-keys.ts';
 import { uuidText } from '../uuids.ts';
 
 interface OriginColumns {
@@ -75,12 +75,12 @@ export function nodesByKey(
   type: IdentifierType,
   normalised: string,
 ): ProfileNodes | undefined {
-  const node = findNode(store.runs(MATCH_KEYS), store.hashOf, tenant, { type, value: normalised });
-  if (node === undefined) return undefined;
+  const owner = new MatchKeyLookup(store.runs(MATCH_KEYS), store.hashOf).find(tenant, { type, value: normalised });
+  if (owner === undefined) return undefined;
   // Found by its hash; here the text can be compared too, since the node's page is read anyway.
   const row = store.get<{ node: NodeNumber }>(
     'SELECT node FROM identifiers WHERE node = ? AND type = ? AND value = ? AND tenant = ?',
-    node,
+    owner.node,
     IDENTIFIER_TYPES.indexOf(type),
     normalised,
     tenant,
@@ -110,7 +110,7 @@ export function nodesOf(
 }
 
 export function wholeState(store: StoreConnection, node: NodeNumber): NodeState | undefined {
-  const entry = store.runs(PROFILE_RUNS).find([node]);
+  const entry = store.runs(PROFILE_RUNS).get([node]);
   return entry && stateOf(entry);
 }
 
