@@ -10,8 +10,8 @@ import * as fc from 'fast-check';
 import {
   findShortState,
   PROFILE_RUNS,
-  putRemovedEvents,
   stateOf,
+  subtractEvents,
 } from '../../../src/backends/sqlite/store/profile-runs.ts';
 import { NO_SHAPE } from '../../../src/backends/sqlite/store/shape-hash.ts';
 import { combineEntries, type Entry } from '../../../src/backends/sqlite/sorted-runs/entries.ts';
@@ -237,9 +237,7 @@ class KnownNodes {
     const at = this.#said.get(node)?.findIndex(({ events }) => events.length > 0) ?? -1;
     const user = this.#said.get(node)?.[at];
     if (user === undefined) return;
-    const { receivedAt } = user.origin;
-    const removed = [{ node, events: 1, first: receivedAt, last: receivedAt }];
-    putRemovedEvents(connection, removed);
+    subtractEvents(connection, [{ node, receivedAt: user.origin.receivedAt }]);
     this.#nodes.deltas.forget();
     this.#said.set(node, this.#said.get(node)?.with(at, { ...user, events: [] }) ?? []);
     this.#committed = new Map(this.#said);

@@ -144,7 +144,7 @@ export class RunReader {
     const row = this.blockOf(run, keys[from] as Key);
     if (row === undefined) return from + 1;
     const block = this.decoded(row);
-    const rest = this.rowsFor(block.count);
+    const rest = new RowsToWrite(this.shape, block.count);
     let next = from;
     let kept = 0;
     for (; next < keys.length; next++) {
@@ -203,10 +203,6 @@ export class RunReader {
       (column < keyColumns ? key : values).push(block.value(column, row));
     }
     return { key, values, bytes: block.bytes(row) };
-  }
-
-  rowsFor(count: number): RowsToWrite {
-    return new RowsToWrite(this.shape.keyColumns + this.shape.valueColumns, this.shape.hasBytes, count);
   }
 
   protected append(rows: RowsToWrite, block: ColumnBlock, from: number, to: number): void {

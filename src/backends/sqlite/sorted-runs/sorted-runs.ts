@@ -23,7 +23,7 @@ import type { DatabaseSync } from 'node:sqlite';
 import type { ColumnBlock, Rows } from '../../../columnar/column-block.ts';
 import { sortedOrder } from '../../../columnar/sorted-order.ts';
 import { BloomFilter } from './bloom-filter.ts';
-import type { RowsToWrite, RunsShape } from './entries.ts';
+import { RowsToWrite, type RunsShape } from './entries.ts';
 import { bytesOf, compareKeys, type Key, nextKey } from './keys.ts';
 import { type ListedRun, RunReader, sameOrder } from './run-reader.ts';
 
@@ -40,18 +40,18 @@ export interface RunsSizes {
   readonly filterBytesMax?: number;
 }
 
-/**
- * Few, since every unsuccessful lookup checks the filter of every run, and merging is cheap: with 16 instead of 4,
- * writing a hash takes half as long, and finding one twice as long.
- */
-const FAN_OUT = 4;
-const BLOCK_ROWS = 128;
-/** A block fits a page of the store. */
-const BLOCK_BYTES = 7_000;
-const MERGED_BYTES_MIN = 64 * 1024;
+const SIZES: Required<RunsSizes> = {
+  // Few, since every unsuccessful lookup checks the filter of every run, and merging is cheap: with 16 instead of 4,
+  // writing a hash takes half as long, and finding one twice as long.
+  fanOut: 4,
+  blockRows: 128,
+  // A block fits a page of the store.
+  blockBytes: 7_000,
+  mergedBytesMin: 64 * 1024,
+  filterBytesMax: 64 * 1024 * 1024,
+};
 /** Limit for blocks in memory at once, except for larger entries. */
 const MERGED_AT_ONCE_BYTES = 4 * 1024 * 1024;
-const FILTER_BYTES_MAX = 64 * 1024 * 1024;
 /** Smaller runs are all on level 0. */
 const LOWEST_LEVEL_BYTES = 16 * 1024;
 /** Bytes merged per byte written, in each merge. More than one, or a merge would not end before the next begins. */
@@ -74,32 +74,20 @@ interface Run extends ListedRun {
 }
 
 export class SortedRuns extends RunReader {
-  readonly #fanOut: number;
-  readonly #blockRows: number;
-  readonly #blockBytes: number;
-  readonly #mergedBytesMin: number;
-  readonly #filterBytesMax: number;
+  readonly #sizes: Required<RunsSizes>;
   /** Newest group first; undefined until loaded. */
   #runs: Run[] | undefined;
   #filterBytes = 0;
 
   constructor(database: DatabaseSync, shape: RunsShape, sizes: RunsSizes = {}) {
     super(database, shape);
-    this.#fanOut = sizes.fanOut ?? FAN_OUT;
-    this.#blockRows = sizes.blockRows ?? BLOCK_ROWS;
-    this.#blockBytes = sizes.blockBytes ?? BLOCK_BYTES;
-    this.#mergedBytesMin = sizes.mergedBytesMin ?? MERGED_BYTES_MIN;
-    this.#filterBytesMax = sizes.filterBytesMax ?? FILTER_BYTES_MAX;
+    this.#sizes = { ...SIZES, ...sizes };
   }
 
   /** Drops what is cached in memory; call it after a rollback. */
   forget(): void {
     this.#runs = undefined;
     this.#filterBytes = 0;
-  }
-
-  get count(): number {
-    return this.#known().length;
   }
 
   protected override runsWith(key: Key, group: number | null): readonly Run[] {
@@ -116,7 +104,7 @@ export class SortedRuns extends RunReader {
     const run = this.#create(group);
     this.#writePart(run, rows, sortedOrder(rows.columns.slice(0, this.shape.keyColumns), rows.count), rows.count);
     this.#storeBytes(run);
-    this.#mergeBy(Math.max(this.#mergedBytesMin, MERGED_PER_PUT * run.bytes));
+    this.#mergeBy(Math.max(this.#sizes.mergedBytesMin, MERGED_PER_PUT * run.bytes));
   }
 
   /** Whether any merge is running. */
@@ -126,7 +114,7 @@ export class SortedRuns extends RunReader {
 
   /** Continues every merge while idle, by a bounded step. */
   compact(): void {
-    this.#mergeBy(IDLE_STEPS * this.#mergedBytesMin);
+    this.#mergeBy(IDLE_STEPS * this.#sizes.mergedBytesMin);
   }
 
   #mergeBy(bytes: number): void {
@@ -189,7 +177,7 @@ export class SortedRuns extends RunReader {
     const select = this.database.prepare(`SELECT first, filter FROM ${name}_filters WHERE run = ? ORDER BY first, no`);
     for (const run of runs) {
       const bytes = (size.get(run.no)?.['bytes'] as number | null) ?? 0;
-      if (this.#filterBytes + bytes > this.#filterBytesMax) continue;
+      if (this.#filterBytes + bytes > this.#sizes.filterBytesMax) continue;
       this.#filterBytes += bytes;
       run.filters = select.all(run.no).map(({ first, filter }) => ({
         first: first as number,
@@ -226,12 +214,12 @@ export class SortedRuns extends RunReader {
   }
 
   #endOfBlock({ bytes }: Rows, order: Uint32Array, start: number, count: number): number {
-    const most = Math.min(count, start + this.#blockRows);
+    const most = Math.min(count, start + this.#sizes.blockRows);
     if (bytes === null) return most;
     let sum = bytes.length(order[start] as number);
     for (let end = start + 1; end < most; end++) {
       sum += bytes.length(order[end] as number);
-      if (sum > this.#blockBytes) return end;
+      if (sum > this.#sizes.blockBytes) return end;
     }
     return most;
   }
@@ -258,7 +246,7 @@ export class SortedRuns extends RunReader {
 
   /** The largest filters go first: searching one run on disk costs the same however large it is. */
   #keepFiltersBounded(): void {
-    while (this.#filterBytes > this.#filterBytesMax) {
+    while (this.#filterBytes > this.#sizes.filterBytesMax) {
       let largest: Run | undefined;
       for (const run of this.#known()) {
         if (run.filters !== null && run.filters.length > 0 && run.bytes >= (largest?.bytes ?? 0)) largest = run;
@@ -301,14 +289,14 @@ export class SortedRuns extends RunReader {
         continue;
       }
       for (const ofLevel of Map.groupBy(ofGroup, ({ bytes }) => this.#levelOf(bytes)).values()) {
-        if (ofLevel.length >= this.#fanOut) this.#beginMerge(group, ofLevel);
+        if (ofLevel.length >= this.#sizes.fanOut) this.#beginMerge(group, ofLevel);
       }
     }
   }
 
   #levelOf(bytes: number): number {
     if (bytes < LOWEST_LEVEL_BYTES) return 0;
-    return 1 + Math.floor(Math.log(bytes / LOWEST_LEVEL_BYTES) / Math.log(this.#fanOut));
+    return 1 + Math.floor(Math.log(bytes / LOWEST_LEVEL_BYTES) / Math.log(this.#sizes.fanOut));
   }
 
   #beginMerge(group: number, inputs: readonly Run[]): void {
@@ -340,7 +328,8 @@ export class SortedRuns extends RunReader {
       least = leastFar(inputs);
     }
     const bound = least?.last;
-    const merged = this.rowsFor(
+    const merged = new RowsToWrite(
+      this.shape,
       inputs.reduce((sum, { blocks }) => blocks.reduce((all, { count }) => all + count, sum), 0),
     );
     for (const input of inputs) this.#takeUpTo(bound, input, merged);
@@ -377,7 +366,7 @@ export class SortedRuns extends RunReader {
       if (end === 0) return;
       this.append(rows, block, 0, end);
       if (end === block.count) continue;
-      const rest = this.rowsFor(block.count - end);
+      const rest = new RowsToWrite(this.shape, block.count - end);
       this.append(rest, block, end, block.count);
       this.writeBlock(run.no, rest, sameOrder(rest.count), 0, rest.count);
     }

@@ -35,9 +35,9 @@ import { EVENT_IDS, forgetEventId } from './first-uses.ts';
 import { invalidate } from './invalidations.ts';
 import type { EventTable, StoreConnection } from './connection.ts';
 import { MATCH_KEYS, MatchKeyLookup } from './match-keys.ts';
-import { PROFILE_RUNS } from './profile-runs.ts';
+import { PROFILE_RUNS, subtractEvents } from './profile-runs.ts';
 import { identifiersOf, nodesById } from './profiles.ts';
-import { type RemovableEvent, removable, removeEvents, uncountOnNodes } from './event-removal.ts';
+import { type RemovableEvent, removable, removeEvents } from './event-removal.ts';
 import { EventReader, eventsBetween } from './stored-events.ts';
 import { shortHashOf } from './tombstones.ts';
 import { erasedKeys, eventIdOf } from '../../../views/erased-person.ts';
@@ -72,7 +72,7 @@ export async function erase(store: StoreConnection, erasure: Erasure): Promise<b
     const removed = eraseEvents(store, profile);
     events += removed.length;
     if (removed.length >= EVENTS_PER_TRANSACTION_MAX) {
-      uncountOnNodes(store, removed);
+      subtractEvents(store, removed);
       return false;
     }
     eraseProfile(store, erasure, profile, matching, events);
@@ -134,14 +134,12 @@ function eraseKeys(
   keys: readonly EventKey[],
 ): RemovableEvent[] {
   const reader = new EventReader(store);
-  const records = new Set<number>();
+  const users = new Map<number, Set<number>>();
   for (const { no } of keys) {
     const event = reader.get(table.no, no);
-    if (event !== undefined) records.add(event.record);
+    if (event !== undefined) users.set(event.record, (users.get(event.record) ?? new Set()).add(event.userIndex));
   }
-  const wanted = new Set(keys.map(({ no }) => no));
-  const events: RemovableEvent[] = [];
-  for (const record of records) events.push(...eventsToErase(store, table.no, record, node, wanted));
+  const events = [...users].flatMap(([record, ofRecord]) => eventsToErase(store, table.no, record, node, ofRecord));
   removeEvents(store, table, events, 'erased');
   // Events that had expired still have index entries.
   removeEntries(
@@ -154,15 +152,15 @@ function eraseKeys(
 }
 
 /**
- * The events of a node in a record. A user counts once in the ledger, so if a piece ends within a user, the rest of it
- * is included.
+ * The events of a node that some users of a record have. All of them, also if a piece ends within a user, since a user
+ * counts once in the ledger.
  */
 function eventsToErase(
   store: StoreConnection,
   table: number,
   recordNo: number,
   node: NodeNumber,
-  wanted: ReadonlySet<number>,
+  users: ReadonlySet<number>,
 ): RemovableEvent[] {
   const record = store.get<{ received_at: number; processed_at: number; first_event: number; events: number }>(
     `SELECT received_at, processed_at, first_event, events FROM records_${table} WHERE no = ?`,
@@ -170,10 +168,6 @@ function eventsToErase(
   );
   if (record === undefined) throw new Error(`record ${recordNo} is not stored, and its events are`);
   const { received_at, processed_at, first_event, events } = record;
-  const users = new Set<number>();
-  for (const { no, userIndex } of eventsBetween(store, table, first_event, first_event + events)) {
-    if (wanted.has(no)) users.add(userIndex);
-  }
   const found: RemovableEvent[] = [];
   for (const event of eventsBetween(store, table, first_event, first_event + events)) {
     if (event.node !== node || !users.has(event.userIndex)) continue;

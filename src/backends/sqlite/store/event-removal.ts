@@ -20,7 +20,6 @@ import {
 import { LOCAL_SHARD } from '../../sql/store-tables.ts';
 import { moveInLedger } from '../../sql/sums.ts';
 import type { EventTable, StoreConnection } from './connection.ts';
-import { putRemovedEvents } from './profile-runs.ts';
 import { EventReader, removeStored } from './stored-events.ts';
 
 export interface RemovableEvent extends Omit<BlockEvent, 'eventIndex' | 'value' | 'properties'> {
@@ -53,20 +52,6 @@ export function removeEvents(
   store.run('UPDATE event_tables SET events = events - ?, expired = ? WHERE no = ?', events.length, expired, table.no);
   takeFromLedger(store, events, becoming);
   for (const [tenant, removed] of Map.groupBy(events, ({ tenant }) => tenant)) uncount(store, tenant, removed);
-}
-
-/** Subtracts removed events from those of their nodes. */
-export function uncountOnNodes(store: StoreConnection, events: readonly RemovableEvent[]): void {
-  const removedByNode = [...Map.groupBy(events, ({ node }) => node)].flatMap(([node, removed]) => {
-    if (node === null) return [];
-    const times = removed.map(({ receivedAt }) => receivedAt);
-    const [first, last] = times.reduce(
-      ([least, most], at) => [Math.min(least, at), Math.max(most, at)],
-      [times[0] ?? 0, times[0] ?? 0],
-    );
-    return [{ node, events: removed.length, first, last }];
-  });
-  putRemovedEvents(store, removedByNode);
 }
 
 function unindex(store: StoreConnection, table: EventTable, events: readonly RemovableEvent[]): void {

@@ -10,7 +10,7 @@ import { BLOCK_EVENTS_MAX, BlockWriter } from './event-blocks.ts';
 import { EVENTS_BY_NODE, EVENTS_BY_TENANT, INDEX_SIZES } from './event-index.ts';
 import { BufferedRuns } from '../sorted-runs/buffered-runs.ts';
 import type { RunsSizes } from '../sorted-runs/sorted-runs.ts';
-import { eventTableSchema, openStoreFile, withDamageExplained } from './schema.ts';
+import { eventTableSchema } from './schema.ts';
 
 /** Two blocks fill a page of the store; a larger event has a block of its own. */
 const BLOCK_BYTES_MAX = 4_060;
@@ -154,25 +154,4 @@ export class EventTables {
 
 function finite(value: number): number | null {
   return Number.isFinite(value) ? value : null;
-}
-
-/**
- * The newest time in a store, of receipt or of an erase; 0 without any. What is received next must be later, or it
- * would be taken for data from before the erase.
- */
-export function newestProcessed(file: string): number {
-  const database = openStoreFile(file, 'reader');
-  try {
-    const row = withDamageExplained(file, () =>
-      database
-        .prepare(
-          `SELECT max(coalesce((SELECT max(received_max) FROM event_tables), 0),
-                      coalesce((SELECT max(last_erased_at) FROM tenants), 0)) AS newest`,
-        )
-        .get(),
-    );
-    return Number(row?.newest ?? 0);
-  } finally {
-    database.close();
-  }
 }

@@ -79,10 +79,10 @@ export class FirstUseLookup {
     const [hashes, uses]: [KeyHash[], number[]] = [[], []];
     const found = eventIdUsesOf(ids, (id) => {
       const hash = this.hashOf(tenant, HASHED.eventId, id);
-      const [receivedAt, before = -1] = this.#eventIds.get(runKeyOf(hash))?.values ?? [];
+      const entry = this.#eventIds.get(runKeyOf(hash));
       hashes.push(hash);
-      uses.push(before + 1);
-      return receivedAt;
+      uses.push(entry === undefined ? 0 : (entry.values[1] as number) + 1);
+      return entry?.values[0];
     });
     return { ...found, hashes, uses };
   }

@@ -16,7 +16,8 @@ import { freePages } from './erase.ts';
 import { dropEntries } from './event-index.ts';
 import { type EventTable, StoreConnection } from './connection.ts';
 import type { FirstUses } from './first-uses.ts';
-import { type RemovableEvent, removable, removeEvents, uncountOnNodes } from './event-removal.ts';
+import { type RemovableEvent, removable, removeEvents } from './event-removal.ts';
+import { subtractEvents } from './profile-runs.ts';
 import { eventsBetween } from './stored-events.ts';
 
 const EVENTS_PER_SWEEP = 5_000;
@@ -127,7 +128,7 @@ function expire(store: StoreConnection, table: EventTable, records: readonly Rec
     if (events.length >= EVENTS_PER_SWEEP) break;
   }
   removeEvents(store, table, events, 'expired');
-  uncountOnNodes(store, events);
+  subtractEvents(store, events);
   // In order, so that the last one of a tenant stays.
   for (const [tenant, no] of new Map(events.map((event) => [event.tenant, event.no]))) {
     store.run(

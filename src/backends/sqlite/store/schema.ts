@@ -17,7 +17,7 @@ import type { DatabaseSync } from 'node:sqlite';
 import { OperatorError } from '../../../errors.ts';
 import { STORE_TABLES } from '../../sql/store-tables.ts';
 import { createTables } from '../../sql/tables.ts';
-import { damageText, type DatabaseFile, isDamage, openDatabase } from '../database.ts';
+import { damageText, type DatabaseFile, isDamage, openDatabase, textsIn } from '../database.ts';
 import { ENGINE_TYPES } from '../keys-schema.ts';
 import { sortedRunsSchema } from '../sorted-runs/schema.ts';
 
@@ -272,13 +272,26 @@ export function openStoreFileForCommand(file: string): DatabaseSync {
 
 /** The position up to which the log is in the store; 0 if there is no store yet. */
 export function readStorePosition(file: string): number {
-  if (!existsSync(file)) return 0;
+  return existsSync(file) ? readNumber(file, 'SELECT position FROM positions WHERE partition = 0') : 0;
+}
+
+/**
+ * The newest time in a store, of receipt or of an erase; 0 without any. What is received next must be later, or it
+ * would be taken for data from before the erase.
+ */
+export function newestProcessed(file: string): number {
+  return readNumber(
+    file,
+    `SELECT max(coalesce((SELECT max(received_max) FROM event_tables), 0),
+                coalesce((SELECT max(last_erased_at) FROM tenants), 0))`,
+  );
+}
+
+/** The only value of a query; 0 if there is none. */
+function readNumber(file: string, sql: string): number {
   const database = openStoreFile(file, 'reader');
   try {
-    const row = withDamageExplained(file, () =>
-      database.prepare('SELECT position FROM positions WHERE partition = 0').get(),
-    );
-    return Number(row?.['position'] ?? 0);
+    return withDamageExplained(file, () => Number(textsIn(database, sql)[0] ?? 0));
   } finally {
     database.close();
   }
