@@ -409,7 +409,8 @@ export class JsonScanner {
       if (word[0] !== first) continue;
       for (let index = 1; index < word.length; index++) {
         this.at++;
-        if (this.at === bytes.length || bytes[this.at] !== word[index]) return this.#unexpected(`the word ${String.fromCharCode(...word)}`);
+        if (this.at === bytes.length || bytes[this.at] !== word[index])
+          return this.#unexpected(`the word ${String.fromCharCode(...word)}`);
       }
       this.at++;
       return true;

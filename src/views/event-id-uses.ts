@@ -1,6 +1,5 @@
 /**
- * Earlier uses of the event ids of a batch (`EventIdUses`), made from a lookup by id. Pure. For stores that look ids
- * up as texts.
+ * Earlier uses of the event ids of a batch (`EventIdUses`), made from a lookup by id. Pure.
  */
 
 import type { EventIdUses } from '../store-writer.ts';

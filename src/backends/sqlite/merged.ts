@@ -1,4 +1,7 @@
-/** Merges sorted streams into one; each is read one value ahead. Of equal values, those of earlier streams come first. */
+/**
+ * Merges sorted streams into one; each is read one value ahead. Of equal values, those of earlier streams come first.
+ */
+
 export function* merged<Value>(
   streams: readonly Iterator<Value, unknown>[],
   compare: (one: Value, other: Value) => number,

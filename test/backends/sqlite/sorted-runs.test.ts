@@ -54,6 +54,13 @@ function rowsOf(shape: RunsShape, entries: readonly Entry[]): RowsToWrite {
   return rows;
 }
 
+function keysOnly(shape: RunsShape, keys: readonly Key[]): RowsToWrite {
+  return rowsOf(
+    shape,
+    keys.map((key) => ({ key, values: [], bytes: new Uint8Array() })),
+  );
+}
+
 /** As a Map of Maps would have it: by group, then by key. */
 class Model {
   groups = new Map<number, Map<string, Entry>>();
@@ -217,17 +224,13 @@ suite('Sorted runs', () => {
     const [shape] = SHAPES as [RunsShape];
     const database = opened(shape);
     const runs = new SortedRuns(database, shape, FEW);
-    const entries = Array.from({ length: 50 }, (_, at) => ({
-      key: [at % 5, at, -at],
-      values: [],
-      bytes: new Uint8Array(),
-    }));
-    runs.put(1, rowsOf(shape, entries));
+    const keys = Array.from({ length: 50 }, (_, at) => [at % 5, at, -at]);
+    runs.put(1, keysOnly(shape, keys));
     const run = runs.listRuns(1)[0]?.no ?? 0;
-    const keys = (generated: Iterable<Entry>): number[] => Array.from(generated, ({ key }) => key[1] ?? 0);
-    assert.deepEqual(keys(runs.descending(run, [3], [4])), [48, 43, 38, 33, 28, 23, 18, 13, 8, 3]);
-    assert.deepEqual(keys(runs.ascending(run, [3, 13], [3, 33])), [13, 18, 23, 28]);
-    assert.deepEqual(keys(runs.descending(run, [9], [10])), []);
+    const found = (generated: Iterable<Entry>): number[] => Array.from(generated, ({ key }) => key[1] ?? 0);
+    assert.deepEqual(found(runs.descending(run, [3], [4])), [48, 43, 38, 33, 28, 23, 18, 13, 8, 3]);
+    assert.deepEqual(found(runs.ascending(run, [3, 13], [3, 33])), [13, 18, 23, 28]);
+    assert.deepEqual(found(runs.descending(run, [9], [10])), []);
     database.close();
   });
 
@@ -256,13 +259,7 @@ suite('Sorted runs', () => {
     const runs = new SortedRuns(database, shape, { fanOut: 16, blockRows: 8, mergedBytesMin: 1_000 });
     for (let at = 0; at < 400; at++) {
       const keys = Array.from({ length: 20 }, (_, n) => [1, at, n]);
-      runs.put(
-        1,
-        rowsOf(
-          shape,
-          keys.map((key) => ({ key, values: [], bytes: new Uint8Array() })),
-        ),
-      );
+      runs.put(1, keysOnly(shape, keys));
       assert.ok(runs.listRuns().length <= 48, `${runs.listRuns().length} runs`);
     }
     assert.equal(contentOf(runs, shape, 1).size, 8_000);
@@ -275,12 +272,8 @@ suite('Sorted runs', () => {
     const runs = new SortedRuns(database, shape, FEW);
     let last = 0;
     const put = (group: number, count: number): void => {
-      const entries = Array.from({ length: count }, () => ({
-        key: [++last, 0, 0],
-        values: [],
-        bytes: new Uint8Array(),
-      }));
-      runs.put(group, rowsOf(shape, entries));
+      const keys = Array.from({ length: count }, () => [++last, 0, 0]);
+      runs.put(group, keysOnly(shape, keys));
     };
     for (const count of [100, 100, 3]) put(1, count);
     assert.ok(runs.isCompacting);
@@ -307,13 +300,7 @@ suite('Sorted runs', () => {
       [4, 2, 1],
     ] as const) {
       const keys = Array.from({ length: count }, (_, n) => [n, at, 0]);
-      runs.put(
-        group,
-        rowsOf(
-          shape,
-          keys.map((key) => ({ key, values: [], bytes: new Uint8Array() })),
-        ),
-      );
+      runs.put(group, keysOnly(shape, keys));
     }
     while (runs.isCompacting) runs.compact();
     assert.deepEqual([runs.listRuns(1).length, runs.listRuns(2).length], [1, 1]);
@@ -325,13 +312,7 @@ suite('Sorted runs', () => {
     const database = opened(shape);
     const runs = new SortedRuns(database, shape, { blockRows: 100 });
     const keys = Array.from({ length: 1_000 }, (_, at) => [at, 0, 0]);
-    runs.put(
-      1,
-      rowsOf(
-        shape,
-        keys.map((key) => ({ key, values: [], bytes: new Uint8Array() })),
-      ),
-    );
+    runs.put(1, keysOnly(shape, keys));
     database.exec(
       'CREATE TABLE written (no); CREATE TRIGGER one AFTER INSERT ON plain_blocks BEGIN INSERT INTO written VALUES (new.no); END',
     );

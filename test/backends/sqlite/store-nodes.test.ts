@@ -7,12 +7,7 @@ import assert from 'node:assert/strict';
 import { join } from 'node:path';
 import { after, suite, test } from 'node:test';
 import * as fc from 'fast-check';
-import {
-  findShortState,
-  PROFILE_RUNS,
-  stateOf,
-  subtractEvents,
-} from '../../../src/backends/sqlite/store/profile-runs.ts';
+import { findState, PROFILE_RUNS, stateOf, subtractEvents } from '../../../src/backends/sqlite/store/profile-runs.ts';
 import { NO_SHAPE } from '../../../src/backends/sqlite/store/shape-hash.ts';
 import { combineEntries, type Entry } from '../../../src/backends/sqlite/sorted-runs/entries.ts';
 import type { RunsSizes } from '../../../src/backends/sqlite/sorted-runs/sorted-runs.ts';
@@ -266,7 +261,7 @@ class KnownNodes {
         const groups = JSON.parse(properties ?? 'null') as readonly Group[];
         assert.deepEqual([groups.length, groups[0]?.[0]], [1, writtenAt], 'what has a shape is one update');
       }
-      const short = findShortState(connection.runs(PROFILE_RUNS), no, 1_000);
+      const short = findState(connection.runs(PROFILE_RUNS), no, 1_000);
       assert.deepEqual([short?.events, short?.first_seen, short?.last_seen], [events, first_seen, last_seen]);
       if (short?.properties !== null || Buffer.byteLength(properties ?? '') > 1_000) {
         assert.equal(short?.properties, Buffer.byteLength(properties ?? '') > 1_000 ? null : properties);

@@ -9,7 +9,7 @@ import { columnsOf } from '../../../migration/parts.ts';
 import { type BlockEvent, unpackBlock } from '../store/event-blocks.ts';
 import { positionIn, type RowGroup, type StoredValue } from './chunks.ts';
 import type { StoreConnection } from '../store/connection.ts';
-import { countStored } from '../store/stored-events.ts';
+import { type BlockRow, countStored } from '../store/stored-events.ts';
 
 export type TablePart = 'records' | 'events';
 
@@ -39,13 +39,6 @@ function* recordGroups(store: StoreConnection, table: number, after: number): Ge
   for (const row of statement.iterate(after) as unknown as Iterable<readonly StoredValue[]>) {
     yield { rows: [row], position: [table, row[0] as number] };
   }
-}
-
-interface BlockRow {
-  readonly first_event: number;
-  readonly tenant: number;
-  readonly numbers: Uint8Array;
-  readonly texts: Uint8Array;
 }
 
 interface Surroundings {

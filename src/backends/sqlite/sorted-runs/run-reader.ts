@@ -16,19 +16,12 @@ export interface ListedRun {
   readonly group: number;
 }
 
-interface StoredBlock {
+interface BlockRow {
+  readonly no: number;
+  readonly first: Uint8Array;
   readonly entries: Uint8Array;
   /** CRC-32 of the entries: SQLite notices damage in its page structure, not in their content. */
   readonly crc: number;
-}
-
-interface BlockRow extends StoredBlock {
-  readonly no: number;
-  readonly first: Uint8Array;
-}
-
-interface FirstAndEntries extends StoredBlock {
-  readonly first: Uint8Array;
 }
 
 export class RunReader {
@@ -75,7 +68,7 @@ export class RunReader {
   }
 
   #getIn(run: number, key: Key): Entry | undefined {
-    const row = this.blockOf(run, key);
+    const row = this.#blockOf(run, key);
     if (row === undefined) return undefined;
     const block = this.decoded(row);
     const at = block.firstFrom(key);
@@ -84,12 +77,8 @@ export class RunReader {
 
   /** The entries of a run with `from` <= key < `to`, in descending order. Both may be shorter than a key. */
   *descending(run: number, from: Key, to: Key): Generator<Entry> {
-    const select = this.prepared(
-      `SELECT first, entries, crc FROM ${this.shape.name}_blocks WHERE run = ? AND first < ? ORDER BY first DESC LIMIT 1`,
-    );
-    let below = bytesOf(to);
-    for (;;) {
-      const row = select.get(run, below) as FirstAndEntries | undefined;
+    for (let below = bytesOf(to); ; ) {
+      const row = this.#block('first < ? ORDER BY first DESC', run, below);
       if (row === undefined) return;
       const block = this.decoded(row);
       for (let at = block.firstFrom(to) - 1; at >= 0; at--) {
@@ -102,7 +91,7 @@ export class RunReader {
 
   /** The same, in ascending order. */
   *ascending(run: number, from: Key, to: Key): Generator<Entry> {
-    let row: FirstAndEntries | undefined = this.blockOf(run, from) ?? this.blockAfter(run, bytesOf(from));
+    let row = this.#blockOf(run, from) ?? this.blockAfter(run, bytesOf(from));
     for (; row !== undefined; row = this.blockAfter(run, row.first)) {
       const block = this.decoded(row);
       for (let at = block.firstFrom(from); at < block.count; at++) {
@@ -141,7 +130,7 @@ export class RunReader {
 
   /** Removes the keys that are in the block of the first of them, `keys[from]`; returns the index of the next key. */
   #removeFromBlock(run: number, keys: readonly Key[], from: number): number {
-    const row = this.blockOf(run, keys[from] as Key);
+    const row = this.#blockOf(run, keys[from] as Key);
     if (row === undefined) return from + 1;
     const block = this.decoded(row);
     const rest = new RowsToWrite(this.shape, block.count);
@@ -179,19 +168,21 @@ export class RunReader {
   }
 
   /** The block that contains a key, if the run has it. */
-  protected blockOf(run: number, key: Key): BlockRow | undefined {
-    const sql = `SELECT no, first, entries, crc FROM ${this.shape.name}_blocks
-      WHERE run = ? AND first <= ? ORDER BY first DESC LIMIT 1`;
-    return this.prepared(sql).get(run, bytesOf(key)) as BlockRow | undefined;
+  #blockOf(run: number, key: Key): BlockRow | undefined {
+    return this.#block('first <= ? ORDER BY first DESC', run, bytesOf(key));
   }
 
   /** The next block of a run, after the one that begins with `first`; without it, the first block. */
-  protected blockAfter(run: number, first: Uint8Array = NO_BYTES): FirstAndEntries | undefined {
-    const sql = `SELECT first, entries, crc FROM ${this.shape.name}_blocks WHERE run = ? AND first > ? ORDER BY first LIMIT 1`;
-    return this.prepared(sql).get(run, first) as FirstAndEntries | undefined;
+  protected blockAfter(run: number, first: Uint8Array = NO_BYTES): BlockRow | undefined {
+    return this.#block('first > ? ORDER BY first', run, first);
   }
 
-  protected decoded({ entries, crc }: StoredBlock): ColumnBlock {
+  #block(which: string, run: number, first: Uint8Array): BlockRow | undefined {
+    const sql = `SELECT no, first, entries, crc FROM ${this.shape.name}_blocks WHERE run = ? AND ${which} LIMIT 1`;
+    return this.prepared(sql).get(run, first) as BlockRow | undefined;
+  }
+
+  protected decoded({ entries, crc }: BlockRow): ColumnBlock {
     if (crc32(entries) !== crc) throw damaged(`a block of ${this.shape.name} is not what was written`);
     return new ColumnBlock(entries, this.shape.keyColumns + this.shape.valueColumns, this.shape.hasBytes);
   }

@@ -93,8 +93,7 @@ export class SortedRuns extends RunReader {
   protected override runsWith(key: Key, group: number | null): readonly Run[] {
     const [hash = 0, rest = 0] = key;
     return this.#known().filter(
-      (run) =>
-        (group === null || run.group === group) && (run.filters === null || mayHave(run.filters, hash, rest)),
+      (run) => (group === null || run.group === group) && (run.filters === null || mayHave(run.filters, hash, rest)),
     );
   }
 
@@ -162,16 +161,11 @@ export class SortedRuns extends RunReader {
   /** Loads filters of the newest runs first, as many as fit the memory limit. */
   #load(): Run[] {
     const { name } = this.shape;
-    const rows = this.database
-      .prepare(`SELECT no, group_no, bytes, merged_into FROM ${name}_runs ORDER BY group_no DESC, no DESC`)
-      .all();
-    const runs = rows.map((row) => ({
-      no: row['no'] as number,
-      group: row['group_no'] as number,
-      bytes: row['bytes'] as number,
-      mergedInto: row['merged_into'] as number | null,
-      filters: null as FilterPart[] | null,
-    }));
+    const sql = `SELECT no, group_no AS "group", bytes, merged_into AS "mergedInto" FROM ${name}_runs
+      ORDER BY group_no DESC, no DESC`;
+    const runs = this.prepared(sql)
+      .all()
+      .map((row) => Object.assign({ filters: null }, row) as unknown as Run);
     if (!this.shape.hasFilters) return runs;
     const size = this.database.prepare(`SELECT sum(octet_length(filter)) AS bytes FROM ${name}_filters WHERE run = ?`);
     const select = this.database.prepare(`SELECT first, filter FROM ${name}_filters WHERE run = ? ORDER BY first, no`);

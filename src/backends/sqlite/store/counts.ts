@@ -1,4 +1,6 @@
-/** Writes the events of a transaction by minute and hour, row by row: an import may count thousands of minutes. */
+/**
+ * Writes the events of a transaction by minute and hour, row by row: an import may count thousands of minutes.
+ */
 
 import { NO_REVENUE } from '../../../views/currency.ts';
 import { addAmounts, type CountedBucket } from '../../../views/event-counts.ts';

@@ -26,11 +26,12 @@ import {
   type RejectionHorizon,
   type MatchingRejections,
 } from '../../sql/erase.ts';
+import { changedBy } from '../../sql/steps.ts';
 import { LOCAL_SHARD } from '../../sql/store-tables.ts';
 import { addToProfiles } from '../../sql/sums.ts';
 import { inWriteTransaction, READ_BUSY_TIMEOUT_MS } from './unmerge.ts';
 import type { BlockEvent } from './event-blocks.ts';
-import { entriesOf, type EventKey, EVENTS_BY_NODE, removeEntries } from './event-index.ts';
+import { entriesOf, type EventKey, EVENTS_BY_NODE } from './event-index.ts';
 import { EVENT_IDS, forgetEventId } from './first-uses.ts';
 import { invalidate } from './invalidations.ts';
 import type { EventTable, StoreConnection } from './connection.ts';
@@ -110,7 +111,12 @@ function eraseEvents(store: StoreConnection, { nodes }: ProfileNodes): Removable
   for (const table of store.tables()) {
     for (const { node } of nodes) {
       for (;;) {
-        const keys = entriesOf(store, table, { ...ALL_ENTRIES, owner: node }, EVENTS_PER_TRANSACTION_MAX - removed.length);
+        const keys = entriesOf(
+          store,
+          table,
+          { ...ALL_ENTRIES, owner: node },
+          EVENTS_PER_TRANSACTION_MAX - removed.length,
+        );
         if (keys.length === 0) break;
         removed.push(...eraseKeys(store, table, node, keys));
         if (removed.length >= EVENTS_PER_TRANSACTION_MAX) return removed;
@@ -142,12 +148,8 @@ function eraseKeys(
   const events = [...users].flatMap(([record, ofRecord]) => eventsToErase(store, table.no, record, node, ofRecord));
   removeEvents(store, table, events, 'erased');
   // Events that had expired still have index entries.
-  removeEntries(
-    store,
-    table,
-    EVENTS_BY_NODE,
-    keys.map((key) => ({ owner: node, ...key })),
-  );
+  const entries = keys.map(({ timestamp, no }) => [node, timestamp, no]);
+  store.runs(EVENTS_BY_NODE).remove(entries, table.no);
   return events;
 }
 
@@ -204,9 +206,11 @@ function eraseProfile(
   store.runs(PROFILE_RUNS).remove(nodes.map((node) => [node]));
   const shortHashes = keys.map((key) => shortHashOf(store.hashOf, tenant, key));
   invalidate(store, { nodes, erasedKeys: shortHashes });
-  store.runNow(addToProfiles(store.queries.tables, LOCAL_SHARD, [[tenant, -1]]));
   const detail = { profile_id: profile.root.id, nodes: nodes.length, events };
-  store.runNow(insertAudit(store.queries.tables, tenant, 'erase', audit, detail));
+  store.steps(function* (tables) {
+    yield* changedBy(addToProfiles(tables, LOCAL_SHARD, [[tenant, -1]]));
+    yield* changedBy(insertAudit(tables, tenant, 'erase', audit, detail));
+  });
 }
 
 /** Without waiting for readers and writers, which would block the reads of this thread. */

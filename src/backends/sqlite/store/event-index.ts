@@ -8,7 +8,6 @@
 
 import type { DatabaseSync } from 'node:sqlite';
 import type { RunsShape } from '../sorted-runs/entries.ts';
-import type { Key } from '../sorted-runs/keys.ts';
 import { type RunsSizes, SortedRuns } from '../sorted-runs/sorted-runs.ts';
 import type { EventTable, StoreConnection } from './connection.ts';
 
@@ -19,10 +18,6 @@ export const EVENTS_BY_TENANT: RunsShape = { name: 'events_by_tenant', ...KEYS_O
 export interface EventKey {
   readonly timestamp: number;
   readonly no: number;
-}
-
-export interface Entry extends EventKey {
-  readonly owner: number;
 }
 
 export interface EntryQuery {
@@ -72,16 +67,6 @@ export function entriesOf(store: StoreConnection, table: EventTable, query: Entr
     }
   }
   return found;
-}
-
-export function removeEntries(
-  store: StoreConnection,
-  { no: table }: EventTable,
-  index: RunsShape,
-  entries: readonly Entry[],
-): void {
-  const keys = entries.map(({ owner, timestamp, no }): Key => [owner, timestamp, no]);
-  store.runs(index).remove(keys, table);
 }
 
 /** Positive if `a` is newer. */

@@ -6,7 +6,7 @@
 
 import { HOUR_MS, MINUTE_MS } from '../../../model.ts';
 import type { BlockEvent } from './event-blocks.ts';
-import { entriesOf, EVENTS_BY_NODE, EVENTS_BY_TENANT, removeEntries } from './event-index.ts';
+import { entriesOf, EVENTS_BY_NODE, EVENTS_BY_TENANT } from './event-index.ts';
 import { type CountedCurrency, currencyOfStored } from '../../../views/currency.ts';
 import {
   type Bucket,
@@ -54,11 +54,11 @@ export function removeEvents(
   for (const [tenant, removed] of Map.groupBy(events, ({ tenant }) => tenant)) uncount(store, tenant, removed);
 }
 
-function unindex(store: StoreConnection, table: EventTable, events: readonly RemovableEvent[]): void {
-  const byNode = events.flatMap(({ node, timestamp, no }) => (node === null ? [] : [{ owner: node, timestamp, no }]));
-  removeEntries(store, table, EVENTS_BY_NODE, byNode);
-  const byTenant = events.map(({ tenant, timestamp, no }) => ({ owner: tenant, timestamp, no }));
-  removeEntries(store, table, EVENTS_BY_TENANT, byTenant);
+function unindex(store: StoreConnection, { no: table }: EventTable, events: readonly RemovableEvent[]): void {
+  const byNode = events.flatMap(({ node, timestamp, no }) => (node === null ? [] : [[node, timestamp, no]]));
+  store.runs(EVENTS_BY_NODE).remove(byNode, table);
+  const byTenant = events.map(({ tenant, timestamp, no }) => [tenant, timestamp, no]);
+  store.runs(EVENTS_BY_TENANT).remove(byTenant, table);
 }
 
 function takeFromLedger(

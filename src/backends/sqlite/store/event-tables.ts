@@ -16,9 +16,9 @@ import { eventTableSchema } from './schema.ts';
 const BLOCK_BYTES_MAX = 4_060;
 const NO_VALUES: readonly number[] = [];
 
+/** Times are infinite while there is no event. */
 interface Newest {
   readonly no: number;
-  readonly firstEvent: number;
   events: number;
   timestampMin: number;
   timestampMax: number;
@@ -27,14 +27,9 @@ interface Newest {
   readonly insertRecord: StatementSync;
 }
 
-interface TableRow {
-  readonly no: number;
-  readonly first_event: number;
-  readonly events: number;
-  readonly timestamp_min: number | null;
-  readonly timestamp_max: number | null;
-  readonly received_max: number | null;
-}
+const SELECT_NEWEST = `SELECT no, events, coalesce(timestamp_min, 9e999) AS "timestampMin",
+    coalesce(timestamp_max, -9e999) AS "timestampMax", coalesce(received_max, -9e999) AS "receivedMax"
+  FROM event_tables ORDER BY no DESC LIMIT 1`;
 
 export class EventTables {
   readonly #database: DatabaseSync;
@@ -50,7 +45,8 @@ export class EventTables {
     this.#database = database;
     this.#tableEvents = tableEvents;
     const [byNode, byTenant] = [EVENTS_BY_NODE, EVENTS_BY_TENANT].map(
-      (shape) => new BufferedRuns(database, shape, () => (this.#newest as Newest).no, { ...INDEX_SIZES, ...indexSizes }),
+      (shape) =>
+        new BufferedRuns(database, shape, () => (this.#newest as Newest).no, { ...INDEX_SIZES, ...indexSizes }),
     ) as [BufferedRuns, BufferedRuns];
     this.#byNode = byNode;
     this.#byTenant = byTenant;
@@ -122,10 +118,16 @@ export class EventTables {
   }
 
   #load(): Newest | undefined {
-    const row = this.#database.prepare('SELECT * FROM event_tables ORDER BY no DESC LIMIT 1').get() as
-      | TableRow
-      | undefined;
-    return row === undefined ? undefined : this.#open(row);
+    const row = this.#database.prepare(SELECT_NEWEST).get() as Omit<Newest, 'insertBlock' | 'insertRecord'> | undefined;
+    return (
+      row && {
+        ...row,
+        insertBlock: this.#database.prepare(`INSERT INTO events_${row.no} VALUES (?, ?, ?, ?, ?)`),
+        insertRecord: this.#database.prepare(
+          `INSERT INTO records_${row.no} VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+        ),
+      }
+    );
   }
 
   #create(no: number, firstEvent: number): Newest {
@@ -134,21 +136,6 @@ export class EventTables {
       .prepare('INSERT INTO event_tables (no, first_event, first_kept, events) VALUES (?1, ?2, ?2, 0)')
       .run(no, firstEvent);
     return this.#load() as Newest;
-  }
-
-  #open(row: TableRow): Newest {
-    return {
-      no: row.no,
-      firstEvent: row.first_event,
-      events: row.events,
-      timestampMin: row.timestamp_min ?? Number.POSITIVE_INFINITY,
-      timestampMax: row.timestamp_max ?? Number.NEGATIVE_INFINITY,
-      receivedMax: row.received_max ?? Number.NEGATIVE_INFINITY,
-      insertBlock: this.#database.prepare(`INSERT INTO events_${row.no} VALUES (?, ?, ?, ?, ?)`),
-      insertRecord: this.#database.prepare(
-        `INSERT INTO records_${row.no} VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
-      ),
-    };
   }
 }
 

@@ -20,8 +20,8 @@ import type { StoreConnection } from './connection.ts';
 import { EVENT_IDS, FirstUseLookup, IDEMPOTENCY_KEYS } from './first-uses.ts';
 import { StoreGraph } from './identity-graph.ts';
 import { MATCH_KEYS, MatchKeyLookup } from './match-keys.ts';
-import { findShortState, type NodeState, PROFILE_RUNS } from './profile-runs.ts';
-import { nodesOf, wholeState } from './profiles.ts';
+import { findState, type NodeState, PROFILE_RUNS } from './profile-runs.ts';
+import { nodesOf } from './profiles.ts';
 import { Tombstones } from './tombstones.ts';
 
 /** No tenant has this number: nothing is found for it. */
@@ -53,9 +53,9 @@ export class StorePredictions {
     const readState = (node: NodeNumber): NodeState | undefined => {
       if (bytesLeft <= 0) {
         unread.add(node);
-        return findShortState(this.#store.runs(PROFILE_RUNS), node, 0);
+        return findState(this.#store.runs(PROFILE_RUNS), node, 0);
       }
-      const state = wholeState(this.#store, node);
+      const state = findState(this.#store.runs(PROFILE_RUNS), node);
       bytesLeft -= state?.properties?.length ?? 0;
       return state;
     };

@@ -108,7 +108,11 @@ export function stateOf({ values, bytes }: Entry): NodeState {
 }
 
 /** Without properties longer than `bytesMax`, in one delta or in all together. */
-export function findShortState(runs: RunReader, node: NodeNumber, bytesMax: number): NodeState | undefined {
+export function findState(
+  runs: RunReader,
+  node: NodeNumber,
+  bytesMax = Number.POSITIVE_INFINITY,
+): NodeState | undefined {
   const [first, ...others] = runs.parts([node]);
   if (first === undefined) return undefined;
   const parts = [first, ...others] as const;

@@ -18,7 +18,9 @@ const COLUMNS = `received_at AS "receivedAt", processed_at AS "processedAt", fir
   key_id AS "keyId"`;
 
 /** As SQLite returns it. */
-type Stored<Row, Id extends keyof Row> = Omit<Row, Id> & { readonly [name in Id]: Uint8Array | Extract<Row[name], null> };
+type Stored<Row, Id extends keyof Row> = Omit<Row, Id> & {
+  readonly [name in Id]: Uint8Array | Extract<Row[name], null>;
+};
 
 interface RecordRow extends TracedRecord {
   readonly table: number;
@@ -44,7 +46,7 @@ export function readTrace(
         tenant,
       ),
     )
-    .map((row): RecordRow => ({ ...row, duplicateOf: row.duplicateOf && uuidText(row.duplicateOf) }));
+    .map((row): RecordRow => Object.assign(row, { duplicateOf: row.duplicateOf && uuidText(row.duplicateOf) }));
   return storedTrace(traceId, rows, {
     eventsOf: (record) => eventsOf(store, record),
     publicId: (node) => publicId(store, node),
@@ -98,12 +100,14 @@ export function listTraces(
   if (query.status === 'pending') return { rows: [], nextCursor: null };
   const page = new TracePage(tenant, scope, query.limit);
   // Of all tenants, newest first: those of each table are in order.
-  const tables = store.tables().map(({ no }) =>
-    store.iterate<Stored<VisitedRecord, 'traceId' | 'duplicateOf'>>(
-      `SELECT trace_id AS "traceId", tenant, ${COLUMNS} FROM records_${no} WHERE trace_id < ? ORDER BY trace_id DESC`,
-      uuidBytes(before),
-    ),
-  );
+  const tables = store
+    .tables()
+    .map(({ no }) =>
+      store.iterate<Stored<VisitedRecord, 'traceId' | 'duplicateOf'>>(
+        `SELECT trace_id AS "traceId", tenant, ${COLUMNS} FROM records_${no} WHERE trace_id < ? ORDER BY trace_id DESC`,
+        uuidBytes(before),
+      ),
+    );
   for (const { tenant: owner, ...row } of merged(tables, (a, b) => Buffer.compare(b.traceId, a.traceId))) {
     const [traceId, duplicateOf] = [uuidText(row.traceId), row.duplicateOf && uuidText(row.duplicateOf)];
     if (!page.add(owner, { ...row, traceId, duplicateOf })) return page.take(false);
