@@ -1,5 +1,6 @@
 /**
- * Earlier uses of the event ids of a batch (`EventIdUses`), made from a lookup by id. Pure.
+ * Earlier uses of the event ids of a batch (`EventIdUses`), made from a lookup by id. Pure. For stores that look ids
+ * up as texts.
  */
 
 import type { EventIdUses } from '../store-writer.ts';

@@ -73,6 +73,8 @@ interface Run extends ListedRun {
   filters: FilterPart[] | null;
 }
 
+const NO_RUNS: readonly Run[] = [];
+
 export class SortedRuns extends RunReader {
   readonly #sizes: Required<RunsSizes>;
   /** Newest group first; undefined until loaded. */
@@ -92,9 +94,12 @@ export class SortedRuns extends RunReader {
 
   protected override runsWith(key: Key, group: number | null): readonly Run[] {
     const [hash = 0, rest = 0] = key;
-    return this.#known().filter(
-      (run) => (group === null || run.group === group) && (run.filters === null || mayHave(run.filters, hash, rest)),
-    );
+    let found: Run[] | undefined;
+    for (const run of this.#known()) {
+      if (group !== null && run.group !== group) continue;
+      if (run.filters === null || mayHave(run.filters, hash, rest)) (found ??= []).push(run);
+    }
+    return found ?? NO_RUNS;
   }
 
   /** Writes a run, and continues merging. Within a transaction of the caller; the keys of the rows are unique. */

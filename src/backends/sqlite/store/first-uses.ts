@@ -11,7 +11,6 @@ import type { DatabaseSync } from 'node:sqlite';
 import type { Rows } from '../../../columnar/column-block.ts';
 import { DAY_MS, EVENT_ID_WINDOW_MS, IDEMPOTENCY_WINDOW_MS } from '../../../model.ts';
 import type { EventIdUses, KeyUse, TenantBatch } from '../../../store-writer.ts';
-import { eventIdUsesOf } from '../../../views/event-id-uses.ts';
 import { HASHED, type HashOfKey, type KeyHash } from '../../../views/keyed-hash.ts';
 import { olderUseName } from '../../../views/key-use.ts';
 import { BufferedRuns } from '../sorted-runs/buffered-runs.ts';
@@ -58,7 +57,7 @@ function keepNewest(rows: RowsToWrite, into: number, other: number): void {
 interface LookedUpEventIds extends EventIdUses {
   readonly hashes: readonly KeyHash[];
   /** By index: how many uses of the id are stored. */
-  readonly uses: number[];
+  readonly uses: Float64Array;
 }
 
 type Lookup = Pick<RunReader, 'get'>;
@@ -76,15 +75,17 @@ export class FirstUseLookup {
   }
 
   eventIds(tenant: number, ids: readonly string[]): LookedUpEventIds {
-    const [hashes, uses]: [KeyHash[], number[]] = [[], []];
-    const found = eventIdUsesOf(ids, (id) => {
-      const hash = this.hashOf(tenant, HASHED.eventId, id);
-      const entry = this.#eventIds.get(runKeyOf(hash));
-      hashes.push(hash);
-      uses.push(entry === undefined ? 0 : (entry.values[1] as number) + 1);
-      return entry?.values[0];
-    });
-    return { ...found, hashes, uses };
+    const hashes = ids.map((id) => this.hashOf(tenant, HASHED.eventId, id));
+    const uses = new Float64Array(ids.length);
+    const usedAt = new Float64Array(ids.length).fill(Number.NaN);
+    for (let index = 0; index < hashes.length; index++) {
+      const entry = this.#eventIds.get(runKeyOf(hashes[index] as KeyHash));
+      if (entry === undefined) continue;
+      const [receivedAt, before] = entry.values as [number, number];
+      usedAt[index] = receivedAt;
+      uses[index] = before + 1;
+    }
+    return { firstIndexes: firstIndexesOf(hashes), usedAt, hashes, uses };
   }
 
   newestUseOfKey(tenant: number, idempotencyKey: string): KeyUse | undefined {
@@ -180,4 +181,22 @@ function groupFor(runs: SortedRuns, { columns, count }: Rows): number {
   let newest = Number.NEGATIVE_INFINITY;
   for (let row = 0; row < count; row++) newest = Math.max(newest, receivedAt[row] as number);
   return Math.max(Math.floor(newest / DAY_MS), runs.groups().at(-1) ?? Number.NEGATIVE_INFINITY);
+}
+
+/** The first index of each hash: a hash table with open addressing, since a Map of the texts takes longer than hashing them. */
+function firstIndexesOf(hashes: readonly KeyHash[]): Int32Array {
+  const firstIndexes = new Int32Array(hashes.length);
+  const slots = new Int32Array(2 ** Math.ceil(Math.log2(2 * hashes.length + 1)));
+  const mask = slots.length - 1;
+  for (let index = 0; index < hashes.length; index++) {
+    const { hash, rest } = hashes[index] as KeyHash;
+    let slot = rest & mask;
+    for (; slots[slot] !== 0; slot = (slot + 1) & mask) {
+      const other = hashes[(slots[slot] as number) - 1] as KeyHash;
+      if (other.rest === rest && other.hash === hash) break;
+    }
+    if (slots[slot] === 0) slots[slot] = index + 1;
+    firstIndexes[index] = (slots[slot] as number) - 1;
+  }
+  return firstIndexes;
 }
