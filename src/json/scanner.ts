@@ -199,17 +199,21 @@ export class JsonScanner {
 
   /** Goes past the next key of an object and its colon, or past the end of the object. */
   nextKey(known: KnownKeys): number {
+    return this.#nextMember() ? this.#numberOfKey(known) : END;
+  }
+
+  #nextMember(): boolean {
     const isFirst = this.bytes[this.at - 1] === OPEN_BRACE;
     const code = this.peek();
     if (code === CLOSE_BRACE) {
       this.at++;
-      return END;
+      return false;
     }
     if (!isFirst) {
       if (code !== COMMA) return this.#unexpected('a comma or a closing brace');
       this.at++;
     }
-    return this.#key(isFirst) ? this.#numberOfKey(known) : END;
+    return this.#key(isFirst);
   }
 
   /** Goes to the next element of an array, or past the end of the array. */
@@ -223,12 +227,9 @@ export class JsonScanner {
     if (isFirst && this.at < this.bytes.length) return true;
     if (code === COMMA) {
       this.at++;
-      if (this.peek() !== CLOSE_BRACKET) return true;
-      this.#unexpected(A_VALUE);
-    } else {
-      this.#unexpected(isFirst ? `${A_VALUE} or a closing bracket` : 'a comma or a closing bracket');
+      return this.peek() !== CLOSE_BRACKET || this.#unexpected(A_VALUE);
     }
-    return false;
+    return this.#unexpected(isFirst ? `${A_VALUE} or a closing bracket` : 'a comma or a closing bracket');
   }
 
   string(): boolean {
@@ -251,49 +252,21 @@ export class JsonScanner {
 
   #skipNested(first: number): boolean {
     let depth = 0;
-    let code = first;
     let isFirst = false;
-    for (;;) {
-      if (code === QUOTE) {
-        if (!this.#string()) return false;
-      } else if (code === MINUS || isDigit(code)) {
-        if (!this.#number(code)) return false;
-      } else if (code === OPEN_BRACE || code === OPEN_BRACKET) {
+    for (let code = first; ; code = this.peek()) {
+      if (code === QUOTE) this.#string();
+      else if (code === MINUS || isDigit(code)) this.#number(code);
+      else if (code === OPEN_BRACE || code === OPEN_BRACKET) {
         this.at++;
         if (depth === this.#brackets.length) this.#growBrackets();
         this.#brackets[depth++] = code;
         if (depth > this.deepest) this.deepest = depth;
-        isFirst = code === OPEN_BRACKET;
-        code = this.peek();
-        if (isFirst ? code !== CLOSE_BRACKET : code !== CLOSE_BRACE) {
-          if (isFirst) continue;
-          if (!this.#key(true)) return false;
-          code = this.peek();
-          continue;
-        }
-        this.at++;
-        depth--;
-      } else if (!this.#word(code, isFirst)) {
-        return false;
-      }
-      // Behind a value: the ends of what it was in, then a comma.
-      for (;;) {
-        if (depth === 0) return true;
-        const isArray = this.#brackets[depth - 1] === OPEN_BRACKET;
-        code = this.peek();
-        if (code === COMMA) {
-          this.at++;
-          if (!isArray && !this.#key(false)) return false;
-          code = this.peek();
-          isFirst = false;
-          break;
-        }
-        if (code !== (isArray ? CLOSE_BRACKET : CLOSE_BRACE)) {
-          this.#unexpected(isArray ? 'a comma or a closing bracket' : 'a comma or a closing brace');
-          return false;
-        }
-        this.at++;
-        depth--;
+      } else this.#word(code, isFirst);
+      // To the next value, past the ends of what the last one was in.
+      for (; ; depth--) {
+        if (depth === 0 || this.#error !== null) return this.#error === null;
+        isFirst = this.bytes[this.at - 1] === OPEN_BRACKET;
+        if (this.#brackets[depth - 1] === OPEN_BRACE ? this.#nextMember() : this.nextElement()) break;
       }
     }
   }
@@ -307,17 +280,11 @@ export class JsonScanner {
 
   /** A key and its colon. */
   #key(isFirst: boolean): boolean {
-    if (this.peek() !== QUOTE) {
-      this.#unexpected(isFirst ? `${A_KEY} or a closing brace` : A_KEY);
-      return false;
-    }
+    if (this.peek() !== QUOTE) return this.#unexpected(isFirst ? `${A_KEY} or a closing brace` : A_KEY);
     if (!this.#string()) return false;
     const keyBytes = this.stringEnd - this.stringStart;
     if (keyBytes > this.longestKeyBytes) this.longestKeyBytes = keyBytes;
-    if (this.peek() !== COLON) {
-      this.#unexpected('a colon');
-      return false;
-    }
+    if (this.peek() !== COLON) return this.#unexpected('a colon');
     this.at++;
     return true;
   }
@@ -358,10 +325,7 @@ export class JsonScanner {
     for (;;) {
       while (at < length && PLAIN[bytes[at] as number] === 1) at++;
       this.at = at;
-      if (at >= length) {
-        this.#unexpected('a closing double quote');
-        return false;
-      }
+      if (at >= length) return this.#unexpected('a closing double quote');
       const code = bytes[at] as number;
       if (code === QUOTE) break;
       if (code >= 0x80) {
@@ -372,10 +336,7 @@ export class JsonScanner {
       } else if (code === BACKSLASH) {
         if (!this.#escape()) return false;
         at = this.at;
-      } else {
-        this.#fail('raw control character in a string', 'an escape such as \\n');
-        return false;
-      }
+      } else return this.#fail('raw control character in a string', 'an escape such as \\n');
     }
     this.stringEnd = at;
     this.at = at + 1;
@@ -385,24 +346,17 @@ export class JsonScanner {
   #escape(): boolean {
     const { bytes } = this;
     this.isEscaped = true;
-    if (++this.at === bytes.length) {
-      this.#unexpected('the rest of an escape');
-      return false;
-    }
+    if (++this.at === bytes.length) return this.#unexpected('the rest of an escape');
     const code = bytes[this.at++] as number;
     if (SIMPLE_ESCAPE[code] === 1) return true;
     if (code !== LOWER_U) {
       this.at--;
-      this.#fail('bad escape in a string', 'one of " \\ / b f n r t u after a backslash');
-      return false;
+      return this.#fail('bad escape in a string', 'one of " \\ / b f n r t u after a backslash');
     }
     let unit = 0;
     for (const end = this.at + 4; this.at < end; this.at++) {
       const digit = this.at < bytes.length ? hexDigitOf(bytes[this.at] as number) : NOT_HEX;
-      if (digit === NOT_HEX) {
-        this.#unexpected('four hexadecimal digits after \\u');
-        return false;
-      }
+      if (digit === NOT_HEX) return this.#unexpected('four hexadecimal digits after \\u');
       unit = unit * 16 + digit;
     }
     if (unit === 0 || (unit >= 0xd800 && unit <= 0xdfff)) this.hasRiskyEscape = true;
@@ -418,8 +372,7 @@ export class JsonScanner {
     if (at === start) return this.#noDigit(at);
     if (bytes[start] === ZERO && at > start + 1) {
       this.at = start + 1;
-      this.#fail('number with a leading zero', null);
-      return false;
+      return this.#fail('number with a leading zero', null);
     }
     if (at < length && bytes[at] === POINT) {
       const fraction = at + 1;
@@ -447,8 +400,7 @@ export class JsonScanner {
 
   #noDigit(at: number): false {
     this.at = at;
-    this.#unexpected('a digit');
-    return false;
+    return this.#unexpected('a digit');
   }
 
   #word(first: number, isFirst: boolean): boolean {
@@ -457,16 +409,13 @@ export class JsonScanner {
       if (word[0] !== first) continue;
       for (let index = 1; index < word.length; index++) {
         this.at++;
-        if (this.at === bytes.length || bytes[this.at] !== word[index]) {
-          this.#unexpected(`the word ${String.fromCharCode(...word)}`);
-          return false;
-        }
+        if (this.at === bytes.length || bytes[this.at] !== word[index])
+          return this.#unexpected(`the word ${String.fromCharCode(...word)}`);
       }
       this.at++;
       return true;
     }
-    this.#unexpected(isFirst ? `${A_VALUE} or a closing bracket` : A_VALUE);
-    return false;
+    return this.#unexpected(isFirst ? `${A_VALUE} or a closing bracket` : A_VALUE);
   }
 
   #growBrackets(): void {
@@ -475,15 +424,15 @@ export class JsonScanner {
     this.#brackets = grown;
   }
 
-  #unexpected(expected: string): typeof END {
+  #unexpected(expected: string): false {
     return this.#fail(this.at < this.bytes.length ? 'unexpected character' : 'ends too early', expected);
   }
 
   /** The first error is kept, and nothing is left to scan. */
-  #fail(problem: string, expected: string | null): typeof END {
+  #fail(problem: string, expected: string | null): false {
     this.#error ??= { offset: this.offset, problem, expected };
     this.at = this.bytes.length;
-    return END;
+    return false;
   }
 }
 

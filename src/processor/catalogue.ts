@@ -10,7 +10,7 @@
  */
 
 import { parseJson } from '../json/parse.ts';
-import { VALUE_TYPES, type ValueType } from '../model.ts';
+import type { TenantId, ValueType } from '../model.ts';
 import type {
   CatalogueKind,
   EventToStore,
@@ -65,7 +65,7 @@ export class CatalogueCollector {
       if (entry === undefined) {
         const isFull = this.#size >= ENTRIES_MAX && committed?.has(name) !== true;
         if (isFull && kind === 'event' && name !== OTHER_EVENTS) return sees(OTHER_EVENTS, kind, header);
-        entry = new Entry(kind, kind === 'event' ? name : '', header.receivedAt, committed?.get(name));
+        entry = new Entry(tenantId, kind, kind === 'event' ? name : '', header.receivedAt, committed?.get(name));
         entries.set(name, entry);
         this.#size++;
       }
@@ -134,10 +134,9 @@ export class CatalogueCollector {
 
   /** What was observed in committed transactions, and since when. They stay here until `flushed`. */
   observations(): { readonly observations: readonly Observation[]; readonly since: number } {
-    const observations: Observation[] = [];
-    for (const [tenantId, entries] of this.#committed) {
-      for (const entry of entries.values()) observations.push(entry.observation(tenantId));
-    }
+    const observations = [...this.#committed.values()].flatMap((entries) =>
+      Array.from(entries.values(), ({ observation }) => observation),
+    );
     return { observations, since: this.#since ?? this.#now() };
   }
 
@@ -154,37 +153,43 @@ export class CatalogueCollector {
 /** By tenant and by name. */
 type Collected = Map<string, Map<string, Entry>>;
 
+type Mutable<T> = { -readonly [name in keyof T]: T[name] };
+/** Observed properties, as long as they are added to. */
+type Property = Mutable<Omit<ObservedProperty, 'types' | 'examples'>> & {
+  readonly types: { readonly type: ValueType; count: number }[];
+  readonly examples: string[];
+};
+
 class Entry {
-  readonly kind: CatalogueKind;
-  readonly #name: string;
+  /** Without its properties. */
+  readonly #seen: Mutable<Omit<Observation, 'keyIds' | 'properties'>>;
   /** Its properties are collected. */
   isExamined: boolean;
-  counted = 0;
-  #examined = 0;
-  #firstSeen: number;
-  #lastSeen: number;
   #lastKeyId = '';
   readonly #keyIds = new Set<string>();
   readonly #properties = new Map<string, Property>();
-  #otherProperties = 0;
 
-  constructor(kind: CatalogueKind, name: string, at: number, committed: Entry | undefined) {
-    this.kind = kind;
-    this.#name = name;
+  constructor(tenantId: TenantId, kind: CatalogueKind, name: string, at: number, committed: Entry | undefined) {
+    const nothing = { count: 0, examined: 0, firstSeen: at, lastSeen: at, otherProperties: 0 };
+    this.#seen = { tenantId, kind, name, ...nothing };
     this.isExamined = committed?.isExamined === true;
-    this.#firstSeen = at;
-    this.#lastSeen = at;
+  }
+
+  get counted(): number {
+    return this.#seen.count;
   }
 
   /** All events whose names are too many. */
   get isOther(): boolean {
-    return this.kind === 'event' && this.#name === OTHER_EVENTS;
+    return this.#seen.kind === 'event' && this.#seen.name === OTHER_EVENTS;
+  }
+
+  get observation(): Observation {
+    return { ...this.#seen, keyIds: [...this.#keyIds], properties: [...this.#properties.values()] };
   }
 
   count({ receivedAt, keyId }: RecordHeader): void {
-    this.counted++;
-    if (receivedAt < this.#firstSeen) this.#firstSeen = receivedAt;
-    if (receivedAt > this.#lastSeen) this.#lastSeen = receivedAt;
+    addSeen(this.#seen, 1, receivedAt, receivedAt);
     if (keyId === this.#lastKeyId) return;
     this.#lastKeyId = keyId;
     if (this.#keyIds.size < KEYS_MAX) this.#keyIds.add(keyId);
@@ -199,108 +204,62 @@ class Entry {
 
   /** A JSON object. */
   examine(json: string, at: number): void {
-    this.#examined++;
+    this.#seen.examined++;
     const values = parseJson(json) as Readonly<Record<string, unknown>>;
     for (const name in values) if (name !== EVENT_ID) this.#see(name, values[name], at);
   }
 
   #see(name: string, value: unknown, at: number): void {
-    let property = this.#properties.get(name);
-    if (property === undefined) {
-      if (this.#properties.size >= PROPERTIES_MAX) {
-        this.#otherProperties++;
-        return;
-      }
-      property = new Property(name, at);
-      this.#properties.set(name, property);
-    }
     // What people are called is never an example.
-    property.see(value, at, this.kind !== 'profile_fields');
+    const example = this.#seen.kind === 'profile_fields' ? undefined : exampleOf(value);
+    this.#add({
+      ...{ name, count: 1, firstSeen: at, lastSeen: at },
+      types: [{ type: typeOf(value), count: 1 }],
+      examples: example === undefined ? [] : [example],
+    });
   }
 
+  /** Adds what a later transaction has seen. */
   absorb(later: Entry): void {
+    const { count, examined, firstSeen, lastSeen, otherProperties } = later.#seen;
     this.isExamined ||= later.isExamined;
-    this.counted += later.counted;
-    this.#examined += later.#examined;
-    this.#firstSeen = Math.min(this.#firstSeen, later.#firstSeen);
-    this.#lastSeen = Math.max(this.#lastSeen, later.#lastSeen);
+    addSeen(this.#seen, count, firstSeen, lastSeen);
+    this.#seen.examined += examined;
+    this.#seen.otherProperties += otherProperties;
     for (const keyId of later.#keyIds) if (this.#keyIds.size < KEYS_MAX) this.#keyIds.add(keyId);
-    this.#otherProperties += later.#otherProperties;
-    for (const [name, property] of later.#properties) {
-      const before = this.#properties.get(name);
-      if (before !== undefined) before.absorb(property);
-      else if (this.#properties.size < PROPERTIES_MAX) this.#properties.set(name, property);
-      else this.#otherProperties += property.count;
+    for (const property of later.#properties.values()) this.#add(property);
+  }
+
+  #add(seen: Property): void {
+    const property = this.#properties.get(seen.name);
+    if (property === undefined) {
+      if (this.#properties.size < PROPERTIES_MAX) this.#properties.set(seen.name, seen);
+      else this.#seen.otherProperties += seen.count;
+      return;
+    }
+    addSeen(property, seen.count, seen.firstSeen, seen.lastSeen);
+    for (const { type, count } of seen.types) {
+      const known = property.types.find((one) => one.type === type);
+      if (known === undefined) property.types.push({ type, count });
+      else known.count += count;
+    }
+    for (const example of seen.examples) {
+      const isFull = property.examples.length === EXAMPLES_MAX;
+      if (!isFull && !property.examples.includes(example)) property.examples.push(example);
     }
   }
-
-  observation(tenantId: string): Observation {
-    return {
-      tenantId,
-      kind: this.kind,
-      name: this.#name,
-      count: this.counted,
-      examined: this.#examined,
-      firstSeen: this.#firstSeen,
-      lastSeen: this.#lastSeen,
-      keyIds: [...this.#keyIds],
-      properties: Array.from(this.#properties.values(), (property) => property.observed()),
-      otherProperties: this.#otherProperties,
-    };
-  }
 }
 
-class Property {
-  readonly #name: string;
-  count = 0;
-  /** By index in VALUE_TYPES. */
-  readonly #types = VALUE_TYPES.map(() => 0);
-  #firstSeen: number;
-  #lastSeen: number;
-  #examples: string[] = [];
-
-  constructor(name: string, at: number) {
-    this.#name = name;
-    this.#firstSeen = at;
-    this.#lastSeen = at;
-  }
-
-  see(value: unknown, at: number, mayBeExample: boolean): void {
-    this.count++;
-    (this.#types[TYPE_INDEXES[typeOf(value)]] as number)++;
-    if (at < this.#firstSeen) this.#firstSeen = at;
-    if (at > this.#lastSeen) this.#lastSeen = at;
-    if (mayBeExample && this.#examples.length < EXAMPLES_MAX) this.#addExample(exampleOf(value));
-  }
-
-  #addExample(example: string | undefined): void {
-    if (example !== undefined && !this.#examples.includes(example)) this.#examples.push(example);
-  }
-
-  absorb(later: Property): void {
-    this.count += later.count;
-    for (const [index, count] of later.#types.entries()) (this.#types[index] as number) += count;
-    this.#firstSeen = Math.min(this.#firstSeen, later.#firstSeen);
-    this.#lastSeen = Math.max(this.#lastSeen, later.#lastSeen);
-    for (const example of later.#examples) if (this.#examples.length < EXAMPLES_MAX) this.#addExample(example);
-  }
-
-  observed(): ObservedProperty {
-    return {
-      name: this.#name,
-      count: this.count,
-      types: VALUE_TYPES.flatMap((type, index) => {
-        const count = this.#types[index] as number;
-        return count === 0 ? [] : [{ type, count }];
-      }),
-      firstSeen: this.#firstSeen,
-      lastSeen: this.#lastSeen,
-      examples: this.#examples,
-    };
-  }
+function addSeen(
+  to: { count: number; firstSeen: number; lastSeen: number },
+  count: number,
+  firstSeen: number,
+  lastSeen: number,
+): void {
+  to.count += count;
+  if (firstSeen < to.firstSeen) to.firstSeen = firstSeen;
+  if (lastSeen > to.lastSeen) to.lastSeen = lastSeen;
 }
-
-const TYPE_INDEXES = Object.fromEntries(VALUE_TYPES.map((type, index) => [type, index])) as Record<ValueType, number>;
 
 function typeOf(value: unknown): ValueType {
   if (value === null) return 'null';

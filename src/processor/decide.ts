@@ -102,7 +102,7 @@ export function decide(
   const decided = triaged.map((one) => {
     const outcomes = changes.outcomes.slice(next, next + one.kept.length);
     next += one.kept.length;
-    return toStore(one, outcomes, plan && new PlanCheck(plan, violations));
+    return toStore(one, outcomes, plan, violations);
   });
   return {
     tenantId,
@@ -298,30 +298,29 @@ function leftOut(user: PreparedUser, rest: PreparedUser): IdentifierType[] {
   return user.keys.filter((key) => !rest.keys.includes(key)).map(({ type }) => type);
 }
 
-/** Checks users as they are stored. */
-class PlanCheck {
-  readonly #plan: WarningPlan;
-  readonly #violations: PlanViolation[];
-
-  constructor(plan: WarningPlan, violations: PlanViolation[]) {
-    this.#plan = plan;
-    this.#violations = violations;
-  }
-
-  /** What the trace shows of it. */
-  warningsOf(user: PreparedUser, events: readonly PreparedEvent[]): string[] {
-    const { version } = this.#plan;
-    const { receivedAt: at, traceId } = user.origin;
-    return this.#plan.violationsOf(user, events).map((violation) => {
-      this.#violations.push({ ...this.#plan.countedAs(violation), version, count: 1, at, traceId });
-      return `${violation.path}: ${violation.message} (tracking plan, version ${version})`;
-    });
-  }
+/** What the trace shows of violations of the plan, by a user as it is stored; adds them to `violations`. */
+function warningsOf(
+  plan: WarningPlan,
+  violations: PlanViolation[],
+  user: PreparedUser,
+  events: readonly PreparedEvent[],
+): string[] {
+  const { version } = plan;
+  const { receivedAt: at, traceId } = user.origin;
+  return plan.violationsOf(user, events).map((violation) => {
+    violations.push({ ...plan.countedAs(violation), version, count: 1, at, traceId });
+    return `${violation.path}: ${violation.message} (tracking plan, version ${version})`;
+  });
 }
 
 const NO_WARNINGS: readonly string[] = [];
 
-function toStore(triaged: TriagedRecord, outcomes: readonly Outcome[], check: PlanCheck | undefined): RecordToStore {
+function toStore(
+  triaged: TriagedRecord,
+  outcomes: readonly Outcome[],
+  plan: WarningPlan | undefined,
+  violations: PlanViolation[],
+): RecordToStore {
   const { record, rejections, duplicateOf, keyUsedBy, kept, duplicateEvents, erased } = triaged;
   const users: UserToStore[] = [];
   let notes: UserNote[] = [];
@@ -332,7 +331,7 @@ function toStore(triaged: TriagedRecord, outcomes: readonly Outcome[], check: Pl
     const { origin, propertyUpdate } = user;
     users.push({ origin, node: outcome.node, events, propertyUpdate });
     storedEvents += events.length;
-    const warnings = check === undefined ? NO_WARNINGS : check.warningsOf(user, events);
+    const warnings = plan === undefined ? NO_WARNINGS : warningsOf(plan, violations, user, events);
     const note = noteOf(user, outcome, duplicateEvents.get(origin.userIndex) ?? 0, erasedTypes, warnings);
     if (note !== null) notes.push(note);
   }

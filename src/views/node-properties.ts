@@ -9,14 +9,13 @@ import { LIMITS, type NodeNumber, type Origin } from '../model.ts';
 import type { PropertyUpdateToStore, UserToStore } from '../store-writer.ts';
 import { parseExact } from '../json/exact-numbers.ts';
 
-/** The users that went to each node. Nearly always it is one, which then needs no list. */
-export type Visits = Map<NodeNumber, UserToStore | UserToStore[]>;
+/** The users that went to each node. */
+export type Visits = Map<NodeNumber, UserToStore[]>;
 
 export function addVisit(visits: Visits, node: NodeNumber, user: UserToStore): void {
   const others = visits.get(node);
-  if (others === undefined) visits.set(node, user);
-  else if (Array.isArray(others)) others.push(user);
-  else visits.set(node, [others, user]);
+  if (others === undefined) visits.set(node, [user]);
+  else others.push(user);
 }
 
 const NOTHING: Values = {};
@@ -30,11 +29,7 @@ export interface Sum {
   readonly last: number;
 }
 
-export function sumOf(visits: UserToStore | readonly UserToStore[]): Sum {
-  if (!isList(visits)) {
-    const { receivedAt } = visits.origin;
-    return { events: visits.events.length, first: receivedAt, last: receivedAt };
-  }
+export function sumOf(visits: readonly UserToStore[]): Sum {
   let events = 0;
   let first = Number.POSITIVE_INFINITY;
   let last = Number.NEGATIVE_INFINITY;
@@ -44,10 +39,6 @@ export function sumOf(visits: UserToStore | readonly UserToStore[]): Sum {
     if (origin.receivedAt > last) last = origin.receivedAt;
   }
   return { events, first, last };
-}
-
-export function isList(visits: UserToStore | readonly UserToStore[]): visits is readonly UserToStore[] {
-  return Array.isArray(visits);
 }
 
 /** As it is stored; null is nothing. */
@@ -62,7 +53,7 @@ export function foldedGroups(before: readonly Group[], visits: readonly UserToSt
     if (propertyUpdate === null) continue;
     updates.push({ origin, fields: valuesOf(propertyUpdate.fields), properties: valuesOf(propertyUpdate.properties) });
   }
-  return applyUpdates(before, updates);
+  return updates.length === 0 ? before : applyUpdates(before, updates);
 }
 
 function valuesOf(text: string): Values {

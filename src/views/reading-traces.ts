@@ -229,21 +229,11 @@ function withWaiting(
   known: StoredTrace | undefined,
   processed: TraceSummary | undefined,
 ): TraceSummary {
+  const pending = pendingTrace(traceId, headers, []);
+  const { users, format: _format, ...summary } = known === undefined ? pending : together(known, pending);
+  if (summary.status === 'processed' && processed !== undefined) return processed;
   const indexes = new Set(known?.users.map(({ userIndex }) => userIndex));
   const missing = headers.filter(({ firstUserIndex }) => !indexes.has(firstUserIndex));
-  if (missing.length === 0 && processed !== undefined) return processed;
-  const sum = (countOf: (header: LogHeader) => number): number =>
-    missing.reduce((total, header) => total + countOf(header), 0);
-  const events = processed?.events ?? known?.users.reduce((total, user) => total + user.events, 0) ?? 0;
-  return {
-    traceId,
-    status: missing.length > 0 ? 'pending' : 'processed',
-    receivedAt: Math.min(...headers.map(({ receivedAt }) => receivedAt)),
-    processedAt: missing.length > 0 ? null : (known?.processedAt ?? null),
-    usersAccepted: (known?.usersAccepted ?? 0) + sum(({ userCount, rejections }) => userCount - rejections.length),
-    usersRejected: (known?.usersRejected ?? 0) + sum(({ rejections }) => rejections.length),
-    duplicateOf: known?.duplicateOf ?? null,
-    keyId: known?.keyId ?? headers[0]?.keyId ?? null,
-    events: events + sum(({ eventCount }) => eventCount),
-  };
+  const stored = processed?.events ?? users.reduce((sum, { events }) => sum + events, 0);
+  return { ...summary, events: missing.reduce((sum, { eventCount }) => sum + eventCount, stored) };
 }

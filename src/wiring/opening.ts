@@ -551,7 +551,7 @@ async function newestInStore(config: Config): Promise<number> {
   }
   const file = storeFileOf(config.dataFolder);
   if (!existsSync(file)) return 0;
-  const { newestProcessed } = await import('../backends/sqlite/store/event-tables.ts');
+  const { newestProcessed } = await import('../backends/sqlite/store/schema.ts');
   return newestProcessed(file);
 }
 

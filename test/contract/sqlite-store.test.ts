@@ -202,11 +202,11 @@ suite('The file of the SQLite store', () => {
     const families = [EVENTS_BY_NODE, EVENTS_BY_TENANT].map((index) => {
       const reader = new RunReader(database, index);
       let entries = 0;
-      for (const run of reader.runNumbers()) {
-        entries += Array.from(reader.ascending(run, [Number.MIN_SAFE_INTEGER], [Number.MAX_SAFE_INTEGER])).length;
+      for (const { no } of reader.listRuns()) {
+        entries += Array.from(reader.ascending(no, [Number.MIN_SAFE_INTEGER], [Number.MAX_SAFE_INTEGER])).length;
       }
       const tables = database.prepare('SELECT no FROM event_tables ORDER BY no').all();
-      return { entries, runs: tables.map(({ no }) => reader.runNumbers(Number(no)).length) };
+      return { entries, runs: tables.map(({ no }) => reader.listRuns(Number(no)).length) };
     });
     database.close();
     return families;

@@ -12,7 +12,6 @@ import {
   foldedGroups,
   groupsIn,
   groupsText,
-  isList,
   NO_GROUPS,
   sumOf,
   type Visits,
@@ -110,9 +109,10 @@ function newRow(
   { tenantId, changes }: { readonly tenantId: TenantId; readonly changes: TenantBatch['changes'] },
   no: NodeNumber,
   origin: Origin,
-  users: UserToStore | readonly UserToStore[],
+  users: readonly UserToStore[],
 ): NewRow {
   const { events, first, last } = sumOf(users);
+  const [user, ...others] = users;
   return {
     no,
     tenant,
@@ -122,7 +122,7 @@ function newRow(
     events,
     first: Math.min(origin.receivedAt, first),
     last: Math.max(origin.receivedAt, last),
-    properties: isList(users) ? boundedText(foldedGroups(NO_GROUPS, users)) : textOf(users),
+    properties: user && others.length === 0 ? textOf(user) : boundedText(foldedGroups(NO_GROUPS, users)),
   };
 }
 
@@ -133,14 +133,13 @@ function textOf({ origin, propertyUpdate }: UserToStore): string | null {
 async function propertiesAfter(
   client: Queryable,
   node: NodeNumber,
-  users: UserToStore | readonly UserToStore[],
+  users: readonly UserToStore[],
   locked: LockedNodes,
 ): Promise<string | null | undefined> {
   if (!locked.has(node)) throw new Error(`node ${node} was not looked up`);
-  const list = isList(users) ? users : [users];
-  if (list.every(({ propertyUpdate }) => propertyUpdate === null)) return undefined;
+  if (users.every(({ propertyUpdate }) => propertyUpdate === null)) return undefined;
   const before = locked.get(node);
-  return boundedText(foldedGroups(groupsIn(before === undefined ? await readProperties(client, node) : before), list));
+  return boundedText(foldedGroups(groupsIn(before === undefined ? await readProperties(client, node) : before), users));
 }
 
 async function readProperties(client: Queryable, node: NodeNumber): Promise<string | null> {

@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict';
 import { join } from 'node:path';
 import { test } from 'node:test';
-import { newestProcessed } from '../../../src/backends/sqlite/store/event-tables.ts';
+import { newestProcessed } from '../../../src/backends/sqlite/store/schema.ts';
 import { openStoreFile } from '../../../src/backends/sqlite/store/schema.ts';
 import { removeFolder, temporaryFolder } from '../../server.ts';
 

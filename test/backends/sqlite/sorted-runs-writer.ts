@@ -10,12 +10,8 @@ const database = new DatabaseSync(file);
 const runs = new SortedRuns(database, shape, { fanOut: 3, blockRows: 4, mergedBytesMin: 150 });
 
 for (let put = Number(from); put < Number(from) + 10_000; put++) {
-  const rows = new RowsToWrite(3, false, 10);
-  for (let n = 0; n < 10; n++) {
-    const values = [((put * 10 + n) * 2_654_435_761) % 2 ** 40, n, put];
-    for (const [column, value] of values.entries()) (rows.columns[column] as Float64Array)[n] = value;
-    rows.count++;
-  }
+  const rows = new RowsToWrite(shape, 10);
+  for (let n = 0; n < 10; n++) rows.add([((put * 10 + n) * 2_654_435_761) % 2 ** 40, n], [put], '');
   database.exec('BEGIN IMMEDIATE');
   runs.put(put < 20 ? 1 : 2, rows);
   database.exec('COMMIT');

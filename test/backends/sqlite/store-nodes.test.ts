@@ -7,18 +7,11 @@ import assert from 'node:assert/strict';
 import { join } from 'node:path';
 import { after, suite, test } from 'node:test';
 import * as fc from 'fast-check';
-import {
-  findShortState,
-  PROFILE_RUNS,
-  putRemovedEvents,
-  stateOf,
-  subtractRemovedEvents,
-} from '../../../src/backends/sqlite/store/profile-runs.ts';
+import { findState, PROFILE_RUNS, stateOf, subtractEvents } from '../../../src/backends/sqlite/store/profile-runs.ts';
 import { NO_SHAPE } from '../../../src/backends/sqlite/store/shape-hash.ts';
 import { combineEntries, type Entry } from '../../../src/backends/sqlite/sorted-runs/entries.ts';
 import type { RunsSizes } from '../../../src/backends/sqlite/sorted-runs/sorted-runs.ts';
 import { StoreConnection } from '../../../src/backends/sqlite/store/connection.ts';
-import { hashesOf } from '../../../src/backends/sqlite/store/match-keys.ts';
 import { StoreNodes } from '../../../src/backends/sqlite/store/nodes.ts';
 import { openStoreFile } from '../../../src/backends/sqlite/store/schema.ts';
 import type { NewNode } from '../../../src/identity/graph.ts';
@@ -75,7 +68,7 @@ interface Visit {
 type Step =
   | { readonly kind: 'write' | 'other'; readonly visits: readonly Visit[] }
   | { readonly kind: 'flush' | 'commit' | 'rollback' | 'reopen' | 'merge' }
-  | { readonly kind: 'erase' | 'expire' | 'subtract'; readonly node: number };
+  | { readonly kind: 'erase' | 'expire'; readonly node: number };
 
 const visit: fc.Arbitrary<Visit> = fc.record({
   node: fc.constantFrom(...NODES),
@@ -98,7 +91,7 @@ const steps: fc.Arbitrary<Step> = fc.oneof(
   {
     weight: 3,
     arbitrary: fc.record({
-      kind: fc.constantFrom('erase', 'expire', 'subtract'),
+      kind: fc.constantFrom('erase', 'expire'),
       node: fc.constantFrom(...NODES),
     }),
   },
@@ -131,7 +124,6 @@ function propertyUpdateOf({ names, value }: Visit): PropertyUpdateToStore | null
 const folder = temporaryFolder();
 const database = openStoreFile(join(folder, 'store.db'), 'writer');
 const connection = new StoreConnection(database);
-const hashOf = hashesOf(database);
 database.exec('PRAGMA synchronous = OFF');
 
 /** The nodes of a store, and all that was said of them. */
@@ -146,7 +138,7 @@ class KnownNodes {
   constructor(runsSizes: RunsSizes) {
     database.exec('DELETE FROM nodes; DELETE FROM profiles_runs; DELETE FROM profiles_blocks');
     this.#sizes = runsSizes;
-    this.#nodes = new StoreNodes(database, hashOf, runsSizes);
+    this.#nodes = new StoreNodes(connection, runsSizes);
   }
 
   take(step: Step): void {
@@ -156,16 +148,16 @@ class KnownNodes {
     else if (step.kind === 'merge') this.#merge();
     else {
       this.#commit();
-      if (step.kind === 'reopen') this.#nodes = new StoreNodes(database, hashOf, this.#sizes);
+      if (step.kind === 'reopen') this.#nodes = new StoreNodes(connection, this.#sizes);
       else if (step.kind === 'erase') this.#erase(step.node);
-      else if (step.kind === 'expire' || step.kind === 'subtract') this.#removeEvent(step.kind, step.node);
+      else if (step.kind === 'expire') this.#removeEvent(step.node);
       else if (step.kind === 'other') this.#letOtherWrite(step.visits);
     }
   }
 
   end(): void {
     this.#commit();
-    for (let pieces = 0; this.#nodes.trees.some((tree) => tree.isCompacting); pieces += 1) {
+    for (let pieces = 0; this.#nodes.deltas.runs.isCompacting; pieces += 1) {
       assert.ok(pieces < 200, 'merging never comes to an end');
       this.#merge();
       this.#commit();
@@ -203,7 +195,7 @@ class KnownNodes {
 
   #flush(): void {
     this.#begin();
-    this.#nodes.flush();
+    this.#nodes.deltas.flush();
     assert.deepEqual(this.#rows(), this.#expected());
   }
 
@@ -215,7 +207,7 @@ class KnownNodes {
 
   #rollBack(): void {
     if (database.isTransaction) database.exec('ROLLBACK');
-    this.#nodes.forget();
+    this.#nodes.deltas.forget();
     this.#said = new Map(this.#committed);
     assert.deepEqual(this.#rows(), this.#expected());
   }
@@ -223,38 +215,35 @@ class KnownNodes {
   /** Perhaps while something is gathered. */
   #merge(): void {
     this.#begin();
-    this.#nodes.trees.forEach((tree) => tree.compact());
+    this.#nodes.deltas.runs.compact();
   }
 
   /** By another connection, whose write the processor notices, and clears its caches. */
   #erase(node: number): void {
     connection.runs(PROFILE_RUNS).remove([[node]]);
     connection.run('DELETE FROM nodes WHERE no = ?', node);
-    this.#nodes.forget();
+    this.#nodes.deltas.forget();
     this.#said.delete(node);
     this.#committed.delete(node);
   }
 
   /** By the sweep, or on another connection. */
-  #removeEvent(kind: 'expire' | 'subtract', node: number): void {
+  #removeEvent(node: number): void {
     const at = this.#said.get(node)?.findIndex(({ events }) => events.length > 0) ?? -1;
     const user = this.#said.get(node)?.[at];
     if (user === undefined) return;
-    const { receivedAt } = user.origin;
-    const removed = [{ node, events: 1, first: receivedAt, last: receivedAt }];
-    if (kind === 'expire') putRemovedEvents(connection, removed);
-    else subtractRemovedEvents(connection, removed);
-    this.#nodes.forget();
+    subtractEvents(connection, [{ node, receivedAt: user.origin.receivedAt }]);
+    this.#nodes.deltas.forget();
     this.#said.set(node, this.#said.get(node)?.with(at, { ...user, events: [] }) ?? []);
     this.#committed = new Map(this.#said);
   }
 
   /** Another processor, whose writing is noticed as well. */
   #letOtherWrite(all: readonly Visit[]): void {
-    const other = new StoreNodes(database, hashOf, this.#sizes);
+    const other = new StoreNodes(connection, this.#sizes);
     this.#write(all, other);
-    other.flush();
-    this.#nodes.forget();
+    other.deltas.flush();
+    this.#nodes.deltas.forget();
     this.#commit();
   }
 
@@ -262,7 +251,7 @@ class KnownNodes {
     const rows = connection.all<{ no: number }>('SELECT no FROM nodes ORDER BY no');
     const scanned = [...connection.runs(PROFILE_RUNS).all([0])];
     return rows.map(({ no }, index) => {
-      const entry = connection.runs(PROFILE_RUNS).find([no]);
+      const entry = connection.runs(PROFILE_RUNS).get([no]);
       assert.ok(entry, `of node ${no} there is nothing`);
       assert.deepEqual(readable(scanned[index]), readable(entry));
       const { events, first_seen, last_seen, properties } = stateOf(entry);
@@ -272,7 +261,7 @@ class KnownNodes {
         const groups = JSON.parse(properties ?? 'null') as readonly Group[];
         assert.deepEqual([groups.length, groups[0]?.[0]], [1, writtenAt], 'what has a shape is one update');
       }
-      const short = findShortState(connection.runs(PROFILE_RUNS), no, 1_000);
+      const short = findState(connection.runs(PROFILE_RUNS), no, 1_000);
       assert.deepEqual([short?.events, short?.first_seen, short?.last_seen], [events, first_seen, last_seen]);
       if (short?.properties !== null || Buffer.byteLength(properties ?? '') > 1_000) {
         assert.equal(short?.properties, Buffer.byteLength(properties ?? '') > 1_000 ? null : properties);

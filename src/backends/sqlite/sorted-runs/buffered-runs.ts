@@ -19,70 +19,33 @@ const CLEARED_ONE_BY_ONE_MAX = 4_096;
 
 export class BufferedRuns {
   readonly runs: SortedRuns;
+  readonly #shape: RunsShape;
   readonly #groupOf: (rows: Rows) => number;
-  readonly #memtable: Memtable;
+  /** The memtable: its rows, and a hash table over them with open addressing, at most half full. */
+  readonly #rows: RowsToWrite;
+  /** The row of each slot plus one; 0 if it is free. */
+  readonly #slots = new Int32Array(2 * MEMTABLE_ENTRIES_MAX);
 
   /** `groupOf` returns the group of the buffered entries. */
   constructor(database: DatabaseSync, shape: RunsShape, groupOf: (rows: Rows) => number, sizes?: RunsSizes) {
     this.runs = new SortedRuns(database, shape, sizes);
+    this.#shape = shape;
     this.#groupOf = groupOf;
-    this.#memtable = new Memtable(shape);
+    this.#rows = new RowsToWrite(shape, FIRST_ENTRIES);
   }
 
   /** Not for trees whose entries add up (profile deltas): a buffered entry is all that is returned. */
   get(key: Key): Entry | undefined {
-    return this.#memtable.get(key) ?? this.runs.get(key);
+    const row = (this.#slots[this.#slotOf(key)] as number) - 1;
+    return row < 0 ? this.runs.get(key) : this.#rows.entryAt(row);
   }
 
   put(key: Key, values: readonly number[], bytes: Uint8Array | string = ''): void {
-    if (this.#memtable.isFull) this.flush();
-    this.#memtable.put(key, values, bytes);
-  }
-
-  /** Call it before the transaction is committed. */
-  flush(): void {
-    const { rows } = this.#memtable;
-    if (rows.count === 0) return;
-    this.runs.put(this.#groupOf(rows), rows);
-    this.#memtable.clear();
-  }
-
-  /** Drops what is buffered and cached; call it after a rollback. */
-  forget(): void {
-    this.#memtable.clear();
-    this.runs.forget();
-  }
-}
-
-/**
- * A hash table over the rows of the next run: open addressing, at most half full. The last number of a key must differ
- * enough between keys to be its hash.
- */
-class Memtable {
-  readonly rows: RowsToWrite;
-  readonly #shape: RunsShape;
-  /** The row of each slot plus one; 0 if it is free. */
-  readonly #slots = new Int32Array(2 * MEMTABLE_ENTRIES_MAX);
-
-  constructor(shape: RunsShape) {
-    this.#shape = shape;
-    this.rows = new RowsToWrite(shape.keyColumns + shape.valueColumns, shape.hasBytes, FIRST_ENTRIES);
-  }
-
-  get isFull(): boolean {
-    return this.rows.count >= MEMTABLE_ENTRIES_MAX || (this.rows.bytes?.bytesUsed ?? 0) >= MEMTABLE_BYTES_MAX;
-  }
-
-  get(key: Key): Entry | undefined {
-    const row = (this.#slots[this.#slotOf(key)] as number) - 1;
-    return row < 0 ? undefined : this.rows.entryAt(row, this.#shape);
-  }
-
-  put(key: Key, values: readonly number[], bytes: Uint8Array | string): void {
-    const { rows } = this;
+    const rows = this.#rows;
+    if (rows.count >= MEMTABLE_ENTRIES_MAX || (rows.bytes?.bytesUsed ?? 0) >= MEMTABLE_BYTES_MAX) this.flush();
     const slot = this.#slotOf(key);
     const row = (this.#slots[slot] as number) - 1;
-    rows.add([...key, ...values], bytes);
+    rows.add(key, values, bytes);
     if (row < 0) {
       this.#slots[slot] = rows.count;
       return;
@@ -92,21 +55,37 @@ class Memtable {
     rows.removeLast();
   }
 
-  clear(): void {
-    const { rows } = this;
+  /** Call it before the transaction is committed. */
+  flush(): void {
+    if (this.#rows.count === 0) return;
+    this.runs.put(this.#groupOf(this.#rows), this.#rows);
+    this.#clear();
+  }
+
+  /** Drops what is buffered and cached; call it after a rollback. */
+  forget(): void {
+    this.#clear();
+    this.runs.forget();
+  }
+
+  #clear(): void {
+    const rows = this.#rows;
     if (rows.count > CLEARED_ONE_BY_ONE_MAX) this.#slots.fill(0);
     // Newest first, so that a key is found past those that came before it.
-    else for (let row = rows.count - 1; row >= 0; row--) this.#slots[this.#slotOf(rows.keyAt(row, this.#shape))] = 0;
+    else for (let row = rows.count - 1; row >= 0; row--) this.#slots[this.#slotOf(rows.keyAt(row))] = 0;
     rows.clear();
   }
 
-  /** The slot of the key, or the free one where it belongs. */
+  /** The slot of the key, or the free one where it belongs. The last number of a key has to be good as its hash. */
   #slotOf(key: Key): number {
-    const { columns } = this.rows;
+    const { columns } = this.#rows;
     const mask = this.#slots.length - 1;
     for (let slot = (key.at(-1) as number) & mask; ; slot = (slot + 1) & mask) {
       const row = (this.#slots[slot] as number) - 1;
-      if (row < 0 || key.every((value, column) => columns[column]?.[row] === value)) return slot;
+      if (row < 0) return slot;
+      let column = 0;
+      while (column < key.length && columns[column]?.[row] === key[column]) column++;
+      if (column === key.length) return slot;
     }
   }
 }

@@ -34,29 +34,36 @@ export class RowsToWrite implements Rows {
   columns: readonly Float64Array[];
   readonly bytes: ByteColumn | null;
   count = 0;
+  readonly #keyColumns: number;
 
-  constructor(columns: number, hasBytes: boolean, capacity: number) {
-    this.columns = Array.from({ length: columns }, () => new Float64Array(capacity));
+  constructor({ keyColumns, valueColumns, hasBytes }: RunsShape, capacity: number) {
+    this.columns = Array.from({ length: keyColumns + valueColumns }, () => new Float64Array(capacity));
     this.bytes = hasBytes ? new ByteColumn() : null;
+    this.#keyColumns = keyColumns;
   }
 
-  /** The values of all columns; a text becomes UTF-8. */
-  add(values: readonly number[], bytes: Uint8Array | string): void {
+  /** A text becomes UTF-8. */
+  add(key: Key, values: readonly number[], bytes: Uint8Array | string): void {
     if (this.count === this.columns[0]?.length) this.columns = this.columns.map(doubled);
-    for (let column = 0; column < values.length; column++) {
-      (this.columns[column] as Float64Array)[this.count] = values[column] as number;
-    }
+    this.#set(0, key);
+    this.#set(key.length, values);
     this.bytes?.push(bytes);
     this.count++;
   }
 
-  keyAt(row: number, { keyColumns }: RunsShape): Key {
-    return this.columns.slice(0, keyColumns).map((column) => column[row] as number);
+  #set(firstColumn: number, values: readonly number[]): void {
+    for (let at = 0; at < values.length; at++) {
+      (this.columns[firstColumn + at] as Float64Array)[this.count] = values[at] as number;
+    }
   }
 
-  entryAt(row: number, shape: RunsShape): Entry {
-    const values = this.columns.slice(shape.keyColumns).map((column) => column[row] as number);
-    return { key: this.keyAt(row, shape), values, bytes: this.bytes?.get(row) ?? NO_BYTES };
+  keyAt(row: number): Key {
+    return this.columns.slice(0, this.#keyColumns).map((column) => column[row] as number);
+  }
+
+  entryAt(row: number): Entry {
+    const values = this.columns.slice(this.#keyColumns).map((column) => column[row] as number);
+    return { key: this.keyAt(row), values, bytes: this.bytes?.get(row) ?? NO_BYTES };
   }
 
   /** Replaces the values and bytes of a row by those of another. */
@@ -87,8 +94,8 @@ export function combineEntries(shape: RunsShape, entries: readonly [Entry, ...En
   const [first] = entries;
   if (entries.length === 1) return first;
   if (shape.combine === undefined) throw new Error(`${shape.name} has a key twice, which cannot be combined`);
-  const rows = new RowsToWrite(shape.keyColumns + shape.valueColumns, shape.hasBytes, entries.length);
-  for (const { key, values, bytes } of entries) rows.add([...key, ...values], bytes);
+  const rows = new RowsToWrite(shape, entries.length);
+  for (const { key, values, bytes } of entries) rows.add(key, values, bytes);
   for (let other = 1; other < entries.length; other++) shape.combine(rows, 0, other);
-  return rows.entryAt(0, shape);
+  return rows.entryAt(0);
 }

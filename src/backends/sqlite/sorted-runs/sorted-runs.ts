@@ -15,16 +15,17 @@
  *
  * The amount to merge and the level of a run are measured in bytes, because one entry may have megabytes of them.
  *
- * One connection writes, merges and drops. Others may read (`RunReader`), and change or remove entries.
+ * One connection writes, merges and drops. Others may read and remove entries (`RunReader`). If another writes, too, this
+ * one has to `forget` before it goes on.
  */
 
 import type { DatabaseSync } from 'node:sqlite';
 import type { ColumnBlock, Rows } from '../../../columnar/column-block.ts';
 import { sortedOrder } from '../../../columnar/sorted-order.ts';
 import { BloomFilter } from './bloom-filter.ts';
-import { combineEntries, type Entry, type RowsToWrite, type RunsShape } from './entries.ts';
+import { RowsToWrite, type RunsShape } from './entries.ts';
 import { bytesOf, compareKeys, type Key, nextKey } from './keys.ts';
-import { RunReader, sameOrder } from './run-reader.ts';
+import { type ListedRun, RunReader, sameOrder } from './run-reader.ts';
 
 export interface RunsSizes {
   /** How many runs of similar size are merged into one. */
@@ -39,18 +40,18 @@ export interface RunsSizes {
   readonly filterBytesMax?: number;
 }
 
-/**
- * Few, since every unsuccessful lookup checks the filter of every run, and merging is cheap: with 16 instead of 4,
- * writing a hash takes half as long, and finding one twice as long.
- */
-const FAN_OUT = 4;
-const BLOCK_ROWS = 128;
-/** A block fits a page of the store. */
-const BLOCK_BYTES = 7_000;
-const MERGED_BYTES_MIN = 64 * 1024;
+const SIZES: Required<RunsSizes> = {
+  // Few, since every unsuccessful lookup checks the filter of every run, and merging is cheap: with 16 instead of 4,
+  // writing a hash takes half as long, and finding one twice as long.
+  fanOut: 4,
+  blockRows: 128,
+  // A block fits a page of the store.
+  blockBytes: 7_000,
+  mergedBytesMin: 64 * 1024,
+  filterBytesMax: 64 * 1024 * 1024,
+};
 /** Limit for blocks in memory at once, except for larger entries. */
 const MERGED_AT_ONCE_BYTES = 4 * 1024 * 1024;
-const FILTER_BYTES_MAX = 64 * 1024 * 1024;
 /** Smaller runs are all on level 0. */
 const LOWEST_LEVEL_BYTES = 16 * 1024;
 /** Bytes merged per byte written, in each merge. More than one, or a merge would not end before the next begins. */
@@ -64,9 +65,7 @@ interface FilterPart {
   readonly filter: BloomFilter;
 }
 
-interface Run {
-  readonly no: number;
-  readonly group: number;
+interface Run extends ListedRun {
   bytes: number;
   /** The run that takes over its entries, one part after the other. */
   mergedInto: number | null;
@@ -74,23 +73,17 @@ interface Run {
   filters: FilterPart[] | null;
 }
 
+const NO_RUNS: readonly Run[] = [];
+
 export class SortedRuns extends RunReader {
-  readonly #fanOut: number;
-  readonly #blockRows: number;
-  readonly #blockBytes: number;
-  readonly #mergedBytesMin: number;
-  readonly #filterBytesMax: number;
+  readonly #sizes: Required<RunsSizes>;
   /** Newest group first; undefined until loaded. */
   #runs: Run[] | undefined;
   #filterBytes = 0;
 
   constructor(database: DatabaseSync, shape: RunsShape, sizes: RunsSizes = {}) {
     super(database, shape);
-    this.#fanOut = sizes.fanOut ?? FAN_OUT;
-    this.#blockRows = sizes.blockRows ?? BLOCK_ROWS;
-    this.#blockBytes = sizes.blockBytes ?? BLOCK_BYTES;
-    this.#mergedBytesMin = sizes.mergedBytesMin ?? MERGED_BYTES_MIN;
-    this.#filterBytesMax = sizes.filterBytesMax ?? FILTER_BYTES_MAX;
+    this.#sizes = { ...SIZES, ...sizes };
   }
 
   /** Drops what is cached in memory; call it after a rollback. */
@@ -99,25 +92,14 @@ export class SortedRuns extends RunReader {
     this.#filterBytes = 0;
   }
 
-  get count(): number {
-    return this.#known().length;
-  }
-
-  /** From the newest group that has the key. */
-  get(key: Key): Entry | undefined {
+  protected override runsWith(key: Key, group: number | null): readonly Run[] {
     const [hash = 0, rest = 0] = key;
-    let found: Entry | undefined;
-    let group = 0;
+    let found: Run[] | undefined;
     for (const run of this.#known()) {
-      if (found !== undefined && run.group !== group) break;
-      if (run.filters !== null && !mayHave(run.filters, hash, rest)) continue;
-      const entry = this.findIn(run.no, key);
-      if (entry === undefined) continue;
-      if (this.shape.combine === undefined) return entry;
-      found = found === undefined ? entry : combineEntries(this.shape, [found, entry]);
-      group = run.group;
+      if (group !== null && run.group !== group) continue;
+      if (run.filters === null || mayHave(run.filters, hash, rest)) (found ??= []).push(run);
     }
-    return found;
+    return found ?? NO_RUNS;
   }
 
   /** Writes a run, and continues merging. Within a transaction of the caller; the keys of the rows are unique. */
@@ -126,7 +108,7 @@ export class SortedRuns extends RunReader {
     const run = this.#create(group);
     this.#writePart(run, rows, sortedOrder(rows.columns.slice(0, this.shape.keyColumns), rows.count), rows.count);
     this.#storeBytes(run);
-    this.#mergeBy(Math.max(this.#mergedBytesMin, MERGED_PER_PUT * run.bytes));
+    this.#mergeBy(Math.max(this.#sizes.mergedBytesMin, MERGED_PER_PUT * run.bytes));
   }
 
   /** Whether any merge is running. */
@@ -136,7 +118,7 @@ export class SortedRuns extends RunReader {
 
   /** Continues every merge while idle, by a bounded step. */
   compact(): void {
-    this.#mergeBy(IDLE_STEPS * this.#mergedBytesMin);
+    this.#mergeBy(IDLE_STEPS * this.#sizes.mergedBytesMin);
   }
 
   #mergeBy(bytes: number): void {
@@ -184,22 +166,17 @@ export class SortedRuns extends RunReader {
   /** Loads filters of the newest runs first, as many as fit the memory limit. */
   #load(): Run[] {
     const { name } = this.shape;
-    const rows = this.database
-      .prepare(`SELECT no, group_no, bytes, merged_into FROM ${name}_runs ORDER BY group_no DESC, no DESC`)
-      .all();
-    const runs = rows.map((row) => ({
-      no: row['no'] as number,
-      group: row['group_no'] as number,
-      bytes: row['bytes'] as number,
-      mergedInto: row['merged_into'] as number | null,
-      filters: null as FilterPart[] | null,
-    }));
+    const sql = `SELECT no, group_no AS "group", bytes, merged_into AS "mergedInto" FROM ${name}_runs
+      ORDER BY group_no DESC, no DESC`;
+    const runs = this.prepared(sql)
+      .all()
+      .map((row) => Object.assign({ filters: null }, row) as unknown as Run);
     if (!this.shape.hasFilters) return runs;
     const size = this.database.prepare(`SELECT sum(octet_length(filter)) AS bytes FROM ${name}_filters WHERE run = ?`);
     const select = this.database.prepare(`SELECT first, filter FROM ${name}_filters WHERE run = ? ORDER BY first, no`);
     for (const run of runs) {
       const bytes = (size.get(run.no)?.['bytes'] as number | null) ?? 0;
-      if (this.#filterBytes + bytes > this.#filterBytesMax) continue;
+      if (this.#filterBytes + bytes > this.#sizes.filterBytesMax) continue;
       this.#filterBytes += bytes;
       run.filters = select.all(run.no).map(({ first, filter }) => ({
         first: first as number,
@@ -236,12 +213,12 @@ export class SortedRuns extends RunReader {
   }
 
   #endOfBlock({ bytes }: Rows, order: Uint32Array, start: number, count: number): number {
-    const most = Math.min(count, start + this.#blockRows);
+    const most = Math.min(count, start + this.#sizes.blockRows);
     if (bytes === null) return most;
     let sum = bytes.length(order[start] as number);
     for (let end = start + 1; end < most; end++) {
       sum += bytes.length(order[end] as number);
-      if (sum > this.#blockBytes) return end;
+      if (sum > this.#sizes.blockBytes) return end;
     }
     return most;
   }
@@ -268,7 +245,7 @@ export class SortedRuns extends RunReader {
 
   /** The largest filters go first: searching one run on disk costs the same however large it is. */
   #keepFiltersBounded(): void {
-    while (this.#filterBytes > this.#filterBytesMax) {
+    while (this.#filterBytes > this.#sizes.filterBytesMax) {
       let largest: Run | undefined;
       for (const run of this.#known()) {
         if (run.filters !== null && run.filters.length > 0 && run.bytes >= (largest?.bytes ?? 0)) largest = run;
@@ -311,14 +288,14 @@ export class SortedRuns extends RunReader {
         continue;
       }
       for (const ofLevel of Map.groupBy(ofGroup, ({ bytes }) => this.#levelOf(bytes)).values()) {
-        if (ofLevel.length >= this.#fanOut) this.#beginMerge(group, ofLevel);
+        if (ofLevel.length >= this.#sizes.fanOut) this.#beginMerge(group, ofLevel);
       }
     }
   }
 
   #levelOf(bytes: number): number {
     if (bytes < LOWEST_LEVEL_BYTES) return 0;
-    return 1 + Math.floor(Math.log(bytes / LOWEST_LEVEL_BYTES) / Math.log(this.#fanOut));
+    return 1 + Math.floor(Math.log(bytes / LOWEST_LEVEL_BYTES) / Math.log(this.#sizes.fanOut));
   }
 
   #beginMerge(group: number, inputs: readonly Run[]): void {
@@ -350,7 +327,8 @@ export class SortedRuns extends RunReader {
       least = leastFar(inputs);
     }
     const bound = least?.last;
-    const merged = this.rowsFor(
+    const merged = new RowsToWrite(
+      this.shape,
       inputs.reduce((sum, { blocks }) => blocks.reduce((all, { count }) => all + count, sum), 0),
     );
     for (const input of inputs) this.#takeUpTo(bound, input, merged);
@@ -387,7 +365,7 @@ export class SortedRuns extends RunReader {
       if (end === 0) return;
       this.append(rows, block, 0, end);
       if (end === block.count) continue;
-      const rest = this.rowsFor(block.count - end);
+      const rest = new RowsToWrite(this.shape, block.count - end);
       this.append(rest, block, end, block.count);
       this.writeBlock(run.no, rest, sameOrder(rest.count), 0, rest.count);
     }

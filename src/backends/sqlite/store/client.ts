@@ -58,52 +58,31 @@ class StoreCalls {
     this.#setup = setup;
   }
 
-  call(method: StoreMethod, args: readonly unknown[]): Promise<unknown> {
-    return new Promise((resolve, reject) => {
-      if (this.#isClosed) {
-        reject(new StoreUnavailableError('the store is closed'));
-        return;
-      }
-      const thread = this.#startedOrReject(reject);
-      if (thread === undefined) return;
-      const call: StoreCall = { id: this.#nextId, method, args };
-      this.#nextId += 1;
-      this.#waiting.set(call.id, { resolve, reject });
-      thread.ref();
-      thread.postMessage(call);
-    });
+  async call(method: StoreMethod, args: readonly unknown[]): Promise<unknown> {
+    if (this.#isClosed) throw new StoreUnavailableError('the store is closed');
+    const thread = this.#started();
+    const { promise, resolve, reject } = Promise.withResolvers<unknown>();
+    const call: StoreCall = { id: this.#nextId++, method, args };
+    this.#waiting.set(call.id, { resolve, reject });
+    thread.ref();
+    thread.postMessage(call);
+    return promise;
   }
 
   async close(): Promise<void> {
     this.#isClosed = true;
     const thread = this.#thread;
     if (thread === undefined) return;
-    const ended = new Promise<void>((resolve) => {
-      thread.once('exit', () => resolve());
-    });
+    const { promise: ended, resolve } = Promise.withResolvers<void>();
+    thread.once('exit', () => resolve());
     thread.ref();
     thread.postMessage('close');
     await ended;
   }
 
-  #startedOrReject(reject: (error: Error) => void): Worker | undefined {
-    try {
-      return this.#started();
-    } catch (error) {
-      if (!isThreadUnavailable(error)) throw error;
-      reject(new StoreUnavailableError('the thread that reads the store cannot be started', { cause: error }));
-      return undefined;
-    }
-  }
-
   #started(): Worker {
     if (this.#thread !== undefined) return this.#thread;
-    const thread = new Worker(threadFile('./reader-thread', import.meta.url), {
-      name: 'store reader',
-      workerData: this.#setup,
-      // A read that needs more than this ends its thread, not the process.
-      resourceLimits: { maxOldGenerationSizeMb: HEAP_MB_MAX, maxYoungGenerationSizeMb: YOUNG_MB_MAX },
-    });
+    const thread = startThread(this.#setup);
     this.#thread = thread;
     thread.on('message', (reply: StoreReply) => this.#hear(thread, reply));
     thread.on('error', (error: Error) => this.#lose(thread, error.message));
@@ -125,6 +104,21 @@ class StoreCalls {
     const error = new StoreUnavailableError(`the thread that reads the store is gone: ${reason}`);
     for (const { reject } of this.#waiting.values()) reject(error);
     this.#waiting.clear();
+  }
+}
+
+function startThread(workerData: StoreThreadSetup): Worker {
+  // A read that needs more than this ends its thread, not the process.
+  const resourceLimits = { maxOldGenerationSizeMb: HEAP_MB_MAX, maxYoungGenerationSizeMb: YOUNG_MB_MAX };
+  try {
+    return new Worker(threadFile('./reader-thread', import.meta.url), {
+      name: 'store reader',
+      workerData,
+      resourceLimits,
+    });
+  } catch (error) {
+    if (!isThreadUnavailable(error)) throw error;
+    throw new StoreUnavailableError('the thread that reads the store cannot be started', { cause: error });
   }
 }
 

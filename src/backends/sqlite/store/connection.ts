@@ -5,7 +5,6 @@
  */
 
 import type { DatabaseSync, SQLInputValue, StatementSync } from 'node:sqlite';
-import type { Compilable } from 'kysely';
 import type { TenantId } from '../../../model.ts';
 import type { HashOfKey } from '../../../views/keyed-hash.ts';
 import type { WriteTurn } from '../../../runtime/write-turn.ts';
@@ -98,18 +97,6 @@ export class StoreConnection {
     return (this.#queries ??= sqlQueriesFor('sqlite', async (sql, values) =>
       runStatement(this.#prepare(sql), values as SQLInputValue[]),
     ));
-  }
-
-  /** The first row of a statement of `backends/sql/`, at once, in the open transaction. */
-  getNow<Row>(query: Compilable<Row>): Row | undefined {
-    const { sql, parameters } = query.compile();
-    return this.get<Row>(sql, ...(parameters as SQLInputValue[]));
-  }
-
-  /** Runs a statement of `backends/sql/` at once, in the open transaction. Returns the number of changed rows. */
-  runNow(query: Compilable): number {
-    const { sql, parameters } = query.compile();
-    return this.run(sql, ...(parameters as SQLInputValue[]));
   }
 
   /** Runs statements of `backends/sql/` at once, in the open transaction; without one, each by itself. */

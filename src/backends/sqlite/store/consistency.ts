@@ -6,14 +6,9 @@
  */
 
 import type { DatabaseSync } from 'node:sqlite';
-import { type Block, type BlockEvent, unpackBlock } from './event-blocks.ts';
+import { type BlockEvent, unpackBlock } from './event-blocks.ts';
 import { type EventTable, StoreConnection } from './connection.ts';
-
-interface BlockRow extends Block {
-  readonly first_event: number;
-  readonly tenant: number;
-  readonly events: number;
-}
+import type { BlockRow } from './stored-events.ts';
 
 interface RecordRow {
   readonly no: number;
@@ -56,7 +51,7 @@ function* brokenLinksOfTable(
   let record = records.next().value as RecordRow | undefined;
   let [lastEvent, lastRecord] = [0, 0];
   const blocks = `SELECT first_event, tenant, events, numbers, texts FROM events_${table} ORDER BY first_event`;
-  for (const block of store.iterate<BlockRow>(blocks)) {
+  for (const block of store.iterate<BlockRow & { readonly events: number }>(blocks)) {
     const events = unpackBlock(block.tenant, block);
     if (events.length !== block.events) {
       yield `the block of events ${block.first_event} in events_${table} holds ${events.length}, and says ${block.events}`;

@@ -26,16 +26,17 @@ import {
   type RejectionHorizon,
   type MatchingRejections,
 } from '../../sql/erase.ts';
+import { changedBy } from '../../sql/steps.ts';
 import { LOCAL_SHARD } from '../../sql/store-tables.ts';
 import { addToProfiles } from '../../sql/sums.ts';
 import { inWriteTransaction, READ_BUSY_TIMEOUT_MS } from './unmerge.ts';
 import type { BlockEvent } from './event-blocks.ts';
-import { entriesOf, type EventKey, EVENTS_BY_NODE, removeEntries } from './event-index.ts';
+import { entriesOf, type EventKey, EVENTS_BY_NODE } from './event-index.ts';
 import { EVENT_IDS, forgetEventId } from './first-uses.ts';
 import { invalidate } from './invalidations.ts';
 import type { EventTable, StoreConnection } from './connection.ts';
-import { MATCH_KEYS, removeKeys } from './match-keys.ts';
-import { PROFILE_RUNS } from './profile-runs.ts';
+import { MATCH_KEYS, MatchKeyLookup } from './match-keys.ts';
+import { PROFILE_RUNS, subtractEvents } from './profile-runs.ts';
 import { identifiersOf, nodesById } from './profiles.ts';
 import { type RemovableEvent, removable, removeEvents } from './event-removal.ts';
 import { EventReader, eventsBetween } from './stored-events.ts';
@@ -70,8 +71,11 @@ export async function erase(store: StoreConnection, erasure: Erasure): Promise<b
     const profile = nodesById(store, tenant, id);
     if (profile === undefined) return true;
     const removed = eraseEvents(store, profile);
-    events += removed;
-    if (removed >= EVENTS_PER_TRANSACTION_MAX) return false;
+    events += removed.length;
+    if (removed.length >= EVENTS_PER_TRANSACTION_MAX) {
+      subtractEvents(store, removed);
+      return false;
+    }
     eraseProfile(store, erasure, profile, matching, events);
     return true;
   };
@@ -102,15 +106,20 @@ export function freePages(store: StoreConnection): number {
   return store.get<{ freelist_count: number }>('PRAGMA freelist_count')?.freelist_count ?? 0;
 }
 
-function eraseEvents(store: StoreConnection, { nodes }: ProfileNodes): number {
-  let removed = 0;
+function eraseEvents(store: StoreConnection, { nodes }: ProfileNodes): RemovableEvent[] {
+  const removed: RemovableEvent[] = [];
   for (const table of store.tables()) {
     for (const { node } of nodes) {
       for (;;) {
-        const keys = entriesOf(store, table, { ...ALL_ENTRIES, owner: node }, EVENTS_PER_TRANSACTION_MAX - removed);
+        const keys = entriesOf(
+          store,
+          table,
+          { ...ALL_ENTRIES, owner: node },
+          EVENTS_PER_TRANSACTION_MAX - removed.length,
+        );
         if (keys.length === 0) break;
-        removed += eraseKeys(store, table, node, keys);
-        if (removed >= EVENTS_PER_TRANSACTION_MAX) return removed;
+        removed.push(...eraseKeys(store, table, node, keys));
+        if (removed.length >= EVENTS_PER_TRANSACTION_MAX) return removed;
       }
     }
   }
@@ -123,38 +132,37 @@ const ALL_ENTRIES = {
   from: Number.MIN_SAFE_INTEGER,
 } as const;
 
-/** How many events of a node were removed; some in the index may have expired. */
-function eraseKeys(store: StoreConnection, table: EventTable, node: NodeNumber, keys: readonly EventKey[]): number {
+/** Returns the removed events of a node; some in the index may have expired. */
+function eraseKeys(
+  store: StoreConnection,
+  table: EventTable,
+  node: NodeNumber,
+  keys: readonly EventKey[],
+): RemovableEvent[] {
   const reader = new EventReader(store);
-  const records = new Set<number>();
+  const users = new Map<number, Set<number>>();
   for (const { no } of keys) {
     const event = reader.get(table.no, no);
-    if (event !== undefined) records.add(event.record);
+    if (event !== undefined) users.set(event.record, (users.get(event.record) ?? new Set()).add(event.userIndex));
   }
-  const wanted = new Set(keys.map(({ no }) => no));
-  const events: RemovableEvent[] = [];
-  for (const record of records) events.push(...eventsToErase(store, table.no, record, node, wanted));
+  const events = [...users].flatMap(([record, ofRecord]) => eventsToErase(store, table.no, record, node, ofRecord));
   removeEvents(store, table, events, 'erased');
   // Events that had expired still have index entries.
-  removeEntries(
-    store,
-    table,
-    EVENTS_BY_NODE,
-    keys.map((key) => ({ owner: node, ...key })),
-  );
-  return events.length;
+  const entries = keys.map(({ timestamp, no }) => [node, timestamp, no]);
+  store.runs(EVENTS_BY_NODE).remove(entries, table.no);
+  return events;
 }
 
 /**
- * The events of a node in a record. A user counts once in the ledger, so if a piece ends within a user, the rest of it
- * is included.
+ * The events of a node that some users of a record have. All of them, also if a piece ends within a user, since a user
+ * counts once in the ledger.
  */
 function eventsToErase(
   store: StoreConnection,
   table: number,
   recordNo: number,
   node: NodeNumber,
-  wanted: ReadonlySet<number>,
+  users: ReadonlySet<number>,
 ): RemovableEvent[] {
   const record = store.get<{ received_at: number; processed_at: number; first_event: number; events: number }>(
     `SELECT received_at, processed_at, first_event, events FROM records_${table} WHERE no = ?`,
@@ -162,10 +170,6 @@ function eventsToErase(
   );
   if (record === undefined) throw new Error(`record ${recordNo} is not stored, and its events are`);
   const { received_at, processed_at, first_event, events } = record;
-  const users = new Set<number>();
-  for (const { no, userIndex } of eventsBetween(store, table, first_event, first_event + events)) {
-    if (wanted.has(no)) users.add(userIndex);
-  }
   const found: RemovableEvent[] = [];
   for (const event of eventsBetween(store, table, first_event, first_event + events)) {
     if (event.node !== node || !users.has(event.userIndex)) continue;
@@ -196,14 +200,17 @@ function eraseProfile(
   const nodes = profile.nodes.map(({ node }) => node);
   const keys = erasedKeys(identifiersOf(store, profile.nodes));
   store.steps((tables) => erasePerson(tables, erasure, { nodes, keys }, matching, HORIZON));
-  removeKeys(store.runs(MATCH_KEYS), store.hashOf, tenant, keys);
+  const matchKeys = new MatchKeyLookup(store.runs(MATCH_KEYS), store.hashOf);
+  store.runs(MATCH_KEYS).remove(keys.map((key) => matchKeys.runKeyOf(tenant, key)));
   for (const node of nodes) store.run('DELETE FROM aliases WHERE node = ?', node);
   store.runs(PROFILE_RUNS).remove(nodes.map((node) => [node]));
   const shortHashes = keys.map((key) => shortHashOf(store.hashOf, tenant, key));
   invalidate(store, { nodes, erasedKeys: shortHashes });
-  store.runNow(addToProfiles(store.queries.tables, LOCAL_SHARD, [[tenant, -1]]));
   const detail = { profile_id: profile.root.id, nodes: nodes.length, events };
-  store.runNow(insertAudit(store.queries.tables, tenant, 'erase', audit, detail));
+  store.steps(function* (tables) {
+    yield* changedBy(addToProfiles(tables, LOCAL_SHARD, [[tenant, -1]]));
+    yield* changedBy(insertAudit(tables, tenant, 'erase', audit, detail));
+  });
 }
 
 /** Without waiting for readers and writers, which would block the reads of this thread. */

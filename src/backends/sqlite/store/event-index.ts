@@ -3,15 +3,11 @@
  * of keys (owner, timestamp, number of the event) without values; their groups are the tables of events, so that the
  * runs of a complete table become one, and a table is dropped with its entries.
  *
- * Entries are buffered until the commit, up to `ENTRIES_WAITING_MAX`; the transaction that writes events never looks
- * them up. Entries of expired events stay until the table is dropped (store/retention.ts); those of an erased person
- * are removed.
+ * Entries of expired events stay until the table is dropped (store/retention.ts); those of an erased person are removed.
  */
 
 import type { DatabaseSync } from 'node:sqlite';
-import type { NodeNumber } from '../../../model.ts';
-import { NO_BYTES, RowsToWrite, type RunsShape } from '../sorted-runs/entries.ts';
-import type { Key } from '../sorted-runs/keys.ts';
+import type { RunsShape } from '../sorted-runs/entries.ts';
 import { type RunsSizes, SortedRuns } from '../sorted-runs/sorted-runs.ts';
 import type { EventTable, StoreConnection } from './connection.ts';
 
@@ -24,10 +20,6 @@ export interface EventKey {
   readonly no: number;
 }
 
-export interface Entry extends EventKey {
-  readonly owner: number;
-}
-
 export interface EntryQuery {
   readonly index: RunsShape;
   readonly owner: number;
@@ -37,59 +29,11 @@ export interface EntryQuery {
   readonly from: number;
 }
 
-const ENTRIES_WAITING_MAX = 65_536;
-const FIRST_ENTRIES = 16_384;
 /**
  * Under load a table of events is filled by fewer transactions than that, so its entries are merged once, when it is
  * complete. A read searches each of these runs, which takes some ten microseconds a run.
  */
-const SIZES: RunsSizes = { fanOut: 24, blockRows: 256 };
-
-/** The writing side, for one connection. */
-export class EventIndex {
-  readonly #byNode: SortedRuns;
-  readonly #byTenant: SortedRuns;
-  /** Buffered entries. */
-  readonly #ofNodes = new RowsToWrite(KEYS_ONLY.keyColumns, false, FIRST_ENTRIES);
-  readonly #ofTenants = new RowsToWrite(KEYS_ONLY.keyColumns, false, FIRST_ENTRIES);
-
-  constructor(database: DatabaseSync, sizes: RunsSizes = {}) {
-    this.#byNode = new SortedRuns(database, EVENTS_BY_NODE, { ...SIZES, ...sizes });
-    this.#byTenant = new SortedRuns(database, EVENTS_BY_TENANT, { ...SIZES, ...sizes });
-  }
-
-  get isFull(): boolean {
-    return this.#ofTenants.count === ENTRIES_WAITING_MAX;
-  }
-
-  add(tenant: number, node: NodeNumber | null, timestamp: number, no: number): void {
-    this.#ofTenants.add([tenant, timestamp, no], NO_BYTES);
-    if (node !== null) this.#ofNodes.add([node, timestamp, no], NO_BYTES);
-  }
-
-  /** Writes the buffered entries, all of which are of this table of events. */
-  flush(table: number): void {
-    this.#byNode.put(table, this.#ofNodes);
-    this.#byTenant.put(table, this.#ofTenants);
-    this.#forgetWaiting();
-  }
-
-  get trees(): readonly SortedRuns[] {
-    return [this.#byNode, this.#byTenant];
-  }
-
-  /** After a rollback, or when another connection may have dropped a table's entries. */
-  forget(): void {
-    this.#byNode.forget();
-    this.#byTenant.forget();
-    this.#forgetWaiting();
-  }
-
-  #forgetWaiting(): void {
-    this.#ofNodes.clear();
-    this.#ofTenants.clear();
-  }
-}
+export const INDEX_SIZES: RunsSizes = { fanOut: 24, blockRows: 256 };
 
 /** Removes at most this many blocks of the entries of a table, in each family; true while there are more. */
 export function dropEntries(database: DatabaseSync, table: number, blocksMax: number): boolean {
@@ -116,23 +60,13 @@ export function* entriesOfRun(
 /** At most `count`, from all runs of a table, unordered. */
 export function entriesOf(store: StoreConnection, table: EventTable, query: EntryQuery, count: number): EventKey[] {
   const found: EventKey[] = [];
-  for (const run of store.runs(query.index).runNumbers(table.no)) {
-    for (const key of entriesOfRun(store, table, run, query)) {
+  for (const run of store.runs(query.index).listRuns(table.no)) {
+    for (const key of entriesOfRun(store, table, run.no, query)) {
       if (found.length >= count) return found;
       found.push(key);
     }
   }
   return found;
-}
-
-export function removeEntries(
-  store: StoreConnection,
-  { no: table }: EventTable,
-  index: RunsShape,
-  entries: readonly Entry[],
-): void {
-  const keys = entries.map(({ owner, timestamp, no }): Key => [owner, timestamp, no]);
-  store.runs(index).remove(keys, table);
 }
 
 /** Positive if `a` is newer. */

@@ -1,18 +1,16 @@
 /**
- * Removes events from the store, for an erase and for retention, and updates every sum: the event count of nodes and
- * tables, and the sums of `backends/sql/removed-sums.ts`. Works within the caller's write transaction, on a bounded
- * number of events.
+ * Removes events from the store, for an erase and for retention, and updates every sum: the event count of tables, and
+ * the sums of `backends/sql/removed-sums.ts`. Works within the caller's write transaction, on a bounded number of events.
  */
 
 import { MINUTE_MS } from '../../../model.ts';
 import type { BlockEvent } from './event-blocks.ts';
-import { entriesOf, EVENTS_BY_NODE, EVENTS_BY_TENANT, removeEntries } from './event-index.ts';
+import { entriesOf, EVENTS_BY_NODE, EVENTS_BY_TENANT } from './event-index.ts';
 import { currencyOfStored } from '../../../views/currency.ts';
 import type { MinuteRevenue } from '../../../views/removed-counts.ts';
 import { type RemovedEvent, takeFromSums } from '../../sql/removed-sums.ts';
 import { NO_LOCKS } from '../sql-database.ts';
 import type { EventTable, StoreConnection } from './connection.ts';
-import { putRemovedEvents, type RemovedEvents, subtractRemovedEvents } from './profile-runs.ts';
 import { EventReader, removeStored } from './stored-events.ts';
 
 export type RemovableEvent = RemovedEvent & Pick<BlockEvent, 'no' | 'node'>;
@@ -40,29 +38,15 @@ export function removeEvents(
   if (becoming === 'erased') unindex(store, table, events);
   const expired = becoming === 'expired' ? 1 : table.expired;
   store.run('UPDATE event_tables SET events = events - ?, expired = ? WHERE no = ?', events.length, expired, table.no);
-  if (becoming === 'expired') putRemovedEvents(store, removedByNode(events));
-  else subtractRemovedEvents(store, removedByNode(events));
   const engine = { locks: NO_LOCKS, revenuesIn: revenuesIn.bind(null, store) };
   store.steps((tables) => takeFromSums(tables, engine, events, becoming));
 }
 
-function removedByNode(events: readonly RemovableEvent[]): RemovedEvents[] {
-  return [...Map.groupBy(events, ({ node }) => node)].flatMap(([node, removed]) => {
-    if (node === null) return [];
-    const times = removed.map(({ receivedAt }) => receivedAt);
-    const [first, last] = times.reduce(
-      ([least, most], at) => [Math.min(least, at), Math.max(most, at)],
-      [times[0] ?? 0, times[0] ?? 0],
-    );
-    return [{ node, events: removed.length, first, last }];
-  });
-}
-
-function unindex(store: StoreConnection, table: EventTable, events: readonly RemovableEvent[]): void {
-  const byNode = events.flatMap(({ node, timestamp, no }) => (node === null ? [] : [{ owner: node, timestamp, no }]));
-  removeEntries(store, table, EVENTS_BY_NODE, byNode);
-  const byTenant = events.map(({ tenant, timestamp, no }) => ({ owner: tenant, timestamp, no }));
-  removeEntries(store, table, EVENTS_BY_TENANT, byTenant);
+function unindex(store: StoreConnection, { no: table }: EventTable, events: readonly RemovableEvent[]): void {
+  const byNode = events.flatMap(({ node, timestamp, no }) => (node === null ? [] : [[node, timestamp, no]]));
+  store.runs(EVENTS_BY_NODE).remove(byNode, table);
+  const byTenant = events.map(({ tenant, timestamp, no }) => [tenant, timestamp, no]);
+  store.runs(EVENTS_BY_TENANT).remove(byTenant, table);
 }
 
 /** Revenues of the remaining events, in the order of the log. */

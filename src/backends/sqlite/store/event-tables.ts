@@ -7,16 +7,18 @@ import type { DatabaseSync, StatementSync } from 'node:sqlite';
 import type { NodeNumber } from '../../../model.ts';
 import type { EventToStore } from '../../../store-writer.ts';
 import { BLOCK_EVENTS_MAX, BlockWriter } from './event-blocks.ts';
-import { EventIndex } from './event-index.ts';
-import type { RunsSizes, SortedRuns } from '../sorted-runs/sorted-runs.ts';
-import { eventTableSchema, openStoreFile, withDamageExplained } from './schema.ts';
+import { EVENTS_BY_NODE, EVENTS_BY_TENANT, INDEX_SIZES } from './event-index.ts';
+import { BufferedRuns } from '../sorted-runs/buffered-runs.ts';
+import type { RunsSizes } from '../sorted-runs/sorted-runs.ts';
+import { eventTableSchema } from './schema.ts';
 
 /** Two blocks fill a page of the store; a larger event has a block of its own. */
 const BLOCK_BYTES_MAX = 4_060;
+const NO_VALUES: readonly number[] = [];
 
+/** Times are infinite while there is no event. */
 interface Newest {
   readonly no: number;
-  readonly firstEvent: number;
   events: number;
   timestampMin: number;
   timestampMax: number;
@@ -25,19 +27,15 @@ interface Newest {
   readonly insertRecord: StatementSync;
 }
 
-interface TableRow {
-  readonly no: number;
-  readonly first_event: number;
-  readonly events: number;
-  readonly timestamp_min: number | null;
-  readonly timestamp_max: number | null;
-  readonly received_max: number | null;
-}
+const SELECT_NEWEST = `SELECT no, events, coalesce(timestamp_min, 9e999) AS "timestampMin",
+    coalesce(timestamp_max, -9e999) AS "timestampMax", coalesce(received_max, -9e999) AS "receivedMax"
+  FROM event_tables ORDER BY no DESC LIMIT 1`;
 
 export class EventTables {
   readonly #database: DatabaseSync;
   readonly #tableEvents: number;
-  readonly #index: EventIndex;
+  readonly #byNode: BufferedRuns;
+  readonly #byTenant: BufferedRuns;
   readonly #block = new BlockWriter();
   #blockStart = 0;
   #blockTenant = 0;
@@ -46,7 +44,12 @@ export class EventTables {
   constructor(database: DatabaseSync, tableEvents: number, indexSizes: RunsSizes = {}) {
     this.#database = database;
     this.#tableEvents = tableEvents;
-    this.#index = new EventIndex(database, indexSizes);
+    const [byNode, byTenant] = [EVENTS_BY_NODE, EVENTS_BY_TENANT].map(
+      (shape) =>
+        new BufferedRuns(database, shape, () => (this.#newest as Newest).no, { ...INDEX_SIZES, ...indexSizes }),
+    ) as [BufferedRuns, BufferedRuns];
+    this.#byNode = byNode;
+    this.#byTenant = byTenant;
   }
 
   /** The table for the next record. */
@@ -69,8 +72,8 @@ export class EventTables {
   ): void {
     const table = this.#newest as Newest;
     const { timestamp } = event;
-    if (this.#index.isFull) this.#index.flush(table.no);
-    this.#index.add(tenant, node, timestamp, no);
+    this.#byTenant.put([tenant, timestamp, no], NO_VALUES);
+    if (node !== null) this.#byNode.put([node, timestamp, no], NO_VALUES);
     if (this.#block.events === BLOCK_EVENTS_MAX || this.#block.bytesWith(event) > BLOCK_BYTES_MAX) this.endBlock();
     if (this.#block.events === 0) {
       this.#blockStart = no;
@@ -95,7 +98,7 @@ export class EventTables {
     if (this.#newest === undefined) return;
     this.endBlock();
     const { no, events, timestampMin, timestampMax, receivedMax } = this.#newest;
-    this.#index.flush(no);
+    for (const index of this.index) index.flush();
     this.#database
       .prepare(
         `UPDATE event_tables SET events = ?, timestamp_min = ?, timestamp_max = ?, received_max = ? WHERE no = ?`,
@@ -103,21 +106,28 @@ export class EventTables {
       .run(events, finite(timestampMin), finite(timestampMax), finite(receivedMax), no);
   }
 
-  get trees(): readonly SortedRuns[] {
-    return this.#index.trees;
+  /** Its sorted runs. */
+  get index(): readonly BufferedRuns[] {
+    return [this.#byNode, this.#byTenant];
   }
 
   forget(): void {
     this.#newest = undefined;
-    this.#index.forget();
+    for (const index of this.index) index.forget();
     this.#block.clear();
   }
 
   #load(): Newest | undefined {
-    const row = this.#database.prepare('SELECT * FROM event_tables ORDER BY no DESC LIMIT 1').get() as
-      | TableRow
-      | undefined;
-    return row === undefined ? undefined : this.#open(row);
+    const row = this.#database.prepare(SELECT_NEWEST).get() as Omit<Newest, 'insertBlock' | 'insertRecord'> | undefined;
+    return (
+      row && {
+        ...row,
+        insertBlock: this.#database.prepare(`INSERT INTO events_${row.no} VALUES (?, ?, ?, ?, ?)`),
+        insertRecord: this.#database.prepare(
+          `INSERT INTO records_${row.no} VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+        ),
+      }
+    );
   }
 
   #create(no: number, firstEvent: number): Newest {
@@ -127,44 +137,8 @@ export class EventTables {
       .run(no, firstEvent);
     return this.#load() as Newest;
   }
-
-  #open(row: TableRow): Newest {
-    return {
-      no: row.no,
-      firstEvent: row.first_event,
-      events: row.events,
-      timestampMin: row.timestamp_min ?? Number.POSITIVE_INFINITY,
-      timestampMax: row.timestamp_max ?? Number.NEGATIVE_INFINITY,
-      receivedMax: row.received_max ?? Number.NEGATIVE_INFINITY,
-      insertBlock: this.#database.prepare(`INSERT INTO events_${row.no} VALUES (?, ?, ?, ?, ?)`),
-      insertRecord: this.#database.prepare(
-        `INSERT INTO records_${row.no} VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
-      ),
-    };
-  }
 }
 
 function finite(value: number): number | null {
   return Number.isFinite(value) ? value : null;
-}
-
-/**
- * The newest time in a store, of receipt or of an erase; 0 without any. What is received next must be later, or it
- * would be taken for data from before the erase.
- */
-export function newestProcessed(file: string): number {
-  const database = openStoreFile(file, 'reader');
-  try {
-    const row = withDamageExplained(file, () =>
-      database
-        .prepare(
-          `SELECT max(coalesce((SELECT max(received_max) FROM event_tables), 0),
-                      coalesce((SELECT max(last_erased_at) FROM tenants), 0)) AS newest`,
-        )
-        .get(),
-    );
-    return Number(row?.newest ?? 0);
-  } finally {
-    database.close();
-  }
 }

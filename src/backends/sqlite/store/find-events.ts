@@ -8,6 +8,7 @@
  */
 
 import { HOUR_MS, MINUTE_MS, type NodeNumber } from '../../../model.ts';
+import { merged } from '../merged.ts';
 import {
   compareKeys,
   entriesOfRun,
@@ -99,27 +100,6 @@ function* bucketsWith(store: StoreConnection, range: BucketRange): Generator<num
   }
 }
 
-/** Events of one owner in one run, newest first. */
-class Stream {
-  readonly table: number;
-  readonly #keys: Iterator<EventKey, undefined>;
-  /** Undefined at the end. Until something was read, the next key is this or older. */
-  next: EventKey | undefined;
-  isRead = false;
-
-  constructor(table: EventTable, before: EventKey, keys: Iterator<EventKey, undefined>) {
-    this.table = table.no;
-    this.#keys = keys;
-    const timestamp = Math.min(table.timestamp_max ?? Number.NEGATIVE_INFINITY, before.timestamp);
-    this.next = { timestamp, no: Number.MAX_SAFE_INTEGER };
-  }
-
-  readNext(): void {
-    this.next = this.#keys.next().value;
-    this.isRead = true;
-  }
-}
-
 function mergeStreams(
   store: StoreConnection,
   reader: EventReader,
@@ -127,57 +107,43 @@ function mergeStreams(
   query: KeyQuery,
   wanted: number,
 ): FoundEvent[] {
-  const overlapping = tables.filter(
-    ({ timestamp_min, timestamp_max }) =>
-      timestamp_min !== null &&
-      timestamp_max !== null &&
-      timestamp_min <= query.before.timestamp &&
-      timestamp_max >= query.from,
-  );
   const index = query.nodes === null ? EVENTS_BY_TENANT : EVENTS_BY_NODE;
   const owners = query.nodes ?? [query.tenant];
-  let streams = overlapping.flatMap((table) =>
-    store
-      .runs(index)
-      .runNumbers(table.no)
-      .flatMap((run) =>
-        owners.map(
-          (owner) => new Stream(table, query.before, wantedKeys(store, reader, table, run, { ...query, index, owner })),
-        ),
-      ),
-  );
+  const streams = tables.flatMap((table) => {
+    const { no, timestamp_min: min, timestamp_max: max } = table;
+    if (min === null || max === null || min > query.before.timestamp || max < query.from) return [];
+    const runs = store.runs(index).listRuns(no);
+    return runs.flatMap((run) =>
+      owners.map((owner) => wantedKeys(store, reader, table, run.no, { ...query, index, owner })),
+    );
+  });
   const found: FoundEvent[] = [];
-  for (;;) {
-    const newest = newestOf(streams);
-    if (newest?.next === undefined) return found;
-    if (newest.isRead) found.push({ ...newest.next, table: newest.table });
-    if (found.length >= wanted) return found;
-    newest.readNext();
-    if (newest.next === undefined) streams = streams.filter((stream) => stream !== newest);
+  for (const { timestamp, no, table } of merged(streams, (a, b) => compareKeys(b, a))) {
+    if (table !== null) found.push({ timestamp, no, table });
+    if (found.length >= wanted) break;
   }
+  return found;
 }
 
-function newestOf(streams: readonly Stream[]): Stream | undefined {
-  let newest: Stream | undefined;
-  for (const stream of streams) {
-    if (stream.next === undefined) continue;
-    if (newest?.next === undefined || compareKeys(stream.next, newest.next) > 0) newest = stream;
-  }
-  return newest;
-}
-
-/** The entries of one run whose events are stored and have the requested name. */
+/**
+ * The entries of one owner in one run whose events are stored and have the requested name, newest first. Before them
+ * comes their upper limit, without a table: so the run is not read until that is the newest of all.
+ */
 function* wantedKeys(
   store: StoreConnection,
   reader: EventReader,
   table: EventTable,
   run: number,
   query: EntryQuery & Pick<KeyQuery, 'eventName'>,
-): Generator<EventKey, undefined> {
-  const { eventName } = query;
+): Generator<EventKey & { readonly table: number | null }, undefined> {
+  const { eventName, before } = query;
+  const timestamp = Math.min(table.timestamp_max ?? Number.NEGATIVE_INFINITY, before.timestamp);
+  yield { timestamp, no: Number.MAX_SAFE_INTEGER, table: null };
   const isAlwaysWanted = eventName === null && table.expired === 0;
   for (const key of entriesOfRun(store, table, run, query)) {
     const event = isAlwaysWanted ? undefined : reader.get(table.no, key.no);
-    if (isAlwaysWanted || (event !== undefined && (eventName === null || event.name === eventName))) yield key;
+    if (isAlwaysWanted || (event !== undefined && (eventName === null || event.name === eventName))) {
+      yield { ...key, table: table.no };
+    }
   }
 }

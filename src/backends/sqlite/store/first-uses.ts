@@ -60,26 +60,26 @@ interface LookedUpEventIds extends EventIdUses {
   readonly uses: Float64Array;
 }
 
-type FindEntry = (hash: KeyHash) => Entry | undefined;
+type Lookup = Pick<RunReader, 'get'>;
 
-/** Looks first uses up: the writer among its own buffered ones too, a reader among those that are stored. */
+/** Looks first uses up, in runs of `EVENT_IDS` and `IDEMPOTENCY_KEYS`. */
 export class FirstUseLookup {
-  readonly #hashOf: HashOfKey;
-  readonly #findEventId: FindEntry;
-  readonly #findKey: FindEntry;
+  protected readonly hashOf: HashOfKey;
+  readonly #eventIds: Lookup;
+  readonly #keys: Lookup;
 
-  constructor(hashOf: HashOfKey, findEventId: FindEntry, findKey: FindEntry) {
-    this.#hashOf = hashOf;
-    this.#findEventId = findEventId;
-    this.#findKey = findKey;
+  constructor(hashOf: HashOfKey, eventIds: Lookup, keys: Lookup) {
+    this.hashOf = hashOf;
+    this.#eventIds = eventIds;
+    this.#keys = keys;
   }
 
   eventIds(tenant: number, ids: readonly string[]): LookedUpEventIds {
-    const hashes = ids.map((id) => this.#hashOf(tenant, HASHED.eventId, id));
+    const hashes = ids.map((id) => this.hashOf(tenant, HASHED.eventId, id));
     const uses = new Float64Array(ids.length);
     const usedAt = new Float64Array(ids.length).fill(Number.NaN);
-    for (const [index, hash] of hashes.entries()) {
-      const entry = this.#findEventId(hash);
+    for (let index = 0; index < hashes.length; index++) {
+      const entry = this.#eventIds.get(runKeyOf(hashes[index] as KeyHash));
       if (entry === undefined) continue;
       const [receivedAt, before] = entry.values as [number, number];
       usedAt[index] = receivedAt;
@@ -89,7 +89,7 @@ export class FirstUseLookup {
   }
 
   newestUseOfKey(tenant: number, idempotencyKey: string): KeyUse | undefined {
-    const entry = this.#findKey(this.#hashOf(tenant, HASHED.idempotencyKey, idempotencyKey));
+    const entry = this.#keys.get(runKeyOf(this.hashOf(tenant, HASHED.idempotencyKey, idempotencyKey)));
     return entry === undefined ? undefined : keyUseOf(entry);
   }
 
@@ -98,48 +98,26 @@ export class FirstUseLookup {
   }
 }
 
-/** For readers: in runs of `EVENT_IDS` and `IDEMPOTENCY_KEYS`. */
-export function storedFirstUses(hashOf: HashOfKey, eventIds: RunReader, keys: RunReader): FirstUseLookup {
-  return new FirstUseLookup(
-    hashOf,
-    (hash) => eventIds.find(runKeyOf(hash)),
-    (hash) => keys.find(runKeyOf(hash)),
-  );
-}
-
-/** For the writer. */
-export class FirstUses {
-  readonly #hashOf: HashOfKey;
-  readonly #eventIds: BufferedRuns;
-  readonly #keys: BufferedRuns;
-  readonly #lookup: FirstUseLookup;
+/** For the writer: among its own buffered ones too. */
+export class FirstUses extends FirstUseLookup {
+  readonly eventIdRuns: BufferedRuns;
+  readonly keyRuns: BufferedRuns;
   /** By tenant: the event ids of the last lookup. */
   readonly #lookedUp = new Map<number, LookedUpEventIds>();
 
   constructor(database: DatabaseSync, hashOf: HashOfKey) {
-    this.#hashOf = hashOf;
-    this.#eventIds = new BufferedRuns(database, EVENT_IDS, (rows) => groupFor(this.#eventIds.runs, rows));
-    this.#keys = new BufferedRuns(database, IDEMPOTENCY_KEYS, (rows) => groupFor(this.#keys.runs, rows));
-    this.#lookup = new FirstUseLookup(
-      hashOf,
-      (hash) => this.#eventIds.get(runKeyOf(hash)),
-      (hash) => this.#keys.get(runKeyOf(hash)),
-    );
+    const eventIds: BufferedRuns = new BufferedRuns(database, EVENT_IDS, (rows) => groupFor(eventIds.runs, rows));
+    const keys: BufferedRuns = new BufferedRuns(database, IDEMPOTENCY_KEYS, (rows) => groupFor(keys.runs, rows));
+    super(hashOf, eventIds, keys);
+    this.eventIdRuns = eventIds;
+    this.keyRuns = keys;
   }
 
   /** Call it before `write` for the same ids. */
-  eventIds(tenant: number, ids: readonly string[]): EventIdUses {
-    const lookedUp = this.#lookup.eventIds(tenant, ids);
+  override eventIds(tenant: number, ids: readonly string[]): LookedUpEventIds {
+    const lookedUp = super.eventIds(tenant, ids);
     this.#lookedUp.set(tenant, lookedUp);
     return lookedUp;
-  }
-
-  newestUseOfKey(tenant: number, idempotencyKey: string): KeyUse | undefined {
-    return this.#lookup.newestUseOfKey(tenant, idempotencyKey);
-  }
-
-  olderUseOfKey(tenant: number, idempotencyKey: string, bodyHash: string): KeyUse | undefined {
-    return this.#lookup.olderUseOfKey(tenant, idempotencyKey, bodyHash);
   }
 
   /** `order` increases from transaction to transaction. */
@@ -152,36 +130,20 @@ export class FirstUses {
   #writeEventIds(written: TenantBatch['eventIds'], { hashes, uses }: LookedUpEventIds): void {
     for (const { index, receivedAt } of written) {
       const before = uses[index] as number;
-      this.#eventIds.put(runKeyOf(hashes[index] as KeyHash), [receivedAt, before]);
+      this.eventIdRuns.put(runKeyOf(hashes[index] as KeyHash), [receivedAt, before]);
       uses[index] = before + 1;
     }
   }
 
   #writeKeyUse(tenant: number, name: string, { receivedAt, traceId, bodyHash }: KeyUse, order: number): void {
     const bytes = Buffer.concat([uuidBytes(traceId), Buffer.from(bodyHash)]);
-    this.#keys.put(runKeyOf(this.#hashOf(tenant, HASHED.idempotencyKey, name)), [receivedAt, order], bytes);
-  }
-
-  /** Call it before the transaction is committed. */
-  flush(): void {
-    this.#eventIds.flush();
-    this.#keys.flush();
-  }
-
-  forget(): void {
-    this.#lookedUp.clear();
-    this.#eventIds.forget();
-    this.#keys.forget();
-  }
-
-  get trees(): readonly SortedRuns[] {
-    return [this.#eventIds.runs, this.#keys.runs];
+    this.keyRuns.put(runKeyOf(this.hashOf(tenant, HASHED.idempotencyKey, name)), [receivedAt, order], bytes);
   }
 
   /** Within a transaction. Removes some expired uses; true if there were any. */
   sweep(now: number): boolean {
-    const ids = dropOldest(this.#eventIds.runs, now - EVENT_ID_WINDOW_MS);
-    const keys = dropOldest(this.#keys.runs, now - IDEMPOTENCY_WINDOW_MS);
+    const ids = dropOldest(this.eventIdRuns.runs, now - EVENT_ID_WINDOW_MS);
+    const keys = dropOldest(this.keyRuns.runs, now - IDEMPOTENCY_WINDOW_MS);
     return ids || keys;
   }
 }
@@ -197,7 +159,7 @@ export function keyUseOf({ values, bytes }: Entry): KeyUse {
  */
 export function forgetEventId(reader: RunReader, hash: KeyHash, usedAt: readonly number[]): void {
   const key = runKeyOf(hash);
-  const used = reader.find(key)?.values[0];
+  const used = reader.get(key)?.values[0];
   if (used !== undefined && usedAt.includes(used)) reader.remove([key]);
 }
 
@@ -221,7 +183,7 @@ function groupFor(runs: SortedRuns, { columns, count }: Rows): number {
   return Math.max(Math.floor(newest / DAY_MS), runs.groups().at(-1) ?? Number.NEGATIVE_INFINITY);
 }
 
-/** The first index of each hash: a hash table with open addressing. */
+/** The first index of each hash: a hash table with open addressing, since a Map of the texts takes longer than hashing them. */
 function firstIndexesOf(hashes: readonly KeyHash[]): Int32Array {
   const firstIndexes = new Int32Array(hashes.length);
   const slots = new Int32Array(2 ** Math.ceil(Math.log2(2 * hashes.length + 1)));

@@ -5,12 +5,12 @@
  * connection, and calls `forget` before each.
  */
 
-import type { DatabaseSync, StatementSync } from 'node:sqlite';
 import type { Changes, ProfileState, Snapshot } from '../../../identity/graph.ts';
 import type { MatchKey, NodeNumber } from '../../../model.ts';
 import type { PersonKeys, LookupRequest, ResolvedPerson } from '../../../store-writer.ts';
 import type { KeyHash } from '../../../views/keyed-hash.ts';
 import { IdentityCache } from '../../../views/identity-cache.ts';
+import type { StoreConnection } from './connection.ts';
 import { keySetHashOf, type MatchKeyLookup } from './match-keys.ts';
 import { uuidText } from '../uuids.ts';
 
@@ -23,42 +23,33 @@ const EMAIL = 1;
 const PHONE_NUMBER = 2;
 const ANON_ID = 3;
 
-/** The value is set for a user_id only. */
-type IdentifierRow = readonly [type: number | null, value: string | null];
-type RootRow = readonly [...IdentifierRow, receivedAt: number, traceId: Uint8Array, userIndex: number];
+/** A node, once for each of its identifiers; if it has none, once without. */
+const NODE_WITH_IDENTIFIERS = `
+  SELECT type, CASE WHEN type = ${USER_ID} THEN value END AS user_id, nodes.received_at, nodes.trace_id, nodes.user_index
+  FROM nodes LEFT JOIN identifiers ON node = no WHERE no = ?`;
+
+interface NodeRow {
+  readonly type: number | null;
+  readonly user_id: string | null;
+  readonly received_at: number;
+  readonly trace_id: Uint8Array;
+  readonly user_index: number;
+}
 
 /** No node: within a batch, unknown keys are cached too. */
 const UNKNOWN = 0;
 
 export class StoreGraph {
+  readonly #store: StoreConnection;
   readonly #keys: MatchKeyLookup;
-  readonly #aliasOf: StatementSync;
-  readonly #nodesOf: StatementSync;
-  readonly #rootWithIdentifiers: StatementSync;
-  readonly #identifiersOf: StatementSync;
-  readonly #cannotLinkOf: StatementSync;
-  readonly #anyCannotLink: StatementSync;
   #isAnybodyApart: boolean | undefined;
   /** All keys of a user together → the node of the strongest, where all of them are known and of one profile. */
   readonly #people = new IdentityCache();
   readonly #roots = new Map<NodeNumber, NodeNumber>();
 
-  constructor(database: DatabaseSync, keys: MatchKeyLookup) {
+  constructor(store: StoreConnection, keys: MatchKeyLookup) {
+    this.#store = store;
     this.#keys = keys;
-    this.#aliasOf = database.prepare('SELECT root FROM aliases WHERE node = ?');
-    this.#nodesOf = database.prepare('SELECT node FROM aliases WHERE root = ? ORDER BY node');
-    const identifier = `type, CASE WHEN type = ${USER_ID} THEN value END`;
-    this.#identifiersOf = database.prepare(`SELECT ${identifier} FROM identifiers WHERE node = ?`);
-    // One statement instead of two: every merge needs both for two people.
-    this.#rootWithIdentifiers = database.prepare(
-      `SELECT ${identifier}, nodes.received_at, nodes.trace_id, nodes.user_index
-       FROM nodes LEFT JOIN identifiers ON node = no WHERE no = ?`,
-    );
-    for (const statement of [this.#nodesOf, this.#identifiersOf, this.#rootWithIdentifiers]) {
-      statement.setReturnArrays(true);
-    }
-    this.#anyCannotLink = database.prepare('SELECT 1 FROM cannot_link LIMIT 1');
-    this.#cannotLinkOf = database.prepare('SELECT node_b FROM cannot_link WHERE node_a = ? ORDER BY node_b');
   }
 
   forget(): void {
@@ -147,29 +138,21 @@ export class StoreGraph {
   #rootOf(node: NodeNumber): NodeNumber {
     const cached = this.#roots.get(node);
     if (cached !== undefined) return cached;
-    const row = this.#aliasOf.get(node) as { root: number } | undefined;
-    const root = row?.root ?? node;
+    const sql = 'SELECT root FROM aliases WHERE node = ?';
+    const root = this.#store.get<{ root: NodeNumber }>(sql, node)?.root ?? node;
     if (this.#roots.size >= CACHED_ROOTS_MAX) this.#roots.clear();
     this.#roots.set(node, root);
     return root;
   }
 
   #profileOf(root: NodeNumber): ProfileState {
-    const merged = this.#nodesOf.all(root) as unknown as readonly (readonly [number])[];
-    const nodes = merged.length === 0 ? [root] : [root, ...merged.map(([node]) => node)];
+    const aliases = 'SELECT node FROM aliases WHERE root = ? ORDER BY node';
+    const nodes = [root, ...this.#store.all<{ node: NodeNumber }>(aliases, root).map(({ node }) => node)];
+    const rows = nodes.flatMap((node) => this.#store.all<NodeRow>(NODE_WITH_IDENTIFIERS, node));
+    const { received_at: receivedAt, trace_id: traceId, user_index: userIndex } = rows[0] as NodeRow;
     const counts = [0, 0, 0, 0];
-    let userId: string | null = null;
-    const count = ([type, value]: IdentifierRow): void => {
-      if (type === null) return;
-      counts[type] = (counts[type] ?? 0) + 1;
-      if (type === USER_ID) userId = value;
-    };
-    const ofRoot = this.#rootWithIdentifiers.all(root) as unknown as readonly RootRow[];
-    const [, , receivedAt, traceId, userIndex] = ofRoot[0] as RootRow;
-    for (const [type, value] of ofRoot) count([type, value]);
-    for (const [node] of merged) {
-      for (const row of this.#identifiersOf.all(node)) count(row as unknown as IdentifierRow);
-    }
+    for (const { type } of rows) if (type !== null) counts[type] = (counts[type] ?? 0) + 1;
+    const userId = rows.find(({ type }) => type === USER_ID)?.user_id ?? null;
     return {
       root,
       origin: { receivedAt, traceId: uuidText(traceId), userIndex },
@@ -184,8 +167,9 @@ export class StoreGraph {
 
   /** Skips the lookup if nothing was ever unmerged, which is nearly always. */
   #cannotLink(nodes: readonly NodeNumber[]): number[] {
-    this.#isAnybodyApart ??= this.#anyCannotLink.get() !== undefined;
+    this.#isAnybodyApart ??= this.#store.get('SELECT 1 FROM cannot_link LIMIT 1') !== undefined;
     if (!this.#isAnybodyApart) return [];
-    return nodes.flatMap((node) => this.#cannotLinkOf.all(node).map(({ node_b }) => node_b as number));
+    const sql = 'SELECT node_b FROM cannot_link WHERE node_a = ? ORDER BY node_b';
+    return nodes.flatMap((node) => this.#store.all<{ node_b: NodeNumber }>(sql, node).map(({ node_b }) => node_b));
   }
 }

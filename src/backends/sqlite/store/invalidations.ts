@@ -8,7 +8,6 @@
  * clear its caches.
  */
 
-import type { DatabaseSync, StatementSync } from 'node:sqlite';
 import type { NodeNumber } from '../../../model.ts';
 import type { StoreConnection } from './connection.ts';
 
@@ -41,24 +40,22 @@ interface Row {
 }
 
 export class Invalidations {
-  readonly #newest: StatementSync;
-  readonly #since: StatementSync;
+  readonly #store: StoreConnection;
   /** Number of the last row that was read. */
   #last: number | undefined;
 
-  constructor(database: DatabaseSync) {
-    this.#newest = database.prepare('SELECT coalesce(max(no), 0) AS no FROM invalidations');
-    this.#since = database.prepare('SELECT no, node, erased_key FROM invalidations WHERE no > ? ORDER BY no');
+  constructor(store: StoreConnection) {
+    this.#store = store;
   }
 
   /** What was invalidated since the last call; undefined if unknown: on the first call, or if rows are missing. */
   take(): Invalidated | undefined {
     const last = this.#last;
     if (last === undefined) {
-      this.#last = this.#newest.get()?.no as number;
+      this.#last = this.#store.get<{ no: number | null }>('SELECT max(no) AS no FROM invalidations')?.no ?? 0;
       return undefined;
     }
-    const rows = this.#since.all(last) as unknown as readonly Row[];
+    const rows = this.#store.all<Row>('SELECT no, node, erased_key FROM invalidations WHERE no > ? ORDER BY no', last);
     this.#last = rows.at(-1)?.no ?? last;
     if (rows.length !== this.#last - last) return undefined;
     return {

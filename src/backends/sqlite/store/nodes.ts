@@ -7,7 +7,6 @@
  * same names replaces it without a comparison.
  */
 
-import type { DatabaseSync, StatementSync } from 'node:sqlite';
 import type { NewNode } from '../../../identity/graph.ts';
 import { nodeIdOf } from '../../../identity/node-id.ts';
 import { compareOrigins } from '../../../identity/origin.ts';
@@ -17,108 +16,67 @@ import {
   boundedText,
   foldedGroups,
   groupsText,
-  isList,
   NO_GROUPS,
   type Sum,
   sumOf,
   type Visits,
 } from '../../../views/node-properties.ts';
-import type { HashOfKey } from '../../../views/keyed-hash.ts';
-import { PROFILE_GROUP, PROFILE_RUNS, PROFILE_SIZES } from './profile-runs.ts';
+import type { StoreConnection } from './connection.ts';
+import { profileDeltas } from './profile-runs.ts';
 import { NO_SHAPE, ShapeHashes } from './shape-hash.ts';
-import { BufferedRuns } from '../sorted-runs/buffered-runs.ts';
-import type { RunsSizes, SortedRuns } from '../sorted-runs/sorted-runs.ts';
+import type { BufferedRuns } from '../sorted-runs/buffered-runs.ts';
+import type { RunsSizes } from '../sorted-runs/sorted-runs.ts';
 import { NODES_PER_BLOCK } from './schema.ts';
 import { uuidBytes } from '../uuids.ts';
 
-/** The properties set for a node, as text (identity/property-updates.ts). */
-interface PropertyUpdate {
-  readonly text: string;
-  /** For a single update: which names it set (store/shape-hash.ts), and when it was received. Else NO_SHAPE. */
-  readonly shape: number;
-  readonly writtenAt: number;
+interface Tenant {
+  readonly no: number;
+  readonly id: TenantId;
 }
 
 export class StoreNodes {
-  readonly #insert: StatementSync;
-  readonly #insertBlock: StatementSync;
+  readonly deltas: BufferedRuns;
+  readonly #store: StoreConnection;
   readonly #shapes: ShapeHashes;
-  readonly #deltas: BufferedRuns;
-  /** The last written block. */
-  #blockTenant = -1;
-  #block = -1;
 
-  constructor(database: DatabaseSync, hashOf: HashOfKey, sizes: RunsSizes = {}) {
-    this.#shapes = new ShapeHashes(hashOf);
-    this.#insert = database.prepare('INSERT INTO nodes VALUES (?, ?, ?, ?, ?, ?)');
-    this.#insertBlock = database.prepare('INSERT INTO node_blocks VALUES (?, ?) ON CONFLICT DO NOTHING');
-    this.#deltas = new BufferedRuns(database, PROFILE_RUNS, () => PROFILE_GROUP, { ...PROFILE_SIZES, ...sizes });
+  constructor(store: StoreConnection, sizes?: RunsSizes) {
+    this.#store = store;
+    this.#shapes = new ShapeHashes(store.hashOf);
+    this.deltas = profileDeltas(store.database, sizes);
   }
 
-  forget(): void {
-    this.#deltas.forget();
-    this.#blockTenant = -1;
-  }
-
-  write(tenant: { readonly no: number; readonly id: TenantId }, created: readonly NewNode[], visits: Visits): void {
+  write(tenant: Tenant, created: readonly NewNode[], visits: Visits): void {
+    for (const block of new Set(created.map(({ node }) => Math.floor(node / NODES_PER_BLOCK)))) {
+      this.#store.run('INSERT INTO node_blocks VALUES (?, ?) ON CONFLICT DO NOTHING', tenant.no, block);
+    }
     for (const { node, origin } of created) {
-      this.#addBlock(tenant.no, Math.floor(node / NODES_PER_BLOCK));
       this.#create(tenant, node, origin, visits.get(node) ?? []);
       visits.delete(node);
     }
-    for (const [node, ofNode] of visits) this.#add(node, sumOf(ofNode), this.#updateOf(ofNode));
+    for (const [node, ofNode] of visits) this.#add(node, sumOf(ofNode), ofNode);
   }
 
-  /** Call it before the transaction is committed. */
-  flush(): void {
-    this.#deltas.flush();
-  }
-
-  get trees(): readonly SortedRuns[] {
-    return [this.#deltas.runs];
-  }
-
-  /** Nodes come in the order of their numbers, so this writes a row for every thousandth of them. */
-  #addBlock(tenant: number, block: number): void {
-    if (tenant === this.#blockTenant && block === this.#block) return;
-    this.#insertBlock.run(tenant, block);
-    this.#blockTenant = tenant;
-    this.#block = block;
-  }
-
-  #create(
-    tenant: { readonly no: number; readonly id: TenantId },
-    node: NodeNumber,
-    origin: Origin,
-    visits: UserToStore | readonly UserToStore[],
-  ): void {
+  #create(tenant: Tenant, node: NodeNumber, origin: Origin, visits: readonly UserToStore[]): void {
     const { receivedAt, traceId, userIndex } = origin;
     const id = uuidBytes(nodeIdOf(tenant.id, origin));
-    this.#insert.run(node, tenant.no, id, receivedAt, uuidBytes(traceId), userIndex);
+    const values = [node, tenant.no, id, receivedAt, uuidBytes(traceId), userIndex];
+    this.#store.run('INSERT INTO nodes VALUES (?, ?, ?, ?, ?, ?)', ...values);
     const { events, first, last } = sumOf(visits);
     const seen = { events, first: Math.min(receivedAt, first), last: Math.max(receivedAt, last) };
-    this.#add(node, seen, this.#updateOf(visits));
+    this.#add(node, seen, visits);
   }
 
-  #add(node: NodeNumber, { events, first, last }: Sum, update: PropertyUpdate | null): void {
-    const shape = update?.shape ?? NO_SHAPE;
-    const writtenAt = update === null || shape === NO_SHAPE ? last : update.writtenAt;
-    this.#deltas.put([node], [events, first, last, writtenAt, shape], update?.text);
-  }
-
-  #updateOf(visits: UserToStore | readonly UserToStore[]): PropertyUpdate | null {
-    if (isList(visits)) {
-      const newest = newestOfSameNames(visits);
-      return newest === null ? updatesTogether(visits) : this.#updateOf(newest);
+  #add(node: NodeNumber, { events, first, last }: Sum, visits: readonly UserToStore[]): void {
+    const newest = newestOfSameNames(visits);
+    if (!newest?.propertyUpdate) {
+      const text = boundedText(foldedGroups(NO_GROUPS, visits)) ?? '';
+      this.deltas.put([node], [events, first, last, last, NO_SHAPE], text);
+      return;
     }
-    const { origin, propertyUpdate } = visits;
-    if (propertyUpdate === null) return null;
-    const { receivedAt } = origin;
-    return {
-      text: groupsText(origin, propertyUpdate),
-      shape: this.#shapes.of(propertyUpdate.shape),
-      writtenAt: receivedAt,
-    };
+    const { origin, propertyUpdate } = newest;
+    const shape = this.#shapes.of(propertyUpdate.shape);
+    const writtenAt = shape === NO_SHAPE ? last : origin.receivedAt;
+    this.deltas.put([node], [events, first, last, writtenAt, shape], groupsText(origin, propertyUpdate));
   }
 }
 
@@ -131,9 +89,4 @@ function newestOfSameNames(visits: readonly UserToStore[]): UserToStore | null {
     if (newest === null || compareOrigins(newest.origin, visit.origin) < 0) newest = visit;
   }
   return newest;
-}
-
-function updatesTogether(visits: readonly UserToStore[]): PropertyUpdate | null {
-  const text = boundedText(foldedGroups(NO_GROUPS, visits));
-  return text === null ? null : { text, shape: NO_SHAPE, writtenAt: 0 };
 }

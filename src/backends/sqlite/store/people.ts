@@ -78,8 +78,8 @@ function candidatesIn(store: StoreConnection, tenant: number, range: Range, filt
   const numbers = new Set<NodeNumber>();
   const isCandidate = ({ bytes }: Entry): boolean =>
     bytes.length > COMPARED_BYTES_MAX || (bytes.length > 0 && mayMatch(textOf(bytes)));
-  for (const run of store.runs(PROFILE_RUNS).runNumbers()) {
-    for (const entry of store.runs(PROFILE_RUNS).ascending(run, [from], [to])) {
+  for (const { no } of store.runs(PROFILE_RUNS).listRuns()) {
+    for (const entry of store.runs(PROFILE_RUNS).ascending(no, [from], [to])) {
       const [node = 0] = entry.key;
       if (!numbers.has(node) && isCandidate(entry)) numbers.add(node);
     }

@@ -17,11 +17,11 @@ import type { Prediction } from '../../../store.ts';
 import type { LookupRequest, LookupResult } from '../../../store-writer.ts';
 import { openRejections } from '../../sql/rejections.ts';
 import type { StoreConnection } from './connection.ts';
-import { EVENT_IDS, type FirstUseLookup, IDEMPOTENCY_KEYS, storedFirstUses } from './first-uses.ts';
+import { EVENT_IDS, FirstUseLookup, IDEMPOTENCY_KEYS } from './first-uses.ts';
 import { StoreGraph } from './identity-graph.ts';
-import { MATCH_KEYS, storedMatchKeys } from './match-keys.ts';
-import { findShortState, type NodeState, PROFILE_RUNS } from './profile-runs.ts';
-import { nodesOf, wholeState } from './profiles.ts';
+import { MATCH_KEYS, MatchKeyLookup } from './match-keys.ts';
+import { findState, type NodeState, PROFILE_RUNS } from './profile-runs.ts';
+import { nodesOf } from './profiles.ts';
 import { Tombstones } from './tombstones.ts';
 
 /** No tenant has this number: nothing is found for it. */
@@ -36,12 +36,12 @@ export class StorePredictions {
   readonly #tombstones: Tombstones;
 
   constructor(store: StoreConnection, options: MatchOptions) {
-    const { database, hashOf } = store;
+    const { hashOf } = store;
     this.#store = store;
     this.#options = options;
-    this.#graph = new StoreGraph(database, storedMatchKeys(store.runs(MATCH_KEYS), hashOf));
-    this.#firstUses = storedFirstUses(hashOf, store.runs(EVENT_IDS), store.runs(IDEMPOTENCY_KEYS));
-    this.#tombstones = new Tombstones(database, hashOf);
+    this.#graph = new StoreGraph(store, new MatchKeyLookup(store.runs(MATCH_KEYS), hashOf));
+    this.#firstUses = new FirstUseLookup(hashOf, store.runs(EVENT_IDS), store.runs(IDEMPOTENCY_KEYS));
+    this.#tombstones = new Tombstones(store);
   }
 
   /** Within a read transaction. */
@@ -53,9 +53,9 @@ export class StorePredictions {
     const readState = (node: NodeNumber): NodeState | undefined => {
       if (bytesLeft <= 0) {
         unread.add(node);
-        return findShortState(this.#store.runs(PROFILE_RUNS), node, 0);
+        return findState(this.#store.runs(PROFILE_RUNS), node, 0);
       }
-      const state = wholeState(this.#store, node);
+      const state = findState(this.#store.runs(PROFILE_RUNS), node);
       bytesLeft -= state?.properties?.length ?? 0;
       return state;
     };

@@ -13,13 +13,15 @@
  * some are cut off (views/node-properties.ts).
  */
 
+import type { DatabaseSync } from 'node:sqlite';
 import type { ByteColumn } from '../../../columnar/byte-column.ts';
 import type { NodeNumber } from '../../../model.ts';
 import { mergedGroups } from '../../../views/node-properties.ts';
 import { NO_SHAPE } from './shape-hash.ts';
 import { combineEntries, type Entry, NO_BYTES, type RowsToWrite, type RunsShape } from '../sorted-runs/entries.ts';
 import type { RunReader } from '../sorted-runs/run-reader.ts';
-import { type RunsSizes, SortedRuns } from '../sorted-runs/sorted-runs.ts';
+import { BufferedRuns } from '../sorted-runs/buffered-runs.ts';
+import type { RunsSizes } from '../sorted-runs/sorted-runs.ts';
 import type { StoreConnection } from './connection.ts';
 
 export const PROFILE_RUNS: RunsShape = {
@@ -32,10 +34,10 @@ export const PROFILE_RUNS: RunsShape = {
 };
 
 /** Entries are large to merge, and searching another run costs little compared to the rest of a profile. */
-export const PROFILE_SIZES: RunsSizes = { fanOut: 8 };
+const PROFILE_SIZES: RunsSizes = { fanOut: 8 };
 
 /** All nodes are in one group: they have no age by which they could be dropped. */
-export const PROFILE_GROUP = 0;
+const PROFILE_GROUP = 0;
 
 /** The columns of a row. */
 const EVENTS = 1;
@@ -106,7 +108,11 @@ export function stateOf({ values, bytes }: Entry): NodeState {
 }
 
 /** Without properties longer than `bytesMax`, in one delta or in all together. */
-export function findShortState(runs: RunReader, node: NodeNumber, bytesMax: number): NodeState | undefined {
+export function findState(
+  runs: RunReader,
+  node: NodeNumber,
+  bytesMax = Number.POSITIVE_INFINITY,
+): NodeState | undefined {
   const [first, ...others] = runs.parts([node]);
   if (first === undefined) return undefined;
   const parts = [first, ...others] as const;
@@ -116,31 +122,19 @@ export function findShortState(runs: RunReader, node: NodeNumber, bytesMax: numb
   return stateOf(found.bytes.length > bytesMax ? short(found) : found);
 }
 
-/** Removed events of a node, and when they were received. */
-export interface RemovedEvents {
-  readonly node: NodeNumber;
-  readonly events: number;
-  readonly first: number;
-  readonly last: number;
+export function profileDeltas(database: DatabaseSync, sizes: RunsSizes = {}): BufferedRuns {
+  return new BufferedRuns(database, PROFILE_RUNS, () => PROFILE_GROUP, { ...PROFILE_SIZES, ...sizes });
 }
 
-/** For many nodes, on the writer's connection, which then has to reload its runs. */
-export function putRemovedEvents({ database }: StoreConnection, removed: readonly RemovedEvents[]): void {
-  const runs = new SortedRuns(database, PROFILE_RUNS, PROFILE_SIZES);
-  const rows = runs.rowsFor(removed.length);
-  // The node was seen at those times anyway.
-  for (const { node, events, first, last } of removed) {
-    rows.add([node, -events, first, last, last, NO_SHAPE], NO_BYTES);
+/** Subtracts removed events from those of their nodes. The writer has to reload its runs then. */
+export function subtractEvents(
+  { database }: StoreConnection,
+  removed: readonly { readonly node: NodeNumber | null; readonly receivedAt: number }[],
+): void {
+  const deltas = profileDeltas(database);
+  for (const { node, receivedAt } of removed) {
+    // The node was seen at that time anyway.
+    if (node !== null) deltas.put([node], [-1, receivedAt, receivedAt, receivedAt, NO_SHAPE]);
   }
-  runs.put(PROFILE_GROUP, rows);
-}
-
-/** For a few nodes, on any connection. */
-export function subtractRemovedEvents(store: StoreConnection, removed: readonly RemovedEvents[]): void {
-  for (const { node, events } of removed) {
-    store.runs(PROFILE_RUNS).change([node], ({ values: [before = 0, ...others], bytes }) => ({
-      values: [before - events, ...others],
-      bytes,
-    }));
-  }
+  deltas.flush();
 }

@@ -4,7 +4,7 @@
  */
 
 import { IDENTIFIER_TYPES, type IdentifierType, type NodeNumber, type Origin } from '../../../model.ts';
-import type { Page, PageRequest, StoredIdentity, StoredProfile, StoredRefusal } from '../../../store.ts';
+import type { Page, PageRequest, StoredIdentity, StoredProfile } from '../../../store.ts';
 import { scopedCursorOf, scopedNumbersOf } from '../../../views/cursor.ts';
 import { pageOf } from '../../../views/page.ts';
 import type { Candidate } from '../../../views/people-search.ts';
@@ -17,49 +17,27 @@ import {
   type ProfileNode,
   type ProfileNodes,
   profileNodes,
+  type RefusalRow,
   storedIdentity,
   storedProfile,
 } from '../../../views/profile.ts';
 import { idBytes, type StoreConnection } from './connection.ts';
-import { findShortState, type NodeState, PROFILE_RUNS, stateOf } from './profile-runs.ts';
-import { findNode, MATCH_KEYS } from './match-keys.ts';
+import { findState, type NodeState, PROFILE_RUNS } from './profile-runs.ts';
+import { MATCH_KEYS, MatchKeyLookup } from './match-keys.ts';
 import { uuidText } from '../uuids.ts';
 
+/** Of an origin. */
+const ORIGIN = 'received_at AS "receivedAt", trace_id AS "traceId", user_index AS "userIndex"';
+
 interface OriginColumns {
-  readonly received_at: number;
-  readonly trace_id: Uint8Array;
-  readonly user_index: number;
+  readonly receivedAt: number;
+  readonly traceId: Uint8Array;
+  readonly userIndex: number;
 }
 
-interface NodeColumns extends OriginColumns {
-  readonly no: NodeNumber;
-  readonly id: Uint8Array;
-}
-
-interface IdentifierColumns extends OriginColumns {
-  readonly type: number;
-  readonly value: string;
-  readonly raw: string | null;
-  readonly node: NodeNumber;
-}
-
-interface MergeColumns extends OriginColumns {
-  readonly no: number;
-  readonly node_a: NodeNumber;
-  readonly node_b: NodeNumber;
-  readonly from_node: NodeNumber;
-  readonly into_node: NodeNumber;
-  readonly via_type: number;
-  readonly via_value: string;
-}
-
-interface RefusalColumns extends OriginColumns {
-  readonly type: number;
-  readonly raw: string;
-  readonly reason: StoredRefusal['reason'];
-  readonly last_at: number;
-  readonly count: number;
-}
+/** A row as SQLite returns it. */
+type Stored<Row extends { readonly origin: Origin }> = Omit<Row, 'origin' | 'type'> &
+  OriginColumns & { readonly type: number };
 
 /** The profile that contains the node with this public id. */
 export function nodesById(store: StoreConnection, tenant: number, id: string): ProfileNodes | undefined {
@@ -75,12 +53,12 @@ export function nodesByKey(
   type: IdentifierType,
   normalised: string,
 ): ProfileNodes | undefined {
-  const node = findNode(store.runs(MATCH_KEYS), store.hashOf, tenant, { type, value: normalised });
-  if (node === undefined) return undefined;
+  const owner = new MatchKeyLookup(store.runs(MATCH_KEYS), store.hashOf).find(tenant, { type, value: normalised });
+  if (owner === undefined) return undefined;
   // Found by its hash; here the text can be compared too, since the node's page is read anyway.
   const row = store.get<{ node: NodeNumber }>(
     'SELECT node FROM identifiers WHERE node = ? AND type = ? AND value = ? AND tenant = ?',
-    node,
+    owner.node,
     IDENTIFIER_TYPES.indexOf(type),
     normalised,
     tenant,
@@ -94,51 +72,41 @@ type ReadState = (node: NodeNumber) => NodeState | undefined;
 export function nodesOf(
   store: StoreConnection,
   node: NodeNumber,
-  readState: ReadState = (no) => wholeState(store, no),
+  readState: ReadState = (no) => findState(store.runs(PROFILE_RUNS), no),
 ): ProfileNodes {
   const alias = store.get<{ root: NodeNumber }>('SELECT root FROM aliases WHERE node = ?', node);
   const root = alias?.root ?? node;
-  const rows = store.all<NodeColumns>(
-    `SELECT no, id, received_at, trace_id, user_index FROM nodes
-     WHERE no = ?1 OR no IN (SELECT node FROM aliases WHERE root = ?1)`,
+  const rows = store.all<OriginColumns & { readonly no: NodeNumber; readonly id: Uint8Array }>(
+    `SELECT no, id, ${ORIGIN} FROM nodes WHERE no = ?1 OR no IN (SELECT node FROM aliases WHERE root = ?1)`,
     root,
   );
-  return profileNodes(
-    root,
-    rows.map((row) => profileNode(row, readState(row.no))),
-  );
+  const nodes = rows.map((row): ProfileNode => {
+    const state = readState(row.no);
+    if (state === undefined) throw new Error(`of node ${row.no} there is a row, and nothing in the runs`);
+    const { events, first_seen: firstSeen, last_seen: lastSeen, properties } = state;
+    return { node: row.no, id: uuidText(row.id), origin: originOf(row), events, firstSeen, lastSeen, properties };
+  });
+  return profileNodes(root, nodes);
 }
 
-export function wholeState(store: StoreConnection, node: NodeNumber): NodeState | undefined {
-  const entry = store.runs(PROFILE_RUNS).find([node]);
-  return entry && stateOf(entry);
-}
-
-function profileNode(row: NodeColumns, state: NodeState | undefined): ProfileNode {
-  if (state === undefined) throw new Error(`of node ${row.no} there is a row, and nothing in the runs`);
-  const { events, first_seen: firstSeen, last_seen: lastSeen, properties } = state;
-  return { node: row.no, id: uuidText(row.id), origin: originOf(row), events, firstSeen, lastSeen, properties };
-}
-
-function originOf({ received_at, trace_id, user_index }: OriginColumns): Origin {
-  return { receivedAt: received_at, traceId: uuidText(trace_id), userIndex: user_index };
+function originOf({ receivedAt, traceId, userIndex }: OriginColumns): Origin {
+  return { receivedAt, traceId: uuidText(traceId), userIndex };
 }
 
 /** Oldest first. */
 export function identifiersOf(store: StoreConnection, nodes: readonly ProfileNode[]): IdentifierRow[] {
   const rows = nodes.flatMap(({ node }) =>
-    store.all<IdentifierColumns>(
-      `SELECT type, value, raw, node, coalesce(identifiers.received_at, nodes.received_at) AS received_at,
-         coalesce(identifiers.trace_id, nodes.trace_id) AS trace_id,
-         coalesce(identifiers.user_index, nodes.user_index) AS user_index
+    store.all<Stored<IdentifierRow>>(
+      `SELECT type, value, raw, node, coalesce(identifiers.received_at, nodes.received_at) AS "receivedAt",
+         coalesce(identifiers.trace_id, nodes.trace_id) AS "traceId",
+         coalesce(identifiers.user_index, nodes.user_index) AS "userIndex"
        FROM identifiers JOIN nodes ON nodes.no = identifiers.node WHERE node = ? ORDER BY type, value`,
       node,
     ),
   );
   return oldestFirst(
-    rows.map((row) => {
-      const { value, raw, node } = row;
-      return { type: identifierTypeOf(row.type), value, raw, node, origin: originOf(row) };
+    rows.map(({ value, raw, node, type, ...origin }) => {
+      return { type: identifierTypeOf(type), value, raw, node, origin: originOf(origin) };
     }),
   );
 }
@@ -146,17 +114,17 @@ export function identifiersOf(store: StoreConnection, nodes: readonly ProfileNod
 /** Oldest first. Both ends of a merge are in one profile, so one end is enough to find it. */
 export function mergesOf(store: StoreConnection, nodes: readonly ProfileNode[]): MergeRow[] {
   const rows = nodes.flatMap(({ node }) =>
-    store.all<MergeColumns>('SELECT * FROM merges WHERE node_a = ? ORDER BY no', node),
+    store.all<Stored<Omit<MergeRow, 'nodes' | 'via'>> & { node_a: NodeNumber; node_b: NodeNumber; value: string }>(
+      `SELECT no, node_a, node_b, from_node AS "from", into_node AS "into", via_type AS type, via_value AS value, ${ORIGIN}
+       FROM merges WHERE node_a = ? ORDER BY no`,
+      node,
+    ),
   );
   return oldestFirst(
-    rows.map((row) => ({
-      no: row.no,
-      nodes: [row.node_a, row.node_b] as const,
-      from: row.from_node,
-      into: row.into_node,
-      via: { type: identifierTypeOf(row.via_type), value: row.via_value },
-      origin: originOf(row),
-    })),
+    rows.map(({ no, node_a, node_b, from, into, type, value, ...origin }) => {
+      const via = { type: identifierTypeOf(type), value };
+      return { no, nodes: [node_a, node_b] as const, from, into, via, origin: originOf(origin) };
+    }),
   );
 }
 
@@ -188,7 +156,7 @@ export function idsToNodes(store: StoreConnection, tenant: number, ids: readonly
 
 /** For its name: without properties that are too long. */
 export function personNodes(store: StoreConnection, root: NodeNumber): [ProfileNodes, IdentifierRow[]] {
-  const nodes = nodesOf(store, root, (node) => findShortState(store.runs(PROFILE_RUNS), node, NAMED_BYTES_MAX));
+  const nodes = nodesOf(store, root, (node) => findState(store.runs(PROFILE_RUNS), node, NAMED_BYTES_MAX));
   return [nodes, identifiersOf(store, nodes.nodes)];
 }
 
@@ -213,15 +181,17 @@ export function listProfiles(store: StoreConnection, tenant: number, page: PageR
 /** Rule 15. */
 export function readIdentity(store: StoreConnection, profile: ProfileNodes): StoredIdentity {
   const refusals = profile.nodes.flatMap(({ node }) =>
-    store.all<RefusalColumns>('SELECT * FROM refusals WHERE node = ?', node),
+    store.all<Stored<RefusalRow>>(
+      `SELECT type, raw, reason, last_at AS "lastAt", count, ${ORIGIN} FROM refusals WHERE node = ?`,
+      node,
+    ),
   );
   return storedIdentity(profile, {
     identifiers: identifiersOf(store, profile.nodes),
     merges: mergesOf(store, profile.nodes),
     refusals: oldestFirst(
-      refusals.map((row) => {
-        const { raw, reason, last_at: lastAt, count } = row;
-        return { type: identifierTypeOf(row.type), raw, reason, origin: originOf(row), lastAt, count };
+      refusals.map(({ raw, reason, lastAt, count, type, ...origin }) => {
+        return { type: identifierTypeOf(type), raw, reason, origin: originOf(origin), lastAt, count };
       }),
     ),
     publicId: (node) => publicId(store, node),

@@ -3,27 +3,22 @@
  * oldest.
  */
 
-import type { DatabaseSync, StatementSync } from 'node:sqlite';
 import type { RecordHeader, RejectionToStore } from '../../../store-writer.ts';
 import { keptRejections } from '../../../views/kept-rejections.ts';
+import type { StoreConnection } from './connection.ts';
 
-export class StoreRejections {
-  readonly #insert: StatementSync;
-
-  constructor(database: DatabaseSync) {
-    this.#insert = database.prepare(
+export function insertRejections(
+  store: StoreConnection,
+  tenant: number,
+  { receivedAt, traceId, keyId, keyKind, format }: RecordHeader,
+  rejections: readonly RejectionToStore[],
+): void {
+  for (const rejection of keptRejections(rejections)) {
+    const { userIndex, message, reason, reasonHash, payload, isCut, eventNames } = rejection;
+    store.run(
       'INSERT INTO rejections VALUES (NULL, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, NULL, NULL)',
+      ...[tenant, receivedAt, traceId, userIndex, message, reason, reasonHash, payload, isCut ? 1 : 0],
+      ...[keyId, keyKind, format ?? null, eventNames],
     );
-  }
-
-  write(tenant: number, header: RecordHeader, rejections: readonly RejectionToStore[]): void {
-    const { receivedAt, traceId, keyId, keyKind, format = null } = header;
-    for (const rejection of keptRejections(rejections)) {
-      const { userIndex, message, reason, reasonHash, payload, isCut, eventNames } = rejection;
-      this.#insert.run(
-        ...[tenant, receivedAt, traceId, userIndex, message, reason, reasonHash, payload, isCut ? 1 : 0],
-        ...[keyId, keyKind, format, eventNames],
-      );
-    }
   }
 }

@@ -17,6 +17,7 @@ import { dropEntries } from './event-index.ts';
 import { type EventTable, StoreConnection } from './connection.ts';
 import type { FirstUses } from './first-uses.ts';
 import { type RemovableEvent, removable, removeEvents } from './event-removal.ts';
+import { subtractEvents } from './profile-runs.ts';
 import { eventsBetween } from './stored-events.ts';
 
 const EVENTS_PER_SWEEP = 5_000;
@@ -127,6 +128,7 @@ function expire(store: StoreConnection, table: EventTable, records: readonly Rec
     if (events.length >= EVENTS_PER_SWEEP) break;
   }
   removeEvents(store, table, events, 'expired');
+  subtractEvents(store, events);
   // In order, so that the last one of a tenant stays.
   for (const [tenant, no] of new Map(events.map((event) => [event.tenant, event.no]))) {
     store.run(

@@ -17,7 +17,7 @@ import type { DatabaseSync } from 'node:sqlite';
 import { OperatorError } from '../../../errors.ts';
 import { STORE_TABLES } from '../../sql/store-tables.ts';
 import { createTables } from '../../sql/tables.ts';
-import { damageText, type DatabaseFile, isDamage, openDatabase } from '../database.ts';
+import { damageText, type DatabaseFile, isDamage, openDatabase, textsIn } from '../database.ts';
 import { ENGINE_TYPES } from '../keys-schema.ts';
 import { sortedRunsSchema } from '../sorted-runs/schema.ts';
 
@@ -268,4 +268,19 @@ export function openStoreFileForCommand(file: string): DatabaseSync {
   const walBytes = statSync(`${file}-wal`, { throwIfNoEntry: false })?.size ?? 0;
   if (walBytes === 0) return openDatabase(what);
   return openDatabase({ ...what, readOnly: true, pragmas: READ_PRAGMAS });
+}
+
+/**
+ * The newest time in a store, of receipt or of an erase; 0 without any. What is received next must be later, or it
+ * would be taken for data from before the erase.
+ */
+export function newestProcessed(file: string): number {
+  const database = openStoreFile(file, 'reader');
+  const sql = `SELECT max(coalesce((SELECT max(received_max) FROM event_tables), 0),
+                          coalesce((SELECT max(last_erased_at) FROM tenants), 0))`;
+  try {
+    return withDamageExplained(file, () => Number(textsIn(database, sql)[0] ?? 0));
+  } finally {
+    database.close();
+  }
 }

@@ -12,6 +12,7 @@
 import { existsSync, statSync } from 'node:fs';
 import { DatabaseSync } from 'node:sqlite';
 import { follows, selectNextStart } from '../../sql/starts.ts';
+import { rowsOf } from '../../sql/steps.ts';
 import { BUSY_TIMEOUT_MS, transaction } from '../database.ts';
 import type { StoreConnection } from './connection.ts';
 
@@ -76,5 +77,6 @@ export function latestStart(store: StoreConnection): string {
 
 /** Whether this store can continue after an event number given out under a start. */
 export function followsStart(store: StoreConnection, id: string, event: number): boolean {
-  return follows(store.getNow(selectNextStart(store.queries.tables, id)), event);
+  const [next] = store.steps((tables) => rowsOf(selectNextStart(tables, id)));
+  return follows(next, event);
 }

@@ -5,10 +5,11 @@
  */
 
 import { selectStoredEvents } from '../../sql/ledger.ts';
+import { rowsOf } from '../../sql/steps.ts';
 import { type Block, type BlockEvent, BlockWriter, unpackBlock } from './event-blocks.ts';
 import type { StoreConnection } from './connection.ts';
 
-interface BlockRow extends Block {
+export interface BlockRow extends Block {
   readonly first_event: number;
   readonly tenant: number;
 }
@@ -88,7 +89,7 @@ export function removeStored(store: StoreConnection, table: number, numbers: rea
 
 /** Slow: reads every block. */
 export function recount(store: StoreConnection): { eventsInLedger: number; eventsInTables: number } {
-  const ledger = store.getNow(selectStoredEvents(store.queries.tables));
+  const [ledger] = store.steps((tables) => rowsOf(selectStoredEvents(tables)));
   const eventsInTables = store.tables().reduce((sum, { no }) => sum + countStored(store, no), 0);
   return { eventsInLedger: ledger?.events ?? 0, eventsInTables };
 }

@@ -8,11 +8,11 @@
  * for keys among these.
  */
 
-import type { DatabaseSync, StatementSync } from 'node:sqlite';
 import { IDENTIFIER_TYPES, type MatchKey, type TenantId } from '../../../model.ts';
 import type { Tombstone } from '../../../store-writer.ts';
 import type { HashOfKey, Key } from '../../../views/keyed-hash.ts';
 import { tombstoneOf } from '../../../views/tombstone.ts';
+import type { StoreConnection } from './connection.ts';
 
 interface Tenant {
   readonly no: number;
@@ -28,34 +28,29 @@ export function shortHashOf(hashOf: HashOfKey, tenant: number, { type, value }: 
 }
 
 export class Tombstones {
-  readonly #hashOf: HashOfKey;
-  readonly #find: StatementSync;
-  readonly #insert: StatementSync;
-  readonly #newest: StatementSync;
+  readonly #store: StoreConnection;
   /** Short hashes of the keys erased since `startOver`, perhaps of more. */
   readonly #known = new Set<number>();
   /** No erase up to this time needs to be among the known. */
   #unknownUntil = Number.POSITIVE_INFINITY;
 
-  constructor(database: DatabaseSync, hashOf: HashOfKey) {
-    this.#hashOf = hashOf;
-    this.#find = database.prepare('SELECT erased_at FROM tombstones WHERE tenant = ? AND hash = ?');
-    this.#insert = database.prepare(
-      `INSERT INTO tombstones VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET erased_at = max(erased_at, excluded.erased_at)`,
-    );
-    this.#newest = database.prepare('SELECT coalesce(max(last_erased_at), 0) AS newest FROM tenants');
+  constructor(store: StoreConnection) {
+    this.#store = store;
   }
 
   /** Undefined if the key was not erased, or only before `receivedAt`. */
   erasedAt(tenant: Tenant, key: MatchKey, receivedAt: number): number | undefined {
-    if (receivedAt > this.#unknownUntil && !this.#known.has(shortHashOf(this.#hashOf, tenant.no, key)))
-      return undefined;
-    return this.#find.get(tenant.no, tombstoneOf(tenant.id, key))?.['erased_at'] as number | undefined;
+    const isKnown = receivedAt > this.#unknownUntil;
+    if (isKnown && !this.#known.has(shortHashOf(this.#store.hashOf, tenant.no, key))) return undefined;
+    const sql = 'SELECT erased_at FROM tombstones WHERE tenant = ? AND hash = ?';
+    return this.#store.get<{ erased_at: number }>(sql, tenant.no, tombstoneOf(tenant.id, key))?.erased_at;
   }
 
   write(tenant: Tenant, tombstones: readonly Tombstone[]): void {
-    this.add(tombstones.map(({ key }) => shortHashOf(this.#hashOf, tenant.no, key)));
-    for (const { key, erasedAt } of tombstones) this.#insert.run(tenant.no, tombstoneOf(tenant.id, key), erasedAt);
+    this.add(tombstones.map(({ key }) => shortHashOf(this.#store.hashOf, tenant.no, key)));
+    const sql = `INSERT INTO tombstones VALUES (?, ?, ?)
+      ON CONFLICT DO UPDATE SET erased_at = max(erased_at, excluded.erased_at)`;
+    for (const { key, erasedAt } of tombstones) this.#store.run(sql, tenant.no, tombstoneOf(tenant.id, key), erasedAt);
   }
 
   /** The short hashes of keys that were erased since the last call. */
@@ -67,7 +62,8 @@ export class Tombstones {
   /** Within a transaction: all erases that are committed now count as unknown. */
   startOver(): void {
     this.forget();
-    this.#unknownUntil = this.#newest.get()?.['newest'] as number;
+    const sql = 'SELECT coalesce(max(last_erased_at), 0) AS newest FROM tenants';
+    this.#unknownUntil = this.#store.get<{ newest: number }>(sql)?.newest ?? 0;
   }
 
   /** Until `startOver`, every key is looked up. */

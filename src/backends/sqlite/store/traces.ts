@@ -6,25 +6,21 @@ import type { NodeNumber, TenantId } from '../../../model.ts';
 import type { Page, StoredTrace, TraceQuery, TraceSummary } from '../../../store.ts';
 import { type SummarisedRecord, traceIdBefore, TracePage, traceScope } from '../../../views/trace-list.ts';
 import { storedTrace, type TracedRecord, type UserEvents } from '../../../views/trace.ts';
+import { merged } from '../merged.ts';
 import { idBytes, type StoreConnection } from './connection.ts';
 import { publicId } from './profiles.ts';
 import { uuidBytes, uuidText } from '../uuids.ts';
 import { eventsBetween } from './stored-events.ts';
 
-interface RecordColumns {
-  readonly no: number;
-  readonly table: number;
-  readonly received_at: number;
-  readonly processed_at: number;
-  readonly first_user_index: number;
-  readonly users_accepted: number;
-  readonly users_rejected: number;
-  readonly first_event: number;
-  readonly events: number;
-  readonly duplicate_of: Uint8Array | null;
-  readonly key_id: string;
-  readonly notes: string | null;
-}
+/** Of `TracedRecord` and `SummarisedRecord`. */
+const COLUMNS = `received_at AS "receivedAt", processed_at AS "processedAt", first_user_index AS "firstUserIndex",
+  users_accepted AS "usersAccepted", users_rejected AS "usersRejected", events, duplicate_of AS "duplicateOf",
+  key_id AS "keyId"`;
+
+/** As SQLite returns it. */
+type Stored<Row, Id extends keyof Row> = Omit<Row, Id> & {
+  readonly [name in Id]: Uint8Array | Extract<Row[name], null>;
+};
 
 interface RecordRow extends TracedRecord {
   readonly table: number;
@@ -43,37 +39,20 @@ export function readTrace(
     .tables()
     .toReversed()
     .flatMap(({ no }) =>
-      store.all<RecordColumns>(
-        `SELECT no, ${no} AS "table", received_at, processed_at, first_user_index, users_accepted,
-           users_rejected, first_event, events, duplicate_of, key_id, notes
+      store.all<Stored<RecordRow, 'duplicateOf'>>(
+        `SELECT no, ${no} AS "table", first_event AS "firstEvent", notes, ${COLUMNS}
          FROM records_${no} WHERE trace_id = ? AND (?2 IS NULL OR tenant = ?2)`,
         bytes,
         tenant,
       ),
-    );
-  return storedTrace(traceId, rows.map(recordRow), {
+    )
+    .map((row): RecordRow => Object.assign(row, { duplicateOf: row.duplicateOf && uuidText(row.duplicateOf) }));
+  return storedTrace(traceId, rows, {
     eventsOf: (record) => eventsOf(store, record),
     publicId: (node) => publicId(store, node),
     profileId: (node) => publicId(store, rootOf(store, node)) ?? null,
     standingMerges: (node, userIndex) => standingMerges(store, bytes, node, userIndex),
   });
-}
-
-function recordRow(row: RecordColumns): RecordRow {
-  return {
-    no: row.no,
-    table: row.table,
-    receivedAt: row.received_at,
-    processedAt: row.processed_at,
-    firstUserIndex: row.first_user_index,
-    usersAccepted: row.users_accepted,
-    usersRejected: row.users_rejected,
-    firstEvent: row.first_event,
-    events: row.events,
-    duplicateOf: row.duplicate_of && uuidText(row.duplicate_of),
-    keyId: row.key_id,
-    notes: row.notes,
-  };
 }
 
 function eventsOf(store: StoreConnection, { table, firstEvent, events }: RecordRow): Map<number, UserEvents> {
@@ -106,39 +85,8 @@ function rootOf(store: StoreConnection, node: NodeNumber): NodeNumber {
   return store.get<{ root: NodeNumber }>('SELECT root FROM aliases WHERE node = ?', node)?.root ?? node;
 }
 
-interface VisitedColumns extends Omit<RecordColumns, 'no' | 'table' | 'first_event' | 'notes'> {
-  readonly trace_id: Uint8Array;
+interface VisitedRecord extends SummarisedRecord {
   readonly tenant: number;
-}
-
-/** Records of all tenants by trace_id, newest first, merged from all tables: those of each table are in order. */
-function* visitRecords(store: StoreConnection, before: string): Generator<VisitedColumns> {
-  const tables = store.tables().map(({ no }) => {
-    const rows = store.iterate<VisitedColumns>(
-      `SELECT trace_id, tenant, received_at, processed_at, first_user_index, users_accepted, users_rejected, events,
-         duplicate_of, key_id
-       FROM records_${no} WHERE trace_id < ? ORDER BY trace_id DESC`,
-      uuidBytes(before),
-    );
-    return { rows, next: rows.next() };
-  });
-  try {
-    for (;;) {
-      let newest: (typeof tables)[number] | undefined;
-      for (const table of tables) {
-        if (table.next.done === true) continue;
-        if (newest === undefined || Buffer.compare(table.next.value.trace_id, newest.next.value.trace_id) > 0) {
-          newest = table;
-        }
-      }
-      if (newest === undefined) return;
-      yield newest.next.value;
-      newest.next = newest.rows.next();
-    }
-  } finally {
-    // An unfinished statement keeps the read transaction open.
-    for (const { rows } of tables) rows.return?.();
-  }
 }
 
 export function listTraces(
@@ -151,22 +99,18 @@ export function listTraces(
   const before = traceIdBefore(scope, query.cursor);
   if (query.status === 'pending') return { rows: [], nextCursor: null };
   const page = new TracePage(tenant, scope, query.limit);
-  for (const row of visitRecords(store, before)) {
-    if (!page.add(row.tenant, summarised(row))) return page.take(false);
+  // Of all tenants, newest first: those of each table are in order.
+  const tables = store
+    .tables()
+    .map(({ no }) =>
+      store.iterate<Stored<VisitedRecord, 'traceId' | 'duplicateOf'>>(
+        `SELECT trace_id AS "traceId", tenant, ${COLUMNS} FROM records_${no} WHERE trace_id < ? ORDER BY trace_id DESC`,
+        uuidBytes(before),
+      ),
+    );
+  for (const { tenant: owner, ...row } of merged(tables, (a, b) => Buffer.compare(b.traceId, a.traceId))) {
+    const [traceId, duplicateOf] = [uuidText(row.traceId), row.duplicateOf && uuidText(row.duplicateOf)];
+    if (!page.add(owner, { ...row, traceId, duplicateOf })) return page.take(false);
   }
   return page.take(true);
-}
-
-function summarised(row: VisitedColumns): SummarisedRecord {
-  return {
-    traceId: uuidText(row.trace_id),
-    receivedAt: row.received_at,
-    processedAt: row.processed_at,
-    firstUserIndex: row.first_user_index,
-    usersAccepted: row.users_accepted,
-    usersRejected: row.users_rejected,
-    events: row.events,
-    duplicateOf: row.duplicate_of && uuidText(row.duplicate_of),
-    keyId: row.key_id,
-  };
 }

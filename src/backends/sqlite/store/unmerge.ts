@@ -13,6 +13,7 @@ import type { AuditContext, UnmergeResult } from '../../../store.ts';
 import { StoreUnavailableError } from '../../../store-writer.ts';
 import { planUnmerge } from '../../../views/unmerge.ts';
 import { insertAudit } from '../../sql/audit.ts';
+import { changedBy } from '../../sql/steps.ts';
 import { LOCAL_SHARD } from '../../sql/store-tables.ts';
 import { addToProfiles } from '../../sql/sums.ts';
 import { isBusy } from '../database.ts';
@@ -104,7 +105,9 @@ export function unmerge(
   }
   invalidate(store, { nodes: profile.nodes.map(({ node }) => node) });
   // Each removed edge had merged two profiles into one.
-  store.runNow(addToProfiles(store.queries.tables, LOCAL_SHARD, [[tenant, plan.undone.length]]));
-  store.runNow(insertAudit(store.queries.tables, tenant, 'unmerge', audit, plan.detail));
+  store.steps(function* (tables) {
+    yield* changedBy(addToProfiles(tables, LOCAL_SHARD, [[tenant, plan.undone.length]]));
+    yield* changedBy(insertAudit(tables, tenant, 'unmerge', audit, plan.detail));
+  });
   return plan.result;
 }

@@ -47,13 +47,14 @@ import { FirstUses } from './first-uses.ts';
 import { Invalidations } from './invalidations.ts';
 import type { HashOfKey } from '../../../views/keyed-hash.ts';
 import { StoreConnection } from './connection.ts';
-import { StoreCounts } from './counts.ts';
-import { StoreChanges } from './identity-changes.ts';
+import { addCounts } from './counts.ts';
+import { writeChanges } from './identity-changes.ts';
 import { StoreGraph } from './identity-graph.ts';
-import { hashesOf, StoreMatchKeys } from './match-keys.ts';
+import { StoreMatchKeys } from './match-keys.ts';
 import { StoreNodes } from './nodes.ts';
-import { StoreRejections } from './rejections.ts';
-import type { RunsSizes, SortedRuns } from '../sorted-runs/sorted-runs.ts';
+import { insertRejections } from './rejections.ts';
+import type { BufferedRuns } from '../sorted-runs/buffered-runs.ts';
+import type { RunsSizes } from '../sorted-runs/sorted-runs.ts';
 import { openStoreFile, storeDamageText, WAL_PAGES, withDamageExplained } from './schema.ts';
 import { Tombstones } from './tombstones.ts';
 import { uuidBytes } from '../uuids.ts';
@@ -111,13 +112,9 @@ class SqliteStoreWriter extends SqlWriteTransaction implements StoreWriter, Writ
   readonly #store: StoreConnection;
   readonly #graph: StoreGraph;
   readonly #nodes: StoreNodes;
-  readonly #changes: StoreChanges;
-  readonly #counts: StoreCounts;
   readonly #tables: EventTables;
-  readonly #rejections: StoreRejections;
   readonly #tombstones: Tombstones;
   readonly #firstUses: FirstUses;
-  readonly #statements: ReturnType<typeof prepare>;
   readonly #invalidations: Invalidations;
   readonly #tenants = new Map<TenantId, Tenant>();
   #next: Sequences = { node: 0, record: 0, event: 0 };
@@ -126,31 +123,27 @@ class SqliteStoreWriter extends SqlWriteTransaction implements StoreWriter, Writ
   readonly #identity: FileIdentity;
   readonly #file: string;
   readonly #keys: StoreMatchKeys;
-  /** Whose runs are merged while idle. */
-  readonly #trees: readonly SortedRuns[];
+  /** All sorted runs that it writes. */
+  readonly #trees: readonly BufferedRuns[];
 
   constructor(database: DatabaseSync, setup: WriterSetup) {
     super();
     const { file, tableEvents = TABLE_EVENTS, indexSizes, profileSizes, checkpointer } = setup;
-    const { hashOf = hashesOf(database) } = setup;
     this.#database = database;
-    this.#store = new StoreConnection(database);
+    this.#store = new StoreConnection(database, setup);
     this.#file = file;
     this.#identity = new FileIdentity(file);
     this.#checkpointClient = checkpointer === undefined ? null : new CheckpointClient(checkpointer);
     if (checkpointer !== undefined) database.exec('PRAGMA wal_autocheckpoint = 0');
-    this.#keys = new StoreMatchKeys(database, hashOf);
-    this.#graph = new StoreGraph(database, this.#keys);
-    this.#nodes = new StoreNodes(database, hashOf, profileSizes);
-    this.#changes = new StoreChanges(database, this.#keys);
-    this.#counts = new StoreCounts(database);
+    this.#keys = new StoreMatchKeys(database, this.#store.hashOf);
+    this.#graph = new StoreGraph(this.#store, this.#keys);
+    this.#nodes = new StoreNodes(this.#store, profileSizes);
     this.#tables = new EventTables(database, tableEvents, indexSizes);
-    this.#rejections = new StoreRejections(database);
-    this.#tombstones = new Tombstones(database, hashOf);
-    this.#firstUses = new FirstUses(database, hashOf);
-    this.#invalidations = new Invalidations(database);
-    this.#statements = prepare(database);
-    this.#trees = [this.#nodes, this.#keys, this.#firstUses, this.#tables].flatMap(({ trees }) => trees);
+    this.#tombstones = new Tombstones(this.#store);
+    this.#firstUses = new FirstUses(database, this.#store.hashOf);
+    this.#invalidations = new Invalidations(this.#store);
+    const { eventIdRuns, keyRuns } = this.#firstUses;
+    this.#trees = [this.#nodes.deltas, this.#keys.buffered, eventIdRuns, keyRuns, ...this.#tables.index];
   }
 
   async positions(): Promise<Map<number, number>> {
@@ -175,7 +168,7 @@ class SqliteStoreWriter extends SqlWriteTransaction implements StoreWriter, Writ
 
   /** Drops outdated cache entries. Also called after another connection's checkpoint: then there is little to drop. */
   #catchUpWithOthers(): void {
-    const version = this.#statements.dataVersion.get()?.data_version as number;
+    const version = this.#store.get<{ data_version: number }>('PRAGMA data_version')?.data_version ?? -1;
     if (version === this.#dataVersion) return;
     const next = this.#readSequences();
     const invalidated = this.#invalidations.take();
@@ -196,7 +189,8 @@ class SqliteStoreWriter extends SqlWriteTransaction implements StoreWriter, Writ
 
   #readSequences(): Sequences {
     const next: Sequences = { node: 0, record: 0, event: 0 };
-    for (const row of this.#statements.sequences.all()) next[row.name as keyof Sequences] = row.next as number;
+    const rows = this.#store.all<{ name: keyof Sequences; next: number }>('SELECT name, next FROM sequences');
+    for (const row of rows) next[row.name] = row.next;
     return next;
   }
 
@@ -241,13 +235,13 @@ class SqliteStoreWriter extends SqlWriteTransaction implements StoreWriter, Writ
 
   async commit(durable: boolean): Promise<void> {
     this.#attempt(() => {
-      this.#nodes.flush();
-      this.#counts.write(this.sums.takeCounts());
+      addCounts(this.#store, this.sums.takeCounts());
       this.#store.steps((tables) => this.sums.write(tables, LOCAL_SHARD));
       this.#tables.flush();
-      this.#keys.flush();
-      this.#firstUses.flush();
-      for (const [name, next] of Object.entries(this.#next)) this.#statements.sequence.run(next, name);
+      for (const tree of this.#trees) tree.flush();
+      for (const [name, next] of Object.entries(this.#next)) {
+        this.#store.run('UPDATE sequences SET next = ? WHERE name = ?', next, name);
+      }
       markCommit(this.#database);
       this.#database.exec('COMMIT');
       if (durable) this.#makeDurable();
@@ -262,11 +256,11 @@ class SqliteStoreWriter extends SqlWriteTransaction implements StoreWriter, Writ
   }
 
   async compact(): Promise<boolean> {
-    const isBehind = this.#attempt(() => this.#trees.some((tree) => tree.isCompacting));
+    const isBehind = this.#attempt(() => this.#trees.some(({ runs }) => runs.isCompacting));
     if (!isBehind) return false;
     await this.begin();
     try {
-      this.#attempt(() => this.#trees.forEach((tree) => tree.compact()));
+      this.#attempt(() => this.#trees.forEach(({ runs }) => runs.compact()));
       await this.commit(false);
     } catch (error) {
       await this.rollback();
@@ -287,11 +281,11 @@ class SqliteStoreWriter extends SqlWriteTransaction implements StoreWriter, Writ
     try {
       return this.#attempt(() => sweep(this.#database, this.#firstUses, retention, now));
     } catch (error) {
-      this.#firstUses.forget();
+      this.#forget();
       throw error;
     } finally {
       this.#tables.forget();
-      this.#nodes.forget();
+      this.#nodes.deltas.forget();
     }
   }
 
@@ -317,8 +311,9 @@ class SqliteStoreWriter extends SqlWriteTransaction implements StoreWriter, Writ
   }
 
   #writeAheadLogPages(): { readonly log: number; readonly uncopied: number } {
-    const row = this.#statements.writeAheadLog.get() as { log: number; checkpointed: number };
-    return { log: row.log, uncopied: row.log - row.checkpointed };
+    const sql = 'PRAGMA wal_checkpoint(NOOP)';
+    const { log = 0, checkpointed = 0 } = this.#store.get<{ log: number; checkpointed: number }>(sql) ?? {};
+    return { log, uncopied: log - checkpointed };
   }
 
   /** Data written to a file that has lost its name is lost, so nothing may leave the log for it. */
@@ -338,9 +333,8 @@ class SqliteStoreWriter extends SqlWriteTransaction implements StoreWriter, Writ
   }
 
   #forget(): void {
+    for (const tree of this.#trees) tree.forget();
     this.#graph.forget();
-    this.#keys.forget();
-    this.#firstUses.forget();
     this.#tombstones.forget();
     this.#forgetWhatIsCheap();
     this.#next = { node: 0, record: 0, event: 0 };
@@ -352,7 +346,7 @@ class SqliteStoreWriter extends SqlWriteTransaction implements StoreWriter, Writ
    * `lastErasedAt`).
    */
   #forgetWhatIsCheap(): void {
-    this.#nodes.forget();
+    this.#nodes.deltas.forget();
     this.sums.clear();
     this.#tables.forget();
     this.#tenants.clear();
@@ -405,9 +399,9 @@ class SqliteStoreWriter extends SqlWriteTransaction implements StoreWriter, Writ
   #tenant(id: TenantId): Tenant {
     const known = this.#tenants.get(id);
     if (known !== undefined) return known;
-    this.#database.prepare('INSERT INTO tenants (id) VALUES (?) ON CONFLICT DO NOTHING').run(id);
-    const row = this.#database.prepare('SELECT no, last_erased_at FROM tenants WHERE id = ?').get(id);
-    const tenant = { no: row?.no as number, id, lastErasedAt: row?.last_erased_at as number };
+    this.#store.run('INSERT INTO tenants (id) VALUES (?) ON CONFLICT DO NOTHING', id);
+    const sql = 'SELECT no, id, last_erased_at AS "lastErasedAt" FROM tenants WHERE id = ?';
+    const tenant = this.#store.get<Tenant>(sql, id) as Tenant;
     this.#tenants.set(id, tenant);
     return tenant;
   }
@@ -420,7 +414,7 @@ class SqliteStoreWriter extends SqlWriteTransaction implements StoreWriter, Writ
     this.#tables.endBlock();
     this.#nodes.write(tenant, batch.changes.nodes, visits);
     for (const { node } of batch.changes.nodes) if (node >= this.#next.node) this.#next.node = node + 1;
-    this.#changes.write(tenant.no, batch.changes);
+    writeChanges(this.#store, this.#keys, tenant.no, batch.changes);
     this.sums.addProfiles(tenant.no, newProfilesIn(batch.changes));
     if (batch.violations !== undefined) this.sums.addViolations(tenant.no, batch.violations);
     this.#graph.learn(tenant.no, batch.changes, batch.resolved);
@@ -465,16 +459,7 @@ class SqliteStoreWriter extends SqlWriteTransaction implements StoreWriter, Writ
       notesOf(record),
     );
     // The rejections of a duplicate request were stored the first time; its trace lists them anyway.
-    if (record.duplicateOf === null) this.#rejections.write(tenant.no, header, rejections);
+    if (record.duplicateOf === null) insertRejections(this.#store, tenant.no, header, rejections);
     this.sums.add(tenant.no, record);
   }
-}
-
-function prepare(database: DatabaseSync) {
-  return {
-    dataVersion: database.prepare('PRAGMA data_version'),
-    sequences: database.prepare('SELECT name, next FROM sequences'),
-    sequence: database.prepare('UPDATE sequences SET next = ? WHERE name = ?'),
-    writeAheadLog: database.prepare('PRAGMA wal_checkpoint(NOOP)'),
-  };
 }
