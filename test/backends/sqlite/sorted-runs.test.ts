@@ -229,7 +229,7 @@ suite('Sorted runs', () => {
           }
           database.close();
         }),
-        { numRuns: 150 },
+        { numRuns: 80 },
       );
     });
   }
