@@ -146,21 +146,19 @@ suite('A store that was made from another copy of the log', () => {
     await using scope = new AsyncDisposableStack();
     const postgres = await testPostgres();
     const [old, copy] = [folderIn(scope), join(folderIn(scope), 'data')];
-    const STORE_URL = await postgres.newDatabase();
-    const run = async (dataFolder: string, url: string, count: number, users: number, known = ''): Promise<string> => {
-      const server = await launch(scope, { dataFolder, env: { STORE_URL: url } });
-      const key = known || server.key;
-      await send(server, key, count);
-      await stored(server, key, users);
-      await server.stop();
-      return key;
-    };
-    const key = await run(old, STORE_URL, 5, 5);
+    const env = { STORE_URL: await postgres.newDatabase() };
+    const first = await launch(scope, { dataFolder: old, env });
+    const { key } = first;
+    await send(first, key, 5);
+    await stored(first, key, 5);
+    await first.stop();
     cpSync(old, copy, { recursive: true });
-    const restored = await postgres.newDatabase(STORE_URL);
-    await run(old, STORE_URL, 10, 15, key);
-    await run(copy, restored, 3, 8, key);
-    assert.match(await refusedStart({ dataFolder: copy, env: { STORE_URL } }), OTHER_STORE);
+    const second = await launch(scope, { dataFolder: old, env });
+    await send(second, key, 10);
+    await stored(second, key, 15);
+    await second.stop();
+    await appendAll(copy, entries(3));
+    assert.match(await refusedStart({ dataFolder: copy, env }), OTHER_STORE);
   });
 
   test('is distinguished from one that removed the request or could not process it', async () => {

@@ -15,7 +15,9 @@ export async function temporaryFolder(): Promise<{ folder: string; remove: () =>
   return { folder, remove: () => rm(folder, { recursive: true, force: true }) };
 }
 
-export async function temporaryKeyStore(context: Pick<TestContext, 'after'>): Promise<{ file: string; store: KeyStore }> {
+export async function temporaryKeyStore(
+  context: Pick<TestContext, 'after'>,
+): Promise<{ file: string; store: KeyStore }> {
   const { folder, remove } = await temporaryFolder();
   const file = join(folder, 'keys.db');
   empty ??= emptyKeyStore();
