@@ -12,7 +12,8 @@ export const ROOT = fileURLToPath(new URL('..', import.meta.url));
 
 /**
  * What `npm run test:quick` runs: folders, and files of other folders. What is listed needs nothing but Node.js – no
- * browser, database, broker, root or other tool – and takes less than a minute altogether on two cores.
+ * browser, database, broker, root or other tool – and takes less than a minute altogether on two cores. Only the contract of
+ * the edge starts a server.
  */
 export const QUICK: readonly string[] = [
   'test/backup',
@@ -26,8 +27,6 @@ export const QUICK: readonly string[] = [
   'test/api/app.test.ts',
   'test/api/openapi.test.ts',
   'test/api/reading-responses.test.ts',
-  'test/api/reading-lists.test.ts',
-  'test/api/reading.test.ts',
   'test/backends/sqlite/event-packing.test.ts',
   'test/backends/sqlite/sorted-runs.test.ts',
   'test/backends/sqlite/wal-chain.test.ts',
@@ -73,6 +72,7 @@ export const LONG: readonly string[] = [
   'test/scaling/brokers.test.ts',
   'test/faults/log-files.test.ts',
   'test/contract/sqlite-store.test.ts',
+  'test/contract/postgres-store.test.ts',
   'test/faults/lost-log.test.ts',
   'test/faults/processor-kill.test.ts',
   'test/e2e/postgres.test.ts',
@@ -82,7 +82,6 @@ export const LONG: readonly string[] = [
   'test/dashboard/accounts.test.ts',
   'test/scaling/backup.test.ts',
   'test/faults/disk.test.ts',
-  'test/contract/postgres-store.test.ts',
   'test/sdks/segment-sdks.test.ts',
   'test/contract/sqlite-log.test.ts',
 ];

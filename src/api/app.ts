@@ -161,6 +161,11 @@ function frame(options: AppFrame): FastifyInstance {
     bodyLimit: BODY_BYTES_MAX,
     // An event name in a path: each character may be four bytes, and each byte is written as `%F0`.
     routerOptions: { maxParamLength: 4 * 3 * LIMITS.eventNameCharactersMax },
+    // One method stands for all that no route has: a route for each of them would take a good part of the start.
+    rewriteUrl: (request) => {
+      if (!supported.has(request.method ?? '')) request.method = 'TRACE';
+      return request.url ?? '';
+    },
     // While the server drains, health checks still get responses from this server.
     return503OnClosing: false,
     // Malformed HTTP is handled by the edge's server; Fastify would write a second response.
@@ -170,6 +175,7 @@ function frame(options: AppFrame): FastifyInstance {
       if (!early(request, reply)) sendError(reply, 'not_found');
     },
   });
+  const supported = new Set(app.supportedMethods);
 
   const standard = app.getDefaultJsonParser('error', 'error');
   app.addContentTypeParser<string>('application/json', { parseAs: 'string' }, (request, text, done) => {
@@ -251,13 +257,10 @@ function refusalOf(error: unknown, bodyBytesMax: number): RefusedError | null {
 }
 
 function refuseOtherMethods(app: FastifyInstance, allowed: ReadonlyMap<string, ReadonlySet<string>>): void {
-  // CONNECT never arrives as a request.
-  const methods = process.getBuiltinModule('node:http').METHODS.filter((method) => method !== 'CONNECT');
-  for (const method of methods) if (!app.supportedMethods.includes(method)) app.addHttpMethod(method);
   for (const [url, has] of allowed) {
     app.route({
       url,
-      method: methods.filter((method) => !has.has(method)),
+      method: app.supportedMethods.filter((method) => !has.has(method)),
       config: { allow: [...has].sort().join(', ') },
       handler: () => {
         throw new Error('a method that should have been refused got to its handler');

@@ -37,7 +37,10 @@ export interface AskOptions {
   readonly json?: unknown;
 }
 
-export async function startReadingApp(context: TestContext, options: StartOptions = {}): Promise<ReadingApp> {
+export async function startReadingApp(
+  context: Pick<TestContext, 'after'>,
+  options: StartOptions = {},
+): Promise<ReadingApp> {
   const { store: keyStore } = await temporaryKeyStore(context);
   const make = async (options: KeyOptions = {}) => {
     const account = await keyStore.ensureAccount(newAccount(options.account ?? 'own', NOW));

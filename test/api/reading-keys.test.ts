@@ -1,15 +1,15 @@
 /** Who may read: every reading call with every kind of key, other tenants' ids, hostile ids, methods, and failures. */
 
 import assert from 'node:assert/strict';
-import { suite, test } from 'node:test';
+import { after, before, suite, test } from 'node:test';
 import { KeyCache } from '../../src/keys/cache.ts';
 import { makeKey as makeUnknownKey } from '../../src/keys/format.ts';
 import type { ApiKey } from '../../src/keys.ts';
 import { openApiDocument } from './document.ts';
-import { PROFILE_ID, TRACE_ID } from './canned-store.ts';
+import { type Asked, PROFILE_ID, TRACE_ID } from './canned-store.ts';
 import { goodBody, goodPath, goodStatus } from './good-call.ts';
-import { type AskOptions, NOW, startReadingApp } from './reading-app.ts';
-import { brokenStore } from './running-app.ts';
+import { type AskOptions, NOW, type ReadingApp, startReadingApp } from './reading-app.ts';
+import { brokenStore, type StartOptions } from './running-app.ts';
 
 interface ReadingCall {
   readonly method: string;
@@ -36,59 +36,95 @@ const UNAUTHORIZED = '{"error":"unauthorized"}';
 
 test('there are calls to test', () => assert.ok(CALLS.length >= 15));
 
+/** For all calls that change nothing: to start one takes longer than to ask it. */
+let app: ReadingApp;
+/** The key of each use that was noted. */
+const uses: [string, number, string | undefined][] = [];
+/** The same keys a moment later, when one has expired. */
+let later: ReadingApp;
+let [revoked, expired] = ['', ''];
+let production: ReadingApp;
+let [noKeys, noStore]: ReadingApp[] = [];
+const unavailable: string[] = [];
+
+const scope = new AsyncDisposableStack();
+after(() => scope.disposeAsync());
+before(async () => {
+  const start = (options: StartOptions = {}): Promise<ReadingApp> =>
+    startReadingApp({ after: (close) => scope.defer(close as () => Promise<void>) }, options);
+  const noteUse = (key: ApiKey, at: number, origin: string | undefined): void => {
+    uses.push([key.id, at, origin]);
+  };
+  const onUnavailable = (error: Error): void => {
+    unavailable.push(error.name);
+  };
+  app = await start({ noteUse });
+  revoked = await app.makeKey();
+  const [newest] = await app.keyStore.list();
+  await app.keyStore.revoke(newest?.id ?? '', NOW);
+  expired = await app.makeKey({ expiresAt: NOW + 1 });
+  later = await start({ keys: new KeyCache(app.keyStore), now: () => NOW + 1 });
+  production = await start({ environment: 'production' });
+  noKeys = await start({ keys: new KeyCache(brokenStore()), onUnavailable });
+  noStore = await start({ store: brokenStore(), onUnavailable });
+});
+
+/** What the store was asked meanwhile. */
+async function askedBy(work: () => Promise<void>): Promise<readonly Asked[]> {
+  const before = app.asked.length;
+  await work();
+  return app.asked.slice(before);
+}
+
 for (const { method, path, options } of CALLS) {
   suite(`${method} ${path}`, () => {
-    test('is available to a secret key of the tenant, and its use is noted', async (t) => {
-      const uses: [string, number, string | undefined][] = [];
-      const noteUse = (key: ApiKey, at: number, origin: string | undefined): void => {
-        uses.push([key.id, at, origin]);
-      };
-      const { ask, keyId } = await startReadingApp(t, { noteUse });
+    test('is available to a secret key of the tenant, and its use is noted', async () => {
+      uses.length = 0;
       const headers = { origin: 'https://elsewhere.example' };
-      const { status, headers: responded } = await ask(path, { ...options, headers });
+      const { status, headers: responded } = await app.ask(path, { ...options, headers });
       assert.equal(status, goodStatus(method, path));
       assert.equal(responded['access-control-allow-origin'], undefined);
-      assert.deepEqual(uses, [[keyId, NOW, 'https://elsewhere.example']]);
+      assert.deepEqual(uses, [[app.keyId, NOW, 'https://elsewhere.example']]);
     });
 
-    test('is 401 and nothing else without a good key, and the store is not asked', async (t) => {
-      const { ask, key, asked, keyStore, makeKey } = await startReadingApp(t);
-      const revoked = await makeKey();
-      const [newest] = await keyStore.list();
-      await keyStore.revoke(newest?.id ?? '', NOW);
-      const expired = await makeKey({ expiresAt: NOW + 1 });
-      const keys = [null, '', 'sk_dev_short', `${key}x`, makeUnknownKey('secret', 'development'), revoked];
-      for (const bad of keys) {
-        const { status, text, headers } = await ask(path, { ...options, key: bad });
-        assert.equal(status, 401, String(bad));
-        assert.equal(text, UNAUTHORIZED);
-        assert.ok(headers['x-trace-id']);
-      }
+    test('is 401 and nothing else without a good key, and the store is not asked', async () => {
+      const asked = await askedBy(async () => {
+        const unknown = makeUnknownKey('secret', 'development');
+        for (const bad of [null, '', 'sk_dev_short', `${app.key}x`, unknown, revoked]) {
+          const { status, text, headers } = await app.ask(path, { ...options, key: bad });
+          assert.equal(status, 401, String(bad));
+          assert.equal(text, UNAUTHORIZED);
+          assert.ok(headers['x-trace-id']);
+        }
+      });
       assert.deepEqual(asked, []);
-      const later = await startReadingApp(t, { keys: new KeyCache(keyStore), now: () => NOW + 1 });
       assert.equal((await later.ask(path, { ...options, key: expired })).status, 401);
     });
 
-    test('takes no key from the address, nor by another scheme', async (t) => {
-      const { ask, key, asked } = await startReadingApp(t);
-      const inAddress = `${path}${path.includes('?') ? '&' : '?'}key=${key}`;
-      assert.equal((await ask(inAddress, { ...options, key: null })).status, 401);
-      for (const authorization of [`Basic ${key}`, key, `Bearer ${key} ${key}`]) {
-        assert.equal((await ask(path, { ...options, key: null, headers: { authorization } })).status, 401);
-      }
+    test('takes no key from the address, nor by another scheme', async () => {
+      const { ask, key } = app;
+      const asked = await askedBy(async () => {
+        const inAddress = `${path}${path.includes('?') ? '&' : '?'}key=${key}`;
+        assert.equal((await ask(inAddress, { ...options, key: null })).status, 401);
+        for (const authorization of [`Basic ${key}`, key, `Bearer ${key} ${key}`]) {
+          assert.equal((await ask(path, { ...options, key: null, headers: { authorization } })).status, 401);
+        }
+      });
       assert.deepEqual(asked, []);
     });
 
-    test('is 403 for a publishable key', async (t) => {
-      const { ask, makeKey, asked } = await startReadingApp(t);
-      const { status, text } = await ask(path, { ...options, key: await makeKey({ kind: 'publishable' }) });
-      assert.equal(status, 403);
-      assert.ok(text.includes('"error":"forbidden"'));
+    test('is 403 for a publishable key', async () => {
+      const key = await app.makeKey({ kind: 'publishable' });
+      const asked = await askedBy(async () => {
+        const { status, text } = await app.ask(path, { ...options, key });
+        assert.equal(status, 403);
+        assert.ok(text.includes('"error":"forbidden"'));
+      });
       assert.deepEqual(asked, []);
     });
 
-    test('is 401 for a key of the environment that is not served', async (t) => {
-      const { ask, makeKey } = await startReadingApp(t, { environment: 'production' });
+    test('is 401 for a key of the environment that is not served', async () => {
+      const { ask, makeKey } = production;
       assert.equal((await ask(path, options)).status, 401);
       const key = await makeKey({ environment: 'production' });
       assert.notEqual((await ask(path, { ...options, key })).status, 401);
@@ -112,27 +148,22 @@ for (const { method, path, options } of CALLS) {
       assert.equal(new Set(tenants).size, 2);
     });
 
-    test('is 503 with Retry-After while keys or the store cannot be read', async (t) => {
-      const reported: string[] = [];
-      const onUnavailable = (error: Error): void => {
-        reported.push(error.name);
-      };
-      const noKeys = await startReadingApp(t, { keys: new KeyCache(brokenStore()), onUnavailable });
-      const noStore = await startReadingApp(t, { store: brokenStore(), onUnavailable });
-      for (const { ask, errors } of isOfKeys(path) ? [noKeys] : [noKeys, noStore]) {
+    test('is 503 with Retry-After while keys or the store cannot be read', async () => {
+      unavailable.length = 0;
+      for (const { ask, errors } of [noKeys, isOfKeys(path) ? undefined : noStore].filter((one) => one !== undefined)) {
         const { status, body, headers } = await ask(path, options);
         assert.equal(status, 503);
         assert.equal(headers['retry-after'], '1');
-        assert.deepEqual(body, { error: 'service temporarily unavailable', trace_id: 'trace-1' });
+        assert.deepEqual(body, { error: 'service temporarily unavailable', trace_id: headers['x-trace-id'] });
         assert.deepEqual(errors, []);
       }
       const failing = ['KeyStoreUnavailableError', 'StoreUnavailableError'];
-      assert.deepEqual(reported, isOfKeys(path) ? failing.slice(0, 1) : failing);
+      assert.deepEqual(unavailable, isOfKeys(path) ? failing.slice(0, 1) : failing);
     });
 
     if (method === 'GET') {
-      test('responds to HEAD as to GET, without the body, and needs the key for it', async (t) => {
-        const { ask } = await startReadingApp(t);
+      test('responds to HEAD as to GET, without the body, and needs the key for it', async () => {
+        const { ask } = app;
         const get = await ask(path);
         const head = await ask(path, { method: 'HEAD' });
         assert.deepEqual([head.status, head.text], [200, '']);
@@ -141,10 +172,9 @@ for (const { method, path, options } of CALLS) {
       });
     }
 
-    test('is 405 for methods that it does not have', async (t) => {
-      const { ask } = await startReadingApp(t);
+    test('is 405 for methods that it does not have', async () => {
       for (const other of path === '/plan' ? ['PATCH', 'OPTIONS'] : ['PUT', 'PATCH', 'OPTIONS']) {
-        const { status, headers } = await ask(path, { method: other });
+        const { status, headers } = await app.ask(path, { method: other });
         assert.equal(status, 405);
         assert.ok(headers.allow?.includes(method));
       }
@@ -182,16 +212,17 @@ suite('An id that cannot be one', () => {
   ];
 
   for (const id of hostile) {
-    test(`is not found: ${id.slice(0, 40)}`, async (t) => {
-      const { ask, asked, errors } = await startReadingApp(t);
-      for (const { path, options } of CALLS) {
-        const changed = path.replace(PROFILE_ID, id).replace(TRACE_ID, id);
-        if (changed === path) continue;
-        const { status, body } = await ask(changed, options);
-        assert.equal(status, 404, changed);
-        assert.deepEqual(Object.keys(body as object), ['error', 'trace_id']);
-      }
-      assert.deepEqual([asked, errors], [[], []]);
+    test(`is not found: ${id.slice(0, 40)}`, async () => {
+      const asked = await askedBy(async () => {
+        for (const { path, options } of CALLS) {
+          const changed = path.replace(PROFILE_ID, id).replace(TRACE_ID, id);
+          if (changed === path) continue;
+          const { status, body } = await app.ask(changed, options);
+          assert.equal(status, 404, changed);
+          assert.deepEqual(Object.keys(body as object), ['error', 'trace_id']);
+        }
+      });
+      assert.deepEqual([asked, app.errors], [[], []]);
     });
   }
 

@@ -86,15 +86,20 @@ export function openDataFolder(context: TestContext): DataFolder {
       metrics: null,
       onFatal: (message) => assert.fail(message),
     });
+    const tenantIds = new Map<string, string>();
+    const appended: Promise<unknown>[] = [];
     for (const { account, environment, ...rest } of entries) {
+      const tenant = `${account} ${environment}`;
+      if (!tenantIds.has(tenant)) tenantIds.set(tenant, await tenantId(account, environment));
       const n = nextTrace++;
       const made = {
         traceId: traceId(n),
         receivedAt: NOW - 3_600_000 + n,
-        tenantId: await tenantId(account, environment),
+        tenantId: tenantIds.get(tenant) ?? '',
       };
-      await appender.append(entry({ ...made, ...rest }));
+      appended.push(appender.append(entry({ ...made, ...rest })));
     }
+    await Promise.all(appended);
     await appender.close();
   };
   const process = (): Promise<void> => processLog(data);

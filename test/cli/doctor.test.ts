@@ -22,10 +22,7 @@ import type { AddressInfo } from 'node:net';
 import { basename, join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { suite, test } from 'node:test';
-import { isBackupRunning } from '../../src/backends/sqlite/backup/lock.ts';
-import { freeBytesOf, findingsInStore } from '../../src/backends/sqlite/checkup.ts';
-import { lockHolderOf } from '../../src/backends/sqlite/folder-lock.ts';
-import { problemOfInstallation, tieDataFolder } from '../../src/backends/sqlite/installation.ts';
+import { tieDataFolder } from '../../src/backends/sqlite/installation.ts';
 import { openSqliteKeyStore } from '../../src/backends/sqlite/keys.ts';
 import { openSqliteLogReader } from '../../src/backends/sqlite/log/reader.ts';
 import { recoverSegment } from '../../src/backends/sqlite/log/recovery.ts';
@@ -44,36 +41,16 @@ import { keyFileOf, logFolderOf, serverUrlFileOf, storeFileOf } from '../../src/
 import { createKey, newAccount } from '../../src/keys/create.ts';
 import { LogCorruptError, NO_TENANT } from '../../src/log.ts';
 import { writeMigrationMarker } from '../../src/migration/marker.ts';
-import { findLogReader, inspectLocalLog, lookAtDatabase } from '../../src/wiring/opening.ts';
 import { createKey as createKeyWithCommand, post, startServer, user } from '../server.ts';
 import { processAll } from '../processor/processing.ts';
 import { type DataFolder, NOW, openDataFolder, refusal, testShell } from './data-shell.ts';
+import { doctorShell } from './doctor-shell.ts';
 
 interface Examined {
   readonly code: number;
   readonly findings: readonly Finding[];
   /** Findings that are not well, as one text. */
   readonly problem: string;
-}
-
-function doctorShell(data: string, changes: Partial<DoctorShell> = {}): { shell: DoctorShell; out: () => string } {
-  const { shell, out } = testShell({ env: { SLUICE_DATA: data, SLUICE_DISK_FREE_MIN: '0' } });
-  return {
-    shell: {
-      ...shell,
-      findLogReader,
-      inspectLocalLog,
-      segments: (folder) => listSegments(logFolderOf(folder)),
-      problemOfInstallation,
-      lockHolder: lockHolderOf,
-      isBackupRunning: (folder) => isBackupRunning(logFolderOf(folder)),
-      freeBytes: freeBytesOf,
-      checkStoreFile: async (folder, isDeep) => findingsInStore(storeFileOf(folder), isDeep),
-      lookAtDatabase,
-      ...changes,
-    },
-    out,
-  };
 }
 
 async function examine(

@@ -26,12 +26,14 @@ import type { MigrationTarget } from '../../src/migration/parts.ts';
 import { migrationMarkerFileOf, readMigrationMarker } from '../../src/migration/marker.ts';
 import { prepareDatabase } from '../../src/wiring/opening.ts';
 import { readConfig } from '../../src/config/config.ts';
+import { runDoctor } from '../../src/cli/doctor.ts';
 import { Processor } from '../../src/processor/processor.ts';
 import { folderIn, launch, refusedStart, type Scope } from '../faults/scope.ts';
 import { PROCESSED_AT, processAll } from '../processor/processing.ts';
 import { eventually, post, removeFolder, temporaryFolder, type TestServer } from '../server.ts';
 import { ownPostgres, testPostgres, whyNoPostgres } from '../servers/postgres.ts';
 import { findTool } from '../tools.ts';
+import { doctorShell } from './doctor-shell.ts';
 import { fillInstallation, type Installation } from './embedded-installation.ts';
 import {
   assertSameArrivals,
@@ -52,6 +54,16 @@ const OWN_SERVER = { ...SLOW, skip: whyNoPostgres('own') };
 const DYING_PROGRAM = fileURLToPath(new URL('./migrate-program.ts', import.meta.url));
 
 const NEW_KEY = ['keys', 'create', '--name', 'new', '--kind', 'secret', '--env', 'production'];
+/** Of `sluice doctor`, the words of the one finding that says that something is broken. */
+async function brokenIn(data: string, env: Readonly<Record<string, string>>): Promise<string> {
+  const { shell, out } = doctorShell(data, { env: { SLUICE_DATA: data, ...env }, now: Date.now });
+  assert.equal(await runDoctor(['--json'], shell), 1);
+  const { findings } = JSON.parse(out()) as { findings: { state: string; message: string }[] };
+  const broken = findings.filter(({ state }) => state === 'error');
+  assert.equal(broken.length, 1, out());
+  return broken[0]?.message ?? '';
+}
+
 const OTHER_DATABASE = /was migrated to PostgreSQL at .* the database in STORE_URL was filled by another migration/;
 
 suite('sluice migrate', { skip: whyNoPostgres() }, () => {
@@ -220,8 +232,7 @@ suite('sluice migrate', { skip: whyNoPostgres() }, () => {
       // Its data would be that of before: erased people back, new keys gone.
       const old = { STORE_URL: first };
       assert.match(await refusedStart({ dataFolder: folder, env: old }), OTHER_DATABASE);
-      const examined = await runProgram(['doctor', '--data', folder, '--json'], old);
-      assert.match(brokenIn(examined.out), OTHER_DATABASE);
+      assert.match(await brokenIn(folder, old), OTHER_DATABASE);
       const created = await runProgram([...NEW_KEY, '--data', folder], old);
       assert.equal(created.code, 1);
       assert.match(created.err, OTHER_DATABASE);
@@ -251,13 +262,12 @@ suite('sluice migrate', { skip: whyNoPostgres() }, () => {
       for (const dataFolder of [alone, segments]) {
         const refused = await refusedStart({ dataFolder, env });
         assert.match(refused, /migrated\.json is missing, .* would be processed a second time/);
-        const examined = await runProgram(['doctor', '--data', dataFolder, '--json'], env);
-        assert.match(brokenIn(examined.out), /migrated\.json is missing/);
+        assert.match(await brokenIn(dataFolder, env), /migrated\.json is missing/);
         const [, file = '', text = ''] = /make (\S+migrated\.json) with this text: (\{.*\})$/m.exec(refused) ?? [];
         writeFileSync(file, text);
-        const server = await launch(scope, { dataFolder, env });
-        await server.stop();
       }
+      const server = await launch(scope, { dataFolder: segments, env });
+      await server.stop();
       const other = { STORE_URL: await newDatabase() };
       rmSync(migrationMarkerFileOf(segments));
       rmSync(join(segments, 'log', 'installation'));
@@ -274,8 +284,8 @@ suite('sluice migrate', { skip: whyNoPostgres() }, () => {
     const stopping = new AbortController();
     stopping.abort();
     await assert.rejects(migrateHere(['--data', folder, '--to', first], { stop: stopping.signal }));
-    const half = await runProgram(['doctor', '--data', folderIn(scope), '--json'], { STORE_URL: first });
-    assert.match(brokenIn(half.out), /being filled by "sluice migrate", and that is not finished/);
+    const broken = await brokenIn(folderIn(scope), { STORE_URL: first });
+    assert.match(broken, /being filled by "sluice migrate", and that is not finished/);
     assert.equal((await migrateHere(['--data', folder, '--to', second])).code, 0);
     await assert.rejects(
       migrateHere(['--data', folder, '--to', first]),
@@ -434,9 +444,8 @@ suite('sluice migrate', { skip: whyNoPostgres() }, () => {
       assert.match(words, /was not migrated to PostgreSQL\. Migrate it: sluice migrate --data/);
       assert.match(words, /start on another data folder: --data FOLDER/);
       assert.ok(!words.includes(new URL(url).password));
-      const examined = await runProgram(['doctor', '--data', folder, '--json'], env);
-      assert.equal(examined.code, 1);
-      assert.ok(words.includes(brokenIn(examined.out)), examined.out);
+      const broken = await brokenIn(folder, env);
+      assert.ok(words.includes(broken), broken);
       const refused = await runProgram([...NEW_KEY, '--data', folder], env);
       assert.equal(refused.code, 1);
       assert.ok(words.includes(refused.err.trim()), refused.err);
@@ -483,14 +492,6 @@ interface TraceResponse {
 async function trace(server: TestServer, key: string, traceId: string): Promise<TraceResponse | undefined> {
   const response = await fetch(`${server.baseUrl}/traces/${traceId}`, { headers: { authorization: `Bearer ${key}` } });
   return response.status === 200 ? ((await response.json()) as TraceResponse) : undefined;
-}
-
-/** The words of the one finding of the doctor that says that something is broken. */
-function brokenIn(json: string): string {
-  const { findings } = JSON.parse(json) as { findings: { state: string; message: string }[] };
-  const broken = findings.filter(({ state }) => state === 'error');
-  assert.equal(broken.length, 1, json);
-  return broken[0]?.message ?? '';
 }
 
 async function copyByDump(folder: string, from: string, to: string): Promise<void> {

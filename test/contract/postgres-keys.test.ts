@@ -4,7 +4,7 @@ import assert from 'node:assert/strict';
 import { suite, test } from 'node:test';
 import { openPostgresKeyStore } from '../../src/backends/postgres/keys.ts';
 import { createKey, newAccount } from '../../src/keys/create.ts';
-import { migratedDatabase } from '../backends/postgres/database.ts';
+import { lendDatabase, migratedDatabase } from '../backends/postgres/database.ts';
 import { whyNoPostgres } from '../servers/postgres.ts';
 import { keyStoreContract } from './keys.ts';
 
@@ -12,10 +12,10 @@ const NOW = Date.UTC(2026, 10, 15);
 
 suite('The key store on PostgreSQL', { skip: whyNoPostgres() }, () => {
   keyStoreContract('PostgreSQL', async () => {
-    const { connect } = await migratedDatabase();
+    const { pool, connect, giveBack } = await lendDatabase();
+    const store = openPostgresKeyStore(pool.share());
     const reopen = async () => openPostgresKeyStore(await connect({ max: 2 }));
-    const store = await reopen();
-    return { store, reopen, dispose: () => store.close() };
+    return { store, reopen, dispose: () => store.close().then(giveBack) };
   });
 
   test('nodes that write key usage of the same keys in different orders all succeed', async () => {

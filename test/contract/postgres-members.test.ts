@@ -6,7 +6,7 @@ import { openPostgresKeyStore, openPostgresMemberStore } from '../../src/backend
 import { newAccount } from '../../src/keys/create.ts';
 import type { MemberStore } from '../../src/members.ts';
 import { newToken } from '../../src/sign-in/token.ts';
-import { migratedDatabase } from '../backends/postgres/database.ts';
+import { lendDatabase } from '../backends/postgres/database.ts';
 import { whyNoPostgres } from '../servers/postgres.ts';
 import { type Account, acceptance, invitation, join, NOON, session } from './member-rows.ts';
 import { memberStoreContract } from './members.ts';
@@ -14,20 +14,23 @@ import { memberStoreContract } from './members.ts';
 const NODES = 8;
 
 async function openStores() {
-  const { connect } = await migratedDatabase();
-  const keys = openPostgresKeyStore(await connect({ max: 1 }));
+  const { pool, connect, giveBack } = await lendDatabase();
+  const keys = openPostgresKeyStore(pool.share());
   const own: Account = await keys.ensureAccount(newAccount('acme', NOON));
   const other: Account = await keys.ensureAccount(newAccount('bolt', NOON));
   await keys.close();
   const open = async (): Promise<MemberStore> => openPostgresMemberStore(await connect({ max: 2 }));
-  return { accounts: [own, other] as const, open };
+  return { accounts: [own, other] as const, pool, open, giveBack };
 }
 
 /** Stores of as many nodes, on one database. */
 async function nodesFor(context: TestContext): Promise<{ account: Account; nodes: MemberStore[]; first: MemberStore }> {
-  const { accounts, open } = await openStores();
+  const { accounts, open, giveBack } = await openStores();
   const nodes = await Promise.all(Array.from({ length: NODES }, open));
-  context.after(() => Promise.all(nodes.map((node) => node.close())));
+  context.after(async () => {
+    await Promise.all(nodes.map((node) => node.close()));
+    await giveBack();
+  });
   const [first] = nodes;
   assert.ok(first);
   return { account: accounts[0], nodes, first };
@@ -35,9 +38,9 @@ async function nodesFor(context: TestContext): Promise<{ account: Account; nodes
 
 suite('The member store on PostgreSQL', { skip: whyNoPostgres() }, () => {
   memberStoreContract('PostgreSQL', async () => {
-    const { accounts, open } = await openStores();
-    const store = await open();
-    return { store, accounts, reopen: open, dispose: () => store.close() };
+    const { accounts, pool, open, giveBack } = await openStores();
+    const store = openPostgresMemberStore(pool.share());
+    return { store, accounts, reopen: open, dispose: () => store.close().then(giveBack) };
   });
 
   test('an invitation that all nodes accept at one moment makes one member', async (context) => {

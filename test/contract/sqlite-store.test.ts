@@ -1,10 +1,10 @@
 /** The store's contract on SQLite, and what only SQLite's file does. */
 
 import assert from 'node:assert/strict';
-import { existsSync, readFileSync } from 'node:fs';
+import { copyFileSync, existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
-import { suite, test } from 'node:test';
+import { after, before, suite, test } from 'node:test';
 import { EVENTS_BY_NODE, EVENTS_BY_TENANT } from '../../src/backends/sqlite/store/event-index.ts';
 import { HASHED, type HashOfKey, keyHashes } from '../../src/views/keyed-hash.ts';
 import { RunReader } from '../../src/backends/sqlite/sorted-runs/run-reader.ts';
@@ -17,7 +17,7 @@ import { entriesOf } from '../processor/history.ts';
 import { incompressibleText } from '../incompressible.ts';
 import { removeFolder, sleep, temporaryFolder } from '../server.ts';
 import { arrivedAfter, cursorFrom, cursorWords } from './store-arrivals.ts';
-import { storeContract } from './store.ts';
+import { storeContract, storeLayoutContract } from './store.ts';
 import {
   DAY_MS,
   eventsOf,
@@ -42,6 +42,12 @@ const RUNS = { indexSizes: { fanOut: 3, blockRows: 2, mergedBytesMin: 1 } };
 const PROFILES = { profileSizes: { fanOut: 2, blockRows: 3, blockBytes: 200, mergedBytesMin: 1 } };
 const ACT = { traceId: '01957000-0000-7000-8000-00000000ac70', at: START + HOUR_MS };
 
+/** Every test has a copy: a file is made once only. */
+const original = temporaryFolder();
+const fileIn = (folder: string): string => join(folder, 'store.db');
+before(() => openSqliteStoreWriter({ file: fileIn(original) }).close());
+after(() => removeFolder(original));
+
 interface SqliteStoreUnderTest extends StoreUnderTest {
   readonly file: string;
 }
@@ -52,7 +58,8 @@ function openIn(
   setup: Pick<WriterSetup, 'indexSizes' | 'profileSizes' | 'hashOf'> = {},
 ): SqliteStoreUnderTest {
   const { hashOf } = setup;
-  const file = join(folder, 'store.db');
+  const file = fileIn(folder);
+  copyFileSync(fileIn(original), file);
   const writer = openSqliteStoreWriter({ file, tableEvents, ...setup });
   const store = openSqliteStore(file, hashOf === undefined ? {} : { hashOf });
   return {
@@ -68,7 +75,7 @@ function openIn(
 }
 
 storeContract('SQLite, in one table', () => Promise.resolve(openIn(temporaryFolder(), 1_000_000)));
-storeContract('SQLite, in many tables, runs merged in many steps, match keys with one of three hashes', () => {
+storeLayoutContract('SQLite, in many tables, runs merged in many steps, match keys with one of three hashes', () => {
   const hashOf = keyHashes(new Uint8Array(32));
   /** Few hashes, so that most match keys share one and are distinguished by the rest alone, and some differ in it. */
   const alike: HashOfKey = (tenant, kind, value) => {

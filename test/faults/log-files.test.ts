@@ -7,7 +7,7 @@
 import assert from 'node:assert/strict';
 import { cpSync, existsSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { suite, test } from 'node:test';
+import { after, suite, test } from 'node:test';
 import { tieDataFolder } from '../../src/backends/sqlite/installation.ts';
 import { openSqliteLogAppender } from '../../src/backends/sqlite/log/appender.ts';
 import { LogEnds, readLogEnd } from '../../src/backends/sqlite/log/ends.ts';
@@ -21,9 +21,10 @@ import type { LogEntry, LogHeader } from '../../src/log.ts';
 import { assertProcessed, missingRecordsText } from '../../src/log/continuity.ts';
 import { prepareDataFolder } from '../../src/wiring/opening.ts';
 import { backup, restore } from '../cli/backing-up.ts';
+import { doctorHere as doctor } from '../cli/doctor-shell.ts';
 import { entry } from '../contract/log-entries.ts';
 import { appendAll, processAll } from '../processor/processing.ts';
-import { eventually, post, runSluice, type TestServer, user } from '../server.ts';
+import { eventually, post, type TestServer, user } from '../server.ts';
 import { testPostgres, whyNoPostgres } from '../servers/postgres.ts';
 import { folderIn, launch, refusedStart, type Scope } from './scope.ts';
 
@@ -36,8 +37,21 @@ function entries(count: number, tenantId = 'acct_test/development'): LogEntry[] 
   });
 }
 
-/** A data folder of which everything is processed, as a server leaves it. */
+const shared = new AsyncDisposableStack();
+after(() => shared.disposeAsync());
+const used = new Map<number, Promise<string>>();
+
+/** A data folder of which everything is processed, as a server leaves it: a copy, since many tests have the same. */
 async function usedFolder(scope: Scope, requests: number): Promise<string> {
+  const original = used.get(requests) ?? newlyUsedFolder(shared, requests);
+  used.set(requests, original);
+  const folder = join(folderIn(scope), 'data');
+  cpSync(await original, folder, { recursive: true });
+  return folder;
+}
+
+/** One that is no copy is another installation. */
+async function newlyUsedFolder(scope: Scope, requests: number): Promise<string> {
   const folder = join(folderIn(scope), 'data');
   tieDataFolder(folder);
   await receive(folder, requests);
@@ -51,11 +65,6 @@ async function receive(folder: string, requests: number): Promise<void> {
 
 async function prepare(folder: string): Promise<string[]> {
   return (await prepareDataFolder(loadConfig({ env: { SLUICE_DATA: folder }, args: [] }).config)).startWarnings;
-}
-
-async function doctor(folder: string, env: Record<string, string> = {}): Promise<{ code: number; words: string }> {
-  const { code, stdout } = await runSluice(['doctor'], { SLUICE_DATA: folder, SLUICE_DISK_FREE_MIN: '0', ...env });
-  return { code, words: stdout.replaceAll(/\s+/g, ' ') };
 }
 
 function putStore(from: string, into: string): void {
@@ -137,21 +146,19 @@ suite('A store that was made from another copy of the log', () => {
     await using scope = new AsyncDisposableStack();
     const postgres = await testPostgres();
     const [old, copy] = [folderIn(scope), join(folderIn(scope), 'data')];
-    const STORE_URL = await postgres.newDatabase();
-    const run = async (dataFolder: string, url: string, count: number, users: number, known = ''): Promise<string> => {
-      const server = await launch(scope, { dataFolder, env: { STORE_URL: url } });
-      const key = known || server.key;
-      await send(server, key, count);
-      await stored(server, key, users);
-      await server.stop();
-      return key;
-    };
-    const key = await run(old, STORE_URL, 5, 5);
+    const env = { STORE_URL: await postgres.newDatabase() };
+    const first = await launch(scope, { dataFolder: old, env });
+    const { key } = first;
+    await send(first, key, 5);
+    await stored(first, key, 5);
+    await first.stop();
     cpSync(old, copy, { recursive: true });
-    const restored = await postgres.newDatabase(STORE_URL);
-    await run(old, STORE_URL, 10, 15, key);
-    await run(copy, restored, 3, 8, key);
-    assert.match(await refusedStart({ dataFolder: copy, env: { STORE_URL } }), OTHER_STORE);
+    const second = await launch(scope, { dataFolder: old, env });
+    await send(second, key, 10);
+    await stored(second, key, 15);
+    await second.stop();
+    await appendAll(copy, entries(3));
+    assert.match(await refusedStart({ dataFolder: copy, env }), OTHER_STORE);
   });
 
   test('is distinguished from one that removed the request or could not process it', async () => {
@@ -220,9 +227,9 @@ suite('The name of a log', () => {
     writeFileSync(join(log, 'name'), '');
     const { code, words } = await doctor(folder);
     assert.notEqual(code, 1, words);
-    const server = await launch(scope, { dataFolder: folder });
+    assert.deepEqual(await prepare(folder), []);
+    await receive(folder, 1);
     assert.equal(readFileSync(join(log, 'name'), 'utf8'), `${name}\n`);
-    await server.kill();
   });
 
   test('is read from the segments if both copies of it are missing or unreadable', async () => {
@@ -288,7 +295,7 @@ suite('log-ends', () => {
 
   test('of another installation is refused at start and named, and no segment is blamed for it', async () => {
     await using scope = new AsyncDisposableStack();
-    const [folder, other] = [await usedFolder(scope, 2), await usedFolder(scope, 2)];
+    const [folder, other] = [await usedFolder(scope, 2), await newlyUsedFolder(scope, 2)];
     const own = readFileSync(join(folder, 'log-ends'));
     cpSync(join(other, 'log-ends'), join(folder, 'log-ends'));
     const refused =

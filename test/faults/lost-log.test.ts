@@ -8,11 +8,12 @@ import { cpSync, readdirSync, renameSync, rmSync, statSync, truncateSync } from 
 import { join } from 'node:path';
 import { after, before, suite, test } from 'node:test';
 import { listSegments } from '../../src/backends/sqlite/log/segments.ts';
-import { eventually, post, runSluice, type TestServer, user } from '../server.ts';
+import { doctorHere } from '../cli/doctor-shell.ts';
+import { eventually, post, type TestServer, user } from '../server.ts';
 import { copyIn, folderIn, launch } from './scope.ts';
 
 const REQUESTS = 40;
-const LATER = 50;
+const LATER = 20;
 
 /** What happens to the log in a data folder; `earlier` is what it was after half of the requests. */
 type Fault = (log: string, earlier: string) => void;
@@ -67,10 +68,6 @@ async function ledgerOf(server: TestServer, key: string): Promise<Ledger> {
   return (await get(server, key, '/ledger')).body as Ledger;
 }
 
-function wordsOf({ stdout }: { readonly stdout: string }): string {
-  return stdout.replaceAll(/\s+/g, ' ');
-}
-
 /** As /health and the metrics have it, which are a little behind. */
 async function showLost(server: TestServer, key: string, records: number): Promise<void> {
   await eventually(
@@ -117,12 +114,12 @@ suite('After the log has lost its newest records', () => {
       const { key } = used;
       fault(logOf(dataFolder), used.earlier);
 
-      const doctor = await runSluice(['doctor'], { SLUICE_DATA: dataFolder, SLUICE_DISK_FREE_MIN: '0' });
-      assert.equal(doctor.code, 2, doctor.stdout);
-      const [words = ''] = LOST_AND_PROCESSED.exec(wordsOf(doctor)) ?? [];
-      assert.ok(words, doctor.stdout);
+      const doctor = await doctorHere(dataFolder);
+      assert.equal(doctor.code, 2, doctor.words);
+      const [words = ''] = LOST_AND_PROCESSED.exec(doctor.words) ?? [];
+      assert.ok(words, doctor.words);
       assert.equal(words.includes('no segment is left'), what === 'log/ was removed');
-      assert.doesNotMatch(wordsOf(doctor), /missing from it/);
+      assert.doesNotMatch(doctor.words, /missing from it/);
 
       const third = await launch(scope, { dataFolder });
       const later = await send(third, key, LATER);
@@ -157,9 +154,9 @@ suite('After the log has lost its newest records', () => {
     // With the records of the first server, which the store has.
     for (const { file } of listSegments(logOf(dataFolder)))
       for (const suffix of ['', '-wal', '-shm']) rmSync(file + suffix, { force: true });
-    const offline = await runSluice(['doctor'], { SLUICE_DATA: dataFolder, SLUICE_DISK_FREE_MIN: '0' });
-    assert.equal(offline.code, 1, offline.stdout);
-    assert.match(wordsOf(offline), / 7 records that the log should have are missing from it/);
+    const offline = await doctorHere(dataFolder);
+    assert.equal(offline.code, 1, offline.words);
+    assert.match(offline.words, / 7 records that the log should have are missing from it/);
 
     const third = await launch(scope, { dataFolder });
     await send(third, key, 3);
@@ -185,9 +182,9 @@ suite('After the log has lost its newest records', () => {
       assert.deepEqual([decided.balanced, decided.missing_records, decided.lost_records], [true, 0, 7]);
       if (restarted) await showLost(server, key, 7);
     }
-    const doctor = await runSluice(['doctor'], { SLUICE_DATA: dataFolder, SLUICE_DISK_FREE_MIN: '0' });
+    const doctor = await doctorHere(dataFolder);
     assert.match(
-      wordsOf(doctor),
+      doctor.words,
       / 7 records \(positions 6 to 12 of partition 0\) were given up; processing continued at \d/,
     );
   });
@@ -216,10 +213,10 @@ suite('After the log has lost its newest records', () => {
       if (stored > 3) await showLost(server, key, 5);
       await server.stop();
     }
-    const doctor = await runSluice(['doctor'], { SLUICE_DATA: dataFolder, SLUICE_DISK_FREE_MIN: '0' });
-    assert.equal(doctor.code, 2, doctor.stdout);
+    const doctor = await doctorHere(dataFolder);
+    assert.equal(doctor.code, 2, doctor.words);
     assert.match(
-      wordsOf(doctor),
+      doctor.words,
       / 5 records \(positions 1 to 5 of partition 0\) were no longer in the log when this store was created on \d/,
     );
   });

@@ -89,7 +89,7 @@ suite('Normalising (rule 2)', () => {
         if (once.trim() === '') return;
         assert.equal(normalise(type, once, { ...PLAIN, defaultCountry: second }), once);
       }),
-      { numRuns: 3_000 },
+      { numRuns: 1_500 },
     );
   });
 

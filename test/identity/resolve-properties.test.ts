@@ -10,7 +10,7 @@ import { type Entry, GraphInMemory, nameOf } from './graph-in-memory.ts';
 import { batchSizes, crowded, messy, peaceful, SMALL_LIMITS } from './histories.ts';
 import { components, judge } from './oracle.ts';
 
-const RUNS = 400;
+const RUNS = 200;
 const ROOMY_LIMITS: ProfileLimits = { emails: 100, phoneNumbers: 100, anonIds: 100, nodes: 100 };
 const any = fc.oneof(messy, crowded);
 

@@ -256,7 +256,7 @@ suite('A history in Segment’s form and in ours', () => {
         }
         assert.deepEqual(await resultOf(server(), theirs), await resultOf(server(), ours));
       }),
-      { numRuns: 25 },
+      { numRuns: 12 },
     );
   });
 });

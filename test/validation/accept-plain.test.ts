@@ -12,6 +12,8 @@ import { validateRequest } from '../../src/validation/validate-request.ts';
 import { Random } from '../edge/mutations.ts';
 import { arbitraryUser, textOf } from './arbitrary-users.ts';
 
+const ROUNDS = 60_000;
+
 /** What the quick yes has to be silent about, or agree with. Returns whether it said yes. */
 function assertNoFalseYes(bytes: Buffer): boolean {
   if (!isUtf8(bytes)) return false;
@@ -100,7 +102,7 @@ test('on arbitrary users the quick yes agrees with the validator', () => {
     fc.property(fc.array(arbitraryUser, { minLength: 1, maxLength: 3 }), (users) => {
       assertNoFalseYes(Buffer.from(textOf({ users })));
     }),
-    { numRuns: 2_000 },
+    { numRuns: 800 },
   );
 });
 
@@ -111,7 +113,7 @@ test('on valid requests broken byte by byte the quick yes agrees with the valida
   const whole = Buffer.from(JSON.stringify(ORDINARY));
   const alphabet = Buffer.from('{}[]",:\\0123456789.-+eEtrufalsn \n\t\u0001\u00e9TZ_$');
   let yes = 0;
-  for (let round = 0; round < 120_000; round++) {
+  for (let round = 0; round < ROUNDS; round++) {
     let bytes = Buffer.from(whole);
     for (let changes = 1 + random.below(3); changes > 0; changes--) {
       const at = random.below(bytes.length);
@@ -132,6 +134,6 @@ test('on valid requests broken byte by byte the quick yes agrees with the valida
     }
     if (assertNoFalseYes(bytes)) yes += 1;
   }
-  t.diagnostic(`${yes} of 120,000 broken requests were still valid`);
-  assert.ok(yes > 5_000);
+  t.diagnostic(`${yes} of ${ROUNDS} broken requests were still valid`);
+  assert.ok(yes > ROUNDS / 24);
 });

@@ -215,7 +215,7 @@ suite('Sorted runs', () => {
           }
           database.close();
         }),
-        { numRuns: 150 },
+        { numRuns: 80 },
       );
     });
   }
