@@ -96,7 +96,7 @@ export function uuids(values: readonly (string | null)[]): Buffer {
 /** None may hold U+0000: see `views/storable-text.ts`. */
 export function texts(values: readonly (string | null)[]): Buffer {
   const write = (buffer: Buffer, value: string, at: number): number => at + buffer.write(value, at);
-  return arrayOf(OID.text, values, Buffer.byteLength, write);
+  return arrayOf(OID.text, values, (value) => Buffer.byteLength(value), write);
 }
 
 export function byteas(values: readonly (Uint8Array | null)[]): Buffer {

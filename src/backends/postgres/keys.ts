@@ -1,4 +1,6 @@
-/** Accounts, API keys and members on PostgreSQL: the stores of `backends/sql/`, which own the pools that they are given. */
+/**
+ * Accounts, API keys and members on PostgreSQL: the stores of `backends/sql/`, which own the pools that they are given.
+ */
 
 import type { KeyStore } from '../../keys.ts';
 import type { MemberStore } from '../../members.ts';

@@ -131,9 +131,9 @@ export async function lookUpGraph(client: Queryable, lookups: readonly Lookup[],
     return lookUpGraph(client, lookups, people);
   }
   const profiles = candidates.size === 0 ? NO_PROFILES : await readProfiles(client, candidates);
-  const found = rests.map((rest, index) => {
-    return { ...rest, snapshot: snapshotOf(rest, keyNodes[index] as KeyNodes, roots, profiles) };
-  });
+  const found = rests.map((rest, index) =>
+    withSnapshot(rest, snapshotOf(rest, keyNodes[index] as KeyNodes, roots, profiles)),
+  );
   return { found, locked };
 }
 
@@ -147,6 +147,10 @@ export async function readGraph(client: Queryable, lookup: Lookup): Promise<Snap
   settle(rest, nodes as KeyNodes, roots, new Set(), candidates);
   const profiles = candidates.size === 0 ? NO_PROFILES : await readProfiles(client, candidates);
   return snapshotOf(rest, nodes as KeyNodes, roots, profiles);
+}
+
+function withSnapshot(rest: Rest, snapshot: Snapshot): Graph['found'][number] {
+  return { ...rest, snapshot };
 }
 
 function snapshotOf(

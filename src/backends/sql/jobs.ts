@@ -307,12 +307,13 @@ function* nextItems(tables: Tables, locks: RowLocks, job: JobPosition, limit: nu
       .limit(limit),
     parseJson(job.filter) as RejectionFilter,
   );
-  return (yield* rowsOf(rejections)).map(
-    ({ no, traceId, userIndex, receivedAt, keyId, keyKind, format, payload, payloadIsCut, resubmittedAt }) => ({
-      ...{ kind: 'rejection', no, traceId, userIndex, receivedAt, keyId, keyKind, format, payload },
-      ...{ payloadIsCut: payloadIsCut === 1, isResubmitted: resubmittedAt !== null },
-    }),
-  );
+  return (yield* rowsOf(rejections)).map(rejectedItem);
+}
+
+function rejectedItem(row: InferResult<ReturnType<typeof selectRejections>>[number]): RejectedItem {
+  const { no, traceId, userIndex, receivedAt, keyId, keyKind, format, payload } = row;
+  const marks = { payloadIsCut: row.payloadIsCut === 1, isResubmitted: row.resubmittedAt !== null };
+  return { kind: 'rejection', no, traceId, userIndex, receivedAt, keyId, keyKind, format, payload, ...marks };
 }
 
 const ANY_DEAD_LETTER: DeadLetterFilter = { cause: null, from: null, to: null };

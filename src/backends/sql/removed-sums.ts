@@ -125,16 +125,22 @@ function* readRows(tables: Tables, tenant: number, buckets: readonly Bucket[], l
 function* writeRows(tables: Tables, tenant: number, rows: readonly CountedRow[]): Steps<void> {
   const [empty, kept] = [rows.filter(({ events }) => events === 0), rows.filter(({ events }) => events !== 0)];
   for (const some of chunksOf(empty, ROWS_PER_STATEMENT)) {
-    const keys = some.map((row) => [...keyOf(row), row.shard]);
     yield* changedBy(
       tables
         .deleteFrom('counts')
         .where('tenant', '=', tenant)
-        .where(isOneOf([...BUCKET, 'shard'], keys)),
+        .where(
+          isOneOf(
+            [...BUCKET, 'shard'],
+            some.map((row) => keyOf(row).concat(row.shard)),
+          ),
+        ),
     );
   }
   for (const some of chunksOf(kept, ROWS_PER_STATEMENT)) {
-    const values = some.map(({ eventName, ...row }) => ({ ...row, tenant, event_name: eventName }));
+    const values = some.map(({ width, start, eventName, currency, shard, events, revenue }) => {
+      return { tenant, width, start, event_name: eventName, currency, shard, events, revenue };
+    });
     yield* changedBy(
       tables
         .insertInto('counts')
