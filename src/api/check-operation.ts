@@ -1,14 +1,19 @@
 /**
  * `POST /ingest/events/check` for the OpenAPI document, by hand: it is not in Fastify (`edge/check-intake.ts`). It takes
- * what `POST /ingest/events` takes, so everything but the response is that operation's.
+ * what `POST /ingest/events` takes, so everything but the response is that operation's. Also how a prediction looks in
+ * a response.
  */
 
 import { IDENTIFIER_TYPES, REFUSAL_REASONS, REFUSAL_RULES, type RefusalReason } from '../model.ts';
+import type { Violation } from '../plans/compiled-plan.ts';
+import type { PredictedUser as PredictedUserRow, Prediction } from '../store.ts';
 import { CHECK_RESPONSE, SMALL_RESPONSE, TRACE_ID } from './examples.ts';
 import { INGEST_OPERATION } from './ingest-operation.ts';
 import { Type } from './json-schema.ts';
+import { rawOrNull } from './json-text.ts';
 import type { Operation } from './openapi-types.ts';
 import { jsonContent } from './route-schema.ts';
+import { rowJson } from './row-json.ts';
 import {
   anyJson,
   count,
@@ -134,3 +139,31 @@ export const CHECK_OPERATION: Operation = {
     },
   },
 };
+
+/** What a tracking plan says against each user, by index. */
+export interface ViolationsByUser {
+  readonly version: number;
+  readonly violations: readonly (readonly Violation[])[];
+}
+
+export function predictionJson({ users, pendingRequests }: Prediction, plan: ViolationsByUser | null) {
+  return {
+    pending_requests: pendingRequests,
+    plan_version: plan?.version ?? null,
+    users: users.map((user) => predictedUserJson(user, plan?.violations[user.userIndex] ?? [])),
+  };
+}
+
+export function predictedUserJson(user: PredictedUserRow, violations: readonly Violation[]) {
+  return rowJson(PredictedUser, {
+    ...user,
+    refusals: user.refusals.map((refusal) => {
+      const { reason } = refusal;
+      return { ...refusal, rule: REFUSAL_RULES[reason], message: REFUSAL_REASONS[reason] };
+    }),
+    propertyChanges: user.propertyChanges.map((change) => {
+      return { ...change, before: rawOrNull(change.before), after: rawOrNull(change.after) };
+    }),
+    violations: violations.map((violation) => ({ ...violation, eventName: violation.event_name })),
+  });
+}

@@ -9,7 +9,7 @@ import type { JsonText } from '../store.ts';
 
 const TEXT = Symbol('JSON text');
 
-interface RawJson {
+export interface RawJson {
   readonly [TEXT]: JsonText;
 }
 
@@ -40,6 +40,10 @@ export type JsonObjectOf<Value extends object> = {
 
 export function raw(text: JsonText): RawJson {
   return { [TEXT]: text };
+}
+
+export function rawOrNull(text: JsonText | null): RawJson | null {
+  return text === null ? null : raw(text);
 }
 
 export function jsonText(value: Json): JsonText {

@@ -3,11 +3,25 @@
  * of them need not ask fifty times. Looked up for all of them at once, after they were read: one who was erased in between is null.
  */
 
-import { IDENTIFIER_TYPES, type TenantId } from '../model.ts';
+import type { TenantId } from '../model.ts';
 import { isPersonalField, MASK, type Plan } from '../plans/plan.ts';
 import type { ProfileReader, StoredPerson } from '../store.ts';
 import { NAME_FIELDS } from '../views/people-search.ts';
+import { Type } from './json-schema.ts';
 import { choiceParameter } from './parameters.ts';
+import { rowJson } from './row-json.ts';
+import { identifiersOf, object, orNull, textOrNull, uuid } from './schema.ts';
+
+const Person = object('Person', 'The name and identifiers of a person.', {
+  id: uuid('The profile as it is now.'),
+  name: textOrNull('`first_name` and `last_name` of its profile fields, else `name` or `full_name`; null without any.'),
+  identifiers: identifiersOf('The oldest three of each type.'),
+});
+
+/** Part of events and of users of traces. */
+export const person = Type.Optional(
+  orNull(Person, 'With `include=person`: the name and identifiers of the person; null without a profile.'),
+);
 
 export const include = choiceParameter(
   '`person` adds `person` to each: the name and the first identifiers of its profile, or null without one.',
@@ -36,10 +50,11 @@ export function maskedPeople(plan: Plan, people: People): People {
 }
 
 /** Undefined, and so left out of the response, unless asked for. */
+export function personOf(people: People | undefined, profileId: string | null): StoredPerson | null | undefined {
+  return people && (people.get(profileId ?? '') ?? null);
+}
+
 export function personJson(people: People | undefined, profileId: string | null) {
-  if (people === undefined) return undefined;
-  const person = profileId === null ? undefined : people.get(profileId);
-  if (person === undefined) return null;
-  const { id, name, identifiers } = person;
-  return { id, name, identifiers: new Map(IDENTIFIER_TYPES.map((type) => [type, identifiers[type]])) };
+  const found = personOf(people, profileId);
+  return found && rowJson(Person, found);
 }

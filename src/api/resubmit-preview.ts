@@ -24,11 +24,10 @@ import type {
   StoredRejection,
 } from '../store.ts';
 import { reasonOf, rejectionId } from '../views/kept-rejections.ts';
-import { PredictedUser } from './check-operation.ts';
+import { PredictedUser, predictedUserJson } from './check-operation.ts';
 import { CHECK_RESPONSE, PARTLY_VALID_REQUEST, TRACE_ID } from './examples.ts';
 import { Type } from './json-schema.ts';
 import { type JsonOf, raw } from './json-text.ts';
-import { predictedUserJson } from './prediction-json.ts';
 import { anyJson, count, list, nextCursor, object, oneOf, orNull, text, textOrNull } from './schema.ts';
 
 const CHECKED_MAX = 1_000;

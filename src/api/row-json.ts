@@ -1,12 +1,20 @@
 /**
  * Rows of the stores as responses show them, by the schema of the response: the fields that it names and no others, each
- * taken from the row under its name in camel case, with times in UTC. The compiler checks that the row has all of them.
+ * taken from the row under its name in camel case (identifiers under their own), with times in UTC. The compiler checks
+ * that the row has all of them. A field that may be absent is left out where the row has none.
  */
 
 import type { Static, TObject, TProperties, TSchema } from 'typebox';
-import type { Json, JsonObjectOf } from './json-text.ts';
+import type { IdentifierType } from '../model.ts';
+import type { Json, JsonObjectOf, RawJson } from './json-text.ts';
 import type { JsonSchema } from './openapi-types.ts';
-import { type TimeText, timeText } from './stored-json.ts';
+
+/** A time as responses have it. */
+export type TimeText = `${string}Z`;
+
+export function timeText(milliseconds: number): TimeText {
+  return new Date(milliseconds).toISOString() as TimeText;
+}
 
 type CamelCase<Name> = Name extends `${infer First}_${infer Rest}` ? `${First}${Capitalize<CamelCase<Rest>>}` : Name;
 
@@ -18,8 +26,10 @@ type RowOf<Value> = unknown extends Value
     : Value extends readonly (infer Item)[]
       ? readonly RowOf<Item>[]
       : Value extends object
-        ? { readonly [Key in keyof Value as CamelCase<Key>]: RowOf<Value[Key]> | OrAbsent<Value, Key> }
-        : Value;
+        ? { readonly [Key in keyof Value as NameInRow<Key>]: RowOf<Value[Key]> | OrAbsent<Value, Key> }
+        : Value | (Value extends number | string ? RawJson : never);
+
+type NameInRow<Name> = Name extends IdentifierType ? Name : CamelCase<Name>;
 
 type OrAbsent<Value, Key extends keyof Value> = object extends Pick<Value, Key> ? undefined : never;
 
@@ -38,9 +48,11 @@ function valueJson({ anyOf, format, items, properties }: JsonSchema, value: unkn
   if (items !== undefined) return (value as readonly unknown[]).map((item) => valueJson(items, item));
   if (properties === undefined) return value;
   const row = value as Readonly<Record<string, unknown>>;
-  return Object.fromEntries(
-    Object.entries(properties).map(([name, field]) => [name, valueJson(field, row[camelCase(name)])]),
-  );
+  const members = Object.entries(properties).map(([name, field]) => [
+    name,
+    valueJson(field, row[Object.hasOwn(row, name) ? name : camelCase(name)]),
+  ]);
+  return Object.fromEntries(members.filter(([, member]) => member !== undefined));
 }
 
 function camelCase(name: string): string {

@@ -7,7 +7,7 @@
 import type { Static, TProperties, TSchema } from 'typebox';
 import { IDENTIFIER_TYPES } from '../model.ts';
 import { Type } from './json-schema.ts';
-import type { TimeText } from './stored-json.ts';
+import type { TimeText } from './row-json.ts';
 
 /** An object that has a name. */
 export function object<Fields extends TProperties>(title: string, description: string, fields: Fields) {

@@ -1,30 +1,14 @@
 /**
- * How what the store keeps looks in a response: names as the contract has them, times in UTC with milliseconds, values
- * of clients as they came. Routes check it against their schemas; the command line prints the same. Pure.
+ * How profiles and events look in a response: names as the contract has them, times in UTC with milliseconds, values of
+ * clients as they came. Routes check it against their schemas; the command line prints the same. Written out, and not
+ * taken from a schema (`row-json.ts`), because exports print millions of them. Pure.
  */
 
 import { IDENTIFIER_TYPES } from '../model.ts';
-import type {
-  Page,
-  Provenance,
-  Resubmission,
-  StoredEvent,
-  StoredIdentity,
-  StoredMerge,
-  StoredProfile,
-  StoredTrace,
-  TracedUser,
-  TraceSummary,
-} from '../store.ts';
-import { raw } from './json-text.ts';
+import type { Page, Provenance, StoredEvent, StoredProfile } from '../store.ts';
+import { raw, rawOrNull } from './json-text.ts';
 import { type People, personJson } from './person-of-event.ts';
-
-/** A time as responses have it. */
-export type TimeText = `${string}Z`;
-
-export function timeText(milliseconds: number): TimeText {
-  return new Date(milliseconds).toISOString() as TimeText;
-}
+import { timeText } from './row-json.ts';
 
 export function profileJson(profile: StoredProfile, withProvenance: boolean) {
   return {
@@ -65,8 +49,8 @@ export function eventJson(event: StoredEvent, people?: People) {
     event_name: event.eventName,
     timestamp: timeText(event.timestamp),
     received_at: timeText(event.receivedAt),
-    revenue: event.revenue === null ? null : raw(event.revenue),
-    event_value: event.eventValue === null ? null : raw(event.eventValue),
+    revenue: rawOrNull(event.revenue),
+    event_value: rawOrNull(event.eventValue),
     properties: raw(event.properties),
     profile_id: event.profileId,
     trace_id: event.traceId,
@@ -78,81 +62,4 @@ export function eventJson(event: StoredEvent, people?: People) {
 
 export function eventPageJson({ rows, nextCursor }: Page<StoredEvent>, people?: People) {
   return { events: rows.map((event) => eventJson(event, people)), next_cursor: nextCursor };
-}
-
-export function identityJson(identity: StoredIdentity) {
-  return {
-    identifiers: identity.identifiers.map(({ type, value, nodeId, traceId, userIndex, at }) => ({
-      type,
-      value,
-      node: nodeId,
-      first_trace_id: traceId,
-      userIndex,
-      first_seen: timeText(at),
-    })),
-    merges: identity.merges.map(mergeJson),
-    refusals: identity.refusals.map(({ type, value, reason, traceId, userIndex, at, count }) => ({
-      type,
-      value,
-      reason,
-      trace_id: traceId,
-      userIndex,
-      at: timeText(at),
-      count,
-    })),
-  };
-}
-
-export function mergeJson({ from, into, nodes, via, traceId, userIndex, at }: StoredMerge) {
-  return {
-    from,
-    into,
-    via: { type: via.type, value: via.value },
-    nodes,
-    trace_id: traceId,
-    userIndex,
-    at: timeText(at),
-  };
-}
-
-export function traceSummaryJson(trace: TraceSummary) {
-  return { ...requestJson(trace), events: trace.events };
-}
-
-export function traceJson(trace: StoredTrace, people?: People) {
-  const users = trace.users.map((user) => tracedUserJson(user, people));
-  return { ...requestJson(trace), format: trace.format, users };
-}
-
-function requestJson(trace: Omit<TraceSummary, 'events'>) {
-  return {
-    trace_id: trace.traceId,
-    status: trace.status,
-    received_at: timeText(trace.receivedAt),
-    processed_at: trace.processedAt === null ? null : timeText(trace.processedAt),
-    users_accepted: trace.usersAccepted,
-    users_rejected: trace.usersRejected,
-    duplicate_of: trace.duplicateOf,
-    key_id: trace.keyId,
-  };
-}
-
-function resubmissionJson({ at, by, jobId, patch }: Resubmission) {
-  const steps = patch.map(({ op, path, from }) => ({ op, path, from }));
-  return { at: timeText(at), by, job_id: jobId, patch: steps };
-}
-
-function tracedUserJson(user: TracedUser, people: People | undefined) {
-  return {
-    userIndex: user.userIndex,
-    status: user.status,
-    profile_id: user.profileId,
-    events: user.events,
-    duplicate_events: user.duplicateEvents > 0 ? user.duplicateEvents : undefined,
-    merged: user.merged.map(({ from, into }) => ({ from, into })),
-    warnings: user.warnings,
-    message: user.message,
-    resubmitted: user.resubmitted && resubmissionJson(user.resubmitted),
-    person: personJson(people, user.profileId),
-  };
 }

@@ -5,7 +5,8 @@
  */
 
 import { jsonText } from '../api/json-text.ts';
-import { eventJson, identityJson, profileJson } from '../api/stored-json.ts';
+import { identityJson } from '../api/routes/identity.ts';
+import { eventJson, profileJson } from '../api/stored-json.ts';
 import { isJunk, type MatchOptions, normalise } from '../identity/match-keys.ts';
 import { matchOptionsOf } from '../config/match-options.ts';
 import { IDENTIFIER_TYPES, type IdentifierType } from '../model.ts';

@@ -4,7 +4,7 @@
  */
 
 import { jsonText } from '../api/json-text.ts';
-import { traceJson } from '../api/stored-json.ts';
+import { traceJson } from '../api/routes/traces.ts';
 import type { Config } from '../config/config.ts';
 import type { StoredTrace, TracedUser } from '../store.ts';
 import { readArguments } from './arguments.ts';

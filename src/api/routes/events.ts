@@ -17,17 +17,16 @@ import {
   textParameter,
   timeParameter,
 } from '../parameters.ts';
-import { include, peopleOf } from '../person-of-event.ts';
+import { include, peopleOf, person } from '../person-of-event.ts';
 import { BadParameterError } from '../responses.ts';
+import { rowJson } from '../row-json.ts';
 import {
   count,
-  identifiersOf,
   list,
   mapOf,
   nextCursor,
   numberOrNull,
   object,
-  orNull,
   text,
   textOrNull,
   time,
@@ -35,19 +34,8 @@ import {
   uuid,
   uuidOrNull,
 } from '../schema.ts';
-import { eventJson, eventPageJson, timeText } from '../stored-json.ts';
+import { eventJson, eventPageJson } from '../stored-json.ts';
 import { type Call, type TenantParts, tenantRoute } from '../tenant-route.ts';
-
-const Person = object('Person', 'The name and identifiers of a person.', {
-  id: uuid('The profile as it is now.'),
-  name: textOrNull('`first_name` and `last_name` of its profile fields, else `name` or `full_name`; null without any.'),
-  identifiers: identifiersOf('The oldest three of each type.'),
-});
-
-/** Part of events and of users of traces. */
-export const person = Type.Optional(
-  orNull(Person, 'With `include=person`: the name and identifiers of the person; null without a profile.'),
-);
 
 const StoredEvent = object('StoredEvent', 'One thing that happened.', {
   id: text('The id of the event: trace_id, userIndex and position among the events of the user.'),
@@ -243,12 +231,9 @@ async function countEvents({ store, tenantId, parameters, now }: Call<typeof COU
   }
   const byEventName = parameters.group_by === 'event_name';
   const rows = await store.counts(tenantId, { interval, from, to, byEventName });
-  return {
-    buckets: rows.map(({ start, eventName, events, revenue }) => ({
-      start: timeText(start),
-      event_name: byEventName ? (eventName ?? undefined) : undefined,
-      events,
-      revenue: revenue.map((sum) => ({ currency: sum.currency, events: sum.events, revenue: sum.revenue })),
-    })),
-  };
+  return rowJson(Counts, {
+    buckets: rows.map(({ start, eventName, events, revenue }) => {
+      return { start, eventName: byEventName ? (eventName ?? undefined) : undefined, events, revenue };
+    }),
+  });
 }

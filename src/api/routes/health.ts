@@ -14,7 +14,7 @@ import { type LedgerReader, NO_HOURS, type TraceReader } from '../../store.ts';
 import { StoreUnavailableError } from '../../store-writer.ts';
 import { Type } from '../json-schema.ts';
 import { count, list, numberOrNull, object, oneOf, orNull, text, time, timeOrNull } from '../schema.ts';
-import { type TimeText, timeText } from '../stored-json.ts';
+import { type TimeText, timeText } from '../row-json.ts';
 import { DASHBOARD_READING, type TenantParts, tenantRoute } from '../tenant-route.ts';
 import { type OperatorParts, role } from './operations.ts';
 

@@ -32,8 +32,8 @@ import { Type } from '../json-schema.ts';
 import { textParameter } from '../parameters.ts';
 import { BadParameterError, RefusedError } from '../responses.ts';
 import { namedExamples } from '../route-schema.ts';
+import { rowJson, timeText } from '../row-json.ts';
 import { identifierType, list, object, oneOf, text, time, userIndex, uuid } from '../schema.ts';
-import { identityJson, mergeJson, timeText } from '../stored-json.ts';
 import { type Call, type TenantParts, tenantRoute } from '../tenant-route.ts';
 import { PROFILE_PARAMS, valueToMatch } from './profiles.ts';
 
@@ -169,13 +169,13 @@ const MERGE: StoredMerge = {
   userIndex: 0,
   at: Date.parse(LOGIN_AT),
 };
-const IDENTITY = identityJson({
+const IDENTITY: StoredIdentity = {
   id: PROFILE_ID,
   identifiers: [ANON_LINK, USER_LINK, { ...USER_LINK, type: 'email', value: 'ada@example.com' }],
   merges: [MERGE],
   refusals: [],
-});
-const IDENTITY_WITH_CHAIN = { ...IDENTITY, chain: [linkStep(ANON_LINK), mergeStep(MERGE), linkStep(USER_LINK)] };
+};
+const CHAIN = [linkStep(ANON_LINK), mergeStep(MERGE), linkStep(USER_LINK)];
 
 export function registerIdentityRoutes(app: FastifyInstance, parts: TenantParts): void {
   tenantRoute(app, parts, {
@@ -192,8 +192,8 @@ export function registerIdentityRoutes(app: FastifyInstance, parts: TenantParts)
         description: 'The causes.',
         body: Identity,
         examples: {
-          identity: ['Everything that made this one person', IDENTITY],
-          chain: ['Why an anonymous visitor is a customer', IDENTITY_WITH_CHAIN],
+          identity: ['Everything that made this one person', identityJson(IDENTITY)],
+          chain: ['Why an anonymous visitor is a customer', identityJson(IDENTITY, CHAIN)],
         },
       },
     },
@@ -261,7 +261,15 @@ async function explainProfile(
   if (ends === null) return identityJson(identity);
   refuseStrangers(identity, ends[0], ends[1]);
   const chain = chainOf(identity, ...ends);
-  return chain === undefined ? null : { ...identityJson(identity), chain };
+  return chain === undefined ? null : identityJson(identity, chain);
+}
+
+/** The command line prints the same. */
+export function identityJson(identity: StoredIdentity, chain?: ReturnType<typeof chainOf>) {
+  const identifiers = identity.identifiers.map((link) => {
+    return { ...link, node: link.nodeId, firstTraceId: link.traceId, firstSeen: link.at };
+  });
+  return rowJson(Identity, { ...identity, identifiers, chain });
 }
 
 async function askedIdentifier(name: string, given: string, options: MatchOptions): Promise<AskedIdentifier> {
@@ -311,15 +319,12 @@ function chainOf(identity: StoredIdentity, from: AskedIdentifier, to: AskedIdent
   return chain.from === chain.to ? [first] : [first, ...steps, last];
 }
 
-function linkStep({ type, value, nodeId, traceId, userIndex, at }: IdentifierLink) {
+function linkStep(link: IdentifierLink) {
+  const { type, value, nodeId, traceId, userIndex, at } = link;
   return {
+    ...link,
     kind: 'link' as const,
-    type,
-    value,
     node: nodeId,
-    trace_id: traceId,
-    userIndex,
-    at: timeText(at),
     text: `${type} ${value} was first seen at ${timeText(at)} in users[${userIndex}] of request ${traceId}, and belongs to profile ${nodeId}.`,
   };
 }
@@ -328,8 +333,8 @@ function mergeStep(merge: StoredMerge) {
   const { from, into, nodes, via, traceId, userIndex, at } = merge;
   const [reached, joined] = nodes;
   return {
+    ...merge,
     kind: 'merge' as const,
-    ...mergeJson(merge),
     text: `At ${timeText(at)}, users[${userIndex}] of request ${traceId} had both ${via.type} ${via.value} of profile ${reached} and an identifier of profile ${joined}, so ${from} was merged into ${into}.`,
   };
 }

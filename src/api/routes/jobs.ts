@@ -12,7 +12,7 @@ import { raw } from '../json-text.ts';
 import { cursor, limit } from '../parameters.ts';
 import { rowJson } from '../row-json.ts';
 import { anyJson, count, list, nextCursor, object, oneOf, text, time, timeOrNull, uuid } from '../schema.ts';
-import { timeText } from '../stored-json.ts';
+import { timeText } from '../row-json.ts';
 import { type TenantParts, tenantRoute } from '../tenant-route.ts';
 
 const JobProblem = object('JobProblem', 'One that was not stored, and why.', {

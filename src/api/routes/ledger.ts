@@ -12,8 +12,8 @@ import { HOUR_MS } from '../../model.ts';
 import type { LedgerSums } from '../../store.ts';
 import { Type } from '../json-schema.ts';
 import { refuseEmptyRange, timeParameter } from '../parameters.ts';
+import { rowJson } from '../row-json.ts';
 import { count, flag, list, object, time } from '../schema.ts';
-import { timeText } from '../stored-json.ts';
 import { type TenantParts, tenantRoute } from '../tenant-route.ts';
 import type { HealthParts } from './health.ts';
 
@@ -109,35 +109,33 @@ export function registerLedgerRoutes(
       const shown = hours
         .filter(({ hour }) => hour + HOUR_MS > from && (to === null || hour < to))
         .toSorted((left, right) => right.hour - left.hour);
-      return {
+      return rowJson(Ledger, {
         balanced:
           missingRecords === 0 &&
           hours.every(({ users, events }) => differenceOf(users) === 0 && differenceOf(events) === 0),
-        missing_records: missingRecords,
-        lost_records: lost.reduce((sum, { records }) => sum + records, 0),
+        missingRecords,
+        lostRecords: lost.reduce((sum, { records }) => sum + records, 0),
         warnings: parts.startWarnings(),
         hours: shown.map(({ hour, users, events, rejectedUsers, resubmittedUsers, droppedByClients }) => ({
-          hour: timeText(hour),
-          users: sumsJson(users),
-          events: sumsJson(events),
-          users_rejected: rejectedUsers,
-          users_resubmitted: resubmittedUsers,
-          dropped_by_clients: droppedByClients,
+          hour,
+          users: withDifference(users),
+          events: withDifference(events),
+          usersRejected: rejectedUsers,
+          usersResubmitted: resubmittedUsers,
+          droppedByClients,
         })),
         totals: {
-          users: sumsJson(totalOf(hours.map(({ users }) => users))),
-          events: sumsJson(totalOf(hours.map(({ events }) => events))),
-          dropped_by_clients: hours.reduce((sum, { droppedByClients }) => sum + droppedByClients, 0),
+          users: withDifference(totalOf(hours.map(({ users }) => users))),
+          events: withDifference(totalOf(hours.map(({ events }) => events))),
+          droppedByClients: hours.reduce((sum, { droppedByClients }) => sum + droppedByClients, 0),
         },
-      };
+      });
     },
   });
 }
 
-function sumsJson(sums: LedgerSums) {
-  const { received, stored, duplicates, erased, expired, deadLetters, pending } = sums;
-  const difference = differenceOf(sums);
-  return { received, stored, duplicates, erased, expired, dead_letters: deadLetters, pending, difference };
+function withDifference(sums: LedgerSums) {
+  return { ...sums, difference: differenceOf(sums) };
 }
 
 function differenceOf({ received, stored, duplicates, erased, expired, deadLetters, pending }: LedgerSums): number {

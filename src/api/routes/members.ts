@@ -13,7 +13,7 @@ import { NO_CONTENT } from '../route-schema.ts';
 import { rowJson } from '../row-json.ts';
 import { ownUrl } from '../same-origin.ts';
 import { flag, list, object, text, textOrNull, time, timeOrNull } from '../schema.ts';
-import { timeText } from '../stored-json.ts';
+import { timeText } from '../row-json.ts';
 
 export const email = text('An e-mail address.');
 

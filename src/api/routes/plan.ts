@@ -9,7 +9,7 @@ import type { KeyStore } from '../../keys.ts';
 import { tenantPartsOf } from '../../model.ts';
 import { CompiledPlan } from '../../plans/compiled-plan.ts';
 import { describeMistakes, PLAN_LIMITS, PLAN_MODES, parsePlan, UNPLANNED_MODES } from '../../plans/plan.ts';
-import { PLAN_VERSIONS_MAX, type PlanVersion } from '../../plans.ts';
+import { PLAN_VERSIONS_MAX } from '../../plans.ts';
 import { AT, TRACE_ID } from '../examples.ts';
 import { Type } from '../json-schema.ts';
 import { raw } from '../json-text.ts';
@@ -31,7 +31,6 @@ import {
   timeOrNull,
   uuid,
 } from '../schema.ts';
-import { timeText } from '../stored-json.ts';
 import { type TenantParts, tenantRoute } from '../tenant-route.ts';
 
 export interface PlanParts extends TenantParts {
@@ -169,7 +168,7 @@ export function registerPlanRoutes(app: FastifyInstance, parts: PlanParts): void
     },
     handler: async ({ tenantId, parameters }) => {
       const found = await plans.find(tenantPartsOf(tenantId), parameters.version ?? undefined);
-      if (found !== undefined) return { ...versionJson(found), plan: raw(found.text) };
+      if (found !== undefined) return rowJson(CurrentPlan, { ...found, plan: raw(found.text) });
       return parameters.version === null ? { ...NO_PLAN, plan: raw(EMPTY_PLAN) } : null;
     },
   });
@@ -211,7 +210,7 @@ export function registerPlanRoutes(app: FastifyInstance, parts: PlanParts): void
       }
       // A key says which version is enforced: here it takes effect at once, elsewhere when keys are read again.
       if (isNew) parts.keys.invalidate();
-      return { ...versionJson(newest), is_new: isNew };
+      return rowJson(PushedPlan, { ...newest, isNew });
     },
   });
 
@@ -271,8 +270,4 @@ function registerViolations(app: FastifyInstance, parts: PlanParts): void {
     handler: async ({ tenantId, store, parameters }) =>
       rowJson(PlanViolations, { violations: await store.planViolations(tenantId, parameters.version) }),
   });
-}
-
-function versionJson({ version, createdAt, createdBy }: PlanVersion) {
-  return { version, created_at: timeText(createdAt), created_by: createdBy };
 }

@@ -18,6 +18,7 @@ import { Type } from '../json-schema.ts';
 import { choiceParameter, cursor, limit, refuseEmptyRange, textParameter } from '../parameters.ts';
 import { peopleOf } from '../person-of-event.ts';
 import { BadParameterError } from '../responses.ts';
+import { type TimeText, timeText } from '../row-json.ts';
 import {
   anyJson,
   count,
@@ -32,7 +33,7 @@ import {
   timeOrNull,
   uuid,
 } from '../schema.ts';
-import { eventPageJson, profileJson, type TimeText, timeText } from '../stored-json.ts';
+import { eventPageJson, profileJson } from '../stored-json.ts';
 import { type Call, type TenantParts, tenantRoute } from '../tenant-route.ts';
 import { EVENT_PAGE_EXAMPLES, EVENT_PARAMETERS, EventPage } from './events.ts';
 

@@ -21,7 +21,7 @@ import { NO_CONTENT } from '../route-schema.ts';
 import { ownUrl } from '../same-origin.ts';
 import { list, object, oneOf, text, textOrNull, time } from '../schema.ts';
 import { addressOf, clearSessionCookie, sessionTokenOf, setSessionCookie } from '../session-cookie.ts';
-import { timeText } from '../stored-json.ts';
+import { rowJson } from '../row-json.ts';
 import { servedEnvironments } from '../tenant-route.ts';
 import { environment } from './keys.ts';
 import { email } from './members.ts';
@@ -165,8 +165,7 @@ export function registerSessionRoutes(app: FastifyInstance, parts: SessionParts)
     handler: async ({ body, now }) => {
       const invitation = await readInvitation(members, readTexts(body, ['token']).token, now);
       if (invitation === undefined) throw new RefusedError('not_found', NO_INVITATION);
-      const { kind, accountName, email, expiresAt } = invitation;
-      return { kind, account_name: accountName, email, expires_at: timeText(expiresAt) };
+      return rowJson(InvitationLook, invitation);
     },
   });
 

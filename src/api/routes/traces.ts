@@ -5,10 +5,12 @@
 
 import type { FastifyInstance } from 'fastify';
 import { FORMATS } from '../../model.ts';
+import type { StoredTrace } from '../../store.ts';
 import { AT, KEY_ID, NO_IDENTIFIER, PROCESSED_AT, PROFILE_ID, TRACE_ID } from '../examples.ts';
 import { Type } from '../json-schema.ts';
 import { choiceParameter, cursor, limit } from '../parameters.ts';
-import { include, peopleOf } from '../person-of-event.ts';
+import { include, type People, peopleOf, person, personOf } from '../person-of-event.ts';
+import { rowJson } from '../row-json.ts';
 import {
   anyJson,
   count,
@@ -25,9 +27,7 @@ import {
   uuid,
   uuidOrNull,
 } from '../schema.ts';
-import { traceJson, traceSummaryJson } from '../stored-json.ts';
 import { type TenantParts, tenantRoute } from '../tenant-route.ts';
-import { person } from './events.ts';
 
 const STATUSES = ['pending', 'processed'] as const;
 
@@ -148,7 +148,7 @@ export function registerTraceRoutes(app: FastifyInstance, parts: TenantParts): v
     },
     handler: async ({ store, tenantId, parameters }) => {
       const { rows, nextCursor } = await store.traces(tenantId, parameters);
-      return { traces: rows.map(traceSummaryJson), next_cursor: nextCursor };
+      return rowJson(TracePage, { traces: rows, nextCursor });
     },
   });
 
@@ -170,4 +170,14 @@ export function registerTraceRoutes(app: FastifyInstance, parts: TenantParts): v
       return traceJson(trace, await peopleOf(store, tenantId, parameters.include !== null, trace.users));
     },
   });
+}
+
+/** The command line prints the same. */
+export function traceJson(trace: StoredTrace, people?: People) {
+  const users = trace.users.map((user) => ({
+    ...user,
+    duplicateEvents: user.duplicateEvents > 0 ? user.duplicateEvents : undefined,
+    person: personOf(people, user.profileId),
+  }));
+  return rowJson(Trace, { ...trace, users });
 }
