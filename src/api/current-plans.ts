@@ -4,9 +4,9 @@
  */
 
 import { type TenantId, tenantPartsOf } from '../model.ts';
-import { describeMistakes, type Plan, parsePlan } from '../plans/plan.ts';
+import { type Plan, readStored } from '../plans/plan.ts';
 import type { PlanStore } from '../plans.ts';
-import { UnusablePlanError } from '../plans/unusable-plan.ts';
+import { putLast } from '../runtime/put-last.ts';
 
 const FRESH_MS = 1_000;
 const TENANTS_MAX = 100;
@@ -34,26 +34,11 @@ export class CurrentPlans {
       const stored = await this.#store.find(tenantPartsOf(tenantId));
       const version = stored?.version ?? 0;
       const plan = known?.version === version ? known.plan : stored === undefined ? null : readStored(stored.text);
-      this.#keep(tenantId, { version, plan, askedAt: now });
+      putLast(this.#known, tenantId, { version, plan, askedAt: now }, TENANTS_MAX);
       return plan;
     } catch (error) {
       if (known === undefined) throw error;
       return known.plan;
     }
   }
-
-  #keep(tenantId: TenantId, known: Known): void {
-    this.#known.delete(tenantId);
-    this.#known.set(tenantId, known);
-    if (this.#known.size <= TENANTS_MAX) return;
-    const first = this.#known.keys().next();
-    if (first.done !== true) this.#known.delete(first.value);
-  }
-}
-
-/** Throws an UnusablePlanError. */
-export function readStored(text: string): Plan {
-  const reading = parsePlan(text);
-  if (!reading.ok) throw new UnusablePlanError(describeMistakes(reading.mistakes));
-  return reading.plan;
 }

@@ -9,6 +9,7 @@ import type { ApiKey } from '../keys.ts';
 import { tenantOf } from '../model.ts';
 import type { PlanStore } from '../plans.ts';
 import { UNUSABLE_PLAN, UnusablePlanError } from '../plans/unusable-plan.ts';
+import { putLast } from '../runtime/put-last.ts';
 import type { RateLimitedLogger } from '../telemetry/rate-limited-logger.ts';
 import type { UserCheck } from '../validation/validate-request.ts';
 
@@ -66,7 +67,7 @@ export class EnforcedPlans {
     const tenantId = tenantOf(accountId, environment);
     const known = this.#plans.get(tenantId);
     if (known === undefined || known.version !== enforcedPlan || known.plan instanceof Promise) return undefined;
-    this.#keep(tenantId, known);
+    putLast(this.#plans, tenantId, known, PLANS_MAX);
     return known.plan;
   }
 
@@ -79,7 +80,7 @@ export class EnforcedPlans {
     const loading = this.#read(tenantId, { accountId, environment }, enforcedPlan);
     const entry: Entry = { version: enforcedPlan, plan: loading };
     // Another key of the tenant may be known in an older state for a second: the newest version stays.
-    if (known === undefined || known.version < enforcedPlan) this.#keep(tenantId, entry);
+    if (known === undefined || known.version < enforcedPlan) putLast(this.#plans, tenantId, entry, PLANS_MAX);
     loading.then(
       (plan) => (entry.plan = plan),
       () => {
@@ -103,13 +104,5 @@ export class EnforcedPlans {
       this.#logger.error({ reason: `${tenantId}, version ${version}: ${error.message}` }, UNUSABLE_PLAN);
       return null;
     }
-  }
-
-  #keep(tenantId: string, entry: Entry): void {
-    this.#plans.delete(tenantId);
-    this.#plans.set(tenantId, entry);
-    if (this.#plans.size <= PLANS_MAX) return;
-    const first = this.#plans.keys().next();
-    if (first.done !== true) this.#plans.delete(first.value);
   }
 }

@@ -12,6 +12,7 @@
  */
 
 import { type Environment, MINUTE_MS } from '../model.ts';
+import { putLast } from '../runtime/put-last.ts';
 import { type OutageLog, reasonOf } from '../telemetry/outage-log.ts';
 import type { ApiKey, KeyStore } from '../keys.ts';
 import { hashKey, isWellFormedKey } from './format.ts';
@@ -258,14 +259,6 @@ export function isUsable(key: ApiKey, now: number, environment: 'any' | Environm
 
 function isFresh(askedAt: number, now: number): boolean {
   return now - askedAt < FRESH_MS;
-}
-
-function putLast<V>(map: Map<string, V>, key: string, value: V, max: number): void {
-  map.delete(key);
-  map.set(key, value);
-  if (map.size <= max) return;
-  const first = map.keys().next();
-  if (first.done !== true) map.delete(first.value);
 }
 
 function freeze(apiKey: ApiKey): ApiKey {

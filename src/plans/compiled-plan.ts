@@ -11,15 +11,7 @@ import { _, Ajv2020, type ErrorObject, type ValidateFunction } from 'ajv/dist/20
 import { isEmptyObject, isObject, type JsonObject, pathSegment } from '../validation/shape.ts';
 import { FORMATS } from './formats.ts';
 import { LinearPattern } from './pattern.ts';
-import {
-  describeMistakes,
-  parsePlan,
-  type Plan,
-  type PlanMode,
-  type PlannedProperties,
-  type UnplannedMode,
-} from './plan.ts';
-import { UnusablePlanError } from './unusable-plan.ts';
+import { type Plan, type PlanMode, type PlannedProperties, readStored, type UnplannedMode } from './plan.ts';
 
 /** The mode in which something was violated: a user with an enforced violation is rejected. */
 export type ViolationMode = 'warn' | 'enforce';
@@ -91,9 +83,7 @@ export class CompiledPlan {
 
 /** Throws an UnusablePlanError. */
 export function compileStored(text: string, version: number): CompiledPlan {
-  const reading = parsePlan(text);
-  if (!reading.ok) throw new UnusablePlanError(describeMistakes(reading.mistakes));
-  return new CompiledPlan(reading.plan, version);
+  return new CompiledPlan(readStored(text), version);
 }
 
 /** The two compilers of a plan. */

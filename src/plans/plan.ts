@@ -12,6 +12,7 @@ import { isObject, type JsonObject, pathSegment } from '../validation/shape.ts';
 import { isLongerThan } from '../validation/characters.ts';
 import { LIMITS } from '../model.ts';
 import { checkSchema, type PlanMistake } from './schema.ts';
+import { UnusablePlanError } from './unusable-plan.ts';
 
 /** `off`: not checked. `warn`: accepted, violations are counted and on the trace. `enforce`: the user is rejected. */
 export const PLAN_MODES = ['off', 'warn', 'enforce'] as const;
@@ -83,6 +84,13 @@ export function readPlan(value: unknown): PlanReading {
   };
   if (mistakes.length > 0) return { ok: false, mistakes: mistakes.slice(0, PLAN_LIMITS.mistakesMax) };
   return { ok: true, plan };
+}
+
+/** The plan of a store, which was read before it was stored. Throws an UnusablePlanError. */
+export function readStored(text: string): Plan {
+  const reading = parsePlan(text);
+  if (!reading.ok) throw new UnusablePlanError(describeMistakes(reading.mistakes));
+  return reading.plan;
 }
 
 /** What is wrong, one line each, for people. */

@@ -6,9 +6,8 @@
 
 import type { FastifyInstance } from 'fastify';
 import { LIMITS, tenantPartsOf, VALUE_TYPES } from '../../model.ts';
-import { isPersonal, isPersonalField, isPersonalUserProperty, MASK, type Plan } from '../../plans/plan.ts';
+import { isPersonal, isPersonalField, isPersonalUserProperty, MASK, type Plan, readStored } from '../../plans/plan.ts';
 import type { CatalogueDetails, CatalogueEntry } from '../../store.ts';
-import { readStored } from '../current-plans.ts';
 import { AT, KEY_ID } from '../examples.ts';
 import { Type } from '../json-schema.ts';
 import { textParameter } from '../parameters.ts';

@@ -1,0 +1,11 @@
+/**
+ * A map as a bounded cache: entries that are put last, or again, stay; the one that was put first goes.
+ */
+
+export function putLast<Key, Value>(map: Map<Key, Value>, key: Key, value: Value, max: number): void {
+  map.delete(key);
+  map.set(key, value);
+  if (map.size <= max) return;
+  const first = map.keys().next();
+  if (first.done !== true) map.delete(first.value);
+}
