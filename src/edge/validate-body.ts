@@ -48,30 +48,19 @@ function ofStored(check: UserCheck): UserCheck {
   return (user) => check(parseJson(JSON.stringify(user)));
 }
 
-/** What a thread is asked to do with a large body; `planId` is of a plan that was sent before. */
-export type ValidatorTask = { readonly body: Uint8Array<ArrayBuffer>; readonly planId: string | null } & (
+/** What a thread is asked to do with a large body. */
+export type ValidatorTask = { readonly body: Uint8Array<ArrayBuffer>; readonly plan: PlanSource | null } & (
   | { readonly kind: 'validate' }
   | { readonly kind: 'findKey' }
   | { readonly kind: 'convert'; readonly options: ConversionOptions }
 );
 
-/** A plan for later tasks, and the one that is not needed any more. */
-export interface PlanMessage {
-  readonly plan: PlanSource;
-  readonly forget: string | null;
-}
-
-/** Compiled plans kept per thread. */
-const PLANS_MAX = 50;
-
 /** The result of any task, and the memory that goes back with it. */
 export function runTask(
   task: ValidatorTask,
-  plans: ReadonlyMap<string, EnforcedPlan>,
+  plan: EnforcedPlan | null,
 ): { readonly reply: unknown; readonly memory: ArrayBuffer } {
-  const { body, planId } = task;
-  const plan = planId === null ? null : plans.get(planId);
-  if (plan === undefined) throw new Error('a plan was not sent to the validator');
+  const { body } = task;
   if (task.kind === 'validate') return { reply: { validation: validateBody(body, plan), body }, memory: body.buffer };
   if (task.kind === 'findKey') return { reply: { writeKey: writeKeyOf(body), body }, memory: body.buffer };
   const conversion = convertBody(body, task.options, plan);
@@ -90,8 +79,6 @@ export class LargeBodyValidator {
   readonly #thread: Worker;
   /** In the order in which they were sent, which is the order of the replies. */
   readonly #waiting: ((reply: never) => void)[] = [];
-  /** The plans that the thread has, the one that was used last at the end. */
-  readonly #plans = new Set<string>();
 
   constructor() {
     const options = { name: 'validator', resourceLimits: YOUNG_LIMIT };
@@ -111,31 +98,17 @@ export class LargeBodyValidator {
 
   /** Takes ownership of the memory of `body`. */
   validate(body: Buffer, plan: EnforcedPlan | null = null): Promise<ValidatedBody> {
-    return this.#run({ kind: 'validate', body: inOwnMemory(body), planId: this.#send(plan) });
+    return this.#run({ kind: 'validate', body: inOwnMemory(body), plan: plan && plan.source });
   }
 
   /** Takes ownership of the memory of `body`. */
   convert(body: Uint8Array, options: ConversionOptions, plan: EnforcedPlan | null = null): Promise<Conversion> {
-    return this.#run({ kind: 'convert', options, body: inOwnMemory(body), planId: this.#send(plan) });
+    return this.#run({ kind: 'convert', options, body: inOwnMemory(body), plan: plan && plan.source });
   }
 
   /** Takes ownership of the memory of `body`. */
   findKey(body: Uint8Array): Promise<{ readonly writeKey: string | null } & Pick<ValidatedBody, 'body'>> {
-    return this.#run({ kind: 'findKey', body: inOwnMemory(body), planId: null });
-  }
-
-  /** The id of the plan, which the thread has from now on. */
-  #send(plan: EnforcedPlan | null): string | null {
-    if (plan === null) return null;
-    const { source } = plan;
-    const isThere = this.#plans.delete(source.id);
-    this.#plans.add(source.id);
-    if (isThere) return source.id;
-    const forget = this.#plans.size > PLANS_MAX ? (this.#plans.values().next().value ?? null) : null;
-    if (forget !== null) this.#plans.delete(forget);
-    const message: PlanMessage = { plan: source, forget };
-    this.#thread.postMessage(message);
-    return source.id;
+    return this.#run({ kind: 'findKey', body: inOwnMemory(body), plan: null });
   }
 
   #run<Reply>(task: ValidatorTask): Promise<Reply> {
