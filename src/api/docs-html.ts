@@ -72,6 +72,22 @@ export function jsonBlock(value: unknown): Html {
   return codeBlock(parts);
 }
 
+/** A cell of a table, with a class of the style sheet where it has one. */
+export type Cell = Part | { readonly className: string; readonly text: Part };
+
+/** All tables of the page look alike, and stack their cells on narrow screens. */
+export function table(heads: readonly string[], rows: readonly (readonly Cell[])[]): Html {
+  const cellHtml = (cell: Cell): Html =>
+    typeof cell === 'object' && 'className' in cell
+      ? html`<td class="${cell.className}">${cell.text}</td>`
+      : html`<td>${cell}</td>`;
+  return html`
+    <table>
+      <thead><tr>${heads.map((head) => html`<th scope="col">${head}</th>`)}</tr></thead>
+      <tbody>${rows.map((cells) => html`<tr>${cells.map(cellHtml)}</tr>`)}</tbody>
+    </table>`;
+}
+
 export function codeBlock(code: Part): Html {
   // A block that scrolls must be reachable by keyboard.
   return html`<pre tabindex="0"><code>${code}</code></pre>`;

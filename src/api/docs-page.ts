@@ -4,11 +4,10 @@
  */
 
 import { createHash } from 'node:crypto';
-import { type Html, html, inline, jsonBlock, prose, render } from './docs-html.ts';
+import { type Cell, type Html, html, inline, jsonBlock, type Part, prose, render, table } from './docs-html.ts';
 import { quickStart } from './docs-quick-start.ts';
-import { schemaTable, table, typeText } from './docs-schema.ts';
+import { schemaTable, typeText } from './docs-schema.ts';
 import { DOCS_STYLE } from './docs-style.ts';
-import { errorTable, limitTable, tone, userRules } from './docs-tables.ts';
 import { follow, type MediaType, type OpenApiDocument, type Operation, type Response } from './openapi-types.ts';
 
 /** Shown where the document does not know its own address. */
@@ -25,27 +24,35 @@ interface Endpoint {
   readonly operation: Operation;
 }
 
+/** The label is for the contents: the title unless given. */
+type Section = readonly [id: string, title: string, body: Part, label?: string];
+
+/** Sections under one heading of the contents, which lists them unless other links are given. */
+type Group = readonly [name: string, sections: readonly Section[], links?: readonly (readonly [string, string])[]];
+
 export function docsPage(document: OpenApiDocument): string {
   const { info } = document;
+  const groups = groupsOf(document);
+  const contents = groups.map(([name, sections, links]) => {
+    const shown = links ?? sections.map(([id, title, , label = title]) => [id, label] as const);
+    const items = shown.map(([id, label]) => html`<li><a href="#${id}">${label}</a></li>`);
+    return html`<h2>${name}</h2><ul>${items}</ul>`;
+  });
+  const sections = groups
+    .flatMap(([, ofGroup]) => ofGroup)
+    .map(([id, title, body]) => html`<section id="${id}"><h2>${title}</h2>${body}</section>`);
   const body = html`
 <a class="skip" href="#main">Skip to the text</a>
 <div class="shell">
-${contents(document)}
+<nav aria-label="Contents">
+  <a class="brand" href="#main">${GATE}${info.title}</a>
+  ${contents}
+</nav>
 <main id="main">
   <h1>${info.summary}</h1>
   <p class="lead">${info.description}</p>
   <p class="meta">${info.title} ${info.version}. For tools: <a href="openapi.json">openapi.json</a> (OpenAPI 3.1).</p>
-  ${quickStart(serverUrlOf(document))}
-  ${authentication(document)}
-  ${endpointsOf(document, 'Events').map((endpoint) => fullSection(document, endpoint))}
-  ${userRules(document)}
-  ${errorTable(document)}
-  ${limitTable(document)}
-  ${introduction(document, 'reading-back', 'Reading back')}
-  ${endpointsOf(document, 'Reading back').map((endpoint) => fullSection(document, endpoint))}
-  ${introduction(document, 'dashboard', 'Dashboard')}
-  ${endpointsOf(document, 'Dashboard').map((endpoint) => fullSection(document, endpoint))}
-  ${operations(document)}
+  ${sections}
   <footer>${info.title} ${info.version}, licensed under ${info.license.name}.</footer>
 </main>
 </div>`;
@@ -70,6 +77,38 @@ const GATE = html`<svg viewBox="0 0 24 24" fill="none" stroke="currentColor" str
 const ICON =
   "data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 24 24' fill='none' stroke='%230a8791' stroke-width='2.5' stroke-linecap='round'%3E%3Cpath d='M5 3v18M19 3v18M5 7h14M5 11h14M8.5 16.5q1.75-1.5 3.5 0t3.5 0'/%3E%3C/svg%3E";
 
+function groupsOf(document: OpenApiDocument): readonly Group[] {
+  const url = document.servers[0]?.url ?? '/';
+  const introduction = (name: string): Html => prose(document.tags.find((tag) => tag.name === name)?.description ?? '');
+  const sectionsOf = (tag: string): Section[] =>
+    endpointsOf(document, tag).map((endpoint) => {
+      const { operationId, summary } = endpoint.operation;
+      return [operationId, summary, fullBody(document, endpoint)];
+    });
+  const operations = endpointsOf(document, 'Operations');
+  const operationBodies = operations.map((endpoint) => shortBody(document, endpoint));
+  return [
+    [
+      'Start',
+      [
+        ['quick-start', 'Quick start', quickStart(url === '/' ? DEFAULT_SERVER_URL : url)],
+        ['authentication', 'Keys', authentication(document)],
+      ],
+    ],
+    ['Events', [...sectionsOf('Events'), ...referenceSections(document)]],
+    [
+      'Reading back',
+      [['reading-back', 'Reading back', introduction('Reading back'), 'Conventions'], ...sectionsOf('Reading back')],
+    ],
+    ['Dashboard', [['dashboard', 'Dashboard', introduction('Dashboard'), 'Overview'], ...sectionsOf('Dashboard')]],
+    [
+      'Operations',
+      [['operations', 'Operations', [introduction('Operations'), operationBodies]]],
+      operations.map(({ path, operation }) => [operation.operationId, path]),
+    ],
+  ];
+}
+
 function endpointsOf(document: OpenApiDocument, tag: string): Endpoint[] {
   return Object.entries(document.paths).flatMap(([path, item]) =>
     Object.entries(item)
@@ -78,85 +117,85 @@ function endpointsOf(document: OpenApiDocument, tag: string): Endpoint[] {
   );
 }
 
-function contents(document: OpenApiDocument): Html {
-  const links = (items: readonly [string, string][]) =>
-    html`<ul>${items.map(([id, text]) => html`<li><a href="#${id}">${text}</a></li>`)}</ul>`;
-  const linksTo = (tag: string, label: (endpoint: Endpoint) => string) =>
-    endpointsOf(document, tag).map((endpoint): [string, string] => [endpoint.operation.operationId, label(endpoint)]);
-  return html`
-<nav aria-label="Contents">
-  <a class="brand" href="#main">${GATE}${document.info.title}</a>
-  <h2>Start</h2>
-  ${links([
-    ['quick-start', 'Quick start'],
-    ['authentication', 'Keys'],
-  ])}
-  <h2>Events</h2>
-  ${links([
-    ...linksTo('Events', ({ operation }) => operation.summary),
-    ['user-rules', 'What makes a user valid'],
-    ['errors', 'Errors'],
-    ['limits', 'Limits'],
-  ])}
-  <h2>Reading back</h2>
-  ${links([['reading-back', 'Conventions'], ...linksTo('Reading back', ({ operation }) => operation.summary)])}
-  <h2>Dashboard</h2>
-  ${links([['dashboard', 'Overview'], ...linksTo('Dashboard', ({ operation }) => operation.summary)])}
-  <h2>Operations</h2>
-  ${links(linksTo('Operations', ({ path }) => path))}
-</nav>`;
-}
-
-function serverUrlOf({ servers }: OpenApiDocument): string {
-  const url = servers[0]?.url ?? '/';
-  return url === '/' ? DEFAULT_SERVER_URL : url;
-}
-
 function authentication(document: OpenApiDocument): Html {
   const how = {
     header: 'Authorization: Bearer <key>',
     query: '/ingest/events?key=<key>',
     cookie: 'Cookie: sluice_session=…',
   };
-  const rows = Object.values(document.components.securitySchemes).map(
-    ({ in: location, description }) =>
-      html`<tr><td><code>${how[location ?? 'header']}</code></td><td>${inline(description)}</td></tr>`,
-  );
+  const rows = Object.values(document.components.securitySchemes).map(({ in: location, description }) => [
+    html`<code>${how[location ?? 'header']}</code>`,
+    inline(description),
+  ]);
   return html`
-<section id="authentication">
-  <h2>Keys</h2>
   <p>The key names the account and the environment; there is no other header for that. Several keys can be active at
   once, so a key can be replaced without a pause. A key is shown once, when it is made; a lost one is revoked and
   replaced. Revoking takes effect within two seconds.</p>
-  ${table(['Sent as', 'Key'], rows)}
-</section>`;
+  ${table(['Sent as', 'Key'], rows)}`;
+}
+
+/** What is of the whole API: what makes a user valid, the errors, the limits. */
+function referenceSections(document: OpenApiDocument): readonly Section[] {
+  const rules = document['x-user-rules'].map(({ rule, message }): Cell[] => [
+    inline(rule),
+    { className: 'message', text: html`<code>${message}</code>` },
+  ]);
+  const errors = document['x-errors'].map(({ status, error, retry, when }): Cell[] => [
+    { className: `status ${tone(status)}`, text: status },
+    html`<code>${error}</code>`,
+    html`${inline(when)}${retry ? html` <strong>Try again</strong> after <code>Retry-After</code> seconds.` : ''}`,
+  ]);
+  const limits = document['x-limits'].map(({ what, limit, beyond }) => [
+    html`<strong>${inline(what)}</strong>`,
+    inline(limit),
+    inline(beyond),
+  ]);
+  const ofRules = html`
+  <p>Rules are checked in this order; the first one that a user breaks is its <code>message</code>.</p>
+  ${table(['Rule', 'Message otherwise'], rules)}`;
+  const ofErrors = html`
+  <p>Every error is JSON with <code>error</code> and <code>trace_id</code>; a 401 has <code>error</code> alone. Every
+  response has the trace_id in <code>X-Trace-Id</code>.</p>
+  ${table(['Status', 'error', 'When'], errors)}`;
+  return [
+    ['user-rules', 'What makes a user valid', ofRules],
+    ['errors', 'Errors', ofErrors],
+    ['limits', 'Limits', table(['What', 'Limit', 'Beyond it'], limits)],
+  ];
+}
+
+/** The class of a status: green, amber, red. */
+function tone(status: string | number): string {
+  const first = String(status)[0];
+  return first === '2' ? 'good' : first === '4' ? 'warn' : 'bad';
 }
 
 function endpointLine({ method, path }: Endpoint): Html {
   return html`<p class="endpoint"><span class="method ${method}">${method.toUpperCase()}</span><code>${path}</code></p>`;
 }
 
-function fullSection(document: OpenApiDocument, endpoint: Endpoint): Html {
+function fullBody(document: OpenApiDocument, endpoint: Endpoint): Html {
   const { operation } = endpoint;
   const body = operation.requestBody;
   const main = body?.content['application/json'];
   return html`
-<section id="${operation.operationId}">
-  <h2>${operation.summary}</h2>
   ${endpointLine(endpoint)}
   ${prose(operation.description)}
   ${parameters(document, operation)}
-  ${
-    body === undefined
-      ? ''
-      : html`<h3>Body</h3>
-  <p>${inline(body.description)}</p>
-  ${main ? schemaTable(document, main.schema, 'request') : ''}
-  ${main ? exampleBlocks(main) : ''}`
-  }
+  ${body === undefined ? '' : html`<h3>Body</h3><p>${inline(body.description)}</p>`}
+  ${main === undefined ? '' : [schemaTable(document, main.schema, 'request'), exampleBlocks(main)]}
   <h3>Responses</h3>
-  ${responses(document, operation)}
-</section>`;
+  ${responses(document, operation)}`;
+}
+
+/** Without parameters and a body, which calls of operators do not have. */
+function shortBody(document: OpenApiDocument, endpoint: Endpoint): Html {
+  const { operation } = endpoint;
+  return html`
+  <h3 id="${operation.operationId}">${operation.summary}</h3>
+  ${endpointLine(endpoint)}
+  ${prose(operation.description)}
+  ${responses(document, operation)}`;
 }
 
 const PARAMETER_LOCATIONS = [
@@ -165,35 +204,30 @@ const PARAMETER_LOCATIONS = [
   ['header', 'Headers'],
 ] as const;
 
-function parameters(document: OpenApiDocument, operation: Operation): Html {
-  const blocks = PARAMETER_LOCATIONS.map(([location, heading]) => {
+function parameters(document: OpenApiDocument, operation: Operation): Part {
+  return PARAMETER_LOCATIONS.map(([location, heading]) => {
     const here = (operation.parameters ?? []).filter((parameter) => parameter.in === location);
-    const rows = here.map(
-      (parameter) => html`
-      <tr>
-        <td class="field"><code>${parameter.name}</code></td>
-        <td class="type">${typeText(document, parameter.schema)}</td>
-        <td>${inline(parameter.description)}</td>
-      </tr>`,
-    );
+    const rows = here.map(({ name, schema, description }): Cell[] => [
+      { className: 'field', text: html`<code>${name}</code>` },
+      { className: 'type', text: typeText(document, schema) },
+      inline(description),
+    ]);
     return rows.length === 0 ? '' : html`<h3>${heading}</h3>${table(['Name', 'Type', 'Meaning'], rows)}`;
   });
-  return html`${blocks}`;
 }
 
-function responses(document: OpenApiDocument, operation: Operation): Html {
-  const blocks = Object.entries(operation.responses).map(([status, given]) => {
+function responses(document: OpenApiDocument, operation: Operation): Part {
+  return Object.entries(operation.responses).map(([status, given]) => {
     const response = '$ref' in given ? follow(document.components.responses, given) : given;
     return html`
   <details${status.startsWith('2') && operation.tags.every((tag) => tag !== 'Operations') ? html` open` : ''}>
     <summary><strong class="${tone(status)}">${status}</strong> ${inline(response.description)}</summary>
-    <div class="inside">${answerBody(document, response)}</div>
+    <div class="inside">${responseBody(document, response)}</div>
   </details>`;
   });
-  return html`${blocks}`;
 }
 
-function answerBody(document: OpenApiDocument, response: Response): Html {
+function responseBody(document: OpenApiDocument, response: Response): Html {
   const headers = Object.keys(response.headers).map((name) => html` <code>${name}</code>`);
   const content = Object.entries(response.content ?? {}).map(([type, media]) =>
     type === 'application/json' && (media.examples || media.schema.$ref)
@@ -203,35 +237,6 @@ function answerBody(document: OpenApiDocument, response: Response): Html {
   return html`${content}<p class="meta">Headers:${headers}</p>`;
 }
 
-function exampleBlocks(media: MediaType): Html {
-  const blocks = Object.values(media.examples ?? {}).map(
-    ({ summary, value }) => html`<h4>${summary}</h4>${jsonBlock(value)}`,
-  );
-  return html`${blocks}`;
-}
-
-function introduction(document: OpenApiDocument, id: string, name: string): Html {
-  const tag = document.tags.find((one) => one.name === name);
-  return html`
-<section id="${id}">
-  <h2>${name}</h2>
-  ${prose(tag?.description ?? '')}
-</section>`;
-}
-
-function operations(document: OpenApiDocument): Html {
-  const tag = document.tags.find(({ name }) => name === 'Operations');
-  const blocks = endpointsOf(document, 'Operations').map(
-    (endpoint) => html`
-  <h3 id="${endpoint.operation.operationId}">${endpoint.operation.summary}</h3>
-  ${endpointLine(endpoint)}
-  ${prose(endpoint.operation.description)}
-  ${responses(document, endpoint.operation)}`,
-  );
-  return html`
-<section id="operations">
-  <h2>Operations</h2>
-  <p>${tag?.description ?? ''}</p>
-  ${blocks}
-</section>`;
+function exampleBlocks(media: MediaType): Part {
+  return Object.values(media.examples ?? {}).map(({ summary, value }) => html`<h4>${summary}</h4>${jsonBlock(value)}`);
 }

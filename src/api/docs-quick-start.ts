@@ -7,39 +7,32 @@
 import { codeBlock, type Html, html, jsonBlock } from './docs-html.ts';
 import { SMALL_REQUEST, SMALL_RESPONSE } from './examples.ts';
 
-interface Way {
-  /** Also in the style sheet. */
-  readonly id: string;
-  readonly label: string;
-  readonly panel: Html;
-}
+/** The id is also in the style sheet. */
+type Way = readonly [id: string, label: string, panel: Html];
 
 export function quickStart(url: string): Html {
   const newKey = 'npx sluice keys create --name quick-start --kind secret --env development';
   return html`
-<section id="quick-start">
-  <h2>Quick start</h2>
   <p>The first start of a server prints a secret key for development. This makes another one:</p>
   ${codeBlock(newKey)}
   <p>Send one event of one person:</p>
   ${tabs([
-    { id: 'from-curl', label: 'curl', panel: fromCurl(url) },
-    { id: 'from-browser', label: 'Browser', panel: fromBrowser(url) },
-    { id: 'from-node', label: 'Node.js', panel: fromNode(url) },
-    { id: 'from-segment', label: 'Segment SDKs', panel: fromSegment(url) },
+    ['from-curl', 'curl', fromCurl(url)],
+    ['from-browser', 'Browser', fromBrowser(url)],
+    ['from-node', 'Node.js', fromNode(url)],
+    ['from-segment', 'Segment SDKs', fromSegment(url)],
   ])}
   <p>The response is a 202. From now on the event survives a crash and a power cut:</p>
-  ${jsonBlock(SMALL_RESPONSE)}
-</section>`;
+  ${jsonBlock(SMALL_RESPONSE)}`;
 }
 
 /** Radio buttons before their panels, which is what the style sheet needs. */
 function tabs(ways: readonly Way[]): Html {
   const choices = ways.map(
-    ({ id, label }, index) =>
+    ([id, label], index) =>
       html`<input type="radio" name="from" id="${id}"${index === 0 ? html` checked` : ''}><label for="${id}">${label}</label>`,
   );
-  const panels = ways.map(({ id, panel }) => html`<div class="panel ${id}">${panel}</div>`);
+  const panels = ways.map(([id, , panel]) => html`<div class="panel ${id}">${panel}</div>`);
   return html`<fieldset class="tabs"><legend>Send it from</legend>${choices}${panels}</fieldset>`;
 }
 

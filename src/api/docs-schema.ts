@@ -3,57 +3,33 @@
  * followed. Knows the keywords that the schemas here use. Schemas here do not refer to themselves, so this ends.
  */
 
-import { type Html, html, inline, type Part } from './docs-html.ts';
+import { type Cell, type Html, html, inline, table } from './docs-html.ts';
 import { follow, type JsonSchema, type OpenApiDocument } from './openapi-types.ts';
 
-interface Row {
-  readonly depth: number;
-  /** Null for all keys that have no row. */
-  readonly name: string | null;
-  readonly type: string;
-  readonly required: boolean;
-  readonly description: string;
-}
-
 /** What is worth a note differs: in a request the fields that must be there, in a response those that may be missing. */
+type Note = 'required' | 'not always';
+
 export function schemaTable(document: OpenApiDocument, schema: JsonSchema, of: 'request' | 'response'): Html {
-  const rows = fieldRows(document, schema, 0).map(({ depth, name, type, required, description }) => {
-    const mayBeMissing = of === 'response' && !required && name !== null;
-    const note = of === 'request' && required ? 'required' : mayBeMissing ? 'not always' : '';
-    return html`
-      <tr>
-        <td class="field depth-${depth}">${name === null ? html`<i>any other</i>` : html`<code>${name}</code>`}</td>
-        <td class="type">${type}${note === '' ? '' : html` <em>${note}</em>`}</td>
-        <td>${inline(description)}</td>
-      </tr>`;
+  const note = of === 'request' ? 'required' : 'not always';
+  return table(['Field', 'Type', 'Meaning'], fieldRows(document, schema, 0, note));
+}
+
+function fieldRows(document: OpenApiDocument, schema: JsonSchema, depth: number, note: Note): (readonly Cell[])[] {
+  const { properties = {}, required = [], additionalProperties: others } = fieldsOf(document, schema);
+  // Those that have no name of their own come last.
+  const fields = Object.entries<JsonSchema>(properties).concat(typeof others === 'object' ? [['', others]] : []);
+  return fields.flatMap(([name, field]) => {
+    const resolved = resolve(document, field);
+    const inner = optionalOf(resolved);
+    const description = resolved.description ?? (inner && resolve(document, inner).description) ?? '';
+    const isNoted = required.includes(name) ? note === 'required' : note === 'not always' && name !== '';
+    const cells: readonly Cell[] = [
+      { className: `field depth-${depth}`, text: name === '' ? html`<i>any other</i>` : html`<code>${name}</code>` },
+      { className: 'type', text: [typeText(document, resolved), isNoted ? html` <em>${note}</em>` : ''] },
+      inline(description),
+    ];
+    return [cells].concat(fieldRows(document, field, depth + 1, note));
   });
-  return table(['Field', 'Type', 'Meaning'], rows);
-}
-
-/** All tables of the page look alike, and stack their cells on narrow screens. */
-export function table(heads: readonly string[], rows: readonly Part[]): Html {
-  return html`
-    <table>
-      <thead><tr>${heads.map((head) => html`<th scope="col">${head}</th>`)}</tr></thead>
-      <tbody>${rows}
-      </tbody>
-    </table>`;
-}
-
-function fieldRows(document: OpenApiDocument, schema: JsonSchema, depth: number): Row[] {
-  const object = fieldsOf(document, schema);
-  const rows: Row[] = [];
-  for (const [name, field] of Object.entries(object.properties ?? {})) {
-    const required = object.required?.includes(name) === true;
-    rows.push({ depth, name, required, ...typeAndDescription(document, field) });
-    rows.push(...fieldRows(document, field, depth + 1));
-  }
-  const { additionalProperties: others } = object;
-  if (typeof others === 'object') {
-    rows.push({ depth, name: null, required: false, ...typeAndDescription(document, others) });
-    rows.push(...fieldRows(document, others, depth + 1));
-  }
-  return rows;
 }
 
 /** The object whose fields are shown below a field: its own, that of its items, or that of its one choice but null. */
@@ -61,13 +37,6 @@ function fieldsOf(document: OpenApiDocument, schema: JsonSchema): JsonSchema {
   const resolved = resolve(document, schema);
   const inner = resolved.items ?? optionalOf(resolved);
   return inner === undefined ? resolved : fieldsOf(document, inner);
-}
-
-function typeAndDescription(document: OpenApiDocument, schema: JsonSchema): { type: string; description: string } {
-  const resolved = resolve(document, schema);
-  const inner = optionalOf(resolved);
-  const described = resolved.description ?? (inner && resolve(document, inner).description);
-  return { type: typeText(document, resolved), description: described ?? '' };
 }
 
 function optionalOf(schema: JsonSchema): JsonSchema | undefined {
