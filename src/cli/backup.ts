@@ -70,15 +70,7 @@ export interface BackupShell extends Shell {
 /** Best-case compression ratio: the free-space check is there to fail early, not to refuse a backup that may fit. */
 const COMPRESSED_SHARE_MIN = 0.1;
 
-interface Options {
-  readonly config: Config;
-  /** Where the new backup goes; null to check one that exists. */
-  readonly to: string | null;
-  /** An existing backup to check. */
-  readonly existing: string | null;
-  readonly verify: boolean;
-  readonly json: boolean;
-}
+type Options = ReturnType<typeof readOptions>;
 
 export async function runBackup(args: readonly string[], shell: BackupShell): Promise<number> {
   const options = readOptions(args, shell);
@@ -90,7 +82,8 @@ export async function runBackup(args: readonly string[], shell: BackupShell): Pr
   }
 }
 
-function readOptions(args: readonly string[], shell: Shell): Options {
+/** `to` is where the new backup goes, `existing` one to check; the other one is null. */
+function readOptions(args: readonly string[], shell: Shell) {
   const flags = readArguments('backup', args);
   const { mistakes } = flags;
   const config = readSettings(flags, shell.env);

@@ -20,14 +20,7 @@ import { type Reply, readServer, request, type Server } from './server.ts';
 import type { Shell } from './shell.ts';
 import { printable } from './table.ts';
 
-interface Options {
-  /** Null: stdin. */
-  readonly file: string | null;
-  readonly plan: CompiledPlan | null;
-  /** Null: no server is asked. */
-  readonly server: Server | null;
-  readonly json: boolean;
-}
+type Options = Awaited<ReturnType<typeof readOptions>>;
 
 interface CheckedUser {
   readonly location: Location;
@@ -39,10 +32,10 @@ interface CheckedUser {
 }
 
 interface Result {
-  readonly users: readonly CheckedUser[];
+  readonly users: CheckedUser[];
   /** What is no request, or no JSON. */
-  readonly bad: readonly BadSample[];
-  readonly pendingRequests: number;
+  readonly bad: BadSample[];
+  pendingRequests: number;
 }
 
 export async function runCheck(args: readonly string[], shell: Shell): Promise<number> {
@@ -51,7 +44,7 @@ export async function runCheck(args: readonly string[], shell: Shell): Promise<n
   if (requests.length === 0 && bad.length === 0) {
     throw new OperatorError('There is nothing in the file; expected requests or users.');
   }
-  const result = { users: [] as CheckedUser[], bad: [...bad], pendingRequests: 0 };
+  const result: Result = { users: [], bad: [...bad], pendingRequests: 0 };
   for (const sample of requests) {
     if (options.server === null) checkHere(sample, options.plan, result);
     else await checkThere(sample, options.server, shell.stop, result);
@@ -60,7 +53,8 @@ export async function runCheck(args: readonly string[], shell: Shell): Promise<n
   return isFine(result) ? 0 : 2;
 }
 
-async function readOptions(args: readonly string[], shell: Shell): Promise<Options> {
+/** `file` is null for stdin, `server` where none is asked. */
+async function readOptions(args: readonly string[], shell: Shell) {
   const flags = readArguments('check', args);
   const { mistakes } = flags;
   const [file, ...others] = flags.positionals;
@@ -109,13 +103,7 @@ function tooLarge(file: string): OperatorError {
   return new OperatorError(`${file} is larger than 64 MB; check a part of it.`);
 }
 
-interface Found {
-  readonly users: CheckedUser[];
-  readonly bad: BadSample[];
-  pendingRequests: number;
-}
-
-function checkHere({ body, location, userLocation }: Sample, plan: CompiledPlan | null, found: Found): void {
+function checkHere({ body, location, userLocation }: Sample, plan: CompiledPlan | null, found: Result): void {
   const validation = validateRequest(body);
   if (!validation.ok) {
     found.bad.push({ location, message: validation.message });
@@ -131,7 +119,7 @@ function checkHere({ body, location, userLocation }: Sample, plan: CompiledPlan 
 }
 
 /** Does not retry: a check has nothing to lose, and is run again. */
-async function checkThere(sample: Sample, server: Server, stop: AbortSignal, found: Found): Promise<void> {
+async function checkThere(sample: Sample, server: Server, stop: AbortSignal, found: Result): Promise<void> {
   const { body, location, userLocation } = sample;
   const url = new URL('ingest/events/check', server.url);
   const { status, headers, json } = await request(url, server.key, { method: 'POST', body, stop }).catch(

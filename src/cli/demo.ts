@@ -19,12 +19,6 @@ const LEDGER_TIMEOUT_MS = 10_000;
 const SEED_DEFAULT = '1';
 const SEED_MAX = 4_294_967_295;
 
-interface Options {
-  readonly server: Server;
-  readonly seed: number;
-  readonly isSure: boolean;
-}
-
 export async function runDemo(args: readonly string[], shell: Shell): Promise<number> {
   const { server, seed, isSure } = await readOptions(args, shell);
   // Asked with --yes as well: it says at once when the key is wrong.
@@ -41,7 +35,7 @@ export async function runDemo(args: readonly string[], shell: Shell): Promise<nu
   return 0;
 }
 
-async function readOptions(args: readonly string[], shell: Shell): Promise<Options> {
+async function readOptions(args: readonly string[], shell: Shell) {
   const flags = readArguments('demo', args);
   const { mistakes } = flags;
   mistakes.push(...flags.positionals.map((word) => `unexpected argument "${word}"`));

@@ -280,14 +280,7 @@ async function firstDamaged(log: LogReader, positions: Positions): Promise<strin
   }
 }
 
-interface Backlog {
-  readonly positions: Positions;
-  readonly records: number;
-  readonly bytes: number;
-  readonly oldest: number | null;
-}
-
-async function lookAtBacklog(log: LogReader, positions: Positions): Promise<Backlog> {
+async function lookAtBacklog(log: LogReader, positions: Positions) {
   let [records, bytes] = [0, 0];
   let oldest: number | null = null;
   for (const partition of await log.partitions()) {

@@ -40,28 +40,11 @@ import { type Cell, EVENT_SHAPE, PROFILE_SHAPE, type Shape } from './export-shap
 import { countOf, formatBytes, MOMENT_EXPECTED, readMoment } from './local-time.ts';
 import { Progress } from './progress.ts';
 import { asOperatorError, type Shell } from './shell.ts';
-import { chooseTenant, type DataSource, planOfTenant, readDataSource, type Tenant, withStore } from './tenant.ts';
+import { chooseTenant, planOfTenant, readDataSource, type Tenant, withStore } from './tenant.ts';
 
 const PAGE_ROWS = 1_000;
 
-interface ExportOptions {
-  readonly dataSource: DataSource;
-  readonly format: (typeof EXPORT_FORMATS)[number];
-  readonly what: (typeof EXPORT_KINDS)[number];
-  readonly from: number | null;
-  readonly to: number | null;
-  readonly eventName: string | null;
-  readonly out: string | null;
-  readonly restart: boolean;
-  readonly overwrite: boolean;
-  /** Csv without apostrophes and escapes. */
-  readonly raw: boolean;
-  /** With what the tracking plan marks as personal. */
-  readonly personal: boolean;
-  readonly json: boolean;
-  /** The arguments as given: exports with the same ones are the same export. */
-  readonly asked: RequestedExport;
-}
+type ExportOptions = ReturnType<typeof readOptions>;
 
 /** Rows of one kind, and how to get a page of them. */
 interface Source<Row> {
@@ -115,7 +98,8 @@ export async function runExport(args: readonly string[], shell: Shell): Promise<
   });
 }
 
-function readOptions(args: readonly string[], shell: Shell): ExportOptions {
+/** `asked` are the arguments as given: exports with the same ones are the same export. */
+function readOptions(args: readonly string[], shell: Shell) {
   const flags = readArguments('export', args);
   const { mistakes } = flags;
   const dataSource = readDataSource(flags, shell);

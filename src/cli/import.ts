@@ -14,7 +14,7 @@ import { sendBody, type Sent, type Target, targetOf } from './import-send.ts';
 import { idempotencyKeyOf, identify, type ImportSource, ImportState, rejectedFileOf } from './import-state.ts';
 import { countOf, formatBytes, formatSpan } from './local-time.ts';
 import { Progress } from './progress.ts';
-import { readRetryTimeout, readServer, type Server } from './server.ts';
+import { readRetryTimeout, readServer } from './server.ts';
 import { asOperatorError, type Shell } from './shell.ts';
 import { printable } from './table.ts';
 
@@ -22,13 +22,7 @@ const REQUESTS_IN_FLIGHT_MAX = 4;
 const RETRY_TIMEOUT_DEFAULT_MS = 600_000;
 const READ_BYTES = 1_024 * 1_024;
 
-interface Options {
-  readonly file: string | null;
-  readonly server: Server;
-  readonly timeoutMs: number;
-  readonly restart: boolean;
-  readonly json: boolean;
-}
+type Options = Awaited<ReturnType<typeof readOptions>>;
 
 type Unsent = Extract<Sent, { readonly kind: 'unsent' }>;
 type Settled = Unsent | { readonly kind: 'acknowledged'; readonly rejected: readonly BadLine[] };
@@ -66,7 +60,7 @@ async function importAll(options: Options, shell: Shell): Promise<number> {
   return state.progress.usersRejected === 0 ? 0 : 2;
 }
 
-async function readOptions(args: readonly string[], shell: Shell): Promise<Options> {
+async function readOptions(args: readonly string[], shell: Shell) {
   const flags = readArguments('import', args);
   const { mistakes } = flags;
   const [file, ...others] = flags.positionals;

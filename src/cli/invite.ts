@@ -21,14 +21,7 @@ export interface InviteIo extends KeysIo {
   openMemberStore(config: Config): Promise<MemberStore>;
 }
 
-interface Made {
-  readonly kind: InvitationKind;
-  readonly account: Account;
-  readonly isNewAccount: boolean;
-  readonly email: string | null;
-  readonly link: string;
-  readonly expiresAt: number;
-}
+type Made = Awaited<ReturnType<typeof makeInvitation>>;
 
 /** Returns the exit code; throws `OperatorError` for what the person has to fix. */
 export async function runInvite(args: readonly string[], io: InviteIo): Promise<number> {
@@ -66,7 +59,7 @@ interface Options {
   readonly now: number;
 }
 
-async function makeInvitation(options: Options): Promise<Made> {
+async function makeInvitation(options: Options) {
   const { keyStore, members, config, accountName, email, now } = options;
   const known = email === null ? undefined : await members.findMember(email);
   if (known !== undefined && accountName !== undefined && accountName.trim() !== known.accountName) {

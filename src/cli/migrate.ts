@@ -48,15 +48,7 @@ const GO_ON = 'What was copied so far is kept. To continue from there, run the s
 
 type Counts = ReadonlyMap<PartName, number>;
 
-interface Options {
-  readonly folder: string;
-  readonly url: string;
-  /** How the operator gave the address. */
-  readonly urlName: '--to' | 'STORE_URL';
-  /** Whether the settings name a log that is shared, too. */
-  readonly hasLogUrl: boolean;
-  readonly json: boolean;
-}
+type Options = ReturnType<typeof readOptions>;
 
 export async function runMigrate(args: readonly string[], shell: MigrateShell): Promise<number> {
   const options = readOptions(args, shell);
@@ -82,7 +74,8 @@ export async function runMigrate(args: readonly string[], shell: MigrateShell): 
   }
 }
 
-function readOptions(args: readonly string[], shell: Shell): Options {
+/** `urlName` is how the operator gave the address. */
+function readOptions(args: readonly string[], shell: Shell) {
   const flags = readArguments('migrate', args);
   const { mistakes } = flags;
   const to = flags.values.get('to');
@@ -249,18 +242,10 @@ async function countAll(side: Pick<MigrationSource | MigrationTarget, 'count'>):
   return counts;
 }
 
-interface Comparison {
-  readonly here: Counts;
-  readonly there: Counts;
-  /** Hours of the ledger that were compared, over all tenants. */
-  readonly hours: number;
-  readonly tenants: number;
-  /** What is not the same, in words; none when all is. */
-  readonly differences: readonly string[];
-}
+type Comparison = Awaited<ReturnType<typeof compare>>;
 
-/** Rows of every part, and the ledger of every tenant hour by hour. */
-async function compare(source: MigrationSource, target: MigrationTarget, here: Counts): Promise<Comparison> {
+/** Rows of every part, and the ledger of every tenant hour by hour. `differences`: what is not the same, in words. */
+async function compare(source: MigrationSource, target: MigrationTarget, here: Counts) {
   const there = await countAll(target);
   const differences: string[] = [];
   for (const part of PART_NAMES) {

@@ -51,14 +51,7 @@ const LOST_AND_FOUND = 'lost+found';
 /** Also what a restore leaves that was killed before it wrote its marker. */
 const NO_DATA = new Set([LOST_AND_FOUND, 'lock.db', 'lock.db-journal', 'server.pid']);
 
-interface Options {
-  readonly config: Config;
-  readonly source: string;
-  /** The data folder from before, where it still exists. */
-  readonly oldFolder: string | null;
-  readonly verify: boolean;
-  readonly json: boolean;
-}
+type Options = ReturnType<typeof readOptions>;
 
 interface Restored {
   readonly manifest: Manifest;
@@ -110,7 +103,8 @@ function jsonOf({ source, config, verify }: Options, { manifest, undone }: Resto
   return `${JSON.stringify(result)}\n`;
 }
 
-function readOptions(args: readonly string[], shell: Shell): Options {
+/** `oldFolder` is the data folder from before, where it still exists. */
+function readOptions(args: readonly string[], shell: Shell) {
   const flags = readArguments('restore', args);
   const { mistakes } = flags;
   const source = flags.values.get('from') ?? '';

@@ -9,7 +9,7 @@ import { OperatorError } from '../errors.ts';
 import { parseJson } from '../json/parse.ts';
 import { readArguments } from './arguments.ts';
 import { sendBody, targetOf } from './import-send.ts';
-import { dashboardPage, readRetryTimeout, readServer, type Server } from './server.ts';
+import { dashboardPage, readRetryTimeout, readServer } from './server.ts';
 import type { Shell } from './shell.ts';
 import { printable } from './table.ts';
 
@@ -23,19 +23,8 @@ const IDENTIFIERS = [
 /** Texts by definition, even where they look like a number: `timestamp=20261116`. */
 const TEXT_FIELDS: ReadonlySet<string> = new Set(['timestamp', '$event_id']);
 
-interface Options {
-  readonly server: Server;
-  readonly timeoutMs: number;
-  readonly body: string;
-  readonly json: boolean;
-}
-
-interface Outcome {
-  readonly status: number;
-  readonly traceId: string;
-  /** Null when it was accepted. */
-  readonly message: string | null;
-}
+type Options = Awaited<ReturnType<typeof readOptions>>;
+type Outcome = Awaited<ReturnType<typeof send>>;
 
 export async function runSend(args: readonly string[], shell: Shell): Promise<number> {
   const options = await readOptions(args, shell);
@@ -44,7 +33,7 @@ export async function runSend(args: readonly string[], shell: Shell): Promise<nu
   return outcome.message === null ? 0 : 2;
 }
 
-async function readOptions(args: readonly string[], shell: Shell): Promise<Options> {
+async function readOptions(args: readonly string[], shell: Shell) {
   const flags = readArguments('send', args);
   const { mistakes } = flags;
   const [eventName, ...pairs] = flags.positionals;
@@ -96,7 +85,8 @@ function isJson(text: string): boolean {
   }
 }
 
-async function send({ server, timeoutMs, body }: Options, shell: Shell): Promise<Outcome> {
+/** `message` is null when it was accepted. */
+async function send({ server, timeoutMs, body }: Options, shell: Shell) {
   const sent = await sendBody(Buffer.from(body), randomUUID(), targetOf(server, timeoutMs, shell));
   switch (sent.kind) {
     case 'taken': {
