@@ -4,20 +4,21 @@
  * a response.
  */
 
-import { IDENTIFIER_TYPES, REFUSAL_REASONS, REFUSAL_RULES, type RefusalReason } from '../model.ts';
+import { REFUSAL_REASONS, REFUSAL_RULES, type RefusalReason } from '../model.ts';
 import type { Violation } from '../plans/compiled-plan.ts';
 import type { PredictedUser as PredictedUserRow, Prediction } from '../store.ts';
-import { CHECK_RESPONSE, SMALL_RESPONSE, TRACE_ID } from './examples.ts';
+import { CHECK_RESPONSE, SMALL_RESPONSE } from './examples.ts';
 import { INGEST_OPERATION } from './ingest-operation.ts';
 import { Type } from './json-schema.ts';
 import { rawOrNull } from './json-text.ts';
 import type { Operation } from './openapi-types.ts';
-import { jsonContent } from './route-schema.ts';
+import { jsonResponse } from './route-schema.ts';
 import { rowJson } from './row-json.ts';
 import {
   anyJson,
   count,
   flag,
+  identifierType,
   list,
   object,
   oneOf,
@@ -28,8 +29,7 @@ import {
   uuidOrNull,
 } from './schema.ts';
 
-const type = oneOf(IDENTIFIER_TYPES, 'Kind of identifier.');
-const identifier = { type, value: text('As the request has it.') };
+const identifier = { type: identifierType, value: text('As the request has it.') };
 const reasons = Object.keys(REFUSAL_REASONS) as RefusalReason[];
 const profile = 'An existing profile, or `new:` and the index of the user of this request that would create it.';
 
@@ -117,8 +117,6 @@ export const CheckResponse = object('CheckResponse', 'What would happen.', {
 /** Before the body is looked at, all is as with the real call. */
 const { 202: _accepted, ...REFUSED } = INGEST_OPERATION.responses;
 
-const [SECRET, PUBLISHABLE] = ['With a secret key', 'With a publishable key'];
-
 export const CHECK_OPERATION: Operation = {
   ...INGEST_OPERATION,
   operationId: 'checkEvents',
@@ -129,14 +127,14 @@ export const CHECK_OPERATION: Operation = {
   ].join('\n\n'),
   responses: {
     ...REFUSED,
-    200: {
-      description: 'What would happen. Also if the request would be rejected: look at `would_respond`.',
-      headers: { 'X-Trace-Id': { $ref: '#/components/headers/TraceId' } },
-      content: jsonContent(CheckResponse, {
-        secret: [SECRET, CHECK_RESPONSE],
-        publishable: [PUBLISHABLE, { would_respond: { status: 202, body: { ...SMALL_RESPONSE, trace_id: TRACE_ID } } }],
-      }),
-    },
+    200: jsonResponse(
+      'What would happen. Also if the request would be rejected: look at `would_respond`.',
+      CheckResponse,
+      {
+        secret: ['With a secret key', CHECK_RESPONSE],
+        publishable: ['With a publishable key', { would_respond: { status: 202, body: SMALL_RESPONSE } }],
+      },
+    ),
   },
 };
 

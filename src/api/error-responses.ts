@@ -8,7 +8,7 @@ import { ERRORS, type ErrorCode } from '../errors.ts';
 import * as examples from './examples.ts';
 import type { Response } from './openapi-types.ts';
 import { Type } from './json-schema.ts';
-import { type Examples, jsonContent } from './route-schema.ts';
+import { type Examples, jsonResponse } from './route-schema.ts';
 import { count, list, object, text } from './schema.ts';
 
 export const traceId = Type.String({
@@ -91,10 +91,7 @@ function problemResponse([title, code, description, exampleMessage]: Row, when: 
 }
 
 function response(code: ErrorCode, description: string, schema: TSchema, named: Examples): Response {
-  const headers = {
-    'X-Trace-Id': { $ref: '#/components/headers/TraceId' },
-    ...(ERRORS[code].retryable && { 'Retry-After': { $ref: '#/components/headers/RetryAfter' } }),
-    ...(code === 'method_not_allowed' && { Allow: { $ref: '#/components/headers/Allow' } }),
-  };
-  return { description, headers, content: jsonContent(schema, named) };
+  const made = jsonResponse(description, schema, named, ERRORS[code].retryable);
+  if (code !== 'method_not_allowed') return made;
+  return { ...made, headers: { ...made.headers, Allow: { $ref: '#/components/headers/Allow' } } };
 }

@@ -13,7 +13,7 @@ import { traceId, userErrors } from './error-responses.ts';
 import * as examples from './examples.ts';
 import { Type } from './json-schema.ts';
 import type { Operation, Parameter } from './openapi-types.ts';
-import { jsonContent } from './route-schema.ts';
+import { jsonContent, jsonResponse } from './route-schema.ts';
 
 /** `null` counts as absent wherever a field is optional. */
 function optional<Schema extends TSchema>(schema: Schema, description: string, examples: unknown[] = []) {
@@ -189,14 +189,10 @@ export const INGEST_OPERATION: Operation = {
     },
   },
   responses: {
-    202: {
-      description: 'At least one user was accepted, and is durable.',
-      headers: { 'X-Trace-Id': { $ref: '#/components/headers/TraceId' } },
-      content: jsonContent(IngestAccepted, {
-        valid: [VALID, examples.SMALL_RESPONSE],
-        partly_valid: [PARTLY_VALID, examples.PARTLY_VALID_RESPONSE],
-      }),
-    },
+    202: jsonResponse('At least one user was accepted, and is durable.', IngestAccepted, {
+      valid: [VALID, examples.SMALL_RESPONSE],
+      partly_valid: [PARTLY_VALID, examples.PARTLY_VALID_RESPONSE],
+    }),
     400: { $ref: '#/components/responses/ValidationFailed' },
     401: { $ref: '#/components/responses/Unauthorized' },
     403: { $ref: '#/components/responses/OriginForbidden' },

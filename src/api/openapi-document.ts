@@ -26,6 +26,7 @@ import type {
   SecurityScheme,
 } from './openapi-types.ts';
 import { ERROR_ROWS, LIMIT_ROWS, USER_RULES } from './reference.ts';
+import { responseHeaders } from './route-schema.ts';
 
 const OPENAPI_VERSION = '3.1.1';
 
@@ -198,10 +199,7 @@ function complete(operation: Operation): Operation {
     ([status, { description, content }]): [string, Response | Reference] => {
       const shared = content?.['application/json']?.schema.$ref;
       if (shared !== undefined) return [status, { $ref: shared }];
-      const headers = {
-        'X-Trace-Id': { $ref: '#/components/headers/TraceId' },
-        ...(RETRYABLE.has(status) && { 'Retry-After': { $ref: '#/components/headers/RetryAfter' } }),
-      };
+      const headers = responseHeaders(RETRYABLE.has(status));
       return [status, { description, headers, ...(content !== undefined && { content }) }];
     },
   );

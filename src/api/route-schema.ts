@@ -7,7 +7,7 @@
 import type { FastifySchema } from 'fastify';
 import type { TSchema } from 'typebox';
 import { type Json, jsonText } from './json-text.ts';
-import type { JsonSchema, MediaType } from './openapi-types.ts';
+import type { JsonSchema, MediaType, Response } from './openapi-types.ts';
 import type { ParameterKinds } from './parameters.ts';
 
 export interface JsonResponse<Body extends TSchema = TSchema> {
@@ -114,6 +114,19 @@ function responseSchema(response: RouteResponse): [status: number, schema: objec
   const { status = 200, description } = response;
   if (!('body' in response)) return [status, { type: 'null', description }];
   return [status, { description, content: jsonContent(response.body, response.examples) }];
+}
+
+/** The headers that the server sets on every response. */
+export function responseHeaders(isRetryable = false): Response['headers'] {
+  return {
+    'X-Trace-Id': { $ref: '#/components/headers/TraceId' },
+    ...(isRetryable && { 'Retry-After': { $ref: '#/components/headers/RetryAfter' } }),
+  };
+}
+
+/** A response of a route that is described by hand. */
+export function jsonResponse(description: string, body: TSchema, examples: Examples, isRetryable = false): Response {
+  return { description, headers: responseHeaders(isRetryable), content: jsonContent(body, examples) };
 }
 
 export function jsonContent(body: TSchema, examples?: Examples): Readonly<Record<string, MediaType>> {

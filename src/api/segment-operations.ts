@@ -12,7 +12,7 @@ import { traceId } from './error-responses.ts';
 import { AT, TRACE_ID } from './examples.ts';
 import { Type } from './json-schema.ts';
 import type { Operation, Parameter, PathItem, Response } from './openapi-types.ts';
-import { jsonContent } from './route-schema.ts';
+import { jsonContent, jsonResponse } from './route-schema.ts';
 import { count, flag, list, object, text } from './schema.ts';
 
 const id = (description: string) =>
@@ -84,27 +84,17 @@ const SegmentFailure = object('SegmentFailure', 'Nothing was accepted.', {
 
 type FailureCode = 'validation_failed' | 'unauthorized' | 'forbidden' | 'too_large' | 'overloaded';
 
-const X_TRACE_ID = { 'X-Trace-Id': { $ref: '#/components/headers/TraceId' } };
-
 function failure(code: FailureCode, description: string, message: string): Response {
   const { text: error, retryable } = ERRORS[code];
   const example = { success: false, error, code, message, trace_id: TRACE_ID };
-  return {
-    description,
-    headers: retryable ? { ...X_TRACE_ID, 'Retry-After': { $ref: '#/components/headers/RetryAfter' } } : X_TRACE_ID,
-    content: jsonContent(SegmentFailure, { [code]: [description, example] }),
-  };
+  return jsonResponse(description, SegmentFailure, { [code]: [description, example] }, retryable);
 }
 
 const TOO_LARGE = `the body must not exceed ${LIMITS.bodyBytesMax} bytes`;
-const RESPONSES: Operation['responses'] = {
-  200: {
-    description: 'At least one message was accepted, and is durable.',
-    headers: X_TRACE_ID,
-    content: jsonContent(SegmentAccepted, {
-      accepted: ['One message', { success: true, trace_id: TRACE_ID, accepted: 1, rejected: 0, errors: [] }],
-    }),
-  },
+const RESPONSES = {
+  200: jsonResponse('At least one message was accepted, and is durable.', SegmentAccepted, {
+    accepted: ['One message', { success: true, trace_id: TRACE_ID, accepted: 1, rejected: 0, errors: [] }],
+  }),
   400: failure('validation_failed', 'No message is valid, or the body is unusable.', 'batch must not be empty'),
   401: failure('unauthorized', 'No valid key.', 'no valid key'),
   403: failure(
@@ -180,14 +170,12 @@ const writeKeyParameter: Parameter = {
 };
 
 const BEACON: Operation = {
+  ...BATCH,
   operationId: 'ingestRudderBeacon',
-  tags: ['Events'],
   summary: 'Send a batch of messages as RudderStack’s browser SDK does when a page closes',
   description: 'The same as `POST /ingest/v1/batch`, with the key in the address, because a beacon has no headers.',
   security: [],
   parameters: [writeKeyParameter],
-  requestBody: BATCH_BODY,
-  responses: RESPONSES,
 };
 
 const SegmentDiscarded = object('SegmentDiscarded', 'Received, and not kept.', { success: Type.Literal(true) });
@@ -199,11 +187,7 @@ const SDK_METRICS: Operation = {
   description: 'Browser and mobile SDKs send counters here. They need no key and are not kept.',
   security: [],
   responses: {
-    200: {
-      description: 'Received, and not kept.',
-      headers: X_TRACE_ID,
-      content: jsonContent(SegmentDiscarded, { discarded: ['Always', { success: true }] }),
-    },
+    200: jsonResponse('Received, and not kept.', SegmentDiscarded, { discarded: ['Always', { success: true }] }),
   },
 };
 
@@ -218,8 +202,8 @@ const SegmentSettings = object('SegmentSettings', 'What SDKs in browsers and app
   plan: Type.Object({ track: Type.Object({ __default: Type.Object({ enabled: flag('Always true.') }) }) }),
 });
 
-const { 401: UNAUTHORIZED, 403: FORBIDDEN, 429: OVERLOADED } = RESPONSES as Readonly<Record<number, Response>>;
-const SETTINGS_FAILURES = { 401: UNAUTHORIZED, 403: FORBIDDEN, 429: OVERLOADED } as Operation['responses'];
+const { 401: UNAUTHORIZED, 403: FORBIDDEN, 429: OVERLOADED } = RESPONSES;
+const SETTINGS_FAILURES = { 401: UNAUTHORIZED, 403: FORBIDDEN, 429: OVERLOADED };
 
 const EXAMPLE_KEY = 'pk_dev_…';
 const SETTINGS_EXAMPLE = segmentSettings(EXAMPLE_KEY, { host: 'sluice.example.com', isPlainHttp: false });
@@ -241,11 +225,7 @@ const SETTINGS: Operation = {
     },
   ],
   responses: {
-    200: {
-      description: 'The settings of this key.',
-      headers: X_TRACE_ID,
-      content: jsonContent(SegmentSettings, { settings: ['Behind TLS', SETTINGS_EXAMPLE] }),
-    },
+    200: jsonResponse('The settings of this key.', SegmentSettings, { settings: ['Behind TLS', SETTINGS_EXAMPLE] }),
     ...SETTINGS_FAILURES,
   },
 };
@@ -272,11 +252,9 @@ const RUDDER_SETTINGS: Operation = {
   security: [{ writeKey: [] }],
   parameters: [writeKeyParameter],
   responses: {
-    200: {
-      description: 'The settings of this key.',
-      headers: X_TRACE_ID,
-      content: jsonContent(RudderSettings, { settings: ['Always', rudderSettings('key_8sKd02mQx7Lp', EXAMPLE_KEY)] }),
-    },
+    200: jsonResponse('The settings of this key.', RudderSettings, {
+      settings: ['Always', rudderSettings('key_8sKd02mQx7Lp', EXAMPLE_KEY)],
+    }),
     ...SETTINGS_FAILURES,
   },
 };
