@@ -28,7 +28,7 @@ import { type DashboardPageParts, registerDashboardPage } from './routes/dashboa
 import { registerEventRoutes } from './routes/events.ts';
 import { type HealthParts, registerHealthRoutes } from './routes/health.ts';
 import { registerIdentityRoutes } from './routes/identity.ts';
-import { type KeyParts, registerKeyRoutes } from './routes/keys.ts';
+import { registerKeyRoutes } from './routes/keys.ts';
 import { registerLedgerRoutes } from './routes/ledger.ts';
 import { type LiveParts, registerLiveRoutes } from './routes/live.ts';
 import { registerMemberRoutes } from './routes/members.ts';
@@ -55,7 +55,7 @@ export interface AppFrame extends OperatorParts, SdkScriptParts {
   readonly onUnavailable: (error: Error, traceId: string) => void;
 }
 
-export interface AppOptions extends AppFrame, TenantParts, DashboardPageParts, HealthParts, KeyParts, LiveParts {}
+export interface AppOptions extends AppFrame, TenantParts, DashboardPageParts, HealthParts, LiveParts {}
 
 declare module 'fastify' {
   interface FastifyInstance {

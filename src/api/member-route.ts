@@ -7,7 +7,9 @@
 
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import type { Static } from 'typebox';
+import type { KeyStore } from '../keys.ts';
 import type { Member, MemberStore } from '../members.ts';
+import type { Environment } from '../model.ts';
 import { type FoundSession, findSession } from '../sign-in/session.ts';
 import type { JsonOf } from './json-text.ts';
 import { BadParameterError, sendError, sendJson, sendNothing, sendUnauthorized } from './responses.ts';
@@ -18,6 +20,10 @@ import { sessionTokenOf, setSessionCookie } from './session-cookie.ts';
 
 export interface MemberParts {
   readonly members: MemberStore;
+  /** API keys, and the tracking plans beside them. */
+  readonly keyStore: KeyStore;
+  /** Only tenants and keys of this environment are served. */
+  readonly environment: 'any' | Environment;
   /** SLUICE_PUBLIC_URL; empty when it is not known. */
   readonly publicUrl: string;
   readonly now: () => number;

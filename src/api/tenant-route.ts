@@ -25,8 +25,6 @@ import { sessionTokenOf } from './session-cookie.ts';
 export interface TenantParts extends MemberParts {
   readonly store: Store;
   readonly keys: KeyCache;
-  /** Only tenants of this environment are served. */
-  readonly environment: 'any' | Environment;
   /** The clock that `received_at` is taken from: what is stored, or asked about times of receipt, goes by it. */
   readonly receiptTime: () => number;
   /** Called when the store has responded to a call. */

@@ -13,8 +13,7 @@ import { Type } from '../json-schema.ts';
 import { textParameter } from '../parameters.ts';
 import { rowJson } from '../row-json.ts';
 import { count, flag, list, object, oneOf, orNull, text, time } from '../schema.ts';
-import { type Call, tenantRoute } from '../tenant-route.ts';
-import type { PlanParts } from './plan.ts';
+import { type Call, type TenantParts, tenantRoute } from '../tenant-route.ts';
 
 const valueType = oneOf(VALUE_TYPES, 'Type of a JSON value.');
 
@@ -106,7 +105,7 @@ const EXAMPLE_PROPERTIES = [
   },
 ];
 
-export function registerCatalogueRoutes(app: FastifyInstance, parts: PlanParts): void {
+export function registerCatalogueRoutes(app: FastifyInstance, parts: TenantParts): void {
   tenantRoute(app, parts, {
     method: 'GET',
     url: '/catalogue',
@@ -187,7 +186,7 @@ export function registerCatalogueRoutes(app: FastifyInstance, parts: PlanParts):
 }
 
 /** The newest plan; null without one. Rejects with an UnusablePlanError. */
-async function planOf({ keyStore }: PlanParts, tenantId: Call<never>['tenantId']): Promise<Plan | null> {
+async function planOf({ keyStore }: TenantParts, tenantId: Call<never>['tenantId']): Promise<Plan | null> {
   const stored = await keyStore.plans.find(tenantPartsOf(tenantId));
   return stored === undefined ? null : readStored(stored.text);
 }

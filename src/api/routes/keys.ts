@@ -31,12 +31,6 @@ const OVERLAP_SECONDS_MAX = OVERLAP_MS_MAX / 1_000;
 /** More than anyone needs; all of them are read to be listed. */
 export const ACTIVE_KEYS_MAX = 500;
 
-export interface KeyParts extends MemberParts {
-  readonly keyStore: KeyStore;
-  /** Only keys of this environment are accepted. */
-  readonly environment: 'any' | Environment;
-}
-
 const name = Type.String({ minLength: 1, maxLength: 100, description: 'The name of the key, for people.' });
 const kind = oneOf(KEY_KINDS, 'Secret keys may do everything, publishable ones may only send events.');
 export const environment = oneOf(ENVIRONMENTS, 'Which of the two environments.');
@@ -106,7 +100,7 @@ const CreatedKey = object('CreatedKey', 'A new key.', { key: keyText, row: Key }
 
 const RolledKey = object('RolledKey', 'A new key, and the one that it replaces.', { key: keyText, row: Key, old: Key });
 
-export function registerKeyRoutes(app: FastifyInstance, parts: KeyParts): void {
+export function registerKeyRoutes(app: FastifyInstance, parts: MemberParts): void {
   const callOf = ({ member, now }: MemberCall): KeyCall => ({
     keyStore: parts.keyStore,
     accountId: member.accountId,

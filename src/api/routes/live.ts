@@ -6,7 +6,6 @@
 
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { isUsable } from '../../keys/cache.ts';
-import type { KeyStore } from '../../keys.ts';
 import { ENVIRONMENTS, LIMITS, type TenantId } from '../../model.ts';
 import { METRIC, readCounter } from '../../telemetry/metrics.ts';
 import { BadCursorError } from '../../store.ts';
@@ -23,7 +22,6 @@ import { text } from '../schema.ts';
 import { authenticate, BEARER, DASHBOARD_READING, ensureTenantDecorator, type TenantParts } from '../tenant-route.ts';
 
 export interface LiveParts extends TenantParts, Pick<HealthParts, 'metricsBuffer'> {
-  readonly keyStore: KeyStore;
   /** Aborted when the server begins to stop: streams would keep it waiting. */
   readonly stopping: AbortSignal;
   readonly onUnavailable: LiveFeedParts['onUnavailable'];

@@ -5,7 +5,6 @@
  */
 
 import type { FastifyInstance } from 'fastify';
-import type { KeyStore } from '../../keys.ts';
 import { tenantPartsOf } from '../../model.ts';
 import { CompiledPlan } from '../../plans/compiled-plan.ts';
 import { describeMistakes, PLAN_LIMITS, PLAN_MODES, parsePlan, UNPLANNED_MODES } from '../../plans/plan.ts';
@@ -32,10 +31,6 @@ import {
   uuid,
 } from '../schema.ts';
 import { type TenantParts, tenantRoute } from '../tenant-route.ts';
-
-export interface PlanParts extends TenantParts {
-  readonly keyStore: KeyStore;
-}
 
 const PlannedProperties = object('PlannedProperties', 'A schema of properties, and the mode in which it is checked.', {
   mode: Type.Optional(
@@ -147,7 +142,7 @@ const version: ParameterKind<number | null> = {
   },
 };
 
-export function registerPlanRoutes(app: FastifyInstance, parts: PlanParts): void {
+export function registerPlanRoutes(app: FastifyInstance, parts: TenantParts): void {
   const { plans } = parts.keyStore;
 
   tenantRoute(app, parts, {
@@ -233,7 +228,7 @@ export function registerPlanRoutes(app: FastifyInstance, parts: PlanParts): void
   registerViolations(app, parts);
 }
 
-function registerViolations(app: FastifyInstance, parts: PlanParts): void {
+function registerViolations(app: FastifyInstance, parts: TenantParts): void {
   tenantRoute(app, parts, {
     method: 'GET',
     url: '/plan/violations',

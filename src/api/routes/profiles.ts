@@ -7,7 +7,6 @@
 import type { FastifyInstance } from 'fastify';
 import type { TSchema } from 'typebox';
 import type { MatchOptions } from '../../identity/match-keys.ts';
-import type { KeyStore } from '../../keys.ts';
 import { IDENTIFIER_TYPES, type IdentifierType, LIMITS } from '../../model.ts';
 import { personalDataIn } from '../../plans/personal.ts';
 import { UnusablePlanError } from '../../plans/unusable-plan.ts';
@@ -104,10 +103,6 @@ const Erased = object('Erased', 'The profile is gone.', {
 
 const PERSONAL = { profile_fields: ['city'], user_properties: [], events: { order_placed: ['card_holder'] } };
 
-export interface ProfileParts extends TenantParts {
-  readonly keyStore: KeyStore;
-}
-
 /** In the path of everything about one profile. */
 export const PROFILE_PARAMS: Readonly<Record<string, TSchema>> = {
   id: uuid('Id of a profile. The id of a merged profile finds the surviving one.'),
@@ -179,7 +174,7 @@ const PROFILE_RESPONSE = {
   },
 } as const;
 
-export function registerProfileRoutes(app: FastifyInstance, parts: ProfileParts): void {
+export function registerProfileRoutes(app: FastifyInstance, parts: TenantParts): void {
   const plans = new CurrentPlans(parts.keyStore.plans);
   tenantRoute(app, parts, {
     method: 'GET',

@@ -5,7 +5,6 @@
  */
 
 import type { FastifyInstance } from 'fastify';
-import type { KeyStore } from '../../keys.ts';
 import { fixedByHand } from '../../resubmit/fixed-user.ts';
 import { BadPatchError, changesBetween, type Patch, parsePatch } from '../../resubmit/patch.ts';
 import { PlanChecks } from '../../resubmit/plan-checks.ts';
@@ -82,12 +81,7 @@ const Resubmitted = object('Resubmitted', 'A job, or with `dry_run` what it woul
   preview: orNull(ResubmitPreview, 'Null unless it is a dry run.'),
 });
 
-export interface ResubmitParts extends TenantParts {
-  /** For the tracking plans that resubmitted users are held to. */
-  readonly keyStore: Pick<KeyStore, 'plans'>;
-}
-
-export function registerResubmitRoutes(app: FastifyInstance, parts: ResubmitParts): void {
+export function registerResubmitRoutes(app: FastifyInstance, parts: TenantParts): void {
   const checks = new PlanChecks(parts.keyStore.plans);
 
   tenantRoute(app, parts, {

@@ -6,7 +6,6 @@
 
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import type { Config } from '../../config/config.ts';
-import type { Environment } from '../../model.ts';
 import type { Member } from '../../members.ts';
 import { acceptInvitation, readInvitation } from '../../sign-in/invite.ts';
 import { PASSWORD_CHARACTERS_MAX, passwordMistake, Passwords } from '../../sign-in/password.ts';
@@ -27,7 +26,6 @@ import { environment } from './keys.ts';
 import { email } from './members.ts';
 
 export interface SessionParts extends MemberParts {
-  readonly environment: 'any' | Environment;
   readonly version: string;
   readonly config: Pick<Config, 'edges' | 'trustedProxies'>;
 }
