@@ -11,7 +11,7 @@ import type { ApiKey, KeyChanges } from '../keys.ts';
 import { unusedKey } from '../keys/create.ts';
 import { editKey, OVERLAP_MS_MAX, rollKey } from '../keys/change.ts';
 import { type Arguments, readArguments } from './arguments.ts';
-import { commandHelp, unknownCommand } from './help.ts';
+import { commandHelp, subcommandOf } from './help.ts';
 import { createCommand, originsIn, readRateLimit } from './keys-create.ts';
 import { displayOf, KEY_HEADERS, keyCells, keyJson, type KeysIo, minuteOf, onKeys } from './keys-shell.ts';
 import { locationName, readSettings } from './location.ts';
@@ -22,25 +22,19 @@ const OVERLAP_DEFAULT = '24h';
 /** Returns the exit code; throws `OperatorError` for what the person has to fix. */
 export async function runKeys(args: readonly string[], io: KeysIo): Promise<number> {
   const ink = inkFor(io.isTty, io.env);
-  const [command, ...rest] = args;
-  switch (command) {
-    case undefined:
-      io.out(commandHelp('keys', [], ink));
-      return 0;
-    case 'create':
-      return createCommand(rest, io, ink);
-    case 'list':
-      return listCommand(rest, io, ink);
-    case 'edit':
-      return editCommand(rest, io);
-    case 'roll':
-      return rollCommand(rest, io, ink);
-    case 'revoke':
-      return revokeCommand(rest, io);
-    default:
-      throw unknownCommand(['keys', command]);
-  }
+  const run = subcommandOf('keys', args, COMMANDS);
+  if (run !== undefined) return run(args.slice(1), io, ink);
+  io.out(commandHelp('keys', [], ink));
+  return 0;
 }
+
+const COMMANDS = {
+  create: createCommand,
+  list: listCommand,
+  edit: editCommand,
+  roll: rollCommand,
+  revoke: revokeCommand,
+};
 
 async function listCommand(args: readonly string[], io: KeysIo, ink: Ink): Promise<number> {
   const now = io.now();

@@ -13,7 +13,7 @@ import { type CataloguedEvent, type InferredFrom, inferPlan } from '../plans/inf
 import { describeMistakes, type Plan, parsePlan, readPlan } from '../plans/plan.ts';
 import { typesOf } from '../plans/types.ts';
 import { type Arguments, readArguments } from './arguments.ts';
-import { commandHelp, unknownCommand } from './help.ts';
+import { commandHelp, subcommandOf } from './help.ts';
 import { type Call, type Reply, readServer, request, type Server } from './server.ts';
 import { inkOf, type Shell } from './shell.ts';
 import { printable, shorten } from './table.ts';
@@ -24,27 +24,20 @@ const TIMEOUT_MS = 30_000;
 const VALUE_CHARACTERS_MAX = 100;
 
 export async function runPlan(args: readonly string[], shell: Shell): Promise<number> {
-  const [command, ...rest] = args;
-  switch (command) {
-    case undefined:
-      shell.out(commandHelp('plan', [], inkOf(shell)));
-      return 0;
-    case 'infer':
-      return inferCommand(rest, shell);
-    case 'types':
-      return typesCommand(rest, shell);
-    case 'push':
-      return pushCommand(rest, shell);
-    case 'pull':
-      return pullCommand(rest, shell);
-    case 'diff':
-      return diffCommand(rest, shell);
-    case 'check':
-      return checkCommand(rest, shell);
-    default:
-      throw unknownCommand(['plan', command]);
-  }
+  const run = subcommandOf('plan', args, COMMANDS);
+  if (run !== undefined) return run(args.slice(1), shell);
+  shell.out(commandHelp('plan', [], inkOf(shell)));
+  return 0;
 }
+
+const COMMANDS = {
+  infer: inferCommand,
+  types: typesCommand,
+  push: pushCommand,
+  pull: pullCommand,
+  diff: diffCommand,
+  check: checkCommand,
+};
 
 async function pushCommand(args: readonly string[], shell: Shell): Promise<number> {
   const flags = readArguments('plan push', args);
