@@ -8,7 +8,7 @@
  * apostrophes after a semicolon. Numbers and times are never changed.
  */
 
-import type { Cell, Column } from './export-shape.ts';
+import type { Column } from './export-shape.ts';
 import { isoTime } from './local-time.ts';
 
 const LINE_END = '\r\n';
@@ -20,18 +20,18 @@ const LINE_END = '\r\n';
 const FORMULA = /(?<=^|[;\t\r\n])(?=[\s\p{Cf}]*[=+\-@＝＋－＠])|^(?=[\t\r\n])/gu;
 const HIDDEN = /(?![\t\r\n])\p{Cc}|\p{Bidi_Control}|[\u2028\u2029]/gu;
 
-export function csvHeader(columns: readonly Column[]): string {
+export function csvHeader(columns: readonly { readonly name: string }[]): string {
   return `${columns.map(({ name }) => quoted(name)).join(',')}${LINE_END}`;
 }
 
-export function csvLine(cells: readonly Cell[], isRaw: boolean): string {
-  return `${cells.map((cell) => csvCell(cell, isRaw)).join(',')}${LINE_END}`;
-}
-
-function csvCell(cell: Cell, isRaw: boolean): string {
-  if (cell === null) return '';
-  if (cell.kind === 'time') return isoTime(cell.time);
-  return quoted(isRaw || cell.kind === 'number' ? cell.text : neutralised(cell.text));
+export function csvLine<Row>(columns: readonly Pick<Column<Row>, 'kind' | 'cell'>[], row: Row, isRaw: boolean): string {
+  const cells = columns.map(({ kind, cell }) => {
+    const value = cell(row);
+    if (value === null) return '';
+    if (typeof value === 'number') return isoTime(value);
+    return quoted(isRaw || kind !== 'text' ? value : neutralised(value));
+  });
+  return `${cells.join(',')}${LINE_END}`;
 }
 
 function neutralised(text: string): string {

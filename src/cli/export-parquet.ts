@@ -5,7 +5,7 @@
  * file is whole only with its end, so an interrupted export starts over.
  */
 
-import type { Cell, Column } from './export-shape.ts';
+import type { Column } from './export-shape.ts';
 
 const GROUP_ROWS_MAX = 50_000;
 const GROUP_CHARACTERS_MAX = 32 * 1_024 * 1_024;
@@ -16,10 +16,10 @@ type Value = string | number | Date | null;
 /** One array a column. */
 type Group = readonly Value[][];
 
-export async function writeParquet(
+export async function writeParquet<Row>(
   file: string,
-  columns: readonly Column[],
-  rows: AsyncIterable<readonly Cell[]>,
+  columns: readonly Column<Row>[],
+  rows: AsyncIterable<Row>,
 ): Promise<void> {
   // Loaded here because no other command needs it.
   const { fileWriter, ParquetWriter, schemaFromColumnData } = await import('hyparquet-writer');
@@ -36,13 +36,13 @@ export async function writeParquet(
   await writer.finish();
 }
 
-async function* groupsOf(columns: readonly Column[], rows: AsyncIterable<readonly Cell[]>): AsyncGenerator<Group> {
+async function* groupsOf<Row>(columns: readonly Column<Row>[], rows: AsyncIterable<Row>): AsyncGenerator<Group> {
   let group = columns.map((): Value[] => []);
   let [count, characters] = [0, 0];
-  for await (const cells of rows) {
-    for (const [index, values] of group.entries()) {
-      const value = valueOf(cells[index] ?? null);
-      values.push(value);
+  for await (const row of rows) {
+    for (const [index, column] of columns.entries()) {
+      const value = valueOf(column, row);
+      group[index]?.push(value);
       if (typeof value === 'string') characters += value.length;
     }
     count += 1;
@@ -55,8 +55,9 @@ async function* groupsOf(columns: readonly Column[], rows: AsyncIterable<readonl
   if (count > 0) yield group;
 }
 
-function valueOf(cell: Cell): Value {
-  if (cell === null) return null;
-  if (cell.kind === 'time') return new Date(cell.time);
-  return cell.kind === 'number' ? Number(cell.text) : cell.text;
+function valueOf<Row>({ kind, cell }: Column<Row>, row: Row): Value {
+  const value = cell(row);
+  if (value === null) return null;
+  if (typeof value === 'number') return new Date(value);
+  return kind === 'text' ? value : Number(value);
 }

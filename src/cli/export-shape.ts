@@ -3,99 +3,72 @@
  * same names. What came as JSON stays the text that it was, so numbers keep their digits.
  */
 
-import { type Json, jsonText, raw } from '../api/json-text.ts';
+import { jsonText, raw } from '../api/json-text.ts';
 import { eventJson, profileJson } from '../api/stored-json.ts';
 import { IDENTIFIER_TYPES } from '../model.ts';
 import type { Provenance, StoredEvent, StoredProfile } from '../store.ts';
 
-/** A cell: text, a number, a time, or null. Numbers are JSON text, so that text formats keep every digit. */
-export type Cell =
-  | { readonly kind: 'text'; readonly text: string }
-  | { readonly kind: 'number'; readonly text: string }
-  | { readonly kind: 'time'; readonly time: number }
-  | null;
+/** Times are numbers, in milliseconds. Numbers are JSON text, so that text formats keep every digit. */
+export type Cell = string | number | null;
 
-export interface Column {
+export interface Column<Row> {
   readonly name: string;
   readonly kind: 'text' | 'integer' | 'number' | 'time';
   readonly nullable: boolean;
+  readonly cell: (row: Row) => Cell;
 }
 
 /** How rows of one kind are exported. */
 export interface Shape<Row> {
   readonly noun: string;
-  readonly columns: readonly Column[];
+  readonly columns: readonly Column<Row>[];
   json(row: Row): string;
-  cells(row: Row): Cell[];
 }
 
-const text = (name: string, nullable = false): Column => ({ name, kind: 'text', nullable });
-const time = (name: string): Column => ({ name, kind: 'time', nullable: false });
+function column<Row>(
+  name: string,
+  kind: Column<Row>['kind'],
+  cell: Column<Row>['cell'],
+  nullable = false,
+): Column<Row> {
+  return { name, kind, nullable, cell };
+}
 
 export const EVENT_SHAPE: Shape<StoredEvent> = {
   noun: 'event',
   columns: [
-    text('id'),
-    text('event_name'),
-    time('timestamp'),
-    time('received_at'),
-    { name: 'revenue', kind: 'number', nullable: true },
-    { name: 'event_value', kind: 'number', nullable: true },
-    text('properties'),
-    text('profile_id', true),
-    text('trace_id'),
-    { name: 'userIndex', kind: 'integer', nullable: false },
-    text('key_id'),
+    column('id', 'text', ({ id }) => id),
+    column('event_name', 'text', ({ eventName }) => eventName),
+    column('timestamp', 'time', ({ timestamp }) => timestamp),
+    column('received_at', 'time', ({ receivedAt }) => receivedAt),
+    column('revenue', 'number', ({ revenue }) => revenue, true),
+    column('event_value', 'number', ({ eventValue }) => eventValue, true),
+    column('properties', 'text', ({ properties }) => properties),
+    column('profile_id', 'text', ({ profileId }) => profileId, true),
+    column('trace_id', 'text', ({ traceId }) => traceId),
+    column('userIndex', 'integer', ({ userIndex }) => String(userIndex)),
+    column('key_id', 'text', ({ keyId }) => keyId),
   ],
   json: (event) => jsonText(eventJson(event)),
-  cells: (event) => [
-    textCell(event.id),
-    textCell(event.eventName),
-    { kind: 'time', time: event.timestamp },
-    { kind: 'time', time: event.receivedAt },
-    numberCell(event.revenue),
-    numberCell(event.eventValue),
-    textCell(event.properties),
-    event.profileId === null ? null : textCell(event.profileId),
-    textCell(event.traceId),
-    numberCell(String(event.userIndex)),
-    textCell(event.keyId),
-  ],
 };
 
 export const PROFILE_SHAPE: Shape<StoredProfile> = {
   noun: 'profile',
   columns: [
-    text('id'),
-    text('merged_ids'),
-    ...IDENTIFIER_TYPES.map((type) => text(type)),
-    text('profile_fields'),
-    text('user_properties'),
-    time('first_seen'),
-    time('last_seen'),
-    { name: 'event_count', kind: 'integer', nullable: false },
+    column('id', 'text', ({ id }) => id),
+    column('merged_ids', 'text', ({ mergedIds }) => JSON.stringify(mergedIds)),
+    ...IDENTIFIER_TYPES.map((type) =>
+      column<StoredProfile>(type, 'text', ({ identifiers }) => JSON.stringify(identifiers[type])),
+    ),
+    column('profile_fields', 'text', ({ profileFields }) => valuesText(profileFields)),
+    column('user_properties', 'text', ({ userProperties }) => valuesText(userProperties)),
+    column('first_seen', 'time', ({ firstSeen }) => firstSeen),
+    column('last_seen', 'time', ({ lastSeen }) => lastSeen),
+    column('event_count', 'integer', ({ eventCount }) => String(eventCount)),
   ],
   json: (profile) => jsonText(profileJson(profile, false)),
-  cells: (profile) => [
-    textCell(profile.id),
-    textCell(JSON.stringify(profile.mergedIds)),
-    ...IDENTIFIER_TYPES.map((type) => textCell(JSON.stringify(profile.identifiers[type]))),
-    textCell(valuesText(profile.profileFields)),
-    textCell(valuesText(profile.userProperties)),
-    { kind: 'time', time: profile.firstSeen },
-    { kind: 'time', time: profile.lastSeen },
-    numberCell(String(profile.eventCount)),
-  ],
 };
 
-function textCell(value: string): Cell {
-  return { kind: 'text', text: value };
-}
-
-function numberCell(value: string | null): Cell {
-  return value === null ? null : { kind: 'number', text: value };
-}
-
 function valuesText(values: ReadonlyMap<string, Provenance>): string {
-  return jsonText(new Map([...values].map(([name, { value }]): [string, Json] => [name, raw(value)])));
+  return jsonText(new Map([...values].map(([name, { value }]) => [name, raw(value)])));
 }

@@ -36,7 +36,7 @@ import {
   readCheckpoint,
 } from './export-file.ts';
 import { writeParquet } from './export-parquet.ts';
-import { type Cell, EVENT_SHAPE, PROFILE_SHAPE, type Shape } from './export-shape.ts';
+import { EVENT_SHAPE, PROFILE_SHAPE, type Shape } from './export-shape.ts';
 import { countOf, formatBytes, MOMENT_EXPECTED, readMoment } from './local-time.ts';
 import { Progress } from './progress.ts';
 import { asOperatorError, type Shell } from './shell.ts';
@@ -257,9 +257,9 @@ async function writeParquetFile<Row>(source: Source<Row>, out: string, job: Job)
   const { progress } = job;
   let rows = 0;
   let isWhole = false;
-  async function* cells(): AsyncGenerator<Cell[]> {
+  async function* rowsOf(): AsyncGenerator<Row> {
     for await (const page of pagesOf(source, null, job)) {
-      for (const row of page.rows) yield source.shape.cells(row);
+      yield* page.rows;
       rows += page.rows.length;
       isWhole = page.nextCursor === null;
       progress.show({ count: rows, bytes: statSync(partOf(out)).size, done: rows, total: source.total });
@@ -269,7 +269,7 @@ async function writeParquetFile<Row>(source: Source<Row>, out: string, job: Job)
   removePart(out);
   closeSync(openSync(partOf(out), 'wx', 0o600));
   try {
-    await writeParquet(partOf(out), source.shape.columns, cells());
+    await writeParquet(partOf(out), source.shape.columns, rowsOf());
   } catch (error) {
     removePart(out);
     throw error;
@@ -297,7 +297,7 @@ async function* pagesOf<Row>(source: Source<Row>, from: string | null, { shell }
 
 function textOf<Row>(rows: readonly Row[], shape: Shape<Row>, { format, raw }: ExportOptions): string {
   const lines =
-    format === 'csv' ? rows.map((row) => csvLine(shape.cells(row), raw)) : rows.map((row) => `${shape.json(row)}\n`);
+    format === 'csv' ? rows.map((row) => csvLine(shape.columns, row, raw)) : rows.map((row) => `${shape.json(row)}\n`);
   return lines.join('');
 }
 
