@@ -134,6 +134,6 @@ export class CheckIntake extends Ingest {
       ...(found !== undefined && predictionJson(found.prediction, found.violations)),
     });
     this.settle(exchange, 200);
-    send(response, 200, traceId, body, cors, []);
+    send(response, 200, traceId, body, cors);
   }
 }

@@ -9,8 +9,7 @@ import type { Rejection } from '../model.ts';
 import { METRIC } from '../telemetry/metrics.ts';
 import { type Envelope, envelopeOf, keyOf } from './request-headers.ts';
 import { type Exchange, RequestIntake } from './request-intake.ts';
-import { type Failure, sendAccepted, sendFailure, sendPreflight } from './responses.ts';
-import type { EnforcedPlan } from './enforced-plans.ts';
+import { acceptedBody, type Failure, send, sendFailure, sendPreflight } from './responses.ts';
 import { VALIDATOR_THREAD_BYTES_MIN, type ValidatedBody, validateBody } from './validate-body.ts';
 
 export class Ingest extends RequestIntake<Rejection> {
@@ -26,7 +25,7 @@ export class Ingest extends RequestIntake<Rejection> {
     const given = keyOf(request.headers.authorization, request.url ?? '');
     this.authenticate(exchange, given, (key) => {
       const envelope = envelopeOf(request.headers, given?.isInAddress === true);
-      this.receive(exchange, key, envelope, (body) => this.#received(exchange, key, envelope as Envelope, body));
+      this.receive(exchange, key, envelope, (body) => this.#validate(exchange, key, envelope as Envelope, body));
     });
   }
 
@@ -40,20 +39,18 @@ export class Ingest extends RequestIntake<Rejection> {
     this.fail(exchange, { code: 'method_not_allowed', headers: ['Allow', 'POST, OPTIONS'] });
   }
 
-  #received(exchange: Exchange, key: ApiKey, envelope: Envelope, body: Buffer): void {
-    this.withPlan(exchange, key, (plan) => this.#validate(exchange, key, envelope, body, plan));
-  }
-
-  #validate(exchange: Exchange, key: ApiKey, envelope: Envelope, body: Buffer, plan: EnforcedPlan | null): void {
-    if (body.length < VALIDATOR_THREAD_BYTES_MIN) {
-      this.validated(exchange, key, envelope, { body, validation: validateBody(body, plan) });
-      return;
-    }
-    this.parts.metrics.inc(METRIC.large_bodies);
-    this.parts.largeBodies
-      .validate(body, plan)
-      .then((validated) => this.validated(exchange, key, envelope, validated))
-      .catch((error: unknown) => this.unexpected(exchange, error));
+  #validate(exchange: Exchange, key: ApiKey, envelope: Envelope, body: Buffer): void {
+    this.withPlan(exchange, key, (plan) => {
+      if (body.length < VALIDATOR_THREAD_BYTES_MIN) {
+        this.validated(exchange, key, envelope, { body, validation: validateBody(body, plan) });
+        return;
+      }
+      this.parts.metrics.inc(METRIC.large_bodies);
+      this.parts.largeBodies
+        .validate(body, plan)
+        .then((validated) => this.validated(exchange, key, envelope, validated))
+        .catch((error: unknown) => this.unexpected(exchange, error));
+    });
   }
 
   protected validated(
@@ -78,7 +75,8 @@ export class Ingest extends RequestIntake<Rejection> {
         return;
       }
       this.settle(exchange, 202);
-      sendAccepted(exchange.response, exchange.traceId, accepted, rejections, exchange.cors);
+      const { response, traceId, cors } = exchange;
+      send(response, 202, traceId, acceptedBody(traceId, accepted, rejections), cors);
     });
   }
 

@@ -15,16 +15,6 @@ export interface Cors {
   readonly allow: string;
 }
 
-export function sendAccepted(
-  response: ServerResponse,
-  traceId: string,
-  accepted: number,
-  rejections: readonly Rejection[],
-  cors: Cors | null,
-): void {
-  send(response, 202, traceId, acceptedBody(traceId, accepted, rejections), cors, []);
-}
-
 export function acceptedBody(traceId: string, accepted: number, rejections: readonly Rejection[]): string {
   return `{"trace_id":"${traceId}","users_accepted":${accepted},"users_rejected":${rejections.length},"errors":${rejections.length === 0 ? '[]' : JSON.stringify(rejections)}}`;
 }
@@ -85,7 +75,7 @@ export function send(
   traceId: string,
   body: string,
   cors: Cors | null,
-  headers: Headers,
+  headers: Headers = [],
 ): void {
   headers.push('X-Trace-Id', traceId, 'Content-Type', 'application/json');
   headers.push('Content-Length', String(Buffer.byteLength(body)));

@@ -12,11 +12,10 @@ import { type Conversion, type ConvertedRequest, type MessageError, writeKeyOf }
 import type { MessageType } from '../intake/segment-message.ts';
 import type { ApiKey } from '../keys.ts';
 import { METRIC } from '../telemetry/metrics.ts';
-import type { EnforcedPlan } from './enforced-plans.ts';
 import { envelopeOfAnyType, segmentKeyOf } from './request-headers.ts';
 import { type Exchange, type IntakeParts, RequestIntake } from './request-intake.ts';
-import { type Failure, sendPreflight, stopUnwantedBody } from './responses.ts';
-import { SEGMENT_PREFLIGHT, sendJson, sendSegmentFailure, sendSuccess } from './segment-responses.ts';
+import { type Failure, send, sendPreflight, stopUnwantedBody } from './responses.ts';
+import { SEGMENT_PREFLIGHT, sendSegmentFailure } from './segment-responses.ts';
 import { rudderSettings, segmentRouteOf, segmentSettings, serverAddress } from './segment-routes.ts';
 import { convertBody, VALIDATOR_THREAD_BYTES_MIN } from './validate-body.ts';
 
@@ -102,27 +101,19 @@ export class SegmentIntake extends RequestIntake<MessageError> {
   }
 
   #convert(exchange: Exchange, key: ApiKey, type: MessageType | null, body: Uint8Array): void {
-    this.withPlan(exchange, key, (plan) => this.#convertBy(plan, exchange, key, type, body));
-  }
-
-  #convertBy(
-    plan: EnforcedPlan | null,
-    exchange: Exchange,
-    key: ApiKey,
-    type: MessageType | null,
-    body: Uint8Array,
-  ): void {
-    const { receiptTime, largeBodies, metrics } = this.parts;
-    const options = { type, receivedAt: receiptTime(), matchOptions: this.#matchOptions };
-    if (body.length < VALIDATOR_THREAD_BYTES_MIN) {
-      this.#converted(exchange, key, convertBody(body, options, plan));
-      return;
-    }
-    metrics.inc(METRIC.large_bodies);
-    largeBodies
-      .convert(body, options, plan)
-      .then((conversion) => this.#converted(exchange, key, conversion))
-      .catch((error: unknown) => this.unexpected(exchange, error));
+    this.withPlan(exchange, key, (plan) => {
+      const { receiptTime, largeBodies, metrics } = this.parts;
+      const options = { type, receivedAt: receiptTime(), matchOptions: this.#matchOptions };
+      if (body.length < VALIDATOR_THREAD_BYTES_MIN) {
+        this.#converted(exchange, key, convertBody(body, options, plan));
+        return;
+      }
+      metrics.inc(METRIC.large_bodies);
+      largeBodies
+        .convert(body, options, plan)
+        .then((conversion) => this.#converted(exchange, key, conversion))
+        .catch((error: unknown) => this.unexpected(exchange, error));
+    });
   }
 
   #converted(exchange: Exchange, key: ApiKey, conversion: Conversion): void {
@@ -146,14 +137,15 @@ export class SegmentIntake extends RequestIntake<MessageError> {
         this.fail(exchange, { code: 'validation_failed', message: 'no message is valid: see errors', errors });
         return;
       }
-      this.settle(exchange, 200);
-      sendSuccess(exchange.response, exchange.traceId, eventCount, errors, exchange.cors);
+      const { traceId } = exchange;
+      const rejected = errors.length;
+      this.#respond(exchange, { success: true, trace_id: traceId, accepted: eventCount, rejected, errors });
     });
   }
 
   #respond(exchange: Exchange, body: object): void {
     this.settle(exchange, 200);
-    sendJson(exchange.response, exchange.traceId, body, exchange.cors);
+    send(exchange.response, 200, exchange.traceId, JSON.stringify(body), exchange.cors);
   }
 
   protected override sendFailure({ response, traceId, cors }: Exchange, failure: Failure<MessageError>): void {

@@ -19,21 +19,6 @@ const MESSAGES: Partial<Record<ErrorCode, string>> = {
   overloaded: 'nothing was stored: send it again later',
 };
 
-export function sendSuccess(
-  response: ServerResponse,
-  traceId: string,
-  accepted: number,
-  errors: readonly MessageError[],
-  cors: Cors | null,
-): void {
-  sendJson(response, traceId, { success: true, trace_id: traceId, accepted, rejected: errors.length, errors }, cors);
-}
-
-/** 200 with any body. */
-export function sendJson(response: ServerResponse, traceId: string, body: object, cors: Cors | null): void {
-  send(response, 200, traceId, JSON.stringify(body), cors, []);
-}
-
 export function sendSegmentFailure(
   response: ServerResponse,
   traceId: string,
