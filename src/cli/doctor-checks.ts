@@ -137,6 +137,11 @@ export function failed(check: string, message: string, advice: string): Finding 
   return { check, state: 'error', message, advice };
 }
 
+/** For what a start would report, too; none if it would report nothing. */
+export function refusesStart(check: string, problem: string | null): Finding[] {
+  return problem === null ? [] : [failed(check, problem, 'Until then a server refuses to start.')];
+}
+
 /** The first of several findings of one kind, and how many more there are. `isAtLeast`: not all were read. */
 export function firstOf(findings: readonly Finding[], isAtLeast = false): Finding[] {
   const [first, ...others] = findings.slice(SHOWN_MAX);
@@ -252,12 +257,8 @@ export const checkDatabase: Check = async ({ config, lookAtDatabase }) => {
     return [failed('database', `${name} responds, but is a standby`, advice)];
   }
   const findings: Finding[] = [ok('database', `${name} responds: PostgreSQL ${facts.version}`)];
-  if (facts.problemOfMigration !== null) {
-    return [...findings, failed('database', facts.problemOfMigration, 'Until then a server refuses to start.')];
-  }
-  if (facts.problemOfLog !== null) {
-    return [...findings, failed('log', facts.problemOfLog, 'Until then a server refuses to start.')];
-  }
+  const [refusal] = [...refusesStart('database', facts.problemOfMigration), ...refusesStart('log', facts.problemOfLog)];
+  if (refusal !== undefined) return [...findings, refusal];
   if (facts.migrations === null) {
     findings.push(warning('database', 'it has no Sluice tables yet', 'The first "sluice serve" creates them.'));
     return findings;

@@ -20,6 +20,7 @@ import {
   type DoctorParts,
   type DoctorShell,
   type Finding,
+  refusesStart,
 } from './doctor-checks.ts';
 import { checkBacklog, checkLedger, checkClock, checkLog, checkReadiness, checkStore } from './doctor-data.ts';
 import type { FlagsRead } from '../config/flags.ts';
@@ -93,14 +94,12 @@ async function checkIsHere({ dataFolder }: DoctorParts): Promise<Finding[]> {
 
 /** As at start: with PostgreSQL, embedded data left in the folder would be missing. */
 async function checkIsMigrated({ dataFolder }: DoctorParts): Promise<Finding[]> {
-  const problem = problemOfUnmigratedFolder(dataFolder);
-  return problem === null ? [] : [failed('data folder', problem, 'Until then a server refuses to start.')];
+  return refusesStart('data folder', problemOfUnmigratedFolder(dataFolder));
 }
 
 /** With parts of different installations, all further results would be wrong. */
 async function checkIsOneInstallation({ problemOfInstallation, dataFolder }: DoctorParts): Promise<Finding[]> {
-  const problem = problemOfInstallation(dataFolder);
-  return problem === null ? [] : [failed('data folder', problem, 'Until then a server refuses to start.')];
+  return refusesStart('data folder', problemOfInstallation(dataFolder));
 }
 
 /** Half of a restore looks like damage, for which the advice would be wrong. */
