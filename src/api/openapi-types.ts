@@ -3,7 +3,7 @@
  * `openapi-document.ts` writes and `docs-page.ts` reads; this is no general OpenAPI model.
  */
 
-import type { ErrorRow, LimitRow, UserRule } from './reference.ts';
+import type { ERROR_ROWS, LIMIT_ROWS, USER_RULES } from './reference.ts';
 
 export interface Reference {
   readonly $ref: string;
@@ -106,9 +106,9 @@ export interface OpenApiDocument {
     readonly headers: Readonly<Record<string, Header>>;
     readonly securitySchemes: Readonly<Record<string, SecurityScheme>>;
   };
-  readonly 'x-errors': readonly ErrorRow[];
-  readonly 'x-limits': readonly LimitRow[];
-  readonly 'x-user-rules': readonly UserRule[];
+  readonly 'x-errors': typeof ERROR_ROWS;
+  readonly 'x-limits': typeof LIMIT_ROWS;
+  readonly 'x-user-rules': typeof USER_RULES;
 }
 
 /** What a reference such as `#/components/schemas/User` stands for; throws if it stands for nothing. */

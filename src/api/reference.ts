@@ -7,13 +7,6 @@
 import { ERRORS, type ErrorCode } from '../errors.ts';
 import { LIMITS } from '../model.ts';
 
-export interface ErrorRow {
-  readonly status: number;
-  readonly error: string;
-  readonly retry: boolean;
-  readonly when: string;
-}
-
 const WHEN: Readonly<Record<ErrorCode, string>> = {
   validation_failed:
     'Every user is invalid (`errors` says why, user by user), or the payload is unusable: not JSON, not UTF-8, no `users`, wrong content type or encoding (`message` says what and where).',
@@ -36,18 +29,12 @@ const WHEN: Readonly<Record<ErrorCode, string>> = {
     'The server cannot serve it now: too much in flight, disk full or failing, keys or store unreachable, shutting down. At `/ingest/events` also: the key has sent more users than its rate limit allows, as `message` says.',
 };
 
-export const ERROR_ROWS: readonly ErrorRow[] = (Object.keys(ERRORS) as ErrorCode[]).map((code) => ({
+export const ERROR_ROWS = (Object.keys(ERRORS) as ErrorCode[]).map((code) => ({
   status: ERRORS[code].status,
   error: ERRORS[code].text,
   retry: ERRORS[code].retryable,
   when: WHEN[code],
 }));
-
-export interface LimitRow {
-  readonly what: string;
-  readonly limit: string;
-  readonly beyond: string;
-}
 
 function count(value: number): string {
   return value.toLocaleString('en');
@@ -55,7 +42,7 @@ function count(value: number): string {
 
 const USER_REJECTED = 'The user is rejected.';
 
-export const LIMIT_ROWS: readonly LimitRow[] = [
+export const LIMIT_ROWS = [
   {
     what: 'Request body',
     limit: `10 MB (${count(LIMITS.bodyBytesMax)} bytes), as sent and after decompression`,
@@ -75,14 +62,11 @@ export const LIMIT_ROWS: readonly LimitRow[] = [
   },
 ];
 
-export interface UserRule {
-  readonly rule: string;
-  /** `<name>`, `<i>` and `<path>` stand for what is at fault. */
-  readonly message: string;
-}
-
-/** In the order in which they are checked: the first rule that fails is the user's message. */
-export const USER_RULES: readonly UserRule[] = [
+/**
+ * In the order in which they are checked: the first rule that fails is the user's message. `<name>`, `<i>` and `<path>`
+ * stand for what is at fault.
+ */
+export const USER_RULES = [
   { rule: 'A user is an object.', message: 'user must be an object' },
   {
     rule: 'An identifier is a string (checked here only if no other identifier is usable).',

@@ -66,17 +66,8 @@ export function readConfig(input: { env: Env; args: readonly string[] }): {
   return { config: config as Config, sources: sources as Sources, mistakes };
 }
 
-export interface ConfigRow {
-  readonly setting: SettingName;
-  readonly flag: string;
-  readonly env: string;
-  /** As a person would write it. */
-  readonly value: string;
-  readonly source: Source;
-  readonly description: string;
-}
-
-export function describeConfig(config: Config, sources: Sources): ConfigRow[] {
+/** Values as a person would write them. */
+export function describeConfig(config: Config, sources: Sources) {
   return SETTING_NAMES.map((name) => {
     const { flag, env, description } = SETTINGS[name];
     return {
