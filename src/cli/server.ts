@@ -126,10 +126,6 @@ function objectIn(text: string): JsonObject | undefined {
   }
 }
 
-/**
- * A call of the API: rejects with an `OperatorError` for anything but success, with refusals in the server's own words.
- * Nothing is retried: commands that use it say what they did, and can be run again.
- */
 /** Thrown for a response that is not a success. */
 export class CallRefusedError extends OperatorError {
   readonly status: number;
@@ -140,6 +136,10 @@ export class CallRefusedError extends OperatorError {
   }
 }
 
+/**
+ * A call of the API: rejects with an `OperatorError` for anything but success, with refusals in the server's own words.
+ * Nothing is retried: commands that use it say what they did, and can be run again.
+ */
 export async function callApi(
   { url, key }: Server,
   method: 'GET' | 'POST',

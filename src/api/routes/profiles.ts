@@ -320,13 +320,13 @@ export async function valueToMatch(type: IdentifierType, given: string, options:
   return normalise(type, type === 'phone_number' ? given.replace(/^ /, '+') : given, options);
 }
 
-/** One after the other: a list must not take all connections of the store. */
 /** A person is erased whatever the plan says. */
 function noneIfUnusable(error: unknown): null {
   if (error instanceof UnusablePlanError) return null;
   throw error;
 }
 
+/** One after the other: a list must not take all connections of the store. */
 async function lastEventsOf(
   store: SearchCall['store'],
   tenantId: SearchCall['tenantId'],
