@@ -23,12 +23,12 @@ function fieldRows(document: OpenApiDocument, schema: JsonSchema, depth: number,
     const inner = optionalOf(resolved);
     const description = resolved.description ?? (inner && resolve(document, inner).description) ?? '';
     const isNoted = required.includes(name) ? note === 'required' : note === 'not always' && name !== '';
-    const cells = [
+    const cells: readonly Cell[] = [
       { className: `field depth-${depth}`, text: name === '' ? html`<i>any other</i>` : html`<code>${name}</code>` },
       { className: 'type', text: [typeText(document, resolved), isNoted ? html` <em>${note}</em>` : ''] },
       inline(description),
     ];
-    return [cells, ...fieldRows(document, field, depth + 1, note)];
+    return [cells].concat(fieldRows(document, field, depth + 1, note));
   });
 }
 

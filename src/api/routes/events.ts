@@ -231,6 +231,9 @@ async function countEvents({ store, tenantId, parameters, now }: Call<typeof COU
   }
   const byEventName = parameters.group_by === 'event_name';
   const rows = await store.counts(tenantId, { interval, from, to, byEventName });
-  const named = rows.map((row) => ({ ...row, eventName: byEventName ? (row.eventName ?? undefined) : undefined }));
-  return rowJson(Counts, { buckets: named });
+  return rowJson(Counts, {
+    buckets: rows.map(({ start, eventName, events, revenue }) => {
+      return { start, eventName: byEventName ? (eventName ?? undefined) : undefined, events, revenue };
+    }),
+  });
 }

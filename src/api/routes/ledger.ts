@@ -116,12 +116,13 @@ export function registerLedgerRoutes(
         missingRecords,
         lostRecords: lost.reduce((sum, { records }) => sum + records, 0),
         warnings: parts.startWarnings(),
-        hours: shown.map((row) => ({
-          ...row,
-          users: withDifference(row.users),
-          events: withDifference(row.events),
-          usersRejected: row.rejectedUsers,
-          usersResubmitted: row.resubmittedUsers,
+        hours: shown.map(({ hour, users, events, rejectedUsers, resubmittedUsers, droppedByClients }) => ({
+          hour,
+          users: withDifference(users),
+          events: withDifference(events),
+          usersRejected: rejectedUsers,
+          usersResubmitted: resubmittedUsers,
+          droppedByClients,
         })),
         totals: {
           users: withDifference(totalOf(hours.map(({ users }) => users))),
