@@ -181,8 +181,7 @@ function* withState(store: StoreConnection, groups: Iterable<RowGroup>): Generat
     do entry = entries.next().value as Entry | undefined;
     while (entry !== undefined && (entry.key[0] as number) < no);
     if (entry?.key[0] !== no) throw new Error(`of node ${no} there is a row, and nothing in the runs`);
-    const state = stateOf(entry);
-    yield { rows: rows.map((row) => ({ ...row, ...state })), position };
+    yield { rows: [{ ...rows[0], ...stateOf(entry) }], position };
   }
 }
 

@@ -97,7 +97,7 @@ export function storeFacts(file: string): StoreFacts {
     const lost = database
       .prepare('SELECT first_position, next_position, records FROM lost_records ORDER BY first_position')
       .all()
-      .map((row) => ({ ...row }) as unknown as LostStretch);
+      .map((row) => Object.assign({}, row) as unknown as LostStretch);
     return lost.length === 0 ? facts : { ...facts, lost };
   });
 }

@@ -181,7 +181,7 @@ function endedKeys(keys: DatabaseSync): EndedKey[] {
      WHERE mine.revoked_at IS NULL AND (theirs.revoked_at IS NOT NULL OR theirs.expires_at < mine.expires_at
        OR (theirs.expires_at IS NOT NULL AND mine.expires_at IS NULL)) ORDER BY theirs.no`,
   );
-  return ended.all().map((row) => ({ ...(row as unknown as EndedKey), isRolled: row['isRolled'] === 1 }));
+  return ended.all().map((row) => Object.assign({}, row as unknown as EndedKey, { isRolled: row['isRolled'] === 1 }));
 }
 
 /** With the old file as `old` beside the tables of `file`, which are `main`. */
