@@ -3,7 +3,7 @@
  *
  * The loop: a transaction, a step of a job (jobs.ts), housekeeping, a pause; compaction when idle. A transaction takes
  * batches until the log is drained, or it has `TRANSACTION_USERS_MAX` users or has run for `TRANSACTION_MS_MAX`: under
- * load this trades a second of delay for pages that are written once instead of many times. With nothing to do it
+ * load this trades some delay for pages that are written once instead of many times. With nothing to do it
  * commits at once and waits. Where several processors write one store (`batchesPerTransaction: 1`), a transaction is
  * one batch, of all partitions that are ours together.
  *
@@ -48,7 +48,8 @@ import type { PlanStore } from '../plans.ts';
  */
 export const BATCH_BYTES_MAX = 128 * 1024;
 const TRANSACTION_USERS_MAX = 100_000;
-const TRANSACTION_MS_MAX = 1_500;
+/** What arrives meanwhile can be read after the next commit: with it and a pause, within two seconds under load. */
+const TRANSACTION_MS_MAX = 700;
 /** Between two transactions the lock is free for this long, and for longer while others ask for it. */
 const TURN_MS = 4;
 /**

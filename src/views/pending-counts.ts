@@ -29,9 +29,9 @@ export interface PendingResult {
   readonly ends: ReadonlyMap<number, number>;
 }
 
-const CHUNK_POSITIONS = 512;
+const CHUNK_POSITIONS = 128;
 const HEADERS_PER_READ = 5_000;
-/** Over all chunks: some 20 MB. A backlog of 50 million records of one tenant has 100,000 chunks. */
+/** Over all chunks: some 20 MB. A backlog of 25 million records of one tenant has 200,000 chunks. */
 const KEPT_MINUTES_MAX = 200_000;
 
 export class PendingCounts {
