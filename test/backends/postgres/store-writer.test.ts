@@ -98,7 +98,8 @@ suite('The writing end of the store on PostgreSQL', { skip: whyNoPostgres() }, (
     for (const [stage, make] of stages.entries()) {
       const few = await roundTrips(people(10, 0, make), `few ${stage}`);
       const many = await roundTrips(people(999, 10_000, make), `many ${stage}`);
-      assert.equal(many, few, `stage ${stage}`);
+      // One more to look up the people that the cache had to displace: with 1,000 there is one in about 50 runs.
+      assert.ok(many === few || many === few + 1, `stage ${stage}: ${many} and ${few} round trips`);
       assert.ok(few <= 30, `${few} round trips`);
     }
     assert.equal((await profileOf(under, 'anon_id', 'a10998')).identifiers.email[0], 'e10998@x.org');
