@@ -779,6 +779,7 @@ export function storeJobsContract(open: OpenStore): void {
       );
       const filter = { cause: 'Error: broken 9', from: null, to: null };
       assert.equal((await under.store.listDeadLetters(TENANT, { ...filter, limit: 5, cursor: null })).rows.length, 1);
+      assert.equal(await under.store.retryDeadLetters(TENANT, { ...filter, cause: '\0' }, audit()), undefined);
       assert.equal(await under.store.retryDeadLetter(OTHER_TENANT, trace, 0, audit()), undefined);
       const call = audit();
       const job = await under.store.retryDeadLetter(TENANT, trace, 0, call);

@@ -157,6 +157,24 @@ export function storeUnmergeAndEraseContract(open: OpenStore): void {
       );
     });
 
+    test('of two erases of a person at the same time, each is in the audit with what it removed, or finds nothing', async () => {
+      // More events than one transaction removes.
+      const users = Array.from({ length: 100 }, () => person({ user_id: 'u' }, Array<object>(70).fill({})));
+      for (let n = 0; n < 3; n++) await send(under, users, { receivedAt: START + n });
+      const { id, eventCount } = await profileOf(under, 'user_id', 'u');
+      const acts = [ACT, { ...ACT, traceId: '01957000-0000-7000-8000-00000000ac71' }];
+      const found = await Promise.all(acts.map(async (act) => under.store.erase(TENANT, id, act)));
+      const { rows } = await under.store.audit(TENANT, PAGE);
+      const audited = rows.map(({ traceId }) => traceId).sort();
+      assert.deepEqual(
+        audited,
+        acts.filter((_, index) => found[index]).map(({ traceId }) => traceId),
+      );
+      const removed = rows.reduce((sum, { detail }) => sum + (JSON.parse(detail) as { events: number }).events, 0);
+      assert.equal(removed, eventCount);
+      assert.equal(await under.store.erase(TENANT, id, ACT), false);
+    });
+
     test('an audit entry is found by its trace_id, in any case, and nothing by another', async () => {
       const mergedBy = await joined();
       const { id } = await profileOf(under, 'user_id', 'u');

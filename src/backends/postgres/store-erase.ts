@@ -47,7 +47,7 @@ const HORIZON: RejectionHorizon = {
   isLater: (horizon) => sql<SqlBool>`age(xmin) <= age(${horizon}::xid8::xid)`,
 };
 
-/** False for an unknown profile. */
+/** False for an unknown profile, and for one that another erasure removes first. */
 export async function erase(pool: PostgresPool, erasure: Erasure): Promise<boolean> {
   const { tenant, id } = erasure;
   const nodes = await findNodes(pool, tenant, id, IDENTIFIERS);
@@ -55,12 +55,14 @@ export async function erase(pool: PostgresPool, erasure: Erasure): Promise<boole
   const keys = erasedKeys(identifiersOf(nodes));
   // Searched before the transaction, since there may be many; rows added meanwhile are searched within it.
   const matching = await runSteps(pool, (tables) => findRejections(tables, erasure, keys, HORIZON));
-  let progress: Progress | null = { nextDay: 0, removed: 0, idleDays: 0 };
-  while (progress !== null) {
-    const before: Progress = progress;
-    progress = await inDurableTransaction(pool, (client) => erasePiece(client, erasure, matching, before));
+  let progress: Progress = { nextDay: 0, removed: 0, idleDays: 0 };
+  for (;;) {
+    const before = progress;
+    const after = await inDurableTransaction(pool, (client) => erasePiece(client, erasure, matching, before));
+    if (after === 'erased') return true;
+    if (after === 'erased by another') return before.removed > 0;
+    progress = after;
   }
-  return true;
 }
 
 /** State of an erase after each of its transactions. */
@@ -74,7 +76,7 @@ interface Progress {
 }
 
 /**
- * Removes the events of some days, and with the last of them the person; then returns null. The remaining number comes
+ * Removes the events of some days, and with the last of them the person. The remaining number comes
  * from the nodes' counts and not from what was found: while an erase goes through the days, a processor may store more
  * in a day that it has passed.
  */
@@ -83,11 +85,15 @@ async function erasePiece(
   erasure: Erasure,
   matching: MatchingRejections,
   progress: Progress,
-): Promise<Progress | null> {
-  const { tenant, id } = erasure;
+): Promise<Progress | 'erased' | 'erased by another'> {
+  const { tenant, id, audit } = erasure;
   const profile = await lockProfile(client, tenant, id);
-  // Another erase removed the rest.
-  if (profile === undefined) return null;
+  if (profile === undefined) {
+    // Another erasure of the same person removed the rest; both have their part in the audit.
+    const detail = { profile_id: id, nodes: 0, events: progress.removed };
+    if (progress.removed > 0) await writeAudit(client, tenant, 'erase', [], audit, detail);
+    return 'erased by another';
+  }
   // First and last seen are times of receipt.
   const first = dayOf(Math.min(...profile.nodes.map(({ firstSeen }) => firstSeen)));
   const end = dayOf(Math.max(...profile.nodes.map(({ lastSeen }) => lastSeen))) + 1;
@@ -104,7 +110,7 @@ async function erasePiece(
   else await takeFromNodes(client, events);
   await takeFromAllSums(client, events, 'erased');
   if (isGone) await addToProfiles(storeQueriesOn(client).tables, LOCAL_SHARD, [[tenant, -1]]).execute();
-  return isGone ? null : { nextDay: isLast ? days.end : days.first, removed, idleDays };
+  return isGone ? 'erased' : { nextDay: isLast ? days.end : days.first, removed, idleDays };
 }
 
 async function eraseProfile(

@@ -119,7 +119,10 @@ function matching(query: Letters, { cause, from, to }: DeadLetterFilter): Letter
   let letters = query;
   if (from !== null) letters = letters.where('received_at', '>=', from);
   if (to !== null) letters = letters.where('received_at', '<', to);
-  if (cause !== null) letters = letters.where(sql<string>`substr(cause, 1, length(${cause}))`, '=', cause);
+  if (cause !== null) {
+    const start = withoutNul(cause);
+    letters = letters.where(sql<string>`substr(cause, 1, length(${start}))`, '=', start);
+  }
   return letters;
 }
 

@@ -57,19 +57,26 @@ const HORIZON: RejectionHorizon = {
   isLater: (horizon) => sql<SqlBool>`no > ${horizon}`,
 };
 
-/** False for an unknown profile. */
+/** False for an unknown profile, and for one that another erasure removes first. */
 export async function erase(store: StoreConnection, erasure: Erasure): Promise<boolean> {
-  const { tenant, id } = erasure;
+  const { tenant, id, audit } = erasure;
   const known = store.read(() => nodesById(store, tenant, id));
   if (known === undefined) return false;
   // Searched before the transaction, since there may be many; rows added meanwhile are searched within it.
   const keys = erasedKeys(identifiersOf(store, known.nodes));
   const matching = store.steps((tables) => findRejections(tables, erasure, keys, HORIZON));
   let events = 0;
+  let isFound = true;
   /** True for the last one. */
   const removePiece = (): boolean => {
     const profile = nodesById(store, tenant, id);
-    if (profile === undefined) return true;
+    if (profile === undefined) {
+      // Another erasure of the same person removed the rest; both have their part in the audit.
+      isFound = events > 0;
+      const detail = { profile_id: id, nodes: 0, events };
+      if (isFound) store.steps((tables) => changedBy(insertAudit(tables, tenant, 'erase', audit, detail)));
+      return true;
+    }
     const removed = eraseEvents(store, profile);
     events += removed.length;
     if (removed.length >= EVENTS_PER_TRANSACTION_MAX) {
@@ -81,7 +88,7 @@ export async function erase(store: StoreConnection, erasure: Erasure): Promise<b
   };
   while (!(await inWriteTransaction(store, removePiece)));
   await cleanUp(store);
-  return true;
+  return isFound;
 }
 
 /** The erase is complete by now; this only removes bytes that are left in free pages and in the write-ahead log. */
