@@ -159,7 +159,12 @@ export function storeUnmergeAndEraseContract(open: OpenStore): void {
 
     test('of two erases of a person at the same time, each is in the audit with what it removed, or finds nothing', async () => {
       // More events than one transaction removes.
-      const users = Array.from({ length: 100 }, () => person({ user_id: 'u' }, Array<object>(70).fill({})));
+      const users = Array.from({ length: 100 }, () =>
+        person(
+          { user_id: 'u' },
+          Array.from({ length: 70 }, () => ({})),
+        ),
+      );
       for (let n = 0; n < 3; n++) await send(under, users, { receivedAt: START + n });
       const { id, eventCount } = await profileOf(under, 'user_id', 'u');
       const acts = [ACT, { ...ACT, traceId: '01957000-0000-7000-8000-00000000ac71' }];
