@@ -48,8 +48,7 @@ import type { PlanStore } from '../plans.ts';
  */
 export const BATCH_BYTES_MAX = 128 * 1024;
 const TRANSACTION_USERS_MAX = 100_000;
-/** What arrives meanwhile can be read after the next commit: with it and a pause, within two seconds under load. */
-const TRANSACTION_MS_MAX = 700;
+const TRANSACTION_MS_MAX = 1_500;
 /** Between two transactions the lock is free for this long, and for longer while others ask for it. */
 const TURN_MS = 4;
 /**
