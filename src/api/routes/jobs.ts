@@ -10,9 +10,8 @@ import { KEY_ID, PROCESSED_AT, RESUBMIT_AT, RESUBMIT_TRACE_ID, TRACE_ID } from '
 import { Type } from '../json-schema.ts';
 import { raw } from '../json-text.ts';
 import { cursor, limit } from '../parameters.ts';
-import { rowJson } from '../row-json.ts';
+import { rowJson, timeText } from '../row-json.ts';
 import { anyJson, count, list, nextCursor, object, oneOf, text, time, timeOrNull, uuid } from '../schema.ts';
-import { timeText } from '../row-json.ts';
 import { type TenantParts, tenantRoute } from '../tenant-route.ts';
 
 const JobProblem = object('JobProblem', 'One that was not stored, and why.', {

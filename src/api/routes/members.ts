@@ -10,10 +10,9 @@ import { Type } from '../json-schema.ts';
 import { ID_PARAMS, type MemberCall, type MemberParts, memberRoute, readTexts } from '../member-route.ts';
 import { BadParameterError, RefusedError } from '../responses.ts';
 import { NO_CONTENT } from '../route-schema.ts';
-import { rowJson } from '../row-json.ts';
+import { rowJson, timeText } from '../row-json.ts';
 import { ownUrl } from '../same-origin.ts';
 import { flag, list, object, text, textOrNull, time, timeOrNull } from '../schema.ts';
-import { timeText } from '../row-json.ts';
 
 export const email = text('An e-mail address.');
 

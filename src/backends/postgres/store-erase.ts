@@ -76,9 +76,9 @@ interface Progress {
 }
 
 /**
- * Removes the events of some days, and with the last of them the person. The remaining number comes
- * from the nodes' counts and not from what was found: while an erase goes through the days, a processor may store more
- * in a day that it has passed.
+ * Removes the events of some days, and with the last of them the person. The remaining number comes from the nodes'
+ * counts and not from what was found: while an erase goes through the days, a processor may store more in a day that it
+ * has passed.
  */
 async function erasePiece(
   client: PostgresClient,

@@ -201,8 +201,8 @@ class PostgresWriteTransaction extends SqlWriteTransaction implements WriteTrans
   readonly #transaction: PostgresTransaction;
   readonly #client: PostgresClient;
   readonly #shared: Shared;
-  /** Those that are known, and new ones, which are visible to this transaction alone until it commits. */
-  readonly #tenants: Map<TenantId, number>;
+  /** Numbers of tenants that are visible to this transaction alone until it commits. */
+  readonly #newTenants = new Map<TenantId, number>();
   readonly #people: PersonCache;
   readonly #firstUses: FirstUses;
   readonly #locked: LockedNodes = new Map();
@@ -223,7 +223,6 @@ class PostgresWriteTransaction extends SqlWriteTransaction implements WriteTrans
     this.#transaction = transaction;
     this.#client = transaction.client;
     this.#shared = shared;
-    this.#tenants = new Map(shared.tenants);
   }
 
   override async advance(...position: Parameters<WriteTransaction['advance']>): Promise<void> {
@@ -320,7 +319,7 @@ class PostgresWriteTransaction extends SqlWriteTransaction implements WriteTrans
     await writeCounts(this.#client, shard, this.sums.takeCounts());
     await this.inSteps((tables) => this.sums.write(tables, shard));
     await this.#transaction.commit();
-    for (const [id, no] of this.#tenants) tenants.set(id, no);
+    for (const [id, no] of this.#newTenants) tenants.set(id, no);
     for (const [tenant, people] of this.#met) {
       this.#people.learn(tenant, this.#invalidationCounts.get(tenant) ?? 0, people);
     }
@@ -342,13 +341,14 @@ class PostgresWriteTransaction extends SqlWriteTransaction implements WriteTrans
   }
 
   protected async tenantNumbers(ids: readonly TenantId[]): Promise<ReadonlyMap<TenantId, number>> {
+    const numberOf = (id: TenantId): number | undefined => this.#newTenants.get(id) ?? this.#shared.tenants.get(id);
     for (const statement of [FIND_TENANTS, INSERT_TENANTS, FIND_TENANTS]) {
-      const missing = ids.filter((id) => !this.#tenants.has(id));
+      const missing = ids.filter((id) => numberOf(id) === undefined);
       if (missing.length === 0) break;
       const { rows } = await this.#client.query<{ id: TenantId; no: number }>(statement, [texts(missing)]);
-      for (const { id, no } of rows) this.#tenants.set(id, no);
+      for (const { id, no } of rows) this.#newTenants.set(id, no);
     }
-    return this.#tenants;
+    return new Map(ids.map((id) => [id, numberOf(id) as number]));
   }
 }
 

@@ -20,7 +20,8 @@ const KINDS: Readonly<Record<ColumnType, ColumnKind>> = {
   uuid: 'uuid',
 };
 
-const SHARED_TABLES: Tables = { ...STORE_TABLES, ...ACCOUNT_TABLES };
+const SHARED = { ...STORE_TABLES, ...ACCOUNT_TABLES };
+const SHARED_TABLES: Tables = SHARED;
 
 const FIRST_USE = { received_at: 'integer', trace_id: 'uuid' } as const;
 const ORIGIN = { ...FIRST_USE, user_index: 'integer' } as const;
@@ -34,11 +35,10 @@ function texts(names: string): Columns {
   return Object.fromEntries(names.split(' ').map((name) => [name, 'text']));
 }
 
-/** `names` are separated by blanks. */
-function shared(names: string): Record<string, Columns> {
+function shared(...names: readonly (keyof typeof SHARED)[]): Record<string, Columns> {
   return Object.fromEntries(
-    names.split(' ').map((name) => {
-      const columns = Object.entries(SHARED_TABLES[name]?.columns ?? {});
+    names.map((name) => {
+      const columns = Object.entries<{ readonly type: ColumnType }>(SHARED[name].columns);
       const kept = columns.filter(([column]) => column !== 'shard' && column !== 'log');
       return [name, Object.fromEntries(kept.map(([column, { type }]) => [column, KINDS[type]]))];
     }),
@@ -76,8 +76,16 @@ const PARTS: Readonly<Record<string, Columns>> = {
   key_secret: { secret: 'bytes' },
   idempotency_keys: { hash: 'integer', rest: 'integer', ...FIRST_USE, body_hash: 'text' },
   event_ids: { hash: 'integer', rest: 'integer', received_at: 'integer' },
-  ...shared('counts ledger receipts profile_counts catalogue_entries catalogue_properties plan_violations'),
-  ...shared('rejections dead_letters jobs audit'),
+  ...shared(
+    'counts',
+    'ledger',
+    'receipts',
+    'profile_counts',
+    'catalogue_entries',
+    'catalogue_properties',
+    'plan_violations',
+  ),
+  ...shared('rejections', 'dead_letters', 'jobs', 'audit'),
   records: {
     ...integers('no tenant processed_at first_user_index users_accepted users_rejected first_event events'),
     ...texts('key_id notes'),
@@ -92,7 +100,17 @@ const PARTS: Readonly<Record<string, Columns>> = {
     event_index: 'integer',
     ...texts('event_name revenue currency value properties'),
   },
-  ...shared('accounts keys key_volumes plans members sessions invitations sign_in_attempts lost_records'),
+  ...shared(
+    'accounts',
+    'keys',
+    'key_volumes',
+    'plans',
+    'members',
+    'sessions',
+    'invitations',
+    'sign_in_attempts',
+    'lost_records',
+  ),
   // Last, so that what is there of an unfinished migration is never taken for a store that can go on.
   positions: integers('partition position processed_to'),
 };
