@@ -111,35 +111,11 @@ function onData(command: (args: readonly string[], shell: Shell) => Promise<numb
 }
 
 async function runDoctorCommand(args: readonly string[], shell: Shell): Promise<number> {
-  const [
-    { runDoctor },
-    { findLogReader, inspectLocalLog, lookAtDatabase },
-    { listSegments },
-    { findingsInStore, freeBytesOf },
-    { lockHolderOf },
-    { isBackupRunning },
-    { problemOfInstallation },
-  ] = await Promise.all([
+  const [{ runDoctor }, { doctorParts }] = await Promise.all([
     import('./cli/doctor.ts'),
     import('./wiring/opening.ts'),
-    import('./backends/sqlite/log/segments.ts'),
-    import('./backends/sqlite/checkup.ts'),
-    import('./backends/sqlite/folder-lock.ts'),
-    import('./backends/sqlite/backup/lock.ts'),
-    import('./backends/sqlite/installation.ts'),
   ]);
-  return runDoctor(args, {
-    ...shell,
-    findLogReader,
-    inspectLocalLog,
-    segments: (folder) => listSegments(logFolderOf(folder)),
-    problemOfInstallation,
-    lockHolder: lockHolderOf,
-    isBackupRunning: (folder) => isBackupRunning(logFolderOf(folder)),
-    freeBytes: freeBytesOf,
-    checkStoreFile: async (folder, isDeep) => findingsInStore(storeFileOf(folder), isDeep),
-    lookAtDatabase,
-  });
+  return runDoctor(args, { ...shell, ...(await doctorParts()) });
 }
 
 async function runMigrateCommand(args: readonly string[], shell: Shell): Promise<number> {

@@ -9,7 +9,8 @@ import { existsSync } from 'node:fs';
 import { resolve } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { refuseUnfinishedRestore } from '../backup/restore-marker.ts';
-import type { DatabaseFacts } from '../cli/doctor-checks.ts';
+import type { DatabaseFacts, DoctorShell } from '../cli/doctor-checks.ts';
+import type { Shell } from '../cli/shell.ts';
 import type { TrustedClock } from '../clock/clock.ts';
 import type { Config } from '../config/config.ts';
 import { matchOptionsOf } from '../config/match-options.ts';
@@ -617,4 +618,32 @@ async function translateUnreachable<T>(config: Config, work: () => Promise<T>): 
       { cause: error },
     );
   }
+}
+
+/** What `sluice doctor` looks at beside what every command has. */
+export async function doctorParts(): Promise<Omit<DoctorShell, keyof Shell>> {
+  const [
+    { listSegments },
+    { findingsInStore, freeBytesOf },
+    { lockHolderOf },
+    { isBackupRunning },
+    { problemOfInstallation },
+  ] = await Promise.all([
+    import('../backends/sqlite/log/segments.ts'),
+    import('../backends/sqlite/checkup.ts'),
+    import('../backends/sqlite/folder-lock.ts'),
+    import('../backends/sqlite/backup/lock.ts'),
+    import('../backends/sqlite/installation.ts'),
+  ]);
+  return {
+    findLogReader,
+    inspectLocalLog,
+    segments: (folder) => listSegments(logFolderOf(folder)),
+    problemOfInstallation,
+    lockHolder: lockHolderOf,
+    isBackupRunning: (folder) => isBackupRunning(logFolderOf(folder)),
+    freeBytes: freeBytesOf,
+    checkStoreFile: async (folder, isDeep) => findingsInStore(storeFileOf(folder), isDeep),
+    lookAtDatabase,
+  };
 }

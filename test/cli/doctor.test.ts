@@ -58,7 +58,7 @@ async function examine(
   args: readonly string[] = [],
   changes: Partial<DoctorShell> = {},
 ): Promise<Examined> {
-  const { shell, out } = doctorShell(data, changes);
+  const { shell, out } = await doctorShell(data, changes);
   const code = await runDoctor([...args, '--json'], shell);
   const { findings } = JSON.parse(out()) as { findings: Finding[] };
   const problem = findings
@@ -139,7 +139,7 @@ suite('sluice doctor', () => {
     const folder = openDataFolder(context);
     await healthyFolder(folder);
     chmodSync(folder.data, 0o755);
-    const { shell, out } = doctorShell(folder.data);
+    const { shell, out } = await doctorShell(folder.data);
     assert.equal(await runDoctor([], shell), 2);
     assert.match(out(), /^✓ settings {5}valid\n! data folder {2}other users can read/);
     assert.match(out(), /→ It contains personal data\. Make it private: chmod 700/);
@@ -573,7 +573,7 @@ suite('sluice doctor', () => {
   test('all mistakes are reported at once', async (context) => {
     const folder = openDataFolder(context);
     const words = await refusal(
-      (args) => runDoctor(args, doctorShell(folder.data).shell),
+      async (args) => runDoctor(args, (await doctorShell(folder.data)).shell),
       ['--dep', 'now'],
       testShell({}),
     );

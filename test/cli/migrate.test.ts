@@ -56,7 +56,7 @@ const DYING_PROGRAM = fileURLToPath(new URL('./migrate-program.ts', import.meta.
 const NEW_KEY = ['keys', 'create', '--name', 'new', '--kind', 'secret', '--env', 'production'];
 /** Of `sluice doctor`, the words of the one finding that says that something is broken. */
 async function brokenIn(data: string, env: Readonly<Record<string, string>>): Promise<string> {
-  const { shell, out } = doctorShell(data, { env: { SLUICE_DATA: data, ...env }, now: Date.now });
+  const { shell, out } = await doctorShell(data, { env: { SLUICE_DATA: data, ...env }, now: Date.now });
   assert.equal(await runDoctor(['--json'], shell), 1);
   const { findings } = JSON.parse(out()) as { findings: { state: string; message: string }[] };
   const broken = findings.filter(({ state }) => state === 'error');

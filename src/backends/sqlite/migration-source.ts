@@ -26,7 +26,7 @@ import { unpackBlock } from './store/event-blocks.ts';
 import { EVENT_IDS, IDEMPOTENCY_KEYS, keyUseOf } from './store/first-uses.ts';
 import { PROFILE_RUNS, stateOf } from './store/profile-runs.ts';
 import { storeFile } from './store/schema.ts';
-import { countStored } from './store/stored-events.ts';
+import { type BlockRow, countStored } from './store/stored-events.ts';
 import { uuidBytes, uuidText } from './uuids.ts';
 
 export interface SourceSetup {
@@ -215,13 +215,6 @@ function* recordGroups(store: StoreConnection, table: number, after: number): Ge
   for (const row of store.iterate<Row>(`SELECT * FROM records_${table} WHERE no > ? ORDER BY no`, after)) {
     yield { rows: [row], position: [table, row['no'] ?? null] };
   }
-}
-
-interface BlockRow {
-  readonly first_event: number;
-  readonly tenant: number;
-  readonly numbers: Uint8Array;
-  readonly texts: Uint8Array;
 }
 
 function* eventGroups(store: StoreConnection, table: number, after: number): Generator<RowGroup> {
