@@ -19,8 +19,11 @@
  * - **match key**: an identifier, normalised: what people are matched by. Junk values make no match key.
  * - **node**: what a match key points to permanently: the profile it was first seen on. Has an internal number and a
  *   public id.
- * - **profile**: a surviving node with all nodes aliased to it; its id is the survivor's.
- * - **merge**: two nodes found to be one person, with the request that joined them. **alias**: node → surviving node.
+ * - **profile**: a surviving node, its root, with all nodes aliased to it; its id is the root's.
+ * - **merge**: two nodes found to be one person, with the request that joined them. **alias**: node → root.
+ * - **backlog**: records in the log that are not processed yet. **batch**: records that are processed together.
+ * - **first use**: when an `Idempotency-Key` or `$event_id` was first received: a later use is a duplicate.
+ * - **delta**: what a transaction adds to a node: events, first and last seen, property updates.
  * - **dead letter**: a record that the processor could not process, kept with its cause.
  * - **ledger**: per hour, what became of everything that was received; all of it is accounted for.
  * - **catalogue**: which event names and properties a tenant's events have, with types, shares and examples.

@@ -1,8 +1,8 @@
 /**
  * The edge's cache of API keys, so that a request costs no read of the key store.
  *
- * A response of the store is used for FRESH_MS, so a revocation takes effect everywhere within that time. While the
- * store cannot be read, or takes longer than TIMEOUT_MS to respond, keys that it confirmed within the last STALE_MS keep
+ * A response of the store is used for FRESH_MS, so a revocation takes effect everywhere within that time, and at most
+ * TIMEOUT_MS more where the store is slow. While the store cannot be read, or takes longer than TIMEOUT_MS to respond, keys that it confirmed within the last STALE_MS keep
  * working: neither a restart of the store nor a network that drops packets loses events.
  *
  * Both maps are bounded, and keys that do not exist have their own map, so a flood of guesses cannot evict real keys.
