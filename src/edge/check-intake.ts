@@ -50,14 +50,14 @@ export class CheckIntake extends Ingest {
     this.#planChecks = planChecks;
   }
 
-  protected override isOverLimit(exchange: Exchange, key: ApiKey, users: number): boolean {
+  protected override respondIfOverLimit(exchange: Exchange, key: ApiKey, users: number): boolean {
     const retryAfterMs = this.parts.rateLimits.take(key, users);
     if (retryAfterMs === 0) return false;
     this.fail(exchange, { code: this.overLimitCode, message: overLimitText(key), retryAfterMs });
     return true;
   }
 
-  protected override validated(
+  protected override onValidated(
     exchange: Exchange,
     key: ApiKey,
     { idempotencyKey }: Envelope,
@@ -70,7 +70,7 @@ export class CheckIntake extends Ingest {
       return;
     }
     const { userCount, eventCount, rejections } = validation;
-    if (this.isOverLimit(exchange, key, userCount)) return;
+    if (this.respondIfOverLimit(exchange, key, userCount)) return;
     const accepted = userCount - rejections.length;
     const isAccepted = accepted > 0;
     const status = isAccepted ? 202 : ERRORS.validation_failed.status;
@@ -98,7 +98,7 @@ export class CheckIntake extends Ingest {
         ([prediction, violations]) => this.#respond(exchange, status, wouldRespond, { prediction, violations }),
         (error: unknown) => this.#notPredicted(exchange, error),
       )
-      .catch((error: unknown) => this.unexpected(exchange, error));
+      .catch((error: unknown) => this.respondToBug(exchange, error));
   }
 
   /** In every mode. Null where there is no plan, or none that this version can read. */
@@ -133,7 +133,7 @@ export class CheckIntake extends Ingest {
       would_respond: { status, body: raw(wouldRespond) },
       ...(found !== undefined && predictionJson(found.prediction, found.violations)),
     });
-    this.settle(exchange, 200);
+    this.finish(exchange, 200);
     send(response, 200, traceId, body, cors);
   }
 }

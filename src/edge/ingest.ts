@@ -32,7 +32,7 @@ export class Ingest extends RequestIntake<Rejection> {
   #handleOtherMethod(exchange: Exchange): void {
     const { request, response, traceId } = exchange;
     if (request.method === 'OPTIONS' && request.headers.origin !== undefined) {
-      this.settle(exchange, 204);
+      this.finish(exchange, 204);
       sendPreflight(response, traceId);
       return;
     }
@@ -42,25 +42,25 @@ export class Ingest extends RequestIntake<Rejection> {
   #validate(exchange: Exchange, key: ApiKey, envelope: Envelope, body: Buffer): void {
     this.withPlan(exchange, key, (plan) => {
       if (body.length < VALIDATOR_THREAD_BYTES_MIN) {
-        this.validated(exchange, key, envelope, { body, validation: validateBody(body, plan) });
+        this.onValidated(exchange, key, envelope, { body, validation: validateBody(body, plan) });
         return;
       }
       this.parts.metrics.inc(METRIC.large_bodies);
       this.parts.largeBodies
         .validate(body, plan)
-        .then((validated) => this.validated(exchange, key, envelope, validated))
-        .catch((error: unknown) => this.unexpected(exchange, error));
+        .then((validated) => this.onValidated(exchange, key, envelope, validated))
+        .catch((error: unknown) => this.respondToBug(exchange, error));
     });
   }
 
-  protected validated(
+  protected onValidated(
     exchange: Exchange,
     key: ApiKey,
     { idempotencyKey }: Envelope,
     { body, validation }: ValidatedBody,
   ): void {
     if (!validation.ok) {
-      this.unusable(exchange, validation.message);
+      this.respondInvalid(exchange, validation.message);
       return;
     }
     const { userCount, rejections, eventCount, droppedByClient } = validation;
@@ -74,7 +74,7 @@ export class Ingest extends RequestIntake<Rejection> {
         this.fail(exchange, { code: 'validation_failed', errors: rejections });
         return;
       }
-      this.settle(exchange, 202);
+      this.finish(exchange, 202);
       const { response, traceId, cors } = exchange;
       send(response, 202, traceId, acceptedBody(traceId, accepted, rejections), cors);
     });

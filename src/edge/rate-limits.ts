@@ -4,7 +4,7 @@
  * swap: no lock, and nothing at all for keys without a limit.
  *
  * A request passes while anything is left in the bucket, and then costs all of its users, so that no request is too
- * large to ever pass; what it took too much is paid back before the next one. Over any time the key sends at most its
+ * large to ever pass; what it overdrew is paid back before the next one. Over any time the key sends at most its
  * rate, the burst, and the users of one request. Buckets are full after a restart, and when the limit was changed.
  *
  * Servers do not share buckets. With `servers` each enforces its share, which is right while load is spread evenly.
@@ -30,7 +30,7 @@ export function allocateRateLimits(): SharedArrayBuffer {
 
 /** For the client. */
 export function overLimitText({ rateLimit }: LimitedKey): string {
-  return `this key may send ${rateLimit?.usersPerSecond ?? 0} users per second: send it again after Retry-After`;
+  return `this key may send ${rateLimit?.usersPerSecond ?? 0} users per second: retry after the seconds in Retry-After`;
 }
 
 interface Bucket {
@@ -84,12 +84,12 @@ export class RateLimits {
 
   /** All threads that claim a slot for a name find the same one. */
   #claim(name: string): Bucket {
-    const owned = hashOf(name);
-    const first = Number(BigInt.asUintN(32, owned));
+    const nameHash = hashOf(name);
+    const first = Number(BigInt.asUintN(32, nameHash));
     for (let probe = 0; probe < PROBES_MAX; probe++) {
       const place = ((first + probe) % BUCKETS) * NUMBERS_PER_BUCKET;
-      const owner = Atomics.compareExchange(this.#shared, place, 0n, owned);
-      if (owner === 0n || owner === owned) return { numbers: this.#shared, at: place + 1 };
+      const slotHash = Atomics.compareExchange(this.#shared, place, 0n, nameHash);
+      if (slotHash === 0n || slotHash === nameHash) return { numbers: this.#shared, at: place + 1 };
     }
     return { numbers: new BigInt64Array(1), at: 0 };
   }

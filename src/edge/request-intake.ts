@@ -78,7 +78,7 @@ export interface GivenKey {
   readonly isInAddress: boolean;
 }
 
-/** The part of a log entry that comes from the body. */
+/** A log entry without what the key and the clock give. */
 export type Content = Omit<LogEntry, 'traceId' | 'tenantId' | 'receivedAt' | 'keyId' | 'keyKind'>;
 
 /** `Item`: what an error response lists for each invalid user or message. */
@@ -107,7 +107,7 @@ export abstract class RequestIntake<Item> {
     try {
       this.begin(exchange);
     } catch (error) {
-      this.unexpected(exchange, error);
+      this.respondToBug(exchange, error);
     }
   }
 
@@ -131,9 +131,9 @@ export abstract class RequestIntake<Item> {
           if (found) this.#authenticated(exchange, found, given, use);
           else this.fail(exchange, { code: 'unauthorized' });
         },
-        () => this.#unavailable(exchange, METRIC.unavailable_keys),
+        () => this.#respondUnavailable(exchange, METRIC.unavailable_keys),
       )
-      .catch((error: unknown) => this.unexpected(exchange, error));
+      .catch((error: unknown) => this.respondToBug(exchange, error));
   }
 
   #authenticated(exchange: Exchange, key: ApiKey, { isInAddress }: GivenKey, use: (key: ApiKey) => void): void {
@@ -165,7 +165,7 @@ export abstract class RequestIntake<Item> {
     use: (body: Buffer) => void,
   ): void {
     if (typeof envelope === 'string') {
-      this.unusable(exchange, envelope);
+      this.respondInvalid(exchange, envelope);
       return;
     }
     if (envelope.declaredBytes > LIMITS.bodyBytesMax) {
@@ -173,20 +173,20 @@ export abstract class RequestIntake<Item> {
       return;
     }
     // Only checks the limit, before the body is sent; `append` takes the tokens.
-    if (key !== null && this.isOverLimit(exchange, key, 0)) return;
+    if (key !== null && this.respondIfOverLimit(exchange, key, 0)) return;
     const { log, inFlight } = this.parts;
     const reason = this.parts.unavailableReason();
     if (reason !== null) {
-      this.#unavailable(exchange, UNAVAILABLE_METRICS[reason]);
+      this.#respondUnavailable(exchange, UNAVAILABLE_METRICS[reason]);
       return;
     }
     if (log.problem() !== null) {
-      this.#unavailable(exchange, METRIC.unavailable_log);
+      this.#respondUnavailable(exchange, METRIC.unavailable_log);
       return;
     }
     const reservation = inFlight.open(envelope.declaredBytes);
     if (!reservation) {
-      this.#unavailable(exchange, METRIC.unavailable_in_flight);
+      this.#respondUnavailable(exchange, METRIC.unavailable_in_flight);
       return;
     }
     exchange.reservation = reservation;
@@ -195,7 +195,7 @@ export abstract class RequestIntake<Item> {
       try {
         this.#bodyRead(exchange, read, use);
       } catch (error) {
-        this.unexpected(exchange, error);
+        this.respondToBug(exchange, error);
       }
     });
   }
@@ -203,9 +203,9 @@ export abstract class RequestIntake<Item> {
   #bodyRead(exchange: Exchange, { body, problem }: BodyRead, use: (body: Buffer) => void): void {
     if (body !== null) use(body);
     else if (problem === 'too_large') this.fail(exchange, { code: 'too_large' });
-    else if (problem === 'no_room') this.#unavailable(exchange, METRIC.unavailable_in_flight);
+    else if (problem === 'no_room') this.#respondUnavailable(exchange, METRIC.unavailable_in_flight);
     else if (problem === 'bad_encoding')
-      this.unusable(exchange, 'body cannot be decompressed as Content-Encoding says');
+      this.respondInvalid(exchange, 'body cannot be decompressed as Content-Encoding says');
     else exchange.reservation?.release();
   }
 
@@ -224,20 +224,20 @@ export abstract class RequestIntake<Item> {
       .load(key)
       .then(use, (error: unknown) => {
         this.parts.logger.error({ reason: reasonOf(error) }, 'a tracking plan cannot be read');
-        this.#unavailable(exchange, METRIC.unavailable_keys);
+        this.#respondUnavailable(exchange, METRIC.unavailable_keys);
       })
-      .catch((error: unknown) => this.unexpected(exchange, error));
+      .catch((error: unknown) => this.respondToBug(exchange, error));
   }
 
-  /** For a body that grew: false if there is no room for it, and then it has responded. */
-  protected hasRoom(exchange: Exchange, bytes: number): boolean {
+  /** Reserves memory for a body that grew; false if there is none, and then it has responded. */
+  protected growOrRespond(exchange: Exchange, bytes: number): boolean {
     if (exchange.reservation?.growTo(bytes) !== false) return true;
-    this.#unavailable(exchange, METRIC.unavailable_in_flight);
+    this.#respondUnavailable(exchange, METRIC.unavailable_in_flight);
     return false;
   }
 
-  /** Takes `tokens` from the key's token bucket; responds if it is empty. */
-  protected isOverLimit(exchange: Exchange, key: ApiKey, tokens: number): boolean {
+  /** Takes `tokens` from the key's token bucket; true if it is empty, and then it has responded. */
+  protected respondIfOverLimit(exchange: Exchange, key: ApiKey, tokens: number): boolean {
     const { rateLimits, keyUsage, metrics, now } = this.parts;
     const retryAfterMs = rateLimits.take(key, tokens);
     if (retryAfterMs === 0) return false;
@@ -255,7 +255,7 @@ export abstract class RequestIntake<Item> {
       return;
     }
     const { userCount, eventCount, rejections } = content;
-    if (this.isOverLimit(exchange, key, tokens)) return;
+    if (this.respondIfOverLimit(exchange, key, tokens)) return;
     const bodyBytes = content.body.byteLength;
     const { log, inFlight } = this.parts;
     const durable = log.append({
@@ -284,24 +284,24 @@ export abstract class RequestIntake<Item> {
         (error: unknown) => {
           inFlight.appending -= 1;
           if (!(error instanceof LogUnavailableError)) throw error;
-          this.#unavailable(exchange, METRIC.unavailable_log);
+          this.#respondUnavailable(exchange, METRIC.unavailable_log);
         },
       )
-      .catch((error: unknown) => this.unexpected(exchange, error));
+      .catch((error: unknown) => this.respondToBug(exchange, error));
   }
 
-  protected unusable(exchange: Exchange, message: string): void {
+  protected respondInvalid(exchange: Exchange, message: string): void {
     this.parts.logger.info({ traceId: exchange.traceId, reason: message }, 'request rejected');
     this.fail(exchange, { code: 'validation_failed', errors: [], message });
   }
 
-  #unavailable(exchange: Exchange, metric: CounterIndex): void {
+  #respondUnavailable(exchange: Exchange, metric: CounterIndex): void {
     this.parts.metrics.inc(metric);
     this.fail(exchange, { code: this.unavailableCode });
   }
 
   /** A bug. The client gets a retryable error, the operator a log line, and the server keeps running. */
-  protected unexpected(exchange: Exchange, error: unknown): void {
+  protected respondToBug(exchange: Exchange, error: unknown): void {
     this.parts.logger.error({ traceId: exchange.traceId, err: error }, 'request failed unexpectedly');
     exchange.reservation?.release();
     if (exchange.response.headersSent) exchange.request.destroy();
@@ -310,13 +310,13 @@ export abstract class RequestIntake<Item> {
 
   protected fail(exchange: Exchange, failure: Failure<Item>): void {
     const { request } = exchange;
-    this.settle(exchange, ERRORS[failure.code].status);
+    this.finish(exchange, ERRORS[failure.code].status);
     if (!request.complete) stopUnwantedBody(request);
     this.sendFailure(exchange, failure);
   }
 
   /** Call it right before a response: releases the reservation, and records the metrics. */
-  protected settle(exchange: Exchange, status: number): void {
+  protected finish(exchange: Exchange, status: number): void {
     exchange.reservation?.release();
     if (this.parts.isStopping()) exchange.response.shouldKeepAlive = false;
     const { metrics } = this.parts;

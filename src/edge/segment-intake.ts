@@ -49,7 +49,7 @@ export class SegmentIntake extends RequestIntake<MessageError> {
       return;
     }
     if (method === 'OPTIONS' && request.headers.origin !== undefined) {
-      this.settle(exchange, 204);
+      this.finish(exchange, 204);
       sendPreflight(response, traceId, SEGMENT_PREFLIGHT);
       return;
     }
@@ -97,7 +97,7 @@ export class SegmentIntake extends RequestIntake<MessageError> {
     this.parts.largeBodies
       .findKey(body)
       .then(({ writeKey, body: bytes }) => found(writeKey, bytes))
-      .catch((error: unknown) => this.unexpected(exchange, error));
+      .catch((error: unknown) => this.respondToBug(exchange, error));
   }
 
   #convert(exchange: Exchange, key: ApiKey, type: MessageType | null, body: Uint8Array): void {
@@ -112,14 +112,14 @@ export class SegmentIntake extends RequestIntake<MessageError> {
       largeBodies
         .convert(body, options, plan)
         .then((conversion) => this.#converted(exchange, key, conversion))
-        .catch((error: unknown) => this.unexpected(exchange, error));
+        .catch((error: unknown) => this.respondToBug(exchange, error));
     });
   }
 
   #converted(exchange: Exchange, key: ApiKey, conversion: Conversion): void {
     if (conversion.ok) {
-      if (this.hasRoom(exchange, conversion.body.byteLength)) this.#append(exchange, key, conversion);
-    } else if (conversion.code === 'validation_failed') this.unusable(exchange, conversion.message);
+      if (this.growOrRespond(exchange, conversion.body.byteLength)) this.#append(exchange, key, conversion);
+    } else if (conversion.code === 'validation_failed') this.respondInvalid(exchange, conversion.message);
     else this.fail(exchange, conversion);
   }
 
@@ -144,7 +144,7 @@ export class SegmentIntake extends RequestIntake<MessageError> {
   }
 
   #respond(exchange: Exchange, body: object): void {
-    this.settle(exchange, 200);
+    this.finish(exchange, 200);
     send(exchange.response, 200, exchange.traceId, JSON.stringify(body), exchange.cors);
   }
 

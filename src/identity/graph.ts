@@ -72,7 +72,7 @@ export interface Merge {
 }
 
 export interface Refusal {
-  /** The node that the record went to. */
+  /** The node that the user went to. */
   readonly node: NodeNumber;
   readonly key: MatchKey;
   readonly reason: RefusalReason;

@@ -47,6 +47,25 @@ const NO_MERGES: readonly Merge[] = [];
 const NO_REFUSALS: readonly Refusal[] = [];
 const NO_KEY: Outcome = { node: null, merges: NO_MERGES, refusals: NO_REFUSALS };
 
+/** The node of the strongest key, if all keys have nodes of one profile: then there is nothing to decide. */
+export function resolvedNodeOf(
+  keys: readonly MatchKey[],
+  nodeOf: (key: MatchKey) => NodeNumber | undefined,
+  rootOf: (node: NodeNumber) => NodeNumber,
+): NodeNumber | undefined {
+  let strongest: NodeNumber | undefined;
+  let root: NodeNumber | undefined;
+  for (const key of keys) {
+    const node = nodeOf(key);
+    if (node === undefined) return undefined;
+    const found = rootOf(node);
+    if (root !== undefined && found !== root) return undefined;
+    strongest ??= node;
+    root = found;
+  }
+  return strongest;
+}
+
 /** Other limits than those of rule 7 are for tests. */
 export function resolve(
   snapshot: Snapshot,
@@ -94,25 +113,16 @@ class Resolution {
   }
 
   add(user: IdentityClaim): void {
-    const node = this.#snapshot.resolvedNodeOf?.(user) ?? this.#resolvedNodeOf(user.keys);
+    const node =
+      this.#snapshot.resolvedNodeOf?.(user) ??
+      resolvedNodeOf(
+        user.keys,
+        (key) => this.#nodeOf(key),
+        (known) => this.#rootOf(known),
+      );
     if (node !== undefined) this.#outcomes.push({ node, merges: NO_MERGES, refusals: NO_REFUSALS });
     else if (user.keys.length === 0) this.#outcomes.push(NO_KEY);
     else this.#outcomes.push(this.#resolve(user));
-  }
-
-  /** The node of the strongest key, if all keys are known and of one profile: then there is nothing to decide. */
-  #resolvedNodeOf(keys: readonly MatchKey[]): NodeNumber | undefined {
-    let strongest: NodeNumber | undefined;
-    let root: NodeNumber | undefined;
-    for (const key of keys) {
-      const node = this.#nodeOf(key);
-      if (node === undefined) return undefined;
-      const found = this.#rootOf(node);
-      if (root !== undefined && found !== root) return undefined;
-      strongest ??= node;
-      root = found;
-    }
-    return strongest;
   }
 
   /** Rule 5: known keys first, strongest first, each taken or refused; then new keys go where the strongest is. */
@@ -120,7 +130,7 @@ class Resolution {
     const unknown: MatchKey[] = [];
     const merges: Merge[] = [];
     const refused: Refused[] = [];
-    // The record's own user_id counts from the start, even if no profile has it yet.
+    // The user's own user_id counts from the start, even if no profile has it yet.
     const claimed = user.keys.find((key) => key.type === 'user_id')?.value ?? null;
     let node: NodeNumber | undefined;
     for (const key of user.keys) {
@@ -175,8 +185,8 @@ class Resolution {
     ) {
       return 'limit';
     }
-    // Rule 8. An anonymous profile can only be named by an anon_id, the weakest key, of which a record has at most one.
-    // So `own` is never anonymous here, and a record causes at most one such merge.
+    // Rule 8. An anonymous profile can only be named by an anon_id, the weakest key, of which a user has at most one.
+    // So `own` is never anonymous here, and a user causes at most one such merge.
     return user.keyKind === 'secret' || isAnonymous(other) ? null : 'publishable_key';
   }
 

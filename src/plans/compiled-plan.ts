@@ -2,8 +2,8 @@
  * A plan that checks users. Each schema is compiled by ajv once per version of the plan, when its first event arrives, so
  * that a large plan does not hold up the thread that loads it. Give it plans that `plan.ts` has read: those are bounded.
  *
- * A schema is applied to the properties of an event: all members but `event_name`, `timestamp` and `$event_id`, and but
- * for a `revenue` or `event_value` that is null, which counts as absent. Messages never quote what a client sent, so they
+ * A schema is applied to the properties of an event: all members except `event_name`, `timestamp` and `$event_id`. A
+ * `revenue` or `event_value` that is null counts as absent. Messages never quote what a client sent, so they
  * may be stored and shown. At most `VIOLATIONS_PER_USER_MAX` are given for one user. Numbers are compared as doubles.
  */
 
@@ -133,66 +133,71 @@ export function checkUser(
   only?: ViolationMode,
   max = VIOLATIONS_PER_USER_MAX,
 ): Violation[] {
-  const found: Found = { violations: [], only, max };
-  if (!isObject(user)) return found.violations;
+  const collector: Collector = { violations: [], only, max };
+  if (!isObject(user)) return collector.violations;
   const { identifiers, user_properties: userProperties, events } = user;
   const { profileFields, userProperties: plannedProperties } = plan;
   if (profileFields !== undefined && isObject(identifiers)) {
     const { user_id: _user, email: _email, phone_number: _phone, anon_id: _anon, ...fields } = identifiers;
-    checkOfPerson(found, profileFields, 'identifiers', fields);
+    checkOfPerson(collector, profileFields, 'identifiers', fields);
   }
   if (plannedProperties !== undefined && isObject(userProperties)) {
-    checkOfPerson(found, plannedProperties, 'user_properties', userProperties);
+    checkOfPerson(collector, plannedProperties, 'user_properties', userProperties);
   }
-  if (!Array.isArray(events)) return found.violations;
-  for (let index = 0; index < events.length && found.violations.length < max; index++) {
+  if (!Array.isArray(events)) return collector.violations;
+  for (let index = 0; index < events.length && collector.violations.length < max; index++) {
     const event: unknown = events[index];
-    if (isObject(event)) checkEvent(found, plan, event, index);
+    if (isObject(event)) checkEvent(collector, plan, event, index);
   }
-  return found.violations;
+  return collector.violations;
 }
 
-interface Found {
+interface Collector {
   readonly violations: Violation[];
   readonly only: ViolationMode | undefined;
   readonly max: number;
 }
 
-function isChecked(mode: PlanMode, { only }: Found): mode is ViolationMode {
+function isChecked(mode: PlanMode, { only }: Collector): mode is ViolationMode {
   return mode !== 'off' && (only === undefined || mode === only);
 }
 
 /** A user that sets none of them is not checked for required ones. */
-function checkOfPerson(found: Found, check: PropertiesCheck, root: string, properties: JsonObject): void {
+function checkOfPerson(collector: Collector, check: PropertiesCheck, root: string, properties: JsonObject): void {
   const { mode } = check;
-  if (!isChecked(mode, found) || isEmptyObject(properties)) return;
-  checkProperties(found, check, { root, properties, eventName: null, mode });
+  if (!isChecked(mode, collector) || isEmptyObject(properties)) return;
+  checkProperties(collector, check, { root, properties, eventName: null, mode });
 }
 
-function checkEvent(found: Found, plan: CompiledPlan, event: JsonObject, index: number): void {
+function checkEvent(collector: Collector, plan: CompiledPlan, event: JsonObject, index: number): void {
   const name = event.event_name;
   if (typeof name !== 'string') return;
   const check = plan.event(name);
   const mode = check === undefined ? UNPLANNED[plan.plan.unplanned_events] : check.mode;
-  if (!isChecked(mode, found)) return;
+  if (!isChecked(mode, collector)) return;
   if (check === undefined) {
     const path = `events[${index}].event_name`;
-    found.violations.push({ path, message: 'is not in the tracking plan', event_name: name, mode });
+    collector.violations.push({ path, message: 'is not in the tracking plan', event_name: name, mode });
     return;
   }
-  checkProperties(found, check, { root: `events[${index}]`, properties: propertiesOf(event), eventName: name, mode });
+  checkProperties(collector, check, {
+    root: `events[${index}]`,
+    properties: propertiesOf(event),
+    eventName: name,
+    mode,
+  });
 }
 
 /** An error in a schema's code is a violation too, so that other users of the request are not affected. */
-function checkProperties(found: Found, check: PropertiesCheck, place: Checked): void {
+function checkProperties(collector: Collector, check: PropertiesCheck, place: ToCheck): void {
   try {
-    const errors = check.errorsOf(place.properties, found.max > 1);
-    if (errors !== null) add(found, errors, place);
+    const errors = check.errorsOf(place.properties, collector.max > 1);
+    if (errors !== null) add(collector, errors, place);
   } catch (error) {
     const { root, eventName, mode } = place;
     // Not the message of the error: it may quote what a client sent.
     const message = `cannot be checked, because of a bug in Sluice (${error instanceof Error ? error.name : 'unknown'})`;
-    found.violations.push({ path: root, message, event_name: eventName, mode });
+    collector.violations.push({ path: root, message, event_name: eventName, mode });
   }
 }
 
@@ -207,15 +212,15 @@ function propertiesOf(event: JsonObject): JsonObject {
 
 const NUMBER_FIELDS: ReadonlySet<string> = new Set(['revenue', 'event_value']);
 
-/** Properties that were checked. `root`: their path in the user. */
-interface Checked {
+/** Properties to check. `root`: their path in the user. */
+interface ToCheck {
   readonly root: string;
   readonly properties: JsonObject;
   readonly eventName: string | null;
   readonly mode: ViolationMode;
 }
 
-function add({ violations, max }: Found, errors: readonly ErrorObject[], checked: Checked): void {
+function add({ violations, max }: Collector, errors: readonly ErrorObject[], checked: ToCheck): void {
   const { root, properties, eventName, mode } = checked;
   // References may lead to the same schema twice.
   const seen = new Set<string>();
@@ -251,11 +256,11 @@ function enforcedNamesOf({ events, unplanned_events, user_properties, profile_fi
 
 function newAjv(allErrors: boolean): Ajv2020 {
   const ajv = new Ajv2020({
-    // Schemas are checked before, by `schema.ts`.
     allErrors,
     // Hundredths: 19.99 is a multiple of 0.01.
     multipleOfPrecision: 9,
     strict: false,
+    // `schema.ts` has checked them.
     validateSchema: false,
     // Names such as toString are data like any other.
     ownProperties: true,

@@ -58,7 +58,7 @@ export function lookupRequestOf(tenantId: string, records: readonly PreparedReco
 }
 
 /** A user that is neither a duplicate nor erased, on its way to a node. */
-interface Kept {
+interface KeptUser {
   readonly user: PreparedUser;
   readonly events: readonly PreparedEvent[];
   /** Identifiers that were erased, and are not the user's own. */
@@ -72,7 +72,7 @@ interface TriagedRecord {
   readonly duplicateOf: string | null;
   /** The trace that used the same Idempotency-Key with another body. */
   readonly keyUsedBy: string | null;
-  readonly kept: readonly Kept[];
+  readonly kept: readonly KeptUser[];
   /** Users of a duplicate that the first request rejected, by index: they are no duplicates. */
   readonly acceptedNow: ReadonlySet<number>;
   readonly duplicateEvents: ReadonlyMap<number, number>;
@@ -86,11 +86,11 @@ export function decide(
   records: readonly PreparedRecord[],
   plan?: WarningPlan,
 ): TenantBatch {
-  const memory = new Memory(result);
+  const uses = new EarlierUses(result);
   const erasures = new Erasures(result);
   let index = 0;
   const triaged = records.map((record) => {
-    const one = triage(record, index, memory, erasures);
+    const one = triage(record, index, uses, erasures);
     for (const { events } of record.users) index += idsIn(events);
     return one;
   });
@@ -109,10 +109,10 @@ export function decide(
     changes,
     resolved,
     records: decided,
-    newestKeyUses: memory.newestKeyUses,
-    olderKeyUses: memory.olderKeyUses,
-    eventIds: memory.eventIds,
-    acceptedRejections: memory.acceptedRejections,
+    newestKeyUses: uses.newestKeyUses,
+    olderKeyUses: uses.olderKeyUses,
+    eventIds: uses.eventIds,
+    acceptedRejections: uses.acceptedRejections,
     tombstones: erasures.tombstones,
     ...(plan !== undefined && { violations }),
   };
@@ -144,7 +144,7 @@ interface EarlierUse {
 const NOT_USED: EarlierUse = { duplicateOf: null, keyUsedBy: null };
 
 /** First uses and open rejections: those of the store, and those of earlier records of this batch. */
-class Memory {
+class EarlierUses {
   readonly #result: LookupResult;
   readonly #newest = new Map<string, KeyUse>();
   readonly #older = new Map<string, KeyUse>();
@@ -155,7 +155,7 @@ class Memory {
   readonly #usedHere: Float64Array;
   /** Users that were rejected in this batch, by the trace of a request that may be retried. */
   readonly #rejectedHere = new Map<string, number[]>();
-  /** Their ids. */
+  /** Ids of rejections that are accepted in this batch. */
   readonly #acceptedHere = new Set<string>();
   readonly acceptedRejections: AcceptedRejection[] = [];
 
@@ -191,8 +191,8 @@ class Memory {
     this.#rejectedHere.set(traceId, [...earlier, ...rejections.map(({ userIndex }) => userIndex)]);
   }
 
-  /** Whether this user of a retry is accepted for the first time; if so, its rejection is marked. */
-  isAcceptedNow(duplicateOf: string, { traceId: acceptedBy, userIndex }: Origin): boolean {
+  /** Marks the rejection of this user of a retry as accepted; false if it has none, or is accepted already. */
+  acceptNow(duplicateOf: string, { traceId: acceptedBy, userIndex }: Origin): boolean {
     const id = rejectionId(duplicateOf, userIndex);
     if (this.#acceptedHere.has(id)) return false;
     const isRejectedHere = this.#rejectedHere.get(duplicateOf)?.includes(userIndex) ?? false;
@@ -211,29 +211,29 @@ class Memory {
     this.olderKeyUses.push(use);
   }
 
-  /** Whether the event id at this index of the lookup request was used before; if not, its use is remembered. */
-  isDuplicateEvent(index: number, { receivedAt, appliedAt = receivedAt }: RecordHeader): boolean {
+  /** Remembers a use of the event id at this index of the lookup request; false if it was used before. */
+  rememberEventId(index: number, { receivedAt, appliedAt = receivedAt }: RecordHeader): boolean {
     const { firstIndexes, usedAt } = this.#result.eventIds;
     const first = firstIndexes[index] as number;
     const isWithinWindow = (used: number): boolean =>
       // With NaN neither is true.
       Math.abs(receivedAt - used) < EVENT_ID_WINDOW_MS || Math.abs(appliedAt - used) < EVENT_ID_WINDOW_MS;
-    if (isWithinWindow(this.#usedHere[first] as number) || isWithinWindow(usedAt[first] as number)) return true;
+    if (isWithinWindow(this.#usedHere[first] as number) || isWithinWindow(usedAt[first] as number)) return false;
     this.#usedHere[first] = appliedAt;
     this.eventIds.push({ index: first, receivedAt: appliedAt });
-    return false;
+    return true;
   }
 }
 
 /** `firstIndex` is the index of the record's first event id in the lookup request. */
-function triage(record: PreparedRecord, firstIndex: number, memory: Memory, erasures: Erasures): TriagedRecord {
+function triage(record: PreparedRecord, firstIndex: number, uses: EarlierUses, erasures: Erasures): TriagedRecord {
   const { header } = record;
-  const { duplicateOf, keyUsedBy } = memory.earlierUse(header);
-  if (duplicateOf === null) memory.rememberRejections(record);
+  const { duplicateOf, keyUsedBy } = uses.earlierUse(header);
+  if (duplicateOf === null) uses.rememberRejections(record);
   const isLate = erasures.mayConcern(header.receivedAt);
   const rejections = isLate ? record.rejections.map(withoutPayload) : record.rejections;
-  const kept: Kept[] = [];
-  // Most records have neither; a request of one user would pay for both.
+  const kept: KeptUser[] = [];
+  // Most records have none of these; a request of one user would pay for all three.
   let duplicateEvents: Map<number, number> | undefined;
   let erased: Set<number> | undefined;
   let acceptedNow: Set<number> | undefined;
@@ -242,7 +242,7 @@ function triage(record: PreparedRecord, firstIndex: number, memory: Memory, eras
     let index = nextIndex;
     nextIndex += idsIn(user.events);
     if (duplicateOf !== null) {
-      if (!memory.isAcceptedNow(duplicateOf, user.origin)) continue;
+      if (!uses.acceptNow(duplicateOf, user.origin)) continue;
       acceptedNow ??= new Set();
       acceptedNow.add(user.origin.userIndex);
     }
@@ -255,7 +255,7 @@ function triage(record: PreparedRecord, firstIndex: number, memory: Memory, eras
     const events =
       index === nextIndex
         ? user.events
-        : user.events.filter(({ eventId }) => eventId === null || !memory.isDuplicateEvent(index++, header));
+        : user.events.filter(({ eventId }) => eventId === null || uses.rememberEventId(index++, header));
     const duplicates = user.events.length - events.length;
     if (duplicates > 0) {
       duplicateEvents ??= new Map();
@@ -326,7 +326,7 @@ function toStore(
   let notes: UserNote[] = [];
   let storedEvents = 0;
   for (let index = 0; index < kept.length; index++) {
-    const { user, events, leftOut: erasedTypes } = kept[index] as Kept;
+    const { user, events, leftOut: erasedTypes } = kept[index] as KeptUser;
     const outcome = outcomes[index] as Outcome;
     const { origin, propertyUpdate } = user;
     users.push({ origin, node: outcome.node, events, propertyUpdate });

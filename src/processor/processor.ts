@@ -2,7 +2,7 @@
  * The processor: reads the log and writes the store, continuously, in its own thread.
  *
  * The loop: a transaction, a step of a job (jobs.ts), housekeeping, a pause; compaction when idle. A transaction takes
- * batches until the log is drained, or it has `TRANSACTION_USERS_MAX` users or has run for `TRANSACTION_MS_MAX`: under
+ * batches until the log is drained, or it has `TRANSACTION_USERS_MAX` users or events, or has run for `TRANSACTION_MS_MAX`: under
  * load this trades some delay for pages that are written once instead of many times. With nothing to do it
  * commits at once and waits. Where several processors write one store (`batchesPerTransaction: 1`), a transaction is
  * one batch, of all partitions that are ours together.
@@ -134,7 +134,7 @@ export class Processor {
    * Partitions whose log continues from what the store has: checked when this processor takes over a partition, when
    * the store is not where this processor left it, and after a read that failed.
    */
-  readonly #continued = new Set<number>();
+  readonly #verifiedPartitions = new Set<number>();
   /** The partitions that were ours at the last look. */
   #partitions: readonly number[] = [];
   #conflictsInARow = 0;
@@ -240,28 +240,28 @@ export class Processor {
     if (isolated !== undefined) return this.#oneRecord(isolated);
     this.#continueFromCommitted();
     const startedAt = performance.now();
-    const read = new Map<number, number>();
+    const readUpTo = new Map<number, number>();
     let transaction: WriteTransaction | undefined;
-    let users = 0;
+    let size = 0;
     try {
       do {
         const reads = await this.#readMore(transaction !== undefined);
         if (reads.length === 0) break;
         this.#failpoint('read');
-        for (const { partition, next } of reads) read.set(partition, next);
+        for (const { partition, next } of reads) readUpTo.set(partition, next);
         transaction ??= await this.#begin();
         if (this.#isOneBatch) await this.#process(transaction, reads);
-        else for (const one of reads) users += await this.#process(transaction, [one]);
+        else for (const one of reads) size += await this.#process(transaction, [one]);
       } while (
         !this.#isOneBatch &&
-        users < this.#transactionUsersMax &&
+        size < this.#transactionUsersMax &&
         performance.now() - startedAt < (this.#parts.writeTurn?.isRequested() ? SHARED_MS : TRANSACTION_MS_MAX)
       );
       if (transaction === undefined) return false;
       await this.#commit(transaction, startedAt);
     } catch (error) {
-      await this.#takeBack(transaction, error);
-      if (isPoison(error)) for (const [partition, next] of read) this.#isolateUntil.set(partition, next);
+      await this.#rollBack(transaction, error);
+      if (isPoison(error)) for (const [partition, next] of readUpTo) this.#isolateUntil.set(partition, next);
     }
     return true;
   }
@@ -283,7 +283,8 @@ export class Processor {
       this.#committedTraceIds = this.#processed.lastTraceIds;
       this.#isUncertain = false;
     }
-    for (const partition of this.#continued) if (!partitions.includes(partition)) this.#continued.delete(partition);
+    for (const partition of this.#verifiedPartitions)
+      if (!partitions.includes(partition)) this.#verifiedPartitions.delete(partition);
     this.#partitions = partitions;
     for (const partition of this.#isolateUntil.keys()) {
       if (!partitions.includes(partition)) this.#isolateUntil.delete(partition);
@@ -292,11 +293,11 @@ export class Processor {
 
   /** The log must continue from what the store has now, where that is not what this processor committed last. */
   #forgetContinued({ positions, lastTraceIds }: ProcessedLog): void {
-    for (const partition of this.#continued) {
+    for (const partition of this.#verifiedPartitions) {
       const isSame =
         positions.get(partition) === this.#committed.get(partition) &&
         lastTraceIds.get(partition) === this.#committedTraceIds.get(partition);
-      if (!isSame) this.#continued.delete(partition);
+      if (!isSame) this.#verifiedPartitions.delete(partition);
     }
   }
 
@@ -331,7 +332,7 @@ export class Processor {
   }
 
   /** After an error in a transaction. Throws it on unless it is a conflict, or may be the fault of a record. */
-  async #takeBack(transaction: WriteTransaction | undefined, error: unknown): Promise<void> {
+  async #rollBack(transaction: WriteTransaction | undefined, error: unknown): Promise<void> {
     await transaction?.rollback();
     this.#catalogue.discard();
     if (isPoison(error)) return;
@@ -367,7 +368,7 @@ export class Processor {
       await this.#process(transaction, [{ partition, from: position, records: [record], next }]);
       await this.#commit(transaction, startedAt);
     } catch (error) {
-      await this.#takeBack(transaction, error);
+      await this.#rollBack(transaction, error);
       if (isPoison(error)) await this.#retryOrDeadLetter(record, position, next, error);
     }
     return true;
@@ -377,7 +378,7 @@ export class Processor {
     try {
       return await this.#parts.log.read(partition, position, 1, this.#committedTraceIds.get(partition));
     } catch (error) {
-      this.#continued.delete(partition);
+      this.#verifiedPartitions.delete(partition);
       // The others need not wait for it. Its batch is read again when it can be, and throws again.
       if (this.#isOneBatch) this.#isolateUntil.delete(partition);
       throw error;
@@ -442,11 +443,12 @@ export class Processor {
       const from = this.#positions.get(partition) ?? 0;
       const lastTraceId = this.#traceIds.get(partition);
       try {
-        if (!this.#continued.has(partition)) await assertContinues(this.#parts.log, partition, from, lastTraceId);
-        this.#continued.add(partition);
+        if (!this.#verifiedPartitions.has(partition))
+          await assertContinues(this.#parts.log, partition, from, lastTraceId);
+        this.#verifiedPartitions.add(partition);
         return { partition, from, ...(await this.#parts.log.read(partition, from, bytesMax, lastTraceId)) };
       } catch (error) {
-        this.#continued.delete(partition);
+        this.#verifiedPartitions.delete(partition);
         throw error;
       }
     };
@@ -460,7 +462,7 @@ export class Processor {
     return reads;
   }
 
-  /** One batch. Partitions in order, as all processors take them. */
+  /** One batch. Partitions in order, as all processors take them. Returns its users or its events, whichever are more. */
   async #process(transaction: WriteTransaction, reads: readonly Read[]): Promise<number> {
     const { now, options, plans } = this.#parts;
     for (const { partition, from, next, records } of reads.toSorted((a, b) => a.partition - b.partition)) {
@@ -530,7 +532,7 @@ export class Processor {
       this.#parts.assertLockHeld?.();
       await transaction.commit(false);
     } catch (failure) {
-      await this.#takeBack(transaction, failure);
+      await this.#rollBack(transaction, failure);
       if (failure instanceof StoreConflictError) return;
       throw failure;
     }

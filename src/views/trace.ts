@@ -67,7 +67,11 @@ export function processedRequest(first: RequestRecord, records: readonly Request
     receivedAt: first.receivedAt,
     processedAt: Math.max(...records.map(({ processedAt }) => processedAt ?? 0)),
     usersAccepted: records.reduce((sum, { usersAccepted }) => sum + usersAccepted, 0),
-    usersRejected: records.reduce((sum, { usersRejected }) => sum + usersRejected, 0),
+    // The records of the request may have expired before a rejected user of it was resubmitted.
+    usersRejected: Math.max(
+      0,
+      records.reduce((sum, { usersRejected }) => sum + usersRejected, 0),
+    ),
     duplicateOf: duplicateOfAll(records),
     keyId: first.keyId,
   };

@@ -147,7 +147,7 @@ suite('A server and a key with a rate limit', () => {
     assert.deepEqual(refused.body, {
       error: 'service temporarily unavailable',
       trace_id: refused.headers.get('x-trace-id'),
-      message: 'this key may send 1 users per second: send it again after Retry-After',
+      message: 'this key may send 1 users per second: retry after the seconds in Retry-After',
     });
     assert.match(refused.headers.get('retry-after') ?? '', /^[1-9]\d*$/);
     assert.equal((await send(other, 100)).status, 202);

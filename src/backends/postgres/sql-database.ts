@@ -18,7 +18,7 @@ const READ_TIMEOUT_MS = 3_000;
 export const ROW_LOCKS: RowLocks = {
   lock: (query) => query.forNoKeyUpdate(),
   lockShared: (query) => query.forShare(),
-  lockFree: (query) => query.forUpdate().skipLocked(),
+  skipLocked: (query) => query.forUpdate().skipLocked(),
 };
 
 export class PostgresSqlDatabase<Tables> implements SqlDatabase<Tables> {

@@ -1,7 +1,7 @@
 /**
  * Events in order of arrival, each exactly once, although the transactions of several processors commit in any order. A
  * location is (transaction, event): each range of events carries the number of the transaction that stored it, and
- * readers stay below the horizon, the oldest active writer. Everything below the horizon is committed or never will be,
+ * readers stay below the horizon, the oldest active writer. Everything below the horizon is committed or rolled back,
  * so no event can appear before a location that a reader has already passed.
  *
  * Writers announce themselves with an advisory lock (`ANNOUNCE_WRITER`). PostgreSQL's own snapshot would do, but then a
@@ -260,7 +260,7 @@ export class StoreArrivals {
     if (storeId === this.#storeId) {
       if (first === undefined || second === undefined || more.length > 0) throw malformedCursor();
       const location = { tx: first, no: second, rangeId: historyId };
-      if (historyId !== null) await this.#refuseUnknownRun(tenant, location, next);
+      if (historyId !== null) await this.#refuseUnknownRange(tenant, location, next);
       else if (first !== BEGINNING.tx || second !== BEGINNING.no) throw malformedCursor();
       return location;
     }
@@ -272,7 +272,7 @@ export class StoreArrivals {
     return { tx: migratedTransactionOf(this.#migrated, first), no: first, rangeId: null };
   }
 
-  async #refuseUnknownRun(tenant: number | undefined, location: Location, next: number): Promise<void> {
+  async #refuseUnknownRange(tenant: number | undefined, location: Location, next: number): Promise<void> {
     const { tx, no, rangeId } = location;
     if (tx > next) throw cursorFromFuture();
     if (tenant === undefined) throw cursorOfOtherHistory();

@@ -10,7 +10,8 @@
  */
 
 import type { ProfileState, Snapshot } from '../../identity/graph.ts';
-import { IDENTIFIER_TYPES, type IdentifierType, type MatchKey, type NodeNumber } from '../../model.ts';
+import { resolvedNodeOf } from '../../identity/resolve.ts';
+import { IDENTIFIER_TYPES, type IdentifierType, type NodeNumber } from '../../model.ts';
 import { type PersonKeys, type LookupRequest, StoreConflictError } from '../../store-writer.ts';
 import { int2s, int4s, int8s, texts } from './binary-arrays.ts';
 import type { Queryable } from './pool.ts';
@@ -98,7 +99,7 @@ export interface Lookup {
 export type LockedNodes = Map<NodeNumber, string | null | undefined>;
 
 /** A lookup without its cached users. */
-interface Rest extends Lookup {
+interface UncachedLookup extends Lookup {
   readonly users: readonly PersonKeys[];
   /** Users with nothing to decide, and whether any of them came from the cache. */
   readonly resolved: Map<PersonKeys, NodeNumber>;
@@ -107,7 +108,7 @@ interface Rest extends Lookup {
 
 export interface Graph {
   /** In the order of the lookups. */
-  readonly found: readonly (Rest & { readonly snapshot: Snapshot })[];
+  readonly found: readonly (UncachedLookup & { readonly snapshot: Snapshot })[];
   readonly locked: LockedNodes;
 }
 
@@ -142,19 +143,19 @@ export async function readGraph(client: Queryable, lookup: Lookup): Promise<Snap
   const roots = new Map<NodeNumber, NodeNumber>();
   const candidates = new Set<NodeNumber>();
   const { users } = lookup.request;
-  const rest: Rest = { ...lookup, users, resolved: new Map(), hasRemembered: false };
+  const rest: UncachedLookup = { ...lookup, users, resolved: new Map(), hasRemembered: false };
   const [nodes] = await findKeys(client, [rest], roots);
   settle(rest, nodes as KeyNodes, roots, new Set(), candidates);
   const profiles = candidates.size === 0 ? NO_PROFILES : await readProfiles(client, candidates);
   return snapshotOf(rest, nodes as KeyNodes, roots, profiles);
 }
 
-function withSnapshot(rest: Rest, snapshot: Snapshot): Graph['found'][number] {
+function withSnapshot(rest: UncachedLookup, snapshot: Snapshot): Graph['found'][number] {
   return { ...rest, snapshot };
 }
 
 function snapshotOf(
-  { nextNode, resolved }: Rest,
+  { nextNode, resolved }: UncachedLookup,
   nodes: KeyNodes,
   roots: ReadonlyMap<NodeNumber, NodeNumber>,
   profiles: ReadonlyMap<NodeNumber, ProfileState>,
@@ -168,7 +169,7 @@ function snapshotOf(
   };
 }
 
-function withoutRemembered(lookup: Lookup, people: PersonCache, toLock: Set<NodeNumber>): Rest {
+function withoutRemembered(lookup: Lookup, people: PersonCache, toLock: Set<NodeNumber>): UncachedLookup {
   const { tenant, request } = lookup;
   const resolved = new Map<PersonKeys, NodeNumber>();
   const users = request.users.filter((user) => {
@@ -190,7 +191,7 @@ function required<T>(value: T | undefined): T {
 
 async function findKeys(
   client: Queryable,
-  rests: readonly Rest[],
+  rests: readonly UncachedLookup[],
   roots: Map<NodeNumber, NodeNumber>,
 ): Promise<KeyNodes[]> {
   const tenants: number[] = [];
@@ -228,7 +229,7 @@ async function findKeys(
  * survivors of the latter.
  */
 function settle(
-  { users, resolved }: Rest,
+  { users, resolved }: UncachedLookup,
   nodes: KeyNodes,
   roots: ReadonlyMap<NodeNumber, NodeNumber>,
   toLock: Set<NodeNumber>,
@@ -236,7 +237,11 @@ function settle(
 ): void {
   for (const user of users) {
     const { keys } = user;
-    const node = resolvedNodeOf(keys, nodes, roots);
+    const node = resolvedNodeOf(
+      keys,
+      ({ type, value }) => nodes[type].get(value),
+      (one) => required(roots.get(one)),
+    );
     if (node !== undefined) {
       resolved.set(user, node);
       toLock.add(node);
@@ -250,25 +255,6 @@ function settle(
       candidates.add(root);
     }
   }
-}
-
-/** The node of the strongest key, if all have nodes of one profile. */
-function resolvedNodeOf(
-  keys: readonly MatchKey[],
-  nodes: KeyNodes,
-  roots: ReadonlyMap<NodeNumber, NodeNumber>,
-): NodeNumber | undefined {
-  let strongest: NodeNumber | undefined;
-  let common: NodeNumber | undefined;
-  for (const { type, value } of keys) {
-    const node = nodes[type].get(value);
-    if (node === undefined) return undefined;
-    const root = roots.get(node);
-    if (common !== undefined && root !== common) return undefined;
-    strongest ??= node;
-    common = root;
-  }
-  return strongest;
 }
 
 async function lock(

@@ -53,7 +53,7 @@ export interface RowLocks {
     query: SelectQueryBuilder<Tables, Table, Row>,
   ): SelectQueryBuilder<Tables, Table, Row>;
   /** Selects and locks only rows that no other transaction has locked. */
-  lockFree<Tables, Table extends keyof Tables, Row>(
+  skipLocked<Tables, Table extends keyof Tables, Row>(
     query: SelectQueryBuilder<Tables, Table, Row>,
   ): SelectQueryBuilder<Tables, Table, Row>;
 }

@@ -1,7 +1,7 @@
 /**
  * Jobs: resubmitting rejections and retrying dead letters. The API creates a job in its own durable transaction. The
  * processor applies a few items at a time and saves the job's progress in the same transaction. So an item takes effect
- * once, whenever a process crashes. Where several processors share a store, only one of them runs a job at a time.
+ * exactly once, even if a process crashes. Where several processors share a store, only one of them runs a job at a time.
  *
  * Rejections are taken by time of receipt and number, dead letters by number. A user that was fixed by hand is marked when
  * its job is made and is in the job itself: retention may then remove the rejection, and nothing is lost.
@@ -245,7 +245,7 @@ const RUNNING = sql<boolean>`status = 'running'`;
 
 /** Called by the processor. */
 export function* takeJob(tables: Tables, locks: RowLocks, itemsMax: number): Steps<TakenJob | undefined> {
-  const waiting = tables
+  const running = tables
     .selectFrom('jobs')
     .select([
       'no',
@@ -265,7 +265,7 @@ export function* takeJob(tables: Tables, locks: RowLocks, itemsMax: number): Ste
     .orderBy('stepped_at')
     .orderBy('no')
     .limit(1);
-  const [job] = yield* rowsOf(locks.lockFree(waiting));
+  const [job] = yield* rowsOf(locks.skipLocked(running));
   if (job === undefined) return undefined;
   const [tenant] = yield* rowsOf(tables.selectFrom('tenants').select('id').where('no', '=', job.tenant));
   // A dead letter may be a whole request.
@@ -371,7 +371,7 @@ export function* endJobsThatName(
   );
   for (const { no, id, patch } of jobs) {
     if (patch === null || !names(patch)) continue;
-    // A step that is under way is waited for, and adds its own problems first.
+    // This waits for a step that is under way, which adds its own problems first.
     const [ended] = yield* rowsOf(
       tables
         .updateTable('jobs')

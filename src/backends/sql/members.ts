@@ -291,7 +291,7 @@ export class SqlMemberStore implements MemberStore {
       .where('last_at', '<', at - ATTEMPTS_KEPT_MS)
       .orderBy('last_at')
       .limit(REMOVED_MAX);
-    await tables.deleteFrom('sign_in_attempts').where('subject', 'in', this.#database.locks.lockFree(old)).execute();
+    await tables.deleteFrom('sign_in_attempts').where('subject', 'in', this.#database.locks.skipLocked(old)).execute();
   }
 
   async #lockAccount(tables: Tables, accountId: string): Promise<void> {
@@ -319,7 +319,7 @@ export class SqlMemberStore implements MemberStore {
       .select('token_hash')
       .where('expires_at', '<=', createdAt)
       .limit(REMOVED_MAX);
-    await tables.deleteFrom('sessions').where('token_hash', 'in', this.#database.locks.lockFree(expired)).execute();
+    await tables.deleteFrom('sessions').where('token_hash', 'in', this.#database.locks.skipLocked(expired)).execute();
     const leastUsed = tables
       .selectFrom('sessions')
       .select('token_hash')
@@ -345,7 +345,7 @@ export class SqlMemberStore implements MemberStore {
   async #removeExpiredInvitations(tables: Tables, accountId: string, now: number): Promise<void> {
     await tables.deleteFrom('invitations').where('account_id', '=', accountId).where('expires_at', '<=', now).execute();
     const expired = tables.selectFrom('invitations').select('id').where('expires_at', '<=', now).limit(REMOVED_MAX);
-    await tables.deleteFrom('invitations').where('id', 'in', this.#database.locks.lockFree(expired)).execute();
+    await tables.deleteFrom('invitations').where('id', 'in', this.#database.locks.skipLocked(expired)).execute();
   }
 }
 

@@ -19,7 +19,7 @@ import { markCommit } from './wal-chain.ts';
 export const NO_LOCKS: RowLocks = {
   lock: (query) => query,
   lockShared: (query) => query,
-  lockFree: (query) => query,
+  skipLocked: (query) => query,
 };
 
 export function openSqlDatabase<Tables>(file: DatabaseFile): SqlDatabase<Tables> {
