@@ -124,7 +124,7 @@ export const SETTINGS = {
     env: 'SLUICE_IN_FLIGHT_BYTES',
     kind: bytes(EDGE_BYTES_MIN),
     default: 64 * MB,
-    description: 'Maximum size of request bodies in memory, over all edges; beyond that, requests get 503.',
+    description: 'Maximum size of request bodies in memory, over all edges (28 MB each at least); beyond that, requests get 503.',
   }),
   connectionsMax: setting({
     env: 'SLUICE_CONNECTIONS_MAX',
@@ -154,7 +154,7 @@ export const SETTINGS = {
     env: 'SLUICE_BACKLOG_MAX',
     kind: bytes(MB),
     default: 4 * GB,
-    description: 'With more unprocessed data in the log than this, requests get 503.',
+    description: 'With more unprocessed data in the log than this, requests get 503; measured every few seconds.',
   }),
   eventRetentionMs: setting({
     env: 'SLUICE_EVENT_RETENTION',

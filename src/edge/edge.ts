@@ -116,19 +116,19 @@ export async function startEdge(parts: EdgeParts, port: number): Promise<Edge> {
   const keysProblem = (): string | null => keys?.problem() ?? null;
   const readiness = () => readinessOf({ role: config.role, status, log, storeProblem, databaseProblem, keysProblem });
   const reportProblem = log === null ? () => undefined : outageReporter(log, logger);
-  let made: EdgeServer | undefined;
+  let created: EdgeServer | undefined;
   metrics.set(METRIC.connections_max, parts.connectionsMax);
   const stopGauges = keepGauges(
     () => {
       ingest?.setGauges();
       if (ingest !== null && databaseProblem() === null) void keys?.probe();
       metrics.set(METRIC.ready, readiness().ready ? 1 : 0);
-      metrics.set(METRIC.connections, made?.connections.size ?? 0);
+      metrics.set(METRIC.connections, created?.connections.size ?? 0);
       reportProblem();
     },
     (seconds) => metrics.set(METRIC.event_loop_delay_max, seconds),
   );
-  const stopWaiting = keepAverage(
+  const stopAveraging = keepAverage(
     () => ingest?.waiting() ?? 0,
     (average) => metrics.set(METRIC.requests_waiting, average),
   );
@@ -142,7 +142,7 @@ export async function startEdge(parts: EdgeParts, port: number): Promise<Edge> {
   const frame: AppFrame = {
     serverFactory: (everythingElse: RequestListener) => {
       const connections = { max: Math.max(1, Math.floor(parts.connectionsMax / config.edges)), logger };
-      made = createEdgeServer(
+      created = createEdgeServer(
         {
           ingest: ingest?.ingest ?? null,
           check: ingest?.check ?? null,
@@ -154,13 +154,13 @@ export async function startEdge(parts: EdgeParts, port: number): Promise<Edge> {
         },
         everythingElse,
       );
-      return made.server;
+      return created.server;
     },
     version: parts.version,
     role: config.role,
     // A getter: the port is known only after listen.
     get serverUrl() {
-      return config.publicUrl || baseUrlOf(config.host, portOf(made?.server));
+      return config.publicUrl || baseUrlOf(config.host, portOf(created?.server));
     },
     readiness,
     renderMetrics: () => renderMetrics(parts.metrics.buffer, { version: parts.version }),
@@ -192,8 +192,8 @@ export async function startEdge(parts: EdgeParts, port: number): Promise<Edge> {
           }),
         );
   await app.ready();
-  if (!made) throw new Error('the app did not ask for a server');
-  const edgeServer = made;
+  if (!created) throw new Error('the app did not ask for a server');
+  const edgeServer = created;
   const { server } = edgeServer;
   await listen(server, config, port);
   // For example when the process is out of file descriptors: Node keeps accepting, and each attempt fails until some are
@@ -208,7 +208,7 @@ export async function startEdge(parts: EdgeParts, port: number): Promise<Edge> {
       stopping.abort();
       await closeServer(edgeServer, config.shutdownMs / 2);
       stopGauges();
-      stopWaiting();
+      stopAveraging();
       keyUsage.close();
       await log?.close();
       await reading?.store.close();

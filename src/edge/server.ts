@@ -86,8 +86,8 @@ export function createEdgeServer(parts: EdgeServerParts, everythingElse: Request
   const hold = (request: IncomingMessage, response: ServerResponse, expectsContinue: boolean): void => {
     const { socket } = request;
     closeGently(socket, responses);
-    // Data behind it stays in the kernel's buffers. Twice, because Node resumes the socket at the end of each message:
-    // now, and when everything it has read is parsed.
+    // Data behind it stays in the kernel's buffers. Node resumes the socket twice, at the end of this message and when all
+    // that it has read is parsed, so it is paused after both.
     const pause = (): void => {
       if (response.socket === null && socket.writable) socket.pause();
     };
@@ -157,7 +157,7 @@ export function createEdgeServer(parts: EdgeServerParts, everythingElse: Request
     } else if (receiving?.headersSent === true) {
       hangUp(socket);
     } else {
-      refuse(parts, refusal, socket);
+      writeRefusal(parts, refusal, socket);
     }
   };
   server.on('connection', (socket: Socket) => connections.add(socket));
@@ -246,7 +246,7 @@ function refusalForParserError({ code = '', reason }: ParserError): SocketRefusa
 }
 
 /** Written by hand: there is no request to respond to, only a socket. */
-function refuse({ metrics, newTraceId }: EdgeServerParts, { code, message }: SocketRefusal, socket: Socket): void {
+function writeRefusal({ metrics, newTraceId }: EdgeServerParts, { code, message }: SocketRefusal, socket: Socket): void {
   const kind = ERRORS[code];
   count(metrics, kind.status);
   const traceId = newTraceId();

@@ -11,7 +11,7 @@ import { runTask, type ValidatorTask } from './validate-body.ts';
 
 const PLANS_MAX = 50;
 const plans = new Map<string, EnforcedPlan>();
-/** Resolves when all tasks so far are done; null until the first plan arrives, since tasks alone never wait. */
+/** Resolves when all tasks so far are done; null while none had a plan: those without one are done at once. */
 let queue: Promise<void> | null = null;
 
 function run(task: ValidatorTask, plan: EnforcedPlan | null): void {

@@ -26,7 +26,7 @@ export class WriteTurn {
     Atomics.store(this.#until, 0, now() + HOLDS_NS);
   }
 
-  /** After the turn, or when it is not wanted any more. Another thread that waits asks again within a moment. */
+  /** After the turn, or when it is not wanted any more. Withdraws the requests of all: others renew theirs in a moment. */
   withdraw(): void {
     Atomics.store(this.#until, 0, NONE);
   }

@@ -111,6 +111,22 @@ export function storeArrivalsContract(open: OpenStore): void {
       await assert.rejects(arrivedAfter(under, cursors[0] ?? '', OTHER_TENANT), BadCursorError);
     });
 
+    test('what arrived late and has expired before earlier arrivals is skipped: cursors before and after it are good', async () => {
+      const early = await send(under, [person({ user_id: 'u' }, [{}, {}])], { receivedAt: START + 9 * DAY_MS });
+      const { last: before } = await under.store.arrivals(TENANT, null, 1);
+      // As a user that was received first, rejected, and resubmitted.
+      await send(under, [person({ user_id: 'late' })], { receivedAt: START });
+      const { last: at } = await under.store.arrivals(TENANT, null, 1);
+      const next = await send(under, [person({ user_id: 'u' })], { receivedAt: START + 9 * DAY_MS + 1 });
+      await sweepAll(under, { eventsMs: 5 * DAY_MS }, START + 10 * DAY_MS);
+      assert.deepEqual(await tracesAfter(OLDEST), [early, early, next]);
+      assert.deepEqual(await tracesAfter(before), [next]);
+      assert.deepEqual(await tracesAfter(at), [next]);
+      await sweepAll(under, { eventsMs: 5 * DAY_MS }, START + 20 * DAY_MS);
+      assert.deepEqual(await tracesAfter(OLDEST), []);
+      await assert.rejects(tracesAfter(before), refusedBecause(/have expired.*"oldest"/));
+    });
+
     test('a cursor that was given before a tenant sent anything is good', async () => {
       const { last } = await under.store.arrivals(TENANT, null, 1);
       assert.deepEqual(await tracesAfter(last), []);

@@ -153,12 +153,25 @@ async function sweepEvents({ client, retention, now, progress, emptyDays }: Swee
   return expired > 0;
 }
 
-/** True when there may be more of them. */
+/**
+ * True when there may be more of them. A range stays while its tenant has one before it that is not expired: a
+ * resubmitted user and a retried dead letter keep their time of receipt, so they expire before what arrived earlier, and
+ * cursors before that stay valid.
+ */
 async function expireArrivals(client: Queryable, cutoff: number): Promise<boolean> {
   const { rows } = await client.query<{ gone: number }>(
-    `WITH gone AS (
+    `WITH kept AS MATERIALIZED (
+       SELECT expired.tenant, first.tx, first.first_event
+       FROM (SELECT DISTINCT tenant FROM arrivals WHERE received_at_max < $1) AS expired
+       LEFT JOIN LATERAL (
+         SELECT tx, first_event FROM arrivals WHERE tenant = expired.tenant AND received_at_max >= $1
+         ORDER BY tx, first_event LIMIT 1) AS first ON true
+     ), gone AS (
        DELETE FROM arrivals WHERE ctid = ANY (ARRAY (
-         SELECT ctid FROM arrivals WHERE received_at_max < $1 ORDER BY received_at_max LIMIT ${ROWS_PER_SWEEP}))
+         SELECT arrivals.ctid FROM arrivals JOIN kept USING (tenant)
+         WHERE received_at_max < $1
+           AND (kept.tx IS NULL OR (arrivals.tx, arrivals.first_event) < (kept.tx, kept.first_event))
+         ORDER BY received_at_max LIMIT ${ROWS_PER_SWEEP}))
        RETURNING tenant, id, tx, first_event + events - 1 AS event
      ), remembered AS (
        INSERT INTO expired_arrivals (tenant, id, tx, event)

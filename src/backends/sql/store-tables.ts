@@ -1,6 +1,6 @@
 /**
- * The tables of the store that SQLite and PostgreSQL have alike: sums (counts, ledger, receipts, profiles, violations), how far the
- * logs were processed, rejections, dead letters and the audit. What is read and written per event or per person (nodes,
+ * The tables of the store that SQLite and PostgreSQL have alike: sums (counts, ledger, receipts, profiles, violations), how
+ * far the logs were processed, rejections, dead letters and the audit. What is read and written per event or per person (nodes,
  * identifiers, events, records, first uses) is in the schema of each engine. Times are milliseconds since 1970.
  *
  * `shard`: on PostgreSQL, writers that run in parallel keep rows of sums of their own, and readers add them up; on SQLite

@@ -56,6 +56,7 @@ export function sweep(database: DatabaseSync, firstUses: FirstUses, retention: R
 
 interface RecordAge {
   readonly no: number;
+  readonly tenant: number;
   readonly received_at: number;
   readonly first_event: number;
   readonly events: number;
@@ -63,7 +64,7 @@ interface RecordAge {
 
 function oldestRecords(store: StoreConnection, { no }: EventTable, from: number): RecordAge[] {
   return store.all(
-    `SELECT no, received_at, first_event, events FROM records_${no} WHERE no >= ? ORDER BY no LIMIT ?`,
+    `SELECT no, tenant, received_at, first_event, events FROM records_${no} WHERE no >= ? ORDER BY no LIMIT ?`,
     from,
     ROWS_PER_SWEEP,
   );
@@ -93,22 +94,30 @@ function sweepNotes({ store, retention, now, progress }: Sweep): boolean {
 function sweepEvents({ store, retention, now }: Sweep): boolean {
   const cutoff = now - retention.eventsMs;
   const tables = store.tables();
+  /** Tenants of older records that are kept. */
+  const kept = new Set<number>();
   for (const table of tables) {
     const records = oldestRecords(store, table, 0);
     if (records.length === 0 && table !== tables.at(-1)) {
       if (!dropEntries(store.database, table.no, INDEX_BLOCKS_PER_SWEEP)) dropTable(store, table);
       return true;
     }
-    if (
-      expire(
-        store,
-        table,
-        records.filter(({ received_at }) => received_at < cutoff),
-      ) > 0
-    )
-      return true;
+    const expired: ExpiredRecord[] = [];
+    for (const record of records) {
+      if (record.received_at >= cutoff) kept.add(record.tenant);
+      else expired.push({ ...record, isInOrder: !kept.has(record.tenant) });
+    }
+    if (expire(store, table, expired) > 0) return true;
   }
   return false;
+}
+
+interface ExpiredRecord extends RecordAge {
+  /**
+   * Whether its tenant has no older records. A resubmitted user and a retried dead letter keep their time of receipt, so
+   * they expire before what arrived earlier; cursors before that stay valid.
+   */
+  readonly isInOrder: boolean;
 }
 
 function dropTable(store: StoreConnection, { no }: EventTable): void {
@@ -117,20 +126,22 @@ function dropTable(store: StoreConnection, { no }: EventTable): void {
 }
 
 /** How many records were removed. */
-function expire(store: StoreConnection, table: EventTable, records: readonly RecordAge[]): number {
+function expire(store: StoreConnection, table: EventTable, records: readonly ExpiredRecord[]): number {
   const events: RemovableEvent[] = [];
+  /** By tenant: the last one in order. */
+  const lastInOrder = new Map<number, number>();
   let removed = 0;
-  for (const { first_event, events: count, received_at } of records) {
+  for (const { first_event, events: count, received_at, isInOrder } of records) {
     for (const event of eventsBetween(store, table.no, first_event, first_event + count)) {
       events.push(removable(event, received_at));
+      if (isInOrder) lastInOrder.set(event.tenant, event.no);
     }
     removed += 1;
     if (events.length >= EVENTS_PER_SWEEP) break;
   }
   removeEvents(store, table, events, 'expired');
   subtractEvents(store, events);
-  // In order, so that the last one of a tenant stays.
-  for (const [tenant, no] of new Map(events.map((event) => [event.tenant, event.no]))) {
+  for (const [tenant, no] of lastInOrder) {
     store.run(
       'INSERT INTO expired_arrivals VALUES (?, ?) ON CONFLICT DO UPDATE SET event = max(event, excluded.event)',
       tenant,
