@@ -124,7 +124,8 @@ export const SETTINGS = {
     env: 'SLUICE_IN_FLIGHT_BYTES',
     kind: bytes(EDGE_BYTES_MIN),
     default: 64 * MB,
-    description: 'Maximum size of request bodies in memory, over all edges (28 MB each at least); beyond that, requests get 503.',
+    description:
+      'Maximum size of request bodies in memory, over all edges (28 MB each at least); beyond that, requests get 503.',
   }),
   connectionsMax: setting({
     env: 'SLUICE_CONNECTIONS_MAX',
