@@ -24,6 +24,7 @@ import { keyFileOf, logFolderOf, storeFileOf } from '../../../data-folder/files.
 import { messageOf, OperatorError } from '../../../errors.ts';
 import { LogCorruptError, LogUnavailableError } from '../../../log.ts';
 import { sqliteCodeOf } from '../../../runtime/sqlite-errors.ts';
+import { brokenLinksIn } from '../checkup.ts';
 import { damageIn, isDamage, openImmutable, textsIn } from '../database.ts';
 import { readLogInstallation } from '../installation.ts';
 import { findLogName } from '../log/name.ts';
@@ -31,7 +32,6 @@ import { newestRecordBefore } from '../log/reader.ts';
 import { readRecords, type Stretch } from '../log/segment-reader.ts';
 import { holdsRecords, listSegments, type Segment } from '../log/segments.ts';
 import { StoreConnection } from '../store/connection.ts';
-import { brokenLinksIn } from '../store/consistency.ts';
 import { recount } from '../store/stored-events.ts';
 
 const READ_BYTES = 4 * 1024 * 1024;

@@ -35,10 +35,6 @@ interface OriginColumns {
   readonly userIndex: number;
 }
 
-/** A row as SQLite returns it. */
-type Stored<Row extends { readonly origin: Origin }> = Omit<Row, 'origin' | 'type'> &
-  OriginColumns & { readonly type: number };
-
 /** The profile that contains the node with this public id. */
 export function nodesById(store: StoreConnection, tenant: number, id: string): ProfileNodes | undefined {
   const bytes = idBytes(id);
@@ -93,39 +89,45 @@ function originOf({ receivedAt, traceId, userIndex }: OriginColumns): Origin {
   return { receivedAt, traceId: uuidText(traceId), userIndex };
 }
 
+/** The rows of all nodes, oldest first; `sql` selects those of one node. */
+function rowsOf<Row extends { readonly type: IdentifierType; readonly origin: Origin }>(
+  store: StoreConnection,
+  nodes: readonly ProfileNode[],
+  sql: string,
+): Row[] {
+  type Stored = OriginColumns & { readonly type: number };
+  const rows = nodes.flatMap(({ node }) => store.all<Stored>(sql, node));
+  return oldestFirst(
+    rows.map(({ type, receivedAt, traceId, userIndex, ...row }) => {
+      const origin = originOf({ receivedAt, traceId, userIndex });
+      return { ...row, type: identifierTypeOf(type), origin } as unknown as Row;
+    }),
+  );
+}
+
 /** Oldest first. */
 export function identifiersOf(store: StoreConnection, nodes: readonly ProfileNode[]): IdentifierRow[] {
-  const rows = nodes.flatMap(({ node }) =>
-    store.all<Stored<IdentifierRow>>(
-      `SELECT type, value, raw, node, coalesce(identifiers.received_at, nodes.received_at) AS "receivedAt",
-         coalesce(identifiers.trace_id, nodes.trace_id) AS "traceId",
-         coalesce(identifiers.user_index, nodes.user_index) AS "userIndex"
-       FROM identifiers JOIN nodes ON nodes.no = identifiers.node WHERE node = ? ORDER BY type, value`,
-      node,
-    ),
-  );
-  return oldestFirst(
-    rows.map(({ value, raw, node, type, ...origin }) => {
-      return { type: identifierTypeOf(type), value, raw, node, origin: originOf(origin) };
-    }),
+  return rowsOf(
+    store,
+    nodes,
+    `SELECT type, value, raw, node, coalesce(identifiers.received_at, nodes.received_at) AS "receivedAt",
+       coalesce(identifiers.trace_id, nodes.trace_id) AS "traceId",
+       coalesce(identifiers.user_index, nodes.user_index) AS "userIndex"
+     FROM identifiers JOIN nodes ON nodes.no = identifiers.node WHERE node = ? ORDER BY type, value`,
   );
 }
 
 /** Oldest first. Both ends of a merge are in one profile, so one end is enough to find it. */
 export function mergesOf(store: StoreConnection, nodes: readonly ProfileNode[]): MergeRow[] {
-  const rows = nodes.flatMap(({ node }) =>
-    store.all<Stored<Omit<MergeRow, 'nodes' | 'via'>> & { node_a: NodeNumber; node_b: NodeNumber; value: string }>(
-      `SELECT no, node_a, node_b, from_node AS "from", into_node AS "into", via_type AS type, via_value AS value, ${ORIGIN}
-       FROM merges WHERE node_a = ? ORDER BY no`,
-      node,
-    ),
+  const rows = rowsOf<MergeRow['via'] & Omit<MergeRow, 'nodes' | 'via'> & { node_a: NodeNumber; node_b: NodeNumber }>(
+    store,
+    nodes,
+    `SELECT no, node_a, node_b, from_node AS "from", into_node AS "into", via_type AS type, via_value AS value, ${ORIGIN}
+     FROM merges WHERE node_a = ? ORDER BY no`,
   );
-  return oldestFirst(
-    rows.map(({ no, node_a, node_b, from, into, type, value, ...origin }) => {
-      const via = { type: identifierTypeOf(type), value };
-      return { no, nodes: [node_a, node_b] as const, from, into, via, origin: originOf(origin) };
-    }),
-  );
+  return rows.map(({ node_a, node_b, type, value, ...row }) => {
+    return { ...row, nodes: [node_a, node_b], via: { type, value } };
+  });
 }
 
 export function readProfile(store: StoreConnection, profile: ProfileNodes): StoredProfile {
@@ -180,20 +182,11 @@ export function listProfiles(store: StoreConnection, tenant: number, page: PageR
 
 /** Rule 15. */
 export function readIdentity(store: StoreConnection, profile: ProfileNodes): StoredIdentity {
-  const refusals = profile.nodes.flatMap(({ node }) =>
-    store.all<Stored<RefusalRow>>(
-      `SELECT type, raw, reason, last_at AS "lastAt", count, ${ORIGIN} FROM refusals WHERE node = ?`,
-      node,
-    ),
-  );
+  const selectRefusals = `SELECT type, raw, reason, last_at AS "lastAt", count, ${ORIGIN} FROM refusals WHERE node = ?`;
   return storedIdentity(profile, {
     identifiers: identifiersOf(store, profile.nodes),
     merges: mergesOf(store, profile.nodes),
-    refusals: oldestFirst(
-      refusals.map(({ raw, reason, lastAt, count, type, ...origin }) => {
-        return { type: identifierTypeOf(type), raw, reason, origin: originOf(origin), lastAt, count };
-      }),
-    ),
+    refusals: rowsOf<RefusalRow>(store, profile.nodes, selectRefusals),
     publicId: (node) => publicId(store, node),
   });
 }
