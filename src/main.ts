@@ -9,7 +9,7 @@ import type { CommandName } from './cli/commands.ts';
 import type { InviteIo } from './cli/invite.ts';
 import type { Shell } from './cli/shell.ts';
 import type { Env } from './config/config.ts';
-import { keyFileOf, logFolderOf, storeFileOf } from './data-folder/files.ts';
+import { logFolderOf, storeFileOf } from './data-folder/files.ts';
 import { OperatorError } from './errors.ts';
 
 // What is loaded from here on is compiled once per machine; so everything else is loaded from here on.
@@ -129,12 +129,7 @@ async function runMigrateCommand(args: readonly string[], shell: Shell): Promise
   return runMigrate(args, {
     ...shell,
     lockFolder,
-    openSource: (folder) =>
-      openSqliteMigrationSource({
-        storeFile: storeFileOf(folder),
-        keyFile: keyFileOf(folder),
-        logFolder: logFolderOf(folder),
-      }),
+    openSource: (folder) => openSqliteMigrationSource(folder),
     openTarget: openPostgresMigrationTarget,
   });
 }

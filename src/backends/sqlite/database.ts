@@ -41,7 +41,7 @@ export function openDatabase(what: DatabaseFile): DatabaseSync {
   try {
     if (what.readOnly !== true) makePrivateFile(what.file);
     refuseForeignWal(what);
-    return whenFree(() => open(what));
+    return whenFree(() => open(what), BUSY_TIMEOUT_MS);
   } catch (error) {
     if (error instanceof OperatorError) throw error;
     throw new OperatorError(explain(what, error), { cause: error });
@@ -56,8 +56,8 @@ export function openImmutable(file: string, options: DatabaseSyncOptions = {}): 
 }
 
 /** IMMEDIATE takes the write lock at the start, where SQLite waits for it; a later upgrade could only fail. */
-export function transaction<T>(database: DatabaseSync, work: () => T): T {
-  whenFree(() => database.exec('BEGIN IMMEDIATE'));
+export function transaction<T>(database: DatabaseSync, work: () => T, waitMsMax = BUSY_TIMEOUT_MS): T {
+  whenFree(() => database.exec('BEGIN IMMEDIATE'), waitMsMax);
   try {
     const result = work();
     markCommit(database);
@@ -115,13 +115,13 @@ function makePrivateFile(file: string): void {
  * SQLite does not wait for a lock when it switches a file to WAL, it fails; two processes that start at once on a new
  * file conflict there for a moment.
  */
-function whenFree<T>(attempt: () => T): T {
-  const giveUpAt = performance.now() + BUSY_TIMEOUT_MS;
+function whenFree<T>(attempt: () => T, waitMsMax: number): T {
+  const giveUpAt = performance.now() + waitMsMax;
   for (;;) {
     try {
       return attempt();
     } catch (error) {
-      if (!isBusy(error) || performance.now() > giveUpAt) throw error;
+      if (!isBusy(error) || performance.now() >= giveUpAt) throw error;
       Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, RETRY_MS);
     }
   }

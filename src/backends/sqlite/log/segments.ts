@@ -20,10 +20,11 @@
  */
 
 import { randomBytes } from 'node:crypto';
-import { closeSync, mkdirSync, openSync, readdirSync, rmSync, statSync } from 'node:fs';
+import { closeSync, mkdirSync, openSync, readdirSync, rmSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { crc32 } from 'node:zlib';
+import { sizeOfFile } from '../../../data-folder/files.ts';
 import { syncPath } from '../../../data-folder/write-durably.ts';
 import { LogCorruptError, LogUnavailableError } from '../../../log.ts';
 import { openImmutable } from '../database.ts';
@@ -232,14 +233,12 @@ export function createSegment(folder: string, identity: SegmentIdentity): Databa
 
 /** Size on disk, including the files beside the database file. */
 export function segmentBytes(file: string): number {
-  let bytes = 0;
-  for (const suffix of ['', '-wal']) bytes += statSync(file + suffix, { throwIfNoEntry: false })?.size ?? 0;
-  return bytes;
+  return sizeOfFile(file) + sizeOfFile(`${file}-wal`);
 }
 
 /** Whether there are records in a WAL beside the database file. A sealed segment has none, or an empty one. */
 export function hasWal(file: string): boolean {
-  return (statSync(`${file}-wal`, { throwIfNoEntry: false })?.size ?? 0) > 0;
+  return sizeOfFile(`${file}-wal`) > 0;
 }
 
 /**

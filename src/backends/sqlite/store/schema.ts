@@ -11,9 +11,9 @@
  */
 
 import { randomBytes } from 'node:crypto';
-import { statSync } from 'node:fs';
 import { resolve } from 'node:path';
 import type { DatabaseSync } from 'node:sqlite';
+import { sizeOfFile } from '../../../data-folder/files.ts';
 import { OperatorError } from '../../../errors.ts';
 import { STORE_TABLES } from '../../sql/store-tables.ts';
 import { createTables } from '../../sql/tables.ts';
@@ -265,8 +265,7 @@ export function withDamageExplained<T>(file: string, work: () => T): T {
  */
 export function openStoreFileForCommand(file: string): DatabaseSync {
   const what = storeFile(file, 'reader');
-  const walBytes = statSync(`${file}-wal`, { throwIfNoEntry: false })?.size ?? 0;
-  if (walBytes === 0) return openDatabase(what);
+  if (sizeOfFile(`${file}-wal`) === 0) return openDatabase(what);
   return openDatabase({ ...what, readOnly: true, pragmas: READ_PRAGMAS });
 }
 
@@ -275,12 +274,8 @@ export function openStoreFileForCommand(file: string): DatabaseSync {
  * would be taken for data from before the erase.
  */
 export function newestProcessed(file: string): number {
-  const database = openStoreFile(file, 'reader');
+  using database = openStoreFile(file, 'reader');
   const sql = `SELECT max(coalesce((SELECT max(received_max) FROM event_tables), 0),
                           coalesce((SELECT max(last_erased_at) FROM tenants), 0))`;
-  try {
-    return withDamageExplained(file, () => Number(textsIn(database, sql)[0] ?? 0));
-  } finally {
-    database.close();
-  }
+  return withDamageExplained(file, () => Number(textsIn(database, sql)[0] ?? 0));
 }
