@@ -174,7 +174,7 @@ async function runRestoreCommand(args: readonly string[], shell: Shell): Promise
     import('./backends/sqlite/checkup.ts'),
     import('./backends/sqlite/backup/undone-by-restore.ts'),
     import('./backends/sqlite/store/starts.ts'),
-    import('./backends/sqlite/log/end-of-log.ts'),
+    import('./backends/sqlite/log/ends.ts'),
   ]);
   return runRestore(args, {
     ...shell,

@@ -309,7 +309,7 @@ async function watchSharedBacklog(
 
 /** The processed position in the log of this server; several servers may share the database. */
 async function processedByDatabase(database: Database, config: Config): Promise<number> {
-  const { localLogName } = await import('../backends/sqlite/log/name.ts');
+  const { localLogName } = await import('../backends/sqlite/log/ends.ts');
   const name = localLogName(logFolderOf(config.dataFolder));
   const store = await storeOn(database.share(), config, () => name);
   return closing(store, () => processedBy(store));

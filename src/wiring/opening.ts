@@ -157,7 +157,7 @@ async function prepareTopic(config: Config, known: string | null): Promise<Kafka
 export async function prepareServerDatabase(config: Config): Promise<string> {
   await prepareDatabase(config);
   const [{ localLogName }, { installationOf, problemWithoutTopic }] = await Promise.all([
-    import('../backends/sqlite/log/name.ts'),
+    import('../backends/sqlite/log/ends.ts'),
     import('../backends/postgres/identity.ts'),
   ]);
   return onDatabase(config, async (pool) => {
@@ -206,7 +206,7 @@ async function problemOfLocalLog({ dataFolder, storeUrl }: Config, pool: Databas
   const [{ readLogInstallation }, { findLogName }, { installationOf, knowsLog }, { findMigration }] = await Promise.all(
     [
       import('../backends/sqlite/installation.ts'),
-      import('../backends/sqlite/log/name.ts'),
+      import('../backends/sqlite/log/ends.ts'),
       import('../backends/postgres/identity.ts'),
       import('../backends/postgres/migration-state.ts'),
     ],
@@ -242,7 +242,7 @@ async function problemOfLogLeftBehind(config: Config, pool: Database): Promise<s
   if (!hasSegments(dataFolder)) return null;
   const [{ readLogInstallation }, { findLogName }, { installationOf, knowsLog, topicOf }] = await Promise.all([
     import('../backends/sqlite/installation.ts'),
-    import('../backends/sqlite/log/name.ts'),
+    import('../backends/sqlite/log/ends.ts'),
     import('../backends/postgres/identity.ts'),
   ]);
   const folder = logFolderOf(dataFolder);
@@ -274,7 +274,7 @@ export async function prepareDataFolder(config: Config): Promise<{ startWarnings
   const [{ tieDataFolder, wasUsedByServer }, { assertOwnSegments }, ends, { noteLogWarning }] = await Promise.all([
     import('../backends/sqlite/installation.ts'),
     import('../backends/sqlite/log/segment-chain.ts'),
-    import('../backends/sqlite/log/end-of-log.ts'),
+    import('../backends/sqlite/log/ends.ts'),
     import('../backends/sqlite/log/warnings.ts'),
   ]);
   const isServed = wasUsedByServer(dataFolder);
@@ -322,7 +322,7 @@ export async function inspectLocalLog(config: Config, store: Store | undefined |
     { lockHolderOf },
   ] = await Promise.all([
     import('../backends/sqlite/installation.ts'),
-    import('../backends/sqlite/log/end-of-log.ts'),
+    import('../backends/sqlite/log/ends.ts'),
     import('../backends/sqlite/log/segment-chain.ts'),
     import('../backends/sqlite/log/warnings.ts'),
     import('../backends/sqlite/checkup.ts'),
@@ -471,7 +471,7 @@ export async function findLogReader(
   config: Config,
   warn: (message: string) => void = () => undefined,
 ): Promise<LogReader | undefined> {
-  const { hasEverExisted } = await import('../backends/sqlite/log/end-of-log.ts');
+  const { hasEverExisted } = await import('../backends/sqlite/log/ends.ts');
   const isThere = config.logUrl !== '' || hasEverExisted(logFolderOf(config.dataFolder));
   return isThere ? openLogReader(config, warn, { createsTopic: false, openMsMax: COMMAND_MS_MAX }) : undefined;
 }
@@ -625,14 +625,12 @@ export async function doctorParts(): Promise<Omit<DoctorShell, keyof Shell>> {
   const [
     { listSegments },
     { findingsInStore, freeBytesOf },
-    { lockHolderOf },
-    { isBackupRunning },
+    { isBackupRunning, lockHolderOf },
     { problemOfInstallation },
   ] = await Promise.all([
     import('../backends/sqlite/log/segments.ts'),
     import('../backends/sqlite/checkup.ts'),
     import('../backends/sqlite/folder-lock.ts'),
-    import('../backends/sqlite/backup/lock.ts'),
     import('../backends/sqlite/installation.ts'),
   ]);
   return {

@@ -6,7 +6,7 @@
  * other processes would make the copy start over; with it, the write-ahead log grows meanwhile. The order matters:
  * store, log, keys. The store's position is in its copy; the log is copied later, so it reaches at
  * least as far, and the rest of it is processed after a restore. Keys come last, so that every tenant in the log has
- * its account. Retention removes no segment meanwhile (`backup/lock.ts`).
+ * its account. Retention removes no segment meanwhile (`folder-lock.ts`).
  *
  * A missing or damaged file is an error: a backup never silently omits data.
  */
@@ -30,14 +30,11 @@ import { OperatorError } from '../../../errors.ts';
 import { LogCorruptError, LogUnavailableError } from '../../../log.ts';
 import { positionsText } from '../../../log/continuity.ts';
 import { assertLogReaches, countRecords, keyFacts, logFactsOf, storeFacts } from './facts.ts';
-import { type BackupLock, lockForBackup } from './lock.ts';
 import { BUSY_TIMEOUT_MS, isDamage, refuseForeignWal } from '../database.ts';
 import { canWrite, isFullDisk } from '../disk.ts';
-import { lockHolderOf } from '../folder-lock.ts';
+import { type Lock, lockForBackup, lockHolderOf } from '../folder-lock.ts';
 import { readLogInstallation, wasUsedByServer } from '../installation.ts';
-import { isEndUnknown, unknownEndText } from '../log/end-of-log.ts';
-import { readLogEnd } from '../log/ends.ts';
-import { findLogName } from '../log/name.ts';
+import { findLogName, isEndUnknown, readLogEnd, unknownEndText } from '../log/ends.ts';
 import { recoverSegment } from '../log/recovery.ts';
 import { MissingPositionsError, type Stretch } from '../log/segment-reader.ts';
 import { gapAdvice, hasWal, holdsRecords, listSegments, type Segment, segmentBytes } from '../log/segments.ts';
@@ -68,7 +65,7 @@ export function sizeOfData(dataFolder: string, scope: BackupScope): DataSize {
 }
 
 /** Held from before a backup begins until it has its name. Refuses an incomplete folder. */
-export function lockDataFolder(dataFolder: string, scope: BackupScope): BackupLock {
+export function lockDataFolder(dataFolder: string, scope: BackupScope): Lock {
   assertComplete(dataFolder, scope);
   return lockForBackup(logFolderOf(dataFolder));
 }

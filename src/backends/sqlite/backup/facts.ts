@@ -27,7 +27,7 @@ import { sqliteCodeOf } from '../../../runtime/sqlite-errors.ts';
 import { brokenLinksIn } from '../checkup.ts';
 import { damageIn, isDamage, openImmutable, textsIn } from '../database.ts';
 import { readLogInstallation } from '../installation.ts';
-import { findLogName } from '../log/name.ts';
+import { findLogName } from '../log/ends.ts';
 import { newestRecordBefore } from '../log/reader.ts';
 import { readRecords, type Stretch } from '../log/segment-reader.ts';
 import { holdsRecords, listSegments, type Segment } from '../log/segments.ts';

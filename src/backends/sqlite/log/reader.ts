@@ -22,9 +22,8 @@ import {
   type LostRange,
 } from '../../../log.ts';
 import { positionsText, type ProcessedRecord } from '../../../log/continuity.ts';
-import { isBackupRunning } from '../backup/lock.ts';
-import { findLogEnd } from './ends.ts';
-import { findLogName, localLogName } from './name.ts';
+import { isBackupRunning } from '../folder-lock.ts';
+import { findLogEnd, findLogName, localLogName } from './ends.ts';
 import { assertNotForeign } from './segment-chain.ts';
 import {
   BATCH_BYTES_MAX,

@@ -13,8 +13,7 @@
 
 import { basename, dirname, join } from 'node:path';
 import { ForeignSegmentError } from '../../../log.ts';
-import { readLogEndNote } from './ends.ts';
-import { findLogName } from './name.ts';
+import { findLogName, readLogEndNote } from './ends.ts';
 import {
   assertCurrentLayout,
   findIdentity,

@@ -14,12 +14,11 @@
  * A start after the newest segment was given up continues far after it, since the number of records in it is uncertain.
  * An empty `….db.unused` marks where the known ones end: from there up to the next segment there were none.
  *
- * A segment contains where it was written: in which log (`log/name.ts`), from which position on. A segment found
+ * A segment contains where it was written: in which log (`log/ends.ts`), from which position on. A segment found
  * elsewhere was copied or renamed; it is never read, since its records would be processed again. Its random id, and that
  * of the segment before it, distinguish it from one of another copy of the installation (`log/segment-chain.ts`).
  */
 
-import { randomBytes } from 'node:crypto';
 import { closeSync, mkdirSync, openSync, readdirSync, rmSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
@@ -101,7 +100,6 @@ const SCHEMA = `
  */
 export const PAGE_BYTES = 8_192;
 const NAME_DIGITS = 16;
-const SEGMENT_ID_BYTES = 8;
 const SEGMENT_NAME = /^(\d{16})\.db(?:\.(lost|missing|unused))?$/;
 const BUSY_TIMEOUT_MS = 5_000;
 /**
@@ -161,10 +159,6 @@ export function gapAdvice(folder: string, { position, isMarked }: { position: nu
     `With the server stopped, put ${file} back${other} with the -wal of the same name if there was one, beside the files that ` +
     `are there now${isMarked ? `, and remove ${file}.missing` : ''}. To go on without these records, ${giveUp}.`
   );
-}
-
-export function newSegmentId(position: number): SegmentId {
-  return { position, id: randomBytes(SEGMENT_ID_BYTES).toString('hex') };
 }
 
 export interface SegmentIdentity extends SegmentId {

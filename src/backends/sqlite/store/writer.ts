@@ -42,7 +42,7 @@ import { markAccepted, openRejections } from '../../sql/rejections.ts';
 import type { Steps, Tables } from '../../sql/steps.ts';
 import { LOCAL_LOG, LOCAL_SHARD, type StoreQueries } from '../../sql/store-tables.ts';
 import { SqlWriteTransaction } from '../../sql/write-transaction.ts';
-import { CheckpointClient } from '../checkpoint-client.ts';
+import { CheckpointClient } from '../checkpointer.ts';
 import { isBusy, isDamage } from '../database.ts';
 import { isOutOfFiles } from '../disk.ts';
 import { NO_LOCKS } from '../sql-database.ts';
