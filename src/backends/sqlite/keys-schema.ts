@@ -19,6 +19,7 @@ export const ENGINE_TYPES: EngineTypes = {
   real: 'REAL',
   bytes: 'BLOB',
   uuid: 'TEXT',
+  uuidBytes: 'BLOB',
   tableEnd: 'STRICT',
   keyedTableEnd: 'STRICT, WITHOUT ROWID',
   sumsTableEnd: () => 'STRICT, WITHOUT ROWID',

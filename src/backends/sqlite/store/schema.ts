@@ -73,46 +73,6 @@ const SCHEMA = `
   CREATE TABLE aliases (node INTEGER PRIMARY KEY, root INTEGER NOT NULL) STRICT;
   CREATE INDEX aliases_by_root ON aliases (root);
 
-  -- The edges of the graph of nodes, with their causes. Both ends are in one profile.
-  CREATE TABLE merges (
-    no          INTEGER PRIMARY KEY,
-    tenant      INTEGER NOT NULL,
-    node_a      INTEGER NOT NULL,
-    node_b      INTEGER NOT NULL,
-    from_node   INTEGER NOT NULL,
-    into_node   INTEGER NOT NULL,
-    via_type    INTEGER NOT NULL,
-    via_value   TEXT    NOT NULL,
-    received_at INTEGER NOT NULL,
-    trace_id    BLOB    NOT NULL,
-    user_index  INTEGER NOT NULL
-  ) STRICT;
-  CREATE INDEX merges_by_node ON merges (node_a);
-
-  -- Pairs that an unmerge separated, each in both directions.
-  CREATE TABLE cannot_link (
-    node_a   INTEGER NOT NULL,
-    node_b   INTEGER NOT NULL,
-    trace_id BLOB    NOT NULL,
-    at       INTEGER NOT NULL,
-    PRIMARY KEY (node_a, node_b)
-  ) STRICT, WITHOUT ROWID;
-
-  -- Refusals of one kind are counted, not repeated. 'node' is where the record went.
-  CREATE TABLE refusals (
-    node        INTEGER NOT NULL,
-    type        INTEGER NOT NULL,
-    value       TEXT    NOT NULL,
-    reason      TEXT    NOT NULL,
-    raw         TEXT    NOT NULL,
-    received_at INTEGER NOT NULL,
-    trace_id    BLOB    NOT NULL,
-    user_index  INTEGER NOT NULL,
-    last_at     INTEGER NOT NULL,
-    count       INTEGER NOT NULL,
-    PRIMARY KEY (node, type, value, reason)
-  ) STRICT, WITHOUT ROWID;
-
   -- First uses (store/first-uses.ts).
   ${sortedRunsSchema('idempotency_keys')}
   ${sortedRunsSchema('event_ids')}
