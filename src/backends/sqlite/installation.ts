@@ -13,8 +13,8 @@ import { keyFileOf, logFolderOf, serverUrlFileOf, sizeOfFile, storeFileOf } from
 import { OperatorError } from '../../errors.ts';
 import { isFullDisk } from './disk.ts';
 import { refuseLostKeys } from '../../data-folder/lost-keys.ts';
-import { BUSY_TIMEOUT_MS, isBusy, isDamage, textsIn, transaction } from './database.ts';
-import { openKeysDatabase } from './keys-schema.ts';
+import { BUSY_TIMEOUT_MS, isBusy, isDamage, openDatabase, textsIn, transaction } from './database.ts';
+import { keysFile } from './keys.ts';
 import { beginLogEnds, localLogName } from './log/ends.ts';
 import { listSegments } from './log/segments.ts';
 import { openStoreFile, openStoreFileForCommand, storeDamageText } from './store/schema.ts';
@@ -37,7 +37,7 @@ export function tieDataFolder(dataFolder: string): string[] {
   const isServed = wasUsedByServer(dataFolder);
   const isOld = { store: sizeOfFile(storeFile) > 0, log: listSegments(logFolderOf(dataFolder)).length > 0 };
   // Keys first: an interrupted first start must not look like a folder that has lost them.
-  const keys = openKeysDatabase(keyFile);
+  const keys = openDatabase(keysFile(keyFile));
   const store = openStoreFile(storeFile, 'writer');
   try {
     tie(dataFolder, [inFolder(dataFolder), inDatabase('store.db', store), inDatabase('keys.db', keys)]);
@@ -106,7 +106,7 @@ export function problemOfInstallation(dataFolder: string): string | null {
       name: 'store.db',
       id: sizeOfFile(storeFile) > 0 ? idIn(() => readId(openStoreFileForCommand(storeFile))) : undefined,
     },
-    { name: 'keys.db', id: sizeOfFile(keyFile) > 0 ? idIn(() => readId(openKeysDatabase(keyFile))) : undefined },
+    { name: 'keys.db', id: sizeOfFile(keyFile) > 0 ? idIn(() => readId(openDatabase(keysFile(keyFile)))) : undefined },
   ]);
 }
 

@@ -19,7 +19,7 @@ import { ACCOUNT_TABLES } from '../sql/account-tables.ts';
 import { readAllHours } from '../sql/ledger.ts';
 import { columnsOf, PART_NAMES } from '../sql/migrated-parts.ts';
 import { applyMigrations, type DatabaseFile, damageText, isDamage, openDatabase } from './database.ts';
-import { keysFile } from './keys-schema.ts';
+import { keysFile } from './keys.ts';
 import { localLogName } from './log/ends.ts';
 import type { Entry, RunsShape } from './sorted-runs/entries.ts';
 import { storeIdOf, StoreConnection } from './store/connection.ts';

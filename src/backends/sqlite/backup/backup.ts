@@ -29,7 +29,7 @@ import { keyFileOf, logFolderOf, storeFileOf } from '../../../data-folder/files.
 import { OperatorError } from '../../../errors.ts';
 import { LogCorruptError, LogUnavailableError } from '../../../log.ts';
 import { positionsText } from '../../../log/continuity.ts';
-import { assertLogReaches, countRecords, keyFacts, logFactsOf, storeFacts } from './facts.ts';
+import { assertLogReaches, type CountedSegment, countRecords, keyFacts, logFactsOf, storeFacts } from './facts.ts';
 import { BUSY_TIMEOUT_MS, isDamage, refuseForeignWal } from '../database.ts';
 import { canWrite, isFullDisk } from '../disk.ts';
 import { type Lock, lockForBackup, lockHolderOf } from '../folder-lock.ts';
@@ -138,7 +138,7 @@ async function copyLog(setup: CopySetup): Promise<LogFacts> {
   const acknowledged = readLogEnd(logFolder);
   const segments = listSegments(logFolder);
   const logName = findLogName(logFolder);
-  const copied: { segment: Segment; records: number }[] = [];
+  const copied: CountedSegment[] = [];
   for (let index = segments.length - 1; index >= 0; index -= 1) {
     stop.throwIfAborted();
     const segment = segments[index] as Segment;
@@ -151,13 +151,10 @@ async function copyLog(setup: CopySetup): Promise<LogFacts> {
         throw asGap(error, whole, logFolder);
       }),
     );
-    copied.unshift({ segment, records });
+    copied.unshift({ ...segment, records });
     await setup.onFile(path);
   }
-  const facts = logFactsOf(
-    copied.map(({ segment }) => segment),
-    copied.map(({ records }) => records),
-  );
+  const facts = logFactsOf(copied);
   if (facts.next_position >= acknowledged) return facts;
   throw new OperatorError(
     `The log in ${resolve(logFolder)} has lost its end: it ends at position ${facts.next_position}, and requests up to ${acknowledged} were acknowledged. Ask "sluice doctor" what to do before you back it up.`,
@@ -285,10 +282,6 @@ function asOperatorError(error: unknown, { dataFolder, into }: CopySetup): unkno
       { cause: error },
     );
   }
-  return new OperatorError(
-    `The disk of ${dirname(resolve(into))} is full. Free some space there, or choose another place.`,
-    {
-      cause: error,
-    },
-  );
+  const message = `The disk of ${dirname(resolve(into))} is full. Free some space there, or choose another place.`;
+  return new OperatorError(message, { cause: error });
 }

@@ -11,15 +11,8 @@
 import { existsSync } from 'node:fs';
 import type { DatabaseSync } from 'node:sqlite';
 import { setImmediate } from 'node:timers/promises';
-import type {
-  BackupFacts,
-  BackupScope,
-  KeyFacts,
-  LedgerSums,
-  LogFacts,
-  LostStretch,
-  StoreFacts,
-} from '../../../backup/manifest.ts';
+import type { BackupFacts, KeyFacts, LedgerSums, LogFacts, LostStretch, StoreFacts } from '../../../backup/manifest.ts';
+import type { CheckFolder } from '../../../backup/unpack.ts';
 import { keyFileOf, logFolderOf, storeFileOf } from '../../../data-folder/files.ts';
 import { messageOf, OperatorError } from '../../../errors.ts';
 import { LogCorruptError, LogUnavailableError } from '../../../log.ts';
@@ -37,15 +30,8 @@ import { recount } from '../store/stored-events.ts';
 const READ_BYTES = 4 * 1024 * 1024;
 const FINDINGS_MAX = 3;
 
-export interface CheckOptions {
-  readonly stop: AbortSignal;
-  /** Called with the name of the file that is checked next. */
-  readonly onFile: (path: string) => void;
-}
-
-/** Reads everything. */
-export async function checkDataFolder(folder: string, scope: BackupScope, options: CheckOptions): Promise<BackupFacts> {
-  const { stop, onFile } = options;
+/** Reads everything. `onFile` is called with the name of the file that is checked next. */
+export const checkDataFolder: CheckFolder = async (folder, scope, { stop, onFile }) => {
   let [store, keys]: [StoreFacts | null, KeyFacts | null] = [null, null];
   const logFolder = logFolderOf(folder);
   if (scope === 'all') {
@@ -62,22 +48,23 @@ export async function checkDataFolder(folder: string, scope: BackupScope, option
     keys = keyFacts(keyFileOf(folder));
   }
   const segments = listSegments(logFolder);
-  const counts: number[] = [];
+  const counted: CountedSegment[] = [];
   for (const [index, segment] of segments.entries()) {
     stop.throwIfAborted();
     onFile('log');
     if (holdsRecords(segment)) inDatabase(segment.file, assertSound);
     const until = segments[index + 1]?.firstPosition;
-    counts.push(await countRecords({ segment, logName: findLogName(logFolder), until }, stop));
+    const records = await countRecords({ segment, logName: findLogName(logFolder), until }, stop);
+    counted.push({ ...segment, records });
   }
-  const log = logFactsOf(segments, counts);
+  const log = logFactsOf(counted);
   if (store !== null) assertContinues(folder, store.position, segments);
   const installation = readLogInstallation(logFolder) ?? null;
   if (scope === 'all') assertBelongTogether(folder, installation);
   const facts = { installation, log, store, keys };
   assertLogReaches(facts, folder);
   return facts;
-}
+};
 
 export function storeFacts(file: string): StoreFacts {
   return inDatabase(file, (database) => {
@@ -107,18 +94,22 @@ export function keyFacts(file: string): KeyFacts {
   return inDatabase(file, (database) => ({ ...database.prepare(`SELECT ${sql}`).get() }) as unknown as KeyFacts);
 }
 
-/** For segments in order of position, with the number of records in each. */
-export function logFactsOf(segments: readonly Segment[], counts: readonly number[]): LogFacts {
-  const records = counts.reduce((sum, count) => sum + count, 0);
+export interface CountedSegment extends Segment {
+  readonly records: number;
+}
+
+/** For segments in order of position. */
+export function logFactsOf(segments: readonly CountedSegment[]): LogFacts {
+  const records = segments.reduce((sum, segment) => sum + segment.records, 0);
   const first = segments[0]?.firstPosition ?? 1;
-  const last = segments.at(-1)?.firstPosition ?? 1;
+  const last = segments.at(-1);
   const gaps = segments.flatMap(({ state, firstPosition }, index) => {
     const next = segments[index + 1]?.firstPosition ?? firstPosition;
     return (state === 'lost' || state === 'missing') && next > firstPosition
       ? [{ first_position: firstPosition, next_position: next }]
       : [];
   });
-  const facts = { first_position: first, next_position: last + (counts.at(-1) ?? 0), records };
+  const facts = { first_position: first, next_position: (last?.firstPosition ?? 1) + (last?.records ?? 0), records };
   return gaps.length === 0 ? facts : { ...facts, gaps };
 }
 

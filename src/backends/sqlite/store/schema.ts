@@ -17,8 +17,7 @@ import { sizeOfFile } from '../../../data-folder/files.ts';
 import { OperatorError } from '../../../errors.ts';
 import { STORE_TABLES } from '../../sql/store-tables.ts';
 import { createTables } from '../../sql/tables.ts';
-import { damageText, type DatabaseFile, isDamage, openDatabase, textsIn } from '../database.ts';
-import { ENGINE_TYPES } from '../keys-schema.ts';
+import { damageText, type DatabaseFile, ENGINE_TYPES, isDamage, openDatabase, textsIn } from '../database.ts';
 import { sortedRunsSchema } from '../sorted-runs/schema.ts';
 
 /** Node numbers per block in `node_blocks`. */
@@ -175,17 +174,14 @@ const READER_CACHE_KIB = 16 * 1_024;
  */
 export const WAL_PAGES = 1_024;
 
-/** One more for every change of the format until 1.0: stores of these versions are refused. */
-const UNRELEASED_FORMATS: readonly string[] = ['', '', '', '', '', '', ''];
-
 const READ_PRAGMAS = `PRAGMA cache_size = -${READER_CACHE_KIB}; PRAGMA temp_store = MEMORY;`;
 
 export function storeFile(file: string, kind: 'writer' | 'reader'): DatabaseFile {
   return {
     file,
     name: 'store',
-    migrations: [...UNRELEASED_FORMATS, create],
-    oldest: UNRELEASED_FORMATS.length + 1,
+    unreleased: 7,
+    migrations: [create],
     newFilePragmas: `PRAGMA page_size = ${PAGE_BYTES}; PRAGMA auto_vacuum = INCREMENTAL`,
     pragmas: `
       PRAGMA journal_mode = WAL;
