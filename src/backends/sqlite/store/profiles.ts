@@ -7,8 +7,6 @@ import { IDENTIFIER_TYPES, type IdentifierType, type NodeNumber, type Origin } f
 import type { Page, PageRequest, StoredIdentity, StoredProfile } from '../../../store.ts';
 import { scopedCursorOf, scopedNumbersOf } from '../../../views/cursor.ts';
 import { pageOf } from '../../../views/page.ts';
-import type { Candidate } from '../../../views/people-search.ts';
-import { NAMED_BYTES_MAX } from '../../../views/person.ts';
 import {
   type IdentifierRow,
   identifierTypeOf,
@@ -35,12 +33,17 @@ interface OriginColumns {
   readonly userIndex: number;
 }
 
-/** The profile that contains the node with this public id. */
-export function nodesById(store: StoreConnection, tenant: number, id: string): ProfileNodes | undefined {
+/** The node with this public id. */
+export function nodeById(store: StoreConnection, tenant: number, id: string): NodeNumber | undefined {
   const bytes = idBytes(id);
   if (bytes === undefined) return undefined;
-  const row = store.get<{ no: NodeNumber }>('SELECT no FROM nodes WHERE id = ? AND tenant = ?', bytes, tenant);
-  return row && nodesOf(store, row.no);
+  return store.get<{ no: NodeNumber }>('SELECT no FROM nodes WHERE id = ? AND tenant = ?', bytes, tenant)?.no;
+}
+
+/** The profile that contains the node with this public id. */
+export function nodesById(store: StoreConnection, tenant: number, id: string): ProfileNodes | undefined {
+  const no = nodeById(store, tenant, id);
+  return no === undefined ? undefined : nodesOf(store, no);
 }
 
 export function nodesByKey(
@@ -70,8 +73,7 @@ export function nodesOf(
   node: NodeNumber,
   readState: ReadState = (no) => findState(store.runs(PROFILE_RUNS), no),
 ): ProfileNodes {
-  const alias = store.get<{ root: NodeNumber }>('SELECT root FROM aliases WHERE node = ?', node);
-  const root = alias?.root ?? node;
+  const root = rootOf(store, node);
   const rows = store.all<OriginColumns & { readonly no: NodeNumber; readonly id: Uint8Array }>(
     `SELECT no, id, ${ORIGIN} FROM nodes WHERE no = ?1 OR no IN (SELECT node FROM aliases WHERE root = ?1)`,
     root,
@@ -83,6 +85,11 @@ export function nodesOf(
     return { node: row.no, id: uuidText(row.id), origin: originOf(row), events, firstSeen, lastSeen, properties };
   });
   return profileNodes(root, nodes);
+}
+
+/** The survivor that the node is part of. */
+export function rootOf(store: StoreConnection, node: NodeNumber): NodeNumber {
+  return store.get<{ root: NodeNumber }>('SELECT root FROM aliases WHERE node = ?', node)?.root ?? node;
 }
 
 function originOf({ receivedAt, traceId, userIndex }: OriginColumns): Origin {
@@ -132,34 +139,6 @@ export function mergesOf(store: StoreConnection, nodes: readonly ProfileNode[]):
 
 export function readProfile(store: StoreConnection, profile: ProfileNodes): StoredProfile {
   return storedProfile(profile, identifiersOf(store, profile.nodes));
-}
-
-/** A survivor and its profile, for a search. */
-export function candidateOf(store: StoreConnection, no: NodeNumber): Candidate {
-  const nodes = nodesOf(store, no);
-  const identifiers = identifiersOf(store, nodes.nodes);
-  return { no, profile: storedProfile(nodes, identifiers), identifiers };
-}
-
-/** The survivor of each id; unknown ids are left out. */
-export function idsToNodes(store: StoreConnection, tenant: number, ids: readonly string[]): [string, NodeNumber][] {
-  return ids.flatMap((id): [string, NodeNumber][] => {
-    const bytes = idBytes(id);
-    if (bytes === undefined) return [];
-    const row = store.get<{ no: NodeNumber }>(
-      `SELECT coalesce(aliases.root, nodes.no) AS no FROM nodes LEFT JOIN aliases ON aliases.node = nodes.no
-       WHERE nodes.id = ? AND nodes.tenant = ?`,
-      bytes,
-      tenant,
-    );
-    return row === undefined ? [] : [[id, row.no]];
-  });
-}
-
-/** For its name: without properties that are too long. */
-export function personNodes(store: StoreConnection, root: NodeNumber): [ProfileNodes, IdentifierRow[]] {
-  const nodes = nodesOf(store, root, (node) => findState(store.runs(PROFILE_RUNS), node, NAMED_BYTES_MAX));
-  return [nodes, identifiersOf(store, nodes.nodes)];
 }
 
 /** In the order of the survivors' numbers, which is the order of creation. */
