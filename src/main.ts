@@ -137,13 +137,11 @@ async function runMigrateCommand(args: readonly string[], shell: Shell): Promise
 async function runBackupCommand(args: readonly string[], shell: Shell): Promise<number> {
   const [
     { runBackup },
-    { copyDataFolder, lockDataFolder, sizeOfData, unknownFiles },
-    { checkDataFolder },
+    { checkDataFolder, copyDataFolder, lockDataFolder, sizeOfData, unknownFiles },
     { freeBytesOf },
   ] = await Promise.all([
     import('./cli/backup.ts'),
     import('./backends/sqlite/backup/backup.ts'),
-    import('./backends/sqlite/backup/facts.ts'),
     import('./backends/sqlite/checkup.ts'),
   ]);
   return runBackup(args, {
@@ -170,7 +168,7 @@ async function runRestoreCommand(args: readonly string[], shell: Shell): Promise
   ] = await Promise.all([
     import('./cli/restore.ts'),
     import('./backends/sqlite/folder-lock.ts'),
-    import('./backends/sqlite/backup/facts.ts'),
+    import('./backends/sqlite/backup/backup.ts'),
     import('./backends/sqlite/checkup.ts'),
     import('./backends/sqlite/backup/undone-by-restore.ts'),
     import('./backends/sqlite/store/starts.ts'),

@@ -1,7 +1,12 @@
 /** What the tests of `sluice backup` and `sluice restore` share: both commands in this process, on real files. */
 
-import { checkDataFolder } from '../../src/backends/sqlite/backup/facts.ts';
-import { copyDataFolder, lockDataFolder, sizeOfData, unknownFiles } from '../../src/backends/sqlite/backup/backup.ts';
+import {
+  checkDataFolder,
+  copyDataFolder,
+  lockDataFolder,
+  sizeOfData,
+  unknownFiles,
+} from '../../src/backends/sqlite/backup/backup.ts';
 import { freeBytesOf } from '../../src/backends/sqlite/checkup.ts';
 import { lockFolder } from '../../src/backends/sqlite/folder-lock.ts';
 import { skipNumbersAfterRestore } from '../../src/backends/sqlite/store/starts.ts';
