@@ -271,9 +271,8 @@ async function problemOfLogLeftBehind(config: Config, pool: Database): Promise<s
  */
 export async function prepareDataFolder(config: Config): Promise<{ startWarnings: string[]; processed: number }> {
   const { dataFolder, storeUrl, logUrl } = config;
-  const [{ tieDataFolder, wasUsedByServer }, { assertOwnSegments }, ends, { noteLogWarning }] = await Promise.all([
+  const [{ tieDataFolder, wasUsedByServer }, ends, { noteLogWarning }] = await Promise.all([
     import('../backends/sqlite/installation.ts'),
-    import('../backends/sqlite/log/segment-chain.ts'),
     import('../backends/sqlite/log/ends.ts'),
     import('../backends/sqlite/log/warnings.ts'),
   ]);
@@ -283,7 +282,7 @@ export async function prepareDataFolder(config: Config): Promise<{ startWarnings
   if (logUrl !== '') return { startWarnings, processed };
   const folder = logFolderOf(dataFolder);
   try {
-    assertOwnSegments(folder);
+    ends.assertOwnSegments(folder);
     if (storeUrl === '') processed = await processedByStoreFile(config);
   } catch (error) {
     throwAsOperatorError(error);
@@ -316,14 +315,12 @@ export async function inspectLocalLog(config: Config, store: Store | undefined |
   const [
     { readLogInstallation, wasUsedByServer },
     ends,
-    { assertOwnSegments },
     { readLogWarnings },
     { unrecoverableSegments },
     { lockHolderOf },
   ] = await Promise.all([
     import('../backends/sqlite/installation.ts'),
     import('../backends/sqlite/log/ends.ts'),
-    import('../backends/sqlite/log/segment-chain.ts'),
     import('../backends/sqlite/log/warnings.ts'),
     import('../backends/sqlite/checkup.ts'),
     import('../backends/sqlite/folder-lock.ts'),
@@ -331,7 +328,7 @@ export async function inspectLocalLog(config: Config, store: Store | undefined |
   const folder = logFolderOf(config.dataFolder);
   const refusals = [
     await refusalBy(async () => void readLogInstallation(folder)),
-    await refusalBy(async () => assertOwnSegments(folder)),
+    await refusalBy(async () => ends.assertOwnSegments(folder)),
     store ? await refusalBy(() => assertLogOfStore(config, store)) : null,
   ].filter((words) => words !== null);
   const noted = readLogWarnings(folder);

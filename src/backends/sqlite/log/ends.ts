@@ -1,6 +1,6 @@
 /**
  * What is known of a log beside its segments: its name, and where it ends. From that follows whether the log has lost
- * records. Used by a start, by `sluice doctor` and by commands; functions whose names do not say otherwise only read.
+ * records, and whether its segments were written here. Used by a start, by `sluice doctor` and by commands; functions whose names do not say otherwise only read.
  *
  * The name of a local log is `local:` and a UUID, created on first use: a store that takes records from several logs
  * identifies positions by it. It is in a file beside the segments, again in `log-ends`, and in each segment, so that a
@@ -45,10 +45,12 @@ import {
 import { dirname, join, resolve } from 'node:path';
 import { inaccessibleText } from '../../../data-folder/access.ts';
 import { FileIdentity } from '../../../data-folder/file-identity.ts';
-import { LogUnavailableError } from '../../../log.ts';
+import { ForeignSegmentError, LogUnavailableError } from '../../../log.ts';
 import type { MissingRecords } from '../../../log/continuity.ts';
 import { isAccessDenied, isOutOfFiles } from '../disk.ts';
 import {
+  assertCurrentLayout,
+  assertNotForeign,
   findIdentity,
   holdsRecords,
   listReadable,
@@ -310,7 +312,7 @@ export function problemOfLogEnds(folder: string): string | null {
 }
 
 /** Undefined without a readable one. */
-export function readLogEndNote(folder: string): LogEndNote | undefined {
+function readLogEndNote(folder: string): LogEndNote | undefined {
   const text = readIfThere(() => readFileSync(endsFileOf(folder), 'latin1'));
   return text === undefined ? undefined : noteIn(text.slice(0, LINE_BYTES));
 }
@@ -356,4 +358,53 @@ function openForUpdate(file: string): number {
   mkdirSync(dirname(file), { recursive: true, mode: 0o700 });
   closeSync(openSync(file, 'a', 0o600));
   return openSync(file, 'r+');
+}
+
+/**
+ * Throws `ForeignSegmentError` for the first segment that was written elsewhere, and for such a `log-ends`;
+ * `LogCorruptError` for a log of another format. Each segment has a random id of its own and names the one before it;
+ * `log-ends` names the one in which the newest request was acknowledged. So a segment of another copy of the same
+ * installation (a restored backup that was started, too) is noticed, though its log and first position are right: its
+ * records would replace others. An empty segment proves nothing: every start leaves one, which the next start replaces by
+ * another of the same name.
+ *
+ * Limits: checked when a server starts and by `sluice doctor`, not while a server runs. A complete `log/` of another
+ * copy is noticed only if it has a segment of the same name as the newest one here; a data folder that was replaced
+ * completely is not noticed.
+ */
+export function assertOwnSegments(folder: string): void {
+  assertCurrentLayout(folder);
+  const end = readLogEndNote(folder);
+  const logName = findLogName(folder);
+  if (end !== undefined && end.logName !== logName) throw ofAnotherLog(folder, end.logName, logName);
+  const found = listReadable(folder).flatMap((segment) => {
+    const identity = assertNotForeign(segment, logName);
+    return identity?.lastPosition === undefined ? [] : [{ segment, identity }];
+  });
+  const at = (position: number | undefined) => found.find(({ segment }) => segment.firstPosition === position);
+  const acknowledged = at(end?.segment.position);
+  if (acknowledged !== undefined && acknowledged.identity.id !== end?.segment.id) {
+    throw ofAnotherCopy(acknowledged.segment.file, `it is not the one that ${folder}-ends names`);
+  }
+  for (const { segment, identity } of found) {
+    const before = at(identity.previous?.position);
+    if (before === undefined || before.identity.id === identity.previous?.id) continue;
+    throw ofAnotherCopy(before.segment.file, `${segment.file} was written after another one of that name`);
+  }
+}
+
+function ofAnotherLog(folder: string, other: string, own: string | undefined): ForeignSegmentError {
+  return new ForeignSegmentError(
+    `${folder}-ends does not belong there: it is of the log ${other}, and ${folder} is the log ${own}. One of the two is of another ` +
+      'server or another installation. Put back the one that was here. If the right log-ends is gone for good, move this one ' +
+      'away: the next start notes the ends that the log has. Leave the segments as they are.',
+  );
+}
+
+function ofAnotherCopy(file: string, why: string): ForeignSegmentError {
+  return new ForeignSegmentError(
+    `The log segment ${file} does not belong there: ${why}. One of these files is of another copy of this installation, such as ` +
+      'a restored backup that was started, too. Put back the files that were written here. If they are gone for good, rename ' +
+      `${file} to ${file}.lost: the records that were acknowledged here in its place are given up.`,
+  );
 }

@@ -24,7 +24,6 @@ import {
 import { positionsText, type ProcessedRecord } from '../../../log/continuity.ts';
 import { isBackupRunning } from '../folder-lock.ts';
 import { findLogEnd, findLogName, localLogName } from './ends.ts';
-import { assertNotForeign } from './segment-chain.ts';
 import {
   BATCH_BYTES_MAX,
   endOfSegment,
@@ -37,6 +36,7 @@ import {
   UnreadableSegmentError,
 } from './segment-reader.ts';
 import {
+  assertNotForeign,
   findIdentity,
   gapAdvice,
   hasWal,

@@ -12,9 +12,9 @@ import type { DatabaseSync } from 'node:sqlite';
 import { LOCAL_PARTITION, LogCorruptError, type LogHeader, type LogRecord, LogUnavailableError } from '../../../log.ts';
 import type { ForeignFormat, KeyKind, Rejection } from '../../../model.ts';
 import { isAccessDenied, isOutOfFiles } from '../disk.ts';
-import { assertWrittenHere } from './segment-chain.ts';
 import {
   assertCurrentFormat,
+  assertWrittenHere,
   HEADER_COLUMNS,
   type HeaderValues,
   hasWal,

@@ -16,16 +16,16 @@
  *
  * A segment contains where it was written: in which log (`log/ends.ts`), from which position on. A segment found
  * elsewhere was copied or renamed; it is never read, since its records would be processed again. Its random id, and that
- * of the segment before it, distinguish it from one of another copy of the installation (`log/segment-chain.ts`).
+ * of the segment before it, distinguish it from one of another copy of the installation (`assertOwnSegments`).
  */
 
 import { closeSync, mkdirSync, openSync, readdirSync, rmSync } from 'node:fs';
-import { dirname, join } from 'node:path';
+import { basename, dirname, join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { crc32 } from 'node:zlib';
 import { sizeOfFile } from '../../../data-folder/files.ts';
 import { syncPath } from '../../../data-folder/write-durably.ts';
-import { LogCorruptError, LogUnavailableError } from '../../../log.ts';
+import { ForeignSegmentError, LogCorruptError, LogUnavailableError } from '../../../log.ts';
 import { openImmutable } from '../database.ts';
 import { isOutOfFiles } from '../disk.ts';
 
@@ -190,6 +190,29 @@ export function findIdentity(
   } catch {
     return undefined;
   }
+}
+
+/** For a segment that need not be read now. Its readers report damage. */
+export function assertNotForeign(segment: Segment, logName: string | undefined): ReturnType<typeof findIdentity> {
+  const identity = findIdentity(segment.file);
+  if (identity !== undefined) assertWrittenHere(segment, logName, identity);
+  return identity;
+}
+
+/** Throws `ForeignSegmentError` if the segment was written elsewhere. Of a log without a name, only its position counts. */
+export function assertWrittenHere(
+  { file, firstPosition }: Segment,
+  logName: string | undefined,
+  { logName: writtenIn, position }: SegmentIdentity,
+): void {
+  const isOfAnotherLog = logName !== undefined && writtenIn !== logName;
+  if (!isOfAnotherLog && position === firstPosition) return;
+  const away = 'Move it away, with the -wal and -shm of the same name if there are any';
+  const name = basename(segmentFile('', position));
+  const what = isOfAnotherLog
+    ? `it is of another log, ${writtenIn}, and this one is ${logName}. ${away}; if it is ${join(dirname(file), 'name')} that was replaced, put that back instead`
+    : `it was renamed, and was called ${name}. ${away}; if there is no ${name} beside it, rename it back instead`;
+  throw new ForeignSegmentError(`The log segment ${file} does not belong there: ${what}. Nothing in it is processed.`);
 }
 
 /** Throws if it already exists. */

@@ -25,8 +25,8 @@ import { canWrite, fullDiskText, isAccessDenied, isFullDisk, isOutOfFiles } from
 import { type MissingRecords, missingRecordsText } from '../../../log/continuity.ts';
 import { endOfSegments, findLogName, localLogName, LogEnds, missingAtEnd, readLogEnd } from './ends.ts';
 import { recoverSegment } from './recovery.ts';
-import { assertNotForeign } from './segment-chain.ts';
 import {
+  assertNotForeign,
   createSegment,
   findIdentity,
   hasWal,
