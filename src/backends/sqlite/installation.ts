@@ -99,15 +99,19 @@ function mixedPartsText(dataFolder: string, parts: readonly Pick<Part, 'name' | 
 
 /** Why a start would refuse parts of different installations; null if it would not. Reads only. */
 export function problemOfInstallation(dataFolder: string): string | null {
-  const [storeFile, keyFile] = [storeFileOf(dataFolder), keyFileOf(dataFolder)];
   return mixedPartsText(dataFolder, [
     { name: 'log/', id: idIn(() => readLogInstallation(logFolderOf(dataFolder))) },
-    {
-      name: 'store.db',
-      id: sizeOfFile(storeFile) > 0 ? idIn(() => readId(openStoreFileForCommand(storeFile))) : undefined,
-    },
-    { name: 'keys.db', id: sizeOfFile(keyFile) > 0 ? idIn(() => readId(openDatabase(keysFile(keyFile)))) : undefined },
+    { name: 'store.db', id: idInFile(storeFileOf(dataFolder), openStoreFileForCommand) },
+    { name: 'keys.db', id: idInFile(keyFileOf(dataFolder), (file) => openDatabase(keysFile(file))) },
   ]);
+}
+
+function idInFile(file: string, open: (file: string) => DatabaseSync): string | undefined {
+  if (sizeOfFile(file) === 0) return undefined;
+  return idIn(() => {
+    using database = open(file);
+    return inDatabase('', database).id;
+  });
 }
 
 /** A part that cannot be read is reported where it is read. */
@@ -117,11 +121,6 @@ function idIn(read: () => string | undefined): string | undefined {
   } catch {
     return undefined;
   }
-}
-
-function readId(database: DatabaseSync): string | undefined {
-  using open = database;
-  return inDatabase('', open).id;
 }
 
 function inFolder(dataFolder: string): Part {

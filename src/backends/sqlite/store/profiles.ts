@@ -107,7 +107,7 @@ function rowsOf<Row extends { readonly type: IdentifierType; readonly origin: Or
   return oldestFirst(
     rows.map(({ type, receivedAt, traceId, userIndex, ...row }) => {
       const origin = originOf({ receivedAt, traceId, userIndex });
-      return { ...row, type: identifierTypeOf(type), origin } as unknown as Row;
+      return Object.assign(row, { type: identifierTypeOf(type), origin }) as unknown as Row;
     }),
   );
 }
@@ -132,9 +132,9 @@ export function mergesOf(store: StoreConnection, nodes: readonly ProfileNode[]):
     `SELECT no, node_a, node_b, from_node AS "from", into_node AS "into", via_type AS type, via_value AS value, ${ORIGIN}
      FROM merges WHERE node_a = ? ORDER BY no`,
   );
-  return rows.map(({ node_a, node_b, type, value, ...row }) => {
-    return { ...row, nodes: [node_a, node_b], via: { type, value } };
-  });
+  return rows.map(({ node_a, node_b, type, value, ...row }) =>
+    Object.assign(row, { nodes: [node_a, node_b] as const, via: { type, value } }),
+  );
 }
 
 export function readProfile(store: StoreConnection, profile: ProfileNodes): StoredProfile {
