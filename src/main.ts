@@ -9,7 +9,7 @@ import type { CommandName } from './cli/commands.ts';
 import type { InviteIo } from './cli/invite.ts';
 import type { Shell } from './cli/shell.ts';
 import type { Env } from './config/config.ts';
-import { keyFileOf, logFolderOf, storeFileOf } from './data-folder/files.ts';
+import { logFolderOf, storeFileOf } from './data-folder/files.ts';
 import { OperatorError } from './errors.ts';
 
 // What is loaded from here on is compiled once per machine; so everything else is loaded from here on.
@@ -129,12 +129,7 @@ async function runMigrateCommand(args: readonly string[], shell: Shell): Promise
   return runMigrate(args, {
     ...shell,
     lockFolder,
-    openSource: (folder) =>
-      openSqliteMigrationSource({
-        storeFile: storeFileOf(folder),
-        keyFile: keyFileOf(folder),
-        logFolder: logFolderOf(folder),
-      }),
+    openSource: (folder) => openSqliteMigrationSource(folder),
     openTarget: openPostgresMigrationTarget,
   });
 }
@@ -142,13 +137,11 @@ async function runMigrateCommand(args: readonly string[], shell: Shell): Promise
 async function runBackupCommand(args: readonly string[], shell: Shell): Promise<number> {
   const [
     { runBackup },
-    { copyDataFolder, lockDataFolder, sizeOfData, unknownFiles },
-    { checkDataFolder },
+    { checkDataFolder, copyDataFolder, lockDataFolder, sizeOfData, unknownFiles },
     { freeBytesOf },
   ] = await Promise.all([
     import('./cli/backup.ts'),
     import('./backends/sqlite/backup/backup.ts'),
-    import('./backends/sqlite/backup/facts.ts'),
     import('./backends/sqlite/checkup.ts'),
   ]);
   return runBackup(args, {
@@ -175,11 +168,11 @@ async function runRestoreCommand(args: readonly string[], shell: Shell): Promise
   ] = await Promise.all([
     import('./cli/restore.ts'),
     import('./backends/sqlite/folder-lock.ts'),
-    import('./backends/sqlite/backup/facts.ts'),
+    import('./backends/sqlite/backup/backup.ts'),
     import('./backends/sqlite/checkup.ts'),
     import('./backends/sqlite/backup/undone-by-restore.ts'),
     import('./backends/sqlite/store/starts.ts'),
-    import('./backends/sqlite/log/end-of-log.ts'),
+    import('./backends/sqlite/log/ends.ts'),
   ]);
   return runRestore(args, {
     ...shell,

@@ -5,16 +5,7 @@
  */
 
 import { createHash, type Hash } from 'node:crypto';
-import {
-  chownSync,
-  closeSync,
-  createReadStream,
-  createWriteStream,
-  mkdirSync,
-  openSync,
-  readSync,
-  statSync,
-} from 'node:fs';
+import { closeSync, createReadStream, createWriteStream, mkdirSync, openSync, readSync, statSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { PassThrough, type Readable, type Transform } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
@@ -154,13 +145,6 @@ export async function* readArchive(file: string, stop: AbortSignal): AsyncGenera
   // Decompressors stop at the end of what was compressed, and some say nothing of what follows.
   const left = statSync(file).size - decompressor.bytesWritten;
   if (left > 0) throw new TarError(`${left} bytes behind its end do not belong to it`);
-}
-
-/** A backup may be run by root, and the server by another user, who has to open what is left in the data folder. */
-export function ownLike(file: string, folder: string): void {
-  if (process.getuid?.() !== 0) return;
-  const { uid, gid } = statSync(folder);
-  chownSync(file, uid, gid);
 }
 
 function compressorOf(kind: ArchiveKind): Transform | undefined {

@@ -12,7 +12,7 @@ import { existsSync, readFileSync, realpathSync, rmSync } from 'node:fs';
 import { isAbsolute, join } from 'node:path';
 import { OperatorError } from '../errors.ts';
 import { isObject, type JsonObject } from '../validation/shape.ts';
-import { ownLike } from './files.ts';
+import { ownLike } from '../data-folder/files.ts';
 import { writeDurably } from '../data-folder/write-durably.ts';
 
 interface UnfinishedBackup {

@@ -180,6 +180,12 @@ function octal(value: number, digits: number): string {
   return value.toString(8).padStart(digits, '0');
 }
 
+/** In octal digits; 0 for an empty field. */
+function numberIn(field: Buffer): number {
+  const text = field.toString('latin1').replace(/[\0 ]+$/, '');
+  return Number.parseInt(text.trim() || '0', 8);
+}
+
 function paddingOf(bytes: number): number {
   return (BLOCK_BYTES - (bytes % BLOCK_BYTES)) % BLOCK_BYTES;
 }
@@ -196,11 +202,7 @@ function writeSize(header: Buffer, bytes: number): void {
 function readSize(header: Buffer): number {
   const field = header.subarray(124, 136);
   const isBase256 = ((field[0] ?? 0) & 0x80) !== 0;
-  const text = field
-    .toString('latin1')
-    .replace(/[\0 ]+$/, '')
-    .trim();
-  const size = isBase256 ? Number(field.readBigUInt64BE(4)) : Number.parseInt(text === '' ? '0' : text, 8);
+  const size = isBase256 ? Number(field.readBigUInt64BE(4)) : numberIn(field);
   if (!Number.isSafeInteger(size) || size < 0) throw new TarError('a size in it cannot be read');
   return size;
 }
@@ -226,14 +228,8 @@ function checksumOf(header: Buffer): number {
 }
 
 function assertChecksum(header: Buffer): void {
-  const stated = Number.parseInt(
-    header
-      .toString('latin1', 148, 156)
-      .replace(/[\0 ]+$/, '')
-      .trim(),
-    8,
-  );
-  if (stated !== checksumOf(header)) throw new TarError('it is no tar archive, or a header in it is damaged');
+  if (numberIn(header.subarray(148, 156)) !== checksumOf(header))
+    throw new TarError('it is no tar archive, or a header in it is damaged');
 }
 
 function assertIsNoOverride(extended: Buffer): void {

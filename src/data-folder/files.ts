@@ -2,12 +2,19 @@
  * The layout of the data folder, which holds everything that an embedded server stores.
  */
 
-import { existsSync, readdirSync, readFileSync, statSync } from 'node:fs';
+import { chownSync, existsSync, readdirSync, readFileSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 
 /** 0 if it does not exist. */
 export function sizeOfFile(file: string): number {
   return statSync(file, { throwIfNoEntry: false })?.size ?? 0;
+}
+
+/** A backup may be run by root, and the server by another user, who has to open what is left in the data folder. */
+export function ownLike(file: string, folder: string): void {
+  if (process.getuid?.() !== 0) return;
+  const { uid, gid } = statSync(folder);
+  chownSync(file, uid, gid);
 }
 
 /** Accounts and keys. */

@@ -9,7 +9,7 @@ import { type TrustedClock, watchClock } from '../clock/clock.ts';
 import type { Config } from '../config/config.ts';
 import { matchOptionsOf } from '../config/match-options.ts';
 import { servesApi, servesIngest } from '../config/roles.ts';
-import { logFolderOf, storeFileOf } from '../data-folder/files.ts';
+import { logFolderOf } from '../data-folder/files.ts';
 import { watchBacklog } from '../edge/backlog-watch.ts';
 import type { Predict } from '../edge/check-intake.ts';
 import type { EdgeParts, Reading } from '../edge/edge.ts';
@@ -144,8 +144,7 @@ async function openEmbedded(setup: EdgeSetup, onFatal: (message: string) => void
     openMemberStore(config),
   ]);
   const store = openSqliteStoreClient({
-    storeFile: storeFileOf(config.dataFolder),
-    logFolder: logFolderOf(config.dataFolder),
+    dataFolder: config.dataFolder,
     matchOptions: matchOptionsOf(config),
     writeTurn: setup.writeTurn,
   });
@@ -310,7 +309,7 @@ async function watchSharedBacklog(
 
 /** The processed position in the log of this server; several servers may share the database. */
 async function processedByDatabase(database: Database, config: Config): Promise<number> {
-  const { localLogName } = await import('../backends/sqlite/log/name.ts');
+  const { localLogName } = await import('../backends/sqlite/log/ends.ts');
   const name = localLogName(logFolderOf(config.dataFolder));
   const store = await storeOn(database.share(), config, () => name);
   return closing(store, () => processedBy(store));

@@ -157,7 +157,7 @@ async function prepareTopic(config: Config, known: string | null): Promise<Kafka
 export async function prepareServerDatabase(config: Config): Promise<string> {
   await prepareDatabase(config);
   const [{ localLogName }, { installationOf, problemWithoutTopic }] = await Promise.all([
-    import('../backends/sqlite/log/name.ts'),
+    import('../backends/sqlite/log/ends.ts'),
     import('../backends/postgres/identity.ts'),
   ]);
   return onDatabase(config, async (pool) => {
@@ -206,7 +206,7 @@ async function problemOfLocalLog({ dataFolder, storeUrl }: Config, pool: Databas
   const [{ readLogInstallation }, { findLogName }, { installationOf, knowsLog }, { findMigration }] = await Promise.all(
     [
       import('../backends/sqlite/installation.ts'),
-      import('../backends/sqlite/log/name.ts'),
+      import('../backends/sqlite/log/ends.ts'),
       import('../backends/postgres/identity.ts'),
       import('../backends/postgres/migration-state.ts'),
     ],
@@ -242,7 +242,7 @@ async function problemOfLogLeftBehind(config: Config, pool: Database): Promise<s
   if (!hasSegments(dataFolder)) return null;
   const [{ readLogInstallation }, { findLogName }, { installationOf, knowsLog, topicOf }] = await Promise.all([
     import('../backends/sqlite/installation.ts'),
-    import('../backends/sqlite/log/name.ts'),
+    import('../backends/sqlite/log/ends.ts'),
     import('../backends/postgres/identity.ts'),
   ]);
   const folder = logFolderOf(dataFolder);
@@ -271,10 +271,9 @@ async function problemOfLogLeftBehind(config: Config, pool: Database): Promise<s
  */
 export async function prepareDataFolder(config: Config): Promise<{ startWarnings: string[]; processed: number }> {
   const { dataFolder, storeUrl, logUrl } = config;
-  const [{ tieDataFolder, wasUsedByServer }, { assertOwnSegments }, ends, { noteLogWarning }] = await Promise.all([
+  const [{ tieDataFolder, wasUsedByServer }, ends, { noteLogWarning }] = await Promise.all([
     import('../backends/sqlite/installation.ts'),
-    import('../backends/sqlite/log/segment-chain.ts'),
-    import('../backends/sqlite/log/end-of-log.ts'),
+    import('../backends/sqlite/log/ends.ts'),
     import('../backends/sqlite/log/warnings.ts'),
   ]);
   const isServed = wasUsedByServer(dataFolder);
@@ -283,7 +282,7 @@ export async function prepareDataFolder(config: Config): Promise<{ startWarnings
   if (logUrl !== '') return { startWarnings, processed };
   const folder = logFolderOf(dataFolder);
   try {
-    assertOwnSegments(folder);
+    ends.assertOwnSegments(folder);
     if (storeUrl === '') processed = await processedByStoreFile(config);
   } catch (error) {
     throwAsOperatorError(error);
@@ -316,14 +315,12 @@ export async function inspectLocalLog(config: Config, store: Store | undefined |
   const [
     { readLogInstallation, wasUsedByServer },
     ends,
-    { assertOwnSegments },
     { readLogWarnings },
     { unrecoverableSegments },
     { lockHolderOf },
   ] = await Promise.all([
     import('../backends/sqlite/installation.ts'),
-    import('../backends/sqlite/log/end-of-log.ts'),
-    import('../backends/sqlite/log/segment-chain.ts'),
+    import('../backends/sqlite/log/ends.ts'),
     import('../backends/sqlite/log/warnings.ts'),
     import('../backends/sqlite/checkup.ts'),
     import('../backends/sqlite/folder-lock.ts'),
@@ -331,7 +328,7 @@ export async function inspectLocalLog(config: Config, store: Store | undefined |
   const folder = logFolderOf(config.dataFolder);
   const refusals = [
     await refusalBy(async () => void readLogInstallation(folder)),
-    await refusalBy(async () => assertOwnSegments(folder)),
+    await refusalBy(async () => ends.assertOwnSegments(folder)),
     store ? await refusalBy(() => assertLogOfStore(config, store)) : null,
   ].filter((words) => words !== null);
   const noted = readLogWarnings(folder);
@@ -471,7 +468,7 @@ export async function findLogReader(
   config: Config,
   warn: (message: string) => void = () => undefined,
 ): Promise<LogReader | undefined> {
-  const { hasEverExisted } = await import('../backends/sqlite/log/end-of-log.ts');
+  const { hasEverExisted } = await import('../backends/sqlite/log/ends.ts');
   const isThere = config.logUrl !== '' || hasEverExisted(logFolderOf(config.dataFolder));
   return isThere ? openLogReader(config, warn, { createsTopic: false, openMsMax: COMMAND_MS_MAX }) : undefined;
 }
@@ -625,14 +622,12 @@ export async function doctorParts(): Promise<Omit<DoctorShell, keyof Shell>> {
   const [
     { listSegments },
     { findingsInStore, freeBytesOf },
-    { lockHolderOf },
-    { isBackupRunning },
+    { isBackupRunning, lockHolderOf },
     { problemOfInstallation },
   ] = await Promise.all([
     import('../backends/sqlite/log/segments.ts'),
     import('../backends/sqlite/checkup.ts'),
     import('../backends/sqlite/folder-lock.ts'),
-    import('../backends/sqlite/backup/lock.ts'),
     import('../backends/sqlite/installation.ts'),
   ]);
   return {

@@ -1,12 +1,17 @@
 /** What the tests of `sluice backup` and `sluice restore` share: both commands in this process, on real files. */
 
-import { checkDataFolder } from '../../src/backends/sqlite/backup/facts.ts';
-import { copyDataFolder, lockDataFolder, sizeOfData, unknownFiles } from '../../src/backends/sqlite/backup/backup.ts';
+import {
+  checkDataFolder,
+  copyDataFolder,
+  lockDataFolder,
+  sizeOfData,
+  unknownFiles,
+} from '../../src/backends/sqlite/backup/backup.ts';
 import { freeBytesOf } from '../../src/backends/sqlite/checkup.ts';
 import { lockFolder } from '../../src/backends/sqlite/folder-lock.ts';
 import { skipNumbersAfterRestore } from '../../src/backends/sqlite/store/starts.ts';
 import { installationsOf, undoneByRestore } from '../../src/backends/sqlite/backup/undone-by-restore.ts';
-import { beginLogEnds, noteUnknownEnd } from '../../src/backends/sqlite/log/end-of-log.ts';
+import { beginLogEnds, noteUnknownEnd } from '../../src/backends/sqlite/log/ends.ts';
 import { logFolderOf, storeFileOf } from '../../src/data-folder/files.ts';
 import { type BackupShell, runBackup } from '../../src/cli/backup.ts';
 import { type RestoreShell, runRestore } from '../../src/cli/restore.ts';

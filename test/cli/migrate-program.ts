@@ -9,7 +9,6 @@ import { openSqliteMigrationSource } from '../../src/backends/sqlite/migration-s
 import { openPostgresMigrationTarget } from '../../src/backends/postgres/migration-target.ts';
 import { runMigrate } from '../../src/cli/migrate.ts';
 import { shellOf } from '../../src/cli/shell.ts';
-import { keyFileOf, logFolderOf, storeFileOf } from '../../src/data-folder/files.ts';
 import type { MigrationTarget } from '../../src/migration/parts.ts';
 import { findKeyStore, findServer, openStore } from '../../src/wiring/opening.ts';
 
@@ -46,12 +45,6 @@ function dyingTarget(target: MigrationTarget): MigrationTarget {
 process.exitCode = await runMigrate(['--data', dataFolder], {
   ...shellOf(process, { env: { STORE_URL: url }, openStore, findKeyStore, findServer }),
   lockFolder,
-  openSource: (folder) =>
-    openSqliteMigrationSource({
-      storeFile: storeFileOf(folder),
-      keyFile: keyFileOf(folder),
-      logFolder: logFolderOf(folder),
-      limits: CHUNK,
-    }),
+  openSource: (folder) => openSqliteMigrationSource(folder, CHUNK),
   openTarget: async (to) => dyingTarget(await openPostgresMigrationTarget(to)),
 });

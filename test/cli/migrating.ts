@@ -38,13 +38,7 @@ export async function migrateHere(args: readonly string[], changes: Partial<Migr
   const code = await runMigrate(args, {
     ...shell,
     lockFolder,
-    openSource: (folder) =>
-      openSqliteMigrationSource({
-        storeFile: storeFileOf(folder),
-        keyFile: keyFileOf(folder),
-        logFolder: logFolderOf(folder),
-        limits: SMALL_CHUNKS,
-      }),
+    openSource: (folder) => openSqliteMigrationSource(folder, SMALL_CHUNKS),
     openTarget: openPostgresMigrationTarget,
     ...changes,
   });

@@ -10,11 +10,16 @@ import { join } from 'node:path';
 import { after, suite, test } from 'node:test';
 import { tieDataFolder } from '../../src/backends/sqlite/installation.ts';
 import { openSqliteLogAppender } from '../../src/backends/sqlite/log/appender.ts';
-import { LogEnds, readLogEnd } from '../../src/backends/sqlite/log/ends.ts';
-import { findLogName, localLogName } from '../../src/backends/sqlite/log/name.ts';
+import {
+  findLogName,
+  isEndUnknown,
+  localLogName,
+  LogEnds,
+  noteUnknownEnd,
+  readLogEnd,
+} from '../../src/backends/sqlite/log/ends.ts';
 import { openSqliteLogReader } from '../../src/backends/sqlite/log/reader.ts';
 import { noteLogWarning, readLogWarnings } from '../../src/backends/sqlite/log/warnings.ts';
-import { isEndUnknown, noteUnknownEnd } from '../../src/backends/sqlite/log/end-of-log.ts';
 import { loadConfig } from '../../src/config/config.ts';
 import { OperatorError } from '../../src/errors.ts';
 import type { LogEntry, LogHeader } from '../../src/log.ts';
@@ -317,7 +322,7 @@ suite('log-ends', () => {
     await using scope = new AsyncDisposableStack();
     const folder = await usedFolder(scope, 2);
     const log = join(folder, 'log');
-    const ends = new LogEnds(log, localLogName(log), 1);
+    const ends = new LogEnds(log, 1);
     ends.announce(5);
     ends.close();
     assert.deepEqual(await prepare(folder), []);

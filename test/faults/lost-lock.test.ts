@@ -11,7 +11,7 @@ import { suite, test } from 'node:test';
 import { lockFolder } from '../../src/backends/sqlite/folder-lock.ts';
 import { openSqliteLogAppender } from '../../src/backends/sqlite/log/appender.ts';
 import { openSqliteLogReader } from '../../src/backends/sqlite/log/reader.ts';
-import { createSegment, newSegmentId } from '../../src/backends/sqlite/log/segments.ts';
+import { createSegment } from '../../src/backends/sqlite/log/segments.ts';
 import { assertLockHeld, type HeldLock, LockLostError } from '../../src/data-folder/held-lock.ts';
 import type { LogAppender } from '../../src/log.ts';
 import { NO_HOURS } from '../../src/store.ts';
@@ -136,7 +136,7 @@ suite('The log', () => {
   test('never makes a segment in place of another', async () => {
     await using scope = new AsyncDisposableStack();
     const folder = folderIn(scope);
-    const identity = { ...newSegmentId(7), logName: 'local:1', previous: undefined };
+    const identity = { position: 7, id: '0123456789abcdef', logName: 'local:1', previous: undefined };
     createSegment(folder, identity).close();
     assert.throws(() => createSegment(folder, identity), { code: 'EEXIST' });
   });

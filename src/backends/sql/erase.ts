@@ -90,9 +90,6 @@ function* scanRejections(
 type IdentityTables = {
   nodes: { no: NodeNumber; tenant: number };
   identifiers: { node: NodeNumber };
-  merges: { node_a: NodeNumber };
-  cannot_link: { node_a: NodeNumber; node_b: NodeNumber };
-  refusals: { node: NodeNumber; type: number; value: string };
 };
 
 /** Within the transaction, after the last events. */

@@ -18,6 +18,7 @@ const KINDS: Readonly<Record<ColumnType, ColumnKind>> = {
   real: 'number',
   bytes: 'bytes',
   uuid: 'uuid',
+  uuidBytes: 'uuid',
 };
 
 const SHARED = { ...STORE_TABLES, ...ACCOUNT_TABLES };
@@ -56,17 +57,7 @@ const PARTS: Readonly<Record<string, Columns>> = {
     ...ORIGIN,
   },
   identifiers: { tenant: 'integer', type: 'integer', value: 'text', node: 'integer', raw: 'text', ...ORIGIN },
-  merges: {
-    ...integers('no tenant node_a node_b from_node into_node via_type'),
-    via_value: 'text',
-    ...ORIGIN,
-  },
-  cannot_link: { node_a: 'integer', node_b: 'integer', trace_id: 'uuid', at: 'integer' },
-  refusals: {
-    ...integers('node type last_at count'),
-    ...texts('value reason raw'),
-    ...ORIGIN,
-  },
+  ...shared('merges', 'cannot_link', 'refusals'),
   // Starts of the server: cursors of arrivals name them, and stay good.
   starts: { no: 'integer', id: 'text', first_event: 'integer' },
   // The last event of each tenant, in the order of arrival, that has expired.

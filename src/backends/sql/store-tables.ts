@@ -1,14 +1,15 @@
 /**
- * The tables of the store that SQLite and PostgreSQL have alike: sums (counts, ledger, receipts, profiles, violations), how
- * far the logs were processed, rejections, dead letters and the audit. What is read and written per event or per person (nodes,
- * identifiers, events, records, first uses) is in the schema of each engine. Times are milliseconds since 1970.
+ * The tables of the store that SQLite and PostgreSQL have alike: merges and what refuses them, sums (counts, ledger,
+ * receipts, profiles, violations), how far the logs were processed, rejections, dead letters and the audit. What is read
+ * and written per event or per person (nodes, identifiers, events, records, first uses) is in the schema of each engine.
+ * Times are milliseconds since 1970.
  *
  * `shard`: on PostgreSQL, writers that run in parallel keep rows of sums of their own, and readers add them up; on SQLite
  * it is always 0. `log`: several logs may come into one PostgreSQL database; on SQLite it is always `LOCAL_LOG`.
  */
 
 import type { Generated } from 'kysely';
-import type { ForeignFormat, KeyKind, TenantId } from '../../model.ts';
+import type { ForeignFormat, KeyKind, NodeNumber, TenantId } from '../../model.ts';
 import type { AuditRow, JobKind, JobStatus } from '../../store.ts';
 import type { CatalogueKind } from '../../store-writer.ts';
 import { OUTCOMES } from '../../views/counts.ts';
@@ -27,6 +28,7 @@ import {
   type TablesOf,
   text,
   uuid,
+  uuidBytes,
   withDefault,
 } from './tables.ts';
 
@@ -52,8 +54,42 @@ export const LEDGER_SUMS: readonly LedgerSum[] = [
 ];
 
 const fromZero = withDefault(integer(), '0');
+const ORIGIN = { received_at: integer(), trace_id: uuidBytes(), user_index: smallInteger() };
 
 export const STORE_TABLES = {
+  /** The edges of the graph of nodes, with their causes. Both ends are in one profile. */
+  merges: table(
+    {
+      no: number,
+      tenant: smallInteger(),
+      node_a: integer<NodeNumber>(),
+      node_b: integer<NodeNumber>(),
+      from_node: integer(),
+      into_node: integer(),
+      via_type: smallInteger(),
+      via_value: text(),
+      ...ORIGIN,
+    },
+    { indexes: { merges_by_node: 'merges (node_a)' } },
+  ),
+  /** Pairs that an unmerge separated, each in both directions. */
+  cannot_link: keyedTable('node_a, node_b', {
+    node_a: integer<NodeNumber>(),
+    node_b: integer<NodeNumber>(),
+    trace_id: uuidBytes(),
+    at: integer(),
+  }),
+  /** Refusals of one kind are counted, not repeated. `node` is where the record went. */
+  refusals: keyedTable('node, type, value, reason', {
+    node: integer<NodeNumber>(),
+    type: smallInteger(),
+    value: text(),
+    reason: text(),
+    raw: text(),
+    ...ORIGIN,
+    last_at: integer(),
+    count: integer(),
+  }),
   /**
    * How far each log was processed, by partition. At start, the trace_id of the last record identifies the log.
    * `processed_to` is the position as the processor left it: if an operator moved `position` past it, the records between

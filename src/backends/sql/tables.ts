@@ -17,9 +17,9 @@ export interface EngineTypes extends Readonly<Record<ColumnType, string>> {
 
 /**
  * `number`: the primary key of a table, counted up by the engine. `smallInteger`: numbers below 2^31. `uuid`: as text in
- * queries, in lower case.
+ * queries, in lower case. `uuidBytes`: as 16 bytes in SQLite, where there are many.
  */
-export type ColumnType = 'number' | 'text' | 'integer' | 'smallInteger' | 'real' | 'bytes' | 'uuid';
+export type ColumnType = 'number' | 'text' | 'integer' | 'smallInteger' | 'real' | 'bytes' | 'uuid' | 'uuidBytes';
 
 interface Column<Value> {
   readonly type: ColumnType;
@@ -40,6 +40,7 @@ export const smallInteger = columnOf<number>('smallInteger');
 export const real = columnOf<number>('real');
 export const bytes = columnOf<Uint8Array>('bytes');
 export const uuid = columnOf<string>('uuid');
+export const uuidBytes = columnOf<string | Uint8Array>('uuidBytes');
 
 export function nullable<Value>({ type, constraints }: Column<Value>): Column<Value | null> {
   return { type, constraints: constraints.replace('NOT NULL', '') };

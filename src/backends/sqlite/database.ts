@@ -9,11 +9,26 @@ import { dirname, resolve } from 'node:path';
 import { DatabaseSync, type DatabaseSyncOptions, type SQLInputValue } from 'node:sqlite';
 import { pathToFileURL } from 'node:url';
 import { messageOf, OperatorError } from '../../errors.ts';
+import type { EngineTypes } from '../sql/tables.ts';
 import { SQLITE, sqliteCodeOf } from '../../runtime/sqlite-errors.ts';
 import { isWalOfAnother, markCommit } from './wal-chain.ts';
 
 export const BUSY_TIMEOUT_MS = 5_000;
 export const RETRY_MS = 20;
+
+export const ENGINE_TYPES: EngineTypes = {
+  number: 'INTEGER PRIMARY KEY',
+  text: 'TEXT',
+  integer: 'INTEGER',
+  smallInteger: 'INTEGER',
+  real: 'REAL',
+  bytes: 'BLOB',
+  uuid: 'TEXT',
+  uuidBytes: 'BLOB',
+  tableEnd: 'STRICT',
+  keyedTableEnd: 'STRICT, WITHOUT ROWID',
+  sumsTableEnd: () => 'STRICT, WITHOUT ROWID',
+};
 
 /** Statements, or a function for what statements cannot do. Runs within a transaction. */
 export type Migration = string | ((database: DatabaseSync) => void);
@@ -22,10 +37,10 @@ export interface DatabaseFile {
   readonly file: string;
   /** "key file", "store": its name in messages. */
   readonly name: string;
-  /** Migration n brings a file from version n to n + 1. Never edit a released one: add the next. */
+  /** How many formats were never released: their files are refused. One more for every change of the format until 1.0. */
+  readonly unreleased: number;
+  /** The formats since then: each brings a file to the next version. Never edit a released one: add the next. */
   readonly migrations: readonly Migration[];
-  /** Files of a version below it are refused: until 1.0 formats change without a migration. */
-  readonly oldest?: number;
   /** Persistent settings (page size), applied while the file is empty: later they would only write to it. */
   readonly newFilePragmas: string;
   readonly pragmas: string;
@@ -41,7 +56,7 @@ export function openDatabase(what: DatabaseFile): DatabaseSync {
   try {
     if (what.readOnly !== true) makePrivateFile(what.file);
     refuseForeignWal(what);
-    return whenFree(() => open(what));
+    return whenFree(() => open(what), BUSY_TIMEOUT_MS);
   } catch (error) {
     if (error instanceof OperatorError) throw error;
     throw new OperatorError(explain(what, error), { cause: error });
@@ -56,8 +71,8 @@ export function openImmutable(file: string, options: DatabaseSyncOptions = {}): 
 }
 
 /** IMMEDIATE takes the write lock at the start, where SQLite waits for it; a later upgrade could only fail. */
-export function transaction<T>(database: DatabaseSync, work: () => T): T {
-  whenFree(() => database.exec('BEGIN IMMEDIATE'));
+export function transaction<T>(database: DatabaseSync, work: () => T, waitMsMax = BUSY_TIMEOUT_MS): T {
+  whenFree(() => database.exec('BEGIN IMMEDIATE'), waitMsMax);
   try {
     const result = work();
     markCommit(database);
@@ -115,13 +130,13 @@ function makePrivateFile(file: string): void {
  * SQLite does not wait for a lock when it switches a file to WAL, it fails; two processes that start at once on a new
  * file conflict there for a moment.
  */
-function whenFree<T>(attempt: () => T): T {
-  const giveUpAt = performance.now() + BUSY_TIMEOUT_MS;
+function whenFree<T>(attempt: () => T, waitMsMax: number): T {
+  const giveUpAt = performance.now() + waitMsMax;
   for (;;) {
     try {
       return attempt();
     } catch (error) {
-      if (!isBusy(error) || performance.now() > giveUpAt) throw error;
+      if (!isBusy(error) || performance.now() >= giveUpAt) throw error;
       Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, RETRY_MS);
     }
   }
@@ -146,49 +161,40 @@ function open(what: DatabaseFile): DatabaseSync {
   }
 }
 
-/** For written files: a new one has version 0. */
-function refuseUnreleasedFormat(
-  database: DatabaseSync,
-  { file, name, oldest = 0, withoutBackup }: Pick<DatabaseFile, 'file' | 'name' | 'oldest' | 'withoutBackup'>,
-): void {
-  const version = versionOf(database);
-  if (version === 0 || version >= oldest) return;
-  throw new OperatorError(
-    `The ${name} ${resolve(file)} was written by an older version of Sluice, before 1.0, in a format that this one does not ` +
-      `read (${version}; ${oldest} is the oldest). Nothing in it was changed. Use that version; or, with its -wal and -shm, ${withoutBackup}`,
-  );
-}
-
-function versionOf(database: DatabaseSync): number {
-  return Number(database.prepare('PRAGMA user_version').get()?.['user_version']);
-}
-
 function migrate(database: DatabaseSync, what: DatabaseFile): void {
-  const { file, name, migrations, readOnly = false } = what;
-  refuseUnreleasedFormat(database, what);
-  if (versionOf(database) === migrations.length) return;
-  if (readOnly && versionOf(database) < migrations.length) {
+  const { unreleased, migrations } = what;
+  const newest = unreleased + migrations.length;
+  if (usableVersionOf(database, what) === newest) return;
+  transaction(database, () => {
+    const version = usableVersionOf(database, what);
+    applyMigrations(database, migrations.slice(Math.max(0, version - unreleased)));
+    database.exec(`PRAGMA user_version = ${newest}`);
+  });
+}
+
+/** A new file has version 0. */
+function usableVersionOf(database: DatabaseSync, what: DatabaseFile): number {
+  const { file, name, unreleased, migrations, withoutBackup, readOnly = false } = what;
+  const version = Number(database.prepare('PRAGMA user_version').get()?.['user_version']);
+  const newest = unreleased + migrations.length;
+  if (version > 0 && version <= unreleased) {
+    throw new OperatorError(
+      `The ${name} ${resolve(file)} was written by an older version of Sluice, before 1.0, in a format that this one does not ` +
+        `read (${version}; ${unreleased + 1} is the oldest). Nothing in it was changed. Use that version; or, with its -wal and -shm, ${withoutBackup}`,
+    );
+  }
+  if (readOnly && version < newest) {
     throw new OperatorError(
       `The ${name} ${file} was written by an older Sluice. Start the server once, which brings it up to date.`,
     );
   }
-  if (versionOf(database) > migrations.length) throw newerError(what, versionOf(database));
-  transaction(database, () => {
-    const version = versionOf(database);
-    if (version > migrations.length) throw newerError(what, version);
-    applyMigrations(database, migrations.slice(version));
-    database.exec(`PRAGMA user_version = ${migrations.length}`);
-  });
-}
-
-function newerError(
-  { file, name, migrations }: Pick<DatabaseFile, 'file' | 'name' | 'migrations'>,
-  version: number,
-): OperatorError {
-  return new OperatorError(
-    `The ${name} ${file} was written by a newer Sluice (its version is ${version}, this one knows ` +
-      `${migrations.length}). Start that newer version, or use another data folder.`,
-  );
+  if (version > newest) {
+    throw new OperatorError(
+      `The ${name} ${file} was written by a newer Sluice (its version is ${version}, this one knows ` +
+        `${newest}). Start that newer version, or use another data folder.`,
+    );
+  }
+  return version;
 }
 
 export function applyMigrations(database: DatabaseSync, migrations: readonly Migration[]): void {
@@ -219,10 +225,7 @@ export function refuseForeignWal({ file, name }: Pick<DatabaseFile, 'file' | 'na
   );
 }
 
-export function damageText(
-  { file, name, withoutBackup }: Pick<DatabaseFile, 'file' | 'name' | 'withoutBackup'>,
-  reason: string,
-): string {
+export function damageText({ file, name, withoutBackup }: DatabaseFile, reason: string): string {
   return (
     `The ${name} ${file} is damaged (${reason}). Nothing in it was changed. Stop Sluice and put back a copy from a backup, ` +
     `without ${file}-wal and ${file}-shm beside it. Without a backup, ${withoutBackup}`

@@ -2,7 +2,7 @@
  * Distinguishes a full disk, which recovers, from a failing one, which does not.
  */
 
-import { closeSync, fsyncSync, openSync, rmSync, statfsSync, writeSync } from 'node:fs';
+import { rmSync, statfsSync, writeFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { isTooManyOpenFiles } from '../../runtime/open-files.ts';
 import { SQLITE, sqliteCodeOf } from '../../runtime/sqlite-errors.ts';
@@ -55,13 +55,7 @@ export function canWrite(folder: string): boolean {
     // Checked first, so that repeated probing does not take the last space from others.
     const { bavail, bsize } = statfsSync(folder);
     if (bavail * bsize < PROBE_BYTES) return false;
-    const descriptor = openSync(file, 'w');
-    try {
-      if (writeSync(descriptor, Buffer.alloc(PROBE_BYTES)) < PROBE_BYTES) return false;
-      fsyncSync(descriptor);
-    } finally {
-      closeSync(descriptor);
-    }
+    writeFileSync(file, Buffer.alloc(PROBE_BYTES), { flush: true });
     return true;
   } catch {
     return false;

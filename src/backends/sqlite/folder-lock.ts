@@ -1,7 +1,7 @@
 /**
- * One server per data folder. The lock is SQLite's lock on a file of its own: the operating system releases it however
- * the process ends, kill -9 included, so there is no stale lock to clean up. Writers notice if the file is removed
- * nevertheless (`data-folder/held-lock.ts`).
+ * One server per data folder, and one backup of it at a time. A lock is SQLite's lock on a file of its own: the operating
+ * system releases it however the process ends, kill -9 included, so there is no stale lock to clean up. Writers notice if
+ * the file of the server's lock is removed nevertheless (`data-folder/held-lock.ts`).
  */
 
 import { closeSync, existsSync, mkdirSync, openSync, readFileSync, writeFileSync } from 'node:fs';
@@ -9,14 +9,21 @@ import { join, resolve } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { refuseInaccessibleFiles } from '../../data-folder/access.ts';
 import { OperatorError } from '../../errors.ts';
+import { ownLike } from '../../data-folder/files.ts';
 import { identityOf } from '../../data-folder/file-identity.ts';
 import type { HeldLock } from '../../data-folder/held-lock.ts';
 import { isBusy, isDamage } from './database.ts';
-import { fullDiskText, isFullDisk } from './disk.ts';
+import { fullDiskText, isFullDisk, isOutOfFiles } from './disk.ts';
 
-export interface FolderLock extends HeldLock {
+const BACKUP_LOCK = 'backup-lock.db';
+/** A reader that checks for a backup takes a lock for a moment. */
+const BACKUP_WAIT_MS = 1_000;
+
+export interface Lock {
   release(): void;
 }
+
+export type FolderLock = HeldLock & Lock;
 
 export function lockFolder(folder: string): FolderLock {
   try {
@@ -119,5 +126,40 @@ function pidIn(folder: string): number | null {
     return Number.isSafeInteger(pid) && pid > 0 ? pid : null;
   } catch {
     return null;
+  }
+}
+
+/**
+ * Allows one backup of a data folder at a time, and keeps the segments of its log meanwhile: the backup copies the
+ * store first, and needs the log from there on, however long that takes and however short the retention is. Also works
+ * on a full disk, where a backup is needed most, as long as the disk can still create an empty file.
+ */
+export function lockForBackup(logFolder: string): Lock {
+  const file = join(logFolder, BACKUP_LOCK);
+  const dataFolder = resolve(logFolder, '..');
+  try {
+    if (!existsSync(file)) {
+      closeSync(openSync(file, 'a', 0o600));
+      ownLike(file, logFolder);
+    }
+    return { release: lockFile(file, BACKUP_WAIT_MS, 'MEMORY') };
+  } catch (error) {
+    if (isBusy(error)) throw new OperatorError(`Another backup of ${dataFolder} is running. Wait until it has ended.`);
+    if (!isFullDisk(error)) throw error;
+    throw new OperatorError(
+      `The disk of ${dataFolder} is full, so that the backup cannot lock the data folder. Free a few kilobytes there; then run it again.`,
+      { cause: error },
+    );
+  }
+}
+
+/** For the reader that is about to remove a segment. */
+export function isBackupRunning(logFolder: string): boolean {
+  try {
+    return isLocked(join(logFolder, BACKUP_LOCK));
+  } catch (error) {
+    // A file that cannot be opened now may be locked: segments stay a little longer.
+    if (isOutOfFiles(error)) return true;
+    throw error;
   }
 }

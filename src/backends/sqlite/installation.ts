@@ -13,10 +13,9 @@ import { keyFileOf, logFolderOf, serverUrlFileOf, sizeOfFile, storeFileOf } from
 import { OperatorError } from '../../errors.ts';
 import { isFullDisk } from './disk.ts';
 import { refuseLostKeys } from '../../data-folder/lost-keys.ts';
-import { BUSY_TIMEOUT_MS, isBusy, isDamage, textsIn, transaction } from './database.ts';
-import { openKeysDatabase } from './keys-schema.ts';
-import { beginLogEnds } from './log/end-of-log.ts';
-import { localLogName } from './log/name.ts';
+import { BUSY_TIMEOUT_MS, isBusy, isDamage, openDatabase, textsIn, transaction } from './database.ts';
+import { keysFile } from './keys.ts';
+import { beginLogEnds, localLogName } from './log/ends.ts';
 import { listSegments } from './log/segments.ts';
 import { openStoreFile, openStoreFileForCommand, storeDamageText } from './store/schema.ts';
 import { hasStarts, recordStart } from './store/starts.ts';
@@ -38,7 +37,7 @@ export function tieDataFolder(dataFolder: string): string[] {
   const isServed = wasUsedByServer(dataFolder);
   const isOld = { store: sizeOfFile(storeFile) > 0, log: listSegments(logFolderOf(dataFolder)).length > 0 };
   // Keys first: an interrupted first start must not look like a folder that has lost them.
-  const keys = openKeysDatabase(keyFile);
+  const keys = openDatabase(keysFile(keyFile));
   const store = openStoreFile(storeFile, 'writer');
   try {
     tie(dataFolder, [inFolder(dataFolder), inDatabase('store.db', store), inDatabase('keys.db', keys)]);
@@ -100,15 +99,19 @@ function mixedPartsText(dataFolder: string, parts: readonly Pick<Part, 'name' | 
 
 /** Why a start would refuse parts of different installations; null if it would not. Reads only. */
 export function problemOfInstallation(dataFolder: string): string | null {
-  const [storeFile, keyFile] = [storeFileOf(dataFolder), keyFileOf(dataFolder)];
   return mixedPartsText(dataFolder, [
     { name: 'log/', id: idIn(() => readLogInstallation(logFolderOf(dataFolder))) },
-    {
-      name: 'store.db',
-      id: sizeOfFile(storeFile) > 0 ? idIn(() => readId(openStoreFileForCommand(storeFile))) : undefined,
-    },
-    { name: 'keys.db', id: sizeOfFile(keyFile) > 0 ? idIn(() => readId(openKeysDatabase(keyFile))) : undefined },
+    { name: 'store.db', id: idInFile(storeFileOf(dataFolder), openStoreFileForCommand) },
+    { name: 'keys.db', id: idInFile(keyFileOf(dataFolder), (file) => openDatabase(keysFile(file))) },
   ]);
+}
+
+function idInFile(file: string, open: (file: string) => DatabaseSync): string | undefined {
+  if (sizeOfFile(file) === 0) return undefined;
+  return idIn(() => {
+    using database = open(file);
+    return inDatabase('', database).id;
+  });
 }
 
 /** A part that cannot be read is reported where it is read. */
@@ -118,11 +121,6 @@ function idIn(read: () => string | undefined): string | undefined {
   } catch {
     return undefined;
   }
-}
-
-function readId(database: DatabaseSync): string | undefined {
-  using open = database;
-  return inDatabase('', open).id;
 }
 
 function inFolder(dataFolder: string): Part {

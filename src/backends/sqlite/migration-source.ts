@@ -9,8 +9,9 @@
  */
 
 import { existsSync } from 'node:fs';
-import { basename, dirname, resolve } from 'node:path';
+import { resolve } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
+import { keyFileOf, logFolderOf, storeFileOf } from '../../data-folder/files.ts';
 import { OperatorError } from '../../errors.ts';
 import type { Chunk, ColumnKind, MigratedValue, MigrationSource, TenantLedger } from '../../migration/parts.ts';
 import { amountText, currencyOfStored } from '../../views/currency.ts';
@@ -18,8 +19,8 @@ import { ACCOUNT_TABLES } from '../sql/account-tables.ts';
 import { readAllHours } from '../sql/ledger.ts';
 import { columnsOf, PART_NAMES } from '../sql/migrated-parts.ts';
 import { applyMigrations, type DatabaseFile, damageText, isDamage, openDatabase } from './database.ts';
-import { keysFile } from './keys-schema.ts';
-import { localLogName } from './log/name.ts';
+import { keysFile } from './keys.ts';
+import { localLogName } from './log/ends.ts';
 import type { Entry, RunsShape } from './sorted-runs/entries.ts';
 import { storeIdOf, StoreConnection } from './store/connection.ts';
 import { unpackBlock } from './store/event-blocks.ts';
@@ -28,14 +29,6 @@ import { PROFILE_RUNS, stateOf } from './store/profile-runs.ts';
 import { storeFile } from './store/schema.ts';
 import { type BlockRow, countStored } from './store/stored-events.ts';
 import { uuidBytes, uuidText } from './uuids.ts';
-
-export interface SourceSetup {
-  readonly storeFile: string;
-  readonly keyFile: string;
-  readonly logFolder: string;
-  /** For tests. */
-  readonly limits?: ChunkLimits;
-}
 
 interface ChunkLimits {
   readonly rows: number;
@@ -61,17 +54,16 @@ interface RowGroup {
 const FIRST_USES: Readonly<Record<string, RunsShape>> = { idempotency_keys: IDEMPOTENCY_KEYS, event_ids: EVENT_IDS };
 const LOWEST_HASH = [Number.MIN_SAFE_INTEGER];
 
-export function openSqliteMigrationSource(setup: SourceSetup): MigrationSource {
-  if (!existsSync(setup.storeFile) && !existsSync(setup.keyFile)) {
-    const [folder, store, keys] = [dirname(setup.storeFile), basename(setup.storeFile), basename(setup.keyFile)];
+/** Tests use small chunks. */
+export function openSqliteMigrationSource(dataFolder: string, limits: ChunkLimits = CHUNK_LIMITS): MigrationSource {
+  if (!existsSync(storeFileOf(dataFolder)) && !existsSync(keyFileOf(dataFolder))) {
     throw new OperatorError(
-      `The folder ${resolve(folder)} has neither ${store} nor ${keys}. Name the data folder of the server with --data; where none ever ran there is nothing to move.`,
+      `The folder ${resolve(dataFolder)} has neither store.db nor keys.db. Name the data folder of the server with --data; where none ever ran there is nothing to move.`,
     );
   }
-  const store = openForReading(storeFile(setup.storeFile, 'reader'));
+  const store = openForReading(storeFile(storeFileOf(dataFolder), 'reader'));
   try {
-    const keys = openForReading(keysFile(setup.keyFile));
-    return new SqliteMigrationSource(store, keys, localLogName(setup.logFolder), setup);
+    return new SqliteMigrationSource(store, openForReading(keysFile(keyFileOf(dataFolder))), dataFolder, limits);
   } catch (error) {
     store.close();
     throw error;
@@ -85,13 +77,15 @@ class SqliteMigrationSource implements MigrationSource {
   readonly parts = PART_NAMES;
   readonly #store: StoreConnection;
   readonly #keys: StoreConnection;
-  readonly #setup: SourceSetup;
+  readonly #dataFolder: string;
+  readonly #limits: ChunkLimits;
 
-  constructor(store: DatabaseSync, keys: DatabaseSync, logName: string, setup: SourceSetup) {
-    this.logName = logName;
+  constructor(store: DatabaseSync, keys: DatabaseSync, dataFolder: string, limits: ChunkLimits) {
+    this.logName = localLogName(logFolderOf(dataFolder));
     this.#store = new StoreConnection(store);
     this.#keys = new StoreConnection(keys);
-    this.#setup = setup;
+    this.#dataFolder = dataFolder;
+    this.#limits = limits;
     this.storeId = storeIdOf(this.#store);
     this.nextNumber = this.#store.get<{ next: number }>('SELECT max(next) AS next FROM sequences')?.next ?? 1;
   }
@@ -99,7 +93,7 @@ class SqliteMigrationSource implements MigrationSource {
   async *chunks(part: string, after: string | null): AsyncGenerator<Chunk> {
     const groups = this.#groups(part, after === null ? null : positionIn(after));
     try {
-      yield* chunksOf(part, this.#setup.limits ?? CHUNK_LIMITS, groups);
+      yield* chunksOf(part, this.#limits, groups);
     } catch (error) {
       throw this.#asOperatorError(part, error);
     }
@@ -139,7 +133,7 @@ class SqliteMigrationSource implements MigrationSource {
   #asOperatorError(part: string, error: unknown): unknown {
     if (!isDamage(error) || !(error instanceof Error)) return error;
     const isOfKeys = this.#connection(part) === this.#keys;
-    const file = isOfKeys ? keysFile(this.#setup.keyFile) : storeFile(this.#setup.storeFile, 'reader');
+    const file = isOfKeys ? keysFile(keyFileOf(this.#dataFolder)) : storeFile(storeFileOf(this.#dataFolder), 'reader');
     return new OperatorError(damageText(file, error.message), { cause: error });
   }
 }

@@ -7,8 +7,12 @@ import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { suite, test } from 'node:test';
 import { MessageChannel } from 'node:worker_threads';
-import { Checkpointer, type CheckpointRequest, serveCheckpoints } from '../../../src/backends/sqlite/checkpointer.ts';
-import { CheckpointClient } from '../../../src/backends/sqlite/checkpoint-client.ts';
+import {
+  CheckpointClient,
+  Checkpointer,
+  type CheckpointRequest,
+  serveCheckpoints,
+} from '../../../src/backends/sqlite/checkpointer.ts';
 import { openSqliteLogAppender } from '../../../src/backends/sqlite/log/appender.ts';
 import { hasWal, listSegments } from '../../../src/backends/sqlite/log/segments.ts';
 import { openSqliteStore } from '../../../src/backends/sqlite/store/store.ts';

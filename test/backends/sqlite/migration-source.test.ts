@@ -7,7 +7,7 @@ import { after, before, suite, test } from 'node:test';
 import { DatabaseSync } from 'node:sqlite';
 import { columnsOf, PART_NAMES } from '../../../src/backends/sql/migrated-parts.ts';
 import { openSqliteMigrationSource } from '../../../src/backends/sqlite/migration-source.ts';
-import { keyFileOf, logFolderOf, storeFileOf } from '../../../src/data-folder/files.ts';
+import { keyFileOf, storeFileOf } from '../../../src/data-folder/files.ts';
 import { openStoreFile } from '../../../src/backends/sqlite/store/schema.ts';
 import { OperatorError } from '../../../src/errors.ts';
 import type { MigratedValue, MigrationSource } from '../../../src/migration/parts.ts';
@@ -25,13 +25,7 @@ suite('The embedded installation as the source of a migration', () => {
   });
   after(() => removeFolder(folder));
 
-  const open = (limits = ALL_AT_ONCE): MigrationSource =>
-    openSqliteMigrationSource({
-      storeFile: storeFileOf(folder),
-      keyFile: keyFileOf(folder),
-      logFolder: logFolderOf(folder),
-      limits,
-    });
+  const open = (limits = ALL_AT_ONCE): MigrationSource => openSqliteMigrationSource(folder, limits);
 
   test('has something of every part, as many rows as it says, and a value for every column', async () => {
     const source = open();
@@ -82,21 +76,20 @@ suite('The embedded installation as the source of a migration', () => {
 
   test('is refused when another version of Sluice wrote it, or when it is not there', async () => {
     const other = temporaryFolder();
-    const setup = { storeFile: storeFileOf(other), keyFile: keyFileOf(other), logFolder: logFolderOf(other) };
     assert.throws(
-      () => openSqliteMigrationSource(setup),
+      () => openSqliteMigrationSource(other),
       isOperatorError(/has neither store\.db nor keys\.db\. Name the data folder/),
     );
-    const database = new DatabaseSync(setup.storeFile);
+    const database = new DatabaseSync(storeFileOf(other));
     database.exec('PRAGMA user_version = 1');
-    assert.throws(() => openSqliteMigrationSource(setup), isOperatorError(/older version of Sluice, before 1\.0/));
+    assert.throws(() => openSqliteMigrationSource(other), isOperatorError(/older version of Sluice, before 1\.0/));
     assert.throws(
-      () => openStoreFile(setup.storeFile, 'writer'),
+      () => openStoreFile(storeFileOf(other), 'writer'),
       isOperatorError(/does not read \(1; \d+ is the oldest\)/),
     );
     database.exec('PRAGMA user_version = 99');
     database.close();
-    assert.throws(() => openSqliteMigrationSource(setup), isOperatorError(/written by a newer Sluice/));
+    assert.throws(() => openSqliteMigrationSource(other), isOperatorError(/written by a newer Sluice/));
     removeFolder(other);
   });
 });

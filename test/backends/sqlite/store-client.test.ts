@@ -8,7 +8,7 @@ import { join } from 'node:path';
 import { suite, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { openSqliteStoreClient } from '../../../src/backends/sqlite/store/client.ts';
-import { logFolderOf, storeFileOf } from '../../../src/data-folder/files.ts';
+import { storeFileOf } from '../../../src/data-folder/files.ts';
 import { BadCursorError, type Store } from '../../../src/store.ts';
 import { StoreUnavailableError } from '../../../src/store-writer.ts';
 import { ALL_EVENTS, person, request, TENANT } from '../../contract/store-feeding.ts';
@@ -22,7 +22,7 @@ const CLIENT = fileURLToPath(new URL('../../../src/backends/sqlite/store/client.
 suite('The store in a thread of its own', () => {
   async function inFolder(use: (folder: string, client: Store) => Promise<void>): Promise<void> {
     const folder = temporaryFolder();
-    const client = openSqliteStoreClient({ storeFile: storeFileOf(folder), logFolder: logFolderOf(folder) });
+    const client = openSqliteStoreClient({ dataFolder: folder });
     try {
       await use(folder, client);
     } finally {
@@ -112,7 +112,7 @@ suite('The store in a thread of its own', () => {
 
   test('it does not keep a process alive, but for the time of a call', async () => {
     const folder = temporaryFolder();
-    const setup = JSON.stringify({ storeFile: storeFileOf(folder), logFolder: logFolderOf(folder) });
+    const setup = JSON.stringify({ dataFolder: folder });
     const program = `
       import { openSqliteStoreClient } from ${JSON.stringify(CLIENT)};
       const client = openSqliteStoreClient(${setup});

@@ -7,8 +7,13 @@ import assert from 'node:assert/strict';
 import { join } from 'node:path';
 import { after, suite, test } from 'node:test';
 import * as fc from 'fast-check';
-import { findState, PROFILE_RUNS, stateOf, subtractEvents } from '../../../src/backends/sqlite/store/profile-runs.ts';
-import { NO_SHAPE } from '../../../src/backends/sqlite/store/shape-hash.ts';
+import {
+  findState,
+  NO_SHAPE,
+  PROFILE_RUNS,
+  stateOf,
+  subtractEvents,
+} from '../../../src/backends/sqlite/store/profile-runs.ts';
 import { combineEntries, type Entry } from '../../../src/backends/sqlite/sorted-runs/entries.ts';
 import type { RunsSizes } from '../../../src/backends/sqlite/sorted-runs/sorted-runs.ts';
 import { StoreConnection } from '../../../src/backends/sqlite/store/connection.ts';

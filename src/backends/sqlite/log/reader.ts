@@ -22,10 +22,8 @@ import {
   type LostRange,
 } from '../../../log.ts';
 import { positionsText, type ProcessedRecord } from '../../../log/continuity.ts';
-import { isBackupRunning } from '../backup/lock.ts';
-import { findLogEnd } from './ends.ts';
-import { findLogName, localLogName } from './name.ts';
-import { assertNotForeign } from './segment-chain.ts';
+import { isBackupRunning } from '../folder-lock.ts';
+import { findLogEnd, findLogName, localLogName } from './ends.ts';
 import {
   BATCH_BYTES_MAX,
   endOfSegment,
@@ -38,6 +36,7 @@ import {
   UnreadableSegmentError,
 } from './segment-reader.ts';
 import {
+  assertNotForeign,
   findIdentity,
   gapAdvice,
   hasWal,

@@ -12,9 +12,9 @@ import type { DatabaseSync } from 'node:sqlite';
 import { LOCAL_PARTITION, LogCorruptError, type LogHeader, type LogRecord, LogUnavailableError } from '../../../log.ts';
 import type { ForeignFormat, KeyKind, Rejection } from '../../../model.ts';
 import { isAccessDenied, isOutOfFiles } from '../disk.ts';
-import { assertWrittenHere } from './segment-chain.ts';
 import {
   assertCurrentFormat,
+  assertWrittenHere,
   HEADER_COLUMNS,
   type HeaderValues,
   hasWal,
@@ -54,7 +54,7 @@ const HEADER_BYTES = 256;
 /** The part of a segment to read. */
 export interface Stretch {
   readonly segment: Segment;
-  /** The name of its log (`log/name.ts`). */
+  /** The name of its log (`log/ends.ts`). */
   readonly logName: string | undefined;
   readonly from: number;
   /**

@@ -14,18 +14,18 @@
  * A start after the newest segment was given up continues far after it, since the number of records in it is uncertain.
  * An empty `….db.unused` marks where the known ones end: from there up to the next segment there were none.
  *
- * A segment contains where it was written: in which log (`log/name.ts`), from which position on. A segment found
+ * A segment contains where it was written: in which log (`log/ends.ts`), from which position on. A segment found
  * elsewhere was copied or renamed; it is never read, since its records would be processed again. Its random id, and that
- * of the segment before it, distinguish it from one of another copy of the installation (`log/segment-chain.ts`).
+ * of the segment before it, distinguish it from one of another copy of the installation (`assertOwnSegments`).
  */
 
-import { randomBytes } from 'node:crypto';
-import { closeSync, mkdirSync, openSync, readdirSync, rmSync, statSync } from 'node:fs';
-import { dirname, join } from 'node:path';
+import { closeSync, mkdirSync, openSync, readdirSync, rmSync } from 'node:fs';
+import { basename, dirname, join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { crc32 } from 'node:zlib';
+import { sizeOfFile } from '../../../data-folder/files.ts';
 import { syncPath } from '../../../data-folder/write-durably.ts';
-import { LogCorruptError, LogUnavailableError } from '../../../log.ts';
+import { ForeignSegmentError, LogCorruptError, LogUnavailableError } from '../../../log.ts';
 import { openImmutable } from '../database.ts';
 import { isOutOfFiles } from '../disk.ts';
 
@@ -100,7 +100,6 @@ const SCHEMA = `
  */
 export const PAGE_BYTES = 8_192;
 const NAME_DIGITS = 16;
-const SEGMENT_ID_BYTES = 8;
 const SEGMENT_NAME = /^(\d{16})\.db(?:\.(lost|missing|unused))?$/;
 const BUSY_TIMEOUT_MS = 5_000;
 /**
@@ -162,10 +161,6 @@ export function gapAdvice(folder: string, { position, isMarked }: { position: nu
   );
 }
 
-export function newSegmentId(position: number): SegmentId {
-  return { position, id: randomBytes(SEGMENT_ID_BYTES).toString('hex') };
-}
-
 export interface SegmentIdentity extends SegmentId {
   readonly logName: string;
   /** The newest readable segment when this one was created. */
@@ -195,6 +190,29 @@ export function findIdentity(
   } catch {
     return undefined;
   }
+}
+
+/** For a segment that need not be read now. Its readers report damage. */
+export function assertNotForeign(segment: Segment, logName: string | undefined): ReturnType<typeof findIdentity> {
+  const identity = findIdentity(segment.file);
+  if (identity !== undefined) assertWrittenHere(segment, logName, identity);
+  return identity;
+}
+
+/** Throws `ForeignSegmentError` if the segment was written elsewhere. Of a log without a name, only its position counts. */
+export function assertWrittenHere(
+  { file, firstPosition }: Segment,
+  logName: string | undefined,
+  { logName: writtenIn, position }: SegmentIdentity,
+): void {
+  const isOfAnotherLog = logName !== undefined && writtenIn !== logName;
+  if (!isOfAnotherLog && position === firstPosition) return;
+  const away = 'Move it away, with the -wal and -shm of the same name if there are any';
+  const name = basename(segmentFile('', position));
+  const what = isOfAnotherLog
+    ? `it is of another log, ${writtenIn}, and this one is ${logName}. ${away}; if it is ${join(dirname(file), 'name')} that was replaced, put that back instead`
+    : `it was renamed, and was called ${name}. ${away}; if there is no ${name} beside it, rename it back instead`;
+  throw new ForeignSegmentError(`The log segment ${file} does not belong there: ${what}. Nothing in it is processed.`);
 }
 
 /** Throws if it already exists. */
@@ -232,14 +250,12 @@ export function createSegment(folder: string, identity: SegmentIdentity): Databa
 
 /** Size on disk, including the files beside the database file. */
 export function segmentBytes(file: string): number {
-  let bytes = 0;
-  for (const suffix of ['', '-wal']) bytes += statSync(file + suffix, { throwIfNoEntry: false })?.size ?? 0;
-  return bytes;
+  return sizeOfFile(file) + sizeOfFile(`${file}-wal`);
 }
 
 /** Whether there are records in a WAL beside the database file. A sealed segment has none, or an empty one. */
 export function hasWal(file: string): boolean {
-  return (statSync(`${file}-wal`, { throwIfNoEntry: false })?.size ?? 0) > 0;
+  return sizeOfFile(`${file}-wal`) > 0;
 }
 
 /**

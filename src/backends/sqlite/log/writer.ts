@@ -9,24 +9,25 @@
  * content of the disk is unknown.
  */
 
+import { randomBytes } from 'node:crypto';
 import { statSync } from 'node:fs';
 import { resolve } from 'node:path';
+import type { DatabaseSync, StatementSync } from 'node:sqlite';
 import { type MessagePort, parentPort, receiveMessageOnPort, workerData } from 'node:worker_threads';
 import { METRIC, type MetricsWriter, metricsWriter } from '../../../telemetry/metrics.ts';
+import { identityOf } from '../../../data-folder/file-identity.ts';
 import { assertLockHeld, type HeldLock } from '../../../data-folder/held-lock.ts';
 import { LogUnavailableError } from '../../../log.ts';
-import { CheckpointClient } from '../checkpoint-client.ts';
+import { CheckpointClient } from '../checkpointer.ts';
 import { AppendSignal } from '../../../runtime/append-signal.ts';
 import { releaseMemory } from '../../../runtime/threads.ts';
 import { canWrite, fullDiskText, isAccessDenied, isFullDisk, isOutOfFiles } from '../disk.ts';
 import { type MissingRecords, missingRecordsText } from '../../../log/continuity.ts';
-import { endOfSegments, missingAtEnd } from './end-of-log.ts';
-import { LogEnds, readLogEnd } from './ends.ts';
-import { findLogName, localLogName } from './name.ts';
-import { OpenSegment } from './open-segment.ts';
+import { endOfSegments, findLogName, localLogName, LogEnds, missingAtEnd, readLogEnd } from './ends.ts';
 import { recoverSegment } from './recovery.ts';
-import { assertNotForeign } from './segment-chain.ts';
 import {
+  assertNotForeign,
+  createSegment,
   findIdentity,
   hasWal,
   type HeaderValues,
@@ -40,6 +41,7 @@ import {
   removeSegment,
   type Segment,
   segmentFile,
+  type SegmentId,
 } from './segments.ts';
 import { noteLogWarning } from './warnings.ts';
 import { messageOf } from '../../../errors.ts';
@@ -90,6 +92,7 @@ interface Sender {
 /** The last group of each edge in a commit. */
 type LastGroups = ReadonlyMap<Sender, number>;
 
+const SEGMENT_ID_BYTES = 8;
 const COMMIT_BYTES_MAX = 16 * 1024 * 1024;
 const PROBE_INTERVAL_MS = 500;
 /** How often the writer checks that `log-ends` still exists. */
@@ -105,6 +108,50 @@ const ROTATE_RETRY_MS = 1_000;
  * has a limit of its own.
  */
 const WAL_BYTES_FACTOR_MAX = 4;
+
+/**
+ * The segment that the writer has open. An operating system lets any process move or remove an open file: the writer then
+ * commits to a file that no start finds, without an error. So after each commit and before anything in it is
+ * acknowledged, the writer checks that both files are still the ones under their names: the database, and the
+ * write-ahead log of the commit. The names are those that a start uses, so a link on the way that was pointed elsewhere
+ * is noticed, too. Content that was overwritten in place is not noticed.
+ */
+class OpenSegment {
+  readonly database: DatabaseSync;
+  readonly id: SegmentId;
+  readonly insert: StatementSync;
+  /** Without links, as SQLite has opened it. */
+  readonly file: string;
+  readonly #identities: readonly (readonly [file: string, identity: string])[];
+
+  /** A new one, which begins at `position`. */
+  constructor(folder: string, position: number, previous: SegmentId | undefined) {
+    this.id = { position, id: randomBytes(SEGMENT_ID_BYTES).toString('hex') };
+    this.database = createSegment(folder, { ...this.id, logName: localLogName(folder), previous });
+    this.insert = this.database.prepare('INSERT INTO records VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)');
+    this.file = this.database.location() ?? '';
+    const name = segmentFile(folder, position);
+    // It has its first commit, so both exist.
+    this.#identities = ['', '-wal'].map((suffix) => [name + suffix, identityOf(this.file + suffix)]);
+  }
+
+  /** Two `stat`s. Also throws if they fail. */
+  assertInPlace(): void {
+    for (const [file, identity] of this.#identities) {
+      if (identity === '' || identityOf(file) !== identity) throw notInPlace(file);
+    }
+  }
+}
+
+function notInPlace(file: string): LogUnavailableError {
+  return new LogUnavailableError(
+    `${resolve(file)} was moved, removed or replaced while this server was writing to it, or a link on the way to it was pointed elsewhere, ` +
+      'so a restart would not find what is written now. This server ends. Requests that it acknowledged before may be in ' +
+      'that file: put it back in its place, beside the files that are there, or the link, then start the server. If it is gone, start the server: it reports acknowledged requests ' +
+      'that are missing.',
+    true,
+  );
+}
 
 class Writer {
   readonly #setup: WriterSetup;
@@ -134,7 +181,7 @@ class Writer {
     const { end, missing } = this.#recover();
     this.#nextPosition = end;
     this.#missing = missing;
-    this.#ends = new LogEnds(setup.folder, localLogName(setup.folder), this.#nextPosition);
+    this.#ends = new LogEnds(setup.folder, this.#nextPosition);
     // Not an empty one of the same position, which the new one replaces.
     const newest = listReadable(setup.folder).findLast(({ firstPosition }) => firstPosition < this.#nextPosition);
     assertLockHeld(setup.lock ?? null);
@@ -273,7 +320,7 @@ class Writer {
       return;
     }
     try {
-      // After the commit and before anything is acknowledged: see data-folder/held-lock.ts and log/open-segment.ts.
+      // After the commit and before anything is acknowledged: see data-folder/held-lock.ts and OpenSegment.
       assertLockHeld(this.#setup.lock ?? null);
       this.#segment.assertInPlace();
       this.#ends.write(position, this.#segment.id);

@@ -7,31 +7,16 @@
  */
 
 import { Worker } from 'node:worker_threads';
-import { DEFAULT_MATCH_OPTIONS, type MatchOptions } from '../../../identity/match-keys.ts';
 import { BadCursorError, type Store } from '../../../store.ts';
 import { StoreUnavailableError } from '../../../store-writer.ts';
-import { isThreadUnavailable, threadFile } from '../../../runtime/threads.ts';
-import type { StoreCall, StoreMethod, StoreReply, StoreThreadSetup } from './reader-thread.ts';
+import { isThreadUnavailable, threadFile, YOUNG_LIMIT } from '../../../runtime/threads.ts';
+import type { FailedCall, StoreCall, StoreMethod, StoreReply, StoreThreadSetup } from './reader-thread.ts';
 
-export interface StoreClientSetup {
-  readonly storeFile: string;
-  readonly logFolder: string;
-  readonly matchOptions?: MatchOptions;
-  /** Memory of the `WriteTurn`; without it, erases and unmerges wait for a pause of the processor. */
-  readonly writeTurn?: SharedArrayBuffer | undefined;
-}
+/** A read that needs more than this ends its thread, not the process. */
+const LIMITS = { ...YOUNG_LIMIT, maxOldGenerationSizeMb: 1_024 };
 
-const HEAP_MB_MAX = 1_024;
-/** V8's default young generation would grow to 96 MB for a few long lists, and stay there. */
-const YOUNG_MB_MAX = 24;
-
-export function openSqliteStoreClient({
-  storeFile,
-  logFolder,
-  matchOptions = DEFAULT_MATCH_OPTIONS,
-  writeTurn,
-}: StoreClientSetup): Store {
-  const calls = new StoreCalls({ storeFile, logFolder, matchOptions, writeTurn });
+export function openSqliteStoreClient(setup: StoreThreadSetup): Store {
+  const calls = new StoreCalls(setup);
   return new Proxy({} as Store, {
     get: (_, name) => {
       if (name === 'close') return () => calls.close();
@@ -42,14 +27,9 @@ export function openSqliteStoreClient({
   });
 }
 
-interface Waiting {
-  readonly resolve: (value: unknown) => void;
-  readonly reject: (error: Error) => void;
-}
-
 class StoreCalls {
   readonly #setup: StoreThreadSetup;
-  readonly #waiting = new Map<number, Waiting>();
+  readonly #waiting = new Map<number, PromiseWithResolvers<unknown>>();
   #thread: Worker | undefined;
   #nextId = 1;
   #isClosed = false;
@@ -61,12 +41,12 @@ class StoreCalls {
   async call(method: StoreMethod, args: readonly unknown[]): Promise<unknown> {
     if (this.#isClosed) throw new StoreUnavailableError('the store is closed');
     const thread = this.#started();
-    const { promise, resolve, reject } = Promise.withResolvers<unknown>();
+    const waiting = Promise.withResolvers<unknown>();
     const call: StoreCall = { id: this.#nextId++, method, args };
-    this.#waiting.set(call.id, { resolve, reject });
+    this.#waiting.set(call.id, waiting);
     thread.ref();
     thread.postMessage(call);
-    return promise;
+    return waiting.promise;
   }
 
   async close(): Promise<void> {
@@ -108,21 +88,16 @@ class StoreCalls {
 }
 
 function startThread(workerData: StoreThreadSetup): Worker {
-  // A read that needs more than this ends its thread, not the process.
-  const resourceLimits = { maxOldGenerationSizeMb: HEAP_MB_MAX, maxYoungGenerationSizeMb: YOUNG_MB_MAX };
+  const options = { name: 'store reader', workerData, resourceLimits: LIMITS };
   try {
-    return new Worker(threadFile('./reader-thread', import.meta.url), {
-      name: 'store reader',
-      workerData,
-      resourceLimits,
-    });
+    return new Worker(threadFile('./reader-thread', import.meta.url), options);
   } catch (error) {
     if (!isThreadUnavailable(error)) throw error;
     throw new StoreUnavailableError('the thread that reads the store cannot be started', { cause: error });
   }
 }
 
-function errorOf(kind: 'bad_cursor' | 'unavailable' | 'bug', message: string): Error {
+function errorOf(kind: FailedCall['error'], message: string): Error {
   if (kind === 'bad_cursor') return new BadCursorError(message);
   if (kind === 'unavailable') return new StoreUnavailableError(message);
   return new Error(`a bug in the store: ${message}`);

@@ -22,8 +22,7 @@ import {
   type Visits,
 } from '../../../views/node-properties.ts';
 import type { StoreConnection } from './connection.ts';
-import { profileDeltas } from './profile-runs.ts';
-import { NO_SHAPE, ShapeHashes } from './shape-hash.ts';
+import { NO_SHAPE, profileDeltas, ShapeHashes } from './profile-runs.ts';
 import type { BufferedRuns } from '../sorted-runs/buffered-runs.ts';
 import type { RunsSizes } from '../sorted-runs/sorted-runs.ts';
 import { NODES_PER_BLOCK } from './schema.ts';

@@ -7,12 +7,13 @@
 
 import type { NodeNumber } from '../../../model.ts';
 import type { PeopleQuery, StoredPerson } from '../../../store.ts';
-import { type Candidate, matchOf, type RoughFilter, type Step } from '../../../views/people-search.ts';
-import { storedPerson } from '../../../views/person.ts';
-import { PROFILE_RUNS, textOf } from './profile-runs.ts';
+import { matchOf, type RoughFilter, type Step } from '../../../views/people-search.ts';
+import { NAMED_BYTES_MAX, storedPerson } from '../../../views/person.ts';
+import { storedProfile } from '../../../views/profile.ts';
+import { findState, PROFILE_RUNS, textOf } from './profile-runs.ts';
 import type { Entry } from '../sorted-runs/entries.ts';
 import type { StoreConnection } from './connection.ts';
-import { candidateOf, idsToNodes, personNodes } from './profiles.ts';
+import { identifiersOf, nodeById, nodesOf, rootOf } from './profiles.ts';
 import { NODES_PER_BLOCK } from './schema.ts';
 
 /** Longer properties are not searched: the node is a candidate. */
@@ -36,9 +37,11 @@ export function searchBlock(
   const numbers = filter === null ? survivorsIn(store, tenant, range) : candidatesIn(store, tenant, range, filter);
   const found: Step['found'][number][] = [];
   for (const no of numbers) {
-    const candidate: Candidate = candidateOf(store, no);
-    const matched = matchOf(candidate, query);
-    if (matched !== null) found.push({ no, matched, profile: candidate.profile });
+    const nodes = nodesOf(store, no);
+    const identifiers = identifiersOf(store, nodes.nodes);
+    const profile = storedProfile(nodes, identifiers);
+    const matched = matchOf({ no, profile, identifiers }, query);
+    if (matched !== null) found.push({ no, matched, profile });
     if (found.length >= room || performance.now() >= until) return { found, end: no };
   }
   return { found, end: range.from };
@@ -100,14 +103,18 @@ function candidatesIn(store: StoreConnection, tenant: number, range: Range, filt
   return survivorsIn(store, tenant, range).filter((no) => numbers.has(no));
 }
 
-/** By the requested id. */
+/** By the requested id; for names, so without properties that are too long. */
 export function readPeople(store: StoreConnection, tenant: number, ids: readonly string[]): Map<string, StoredPerson> {
   const people = new Map<NodeNumber, StoredPerson>();
   const found = new Map<string, StoredPerson>();
-  for (const [id, root] of idsToNodes(store, tenant, ids)) {
+  for (const id of ids) {
+    const no = nodeById(store, tenant, id);
+    if (no === undefined) continue;
+    const root = rootOf(store, no);
     let person = people.get(root);
     if (person === undefined) {
-      person = storedPerson(...personNodes(store, root));
+      const nodes = nodesOf(store, root, (node) => findState(store.runs(PROFILE_RUNS), node, NAMED_BYTES_MAX));
+      person = storedPerson(nodes, identifiersOf(store, nodes.nodes));
       people.set(root, person);
     }
     found.set(id, person);

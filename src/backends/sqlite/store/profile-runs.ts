@@ -7,7 +7,7 @@
  *   values  events, first seen, last seen, written at, shape hash
  *   bytes   properties (identity/property-updates.ts) as JSON in UTF-8; empty for none
  *
- * If all properties come from one update, the shape hash identifies the names that it set (store/shape-hash.ts), and
+ * If all properties come from one update, the shape hash identifies the names that it set (`ShapeHashes`), and
  * `written at` is when it was received; otherwise the shape hash is NO_SHAPE, and `written at` is last seen. Events may be below 0 in a delta: those
  * of another delta have expired. Deltas can be combined in any order, except for people with so many properties that
  * some are cut off (views/node-properties.ts).
@@ -16,8 +16,8 @@
 import type { DatabaseSync } from 'node:sqlite';
 import type { ByteColumn } from '../../../columnar/byte-column.ts';
 import type { NodeNumber } from '../../../model.ts';
+import { HASHED, type HashOfKey } from '../../../views/keyed-hash.ts';
 import { mergedGroups } from '../../../views/node-properties.ts';
-import { NO_SHAPE } from './shape-hash.ts';
 import { combineEntries, type Entry, NO_BYTES, type RowsToWrite, type RunsShape } from '../sorted-runs/entries.ts';
 import type { RunReader } from '../sorted-runs/run-reader.ts';
 import { BufferedRuns } from '../sorted-runs/buffered-runs.ts';
@@ -38,6 +38,9 @@ const PROFILE_SIZES: RunsSizes = { fanOut: 8 };
 
 /** All nodes are in one group: they have no age by which they could be dropped. */
 const PROFILE_GROUP = 0;
+
+/** For properties that several updates have set, and for none. */
+export const NO_SHAPE = 0;
 
 /** The columns of a row. */
 const EVENTS = 1;
@@ -137,4 +140,39 @@ export function subtractEvents(
     if (node !== null) deltas.put([node], [-1, receivedAt, receivedAt, receivedAt, NO_SHAPE]);
   }
   deltas.flush();
+}
+
+const NO_TENANT = 0;
+/** Two bits of the hash with the rest of it make 53. */
+const HASH_PART = 2 ** 2;
+/** Longer ones are rare. */
+const LENGTH_MAX = 2_000;
+/** Clients send the same few sets of names again and again; beyond this, the cache is cleared. */
+const REMEMBERED_MAX = 10_000;
+
+/**
+ * The set of names that a property update sets (identity/property-updates.ts), as a number: 53 bits of their hash under
+ * the store's secret (views/keyed-hash.ts). It is stored beside the properties of a node, so that a newer update of the
+ * same names replaces an older one without either being parsed. The same names in another order have another number,
+ * and are then compared as text. Relies on what the edge rejects: unpaired surrogates, which would hash alike, and NUL,
+ * which separates names.
+ */
+export class ShapeHashes {
+  readonly #hashOf: HashOfKey;
+  readonly #hashes = new Map<string, number>();
+
+  constructor(hashOf: HashOfKey) {
+    this.#hashOf = hashOf;
+  }
+
+  of(names: string): number {
+    const known = this.#hashes.get(names);
+    if (known !== undefined) return known;
+    if (names.length > LENGTH_MAX) return NO_SHAPE;
+    if (this.#hashes.size >= REMEMBERED_MAX) this.#hashes.clear();
+    const { hash, rest } = this.#hashOf(NO_TENANT, HASHED.names, names);
+    const shape = rest * HASH_PART + (Math.abs(hash) % HASH_PART);
+    this.#hashes.set(names, shape);
+    return shape;
+  }
 }

@@ -7,8 +7,6 @@ import { IDENTIFIER_TYPES, type IdentifierType, type NodeNumber, type Origin } f
 import type { Page, PageRequest, StoredIdentity, StoredProfile } from '../../../store.ts';
 import { scopedCursorOf, scopedNumbersOf } from '../../../views/cursor.ts';
 import { pageOf } from '../../../views/page.ts';
-import type { Candidate } from '../../../views/people-search.ts';
-import { NAMED_BYTES_MAX } from '../../../views/person.ts';
 import {
   type IdentifierRow,
   identifierTypeOf,
@@ -35,16 +33,17 @@ interface OriginColumns {
   readonly userIndex: number;
 }
 
-/** A row as SQLite returns it. */
-type Stored<Row extends { readonly origin: Origin }> = Omit<Row, 'origin' | 'type'> &
-  OriginColumns & { readonly type: number };
+/** The node with this public id. */
+export function nodeById(store: StoreConnection, tenant: number, id: string): NodeNumber | undefined {
+  const bytes = idBytes(id);
+  if (bytes === undefined) return undefined;
+  return store.get<{ no: NodeNumber }>('SELECT no FROM nodes WHERE id = ? AND tenant = ?', bytes, tenant)?.no;
+}
 
 /** The profile that contains the node with this public id. */
 export function nodesById(store: StoreConnection, tenant: number, id: string): ProfileNodes | undefined {
-  const bytes = idBytes(id);
-  if (bytes === undefined) return undefined;
-  const row = store.get<{ no: NodeNumber }>('SELECT no FROM nodes WHERE id = ? AND tenant = ?', bytes, tenant);
-  return row && nodesOf(store, row.no);
+  const no = nodeById(store, tenant, id);
+  return no === undefined ? undefined : nodesOf(store, no);
 }
 
 export function nodesByKey(
@@ -74,8 +73,7 @@ export function nodesOf(
   node: NodeNumber,
   readState: ReadState = (no) => findState(store.runs(PROFILE_RUNS), no),
 ): ProfileNodes {
-  const alias = store.get<{ root: NodeNumber }>('SELECT root FROM aliases WHERE node = ?', node);
-  const root = alias?.root ?? node;
+  const root = rootOf(store, node);
   const rows = store.all<OriginColumns & { readonly no: NodeNumber; readonly id: Uint8Array }>(
     `SELECT no, id, ${ORIGIN} FROM nodes WHERE no = ?1 OR no IN (SELECT node FROM aliases WHERE root = ?1)`,
     root,
@@ -89,75 +87,58 @@ export function nodesOf(
   return profileNodes(root, nodes);
 }
 
+/** The survivor that the node is part of. */
+export function rootOf(store: StoreConnection, node: NodeNumber): NodeNumber {
+  return store.get<{ root: NodeNumber }>('SELECT root FROM aliases WHERE node = ?', node)?.root ?? node;
+}
+
 function originOf({ receivedAt, traceId, userIndex }: OriginColumns): Origin {
   return { receivedAt, traceId: uuidText(traceId), userIndex };
 }
 
+/** The rows of all nodes, oldest first; `sql` selects those of one node. */
+function rowsOf<Row extends { readonly type: IdentifierType; readonly origin: Origin }>(
+  store: StoreConnection,
+  nodes: readonly ProfileNode[],
+  sql: string,
+): Row[] {
+  type Stored = OriginColumns & { readonly type: number };
+  const rows = nodes.flatMap(({ node }) => store.all<Stored>(sql, node));
+  return oldestFirst(
+    rows.map(({ type, receivedAt, traceId, userIndex, ...row }) => {
+      const origin = originOf({ receivedAt, traceId, userIndex });
+      return Object.assign(row, { type: identifierTypeOf(type), origin }) as unknown as Row;
+    }),
+  );
+}
+
 /** Oldest first. */
 export function identifiersOf(store: StoreConnection, nodes: readonly ProfileNode[]): IdentifierRow[] {
-  const rows = nodes.flatMap(({ node }) =>
-    store.all<Stored<IdentifierRow>>(
-      `SELECT type, value, raw, node, coalesce(identifiers.received_at, nodes.received_at) AS "receivedAt",
-         coalesce(identifiers.trace_id, nodes.trace_id) AS "traceId",
-         coalesce(identifiers.user_index, nodes.user_index) AS "userIndex"
-       FROM identifiers JOIN nodes ON nodes.no = identifiers.node WHERE node = ? ORDER BY type, value`,
-      node,
-    ),
-  );
-  return oldestFirst(
-    rows.map(({ value, raw, node, type, ...origin }) => {
-      return { type: identifierTypeOf(type), value, raw, node, origin: originOf(origin) };
-    }),
+  return rowsOf(
+    store,
+    nodes,
+    `SELECT type, value, raw, node, coalesce(identifiers.received_at, nodes.received_at) AS "receivedAt",
+       coalesce(identifiers.trace_id, nodes.trace_id) AS "traceId",
+       coalesce(identifiers.user_index, nodes.user_index) AS "userIndex"
+     FROM identifiers JOIN nodes ON nodes.no = identifiers.node WHERE node = ? ORDER BY type, value`,
   );
 }
 
 /** Oldest first. Both ends of a merge are in one profile, so one end is enough to find it. */
 export function mergesOf(store: StoreConnection, nodes: readonly ProfileNode[]): MergeRow[] {
-  const rows = nodes.flatMap(({ node }) =>
-    store.all<Stored<Omit<MergeRow, 'nodes' | 'via'>> & { node_a: NodeNumber; node_b: NodeNumber; value: string }>(
-      `SELECT no, node_a, node_b, from_node AS "from", into_node AS "into", via_type AS type, via_value AS value, ${ORIGIN}
-       FROM merges WHERE node_a = ? ORDER BY no`,
-      node,
-    ),
+  const rows = rowsOf<MergeRow['via'] & Omit<MergeRow, 'nodes' | 'via'> & { node_a: NodeNumber; node_b: NodeNumber }>(
+    store,
+    nodes,
+    `SELECT no, node_a, node_b, from_node AS "from", into_node AS "into", via_type AS type, via_value AS value, ${ORIGIN}
+     FROM merges WHERE node_a = ? ORDER BY no`,
   );
-  return oldestFirst(
-    rows.map(({ no, node_a, node_b, from, into, type, value, ...origin }) => {
-      const via = { type: identifierTypeOf(type), value };
-      return { no, nodes: [node_a, node_b] as const, from, into, via, origin: originOf(origin) };
-    }),
+  return rows.map(({ node_a, node_b, type, value, ...row }) =>
+    Object.assign(row, { nodes: [node_a, node_b] as const, via: { type, value } }),
   );
 }
 
 export function readProfile(store: StoreConnection, profile: ProfileNodes): StoredProfile {
   return storedProfile(profile, identifiersOf(store, profile.nodes));
-}
-
-/** A survivor and its profile, for a search. */
-export function candidateOf(store: StoreConnection, no: NodeNumber): Candidate {
-  const nodes = nodesOf(store, no);
-  const identifiers = identifiersOf(store, nodes.nodes);
-  return { no, profile: storedProfile(nodes, identifiers), identifiers };
-}
-
-/** The survivor of each id; unknown ids are left out. */
-export function idsToNodes(store: StoreConnection, tenant: number, ids: readonly string[]): [string, NodeNumber][] {
-  return ids.flatMap((id): [string, NodeNumber][] => {
-    const bytes = idBytes(id);
-    if (bytes === undefined) return [];
-    const row = store.get<{ no: NodeNumber }>(
-      `SELECT coalesce(aliases.root, nodes.no) AS no FROM nodes LEFT JOIN aliases ON aliases.node = nodes.no
-       WHERE nodes.id = ? AND nodes.tenant = ?`,
-      bytes,
-      tenant,
-    );
-    return row === undefined ? [] : [[id, row.no]];
-  });
-}
-
-/** For its name: without properties that are too long. */
-export function personNodes(store: StoreConnection, root: NodeNumber): [ProfileNodes, IdentifierRow[]] {
-  const nodes = nodesOf(store, root, (node) => findState(store.runs(PROFILE_RUNS), node, NAMED_BYTES_MAX));
-  return [nodes, identifiersOf(store, nodes.nodes)];
 }
 
 /** In the order of the survivors' numbers, which is the order of creation. */
@@ -180,20 +161,11 @@ export function listProfiles(store: StoreConnection, tenant: number, page: PageR
 
 /** Rule 15. */
 export function readIdentity(store: StoreConnection, profile: ProfileNodes): StoredIdentity {
-  const refusals = profile.nodes.flatMap(({ node }) =>
-    store.all<Stored<RefusalRow>>(
-      `SELECT type, raw, reason, last_at AS "lastAt", count, ${ORIGIN} FROM refusals WHERE node = ?`,
-      node,
-    ),
-  );
+  const selectRefusals = `SELECT type, raw, reason, last_at AS "lastAt", count, ${ORIGIN} FROM refusals WHERE node = ?`;
   return storedIdentity(profile, {
     identifiers: identifiersOf(store, profile.nodes),
     merges: mergesOf(store, profile.nodes),
-    refusals: oldestFirst(
-      refusals.map(({ raw, reason, lastAt, count, type, ...origin }) => {
-        return { type: identifierTypeOf(type), raw, reason, origin: originOf(origin), lastAt, count };
-      }),
-    ),
+    refusals: rowsOf<RefusalRow>(store, profile.nodes, selectRefusals),
     publicId: (node) => publicId(store, node),
   });
 }

@@ -7,6 +7,7 @@ import { parentPort, workerData } from 'node:worker_threads';
 import type { MatchOptions } from '../../../identity/match-keys.ts';
 import { LogCorruptError, LogUnavailableError } from '../../../log.ts';
 import { createReading } from '../../../views/reading.ts';
+import { logFolderOf, storeFileOf } from '../../../data-folder/files.ts';
 import { BadCursorError, type Store } from '../../../store.ts';
 import { StoreUnavailableError } from '../../../store-writer.ts';
 import { WriteTurn } from '../../../runtime/write-turn.ts';
@@ -15,10 +16,10 @@ import { openSqliteStore } from './store.ts';
 import { messageOf } from '../../../errors.ts';
 
 export interface StoreThreadSetup {
-  readonly storeFile: string;
-  readonly logFolder: string;
-  readonly matchOptions: MatchOptions;
-  readonly writeTurn: SharedArrayBuffer | undefined;
+  readonly dataFolder: string;
+  readonly matchOptions?: MatchOptions;
+  /** Memory of the `WriteTurn`; without it, erases and unmerges wait for a pause of the processor. */
+  readonly writeTurn?: SharedArrayBuffer | undefined;
 }
 
 export type StoreMethod = Exclude<keyof Store, 'close'>;
@@ -30,16 +31,15 @@ export interface StoreCall {
 }
 
 /** Classes of errors do not survive the transfer between threads, so they are named. */
-export type StoreReply =
-  | { readonly id: number; readonly value: unknown }
-  | { readonly id: number; readonly error: 'bad_cursor' | 'unavailable' | 'bug'; readonly message: string };
-
-function callMethod(store: Store, { method, args }: StoreCall): Promise<unknown> {
-  const query = store[method] as (...values: readonly unknown[]) => Promise<unknown>;
-  return query(...args);
+export interface FailedCall {
+  readonly id: number;
+  readonly error: 'bad_cursor' | 'unavailable' | 'bug';
+  readonly message: string;
 }
 
-function kindOf(error: unknown): 'bad_cursor' | 'unavailable' | 'bug' {
+export type StoreReply = FailedCall | { readonly id: number; readonly value: unknown };
+
+function kindOf(error: unknown): FailedCall['error'] {
   if (error instanceof BadCursorError) return 'bad_cursor';
   const isUnavailable =
     error instanceof StoreUnavailableError || error instanceof LogUnavailableError || error instanceof LogCorruptError;
@@ -47,18 +47,20 @@ function kindOf(error: unknown): 'bad_cursor' | 'unavailable' | 'bug' {
 }
 
 function run(setup: StoreThreadSetup): void {
-  const { storeFile, logFolder, matchOptions } = setup;
-  const writeTurn = setup.writeTurn && new WriteTurn(setup.writeTurn);
+  const { dataFolder, ...options } = setup;
+  const writeTurn = options.writeTurn && new WriteTurn(options.writeTurn);
   // This reader removes nothing from the log: it never commits a position.
-  const log = openSqliteLogReader({ folder: logFolder, retentionMs: Number.MAX_SAFE_INTEGER, now: Date.now });
-  const store = createReading(openSqliteStore(storeFile, { matchOptions, writeTurn }), log);
+  const folder = logFolderOf(dataFolder);
+  const log = openSqliteLogReader({ folder, retentionMs: Number.MAX_SAFE_INTEGER, now: Date.now });
+  const store = createReading(openSqliteStore(storeFileOf(dataFolder), { ...options, writeTurn }), log);
   const reply = (message: StoreReply): void => parentPort?.postMessage(message);
   parentPort?.on('message', (call: StoreCall | 'close') => {
     if (call === 'close') {
       void store.close().then(() => parentPort?.close());
       return;
     }
-    callMethod(store, call).then(
+    const query = store[call.method] as (...values: readonly unknown[]) => Promise<unknown>;
+    query(...call.args).then(
       (value) => reply({ id: call.id, value }),
       (error: unknown) => {
         const isForClients = error instanceof BadCursorError;

@@ -11,14 +11,13 @@
  */
 
 import { randomBytes } from 'node:crypto';
-import { statSync } from 'node:fs';
 import { resolve } from 'node:path';
 import type { DatabaseSync } from 'node:sqlite';
+import { sizeOfFile } from '../../../data-folder/files.ts';
 import { OperatorError } from '../../../errors.ts';
 import { STORE_TABLES } from '../../sql/store-tables.ts';
 import { createTables } from '../../sql/tables.ts';
-import { damageText, type DatabaseFile, isDamage, openDatabase, textsIn } from '../database.ts';
-import { ENGINE_TYPES } from '../keys-schema.ts';
+import { damageText, type DatabaseFile, ENGINE_TYPES, isDamage, openDatabase, textsIn } from '../database.ts';
 import { sortedRunsSchema } from '../sorted-runs/schema.ts';
 
 /** Node numbers per block in `node_blocks`. */
@@ -72,46 +71,6 @@ const SCHEMA = `
   -- Only for nodes that were merged away; depth 1.
   CREATE TABLE aliases (node INTEGER PRIMARY KEY, root INTEGER NOT NULL) STRICT;
   CREATE INDEX aliases_by_root ON aliases (root);
-
-  -- The edges of the graph of nodes, with their causes. Both ends are in one profile.
-  CREATE TABLE merges (
-    no          INTEGER PRIMARY KEY,
-    tenant      INTEGER NOT NULL,
-    node_a      INTEGER NOT NULL,
-    node_b      INTEGER NOT NULL,
-    from_node   INTEGER NOT NULL,
-    into_node   INTEGER NOT NULL,
-    via_type    INTEGER NOT NULL,
-    via_value   TEXT    NOT NULL,
-    received_at INTEGER NOT NULL,
-    trace_id    BLOB    NOT NULL,
-    user_index  INTEGER NOT NULL
-  ) STRICT;
-  CREATE INDEX merges_by_node ON merges (node_a);
-
-  -- Pairs that an unmerge separated, each in both directions.
-  CREATE TABLE cannot_link (
-    node_a   INTEGER NOT NULL,
-    node_b   INTEGER NOT NULL,
-    trace_id BLOB    NOT NULL,
-    at       INTEGER NOT NULL,
-    PRIMARY KEY (node_a, node_b)
-  ) STRICT, WITHOUT ROWID;
-
-  -- Refusals of one kind are counted, not repeated. 'node' is where the record went.
-  CREATE TABLE refusals (
-    node        INTEGER NOT NULL,
-    type        INTEGER NOT NULL,
-    value       TEXT    NOT NULL,
-    reason      TEXT    NOT NULL,
-    raw         TEXT    NOT NULL,
-    received_at INTEGER NOT NULL,
-    trace_id    BLOB    NOT NULL,
-    user_index  INTEGER NOT NULL,
-    last_at     INTEGER NOT NULL,
-    count       INTEGER NOT NULL,
-    PRIMARY KEY (node, type, value, reason)
-  ) STRICT, WITHOUT ROWID;
 
   -- First uses (store/first-uses.ts).
   ${sortedRunsSchema('idempotency_keys')}
@@ -215,17 +174,14 @@ const READER_CACHE_KIB = 16 * 1_024;
  */
 export const WAL_PAGES = 1_024;
 
-/** One more for every change of the format until 1.0: stores of these versions are refused. */
-const UNRELEASED_FORMATS: readonly string[] = ['', '', '', '', '', '', ''];
-
 const READ_PRAGMAS = `PRAGMA cache_size = -${READER_CACHE_KIB}; PRAGMA temp_store = MEMORY;`;
 
 export function storeFile(file: string, kind: 'writer' | 'reader'): DatabaseFile {
   return {
     file,
     name: 'store',
-    migrations: [...UNRELEASED_FORMATS, create],
-    oldest: UNRELEASED_FORMATS.length + 1,
+    unreleased: 7,
+    migrations: [create],
     newFilePragmas: `PRAGMA page_size = ${PAGE_BYTES}; PRAGMA auto_vacuum = INCREMENTAL`,
     pragmas: `
       PRAGMA journal_mode = WAL;
@@ -265,8 +221,7 @@ export function withDamageExplained<T>(file: string, work: () => T): T {
  */
 export function openStoreFileForCommand(file: string): DatabaseSync {
   const what = storeFile(file, 'reader');
-  const walBytes = statSync(`${file}-wal`, { throwIfNoEntry: false })?.size ?? 0;
-  if (walBytes === 0) return openDatabase(what);
+  if (sizeOfFile(`${file}-wal`) === 0) return openDatabase(what);
   return openDatabase({ ...what, readOnly: true, pragmas: READ_PRAGMAS });
 }
 
@@ -275,12 +230,8 @@ export function openStoreFileForCommand(file: string): DatabaseSync {
  * would be taken for data from before the erase.
  */
 export function newestProcessed(file: string): number {
-  const database = openStoreFile(file, 'reader');
+  using database = openStoreFile(file, 'reader');
   const sql = `SELECT max(coalesce((SELECT max(received_max) FROM event_tables), 0),
                           coalesce((SELECT max(last_erased_at) FROM tenants), 0))`;
-  try {
-    return withDamageExplained(file, () => Number(textsIn(database, sql)[0] ?? 0));
-  } finally {
-    database.close();
-  }
+  return withDamageExplained(file, () => Number(textsIn(database, sql)[0] ?? 0));
 }

@@ -9,8 +9,9 @@
  * well. Limit: the newest STARTS_MAX are stored; cursors of older ones are rejected.
  */
 
-import { existsSync, statSync } from 'node:fs';
+import { existsSync } from 'node:fs';
 import { DatabaseSync } from 'node:sqlite';
+import { sizeOfFile } from '../../../data-folder/files.ts';
 import { follows, selectNextStart } from '../../sql/starts.ts';
 import { rowsOf } from '../../sql/steps.ts';
 import { BUSY_TIMEOUT_MS, transaction } from '../database.ts';
@@ -39,14 +40,10 @@ export function recordStart(database: DatabaseSync, now: number): void {
 
 /** Whether a server was ever started on the store. Also false if that cannot be read, which a start reports. */
 export function hasStarts(file: string): boolean {
-  if ((statSync(file, { throwIfNoEntry: false })?.size ?? 0) === 0) return false;
+  if (sizeOfFile(file) === 0) return false;
   try {
-    const database = new DatabaseSync(file, { readOnly: true, timeout: BUSY_TIMEOUT_MS });
-    try {
-      return database.prepare('SELECT 1 FROM starts LIMIT 1').get() !== undefined;
-    } finally {
-      database.close();
-    }
+    using database = new DatabaseSync(file, { readOnly: true, timeout: BUSY_TIMEOUT_MS });
+    return database.prepare('SELECT 1 FROM starts LIMIT 1').get() !== undefined;
   } catch {
     return false;
   }
@@ -55,12 +52,8 @@ export function hasStarts(file: string): boolean {
 /** For a store restored from a backup, before a server starts on it. */
 export function skipNumbersAfterRestore(file: string, now: number): void {
   if (!existsSync(file)) return;
-  const database = new DatabaseSync(file, { timeout: BUSY_TIMEOUT_MS });
-  try {
-    transaction(database, () => skipNumbers(database, NUMBERS_LOST_BY_RESTORE, now));
-  } finally {
-    database.close();
-  }
+  using database = new DatabaseSync(file, { timeout: BUSY_TIMEOUT_MS });
+  transaction(database, () => skipNumbers(database, NUMBERS_LOST_BY_RESTORE, now));
 }
 
 function skipNumbers(database: DatabaseSync, count: number, now: number): void {

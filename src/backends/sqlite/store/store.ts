@@ -8,7 +8,7 @@
 
 import { DEFAULT_MATCH_OPTIONS, type MatchOptions } from '../../../identity/match-keys.ts';
 import type { TenantId } from '../../../model.ts';
-import type { EventReader, Predictions, ProfileChanges, ProfileReader, Store, TraceReader } from '../../../store.ts';
+import type { Store } from '../../../store.ts';
 import { StoreUnavailableError } from '../../../store-writer.ts';
 import { roughFilter, searchPeople } from '../../../views/people-search.ts';
 import { NO_ROWS, sharedStore, type SharedStore } from '../../sql/store.ts';
@@ -84,7 +84,8 @@ export function openSqliteStore(file: string, options: StoreOptions = {}): Store
       ),
   });
 
-  const profileReader: Omit<ProfileReader, keyof SharedStore> = {
+  let predictions: StorePredictions | undefined;
+  const own: Omit<Store, keyof SharedStore> = {
     findProfile: (tenantId, type, normalised) =>
       ofTenant(tenantId, undefined, (tenant) => {
         const nodes = nodesByKey(store, tenant, type, normalised);
@@ -102,8 +103,8 @@ export function openSqliteStore(file: string, options: StoreOptions = {}): Store
       return searchPeople(
         {
           tenant: tenant ?? 0,
-          findProfile: (type, normalised) => profileReader.findProfile(tenantId, type, normalised),
-          profile: (profileId) => profileReader.profile(tenantId, profileId),
+          findProfile: (type, normalised) => own.findProfile(tenantId, type, normalised),
+          profile: (profileId) => own.profile(tenantId, profileId),
           step: async (before, room, until) => {
             if (tenant === undefined) return { found: [], end: null };
             return read(() => searchBlock(store, tenant, query, filter, { before, room, until }));
@@ -118,9 +119,6 @@ export function openSqliteStore(file: string, options: StoreOptions = {}): Store
         const nodes = nodesById(store, tenant, id);
         return nodes && readIdentity(store, nodes);
       }),
-  };
-
-  const eventReader: Omit<EventReader, keyof SharedStore> = {
     events: (tenantId, query) => {
       const nothing = query.profileId === null ? NO_ROWS : undefined;
       return ofTenant(tenantId, nothing, (tenant) => listEvents(store, tenant, query));
@@ -128,42 +126,24 @@ export function openSqliteStore(file: string, options: StoreOptions = {}): Store
     arrivals: (tenantId, after, limit) => read(() => listArrivals(store, store.tenant(tenantId), after, limit)),
     newestArrivals: (tenantId, after, filter, limit) =>
       read(() => listNewestArrivals(store, store.tenant(tenantId), after, filter, limit)),
-  };
-
-  const traceReader: Omit<TraceReader, keyof SharedStore> = {
     trace: (tenantId, traceId) =>
       read(() => readTrace(store, tenantId === null ? null : store.tenant(tenantId), traceId)),
     traces: (tenantId, query) => ofTenant(tenantId, NO_ROWS, (tenant) => listTraces(store, tenant, tenantId, query)),
-  };
-
-  const profileChanges: Omit<ProfileChanges, keyof SharedStore> = {
     unmerge: (tenantId, id, mergedBy, audit) =>
       withTenant(tenantId, undefined, (tenant) =>
         inWriteTransaction(store, () => unmerge(store, tenant, id, mergedBy, audit)),
       ),
     erase: (tenantId, id, audit) =>
       withTenant(tenantId, false, (tenant) => erase(store, { tenant, tenantId, id, audit, matchOptions })),
-  };
-
-  let predicting: StorePredictions | undefined;
-  const predictions: Predictions = {
     predict: (tenantId, records, appliedAt) =>
       read(() => {
-        predicting ??= new StorePredictions(store, matchOptions);
-        return predicting.predict(tenantId, records, appliedAt);
+        predictions ??= new StorePredictions(store, matchOptions);
+        return predictions.predict(tenantId, records, appliedAt);
       }),
-  };
-
-  return {
-    ...shared,
-    ...profileReader,
-    ...eventReader,
-    ...traceReader,
-    ...profileChanges,
-    ...predictions,
     recount: () => read(() => recount(store)),
     close: async () => {
       if (database.isOpen) database.close();
     },
   };
+  return { ...shared, ...own };
 }

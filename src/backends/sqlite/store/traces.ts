@@ -8,7 +8,7 @@ import { type SummarisedRecord, traceIdBefore, TracePage, traceScope } from '../
 import { storedTrace, type TracedRecord, type UserEvents } from '../../../views/trace.ts';
 import { merged } from '../merged.ts';
 import { idBytes, type StoreConnection } from './connection.ts';
-import { publicId } from './profiles.ts';
+import { publicId, rootOf } from './profiles.ts';
 import { uuidBytes, uuidText } from '../uuids.ts';
 import { eventsBetween } from './stored-events.ts';
 
@@ -79,10 +79,6 @@ function standingMerges(
     traceId,
     userIndex,
   );
-}
-
-function rootOf(store: StoreConnection, node: NodeNumber): NodeNumber {
-  return store.get<{ root: NodeNumber }>('SELECT root FROM aliases WHERE node = ?', node)?.root ?? node;
 }
 
 interface VisitedRecord extends SummarisedRecord {

@@ -16,12 +16,11 @@ import { insertAudit } from '../../sql/audit.ts';
 import { changedBy } from '../../sql/steps.ts';
 import { LOCAL_SHARD } from '../../sql/store-tables.ts';
 import { addToProfiles } from '../../sql/sums.ts';
-import { isBusy } from '../database.ts';
+import { isBusy, transaction } from '../database.ts';
 import { invalidate } from './invalidations.ts';
 import { idBytes, type StoreConnection } from './connection.ts';
 import { mergesOf, nodesById } from './profiles.ts';
 import { uuidBytes } from '../uuids.ts';
-import { markCommit } from '../wal-chain.ts';
 
 const LOCK_WAIT_MS_MAX = 30_000;
 const LOCK_RETRY_MS = 1;
@@ -39,11 +38,12 @@ export async function inWriteTransaction<T>(
 ): Promise<T> {
   try {
     for (;;) {
-      const outcome = attempt(database, work);
-      if (outcome !== undefined) return outcome.result;
-      if (performance.now() > giveUpAt) {
-        throw new StoreUnavailableError('the store was busy for too long');
+      try {
+        return attempt(database, work);
+      } catch (error) {
+        if (!isBusy(error)) throw error;
       }
+      if (performance.now() > giveUpAt) throw new StoreUnavailableError('the store was busy for too long');
       if (isUrgent) writeTurn?.request();
       await sleep(LOCK_RETRY_MS);
     }
@@ -52,29 +52,13 @@ export async function inWriteTransaction<T>(
   }
 }
 
-/** Undefined when another connection is writing. */
-function attempt<T>(database: DatabaseSync, work: () => T): { readonly result: T } | undefined {
+/** Throws SQLite's error when another connection is writing. */
+function attempt<T>(database: DatabaseSync, work: () => T): T {
   database.exec('PRAGMA busy_timeout = 0; PRAGMA synchronous = FULL');
   try {
-    if (!begin(database)) return undefined;
-    const result = work();
-    markCommit(database);
-    database.exec('COMMIT');
-    return { result };
+    return transaction(database, work, 0);
   } finally {
-    // Some errors (a full disk) make SQLite roll back by itself.
-    if (database.isTransaction) database.exec('ROLLBACK');
     database.exec(`PRAGMA busy_timeout = ${READ_BUSY_TIMEOUT_MS}; PRAGMA synchronous = NORMAL`);
-  }
-}
-
-function begin(database: DatabaseSync): boolean {
-  try {
-    database.exec('BEGIN IMMEDIATE');
-    return true;
-  } catch (error) {
-    if (isBusy(error)) return false;
-    throw error;
   }
 }
 

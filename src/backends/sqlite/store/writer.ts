@@ -19,6 +19,7 @@ import {
   type LookupRequest,
   type RecordHeader,
   type RecordToStore,
+  type RejectionToStore,
   type Retention,
   StoreConflictError,
   StoreFailedError,
@@ -29,6 +30,9 @@ import {
   type TenantBatch,
   type WriteTransaction,
 } from '../../../store-writer.ts';
+import { NO_REVENUE } from '../../../views/currency.ts';
+import { addAmounts, type CountedBucket } from '../../../views/event-counts.ts';
+import { keptRejections } from '../../../views/kept-rejections.ts';
 import { addVisit, type Visits } from '../../../views/node-properties.ts';
 import { notesOf } from '../../../views/record-notes.ts';
 import { type Difference, readDifference } from '../../sql/ledger.ts';
@@ -38,7 +42,7 @@ import { markAccepted, openRejections } from '../../sql/rejections.ts';
 import type { Steps, Tables } from '../../sql/steps.ts';
 import { LOCAL_LOG, LOCAL_SHARD, type StoreQueries } from '../../sql/store-tables.ts';
 import { SqlWriteTransaction } from '../../sql/write-transaction.ts';
-import { CheckpointClient } from '../checkpoint-client.ts';
+import { CheckpointClient } from '../checkpointer.ts';
 import { isBusy, isDamage } from '../database.ts';
 import { isOutOfFiles } from '../disk.ts';
 import { NO_LOCKS } from '../sql-database.ts';
@@ -47,12 +51,9 @@ import { FirstUses } from './first-uses.ts';
 import { Invalidations } from './invalidations.ts';
 import type { HashOfKey } from '../../../views/keyed-hash.ts';
 import { StoreConnection } from './connection.ts';
-import { addCounts } from './counts.ts';
-import { writeChanges } from './identity-changes.ts';
-import { StoreGraph } from './identity-graph.ts';
+import { StoreGraph, writeChanges } from './identity-graph.ts';
 import { StoreMatchKeys } from './match-keys.ts';
 import { StoreNodes } from './nodes.ts';
-import { insertRejections } from './rejections.ts';
 import type { BufferedRuns } from '../sorted-runs/buffered-runs.ts';
 import type { RunsSizes } from '../sorted-runs/sorted-runs.ts';
 import { openStoreFile, storeDamageText, WAL_PAGES, withDamageExplained } from './schema.ts';
@@ -461,5 +462,37 @@ class SqliteStoreWriter extends SqlWriteTransaction implements StoreWriter, Writ
     // The rejections of a duplicate request were stored the first time; its trace lists them anyway.
     if (record.duplicateOf === null) insertRejections(this.#store, tenant.no, header, rejections);
     this.sums.add(tenant.no, record);
+  }
+}
+
+/** As far as they are stored (views/kept-rejections.ts). The sweep removes the oldest. */
+function insertRejections(
+  store: StoreConnection,
+  tenant: number,
+  { receivedAt, traceId, keyId, keyKind, format }: RecordHeader,
+  rejections: readonly RejectionToStore[],
+): void {
+  for (const rejection of keptRejections(rejections)) {
+    const { userIndex, message, reason, reasonHash, payload, isCut, eventNames } = rejection;
+    store.run(
+      'INSERT INTO rejections VALUES (NULL, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, NULL, NULL)',
+      ...[tenant, receivedAt, traceId, userIndex, message, reason, reasonHash, payload, isCut ? 1 : 0],
+      ...[keyId, keyKind, format ?? null, eventNames],
+    );
+  }
+}
+
+const REVENUE = `SELECT revenue FROM counts
+  WHERE tenant = ? AND width = ? AND start = ? AND event_name = ? AND currency = ? AND shard = 0`;
+const ADD = `INSERT INTO counts (tenant, width, start, event_name, currency, shard, events, revenue)
+  VALUES (?, ?, ?, ?, ?, 0, ?, ?)
+  ON CONFLICT DO UPDATE SET events = events + excluded.events, revenue = excluded.revenue`;
+
+/** By minute and hour, row by row: an import may count thousands of minutes. */
+function addCounts(store: StoreConnection, buckets: readonly CountedBucket[]): void {
+  for (const { tenant, width, start, eventName, currency, events, amounts } of buckets) {
+    const bucket = [tenant, width, start, eventName, currency] as const;
+    const stored = currency === NO_REVENUE ? undefined : store.get<{ revenue: number }>(REVENUE, ...bucket);
+    store.run(ADD, ...bucket, events, addAmounts(stored?.revenue ?? 0, amounts));
   }
 }
