@@ -9,11 +9,9 @@ import type { Violation } from '../plans/compiled-plan.ts';
 import type { PredictedUser as PredictedUserRow, Prediction } from '../store.ts';
 import { CHECK_RESPONSE, SMALL_RESPONSE } from './examples.ts';
 import { INGEST_OPERATION } from './ingest-operation.ts';
-import { Type } from './json-schema.ts';
-import { rawOrNull } from './json-text.ts';
+import { rawOrNull, rowJson } from './json-text.ts';
 import type { Operation } from './openapi-types.ts';
 import { jsonResponse } from './route-schema.ts';
-import { rowJson } from './row-json.ts';
 import {
   anyJson,
   count,
@@ -25,6 +23,7 @@ import {
   orNull,
   text,
   textOrNull,
+  Type,
   userIndex,
   uuidOrNull,
 } from './schema.ts';

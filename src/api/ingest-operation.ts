@@ -11,7 +11,7 @@ import type { TSchema } from 'typebox';
 import { IDENTIFIER_TYPES, type IdentifierType, LIMITS } from '../model.ts';
 import { traceId, userErrors } from './error-responses.ts';
 import * as examples from './examples.ts';
-import { Type } from './json-schema.ts';
+import { Type } from './schema.ts';
 import type { Operation, Parameter } from './openapi-types.ts';
 import { jsonContent, jsonResponse } from './route-schema.ts';
 

@@ -26,9 +26,8 @@ import type {
 import { reasonOf, rejectionId } from '../views/kept-rejections.ts';
 import { PredictedUser, predictedUserJson } from './check-operation.ts';
 import { CHECK_RESPONSE, PARTLY_VALID_REQUEST, TRACE_ID } from './examples.ts';
-import { Type } from './json-schema.ts';
 import { type JsonOf, raw } from './json-text.ts';
-import { anyJson, count, list, nextCursor, object, oneOf, orNull, text, textOrNull } from './schema.ts';
+import { anyJson, count, list, nextCursor, object, oneOf, orNull, text, textOrNull, Type } from './schema.ts';
 
 const CHECKED_MAX = 1_000;
 /** Few, since the last read may exceed VALID_CHARACTERS_MAX. */

@@ -10,10 +10,9 @@ import { MESSAGE_TYPES } from '../intake/segment-message.ts';
 import { LIMITS } from '../model.ts';
 import { traceId } from './error-responses.ts';
 import { AT, TRACE_ID } from './examples.ts';
-import { Type } from './json-schema.ts';
 import type { Operation, Parameter, PathItem, Response } from './openapi-types.ts';
 import { jsonContent, jsonResponse } from './route-schema.ts';
-import { count, flag, list, object, text } from './schema.ts';
+import { count, flag, list, object, text, Type } from './schema.ts';
 
 const id = (description: string) =>
   Type.Optional(Type.Union([Type.String(), Type.Number(), Type.Null()], { description }));

@@ -9,12 +9,11 @@ import type { DeadLetter, DeadLetterFilter } from '../../store.ts';
 import { rejectionId } from '../../views/kept-rejections.ts';
 import { AT, KEY_ID, PROCESSED_AT, TRACE_ID } from '../examples.ts';
 import { membersOf, textMember, timeMember } from '../json-body.ts';
-import { Type } from '../json-schema.ts';
 import { cursor, limit, refuseEmptyRange, textParameter, timeParameter } from '../parameters.ts';
 import { BadParameterError, RefusedError } from '../responses.ts';
 import { namedExamples } from '../route-schema.ts';
-import { rowJson } from '../row-json.ts';
-import { count, flag, list, nextCursor, object, text, time, userIndex, uuid } from '../schema.ts';
+import { rowJson } from '../json-text.ts';
+import { count, flag, list, nextCursor, object, text, time, Type, userIndex, uuid } from '../schema.ts';
 import { type TenantParts, tenantRoute } from '../tenant-route.ts';
 import { filterTimes, jobJson, jobResponse } from './jobs.ts';
 

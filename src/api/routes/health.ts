@@ -12,9 +12,8 @@ import { METRIC, readCounter, readGauge, REQUESTS_BY_STATUS, residentMemoryBytes
 import { processes } from '../../config/roles.ts';
 import { type LedgerReader, NO_HOURS, type TraceReader } from '../../store.ts';
 import { StoreUnavailableError } from '../../store-writer.ts';
-import { Type } from '../json-schema.ts';
-import { count, list, numberOrNull, object, oneOf, orNull, text, time, timeOrNull } from '../schema.ts';
-import { type TimeText, timeText } from '../row-json.ts';
+import { count, list, numberOrNull, object, oneOf, orNull, text, time, timeOrNull, Type } from '../schema.ts';
+import { type TimeText, timeText } from '../json-text.ts';
 import { DASHBOARD_READING, type TenantParts, tenantRoute } from '../tenant-route.ts';
 import { type OperatorParts, role } from './operations.ts';
 

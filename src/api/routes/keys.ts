@@ -18,11 +18,10 @@ import {
   type RateLimit,
 } from '../../keys.ts';
 import { parseIso8601 } from '../../validation/iso8601.ts';
-import { Type } from '../json-schema.ts';
 import { ID_PARAMS, type MemberCall, type MemberParts, memberRoute } from '../member-route.ts';
 import { BadParameterError } from '../responses.ts';
-import { rowJson } from '../row-json.ts';
-import { count, flag, list, object, oneOf, orNull, text, textOrNull, time, timeOrNull } from '../schema.ts';
+import { rowJson } from '../json-text.ts';
+import { count, flag, list, object, oneOf, orNull, text, textOrNull, time, timeOrNull, Type } from '../schema.ts';
 import { servedEnvironments } from '../tenant-route.ts';
 
 /** A key that was neither made nor used for so long is probably forgotten. */
