@@ -12,7 +12,7 @@ import type { MemberStore } from '../members.ts';
 import { invitationLink, invite } from '../sign-in/invite.ts';
 import type { Account, KeyStore } from '../keys.ts';
 import { curlLine } from './curl.ts';
-import { DEFAULT_ACCOUNT_NAME } from './keys-create.ts';
+import { DEFAULT_ACCOUNT_NAME } from './keys.ts';
 
 export interface Start {
   readonly config: Config;

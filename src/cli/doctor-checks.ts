@@ -17,7 +17,7 @@ import type { KeyStore } from '../keys.ts';
 import { DAY_MS, ENVIRONMENTS, HOUR_MS, MINUTE_MS } from '../model.ts';
 import { describeMistakes, parsePlan } from '../plans/plan.ts';
 import type { Store } from '../store.ts';
-import { displayOf } from './keys-shell.ts';
+import { displayOf } from './keys.ts';
 import { countOf, formatBytes, formatCount, formatSpan, localTime } from './local-time.ts';
 import type { Shell } from './shell.ts';
 

@@ -2,7 +2,7 @@
  * Prints help from the table of commands: the list of all, and what one command takes. Lines fit into 100 columns.
  */
 
-import { ALL_COMMANDS, type Command, type CommandName, findCommand, type Flag, type Note } from './commands.ts';
+import { ALL_COMMANDS, type Command, findCommand, type Flag, type Note } from './commands.ts';
 import { OperatorError } from '../errors.ts';
 import { suggestion } from '../config/flags.ts';
 import { type Ink, wrap } from './table.ts';
@@ -44,18 +44,6 @@ export function helpOn(words: readonly string[], ink: Ink): string {
   const found = findCommand(names);
   if (found === undefined) throw unknownCommand(names);
   return helpText(found.path, found.command, ink);
-}
-
-/** Which of the subcommands the arguments begin with; undefined if they are empty. Throws for an unknown one. */
-export function subcommandOf<Run>(
-  name: CommandName,
-  [given]: readonly string[],
-  commands: Readonly<Record<string, Run>>,
-): Run | undefined {
-  if (given === undefined) return undefined;
-  const found = Object.hasOwn(commands, given) ? commands[given] : undefined;
-  if (found === undefined) throw unknownCommand([name, given]);
-  return found;
 }
 
 /** Says which command was probably meant, among those of the command that the words before name. */

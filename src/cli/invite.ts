@@ -12,8 +12,7 @@ import { DAY_MS, HOUR_MS } from '../model.ts';
 import { emailMistake, INVITATION_MS, invitationLink, invite, OPEN_INVITATIONS_MAX } from '../sign-in/invite.ts';
 import type { Account, KeyStore } from '../keys.ts';
 import { readArguments } from './arguments.ts';
-import { chooseAccount } from './keys-create.ts';
-import { type KeysIo, withKeyStore } from './keys-shell.ts';
+import { chooseAccount, type KeysIo, withKeyStore } from './keys.ts';
 import { isShared, locationName, readSettings, serverUrlOf } from './location.ts';
 import { inkFor } from './table.ts';
 
