@@ -2,7 +2,7 @@
  * Prints help from the table of commands: the list of all, and what one command takes. Lines fit into 100 columns.
  */
 
-import { ALL_COMMANDS, type Command, findCommand, type Flag, type Note } from './commands.ts';
+import { ALL_COMMANDS, type Command, findCommand, type Flag } from './commands.ts';
 import { OperatorError } from '../errors.ts';
 import { suggestion } from '../config/flags.ts';
 import { type Ink, wrap } from './table.ts';
@@ -60,7 +60,7 @@ export function unknownCommand(words: readonly string[]): OperatorError {
 }
 
 function helpText(path: string, command: Command, ink: Ink): string {
-  const { summary, description, usage, argument, flags, commands, notes = [] } = command;
+  const { summary, description, usage, argument, flags, commands, notes = [], topics = {} } = command;
   const lineWidth = Math.max(0, ...usage.map(([line, remark]) => (remark === undefined ? 0 : line.length)));
   const usageLines = usage.map(([line, remark]) =>
     remark === undefined ? `  ${line}` : `  ${line.padEnd(lineWidth)}   ${ink.dim(remark)}`,
@@ -70,12 +70,16 @@ function helpText(path: string, command: Command, ink: Ink): string {
     ...Object.entries(flags).map(([name, flag]) => optionLines(flagName(name, flag), flag)),
   ];
   const subcommands = Object.values(commands ?? {});
+  const remarks = [
+    ...notes.map((note) => wrap(note, COLUMNS).join('\n')),
+    ...Object.entries(topics).map(([title, text]) => titled(title, text, ink)),
+  ];
   const parts = [
-    noteText({ title: `sluice ${path}`, text: description ?? `${summary}.` }, ink),
+    titled(`sluice ${path}`, description ?? `${summary}.`, ink),
     `${ink.bold('Usage')}\n${usageLines.join('\n')}`,
     ...(subcommands.length === 0 ? [] : [`${ink.bold('Commands')}\n${commandList(subcommands, ink)}`]),
     ...(options.length === 0 ? [] : [`${ink.bold('Options')}\n${options.join('\n')}`]),
-    ...(notes.length === 0 ? [] : [notes.map((note) => noteText(note, ink)).join('\n')]),
+    ...(remarks.length === 0 ? [] : [remarks.join('\n')]),
   ];
   return `${parts.join('\n\n')}\n`;
 }
@@ -104,9 +108,7 @@ function columns(left: string, right: string, width: number): string {
   return [`  ${left.padEnd(width)}${first.slice(indent.length)}`, ...rest].join('\n');
 }
 
-function noteText({ title, text }: Note, ink: Ink): string {
-  if (title === undefined) return wrap(text, COLUMNS).join('\n');
-  const isQuestion = title.endsWith('?');
-  const lines = wrap(`${title}${isQuestion ? '' : ':'} ${text}`, COLUMNS).join('\n');
+function titled(title: string, text: string, ink: Ink): string {
+  const lines = wrap(`${title}${title.endsWith('?') ? '' : ':'} ${text}`, COLUMNS).join('\n');
   return ink.bold(title) + lines.slice(title.length);
 }
