@@ -25,7 +25,7 @@ import {
 import { readArguments } from './arguments.ts';
 import { readChoice } from './choices.ts';
 import { EXPORT_FORMATS, EXPORT_KINDS } from './commands.ts';
-import { csvHeader, csvLine } from './export-csv.ts';
+import { csvHeader, csvLine, EVENT_SHAPE, PROFILE_SHAPE, type Shape, writeParquet } from './export-formats.ts';
 import {
   type RequestedExport,
   type Checkpoint,
@@ -35,8 +35,6 @@ import {
   partOf,
   readCheckpoint,
 } from './export-file.ts';
-import { writeParquet } from './export-parquet.ts';
-import { EVENT_SHAPE, PROFILE_SHAPE, type Shape } from './export-shape.ts';
 import { countOf, formatBytes, MOMENT_EXPECTED, readMoment } from './local-time.ts';
 import { Progress } from './progress.ts';
 import { asOperatorError, type Shell } from './shell.ts';
