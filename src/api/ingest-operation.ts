@@ -12,7 +12,7 @@ import { IDENTIFIER_TYPES, type IdentifierType, LIMITS } from '../model.ts';
 import { traceId, userErrors } from './error-responses.ts';
 import * as examples from './examples.ts';
 import { Type } from './schema.ts';
-import type { Operation, Parameter } from './openapi-types.ts';
+import { type Operation, parameter } from './openapi-types.ts';
 import { jsonContent, jsonResponse } from './route-schema.ts';
 
 /** `null` counts as absent wherever a field is optional. */
@@ -138,22 +138,19 @@ const IngestAccepted = Type.Object(
   },
 );
 
-const INGEST_PARAMETERS: readonly Parameter[] = [
-  {
-    name: 'Idempotency-Key',
-    in: 'header',
-    required: false,
-    description:
-      'Your own name for this request, 1 to 255 bytes, so that a retry is safe: a second request with the same key and the same body (byte for byte, after decompression) within 24 hours is not stored again, and its trace says `duplicate_of`. A retry is validated again, by the current tracking plan: a user that was rejected first and is accepted now is stored now. With a different body it is not a retry: it is stored, and its trace has a warning.',
-    schema: { type: 'string', minLength: 1 },
-  },
-  {
-    name: 'Content-Encoding',
-    in: 'header',
-    required: false,
-    description: 'How the body is compressed, if it is. The size limit applies after decompression too.',
-    schema: { type: 'string', enum: ['gzip', 'deflate', 'br', 'zstd', 'identity'] },
-  },
+const INGEST_PARAMETERS = [
+  parameter(
+    'header',
+    'Idempotency-Key',
+    'Your own name for this request, 1 to 255 bytes, so that a retry is safe: a second request with the same key and the same body (byte for byte, after decompression) within 24 hours is not stored again, and its trace says `duplicate_of`. A retry is validated again, by the current tracking plan: a user that was rejected first and is accepted now is stored now. With a different body it is not a retry: it is stored, and its trace has a warning.',
+    { type: 'string', minLength: 1 },
+  ),
+  parameter(
+    'header',
+    'Content-Encoding',
+    'How the body is compressed, if it is. The size limit applies after decompression too.',
+    { type: 'string', enum: ['gzip', 'deflate', 'br', 'zstd', 'identity'] },
+  ),
 ];
 
 const VALID = 'One user, one event';

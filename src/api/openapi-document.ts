@@ -15,26 +15,19 @@ import * as examples from './examples.ts';
 import { CHECK_OPERATION } from './check-operation.ts';
 import { INGEST_OPERATION } from './ingest-operation.ts';
 import { SEGMENT_PATHS } from './segment-operations.ts';
-import type {
-  Header,
-  JsonSchema,
-  OpenApiDocument,
-  Operation,
-  PathItem,
-  Reference,
-  Response,
-  SecurityScheme,
-} from './openapi-types.ts';
+import type { JsonSchema, Operation, PathItem, Reference, Response } from './openapi-types.ts';
 import { ERROR_ROWS, LIMIT_ROWS, USER_RULES } from './reference.ts';
 import { responseHeaders } from './route-schema.ts';
 
 const OPENAPI_VERSION = '3.1.1';
 
-export interface DocumentOptions {
+interface DocumentOptions {
   readonly version: string;
   /** Where clients reach this server, without a slash at the end; relative to the document if not known. */
   readonly serverUrl?: string;
 }
+
+export type OpenApiDocument = ReturnType<typeof documentOf>;
 
 type Paths = Readonly<Record<string, PathItem>>;
 
@@ -102,7 +95,7 @@ const TAGS = [
   },
 ];
 
-const HEADERS: Readonly<Record<string, Header>> = {
+const HEADERS = {
   TraceId: {
     description: 'The id of this request. On every response, even if the body has no `trace_id`.',
     schema: { type: 'string', format: 'uuid', examples: [examples.TRACE_ID] },
@@ -116,6 +109,14 @@ const HEADERS: Readonly<Record<string, Header>> = {
     schema: { type: 'string', examples: ['GET, HEAD'] },
   },
 };
+
+interface SecurityScheme {
+  readonly type: 'http' | 'apiKey';
+  readonly description: string;
+  readonly scheme?: 'basic' | 'bearer';
+  readonly name?: string;
+  readonly in?: 'query' | 'cookie';
+}
 
 const SECURITY_SCHEMES: Readonly<Record<string, SecurityScheme>> = {
   secretKey: {
@@ -150,7 +151,7 @@ const SECURITY_SCHEMES: Readonly<Record<string, SecurityScheme>> = {
   },
 };
 
-function documentOf(paths: Paths, options: DocumentOptions): OpenApiDocument {
+function documentOf(paths: Paths, options: DocumentOptions) {
   const schemas = new Map<string, JsonSchema>();
   const described = {
     '/ingest/events': { post: INGEST_OPERATION },
