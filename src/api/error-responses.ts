@@ -7,9 +7,8 @@ import type { TSchema } from 'typebox';
 import { ERRORS, type ErrorCode } from '../errors.ts';
 import * as examples from './examples.ts';
 import type { Response } from './openapi-types.ts';
-import { Type } from './json-schema.ts';
 import { type Examples, jsonResponse } from './route-schema.ts';
-import { count, list, object, text } from './schema.ts';
+import { count, list, object, text, Type } from './schema.ts';
 
 export const traceId = Type.String({
   format: 'uuid',

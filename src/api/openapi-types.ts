@@ -1,9 +1,7 @@
 /**
- * The part of OpenAPI 3.1 that Sluice uses, as types, and how a reference is followed. Types only as wide as what
- * `openapi-document.ts` writes and `docs-page.ts` reads; this is no general OpenAPI model.
+ * The part of OpenAPI 3.1 that Sluice uses for operations, as types, and how a reference is followed. Types only as wide
+ * as what `openapi-document.ts` writes and `docs-page.ts` reads; this is no general OpenAPI model.
  */
-
-import type { ERROR_ROWS, LIMIT_ROWS, USER_RULES } from './reference.ts';
 
 export interface Reference {
   readonly $ref: string;
@@ -41,14 +39,9 @@ export interface MediaType {
   readonly examples?: Readonly<Record<string, Example>>;
 }
 
-export interface Header {
-  readonly description: string;
-  readonly schema: JsonSchema;
-}
-
 export interface Response {
   readonly description: string;
-  readonly headers: Readonly<Record<string, Header | Reference>>;
+  readonly headers: Readonly<Record<string, Reference>>;
   /** None where there is no body. */
   readonly content?: Readonly<Record<string, MediaType>>;
 }
@@ -59,7 +52,6 @@ export interface Parameter {
   readonly required: boolean;
   readonly description: string;
   readonly schema: JsonSchema;
-  readonly example?: unknown;
 }
 
 export interface Operation {
@@ -80,35 +72,14 @@ export interface Operation {
 export type Method = 'get' | 'post' | 'put' | 'patch' | 'delete';
 export type PathItem = Readonly<Partial<Record<Method, Operation>>>;
 
-export interface SecurityScheme {
-  readonly type: 'http' | 'apiKey';
-  readonly description: string;
-  readonly scheme?: 'basic' | 'bearer';
-  readonly name?: string;
-  readonly in?: 'query' | 'cookie';
-}
-
-export interface OpenApiDocument {
-  readonly openapi: string;
-  readonly info: {
-    readonly title: string;
-    readonly version: string;
-    readonly summary: string;
-    readonly description: string;
-    readonly license: { readonly name: string; readonly identifier: string };
-  };
-  readonly servers: readonly { readonly url: string; readonly description: string }[];
-  readonly tags: readonly { readonly name: string; readonly description: string }[];
-  readonly paths: Readonly<Record<string, PathItem>>;
-  readonly components: {
-    readonly schemas: Readonly<Record<string, JsonSchema>>;
-    readonly responses: Readonly<Record<string, Response>>;
-    readonly headers: Readonly<Record<string, Header>>;
-    readonly securitySchemes: Readonly<Record<string, SecurityScheme>>;
-  };
-  readonly 'x-errors': typeof ERROR_ROWS;
-  readonly 'x-limits': typeof LIMIT_ROWS;
-  readonly 'x-user-rules': typeof USER_RULES;
+/** Of an operation that is described by hand. */
+export function parameter(
+  where: Parameter['in'],
+  name: string,
+  description: string,
+  schema: JsonSchema = { type: 'string' },
+): Parameter {
+  return { name, in: where, required: where === 'path', description, schema };
 }
 
 /** What a reference such as `#/components/schemas/User` stands for; throws if it stands for nothing. */

@@ -7,10 +7,9 @@ import type { TenantId } from '../model.ts';
 import { isPersonalField, MASK, type Plan } from '../plans/plan.ts';
 import type { ProfileReader, StoredPerson } from '../store.ts';
 import { NAME_FIELDS } from '../views/people-search.ts';
-import { Type } from './json-schema.ts';
 import { choiceParameter } from './parameters.ts';
-import { rowJson } from './row-json.ts';
-import { identifiersOf, object, orNull, textOrNull, uuid } from './schema.ts';
+import { rowJson } from './json-text.ts';
+import { identifiersOf, object, orNull, textOrNull, Type, uuid } from './schema.ts';
 
 const Person = object('Person', 'The name and identifiers of a person.', {
   id: uuid('The profile as it is now.'),

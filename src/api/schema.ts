@@ -1,13 +1,39 @@
 /**
- * Pieces that the schemas of routes have in common. Schemas are JSON Schema with TypeBox's types, so that what a
- * handler responds with is checked against its schema by the compiler. A schema with a title is a component of the OpenAPI
- * document, under its title.
+ * What the schemas of routes are made of: JSON Schema with TypeBox's types, so that what a handler responds with is checked
+ * against its schema by the compiler. A schema with a title is a component of the OpenAPI document, under its title.
+ *
+ * `Type` has the builders of TypeBox that are used here, without TypeBox: loading it takes 100 ms and several megabytes in
+ * each edge thread, and what it builds is plain JSON Schema. Validation stays with TypeBox, in tests.
  */
 
-import type { Static, TProperties, TSchema } from 'typebox';
+import type { Static, TOptional, TProperties, TSchema, Type as TypeBox } from 'typebox';
 import { IDENTIFIER_TYPES } from '../model.ts';
-import { Type } from './json-schema.ts';
-import type { TimeText } from './row-json.ts';
+import type { TimeText } from './json-text.ts';
+
+type Builders = 'Array' | 'Boolean' | 'Integer' | 'Literal' | 'Null' | 'Number' | 'Object' | 'Optional' | 'String';
+
+export const Type = {
+  Array: (items: TSchema, options?: object) => ({ type: 'array', items, ...options }),
+  Boolean: (options?: object) => ({ type: 'boolean', ...options }),
+  Integer: (options?: object) => ({ type: 'integer', ...options }),
+  Literal: (value: unknown, options?: object) => ({ type: typeof value, const: value, ...options }),
+  Null: (options?: object) => ({ type: 'null', ...options }),
+  Number: (options?: object) => ({ type: 'number', ...options }),
+  Object: (properties: TProperties, options?: object) => {
+    const required = Object.keys(properties).filter((name) => !isOptional(properties[name]));
+    return { type: 'object', ...(required.length > 0 && { required }), properties, ...options };
+  },
+  // Out of sight of JSON, as TypeBox has it.
+  Optional: (schema: TSchema) => Object.defineProperty({ ...schema }, '~optional', { value: true }),
+  String: (options?: object) => ({ type: 'string', ...options }),
+  Union: (anyOf: readonly TSchema[], options?: object) => ({ anyOf, ...options }),
+  Unknown: (options?: object) => ({ ...options }),
+  Unsafe: (schema: TSchema) => schema,
+} as unknown as Pick<typeof TypeBox, Builders | 'Union' | 'Unknown' | 'Unsafe'>;
+
+function isOptional(schema: TSchema | undefined): schema is TOptional {
+  return schema !== undefined && '~optional' in schema;
+}
 
 /** An object that has a name. */
 export function object<Fields extends TProperties>(title: string, description: string, fields: Fields) {

@@ -10,10 +10,9 @@ import { MESSAGE_TYPES } from '../intake/segment-message.ts';
 import { LIMITS } from '../model.ts';
 import { traceId } from './error-responses.ts';
 import { AT, TRACE_ID } from './examples.ts';
-import { Type } from './json-schema.ts';
-import type { Operation, Parameter, PathItem, Response } from './openapi-types.ts';
+import { type Operation, parameter, type PathItem, type Response } from './openapi-types.ts';
 import { jsonContent, jsonResponse } from './route-schema.ts';
-import { count, flag, list, object, text } from './schema.ts';
+import { count, flag, list, object, text, Type } from './schema.ts';
 
 const id = (description: string) =>
   Type.Optional(Type.Union([Type.String(), Type.Number(), Type.Null()], { description }));
@@ -143,15 +142,7 @@ const MESSAGE_OF_TYPE: Operation = {
   summary: 'Send one message of a Segment SDK',
   description: `${DESCRIPTION} Browsers use the first letter of the type as well: \`/ingest/v1/t\`.`,
   security,
-  parameters: [
-    {
-      name: 'type',
-      in: 'path',
-      required: true,
-      description: 'Which call it is.',
-      schema: { type: 'string', enum: [...MESSAGE_TYPES] },
-    },
-  ],
+  parameters: [parameter('path', 'type', 'Which call it is.', { type: 'string', enum: [...MESSAGE_TYPES] })],
   requestBody: {
     required: true,
     description: 'UTF-8 JSON of at most 10 MB.',
@@ -161,13 +152,11 @@ const MESSAGE_OF_TYPE: Operation = {
 };
 
 /** A key in the address ends up in logs and histories, so it has to be one that may be public. */
-const writeKeyParameter: Parameter = {
-  name: 'writeKey',
-  in: 'query',
-  required: false,
-  description: 'A publishable key, where it is not in a header. A secret key is not accepted here.',
-  schema: { type: 'string' },
-};
+const writeKeyParameter = parameter(
+  'query',
+  'writeKey',
+  'A publishable key, where it is not in a header. A secret key is not accepted here.',
+);
 
 const BEACON: Operation = {
   ...BATCH,
@@ -215,15 +204,7 @@ const SETTINGS: Operation = {
   description:
     'Segment’s SDKs for browsers and apps load this before they send anything. It says where to send, and names no other destination.',
   security: [],
-  parameters: [
-    {
-      name: 'key',
-      in: 'path',
-      required: true,
-      description: 'A publishable key. A secret key is not accepted here.',
-      schema: { type: 'string' },
-    },
-  ],
+  parameters: [parameter('path', 'key', 'A publishable key. A secret key is not accepted here.')],
   responses: {
     200: jsonResponse('The settings of this key.', SegmentSettings, { settings: ['Behind TLS', SETTINGS_EXAMPLE] }),
     ...SETTINGS_FAILURES,

@@ -1,14 +1,13 @@
 /**
  * How profiles and events look in a response: names as the contract has them, times in UTC with milliseconds, values of
  * clients as they came. Routes check it against their schemas; the command line prints the same. Written out, and not
- * taken from a schema (`row-json.ts`), because exports print millions of them. Pure.
+ * taken from a schema (`rowJson`), because exports print millions of them. Pure.
  */
 
 import { IDENTIFIER_TYPES } from '../model.ts';
 import type { Page, Provenance, StoredEvent, StoredProfile } from '../store.ts';
-import { raw, rawOrNull } from './json-text.ts';
+import { raw, rawOrNull, timeText } from './json-text.ts';
 import { type People, personJson } from './person-of-event.ts';
-import { timeText } from './row-json.ts';
 
 export function profileJson(profile: StoredProfile, withProvenance: boolean) {
   return {

@@ -5,7 +5,8 @@
 
 import { type FlagsRead, mistakesError, readFlags } from '../config/flags.ts';
 import type { OperatorError } from '../errors.ts';
-import { type CommandPath, findCommand } from './commands.ts';
+import { type CommandName, type CommandPath, findCommand } from './commands.ts';
+import { unknownCommand } from './help.ts';
 
 export interface Arguments extends FlagsRead {
   readonly isJson: boolean;
@@ -19,4 +20,16 @@ export function readArguments(path: CommandPath, args: readonly string[]): Argum
   const read = readFlags(args, Object.fromEntries(kinds));
   const error = (): OperatorError => mistakesError(read.mistakes, `For help: sluice help ${path}`);
   return { ...read, isJson: read.switches.has('json'), error };
+}
+
+/** The subcommand that the arguments begin with, and its own arguments; undefined if they are empty. Throws for an unknown one. */
+export function readSubcommand<Run>(
+  name: CommandName,
+  [given, ...args]: readonly string[],
+  commands: Readonly<Record<string, Run>>,
+): { readonly run: Run; readonly flags: Arguments } | undefined {
+  if (given === undefined) return undefined;
+  const run = Object.hasOwn(commands, given) ? commands[given] : undefined;
+  if (run === undefined) throw unknownCommand([name, given]);
+  return { run, flags: readArguments(`${name} ${given}` as CommandPath, args) };
 }

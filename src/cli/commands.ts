@@ -19,15 +19,9 @@ export interface Flag {
 
 export type Flags = Readonly<Record<string, Flag>>;
 
-export interface Note {
-  /** Printed in bold before the text. */
-  readonly title?: string;
-  readonly text: string;
-}
-
 export interface Command {
-  /** How it is called, after "sluice": in the list of commands. */
-  readonly synopsis: string;
+  /** How it is called, after "sluice", where its name is not enough: in the list of commands. */
+  readonly synopsis?: string;
   /** What it does, in a few words: in the list of commands, and at the top of its help. */
   readonly summary: string;
   /** At the top of its help instead, where there is more to say. */
@@ -37,7 +31,9 @@ export interface Command {
   /** The argument that is not a flag: FILE completes files, `choices` those values. */
   readonly argument?: Flag & { readonly value: string };
   readonly flags: Flags;
-  readonly notes?: readonly Note[];
+  /** At the end of its help: paragraphs, and then those that have a title, which is printed in bold. */
+  readonly notes?: readonly string[];
+  readonly topics?: Readonly<Record<string, string>>;
   readonly commands?: Readonly<Record<string, Command>>;
 }
 
@@ -123,7 +119,6 @@ const RATE_FLAGS: Flags = {
 
 const KEYS_COMMANDS = {
   create: {
-    synopsis: 'keys create',
     summary: 'creates an API key and shows it once',
     usage: [['sluice keys create --name NAME --kind KIND --env ENVIRONMENT [options]']],
     flags: {
@@ -153,17 +148,15 @@ const KEYS_COMMANDS = {
       ...LOCATION_FLAGS,
       ...JSON_FLAG,
     },
-    notes: [{ text: `A key is shown only once, when it is created; only its SHA-256 is stored. ${KEYS_EFFECT}` }],
+    notes: [`A key is shown only once, when it is created; only its SHA-256 is stored. ${KEYS_EFFECT}`],
   },
   list: {
-    synopsis: 'keys list',
     summary: 'lists the API keys, revoked and expired ones included',
     usage: [['sluice keys list [--json]']],
     flags: { ...LOCATION_FLAGS, ...JSON_FLAG },
-    notes: [{ text: 'Shows the id, the prefix and the last four characters of each key, never the key itself.' }],
+    notes: ['Shows the id, the prefix and the last four characters of each key, never the key itself.'],
   },
   edit: {
-    synopsis: 'keys edit',
     summary: 'changes the name, origins or rate limit of an API key',
     usage: [
       ['sluice keys edit ID --name "shop backend"'],
@@ -183,10 +176,9 @@ const KEYS_COMMANDS = {
       ...LOCATION_FLAGS,
       ...JSON_FLAG,
     },
-    notes: [{ text: `Options that you do not give stay unchanged. ${KEYS_EFFECT}` }],
+    notes: [`Options that you do not give stay unchanged. ${KEYS_EFFECT}`],
   },
   roll: {
-    synopsis: 'keys roll',
     summary: 'replaces an API key without downtime',
     usage: [['sluice keys roll ID [--overlap 24h] [--json]']],
     argument: { value: 'ID', help: 'the id of the key, from "sluice keys list"' },
@@ -199,18 +191,15 @@ const KEYS_COMMANDS = {
       ...JSON_FLAG,
     },
     notes: [
-      {
-        text: `Creates a key with the same name, kind, environment, origins and rate limit, shows it once, and lets the old key expire after the overlap (or earlier, if it would have). ${KEYS_EFFECT}`,
-      },
+      `Creates a key with the same name, kind, environment, origins and rate limit, shows it once, and lets the old key expire after the overlap (or earlier, if it would have). ${KEYS_EFFECT}`,
     ],
   },
   revoke: {
-    synopsis: 'keys revoke',
     summary: 'ends an API key at once',
     usage: [['sluice keys revoke ID [--json]']],
     argument: { value: 'ID', help: 'the id of the key, from "sluice keys list"' },
     flags: { ...LOCATION_FLAGS, ...JSON_FLAG },
-    notes: [{ text: `${KEYS_EFFECT} This cannot be undone. To replace a key without downtime: sluice keys roll` }],
+    notes: [`${KEYS_EFFECT} This cannot be undone. To replace a key without downtime: sluice keys roll`],
   },
 } as const satisfies Record<string, Command>;
 
@@ -218,14 +207,11 @@ const PLAN_ARGUMENT = { value: 'FILE', help: 'the plan file; default sluice-plan
 
 const PLAN_COMMANDS = {
   infer: {
-    synopsis: 'plan infer',
     summary: 'generates a tracking plan from the events that a server receives',
     usage: [['SLUICE_KEY=sk_prod_… sluice plan infer --out sluice-plan.json']],
     flags: { out: { value: 'FILE', help: 'the file to write; default stdout' }, ...SERVER_FLAGS },
     notes: [
-      {
-        text: "Adds the events in the catalogue (GET /catalogue) that the server's plan lacks, with mode warn, so they reject nothing. Review the plan before you push it.",
-      },
+      "Adds the events in the catalogue (GET /catalogue) that the server's plan lacks, with mode warn, so they reject nothing. Review the plan before you push it.",
     ],
   },
   types: {
@@ -234,7 +220,7 @@ const PLAN_COMMANDS = {
     usage: [['sluice plan types [FILE] --out src/events.ts']],
     argument: PLAN_ARGUMENT,
     flags: { out: { value: 'FILE', help: 'the file to write; default stdout' } },
-    notes: [{ text: 'Use them with the SDK: new Sluice<EventMap>(…). The compiler then checks every track().' }],
+    notes: ['Use them with the SDK: new Sluice<EventMap>(…). The compiler then checks every track().'],
   },
   push: {
     synopsis: 'plan push [FILE]',
@@ -242,13 +228,12 @@ const PLAN_COMMANDS = {
     usage: [['SLUICE_KEY=sk_prod_… sluice plan push [FILE] [--url URL]']],
     argument: PLAN_ARGUMENT,
     flags: { ...SERVER_FLAGS, ...JSON_FLAG },
-    notes: [
-      { text: 'The plan is for the account and environment of the key. Servers use it within 2 seconds.' },
-      { title: 'Exit codes', text: '0 pushed, 2 the file has errors or was refused, 1 not sent.' },
-    ],
+    notes: ['The plan is for the account and environment of the key. Servers use it within 2 seconds.'],
+    topics: {
+      'Exit codes': '0 pushed, 2 the file has errors or was refused, 1 not sent.',
+    },
   },
   pull: {
-    synopsis: 'plan pull',
     summary: 'writes the tracking plan of a server as a file',
     usage: [['sluice plan pull --out sluice-plan.json'], ['sluice plan pull --version 3', 'an older version']],
     flags: {
@@ -263,7 +248,9 @@ const PLAN_COMMANDS = {
     usage: [['sluice plan diff [FILE]']],
     argument: PLAN_ARGUMENT,
     flags: { ...SERVER_FLAGS, ...JSON_FLAG },
-    notes: [{ title: 'Exit codes', text: '0 no difference, 2 different, or the file has errors, 1 not compared.' }],
+    topics: {
+      'Exit codes': '0 no difference, 2 different, or the file has errors, 1 not compared.',
+    },
   },
   check: {
     synopsis: 'plan check [FILE]',
@@ -271,7 +258,9 @@ const PLAN_COMMANDS = {
     usage: [['sluice plan check [FILE]']],
     argument: PLAN_ARGUMENT,
     flags: {},
-    notes: [{ title: 'Exit codes', text: '0 valid, 2 errors: each is printed with its path.' }],
+    topics: {
+      'Exit codes': '0 valid, 2 errors: each is printed with its path.',
+    },
   },
 } as const satisfies Record<string, Command>;
 
@@ -287,13 +276,9 @@ export const COMMANDS = {
     ],
     flags: SETTING_FLAGS,
     notes: [
-      { text: 'A flag wins over its environment variable. "sluice config" shows the settings in effect.' },
-      {
-        text: 'Sizes: 4096, 512kB, 64MB, 2GB (1kB is 1024 bytes). Times: 500ms, 30s, 5m, 12h, 7d; for retention also "forever".',
-      },
-      {
-        text: 'A 202 means that the events are durable. SIGTERM (which drains first, see --drain) and Ctrl-C stop the server after the requests in flight have finished.',
-      },
+      'A flag wins over its environment variable. "sluice config" shows the settings in effect.',
+      'Sizes: 4096, 512kB, 64MB, 2GB (1kB is 1024 bytes). Times: 500ms, 30s, 5m, 12h, 7d; for retention also "forever".',
+      'A 202 means that the events are durable. SIGTERM (which drains first, see --drain) and Ctrl-C stop the server after the requests in flight have finished.',
     ],
   },
   keys: {
@@ -309,9 +294,7 @@ export const COMMANDS = {
     flags: {},
     commands: KEYS_COMMANDS,
     notes: [
-      {
-        text: 'Several keys can be active at once. A key is shown only once, when it is created; a lost key is revoked and replaced.',
-      },
+      'Several keys can be active at once. A key is shown only once, when it is created; a lost key is revoked and replaced.',
     ],
   },
   invite: {
@@ -325,9 +308,7 @@ export const COMMANDS = {
       ...JSON_FLAG,
     },
     notes: [
-      {
-        text: 'The link is valid for 7 days; 24 hours for the first member of an account or a new password. It is shown only once, and works with a running server at once. Sluice sends no e-mail: pass the link on yourself. SLUICE_PUBLIC_URL is the address where people reach the server; without it the link is for this machine.',
-      },
+      'The link is valid for 7 days; 24 hours for the first member of an account or a new password. It is shown only once, and works with a running server at once. Sluice sends no e-mail: pass the link on yourself. SLUICE_PUBLIC_URL is the address where people reach the server; without it the link is for this machine.',
     ],
   },
   config: {
@@ -336,13 +317,10 @@ export const COMMANDS = {
     usage: [['sluice config [settings] [--json]']],
     flags: { ...SETTING_FLAGS, ...JSON_FLAG },
     notes: [
-      {
-        text: 'Starts nothing. Takes the flags of "sluice serve" and reads the same environment, so it shows what serve would use.',
-      },
+      'Starts nothing. Takes the flags of "sluice serve" and reads the same environment, so it shows what serve would use.',
     ],
   },
   tail: {
-    synopsis: 'tail',
     summary: 'shows events as they are processed, one line each, until Ctrl-C',
     usage: [['sluice tail [--event NAME] [--since 10m] [--json]']],
     flags: {
@@ -352,8 +330,8 @@ export const COMMANDS = {
       ...TENANT_FLAGS,
     },
     notes: [
-      { text: 'A line has the time, name, profile (– where no identifier could be matched), revenue and properties.' },
-      { text: 'Reads the data folder or the database. Without a running server it shows what --since selects.' },
+      'A line has the time, name, profile (– where no identifier could be matched), revenue and properties.',
+      'Reads the data folder or the database. Without a running server it shows what --since selects.',
     ],
   },
   trace: {
@@ -365,7 +343,10 @@ export const COMMANDS = {
       help: 'the trace_id, from the response, its X-Trace-Id header or the log of the server; the id of an event works too',
     },
     flags: { ...LOCATION_FLAGS, ...JSON_FLAG },
-    notes: [{ text: 'Searches all accounts.' }, { title: 'Exit codes', text: '0 found, 1 not found.' }],
+    notes: ['Searches all accounts.'],
+    topics: {
+      'Exit codes': '0 found, 1 not found.',
+    },
   },
   profile: {
     synopsis: 'profile user_id=42',
@@ -385,7 +366,9 @@ export const COMMANDS = {
       choices: ['user_id=', 'email=', 'phone_number=', 'anon_id='],
     },
     flags: TENANT_FLAGS,
-    notes: [{ title: 'Exit codes', text: '0 found, 1 no person has this identifier.' }],
+    topics: {
+      'Exit codes': '0 found, 1 no person has this identifier.',
+    },
   },
   import: {
     synopsis: 'import FILE.ndjson',
@@ -406,20 +389,13 @@ export const COMMANDS = {
       ...DATA_FLAG,
       json: { help: 'print the result as JSON, for programs' },
     },
-    notes: [
-      {
-        title: 'Interrupted?',
-        text: 'Run the same command again: it continues where FILE.ndjson.import says. Every request has an Idempotency-Key made from its lines, so requests in progress are stored once (within 24 h).',
-      },
-      {
-        title: 'Rejected?',
-        text: 'FILE.ndjson.rejected.ndjson has each rejected line with its number and the reason. Fix them there and import that file: FILE.ndjson, once changed, would be stored again with all its lines.',
-      },
-      {
-        title: 'Exit codes',
-        text: '0 all users were accepted, 2 some were rejected, 1 it stopped and can be run again.',
-      },
-    ],
+    topics: {
+      'Interrupted?':
+        'Run the same command again: it continues where FILE.ndjson.import says. Every request has an Idempotency-Key made from its lines, so requests in progress are stored once (within 24 h).',
+      'Rejected?':
+        'FILE.ndjson.rejected.ndjson has each rejected line with its number and the reason. Fix them there and import that file: FILE.ndjson, once changed, would be stored again with all its lines.',
+      'Exit codes': '0 all users were accepted, 2 some were rejected, 1 it stopped and can be run again.',
+    },
   },
   check: {
     synopsis: 'check FILE',
@@ -441,14 +417,12 @@ export const COMMANDS = {
       json: { help: 'print the result as JSON, for programs' },
     },
     notes: [
-      {
-        text: 'With --url or --key, a server checks the file, against the plan that was pushed to it. With a secret key, the output also shows which profiles would be created, changed and merged. The server stores and counts nothing.',
-      },
-      {
-        title: 'Exit codes',
-        text: '0 everything would be accepted and follows the plan, 2 something would be rejected or violates the plan (in any mode), 1 it could not be checked.',
-      },
+      'With --url or --key, a server checks the file, against the plan that was pushed to it. With a secret key, the output also shows which profiles would be created, changed and merged. The server stores and counts nothing.',
     ],
+    topics: {
+      'Exit codes':
+        '0 everything would be accepted and follows the plan, 2 something would be rejected or violates the plan (in any mode), 1 it could not be checked.',
+    },
   },
   send: {
     synopsis: 'send EVENT name=value…',
@@ -473,19 +447,13 @@ export const COMMANDS = {
       ...DATA_FLAG,
       json: { help: 'print the result as JSON, for programs' },
     },
-    notes: [
-      {
-        title: 'Values',
-        text: 'a value that is JSON is sent as such: a number, true, false, null, an object. Anything else is text. To send digits as text, quote them twice: zip=\'"10115"\'. timestamp and $event_id are always text; revenue and event_value must be numbers.',
-      },
-      {
-        title: 'Exit codes',
-        text: '0 the event was accepted, 2 it was rejected, 1 it was not sent. The reason names the field.',
-      },
-    ],
+    topics: {
+      Values:
+        'a value that is JSON is sent as such: a number, true, false, null, an object. Anything else is text. To send digits as text, quote them twice: zip=\'"10115"\'. timestamp and $event_id are always text; revenue and event_value must be numbers.',
+      'Exit codes': '0 the event was accepted, 2 it was rejected, 1 it was not sent. The reason names the field.',
+    },
   },
   rejections: {
-    synopsis: 'rejections',
     summary: 'shows what was rejected and why',
     usage: [
       ['sluice rejections', 'the reasons, and how many users are not fixed yet'],
@@ -499,7 +467,7 @@ export const COMMANDS = {
       ...SERVER_FLAGS,
       json: { help: 'print JSON, for programs; users are printed one per line, with their payload' },
     },
-    notes: [{ text: 'Calls the server with a secret key. Rejected users are kept for 7 days by default.' }],
+    notes: ['Calls the server with a secret key. Rejected users are kept for 7 days by default.'],
   },
   resubmit: {
     synopsis: 'resubmit [ID]',
@@ -519,17 +487,14 @@ export const COMMANDS = {
       json: { help: 'print the result as JSON, for programs' },
     },
     notes: [
-      {
-        text: 'A fixed user is stored as if it had been correct from the start: under its original trace and time of receipt, once. The job continues on the server if this command is stopped.',
-      },
-      {
-        title: 'Exit codes',
-        text: '0 all were accepted, 2 some are still rejected or too large to be patched (with --dry-run: would be), 1 it could not be done.',
-      },
+      'A fixed user is stored as if it had been correct from the start: under its original trace and time of receipt, once. The job continues on the server if this command is stopped.',
     ],
+    topics: {
+      'Exit codes':
+        '0 all were accepted, 2 some are still rejected or too large to be patched (with --dry-run: would be), 1 it could not be done.',
+    },
   },
   'dead-letters': {
-    synopsis: 'dead-letters',
     summary: 'shows accepted requests that failed, and retries them',
     usage: [
       ['sluice dead-letters'],
@@ -543,14 +508,13 @@ export const COMMANDS = {
       ...JSON_FLAG,
     },
     notes: [
-      {
-        text: 'A dead letter is caused by a bug in Sluice: its request was accepted, and is kept as long as events (SLUICE_EVENT_RETENTION), until a version can process it.',
-      },
-      { title: 'Exit codes', text: '0 done, 2 some still cannot be processed, 1 it could not be done.' },
+      'A dead letter is caused by a bug in Sluice: its request was accepted, and is kept as long as events (SLUICE_EVENT_RETENTION), until a version can process it.',
     ],
+    topics: {
+      'Exit codes': '0 done, 2 some still cannot be processed, 1 it could not be done.',
+    },
   },
   demo: {
-    synopsis: 'demo',
     summary: 'sends the events of a small sample shop to a server',
     description:
       'sends 30 days of a small sample shop, so that there is something to look at: visitors who sign up, orders and refunds in two currencies, users that are rejected, and two people on one device.',
@@ -560,17 +524,12 @@ export const COMMANDS = {
       yes: { help: 'send even if the server has data already, or if the key is for production' },
       ...SERVER_FLAGS,
     },
-    notes: [
-      {
-        title: 'Twice?',
-        text: 'Nothing is stored twice: every event has an $event_id made from the seed (within 7 days).',
-      },
-      {
-        title: 'Which key?',
-        text: 'A secret one: only a secret key can read whether there is data already. The first start of a server prints one for development.',
-      },
-      { title: 'Exit codes', text: '0 everything was sent, 1 it was not; run it again to send the rest.' },
-    ],
+    topics: {
+      'Twice?': 'Nothing is stored twice: every event has an $event_id made from the seed (within 7 days).',
+      'Which key?':
+        'A secret one: only a secret key can read whether there is data already. The first start of a server prints one for development.',
+      'Exit codes': '0 everything was sent, 1 it was not; run it again to send the rest.',
+    },
   },
   plan: {
     synopsis: 'plan infer|push|pull|diff|types|check',
@@ -584,7 +543,7 @@ export const COMMANDS = {
     ],
     flags: {},
     commands: PLAN_COMMANDS,
-    notes: [{ text: 'The plan is a JSON file that you keep next to your code: see docs/plans.md.' }],
+    notes: ['The plan is a JSON file that you keep next to your code: see docs/plans.md.'],
   },
   export: {
     synopsis: 'export --format FORMAT',
@@ -607,23 +566,14 @@ export const COMMANDS = {
       personal: PERSONAL_FLAG,
       ...TENANT_FLAGS,
     },
-    notes: [
-      {
-        title: 'Interrupted?',
-        text: 'ndjson and csv continue from FILE.part when the same command is run again; a parquet export starts over, since a parquet file is complete only with its end.',
-      },
-      {
-        title: 'csv',
-        text: 'RFC 4180, safe to open in a spreadsheet: an apostrophe goes before text that begins with = + - @, control and bidirectional characters become \\u escapes; --raw switches that off.',
-      },
-      {
-        title: 'parquet',
-        text: 'times in milliseconds (UTC), revenue and event_value as doubles, properties as JSON text.',
-      },
-    ],
+    topics: {
+      'Interrupted?':
+        'ndjson and csv continue from FILE.part when the same command is run again; a parquet export starts over, since a parquet file is complete only with its end.',
+      csv: 'RFC 4180, safe to open in a spreadsheet: an apostrophe goes before text that begins with = + - @, control and bidirectional characters become \\u escapes; --raw switches that off.',
+      parquet: 'times in milliseconds (UTC), revenue and event_value as doubles, properties as JSON text.',
+    },
   },
   doctor: {
-    synopsis: 'doctor',
     summary: 'checks the installation and says what to do next',
     description:
       'checks settings, data folder, disk, log, store, clock, backlog, ledger, keys, tracking plans and the last backup, and says what to do next. With STORE_URL and LOG_URL, also checks the database and the topic.',
@@ -633,11 +583,10 @@ export const COMMANDS = {
       ...LOCATION_FLAGS,
       ...JSON_FLAG,
     },
-    notes: [
-      { text: 'Changes nothing. Works with a running server and without one.' },
-      { text: '✓ good   ! a warning   ✗ broken' },
-      { title: 'Exit codes', text: '0 everything is OK, 1 errors, 2 warnings only.' },
-    ],
+    notes: ['Changes nothing. Works with a running server and without one.', '✓ good   ! a warning   ✗ broken'],
+    topics: {
+      'Exit codes': '0 everything is OK, 1 errors, 2 warnings only.',
+    },
   },
   migrate: {
     synopsis: 'migrate --to URL',
@@ -654,16 +603,14 @@ export const COMMANDS = {
       json: { help: 'print the result as JSON, for programs' },
     },
     notes: [
-      {
-        text: 'Stop the server first: the command is refused while one runs on the folder. The files there are read, not changed. The event log stays where it is; events in it that are not processed yet are processed later.',
-      },
-      { title: 'Interrupted?', text: 'Run the same command again: it continues where it stopped.' },
-      {
-        title: 'At the end',
-        text: 'the rows and the ledger of both sides are compared, and it says how to start the server from now on. The file migrated.json in the data folder then prevents an embedded server from continuing there.',
-      },
-      { title: 'Exit codes', text: '0 both sides are the same, 1 they are not, and stderr or the table says why.' },
+      'Stop the server first: the command is refused while one runs on the folder. The files there are read, not changed. The event log stays where it is; events in it that are not processed yet are processed later.',
     ],
+    topics: {
+      'Interrupted?': 'Run the same command again: it continues where it stopped.',
+      'At the end':
+        'the rows and the ledger of both sides are compared, and it says how to start the server from now on. The file migrated.json in the data folder then prevents an embedded server from continuing there.',
+      'Exit codes': '0 both sides are the same, 1 they are not, and stderr or the table says why.',
+    },
   },
   backup: {
     synopsis: 'backup --to FOLDER|FILE',
@@ -686,12 +633,12 @@ export const COMMANDS = {
       json: { help: 'print the result as JSON, for programs' },
     },
     notes: [
-      {
-        text: 'Every event acknowledged before the backup began is in it. It is written to ….part and renamed when it is complete. It contains personal data: keep it safe.',
-      },
-      { text: 'With STORE_URL it contains only the local log; dump the database first. See docs/backup.md.' },
-      { title: 'Exit codes', text: '0 success, 1 nothing was kept, or the backup is damaged; stderr says why.' },
+      'Every event acknowledged before the backup began is in it. It is written to ….part and renamed when it is complete. It contains personal data: keep it safe.',
+      'With STORE_URL it contains only the local log; dump the database first. See docs/backup.md.',
     ],
+    topics: {
+      'Exit codes': '0 success, 1 nothing was kept, or the backup is damaged; stderr says why.',
+    },
   },
   restore: {
     synopsis: 'restore --from FOLDER|FILE',
@@ -710,20 +657,13 @@ export const COMMANDS = {
       ...LOCATION_FLAGS,
       json: { help: 'print the result as JSON, for programs' },
     },
-    notes: [
-      {
-        text: 'Refused if the data folder is not empty: rename the old one and keep it until everything works.',
-      },
-      {
-        title: 'Interrupted?',
-        text: 'Run the same command again; no server starts on the folder before it is complete.',
-      },
-      {
-        title: 'Afterwards',
-        text: 'the restore undoes unmerges, erasures, key revocations and rolls, and member removals made after the backup. Repeat them: see docs/backup.md.',
-      },
-      { title: 'Exit codes', text: '0 success, 1 nothing was restored; stderr says why.' },
-    ],
+    notes: ['Refused if the data folder is not empty: rename the old one and keep it until everything works.'],
+    topics: {
+      'Interrupted?': 'Run the same command again; no server starts on the folder before it is complete.',
+      Afterwards:
+        'the restore undoes unmerges, erasures, key revocations and rolls, and member removals made after the backup. Repeat them: see docs/backup.md.',
+      'Exit codes': '0 success, 1 nothing was restored; stderr says why.',
+    },
   },
   completion: {
     synopsis: 'completion bash|zsh|fish',
@@ -736,9 +676,7 @@ export const COMMANDS = {
     argument: { value: 'SHELL', help: 'bash, zsh or fish', choices: COMPLETION_SHELLS },
     flags: {},
     notes: [
-      {
-        text: 'The script completes the command "sluice", which has to be in your PATH or an alias. Print it again after an update.',
-      },
+      'The script completes the command "sluice", which has to be in your PATH or an alias. Print it again after an update.',
     ],
   },
   help: {

@@ -2,7 +2,7 @@
  * Prints help from the table of commands: the list of all, and what one command takes. Lines fit into 100 columns.
  */
 
-import { ALL_COMMANDS, type Command, type CommandName, findCommand, type Flag, type Note } from './commands.ts';
+import { ALL_COMMANDS, type Command, findCommand, type Flag } from './commands.ts';
 import { OperatorError } from '../errors.ts';
 import { suggestion } from '../config/flags.ts';
 import { type Ink, wrap } from './table.ts';
@@ -24,7 +24,7 @@ ${ink.bold('Usage')}
   sluice COMMAND [options]
 
 ${ink.bold('Commands')}
-${commandList(Object.values(ALL_COMMANDS), ink)}
+${commandList('', ALL_COMMANDS, ink)}
 
 All settings, with their environment variables and defaults: sluice help serve
 Exit codes: 0 success, 1 failure (stderr says why), 2 depends on the command: see its help.
@@ -46,18 +46,6 @@ export function helpOn(words: readonly string[], ink: Ink): string {
   return helpText(found.path, found.command, ink);
 }
 
-/** Which of the subcommands the arguments begin with; undefined if they are empty. Throws for an unknown one. */
-export function subcommandOf<Run>(
-  name: CommandName,
-  [given]: readonly string[],
-  commands: Readonly<Record<string, Run>>,
-): Run | undefined {
-  if (given === undefined) return undefined;
-  const found = Object.hasOwn(commands, given) ? commands[given] : undefined;
-  if (found === undefined) throw unknownCommand([name, given]);
-  return found;
-}
-
 /** Says which command was probably meant, among those of the command that the words before name. */
 export function unknownCommand(words: readonly string[]): OperatorError {
   const known = words.findIndex((_, index) => findCommand(words.slice(0, index + 1)) === undefined);
@@ -72,7 +60,7 @@ export function unknownCommand(words: readonly string[]): OperatorError {
 }
 
 function helpText(path: string, command: Command, ink: Ink): string {
-  const { summary, description, usage, argument, flags, commands, notes = [] } = command;
+  const { summary, description, usage, argument, flags, commands, notes = [], topics = {} } = command;
   const lineWidth = Math.max(0, ...usage.map(([line, remark]) => (remark === undefined ? 0 : line.length)));
   const usageLines = usage.map(([line, remark]) =>
     remark === undefined ? `  ${line}` : `  ${line.padEnd(lineWidth)}   ${ink.dim(remark)}`,
@@ -81,13 +69,16 @@ function helpText(path: string, command: Command, ink: Ink): string {
     ...(argument === undefined ? [] : [optionLines(argument.value, argument)]),
     ...Object.entries(flags).map(([name, flag]) => optionLines(flagName(name, flag), flag)),
   ];
-  const subcommands = Object.values(commands ?? {});
+  const remarks = [
+    ...notes.map((note) => wrap(note, COLUMNS).join('\n')),
+    ...Object.entries(topics).map(([title, text]) => titled(title, text, ink)),
+  ];
   const parts = [
-    noteText({ title: `sluice ${path}`, text: description ?? `${summary}.` }, ink),
+    titled(`sluice ${path}`, description ?? `${summary}.`, ink),
     `${ink.bold('Usage')}\n${usageLines.join('\n')}`,
-    ...(subcommands.length === 0 ? [] : [`${ink.bold('Commands')}\n${commandList(subcommands, ink)}`]),
+    ...(commands === undefined ? [] : [`${ink.bold('Commands')}\n${commandList(`${path} `, commands, ink)}`]),
     ...(options.length === 0 ? [] : [`${ink.bold('Options')}\n${options.join('\n')}`]),
-    ...(notes.length === 0 ? [] : [notes.map((note) => noteText(note, ink)).join('\n')]),
+    ...(remarks.length === 0 ? [] : [remarks.join('\n')]),
   ];
   return `${parts.join('\n\n')}\n`;
 }
@@ -96,9 +87,9 @@ function flagName(name: string, { value }: Flag): string {
   return value === undefined ? `--${name}` : `--${name} ${value}`;
 }
 
-function commandList(commands: readonly Command[], ink: Ink): string {
-  return commands
-    .map(({ synopsis, summary }) => columns(synopsis, summary, SYNOPSIS_COLUMNS))
+function commandList(before: string, commands: Readonly<Record<string, Command>>, ink: Ink): string {
+  return Object.entries(commands)
+    .map(([name, { synopsis = before + name, summary }]) => columns(synopsis, summary, SYNOPSIS_COLUMNS))
     .map((text) => text.replace(/^ {2}\S+/, (name) => `  ${ink.bold(name.trim())}`))
     .join('\n');
 }
@@ -116,9 +107,7 @@ function columns(left: string, right: string, width: number): string {
   return [`  ${left.padEnd(width)}${first.slice(indent.length)}`, ...rest].join('\n');
 }
 
-function noteText({ title, text }: Note, ink: Ink): string {
-  if (title === undefined) return wrap(text, COLUMNS).join('\n');
-  const isQuestion = title.endsWith('?');
-  const lines = wrap(`${title}${isQuestion ? '' : ':'} ${text}`, COLUMNS).join('\n');
+function titled(title: string, text: string, ink: Ink): string {
+  const lines = wrap(`${title}${title.endsWith('?') ? '' : ':'} ${text}`, COLUMNS).join('\n');
   return ink.bold(title) + lines.slice(title.length);
 }

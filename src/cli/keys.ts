@@ -1,33 +1,53 @@
 /**
  * `sluice keys create|list|edit|roll|revoke`: API keys from the command line, beside a running server or without one. Mistakes
  * are reported all at once, before anything is opened. The key file is made by `create` alone: to list, edit, roll or revoke
- * in a wrong folder leaves nothing behind.
+ * in a wrong folder leaves nothing behind. A whole key is in the output of `create` and `roll`, and nowhere else.
  */
 
-import type { Config } from '../config/config.ts';
+import type { Config, Env } from '../config/config.ts';
+import type { FlagsRead } from '../config/flags.ts';
 import { formatDuration, parseDurationMs } from '../config/values.ts';
+import { refuseLostKeys } from '../data-folder/lost-keys.ts';
 import { OperatorError } from '../errors.ts';
-import type { ApiKey, KeyChanges } from '../keys.ts';
-import { unusedKey } from '../keys/create.ts';
+import type { Account, ApiKey, KeyChanges, KeyStore, NewKey, RateLimit } from '../keys.ts';
 import { editKey, OVERLAP_MS_MAX, rollKey } from '../keys/change.ts';
-import { type Arguments, readArguments } from './arguments.ts';
-import { commandHelp, subcommandOf } from './help.ts';
-import { createCommand, originsIn, readRateLimit } from './keys-create.ts';
-import { displayOf, KEY_HEADERS, keyCells, keyJson, type KeysIo, minuteOf, onKeys } from './keys-shell.ts';
-import { locationName, readSettings } from './location.ts';
+import { createKey, type KeyOptions, mistakesIn, nameMistake, newAccount, unusedKey } from '../keys/create.ts';
+import { keyState } from '../keys/state.ts';
+import { KEY_KINDS } from '../model.ts';
+import { StoreUnavailableError } from '../store-writer.ts';
+import { type Arguments, readSubcommand } from './arguments.ts';
+import { ENVIRONMENTS_EXPECTED, readChoice, readEnvironment } from './choices.ts';
+import { curlLine, fetchSnippet } from './curl.ts';
+import { commandHelp } from './help.ts';
+import { isShared, locationName, readSettings, serverUrlOf } from './location.ts';
 import { type Ink, inkFor, renderTable } from './table.ts';
 
+export const DEFAULT_ACCOUNT_NAME = 'default';
 const OVERLAP_DEFAULT = '24h';
 
-/** Returns the exit code; throws `OperatorError` for what the person has to fix. */
-export async function runKeys(args: readonly string[], io: KeysIo): Promise<number> {
-  const ink = inkFor(io.isTty, io.env);
-  const run = subcommandOf('keys', args, COMMANDS);
-  if (run !== undefined) return run(args.slice(1), io, ink);
-  io.out(commandHelp('keys', [], ink));
-  return 0;
+export interface KeysIo {
+  out(text: string): void;
+  readonly env: Env;
+  now(): number;
+  /** Makes what is not there yet, but for keys that a data folder has lost. */
+  readonly openKeyStore: (config: Config) => Promise<KeyStore>;
+  /** Replaces those that a data folder has lost. */
+  readonly replaceLostKeys: (config: Config, now: number) => Promise<KeyStore>;
+  /** Makes nothing: undefined where there is none. */
+  readonly findKeyStore: (config: Config) => Promise<KeyStore | undefined>;
+  readonly isTty: boolean;
 }
 
+/** What a command gets: its arguments, read, and where the keys are. */
+interface KeysCall {
+  readonly io: KeysIo;
+  readonly flags: Arguments;
+  readonly config: Config;
+  readonly now: number;
+  readonly ink: Ink;
+}
+
+/** Each returns what is printed. */
 const COMMANDS = {
   create: createCommand,
   list: listCommand,
@@ -36,34 +56,169 @@ const COMMANDS = {
   revoke: revokeCommand,
 };
 
-async function listCommand(args: readonly string[], io: KeysIo, ink: Ink): Promise<number> {
-  const now = io.now();
-  const flags = readArguments('keys list', args);
-  const config = readSettings(flags, io.env);
-  flags.mistakes.push(...flags.positionals.map((word) => `unexpected argument "${word}"`));
-  if (flags.mistakes.length > 0) throw flags.error();
-
-  const keys = (await onKeys(io, config, (store) => store.list())) ?? [];
-  if (flags.isJson) {
-    const rows = keys.map((key) => keyJson(key, now));
-    io.out(`${JSON.stringify(rows, undefined, 2)}\n`);
-  } else if (keys.length === 0) {
-    io.out(
-      `There are no keys in ${locationName(config)} yet. Create one:\n` +
-        '  sluice keys create --name "my first key" --kind secret --env development\n',
-    );
-  } else {
-    const cells = keys.map((key) => keyCells(key, now));
-    io.out(`${renderTable(KEY_HEADERS, cells, ink)}\n`);
+/** Returns the exit code; throws `OperatorError` for what the person has to fix. */
+export async function runKeys(args: readonly string[], io: KeysIo): Promise<number> {
+  const ink = inkFor(io.isTty, io.env);
+  const found = readSubcommand('keys', args, COMMANDS);
+  if (found === undefined) io.out(commandHelp('keys', [], ink));
+  else {
+    const { run, flags } = found;
+    io.out(await run({ io, flags, config: readSettings(flags, io.env), now: io.now(), ink }));
   }
   return 0;
 }
 
-async function editCommand(args: readonly string[], io: KeysIo): Promise<number> {
-  const now = io.now();
-  const flags = readArguments('keys edit', args);
+async function createCommand({ io, flags, config, now, ink }: KeysCall): Promise<string> {
+  const options = readOptions(flags, now);
+  if (options === undefined || flags.mistakes.length > 0) throw flags.error();
+
+  const isReplacing = flags.switches.has('replace-lost-keys');
+  const open = isReplacing ? (place: Config) => io.replaceLostKeys(place, now) : io.openKeyStore;
+  return withKeyStore(config, open, async (store) => {
+    const { account, isNew } = await chooseAccount(store, flags.values.get('account'), now);
+    const { key, row } = await createKey(store, { ...options, accountId: account.id, now });
+    if (flags.isJson) return indented({ key, ...keyJson(unusedKey(row, account.name), now) });
+    const created = isNew ? `Created the account "${account.name}".\n` : '';
+    return created + announce(key, row, account, config, ink);
+  });
+}
+
+function readOptions(flags: FlagsRead, now: number): KeyOptions | undefined {
   const { mistakes } = flags;
-  const config = readSettings(flags, io.env);
+  mistakes.push(...flags.positionals.map((word) => `unexpected argument "${word}"`));
+  const name = flags.values.get('name');
+  if (name === undefined) mistakes.push('--name is missing; expected a few words that say what the key is for');
+  const kind = readChoice(flags, 'kind', KEY_KINDS);
+  const environment = readEnvironment(flags);
+  if (!flags.values.has('env')) mistakes.push(`--env is missing; expected ${ENVIRONMENTS_EXPECTED}`);
+
+  const accountName = flags.values.get('account');
+  const accountMistake = accountName === undefined ? undefined : nameMistake('account name', accountName);
+  if (accountMistake !== undefined) mistakes.push(accountMistake);
+
+  const origins = originsIn(flags.values.get('origins') ?? '');
+  const rateLimit = readRateLimit(flags) ?? null;
+  const expires = flags.values.get('expires');
+  const expiresAt = expires === undefined ? null : readExpiry(expires, now);
+  if (expiresAt === undefined) {
+    mistakes.push(`--expires is "${expires}"; expected a time such as 30d or 12h, or a date such as 2030-01-31 (UTC)`);
+  }
+
+  // What is missing was reported above; a harmless stand-in lets the rest be checked too.
+  const checked = {
+    name: name ?? 'none',
+    kind: kind ?? 'publishable',
+    origins,
+    rateLimit,
+    expiresAt: expiresAt ?? null,
+  };
+  mistakes.push(...mistakesIn(checked, now));
+  return kind === undefined || environment === undefined ? undefined : { ...checked, kind, environment };
+}
+
+/** Separated by commas. */
+function originsIn(text: string): string[] {
+  return text
+    .split(',')
+    .map((origin) => origin.trim())
+    .filter((origin) => origin !== '');
+}
+
+/** Undefined if none is given. Without a burst it is one second of the rate. */
+function readRateLimit({ values, mistakes }: FlagsRead): RateLimit | undefined {
+  const [rate, burst] = [values.get('users-per-second'), values.get('burst')];
+  if (rate === undefined) {
+    if (burst !== undefined) mistakes.push('--burst needs --users-per-second');
+    return undefined;
+  }
+  for (const [name, text] of Object.entries({ 'users-per-second': rate, burst: burst ?? rate })) {
+    if (!/^\d{1,9}$/.test(text)) mistakes.push(`--${name} is "${text}"; expected a whole number`);
+  }
+  return { usersPerSecond: Number(rate), burstUsers: Number(burst ?? rate) };
+}
+
+/** A time from now, or a date (its first moment) or a minute in UTC; undefined for anything else. */
+function readExpiry(text: string, now: number): number | undefined {
+  const fromNow = parseDurationMs(text);
+  const isDate = /^\d{4}-\d\d-\d\d(T\d\d:\d\d(:\d\d)?Z)?$/.test(text);
+  if (fromNow === undefined && !isDate) return undefined;
+  const date = new Date(fromNow === undefined ? text : now + fromNow);
+  if (Number.isNaN(date.valueOf())) return undefined;
+  // JavaScript makes 2 March of 30 February.
+  if (isDate && !date.toISOString().startsWith(text.slice(0, 10))) return undefined;
+  return date.valueOf();
+}
+
+/** The one that is named, made if it is new; without a name the only one there is. */
+export async function chooseAccount(
+  store: KeyStore,
+  accountName: string | undefined,
+  now: number,
+): Promise<{ account: Account; isNew: boolean }> {
+  if (accountName === undefined) {
+    const [only, ...others] = await store.accounts();
+    if (only !== undefined && others.length === 0) return { account: only, isNew: false };
+    if (only !== undefined) {
+      const names = [only, ...others].map((account) => `  --account "${account.name}"`);
+      throw new OperatorError(['There are several accounts. Choose one:', ...names].join('\n'));
+    }
+  }
+  const made = newAccount(accountName ?? DEFAULT_ACCOUNT_NAME, now);
+  const account = await store.ensureAccount(made);
+  return { account, isNew: account.id === made.id };
+}
+
+function announce(key: string, row: NewKey, account: Account, config: Config, ink: Ink): string {
+  const baseUrl = serverUrlOf(config);
+  const [care, invitation, example] =
+    row.kind === 'secret'
+      ? [
+          'Keep it on your servers, out of browsers and repositories.',
+          'With the server running, paste this into a terminal:',
+          curlLine(baseUrl, key),
+        ]
+      : [
+          'It can only send events, so it is safe in browsers and apps.',
+          'With the server running, put this into a page:',
+          fetchSnippet(baseUrl, key),
+        ];
+  return `Created the ${row.kind} key "${row.name}" (${row.id}) for ${row.environment}, account "${account.name}":
+
+  ${ink.bold(key)}
+
+Shown only once: it cannot be retrieved later. ${care}
+${whereItIs(config)}
+
+${invitation}
+
+${example}
+`;
+}
+
+function whereItIs(config: Config): string {
+  return isShared(config)
+    ? `It is in ${locationName(config)}: all servers on that database accept it at once.`
+    : `It is in the data folder ${config.dataFolder}: a server running on that folder accepts it at once.`;
+}
+
+async function listCommand({ io, flags, config, now, ink }: KeysCall): Promise<string> {
+  flags.mistakes.push(...flags.positionals.map((word) => `unexpected argument "${word}"`));
+  if (flags.mistakes.length > 0) throw flags.error();
+
+  const keys = (await onKeys(io, config, (store) => store.list())) ?? [];
+  if (flags.isJson) return indented(keys.map((key) => keyJson(key, now)));
+  if (keys.length === 0) {
+    return (
+      `There are no keys in ${locationName(config)} yet. Create one:\n` +
+      '  sluice keys create --name "my first key" --kind secret --env development\n'
+    );
+  }
+  const cells = keys.map((key) => keyCells(key, now));
+  return `${renderTable(KEY_HEADERS, cells, ink)}\n`;
+}
+
+async function editCommand({ io, flags, config, now }: KeysCall): Promise<string> {
+  const { mistakes } = flags;
   const id = readId(flags, 'edited', 'edit key_4fJq0ZpXw2Ab --name "shop backend"');
   const [name, origins] = [flags.values.get('name'), flags.values.get('origins')];
   const given = readRateLimit(flags);
@@ -85,8 +240,7 @@ async function editCommand(args: readonly string[], io: KeysIo): Promise<number>
   if (mistakes.length > 0) throw flags.error();
   if (result?.kind !== 'edited') throw notChanged(id, config, 'edited', result);
   const { key } = result;
-  io.out(flags.isJson ? `${JSON.stringify(keyJson(key, now), undefined, 2)}\n` : description(key));
-  return 0;
+  return flags.isJson ? indented(keyJson(key, now)) : description(key);
 }
 
 function description(key: ApiKey): string {
@@ -100,10 +254,7 @@ function description(key: ApiKey): string {
 }
 
 /** The new key is shown only once; the old one works until the overlap has passed. */
-async function rollCommand(args: readonly string[], io: KeysIo, ink: Ink): Promise<number> {
-  const now = io.now();
-  const flags = readArguments('keys roll', args);
-  const config = readSettings(flags, io.env);
+async function rollCommand({ io, flags, config, now, ink }: KeysCall): Promise<string> {
   const id = readId(flags, 'rolled', 'roll key_4fJq0ZpXw2Ab');
   const overlap = flags.values.get('overlap') ?? OVERLAP_DEFAULT;
   const overlapMs = parseDurationMs(overlap) ?? Infinity;
@@ -117,47 +268,35 @@ async function rollCommand(args: readonly string[], io: KeysIo, ink: Ink): Promi
   if (result?.kind !== 'rolled') throw notChanged(id, config, 'rolled', result);
   const { key, row, old } = result;
   if (flags.isJson) {
-    const created = keyJson(unusedKey(row, old.accountName), now);
-    io.out(`${JSON.stringify({ key, ...created, old: keyJson(old, now) }, undefined, 2)}\n`);
-    return 0;
+    return indented({ key, ...keyJson(unusedKey(row, old.accountName), now), old: keyJson(old, now) });
   }
   const expiresAt = old.expiresAt ?? now;
   const until =
     expiresAt <= now
       ? `The old key ${old.id} has ended; running servers reject it within 2 seconds.`
       : `The old key ${old.id} works until ${minuteOf(expiresAt)} UTC. To end it sooner: sluice keys revoke ${old.id}`;
-  io.out(`Rolled the ${old.kind} key "${old.name}" (${displayOf(old)}) of account "${old.accountName}" for ${old.environment}.
+  return `Rolled the ${old.kind} key "${old.name}" (${displayOf(old)}) of account "${old.accountName}" for ${old.environment}.
 The new key (${row.id}):
 
   ${ink.bold(key)}
 
 Shown only once: it cannot be retrieved later. Running servers accept it at once.
 ${until}
-`);
-  return 0;
+`;
 }
 
-async function revokeCommand(args: readonly string[], io: KeysIo): Promise<number> {
-  const now = io.now();
-  const flags = readArguments('keys revoke', args);
-  const config = readSettings(flags, io.env);
+async function revokeCommand({ io, flags, config, now }: KeysCall): Promise<string> {
   const id = readId(flags, 'revoked', 'revoke key_4fJq0ZpXw2Ab');
   if (flags.mistakes.length > 0) throw flags.error();
 
   const key = await onKeys(io, config, (store) => store.revoke(id, now));
   if (key === undefined) throw notChanged(id, config, 'revoked');
-  if (flags.isJson) {
-    io.out(`${JSON.stringify(keyJson(key, now), undefined, 2)}\n`);
-    return 0;
-  }
+  if (flags.isJson) return indented(keyJson(key, now));
   const which = `"${key.name}" (${displayOf(key)}), a ${key.kind} key of account "${key.accountName}" for ${key.environment}`;
   const isFirstTime = key.revokedAt === now;
-  io.out(
-    isFirstTime
-      ? `Revoked ${which}.\nRunning servers reject it within 2 seconds. This cannot be undone.\n`
-      : `Nothing to do: ${which}, was revoked already, on ${minuteOf(key.revokedAt ?? now)} UTC.\n`,
-  );
-  return 0;
+  return isFirstTime
+    ? `Revoked ${which}.\nRunning servers reject it within 2 seconds. This cannot be undone.\n`
+    : `Nothing to do: ${which}, was revoked already, on ${minuteOf(key.revokedAt ?? now)} UTC.\n`;
 }
 
 /** Empty where there is none, which is then among the mistakes. */
@@ -186,4 +325,106 @@ function notChanged(
     ? `No key in ${locationName(config)} has the id ${id}.`
     : 'That is not the id of a key: ids begin with key_.';
   return new OperatorError(`${problem} "sluice keys list" shows the ids; --data FOLDER looks elsewhere.`);
+}
+
+export async function withKeyStore<T>(
+  config: Config,
+  open: (config: Config) => Promise<KeyStore>,
+  work: (store: KeyStore) => Promise<T>,
+): Promise<T> {
+  let store: KeyStore | undefined;
+  try {
+    store = await open(config);
+    return await work(store);
+  } catch (error) {
+    if (!(error instanceof StoreUnavailableError)) throw error;
+    const reason = error.cause instanceof Error ? error.cause.message : error.message;
+    throw new OperatorError(`The keys in ${locationName(config)} cannot be reached: ${reason}`, { cause: error });
+  } finally {
+    await store?.close();
+  }
+}
+
+/** Undefined where there are no keys at all: nothing is made only to be looked at. */
+async function onKeys<T>(io: KeysIo, config: Config, work: (store: KeyStore) => Promise<T>): Promise<T | undefined> {
+  const found = await io.findKeyStore(config);
+  if (found === undefined && !isShared(config)) refuseLostKeys(config.dataFolder);
+  return found === undefined ? undefined : withKeyStore(config, async () => found, work);
+}
+
+/** What a person should know first. A leaked key still works until it is revoked; that is why it must be seen. */
+function stateOf(key: ApiKey, now: number): ReturnType<typeof keyState> | 'probably leaked' {
+  const state = keyState(key, now);
+  return state === 'active' && key.leakSuspectedAt !== null ? 'probably leaked' : state;
+}
+
+const KEY_HEADERS = [
+  'id',
+  'name',
+  'kind',
+  'environment',
+  'account',
+  'key',
+  'created (UTC)',
+  'last used (UTC)',
+  'state',
+];
+
+function keyCells(key: ApiKey, now: number): string[] {
+  const state = stateOf(key, now);
+  return [
+    key.id,
+    key.name,
+    key.kind,
+    key.environment,
+    key.accountName,
+    displayOf(key),
+    minuteOf(key.createdAt),
+    key.lastUsedAt === null ? 'never' : minuteOf(key.lastUsedAt),
+    state === 'probably leaked' ? `active, ${state} (${key.leakOrigin})` : state,
+  ];
+}
+
+/** With the names and time format of the HTTP API. The key itself is never in it: rows do not hold it. */
+function keyJson(key: ApiKey, now: number): Record<string, unknown> {
+  return {
+    id: key.id,
+    name: key.name,
+    kind: key.kind,
+    environment: key.environment,
+    account: { id: key.accountId, name: key.accountName },
+    scopes: key.scopes,
+    origins: key.origins,
+    rate_limit:
+      key.rateLimit === null
+        ? null
+        : { users_per_second: key.rateLimit.usersPerSecond, burst: key.rateLimit.burstUsers },
+    prefix: key.prefix,
+    last_four: key.lastFour,
+    state: stateOf(key, now),
+    created_at: isoOf(key.createdAt),
+    expires_at: isoOf(key.expiresAt),
+    revoked_at: isoOf(key.revokedAt),
+    last_used_at: isoOf(key.lastUsedAt),
+    last_origin: key.lastOrigin,
+    leak_suspected_at: isoOf(key.leakSuspectedAt),
+    leak_origin: key.leakOrigin,
+  };
+}
+
+export function displayOf(key: Pick<ApiKey, 'prefix' | 'lastFour'>): string {
+  return `${key.prefix}…${key.lastFour}`;
+}
+
+/** `2026-03-01 12:30`, in UTC. */
+function minuteOf(time: number): string {
+  return new Date(time).toISOString().slice(0, 16).replace('T', ' ');
+}
+
+function isoOf(time: number | null): string | null {
+  return time === null ? null : new Date(time).toISOString();
+}
+
+function indented(value: unknown): string {
+  return `${JSON.stringify(value, undefined, 2)}\n`;
 }

@@ -12,8 +12,8 @@ import { diffPlans, type PlanDifference } from '../plans/diff.ts';
 import { type CataloguedEvent, type InferredFrom, inferPlan } from '../plans/infer.ts';
 import { describeMistakes, type Plan, parsePlan, readPlan } from '../plans/plan.ts';
 import { typesOf } from '../plans/types.ts';
-import { type Arguments, readArguments } from './arguments.ts';
-import { commandHelp, subcommandOf } from './help.ts';
+import { type Arguments, readSubcommand } from './arguments.ts';
+import { commandHelp } from './help.ts';
 import { type Call, type Reply, readServer, request, type Server } from './server.ts';
 import { inkOf, type Shell } from './shell.ts';
 import { printable, shorten } from './table.ts';
@@ -24,8 +24,8 @@ const TIMEOUT_MS = 30_000;
 const VALUE_CHARACTERS_MAX = 100;
 
 export async function runPlan(args: readonly string[], shell: Shell): Promise<number> {
-  const run = subcommandOf('plan', args, COMMANDS);
-  if (run !== undefined) return run(args.slice(1), shell);
+  const found = readSubcommand('plan', args, COMMANDS);
+  if (found !== undefined) return found.run(found.flags, shell);
   shell.out(commandHelp('plan', [], inkOf(shell)));
   return 0;
 }
@@ -39,8 +39,7 @@ const COMMANDS = {
   check: checkCommand,
 };
 
-async function pushCommand(args: readonly string[], shell: Shell): Promise<number> {
-  const flags = readArguments('plan push', args);
+async function pushCommand(flags: Arguments, shell: Shell): Promise<number> {
   const file = fileOf(flags);
   const server = await serverOf(flags, shell);
   const plan = readFile(file, shell);
@@ -57,8 +56,7 @@ async function pushCommand(args: readonly string[], shell: Shell): Promise<numbe
   return 0;
 }
 
-async function pullCommand(args: readonly string[], shell: Shell): Promise<number> {
-  const flags = readArguments('plan pull', args);
+async function pullCommand(flags: Arguments, shell: Shell): Promise<number> {
   refuseArguments(flags);
   const version = flags.values.get('version');
   if (version !== undefined && !/^[1-9]\d{0,8}$/.test(version)) {
@@ -70,8 +68,7 @@ async function pullCommand(args: readonly string[], shell: Shell): Promise<numbe
 }
 
 /** Events that the catalogue has and the plan has not are added to the plan of the server. */
-async function inferCommand(args: readonly string[], shell: Shell): Promise<number> {
-  const flags = readArguments('plan infer', args);
+async function inferCommand(flags: Arguments, shell: Shell): Promise<number> {
   refuseArguments(flags);
   const server = await serverOf(flags, shell);
   const { plan: current, version } = await currentPlan(server, undefined);
@@ -95,8 +92,7 @@ async function inferCommand(args: readonly string[], shell: Shell): Promise<numb
   return 0;
 }
 
-async function typesCommand(args: readonly string[], shell: Shell): Promise<number> {
-  const flags = readArguments('plan types', args);
+async function typesCommand(flags: Arguments, shell: Shell): Promise<number> {
   const file = fileOf(flags);
   if (flags.mistakes.length > 0) throw flags.error();
   const plan = readFile(file, shell);
@@ -119,8 +115,7 @@ function writeTo(flags: FlagsRead, shell: Shell, text: string, what: string): vo
   shell.err(`Wrote ${what} to ${out}.\n`);
 }
 
-async function diffCommand(args: readonly string[], shell: Shell): Promise<number> {
-  const flags = readArguments('plan diff', args);
+async function diffCommand(flags: Arguments, shell: Shell): Promise<number> {
   const file = fileOf(flags);
   const server = await serverOf(flags, shell);
   const plan = readFile(file, shell);
@@ -136,8 +131,7 @@ async function diffCommand(args: readonly string[], shell: Shell): Promise<numbe
   return differences.length === 0 ? 0 : 2;
 }
 
-async function checkCommand(args: readonly string[], shell: Shell): Promise<number> {
-  const flags = readArguments('plan check', args);
+async function checkCommand(flags: Arguments, shell: Shell): Promise<number> {
   const file = fileOf(flags);
   if (flags.mistakes.length > 0) throw flags.error();
   const plan = readFile(file, shell);

@@ -1,6 +1,7 @@
 /** The OpenAPI document of an app that has nothing behind it: what there is to call does not depend on that. */
 
-import { follow, type OpenApiDocument } from '../../src/api/openapi-types.ts';
+import type { OpenApiDocument } from '../../src/api/openapi-document.ts';
+import { follow } from '../../src/api/openapi-types.ts';
 import { type StartOptions, startApp } from './running-app.ts';
 
 export async function openApiDocument(options: Pick<StartOptions, 'serverUrl'> = {}): Promise<OpenApiDocument> {

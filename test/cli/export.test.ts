@@ -8,7 +8,7 @@ import { join } from 'node:path';
 import { suite, type TestContext, test } from 'node:test';
 import * as fc from 'fast-check';
 import { asyncBufferFromFile, parquetMetadataAsync, parquetReadObjects } from 'hyparquet';
-import { csvLine } from '../../src/cli/export-csv.ts';
+import { csvLine } from '../../src/cli/export-formats.ts';
 import { runExport } from '../../src/cli/export.ts';
 import type { Config } from '../../src/config/config.ts';
 import type { EventQuery, Store, StoredEvent } from '../../src/store.ts';

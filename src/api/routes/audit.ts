@@ -6,9 +6,8 @@
 import type { FastifyInstance } from 'fastify';
 import { AUDIT_KINDS } from '../../store.ts';
 import { ERASURE_AT, ERASURE_TRACE_ID, PROFILE_ID } from '../examples.ts';
-import { raw } from '../json-text.ts';
+import { raw, rowJson } from '../json-text.ts';
 import { cursor, limit, textParameter } from '../parameters.ts';
-import { rowJson } from '../row-json.ts';
 import { anyJson, list, nextCursor, object, oneOf, time, uuid } from '../schema.ts';
 import { type TenantParts, tenantRoute } from '../tenant-route.ts';
 

@@ -9,10 +9,9 @@ import { LIMITS, tenantPartsOf, VALUE_TYPES } from '../../model.ts';
 import { isPersonal, isPersonalField, isPersonalUserProperty, MASK, type Plan, readStored } from '../../plans/plan.ts';
 import type { CatalogueDetails, CatalogueEntry } from '../../store.ts';
 import { AT, KEY_ID } from '../examples.ts';
-import { Type } from '../json-schema.ts';
 import { textParameter } from '../parameters.ts';
-import { rowJson } from '../row-json.ts';
-import { count, flag, list, object, oneOf, orNull, text, time } from '../schema.ts';
+import { rowJson } from '../json-text.ts';
+import { count, flag, list, object, oneOf, orNull, text, time, Type } from '../schema.ts';
 import { type Call, type TenantParts, tenantRoute } from '../tenant-route.ts';
 
 const valueType = oneOf(VALUE_TYPES, 'Type of a JSON value.');

@@ -7,7 +7,6 @@ import type { FastifyInstance } from 'fastify';
 import { DAY_MS, HOUR_MS, LIMITS, MINUTE_MS } from '../../model.ts';
 import { BadCursorError, type Interval } from '../../store.ts';
 import { AT, IDENTIFIERS, KEY_ID, PROFILE_ID, TRACE_ID } from '../examples.ts';
-import { Type } from '../json-schema.ts';
 import {
   choiceParameter,
   cursor,
@@ -19,7 +18,7 @@ import {
 } from '../parameters.ts';
 import { include, peopleOf, person } from '../person-of-event.ts';
 import { BadParameterError } from '../responses.ts';
-import { rowJson } from '../row-json.ts';
+import { rowJson } from '../json-text.ts';
 import {
   count,
   list,
@@ -30,6 +29,7 @@ import {
   text,
   textOrNull,
   time,
+  Type,
   userIndex,
   uuid,
   uuidOrNull,

@@ -28,12 +28,11 @@ import {
   PROFILE_ID,
   TRACE_ID,
 } from '../examples.ts';
-import { Type } from '../json-schema.ts';
 import { textParameter } from '../parameters.ts';
 import { BadParameterError, RefusedError } from '../responses.ts';
 import { namedExamples } from '../route-schema.ts';
-import { rowJson, timeText } from '../row-json.ts';
-import { identifierType, list, object, oneOf, text, time, userIndex, uuid } from '../schema.ts';
+import { rowJson, timeText } from '../json-text.ts';
+import { identifierType, list, object, oneOf, text, time, Type, userIndex, uuid } from '../schema.ts';
 import { type Call, type TenantParts, tenantRoute } from '../tenant-route.ts';
 import { PROFILE_PARAMS, valueToMatch } from './profiles.ts';
 

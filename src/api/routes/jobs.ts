@@ -7,11 +7,9 @@ import type { FastifyInstance } from 'fastify';
 import { parseJson } from '../../json/parse.ts';
 import { JOB_KINDS, JOB_STATUSES, type StoredJob } from '../../store.ts';
 import { KEY_ID, PROCESSED_AT, RESUBMIT_AT, RESUBMIT_TRACE_ID, TRACE_ID } from '../examples.ts';
-import { Type } from '../json-schema.ts';
-import { raw } from '../json-text.ts';
+import { raw, rowJson, timeText } from '../json-text.ts';
 import { cursor, limit } from '../parameters.ts';
-import { rowJson, timeText } from '../row-json.ts';
-import { anyJson, count, list, nextCursor, object, oneOf, text, time, timeOrNull, uuid } from '../schema.ts';
+import { anyJson, count, list, nextCursor, object, oneOf, text, time, timeOrNull, Type, uuid } from '../schema.ts';
 import { type TenantParts, tenantRoute } from '../tenant-route.ts';
 
 const JobProblem = object('JobProblem', 'One that was not stored, and why.', {

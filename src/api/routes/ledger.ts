@@ -10,10 +10,9 @@
 import type { FastifyInstance } from 'fastify';
 import { HOUR_MS } from '../../model.ts';
 import type { LedgerSums } from '../../store.ts';
-import { Type } from '../json-schema.ts';
 import { refuseEmptyRange, timeParameter } from '../parameters.ts';
-import { rowJson } from '../row-json.ts';
-import { count, flag, list, object, time } from '../schema.ts';
+import { rowJson } from '../json-text.ts';
+import { count, flag, list, object, time, Type } from '../schema.ts';
 import { type TenantParts, tenantRoute } from '../tenant-route.ts';
 import type { HealthParts } from './health.ts';
 

@@ -6,13 +6,12 @@
 import type { FastifyInstance } from 'fastify';
 import { comparableEmail } from '../../members.ts';
 import { emailMistake, invite, invitationLink, OPEN_INVITATIONS_MAX } from '../../sign-in/invite.ts';
-import { Type } from '../json-schema.ts';
 import { ID_PARAMS, type MemberCall, type MemberParts, memberRoute, readTexts } from '../member-route.ts';
 import { BadParameterError, RefusedError } from '../responses.ts';
 import { NO_CONTENT } from '../route-schema.ts';
-import { rowJson, timeText } from '../row-json.ts';
+import { rowJson, timeText } from '../json-text.ts';
 import { ownUrl } from '../same-origin.ts';
-import { flag, list, object, text, textOrNull, time, timeOrNull } from '../schema.ts';
+import { flag, list, object, text, textOrNull, time, timeOrNull, Type } from '../schema.ts';
 
 export const email = text('An e-mail address.');
 

@@ -8,10 +8,9 @@ import type { FastifyInstance, FastifyReply } from 'fastify';
 import { RETRY_AFTER_SECONDS } from '../../errors.ts';
 import { METRICS_CONTENT_TYPE } from '../../telemetry/metrics.ts';
 import { type Role, ROLES } from '../../model.ts';
-import { Type } from '../json-schema.ts';
-import type { OpenApiDocument } from '../openapi-types.ts';
+import type { OpenApiDocument } from '../openapi-document.ts';
 import { type RouteKind, routeOptions, type RouteSchema } from '../route-schema.ts';
-import { list, object, oneOf, text } from '../schema.ts';
+import { list, object, oneOf, text, Type } from '../schema.ts';
 
 export interface OperatorParts {
   readonly version: string;

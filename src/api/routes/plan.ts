@@ -10,12 +10,10 @@ import { CompiledPlan } from '../../plans/compiled-plan.ts';
 import { describeMistakes, PLAN_LIMITS, PLAN_MODES, parsePlan, UNPLANNED_MODES } from '../../plans/plan.ts';
 import { PLAN_VERSIONS_MAX } from '../../plans.ts';
 import { AT, TRACE_ID } from '../examples.ts';
-import { Type } from '../json-schema.ts';
-import { raw } from '../json-text.ts';
+import { raw, rowJson } from '../json-text.ts';
 import type { ParameterKind } from '../parameters.ts';
 import { BadParameterError, RefusedError } from '../responses.ts';
 import { namedExamples } from '../route-schema.ts';
-import { rowJson } from '../row-json.ts';
 import {
   anyJson,
   count,
@@ -28,6 +26,7 @@ import {
   textOrNull,
   time,
   timeOrNull,
+  Type,
   uuid,
 } from '../schema.ts';
 import { type TenantParts, tenantRoute } from '../tenant-route.ts';
@@ -225,10 +224,6 @@ export function registerPlanRoutes(app: FastifyInstance, parts: TenantParts): vo
     handler: async ({ tenantId }) => rowJson(PlanVersions, { versions: await plans.versions(tenantPartsOf(tenantId)) }),
   });
 
-  registerViolations(app, parts);
-}
-
-function registerViolations(app: FastifyInstance, parts: TenantParts): void {
   tenantRoute(app, parts, {
     method: 'GET',
     url: '/plan/violations',

@@ -13,11 +13,10 @@ import { UnusablePlanError } from '../../plans/unusable-plan.ts';
 import { type FoundPerson, MATCHED_BY, type PeopleQuery } from '../../store.ts';
 import { ERASURE_TRACE_ID, ANON_AT, AT, IDENTIFIERS, LOGIN_AT, MERGED_ID, PROFILE_ID, TRACE_ID } from '../examples.ts';
 import { CurrentPlans } from '../current-plans.ts';
-import { Type } from '../json-schema.ts';
 import { choiceParameter, cursor, limit, refuseEmptyRange, textParameter } from '../parameters.ts';
 import { peopleOf } from '../person-of-event.ts';
 import { BadParameterError } from '../responses.ts';
-import { type TimeText, timeText } from '../row-json.ts';
+import { type TimeText, timeText } from '../json-text.ts';
 import {
   anyJson,
   count,
@@ -30,6 +29,7 @@ import {
   oneOf,
   time,
   timeOrNull,
+  Type,
   uuid,
 } from '../schema.ts';
 import { eventPageJson, profileJson } from '../stored-json.ts';

@@ -7,7 +7,7 @@ import type { FastifyInstance } from 'fastify';
 import { MINUTE_MS } from '../../model.ts';
 import { timeParameter } from '../parameters.ts';
 import { BadParameterError } from '../responses.ts';
-import { rowJson } from '../row-json.ts';
+import { rowJson } from '../json-text.ts';
 import { count, list, object, time } from '../schema.ts';
 import { type TenantParts, tenantRoute } from '../tenant-route.ts';
 

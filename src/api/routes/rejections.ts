@@ -9,10 +9,8 @@ import { FORMATS } from '../../model.ts';
 import type { StoredRejection } from '../../store.ts';
 import { reasonOf, rejectionId } from '../../views/kept-rejections.ts';
 import { AT, KEY_ID, NO_IDENTIFIER, PARTLY_VALID_REQUEST, TRACE_ID } from '../examples.ts';
-import { Type } from '../json-schema.ts';
-import { raw } from '../json-text.ts';
+import { raw, rowJson } from '../json-text.ts';
 import { choiceParameter, cursor, limit, refuseEmptyRange, textParameter, timeParameter } from '../parameters.ts';
-import { rowJson } from '../row-json.ts';
 import {
   anyJson,
   count,
@@ -24,6 +22,7 @@ import {
   text,
   time,
   timeOrNull,
+  Type,
   userIndex,
   uuid,
   uuidOrNull,

@@ -11,12 +11,11 @@ import { PlanChecks } from '../../resubmit/plan-checks.ts';
 import type { RejectionFilter } from '../../store.ts';
 import { reasonOf } from '../../views/kept-rejections.ts';
 import { NO_IDENTIFIER, PARTLY_VALID_REQUEST } from '../examples.ts';
-import { membersOf, textMember, timeMember } from '../json-body.ts';
-import { Type } from '../json-schema.ts';
+import { membersOf, rangeMembers, textMember } from '../json-body.ts';
 import { BadParameterError, RefusedError } from '../responses.ts';
 import { PREVIEW_EXAMPLE, previewResubmit, ResubmitPreview } from '../resubmit-preview.ts';
 import { namedExamples } from '../route-schema.ts';
-import { anyJson, flag, list, object, orNull, text } from '../schema.ts';
+import { anyJson, flag, list, object, orNull, text, Type } from '../schema.ts';
 import { type TenantParts, tenantRoute } from '../tenant-route.ts';
 import { filterTimes, JOB, Job, jobJson, jobResponse } from './jobs.ts';
 import { REASON_CHARACTERS_MAX } from './rejections.ts';
@@ -177,8 +176,7 @@ function filterOf(given: unknown, now: number): RejectionFilter {
   if (given === undefined) throw new BadParameterError('filter is required: {} is all rejected users');
   const filter = membersOf(given, ['reason', 'event_name', 'key_id', 'from', 'to'], 'filter');
   const reason = textMember(filter, 'reason', REASON_CHARACTERS_MAX);
-  const [from, to] = [timeMember(filter, 'from'), timeMember(filter, 'to')];
-  if (from !== null && to !== null && from >= to) throw new BadParameterError('filter.from must be before filter.to');
+  const { from, to } = rangeMembers(filter);
   return {
     reason: reason === null ? null : reasonOf(reason),
     eventName: textMember(filter, 'event_name', NAME_CHARACTERS_MAX),

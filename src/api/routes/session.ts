@@ -13,14 +13,13 @@ import { type Browser, changePassword, type SignedIn, signIn } from '../../sign-
 import { tokenHashOf } from '../../sign-in/token.ts';
 import { TrustedProxies } from '../../config/trusted-proxies.ts';
 import { isLongerThan } from '../../validation/characters.ts';
-import { Type } from '../json-schema.ts';
 import { type MemberParts, memberRoute, pageRoute, readTexts } from '../member-route.ts';
 import { BadParameterError, RefusedError } from '../responses.ts';
 import { NO_CONTENT } from '../route-schema.ts';
 import { ownUrl } from '../same-origin.ts';
-import { list, object, oneOf, text, textOrNull, time } from '../schema.ts';
+import { list, object, oneOf, text, textOrNull, time, Type } from '../schema.ts';
 import { addressOf, clearSessionCookie, sessionTokenOf, setSessionCookie } from '../session-cookie.ts';
-import { rowJson } from '../row-json.ts';
+import { rowJson } from '../json-text.ts';
 import { servedEnvironments } from '../tenant-route.ts';
 import { environment } from './keys.ts';
 import { email } from './members.ts';

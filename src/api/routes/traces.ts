@@ -7,10 +7,9 @@ import type { FastifyInstance } from 'fastify';
 import { FORMATS } from '../../model.ts';
 import type { StoredTrace } from '../../store.ts';
 import { AT, KEY_ID, NO_IDENTIFIER, PROCESSED_AT, PROFILE_ID, TRACE_ID } from '../examples.ts';
-import { Type } from '../json-schema.ts';
 import { choiceParameter, cursor, limit } from '../parameters.ts';
 import { include, type People, peopleOf, person, personOf } from '../person-of-event.ts';
-import { rowJson } from '../row-json.ts';
+import { rowJson } from '../json-text.ts';
 import {
   anyJson,
   count,
@@ -23,6 +22,7 @@ import {
   textOrNull,
   time,
   timeOrNull,
+  Type,
   userIndex,
   uuid,
   uuidOrNull,
