@@ -246,7 +246,11 @@ function refusalForParserError({ code = '', reason }: ParserError): SocketRefusa
 }
 
 /** Written by hand: there is no request to respond to, only a socket. */
-function writeRefusal({ metrics, newTraceId }: EdgeServerParts, { code, message }: SocketRefusal, socket: Socket): void {
+function writeRefusal(
+  { metrics, newTraceId }: EdgeServerParts,
+  { code, message }: SocketRefusal,
+  socket: Socket,
+): void {
   const kind = ERRORS[code];
   count(metrics, kind.status);
   const traceId = newTraceId();

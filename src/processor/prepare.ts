@@ -11,7 +11,6 @@ import { type LogRecord, NO_TENANT } from '../log.ts';
 import { type KeyKind, LIMITS, type Origin } from '../model.ts';
 import type { RecordHeader, RejectionToStore, PropertyUpdateToStore } from '../store-writer.ts';
 import { currencyOf, NO_REVENUE } from '../views/currency.ts';
-import { propertyShape } from '../views/property-shape.ts';
 import { parseExact } from '../json/exact-numbers.ts';
 import { parseIso8601 } from '../validation/iso8601.ts';
 import type { PreparedEvent, PreparedRecord, PreparedUser } from './prepared.ts';
@@ -108,6 +107,15 @@ function propertyUpdateToStore(allFields: JsonObject, allProperties: JsonObject)
   const shape = propertyShape(fieldNames, propertyNames);
   const isCut = fields !== allFields || properties !== allProperties;
   return { shape, fields: JSON.stringify(fields), properties: JSON.stringify(properties), isCut };
+}
+
+/**
+ * All names that a property update sets, as one text: the same for the same names in the same order, and only for them.
+ * Each name is followed by a NUL, which no name contains. A name may be empty, so a NUL cannot mark where the fields
+ * end; their length does.
+ */
+export function propertyShape(fields: string, properties: string): string {
+  return `${fields.length}\0${fields}${properties}`;
 }
 
 function namesOf(values: JsonObject): string {

@@ -11,7 +11,7 @@
  */
 
 import { hash } from 'node:crypto';
-import { BadCursorError, type EventQuery } from '../store.ts';
+import { BadCursorError, type EventQuery, type Page } from '../store.ts';
 
 type List = 'events' | 'profiles' | 'rejections' | 'dead_letters' | 'jobs' | 'audit' | 'people' | 'traces';
 
@@ -178,4 +178,16 @@ function decoded(cursor: string, refusal: () => BadCursorError): string[] {
 
 function numberIn(word: string): number {
   return NUMBER.test(word) ? Number(word) : Number.NaN;
+}
+
+/** One row more than the limit was asked for, to know whether there are more; the cursor names the last one given. */
+export function pageOf<Row, Given>(
+  rows: readonly Row[],
+  limit: number,
+  give: (row: Row) => Given,
+  cursorAfter: (row: Row) => string,
+): Page<Given> {
+  const given = rows.slice(0, limit);
+  const last = given.at(-1);
+  return { rows: given.map(give), nextCursor: rows.length > limit && last !== undefined ? cursorAfter(last) : null };
 }

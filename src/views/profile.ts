@@ -7,7 +7,7 @@
 import { compareOrigins } from '../identity/origin.ts';
 import { type PropertyValue, viewOf } from '../identity/property-updates.ts';
 import { IDENTIFIER_TYPES, type IdentifierType, type NodeNumber, type Origin } from '../model.ts';
-import type { Provenance, StoredIdentity, StoredProfile, StoredRefusal } from '../store.ts';
+import type { Provenance, StoredIdentity, StoredPerson, StoredProfile, StoredRefusal } from '../store.ts';
 import { groupsIn } from './node-properties.ts';
 
 export interface ProfileNode {
@@ -159,4 +159,32 @@ export function identifierTypeOf(no: number): IdentifierType {
   const type = IDENTIFIER_TYPES[no];
   if (type === undefined) throw new Error(`there is no type of identifier ${no}`);
   return type;
+}
+
+/** Stores omit longer properties of a node, in bytes: those of hundreds of people would fill the memory. */
+export const NAMED_BYTES_MAX = 65_536;
+const NAME_CHARACTERS_MAX = 200;
+const IDENTIFIERS_PER_TYPE_MAX = 3;
+
+/**
+ * The name of a person beside an event or in a trace: the name in the profile fields and a few identifiers, given oldest
+ * first. Clients choose what the fields contain: only texts count, and long ones are cut.
+ */
+export function storedPerson({ root, nodes }: ProfileNodes, identifiers: readonly IdentifierRow[]): StoredPerson {
+  const { fields } = viewOfNodes(nodes);
+  return {
+    id: root.id,
+    name: nameOf((name) => fields.get(name)?.value),
+    identifiers: identifiersByType(identifiers, IDENTIFIERS_PER_TYPE_MAX),
+  };
+}
+
+function nameOf(field: (name: string) => unknown): string | null {
+  const text = (name: string): string => {
+    const value = field(name);
+    return typeof value === 'string' ? value.trim() : '';
+  };
+  const firstAndLast = `${text('first_name')} ${text('last_name')}`.trim();
+  const name = [firstAndLast, text('name'), text('full_name')].find((one) => one !== '');
+  return name === undefined ? null : Array.from(name).slice(0, NAME_CHARACTERS_MAX).join('');
 }

@@ -7,8 +7,7 @@
 import type { NodeNumber } from '../../model.ts';
 import type { PeopleQuery, StoredPerson } from '../../store.ts';
 import { type Candidate, matchOf, type RoughFilter, type Step } from '../../views/people-search.ts';
-import { NAMED_BYTES_MAX, storedPerson } from '../../views/person.ts';
-import { storedProfile } from '../../views/profile.ts';
+import { NAMED_BYTES_MAX, storedPerson, storedProfile } from '../../views/profile.ts';
 import { uuidOf } from '../../views/uuid.ts';
 import { chunksOf } from '../sql/steps.ts';
 import type { Queryable } from './pool.ts';

@@ -6,10 +6,9 @@
 
 import { IDENTIFIER_TYPES, type IdentifierType, type NodeNumber } from '../../model.ts';
 import type { Page, PageRequest, StoredIdentity, StoredProfile } from '../../store.ts';
-import { scopedCursorOf, scopedNumbersOf } from '../../views/cursor.ts';
-import { pageOf } from '../../views/page.ts';
-import { NAMED_BYTES_MAX } from '../../views/person.ts';
+import { scopedCursorOf, scopedNumbersOf, pageOf } from '../../views/cursor.ts';
 import {
+  NAMED_BYTES_MAX,
   type IdentifierRow,
   type MergeRow,
   oldestFirst,

@@ -5,8 +5,7 @@
 
 import type { Kysely } from 'kysely';
 import type { AuditContext, AuditQuery, AuditRow, Page } from '../../store.ts';
-import { scopedCursorOf, scopedNumbersOf } from '../../views/cursor.ts';
-import { pageOf } from '../../views/page.ts';
+import { scopedCursorOf, scopedNumbersOf, pageOf } from '../../views/cursor.ts';
 import { uuidOf } from '../../views/uuid.ts';
 import type { SqlStatement } from './database.ts';
 import type { StoreQueries, StoreTables } from './store-tables.ts';

@@ -27,9 +27,8 @@ import type {
   StoredJob,
 } from '../../store.ts';
 import type { JobItem, JobProgress, RejectedItem, TakenJob } from '../../store-writer.ts';
-import { scopedCursorOf, scopedNumbersOf } from '../../views/cursor.ts';
+import { scopedCursorOf, scopedNumbersOf, pageOf } from '../../views/cursor.ts';
 import { rejectionId } from '../../views/kept-rejections.ts';
-import { pageOf } from '../../views/page.ts';
 import { uuidOf } from '../../views/uuid.ts';
 import { insertAudit } from './audit.ts';
 import type { RowLocks } from './database.ts';

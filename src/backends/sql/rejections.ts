@@ -14,9 +14,8 @@ import type {
   TimeRange,
 } from '../../store.ts';
 import type { AcceptedRejection } from '../../store-writer.ts';
-import { scopedCursorOf, scopedNumbersOf } from '../../views/cursor.ts';
+import { scopedCursorOf, scopedNumbersOf, pageOf } from '../../views/cursor.ts';
 import { eventNamesIn, nameInText, reasonHash } from '../../views/kept-rejections.ts';
-import { pageOf } from '../../views/page.ts';
 import { uuidOf } from '../../views/uuid.ts';
 import { changedBy, chunksOf, rowsOf, type Steps, type Tables } from './steps.ts';
 import type { StoreQueries, StoreTables } from './store-tables.ts';

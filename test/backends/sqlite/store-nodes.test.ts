@@ -30,7 +30,7 @@ import {
   sumOf,
   type Visits,
 } from '../../../src/views/node-properties.ts';
-import { propertyShape } from '../../../src/views/property-shape.ts';
+import { propertyShape } from '../../../src/processor/prepare.ts';
 import { traceIdOf } from '../../processor/history.ts';
 import { removeFolder, temporaryFolder } from '../../server.ts';
 

@@ -8,8 +8,7 @@
 import type { NodeNumber } from '../../../model.ts';
 import type { PeopleQuery, StoredPerson } from '../../../store.ts';
 import { matchOf, type RoughFilter, type Step } from '../../../views/people-search.ts';
-import { NAMED_BYTES_MAX, storedPerson } from '../../../views/person.ts';
-import { storedProfile } from '../../../views/profile.ts';
+import { NAMED_BYTES_MAX, storedPerson, storedProfile } from '../../../views/profile.ts';
 import { findState, PROFILE_RUNS, textOf } from './profile-runs.ts';
 import type { Entry } from '../sorted-runs/entries.ts';
 import type { StoreConnection } from './connection.ts';

@@ -5,8 +5,7 @@
 
 import { IDENTIFIER_TYPES, type IdentifierType, type NodeNumber, type Origin } from '../../../model.ts';
 import type { Page, PageRequest, StoredIdentity, StoredProfile } from '../../../store.ts';
-import { scopedCursorOf, scopedNumbersOf } from '../../../views/cursor.ts';
-import { pageOf } from '../../../views/page.ts';
+import { scopedCursorOf, scopedNumbersOf, pageOf } from '../../../views/cursor.ts';
 import {
   type IdentifierRow,
   identifierTypeOf,
