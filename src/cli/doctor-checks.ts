@@ -252,9 +252,10 @@ export const checkDatabase: Check = async ({ config, lookAtDatabase }) => {
     return [failed(`${name} responds, but is a standby`, advice)];
   }
   const findings: Finding[] = [ok(`${name} responds: PostgreSQL ${facts.version}`)];
-  const ofLog = refusesStart(facts.problemOfLog).map((finding) => ({ ...finding, check: 'log' }));
-  const [refusal] = [...refusesStart(facts.problemOfMigration), ...ofLog];
-  if (refusal !== undefined) return [...findings, refusal];
+  const [ofMigration] = refusesStart(facts.problemOfMigration);
+  if (ofMigration !== undefined) return [...findings, ofMigration];
+  const [ofLog] = refusesStart(facts.problemOfLog);
+  if (ofLog !== undefined) return [...findings, { ...ofLog, check: 'log' }];
   if (facts.migrations === null) {
     findings.push(warning('it has no Sluice tables yet', 'The first "sluice serve" creates them.'));
     return findings;

@@ -113,7 +113,9 @@ async function checkIsRestored({ dataFolder }: DoctorParts): Promise<Finding[]> 
 /** A check that throws is a finding, too. */
 async function attempt(name: string, check: Check, parts: DoctorParts): Promise<NamedFinding[]> {
   try {
-    return (await check(parts)).map((finding) => ({ check: name, ...finding }));
+    return (await check(parts)).map(({ check: about = name, state, message, advice }) => {
+      return { check: about, state, message, advice };
+    });
   } catch (error) {
     return [{ check: name, state: 'error', message: `the check failed: ${messageOf(error)}`, advice: null }];
   }
