@@ -164,5 +164,7 @@ function servedHere(): MessagePort {
   serveCheckpoints((message) => {
     throw new Error(message);
   })(port1);
+  // As a port to another thread: it does not keep this one alive.
+  port1.unref();
   return port2;
 }

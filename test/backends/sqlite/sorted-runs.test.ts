@@ -11,10 +11,10 @@ import { BloomFilter } from '../../../src/backends/sqlite/sorted-runs/bloom-filt
 import {
   combineEntries,
   type Entry,
+  type Key,
   RowsToWrite,
   type RunsShape,
 } from '../../../src/backends/sqlite/sorted-runs/entries.ts';
-import type { Key } from '../../../src/backends/sqlite/sorted-runs/keys.ts';
 import { RunReader } from '../../../src/backends/sqlite/sorted-runs/run-reader.ts';
 import { sortedRunsSchema } from '../../../src/backends/sqlite/sorted-runs/schema.ts';
 import { type RunsSizes, SortedRuns } from '../../../src/backends/sqlite/sorted-runs/sorted-runs.ts';

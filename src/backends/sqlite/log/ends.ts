@@ -239,10 +239,15 @@ export function isEndUnknown(folder: string, processed = 0, wasUsedByServer = fa
 
 /** Notes the end of the segments; for a server that holds the lock, before it writes, and for a restore. */
 export function noteUnknownEnd(folder: string): void {
-  const end = findEnd(folder);
-  if (end === undefined) return;
-  const ends = new LogEnds(folder, end.position);
-  ends.write(end.position, end.segment);
+  const newest = listSegments(folder).at(-1);
+  // Readers report a segment that cannot be read.
+  if (newest === undefined || !holdsRecords(newest) || findIdentity(newest.file) === undefined) return;
+  const found = endOfRecords(folder);
+  // Every start leaves a segment, which may be empty, and which the next start replaces: it is not named.
+  const isEmpty = found === undefined || found.position < newest.firstPosition;
+  const { position, segment } = isEmpty ? { position: newest.firstPosition, segment: NO_SEGMENT } : found;
+  const ends = new LogEnds(folder, position);
+  ends.write(position, segment);
   ends.close();
 }
 
@@ -264,16 +269,6 @@ export function unknownEndText(folder: string): string {
     'log-ends is missing, cannot be read or is older than the log: whether requests were acknowledged beyond the newest ' +
     'record that the log has now is not known. After a power loss an older one is normal'
   );
-}
-
-/** Undefined if a segment at the end cannot be read: its readers report that. */
-function findEnd(folder: string): LogEnd | undefined {
-  const newest = listSegments(folder).at(-1);
-  if (newest === undefined || !holdsRecords(newest) || findIdentity(newest.file) === undefined) return undefined;
-  const end = endOfRecords(folder);
-  // Every start leaves a segment, which may be empty, and which the next start replaces: it is not named.
-  const isEmpty = end === undefined || end.position < newest.firstPosition;
-  return isEmpty ? { position: newest.firstPosition, segment: NO_SEGMENT } : end;
 }
 
 /** After the newest readable record. */

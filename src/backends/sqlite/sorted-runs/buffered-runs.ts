@@ -5,8 +5,7 @@
 
 import type { DatabaseSync } from 'node:sqlite';
 import type { Rows } from '../../../columnar/column-block.ts';
-import { type Entry, RowsToWrite, type RunsShape } from './entries.ts';
-import type { Key } from './keys.ts';
+import { type Entry, type Key, RowsToWrite, type RunsShape } from './entries.ts';
 import { type RunsSizes, SortedRuns } from './sorted-runs.ts';
 
 /** When the memtable is full, its entries are written as a run. */

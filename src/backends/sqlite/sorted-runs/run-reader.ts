@@ -8,8 +8,16 @@ import { crc32 } from 'node:zlib';
 import { ColumnBlock, encodeBlock, type Rows } from '../../../columnar/column-block.ts';
 import { damaged } from '../database.ts';
 import { merged } from '../merged.ts';
-import { combineEntries, type Entry, NO_BYTES, RowsToWrite, type RunsShape } from './entries.ts';
-import { bytesOf, compareKeys, type Key } from './keys.ts';
+import {
+  bytesOf,
+  combineEntries,
+  compareKeys,
+  type Entry,
+  type Key,
+  NO_BYTES,
+  RowsToWrite,
+  type RunsShape,
+} from './entries.ts';
 
 export interface ListedRun {
   readonly no: number;

@@ -23,8 +23,7 @@ import type { DatabaseSync } from 'node:sqlite';
 import type { ColumnBlock, Rows } from '../../../columnar/column-block.ts';
 import { sortedOrder } from '../../../columnar/sorted-order.ts';
 import { BloomFilter } from './bloom-filter.ts';
-import { RowsToWrite, type RunsShape } from './entries.ts';
-import { bytesOf, compareKeys, type Key, nextKey } from './keys.ts';
+import { bytesOf, compareKeys, type Key, nextKey, RowsToWrite, type RunsShape } from './entries.ts';
 import { type ListedRun, RunReader, sameOrder } from './run-reader.ts';
 
 export interface RunsSizes {

@@ -14,8 +14,7 @@ import type { EventIdUses, KeyUse, TenantBatch } from '../../../store-writer.ts'
 import { HASHED, type HashOfKey, type KeyHash } from '../../../views/keyed-hash.ts';
 import { olderUseName } from '../../../views/key-use.ts';
 import { BufferedRuns } from '../sorted-runs/buffered-runs.ts';
-import type { Entry, RowsToWrite, RunsShape } from '../sorted-runs/entries.ts';
-import type { Key } from '../sorted-runs/keys.ts';
+import type { Entry, Key, RowsToWrite, RunsShape } from '../sorted-runs/entries.ts';
 import type { RunReader } from '../sorted-runs/run-reader.ts';
 import type { SortedRuns } from '../sorted-runs/sorted-runs.ts';
 import { uuidBytes, uuidText } from '../uuids.ts';

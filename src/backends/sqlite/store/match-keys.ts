@@ -9,8 +9,7 @@ import type { DatabaseSync } from 'node:sqlite';
 import { IDENTIFIER_TYPES, type NodeNumber } from '../../../model.ts';
 import { type HashOfKey, type Key, type KeyHash, keyHashes, identityFingerprint } from '../../../views/keyed-hash.ts';
 import { BufferedRuns } from '../sorted-runs/buffered-runs.ts';
-import type { RunsShape } from '../sorted-runs/entries.ts';
-import type { Key as RunKey } from '../sorted-runs/keys.ts';
+import type { Key as RunKey, RunsShape } from '../sorted-runs/entries.ts';
 import type { RunReader } from '../sorted-runs/run-reader.ts';
 
 export const MATCH_KEYS: RunsShape = {

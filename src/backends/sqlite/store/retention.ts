@@ -16,9 +16,8 @@ import { freePages } from './erase.ts';
 import { dropEntries } from './event-index.ts';
 import { type EventTable, StoreConnection } from './connection.ts';
 import type { FirstUses } from './first-uses.ts';
-import { type RemovableEvent, removable, removeEvents } from './event-removal.ts';
 import { subtractEvents } from './profile-runs.ts';
-import { eventsBetween } from './stored-events.ts';
+import { eventsBetween, type RemovableEvent, removable, removeEvents } from './stored-events.ts';
 
 const EVENTS_PER_SWEEP = 5_000;
 const INDEX_BLOCKS_PER_SWEEP = 1_000;

@@ -2,12 +2,21 @@
  * Reads and removes the stored events of a table by number: finds and unpacks blocks (store/event-blocks.ts). A block
  * from which events are removed keeps its row under its first number; an empty one is removed. Events of a block that
  * were just read are cached for the rest of the query, up to a limit.
+ *
+ * An erase and retention remove events within their own write transaction, a bounded number at a time, and every sum is
+ * updated: the event count of tables, and the sums of `backends/sql/removed-sums.ts`.
  */
 
+import { MINUTE_MS } from '../../../model.ts';
+import { currencyOfStored } from '../../../views/currency.ts';
+import type { MinuteRevenue } from '../../../views/removed-counts.ts';
 import { selectStoredEvents } from '../../sql/ledger.ts';
+import { type RemovedEvent, takeFromSums } from '../../sql/removed-sums.ts';
 import { rowsOf } from '../../sql/steps.ts';
+import { NO_LOCKS } from '../sql-database.ts';
 import { type Block, type BlockEvent, BlockWriter, unpackBlock } from './event-blocks.ts';
-import type { StoreConnection } from './connection.ts';
+import { entriesOf, EVENTS_BY_NODE, EVENTS_BY_TENANT } from './event-index.ts';
+import type { EventTable, StoreConnection } from './connection.ts';
 
 export interface BlockRow extends Block {
   readonly first_event: number;
@@ -67,7 +76,7 @@ export function* eventsBetween(
   }
 }
 
-export function removeStored(store: StoreConnection, table: number, numbers: readonly number[]): void {
+function removeStored(store: StoreConnection, table: number, numbers: readonly number[]): void {
   const left = new Set(numbers);
   for (const no of left) {
     const block = blockOf(store, table, no);
@@ -104,4 +113,69 @@ function blockOf(store: StoreConnection, table: number, no: number): BlockRow | 
      WHERE first_event <= ? ORDER BY first_event DESC LIMIT 1`,
     no,
   );
+}
+
+export type RemovableEvent = RemovedEvent & Pick<BlockEvent, 'no' | 'node'>;
+
+/** Without its properties, which may be large. */
+export function removable(event: BlockEvent, receivedAt: number): RemovableEvent {
+  const { no, tenant, node, timestamp, record, userIndex, name, revenue } = event;
+  const currency = currencyOfStored(revenue, event.properties);
+  return { no, tenant, node, timestamp, name, revenue, currency, receivedAt, user: `${record} ${userIndex}` };
+}
+
+/**
+ * All events of a user in a record have to be removed together, or the users in the ledger are wrong. Index entries of
+ * erased events are removed; those of expired ones stay until the table is dropped.
+ */
+export function removeEvents(
+  store: StoreConnection,
+  table: EventTable,
+  events: readonly RemovableEvent[],
+  becoming: 'erased' | 'expired',
+): void {
+  if (events.length === 0) return;
+  const numbers = events.map(({ no }) => no);
+  removeStored(store, table.no, numbers);
+  if (becoming === 'erased') unindex(store, table, events);
+  const expired = becoming === 'expired' ? 1 : table.expired;
+  store.run('UPDATE event_tables SET events = events - ?, expired = ? WHERE no = ?', events.length, expired, table.no);
+  const engine = { locks: NO_LOCKS, revenuesIn: revenuesIn.bind(null, store) };
+  store.steps((tables) => takeFromSums(tables, engine, events, becoming));
+}
+
+function unindex(store: StoreConnection, { no: table }: EventTable, events: readonly RemovableEvent[]): void {
+  const byNode = events.flatMap(({ node, timestamp, no }) => (node === null ? [] : [[node, timestamp, no]]));
+  store.runs(EVENTS_BY_NODE).remove(byNode, table);
+  const byTenant = events.map(({ tenant, timestamp, no }) => [tenant, timestamp, no]);
+  store.runs(EVENTS_BY_TENANT).remove(byTenant, table);
+}
+
+/** Revenues of the remaining events, in the order of the log. */
+function* revenuesIn(
+  store: StoreConnection,
+  tenant: number,
+  starts: ReadonlySet<number>,
+): Generator<MinuteRevenue<number | string>> {
+  const reader = new EventReader(store);
+  const tables = starts.size === 0 ? [] : store.tables();
+  for (const start of starts) {
+    const minute = {
+      index: EVENTS_BY_TENANT,
+      owner: tenant,
+      from: start,
+      before: { timestamp: start + MINUTE_MS, no: 0 },
+    };
+    for (const table of tables) {
+      if ((table.timestamp_min ?? Number.POSITIVE_INFINITY) >= start + MINUTE_MS) continue;
+      if ((table.timestamp_max ?? Number.NEGATIVE_INFINITY) < start) continue;
+      const keys = entriesOf(store, table, minute, Number.MAX_SAFE_INTEGER).sort((a, b) => a.no - b.no);
+      for (const { no } of keys) {
+        const event = reader.get(table.no, no);
+        if (event === undefined || event.revenue === null) continue;
+        const { name: eventName, revenue, properties } = event;
+        yield { start, eventName, currency: currencyOfStored(revenue, properties), revenue };
+      }
+    }
+  }
 }
