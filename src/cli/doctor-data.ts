@@ -500,6 +500,8 @@ function lostFinding({ partition, from, to, records, at }: StoredLedger['lost'][
 
 /** The log ends before the last acknowledged record, has a gap, or is not the log of this store. */
 async function logIsShort(parts: DoctorParts, positions: Positions, missing: number): Promise<Finding> {
+  const isLocal = parts.config.logUrl === '';
+  const problems: string[] = [];
   const places = await withLog(parts, [], async (log) => {
     const shown: string[] = [];
     for (const partition of new Set([...positions.keys(), ...(await log.partitions())])) {
@@ -508,15 +510,18 @@ async function logIsShort(parts: DoctorParts, positions: Positions, missing: num
       shown.push(
         position === 0 ? `nothing of partition ${partition}` : `partition ${partition} up to position ${position - 1}`,
       );
+      // What the processor reports there, with what to do about it; nothing where the log just ends.
+      if (isLocal) await log.read(partition, position, 1).catch((error: unknown) => problems.push(messageOf(error)));
     }
     return shown;
   });
   const where = places.length === 0 ? '' : ` (the store has processed ${places.join(', ')})`;
   return failed(
     `${countOf(missing, 'record')} that the log should have ${missing === 1 ? 'is' : 'are'} missing from it${where}`,
-    parts.config.logUrl === ''
-      ? 'Its newest files were lost, truncated or replaced by older ones. A running server gives new requests positions after the ' +
-          'gap. docs/operating.md says what to do: "The log and the store do not match".'
+    isLocal
+      ? (problems[0] ??
+          'Its newest files were lost, truncated or replaced by older ones. A running server gives new requests positions after the gap.') +
+          ' docs/operating.md says what to do: "The log and the store do not match".'
       : 'Kafka removed records that were not processed (retention.ms or retention.bytes of the topic), or lost its newest ones. ' +
           'New requests are accepted; those of that partition wait. Restore the files of the brokers, or run the statement in the log of the ' +
           'processor to continue without them: they stay counted. docs/operating.md: "The log and the store do not match".',
