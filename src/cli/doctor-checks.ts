@@ -22,7 +22,8 @@ import { countOf, formatBytes, formatCount, formatSpan, localTime } from './loca
 import type { Shell } from './shell.ts';
 
 export interface Finding {
-  readonly check: string;
+  /** What it is about, if not what its check is named after. */
+  readonly check?: string;
   readonly state: 'ok' | 'warning' | 'error';
   readonly message: string;
   /** What to do next; null if nothing. */
@@ -125,36 +126,35 @@ const BACKUP_ADVICE = 'Create one, on another disk: sluice backup --to FILE.tar.
 /** Variables of clients, and those that Kubernetes adds. */
 const KNOWN_VARIABLES = /^SLUICE_(KEY|URL|SERVICE_.*|PORT|PORT_.*)$/;
 
-export function ok(check: string, message: string): Finding {
-  return { check, state: 'ok', message, advice: null };
+export function ok(message: string): Finding {
+  return { state: 'ok', message, advice: null };
 }
 
-export function warning(check: string, message: string, advice: string): Finding {
-  return { check, state: 'warning', message, advice };
+export function warning(message: string, advice: string): Finding {
+  return { state: 'warning', message, advice };
 }
 
-export function failed(check: string, message: string, advice: string): Finding {
-  return { check, state: 'error', message, advice };
+export function failed(message: string, advice: string): Finding {
+  return { state: 'error', message, advice };
 }
 
 /** For what a start would report, too; none if it would report nothing. */
-export function refusesStart(check: string, problem: string | null): Finding[] {
-  return problem === null ? [] : [failed(check, problem, 'Until then a server refuses to start.')];
+export function refusesStart(problem: string | null): Finding[] {
+  return problem === null ? [] : [failed(problem, 'Until then a server refuses to start.')];
 }
 
 /** The first of several findings of one kind, and how many more there are. `isAtLeast`: not all were read. */
 export function firstOf(findings: readonly Finding[], isAtLeast = false): Finding[] {
   const [first, ...others] = findings.slice(SHOWN_MAX);
   if (first === undefined) return [...findings];
-  const { check } = first;
   const state = [first, ...others].some((finding) => finding.state === 'error') ? 'error' : first.state;
   const message = `and ${isAtLeast ? 'at least ' : ''}${formatCount(others.length + 1)} more like these`;
-  return [...findings.slice(0, SHOWN_MAX), { check, state, message, advice: null }];
+  return [...findings.slice(0, SHOWN_MAX), { state, message, advice: null }];
 }
 
 export const checkSettings: Check = async ({ settingMistakes, env }) => {
   const findings = settingMistakes.map((mistake) =>
-    failed('settings', mistake, 'Fix it: "sluice serve" refuses to start like this. All settings: sluice help serve'),
+    failed(mistake, 'Fix it: "sluice serve" refuses to start like this. All settings: sluice help serve'),
   );
   const known = new Set(SETTING_NAMES.map((name): string => SETTINGS[name].env));
   const mistakes = settingMistakes.join('\n');
@@ -164,11 +164,9 @@ export const checkSettings: Check = async ({ settingMistakes, env }) => {
   );
   if (unknown.length > 0) {
     const names = unknown.join(', ');
-    findings.push(
-      warning('settings', `unknown in the environment: ${names}`, 'They do nothing; remove or rename them.'),
-    );
+    findings.push(warning(`unknown in the environment: ${names}`, 'They do nothing; remove or rename them.'));
   }
-  return findings.length > 0 ? findings : [ok('settings', 'valid')];
+  return findings.length > 0 ? findings : [ok('valid')];
 };
 
 export const checkFolder: Check = async ({ config, dataFolder, lockHolder }) => {
@@ -176,47 +174,44 @@ export const checkFolder: Check = async ({ config, dataFolder, lockHolder }) => 
   const stat = statOf(folder);
   if (stat === undefined && config.storeUrl !== '') {
     const advice = 'Run it where the server runs, or name the folder with --data FOLDER or SLUICE_DATA.';
-    return [warning('data folder', `${folder} does not exist: no server has run on this machine`, advice)];
+    return [warning(`${folder} does not exist: no server has run on this machine`, advice)];
   }
   if (stat === undefined || !stat.isDirectory()) {
     const what = stat === undefined ? 'does not exist' : 'is not a folder';
-    return [failed('data folder', `${folder} ${what}`, 'Name it with --data FOLDER or SLUICE_DATA.')];
+    return [failed(`${folder} ${what}`, 'Name it with --data FOLDER or SLUICE_DATA.')];
   }
   const denied = accessProblemsOf(folder).map((problem) =>
-    failed('data folder', `${problem.path} ${problem.what}`, accessAdvice(folder, problem)),
+    failed(`${problem.path} ${problem.what}`, accessAdvice(folder, problem)),
   );
   if (denied.length > 0) return firstOf(denied);
   const owners = ownerProblemsOf(folder).map(({ path, what }) => {
     const owner = `${stat.uid}:${stat.gid}`;
     const advice = `A server that runs as the owner of the folder refuses to start if it may not use the file: chown -R ${owner} "${folder}". One that runs as root needs nothing.`;
-    return warning('data folder', `${path} ${what}`, advice);
+    return warning(`${path} ${what}`, advice);
   });
   const findings = firstOf(owners);
   const names = readdirSync(folder);
   if (!['keys.db', 'store.db', 'log', 'lock.db', 'migrated.json'].some((name) => names.includes(name))) {
     const what = names.length === 0 ? 'is empty' : 'contains other files, but none of Sluice';
-    findings.push(
-      warning('data folder', `${folder} ${what}`, 'Is it the right one? The first "sluice serve" fills it.'),
-    );
+    findings.push(warning(`${folder} ${what}`, 'Is it the right one? The first "sluice serve" fills it.'));
   }
   if (process.platform !== 'win32' && (stat.mode & OTHERS_MODE) !== 0) {
     const mode = (stat.mode & 0o777).toString(8);
     const advice = `It contains personal data. Make it private: chmod ${PRIVATE_MODE.toString(8)} ${folder}`;
-    findings.push(warning('data folder', `other users can read ${folder} (mode ${mode})`, advice));
+    findings.push(warning(`other users can read ${folder} (mode ${mode})`, advice));
   }
-  if (findings.length === 0) findings.push(ok('data folder', `${folder} exists and is private`));
-  return [...findings, serverFinding(lockHolder(dataFolder))];
+  if (findings.length === 0) findings.push(ok(`${folder} exists and is private`));
+  return [...findings, { ...serverFinding(lockHolder(dataFolder)), check: 'server' }];
 };
 
 function serverFinding({ isHeld, pid }: LockHolder): Finding {
   const name = pid === null ? '' : ` (process ${pid})`;
-  if (!isHeld)
-    return ok('server', `none is running on this folder${pid === null ? '' : `; the last one${name} has ended`}`);
+  if (!isHeld) return ok(`none is running on this folder${pid === null ? '' : `; the last one${name} has ended`}`);
   if (pid !== null && !isAlive(pid)) {
     const advice = 'That is right for a container. If the folder is on a network disk, move it to a local one.';
-    return warning('server', `one is running on this folder, but its process ${pid} is not visible from here`, advice);
+    return warning(`one is running on this folder, but its process ${pid} is not visible from here`, advice);
   }
-  return ok('server', `one is running on this folder${name}`);
+  return ok(`one is running on this folder${name}`);
 }
 
 function isAlive(pid: number): boolean {
@@ -236,13 +231,13 @@ export const checkDisk: Check = async ({ config, dataFolder, freeBytes }) => {
   const limit = `${SETTINGS.diskFreeBytesMin.env} is ${formatSetting('diskFreeBytesMin', least)}`;
   if (free < least) {
     const advice = 'Clients get 503. Free space on that disk; the server recovers by itself within seconds.';
-    return [failed('disk', `${formatBytes(free)} are free, and ${limit}`, advice)];
+    return [failed(`${formatBytes(free)} are free, and ${limit}`, advice)];
   }
   if (free < least * FREE_BYTES_COMFORT) {
     const advice = 'Below the limit clients get 503: make room, or shorten SLUICE_LOG_RETENTION.';
-    return [warning('disk', `only ${formatBytes(free)} are free, and ${limit}`, advice)];
+    return [warning(`only ${formatBytes(free)} are free, and ${limit}`, advice)];
   }
-  return [ok('disk', `${formatBytes(free)} are free`)];
+  return [ok(`${formatBytes(free)} are free`)];
 };
 
 /**
@@ -254,33 +249,33 @@ export const checkDatabase: Check = async ({ config, lookAtDatabase }) => {
   const name = withoutSecrets(config.storeUrl);
   if (facts.isStandby) {
     const advice = 'Point STORE_URL at the primary server: Sluice writes.';
-    return [failed('database', `${name} responds, but is a standby`, advice)];
+    return [failed(`${name} responds, but is a standby`, advice)];
   }
-  const findings: Finding[] = [ok('database', `${name} responds: PostgreSQL ${facts.version}`)];
-  const [refusal] = [...refusesStart('database', facts.problemOfMigration), ...refusesStart('log', facts.problemOfLog)];
-  if (refusal !== undefined) return [...findings, refusal];
+  const findings: Finding[] = [ok(`${name} responds: PostgreSQL ${facts.version}`)];
+  const [ofMigration] = refusesStart(facts.problemOfMigration);
+  if (ofMigration !== undefined) return [...findings, ofMigration];
+  const [ofLog] = refusesStart(facts.problemOfLog);
+  if (ofLog !== undefined) return [...findings, { ...ofLog, check: 'log' }];
   if (facts.migrations === null) {
-    findings.push(warning('database', 'it has no Sluice tables yet', 'The first "sluice serve" creates them.'));
+    findings.push(warning('it has no Sluice tables yet', 'The first "sluice serve" creates them.'));
     return findings;
   }
   if (facts.migrationsMissing > 0) {
     const advice = 'The next start of a server of this version applies them; old and new servers may run side by side.';
-    findings.push(
-      warning('database', `${countOf(facts.migrationsMissing, 'step')} to this version's tables are missing`, advice),
-    );
+    findings.push(warning(`${countOf(facts.migrationsMissing, 'step')} to this version's tables are missing`, advice));
   }
   const size = `${formatBytes(facts.bytes)} in total, events and records in ${countOf(facts.days, 'table')} of one day each`;
-  findings.push(ok('database', `its tables exist: ${size}`));
+  findings.push(ok(`its tables exist: ${size}`));
   const spare = facts.connectionsMax - facts.connections;
   if (spare < CONNECTIONS_SPARE_MIN) {
     const advice = 'Raise max_connections, lower SLUICE_STORE_CONNECTIONS, or run fewer servers.';
     const used = `${facts.connections} of ${countOf(facts.connectionsMax, 'connection')} are in use`;
-    findings.push(warning('database', used, advice));
+    findings.push(warning(used, advice));
   }
   if (facts.oldestTransactionMs > TRANSACTION_LONG_MS) {
     const advice = 'Find it in pg_stat_activity and end it: it holds back vacuum, and the tables grow.';
     const age = formatSpan(facts.oldestTransactionMs);
-    findings.push(warning('database', `a transaction in that server has been open for ${age}`, advice));
+    findings.push(warning(`a transaction in that server has been open for ${age}`, advice));
   }
   return findings;
 };
@@ -295,16 +290,15 @@ export const checkDatabaseClock: Check = async ({ config, lookAtDatabase, now })
   const message = `it says ${localTime(now())}, ${formatSpan(apartMs)} ${direction} the clock of the database`;
   const advice =
     'Synchronise this machine, the database and all other servers with NTP. Until their clocks agree, a retry that reaches another server may be stored twice, an older write may win over a newer one, and an erasure may keep or drop the wrong data.';
-  return [(apartMs > CLOCKS_FAR_APART_MS ? failed : warning)('clock', message, advice)];
+  return [(apartMs > CLOCKS_FAR_APART_MS ? failed : warning)(message, advice)];
 };
 
 export const checkKeys: Check = async (parts) => {
   const { config, dataFolder, findKeyStore, now } = parts;
-  if (config.storeUrl === '' && hasLostKeys(dataFolder))
-    return [failed('keys', lostKeysText(dataFolder), LOST_KEYS_ADVICE)];
+  if (config.storeUrl === '' && hasLostKeys(dataFolder)) return [failed(lostKeysText(dataFolder), LOST_KEYS_ADVICE)];
   const advice = 'Create one: sluice keys create --name NAME --kind secret --env production';
   const store = await findKeyStore(config);
-  if (store === undefined) return [warning('keys', 'there are none yet', advice)];
+  if (store === undefined) return [warning('there are none yet', advice)];
   try {
     const keys = (await store.list()).filter(({ revokedAt }) => revokedAt === null);
     const findings: Finding[] = await unknownAccounts(parts, store);
@@ -314,7 +308,6 @@ export const checkKeys: Check = async (parts) => {
       if (key.leakSuspectedAt !== null) {
         findings.push(
           warning(
-            'keys',
             `the secret key ${name} was used from the web page ${key.leakOrigin} at ${localTime(key.leakSuspectedAt)}`,
             `Probably leaked. Replace it: sluice keys roll ${key.id} --overlap 1h`,
           ),
@@ -322,15 +315,13 @@ export const checkKeys: Check = async (parts) => {
       }
       if (left <= 0) {
         const then = `Clients that still use it get 401. When none does: sluice keys revoke ${key.id}`;
-        findings.push(warning('keys', `${name} expired ${formatSpan(-left)} ago`, then));
+        findings.push(warning(`${name} expired ${formatSpan(-left)} ago`, then));
       } else if (left < EXPIRES_SOON_MS) {
-        findings.push(
-          warning('keys', `${name} expires in ${formatSpan(left)}`, `Replace it: sluice keys roll ${key.id}`),
-        );
+        findings.push(warning(`${name} expires in ${formatSpan(left)}`, `Replace it: sluice keys roll ${key.id}`));
       }
     }
-    if (keys.length === 0) findings.push(warning('keys', 'no key is active', advice));
-    return findings.length > 0 ? findings : [ok('keys', `${countOf(keys.length, 'key')}, none expired or leaked`)];
+    if (keys.length === 0) findings.push(warning('no key is active', advice));
+    return findings.length > 0 ? findings : [ok(`${countOf(keys.length, 'key')}, none expired or leaked`)];
   } finally {
     await store.close();
   }
@@ -346,7 +337,6 @@ async function unknownAccounts({ store: openStore }: DoctorParts, keys: KeyStore
   const ids = [...unknown].slice(0, SHOWN_MAX).join(', ') + more;
   return [
     warning(
-      'keys',
       `the store has data of ${countOf(unknown.size, 'account')} that keys.db does not know (${ids}): an older keys.db was put back, and no key can read that data`,
       'Put the newer keys.db back. If it is gone, stop the server and create a key for each of these accounts by its id: sluice keys create ' +
         '--account ID --name NAME --kind secret --env production --replace-lost-keys',
@@ -369,11 +359,11 @@ export const checkPlans: Check = async ({ findKeyStore, config }) => {
         const reading = parsePlan(plan.text);
         if (reading.ok) continue;
         const what = `version ${plan.version} of the tracking plan of "${name}" (${environment}) cannot be read by this version of Sluice: ${describeMistakes(reading.mistakes)}`;
-        findings.push(failed('plans', what, UNUSABLE_ADVICE));
+        findings.push(failed(what, UNUSABLE_ADVICE));
       }
     }
     if (count === 0 || findings.length > 0) return firstOf(findings);
-    return [ok('plans', `${countOf(count, 'tracking plan')}, readable`)];
+    return [ok(`${countOf(count, 'tracking plan')}, readable`)];
   } finally {
     await store.close();
   }
@@ -398,12 +388,11 @@ function unfinishedFindings({ dataFolder, isBackupRunning, now }: DoctorParts): 
   const unfinished = readUnfinishedBackup(dataFolder);
   if (unfinished === undefined) return [];
   const began = `${formatSpan(Math.max(0, now() - Date.parse(unfinished.began_at)))} ago`;
-  if (isRunning) return [ok('backup', `one started ${began} and is running: ${unfinished.target}`)];
+  if (isRunning) return [ok(`one started ${began} and is running: ${unfinished.target}`)];
   const left = leftoversOf(unfinished.target);
   const what = left.length === 0 ? 'It left nothing' : `It left ${left.join(' and ')}, which no restore takes`;
   return [
     warning(
-      'backup',
       `the one to ${unfinished.target} that began ${began} was killed`,
       `${what}. The next "sluice backup" of this data folder removes that.`,
     ),
@@ -416,15 +405,13 @@ async function lastFindings({ config, dataFolder, store, now }: DoctorParts): Pr
     const age = now() - Date.parse(last.began_at);
     const what = config.storeUrl === '' ? 'the last one' : 'the last one of the log';
     const words = `${what} began ${formatSpan(age)} ago: ${last.target} (${formatBytes(last.bytes)}, ${last.verified ? 'checked' : 'not checked'})`;
-    return [age > BACKUP_OLD_MS ? warning('backup', words, BACKUP_ADVICE) : ok('backup', words)];
+    return [age > BACKUP_OLD_MS ? warning(words, BACKUP_ADVICE) : ok(words)];
   }
   if (config.storeUrl !== '') return [];
   const hours = (await (await store())?.ledger(null, { from: null, to: null }))?.hours ?? [];
   const oldest = hours.reduce((earliest, { hour }) => Math.min(earliest, hour), now());
-  if (now() - oldest <= BACKUP_OLD_MS) return [ok('backup', 'none yet, and the data is less than a day old')];
-  return [
-    warning('backup', `there was never one, and the oldest data is ${formatSpan(now() - oldest)} old`, BACKUP_ADVICE),
-  ];
+  if (now() - oldest <= BACKUP_OLD_MS) return [ok('none yet, and the data is less than a day old')];
+  return [warning(`there was never one, and the oldest data is ${formatSpan(now() - oldest)} old`, BACKUP_ADVICE)];
 }
 
 function statOf(path: string): Stats | undefined {

@@ -62,24 +62,24 @@ type Positions = ReadonlyMap<number, number>;
 export const checkLog: Check = async (parts) => {
   if (parts.config.logUrl !== '') return checkSharedLog(parts);
   const { refusals, refusedSegments, unknownEnd, missing, noted } = await parts.inspectLocalLog();
-  const findings = refusals.map((words) => failed('log', words, REFUSED_ADVICE));
-  if (unknownEnd !== null) findings.push(warning('log', unknownEnd, UNKNOWN_ENDS_ADVICE));
+  const findings = refusals.map((words) => failed(words, REFUSED_ADVICE));
+  if (unknownEnd !== null) findings.push(warning(unknownEnd, UNKNOWN_ENDS_ADVICE));
   if (missing !== null) findings.push(lostEndFinding(missing));
   for (const { at, words } of noted)
-    findings.push(warning('log', `${words} (found by the start at ${localTime(at)})`, NOTED_ADVICE));
+    findings.push(warning(`${words} (found by the start at ${localTime(at)})`, NOTED_ADVICE));
   const withoutLog = findings.length > 0 ? findings : [absentLog(parts)];
   return withLog(parts, withoutLog, async (log) => {
     const processed = await processedPosition(parts);
-    findings.push(...(await mismatchFindings(parts, 'log')));
+    findings.push(...(await mismatchFindings(parts)));
     const segments = parts.segments(parts.dataFolder);
     for (const [index, segment] of segments.entries()) {
       const words = refusedSegments.get(segment.file);
-      if (words !== undefined) findings.push(failed('log', words, REFUSED_ADVICE));
+      if (words !== undefined) findings.push(failed(words, REFUSED_ADVICE));
       else findings.push(...(await segmentFindings(log, segment, segments[index + 1], processed)));
     }
     if (findings.length === 0) {
       const atRest = parts.lockHolder(parts.dataFolder).isHeld ? '' : ', and a start would accept them';
-      return [ok('log', `${countOf(segments.length, 'segment')}, readable at both ends${atRest}`)];
+      return [ok(`${countOf(segments.length, 'segment')}, readable at both ends${atRest}`)];
     }
     // A foreign segment is also found beside each of its neighbours.
     return [...new Map(findings.map((finding) => [finding.message, finding])).values()];
@@ -89,9 +89,9 @@ export const checkLog: Check = async (parts) => {
 /** A migrated folder has a log, so beside the marker of a migration there was one. */
 function absentLog({ dataFolder }: DoctorParts): Finding {
   const marker = readMigrationMarker(dataFolder);
-  if (marker?.state !== 'migrated') return ok('log', 'there is none yet');
+  if (marker?.state !== 'migrated') return ok('there is none yet');
   const message = `it is gone, with log-ends: migrated.json says that this folder had one when it was migrated to PostgreSQL (${marker.at}). Whether acknowledged requests are unprocessed is unknown`;
-  return warning('log', message, 'If you have log/ and log-ends, put them back before the next start.');
+  return warning(message, 'If you have log/ and log-ends, put them back before the next start.');
 }
 
 const REFUSED_ADVICE = 'Until then a server refuses to start, and a running one may not process.';
@@ -104,28 +104,24 @@ const NOTED_ADVICE =
 /** For the lost end of a local log, before the start that continues after it. */
 function lostEndFinding(missing: MissingRecords): Finding {
   const text = missingRecordsText(missing);
-  if (isHarmless(missing)) return warning('log', text, 'Nothing to do: the next start continues after them.');
+  if (isHarmless(missing)) return warning(text, 'Nothing to do: the next start continues after them.');
   const advice =
     'Put the files back before the next start. docs/operating.md says how: "The log and the store do not match".';
-  if (missing.processed >= missing.to) return warning('log', text, advice);
-  return failed(
-    'log',
-    text,
-    `${advice} A started server accepts requests, and processes none after the missing records.`,
-  );
+  if (missing.processed >= missing.to) return warning(text, advice);
+  return failed(text, `${advice} A started server accepts requests, and processes none after the missing records.`);
 }
 
 /** Opening it checks its settings, too: warns of those that could lose acknowledged events. */
 async function checkSharedLog(parts: DoctorParts): Promise<Finding[]> {
   const findings: Finding[] = [];
   const advice = 'docs/scaling.md has the settings of a topic that loses nothing: "Step 2: Kafka".';
-  const log = await parts.findLogReader(parts.config, (message) => findings.push(warning('log', message, advice)));
+  const log = await parts.findLogReader(parts.config, (message) => findings.push(warning(message, advice)));
   if (log === undefined) return findings;
   try {
     const partitions = countOf((await log.partitions()).length, 'partition');
     const name = withoutSecrets(parts.config.logUrl);
     const settings = findings.length === 0 ? ', and its settings are safe for events' : '';
-    return [ok('log', `${name} responds: ${partitions}${settings}`), ...findings];
+    return [ok(`${name} responds: ${partitions}${settings}`), ...findings];
   } finally {
     await log.close();
   }
@@ -141,7 +137,7 @@ async function segmentFindings(
   if (segment.state === 'lost') {
     const advice =
       'Records in it that were not processed by then are missing from the store. Keep the file until it is no longer needed.';
-    return [warning('log', `the segment ${name} was given up`, advice)];
+    return [warning(`the segment ${name} was given up`, advice)];
   }
   if (segment.state === 'unused') return [];
   if (segment.state === 'missing') return [missingFinding(segment, next, processed)];
@@ -159,17 +155,17 @@ async function segmentFindings(
   } catch (error) {
     // Retention may just have removed it.
     if (!existsSync(segment.file)) return [];
-    if (error instanceof ForeignSegmentError) return [failed('log', error.message, REFUSED_ADVICE)];
+    if (error instanceof ForeignSegmentError) return [failed(error.message, REFUSED_ADVICE)];
     if (error instanceof LogGapError) {
       if (next !== undefined && (processed ?? 0) >= next.firstPosition) {
         const message = `records of the segment ${name} are missing, before position ${next.firstPosition}; the store has processed all of them`;
-        return [warning('log', message, 'Nothing to do for these: the next start marks them.')];
+        return [warning(message, 'Nothing to do for these: the next start marks them.')];
       }
-      return [failed('log', error.message, 'Until then a server accepts requests, and does not process past the gap.')];
+      return [failed(error.message, 'Until then a server accepts requests, and does not process past the gap.')];
     }
     const advice =
       'Stop the server and put back a copy from a backup. Without one, rename it to ….db.lost to continue without its records.';
-    return [failed('log', `the segment ${name} cannot be read: ${messageOf(error)}`, advice)];
+    return [failed(`the segment ${name} cannot be read: ${messageOf(error)}`, advice)];
   }
 }
 
@@ -192,14 +188,13 @@ function missingFinding(
   const until = next === undefined ? '' : ` to ${next.firstPosition - 1}`;
   const message = `positions ${firstPosition}${until} are missing`;
   if (processed === undefined) {
-    return warning('log', message, 'Without the store it is unknown whether they were processed: see "store" below.');
+    return warning(message, 'Without the store it is unknown whether they were processed: see "store" below.');
   }
   if (next !== undefined && processed >= next.firstPosition) {
     const advice = 'Nothing to do for these. The marker file may be removed with the segments before it.';
-    return warning('log', `${message}; the store has processed all of them`, advice);
+    return warning(`${message}; the store has processed all of them`, advice);
   }
   return failed(
-    'log',
     `${message}, and the store has processed the log up to position ${Math.max(0, processed - 1)} only`,
     'What is missing from there on was acknowledged and is not stored. Put the files back. docs/operating.md says how: "The log and the store do not match".',
   );
@@ -218,7 +213,7 @@ async function lastPosition(log: LogReader, from: number): Promise<number | null
 export const checkBacklog: Check = async (parts) => {
   return withLogAndStore(parts, [], async (log, store) => {
     const before = await lookAtBacklog(log, await positionsOf(store));
-    if (before.records === 0) return [ok('backlog', 'all received requests are processed')];
+    if (before.records === 0) return [ok('all received requests are processed')];
     const age = parts.now() - (before.oldest ?? parts.now());
     const more = before.records >= BACKLOG_RECORDS_COUNTED_MAX ? 'more than ' : '';
     const size = `${more}${countOf(before.records, 'request')} (${formatBytes(before.bytes)}) wait, the oldest for ${formatSpan(age)}`;
@@ -226,14 +221,14 @@ export const checkBacklog: Check = async (parts) => {
     const damaged = parts.isDeep && !isShared ? await firstDamaged(log, before.positions) : undefined;
     if (damaged !== undefined) {
       const advice = 'Until then a server accepts requests, and does not process past that position.';
-      return [failed('backlog', `${size}; ${damaged}`, advice)];
+      return [failed(`${size}; ${damaged}`, advice)];
     }
     if (!isShared && !parts.lockHolder(parts.dataFolder).isHeld) {
       const start = 'Start the server to continue: sluice serve';
       const advice = parts.isDeep
         ? `Every record of them was read and is intact. ${start}`
         : `${start}. To check every record that waits: sluice doctor --deep`;
-      return [warning('backlog', `${size}; no server is running`, advice)];
+      return [warning(`${size}; no server is running`, advice)];
     }
     const firstLookAt = parts.now();
     let processed = 0;
@@ -246,19 +241,17 @@ export const checkBacklog: Check = async (parts) => {
     const between = formatSpan(Math.max(LOOK_INTERVAL_MS, parts.now() - firstLookAt));
     if (processed === 0 && age < BACKLOG_OLD_MS) {
       const advice = 'The machine may be busy, or the processor waits: its log says why. Check again in a minute.';
-      return [warning('backlog', `${size}, and nothing was processed within ${between}`, advice)];
+      return [warning(`${size}, and nothing was processed within ${between}`, advice)];
     }
     if (processed === 0) {
       const advice = isShared
         ? 'Is a server with the role processor running, and what does its log say? A restart loses nothing.'
         : 'Check the log of the server for errors, and the disk; a restart loses nothing.';
-      return [failed('backlog', `${size}, and nothing was processed within ${between}`, advice)];
+      return [failed(`${size}, and nothing was processed within ${between}`, advice)];
     }
     const speed = `${formatCount(processed)} were processed within ${between}`;
-    if (age < BACKLOG_OLD_MS) return [ok('backlog', `${size}; ${speed}`)];
-    return [
-      warning('backlog', `${size}; ${speed}`, 'It works, but is behind. Check again in a minute: is the wait shorter?'),
-    ];
+    if (age < BACKLOG_OLD_MS) return [ok(`${size}; ${speed}`)];
+    return [warning(`${size}; ${speed}`, 'It works, but is behind. Check again in a minute: is the wait shorter?')];
   });
 };
 
@@ -320,7 +313,7 @@ export async function recordsBetween(log: LogReader, before: Positions, after: P
 export const checkClock: Check = async (parts) => {
   const now = parts.now();
   if (now < CLOCK_EARLIEST) {
-    return [failed('clock', `it says ${isoTime(now)}`, 'Correct the clock, or synchronise it with NTP.')];
+    return [failed(`it says ${isoTime(now)}`, 'Correct the clock, or synchronise it with NTP.')];
   }
   const apart = await checkDatabaseClock(parts);
   if (apart.length > 0) return apart;
@@ -329,9 +322,9 @@ export const checkClock: Check = async (parts) => {
     const message = `it says ${localTime(now)}, and the server does not trust it: received_at is ${formatSpan(heldSeconds * 1_000)} behind`;
     const advice =
       'The clock jumped ahead. Correct it, and the server recovers by itself. If it is right, restart the server, with a larger SLUICE_CLOCK_GAP_MAX if the difference exceeds it.';
-    return [warning('clock', message, advice)];
+    return [warning(message, advice)];
   }
-  const alone = [ok('clock', `${localTime(now)}, and nothing to compare it with yet`)];
+  const alone = [ok(`${localTime(now)}, and nothing to compare it with yet`)];
   return withLogAndStore(parts, alone, async (log, store) => {
     const { hours } = await store.ledger(null, { from: null, to: null });
     const newest = hours.reduce((latest, { hour }) => Math.max(latest, hour), await log.newestReceivedAt());
@@ -342,14 +335,14 @@ export const checkClock: Check = async (parts) => {
       const message = `it says ${localTime(now)}, but the newest event was received at ${localTime(newest)}, ${formatSpan(behind)} from now`;
       const advice =
         'The clock was set back, or was ahead then. If it is wrong now, correct it. If it is right, wait: received_at continues from there at half speed until the clock has caught up.';
-      return [warning('clock', message, advice)];
+      return [warning(message, advice)];
     }
     if (-behind > clockGapMsMax) {
       const message = `it says ${localTime(now)}, ${formatSpan(-behind)} after the newest event was received`;
       const advice = `That is more than SLUICE_CLOCK_GAP_MAX (${formatSetting('clockGapMsMax', clockGapMsMax)}): a server does not trust it, and received_at continues from the newest event. Correct the clock; if it is right, start the server once with a larger SLUICE_CLOCK_GAP_MAX.`;
-      return [warning('clock', message, advice)];
+      return [warning(message, advice)];
     }
-    return [ok('clock', `${localTime(now)}, and no event was received later`)];
+    return [ok(`${localTime(now)}, and no event was received later`)];
   });
 };
 
@@ -376,7 +369,7 @@ export const checkReadiness: Check = async (parts) => {
   if (text === '') return [];
   const { reasons = [] } = JSON.parse(text) as { reasons?: string[] };
   return reasons.map((reason) =>
-    failed('server', `it is not ready: ${reason}`, reason.includes('was removed or replaced') ? REPLACED : NOT_READY),
+    failed(`it is not ready: ${reason}`, reason.includes('was removed or replaced') ? REPLACED : NOT_READY),
   );
 };
 
@@ -389,24 +382,24 @@ export const checkStore: Check = async (parts) => {
   if (store === undefined) return [await absentStore(parts)];
   const tenants = await store.tenants();
   const opens = `it opens, with data of ${countOf(tenants.length, 'tenant')}`;
-  if (parts.config.storeUrl !== '') return [ok('store', opens)];
+  if (parts.config.storeUrl !== '') return [ok(opens)];
   const bytes = statSync(storeFileOf(parts.dataFolder)).size;
   if (!parts.isDeep && bytes > STORE_BYTES_READ_MAX) {
-    return [ok('store', `${opens}; its ${formatBytes(bytes)} were not checked for damage: sluice doctor --deep does`)];
+    return [ok(`${opens}; its ${formatBytes(bytes)} were not checked for damage: sluice doctor --deep does`)];
   }
   const problems = await parts.checkStoreFile(parts.dataFolder, parts.isDeep);
-  if (problems.length === 0 && !parts.isDeep) return [ok('store', `${opens}; the structure of every page is intact`)];
+  if (problems.length === 0 && !parts.isDeep) return [ok(`${opens}; the structure of every page is intact`)];
   const advice =
     'Stop the server and restore a backup. Without one, move store.db away, with its -wal and -shm: the next start rebuilds it from what the log still has.';
-  const damage = problems.map((problem) => failed('store', `it is damaged: ${problem}`, advice));
-  const findings = [ok('store', opens), ...firstOf(damage)];
-  if (problems.length === 0) findings.push(ok('store', 'every page is intact, and every event has its record'));
+  const damage = problems.map((problem) => failed(`it is damaged: ${problem}`, advice));
+  const findings = [ok(opens), ...firstOf(damage)];
+  if (problems.length === 0) findings.push(ok('every page is intact, and every event has its record'));
   return findings;
 };
 
 /** A store that never existed, or one that is gone: then the log shows what can be rebuilt. */
 async function absentStore(parts: DoctorParts): Promise<Finding> {
-  const none = ok('store', 'there is none yet');
+  const none = ok('there is none yet');
   if (parts.config.storeUrl !== '') return none;
   // Records that only log-ends still knows about.
   const { missing } = await parts.inspectLocalLog();
@@ -416,17 +409,15 @@ async function absentStore(parts: DoctorParts): Promise<Finding> {
   if (parts.lockHolder(parts.dataFolder).isHeld) {
     const advice =
       'Restart the server: it rebuilds the store from the log. Nothing is processed or removed from the log until then.';
-    return failed('store', 'store.db was removed while the server is running', advice);
+    return failed('store.db was removed while the server is running', advice);
   }
   if (lost > 0) {
     return failed(
-      'store',
       `store.db is gone, and the log does not have everything that was in it: ${countOf(lost, 'request')} ${lost === 1 ? 'is' : 'are'} in neither`,
       'Put store.db back, or restore a backup (sluice restore --from BACKUP). A server started now rebuilds the store from what the log still has, and counts the rest in lost_records of GET /ledger for good.',
     );
   }
   return warning(
-    'store',
     'store.db is gone; the log still has every request that was in it',
     'Start the server: it rebuilds the store from the log. People who were erased since those requests came back with it: erase them again (docs/operating.md).',
   );
@@ -439,7 +430,7 @@ export const checkLedger: Check = async (parts) => {
   const findings = firstOf(hours.flatMap(imbalances));
   const missing = missingRecords - (await processedButGone(parts));
   // For a log of another store, the number of missing records is unknown.
-  const mismatched = missing > 0 ? await mismatchFindings(parts, 'ledger') : [];
+  const mismatched = missing > 0 ? await mismatchFindings(parts) : [];
   if (mismatched.length > 0) findings.push(...mismatched);
   else if (missing > 0) findings.push(await logIsShort(parts, positions, missing));
   findings.push(...firstOf(lost.toReversed().map(lostFinding)));
@@ -449,7 +440,7 @@ export const checkLedger: Check = async (parts) => {
   // Records that were given up, and what the next start fixes, are no reason to doubt the rest.
   if (findings.every(({ state }) => state !== 'error')) {
     const sum = hours.reduce((total, { events }) => total + events.received, 0);
-    findings.unshift(ok('ledger', `${countOf(sum, 'event')} received, and all accounted for`));
+    findings.unshift(ok(`${countOf(sum, 'event')} received, and all accounted for`));
   }
   return findings;
 };
@@ -457,27 +448,25 @@ export const checkLedger: Check = async (parts) => {
 function deadLetterFinding({ tenantId, traceId, partition, position, cause, failedAt }: DeadLetter): Finding {
   if (tenantId === NO_TENANT) {
     return warning(
-      'ledger',
       `position ${position} of partition ${partition} has a message that Sluice did not write; it was skipped at ${localTime(failedAt)}`,
       'It is not one of the received requests. Find the program that wrote it, and let only Sluice write to its topic. Then: ' +
         `DELETE FROM sluice.dead_letters WHERE tenant = 0 AND partition = ${partition} AND position = ${position}`,
     );
   }
   return failed(
-    'ledger',
     `the request ${traceId} could not be processed and has been a failed record since ${localTime(failedAt)}: ${cause}`,
     `It is kept in the log. This is a bug in Sluice: please report the cause. The request: sluice trace ${traceId}`,
   );
 }
 
 /** The comparison that the processor makes before it continues. None if the store cannot be read. */
-async function mismatchFindings(parts: DoctorParts, check: string): Promise<Finding[]> {
+async function mismatchFindings(parts: DoctorParts): Promise<Finding[]> {
   const advice = 'Until then a server accepts requests, and processes none of that partition.';
   const words = await withLog(parts, [], async (log) => {
     const store = await parts.store().catch(() => undefined);
     return store === undefined ? [] : mismatches(log, await store.ledger(null, { from: 0, to: 0 }));
   });
-  return words.map((message) => failed(check, message, advice));
+  return words.map((message) => failed(message, advice));
 }
 
 /** Records that are gone from the end of a local log but are in the store: the next start continues after them. */
@@ -496,17 +485,17 @@ function lostFinding({ partition, from, to, records, at }: StoredLedger['lost'][
   // Only Kafka has a position 0: the store was created then, or an operator gave up the first records of a partition.
   if (from === 0) {
     const message = `${count} (${where}) ${records === 1 ? 'was' : 'were'} no longer in the log when processing of that partition began${since}`;
-    return warning('ledger', message, `${advice} If a backup of another store has them, restore it.`);
+    return warning(message, `${advice} If a backup of another store has them, restore it.`);
   }
   if (from === 1) {
     const message = `${count} (${where}) ${records === 1 ? 'was' : 'were'} no longer in the log when this store was created${since}`;
-    return warning('ledger', message, `${advice} If there is a backup of the store that was there before, restore it.`);
+    return warning(message, `${advice} If there is a backup of the store that was there before, restore it.`);
   }
   // Not when the file was renamed, which nothing records: a gap is passed with the first request after it.
   const passed =
     at === null ? 'the next request is processed without them' : `processing continued at ${localTime(at)}`;
   const message = `${count} (${where}) ${records === 1 ? 'was' : 'were'} given up; ${passed}`;
-  return warning('ledger', message, advice);
+  return warning(message, advice);
 }
 
 /** The log ends before the last acknowledged record, has a gap, or is not the log of this store. */
@@ -524,7 +513,6 @@ async function logIsShort(parts: DoctorParts, positions: Positions, missing: num
   });
   const where = places.length === 0 ? '' : ` (the store has processed ${places.join(', ')})`;
   return failed(
-    'ledger',
     `${countOf(missing, 'record')} that the log should have ${missing === 1 ? 'is' : 'are'} missing from it${where}`,
     parts.config.logUrl === ''
       ? 'Its newest files were lost, truncated or replaced by older ones. A running server gives new requests positions after the ' +
@@ -537,10 +525,9 @@ async function logIsShort(parts: DoctorParts, positions: Positions, missing: num
 
 async function recountFindings(store: LedgerReader): Promise<Finding[]> {
   const { eventsInLedger, eventsInTables } = await store.recount();
-  if (eventsInLedger === eventsInTables)
-    return [ok('ledger', `${countOf(eventsInTables, 'event')} counted, as in the ledger`)];
+  if (eventsInLedger === eventsInTables) return [ok(`${countOf(eventsInTables, 'event')} counted, as in the ledger`)];
   const message = `the ledger has ${countOf(eventsInLedger, 'event')}, but ${formatCount(eventsInTables)} are stored`;
-  return [failed('ledger', message, LEDGER_ADVICE)];
+  return [failed(message, LEDGER_ADVICE)];
 }
 
 const LEDGER_ADVICE = 'This is a bug in Sluice, or a damaged file: please report it, and check the store with --deep.';
@@ -550,7 +537,7 @@ function imbalances({ hour, users, events }: LedgerHour): Finding[] {
     const difference = sums.received - accountedFor(sums);
     if (difference === 0) return [];
     const message = `of ${formatCount(sums.received)} ${noun} received in the hour of ${localTime(hour)}, ${formatCount(Math.abs(difference))} are ${difference > 0 ? 'missing' : 'too many'}`;
-    return [failed('ledger', message, LEDGER_ADVICE)];
+    return [failed(message, LEDGER_ADVICE)];
   });
 }
 

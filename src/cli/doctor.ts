@@ -34,6 +34,7 @@ const SIGNS = { ok: '✓', warning: '!', error: '✗' } as const;
 const TEXT_COLUMNS = 96;
 
 type NamedCheck = readonly [name: string, check: Check];
+type NamedFinding = Required<Finding>;
 
 /** Checks of the data folder. */
 const FOLDER_CHECKS: readonly NamedCheck[] = [
@@ -66,7 +67,7 @@ export async function runDoctor(args: readonly string[], shell: DoctorShell): Pr
 }
 
 /** Without a folder, or a database, nothing else can be checked. */
-async function examine(parts: DoctorParts): Promise<Finding[]> {
+async function examine(parts: DoctorParts): Promise<NamedFinding[]> {
   const { storeUrl, logUrl } = parts.config;
   const findings = await attempt('settings', checkSettings, parts);
   const essential: readonly NamedCheck[] = [
@@ -94,33 +95,34 @@ async function checkIsHere({ dataFolder }: DoctorParts): Promise<Finding[]> {
 
 /** As at start: with PostgreSQL, embedded data left in the folder would be missing. */
 async function checkIsMigrated({ dataFolder }: DoctorParts): Promise<Finding[]> {
-  return refusesStart('data folder', problemOfUnmigratedFolder(dataFolder));
+  return refusesStart(problemOfUnmigratedFolder(dataFolder));
 }
 
 /** With parts of different installations, all further results would be wrong. */
 async function checkIsOneInstallation({ problemOfInstallation, dataFolder }: DoctorParts): Promise<Finding[]> {
-  return refusesStart('data folder', problemOfInstallation(dataFolder));
+  return refusesStart(problemOfInstallation(dataFolder));
 }
 
 /** Half of a restore looks like damage, for which the advice would be wrong. */
 async function checkIsRestored({ dataFolder }: DoctorParts): Promise<Finding[]> {
   if (!isRestoreUnfinished(dataFolder)) return [];
   const message = 'a restore into it is running or was interrupted, so it is incomplete';
-  return [failed('data folder', message, 'If none is running, run the same "sluice restore" again: it starts over.')];
+  return [failed(message, 'If none is running, run the same "sluice restore" again: it starts over.')];
 }
 
 /** A check that throws is a finding, too. */
-async function attempt(name: string, check: Check, parts: DoctorParts): Promise<Finding[]> {
+async function attempt(name: string, check: Check, parts: DoctorParts): Promise<NamedFinding[]> {
   try {
-    return await check(parts);
+    return (await check(parts)).map(({ check: about = name, state, message, advice }) => {
+      return { check: about, state, message, advice };
+    });
   } catch (error) {
-    const message = messageOf(error);
-    return [{ check: name, state: 'error', message: `the check failed: ${message}`, advice: null }];
+    return [{ check: name, state: 'error', message: `the check failed: ${messageOf(error)}`, advice: null }];
   }
 }
 
 /** Opens the store and inspects the log on first use, for all checks together. */
-async function examineWith(shell: DoctorShell, flags: FlagsRead): Promise<Finding[]> {
+async function examineWith(shell: DoctorShell, flags: FlagsRead): Promise<NamedFinding[]> {
   const config = readSettings(flags, shell.env);
   let opened: Promise<Store | undefined> | undefined;
   let inspection: Promise<LogInspection> | undefined;
@@ -156,7 +158,7 @@ function exitCodeOf(findings: readonly Finding[]): number {
 
 const NAME_COLUMNS = 12;
 
-function describe({ check, state, message, advice }: Finding, ink: Ink): string {
+function describe({ check, state, message, advice }: NamedFinding, ink: Ink): string {
   const indent = ' '.repeat(NAME_COLUMNS + 3);
   const [first = '', ...rest] = wrap(printable(message), TEXT_COLUMNS - indent.length);
   const lines = [
