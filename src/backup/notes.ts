@@ -22,7 +22,7 @@ interface UnfinishedBackup {
   readonly began_at: string;
 }
 
-interface LastBackup extends UnfinishedBackup {
+export interface LastBackup extends UnfinishedBackup {
   readonly bytes: number;
   readonly verified: boolean;
   readonly sluice_version: string;

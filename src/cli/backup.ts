@@ -34,6 +34,7 @@ import {
 import { refuseUnfinishedRestore } from '../backup/restore-marker.ts';
 import {
   draftOf,
+  type LastBackup,
   leftoversOf,
   refuseDraft,
   removeUnfinishedBackup,
@@ -144,14 +145,15 @@ async function makeBackup(options: Options, shell: BackupShell): Promise<number>
   }
   const bytes = isFolder(target) ? manifest.files.reduce((sum, file) => sum + file.bytes, 0) : statSync(target).size;
   const { began_at, sluice_version } = manifest;
-  note(shell, () => writeLastBackup(dataFolder, { began_at, target, bytes, verified: isVerified, sluice_version }));
+  const made = { began_at, target, bytes, verified: isVerified, sluice_version };
+  note(shell, () => writeLastBackup(dataFolder, made));
   const unknown = shell.unknownFiles(dataFolder);
   if (options.json) {
     const result = { backup: target, bytes, verified: isVerified, ...summaryOf(manifest), files_left_out: unknown };
     shell.out(`${JSON.stringify(result)}\n`);
     return 0;
   }
-  shell.out(report({ target, bytes, manifest, isVerified, spanMs: shell.now() - beganAt, unknown }));
+  shell.out(report(made, manifest, shell.now() - beganAt, unknown));
   return 0;
 }
 
@@ -393,17 +395,13 @@ export async function withProgress<T>(
   }
 }
 
-interface Report {
-  readonly target: string;
-  readonly bytes: number;
-  readonly manifest: Manifest;
-  readonly isVerified: boolean;
-  readonly spanMs: number;
-  readonly unknown: readonly string[];
-}
-
-function report({ target, bytes, manifest, isVerified, spanMs, unknown }: Report): string {
-  const checked = isVerified
+function report(
+  { target, bytes, verified }: LastBackup,
+  manifest: Manifest,
+  spanMs: number,
+  unknown: readonly string[],
+): string {
+  const checked = verified
     ? 'Verified: it was read back, and is intact.'
     : `To check it: sluice backup --verify ${target}`;
   const database =

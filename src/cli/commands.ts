@@ -20,8 +20,8 @@ export interface Flag {
 export type Flags = Readonly<Record<string, Flag>>;
 
 export interface Command {
-  /** How it is called, after "sluice": in the list of commands. */
-  readonly synopsis: string;
+  /** How it is called, after "sluice", where its name is not enough: in the list of commands. */
+  readonly synopsis?: string;
   /** What it does, in a few words: in the list of commands, and at the top of its help. */
   readonly summary: string;
   /** At the top of its help instead, where there is more to say. */
@@ -119,7 +119,6 @@ const RATE_FLAGS: Flags = {
 
 const KEYS_COMMANDS = {
   create: {
-    synopsis: 'keys create',
     summary: 'creates an API key and shows it once',
     usage: [['sluice keys create --name NAME --kind KIND --env ENVIRONMENT [options]']],
     flags: {
@@ -152,14 +151,12 @@ const KEYS_COMMANDS = {
     notes: [`A key is shown only once, when it is created; only its SHA-256 is stored. ${KEYS_EFFECT}`],
   },
   list: {
-    synopsis: 'keys list',
     summary: 'lists the API keys, revoked and expired ones included',
     usage: [['sluice keys list [--json]']],
     flags: { ...LOCATION_FLAGS, ...JSON_FLAG },
     notes: ['Shows the id, the prefix and the last four characters of each key, never the key itself.'],
   },
   edit: {
-    synopsis: 'keys edit',
     summary: 'changes the name, origins or rate limit of an API key',
     usage: [
       ['sluice keys edit ID --name "shop backend"'],
@@ -182,7 +179,6 @@ const KEYS_COMMANDS = {
     notes: [`Options that you do not give stay unchanged. ${KEYS_EFFECT}`],
   },
   roll: {
-    synopsis: 'keys roll',
     summary: 'replaces an API key without downtime',
     usage: [['sluice keys roll ID [--overlap 24h] [--json]']],
     argument: { value: 'ID', help: 'the id of the key, from "sluice keys list"' },
@@ -199,7 +195,6 @@ const KEYS_COMMANDS = {
     ],
   },
   revoke: {
-    synopsis: 'keys revoke',
     summary: 'ends an API key at once',
     usage: [['sluice keys revoke ID [--json]']],
     argument: { value: 'ID', help: 'the id of the key, from "sluice keys list"' },
@@ -212,7 +207,6 @@ const PLAN_ARGUMENT = { value: 'FILE', help: 'the plan file; default sluice-plan
 
 const PLAN_COMMANDS = {
   infer: {
-    synopsis: 'plan infer',
     summary: 'generates a tracking plan from the events that a server receives',
     usage: [['SLUICE_KEY=sk_prod_… sluice plan infer --out sluice-plan.json']],
     flags: { out: { value: 'FILE', help: 'the file to write; default stdout' }, ...SERVER_FLAGS },
@@ -240,7 +234,6 @@ const PLAN_COMMANDS = {
     },
   },
   pull: {
-    synopsis: 'plan pull',
     summary: 'writes the tracking plan of a server as a file',
     usage: [['sluice plan pull --out sluice-plan.json'], ['sluice plan pull --version 3', 'an older version']],
     flags: {
@@ -328,7 +321,6 @@ export const COMMANDS = {
     ],
   },
   tail: {
-    synopsis: 'tail',
     summary: 'shows events as they are processed, one line each, until Ctrl-C',
     usage: [['sluice tail [--event NAME] [--since 10m] [--json]']],
     flags: {
@@ -462,7 +454,6 @@ export const COMMANDS = {
     },
   },
   rejections: {
-    synopsis: 'rejections',
     summary: 'shows what was rejected and why',
     usage: [
       ['sluice rejections', 'the reasons, and how many users are not fixed yet'],
@@ -504,7 +495,6 @@ export const COMMANDS = {
     },
   },
   'dead-letters': {
-    synopsis: 'dead-letters',
     summary: 'shows accepted requests that failed, and retries them',
     usage: [
       ['sluice dead-letters'],
@@ -525,7 +515,6 @@ export const COMMANDS = {
     },
   },
   demo: {
-    synopsis: 'demo',
     summary: 'sends the events of a small sample shop to a server',
     description:
       'sends 30 days of a small sample shop, so that there is something to look at: visitors who sign up, orders and refunds in two currencies, users that are rejected, and two people on one device.',
@@ -585,7 +574,6 @@ export const COMMANDS = {
     },
   },
   doctor: {
-    synopsis: 'doctor',
     summary: 'checks the installation and says what to do next',
     description:
       'checks settings, data folder, disk, log, store, clock, backlog, ledger, keys, tracking plans and the last backup, and says what to do next. With STORE_URL and LOG_URL, also checks the database and the topic.',

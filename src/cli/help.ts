@@ -24,7 +24,7 @@ ${ink.bold('Usage')}
   sluice COMMAND [options]
 
 ${ink.bold('Commands')}
-${commandList(Object.values(ALL_COMMANDS), ink)}
+${commandList('', ALL_COMMANDS, ink)}
 
 All settings, with their environment variables and defaults: sluice help serve
 Exit codes: 0 success, 1 failure (stderr says why), 2 depends on the command: see its help.
@@ -69,7 +69,6 @@ function helpText(path: string, command: Command, ink: Ink): string {
     ...(argument === undefined ? [] : [optionLines(argument.value, argument)]),
     ...Object.entries(flags).map(([name, flag]) => optionLines(flagName(name, flag), flag)),
   ];
-  const subcommands = Object.values(commands ?? {});
   const remarks = [
     ...notes.map((note) => wrap(note, COLUMNS).join('\n')),
     ...Object.entries(topics).map(([title, text]) => titled(title, text, ink)),
@@ -77,7 +76,7 @@ function helpText(path: string, command: Command, ink: Ink): string {
   const parts = [
     titled(`sluice ${path}`, description ?? `${summary}.`, ink),
     `${ink.bold('Usage')}\n${usageLines.join('\n')}`,
-    ...(subcommands.length === 0 ? [] : [`${ink.bold('Commands')}\n${commandList(subcommands, ink)}`]),
+    ...(commands === undefined ? [] : [`${ink.bold('Commands')}\n${commandList(`${path} `, commands, ink)}`]),
     ...(options.length === 0 ? [] : [`${ink.bold('Options')}\n${options.join('\n')}`]),
     ...(remarks.length === 0 ? [] : [remarks.join('\n')]),
   ];
@@ -88,9 +87,9 @@ function flagName(name: string, { value }: Flag): string {
   return value === undefined ? `--${name}` : `--${name} ${value}`;
 }
 
-function commandList(commands: readonly Command[], ink: Ink): string {
-  return commands
-    .map(({ synopsis, summary }) => columns(synopsis, summary, SYNOPSIS_COLUMNS))
+function commandList(before: string, commands: Readonly<Record<string, Command>>, ink: Ink): string {
+  return Object.entries(commands)
+    .map(([name, { synopsis = before + name, summary }]) => columns(synopsis, summary, SYNOPSIS_COLUMNS))
     .map((text) => text.replace(/^ {2}\S+/, (name) => `  ${ink.bold(name.trim())}`))
     .join('\n');
 }

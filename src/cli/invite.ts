@@ -40,7 +40,7 @@ export async function runInvite(args: readonly string[], io: InviteIo): Promise<
   const made = await withKeyStore(config, io.openKeyStore, async (keyStore) => {
     const members = await io.openMemberStore(config);
     try {
-      return await makeInvitation({ keyStore, members, config, accountName, email: email ?? null, now: io.now() });
+      return await makeInvitation(keyStore, members, config, { accountName, email: email ?? null, now: io.now() });
     } finally {
       await members.close();
     }
@@ -49,17 +49,12 @@ export async function runInvite(args: readonly string[], io: InviteIo): Promise<
   return 0;
 }
 
-interface Options {
-  readonly keyStore: KeyStore;
-  readonly members: MemberStore;
-  readonly config: Config;
-  readonly accountName: string | undefined;
-  readonly email: string | null;
-  readonly now: number;
-}
-
-async function makeInvitation(options: Options) {
-  const { keyStore, members, config, accountName, email, now } = options;
+async function makeInvitation(
+  keyStore: KeyStore,
+  members: MemberStore,
+  config: Config,
+  { accountName, email, now }: { accountName: string | undefined; email: string | null; now: number },
+) {
   const known = email === null ? undefined : await members.findMember(email);
   if (known !== undefined && accountName !== undefined && accountName.trim() !== known.accountName) {
     throw new OperatorError(

@@ -48,7 +48,7 @@ export async function runTail(args: readonly string[], shell: Shell): Promise<nu
   await withStore(shell, place.config, async (store) => {
     const tenant = await waitForTenant(shell, store, place);
     if (tenant !== undefined && !flags.switches.has('personal')) plan = await planOfTenant(shell, place.config, tenant);
-    if (tenant !== undefined) await follow({ shell, store, tenant, eventName, sinceMs, show });
+    if (tenant !== undefined) await follow(shell, store, tenant, sinceMs, eventName, show);
   });
   return 0;
 }
@@ -64,16 +64,14 @@ async function waitForTenant(shell: Shell, store: LedgerReader, place: DataSourc
   }
 }
 
-interface Following {
-  readonly shell: Shell;
-  readonly store: EventReader;
-  readonly tenant: Tenant;
-  readonly eventName: string | null;
-  readonly sinceMs: number;
-  readonly show: (event: StoredEvent) => void;
-}
-
-async function follow({ shell, store, tenant, eventName, sinceMs, show }: Following): Promise<void> {
+async function follow(
+  shell: Shell,
+  store: EventReader,
+  tenant: Tenant,
+  sinceMs: number,
+  eventName: string | null,
+  show: (event: StoredEvent) => void,
+): Promise<void> {
   let { last } = await store.arrivals(tenant.id, null, PAGE_EVENTS);
   // Read after the cursor was taken: an event may be in both, and none is in neither.
   const past = sinceMs === 0 ? [] : await eventsSince(store, tenant, eventName, shell.now() - sinceMs);
