@@ -9,14 +9,7 @@ import { createKey, type KeyOptions, mistakesIn, RATE_MAX, unusedKey } from '../
 import { editKey, OVERLAP_MS_MAX, rollKey } from '../../keys/change.ts';
 import { keyState } from '../../keys/state.ts';
 import { DAY_MS, type Environment, ENVIRONMENTS, KEY_KINDS } from '../../model.ts';
-import {
-  type ApiKey,
-  KEY_VOLUME_DAYS,
-  type KeyStore,
-  type KeyVolume,
-  type NewKey,
-  type RateLimit,
-} from '../../keys.ts';
+import { type ApiKey, KEY_VOLUME_DAYS, type KeyVolume, type RateLimit } from '../../keys.ts';
 import { parseIso8601 } from '../../validation/iso8601.ts';
 import { ID_PARAMS, type MemberCall, type MemberParts, memberRoute } from '../member-route.ts';
 import { BadParameterError } from '../responses.ts';
@@ -100,11 +93,10 @@ const CreatedKey = object('CreatedKey', 'A new key.', { key: keyText, row: Key }
 const RolledKey = object('RolledKey', 'A new key, and the one that it replaces.', { key: keyText, row: Key, old: Key });
 
 export function registerKeyRoutes(app: FastifyInstance, parts: MemberParts): void {
-  const callOf = ({ member, now }: MemberCall): KeyCall => ({
-    keyStore: parts.keyStore,
-    accountId: member.accountId,
-    now,
-  });
+  const { keyStore } = parts;
+  const volumesOf = ({ member, now }: MemberCall): Promise<Map<string, KeyVolume>> =>
+    asked(keyStore.volumes(member.accountId, now - (KEY_VOLUME_DAYS - 1) * DAY_MS));
+
   memberRoute(app, parts, {
     method: 'GET',
     url: '/keys',
@@ -114,7 +106,11 @@ export function registerKeyRoutes(app: FastifyInstance, parts: MemberParts): voi
       description: 'The keys of the account, in both environments.',
       response: { description: 'Keys.', body: KeyList },
     },
-    handler: (call) => listKeys(callOf(call)),
+    handler: async (call) => {
+      const own = await asked(keyStore.list(call.member.accountId));
+      const volumes = await volumesOf(call);
+      return { keys: own.map((key) => keyJson(key, call.now, volumes.get(key.id))) };
+    },
   });
   memberRoute(app, parts, {
     method: 'POST',
@@ -126,7 +122,19 @@ export function registerKeyRoutes(app: FastifyInstance, parts: MemberParts): voi
       body: KeyOptions,
       response: { status: 201, description: 'The key.', body: CreatedKey },
     },
-    handler: (call) => makeKey(callOf(call), optionsOf(call.body, servedEnvironments(parts.environment))),
+    handler: async ({ member: { accountId }, body, now }) => {
+      const options = { ...optionsOf(body, servedEnvironments(parts.environment)), accountId, now };
+      const active = (await asked(keyStore.list(accountId))).filter((key) => keyState(key, now) === 'active');
+      if (active.length >= ACTIVE_KEYS_MAX) {
+        const message = `the account has ${ACTIVE_KEYS_MAX} active keys: revoke keys that are no longer used`;
+        throw new BadParameterError(message);
+      }
+      // Invalid options are refused in the words of the command line, all of them at once.
+      const mistakes = mistakesIn(options, now);
+      if (mistakes.length > 0) throw new BadParameterError(mistakes.join(' '));
+      const { key, row } = await asked(createKey(keyStore, options));
+      return { key, row: keyJson(unusedKey(row), now) };
+    },
   });
   memberRoute(app, parts, {
     method: 'PATCH',
@@ -139,7 +147,15 @@ export function registerKeyRoutes(app: FastifyInstance, parts: MemberParts): voi
       body: KeyChanges,
       response: { description: 'The key as it is now.', body: Key },
     },
-    handler: (call) => editOwnKey(callOf(call), call.id, call.body),
+    handler: async (call) => {
+      const { id, now, member } = call;
+      const changes = changesOf(call.body);
+      const result = await asked(editKey(keyStore, { id, accountId: member.accountId, changes, now }));
+      if (result.kind === 'unknown') return null;
+      if (result.kind === 'mistakes') throw new BadParameterError(result.mistakes.join(' '));
+      if (result.kind === 'inactive') throw inactive(result);
+      return keyJson(result.key, now, (await volumesOf(call)).get(id));
+    },
   });
   memberRoute(app, parts, {
     method: 'POST',
@@ -152,7 +168,16 @@ export function registerKeyRoutes(app: FastifyInstance, parts: MemberParts): voi
       body: Type.Object({ name: text('The name of the key, to prevent revoking the wrong one.') }),
       response: { description: 'The key as it is now.', body: Key },
     },
-    handler: (call) => revokeKey(callOf(call), call.id, call.body),
+    // The name is asked for so that no other key is revoked by a slip.
+    handler: async (call) => {
+      const { id, now, member } = call;
+      const { name } = fieldsOf(call.body, ['name']);
+      const own = (await asked(keyStore.list(member.accountId))).find((key) => key.id === id);
+      if (own === undefined) return null;
+      if (name !== own.name) throw new BadParameterError('name must be the name of the key that is to be revoked');
+      const revoked = await asked(keyStore.revoke(id, now));
+      return revoked === undefined ? null : keyJson(revoked, now, (await volumesOf(call)).get(id));
+    },
   });
   memberRoute(app, parts, {
     method: 'POST',
@@ -172,74 +197,16 @@ export function registerKeyRoutes(app: FastifyInstance, parts: MemberParts): voi
       }),
       response: { status: 201, description: 'Both keys.', body: RolledKey },
     },
-    handler: (call) => rollOwnKey(callOf(call), call.id, call.body),
+    handler: async (call) => {
+      const { id, now, member } = call;
+      const overlapMs = overlapMsOf(fieldsOf(call.body, ['overlap_seconds']).overlap_seconds);
+      const result = await asked(rollKey(keyStore, { id, accountId: member.accountId, overlapMs, now }));
+      if (result.kind === 'unknown') return null;
+      if (result.kind === 'inactive') throw inactive(result);
+      const { key, row, old } = result;
+      return { key, row: keyJson(unusedKey(row), now), old: keyJson(old, now, (await volumesOf(call)).get(id)) };
+    },
   });
-}
-
-/** Arguments of each operation on keys. */
-interface KeyCall {
-  readonly keyStore: KeyStore;
-  readonly accountId: string;
-  readonly now: number;
-}
-
-async function listKeys({ keyStore, accountId, now }: KeyCall) {
-  const own = await asked(keyStore.list(accountId));
-  const volumes = await volumesOf({ keyStore, accountId, now });
-  return { keys: own.map((key) => keyJson(key, now, volumes.get(key.id))) };
-}
-
-async function makeKey({ keyStore, accountId, now }: KeyCall, options: KeyOptions) {
-  const active = (await asked(keyStore.list(accountId))).filter((key) => keyState(key, now) === 'active');
-  if (active.length >= ACTIVE_KEYS_MAX) {
-    throw new BadParameterError(`the account has ${ACTIVE_KEYS_MAX} active keys: revoke keys that are no longer used`);
-  }
-  const { key, row } = await storeKey(keyStore, { ...options, accountId, now });
-  return { key, row: keyJson(unusedKey(row), now) };
-}
-
-/** Null when the account has no such key. */
-async function editOwnKey({ keyStore, accountId, now }: KeyCall, id: string, body: unknown) {
-  const { name, origins, rate_limit: limit } = fieldsOf(body, ['name', 'origins', 'rate_limit']);
-  if (name !== undefined && typeof name !== 'string') throw new BadParameterError('name must be a text');
-  if (origins !== undefined && !isTexts(origins)) throw new BadParameterError('origins must be an array of texts');
-  const changes = {
-    ...(name !== undefined && { name }),
-    ...(origins !== undefined && { origins }),
-    ...(limit !== undefined && { rateLimit: rateLimitOf(limit) }),
-  };
-  const result = await asked(editKey(keyStore, { id, accountId, changes, now }));
-  if (result.kind === 'unknown') return null;
-  if (result.kind === 'mistakes') throw new BadParameterError(result.mistakes.join(' '));
-  if (result.kind === 'inactive') throw new BadParameterError(`the key is ${result.state}: create a new key`);
-  const volumes = await volumesOf({ keyStore, accountId, now });
-  return keyJson(result.key, now, volumes.get(id));
-}
-
-/** Null when the account has no such key. The name is asked for so that no other key is revoked by a slip. */
-async function revokeKey(call: KeyCall, id: string, body: unknown) {
-  const { name } = fieldsOf(body, ['name']);
-  const own = await findOwn(call, id);
-  if (own === undefined) return null;
-  if (name !== own.name) throw new BadParameterError('name must be the name of the key that is to be revoked');
-  const revoked = await asked(call.keyStore.revoke(id, call.now));
-  if (revoked === undefined) return null;
-  return keyJson(revoked, call.now, (await volumesOf(call)).get(id));
-}
-
-/** Null when the account has no such key. */
-async function rollOwnKey({ keyStore, accountId, now }: KeyCall, id: string, body: unknown) {
-  const overlapMs = overlapMsOf(fieldsOf(body, ['overlap_seconds']).overlap_seconds);
-  const result = await asked(rollKey(keyStore, { id, accountId, overlapMs, now }));
-  if (result.kind === 'unknown') return null;
-  if (result.kind === 'inactive') throw new BadParameterError(`the key is ${result.state}: create a new key`);
-  const { key, row, old } = result;
-  const volumes = await volumesOf({ keyStore, accountId, now });
-  return { key, row: keyJson(unusedKey(row), now), old: keyJson(old, now, volumes.get(id)) };
-}
-
-function volumesOf({ keyStore, accountId, now }: KeyCall): Promise<Map<string, KeyVolume>> {
-  return asked(keyStore.volumes(accountId, now - (KEY_VOLUME_DAYS - 1) * DAY_MS));
 }
 
 const NO_VOLUME: KeyVolume = { users: 0, events: 0, usersRejected: 0, requestsLimited: 0 };
@@ -255,15 +222,8 @@ function keyJson(key: ApiKey, now: number, volume = NO_VOLUME) {
   });
 }
 
-async function findOwn({ keyStore, accountId }: KeyCall, id: string): Promise<ApiKey | undefined> {
-  return (await asked(keyStore.list(accountId))).find((key) => key.id === id);
-}
-
-/** Invalid options are refused in the words of the command line, all of them at once. */
-function storeKey(keyStore: KeyStore, options: Parameters<typeof createKey>[1]): Promise<{ key: string; row: NewKey }> {
-  const mistakes = mistakesIn(options, options.now);
-  if (mistakes.length > 0) throw new BadParameterError(mistakes.join(' '));
-  return asked(createKey(keyStore, options));
+function inactive({ state }: { readonly state: string }): BadParameterError {
+  return new BadParameterError(`the key is ${state}: create a new key`);
 }
 
 async function asked<T>(response: Promise<T>): Promise<T> {
@@ -286,6 +246,17 @@ function optionsOf(body: unknown, served: readonly Environment[]): KeyOptions {
   if (!isTexts(origins)) throw new BadParameterError('origins must be an array of texts');
   const expiresAt = expiryOf(fields.expires_at);
   return { name, kind, environment, origins, expiresAt, rateLimit: rateLimitOf(limit) };
+}
+
+function changesOf(body: unknown) {
+  const { name, origins, rate_limit: limit } = fieldsOf(body, ['name', 'origins', 'rate_limit']);
+  if (name !== undefined && typeof name !== 'string') throw new BadParameterError('name must be a text');
+  if (origins !== undefined && !isTexts(origins)) throw new BadParameterError('origins must be an array of texts');
+  return {
+    ...(name !== undefined && { name }),
+    ...(origins !== undefined && { origins }),
+    ...(limit !== undefined && { rateLimit: rateLimitOf(limit) }),
+  };
 }
 
 /** The numbers themselves are checked with everything else of the key. */
