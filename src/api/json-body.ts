@@ -41,7 +41,14 @@ export function textMember(members: JsonMembers, name: string, charactersMax: nu
   return value === '' ? null : value;
 }
 
-export function timeMember(members: JsonMembers, name: string): number | null {
+/** `from` (inclusive) and `to` (exclusive) of a filter. */
+export function rangeMembers(members: JsonMembers): { from: number | null; to: number | null } {
+  const [from, to] = [timeMember(members, 'from'), timeMember(members, 'to')];
+  if (from !== null && to !== null && from >= to) throw new BadParameterError('filter.from must be before filter.to');
+  return { from, to };
+}
+
+function timeMember(members: JsonMembers, name: string): number | null {
   const value = members[name] ?? '';
   if (value === '') return null;
   const time = typeof value === 'string' ? parseIso8601(value) : undefined;

@@ -12,10 +12,9 @@ import Fastify, { type RouteOptions } from 'fastify';
 import { ERRORS, RETRY_AFTER_SECONDS } from '../errors.ts';
 import { errorResponses } from './error-responses.ts';
 import * as examples from './examples.ts';
-import { CHECK_OPERATION } from './check-operation.ts';
-import { INGEST_OPERATION } from './ingest-operation.ts';
+import { CHECK_OPERATION, INGEST_OPERATION } from './ingest-operation.ts';
 import { SEGMENT_PATHS } from './segment-operations.ts';
-import type { JsonSchema, Operation, PathItem, Reference, Response } from './openapi-types.ts';
+import type { JsonSchema, Operation, PathItem, Response } from './openapi-types.ts';
 import { ERROR_ROWS, LIMIT_ROWS, USER_RULES } from './reference.ts';
 import { responseHeaders } from './route-schema.ts';
 
@@ -51,26 +50,7 @@ export async function generateDocument(
   await app.ready();
   const { paths } = app.swagger();
   await app.close();
-  return documentOf(withWrittenExamples(paths as unknown as Paths, routes), options);
-}
-
-/** The examples of responses as the routes have them: the plugin takes a member `properties` for part of a schema. */
-function withWrittenExamples(paths: Paths, routes: readonly DescribedRoute[]): Paths {
-  const responses = new Map(
-    routes.map(({ schema }) => [schema?.operationId, schema?.response as Operation['responses']]),
-  );
-  return mapOperations(paths, (operation) => {
-    const written = responses.get(operation.operationId) ?? {};
-    const changed = Object.entries(operation.responses as Readonly<Record<string, Response>>).map(
-      ([status, response]) => {
-        const json = response.content?.['application/json'];
-        const own = (written[status] as Response | undefined)?.content?.['application/json']?.examples;
-        if (json === undefined || own === undefined) return [status, response];
-        return [status, { ...response, content: { 'application/json': { ...json, examples: own } } }];
-      },
-    );
-    return { ...operation, responses: Object.fromEntries(changed) as Operation['responses'] };
-  });
+  return documentOf(withResponses(paths as unknown as Paths, routes), options);
 }
 
 const TAGS = [
@@ -157,7 +137,7 @@ function documentOf(paths: Paths, options: DocumentOptions) {
     '/ingest/events': { post: INGEST_OPERATION },
     '/ingest/events/check': { post: CHECK_OPERATION },
     ...SEGMENT_PATHS,
-    ...mapOperations(paths, complete),
+    ...paths,
   };
   return {
     openapi: OPENAPI_VERSION,
@@ -185,26 +165,27 @@ function documentOf(paths: Paths, options: DocumentOptions) {
   };
 }
 
-function mapOperations(paths: Paths, map: (operation: Operation) => Operation): Paths {
-  const entries = Object.entries(paths).map(([path, item]) => [
-    path,
-    Object.fromEntries(Object.entries(item).map(([method, operation]) => [method, map(operation)])),
-  ]);
-  return Object.fromEntries(entries) as Paths;
-}
-
 const RETRYABLE = new Set(Object.values(ERRORS).flatMap(({ status, retryable }) => (retryable ? String(status) : [])));
 
-function complete(operation: Operation): Operation {
-  const responses = Object.entries(operation.responses as Readonly<Record<string, Response>>).map(
-    ([status, { description, content }]): [string, Response | Reference] => {
-      const shared = content?.['application/json']?.schema.$ref;
-      if (shared !== undefined) return [status, { $ref: shared }];
+/** Responses as the routes have them, with headers: the plugin takes a member `properties` of an example for a schema. */
+function withResponses(paths: Paths, routes: readonly DescribedRoute[]): Paths {
+  const written = new Map(
+    routes.map(({ schema }) => [schema?.operationId, schema?.response as Operation['responses']]),
+  );
+  const complete = (operation: Operation): Operation => {
+    const responses = Object.entries(written.get(operation.operationId) ?? {}).map(([status, response]) => {
+      if ('$ref' in response) return [status, response];
+      const { description, content } = response;
       const headers = responseHeaders(RETRYABLE.has(status));
       return [status, { description, headers, ...(content !== undefined && { content }) }];
-    },
-  );
-  return { ...operation, responses: Object.fromEntries(responses) };
+    });
+    return { ...operation, responses: Object.fromEntries(responses) as Operation['responses'] };
+  };
+  const items = Object.entries(paths).map(([path, item]) => [
+    path,
+    Object.fromEntries(Object.entries(item).map(([method, operation]) => [method, complete(operation)])),
+  ]);
+  return Object.fromEntries(items) as Paths;
 }
 
 /** Replaces each schema that has a title by a reference to it, and adds it to the components. Examples stay as they are. */

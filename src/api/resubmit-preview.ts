@@ -24,7 +24,7 @@ import type {
   StoredRejection,
 } from '../store.ts';
 import { reasonOf, rejectionId } from '../views/kept-rejections.ts';
-import { PredictedUser, predictedUserJson } from './check-operation.ts';
+import { PredictedUser, predictedUserJson } from './ingest-operation.ts';
 import { CHECK_RESPONSE, PARTLY_VALID_REQUEST, TRACE_ID } from './examples.ts';
 import { type JsonOf, raw } from './json-text.ts';
 import { anyJson, count, list, nextCursor, object, oneOf, orNull, text, textOrNull, Type } from './schema.ts';

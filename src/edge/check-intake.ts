@@ -8,7 +8,7 @@
  * rate limit like the route itself: publishable keys are public, and a check costs as much as a request.
  */
 
-import { predictionJson, type ViolationsByUser } from '../api/check-operation.ts';
+import { predictionJson, type ViolationsByUser } from '../api/ingest-operation.ts';
 import { jsonText, raw } from '../api/json-text.ts';
 import { ERRORS } from '../errors.ts';
 import type { ApiKey } from '../keys.ts';

@@ -7,7 +7,7 @@ import { join } from 'node:path';
 import { suite, test } from 'node:test';
 import { gzipSync } from 'node:zlib';
 import { Check } from 'typebox/value';
-import { CheckResponse } from '../../src/api/check-operation.ts';
+import { CheckResponse } from '../../src/api/ingest-operation.ts';
 import { openSqliteKeyStore } from '../../src/backends/sqlite/keys.ts';
 import { LIMITS } from '../../src/model.ts';
 import { eventually, type HttpResponse, post, sleep, type TestServer, user } from '../server.ts';

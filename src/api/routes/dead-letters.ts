@@ -8,7 +8,7 @@ import type { FastifyInstance } from 'fastify';
 import type { DeadLetter, DeadLetterFilter } from '../../store.ts';
 import { rejectionId } from '../../views/kept-rejections.ts';
 import { AT, KEY_ID, PROCESSED_AT, TRACE_ID } from '../examples.ts';
-import { membersOf, textMember, timeMember } from '../json-body.ts';
+import { membersOf, rangeMembers, textMember } from '../json-body.ts';
 import { cursor, limit, refuseEmptyRange, textParameter, timeParameter } from '../parameters.ts';
 import { BadParameterError, RefusedError } from '../responses.ts';
 import { namedExamples } from '../route-schema.ts';
@@ -138,9 +138,7 @@ export function registerDeadLetterRoutes(app: FastifyInstance, parts: TenantPart
 
 function filterOf(given: unknown): DeadLetterFilter {
   const filter = membersOf(given, ['cause', 'from', 'to'], 'filter');
-  const [from, to] = [timeMember(filter, 'from'), timeMember(filter, 'to')];
-  if (from !== null && to !== null && from >= to) throw new BadParameterError('filter.from must be before filter.to');
-  return { cause: textMember(filter, 'cause', CAUSE_CHARACTERS_MAX), from, to };
+  return { ...rangeMembers(filter), cause: textMember(filter, 'cause', CAUSE_CHARACTERS_MAX) };
 }
 
 function deadLetterJson(letter: DeadLetter) {

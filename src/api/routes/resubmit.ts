@@ -11,7 +11,7 @@ import { PlanChecks } from '../../resubmit/plan-checks.ts';
 import type { RejectionFilter } from '../../store.ts';
 import { reasonOf } from '../../views/kept-rejections.ts';
 import { NO_IDENTIFIER, PARTLY_VALID_REQUEST } from '../examples.ts';
-import { membersOf, textMember, timeMember } from '../json-body.ts';
+import { membersOf, rangeMembers, textMember } from '../json-body.ts';
 import { BadParameterError, RefusedError } from '../responses.ts';
 import { PREVIEW_EXAMPLE, previewResubmit, ResubmitPreview } from '../resubmit-preview.ts';
 import { namedExamples } from '../route-schema.ts';
@@ -176,8 +176,7 @@ function filterOf(given: unknown, now: number): RejectionFilter {
   if (given === undefined) throw new BadParameterError('filter is required: {} is all rejected users');
   const filter = membersOf(given, ['reason', 'event_name', 'key_id', 'from', 'to'], 'filter');
   const reason = textMember(filter, 'reason', REASON_CHARACTERS_MAX);
-  const [from, to] = [timeMember(filter, 'from'), timeMember(filter, 'to')];
-  if (from !== null && to !== null && from >= to) throw new BadParameterError('filter.from must be before filter.to');
+  const { from, to } = rangeMembers(filter);
   return {
     reason: reason === null ? null : reasonOf(reason),
     eventName: textMember(filter, 'event_name', NAME_CHARACTERS_MAX),
