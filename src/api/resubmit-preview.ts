@@ -12,17 +12,11 @@ import type { Static } from 'typebox';
 import { parseJson } from '../json/parse.ts';
 import type { TenantId } from '../model.ts';
 import type { Violation } from '../plans/compiled-plan.ts';
-import { fixUser } from '../resubmit/fixed-user.ts';
+import { type FixedUserResult, fixUser } from '../resubmit/fixed-user.ts';
 import { type Patch, sharedIdentifiers } from '../resubmit/patch.ts';
 import type { PlanCheck } from '../resubmit/plan-checks.ts';
 import { resubmittedRecord } from '../resubmit/resubmitted-record.ts';
-import type {
-  PredictedUser as PredictedUserData,
-  Prediction,
-  RejectionFilter,
-  Store,
-  StoredRejection,
-} from '../store.ts';
+import type { PredictedUser as PredictedUserData, RejectionFilter, Store, StoredRejection } from '../store.ts';
 import { reasonOf, rejectionId } from '../views/kept-rejections.ts';
 import { PredictedUser, predictedUserJson } from './ingest-operation.ts';
 import { CHECK_RESPONSE, PARTLY_VALID_REQUEST, TRACE_ID } from './examples.ts';
@@ -116,16 +110,10 @@ export const PREVIEW_EXAMPLE = {
   next_cursor: null,
 };
 
-interface Checked {
-  readonly rejection: StoredRejection;
-  readonly status: 'valid' | 'still_rejected' | 'cut';
-  readonly message: string | null;
-  /** The fixed user as JSON; null if it is not valid. */
-  readonly user: string | null;
-  readonly events: number;
-}
+type Checked = { readonly rejection: StoredRejection } & (FixedUserResult | { readonly status: 'cut' });
+type ValidUser = Extract<Checked, { readonly status: 'valid' }>;
 
-export interface PreviewRequest {
+interface PreviewRequest {
   readonly tenantId: TenantId;
   readonly filter: RejectionFilter;
   readonly patch: Patch;
@@ -142,40 +130,33 @@ export async function previewResubmit(
   const { tenantId, filter, patch, plan, at } = request;
   const { checked, nextCursor: next } = await checkRejections(store, request);
   const matched = await store.countRejections(tenantId, filter);
-  const of = (status: Checked['status']) => checked.filter((user) => user.status === status);
+  const of = <Status extends Checked['status']>(status: Status) =>
+    checked.filter((user): user is Extract<Checked, { readonly status: Status }> => user.status === status);
+  const [valid, rejected, cut] = [of('valid'), of('still_rejected'), of('cut')];
   // The oldest first, as a job takes them.
-  const valid = of('valid').toReversed();
-  const { users: predictions, pendingRequests } = await predict(store, tenantId, valid, at);
-  const turns = new Turns();
-  const predicted: Described[] = [];
-  for (const user of predictions) {
-    await turns.yield();
-    predicted.push(describe(user, valid, plan));
-  }
+  const { predicted, pendingRequests } = await predict(store, tenantId, valid.toReversed(), plan, at);
   const byId = new Map(predicted.map((user) => [user.id, user]));
-  const shown = [...of('still_rejected'), ...of('cut'), ...of('valid')].slice(0, SHOWN_MAX);
-  const messages = Map.groupBy(of('still_rejected'), ({ message }) => reasonOf(message ?? ''));
   return {
     matched,
     checked: checked.length,
-    valid: of('valid').length,
-    still_rejected: of('still_rejected').length,
-    cut: of('cut').length,
+    valid: valid.length,
+    still_rejected: rejected.length,
+    cut: cut.length,
     effects: effectsOf(predicted),
     pending_requests: pendingRequests,
-    reasons: [...messages]
+    reasons: [...Map.groupBy(rejected, ({ message }) => reasonOf(message))]
       .map(([message, users]) => ({ message, users: users.length }))
       .sort((a, b) => b.users - a.users)
       .slice(0, REASONS_MAX),
     warnings: matched > 1 ? sharedIdentifiers(patch).map(oneForAll) : [],
-    users: shown.map(({ rejection, status, message, user }) => {
-      const id = idOf(rejection);
+    users: [...rejected, ...cut, ...valid].slice(0, SHOWN_MAX).map((user) => {
+      const id = idOf(user.rejection);
       const prediction = byId.get(id);
       return {
         id,
-        status,
-        message,
-        user: user === null ? null : raw(user),
+        status: user.status,
+        message: user.status === 'still_rejected' ? user.message : null,
+        user: user.status === 'valid' ? raw(user.user) : null,
         prediction: prediction === undefined ? null : predictedUserJson(prediction, prediction.violations),
       };
     }),
@@ -191,26 +172,16 @@ async function checkRejections(
   let next = cursor;
   let charactersLeft = VALID_CHARACTERS_MAX;
   const turns = new Turns();
+  const query = { ...filter, isResubmitted: false, limit: CHECKED_PER_READ };
   do {
-    const page = await store.rejections(tenantId, {
-      ...filter,
-      isResubmitted: false,
-      limit: CHECKED_PER_READ,
-      cursor: next,
-    });
+    const page = await store.rejections(tenantId, { ...query, cursor: next });
     for (const rejection of page.rows) {
       await turns.yield();
-      if (rejection.payloadIsCut) {
-        checked.push({ rejection, status: 'cut', message: null, user: null, events: 0 });
-        continue;
-      }
-      const fixed = fixUser(rejection.payload, patch, rejection, plan?.enforced);
-      if (fixed.status === 'still_rejected') {
-        checked.push({ rejection, status: 'still_rejected', message: fixed.message, user: null, events: 0 });
-        continue;
-      }
-      charactersLeft -= fixed.user.length;
-      checked.push({ rejection, status: 'valid', message: null, user: fixed.user, events: fixed.events });
+      const fixed = rejection.payloadIsCut
+        ? { status: 'cut' as const }
+        : fixUser(rejection.payload, patch, rejection, plan?.enforced);
+      if (fixed.status === 'valid') charactersLeft -= fixed.user.length;
+      checked.push({ rejection, ...fixed });
     }
     next = page.nextCursor;
   } while (next !== null && checked.length < CHECKED_MAX && charactersLeft > 0);
@@ -228,49 +199,56 @@ class Turns {
   }
 }
 
-/** `userIndex` of each is its index in `valid`. */
-function predict(store: Store, tenantId: TenantId, valid: readonly Checked[], at: number): Promise<Prediction> {
-  if (valid.length === 0) return Promise.resolve({ users: [], pendingRequests: 0 });
-  const records = valid.map(({ rejection, user, events }, index) => {
-    const { format } = rejection;
-    const sentAs = { ...rejection, format: format === 'sluice' ? null : format };
-    return resubmittedRecord(tenantId, sentAs, index, { user: user ?? '', events });
-  });
-  return store.predict(tenantId, records, at);
-}
-
 /** A prediction in terms of the rejection that it is of. */
-interface Described extends PredictedUserData {
+interface Predicted extends PredictedUserData {
   readonly id: string;
   readonly violations: readonly Violation[];
 }
 
-function describe(user: PredictedUserData, valid: readonly Checked[], plan: PlanCheck | undefined): Described {
-  const { rejection, user: json } = valid[user.userIndex] as Checked;
-  const nameOf = (id: string): string => nameOfProfile(id, valid);
-  return {
-    ...user,
-    id: idOf(rejection),
-    userIndex: rejection.userIndex,
-    profileId: user.profileId === null ? null : nameOf(user.profileId),
-    merges: user.merges.map(({ from, into, via }) => ({ from: nameOf(from), into: nameOf(into), via })),
-    violations: plan?.violationsOf(parseJson(json ?? 'null')) ?? [],
-  };
+async function predict(
+  store: Store,
+  tenantId: TenantId,
+  valid: readonly ValidUser[],
+  plan: PlanCheck | undefined,
+  at: number,
+): Promise<{ readonly predicted: readonly Predicted[]; readonly pendingRequests: number }> {
+  if (valid.length === 0) return { predicted: [], pendingRequests: 0 };
+  const records = valid.map((fixed, index) => {
+    const { format } = fixed.rejection;
+    return resubmittedRecord(
+      tenantId,
+      { ...fixed.rejection, format: format === 'sluice' ? null : format },
+      index,
+      fixed,
+    );
+  });
+  const { users, pendingRequests } = await store.predict(tenantId, records, at);
+  // A prediction names users, and the profiles that they would create, by their index.
+  const nameOf = (profile: string): string =>
+    profile.replace(/^new:(\d+)$/, (_, index: string) => `new:${idOf((valid[Number(index)] as ValidUser).rejection)}`);
+  const turns = new Turns();
+  const predicted: Predicted[] = [];
+  for (const user of users) {
+    await turns.yield();
+    const { rejection, user: json } = valid[user.userIndex] as ValidUser;
+    predicted.push({
+      ...user,
+      id: idOf(rejection),
+      userIndex: rejection.userIndex,
+      profileId: user.profileId === null ? null : nameOf(user.profileId),
+      merges: user.merges.map(({ from, into, via }) => ({ from: nameOf(from), into: nameOf(into), via })),
+      violations: plan?.violationsOf(parseJson(json)) ?? [],
+    });
+  }
+  return { predicted, pendingRequests };
 }
 
 function idOf({ traceId, userIndex }: StoredRejection): string {
   return rejectionId(traceId, userIndex);
 }
 
-/** A new profile is named by an index in a prediction. */
-function nameOfProfile(id: string, valid: readonly Checked[]): string {
-  const [, index] = /^new:(\d+)$/.exec(id) ?? [];
-  const creator = index === undefined ? undefined : valid[Number(index)];
-  return creator === undefined ? id : `new:${idOf(creator.rejection)}`;
-}
-
-function effectsOf(users: readonly Described[]): Static<typeof Effects> {
-  const sum = (of: (user: Described) => number): number => users.reduce((total, user) => total + of(user), 0);
+function effectsOf(users: readonly Predicted[]): Static<typeof Effects> {
+  const sum = (of: (user: Predicted) => number): number => users.reduce((total, user) => total + of(user), 0);
   const created = users.flatMap(({ isNew, profileId }) => (isNew && profileId !== null ? [profileId] : []));
   return {
     users: users.length,
