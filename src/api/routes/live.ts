@@ -1,7 +1,7 @@
 /**
  * `GET /live`: the events of a tenant as they are stored, as server-sent events. The stream continues after the cursor in
  * `Last-Event-ID`, ends when the server stops, and ends within two seconds of the moment at which its key or session is
- * no longer good: a browser then reconnects and learns why. `live-feed.ts` reads, `live-listener.ts` writes.
+ * no longer good: a browser then reconnects and learns why. `live-feed.ts` reads and writes.
  */
 
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
@@ -12,8 +12,7 @@ import { BadCursorError } from '../../store.ts';
 import { uuidOf } from '../../views/uuid.ts';
 import type { HealthParts } from './health.ts';
 import { CurrentPlans } from '../current-plans.ts';
-import { LiveFeed, type LiveFeedParts } from '../live-feed.ts';
-import { type LiveFilter, LiveListener, type LiveStart } from '../live-listener.ts';
+import { LiveFeed, type LiveFeedParts, type LiveFilter, LiveListener, type LiveStart } from '../live-feed.ts';
 import { choiceParameter, type ParameterKind, readParameters, textParameter } from '../parameters.ts';
 import { include } from '../person-of-event.ts';
 import { BadParameterError, sendError } from '../responses.ts';
