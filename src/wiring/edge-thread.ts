@@ -21,7 +21,7 @@ import { createLogger } from '../telemetry/logger.ts';
 import { METRIC, metricsWriter } from '../telemetry/metrics.ts';
 import { OutageLog } from '../telemetry/outage-log.ts';
 import { createReading } from '../views/reading.ts';
-import { openAppenderNowOrLater, openReaderNowOrLater } from './late-log.ts';
+import { openAppenderNowOrLater, openReaderNowOrLater } from './late-start.ts';
 import {
   closing,
   connectLater,

@@ -16,11 +16,10 @@ import type { Config } from '../config/config.ts';
 import { matchOptionsOf } from '../config/match-options.ts';
 import { withoutSecrets } from '../config/values.ts';
 import { hasSegments, keyFileOf, logFolderOf, serverUrlIn, sizeOfFile, storeFileOf } from '../data-folder/files.ts';
-import { DatabaseUnreachableError } from './database-start.ts';
+import { DatabaseUnreachableError, isAway } from './late-start.ts';
 import { OperatorError } from '../errors.ts';
 import { LOCAL_PARTITION, LogCorruptError, type LogReader, LogUnavailableError, LogUnreachableError } from '../log.ts';
 import { assertProcessed, type LogInspection, positionInLocalLog } from '../log/continuity.ts';
-import { isAway } from './late-log.ts';
 import { hasLostKeys, refuseLostKeys } from '../data-folder/lost-keys.ts';
 import type { MemberStore } from '../members.ts';
 import {

@@ -22,7 +22,7 @@ import { WriteTurn } from '../runtime/write-turn.ts';
 import { createLogger } from '../telemetry/logger.ts';
 import { METRIC, metricsWriter, readCounter, readGauge } from '../telemetry/metrics.ts';
 import { OutageLog } from '../telemetry/outage-log.ts';
-import { DatabaseUnreachableError } from './database-start.ts';
+import { DatabaseUnreachableError } from './late-start.ts';
 import { type Database, keyStoreOn, openClock, openDatabase, openKeyStore } from './opening.ts';
 import {
   installationCheck,

@@ -1,7 +1,7 @@
 /**
  * `sluice serve`: sets up the main thread and runs until a signal. Before the start it locks the data folder, if the
  * server keeps anything in it, and prepares the database. An unavailable database or Kafka does not prevent the start:
- * `database-start.ts`. The supervisor owns the threads.
+ * `late-start.ts`. The supervisor owns the threads.
  */
 
 import { mkdirSync, writeFileSync } from 'node:fs';
@@ -9,7 +9,7 @@ import { refuseUnfinishedRestore } from '../backup/restore-marker.ts';
 import { baseUrlOf } from '../config/base-url.ts';
 import { type Config, type Env, loadConfig, shareCompileCache } from '../config/config.ts';
 import { logFolderOf, serverUrlFileOf } from '../data-folder/files.ts';
-import { DatabaseUnreachableError, DatabaseStart, type StartStep } from './database-start.ts';
+import { DatabaseUnreachableError, DatabaseStart, type StartStep } from './late-start.ts';
 import { OperatorError } from '../errors.ts';
 import type { Logger } from '../telemetry/logger.ts';
 import type { MemberStore } from '../members.ts';

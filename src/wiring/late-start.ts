@@ -1,0 +1,204 @@
+/**
+ * A server that starts while its database, or Kafka if it uses one, is unavailable. `DatabaseStart` has a step for each:
+ * for the database, server version, schema and identity (`prepareDatabase` in `opening.ts`); for Kafka, the topic
+ * (`prepareLog`). A step is retried until the other side responds; if it responds and is unsuitable, `prepared` rejects.
+ * Until then the server runs, is not ready, and must not query the database (`problem`).
+ *
+ * A local log continues from the position that the database has processed, and Kafka must respond before it can be
+ * opened; so the log is opened once that is possible, and every call fails as unavailable until then. If opening fails
+ * permanently, the server stops.
+ */
+
+import { setTimeout as sleep } from 'node:timers/promises';
+import { messageOf, OperatorError } from '../errors.ts';
+import { type LogAppender, type LogReader, LogUnavailableError, LogUnreachableError } from '../log.ts';
+import { StoreUnavailableError } from '../store-writer.ts';
+import type { Logger } from '../telemetry/logger.ts';
+import { OutageLog } from '../telemetry/outage-log.ts';
+
+const PREPARE_RETRY_MS = 500;
+/** The connection timeout detects an unavailable database sooner; this is for one that takes long to migrate. */
+const FIRST_LOOK_MS = 15_000;
+
+/** It does not respond now, and may soon. */
+export class DatabaseUnreachableError extends OperatorError {}
+
+export interface StartStep {
+  /** What the step prepares, as the subject of log messages: "the database". */
+  readonly name: string;
+  /** Throws `DatabaseUnreachableError` or `LogUnreachableError` while it is away. */
+  readonly prepare: () => Promise<void>;
+}
+
+export class DatabaseStart {
+  readonly #logger: Logger;
+  readonly #firstFailure = Promise.withResolvers<void>();
+  #problem: string | null =
+    'the database cannot be used yet: it has not responded yet, or its tables are being brought up to date';
+  /** Called when `problem` changes. */
+  onProblem: () => void = () => undefined;
+  /** Rejects if a step fails permanently: the server must stop. */
+  readonly prepared: Promise<void>;
+
+  constructor(steps: readonly StartStep[], logger: Logger) {
+    this.#logger = logger;
+    this.prepared = this.#prepareAll(steps);
+    // Reported by its caller.
+    this.prepared.catch(() => undefined);
+  }
+
+  /** Why the database must not be used yet (Kafka may be the reason); null once it may. */
+  get problem(): string | null {
+    return this.#problem;
+  }
+
+  /** Resolves when everything is prepared, after the first failure, or after FIRST_LOOK_MS. */
+  async firstLook(): Promise<void> {
+    const timeout = new AbortController();
+    const late = sleep(FIRST_LOOK_MS, undefined, { signal: timeout.signal }).catch(() => undefined);
+    await Promise.race([this.prepared, this.#firstFailure.promise, late]).finally(() => timeout.abort());
+  }
+
+  async #prepareAll(steps: readonly StartStep[]): Promise<void> {
+    for (const step of steps) await this.#tryUntilPrepared(step);
+    this.#setProblem(null);
+  }
+
+  async #tryUntilPrepared({ name, prepare }: StartStep): Promise<void> {
+    const outage = new OutageLog(this.#logger, {
+      failing: `${name} cannot be reached: the server is running but not ready, and keeps retrying`,
+      working: `${name} has been reached, and can be used`,
+    });
+    for (;;) {
+      try {
+        await prepare();
+        break;
+      } catch (error) {
+        if (!(error instanceof DatabaseUnreachableError || error instanceof LogUnreachableError)) throw error;
+        outage.failed(error.cause ?? error);
+        const reason = error.cause instanceof Error ? error.cause.message : error.message;
+        this.#setProblem(`${name} cannot be used yet: ${reason}`);
+        this.#firstFailure.resolve();
+      }
+      await sleep(PREPARE_RETRY_MS);
+    }
+    outage.worked();
+  }
+
+  #setProblem(problem: string | null): void {
+    if (problem === this.#problem) return;
+    this.#problem = problem;
+    this.onProblem();
+  }
+}
+
+const OPEN_RETRY_MS = 250;
+
+/** Whether the error is temporary: the store or the log does not respond at the moment. */
+export function isAway(error: unknown): error is Error {
+  return (
+    error instanceof StoreUnavailableError ||
+    error instanceof LogUnavailableError ||
+    error instanceof LogUnreachableError
+  );
+}
+
+/** Retries until the log is open; only unavailability is retried. */
+class LateOpening<Log extends { close(): Promise<void> }> {
+  #log: Log | null = null;
+  #isClosed = false;
+  #why: string;
+  readonly #opening: Promise<void>;
+
+  constructor(open: () => Promise<Log>, why: string, onRefused: (message: string) => void) {
+    this.#why = why;
+    this.#opening = this.#openWhenPossible(open).catch((error: unknown) => {
+      onRefused(messageOf(error));
+    });
+  }
+
+  /** Throws `LogUnavailableError` until it is open. */
+  get opened(): Log {
+    if (this.#log === null) throw new LogUnavailableError(this.#why);
+    return this.#log;
+  }
+
+  /** Why it is not open yet; null once it is. */
+  get problem(): string | null {
+    return this.#log === null ? this.#why : null;
+  }
+
+  async close(): Promise<void> {
+    this.#isClosed = true;
+    await this.#opening;
+    await this.#log?.close();
+  }
+
+  async #openWhenPossible(open: () => Promise<Log>): Promise<void> {
+    await sleep(OPEN_RETRY_MS);
+    while (!this.#isClosed && this.#log === null) {
+      try {
+        this.#log = await open();
+      } catch (error) {
+        if (!isAway(error)) throw error;
+        this.#why = error.message;
+        await sleep(OPEN_RETRY_MS);
+      }
+    }
+  }
+}
+
+/** Opens the log immediately, or in the background if the store or the log is unavailable. */
+async function nowOrLater<Log extends { close(): Promise<void> }>(
+  open: () => Promise<Log>,
+  onRefused: (message: string) => void,
+  make: (late: LateOpening<Log>) => Log,
+): Promise<Log> {
+  try {
+    return await open();
+  } catch (error) {
+    if (!isAway(error)) throw error;
+    return make(new LateOpening(open, error.message, onRefused));
+  }
+}
+
+export function openAppenderNowOrLater(
+  open: () => Promise<LogAppender>,
+  onRefused: (message: string) => void,
+): Promise<LogAppender> {
+  return nowOrLater(open, onRefused, (late) => ({
+    append: async (entry) => late.opened.append(entry),
+    problem: () => late.problem ?? late.opened.problem(),
+    close: () => late.close(),
+  }));
+}
+
+/** `name` of the reader throws before it is open. */
+export function openReaderNowOrLater(
+  open: () => Promise<LogReader>,
+  onRefused: (message: string) => void,
+): Promise<LogReader> {
+  return nowOrLater(open, onRefused, (late) => ({
+    get name() {
+      return late.opened.name;
+    },
+    // Only the shared log (Kafka) is opened late for reading.
+    splitsRequests: true,
+    partitions: async () => late.opened.partitions(),
+    read: async (...args) => late.opened.read(...args),
+    headers: async (...args) => late.opened.headers(...args),
+    find: async (...args) => late.opened.find(...args),
+    backlogBytes: async (...args) => late.opened.backlogBytes(...args),
+    traceIdAt: async (...args) => late.opened.traceIdAt(...args),
+    missing: async (...args) => late.opened.missing(...args),
+    lost: async (...args) => late.opened.lost(...args),
+    readAgainStatement: async (partition) => {
+      const statement = await late.opened.readAgainStatement?.(partition);
+      if (statement === undefined) throw new Error('the log has no such statement');
+      return statement;
+    },
+    commit: async (...args) => late.opened.commit(...args),
+    newestReceivedAt: async () => late.opened.newestReceivedAt(),
+    close: () => late.close(),
+  }));
+}
