@@ -81,9 +81,8 @@ export async function serve(args: readonly string[], env: Env, version: string):
   if (folderLock !== null) writeFileSync(serverUrlFileOf(config.dataFolder), `${url}\n`, { mode: 0o600 });
   const { host, role, edges } = config;
   logger.info({ version, host, port, role, edges, pid: process.pid }, 'listening');
-  const isWaiting = startedWithout !== null;
-  const prepared = isWaiting ? databasePrepared(startedWithout, supervisor) : Promise.resolve();
-  const announced = announce({ config, port, keyStore, isWaiting, prepared, logger });
+  const prepared = startedWithout && databasePrepared(startedWithout, supervisor);
+  const announced = announce(config, port, keyStore, logger, prepared);
   // A permanent failure after the start stops the server, as it would have at the start.
   const signal = await Promise.race([signals.first, Promise.all([prepared, announced]).then(() => signals.first)]);
   if (signal === 'SIGTERM') await drain(supervisor, config, signals, logger);
@@ -149,16 +148,24 @@ async function takeFolder(config: Config): Promise<FolderLock> {
   return lock;
 }
 
-/** Prints the start message; a server with a dashboard prints more once its database is available. */
-async function announce(start: Announced): Promise<void> {
-  const { config, port, keyStore, prepared, isWaiting, logger } = start;
+/**
+ * Prints the start message; a server with a dashboard prints more once its database is available. `prepared`: null if it is
+ * already, and where there is none.
+ */
+async function announce(
+  config: Config,
+  port: number,
+  keyStore: KeyStore | null,
+  logger: Logger,
+  prepared: Promise<void> | null,
+): Promise<void> {
   const { announceRole, announceStart, announceWaiting } = await import('../cli/announce.ts');
   const out = (text: string): void => void process.stdout.write(text);
   if (keyStore === null || !servesApi(config.role)) {
     announceRole({ config, port, out });
     return;
   }
-  if (isWaiting) announceWaiting({ config, port, out });
+  if (prepared !== null) announceWaiting({ config, port, out });
   await prepared;
   let members: MemberStore | undefined;
   try {
@@ -172,16 +179,6 @@ async function announce(start: Announced): Promise<void> {
   } finally {
     await members?.close();
   }
-}
-
-interface Announced {
-  readonly config: Config;
-  readonly port: number;
-  readonly keyStore: KeyStore | null;
-  /** Whether the database is away; `prepared` resolves when it may be used. */
-  readonly isWaiting: boolean;
-  readonly prepared: Promise<void>;
-  readonly logger: Logger;
 }
 
 /**

@@ -4,6 +4,7 @@
  * no longer good: a browser then reconnects and learns why. `live-feed.ts` reads and writes.
  */
 
+import type { ServerResponse } from 'node:http';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { isUsable } from '../../keys/cache.ts';
 import { ENVIRONMENTS, LIMITS, type TenantId } from '../../model.ts';
@@ -15,7 +16,7 @@ import { CurrentPlans } from '../current-plans.ts';
 import { LiveFeed, type LiveFeedParts, type LiveFilter, LiveListener, type LiveStart } from '../live-feed.ts';
 import { choiceParameter, type ParameterKind, readParameters, textParameter } from '../parameters.ts';
 import { include } from '../person-of-event.ts';
-import { BadParameterError, sendError } from '../responses.ts';
+import { BadParameterError, RefusedError, sendError } from '../responses.ts';
 import { routeOptions, type RouteSchema } from '../route-schema.ts';
 import { text } from '../schema.ts';
 import { authenticate, BEARER, DASHBOARD_READING, ensureTenantDecorator, type TenantParts } from '../tenant-route.ts';
@@ -95,20 +96,34 @@ export function registerLiveRoutes(app: FastifyInstance, parts: LiveParts): void
       const filter = filterOf(request.url);
       const release = feed.reserve(tenantId);
       if (release === null) return sendError(reply, 'unavailable', NO_ROOM);
-      let isKnown: boolean;
       let start: LiveStart;
       try {
-        isKnown = filter.profileId === null || (await store.profile(tenantId, filter.profileId)) !== undefined;
+        const isKnown = filter.profileId === null || (await store.profile(tenantId, filter.profileId)) !== undefined;
         start = await startOf(feed, tenantId, request.headers['last-event-id']);
+        if (!isKnown) throw new RefusedError('not_found');
       } catch (error) {
         release();
         throw error;
       }
-      if (!isKnown) {
+      const response = streamOf(reply);
+      const { socket } = request.raw;
+      if (request.method === 'HEAD' || response.destroyed || socket.readableEnded) {
+        response.end();
         release();
-        return sendError(reply, 'not_found');
+        return reply;
       }
-      stream(parts, feed, { request, reply, filter, start, release });
+      const listener = new LiveListener(response, { filter, start, traceId: request.id, now: now() });
+      const stopChecking = closeWhenUnauthorised(parts, request, listener);
+      // An edge keeps a connection for its response when the client has ended its side, and this one has no end.
+      const end = (): void => listener.close();
+      socket.once('end', end);
+      response.once('close', () => {
+        socket.off('end', end);
+        stopChecking();
+        feed.remove(listener);
+        release();
+      });
+      feed.add(tenantId, listener);
       return reply;
     },
   });
@@ -129,16 +144,8 @@ async function startOf(feed: LiveFeed, tenantId: TenantId, after: string | strin
   }
 }
 
-interface Opening {
-  readonly request: FastifyRequest;
-  readonly reply: FastifyReply;
-  readonly filter: LiveFilter;
-  readonly start: LiveStart;
-  readonly release: () => void;
-}
-
-function stream(parts: LiveParts, feed: LiveFeed, opening: Opening): void {
-  const { request, reply, filter, start, release } = opening;
+/** The response, with its headers set; Fastify leaves the rest to the caller. */
+function streamOf(reply: FastifyReply): ServerResponse {
   const { raw: response } = reply;
   reply.headers({
     'content-type': 'text/event-stream; charset=utf-8',
@@ -150,29 +157,7 @@ function stream(parts: LiveParts, feed: LiveFeed, opening: Opening): void {
     if (value !== undefined) response.setHeader(name, value);
   }
   reply.hijack();
-  if (
-    request.method === 'HEAD' ||
-    response.destroyed ||
-    request.raw.socket.readableEnded ||
-    request.tenantId === null
-  ) {
-    response.end();
-    release();
-    return;
-  }
-  const listener = new LiveListener(response, { filter, start, traceId: request.id, now: parts.now() });
-  const stopChecking = closeWhenUnauthorised(parts, request, listener);
-  // An edge keeps a connection for its response when the client has ended its side, and this one has no end.
-  const { socket } = request.raw;
-  const end = (): void => listener.close();
-  socket.once('end', end);
-  response.once('close', () => {
-    socket.off('end', end);
-    stopChecking();
-    feed.remove(listener);
-    release();
-  });
-  feed.add(request.tenantId, listener);
+  return response;
 }
 
 /** Looks again and again whether the caller would still be let in. */
