@@ -89,6 +89,7 @@ export function buildApp(options: AppOptions): FastifyInstance {
   const app = frame(options);
   const routes = collectRoutes(app);
   ignoreStrangersForwarding(app, new TrustedProxies(options.config.trustedProxies));
+  for (const name of ['session', 'tenantId', 'keyId']) app.decorateRequest(name, null);
   // In the order of the OpenAPI document.
   registerProfileRoutes(app, options);
   registerIdentityRoutes(app, options);

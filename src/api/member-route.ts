@@ -103,7 +103,6 @@ function addRoute<Response extends MemberResponse>(
   authenticate: (request: FastifyRequest, reply: FastifyReply) => Promise<unknown>,
   { method, url, schema, handler }: PageRoute<PageCall, Response>,
 ): void {
-  ensureSessionDecorator(app);
   app.route({
     method,
     url,
@@ -118,10 +117,6 @@ function addRoute<Response extends MemberResponse>(
       return sendJson(reply, schema.response.status ?? 200, response);
     },
   });
-}
-
-export function ensureSessionDecorator(app: FastifyInstance): void {
-  if (!app.hasRequestDecorator('session')) app.decorateRequest('session', null);
 }
 
 /** Responds 403 to a change that comes from elsewhere, and says whether it did. */

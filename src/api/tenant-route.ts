@@ -17,7 +17,7 @@ import type { AuditContext, Store } from '../store.ts';
 import { uuidOf } from '../views/uuid.ts';
 import { sendError, sendJson, sendUnauthorized } from './responses.ts';
 import type { JsonOf } from './json-text.ts';
-import { ensureSessionDecorator, type MemberParts, refusesForeignOrigin, sessionOf } from './member-route.ts';
+import { type MemberParts, refusesForeignOrigin, sessionOf } from './member-route.ts';
 import { NO_PARAMETERS, type ParameterKinds, readParameters, type ValuesOf } from './parameters.ts';
 import { type JsonResponse, type RouteKind, routeOptions, type RouteSchema } from './route-schema.ts';
 import { sessionTokenOf } from './session-cookie.ts';
@@ -100,7 +100,6 @@ export function tenantRoute<Kinds extends ParameterKinds, Body extends TSchema>(
   parts: TenantParts,
   { method, url, idForm = 'uuid', bodyBytesMax, kind = READING, schema, handler }: TenantRoute<Kinds, Body>,
 ): void {
-  ensureTenantDecorator(app);
   const { query = NO_PARAMETERS as Kinds } = schema;
   const status = schema.response.status ?? 200;
   app.route({
@@ -122,14 +121,6 @@ export function tenantRoute<Kinds extends ParameterKinds, Body extends TSchema>(
       return response === null ? sendError(reply, 'not_found') : sendJson(reply, status, response);
     },
   });
-}
-
-/** Before the first route that calls `authenticate`. */
-export function ensureTenantDecorator(app: FastifyInstance): void {
-  ensureSessionDecorator(app);
-  if (app.hasRequestDecorator('tenantId')) return;
-  app.decorateRequest('tenantId', null);
-  app.decorateRequest('keyId', null);
 }
 
 /** Sets the tenant of the request, or responds to it. */

@@ -45,11 +45,12 @@ function stepsOf(): Step[] {
     flags: [HELP_FLAG, ['version', { help: 'show the version' }]],
     argument: undefined,
   };
-  return [
-    first,
-    ...stepsIn(ALL_COMMANDS, ''),
-    ...helpSteps(ALL_COMMANDS, 'help').filter(({ path }) => path !== 'help'),
-  ];
+  // `sluice help keys` is followed by the subcommands of keys, and by nothing else.
+  const ofHelp = Object.entries(ALL_COMMANDS).flatMap(([name, { commands }]): Step[] => {
+    if (commands === undefined) return [];
+    return [{ path: `help ${name}`, commands: namesOf(commands), flags: [], argument: undefined }];
+  });
+  return [first, ...stepsIn(ALL_COMMANDS, ''), ...ofHelp];
 }
 
 function stepsIn(commands: Readonly<Record<string, Command>>, before: string): Step[] {
@@ -64,16 +65,6 @@ function stepsIn(commands: Readonly<Record<string, Command>>, before: string): S
     };
     return [own].concat(stepsIn(command.commands ?? {}, path));
   });
-}
-
-/** `sluice help keys` is followed by the subcommands of keys, and by nothing else. */
-function helpSteps(commands: Readonly<Record<string, Command>>, path: string): Step[] {
-  const own: Step = { path, commands: namesOf(commands), flags: [], argument: undefined };
-  return [own].concat(
-    Object.entries(commands)
-      .filter(([, { commands: below }]) => below !== undefined)
-      .flatMap(([name, { commands: below = {} }]) => helpSteps(below, `${path} ${name}`)),
-  );
 }
 
 function namesOf(commands: Readonly<Record<string, Command>>): [string, string][] {

@@ -55,6 +55,7 @@ interface Source<Row> {
 interface Job {
   readonly shell: Shell;
   readonly options: ExportOptions;
+  readonly asked: RequestedExport;
   readonly checkpoint: Checkpoint | undefined;
   readonly progress: Progress;
 }
@@ -71,7 +72,8 @@ export async function runExport(args: readonly string[], shell: Shell): Promise<
   }
   return withStore(shell, options.dataSource.config, async (store) => {
     const tenant = await chooseTenant(shell, store, options.dataSource);
-    const checkpoint = checkpointFor(options, tenant);
+    const asked = { ...options.asked, tenant: tenant.id };
+    const checkpoint = out === null || options.restart ? undefined : readCheckpoint(out, asked);
     if (checkpoint !== undefined) {
       shell.err(`Continuing after ${countOf(checkpoint.rows, 'row')}, where the last run of this export stopped.\n`);
     }
@@ -80,11 +82,11 @@ export async function runExport(args: readonly string[], shell: Shell): Promise<
     const noun = options.what === 'events' ? EVENT_SHAPE.noun : PROFILE_SHAPE.noun;
     const progress = new Progress(title, noun, shell);
     const plan = options.personal ? null : await planOfTenant(shell, options.dataSource.config, tenant);
-    const job = { shell, options: { ...options, from: range.from, to: range.to }, checkpoint, progress };
+    const job = { shell, options: { ...options, from: range.from, to: range.to }, asked, checkpoint, progress };
     try {
       return options.what === 'events'
-        ? await write(await eventSource(store, tenant, plan, job.options), tenant, job)
-        : await write(profileSource(store, tenant, plan), tenant, job);
+        ? await write(await eventSource(store, tenant, plan, job.options), job)
+        : await write(profileSource(store, tenant, plan), job);
     } catch (error) {
       if (!(error instanceof BadCursorError)) throw asOperatorError(error);
       throw new OperatorError(
@@ -157,16 +159,6 @@ function readTime(flag: string, flags: FlagsRead, now: number): number | null {
   return time ?? null;
 }
 
-function askedOf(options: ExportOptions, tenant: Tenant): RequestedExport {
-  return { ...options.asked, tenant: tenant.id };
-}
-
-function checkpointFor(options: ExportOptions, tenant: Tenant): Checkpoint | undefined {
-  const { out, restart } = options;
-  if (out === null || restart) return undefined;
-  return readCheckpoint(out, askedOf(options, tenant));
-}
-
 async function eventSource(
   store: EventReader & LedgerReader,
   tenant: Tenant,
@@ -197,10 +189,10 @@ function profileSource(store: ProfileReader, tenant: Tenant, plan: Plan | null):
   };
 }
 
-async function write<Row>(source: Source<Row>, tenant: Tenant, job: Job): Promise<number> {
+async function write<Row>(source: Source<Row>, job: Job): Promise<number> {
   const { format, out } = job.options;
   if (format === 'parquet' && out !== null) return writeParquetFile(source, out, job);
-  return out === null ? writeStdout(source, job) : writeTextFile(source, out, tenant, job);
+  return out === null ? writeStdout(source, job) : writeTextFile(source, out, job);
 }
 
 async function writeStdout<Row>(source: Source<Row>, job: Job): Promise<number> {
@@ -223,9 +215,9 @@ async function writeStdout<Row>(source: Source<Row>, job: Job): Promise<number> 
   return isWhole ? 0 : 1;
 }
 
-async function writeTextFile<Row>(source: Source<Row>, out: string, tenant: Tenant, job: Job): Promise<number> {
-  const { shell, options, checkpoint, progress } = job;
-  const part = new PartFile(out, askedOf(options, tenant), checkpoint);
+async function writeTextFile<Row>(source: Source<Row>, out: string, job: Job): Promise<number> {
+  const { shell, options, asked, checkpoint, progress } = job;
+  const part = new PartFile(out, asked, checkpoint);
   let rows = checkpoint?.rows ?? 0;
   let isWhole = false;
   try {
@@ -245,7 +237,9 @@ async function writeTextFile<Row>(source: Source<Row>, out: string, tenant: Tena
   }
   if (!isWhole) {
     part.close();
-    throw stopped(`To continue after ${countOf(rows, source.shape.noun)}, run the same command again.`);
+    throw new OperatorError(
+      `Stopped. To continue after ${countOf(rows, source.shape.noun)}, run the same command again.`,
+    );
   }
   part.finish();
   return done(source.shape.noun, rows, part.bytes, out, job);
@@ -274,7 +268,7 @@ async function writeParquetFile<Row>(source: Source<Row>, out: string, job: Job)
   }
   if (!isWhole) {
     removePart(out);
-    throw stopped('A parquet export starts over when it is run again.');
+    throw new OperatorError('Stopped. A parquet export starts over when it is run again.');
   }
   syncPath(partOf(out));
   finishPart(out);
@@ -297,10 +291,6 @@ function textOf<Row>(rows: readonly Row[], shape: Shape<Row>, { format, raw }: E
   const lines =
     format === 'csv' ? rows.map((row) => csvLine(shape.columns, row, raw)) : rows.map((row) => `${shape.json(row)}\n`);
   return lines.join('');
-}
-
-function stopped(howToGoOn: string): OperatorError {
-  return new OperatorError(`Stopped. ${howToGoOn}`);
 }
 
 function done(noun: string, rows: number, bytes: number, out: string, { shell, options, progress }: Job): number {

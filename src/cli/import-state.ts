@@ -155,15 +155,13 @@ function parse(text: string): { progress: ImportProgress; identity: string; serv
     return undefined;
   }
   if (!isObject(value)) return undefined;
-  const { identity, server, ...numbers } = value;
-  const { offset, lines, usersAccepted, usersRejected, rejectedBytes } = numbers;
+  const { identity, server, ...progress } = value;
   if (typeof identity !== 'string' || typeof server !== 'string') return undefined;
-  if (!isCount(offset) || !isCount(lines) || !isCount(usersAccepted)) return undefined;
-  if (!isCount(usersRejected) || !isCount(rejectedBytes)) return undefined;
-  return { identity, server, progress: { offset, lines, usersAccepted, usersRejected, rejectedBytes } };
+  if (!Object.keys(NOTHING_IMPORTED).every((name) => isCount(progress[name]))) return undefined;
+  return { identity, server, progress: progress as unknown as ImportProgress };
 }
 
-function isCount(value: unknown): value is number {
+function isCount(value: unknown): boolean {
   return Number.isSafeInteger(value) && Number(value) >= 0;
 }
 

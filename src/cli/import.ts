@@ -117,7 +117,10 @@ async function sendAll(
     show();
     return undefined;
   };
-  const chunks = options.file === null ? shell.stdin : bytesFrom(options.file, state.progress.offset);
+  const chunks =
+    options.file === null
+      ? shell.stdin
+      : createReadStream(options.file, { start: state.progress.offset, highWaterMark: READ_BYTES });
   let failed: Unsent | undefined;
   for await (const batch of batchesOf(chunks, state.progress)) {
     underWay.push({ batch, sent: sendLines(batch.lines, source, target) });
@@ -129,10 +132,6 @@ async function sendAll(
   await Promise.all(underWay.map(({ sent }) => sent));
   if (failed === undefined && shell.stop.aborted) return { kind: 'unsent', problem: null };
   return failed ?? { kind: 'all' };
-}
-
-function bytesFrom(file: string, offset: number): AsyncIterable<Uint8Array> {
-  return createReadStream(file, { start: offset, highWaterMark: READ_BYTES });
 }
 
 /** A proxy may allow less than Sluice does: what is too large goes in halves. */

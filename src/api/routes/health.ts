@@ -13,7 +13,7 @@ import { processes } from '../../config/roles.ts';
 import { type LedgerReader, NO_HOURS, type TraceReader } from '../../store.ts';
 import { StoreUnavailableError } from '../../store-writer.ts';
 import { count, list, numberOrNull, object, oneOf, orNull, text, time, timeOrNull, Type } from '../schema.ts';
-import { type TimeText, timeText } from '../json-text.ts';
+import { timeText } from '../json-text.ts';
 import { DASHBOARD_READING, type TenantParts, tenantRoute } from '../tenant-route.ts';
 import { type OperatorParts, role } from './operations.ts';
 
@@ -154,6 +154,11 @@ function healthJson(parts: HealthParts & OperatorParts, deadLetters: number, gon
   // A gauge that was not set yet is of a part that has had nothing to do.
   const gauge = (index: Parameters<typeof readGauge>[1]): number => readGauge(metricsBuffer, index) ?? 0;
   const hasProcessor = processes(config.role);
+  const lastBackup = readGauge(metricsBuffer, METRIC.last_backup);
+  // Of all accounts: those without a valid key belong to none.
+  const requests = [...REQUESTS_BY_STATUS]
+    .map(([status, counter]) => ({ status, requests: readCounter(metricsBuffer, counter) }))
+    .filter((counted) => counted.requests > 0);
   return {
     status: ready ? ('ready' as const) : ('not ready' as const),
     reasons,
@@ -168,28 +173,16 @@ function healthJson(parts: HealthParts & OperatorParts, deadLetters: number, gon
     lag_seconds: hasProcessor ? gauge(METRIC.processor_lag) : null,
     disk_free_bytes: config.logUrl === '' ? gauge(METRIC.disk_free_bytes) : null,
     disk_free_bytes_min: config.diskFreeBytesMin,
-    last_backup_at: lastBackupAt(metricsBuffer),
+    last_backup_at: lastBackup === null ? null : timeText(lastBackup * 1_000),
     clock_held_seconds: gauge(METRIC.clock_held),
     clock_behind_seconds: gauge(METRIC.clock_behind),
     memory_bytes: residentMemoryBytes(),
     ledger_difference: hasProcessor ? gauge(METRIC.ledger_difference) : null,
     ...gone,
     dead_letters: deadLetters,
-    requests: requestsJson(metricsBuffer),
+    requests,
     edges: config.edges,
   };
-}
-
-function lastBackupAt(metricsBuffer: SharedArrayBuffer): TimeText | null {
-  const seconds = readGauge(metricsBuffer, METRIC.last_backup);
-  return seconds === null ? null : timeText(seconds * 1_000);
-}
-
-/** Counts the requests of all accounts: those without a valid key belong to none. */
-function requestsJson(metricsBuffer: SharedArrayBuffer): { status: number; requests: number }[] {
-  return [...REQUESTS_BY_STATUS]
-    .map(([status, counter]) => ({ status, requests: readCounter(metricsBuffer, counter) }))
-    .filter(({ requests }) => requests > 0);
 }
 
 /** The counter starts with the process, the store remembers; without the store, the counter has to do. */

@@ -19,7 +19,7 @@ import { include } from '../person-of-event.ts';
 import { BadParameterError, RefusedError, sendError } from '../responses.ts';
 import { routeOptions, type RouteSchema } from '../route-schema.ts';
 import { text } from '../schema.ts';
-import { authenticate, BEARER, DASHBOARD_READING, ensureTenantDecorator, type TenantParts } from '../tenant-route.ts';
+import { authenticate, BEARER, DASHBOARD_READING, type TenantParts } from '../tenant-route.ts';
 
 export interface LiveParts extends TenantParts, Pick<HealthParts, 'metricsBuffer'> {
   /** Aborted when the server begins to stop: streams would keep it waiting. */
@@ -84,7 +84,6 @@ export function registerLiveRoutes(app: FastifyInstance, parts: LiveParts): void
   const planOf = (tenantId: TenantId) => plans.of(tenantId);
   const feed = new LiveFeed({ store, now, onUnavailable, storedEvents, planOf });
   parts.stopping.addEventListener('abort', () => feed.close(), { once: true });
-  ensureTenantDecorator(app);
   app.route({
     method: 'GET',
     url: '/live',

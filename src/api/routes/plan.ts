@@ -224,10 +224,6 @@ export function registerPlanRoutes(app: FastifyInstance, parts: TenantParts): vo
     handler: async ({ tenantId }) => rowJson(PlanVersions, { versions: await plans.versions(tenantPartsOf(tenantId)) }),
   });
 
-  registerViolations(app, parts);
-}
-
-function registerViolations(app: FastifyInstance, parts: TenantParts): void {
   tenantRoute(app, parts, {
     method: 'GET',
     url: '/plan/violations',
