@@ -60,14 +60,9 @@ const NO_KEY = `
 
 `;
 
-/** For a server that makes no account: of a role without sign-in. */
-export function announceRole({ config, port, out }: Pick<Start, 'config' | 'port' | 'out'>): void {
-  out(`\n  Sluice is listening on ${baseUrlOf(config.host, port)}, with the role ${config.role}\n\n`);
-}
-
-/** For a server that started before its database; the rest follows once that is there. */
-export function announceWaiting({ config, port, out }: Pick<Start, 'config' | 'port' | 'out'>): void {
-  out(`\n  Sluice is listening on ${baseUrlOf(config.host, port)}, and waits for its database\n\n`);
+/** For a server that makes no account: of a role without sign-in, or before its database is there. */
+export function announceAddress({ config, port, out }: Pick<Start, 'config' | 'port' | 'out'>, more: string): void {
+  out(`\n  Sluice is listening on ${baseUrlOf(config.host, port)}, ${more}\n\n`);
 }
 
 async function firstKey({ config, keyStore, now }: Start, account: Account, baseUrl: string): Promise<string> {

@@ -19,7 +19,7 @@ import { describeMistakes, parsePlan } from '../plans/plan.ts';
 import type { Store } from '../store.ts';
 import { displayOf } from './keys.ts';
 import { countOf, formatBytes, formatCount, formatSpan, localTime } from './local-time.ts';
-import type { Shell } from './shell.ts';
+import { onFoundKeys, type Shell } from './shell.ts';
 
 export interface Finding {
   /** What it is about, if not what its check is named after. */
@@ -294,12 +294,10 @@ export const checkDatabaseClock: Check = async ({ config, lookAtDatabase, now })
 };
 
 export const checkKeys: Check = async (parts) => {
-  const { config, dataFolder, findKeyStore, now } = parts;
+  const { config, dataFolder, now } = parts;
   if (config.storeUrl === '' && hasLostKeys(dataFolder)) return [failed(lostKeysText(dataFolder), LOST_KEYS_ADVICE)];
   const advice = 'Create one: sluice keys create --name NAME --kind secret --env production';
-  const store = await findKeyStore(config);
-  if (store === undefined) return [warning('there are none yet', advice)];
-  try {
+  const found = await onFoundKeys(parts, config, async (store) => {
     const keys = (await store.list()).filter(({ revokedAt }) => revokedAt === null);
     const findings: Finding[] = await unknownAccounts(parts, store);
     for (const key of keys) {
@@ -322,9 +320,8 @@ export const checkKeys: Check = async (parts) => {
     }
     if (keys.length === 0) findings.push(warning('no key is active', advice));
     return findings.length > 0 ? findings : [ok(`${countOf(keys.length, 'key')}, none expired or leaked`)];
-  } finally {
-    await store.close();
-  }
+  });
+  return found ?? [warning('there are none yet', advice)];
 };
 
 /** Accounts are never removed, so data of an unknown one means that the keys are older than the data. */
@@ -345,10 +342,8 @@ async function unknownAccounts({ store: openStore }: DoctorParts, keys: KeyStore
 }
 
 /** Nothing where there are none. */
-export const checkPlans: Check = async ({ findKeyStore, config }) => {
-  const store = await findKeyStore(config);
-  if (store === undefined) return [];
-  try {
+export const checkPlans: Check = async (parts) => {
+  const found = await onFoundKeys(parts, parts.config, async (store) => {
     const findings: Finding[] = [];
     let count = 0;
     for (const { id: accountId, name } of await store.accounts()) {
@@ -364,9 +359,8 @@ export const checkPlans: Check = async ({ findKeyStore, config }) => {
     }
     if (count === 0 || findings.length > 0) return firstOf(findings);
     return [ok(`${countOf(count, 'tracking plan')}, readable`)];
-  } finally {
-    await store.close();
-  }
+  });
+  return found ?? [];
 };
 
 const UNUSABLE_ADVICE =

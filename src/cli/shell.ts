@@ -40,6 +40,20 @@ export interface Shell {
   readonly findServer: (config: Config) => Promise<string | undefined>;
 }
 
+/** Opens the keys, and closes them. Undefined where there are none yet. */
+export async function onFoundKeys<T>(
+  { findKeyStore }: Pick<Shell, 'findKeyStore'>,
+  config: Config,
+  work: (store: KeyStore) => Promise<T>,
+): Promise<T | undefined> {
+  const store = await findKeyStore(config);
+  try {
+    return store && (await work(store));
+  } finally {
+    await store?.close();
+  }
+}
+
 /** For stdout. */
 export function inkOf({ outTerminal, env }: Shell): Ink {
   return inkFor(outTerminal.isTty, env);

@@ -17,7 +17,7 @@ import { readEnvironment } from './choices.ts';
 import { type FlagsRead, suggestion } from '../config/flags.ts';
 import { countOf } from './local-time.ts';
 import { isShared, locationName, readSettings } from './location.ts';
-import type { Shell } from './shell.ts';
+import { onFoundKeys, type Shell } from './shell.ts';
 
 export interface Tenant {
   readonly id: TenantId;
@@ -82,7 +82,7 @@ export async function findTenant(
   store: LedgerReader,
   { config, option }: DataSource,
 ): Promise<Tenant | undefined> {
-  const accounts = await accountsIn(shell, config);
+  const accounts = (await onFoundKeys(shell, config, (keys) => keys.accounts())) ?? [];
   if (option.account !== undefined && !accounts.some(({ name }) => name === option.account)) {
     throw new OperatorError(unknownAccount(option.account, accounts));
   }
@@ -129,31 +129,17 @@ export async function chooseTenant(shell: Shell, store: LedgerReader, dataSource
 
 /** The tracking plan of the tenant, by which personal data is masked; null where there is none. */
 export async function planOfTenant(shell: Shell, config: Config, tenant: Tenant): Promise<Plan | null> {
-  const keyStore = await shell.findKeyStore(config);
-  try {
-    const stored = await keyStore?.plans.find(tenantPartsOf(tenant.id));
-    if (stored === undefined) return null;
-    const reading = parsePlan(stored.text);
-    if (!reading.ok) throw new OperatorError('The tracking plan is from a newer version of Sluice: run that version.');
-    return reading.plan;
-  } finally {
-    await keyStore?.close();
-  }
+  const stored = await onFoundKeys(shell, config, ({ plans }) => plans.find(tenantPartsOf(tenant.id)));
+  if (stored === undefined) return null;
+  const reading = parsePlan(stored.text);
+  if (!reading.ok) throw new OperatorError('The tracking plan is from a newer version of Sluice: run that version.');
+  return reading.plan;
 }
 
 /** Users of all tenants that are accepted and not in the store yet. */
 async function pendingUsers(store: LedgerReader): Promise<number> {
   const { hours } = await store.ledger(null, { from: null, to: null });
   return hours.reduce((sum, { users }) => sum + users.pending, 0);
-}
-
-async function accountsIn(shell: Shell, config: Config): Promise<Account[]> {
-  const keyStore = await shell.findKeyStore(config);
-  try {
-    return (await keyStore?.accounts()) ?? [];
-  } finally {
-    await keyStore?.close();
-  }
 }
 
 type Named = { readonly account: string; readonly environment: Environment } | undefined;

@@ -159,13 +159,13 @@ async function announce(
   logger: Logger,
   prepared: Promise<void> | null,
 ): Promise<void> {
-  const { announceRole, announceStart, announceWaiting } = await import('../cli/announce.ts');
+  const { announceAddress, announceStart } = await import('../cli/announce.ts');
   const out = (text: string): void => void process.stdout.write(text);
   if (keyStore === null || !servesApi(config.role)) {
-    announceRole({ config, port, out });
+    announceAddress({ config, port, out }, `with the role ${config.role}`);
     return;
   }
-  if (prepared !== null) announceWaiting({ config, port, out });
+  if (prepared !== null) announceAddress({ config, port, out }, 'and waits for its database');
   await prepared;
   let members: MemberStore | undefined;
   try {
