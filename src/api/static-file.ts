@@ -37,46 +37,37 @@ const COMPRESSORS: Readonly<Record<Encoding, (bytes: Buffer) => Promise<Buffer>>
 };
 
 export class StaticFile {
-  readonly type: string;
   readonly digest: string;
+  readonly #type: string;
   readonly #bytes: Buffer;
   readonly #isCompressible: boolean;
   readonly #encoded = new Map<Encoding, Promise<Buffer>>();
 
   constructor(name: string, bytes: Buffer) {
     const extension = extname(name);
-    this.type = CONTENT_TYPES.get(extension) ?? 'application/octet-stream';
     this.digest = hash('sha256', bytes, 'base64url');
+    this.#type = CONTENT_TYPES.get(extension) ?? 'application/octet-stream';
     this.#bytes = bytes;
     this.#isCompressible = !PACKED.has(extension) && bytes.length >= COMPRESSED_BYTES_MIN;
   }
 
-  encodingFor(acceptEncoding: string | undefined): Encoding {
-    return this.#isCompressible ? chosenEncoding(acceptEncoding) : 'identity';
-  }
-
-  /** Each encoding has its own tag: a strong tag identifies the exact bytes. */
-  tag(encoding: Encoding): string {
-    return encoding === 'identity' ? `"${this.digest}"` : `"${this.digest}-${encoding}"`;
-  }
-
-  bytes(encoding: Encoding): Promise<Buffer> {
-    const known = this.#encoded.get(encoding);
-    if (known !== undefined) return known;
-    const made = COMPRESSORS[encoding](this.#bytes);
-    this.#encoded.set(encoding, made);
-    return made;
+  /** The caller has set `cache-control`. */
+  async send(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
+    const encoding = this.#isCompressible ? chosenEncoding(request.headers['accept-encoding']) : 'identity';
+    // Each encoding has its own tag: a strong tag identifies the exact bytes.
+    const tag = encoding === 'identity' ? `"${this.digest}"` : `"${this.digest}-${encoding}"`;
+    reply.headers({ etag: tag, vary: 'accept-encoding' });
+    if (isNamed(tag, request.headers['if-none-match'])) return reply.code(304).send();
+    if (encoding !== 'identity') reply.header('content-encoding', encoding);
+    const bytes = this.#encoded.get(encoding) ?? COMPRESSORS[encoding](this.#bytes);
+    this.#encoded.set(encoding, bytes);
+    return reply.type(this.#type).send(await bytes);
   }
 }
 
-/** The caller has set `cache-control`. */
-export async function sendFile(request: FastifyRequest, reply: FastifyReply, file: StaticFile): Promise<FastifyReply> {
-  const encoding = file.encodingFor(request.headers['accept-encoding']);
-  const tag = file.tag(encoding);
-  reply.headers({ etag: tag, vary: 'accept-encoding' });
-  if (isNamed(tag, request.headers['if-none-match'])) return reply.code(304).send();
-  if (encoding !== 'identity') reply.header('content-encoding', encoding);
-  return reply.type(file.type).send(await file.bytes(encoding));
+/** For what is built before it is served, and is not there yet. */
+export function sendNotBuilt(reply: FastifyReply, text: string): FastifyReply {
+  return reply.code(503).header('cache-control', 'no-store').type('text/plain; charset=utf-8').send(text);
 }
 
 /** The tags that a client names are compared weakly, as RFC 9110 (13.1.2) has it. */

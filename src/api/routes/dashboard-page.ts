@@ -10,7 +10,7 @@
 import { readdir, readFile } from 'node:fs/promises';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { sendError } from '../responses.ts';
-import { CACHED_FOREVER, readOnce, sendFile, StaticFile } from '../static-file.ts';
+import { CACHED_FOREVER, readOnce, sendNotBuilt, StaticFile } from '../static-file.ts';
 
 const BUILT_PAGE = new URL('../../../dashboard/dist/', import.meta.url);
 const INDEX = 'index.html';
@@ -32,11 +32,15 @@ export function registerDashboardPage(app: FastifyInstance, { pageFolder = BUILT
 
   const serve = async (request: FastifyRequest, reply: FastifyReply, name: string): Promise<FastifyReply> => {
     const page = await files();
-    if (page === null) {
-      return reply.code(503).header('cache-control', 'no-store').type('text/plain; charset=utf-8').send(NOT_BUILT);
-    }
-    const file = page.get(name) ?? (name.startsWith(ASSETS) ? undefined : page.get(INDEX));
-    return file === undefined ? sendError(reply, 'not_found') : send(request, reply, name, file);
+    if (page === null) return sendNotBuilt(reply, NOT_BUILT);
+    const isAsset = name.startsWith(ASSETS);
+    const file = page.get(name) ?? (isAsset ? undefined : page.get(INDEX));
+    if (file === undefined) return sendError(reply, 'not_found');
+    reply.headers({
+      'cache-control': isAsset ? CACHED_FOREVER : 'no-cache',
+      'content-security-policy': PAGE_POLICY,
+    });
+    return file.send(request, reply);
   };
 
   // A person with a browser; everything else has its own address.
@@ -59,12 +63,4 @@ async function readPage(folder: URL): Promise<PageFiles> {
 async function namesIn(folder: URL): Promise<string[]> {
   const entries = await readdir(folder, { withFileTypes: true });
   return entries.filter((entry) => entry.isFile()).map(({ name }) => name);
-}
-
-function send(request: FastifyRequest, reply: FastifyReply, name: string, file: StaticFile): Promise<FastifyReply> {
-  reply.headers({
-    'cache-control': name.startsWith(ASSETS) ? CACHED_FOREVER : 'no-cache',
-    'content-security-policy': PAGE_POLICY,
-  });
-  return sendFile(request, reply, file);
 }

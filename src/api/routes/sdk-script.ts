@@ -9,7 +9,7 @@
 import { readFile } from 'node:fs/promises';
 import type { FastifyInstance } from 'fastify';
 import { SDK_SCRIPT_PATH } from '../../config/roles.ts';
-import { CACHED_FOREVER, readOnce, sendFile, StaticFile } from '../static-file.ts';
+import { CACHED_FOREVER, readOnce, sendNotBuilt, StaticFile } from '../static-file.ts';
 
 const BUILT_SCRIPT = new URL('../../../sdk/dist/sluice.js', import.meta.url);
 const NOT_BUILT = 'The SDK is not built yet. Run: npm run build:sdk\n';
@@ -29,12 +29,10 @@ export function registerSdkScript(app: FastifyInstance, { sdkScript = BUILT_SCRI
     // A page of any site may load it, also with crossorigin and integrity on its tag.
     reply.headers({ 'access-control-allow-origin': '*', 'cross-origin-resource-policy': 'cross-origin' });
     const file = await script();
-    if (file === null) {
-      return reply.code(503).header('cache-control', 'no-store').type('text/plain; charset=utf-8').send(NOT_BUILT);
-    }
+    if (file === null) return sendNotBuilt(reply, NOT_BUILT);
     const { v: hash } = request.query;
     const isCurrent = typeof hash === 'string' && hash.length >= HASH_CHARACTERS_MIN && file.digest.startsWith(hash);
     reply.header('cache-control', isCurrent ? CACHED_FOREVER : CACHED_BRIEFLY);
-    return sendFile(request, reply, file);
+    return file.send(request, reply);
   });
 }
