@@ -61,12 +61,7 @@ export function inkOf({ outTerminal, env }: Shell): Ink {
 
 const COLUMNS_WITHOUT_TERMINAL = 120;
 
-interface Process {
-  readonly stdout: NodeJS.WriteStream;
-  readonly stderr: NodeJS.WriteStream;
-  readonly stdin: NodeJS.ReadStream;
-  once(signal: 'SIGINT' | 'SIGTERM', listener: () => void): unknown;
-}
+type Process = Pick<NodeJS.Process, 'stdout' | 'stderr' | 'stdin' | 'once'>;
 
 /** Takes the signals over: after the first one the command ends in order, a second one ends it at once. */
 export function shellOf(host: Process, rest: Pick<Shell, 'env' | 'openStore' | 'findKeyStore' | 'findServer'>): Shell {

@@ -12,7 +12,6 @@ import { matchOptionsOf } from '../config/match-options.ts';
 import { logFolderOf, retentionTimeFileOf, storeFileOf } from '../data-folder/files.ts';
 import { assertLockHeld, LockLostError } from '../data-folder/held-lock.ts';
 import { OperatorError } from '../errors.ts';
-import type { KeyStore } from '../keys.ts';
 import { Housekeeping } from '../processor/housekeeping.ts';
 import { CurrentWarningPlans } from '../processor/plan-warnings.ts';
 import { Processor, type ProcessorParts } from '../processor/processor.ts';
@@ -116,15 +115,8 @@ export async function runProcessor(setup: ProcessorSetup): Promise<void> {
   }
 }
 
-interface OpenedProcessor {
-  readonly parts: Pick<ProcessorParts, 'log' | 'writer' | 'waitForMore' | 'batchesPerTransaction' | 'writeTurn'>;
-  /** For the tracking plans beside the keys. */
-  readonly keyStore: KeyStore;
-  close(): Promise<void>;
-}
-
 /** `now` is the time that retention goes by: what is processed and old enough is removed from the log. */
-async function openProcessorParts(setup: ProcessorSetup, now: () => number): Promise<OpenedProcessor> {
+async function openProcessorParts(setup: ProcessorSetup, now: () => number) {
   const { config, checkpointer } = setup;
   const database = config.storeUrl === '' ? null : await processorDatabase(setup);
   const keyStore = database === null ? await openKeyStore(config) : await keyStoreOn(database.share());
@@ -140,7 +132,8 @@ async function openProcessorParts(setup: ProcessorSetup, now: () => number): Pro
           logName: log.name,
         });
   return {
-    parts: { log, ...waiting, writer, ...(database !== null && { batchesPerTransaction: 1 }) },
+    parts: { log, ...waiting, writer, ...(database !== null && { batchesPerTransaction: 1 as const }) },
+    /** For the tracking plans beside the keys. */
     keyStore,
     close: async () => {
       await keyStore.close();
