@@ -34,44 +34,21 @@ const PLACES = [
 ] as const;
 const SOURCES = ['search', 'newsletter', 'direct', 'social'] as const;
 
-export interface ShopEvent {
-  readonly event_name: string;
-  readonly $event_id: string;
-  readonly timestamp?: string;
-  readonly revenue?: number;
-  readonly [property: string]: unknown;
-}
+export type Shop = ReturnType<typeof shopOf>;
 
 /** One of `users` in a request. Those that are rejected have other shapes. */
-export interface ShopUser {
+interface ShopUser {
   readonly identifiers: Readonly<Record<string, string>>;
   readonly user_properties?: Readonly<Record<string, unknown>>;
-  readonly events: readonly ShopEvent[];
-}
-
-export interface ShopRequest {
-  readonly idempotencyKey: string;
-  readonly body: string;
-  readonly users: number;
-}
-
-export interface Shop {
-  /** In the order in which they are to be sent. */
-  readonly requests: readonly ShopRequest[];
-  readonly people: number;
-  readonly events: number;
+  readonly events: readonly Readonly<Record<string, unknown>>[];
 }
 
 /** People to point out in the summary; they exist for every seed. */
 export const PERSON_WITH_MERGE = 'ada';
 export const PERSON_WITH_REFUSAL = 'grace';
 
-interface Visit {
-  readonly at: number;
-  readonly user: ShopUser;
-}
-
-export function shopOf(seed: number, now: number): Shop {
+/** `requests` are in the order in which they are to be sent. */
+export function shopOf(seed: number, now: number) {
   const maker = new ShopMaker(seed, Math.floor(now / END_STEP_MS) * END_STEP_MS);
   return maker.make();
 }
@@ -80,7 +57,7 @@ class ShopMaker {
   readonly #seed: number;
   readonly #end: number;
   readonly #random: () => number;
-  readonly #visits: Visit[] = [];
+  readonly #visits: { readonly at: number; readonly user: ShopUser }[] = [];
   #events = 0;
 
   constructor(seed: number, end: number) {
@@ -89,7 +66,7 @@ class ShopMaker {
     this.#random = randomFrom(seed);
   }
 
-  make(): Shop {
+  make() {
     const names = FIRST_NAMES.split(' ');
     for (const [index, name] of names.entries()) this.#person(name, index);
     for (let n = 0; n < VISITORS_WITHOUT_NAME; n++)
@@ -100,11 +77,14 @@ class ShopMaker {
     }
     this.#sharedTablet();
     const visits = this.#visits.toSorted((left, right) => left.at - right.at).map(({ user }) => user);
-    const requests: ShopRequest[] = [];
+    const batches: unknown[][] = [];
     for (let from = 0; from < visits.length; from += VISITS_PER_REQUEST) {
-      requests.push(this.#request(requests.length, visits.slice(from, from + VISITS_PER_REQUEST)));
+      batches.push(visits.slice(from, from + VISITS_PER_REQUEST));
     }
-    requests.push(this.#request(requests.length, [...this.#happeningNow(), ...rejectedUsers()]));
+    batches.push([...this.#happeningNow(), ...rejectedUsers()]);
+    const requests = batches.map((users, index) => {
+      return { idempotencyKey: `demo-${this.#seed}-${index}`, body: JSON.stringify({ users }), users: users.length };
+    });
     return { requests, people: names.length, events: this.#events };
   }
 
@@ -197,10 +177,6 @@ class ShopMaker {
       })),
     };
     this.#visits.push({ at, user });
-  }
-
-  #request(index: number, users: readonly unknown[]): ShopRequest {
-    return { idempotencyKey: `demo-${this.#seed}-${index}`, body: JSON.stringify({ users }), users: users.length };
   }
 
   #eventId(): string {
