@@ -65,13 +65,13 @@ const FILES: readonly (readonly [RegExp, string])[] = [
  * as time of the function that makes them, so the two are not distinguished.
  */
 const STORE: readonly (readonly [RegExp, RegExp, string])[] = [
+  [/\/store\/identity-graph/, /^writeChanges$/, 'store: identifiers, merges, aliases'],
   [/\/store\/(identity-graph|match-keys|first-uses|tombstones)/, /./, 'store: looking keys, ids and profiles up'],
-  [/\/store\/(nodes|profile-runs|shape-hash)/, /./, 'store: nodes'],
-  [/\/store\/counts/, /./, 'store: counts'],
+  [/\/store\/(nodes|profile-runs)/, /./, 'store: nodes'],
+  [/\/store\/writer/, /^addCounts$/, 'store: counts'],
   [/\/(store\/event-|uuids)/, /./, 'store: events and records'],
   [/\/store\/writer/, /writeRecord/, 'store: events and records'],
   [/\/sorted-runs\//, /./, 'store: sorted runs'],
-  [/\/store\/identity-changes/, /./, 'store: identifiers, merges, aliases'],
   [/\/store\/writer/, /commit|begin|Durable|anonymous/, 'store: commit, checkpoint, sync'],
   [/\/store\//, /./, 'store: other'],
 ];
