@@ -12,7 +12,6 @@ import { type Population, identifiersOf } from './people-generator.ts';
 import type { SteadyResult } from './generator.ts';
 import { Histogram, type Quantiles } from './histogram.ts';
 import { LagMeter } from './lag.ts';
-import { MemoryLatency } from './memory-latency.ts';
 import { type Noise, noiseText } from './noise.ts';
 import { cpuSeconds, openFiles, residentMegabytes, systemCpuSeconds } from './proc.ts';
 import { LiveStream, Reader } from './reading.ts';
@@ -69,8 +68,6 @@ interface Row {
   readonly megabytes: number;
   readonly openFiles: number;
   readonly cores: number;
-  /** How long a read from memory takes (memory-latency.ts). */
-  readonly readNanoseconds: number;
   readonly events: number;
   readonly logBytes: number;
   readonly storeBytes: number;
@@ -120,7 +117,6 @@ export class Soak {
   private readonly meter: LagMeter;
   private readonly rows: Row[] = [];
   private readonly megabytes: number[] = [];
-  private readonly memoryLatency = new MemoryLatency();
   private from = performance.now();
   private cpuAtRow = 0;
   private sampler: NodeJS.Timeout | undefined;
@@ -221,7 +217,6 @@ export class Soak {
       megabytes: residentMegabytes(this.server.pid).now,
       openFiles: openFiles(this.server.pid),
       cores: (cpu - this.cpuAtRow) / span,
-      readNanoseconds: this.memoryLatency.now(),
       events,
       ...diskUse(this.folder),
       erased: this.companions.erased,
@@ -382,8 +377,7 @@ function outcomes(result: SoakResult): Outcome[] {
           `${milliseconds(load.latency.p999)}; reads, p50 and p99: ${readsText(result)}; ` +
           `${thousands(result.erased)} erases, p99 ${milliseconds(result.erase.p99)}; ` +
           `${thousands(result.liveEvents)} messages on ${LIVE_STREAMS} live streams`,
-        `CPU-seconds of the server per million events, with all reads and erases: ${result.cpuPerMillion.toFixed(1)}; ` +
-          `a read from memory took ${latencyText(rows)}`,
+        `CPU-seconds of the server per million events, with all reads and erases: ${result.cpuPerMillion.toFixed(1)}`,
       ],
       figures: [
         { name: 'lag at most', value: result.lagSecondsMax, unit: 's', better: 'lower' },
@@ -452,7 +446,6 @@ const COLUMNS = [
   ['RSS', 7],
   ['files', 5],
   ['cores', 5],
-  ['memory', 6],
   ['log', 8],
   ['store', 8],
   ['bytes an event: log', 19],
@@ -477,19 +470,12 @@ function cellsOf(row: Row): string[] {
     `${thousands(row.megabytes)} MB`,
     String(row.openFiles),
     row.cores.toFixed(2),
-    `${Math.round(row.readNanoseconds)} ns`,
     `${thousands(row.logBytes / 1e6)} MB`,
     `${thousands(row.storeBytes / 1e6)} MB`,
     thousands(row.logBytes / row.events),
     thousands(row.storeBytes / row.events),
     thousands(row.erased),
   ];
-}
-
-/** Of all rows, the least and the most. */
-function latencyText(rows: readonly Row[]): string {
-  const all = rows.map(({ readNanoseconds }) => readNanoseconds);
-  return `${Math.round(Math.min(...all))} to ${Math.round(Math.max(...all))} ns`;
 }
 
 /** The folder `log` and `log-ends` are the log; all else is the store and what belongs to it. */
