@@ -341,7 +341,8 @@ export async function withKeyStore<T>(
     const reason = error.cause instanceof Error ? error.cause.message : error.message;
     throw new OperatorError(`The keys in ${locationName(config)} cannot be reached: ${reason}`, { cause: error });
   } finally {
-    await store?.close();
+    // The work is committed, and a new key is shown only once: an error here must not hide it.
+    await store?.close().catch(() => undefined);
   }
 }
 
