@@ -172,7 +172,7 @@ async function runRestoreCommand(args: readonly string[], shell: Shell): Promise
     import('./backends/sqlite/checkup.ts'),
     import('./backends/sqlite/backup/undone-by-restore.ts'),
     import('./backends/sqlite/store/starts.ts'),
-    import('./backends/sqlite/log/ends.ts'),
+    import('./backends/sqlite/log/name-and-end.ts'),
   ]);
   return runRestore(args, {
     ...shell,

@@ -212,7 +212,7 @@ async function warningsOf({ config, startWarnings }: EdgeSetup): Promise<() => r
   if (config.logUrl !== '') return () => startWarnings;
   const [{ readLogWarnings }, { problemOfLogEnds }] = await Promise.all([
     import('../backends/sqlite/log/warnings.ts'),
-    import('../backends/sqlite/log/ends.ts'),
+    import('../backends/sqlite/log/name-and-end.ts'),
   ]);
   const folder = logFolderOf(config.dataFolder);
   return () => {
@@ -309,7 +309,7 @@ async function watchSharedBacklog(
 
 /** The processed position in the log of this server; several servers may share the database. */
 async function processedByDatabase(database: Database, config: Config): Promise<number> {
-  const { localLogName } = await import('../backends/sqlite/log/ends.ts');
+  const { localLogName } = await import('../backends/sqlite/log/name-and-end.ts');
   const name = localLogName(logFolderOf(config.dataFolder));
   const store = await storeOn(database.share(), config, () => name);
   return closing(store, () => processedBy(store));

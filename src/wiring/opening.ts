@@ -156,7 +156,7 @@ async function prepareTopic(config: Config, known: string | null): Promise<Kafka
 export async function prepareServerDatabase(config: Config): Promise<string> {
   await prepareDatabase(config);
   const [{ localLogName }, { installationOf, problemWithoutTopic }] = await Promise.all([
-    import('../backends/sqlite/log/ends.ts'),
+    import('../backends/sqlite/log/name-and-end.ts'),
     import('../backends/postgres/identity.ts'),
   ]);
   return onDatabase(config, async (pool) => {
@@ -205,7 +205,7 @@ async function problemOfLocalLog({ dataFolder, storeUrl }: Config, pool: Databas
   const [{ readLogInstallation }, { findLogName }, { installationOf, knowsLog }, { findMigration }] = await Promise.all(
     [
       import('../backends/sqlite/installation.ts'),
-      import('../backends/sqlite/log/ends.ts'),
+      import('../backends/sqlite/log/name-and-end.ts'),
       import('../backends/postgres/identity.ts'),
       import('../backends/postgres/migration-state.ts'),
     ],
@@ -241,7 +241,7 @@ async function problemOfLogLeftBehind(config: Config, pool: Database): Promise<s
   if (!hasSegments(dataFolder)) return null;
   const [{ readLogInstallation }, { findLogName }, { installationOf, knowsLog, topicOf }] = await Promise.all([
     import('../backends/sqlite/installation.ts'),
-    import('../backends/sqlite/log/ends.ts'),
+    import('../backends/sqlite/log/name-and-end.ts'),
     import('../backends/postgres/identity.ts'),
   ]);
   const folder = logFolderOf(dataFolder);
@@ -272,7 +272,7 @@ export async function prepareDataFolder(config: Config): Promise<{ startWarnings
   const { dataFolder, storeUrl, logUrl } = config;
   const [{ tieDataFolder, wasUsedByServer }, ends, { noteLogWarning }] = await Promise.all([
     import('../backends/sqlite/installation.ts'),
-    import('../backends/sqlite/log/ends.ts'),
+    import('../backends/sqlite/log/name-and-end.ts'),
     import('../backends/sqlite/log/warnings.ts'),
   ]);
   const isServed = wasUsedByServer(dataFolder);
@@ -319,7 +319,7 @@ export async function inspectLocalLog(config: Config, store: Store | undefined |
     { lockHolderOf },
   ] = await Promise.all([
     import('../backends/sqlite/installation.ts'),
-    import('../backends/sqlite/log/ends.ts'),
+    import('../backends/sqlite/log/name-and-end.ts'),
     import('../backends/sqlite/log/warnings.ts'),
     import('../backends/sqlite/checkup.ts'),
     import('../backends/sqlite/folder-lock.ts'),
@@ -467,7 +467,7 @@ export async function findLogReader(
   config: Config,
   warn: (message: string) => void = () => undefined,
 ): Promise<LogReader | undefined> {
-  const { hasEverExisted } = await import('../backends/sqlite/log/ends.ts');
+  const { hasEverExisted } = await import('../backends/sqlite/log/name-and-end.ts');
   const isThere = config.logUrl !== '' || hasEverExisted(logFolderOf(config.dataFolder));
   return isThere ? openLogReader(config, warn, { createsTopic: false, openMsMax: COMMAND_MS_MAX }) : undefined;
 }

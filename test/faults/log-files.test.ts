@@ -17,7 +17,7 @@ import {
   LogEnds,
   noteUnknownEnd,
   readLogEnd,
-} from '../../src/backends/sqlite/log/ends.ts';
+} from '../../src/backends/sqlite/log/name-and-end.ts';
 import { openSqliteLogReader } from '../../src/backends/sqlite/log/reader.ts';
 import { noteLogWarning, readLogWarnings } from '../../src/backends/sqlite/log/warnings.ts';
 import { loadConfig } from '../../src/config/config.ts';

@@ -4,7 +4,7 @@ import assert from 'node:assert/strict';
 import { cpSync, renameSync, rmSync } from 'node:fs';
 import { DatabaseSync } from 'node:sqlite';
 import { suite, test } from 'node:test';
-import { assertOwnSegments } from '../../src/backends/sqlite/log/ends.ts';
+import { assertOwnSegments } from '../../src/backends/sqlite/log/name-and-end.ts';
 import { openSqliteLogReader } from '../../src/backends/sqlite/log/reader.ts';
 import { listSegments } from '../../src/backends/sqlite/log/segments.ts';
 import { openSqliteStore } from '../../src/backends/sqlite/store/store.ts';

@@ -15,7 +15,7 @@ import { isFullDisk } from './disk.ts';
 import { refuseLostKeys } from '../../data-folder/lost-keys.ts';
 import { BUSY_TIMEOUT_MS, isBusy, isDamage, openDatabase, textsIn, transaction } from './database.ts';
 import { keysFile } from './keys.ts';
-import { beginLogEnds, localLogName } from './log/ends.ts';
+import { beginLogEnds, localLogName } from './log/name-and-end.ts';
 import { listSegments } from './log/segments.ts';
 import { openStoreFile, openStoreFileForCommand, storeDamageText } from './store/schema.ts';
 import { hasStarts, recordStart } from './store/starts.ts';

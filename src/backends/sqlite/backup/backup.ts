@@ -41,7 +41,7 @@ import { BUSY_TIMEOUT_MS, damageIn, isDamage, openImmutable, refuseForeignWal, t
 import { canWrite, isFullDisk } from '../disk.ts';
 import { type Lock, lockForBackup, lockHolderOf } from '../folder-lock.ts';
 import { readLogInstallation, wasUsedByServer } from '../installation.ts';
-import { findLogName, isEndUnknown, readLogEnd, unknownEndText } from '../log/ends.ts';
+import { findLogName, isEndUnknown, readLogEnd, unknownEndText } from '../log/name-and-end.ts';
 import { newestRecordBefore } from '../log/reader.ts';
 import { recoverSegment } from '../log/recovery.ts';
 import { MissingPositionsError, readRecords, type Stretch } from '../log/segment-reader.ts';

@@ -23,7 +23,7 @@ import {
 } from '../../../log.ts';
 import { positionsText, type ProcessedRecord } from '../../../log/continuity.ts';
 import { isBackupRunning } from '../folder-lock.ts';
-import { findLogEnd, findLogName, localLogName } from './ends.ts';
+import { findLogEnd, findLogName, localLogName } from './name-and-end.ts';
 import {
   BATCH_BYTES_MAX,
   endOfSegment,

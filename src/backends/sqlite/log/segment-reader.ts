@@ -54,7 +54,7 @@ const HEADER_BYTES = 256;
 /** The part of a segment to read. */
 export interface Stretch {
   readonly segment: Segment;
-  /** The name of its log (`log/ends.ts`). */
+  /** The name of its log (`log/name-and-end.ts`). */
   readonly logName: string | undefined;
   readonly from: number;
   /**

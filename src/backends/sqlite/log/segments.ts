@@ -14,7 +14,7 @@
  * A start after the newest segment was given up continues far after it, since the number of records in it is uncertain.
  * An empty `….db.unused` marks where the known ones end: from there up to the next segment there were none.
  *
- * A segment contains where it was written: in which log (`log/ends.ts`), from which position on. A segment found
+ * A segment contains where it was written: in which log (`log/name-and-end.ts`), from which position on. A segment found
  * elsewhere was copied or renamed; it is never read, since its records would be processed again. Its random id, and that
  * of the segment before it, distinguish it from one of another copy of the installation (`assertOwnSegments`).
  */

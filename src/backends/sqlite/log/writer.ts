@@ -23,7 +23,7 @@ import { AppendSignal } from '../../../runtime/append-signal.ts';
 import { releaseMemory } from '../../../runtime/threads.ts';
 import { canWrite, fullDiskText, isAccessDenied, isFullDisk, isOutOfFiles } from '../disk.ts';
 import { type MissingRecords, missingRecordsText } from '../../../log/continuity.ts';
-import { endOfSegments, findLogName, localLogName, LogEnds, missingAtEnd, readLogEnd } from './ends.ts';
+import { endOfSegments, findLogName, localLogName, LogEnds, missingAtEnd, readLogEnd } from './name-and-end.ts';
 import { recoverSegment } from './recovery.ts';
 import {
   assertNotForeign,

@@ -8,9 +8,9 @@
  *   bytes   properties (identity/property-updates.ts) as JSON in UTF-8; empty for none
  *
  * If all properties come from one update, the shape hash identifies the names that it set (`ShapeHashes`), and
- * `written at` is when it was received; otherwise the shape hash is NO_SHAPE, and `written at` is last seen. Events may be below 0 in a delta: those
- * of another delta have expired. Deltas can be combined in any order, except for people with so many properties that
- * some are cut off (views/node-properties.ts).
+ * `written at` is when it was received; otherwise the shape hash is NO_SHAPE, and `written at` is last seen. Events may
+ * be below 0 in a delta: those of another delta have expired. Deltas can be combined in any order, except for people with
+ * so many properties that some are cut off (views/node-properties.ts).
  */
 
 import type { DatabaseSync } from 'node:sqlite';

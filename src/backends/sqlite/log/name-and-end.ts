@@ -1,6 +1,7 @@
 /**
  * What is known of a log beside its segments: its name, and where it ends. From that follows whether the log has lost
- * records, and whether its segments were written here. Used by a start, by `sluice doctor` and by commands; functions whose names do not say otherwise only read.
+ * records, and whether its segments were written here. Used by a start, by `sluice doctor` and by commands; functions
+ * whose names do not say otherwise only read.
  *
  * The name of a local log is `local:` and a UUID, created on first use: a store that takes records from several logs
  * identifies positions by it. It is in a file beside the segments, again in `log-ends`, and in each segment, so that a
