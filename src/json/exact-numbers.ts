@@ -3,10 +3,11 @@
  * digits, 1e400, -0) becomes a `JSON.rawJSON` object, which `JSON.stringify` writes back digit for digit. Numbers that
  * keep their value are plain numbers, so `1.50` comes back as `1.5`.
  *
- * Invariant: without such a number the result is that of `parseJson`. A quick scan decides that for nearly all texts.
+ * Invariant: without such a number the result is that of `parseJson`. A look at the numbers decides that for nearly all texts.
  */
 
 import { buildValue, parseJson } from './parse.ts';
+import { BACKSLASH, isDigit, LOWER_E, MINUS, QUOTE, ZERO } from './scanner.ts';
 
 /** What `JSON.rawJSON` makes: a frozen object that holds the source text of a number. */
 export interface RawNumber {
@@ -21,18 +22,12 @@ interface ExactJson {
 
 const exact = JSON as unknown as ExactJson;
 
-/**
- * A double keeps any 15 digits if the exponent has at most two. So only a number with 16 or more characters of digits
- * and point, with three digits in its exponent, or equal to -0 is in danger.
- */
-const DANGEROUS_RUN_CHARACTERS = 16;
-const LARGE_EXPONENT_OR_MINUS_ZERO = /(?:\d[eE][+-]?\d{3,}|-0[.0]*(?:[eE][+-]?\d+)?)(?=[,\]}\s]|$)/;
+/** A double keeps any 15 digits. A number of at most this many characters, without exponent, has no more. */
+const SAFE_CHARACTERS_MAX = 15;
 
 const NUMBER_PARTS = /^(-?)(\d+)(?:\.(\d+))?(?:[eE]([+-]?\d+))?$/;
 
 const POINT = 0x2e;
-const ZERO = 0x30;
-const NINE = 0x39;
 
 /** Throws as `JSON.parse` does. */
 export function parseExact(text: string): unknown {
@@ -43,27 +38,40 @@ export function isRawNumber(value: unknown): value is RawNumber {
   return exact.isRawJSON(value);
 }
 
-/** Quick. Has false positives, which cost time only, and no false negatives. */
+/**
+ * Looks at each number outside strings, and passes over the character after it: in JSON that is not another number or
+ * string. Has false positives, which cost time only, and no false negatives.
+ */
 function mayLoseDigits(text: string): boolean {
-  return hasDangerousRun(text) || LARGE_EXPONENT_OR_MINUS_ZERO.test(text);
-}
-
-/** Looks at every 16th character: a run of 16 contains one of them. */
-function hasDangerousRun(text: string): boolean {
-  for (let at = DANGEROUS_RUN_CHARACTERS - 1; at < text.length; at += DANGEROUS_RUN_CHARACTERS) {
-    if (!isDigitOrPoint(text, at)) continue;
-    let start = at;
-    let end = at + 1;
-    while (start > 0 && isDigitOrPoint(text, start - 1)) start--;
-    while (end < text.length && isDigitOrPoint(text, end)) end++;
-    if (end - start >= DANGEROUS_RUN_CHARACTERS) return true;
+  const { length } = text;
+  for (let at = 0; at < length; at++) {
+    const code = text.charCodeAt(at);
+    if (code === QUOTE) {
+      at = endOfString(text, at);
+      if (at < 0) return false;
+    } else if (code === MINUS || isDigit(code)) {
+      const start = at;
+      let isMinusZero = code === MINUS;
+      let next = text.charCodeAt(++at);
+      for (; isDigit(next) || next === POINT; next = text.charCodeAt(++at)) isMinusZero &&= next <= ZERO;
+      if (isMinusZero || at - start > SAFE_CHARACTERS_MAX || (next | 0x20) === LOWER_E) return true;
+    }
   }
   return false;
 }
 
-function isDigitOrPoint(text: string, at: number): boolean {
-  const code = text.charCodeAt(at);
-  return code <= NINE && (code >= ZERO || code === POINT);
+/** Of the string that begins at `start`: the offset of its closing quote; -1 if it has none, so it is not JSON. */
+function endOfString(text: string, start: number): number {
+  let end = text.indexOf('"', start + 1);
+  while (end >= 0 && isEscaped(text, end)) end = text.indexOf('"', end + 1);
+  return end;
+}
+
+/** Within a string: whether an odd number of backslashes comes before it. */
+function isEscaped(text: string, at: number): boolean {
+  let first = at;
+  while (text.charCodeAt(first - 1) === BACKSLASH) first--;
+  return (at - first) % 2 === 1;
 }
 
 function exactNumberOf(source: string): number | RawNumber {

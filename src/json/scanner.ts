@@ -45,15 +45,15 @@ const SPACE = 0x20;
 export const QUOTE = 0x22;
 const PLUS = 0x2b;
 const COMMA = 0x2c;
-const MINUS = 0x2d;
+export const MINUS = 0x2d;
 const POINT = 0x2e;
-const ZERO = 0x30;
+export const ZERO = 0x30;
 const NINE = 0x39;
 export const COLON = 0x3a;
 const OPEN_BRACKET = 0x5b;
 export const BACKSLASH = 0x5c;
 const CLOSE_BRACKET = 0x5d;
-const LOWER_E = 0x65;
+export const LOWER_E = 0x65;
 export const LOWER_F = 0x66;
 export const LOWER_N = 0x6e;
 const LOWER_U = 0x75;
@@ -454,7 +454,7 @@ export function isWhiteSpace(code: number): boolean {
   return code === SPACE || code === LINE_FEED || code === CARRIAGE_RETURN || code === TAB;
 }
 
-function isDigit(code: number): boolean {
+export function isDigit(code: number): boolean {
   return code >= ZERO && code <= NINE;
 }
 

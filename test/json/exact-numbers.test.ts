@@ -112,6 +112,13 @@ suite('Exact JSON', () => {
     assert.equal(JSON.stringify(parseExact(text)), text);
   });
 
+  test('backslashes before a quote are paired, so a number after the string is seen', () => {
+    for (const inside of ['\\\\', 'a\\\\\\"', '\\"\\"', '\\\\\\\\']) {
+      const text = `{"a":"${inside}","n":12345678901234567890,"b":"12345678901234567890"}`;
+      assert.equal(JSON.stringify(parseExact(text)), text);
+    }
+  });
+
   test('absurd nesting takes no stack, and numbers keep their digits', () => {
     const deep = '['.repeat(100_000) + ']'.repeat(100_000);
     const parsed = parseExact(`{"a":${deep},"n":12345678901234567890}`) as { n: unknown };
