@@ -29,7 +29,7 @@ export const NAME_FIELDS = ['first_name', 'last_name', 'name', 'full_name'] as c
 /** Limit of all values of the people on a page, in UTF-16 units; the person that exceeds it is still returned. */
 const PAGE_LENGTH_MAX = 16 * 1024 * 1024;
 
-/** A person as a store reads it: the number of its survivor, and its identifiers as they are matched. */
+/** A person as a store reads it: the number of its root, and its identifiers as they are matched. */
 export interface Candidate {
   readonly no: NodeNumber;
   readonly profile: StoredProfile;

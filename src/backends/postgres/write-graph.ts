@@ -1,10 +1,10 @@
 /**
  * Reads and locks the part of the identity graph that a batch needs, in a fixed number of statements.
  *
- * First it reads the nodes and survivors of all match keys, except of cached people (person-cache.ts). Then it locks
+ * First it reads the nodes and roots of all match keys, except of cached people (person-cache.ts). Then it locks
  * the rows of nodes that will be written, in the order of their numbers: for a user whose keys all have nodes of one
  * profile, the node of the strongest, which gets its events; for any other user (a candidate: it may link or merge),
- * all nodes of all profiles that it names. Every change of a profile requires the lock on its survivor, so what is read
+ * all nodes of all profiles that it names. Every change of a profile requires the lock on its root, so what is read
  * of candidates' profiles under the locks stays true until the end of the transaction. A change between the first read
  * and the locks is a conflict, and the batch is retried.
  */
@@ -50,7 +50,7 @@ const READ_PROFILES = {
   name: 'store_read_profiles',
   text: `
     WITH members AS (
-      SELECT no AS survivor, no, received_at, trace_id, user_index FROM nodes WHERE no = ANY ($1::int8[])
+      SELECT no AS root, no, received_at, trace_id, user_index FROM nodes WHERE no = ANY ($1::int8[])
       UNION ALL
       SELECT root, no, received_at, trace_id, user_index FROM nodes WHERE root = ANY ($1::int8[])
     )
@@ -76,7 +76,7 @@ interface LockedRow {
 }
 
 interface MemberRow {
-  readonly survivor: number;
+  readonly root: number;
   readonly no: number;
   readonly received_at: number;
   readonly trace_id: string;
@@ -226,7 +226,7 @@ async function findKeys(
 
 /**
  * Splits users into those with nothing to decide and candidates, and collects the rows to lock; `candidates` are the
- * survivors of the latter.
+ * roots of the latter.
  */
 function settle(
   { users, resolved }: UncachedLookup,
@@ -282,11 +282,11 @@ async function lock(
 
 async function readProfiles(
   client: Queryable,
-  survivors: ReadonlySet<NodeNumber>,
+  roots: ReadonlySet<NodeNumber>,
 ): Promise<Map<NodeNumber, ProfileState>> {
-  const { rows } = await client.query<MemberRow>(READ_PROFILES, [int8s([...survivors])]);
+  const { rows } = await client.query<MemberRow>(READ_PROFILES, [int8s([...roots])]);
   const profiles = new Map<NodeNumber, ProfileState>();
-  for (const [root, members] of Map.groupBy(rows, ({ survivor }) => survivor)) {
+  for (const [root, members] of Map.groupBy(rows, (row) => row.root)) {
     const first = members.find(({ no }) => no === root);
     if (first === undefined) throw new StoreConflictError('a profile was erased meanwhile');
     const others = members.filter(({ no }) => no !== root);

@@ -1,5 +1,5 @@
 /**
- * The identity graph as a batch needs it: match keys, survivors, profiles. People and survivors are cached, because
+ * The identity graph as a batch needs it: match keys, roots, profiles. People and roots are cached, because
  * only the writer adds to them; nodes changed by an erase or unmerge are dropped. Reads run inside the writer's
  * transaction, so they see what it wrote before. A prediction (store/predictions.ts) uses the same on a reader's
  * connection, and calls `forget` before each.
@@ -14,7 +14,7 @@ import type { StoreConnection } from './connection.ts';
 import { keySetHashOf, type MatchKeyLookup, type StoreMatchKeys } from './match-keys.ts';
 import { uuidBytes, uuidText } from '../uuids.ts';
 
-/** Limit for cached survivors; beyond it the cache is cleared. */
+/** Limit for cached roots; beyond it the cache is cleared. */
 const CACHED_ROOTS_MAX = 200_000;
 
 /** Indexes in IDENTIFIER_TYPES. */

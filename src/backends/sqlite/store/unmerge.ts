@@ -76,9 +76,9 @@ export function unmerge(
   const plan = planUnmerge(profile, mergesOf(store, profile.nodes), cause);
   if (plan.undone.length === 0) return plan.result;
   for (const no of plan.undone) store.run('DELETE FROM merges WHERE no = ?', no);
-  for (const [node, survivor] of plan.survivors) {
+  for (const [node, root] of plan.roots) {
     store.run('DELETE FROM aliases WHERE node = ?', node);
-    if (node !== survivor) store.run('INSERT INTO aliases VALUES (?, ?)', node, survivor);
+    if (node !== root) store.run('INSERT INTO aliases VALUES (?, ?)', node, root);
   }
   for (const { no, from, into } of plan.rewritten) {
     store.run('UPDATE merges SET from_node = ?, into_node = ? WHERE no = ?', from, into, no);
