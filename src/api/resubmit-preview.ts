@@ -28,7 +28,7 @@ const CHECKED_MAX = 1_000;
 const CHECKED_PER_READ = 20;
 const SHOWN_MAX = 50;
 const REASONS_MAX = 20;
-const TURN_MS = 20;
+const YIELD_AFTER_MS = 20;
 /** Limit of the valid users together: beyond it, no more are read. */
 const VALID_CHARACTERS_MAX = 1_048_576;
 
@@ -171,12 +171,12 @@ async function checkRejections(
   const checked: Checked[] = [];
   let next = cursor;
   let charactersLeft = VALID_CHARACTERS_MAX;
-  const turns = new Turns();
+  const yielder = new Yielder();
   const query = { ...filter, isResubmitted: false, limit: CHECKED_PER_READ };
   do {
     const page = await store.rejections(tenantId, { ...query, cursor: next });
     for (const rejection of page.rows) {
-      await turns.yield();
+      await yielder.yieldIfDue();
       const fixed = rejection.payloadIsCut
         ? { status: 'cut' as const }
         : fixUser(rejection.payload, patch, rejection, plan?.enforced);
@@ -188,14 +188,14 @@ async function checkRejections(
   return { checked, nextCursor: next };
 }
 
-/** Lets other requests proceed when this one has used the thread for TURN_MS. */
-class Turns {
-  #end = performance.now() + TURN_MS;
+/** Lets other requests proceed when this one has used the thread for YIELD_AFTER_MS. */
+class Yielder {
+  #dueAt = performance.now() + YIELD_AFTER_MS;
 
-  async yield(): Promise<void> {
-    if (performance.now() < this.#end) return;
+  async yieldIfDue(): Promise<void> {
+    if (performance.now() < this.#dueAt) return;
     await setImmediate();
-    this.#end = performance.now() + TURN_MS;
+    this.#dueAt = performance.now() + YIELD_AFTER_MS;
   }
 }
 
@@ -226,10 +226,10 @@ async function predict(
   // A prediction names users, and the profiles that they would create, by their index.
   const nameOf = (profile: string): string =>
     profile.replace(/^new:(\d+)$/, (_, index: string) => `new:${idOf((valid[Number(index)] as ValidUser).rejection)}`);
-  const turns = new Turns();
+  const yielder = new Yielder();
   const predicted: Predicted[] = [];
   for (const user of users) {
-    await turns.yield();
+    await yielder.yieldIfDue();
     const { rejection, user: json } = valid[user.userIndex] as ValidUser;
     predicted.push({
       ...user,

@@ -98,15 +98,15 @@ export async function runEdge(setup: EdgeSetup): Promise<void> {
       },
       setup.port,
     );
-    const drain = async (): Promise<void> => {
+    const stop = async (): Promise<void> => {
       opened.stop();
-      await edge.drain();
+      await edge.stop();
       stopWatching();
       await opened.close();
       send({ type: 'stopped' });
     };
     parentPort?.on('message', (message: SupervisorMessage) => {
-      if (message.type === 'drain') void drain();
+      if (message.type === 'stop') void stop();
     });
     send({ type: 'started', port: edge.port });
   } catch (error) {
@@ -118,9 +118,9 @@ export async function runEdge(setup: EdgeSetup): Promise<void> {
 
 interface OpenedEdge {
   readonly parts: Pick<EdgeParts, 'log' | 'predict' | 'keyStore' | 'reading' | 'storeProblem' | 'databaseProblem'>;
-  /** Before the edge drains: nothing new begins in the background. */
+  /** Before the edge stops: nothing new begins in the background. */
   stop(): void;
-  /** After the edge has drained, and closed its parts. */
+  /** After the edge has stopped, and closed its parts. */
   close(): Promise<void>;
 }
 
@@ -146,7 +146,7 @@ async function openEmbedded(setup: EdgeSetup, onFatal: (message: string) => void
   const store = openSqliteStoreClient({
     dataFolder: config.dataFolder,
     matchOptions: matchOptionsOf(config),
-    writeTurn: setup.writeTurn,
+    writeLockRequest: setup.writeLockRequest,
   });
   const reading = { store, members, keyStore };
   const predict = await predictOn(store, config);

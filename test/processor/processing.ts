@@ -76,7 +76,7 @@ export async function processAll(dataFolder: string, processing: Processing = {}
       betweenTransactions: () => Promise.resolve(),
       ...parts,
     });
-    await processor.drain();
+    await processor.processAll();
   } finally {
     await writer.close();
     await log.close();

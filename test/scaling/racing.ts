@@ -106,12 +106,12 @@ export async function race(scope: AsyncDisposableStack, setup: RaceSetup): Promi
       now: () => PROCESSED_AT,
       waitForMore: () => Promise.resolve(),
       betweenTransactions: () => Promise.resolve(),
-      batchesPerTransaction: 1,
+      isStoreShared: true,
     });
     try {
       // A processor that lost its connection stops draining; what is left is taken up by the next round. When another one
       // has failed the log is about to be removed, and its end would never be reached.
-      while (!hasEnded() && !(await isAt(own, partition, end))) await processor.drain();
+      while (!hasEnded() && !(await isAt(own, partition, end))) await processor.processAll();
     } finally {
       await own.close();
     }

@@ -82,7 +82,7 @@ export class KafkaLogAppender implements LogAppender {
   }
 
   async #close(): Promise<void> {
-    await this.#producer.settled();
+    await this.#producer.flush();
     this.#producer.stop();
     if (typeof this.#checking === 'object' && this.#checking !== null) clearTimeout(this.#checking);
     await this.#setup.cluster.close();

@@ -128,7 +128,7 @@ export class Producer {
   }
 
   /** Resolves when every request is settled. */
-  async settled(): Promise<void> {
+  async flush(): Promise<void> {
     if (this.#isIdle()) return;
     this.#idle ??= Promise.withResolvers<void>();
     await this.#idle.promise;

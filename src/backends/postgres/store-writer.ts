@@ -257,11 +257,11 @@ class PostgresWriteTransaction extends SqlWriteTransaction implements WriteTrans
       this.#client,
       lookups.map(({ tenant }) => tenant),
     );
-    for (const { tenant, snapshot, resolved, hasRemembered } of graph.found) {
+    for (const { tenant, snapshot, resolved, hasCached } of graph.found) {
       const state = invalidations.get(tenant) ?? NO_INVALIDATIONS;
       const isCurrent = await people.isCurrent(this.#client, tenant, state);
       // A cached person may have been erased or unmerged. That is rare: locks are then taken out of order.
-      if (hasRemembered && !isCurrent) return this.lookUp(requests);
+      if (hasCached && !isCurrent) return this.lookUp(requests);
       if (isCurrent) this.#met.push([tenant, resolved]);
       this.#snapshots.set(tenant, snapshot);
       this.#invalidationCounts.set(tenant, state.count);

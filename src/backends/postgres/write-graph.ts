@@ -103,7 +103,7 @@ interface UncachedLookup extends Lookup {
   readonly users: readonly PersonKeys[];
   /** Users with nothing to decide, and whether any of them came from the cache. */
   readonly resolved: Map<PersonKeys, NodeNumber>;
-  readonly hasRemembered: boolean;
+  readonly hasCached: boolean;
 }
 
 export interface Graph {
@@ -119,20 +119,20 @@ export async function lookUpGraph(client: Queryable, lookups: readonly Lookup[],
   const roots = new Map<NodeNumber, NodeNumber>();
   const toLock = new Set<NodeNumber>();
   const candidates = new Set<NodeNumber>();
-  const rests = lookups.map((one) => withoutRemembered(one, people, toLock));
-  const remembered = [...toLock];
-  const keyNodes = await findKeys(client, rests, roots);
-  for (const [index, rest] of rests.entries()) settle(rest, keyNodes[index] as KeyNodes, roots, toLock, candidates);
+  const uncached = lookups.map((one) => withoutCached(one, people, toLock));
+  const cachedNodes = [...toLock];
+  const keyNodes = await findKeys(client, uncached, roots);
+  for (const [index, rest] of uncached.entries()) findCandidates(rest, keyNodes[index] as KeyNodes, roots, toLock, candidates);
   const locked = await lock(client, toLock, candidates, roots);
   const missing = new Set(toLock.values().filter((node) => !locked.has(node)));
   if (missing.size > 0) {
-    if (!remembered.some((node) => missing.has(node))) throw new StoreConflictError('a profile was erased meanwhile');
+    if (!cachedNodes.some((node) => missing.has(node))) throw new StoreConflictError('a profile was erased meanwhile');
     // Probably erased long ago. Without these, fewer are cached each time, so this ends.
     people.drop(missing);
     return lookUpGraph(client, lookups, people);
   }
   const profiles = candidates.size === 0 ? NO_PROFILES : await readProfiles(client, candidates);
-  const found = rests.map((rest, index) =>
+  const found = uncached.map((rest, index) =>
     withSnapshot(rest, snapshotOf(rest, keyNodes[index] as KeyNodes, roots, profiles)),
   );
   return { found, locked };
@@ -143,9 +143,9 @@ export async function readGraph(client: Queryable, lookup: Lookup): Promise<Snap
   const roots = new Map<NodeNumber, NodeNumber>();
   const candidates = new Set<NodeNumber>();
   const { users } = lookup.request;
-  const rest: UncachedLookup = { ...lookup, users, resolved: new Map(), hasRemembered: false };
+  const rest: UncachedLookup = { ...lookup, users, resolved: new Map(), hasCached: false };
   const [nodes] = await findKeys(client, [rest], roots);
-  settle(rest, nodes as KeyNodes, roots, new Set(), candidates);
+  findCandidates(rest, nodes as KeyNodes, roots, new Set(), candidates);
   const profiles = candidates.size === 0 ? NO_PROFILES : await readProfiles(client, candidates);
   return snapshotOf(rest, nodes as KeyNodes, roots, profiles);
 }
@@ -169,7 +169,7 @@ function snapshotOf(
   };
 }
 
-function withoutRemembered(lookup: Lookup, people: PersonCache, toLock: Set<NodeNumber>): UncachedLookup {
+function withoutCached(lookup: Lookup, people: PersonCache, toLock: Set<NodeNumber>): UncachedLookup {
   const { tenant, request } = lookup;
   const resolved = new Map<PersonKeys, NodeNumber>();
   const users = request.users.filter((user) => {
@@ -179,7 +179,7 @@ function withoutRemembered(lookup: Lookup, people: PersonCache, toLock: Set<Node
     toLock.add(node);
     return false;
   });
-  return { ...lookup, users, resolved, hasRemembered: resolved.size > 0 };
+  return { ...lookup, users, resolved, hasCached: resolved.size > 0 };
 }
 
 const NO_PROFILES: ReadonlyMap<NodeNumber, ProfileState> = new Map();
@@ -191,14 +191,14 @@ function required<T>(value: T | undefined): T {
 
 async function findKeys(
   client: Queryable,
-  rests: readonly UncachedLookup[],
+  uncached: readonly UncachedLookup[],
   roots: Map<NodeNumber, NodeNumber>,
 ): Promise<KeyNodes[]> {
   const tenants: number[] = [];
   const types: number[] = [];
   const values: string[] = [];
   const found: Map<string, NodeNumber>[] = [];
-  const answers = rests.map(({ tenant, users }): KeyNodes => {
+  const keyNodes = uncached.map(({ tenant, users }): KeyNodes => {
     const nodes = { user_id: new Map(), email: new Map(), phone_number: new Map(), anon_id: new Map() };
     const seen = IDENTIFIER_TYPES.map(() => new Set<string>());
     for (const { keys } of users) {
@@ -214,21 +214,21 @@ async function findKeys(
     }
     return nodes;
   });
-  if (values.length === 0) return answers;
+  if (values.length === 0) return keyNodes;
   const parameters = [int4s(tenants), int2s(types), texts(values)];
   const { rows } = await client.query<[ordinal: number, node: number, root: number | null]>(FIND_KEYS, parameters);
   for (const [ordinal, node, root] of rows) {
     found[ordinal - 1]?.set(values[ordinal - 1] as string, node);
     roots.set(node, root ?? node);
   }
-  return answers;
+  return keyNodes;
 }
 
 /**
- * Splits users into those with nothing to decide and candidates, and collects the rows to lock; `candidates` are the
- * roots of the latter.
+ * Splits users into those with nothing to decide, added to `resolved`, and those that may link or merge: the roots of
+ * the profiles that they name are added to `candidates`. Adds the nodes of both to `toLock`.
  */
-function settle(
+function findCandidates(
   { users, resolved }: UncachedLookup,
   nodes: KeyNodes,
   roots: ReadonlyMap<NodeNumber, NodeNumber>,

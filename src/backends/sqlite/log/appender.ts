@@ -142,7 +142,7 @@ class SqliteLogAppender implements LogAppender {
   }
 
   #onReply(reply: WriterReply): void {
-    if (reply.type === 'durable') this.#settle(reply.upToGroup, (waiting) => waiting.resolve());
+    if (reply.type === 'durable') for (const { resolve } of this.#takeSent(reply.upToGroup)) resolve();
     if (reply.type === 'recovered' && !this.#dead) this.#problem = null;
     if (reply.type !== 'failed') return;
     if (reply.fatal) {
@@ -150,14 +150,13 @@ class SqliteLogAppender implements LogAppender {
     } else {
       this.#problem = reply.message;
       const error = new LogUnavailableError(reply.message);
-      this.#settle(reply.upToGroup, (waiting) => waiting.reject(error));
+      for (const { reject } of this.#takeSent(reply.upToGroup)) reject(error);
     }
   }
 
-  #settle(upToGroup: number, settle: (waiting: Waiting) => void): void {
-    while (this.#sent[0] && this.#sent[0].id <= upToGroup) {
-      for (const waiting of this.#sent.shift()?.waiting ?? []) settle(waiting);
-    }
+  /** Removes the groups up to this one, and returns their entries. */
+  *#takeSent(upToGroup: number): Generator<Waiting> {
+    while (this.#sent[0] && this.#sent[0].id <= upToGroup) yield* this.#sent.shift()?.waiting ?? [];
   }
 
   die(message: string): void {
@@ -165,7 +164,7 @@ class SqliteLogAppender implements LogAppender {
     this.#dead = true;
     this.#problem = message;
     const error = new LogUnavailableError(message, true);
-    this.#settle(Number.POSITIVE_INFINITY, (waiting) => waiting.reject(error));
+    for (const { reject } of this.#takeSent(Number.POSITIVE_INFINITY)) reject(error);
     for (const waiting of this.#gathering.splice(0)) waiting.reject(error);
     this.#writer.unref();
     this.#closed?.resolve();

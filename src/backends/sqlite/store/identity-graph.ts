@@ -111,7 +111,7 @@ export class StoreGraph {
   ): NodeNumber {
     let strongest = UNKNOWN;
     let common = UNKNOWN;
-    let isSettled = keys.length > 0;
+    let isResolved = keys.length > 0;
     for (const key of keys) {
       const owner = this.#keys.find(tenant, key);
       // Most people come with the keys of their first visit: then the strongest is enough.
@@ -119,16 +119,16 @@ export class StoreGraph {
       const node = owner?.node ?? UNKNOWN;
       nodes.set(key, node);
       if (node === UNKNOWN) {
-        isSettled = false;
+        isResolved = false;
         continue;
       }
       const root = this.#rootOf(node);
       roots.set(node, root);
       if (strongest === UNKNOWN) strongest = node;
       if (common === UNKNOWN) common = root;
-      if (root !== common) isSettled = false;
+      if (root !== common) isResolved = false;
     }
-    return isSettled ? strongest : UNKNOWN;
+    return isResolved ? strongest : UNKNOWN;
   }
 
   #nodeOf(tenant: number, key: MatchKey): NodeNumber {
