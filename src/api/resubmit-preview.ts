@@ -17,7 +17,7 @@ import { type Patch, sharedIdentifiers } from '../resubmit/patch.ts';
 import type { PlanCheck } from '../resubmit/plan-checks.ts';
 import { resubmittedRecord } from '../resubmit/resubmitted-record.ts';
 import type { PredictedUser as PredictedUserData, RejectionFilter, Store, StoredRejection } from '../store.ts';
-import { reasonOf, rejectionId } from '../views/kept-rejections.ts';
+import { withoutIndexes, rejectionId } from '../views/kept-rejections.ts';
 import { PredictedUser, predictedUserJson } from './ingest-operation.ts';
 import { CHECK_RESPONSE, PARTLY_VALID_REQUEST, TRACE_ID } from './examples.ts';
 import { type JsonOf, raw } from './json-text.ts';
@@ -144,7 +144,7 @@ export async function previewResubmit(
     cut: cut.length,
     effects: effectsOf(predicted),
     pending_requests: pendingRequests,
-    reasons: [...Map.groupBy(rejected, ({ message }) => reasonOf(message))]
+    reasons: [...Map.groupBy(rejected, ({ message }) => withoutIndexes(message))]
       .map(([message, users]) => ({ message, users: users.length }))
       .sort((a, b) => b.users - a.users)
       .slice(0, REASONS_MAX),

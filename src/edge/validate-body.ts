@@ -11,6 +11,7 @@ import { type Conversion, type ConversionOptions, convertSegment, writeKeyOf } f
 import { acceptPlain } from '../validation/accept-plain.ts';
 import { type RequestValidation, type UserCheck, validateRequest } from '../validation/validate-request.ts';
 import { parseJson } from '../json/parse.ts';
+import { decodeUtf8 } from '../json/utf8.ts';
 import type { EnforcedPlan, PlanSource } from './enforced-plans.ts';
 
 /**
@@ -26,11 +27,7 @@ export function validateBody(body: Uint8Array, plan: EnforcedPlan | null = null)
   const isEnforced = plan?.mayEnforceIn(body) === true;
   const plain = isEnforced ? null : acceptPlain(body);
   if (plain !== null) return { ok: true, ...plain, rejections: [] };
-  return validateRequest(textOf(body), isEnforced ? plan.check : undefined);
-}
-
-export function textOf(body: Uint8Array): string {
-  return Buffer.from(body.buffer, body.byteOffset, body.byteLength).toString('utf8');
+  return validateRequest(decodeUtf8(body), isEnforced ? plan.check : undefined);
 }
 
 /** In the form of Segment's SDKs, converted to ours; every user in the result has been validated. */
@@ -40,7 +37,7 @@ export function convertBody(
   plan: EnforcedPlan | null = null,
 ): Conversion {
   if (!isUtf8(body)) return { ok: false, code: 'validation_failed', message: NOT_UTF8 };
-  return convertSegment(textOf(body), options, plan === null ? undefined : ofStored(plan.check));
+  return convertSegment(decodeUtf8(body), options, plan === null ? undefined : ofStored(plan.check));
 }
 
 /** A converted user holds long numbers as objects; as it is stored, they are numbers. */

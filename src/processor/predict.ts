@@ -285,12 +285,12 @@ function changesOfKind(kind: PropertyChange['kind'], before: Values, after: Valu
     const [was, is] = [before.get(name), after.get(name)];
     // The same value object: nothing has set it since.
     if (was?.value === is?.value) continue;
-    const [textBefore, textAfter] = [textOf(was), textOf(is)];
+    const [textBefore, textAfter] = [jsonOf(was), jsonOf(is)];
     if (textBefore !== textAfter) changes.push({ kind, name, before: textBefore, after: textAfter });
   }
   return changes.sort((a, b) => (a.name < b.name ? -1 : 1));
 }
 
-function textOf(value: PropertyValue | undefined): string | null {
+function jsonOf(value: PropertyValue | undefined): string | null {
   return value === undefined ? null : JSON.stringify(value.value);
 }

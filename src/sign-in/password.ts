@@ -132,13 +132,10 @@ function readHash(stored: string): StoredHash {
   return { expected, derive: (password) => deriveArgon2(password, nonce, cost, expected.length) };
 }
 
-/** The same letters typed on another keyboard may be other code points: NFKC makes them one. */
-function messageOf(password: string): string {
-  return password.normalize('NFKC');
-}
-
 function deriveArgon2(password: string, nonce: Buffer, { m, t, p }: Cost, tagLength: number): Promise<Buffer> {
-  const parameters = { message: messageOf(password), nonce, memory: m, passes: t, parallelism: p, tagLength };
+  // The same letters typed on another keyboard may be other code points: NFKC makes them one.
+  const message = password.normalize('NFKC');
+  const parameters = { message, nonce, memory: m, passes: t, parallelism: p, tagLength };
   return new Promise((resolve, reject) => {
     argon2('argon2id', parameters, (error, key) => (error === null ? resolve(key) : reject(error)));
   });

@@ -148,17 +148,17 @@ function hasProperty({ userProperties, profileFields }: StoredProfile, property:
   if (property === null) return true;
   const { name, value } = property;
   return [userProperties.get(name), profileFields.get(name)].some(
-    (one) => one !== undefined && (value === null || value === textOf(one.value)),
+    (one) => one !== undefined && (value === null || value === comparableText(one.value)),
   );
 }
 
 /** A text as it is, anything else as JSON: `pro`, `5`, `true`. */
-function textOf(json: string): string {
+function comparableText(json: string): string {
   return json.startsWith('"') ? (JSON.parse(json) as string) : json;
 }
 
 function namesIn({ profileFields }: StoredProfile): string[] {
-  const fields = NAME_FIELDS.map((name) => textOf(profileFields.get(name)?.value ?? '""'));
+  const fields = NAME_FIELDS.map((name) => comparableText(profileFields.get(name)?.value ?? '""'));
   return [`${fields[0]?.trim()} ${fields[1]?.trim()}`, ...fields];
 }
 

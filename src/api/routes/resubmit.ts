@@ -9,7 +9,7 @@ import { fixedByHand } from '../../resubmit/fixed-user.ts';
 import { BadPatchError, changesBetween, type Patch, parsePatch } from '../../resubmit/patch.ts';
 import { PlanChecks } from '../../resubmit/plan-checks.ts';
 import type { RejectionFilter } from '../../store.ts';
-import { reasonOf } from '../../views/kept-rejections.ts';
+import { withoutIndexes } from '../../views/kept-rejections.ts';
 import { NO_IDENTIFIER, PARTLY_VALID_REQUEST } from '../examples.ts';
 import { membersOf, rangeMembers, textMember } from '../json-body.ts';
 import { BadParameterError, RefusedError } from '../responses.ts';
@@ -178,7 +178,7 @@ function filterOf(given: unknown, now: number): RejectionFilter {
   const reason = textMember(filter, 'reason', REASON_CHARACTERS_MAX);
   const { from, to } = rangeMembers(filter);
   return {
-    reason: reason === null ? null : reasonOf(reason),
+    reason: reason === null ? null : withoutIndexes(reason),
     eventName: textMember(filter, 'event_name', NAME_CHARACTERS_MAX),
     keyId: textMember(filter, 'key_id', NAME_CHARACTERS_MAX),
     from,

@@ -11,7 +11,7 @@ import { OperatorError } from '../../../errors.ts';
 import { type LogAppender, type LogEntry, LogUnavailableError } from '../../../log.ts';
 import type { MissingRecords } from '../../../log/continuity.ts';
 import { inOwnMemory, threadFile, YOUNG_LIMIT } from '../../../runtime/threads.ts';
-import type { Group, WriterMessage, WriterReply, WriterSetup } from './writer.ts';
+import type { Group, WriterMessage, WriterReply, LogWriterSetup } from './writer.ts';
 
 /**
  * Larger bodies are transferred by themselves, without a copy. Measured with bodies of 390 kB, that takes a quarter off
@@ -25,7 +25,7 @@ interface Waiting {
   readonly reject: (error: Error) => void;
 }
 
-export interface AppenderSetup extends WriterSetup {
+export interface AppenderSetup extends LogWriterSetup {
   /** Called once, after every waiting call was rejected, when the process has to end: the disk failed. */
   readonly onFatal: (message: string) => void;
   /** Called at start if the log has lost its end. */

@@ -5,11 +5,12 @@
  * without combining them, and by identifiers in SQL.
  */
 
+import { decodeUtf8 } from '../../../json/utf8.ts';
 import type { NodeNumber } from '../../../model.ts';
 import type { PeopleQuery, StoredPerson } from '../../../store.ts';
 import { matchOf, type RoughFilter, type Step } from '../../../views/people-search.ts';
 import { NAMED_BYTES_MAX, storedPerson, storedProfile } from '../../../views/profile.ts';
-import { findState, PROFILE_RUNS, textOf } from './profile-runs.ts';
+import { findState, PROFILE_RUNS } from './profile-runs.ts';
 import type { Entry } from '../sorted-runs/entries.ts';
 import type { StoreConnection } from './connection.ts';
 import { identifiersOf, nodeById, nodesOf, rootOf } from './profiles.ts';
@@ -79,7 +80,7 @@ function candidatesIn(store: StoreConnection, tenant: number, range: Range, filt
   const { identifier, phone, mayMatch } = filter;
   const numbers = new Set<NodeNumber>();
   const isCandidate = ({ bytes }: Entry): boolean =>
-    bytes.length > COMPARED_BYTES_MAX || (bytes.length > 0 && mayMatch(textOf(bytes)));
+    bytes.length > COMPARED_BYTES_MAX || (bytes.length > 0 && mayMatch(decodeUtf8(bytes)));
   for (const { no } of store.runs(PROFILE_RUNS).listRuns()) {
     for (const entry of store.runs(PROFILE_RUNS).ascending(no, [from], [to])) {
       const [node = 0] = entry.key;
