@@ -116,11 +116,11 @@ export class CheckIntake extends Ingest {
   }
 
   #notPredicted(exchange: Exchange, error: unknown): void {
-    const isAway =
+    const isUnavailable =
       error instanceof StoreUnavailableError ||
       error instanceof LogUnavailableError ||
       error instanceof LogCorruptError;
-    if (!isAway) throw error;
+    if (!isUnavailable) throw error;
     this.parts.logger.error({ traceId: exchange.traceId, reason: error.message }, 'a request could not be checked');
     this.fail(exchange, {
       code: this.unavailableCode,

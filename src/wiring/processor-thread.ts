@@ -22,7 +22,9 @@ import { createLogger } from '../telemetry/logger.ts';
 import { METRIC, metricsWriter, readCounter, readGauge } from '../telemetry/metrics.ts';
 import { OutageLog } from '../telemetry/outage-log.ts';
 import { DatabaseUnreachableError } from './late-start.ts';
-import { type Database, keyStoreOn, openClock, openDatabase, openKeyStore } from './opening.ts';
+import { type Database, openDatabase, openKeyStoreIn } from './database.ts';
+import { openClock } from './open-clock.ts';
+import { openKeyStore } from './opening.ts';
 import {
   installationCheck,
   metricsSlots,
@@ -119,7 +121,7 @@ export async function runProcessor(setup: ProcessorSetup): Promise<void> {
 async function openProcessorParts(setup: ProcessorSetup, now: () => number) {
   const { config, checkpointer } = setup;
   const database = config.storeUrl === '' ? null : await processorDatabase(setup);
-  const keyStore = database === null ? await openKeyStore(config) : await keyStoreOn(database.share());
+  const keyStore = database === null ? await openKeyStore(config) : await openKeyStoreIn(database.share());
   const { log, ...waiting } = await openLog(setup, database, now);
   const writer =
     database === null

@@ -26,7 +26,7 @@ import { METRIC, metricsWriter } from '../telemetry/metrics.ts';
 import { OutageLog } from '../telemetry/outage-log.ts';
 import { processes } from '../config/roles.ts';
 import type { KeyUsage, KeyStore } from '../keys.ts';
-import type { InstallationCheck } from './opening.ts';
+import type { InstallationCheck } from './database.ts';
 
 /** What edges and the processor are started with. */
 interface ThreadSetup {
