@@ -6,7 +6,7 @@
 
 import { isUtf8 } from 'node:buffer';
 import { Worker } from 'node:worker_threads';
-import { inOwnMemory, threadFile, YOUNG_LIMIT } from '../runtime/threads.ts';
+import { HEAP_LIMITS, inOwnMemory, threadFile } from '../runtime/threads.ts';
 import { type Conversion, type ConversionOptions, convertSegment, writeKeyOf } from '../intake/segment.ts';
 import { acceptPlain } from '../validation/accept-plain.ts';
 import { type RequestValidation, type UserCheck, validateRequest } from '../validation/validate-request.ts';
@@ -78,7 +78,7 @@ export class LargeBodyValidator {
   readonly #waiting: ((reply: never) => void)[] = [];
 
   constructor() {
-    const options = { name: 'validator', resourceLimits: YOUNG_LIMIT };
+    const options = { name: 'validator', resourceLimits: HEAP_LIMITS.default };
     this.#thread = new Worker(threadFile('./validator-thread', import.meta.url), options);
     this.#thread.on('message', (reply) => this.#waiting.shift()?.(reply as never));
     // A crash there is a bug, and not bad input. It ends the process; nothing was acknowledged.

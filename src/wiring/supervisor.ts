@@ -14,6 +14,7 @@ import { readLastBackup } from '../backup/notes.ts';
 import type { Config, Sources } from '../config/config.ts';
 import { keyFileOf, storeFileOf } from '../data-folder/files.ts';
 import { AppendSignal } from '../runtime/append-signal.ts';
+import { HEAP_LIMITS } from '../runtime/threads.ts';
 import { WriteLockRequest } from '../runtime/write-lock-request.ts';
 import type { ServerStatus } from '../edge/readiness.ts';
 import { allocateRateLimits } from '../edge/rate-limits.ts';
@@ -103,12 +104,6 @@ export type SupervisorMessage =
   | { readonly type: 'processing'; readonly problem: string | null }
   /** To edges: why the database may not be used yet; null once it may, and then `installation` is known. */
   | { readonly type: 'database'; readonly problem: string | null; readonly installation: string | null };
-
-/**
- * Limits of V8's young generation, which by default grows to 96 MB and never shrinks. Half of that is enough for the
- * processor, whose batches are short-lived; an edge needs less, because requests are shorter-lived still.
- */
-const YOUNG_MB_MAX = { edge: 24, processor: 48, checkpointer: 24 } as const;
 
 const FOLDER_INTERVAL_MS = 1_000;
 /** Long enough for the edges to send the 503s that a failing disk causes. */
@@ -292,7 +287,7 @@ export class Supervisor {
     const name = setup.role;
     const { promise: started, resolve, reject } = Promise.withResolvers<number>();
     const transferList = portsOf(setup);
-    const resourceLimits = { maxYoungGenerationSizeMb: YOUNG_MB_MAX[setup.role] };
+    const resourceLimits = setup.role === 'processor' ? HEAP_LIMITS.processor : HEAP_LIMITS.default;
     const thread = new Worker(this.#parts.threadFile, { workerData: setup, name, transferList, resourceLimits });
     thread.on('error', (error: Error) => this.#die(`the ${name} thread crashed: ${error.message}`, error));
     thread.on('exit', () => {

@@ -10,7 +10,7 @@ import { type MessagePort, receiveMessageOnPort, Worker } from 'node:worker_thre
 import { OperatorError } from '../../../errors.ts';
 import { type LogAppender, type LogEntry, LogUnavailableError } from '../../../log.ts';
 import type { MissingRecords } from '../../../log/continuity.ts';
-import { inOwnMemory, threadFile, YOUNG_LIMIT } from '../../../runtime/threads.ts';
+import { HEAP_LIMITS, inOwnMemory, threadFile } from '../../../runtime/threads.ts';
 import type { Group, WriterMessage, WriterReply, LogWriterSetup } from './writer.ts';
 
 /**
@@ -35,7 +35,7 @@ export interface AppenderSetup extends LogWriterSetup {
 /** Resolves when the log has been checked and is ready for appends. */
 export async function openSqliteLogAppender({ onFatal, onMissing, ...setup }: AppenderSetup): Promise<LogAppender> {
   const transferList = [setup.checkpointer, ...(setup.otherEdges ?? [])].filter((port) => port !== undefined);
-  const options = { name: 'log writer', workerData: setup, transferList, resourceLimits: YOUNG_LIMIT };
+  const options = { name: 'log writer', workerData: setup, transferList, resourceLimits: HEAP_LIMITS.default };
   const worker = new Worker(threadFile('./writer', import.meta.url), options);
   await new Promise<void>((resolve, reject) => {
     worker.once('message', (reply: WriterReply) => {
