@@ -130,9 +130,9 @@ export async function previewResubmit(
   const { tenantId, filter, patch, plan, at } = request;
   const { checked, nextCursor: next } = await checkRejections(store, request);
   const matched = await store.countRejections(tenantId, filter);
-  const of = <Status extends Checked['status']>(status: Status) =>
+  const withStatus = <Status extends Checked['status']>(status: Status) =>
     checked.filter((user): user is Extract<Checked, { readonly status: Status }> => user.status === status);
-  const [valid, rejected, cut] = [of('valid'), of('still_rejected'), of('cut')];
+  const [valid, rejected, cut] = [withStatus('valid'), withStatus('still_rejected'), withStatus('cut')];
   // The oldest first, as a job takes them.
   const { predicted, pendingRequests } = await predict(store, tenantId, valid.toReversed(), plan, at);
   const byId = new Map(predicted.map((user) => [user.id, user]));
@@ -148,7 +148,7 @@ export async function previewResubmit(
       .map(([message, users]) => ({ message, users: users.length }))
       .sort((a, b) => b.users - a.users)
       .slice(0, REASONS_MAX),
-    warnings: matched > 1 ? sharedIdentifiers(patch).map(oneForAll) : [],
+    warnings: matched > 1 ? sharedIdentifiers(patch).map(sharedIdentifierWarning) : [],
     users: [...rejected, ...cut, ...valid].slice(0, SHOWN_MAX).map((user) => {
       const id = idOf(user.rejection);
       const prediction = byId.get(id);
@@ -264,6 +264,6 @@ function effectsOf(users: readonly Predicted[]): Static<typeof Effects> {
   };
 }
 
-function oneForAll(path: string): string {
+function sharedIdentifierWarning(path: string): string {
   return `the patch gives every user the same ${path}: all of them would become one person`;
 }

@@ -95,7 +95,7 @@ export class StoreGraph {
   }
 
   /** Updates the caches after a write. */
-  learn(tenant: number, { aliases }: Changes, resolved: readonly ResolvedPerson[]): void {
+  cache(tenant: number, { aliases }: Changes, resolved: readonly ResolvedPerson[]): void {
     for (const [node, root] of aliases) this.#roots.set(node, root);
     // New people are known from now on, and will come again.
     for (const { user, node } of resolved) this.#people.set(this.#keys.identityFingerprint(tenant, user.keys), node);

@@ -418,7 +418,7 @@ class SqliteStoreWriter extends SqlWriteTransaction implements StoreWriter, Writ
     writeChanges(this.#store, this.#keys, tenant.no, batch.changes);
     this.sums.addProfiles(tenant.no, newProfilesIn(batch.changes));
     if (batch.violations !== undefined) this.sums.addViolations(tenant.no, batch.violations);
-    this.#graph.learn(tenant.no, batch.changes, batch.resolved);
+    this.#graph.cache(tenant.no, batch.changes, batch.resolved);
     this.#tombstones.write(tenant, batch.tombstones);
     this.#firstUses.write(tenant.no, batch, this.#next.record);
   }
