@@ -37,11 +37,11 @@ export function convertBody(
   plan: EnforcedPlan | null = null,
 ): Conversion {
   if (!isUtf8(body)) return { ok: false, code: 'validation_failed', message: NOT_UTF8 };
-  return convertSegment(decodeUtf8(body), options, plan === null ? undefined : ofStored(plan.check));
+  return convertSegment(decodeUtf8(body), options, plan === null ? undefined : asStored(plan.check));
 }
 
 /** A converted user holds long numbers as objects; as it is stored, they are numbers. */
-function ofStored(check: UserCheck): UserCheck {
+function asStored(check: UserCheck): UserCheck {
   return (user) => check(parseJson(JSON.stringify(user)));
 }
 

@@ -2,10 +2,10 @@
  * The processor: reads the log and writes the store, continuously, in its own thread.
  *
  * The loop: a transaction, a step of a job (jobs.ts), housekeeping, a pause; compaction when idle. A transaction takes
- * batches until the log has no more, or it has `TRANSACTION_USERS_MAX` users or events, or has run for `TRANSACTION_MS_MAX`: under
- * load this trades some delay for pages that are written once instead of many times. With nothing to do it
- * commits at once and waits. Where several processors write one store (`isStoreShared`), a transaction is
- * one batch, of all partitions that are ours together.
+ * batches until the log has no more, or it has `TRANSACTION_USERS_MAX` users or events, or has run for
+ * `TRANSACTION_MS_MAX`: under load this trades some delay for pages that are written once instead of many times. With
+ * nothing to do it commits at once and waits. Where several processors write one store (`isStoreShared`), a transaction
+ * is one batch, of all partitions that are ours together.
  *
  * Invariant: the effects of a record and the position after it are committed together, so each record has its effects
  * exactly once, wherever the process dies. A record that makes this code throw is isolated, tried `TRIES_MAX` times and

@@ -1,8 +1,8 @@
 /**
  * A server that starts while its database, or Kafka if it uses one, is unavailable. `DatabaseStart` has a step for each:
  * for the database, server version, schema and identity (`prepareServerDatabase` in `start-checks.ts`); for Kafka,
- * the topic (`prepareKafka`). A step is retried until the other side responds; if it responds and is unsuitable, `prepared` rejects.
- * Until then the server runs, is not ready, and must not query the database (`problem`).
+ * the topic (`prepareKafka`). A step is retried until the other side responds; if it responds and is unsuitable,
+ * `prepared` rejects. Until then the server runs, is not ready, and must not query the database (`problem`).
  *
  * A local log continues from the position that the database has processed, and Kafka must respond before it can be
  * opened; so the log is opened once that is possible, and every call fails as unavailable until then. If opening fails
