@@ -50,11 +50,7 @@ export interface FoldOptions {
 
 const NOTHING: ReadonlySet<string> = new Set();
 
-export function shownGraph(
-  rootId: string,
-  identity: Identity,
-  { isFolded, keep = NOTHING }: FoldOptions,
-): ShownGraph {
+export function shownGraph(rootId: string, identity: Identity, { isFolded, keep = NOTHING }: FoldOptions): ShownGraph {
   const linksOf = linksByNode(rootId, identity);
   const tree = mergeTree(rootId, [...linksOf.keys()], identity.merges);
   const ids = isFolded ? nodesToShow(tree, linksOf, keep) : new Set(tree.map(({ id }) => id));

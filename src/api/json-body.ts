@@ -25,7 +25,7 @@ export function membersOf<Name extends string>(
   if (Object.keys(value).some((key) => !names.some((name) => name === key))) {
     throw new BadParameterError(`${where} has an unknown field: there are ${names.join(', ')}`);
   }
-  return value;
+  return value as Readonly<Partial<Record<Name, unknown>>>;
 }
 
 /** The value of a body that a route takes as text (`bodyBytesMax`). */

@@ -206,7 +206,8 @@ export class Processor {
     const startedAt = performance.now();
     const isCaughtUp = this.#parts.now() - this.#caughtUpTo < CAUGHT_UP_PAUSE_MS;
     await sleep(isCaughtUp && !hasJob ? CAUGHT_UP_PAUSE_MS : LOCK_FREE_MS);
-    while (this.#parts.writeLockRequest?.isPending() && performance.now() - startedAt < LOCK_SHARED_MS) await sleep(LOCK_FREE_MS);
+    while (this.#parts.writeLockRequest?.isPending() && performance.now() - startedAt < LOCK_SHARED_MS)
+      await sleep(LOCK_FREE_MS);
   }
 
   /** Between two transactions of the log, so that neither waits long for the other. */
@@ -255,7 +256,8 @@ export class Processor {
       } while (
         !this.#parts.isStoreShared &&
         size < this.#transactionUsersMax &&
-        performance.now() - startedAt < (this.#parts.writeLockRequest?.isPending() ? LOCK_SHARED_MS : TRANSACTION_MS_MAX)
+        performance.now() - startedAt <
+          (this.#parts.writeLockRequest?.isPending() ? LOCK_SHARED_MS : TRANSACTION_MS_MAX)
       );
       if (transaction === undefined) return false;
       await this.#commit(transaction, startedAt);

@@ -102,7 +102,10 @@ async function openReadingIn(pool: Database, config: Config): Promise<Store> {
     const log = await findLogReader(config);
     // A machine without a log can read a shared store. The name would be created, were it asked for.
     const logName = (): string => log?.name ?? 'none';
-    return createReading(await openStoreIn(pool, config, logName), log ?? (await openLocalLogReader(config.dataFolder)));
+    return createReading(
+      await openStoreIn(pool, config, logName),
+      log ?? (await openLocalLogReader(config.dataFolder)),
+    );
   } catch (error) {
     await pool.close();
     throw error;

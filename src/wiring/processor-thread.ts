@@ -156,7 +156,11 @@ async function openLog(
     const { openSqliteLogReader } = await import('../backends/sqlite/log/reader.ts');
     const log = openSqliteLogReader({ folder: logFolderOf(dataFolder), retentionMs, now });
     const appendSignal = new AppendSignal(setup.appendSignal);
-    return { log, waitForMore: () => appendSignal.wait(), writeLockRequest: new WriteLockRequest(setup.writeLockRequest) };
+    return {
+      log,
+      waitForMore: () => appendSignal.wait(),
+      writeLockRequest: new WriteLockRequest(setup.writeLockRequest),
+    };
   }
   const [{ openKafkaGroupReader }, { databaseIdOf, tieToTopic }] = await Promise.all([
     import('../backends/kafka/log.ts'),

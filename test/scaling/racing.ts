@@ -223,8 +223,7 @@ function recordedTransaction(transaction: WriteTransaction, taken: Taken[]): Wri
 
 /** After a commit without a response, the next transaction shows whether it happened: it begins there again, or behind. */
 function certain(taken: readonly Taken[]): Taken[] {
-  const placeOf = ({ ranges }: Taken): string =>
-    ranges.map(({ partition, from }) => `${partition}/${from}`).join();
+  const placeOf = ({ ranges }: Taken): string => ranges.map(({ partition, from }) => `${partition}/${from}`).join();
   const byPlace = Map.groupBy(taken, placeOf);
   return [...byPlace.values()].map((tries) => tries.find(({ isCertain }) => isCertain) ?? (tries.at(-1) as Taken));
 }

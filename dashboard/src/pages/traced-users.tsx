@@ -153,7 +153,9 @@ function Words({ user, trace, environment }: CellProps): ReactNode {
       {message !== null && (
         <li>
           <bdi className="words__message">{message}</bdi>.{' '}
-          <Link to={`${viewPath(environment, 'rejected')}?range=all&reason=${encodeURIComponent(withoutIndexes(message))}`}>
+          <Link
+            to={`${viewPath(environment, 'rejected')}?range=all&reason=${encodeURIComponent(withoutIndexes(message))}`}
+          >
             What was sent, and how to fix it
           </Link>
         </li>

@@ -52,7 +52,7 @@ export function asUnavailable(error: unknown): LogUnavailableError {
       return new LoginFailedError();
     }
   }
-  return new LogUnavailableError(`Kafka cannot be reached: ${messagesOf(error)}`);
+  return new LogUnavailableError(`Kafka cannot be reached: ${errorText(error)}`);
 }
 
 /** The meaning of an error code, and Kafka's name for it. */
@@ -64,14 +64,14 @@ export function describeCode(code: number): string {
 }
 
 /** The messages of an error and its causes, as a part of a sentence. */
-export function messagesOf(error: unknown): string {
+export function errorText(error: unknown): string {
   if (!(error instanceof Error)) return String(error);
   if (error instanceof AggregateError && error.errors.length > 0) {
-    const reasons = new Set(error.errors.map((one) => messagesOf(one)));
+    const reasons = new Set(error.errors.map((one) => errorText(one)));
     return [...reasons].join('; ');
   }
   const message = error.message.replace(/\.$/, '');
-  return error.cause instanceof Error ? `${message}: ${messagesOf(error.cause)}` : message;
+  return error.cause instanceof Error ? `${message}: ${errorText(error.cause)}` : message;
 }
 
 /** The response, also if a part of it is an error. Throws if there was none. */

@@ -122,7 +122,8 @@ export async function lookUpGraph(client: Queryable, lookups: readonly Lookup[],
   const uncached = lookups.map((one) => withoutCached(one, people, toLock));
   const cachedNodes = [...toLock];
   const keyNodes = await findKeys(client, uncached, roots);
-  for (const [index, rest] of uncached.entries()) findCandidates(rest, keyNodes[index] as KeyNodes, roots, toLock, candidates);
+  for (const [index, rest] of uncached.entries())
+    findCandidates(rest, keyNodes[index] as KeyNodes, roots, toLock, candidates);
   const locked = await lock(client, toLock, candidates, roots);
   const missing = new Set(toLock.values().filter((node) => !locked.has(node)));
   if (missing.size > 0) {
@@ -280,10 +281,7 @@ async function lock(
   return locked;
 }
 
-async function readProfiles(
-  client: Queryable,
-  roots: ReadonlySet<NodeNumber>,
-): Promise<Map<NodeNumber, ProfileState>> {
+async function readProfiles(client: Queryable, roots: ReadonlySet<NodeNumber>): Promise<Map<NodeNumber, ProfileState>> {
   const { rows } = await client.query<MemberRow>(READ_PROFILES, [int8s([...roots])]);
   const profiles = new Map<NodeNumber, ProfileState>();
   for (const [root, members] of Map.groupBy(rows, (row) => row.root)) {

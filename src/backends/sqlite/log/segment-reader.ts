@@ -115,12 +115,10 @@ export function readRecords(range: SegmentRange, bytesMax: number): ReadRecords 
 /** Headers of the records of the range. `condition`: which of them, and their order. */
 export function readHeaders(range: SegmentRange, condition: string, ...values: (number | string)[]): LogHeader[] {
   const { from, until = Number.MAX_SAFE_INTEGER } = range;
-  return selectHeaders(range, `position >= ? AND position < ? AND ${condition}`, from, until, ...values).map(
-    (row) => {
-      const { body: _none, ...header } = toRecord(row, range, NO_BODY);
-      return header;
-    },
-  );
+  return selectHeaders(range, `position >= ? AND position < ? AND ${condition}`, from, until, ...values).map((row) => {
+    const { body: _none, ...header } = toRecord(row, range, NO_BODY);
+    return header;
+  });
 }
 
 /** The newest record of the segment below a position; undefined if it has none. */
