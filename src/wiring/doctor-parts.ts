@@ -1,4 +1,6 @@
-/** What `sluice doctor` asks the backends: facts, and what a start would refuse. Creates and changes nothing. */
+/**
+ * What `sluice doctor` asks the backends: facts, and what a start would refuse. Creates and changes nothing.
+ */
 
 import { existsSync } from 'node:fs';
 import type { DatabaseFacts, DoctorShell } from '../cli/doctor-checks.ts';
