@@ -53,6 +53,7 @@ const FILES: readonly (readonly [RegExp, string])[] = [
   [/\/src\/columnar\//, 'store: sorted runs'],
   [/\/src\/views\/keyed-hash/, 'hashes and random bytes'],
   [/\/src\/views\//, 'views: counts, caches, property updates'],
+  [/\/src\/json\/utf8/, 'copying and decoding bytes'],
   [/\/src\/json\//, 'JSON.parse'],
   [/\/src\/backends\/sqlite\//, 'log: handing over'],
   [/\/src\/edge\/trace-id/, 'trace ids'],

@@ -43,7 +43,13 @@ export class OperatorError extends Error {
   override readonly name = 'OperatorError';
 }
 
-/** What a thrown value says. */
 export function messageOf(error: unknown): string {
   return error instanceof Error ? error.message : String(error);
+}
+
+/** So that a line says whether a file is locked or a network is down. */
+export function messageWithCause(error: unknown): string {
+  const message = messageOf(error);
+  const cause = error instanceof Error ? error.cause : undefined;
+  return cause instanceof Error && !message.includes(cause.message) ? `${message}: ${cause.message}` : message;
 }

@@ -113,7 +113,7 @@ function onData(command: (args: readonly string[], shell: Shell) => Promise<numb
 async function runDoctorCommand(args: readonly string[], shell: Shell): Promise<number> {
   const [{ runDoctor }, { doctorParts }] = await Promise.all([
     import('./cli/doctor.ts'),
-    import('./wiring/opening.ts'),
+    import('./wiring/doctor-parts.ts'),
   ]);
   return runDoctor(args, { ...shell, ...(await doctorParts()) });
 }

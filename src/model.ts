@@ -19,8 +19,8 @@
  * - **match key**: an identifier, normalised: what people are matched by. Junk values make no match key.
  * - **node**: what a match key points to permanently: the profile it was first seen on. Has an internal number and a
  *   public id.
- * - **profile**: a surviving node, its root, with all nodes aliased to it; its id is the root's.
- * - **merge**: two nodes found to be one person, with the request that joined them. **alias**: node → root.
+ * - **profile**: a root node with all nodes aliased to it; its id is the root's. **alias**: node → root.
+ * - **merge**: two nodes found to be one person, with the request that joined them. The older root survives.
  * - **backlog**: records in the log that are not processed yet. **batch**: records that are processed together.
  * - **first use**: when an `Idempotency-Key` or `$event_id` was first received: a later use is a duplicate.
  * - **delta**: what a transaction adds to a node: events, first and last seen, property updates.

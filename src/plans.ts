@@ -28,7 +28,10 @@ export interface StoredPlan extends PlanVersion {
 }
 
 export interface NewPlan extends Omit<StoredPlan, 'version'> {
-  /** The version that was edited: the push is refused if that is not the newest. Null: whatever the newest is. 0: there is none. */
+  /**
+   * The version that was edited: the push is refused if that is not the newest. Null: whatever the newest is. 0: there
+   * is none.
+   */
   readonly basedOn: number | null;
 }
 

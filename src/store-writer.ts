@@ -197,7 +197,10 @@ export interface TenantBatch {
   readonly newestKeyUses: readonly (KeyUse & { readonly key: string })[];
   /** Older uses to remember, in order; a later one of the same key and body replaces the one before. */
   readonly olderKeyUses: readonly (KeyUse & { readonly key: string })[];
-  /** Uses to remember, in order, by their index in the lookup request; a later one of the same index replaces an expired one. */
+  /**
+   * Uses to remember, in order, by their index in the lookup request; a later one of the same index replaces an expired
+   * one.
+   */
   readonly eventIds: readonly { readonly index: number; readonly receivedAt: number }[];
   /** To be marked, after the rejections of these records are stored; one that is marked already is a conflict. */
   readonly acceptedRejections: readonly AcceptedRejection[];

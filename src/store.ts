@@ -531,7 +531,7 @@ export interface ProfileReader {
   profiles(tenantId: TenantId, page: PageRequest): Promise<Page<StoredProfile>>;
   /**
    * People whose identifiers or names begin with a text, or everyone: those that match as a whole first, then by the
-   * number of the survivor, newest first. Complete over all pages; a page may be short (`isPartial`).
+   * number of the root, newest first. Complete over all pages; a page may be short (`isPartial`).
    */
   searchPeople(tenantId: TenantId, query: PeopleQuery): Promise<PeoplePage>;
   /** Names and identifiers of these profiles, by the requested id; unknown ids are left out. */

@@ -13,7 +13,7 @@ export const FOLD_LIMITS = { identifiersMax: 30, nodesMax: 15, refusalsMax: 8 } 
 
 export interface ShownNode {
   readonly id: string;
-  readonly isSurvivor: boolean;
+  readonly isRoot: boolean;
   /** The earliest of its identifiers; null for one that has none any more. */
   readonly since: string | null;
   readonly identifiers: readonly LinkedIdentifier[];
@@ -22,13 +22,13 @@ export interface ShownNode {
 
 export interface ShownMerge {
   readonly merge: Merge;
-  /** Ids of nodes that are shown; the parent is the one nearer to the survivor. */
+  /** Ids of nodes that are shown; the parent is the one nearer to the root. */
   readonly parent: string;
   readonly child: string;
 }
 
 export interface ShownGraph {
-  /** The oldest first; the survivor is always the first. */
+  /** The oldest first; the root is always the first. */
   readonly nodes: readonly ShownNode[];
   readonly merges: readonly ShownMerge[];
   readonly refusals: readonly Refusal[];
@@ -50,17 +50,13 @@ export interface FoldOptions {
 
 const NOTHING: ReadonlySet<string> = new Set();
 
-export function shownGraph(
-  survivorId: string,
-  identity: Identity,
-  { isFolded, keep = NOTHING }: FoldOptions,
-): ShownGraph {
-  const linksOf = linksByNode(survivorId, identity);
-  const tree = mergeTree(survivorId, [...linksOf.keys()], identity.merges);
+export function shownGraph(rootId: string, identity: Identity, { isFolded, keep = NOTHING }: FoldOptions): ShownGraph {
+  const linksOf = linksByNode(rootId, identity);
+  const tree = mergeTree(rootId, [...linksOf.keys()], identity.merges);
   const ids = isFolded ? nodesToShow(tree, linksOf, keep) : new Set(tree.map(({ id }) => id));
   const budgets = isFolded ? identifierBudgets(ids, linksOf) : new Map<string, number>();
   const nodes = [...ids]
-    .map((id) => shownNode(id, survivorId, linksOf.get(id) ?? [], budgets.get(id) ?? Number.POSITIVE_INFINITY, keep))
+    .map((id) => shownNode(id, rootId, linksOf.get(id) ?? [], budgets.get(id) ?? Number.POSITIVE_INFINITY, keep))
     .toSorted(compareNodes);
   const merges = tree.flatMap(({ edges }) => edges).filter(({ parent, child }) => ids.has(parent) && ids.has(child));
   const refusals = identity.refusals.filter(
@@ -82,8 +78,8 @@ export function shownGraph(
   };
 }
 
-function linksByNode(survivorId: string, { identifiers, merges }: Identity): Map<string, LinkedIdentifier[]> {
-  const linksOf = new Map<string, LinkedIdentifier[]>([[survivorId, []]]);
+function linksByNode(rootId: string, { identifiers, merges }: Identity): Map<string, LinkedIdentifier[]> {
+  const linksOf = new Map<string, LinkedIdentifier[]>([[rootId, []]]);
   const add = (id: string): LinkedIdentifier[] => {
     const links = linksOf.get(id) ?? [];
     linksOf.set(id, links);
@@ -101,11 +97,11 @@ interface TreeNode {
   readonly edges: ShownMerge[];
 }
 
-/** Every node once, each after its parent, beginning with the survivor. What is not joined to it comes last. */
-function mergeTree(survivorId: string, ids: readonly string[], merges: readonly Merge[]): TreeNode[] {
+/** Every node once, each after its parent, beginning with the root. What is not joined to it comes last. */
+function mergeTree(rootId: string, ids: readonly string[], merges: readonly Merge[]): TreeNode[] {
   const tree = new Map<string, TreeNode>();
   const left = new Set(merges.toSorted((a, b) => (mergeKey(a) < mergeKey(b) ? -1 : 1)));
-  for (const start of [survivorId, ...ids.toSorted()]) {
+  for (const start of [rootId, ...ids.toSorted()]) {
     if (!tree.has(start)) tree.set(start, { id: start, parent: null, edges: [] });
     // A Map may grow while it is walked: this is a queue that remembers.
     for (const id of tree.keys()) {
@@ -162,7 +158,7 @@ function identifierBudgets(
 
 function shownNode(
   id: string,
-  survivorId: string,
+  rootId: string,
   links: readonly LinkedIdentifier[],
   budget: number,
   keep: ReadonlySet<string>,
@@ -173,7 +169,7 @@ function shownNode(
   const times = links.map(({ first_seen: at }) => at).toSorted();
   return {
     id,
-    isSurvivor: id === survivorId,
+    isRoot: id === rootId,
     since: times[0] ?? null,
     identifiers,
     hiddenIdentifiers: links.length - identifiers.length,
@@ -188,7 +184,7 @@ function compareLinks(a: LinkedIdentifier, b: LinkedIdentifier): number {
 }
 
 function compareNodes(a: ShownNode, b: ShownNode): number {
-  if (a.isSurvivor !== b.isSurvivor) return a.isSurvivor ? -1 : 1;
+  if (a.isRoot !== b.isRoot) return a.isRoot ? -1 : 1;
   return compareTexts(`${a.since ?? '~'} ${a.id}`, `${b.since ?? '~'} ${b.id}`);
 }
 

@@ -102,8 +102,8 @@ const NODE_RIGHT = NODE_X + NODE.width;
 const REFUSAL_LABEL_X = FRAME_X + SIGN_SIZE / 2 + SIGN_GAP;
 const LANES_X = NODE_RIGHT + SIGN_GAP + SIGN_SIZE + SIGN_GAP;
 
-export function layoutGraph(survivorId: string, identity: Identity, options: FoldOptions): GraphLayout {
-  const shown = shownGraph(survivorId, identity, options);
+export function layoutGraph(rootId: string, identity: Identity, options: FoldOptions): GraphLayout {
+  const shown = shownGraph(rootId, identity, options);
   const column = placeNodes(shown.nodes);
   const { merges, right: mergesRight } = placeMerges(shown.merges, column.nodes);
   const right =

@@ -78,7 +78,7 @@ const RULES: readonly Rule[] = [
 ];
 
 /** The message without its indexes: what `GET /rejections` and its reasons call it. */
-export function reasonOf(message: string): string {
+export function withoutIndexes(message: string): string {
   return message.replaceAll(/\[\d+\]/g, '[]');
 }
 

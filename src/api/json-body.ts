@@ -10,20 +10,27 @@ import { BadParameterError } from './responses.ts';
 
 export type JsonMembers = Readonly<Record<string, unknown>>;
 
-/** The members of a text, which is parsed, or of a value within one. */
-export function membersOf(given: unknown, names: readonly string[], where = 'the body'): JsonMembers {
-  const value = typeof given === 'string' && where === 'the body' ? parsed(given) : given;
+/** The members of an object, all of them known: a misspelt one that does nothing is worse than a refusal. */
+export function membersOf<Name extends string>(
+  value: unknown,
+  names: readonly Name[],
+  where = 'the body',
+): Readonly<Partial<Record<Name, unknown>>> {
   if (typeof value !== 'object' || value === null || Array.isArray(value)) {
-    throw new BadParameterError(`${where} must be a JSON object with ${names.join(', ')}`);
+    // Plain text is not parsed: forms of other sites can send it.
+    const isOtherType = where === 'the body' && (typeof value === 'string' || value === undefined);
+    const hint = isOtherType ? ', sent with Content-Type: application/json' : '';
+    throw new BadParameterError(`${where} must be a JSON object with ${names.join(', ')}${hint}`);
   }
-  const unknown = Object.keys(value).find((name) => !names.includes(name));
-  if (unknown !== undefined) {
-    throw new BadParameterError(`${where} must have no other members than ${names.join(', ')}`);
+  if (Object.keys(value).some((key) => !names.some((name) => name === key))) {
+    throw new BadParameterError(`${where} has an unknown field: there are ${names.join(', ')}`);
   }
-  return value as JsonMembers;
+  return value as Readonly<Partial<Record<Name, unknown>>>;
 }
 
-function parsed(text: string): unknown {
+/** The value of a body that a route takes as text (`bodyBytesMax`). */
+export function parseBody(text: unknown): unknown {
+  if (typeof text !== 'string') return text;
   try {
     return parseExact(text);
   } catch {
@@ -31,8 +38,25 @@ function parsed(text: string): unknown {
   }
 }
 
-/** Null if it is absent or empty. */
-export function textMember(members: JsonMembers, name: string, charactersMax: number): string | null {
+/** The texts in a body, by name. Null stands for absent. What is missing or not a text is refused with its name. */
+export function textMembers<Name extends string, Optional extends string = never>(
+  body: unknown,
+  required: readonly Name[],
+  optional: readonly Optional[] = [],
+): Readonly<Record<Name, string> & Partial<Record<Optional, string>>> {
+  const given = Object.entries(membersOf(body, [...required, ...optional])).filter(([, value]) => value !== null);
+  for (const [name, value] of given) {
+    if (typeof value !== 'string') throw new BadParameterError(`${name} must be a string`);
+  }
+  const texts = Object.fromEntries(given) as Record<Name, string> & Partial<Record<Optional, string>>;
+  for (const name of required) {
+    if (!Object.hasOwn(texts, name)) throw new BadParameterError(`${name} is required`);
+  }
+  return texts;
+}
+
+/** A member of `filter`; null if it is absent or empty. */
+export function filterText(members: JsonMembers, name: string, charactersMax: number): string | null {
   const value = members[name] ?? '';
   if (typeof value !== 'string') throw new BadParameterError(`filter.${name} must be a text`);
   if (isLongerThan(value, charactersMax)) {
@@ -42,13 +66,13 @@ export function textMember(members: JsonMembers, name: string, charactersMax: nu
 }
 
 /** `from` (inclusive) and `to` (exclusive) of a filter. */
-export function rangeMembers(members: JsonMembers): { from: number | null; to: number | null } {
-  const [from, to] = [timeMember(members, 'from'), timeMember(members, 'to')];
+export function filterRange(members: JsonMembers): { from: number | null; to: number | null } {
+  const [from, to] = [filterTime(members, 'from'), filterTime(members, 'to')];
   if (from !== null && to !== null && from >= to) throw new BadParameterError('filter.from must be before filter.to');
   return { from, to };
 }
 
-function timeMember(members: JsonMembers, name: string): number | null {
+function filterTime(members: JsonMembers, name: string): number | null {
   const value = members[name] ?? '';
   if (value === '') return null;
   const time = typeof value === 'string' ? parseIso8601(value) : undefined;

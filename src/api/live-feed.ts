@@ -263,7 +263,7 @@ export interface LiveEvent extends LiveStart {
 /** With `people`, also the person that it belongs to. */
 export function liveEvent(event: ArrivedEvent, people: People | undefined): LiveEvent {
   const { cursor, sequence } = event;
-  return { cursor, sequence, bytes: Buffer.from(messageOf('event', cursor, jsonText(eventJson(event, people)))) };
+  return { cursor, sequence, bytes: Buffer.from(serverSentEvent('event', cursor, jsonText(eventJson(event, people)))) };
 }
 
 /** An event that is to be written when there is room; or, without bytes, how many cannot be, up to this cursor. */
@@ -404,7 +404,7 @@ export class LiveListener {
     const data = JSON.stringify({ events: this.#skipped });
     this.#skipped = 0;
     this.#reportedSkippedAt = now;
-    this.#write(messageOf('skipped', this.#skippedCursor, data), now);
+    this.#write(serverSentEvent('skipped', this.#skippedCursor, data), now);
   }
 
   #write(message: string | Buffer, now: number): void {
@@ -414,6 +414,6 @@ export class LiveListener {
 }
 
 /** Line breaks can only stand between the tokens of JSON, where a space says the same. */
-function messageOf(name: string, cursor: string, json: string): string {
+function serverSentEvent(name: string, cursor: string, json: string): string {
   return `id: ${cursor}\nevent: ${name}\ndata: ${json.replaceAll(/[\r\n]/g, ' ')}\n\n`;
 }

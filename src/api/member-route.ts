@@ -12,7 +12,7 @@ import type { Member, MemberStore } from '../members.ts';
 import type { Environment } from '../model.ts';
 import { type FoundSession, findSession } from '../sign-in/session.ts';
 import type { JsonOf } from './json-text.ts';
-import { BadParameterError, sendError, sendJson, sendNothing, sendUnauthorized } from './responses.ts';
+import { sendError, sendJson, sendNothing, sendUnauthorized } from './responses.ts';
 import { type JsonResponse, type NO_CONTENT, type RouteKind, routeOptions, type RouteSchema } from './route-schema.ts';
 import { isSameOrigin, NOT_SAME_ORIGIN } from './same-origin.ts';
 import { text } from './schema.ts';
@@ -136,27 +136,4 @@ export async function sessionOf(
   const session = await findSession(members, token, now());
   if (session?.isRenewed === true && token !== undefined) setSessionCookie(reply, token, publicUrl);
   return session ?? null;
-}
-
-/**
- * The texts in a JSON body, by name. Null stands for absent. What is missing, not a text or unknown is refused with its
- * name, and so is a body of another type: plain text is what forms of other sites can send.
- */
-export function readTexts<Name extends string>(
-  body: unknown,
-  needed: readonly Name[],
-  optional: readonly string[] = [],
-): Readonly<Record<Name, string> & Record<string, string | undefined>> {
-  if (typeof body !== 'object' || body === null || Array.isArray(body)) {
-    throw new BadParameterError('the body must be a JSON object, with Content-Type: application/json');
-  }
-  const given = new Map(Object.entries(body).filter(([, value]) => value !== null));
-  const known: readonly string[] = [...needed, ...optional];
-  for (const [name, value] of given) {
-    if (!known.includes(name))
-      throw new BadParameterError(`the body has an unknown field; there are ${known.join(', ')}`);
-    if (typeof value !== 'string') throw new BadParameterError(`${name} must be a string`);
-  }
-  for (const name of needed) if (!given.has(name)) throw new BadParameterError(`${name} is required`);
-  return Object.fromEntries(given) as Record<Name, string> & Record<string, string | undefined>;
 }

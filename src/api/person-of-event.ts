@@ -1,6 +1,7 @@
 /**
  * `include=person`: the name and identifiers of the person of an event or of a user of a trace, so that a page that shows fifty
- * of them need not ask fifty times. Looked up for all of them at once, after they were read: one who was erased in between is null.
+ * of them need not ask fifty times. Looked up for all of them at once, after they were read: one who was erased in
+ * between is null.
  */
 
 import type { TenantId } from '../model.ts';

@@ -17,7 +17,7 @@ import { type Patch, sharedIdentifiers } from '../resubmit/patch.ts';
 import type { PlanCheck } from '../resubmit/plan-checks.ts';
 import { resubmittedRecord } from '../resubmit/resubmitted-record.ts';
 import type { PredictedUser as PredictedUserData, RejectionFilter, Store, StoredRejection } from '../store.ts';
-import { reasonOf, rejectionId } from '../views/kept-rejections.ts';
+import { withoutIndexes, rejectionId } from '../views/kept-rejections.ts';
 import { PredictedUser, predictedUserJson } from './ingest-operation.ts';
 import { CHECK_RESPONSE, PARTLY_VALID_REQUEST, TRACE_ID } from './examples.ts';
 import { type JsonOf, raw } from './json-text.ts';
@@ -28,7 +28,7 @@ const CHECKED_MAX = 1_000;
 const CHECKED_PER_READ = 20;
 const SHOWN_MAX = 50;
 const REASONS_MAX = 20;
-const TURN_MS = 20;
+const YIELD_AFTER_MS = 20;
 /** Limit of the valid users together: beyond it, no more are read. */
 const VALID_CHARACTERS_MAX = 1_048_576;
 
@@ -130,9 +130,9 @@ export async function previewResubmit(
   const { tenantId, filter, patch, plan, at } = request;
   const { checked, nextCursor: next } = await checkRejections(store, request);
   const matched = await store.countRejections(tenantId, filter);
-  const of = <Status extends Checked['status']>(status: Status) =>
+  const withStatus = <Status extends Checked['status']>(status: Status) =>
     checked.filter((user): user is Extract<Checked, { readonly status: Status }> => user.status === status);
-  const [valid, rejected, cut] = [of('valid'), of('still_rejected'), of('cut')];
+  const [valid, rejected, cut] = [withStatus('valid'), withStatus('still_rejected'), withStatus('cut')];
   // The oldest first, as a job takes them.
   const { predicted, pendingRequests } = await predict(store, tenantId, valid.toReversed(), plan, at);
   const byId = new Map(predicted.map((user) => [user.id, user]));
@@ -144,11 +144,11 @@ export async function previewResubmit(
     cut: cut.length,
     effects: effectsOf(predicted),
     pending_requests: pendingRequests,
-    reasons: [...Map.groupBy(rejected, ({ message }) => reasonOf(message))]
+    reasons: [...Map.groupBy(rejected, ({ message }) => withoutIndexes(message))]
       .map(([message, users]) => ({ message, users: users.length }))
       .sort((a, b) => b.users - a.users)
       .slice(0, REASONS_MAX),
-    warnings: matched > 1 ? sharedIdentifiers(patch).map(oneForAll) : [],
+    warnings: matched > 1 ? sharedIdentifiers(patch).map(sharedIdentifierWarning) : [],
     users: [...rejected, ...cut, ...valid].slice(0, SHOWN_MAX).map((user) => {
       const id = idOf(user.rejection);
       const prediction = byId.get(id);
@@ -171,12 +171,12 @@ async function checkRejections(
   const checked: Checked[] = [];
   let next = cursor;
   let charactersLeft = VALID_CHARACTERS_MAX;
-  const turns = new Turns();
+  const yielder = new Yielder();
   const query = { ...filter, isResubmitted: false, limit: CHECKED_PER_READ };
   do {
     const page = await store.rejections(tenantId, { ...query, cursor: next });
     for (const rejection of page.rows) {
-      await turns.yield();
+      await yielder.yieldIfDue();
       const fixed = rejection.payloadIsCut
         ? { status: 'cut' as const }
         : fixUser(rejection.payload, patch, rejection, plan?.enforced);
@@ -188,14 +188,14 @@ async function checkRejections(
   return { checked, nextCursor: next };
 }
 
-/** Lets other requests proceed when this one has used the thread for TURN_MS. */
-class Turns {
-  #end = performance.now() + TURN_MS;
+/** Lets other requests proceed when this one has used the thread for YIELD_AFTER_MS. */
+class Yielder {
+  #dueAt = performance.now() + YIELD_AFTER_MS;
 
-  async yield(): Promise<void> {
-    if (performance.now() < this.#end) return;
+  async yieldIfDue(): Promise<void> {
+    if (performance.now() < this.#dueAt) return;
     await setImmediate();
-    this.#end = performance.now() + TURN_MS;
+    this.#dueAt = performance.now() + YIELD_AFTER_MS;
   }
 }
 
@@ -226,10 +226,10 @@ async function predict(
   // A prediction names users, and the profiles that they would create, by their index.
   const nameOf = (profile: string): string =>
     profile.replace(/^new:(\d+)$/, (_, index: string) => `new:${idOf((valid[Number(index)] as ValidUser).rejection)}`);
-  const turns = new Turns();
+  const yielder = new Yielder();
   const predicted: Predicted[] = [];
   for (const user of users) {
-    await turns.yield();
+    await yielder.yieldIfDue();
     const { rejection, user: json } = valid[user.userIndex] as ValidUser;
     predicted.push({
       ...user,
@@ -264,6 +264,6 @@ function effectsOf(users: readonly Predicted[]): Static<typeof Effects> {
   };
 }
 
-function oneForAll(path: string): string {
+function sharedIdentifierWarning(path: string): string {
   return `the patch gives every user the same ${path}: all of them would become one person`;
 }

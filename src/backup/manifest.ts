@@ -73,10 +73,10 @@ export interface StoreFacts {
   readonly users: LedgerSums;
   readonly events: LedgerSums;
   /** What the store has passed without having it: `lost_records` of the ledger. Left out where there are none. */
-  readonly lost?: readonly LostStretch[];
+  readonly lost?: readonly LostRecords[];
 }
 
-export interface LostStretch extends LogGap {
+export interface LostRecords extends LogGap {
   /** Fewer than positions where it is not known how many there were. */
   readonly records: number;
 }

@@ -22,7 +22,10 @@ export function readArguments(path: CommandPath, args: readonly string[]): Argum
   return { ...read, isJson: read.switches.has('json'), error };
 }
 
-/** The subcommand that the arguments begin with, and its own arguments; undefined if they are empty. Throws for an unknown one. */
+/**
+ * The subcommand that the arguments begin with, and its own arguments; undefined if they are empty. Throws for an
+ * unknown one.
+ */
 export function readSubcommand<Run>(
   name: CommandName,
   [given, ...args]: readonly string[],

@@ -446,7 +446,7 @@ export function gapLines({ log, store, files }: Pick<Manifest, 'log' | 'store' |
   const lines = (log.gaps ?? [])
     .map((gap) => {
       const count = countFrom(0, gap);
-      const passed = lost.reduce((sum, stretch) => sum + Math.min(stretch.records, overlapOf(gap, stretch)), 0);
+      const passed = lost.reduce((sum, range) => sum + Math.min(range.records, overlapOf(gap, range)), 0);
       lostElsewhere -= passed;
       const unprocessed = Math.min(count, countFrom(store?.position ?? 0, gap) + passed);
       const last = gap.next_position - 1;

@@ -19,7 +19,7 @@ import { describeMistakes, parsePlan } from '../plans/plan.ts';
 import { isObject } from '../validation/shape.ts';
 import { validateRequest } from '../validation/validate-request.ts';
 import { readArguments } from './arguments.ts';
-import { finalErrorText, reasonOf, rejectedIn } from './import-send.ts';
+import { finalErrorText, whyCallFailed, rejectedIn } from './import-send.ts';
 import { countOf } from './local-time.ts';
 import { readServer, type Reply, request, type Server } from './server.ts';
 import type { Shell } from './shell.ts';
@@ -133,7 +133,7 @@ async function checkThere(sample: Sample, server: Server, stop: AbortSignal, fou
   const url = new URL('ingest/events/check', server.url);
   const { status, headers, json } = await request(url, server.key, { method: 'POST', body, stop }).catch(
     (error: unknown): Reply => {
-      throw new OperatorError(stop.aborted ? 'Stopped.' : `${url.origin} cannot be reached (${reasonOf(error)})`);
+      throw new OperatorError(stop.aborted ? 'Stopped.' : `${url.origin} cannot be reached (${whyCallFailed(error)})`);
     },
   );
   if (status === 413) throw new OperatorError('A request in the file is larger than 10 MB, which no server accepts.');

@@ -95,6 +95,8 @@ export interface DatabaseFacts {
   /** Age of the oldest open transaction, in any database of the server. */
   readonly oldestTransactionMs: number;
   readonly isStandby: boolean;
+  /** Its transactions are read-only unless they say otherwise: by a setting, or because it is a standby. */
+  readonly isReadOnly: boolean;
   /** How far this machine's clock is ahead of the database's; negative if it is behind. */
   readonly clockAheadMs: number;
   /**
@@ -241,8 +243,8 @@ export const checkDisk: Check = async ({ config, dataFolder, freeBytes }) => {
 };
 
 /**
- * Checks a shared database: whether it responds, is up to date and has spare connections, and whether a transaction has
- * been open so long that it holds back vacuum.
+ * Checks a shared database: whether it responds, can be written, is up to date and has spare connections, and whether a
+ * transaction has been open so long that it holds back vacuum.
  */
 export const checkDatabase: Check = async ({ config, lookAtDatabase }) => {
   const facts = await lookAtDatabase(config);
@@ -250,6 +252,11 @@ export const checkDatabase: Check = async ({ config, lookAtDatabase }) => {
   if (facts.isStandby) {
     const advice = 'Point STORE_URL at the primary server: Sluice writes.';
     return [failed(`${name} responds, but is a standby`, advice)];
+  }
+  if (facts.isReadOnly) {
+    const advice =
+      'Sluice writes. Turn default_transaction_read_only off, for the server, the database or the role that has it on. A managed service may have turned it on because its disk is full: then make room first.';
+    return [failed(`${name} responds, but is read-only`, advice)];
   }
   const findings: Finding[] = [ok(`${name} responds: PostgreSQL ${facts.version}`)];
   const [ofMigration] = refusesStart(facts.problemOfMigration);

@@ -205,7 +205,7 @@ async function writeStdout<Row>(source: Source<Row>, job: Job): Promise<number> 
   };
   if (options.format === 'csv') put(csvHeader(source.shape.columns));
   for await (const page of pagesOf(source, null, job)) {
-    put(textOf(page.rows, source.shape, options));
+    put(formatRows(page.rows, source.shape, options));
     rows += page.rows.length;
     // On a terminal the rows themselves are the progress, and a bar between them would be a mess.
     if (!shell.outTerminal.isTty) job.progress.show({ count: rows, bytes, done: rows, total: source.total });
@@ -223,7 +223,7 @@ async function writeTextFile<Row>(source: Source<Row>, out: string, job: Job): P
   try {
     if (checkpoint === undefined && options.format === 'csv') part.write(csvHeader(source.shape.columns));
     for await (const page of pagesOf(source, checkpoint?.cursor ?? null, job)) {
-      part.write(textOf(page.rows, source.shape, options));
+      part.write(formatRows(page.rows, source.shape, options));
       rows += page.rows.length;
       progress.show({ count: rows, bytes: part.bytes, done: rows, total: source.total });
       isWhole = page.nextCursor === null;
@@ -287,7 +287,7 @@ async function* pagesOf<Row>(source: Source<Row>, from: string | null, { shell }
   } while (cursor !== null && !shell.stop.aborted);
 }
 
-function textOf<Row>(rows: readonly Row[], shape: Shape<Row>, { format, raw }: ExportOptions): string {
+function formatRows<Row>(rows: readonly Row[], shape: Shape<Row>, { format, raw }: ExportOptions): string {
   const lines =
     format === 'csv' ? rows.map((row) => csvLine(shape.columns, row, raw)) : rows.map((row) => `${shape.json(row)}\n`);
   return lines.join('');

@@ -81,7 +81,7 @@ async function attempt(
     return resultOf(await request(url, key, { method: 'POST', body, headers, stop }), url);
   } catch (error) {
     if (stop.aborted) return { kind: 'unsent', problem: null };
-    const problem = `${url.origin} cannot be reached (${reasonOf(error)})`;
+    const problem = `${url.origin} cannot be reached (${whyCallFailed(error)})`;
     // A port that is kept for something else than HTTP: retrying does not help.
     if (isForbiddenPort(error)) return { kind: 'unsent', problem: new OperatorError(`${problem}. Is --url right?`) };
     return { kind: 'later', problem, afterMs: null };
@@ -144,7 +144,7 @@ export function rejectedIn(errors: unknown): SentUser[] {
 }
 
 /** Why a call failed, in a few words. */
-export function reasonOf(error: unknown): string {
+export function whyCallFailed(error: unknown): string {
   if (!(error instanceof Error)) return 'no reason given';
   if (error.name === 'TimeoutError') return `no response within ${formatSpan(CALL_MS_MAX)}`;
   const { cause } = error;

@@ -78,11 +78,11 @@ export class ImportState {
   /** The first rejected line of this run. */
   firstRejected: BadLine | undefined;
 
-  /** `restart` forgets what an earlier import wrote down. */
+  /** `restart` ignores the progress of an earlier import. */
   constructor(source: ImportSource, server: string, restart: boolean) {
     this.#source = source;
     this.#server = server;
-    if (restart) this.finish();
+    if (restart) this.remove();
     const found = this.#read() ?? NOTHING_IMPORTED;
     const rejectedFile = rejectedFileOf(source);
     const size = statSync(rejectedFile, { throwIfNoEntry: false })?.size ?? 0;
@@ -114,8 +114,8 @@ export class ImportState {
     renameSync(`${this.#file}.new`, this.#file);
   }
 
-  /** All of it is stored, or has to be sent again. */
-  finish(): void {
+  /** The next import of the file begins at its first line. */
+  remove(): void {
     if (this.#source.file !== null) rmSync(this.#file, { force: true });
   }
 

@@ -25,7 +25,7 @@ const READ_BYTES = 1_024 * 1_024;
 type Options = Awaited<ReturnType<typeof readOptions>>;
 
 type Unsent = Extract<Sent, { readonly kind: 'unsent' }>;
-type Settled = Unsent | { readonly kind: 'acknowledged'; readonly rejected: readonly BadLine[] };
+type SentLines = Unsent | { readonly kind: 'acknowledged'; readonly rejected: readonly BadLine[] };
 
 export async function runImport(args: readonly string[], shell: Shell): Promise<number> {
   const options = await readOptions(args, shell);
@@ -55,7 +55,7 @@ async function importAll(options: Options, shell: Shell): Promise<number> {
         : `Lines up to ${lines} were sent. To continue from there, run the same command again.`;
     throw new OperatorError(`${reason}\n${howToGoOn}`);
   }
-  state.finish();
+  state.remove();
   shell.out(summary(source, state, options.json, shell.now() - startedAt));
   return state.progress.usersRejected === 0 ? 0 : 2;
 }
@@ -105,15 +105,15 @@ async function sendAll(
     },
   };
   show();
-  const underWay: { readonly batch: Batch; readonly sent: Promise<Settled> }[] = [];
-  const settle = async (): Promise<Unsent | undefined> => {
-    const first = underWay.shift();
-    if (first === undefined) return undefined;
-    const { batch, sent } = first;
-    const settled = await sent;
-    if (settled.kind === 'unsent') return settled;
-    const all = [...batch.badLines, ...settled.rejected].sort((a, b) => a.number - b.number);
-    state.advance(batch.next, batch.lines.length - settled.rejected.length, all);
+  const underWay: { readonly batch: Batch; readonly sent: Promise<SentLines> }[] = [];
+  const recordOldest = async (): Promise<Unsent | undefined> => {
+    const oldest = underWay.shift();
+    if (oldest === undefined) return undefined;
+    const { batch } = oldest;
+    const sent = await oldest.sent;
+    if (sent.kind === 'unsent') return sent;
+    const rejected = [...batch.badLines, ...sent.rejected].sort((a, b) => a.number - b.number);
+    state.advance(batch.next, batch.lines.length - sent.rejected.length, rejected);
     show();
     return undefined;
   };
@@ -124,10 +124,10 @@ async function sendAll(
   let failed: Unsent | undefined;
   for await (const batch of batchesOf(chunks, state.progress)) {
     underWay.push({ batch, sent: sendLines(batch.lines, source, target) });
-    if (underWay.length >= REQUESTS_IN_FLIGHT_MAX) failed = await settle();
+    if (underWay.length >= REQUESTS_IN_FLIGHT_MAX) failed = await recordOldest();
     if (failed !== undefined || shell.stop.aborted) break;
   }
-  while (failed === undefined && underWay.length > 0) failed = await settle();
+  while (failed === undefined && underWay.length > 0) failed = await recordOldest();
   callOff.abort();
   await Promise.all(underWay.map(({ sent }) => sent));
   if (failed === undefined && shell.stop.aborted) return { kind: 'unsent', problem: null };
@@ -135,7 +135,7 @@ async function sendAll(
 }
 
 /** A proxy may allow less than Sluice does: what is too large goes in halves. */
-async function sendLines(lines: readonly Line[], source: ImportSource, target: Target): Promise<Settled> {
+async function sendLines(lines: readonly Line[], source: ImportSource, target: Target): Promise<SentLines> {
   const [first, last] = [lines[0], lines.at(-1)];
   if (first === undefined || last === undefined) return { kind: 'acknowledged', rejected: [] };
   const body = bodyOf(lines);

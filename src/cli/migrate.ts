@@ -211,7 +211,7 @@ async function copy(
         }
       }
     }
-    await target.settle(source.nextNumber);
+    await target.prepareForWrites(source.nextNumber);
   } finally {
     progress.end();
   }

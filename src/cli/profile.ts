@@ -168,7 +168,7 @@ interface Branch {
 function identityTree(identity: StoredIdentity, ink: Ink): string {
   const seen = new Set<string>();
   const trunk = nodeBranch(identity.id, `profile ${ink.bold(identity.id)}`, identity, seen, ink);
-  // What an unmerge or an erasure left without a way to the survivor must be seen all the same.
+  // What an unmerge or an erasure left without a way to the root must be seen all the same.
   const nodes = [
     ...identity.identifiers.map(({ nodeId }) => nodeId),
     ...identity.merges.flatMap((merge) => merge.nodes),

@@ -2,8 +2,9 @@
  * The order of rows by their columns, the first column first. Rows stay where they are: their indexes are sorted. The
  * sort is stable. Pure.
  *
- * Many rows are sorted by radix sort: three passes over a column, where comparing takes log2(n). If the values of a column differ by 2^32 or more, such as hashes, their upper 32 bits are sorted this way,
- * and rows that are equal in them are compared.
+ * Many rows are sorted by radix sort: three passes over a column, where comparing takes log2(n). If the values of a
+ * column differ by 2^32 or more, such as hashes, their upper 32 bits are sorted this way, and rows that are equal in
+ * them are compared.
  */
 
 /** Up to this many rows, insertion sort is fastest. */

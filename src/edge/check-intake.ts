@@ -14,6 +14,7 @@ import { ERRORS } from '../errors.ts';
 import type { ApiKey } from '../keys.ts';
 import { LogCorruptError, type LogEntry, LogUnavailableError } from '../log.ts';
 import { parseJson } from '../json/parse.ts';
+import { decodeUtf8 } from '../json/utf8.ts';
 import { tenantOf } from '../model.ts';
 import { UNUSABLE_PLAN } from '../plans/unusable-plan.ts';
 import type { PlanChecks } from '../resubmit/plan-checks.ts';
@@ -24,7 +25,7 @@ import { overLimitText } from './rate-limits.ts';
 import type { Envelope } from './request-headers.ts';
 import type { Exchange, IntakeParts } from './request-intake.ts';
 import { acceptedBody, failureBody, send } from './responses.ts';
-import { textOf, type ValidatedBody } from './validate-body.ts';
+import type { ValidatedBody } from './validate-body.ts';
 
 /** What the processor would make of a request, if it were appended now. */
 export type Predict = (entry: LogEntry) => Promise<Prediction>;
@@ -110,16 +111,16 @@ export class CheckIntake extends Ingest {
       this.parts.logger.error({ reason: `${tenantId}, version ${version}: ${problem}` }, UNUSABLE_PLAN);
       return null;
     }
-    const { users } = parseJson(textOf(body)) as { readonly users: readonly unknown[] };
+    const { users } = parseJson(decodeUtf8(body)) as { readonly users: readonly unknown[] };
     return { version, violations: users.map((user) => plan.violationsOf(user)) };
   }
 
   #notPredicted(exchange: Exchange, error: unknown): void {
-    const isAway =
+    const isUnavailable =
       error instanceof StoreUnavailableError ||
       error instanceof LogUnavailableError ||
       error instanceof LogCorruptError;
-    if (!isAway) throw error;
+    if (!isUnavailable) throw error;
     this.parts.logger.error({ traceId: exchange.traceId, reason: error.message }, 'a request could not be checked');
     this.fail(exchange, {
       code: this.unavailableCode,

@@ -82,7 +82,8 @@ export interface Reading {
 
 export interface Edge {
   readonly port: number;
-  drain(): Promise<void>;
+  /** Finishes the requests in flight, then closes the log and the stores. */
+  stop(): Promise<void>;
 }
 
 const GAUGE_INTERVAL_MS = 1_000;
@@ -204,7 +205,7 @@ export async function startEdge(parts: EdgeParts, port: number): Promise<Edge> {
 
   return {
     port: portOf(server),
-    drain: async () => {
+    stop: async () => {
       stopping.abort();
       await closeServer(edgeServer, config.shutdownMs / 2);
       stopGauges();

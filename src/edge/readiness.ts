@@ -37,7 +37,7 @@ export interface ReadinessParts {
   readonly storeProblem: () => string | null;
   /** Why the database may not be used yet, in a sentence; null once it may, and where there is none. */
   readonly databaseProblem: () => string | null;
-  /** Why no request can be accepted for want of a key; null while one may be. */
+  /** Why no key can be checked, so that no request can be accepted; null while one may be. */
   readonly keysProblem: () => string | null;
 }
 
@@ -52,17 +52,17 @@ export function readinessOf(parts: ReadinessParts): Readiness {
       'STORE_URL now points to a different database than at startup: nothing is processed until it is the right one',
     );
   }
-  const untilPrepared = databaseProblem();
-  if (untilPrepared !== null) reasons.push(untilPrepared);
+  const startProblem = databaseProblem();
+  if (startProblem !== null) reasons.push(startProblem);
   if (servesIngest(role)) {
     if (status.isBacklogFull()) reasons.push('more than SLUICE_BACKLOG_MAX waits to be processed');
     const problem = log?.problem() ?? null;
     if (problem !== null) reasons.push(`the log cannot be written: ${problem}`);
-    const problemOfKeys = untilPrepared === null ? keysProblem() : null;
+    const problemOfKeys = startProblem === null ? keysProblem() : null;
     if (problemOfKeys !== null) {
       reasons.push(`keys cannot be read, and none was confirmed within the last ten minutes: ${problemOfKeys}`);
     }
-  } else if (untilPrepared === null) {
+  } else if (startProblem === null) {
     const problem = storeProblem();
     if (problem !== null) reasons.push(`the store cannot be reached: ${problem}`);
   }

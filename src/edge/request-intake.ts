@@ -8,13 +8,12 @@
  */
 
 import type { IncomingMessage, ServerResponse } from 'node:http';
-import { type ErrorCode, ERRORS } from '../errors.ts';
+import { type ErrorCode, ERRORS, messageWithCause } from '../errors.ts';
 import { isUsable, type KeyCache } from '../keys/cache.ts';
 import type { ApiKey, KeyVolume } from '../keys.ts';
 import { type LogAppender, type LogEntry, LogUnavailableError } from '../log.ts';
 import { type Environment, LIMITS, tenantOf } from '../model.ts';
 import { type CounterIndex, METRIC, type MetricsWriter, REQUESTS_BY_STATUS } from '../telemetry/metrics.ts';
-import { reasonOf } from '../telemetry/outage-log.ts';
 import type { RateLimitedLogger } from '../telemetry/rate-limited-logger.ts';
 import type { InFlight, Reservation } from './admission.ts';
 import { type BodyRead, readBody } from './body.ts';
@@ -223,7 +222,7 @@ export abstract class RequestIntake<Item> {
     this.parts.plans
       .load(key)
       .then(use, (error: unknown) => {
-        this.parts.logger.error({ reason: reasonOf(error) }, 'a tracking plan cannot be read');
+        this.parts.logger.error({ reason: messageWithCause(error) }, 'a tracking plan cannot be read');
         this.#respondUnavailable(exchange, METRIC.unavailable_keys);
       })
       .catch((error: unknown) => this.respondToBug(exchange, error));

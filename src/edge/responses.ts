@@ -21,7 +21,7 @@ export function acceptedBody(traceId: string, accepted: number, rejections: read
 
 export interface Failure<Item = Rejection> {
   readonly code: ErrorCode;
-  /** For a 400: one entry per rejected user, or whatever else the form of the body has. */
+  /** For a 400: one entry per rejected user, or per message of a body in Segment's format. */
   readonly errors?: readonly Item[];
   /** What is wrong and where, in words. */
   readonly message?: string;

@@ -35,8 +35,8 @@ export function sendSegmentFailure(
 
 /**
  * The browser SDKs of Segment and RudderStack send these headers, and their next versions may send others: a page whose
- * preflight fails sends nothing at all. The wildcard does not include `Authorization`, and browsers of before 2020 do not
- * know it.
+ * preflight fails sends nothing at all. The wildcard does not include `Authorization`, and browsers from before 2020
+ * do not know it.
  */
 const ALLOWED_HEADERS = [
   ...['Authorization', 'Content-Type', 'Content-Encoding', 'Idempotency-Key', 'X-Retry-Count', 'AnonymousId', 'SentAt'],

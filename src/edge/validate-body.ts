@@ -6,11 +6,12 @@
 
 import { isUtf8 } from 'node:buffer';
 import { Worker } from 'node:worker_threads';
-import { inOwnMemory, threadFile, YOUNG_LIMIT } from '../runtime/threads.ts';
+import { HEAP_LIMITS, inOwnMemory, threadFile } from '../runtime/threads.ts';
 import { type Conversion, type ConversionOptions, convertSegment, writeKeyOf } from '../intake/segment.ts';
 import { acceptPlain } from '../validation/accept-plain.ts';
 import { type RequestValidation, type UserCheck, validateRequest } from '../validation/validate-request.ts';
 import { parseJson } from '../json/parse.ts';
+import { decodeUtf8 } from '../json/utf8.ts';
 import type { EnforcedPlan, PlanSource } from './enforced-plans.ts';
 
 /**
@@ -26,11 +27,7 @@ export function validateBody(body: Uint8Array, plan: EnforcedPlan | null = null)
   const isEnforced = plan?.mayEnforceIn(body) === true;
   const plain = isEnforced ? null : acceptPlain(body);
   if (plain !== null) return { ok: true, ...plain, rejections: [] };
-  return validateRequest(textOf(body), isEnforced ? plan.check : undefined);
-}
-
-export function textOf(body: Uint8Array): string {
-  return Buffer.from(body.buffer, body.byteOffset, body.byteLength).toString('utf8');
+  return validateRequest(decodeUtf8(body), isEnforced ? plan.check : undefined);
 }
 
 /** In the form of Segment's SDKs, converted to ours; every user in the result has been validated. */
@@ -40,11 +37,11 @@ export function convertBody(
   plan: EnforcedPlan | null = null,
 ): Conversion {
   if (!isUtf8(body)) return { ok: false, code: 'validation_failed', message: NOT_UTF8 };
-  return convertSegment(textOf(body), options, plan === null ? undefined : ofStored(plan.check));
+  return convertSegment(decodeUtf8(body), options, plan === null ? undefined : asStored(plan.check));
 }
 
 /** A converted user holds long numbers as objects; as it is stored, they are numbers. */
-function ofStored(check: UserCheck): UserCheck {
+function asStored(check: UserCheck): UserCheck {
   return (user) => check(parseJson(JSON.stringify(user)));
 }
 
@@ -81,7 +78,7 @@ export class LargeBodyValidator {
   readonly #waiting: ((reply: never) => void)[] = [];
 
   constructor() {
-    const options = { name: 'validator', resourceLimits: YOUNG_LIMIT };
+    const options = { name: 'validator', resourceLimits: HEAP_LIMITS.default };
     this.#thread = new Worker(threadFile('./validator-thread', import.meta.url), options);
     this.#thread.on('message', (reply) => this.#waiting.shift()?.(reply as never));
     // A crash there is a bug, and not bad input. It ends the process; nothing was acknowledged.

@@ -67,25 +67,25 @@ function otherEnd({ nodes: [a, b] }: Edge, node: NodeNumber): NodeNumber | undef
   return b === node ? a : undefined;
 }
 
-/** The survivor of every node, if these edges are all there are (rules 9 and 16). */
+/** The root of every node, if these edges are all there are (rules 9 and 16). */
 export function regroup(
   nodes: readonly { readonly node: NodeNumber; readonly origin: Origin }[],
   edges: readonly Edge[],
 ): Map<NodeNumber, NodeNumber> {
-  const survivors = new Map<NodeNumber, NodeNumber>();
-  // The oldest first: the first one to reach a part is its survivor.
-  for (const { node: survivor } of nodes.toSorted((a, b) => compareOrigins(a.origin, b.origin))) {
-    if (survivors.has(survivor)) continue;
-    const part = new Set([survivor]);
+  const roots = new Map<NodeNumber, NodeNumber>();
+  // The oldest first: the first one to reach a part is its root.
+  for (const { node: root } of nodes.toSorted((a, b) => compareOrigins(a.origin, b.origin))) {
+    if (roots.has(root)) continue;
+    const part = new Set([root]);
     for (const node of part) {
-      survivors.set(node, survivor);
+      roots.set(node, root);
       for (const edge of edges) {
         const neighbour = otherEnd(edge, node);
         if (neighbour !== undefined) part.add(neighbour);
       }
     }
   }
-  return survivors;
+  return roots;
 }
 
 /**
@@ -94,11 +94,11 @@ export function regroup(
  */
 export function cannotLinkAfter(
   removed: readonly Edge[],
-  survivors: ReadonlyMap<NodeNumber, NodeNumber>,
+  roots: ReadonlyMap<NodeNumber, NodeNumber>,
 ): [NodeNumber, NodeNumber][] {
   const endOfPart = new Map<NodeNumber | undefined, NodeNumber>();
   for (const node of removed.flatMap(({ nodes }) => nodes)) {
-    const part = survivors.get(node);
+    const part = roots.get(node);
     if (!endOfPart.has(part)) endOfPart.set(part, node);
   }
   const ends = [...endOfPart.values()];

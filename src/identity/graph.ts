@@ -16,11 +16,11 @@ export interface IdentityClaim {
 
 /** A profile as far as merging and linking need it. */
 export interface ProfileState {
-  /** The surviving node. */
+  /** The oldest node: the one that survived every merge (rule 9). */
   readonly root: NodeNumber;
-  /** The survivor's creation (rule 9). */
+  /** The root's creation. */
   readonly origin: Origin;
-  /** All nodes, the survivor among them. */
+  /** All nodes, the root among them. */
   readonly nodes: readonly NodeNumber[];
   /** Normalised; null for a profile that has none. */
   readonly userId: string | null;
@@ -44,7 +44,7 @@ export interface Snapshot {
    * stays true whatever is merged meanwhile. Undefined means unknown.
    */
   resolvedNodeOf?(user: IdentityClaim): NodeNumber | undefined;
-  /** The survivor of a node that `nodeOf` gave: itself, or what its alias says. */
+  /** The root of a node that `nodeOf` gave: itself, or what its alias says. */
   rootOf(node: NodeNumber): NodeNumber;
   profileOf(root: NodeNumber): ProfileState;
 }
@@ -64,7 +64,7 @@ export interface NewIdentifier {
 export interface Merge {
   /** The node that `via` points to, and the node of the strongest key taken: the two ends of the edge. */
   readonly nodes: readonly [NodeNumber, NodeNumber];
-  /** The survivors at that moment: `from` was merged into `into`. */
+  /** The roots at that moment: `from` was merged into `into`. */
   readonly from: NodeNumber;
   readonly into: NodeNumber;
   readonly via: MatchKey;
@@ -92,7 +92,7 @@ export interface Changes {
   readonly identifiers: readonly NewIdentifier[];
   readonly merges: readonly Merge[];
   readonly refusals: readonly Refusal[];
-  /** Every node whose survivor has changed, and all nodes of profiles that were merged away. Never a node to itself. */
+  /** Every node whose root has changed, and all nodes of profiles that were merged away. Never a node to itself. */
   readonly aliases: ReadonlyMap<NodeNumber, NodeNumber>;
   readonly outcomes: readonly Outcome[];
 }

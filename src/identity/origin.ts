@@ -1,5 +1,5 @@
 /**
- * The one order of everything: by time of receipt, then trace, then index in the request. Survivors (rule 9) and last
+ * The one order of everything: by time of receipt, then trace, then index in the request. Roots (rule 9) and last
  * writes (rule 11) are decided by it and by nothing else, so they do not depend on the order of processing. Trace ids
  * are compared by code unit, never by locale.
  */

@@ -3,7 +3,7 @@
  * on a snapshot and never writes; later users of a call see what earlier ones changed, so a batch has the same result
  * as its users one by one.
  *
- * Invariants: a key that has a node keeps it; an alias points at a survivor, never at another alias; a profile has at
+ * Invariants: a key that has a node keeps it; an alias points at a root, never at another alias; a profile has at
  * most one user_id (rule 6) and stays within its limits (rule 7); every refusal is recorded. A user whose
  * keys are all known and of one profile costs a lookup per key and nothing else.
  */

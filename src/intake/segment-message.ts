@@ -120,7 +120,7 @@ function isMessageType(type: unknown): type is MessageType {
 /** What has to be of a certain kind to be mapped at all. */
 function problemOf(message: JsonObject, type: MessageType): string | null {
   for (const name of ['userId', 'anonymousId', 'previousId', 'messageId'] as const) {
-    if (isPresent(message[name]) && textOf(message[name]) === null) return `${name} must be a string`;
+    if (isPresent(message[name]) && stringOf(message[name]) === null) return `${name} must be a string`;
   }
   for (const name of ['context', 'properties', 'traits', 'integrations'] as const) {
     if (isPresent(message[name]) && !isObject(message[name])) return `${name} must be an object`;
@@ -134,14 +134,14 @@ function problemOf(message: JsonObject, type: MessageType): string | null {
 }
 
 /** Segment takes numbers for ids, and reads them as text. */
-function textOf(value: unknown): string | null {
+function stringOf(value: unknown): string | null {
   if (typeof value === 'string') return value;
   if (typeof value === 'number') return String(value);
   return isRawNumber(value) ? value.rawJSON : null;
 }
 
 function identifierOf(value: unknown): string | null {
-  const text = textOf(value);
+  const text = stringOf(value);
   return text === null || isBlank(text) ? null : text;
 }
 

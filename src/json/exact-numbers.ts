@@ -76,11 +76,11 @@ function isEscaped(text: string, at: number): boolean {
 
 function exactNumberOf(source: string): number | RawNumber {
   const value = Number(source);
-  return survives(source, value) ? value : exact.rawJSON(source);
+  return isExact(source, value) ? value : exact.rawJSON(source);
 }
 
 /** Whether the double has the very value that the source says. */
-function survives(source: string, value: number): boolean {
+function isExact(source: string, value: number): boolean {
   const text = String(value);
   return text === source || (Number.isFinite(value) && canonical(text) === canonical(source));
 }

@@ -25,6 +25,8 @@
  * level, and no stack.
  */
 
+import { decodeUtf8 } from './utf8.ts';
+
 /** What `nextKey` gives for a key that is not among the known ones. */
 export const OTHER = -1;
 /** What it gives when the object has no more members, or the text is not JSON. */
@@ -141,7 +143,7 @@ export class JsonScanner {
 
   /** All of it, decoded. */
   get text(): string {
-    return (this.#text ??= textOf(this.bytes));
+    return (this.#text ??= decodeUtf8(this.bytes));
   }
 
   /** `at` as an index into `text`. */
@@ -434,10 +436,6 @@ export class JsonScanner {
     this.at = this.bytes.length;
     return false;
   }
-}
-
-function textOf({ buffer, byteOffset, byteLength }: Uint8Array): string {
-  return Buffer.from(buffer, byteOffset, byteLength).toString('utf8');
 }
 
 function bytesOf(text: string): Uint8Array {

@@ -2,17 +2,19 @@
  * The edge's cache of API keys, so that a request costs no read of the key store.
  *
  * A response of the store is used for FRESH_MS, so a revocation takes effect everywhere within that time, and at most
- * TIMEOUT_MS more where the store is slow. While the store cannot be read, or takes longer than TIMEOUT_MS to respond, keys that it confirmed within the last STALE_MS keep
- * working: neither a restart of the store nor a network that drops packets loses events.
+ * TIMEOUT_MS more where the store is slow. While the store cannot be read, or takes longer than TIMEOUT_MS to respond,
+ * keys that it confirmed within the last STALE_MS keep working: neither a restart of the store nor a network that drops
+ * packets loses events.
  *
  * Both maps are bounded, and keys that do not exist have their own map, so a flood of guesses cannot evict real keys.
  * Cached keys are frozen, because all requests share them. All times are of the monotonic clock: setting the wall clock
  * neither shortens nor extends them.
  */
 
+import { messageWithCause } from '../errors.ts';
 import { type Environment, MINUTE_MS } from '../model.ts';
 import { putLast } from '../runtime/put-last.ts';
-import { type OutageLog, reasonOf } from '../telemetry/outage-log.ts';
+import type { OutageLog } from '../telemetry/outage-log.ts';
 import type { ApiKey, KeyStore } from '../keys.ts';
 import { hashKey, isWellFormedKey } from './format.ts';
 import { keyState } from './state.ts';
@@ -200,7 +202,7 @@ export class KeyCache {
       return apiKey;
     } catch (error) {
       this.#outage?.failed(error);
-      this.#failure = reasonOf(error);
+      this.#failure = messageWithCause(error);
       throw error;
     }
   }

@@ -1,10 +1,9 @@
 /**
  * Whether a log and a store still belong together. The store keeps the position up to which it has processed each
  * partition, and the request of the last record before it. A log that ends before that position has lost records; one
- * with another record there has used the same positions twice: it was truncated and then appended to, or has another
- * history. In either case what follows must not be taken for what the store has processed. A store that is ahead of a
- * log must know the newest record of this log: otherwise it was made from another copy of the log, and would skip
- * records that it never had.
+ * with another record there has used the same positions twice: it was truncated and then appended to, or it is another
+ * log. In either case the store must not continue from its position. A store that is ahead of a log must have processed
+ * the newest record of this log: otherwise it was made from another copy, and would skip records that it never had.
  */
 
 import { LOCAL_PARTITION, LogCorruptError, type LogHeader, type LogReader, type LostAhead } from '../log.ts';
@@ -92,7 +91,7 @@ export async function missingRecords(log: LogReader, { positions, lastTraceIds }
   return missing;
 }
 
-/** Records that the store has not passed yet and that will never come. */
+/** Lost records after the positions of the store: processing will pass over them. */
 export async function lostAhead(log: LogReader, positions: ReadonlyMap<number, number>): Promise<LostAhead[]> {
   const lost: LostAhead[] = [];
   for (const partition of await log.partitions()) {
@@ -119,21 +118,19 @@ export interface MissingRecords {
 
 /** What a start finds in a local log (also run by `sluice doctor`). */
 export interface LogInspection {
-  /** Why it is refused, in words with what to do. */
+  /** Why a start refuses it, and what to do. */
   readonly refusals: readonly string[];
-  /** Segments that it is refused for, by file. None while a server runs, which looked at them when it started. */
+  /** Why a start refuses a segment, by file. Empty while a server runs, which checked them when it started. */
   readonly refusedSegments: ReadonlyMap<string, string>;
-  /**
-   * Message that it is unknown whether more was acknowledged than the log holds; null if it is known, or a server runs.
-   */
+  /** Why it is unknown whether more was acknowledged than the log holds; null if it is known, or a server runs. */
   readonly unknownEnd: string | null;
   /** Null while a server runs, and where it is refused. */
   readonly missing: MissingRecords | null;
-  /** What earlier starts found that cannot be known, and when. Also while a server runs. */
+  /** Warnings that earlier starts noted, and when. Also while a server runs. */
   readonly noted: readonly { readonly at: number; readonly words: string }[];
 }
 
-/** Whether it is certain that no acknowledged record is lost by it. */
+/** Whether it is certain that no acknowledged record is lost. */
 export function isHarmless({ to, processed, doubt }: MissingRecords): boolean {
   return processed >= to && doubt === null;
 }
@@ -166,9 +163,9 @@ export async function mismatches(log: LogReader, { positions, lastTraceIds }: Pr
   return found;
 }
 
-async function mismatchOf(...place: Parameters<typeof assertContinues>): Promise<string | null> {
+async function mismatchOf(...position: Parameters<typeof assertContinues>): Promise<string | null> {
   try {
-    await assertContinues(...place);
+    await assertContinues(...position);
     return null;
   } catch (error) {
     if (error instanceof LogCorruptError) return error.message;

@@ -1,9 +1,10 @@
 /**
  * The file that `sluice migrate` leaves in a data folder: the embedded store and keys there are being migrated, or were, and
  * history goes on elsewhere. While it is there no server writes to the embedded files: going on in both would make
- * two histories, and a key that is revoked in one would still be good in the other. It names the migration, as the database does
- * that was filled by it: so a migration continues only from a folder that was left alone since, and a server uses the folder
- * only with that database or a copy of it. To get the embedded files back, the operator removes the file.
+ * two histories, and a key that is revoked in one would still be good in the other. It names the migration, as the
+ * database does that was filled by it: so a migration continues only from a folder that was left alone since, and a
+ * server uses the folder only with that database or a copy of it. To get the embedded files back, the operator removes
+ * the file.
  */
 
 import { existsSync, readFileSync } from 'node:fs';
@@ -89,8 +90,8 @@ export function problemOfUnmigratedFolder(dataFolder: string): string | null {
 
 /**
  * Whether the data of this folder was migrated to another database than the given one, in words; null where it was not.
- * `migrationId`: of the migration that filled the database, undefined where none did. A dump has it too, so a restored database is
- * accepted wherever it is.
+ * `migrationId`: of the migration that filled the database, undefined where none did. A dump has it too, so a restored
+ * database is accepted wherever it is.
  */
 export function problemOfOtherDatabase(dataFolder: string, migrationId: string | undefined): string | null {
   const marker = readMigrationMarker(dataFolder);

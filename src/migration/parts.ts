@@ -79,8 +79,8 @@ export interface MigrationTarget {
    * `StoreConflictError` when the part is not at `from`: another process advanced it.
    */
   take(part: string, from: string | null, chunk: Chunk | null): Promise<void>;
-  /** After all parts: new numbers begin at `nextNumber` or later. May be done again. */
-  settle(nextNumber: number): Promise<void>;
+  /** After all parts: what is derived from them is computed, and new numbers begin at `nextNumber` or later. Idempotent. */
+  prepareForWrites(nextNumber: number): Promise<void>;
   count(part: string): Promise<number>;
   ledger(): Promise<TenantLedger>;
   /** From now on it is a store like any other. */

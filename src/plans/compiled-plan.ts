@@ -226,7 +226,7 @@ function add({ violations, max }: Collector, errors: readonly ErrorObject[], che
   const seen = new Set<string>();
   for (const error of withoutBranches(errors)) {
     const path = root + pathOf(error, properties);
-    const message = messageOf(error);
+    const message = violationMessage(error);
     const key = `${path} ${message}`;
     if (seen.has(key)) continue;
     seen.add(key);
@@ -381,7 +381,7 @@ interface ErrorParameters {
   readonly passingSchemas: unknown;
 }
 
-function messageOf({ keyword, params, schema }: ErrorObject): string {
+function violationMessage({ keyword, params, schema }: ErrorObject): string {
   const message = Object.hasOwn(MESSAGES, keyword) ? MESSAGES[keyword] : undefined;
   if (message !== undefined) return message(params as ErrorParameters);
   return `violates ${keyword} ${typeof schema === 'string' ? schema : ''}`.trimEnd();

@@ -3,7 +3,7 @@
  * owns the form of a plan file, and reads one: text to a `Plan`, or a list of mistakes with the path of each.
  *
  * A plan that was read here compiles (see `compiled-plan.ts`), and its checks are bounded in time. Limits: `PLAN_LIMITS`
- * and those of `schema.ts`. Names of the file are kept as they are, so that pull gives what push took.
+ * and those of `schema.ts`. A `Plan` has the names of the file, so that `sluice plan pull` gives what push took.
  */
 
 import { describeJsonError } from '../json/error.ts';
@@ -52,20 +52,20 @@ const PROPERTIES_MEMBERS = ['mode', 'description', 'schema'];
 
 /** The plan of a file, or what is wrong with it. */
 export function parsePlan(text: string): PlanReading {
-  if (Buffer.byteLength(text) > PLAN_LIMITS.bytesMax) return mistaken('', 'is larger than 1 MB');
+  if (Buffer.byteLength(text) > PLAN_LIMITS.bytesMax) return oneMistake('', 'is larger than 1 MB');
   let value: unknown;
   try {
     value = parseJson(text);
   } catch (error) {
     if (!(error instanceof SyntaxError)) throw error;
-    return mistaken('', `is not valid JSON: ${describeJsonError(text) ?? 'its syntax is wrong'}`);
+    return oneMistake('', `is not valid JSON: ${describeJsonError(text) ?? 'its syntax is wrong'}`);
   }
   return readPlan(value);
 }
 
-/** The same, of JSON that is parsed already; its size is the caller's to check. */
+/** The same for parsed JSON, whose size the caller checks. */
 export function readPlan(value: unknown): PlanReading {
-  if (!isObject(value)) return mistaken('', 'must be a JSON object');
+  if (!isObject(value)) return oneMistake('', 'must be a JSON object');
   const mistakes: PlanMistake[] = [];
   checkMembers(value, PLAN_MEMBERS, '', mistakes);
   const { version, unplanned_events: unplanned = 'allow', events = {} } = value;
@@ -86,31 +86,28 @@ export function readPlan(value: unknown): PlanReading {
   return { ok: true, plan };
 }
 
-/** The plan of a store, which was read before it was stored. Throws an UnusablePlanError. */
+/** A stored plan, which was valid when it was stored. Throws `UnusablePlanError` if it is not for this version. */
 export function readStored(text: string): Plan {
   const reading = parsePlan(text);
   if (!reading.ok) throw new UnusablePlanError(describeMistakes(reading.mistakes));
   return reading.plan;
 }
 
-/** What is wrong, one line each, for people. */
 export function describeMistakes(mistakes: readonly PlanMistake[]): string {
   return mistakes.map(({ path, message }) => `${path === '' ? 'the plan' : path} ${message}`).join('\n');
 }
 
-/** Whether the plan marks this property of these events as personal data. */
+/** Whether the plan marks this property of events with this name as personal data. */
 export function isPersonal(plan: Plan | null, eventName: string, property: string): boolean {
-  return plan !== null && isMarked(eventOf(plan, eventName), property);
+  return plan !== null && isMarkedPersonal(eventOf(plan, eventName), property);
 }
 
-/** Whether the plan marks this user property as personal data. */
 export function isPersonalUserProperty(plan: Plan | null, property: string): boolean {
-  return isMarked(plan?.user_properties, property);
+  return isMarkedPersonal(plan?.user_properties, property);
 }
 
-/** Whether the plan marks this profile field as personal data. */
 export function isPersonalField(plan: Plan | null, field: string): boolean {
-  return isMarked(plan?.profile_fields, field);
+  return isMarkedPersonal(plan?.profile_fields, field);
 }
 
 /** What is shown in place of personal data. */
@@ -123,17 +120,17 @@ export function eventOf(plan: Plan, eventName: string): PlannedProperties | unde
 /** The names that are marked personal, in the order of the plan. */
 export function personalNames(planned: PlannedProperties | undefined): string[] {
   const properties = planned?.schema.properties;
-  return isObject(properties) ? Object.keys(properties).filter((name) => isMarked(planned, name)) : [];
+  return isObject(properties) ? Object.keys(properties).filter((name) => isMarkedPersonal(planned, name)) : [];
 }
 
-function isMarked(planned: PlannedProperties | undefined, name: string): boolean {
+function isMarkedPersonal(planned: PlannedProperties | undefined, name: string): boolean {
   const properties = planned?.schema.properties;
   if (!isObject(properties) || !Object.hasOwn(properties, name)) return false;
   const property = properties[name];
   return isObject(property) && property['x-personal'] === true;
 }
 
-function mistaken(path: string, message: string): PlanReading {
+function oneMistake(path: string, message: string): PlanReading {
   return { ok: false, mistakes: [{ path, message }] };
 }
 
@@ -165,7 +162,7 @@ function readEvents(value: unknown, mistakes: PlanMistake[]): Record<string, Pla
     if (name === '__proto__') mistakes.push({ path, message: 'is a name that a plan cannot hold' });
     else if (name.trim() === '' || isLongerThan(name, LIMITS.eventNameCharactersMax)) {
       mistakes.push({ path, message: `is no event name: 1 to ${LIMITS.eventNameCharactersMax} characters, not blank` });
-    } else events[name] = readPlanned(member, path, mistakes);
+    } else events[name] = readPlannedProperties(member, path, mistakes);
     if (mistakes.length >= PLAN_LIMITS.mistakesMax) break;
   }
   return events;
@@ -177,10 +174,10 @@ function readOptional<Name extends 'user_properties' | 'profile_fields'>(
   mistakes: PlanMistake[],
 ): { readonly [Member in Name]?: PlannedProperties } {
   if (value === undefined) return {};
-  return { [name]: readPlanned(value, name, mistakes) } as { readonly [Member in Name]?: PlannedProperties };
+  return { [name]: readPlannedProperties(value, name, mistakes) } as { readonly [Member in Name]?: PlannedProperties };
 }
 
-function readPlanned(value: unknown, path: string, mistakes: PlanMistake[]): PlannedProperties {
+function readPlannedProperties(value: unknown, path: string, mistakes: PlanMistake[]): PlannedProperties {
   if (!isObject(value)) {
     mistakes.push({ path, message: 'must be an object with mode and schema' });
     return { mode: 'off', schema: EMPTY_SCHEMA };

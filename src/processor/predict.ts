@@ -41,7 +41,7 @@ export interface DecidedPrediction {
   readonly records: readonly PreparedRecord[];
   readonly batch: TenantBatch;
   /** Surviving nodes of the stored profiles that the users belong to, or that would be merged. */
-  readonly survivors: readonly NodeNumber[];
+  readonly roots: readonly NodeNumber[];
 }
 
 /** `records` are those of one request, or of several rejected users that a job would apply then. */
@@ -61,15 +61,15 @@ export function preparePrediction(
 /** The snapshot of `result` must give `FIRST_PREDICTED_NODE` as its next node. */
 export function decidePrediction({ tenantId, records }: PreparedPrediction, result: LookupResult): DecidedPrediction {
   const batch = decide(tenantId, result, records);
-  const survivors = new Set<NodeNumber>();
+  const roots = new Set<NodeNumber>();
   for (const { node, merges } of batch.changes.outcomes) {
-    if (node !== null && isStored(node)) survivors.add(result.snapshot.rootOf(node));
-    for (const { from, into } of merges) for (const root of [from, into]) if (isStored(root)) survivors.add(root);
+    if (node !== null && isStored(node)) roots.add(result.snapshot.rootOf(node));
+    for (const { from, into } of merges) for (const root of [from, into]) if (isStored(root)) roots.add(root);
   }
-  return { records, batch, survivors: [...survivors] };
+  return { records, batch, roots: [...roots] };
 }
 
-/** `profiles` are those of the survivors, without the properties of the nodes in `unread`. */
+/** `profiles` are those of the roots, without the properties of the nodes in `unread`. */
 export function completePrediction(
   { records, batch }: DecidedPrediction,
   profiles: readonly ProfileNodes[],
@@ -162,7 +162,7 @@ interface PredictedPerson {
 /** The people that a request concerns, as they are after each of its users. */
 class PredictedPeople {
   readonly #people = new Map<NodeNumber, PredictedPerson>();
-  readonly #survivors = new Map<NodeNumber, NodeNumber>();
+  readonly #roots = new Map<NodeNumber, NodeNumber>();
   readonly #properties = new Map<NodeNumber, string | null>();
   /** Parsed, of nodes whose properties were needed. */
   readonly #groups = new Map<NodeNumber, readonly Group[]>();
@@ -175,7 +175,7 @@ class PredictedPeople {
       const numbers = nodes.map(({ node }) => node);
       this.#people.set(root.node, { id: root.id, isNew: false, nodes: numbers, view: null });
       for (const { node, properties } of nodes) {
-        this.#survivors.set(node, root.node);
+        this.#roots.set(node, root.node);
         this.#properties.set(node, properties);
       }
     }
@@ -183,7 +183,7 @@ class PredictedPeople {
 
   create(node: NodeNumber, userIndex: number): void {
     this.#people.set(node, { id: `new:${userIndex}`, isNew: true, nodes: [node], view: null });
-    this.#survivors.set(node, node);
+    this.#roots.set(node, node);
   }
 
   /** In the order of the users. */
@@ -196,34 +196,34 @@ class PredictedPeople {
       return { merges: [], propertyChanges: [], propertyChangesOmitted: 0 };
     }
     // The oldest survives: its properties are those to compare with.
-    const survivor = merges.at(-1)?.into ?? this.#survivorOf(node);
-    const before = this.#isRead(survivor) ? this.#viewOf(survivor) : null;
+    const root = merges.at(-1)?.into ?? this.#rootOf(node);
+    const before = this.#isRead(root) ? this.#viewOf(root) : null;
     const named = merges.map(({ from, into, via }): PredictedMerge => {
       const ids = { from: this.#person(from).id, into: this.#person(into).id };
       this.#merge(from, into);
       return { ...ids, via: identifierOf(via) };
     });
-    if (before === null || !this.#isRead(survivor)) {
+    if (before === null || !this.#isRead(root)) {
       return { merges: named, propertyChanges: [], propertyChangesOmitted: namesIn(user) };
     }
     this.#groups.set(node, foldedGroups(this.#groupsOf(node), [user]));
-    this.#person(survivor).view = null;
-    return { merges: named, ...this.#listed(changesOf(before, this.#viewOf(survivor))) };
+    this.#person(root).view = null;
+    return { merges: named, ...this.#listed(changesOf(before, this.#viewOf(root))) };
   }
 
-  #isRead(survivor: NodeNumber): boolean {
-    return this.#unread.size === 0 || !this.#person(survivor).nodes.some((node) => this.#unread.has(node));
+  #isRead(root: NodeNumber): boolean {
+    return this.#unread.size === 0 || !this.#person(root).nodes.some((node) => this.#unread.has(node));
   }
 
   /** After all users. */
   profileOf(node: NodeNumber): { readonly profileId: string; readonly isNew: boolean } {
-    const { id, isNew } = this.#person(this.#survivorOf(node));
+    const { id, isNew } = this.#person(this.#rootOf(node));
     return { profileId: id, isNew };
   }
 
   #merge(from: NodeNumber, into: NodeNumber): void {
     const { nodes } = this.#person(from);
-    for (const node of nodes) this.#survivors.set(node, into);
+    for (const node of nodes) this.#roots.set(node, into);
     this.#person(into).nodes.push(...nodes);
     this.#people.delete(from);
   }
@@ -238,8 +238,8 @@ class PredictedPeople {
     return { propertyChanges, propertyChangesOmitted: changes.length - propertyChanges.length };
   }
 
-  #viewOf(survivor: NodeNumber): View {
-    const person = this.#person(survivor);
+  #viewOf(root: NodeNumber): View {
+    const person = this.#person(root);
     person.view ??= viewOf(person.nodes.map((node) => this.#groupsOf(node)));
     return person.view;
   }
@@ -252,13 +252,13 @@ class PredictedPeople {
     return groups;
   }
 
-  #survivorOf(node: NodeNumber): NodeNumber {
-    return this.#survivors.get(node) ?? node;
+  #rootOf(node: NodeNumber): NodeNumber {
+    return this.#roots.get(node) ?? node;
   }
 
-  #person(survivor: NodeNumber): PredictedPerson {
-    const person = this.#people.get(survivor);
-    if (person === undefined) throw new Error(`node ${survivor} is not among those that were looked up`);
+  #person(root: NodeNumber): PredictedPerson {
+    const person = this.#people.get(root);
+    if (person === undefined) throw new Error(`node ${root} is not among those that were looked up`);
     return person;
   }
 }
@@ -285,12 +285,12 @@ function changesOfKind(kind: PropertyChange['kind'], before: Values, after: Valu
     const [was, is] = [before.get(name), after.get(name)];
     // The same value object: nothing has set it since.
     if (was?.value === is?.value) continue;
-    const [textBefore, textAfter] = [textOf(was), textOf(is)];
+    const [textBefore, textAfter] = [jsonOf(was), jsonOf(is)];
     if (textBefore !== textAfter) changes.push({ kind, name, before: textBefore, after: textAfter });
   }
   return changes.sort((a, b) => (a.name < b.name ? -1 : 1));
 }
 
-function textOf(value: PropertyValue | undefined): string | null {
+function jsonOf(value: PropertyValue | undefined): string | null {
   return value === undefined ? null : JSON.stringify(value.value);
 }

@@ -12,6 +12,7 @@ import { type KeyKind, LIMITS, type Origin } from '../model.ts';
 import type { RecordHeader, RejectionToStore, PropertyUpdateToStore } from '../store-writer.ts';
 import { currencyOf, NO_REVENUE } from '../views/currency.ts';
 import { parseExact } from '../json/exact-numbers.ts';
+import { decodeUtf8 } from '../json/utf8.ts';
 import { parseIso8601 } from '../validation/iso8601.ts';
 import type { PreparedEvent, PreparedRecord, PreparedUser } from './prepared.ts';
 
@@ -71,7 +72,7 @@ function checkCounts({ userCount, eventCount }: LogRecord, users: number, events
 
 /** Without the message of `JSON.parse`, which quotes the body: personal data must not get into logs. */
 function usersOf(body: Uint8Array): readonly JsonObject[] {
-  const text = Buffer.from(body.buffer, body.byteOffset, body.byteLength).toString('utf8');
+  const text = decodeUtf8(body);
   try {
     return (parseExact(text.startsWith('\uFEFF') ? text.slice(1) : text) as { users: readonly JsonObject[] }).users;
   } catch {

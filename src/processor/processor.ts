@@ -2,10 +2,10 @@
  * The processor: reads the log and writes the store, continuously, in its own thread.
  *
  * The loop: a transaction, a step of a job (jobs.ts), housekeeping, a pause; compaction when idle. A transaction takes
- * batches until the log is drained, or it has `TRANSACTION_USERS_MAX` users or events, or has run for `TRANSACTION_MS_MAX`: under
- * load this trades some delay for pages that are written once instead of many times. With nothing to do it
- * commits at once and waits. Where several processors write one store (`batchesPerTransaction: 1`), a transaction is
- * one batch, of all partitions that are ours together.
+ * batches until the log has no more, or it has `TRANSACTION_USERS_MAX` users or events, or has run for
+ * `TRANSACTION_MS_MAX`: under load this trades some delay for pages that are written once instead of many times. With
+ * nothing to do it commits at once and waits. Where several processors write one store (`isStoreShared`), a transaction
+ * is one batch, of all partitions that are ours together.
  *
  * Invariant: the effects of a record and the position after it are committed together, so each record has its effects
  * exactly once, wherever the process dies. A record that makes this code throw is isolated, tried `TRIES_MAX` times and
@@ -21,7 +21,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { MatchOptions } from '../identity/match-keys.ts';
 import { type LogBatch, type LogReader, type LogRecord, NO_TENANT } from '../log.ts';
 import { assertContinues, type ProcessedLog } from '../log/continuity.ts';
-import type { WriteTurn } from '../runtime/write-turn.ts';
+import type { WriteLockRequest } from '../runtime/write-lock-request.ts';
 import type { Logger } from '../telemetry/logger.ts';
 import { METRIC, type MetricsWriter } from '../telemetry/metrics.ts';
 import {
@@ -50,14 +50,14 @@ export const BATCH_BYTES_MAX = 128 * 1024;
 const TRANSACTION_USERS_MAX = 100_000;
 const TRANSACTION_MS_MAX = 1_500;
 /** Between two transactions the lock is free for this long, and for longer while others ask for it. */
-const TURN_MS = 4;
+const LOCK_FREE_MS = 4;
 /**
  * The pause where the processor has caught up: a transaction costs milliseconds of CPU however small it is, so the next
  * one waits for more than one request. The first request on an idle server is processed at once.
  */
 const CAUGHT_UP_PAUSE_MS = 25;
 /** While others ask for it, a transaction takes no longer than this, nor does the pause after it: each has half of the time. */
-const SHARED_MS = 100;
+const LOCK_SHARED_MS = 100;
 /** Compaction waits until nothing has arrived for this long: every commit costs readers their cache. */
 const COMPACT_AFTER_IDLE_MS = 60_000;
 /** Between two steps of it, so that other threads have the cores most of the time. */
@@ -87,8 +87,8 @@ export interface ProcessorParts {
   readonly waitForMore: () => Promise<void>;
   /** Called between transactions, with the positions that are committed; nothing older than `caughtUpTo` waits. */
   readonly betweenTransactions: (positions: ReadonlyMap<number, number>, caughtUpTo: number) => Promise<void>;
-  /** Through which others request a turn to write, where they share one lock with the processor. */
-  readonly writeTurn?: WriteTurn;
+  /** Through which other threads ask for the write lock, where they share one with the processor. */
+  readonly writeLockRequest?: WriteLockRequest;
   /** The tracking plans that warn; none unless given. */
   readonly plans?: WarningPlans;
   /** Plans for resubmitted users; no plan is enforced unless given. */
@@ -104,8 +104,8 @@ export interface ProcessorParts {
   /** For tests: where batches and transactions end must not show in what is stored. */
   readonly batchBytesMax?: number;
   readonly transactionUsersMax?: number;
-  /** 1 where others write the same store; as many as fit unless given. */
-  readonly batchesPerTransaction?: 1;
+  /** Other processors write the same store: then a transaction is one batch. */
+  readonly isStoreShared?: boolean;
   /** How often an idle processor reads its positions again; every few seconds unless given. */
   readonly positionsIntervalMs?: number;
 }
@@ -179,7 +179,7 @@ export class Processor {
     while (!this.#stopping) {
       const found = await this.#retryLoop.guard('process', () => this.#transaction());
       const hasJob = !this.#stopping && (await this.#retryLoop.guard('jobs', () => this.#stepJob()));
-      await this.#retryLoop.guard('settle', () => this.#settle());
+      await this.#retryLoop.guard('make durable', () => this.#finishCycle());
       if (this.#stopping) break;
       this.#reportProblem();
       if (found || hasJob) {
@@ -191,7 +191,7 @@ export class Processor {
       if (performance.now() - busyAt > COMPACT_AFTER_IDLE_MS && (await this.#compact())) await sleep(REST_MS);
       else await this.#parts.waitForMore();
     }
-    await this.#retryLoop.guard('settle', () => this.#makeDurable());
+    await this.#retryLoop.guard('make durable', () => this.#makeDurable());
   }
 
   #reportProblem(): void {
@@ -205,8 +205,9 @@ export class Processor {
   async #pause(hasJob: boolean): Promise<void> {
     const startedAt = performance.now();
     const isCaughtUp = this.#parts.now() - this.#caughtUpTo < CAUGHT_UP_PAUSE_MS;
-    await sleep(isCaughtUp && !hasJob ? CAUGHT_UP_PAUSE_MS : TURN_MS);
-    while (this.#parts.writeTurn?.isRequested() && performance.now() - startedAt < SHARED_MS) await sleep(TURN_MS);
+    await sleep(isCaughtUp && !hasJob ? CAUGHT_UP_PAUSE_MS : LOCK_FREE_MS);
+    while (this.#parts.writeLockRequest?.isPending() && performance.now() - startedAt < LOCK_SHARED_MS)
+      await sleep(LOCK_FREE_MS);
   }
 
   /** Between two transactions of the log, so that neither waits long for the other. */
@@ -226,11 +227,11 @@ export class Processor {
   }
 
   /** Processes everything that is in the log now, then all jobs; for tests and tools. */
-  async drain(): Promise<void> {
+  async processAll(): Promise<void> {
     this.#isUncertain = true;
     while (await this.#retryLoop.guard('process', () => this.#transaction()));
     while (await this.#retryLoop.guard('jobs', () => this.#stepJob(true)));
-    await this.#retryLoop.guard('settle', () => this.#makeDurable());
+    await this.#retryLoop.guard('make durable', () => this.#makeDurable());
   }
 
   /** One transaction; false when there was nothing to do. */
@@ -250,12 +251,13 @@ export class Processor {
         this.#failpoint('read');
         for (const { partition, next } of reads) readUpTo.set(partition, next);
         transaction ??= await this.#begin();
-        if (this.#isOneBatch) await this.#process(transaction, reads);
+        if (this.#parts.isStoreShared) await this.#process(transaction, reads);
         else for (const one of reads) size += await this.#process(transaction, [one]);
       } while (
-        !this.#isOneBatch &&
+        !this.#parts.isStoreShared &&
         size < this.#transactionUsersMax &&
-        performance.now() - startedAt < (this.#parts.writeTurn?.isRequested() ? SHARED_MS : TRANSACTION_MS_MAX)
+        performance.now() - startedAt <
+          (this.#parts.writeLockRequest?.isPending() ? LOCK_SHARED_MS : TRANSACTION_MS_MAX)
       );
       if (transaction === undefined) return false;
       await this.#commit(transaction, startedAt);
@@ -264,10 +266,6 @@ export class Processor {
       if (isPoison(error)) for (const [partition, next] of readUpTo) this.#isolateUntil.set(partition, next);
     }
     return true;
-  }
-
-  get #isOneBatch(): boolean {
-    return this.#parts.batchesPerTransaction === 1;
   }
 
   /** Reads which partitions are ours, and where they continue, if that may have changed. */
@@ -380,7 +378,7 @@ export class Processor {
     } catch (error) {
       this.#verifiedPartitions.delete(partition);
       // The others need not wait for it. Its batch is read again when it can be, and throws again.
-      if (this.#isOneBatch) this.#isolateUntil.delete(partition);
+      if (this.#parts.isStoreShared) this.#isolateUntil.delete(partition);
       throw error;
     }
   }
@@ -452,7 +450,7 @@ export class Processor {
         throw error;
       }
     };
-    if (this.#isOneBatch) {
+    if (this.#parts.isStoreShared) {
       const bytesMax = Math.max(PARTITION_BYTES_MIN, this.#batchBytesMax / Math.max(1, partitions.length));
       const since = this.#caughtUpTo === 0 ? this.#parts.now() : this.#caughtUpTo;
       return this.#unavailable.readAll(partitions, since, (partition) => read(partition, bytesMax));
@@ -546,7 +544,8 @@ export class Processor {
     );
   }
 
-  async #settle(): Promise<void> {
+  /** Makes durable what was committed, if that is due, and calls `betweenTransactions`. */
+  async #finishCycle(): Promise<void> {
     const isDue = Math.abs(this.#parts.now() - this.#lastDurableAt) >= DURABLE_INTERVAL_MS;
     try {
       if (isDue) await this.#makeDurable();

@@ -3,7 +3,8 @@
  * the others (where several processors share a log, each has several partitions, and most outages concern one of them).
  * An unavailable partition is retried in the background, since a response may take seconds; what the retry reads is
  * read again when the partition's turn comes. Each reason is logged once per partition, and so is the recovery. Only
- * when no partition at all can be read does `readAll` reject, with the reason of one of them. Errors that do not come from the log are rethrown.
+ * when no partition at all can be read does `readAll` reject, with the reason of one of them. Errors that do not come
+ * from the log are rethrown.
  */
 
 import { LogCorruptError } from '../log.ts';

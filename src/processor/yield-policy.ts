@@ -51,7 +51,7 @@ export interface YieldParts {
   readonly isStopping: () => boolean;
 }
 
-/** Resolves when it is the processor's turn; nothing older than `caughtUpTo` waits. */
+/** Returns the pause: it resolves when the processor may continue. Nothing older than `caughtUpTo` waits. */
 export function yieldPolicy(parts: YieldParts): (caughtUpTo: number) => Promise<void> {
   return async (caughtUpTo) => {
     const startedAt = performance.now();

@@ -5,10 +5,15 @@
 import { isTooManyOpenFiles } from './open-files.ts';
 
 /**
- * Limit of V8's young generation in a thread, in MB: by default it grows to 96 and stays there. A request, a page or a
- * batch is short-lived. An option of `Worker`.
+ * Limits of V8's heap in a thread: the `resourceLimits` of its `Worker`. The young generation grows to 96 MB by default,
+ * and never shrinks. A request, or a page that is written, is short-lived and needs little of it; the processor's
+ * batches live longer. A store reader whose query needs more than 1 GB ends its thread, not the process.
  */
-export const YOUNG_LIMIT = { maxYoungGenerationSizeMb: 24 } as const;
+export const HEAP_LIMITS = {
+  default: { maxYoungGenerationSizeMb: 24 },
+  processor: { maxYoungGenerationSizeMb: 48 },
+  storeReader: { maxYoungGenerationSizeMb: 24, maxOldGenerationSizeMb: 1_024 },
+} as const;
 
 /** Published builds are JavaScript, a checkout runs TypeScript; threads are started by file name. */
 export function threadFile(name: string, importer: string): URL {

@@ -61,13 +61,13 @@ export class Passwords {
   /** Rejects with `TooBusyError` when too many wait already. */
   async hash(password: string): Promise<string> {
     const salt = randomBytes(SALT_BYTES);
-    return phcString(salt, await this.#inTurn(() => deriveArgon2(password, salt, COST, HASH_BYTES)));
+    return phcString(salt, await this.#withSlot(() => deriveArgon2(password, salt, COST, HASH_BYTES)));
   }
 
   /** Whether it is the password behind the hash; for an undefined one it takes as long, and is false. */
   async verify(password: string, passwordHash: string | undefined): Promise<boolean> {
     const { derive, expected } = readHash(passwordHash ?? this.#noMember);
-    const given = await this.#inTurn(() => derive(password));
+    const given = await this.#withSlot(() => derive(password));
     return timingSafeEqual(given, expected) && passwordHash !== undefined;
   }
 
@@ -81,8 +81,8 @@ export class Passwords {
     return this.#waiting.length >= WAITING_MAX;
   }
 
-  async #inTurn(derive: () => Promise<Buffer>): Promise<Buffer> {
-    await this.#turn();
+  async #withSlot(derive: () => Promise<Buffer>): Promise<Buffer> {
+    await this.#takeSlot();
     try {
       return await derive();
     } finally {
@@ -93,7 +93,7 @@ export class Passwords {
     }
   }
 
-  async #turn(): Promise<void> {
+  async #takeSlot(): Promise<void> {
     if (this.#running < this.#runningMax) {
       this.#running += 1;
       return;
@@ -132,13 +132,10 @@ function readHash(stored: string): StoredHash {
   return { expected, derive: (password) => deriveArgon2(password, nonce, cost, expected.length) };
 }
 
-/** The same letters typed on another keyboard may be other code points: NFKC makes them one. */
-function messageOf(password: string): string {
-  return password.normalize('NFKC');
-}
-
 function deriveArgon2(password: string, nonce: Buffer, { m, t, p }: Cost, tagLength: number): Promise<Buffer> {
-  const parameters = { message: messageOf(password), nonce, memory: m, passes: t, parallelism: p, tagLength };
+  // The same letters typed on another keyboard may be other code points: NFKC makes them one.
+  const message = password.normalize('NFKC');
+  const parameters = { message, nonce, memory: m, passes: t, parallelism: p, tagLength };
   return new Promise((resolve, reject) => {
     argon2('argon2id', parameters, (error, key) => (error === null ? resolve(key) : reject(error)));
   });

@@ -4,6 +4,7 @@
  * `telemetry/rate-limited-logger.ts`.
  */
 
+import { messageWithCause } from '../errors.ts';
 import type { Logger } from './logger.ts';
 
 export const REMINDER_MS = 60_000;
@@ -45,7 +46,7 @@ export class OutageLog {
     this.#failedAt = this.#now();
     if (this.#failedAt - this.#loggedAt < REMINDER_MS) return;
     this.#loggedAt = this.#failedAt;
-    this.#logger.warn({ reason: reasonOf(error), failures: this.#failuresNotLogged }, this.#words.failing);
+    this.#logger.warn({ reason: messageWithCause(error), failures: this.#failuresNotLogged }, this.#words.failing);
     this.#failuresNotLogged = 0;
   }
 
@@ -56,11 +57,4 @@ export class OutageLog {
     this.#failuresNotLogged = 0;
     this.#logger.info(this.#words.working);
   }
-}
-
-/** With what is behind it, so that the line says whether a file is locked or a network is down. */
-export function reasonOf(error: unknown): string {
-  if (!(error instanceof Error)) return String(error);
-  const { message, cause } = error;
-  return cause instanceof Error && !message.includes(cause.message) ? `${message}: ${cause.message}` : message;
 }

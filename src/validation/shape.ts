@@ -53,14 +53,14 @@ export function pathSegment(key: string): string {
 /** The first property that is nested too deeply or key that is too long; null if there is none. */
 export function shapeViolation(user: JsonObject): string | null {
   for (const key in user) {
-    if (isLongerThan(key, LIMITS.propertyKeyCharactersMax)) return messageOf({ path: '', text: KEY_TOO_LONG });
+    if (isLongerThan(key, LIMITS.propertyKeyCharactersMax)) return violationMessage({ path: '', text: KEY_TOO_LONG });
     const value = user[key];
     if (typeof value !== 'object' || value === null) continue;
     let violation: Violation | null = null;
     if (key === 'events' && Array.isArray(value)) violation = shapeOfEvents(value);
     else if (key === 'identifiers' || key === 'user_properties') violation = shapeOfMembers(value as JsonObject);
     else violation = shapeOfProperty(value);
-    if (violation !== null) return messageOf(within(pathSegment(key), violation));
+    if (violation !== null) return violationMessage(within(pathSegment(key), violation));
   }
   return null;
 }
@@ -116,7 +116,7 @@ function shapeOfNested(value: object, depth: number): Violation | null {
 /** The first key or string with U+0000 or a lone surrogate; null if there is none. Call after `shapeViolation`. */
 export function characterViolation(user: JsonObject): string | null {
   const violation = charactersOf(user);
-  return violation === null ? null : messageOf(violation);
+  return violation === null ? null : violationMessage(violation);
 }
 
 function charactersOf(value: unknown): Violation | null {
@@ -143,7 +143,7 @@ function within(segment: string, violation: Violation): Violation {
   return violation;
 }
 
-function messageOf(violation: Violation): string {
+function violationMessage(violation: Violation): string {
   if (violation.path === '') return `user ${violation.text}`;
   const path = violation.path.startsWith('.') ? violation.path.slice(1) : `user${violation.path}`;
   return `${shortened(path)} ${violation.text}`;

@@ -22,7 +22,7 @@ const NODE = 2;
 export class IdentityCache {
   #slots = new Float64Array(FIRST_SLOTS * PARTS);
   #taken = 0;
-  #turn = 0;
+  #nextReplaced = 0;
 
   get(fingerprint: KeyHash): NodeNumber | undefined {
     const slot = this.#slotOf(fingerprint);
@@ -86,8 +86,8 @@ export class IdentityCache {
     for (let slot = first; slot < first + WAYS * PARTS; slot += PARTS) {
       if (this.#slots[slot + NODE] === 0) return slot;
     }
-    this.#turn = (this.#turn + 1) % WAYS;
-    return first + this.#turn * PARTS;
+    this.#nextReplaced = (this.#nextReplaced + 1) % WAYS;
+    return first + this.#nextReplaced * PARTS;
   }
 
   #firstSlot(rest: number): number {

@@ -51,7 +51,7 @@ function keptRejection({ userIndex, message: given, payload: sent }: RejectionTo
   const isCut = sent === null || payload.length > PAYLOAD_LENGTH_MAX;
   const kept = isCut ? payload.slice(0, PAYLOAD_LENGTH_MAX).toWellFormed() : payload;
   const message = withoutNul(given);
-  const reason = reasonOf(message);
+  const reason = withoutIndexes(message);
   const eventNames = sent === null || sent.length > PARSED_LENGTH_MAX ? '' : eventNamesText(sent);
   return { userIndex, message, reason, reasonHash: reasonHash(reason), payload: withoutNul(kept), isCut, eventNames };
 }
@@ -99,6 +99,6 @@ export function reasonHash(reason: string): Uint8Array {
 }
 
 /** The message without indexes, so that the same mistake has the same reason wherever it is. */
-export function reasonOf(message: string): string {
+export function withoutIndexes(message: string): string {
   return message.replaceAll(/\[\d+\]/g, '[]');
 }

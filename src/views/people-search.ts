@@ -29,7 +29,7 @@ export const NAME_FIELDS = ['first_name', 'last_name', 'name', 'full_name'] as c
 /** Limit of all values of the people on a page, in UTF-16 units; the person that exceeds it is still returned. */
 const PAGE_LENGTH_MAX = 16 * 1024 * 1024;
 
-/** A person as a store reads it: the number of its survivor, and its identifiers as they are matched. */
+/** A person as a store reads it: the number of its root, and its identifiers as they are matched. */
 export interface Candidate {
   readonly no: NodeNumber;
   readonly profile: StoredProfile;
@@ -148,17 +148,17 @@ function hasProperty({ userProperties, profileFields }: StoredProfile, property:
   if (property === null) return true;
   const { name, value } = property;
   return [userProperties.get(name), profileFields.get(name)].some(
-    (one) => one !== undefined && (value === null || value === textOf(one.value)),
+    (one) => one !== undefined && (value === null || value === comparableText(one.value)),
   );
 }
 
 /** A text as it is, anything else as JSON: `pro`, `5`, `true`. */
-function textOf(json: string): string {
+function comparableText(json: string): string {
   return json.startsWith('"') ? (JSON.parse(json) as string) : json;
 }
 
 function namesIn({ profileFields }: StoredProfile): string[] {
-  const fields = NAME_FIELDS.map((name) => textOf(profileFields.get(name)?.value ?? '""'));
+  const fields = NAME_FIELDS.map((name) => comparableText(profileFields.get(name)?.value ?? '""'));
   return [`${fields[0]?.trim()} ${fields[1]?.trim()}`, ...fields];
 }
 

@@ -24,7 +24,7 @@ export interface ProfileNode {
 
 export interface ProfileNodes {
   readonly root: ProfileNode;
-  /** All of them, the survivor among them, oldest first. */
+  /** All of them, the root among them, oldest first. */
   readonly nodes: readonly ProfileNode[];
 }
 
@@ -57,7 +57,7 @@ export interface RefusalRow {
   readonly count: number;
 }
 
-/** In any order; `rootNo` is the survivor. */
+/** `nodes` may be in any order. */
 export function profileNodes(rootNo: NodeNumber, nodes: readonly ProfileNode[]): ProfileNodes {
   const root = nodes.find(({ node }) => node === rootNo);
   if (root === undefined) throw new Error(`node ${rootNo} has aliases and is not in the store`);
@@ -120,7 +120,7 @@ export interface IdentityRows {
 /** Rule 15: every link, merge and refusal of the profile with the request that caused it, oldest first. */
 export function storedIdentity({ root, nodes }: ProfileNodes, rows: IdentityRows): StoredIdentity {
   const ids = new Map(nodes.map(({ node, id }) => [node, id]));
-  // The survivor of that merge may belong to another profile by now (after an unmerge), and may have been erased with
+  // The root of that merge may belong to another profile by now (after an unmerge), and may have been erased with
   // it.
   const idOf = (node: NodeNumber): string => ids.get(node) ?? rows.publicId(node) ?? root.id;
   return {

@@ -15,8 +15,8 @@ export interface UnmergePlan {
   readonly result: UnmergeResult;
   /** Numbers of merges to remove. */
   readonly undone: readonly number[];
-  /** The survivor of every node, itself for a survivor. */
-  readonly survivors: ReadonlyMap<NodeNumber, NodeNumber>;
+  /** The root of every node, itself for a root. */
+  readonly roots: ReadonlyMap<NodeNumber, NodeNumber>;
   /** Merges whose direction changes. */
   readonly rewritten: readonly { readonly no: number; readonly from: NodeNumber; readonly into: NodeNumber }[];
   /** Pairs of nodes, each in both directions. */
@@ -29,14 +29,14 @@ export interface UnmergePlan {
 export function planUnmerge(profile: ProfileNodes, merges: readonly MergeRow[], mergedBy: string | null): UnmergePlan {
   const undone = merges.filter(({ origin }) => origin.traceId === mergedBy);
   const remaining = merges.filter((merge) => !undone.includes(merge));
-  const survivors = regroup(profile.nodes, remaining);
-  const profileIds = undone.length === 0 ? [profile.root.id] : survivingIds(profile.nodes, survivors);
+  const roots = regroup(profile.nodes, remaining);
+  const profileIds = undone.length === 0 ? [profile.root.id] : idsOfRoots(profile.nodes, roots);
   return {
     result: { undone: undone.length, profileIds },
     undone: undone.map(({ no }) => no),
-    survivors,
+    roots,
     rewritten: rewrittenMerges(profile.nodes, remaining),
-    cannotLink: cannotLinkAfter(undone, survivors).flatMap(([a, b]): [NodeNumber, NodeNumber][] => [
+    cannotLink: cannotLinkAfter(undone, roots).flatMap(([a, b]): [NodeNumber, NodeNumber][] => [
       [a, b],
       [b, a],
     ]),
@@ -51,24 +51,24 @@ export function planUnmerge(profile: ProfileNodes, merges: readonly MergeRow[], 
 
 /** Who was merged into whom (rule 9), had there been these merges alone, in the order of the log. */
 function rewrittenMerges(nodes: readonly ProfileNode[], merges: readonly MergeRow[]): UnmergePlan['rewritten'] {
-  const parts = new Map(nodes.map((node) => [node.node, { survivor: node, nodes: [node.node] }]));
+  const parts = new Map(nodes.map((node) => [node.node, { root: node, nodes: [node.node] }]));
   const rewritten: { no: number; from: NodeNumber; into: NodeNumber }[] = [];
   for (const merge of merges.toSorted((a, b) => a.no - b.no)) {
     const a = parts.get(merge.nodes[0]);
     const b = parts.get(merge.nodes[1]);
     if (a === undefined || b === undefined) throw new Error(`merge ${merge.no} joins nodes of different profiles`);
-    const [into, from] = compareOrigins(a.survivor.origin, b.survivor.origin) < 0 ? [a, b] : [b, a];
+    const [into, from] = compareOrigins(a.root.origin, b.root.origin) < 0 ? [a, b] : [b, a];
     for (const node of from.nodes) parts.set(node, into);
     into.nodes.push(...from.nodes);
-    if (from.survivor.node === merge.from && into.survivor.node === merge.into) continue;
-    rewritten.push({ no: merge.no, from: from.survivor.node, into: into.survivor.node });
+    if (from.root.node === merge.from && into.root.node === merge.into) continue;
+    rewritten.push({ no: merge.no, from: from.root.node, into: into.root.node });
   }
   return rewritten;
 }
 
-function survivingIds(nodes: readonly ProfileNode[], survivors: ReadonlyMap<NodeNumber, NodeNumber>): string[] {
+function idsOfRoots(nodes: readonly ProfileNode[], roots: ReadonlyMap<NodeNumber, NodeNumber>): string[] {
   return nodes
-    .filter(({ node }) => survivors.get(node) === node)
+    .filter(({ node }) => roots.get(node) === node)
     .sort((a, b) => compareOrigins(a.origin, b.origin))
     .map(({ id }) => id);
 }

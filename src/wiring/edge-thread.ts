@@ -23,20 +23,17 @@ import { OutageLog } from '../telemetry/outage-log.ts';
 import { createReading } from '../views/reading.ts';
 import { openAppenderNowOrLater, openReaderNowOrLater } from './late-start.ts';
 import {
-  closing,
   connectLater,
-  continueClock,
   type Database,
   type InstallationCheck,
-  keyStoreOn,
-  memberStoreOn,
-  openClock,
-  openKeyStore,
-  openLogReader,
-  openMemberStore,
-  processedBy,
-  storeOn,
-} from './opening.ts';
+  openKeyStoreIn,
+  openMemberStoreIn,
+  openStoreIn,
+  useAndClose,
+} from './database.ts';
+import { continueClock, openClock } from './open-clock.ts';
+import { openKeyStore, openLogReader, openMemberStore } from './opening.ts';
+import { processedBy } from './start-checks.ts';
 import {
   type EdgeSetup,
   installationCheck,
@@ -98,15 +95,15 @@ export async function runEdge(setup: EdgeSetup): Promise<void> {
       },
       setup.port,
     );
-    const drain = async (): Promise<void> => {
+    const stop = async (): Promise<void> => {
       opened.stop();
-      await edge.drain();
+      await edge.stop();
       stopWatching();
       await opened.close();
       send({ type: 'stopped' });
     };
     parentPort?.on('message', (message: SupervisorMessage) => {
-      if (message.type === 'drain') void drain();
+      if (message.type === 'stop') void stop();
     });
     send({ type: 'started', port: edge.port });
   } catch (error) {
@@ -118,9 +115,9 @@ export async function runEdge(setup: EdgeSetup): Promise<void> {
 
 interface OpenedEdge {
   readonly parts: Pick<EdgeParts, 'log' | 'predict' | 'keyStore' | 'reading' | 'storeProblem' | 'databaseProblem'>;
-  /** Before the edge drains: nothing new begins in the background. */
+  /** Before the edge stops: nothing new begins in the background. */
   stop(): void;
-  /** After the edge has drained, and closed its parts. */
+  /** After the edge has stopped, and closed its parts. */
   close(): Promise<void>;
 }
 
@@ -146,7 +143,7 @@ async function openEmbedded(setup: EdgeSetup, onFatal: (message: string) => void
   const store = openSqliteStoreClient({
     dataFolder: config.dataFolder,
     matchOptions: matchOptionsOf(config),
-    writeTurn: setup.writeTurn,
+    writeLockRequest: setup.writeLockRequest,
   });
   const reading = { store, members, keyStore };
   const predict = await predictOn(store, config);
@@ -164,7 +161,7 @@ async function openShared(setup: EdgeSetup, context: EdgeContext): Promise<Opene
   const database = await connectLater(databaseProblem, config, name, config.storeConnections, check);
   const log = servesIngest(role) ? await openAppender(setup, database, context) : null;
   const asksKeys = servesIngest(role) || servesApi(role);
-  const keyStore = asksKeys ? await keyStoreOn(database.share()) : null;
+  const keyStore = asksKeys ? await openKeyStoreIn(database.share()) : null;
   // The appender has already checked the topic; one warning is enough.
   const warn = log === null ? warner(config, role) : () => undefined;
   let readerTries = 0;
@@ -178,7 +175,7 @@ async function openShared(setup: EdgeSetup, context: EdgeContext): Promise<Opene
   const logReader = asksKeys ? await openReaderNowOrLater(openReader, onFatal) : undefined;
   let reading: Reading | null = null;
   if (servesApi(role) && keyStore !== null && logReader !== undefined) {
-    const [store, members] = [await readStore(database, config, logReader), await memberStoreOn(database.share())];
+    const [store, members] = [await readStore(database, config, logReader), await openMemberStoreIn(database.share())];
     reading = { store, members, keyStore };
   }
   const predicting =
@@ -264,7 +261,7 @@ async function watchDatabase(config: Config, databaseProblem: () => string | nul
 }
 
 async function readStore(database: Database, config: Config, log: LogReader): Promise<Reading['store']> {
-  return createReading(await storeOn(database.share(), config, () => log.name), log);
+  return createReading(await openStoreIn(database.share(), config, () => log.name), log);
 }
 
 /** A request as the log of this server would return it to the processor. */
@@ -289,7 +286,7 @@ async function watchSharedBacklog(
   const { config, index, metricsBuffer, statusBuffer } = setup;
   if (config.logUrl === '' || index > 0) return undefined;
   const { problemOfReplacedTopic } = await import('../backends/postgres/identity.ts');
-  const store = await storeOn(database.share(), config, () => log.name);
+  const store = await openStoreIn(database.share(), config, () => log.name);
   const metrics = metricsWriter(metricsBuffer, 2 * index);
   const watch = watchBacklog({
     log,
@@ -311,8 +308,8 @@ async function watchSharedBacklog(
 async function processedByDatabase(database: Database, config: Config): Promise<number> {
   const { localLogName } = await import('../backends/sqlite/log/name-and-end.ts');
   const name = localLogName(logFolderOf(config.dataFolder));
-  const store = await storeOn(database.share(), config, () => name);
-  return closing(store, () => processedBy(store));
+  const store = await openStoreIn(database.share(), config, () => name);
+  return useAndClose(store, () => processedBy(store));
 }
 
 /** At once if the database and Kafka can be asked, later if one of them is away. */

@@ -1,8 +1,8 @@
 /**
  * A server that starts while its database, or Kafka if it uses one, is unavailable. `DatabaseStart` has a step for each:
- * for the database, server version, schema and identity (`prepareDatabase` in `opening.ts`); for Kafka, the topic
- * (`prepareLog`). A step is retried until the other side responds; if it responds and is unsuitable, `prepared` rejects.
- * Until then the server runs, is not ready, and must not query the database (`problem`).
+ * for the database, server version, schema and identity (`prepareServerDatabase` in `start-checks.ts`); for Kafka,
+ * the topic (`prepareKafka`). A step is retried until the other side responds; if it responds and is unsuitable,
+ * `prepared` rejects. Until then the server runs, is not ready, and must not query the database (`problem`).
  *
  * A local log continues from the position that the database has processed, and Kafka must respond before it can be
  * opened; so the log is opened once that is possible, and every call fails as unavailable until then. If opening fails
@@ -95,7 +95,7 @@ export class DatabaseStart {
 const OPEN_RETRY_MS = 250;
 
 /** Whether the error is temporary: the store or the log does not respond at the moment. */
-export function isAway(error: unknown): error is Error {
+export function isUnavailable(error: unknown): error is Error {
   return (
     error instanceof StoreUnavailableError ||
     error instanceof LogUnavailableError ||
@@ -140,7 +140,7 @@ class LateOpening<Log extends { close(): Promise<void> }> {
       try {
         this.#log = await open();
       } catch (error) {
-        if (!isAway(error)) throw error;
+        if (!isUnavailable(error)) throw error;
         this.#why = error.message;
         await sleep(OPEN_RETRY_MS);
       }
@@ -157,7 +157,7 @@ async function nowOrLater<Log extends { close(): Promise<void> }>(
   try {
     return await open();
   } catch (error) {
-    if (!isAway(error)) throw error;
+    if (!isUnavailable(error)) throw error;
     return make(new LateOpening(open, error.message, onRefused));
   }
 }

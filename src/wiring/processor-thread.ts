@@ -17,12 +17,14 @@ import { CurrentWarningPlans } from '../processor/plan-warnings.ts';
 import { Processor, type ProcessorParts } from '../processor/processor.ts';
 import { yieldPolicy } from '../processor/yield-policy.ts';
 import { AppendSignal } from '../runtime/append-signal.ts';
-import { WriteTurn } from '../runtime/write-turn.ts';
+import { WriteLockRequest } from '../runtime/write-lock-request.ts';
 import { createLogger } from '../telemetry/logger.ts';
 import { METRIC, metricsWriter, readCounter, readGauge } from '../telemetry/metrics.ts';
 import { OutageLog } from '../telemetry/outage-log.ts';
 import { DatabaseUnreachableError } from './late-start.ts';
-import { type Database, keyStoreOn, openClock, openDatabase, openKeyStore } from './opening.ts';
+import { type Database, openDatabase, openKeyStoreIn } from './database.ts';
+import { openClock } from './open-clock.ts';
+import { openKeyStore } from './opening.ts';
 import {
   installationCheck,
   metricsSlots,
@@ -67,7 +69,7 @@ export async function runProcessor(setup: ProcessorSetup): Promise<void> {
       setBacklogFull: (isFull) => isOwnLog && setBacklogFull(statusBuffer, isFull),
     });
     const status = statusOf(statusBuffer);
-    const takeTurn = yieldPolicy({
+    const yieldToEdges = yieldPolicy({
       now: clock.now,
       waiting: () => readGauge(metricsBuffer, METRIC.requests_waiting) ?? 0,
       entries: () => readCounter(metricsBuffer, METRIC.log_entries),
@@ -93,11 +95,11 @@ export async function runProcessor(setup: ProcessorSetup): Promise<void> {
       onProblem: (problem) => send({ type: 'problem', problem }),
       betweenTransactions: async (positions, caughtUpTo) => {
         await housekeeping.run(positions, caughtUpTo);
-        await takeTurn(caughtUpTo);
+        await yieldToEdges(caughtUpTo);
       },
     });
     parentPort?.on('message', (message: SupervisorMessage) => {
-      if (message.type === 'drain') processor.stop();
+      if (message.type === 'stop') processor.stop();
     });
     send({ type: 'started' });
     await processor.run();
@@ -119,7 +121,7 @@ export async function runProcessor(setup: ProcessorSetup): Promise<void> {
 async function openProcessorParts(setup: ProcessorSetup, now: () => number) {
   const { config, checkpointer } = setup;
   const database = config.storeUrl === '' ? null : await processorDatabase(setup);
-  const keyStore = database === null ? await openKeyStore(config) : await keyStoreOn(database.share());
+  const keyStore = database === null ? await openKeyStore(config) : await openKeyStoreIn(database.share());
   const { log, ...waiting } = await openLog(setup, database, now);
   const writer =
     database === null
@@ -132,7 +134,7 @@ async function openProcessorParts(setup: ProcessorSetup, now: () => number) {
           logName: log.name,
         });
   return {
-    parts: { log, ...waiting, writer, ...(database !== null && { batchesPerTransaction: 1 as const }) },
+    parts: { log, ...waiting, writer, isStoreShared: database !== null },
     /** For the tracking plans beside the keys. */
     keyStore,
     close: async () => {
@@ -148,13 +150,17 @@ async function openLog(
   setup: ProcessorSetup,
   database: Database | null,
   now: () => number,
-): Promise<Pick<ProcessorParts, 'log' | 'waitForMore' | 'writeTurn'>> {
+): Promise<Pick<ProcessorParts, 'log' | 'waitForMore' | 'writeLockRequest'>> {
   const { dataFolder, logLevel, logRetentionMs: retentionMs, logUrl: url } = setup.config;
   if (url === '' || database === null) {
     const { openSqliteLogReader } = await import('../backends/sqlite/log/reader.ts');
     const log = openSqliteLogReader({ folder: logFolderOf(dataFolder), retentionMs, now });
     const appendSignal = new AppendSignal(setup.appendSignal);
-    return { log, waitForMore: () => appendSignal.wait(), writeTurn: new WriteTurn(setup.writeTurn) };
+    return {
+      log,
+      waitForMore: () => appendSignal.wait(),
+      writeLockRequest: new WriteLockRequest(setup.writeLockRequest),
+    };
   }
   const [{ openKafkaGroupReader }, { databaseIdOf, tieToTopic }] = await Promise.all([
     import('../backends/kafka/log.ts'),

@@ -14,15 +14,9 @@ import { OperatorError } from '../errors.ts';
 import type { Logger } from '../telemetry/logger.ts';
 import type { MemberStore } from '../members.ts';
 import { refuseMigratedFolder, refuseUnmigratedFolder } from '../migration/marker.ts';
-import {
-  connectLater,
-  keyStoreOn,
-  openKeyStore,
-  openMemberStore,
-  prepareDataFolder,
-  prepareLog,
-  prepareServerDatabase,
-} from './opening.ts';
+import { connectLater, openKeyStoreIn } from './database.ts';
+import { openKeyStore, openMemberStore } from './opening.ts';
+import { prepareDataFolder, prepareKafka, prepareServerDatabase } from './start-checks.ts';
 import { servesApi, servesIngest } from '../config/roles.ts';
 import { connectionsMaxOf, openFilesMax } from '../runtime/open-files.ts';
 import type { KeyStore } from '../keys.ts';
@@ -108,13 +102,13 @@ async function keyStoreFor(
 ): Promise<KeyStore> {
   if (config.storeUrl === '') return openKeyStore(config);
   const check = { expected: installation, onChecked: () => undefined };
-  return keyStoreOn(await connectLater(databaseProblem, config, 'keys', KEY_CONNECTIONS, check));
+  return openKeyStoreIn(await connectLater(databaseProblem, config, 'keys', KEY_CONNECTIONS, check));
 }
 
 function startSteps(config: Config, onInstallation: (id: string) => void): StartStep[] {
   const prepare = async (): Promise<void> => onInstallation(await prepareServerDatabase(config));
   const database = { name: 'the database', prepare };
-  return config.logUrl === '' ? [database] : [database, { name: 'Kafka', prepare: () => prepareLog(config) }];
+  return config.logUrl === '' ? [database] : [database, { name: 'Kafka', prepare: () => prepareKafka(config) }];
 }
 
 /** For a server that started before its database: resolves once the server uses it. */
@@ -173,8 +167,8 @@ async function announce(
     await announceStart({ config, port, keyStore, members, now: Date.now(), out });
   } catch (error) {
     // The server is running, and recovers with its database; there is "sluice invite" for the link.
-    const isAway = error instanceof StoreUnavailableError || error instanceof DatabaseUnreachableError;
-    if (config.storeUrl === '' || !isAway) throw error;
+    const isUnavailable = error instanceof StoreUnavailableError || error instanceof DatabaseUnreachableError;
+    if (config.storeUrl === '' || !isUnavailable) throw error;
     logger.warn({ reason: error.message }, 'could not check whether an account exists');
   } finally {
     await members?.close();

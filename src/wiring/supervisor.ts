@@ -14,7 +14,8 @@ import { readLastBackup } from '../backup/notes.ts';
 import type { Config, Sources } from '../config/config.ts';
 import { keyFileOf, storeFileOf } from '../data-folder/files.ts';
 import { AppendSignal } from '../runtime/append-signal.ts';
-import { WriteTurn } from '../runtime/write-turn.ts';
+import { HEAP_LIMITS } from '../runtime/threads.ts';
+import { WriteLockRequest } from '../runtime/write-lock-request.ts';
 import type { ServerStatus } from '../edge/readiness.ts';
 import { allocateRateLimits } from '../edge/rate-limits.ts';
 import { listenError } from '../edge/listen-error.ts';
@@ -26,7 +27,7 @@ import { METRIC, metricsWriter } from '../telemetry/metrics.ts';
 import { OutageLog } from '../telemetry/outage-log.ts';
 import { processes } from '../config/roles.ts';
 import type { KeyUsage, KeyStore } from '../keys.ts';
-import type { InstallationCheck } from './opening.ts';
+import type { InstallationCheck } from './database.ts';
 
 /** What edges and the processor are started with. */
 interface ThreadSetup {
@@ -48,8 +49,8 @@ interface ThreadSetup {
   readonly traceIdBuffer: SharedArrayBuffer;
   /** The token buckets of the keys (`edge/rate-limits.ts`). */
   readonly rateLimitBuffer: SharedArrayBuffer;
-  /** Through which erases and unmerges request their turn to write from the processor. */
-  readonly writeTurn: SharedArrayBuffer;
+  /** Through which erases and unmerges request the store's write lock from the processor. */
+  readonly writeLockRequest: SharedArrayBuffer;
   /** Through which the writer of the log wakes the processor up. */
   readonly appendSignal: SharedArrayBuffer;
   /** The lock of the data folder; null where none is used. */
@@ -98,17 +99,11 @@ export type ThreadMessage =
   | { readonly type: 'stopped' };
 
 export type SupervisorMessage =
-  | { readonly type: 'drain' }
+  | { readonly type: 'stop' }
   /** To edges: why nothing is processed; null while processing works. */
   | { readonly type: 'processing'; readonly problem: string | null }
   /** To edges: why the database may not be used yet; null once it may, and then `installation` is known. */
   | { readonly type: 'database'; readonly problem: string | null; readonly installation: string | null };
-
-/**
- * Limits of V8's young generation, which by default grows to 96 MB and never shrinks. Half of that is enough for the
- * processor, whose batches are short-lived; an edge needs less, because requests are shorter-lived still.
- */
-const YOUNG_MB_MAX = { edge: 24, processor: 48, checkpointer: 24 } as const;
 
 const FOLDER_INTERVAL_MS = 1_000;
 /** Long enough for the edges to send the 503s that a failing disk causes. */
@@ -193,7 +188,7 @@ function allocateBuffers() {
     clockBuffer: new SharedArrayBuffer(BigInt64Array.BYTES_PER_ELEMENT),
     traceIdBuffer: new SharedArrayBuffer(BigInt64Array.BYTES_PER_ELEMENT),
     rateLimitBuffer: allocateRateLimits(),
-    writeTurn: WriteTurn.allocate(),
+    writeLockRequest: WriteLockRequest.allocate(),
     appendSignal: AppendSignal.allocate(),
   };
 }
@@ -275,10 +270,10 @@ export class Supervisor {
     if (this.#flags[SHUTTING_DOWN] === 1) return;
     this.#flags[SHUTTING_DOWN] = 1;
     clearInterval(this.#folderTimer);
-    await Promise.all(this.#edges.map(drain));
+    await Promise.all(this.#edges.map(stopThread));
     // Last, because the edges were still writing to the log that it reads. One that still waits for the database has
     // nothing to finish.
-    if (this.#processor !== undefined && this.#isProcessing) await drain(this.#processor);
+    if (this.#processor !== undefined && this.#isProcessing) await stopThread(this.#processor);
     // If the disk has failed meanwhile, never resolve: `#kill` ends the process.
     if (this.#doomed) await new Promise(() => undefined);
     // The checkpointer has closed its files by now, for each thread that wrote.
@@ -292,7 +287,7 @@ export class Supervisor {
     const name = setup.role;
     const { promise: started, resolve, reject } = Promise.withResolvers<number>();
     const transferList = portsOf(setup);
-    const resourceLimits = { maxYoungGenerationSizeMb: YOUNG_MB_MAX[setup.role] };
+    const resourceLimits = setup.role === 'processor' ? HEAP_LIMITS.processor : HEAP_LIMITS.default;
     const thread = new Worker(this.#parts.threadFile, { workerData: setup, name, transferList, resourceLimits });
     thread.on('error', (error: Error) => this.#die(`the ${name} thread crashed: ${error.message}`, error));
     thread.on('exit', () => {
@@ -462,12 +457,12 @@ export class Supervisor {
 }
 
 /** Resolves when the thread has finished what it was doing. */
-function drain(thread: Worker): Promise<void> {
+function stopThread(thread: Worker): Promise<void> {
   const { promise, resolve } = Promise.withResolvers<void>();
   thread.on('message', ({ type }: ThreadMessage) => {
     if (type === 'stopped') resolve();
   });
-  const message: SupervisorMessage = { type: 'drain' };
+  const message: SupervisorMessage = { type: 'stop' };
   thread.postMessage(message);
   return promise;
 }

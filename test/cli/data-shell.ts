@@ -137,7 +137,7 @@ async function processLog(data: string): Promise<void> {
     now: () => NOW,
     waitForMore: async () => undefined,
     betweenTransactions: async () => undefined,
-  }).drain();
+  }).processAll();
   await log.close();
   await writer.close();
 }

@@ -2,7 +2,7 @@
 
 import { runDoctor } from '../../src/cli/doctor.ts';
 import type { DoctorShell } from '../../src/cli/doctor-checks.ts';
-import { doctorParts } from '../../src/wiring/opening.ts';
+import { doctorParts } from '../../src/wiring/doctor-parts.ts';
 import { testShell } from './data-shell.ts';
 
 export async function doctorShell(

@@ -60,6 +60,7 @@ suite('The doctor at a database', () => {
     problemOfMigration: null,
     problemOfLog: null,
     isStandby: false,
+    isReadOnly: false,
     clockAheadMs: 0,
   };
 
@@ -80,6 +81,7 @@ ok: its tables exist: 1.0 MB in total, events and records in 9 tables of one day
 
   test('says what is not', async () => {
     assert.match(await look({ isStandby: true }), /^error: .*is a standby$/);
+    assert.match(await look({ isReadOnly: true }), /^error: .*is read-only$/);
     assert.match(await look({ migrations: null }), /^warning: it has no Sluice tables yet$/m);
     assert.match(await look({ migrationsMissing: 2 }), /^warning: 2 steps to this version's tables are missing$/m);
     assert.match(await look({ connections: 95 }), /^warning: 95 of 100 connections are in use$/m);

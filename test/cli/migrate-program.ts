@@ -34,7 +34,7 @@ function dyingTarget(target: MigrationTarget): MigrationTarget {
     begin: (move) => target.begin(move),
     progress: () => target.progress(),
     take,
-    settle: (nextNumber) => target.settle(nextNumber),
+    prepareForWrites: (nextNumber) => target.prepareForWrites(nextNumber),
     count: (part) => target.count(part),
     ledger: () => target.ledger(),
     finish: (at) => target.finish(at),

@@ -24,7 +24,7 @@ import { createLogger } from '../../src/telemetry/logger.ts';
 import { allocateMetrics, metricsWriter } from '../../src/telemetry/metrics.ts';
 import type { MigrationTarget } from '../../src/migration/parts.ts';
 import { migrationMarkerFileOf, readMigrationMarker } from '../../src/migration/marker.ts';
-import { prepareDatabase } from '../../src/wiring/opening.ts';
+import { prepareDatabase } from '../../src/wiring/database.ts';
 import { readConfig } from '../../src/config/config.ts';
 import { runDoctor } from '../../src/cli/doctor.ts';
 import { Processor } from '../../src/processor/processor.ts';
@@ -155,8 +155,8 @@ suite('sluice migrate', { skip: whyNoPostgres() }, () => {
         now: () => PROCESSED_AT,
         waitForMore: () => Promise.resolve(),
         betweenTransactions: () => Promise.resolve(),
-        batchesPerTransaction: 1,
-      }).drain();
+        isStoreShared: true,
+      }).processAll();
     }
     await log.close();
     await writer.close();
@@ -409,9 +409,9 @@ suite('sluice migrate', { skip: whyNoPostgres() }, () => {
     const { code, out } = await migrateHere(['--data', folder, '--to', url], {
       openTarget: async (to) => {
         const target = await openPostgresMigrationTarget(to);
-        const settle = target.settle.bind(target);
-        target.settle = async (nextNumber) => {
-          await settle(nextNumber);
+        const prepareForWrites = target.prepareForWrites.bind(target);
+        target.prepareForWrites = async (nextNumber) => {
+          await prepareForWrites(nextNumber);
           const pool = await openPool({ url: to, max: 1, applicationName: 'sluice test' });
           await pool.query('DELETE FROM merges WHERE no = (SELECT min(no) FROM merges)');
           await pool.query(

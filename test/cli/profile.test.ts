@@ -29,7 +29,7 @@ suite('sluice profile', () => {
     assert.match(out, /seen +.*"page":"\/"/);
   });
 
-  test('the tree leads from the survivor to every identifier by the request that joined it', async (context) => {
+  test('the tree leads from the root to every identifier by the request that joined it', async (context) => {
     const folder = openDataFolder(context);
     await folder.send([{ users: [VISITOR] }, { users: [SIGNED_IN] }, { users: [JOINED] }]);
     const { out } = await run(runProfile, ['user_id=ada'], folder.shell());

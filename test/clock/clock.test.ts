@@ -15,7 +15,7 @@ import { logFolderOf } from '../../src/data-folder/files.ts';
 import { DAY_MS, HOUR_MS, SECOND_MS } from '../../src/model.ts';
 import type { Logger } from '../../src/telemetry/logger.ts';
 import { allocateMetrics, METRIC, metricsWriter, readGauge } from '../../src/telemetry/metrics.ts';
-import { openClock } from '../../src/wiring/opening.ts';
+import { openClock } from '../../src/wiring/open-clock.ts';
 import { folderIn } from '../faults/scope.ts';
 import { entryOf, traceIdOf } from '../processor/history.ts';
 import { appendAll, processAll } from '../processor/processing.ts';

@@ -10,7 +10,7 @@ import { HASHED, type HashOfKey, keyHashes } from '../../src/views/keyed-hash.ts
 import { RunReader } from '../../src/backends/sqlite/sorted-runs/run-reader.ts';
 import { openSqliteStore } from '../../src/backends/sqlite/store/store.ts';
 import { recordStart, skipNumbersAfterRestore } from '../../src/backends/sqlite/store/starts.ts';
-import { openSqliteStoreWriter, type WriterSetup } from '../../src/backends/sqlite/store/writer.ts';
+import { openSqliteStoreWriter, type StoreWriterSetup } from '../../src/backends/sqlite/store/writer.ts';
 import { OLDEST } from '../../src/views/cursor.ts';
 import { processBatch } from '../processor/process-batch.ts';
 import { entriesOf } from '../processor/history.ts';
@@ -55,7 +55,7 @@ interface SqliteStoreUnderTest extends StoreUnderTest {
 function openIn(
   folder: string,
   tableEvents = TABLE_EVENTS,
-  setup: Pick<WriterSetup, 'indexSizes' | 'profileSizes' | 'hashOf'> = {},
+  setup: Pick<StoreWriterSetup, 'indexSizes' | 'profileSizes' | 'hashOf'> = {},
 ): SqliteStoreUnderTest {
   const { hashOf } = setup;
   const file = fileIn(folder);
@@ -89,7 +89,7 @@ suite('The file of the SQLite store', () => {
   async function inFile(
     use: (under: SqliteStoreUnderTest) => Promise<void>,
     tableEvents?: number,
-    sizes: Pick<WriterSetup, 'indexSizes' | 'profileSizes'> = {},
+    sizes: Pick<StoreWriterSetup, 'indexSizes' | 'profileSizes'> = {},
   ): Promise<void> {
     const under = openIn(temporaryFolder(), tableEvents, sizes);
     try {

@@ -9,7 +9,7 @@ import { linkKey, mergeKey, REFUSAL_WORDS } from '../../dashboard/src/identity-n
 import { IDENTIFIER_TYPES, type IdentifierType } from '../../dashboard/src/api-constants.ts';
 import type { Identity } from '../../dashboard/src/api-types.ts';
 
-const SURVIVOR = 'node-0';
+const ROOT = 'node-0';
 /** In pixels, of the widest fonts that the page may get. */
 const REASON_CHARACTER_WIDTH = 8;
 
@@ -46,7 +46,7 @@ function graphOf({ nodes, parents, refusals }: Recipe): Identity {
     const parent = (parents[index] ?? 0) % child;
     return {
       from: `node-${child}`,
-      into: SURVIVOR,
+      into: ROOT,
       via: { type: 'anon_id' as const, value: 'a' },
       nodes: [`node-${child}`, `node-${parent}`] as const,
       trace_id: `merge-${child}`,
@@ -102,8 +102,8 @@ suite('The picture of an identity graph', () => {
     fc.assert(
       fc.property(RECIPES, fc.boolean(), (recipe, isFolded) => {
         const identity = graphOf(recipe);
-        const layout = layoutGraph(SURVIVOR, identity, { isFolded });
-        assert.deepEqual(layoutGraph(SURVIVOR, shuffled(identity), { isFolded }), layout);
+        const layout = layoutGraph(ROOT, identity, { isFolded });
+        assert.deepEqual(layoutGraph(ROOT, shuffled(identity), { isFolded }), layout);
       }),
     );
   });
@@ -111,7 +111,7 @@ suite('The picture of an identity graph', () => {
   test('has room for the reason of a refusal, also beside a person without merges', () => {
     const longest = Math.max(...Object.values(REFUSAL_WORDS).map(({ short }) => short.length));
     for (const nodes of [[['user_id']], [['user_id'], ['anon_id']]] as const) {
-      const { refusals, width } = layoutGraph(SURVIVOR, graphOf({ nodes, parents: [0], refusals: 1 }), {
+      const { refusals, width } = layoutGraph(ROOT, graphOf({ nodes, parents: [0], refusals: 1 }), {
         isFolded: true,
       });
       const label = refusals[0]?.label;
@@ -123,7 +123,7 @@ suite('The picture of an identity graph', () => {
   test('has nothing on top of anything else, and all of it inside', () => {
     fc.assert(
       fc.property(RECIPES, fc.boolean(), (recipe, isFolded) => {
-        const layout = layoutGraph(SURVIVOR, graphOf(recipe), { isFolded });
+        const layout = layoutGraph(ROOT, graphOf(recipe), { isFolded });
         const boxes = boxesOf(layout);
         for (const [index, box] of boxes.entries()) {
           assert.ok(box.x >= 0 && box.y >= 0, 'inside, at the top left');
@@ -142,7 +142,7 @@ suite('The picture of an identity graph', () => {
   test('has merges on the same line only where they lead to the same node', () => {
     fc.assert(
       fc.property(RECIPES, (recipe) => {
-        const lanes = lanesOf(layoutGraph(SURVIVOR, graphOf(recipe), { isFolded: false }));
+        const lanes = lanesOf(layoutGraph(ROOT, graphOf(recipe), { isFolded: false }));
         for (const [index, a] of lanes.entries()) {
           assert.ok([a.x, a.top, a.bottom].every(Number.isFinite));
           for (const b of lanes.slice(index + 1)) {
@@ -158,7 +158,7 @@ suite('The picture of an identity graph', () => {
     fc.assert(
       fc.property(RECIPES, (recipe) => {
         const identity = graphOf(recipe);
-        const layout = layoutGraph(SURVIVOR, identity, { isFolded: false });
+        const layout = layoutGraph(ROOT, identity, { isFolded: false });
         assert.deepEqual(
           layout.identifiers.map(({ key }) => key).toSorted(),
           identity.identifiers.map(linkKey).toSorted(),
@@ -175,7 +175,7 @@ suite('The picture of an identity graph', () => {
     fc.assert(
       fc.property(RECIPES, (recipe) => {
         const identity = graphOf(recipe);
-        const { nodes, identifiers, folds, merges, refusals, hidden } = layoutGraph(SURVIVOR, identity, {
+        const { nodes, identifiers, folds, merges, refusals, hidden } = layoutGraph(ROOT, identity, {
           isFolded: true,
         });
         const inFolds = folds.reduce((sum, { count }) => sum + count, 0);
@@ -194,7 +194,7 @@ suite('The picture of an identity graph', () => {
   test('folds a node with hundreds of identifiers without hiding the others', () => {
     const many = Array.from({ length: 400 }, () => 'anon_id' as const);
     const identity = graphOf({ nodes: [many, ['email'], ['user_id', 'email']], parents: [0, 1], refusals: 0 });
-    const { nodes, hidden } = shownGraph(SURVIVOR, identity, { isFolded: true });
+    const { nodes, hidden } = shownGraph(ROOT, identity, { isFolded: true });
     assert.deepEqual(
       nodes.map(({ identifiers, hiddenIdentifiers }) => [identifiers.length, hiddenIdentifiers]),
       [
@@ -206,22 +206,22 @@ suite('The picture of an identity graph', () => {
     assert.equal(hidden.identifiers, 373);
   });
 
-  test('folded, still shows what is selected, with its way to the survivor', () => {
+  test('folded, still shows what is selected, with its way to the root', () => {
     const nodes = Array.from({ length: 60 }, () => ['anon_id' as const]);
     // A chain: each node was merged with the one before.
     const identity = graphOf({ nodes, parents: nodes.map((_, index) => index), refusals: 0 });
     const last = identity.identifiers.at(-1);
     assert.ok(last !== undefined);
     const keep = new Set([linkKey(last)]);
-    const shown = shownGraph(SURVIVOR, identity, { isFolded: true, keep });
+    const shown = shownGraph(ROOT, identity, { isFolded: true, keep });
     assert.ok(shown.nodes.some(({ id }) => id === last.node));
     assert.equal(shown.merges.length, shown.nodes.length - 1);
-    assert.ok(!shownGraph(SURVIVOR, identity, { isFolded: true }).nodes.some(({ id }) => id === last.node));
+    assert.ok(!shownGraph(ROOT, identity, { isFolded: true }).nodes.some(({ id }) => id === last.node));
   });
 
-  test('begins with the survivor, then the oldest, and has the strongest identifiers first', () => {
+  test('begins with the root, then the oldest, and has the strongest identifiers first', () => {
     const identity = graphOf({ nodes: [['anon_id', 'user_id'], ['email'], ['anon_id']], parents: [0, 0], refusals: 1 });
-    const layout = layoutGraph(SURVIVOR, identity, { isFolded: true });
+    const layout = layoutGraph(ROOT, identity, { isFolded: true });
     assert.deepEqual(
       layout.nodes.map(({ node }) => node.id),
       ['node-0', 'node-1', 'node-2'],

@@ -24,7 +24,7 @@ import { loadConfig } from '../../src/config/config.ts';
 import { OperatorError } from '../../src/errors.ts';
 import type { LogEntry, LogHeader } from '../../src/log.ts';
 import { assertProcessed, missingRecordsText } from '../../src/log/continuity.ts';
-import { prepareDataFolder } from '../../src/wiring/opening.ts';
+import { prepareDataFolder } from '../../src/wiring/start-checks.ts';
 import { backup, restore } from '../cli/backing-up.ts';
 import { doctorHere as doctor } from '../cli/doctor-shell.ts';
 import { entry } from '../contract/log-entries.ts';

@@ -133,7 +133,7 @@ export class GraphInMemory {
 
   profileOf(root: NodeNumber): ProfileState {
     const origin = this.nodes.get(root);
-    assert.ok(origin !== undefined && !this.aliases.has(root), 'only a survivor has a profile');
+    assert.ok(origin !== undefined && !this.aliases.has(root), 'only a root has a profile');
     const nodes = this.nodesOf(root);
     const keys = this.keysOf(root);
     const count = (type: string): number => keys.filter((key) => key.type === type).length;
@@ -194,12 +194,12 @@ export class GraphInMemory {
   unmerge(traceId: string): void {
     const removed = this.merges.filter(({ origin }) => origin.traceId === traceId);
     this.merges = this.merges.filter((merge) => !removed.includes(merge));
-    const survivors = regroup(
+    const roots = regroup(
       [...this.nodes].map(([node, origin]) => ({ node, origin })),
       this.merges,
     );
     this.aliases.clear();
-    for (const [node, survivor] of survivors) if (node !== survivor) this.aliases.set(node, survivor);
-    this.cannotLink.push(...cannotLinkAfter(removed, survivors));
+    for (const [node, root] of roots) if (node !== root) this.aliases.set(node, root);
+    this.cannotLink.push(...cannotLinkAfter(removed, roots));
   }
 }

@@ -1,5 +1,5 @@
 /**
- * Rules 5 to 8 once more, as simply as they can be said and without any of the machinery: no aliases, no survivors, no
+ * Rules 5 to 8 once more, as simply as they can be said and without any of the machinery: no aliases, no roots, no
  * batches. A profile is found each time by walking all edges breadth first, and its user_id and counts by counting.
  */
 

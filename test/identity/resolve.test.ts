@@ -35,7 +35,7 @@ suite('Resolving users', () => {
     assert.equal(graph.nodes.size, 0);
   });
 
-  test('new keys attach to the node of the strongest key taken, not to its survivor (rule 5)', () => {
+  test('new keys attach to the node of the strongest key taken, not to its root (rule 5)', () => {
     const graph = graphOf([A1], [E1], [E1, A1], [E1, A2]);
     assert.equal(graph.identifiers.get('anon_id:a2')?.node, graph.identifiers.get('email:e1')?.node);
     assert.deepEqual([...graph.aliases], [[2, 1]]);
@@ -54,7 +54,7 @@ suite('Resolving users', () => {
     assert.deepEqual([...graph.aliases], [[1, 2]]);
   });
 
-  test('when a survivor is merged away, all its nodes get the new one', () => {
+  test('when a root is merged away, all its nodes get the new one', () => {
     const graph = graphOf([A1], [E1], [P1], [P1, E1], [P1, A1]);
     assert.deepEqual(
       [...graph.aliases].sort(([a], [b]) => a - b),

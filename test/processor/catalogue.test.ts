@@ -142,7 +142,7 @@ test('the catalogue counts each event once, whatever conflicts there are, and ha
     });
   };
   const conflicting = override<StoreWriter>(real, { begin });
-  await processAll(folder, { batchesPerTransaction: 1, writer: conflicting });
+  await processAll(folder, { isStoreShared: true, writer: conflicting });
   await withStore(storeFileOf(folder), async (store) => {
     const sent = await store.cataloguedEvent(TENANT, 'sent');
     assert.equal(sent?.count, 40);

@@ -31,7 +31,7 @@ function entries(partition: number) {
   );
 }
 
-const ONE_BATCH: Processing = { batchesPerTransaction: 1, batchBytesMax: 1_500 };
+const ONE_BATCH: Processing = { isStoreShared: true, batchBytesMax: 1_500 };
 
 async function storedEvents(dataFolder: string): Promise<number> {
   return withStore(storeFileOf(dataFolder), async (store) => {

@@ -8,7 +8,7 @@ import { mkdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { openSqliteLogAppender } from '../../src/backends/sqlite/log/appender.ts';
 import { openSqliteStore } from '../../src/backends/sqlite/store/store.ts';
-import { openSqliteStoreWriter, type WriterSetup } from '../../src/backends/sqlite/store/writer.ts';
+import { openSqliteStoreWriter, type StoreWriterSetup } from '../../src/backends/sqlite/store/writer.ts';
 import { storeFileOf } from '../../src/data-folder/files.ts';
 import type { LogEntry } from '../../src/log.ts';
 import { createLogger, type Logger } from '../../src/telemetry/logger.ts';
@@ -43,7 +43,7 @@ export async function appendAll(dataFolder: string, entries: readonly LogEntry[]
 export interface Processing extends Partial<ProcessorParts> {
   readonly storeFile?: string;
   readonly tableEvents?: number;
-  readonly profileSizes?: WriterSetup['profileSizes'];
+  readonly profileSizes?: StoreWriterSetup['profileSizes'];
 }
 
 /** So small that a short log makes many batches, transactions and tables of events. */
@@ -76,7 +76,7 @@ export async function processAll(dataFolder: string, processing: Processing = {}
       betweenTransactions: () => Promise.resolve(),
       ...parts,
     });
-    await processor.drain();
+    await processor.processAll();
   } finally {
     await writer.close();
     await log.close();

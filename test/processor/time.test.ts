@@ -1,6 +1,6 @@
 /**
  * Row 13, behind the edge: a clock that jumps a day back and ten years ahead between records, and under the processor
- * itself. The windows of Idempotency-Key and `$event_id` hold by times of receipt, ids and survivors follow their rules,
+ * itself. The windows of Idempotency-Key and `$event_id` hold by times of receipt, ids and roots follow their rules,
  * and everything is stored.
  */
 

@@ -86,7 +86,7 @@ async function trialIn(
     now: () => PROCESSED_AT + clock.aheadMs,
     waitForMore: () => new Promise((resolve) => void setTimeout(resolve, 20)),
     betweenTransactions: () => Promise.resolve(),
-    batchesPerTransaction: 1,
+    isStoreShared: true,
   });
   return {
     log,

@@ -140,7 +140,7 @@ suite('SQLite and PostgreSQL agree, to the byte of the read API’s responses,',
     for (const { writer } of stores.sides) {
       await processAll(dataFolder, {
         writer,
-        batchesPerTransaction: 1,
+        isStoreShared: true,
         log: bounded(log),
         now: () => stores.now,
       });

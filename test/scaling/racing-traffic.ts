@@ -107,7 +107,7 @@ class Traffic {
 const FAULTS: Readonly<Record<string, string>> = {
   'aliases of aliases, or without a node': `
     SELECT n.no FROM nodes n LEFT JOIN nodes r ON r.no = n.root WHERE n.root IS NOT NULL AND (r.no IS NULL OR r.root IS NOT NULL)`,
-  'survivors that are younger than what was merged into them (rule 9)': `
+  'roots that are younger than what was merged into them (rule 9)': `
     SELECT n.no FROM nodes n JOIN nodes r ON r.no = n.root
     WHERE (n.received_at, n.trace_id::text, n.user_index) <= (r.received_at, r.trace_id::text, r.user_index)`,
   'profiles with too many identifiers (rules 6 and 7)': `

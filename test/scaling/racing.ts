@@ -32,7 +32,7 @@ const KILL_EVERY_MS = 80;
 
 /** A transaction that was committed, or may have been. */
 interface Taken {
-  readonly stretches: { readonly partition: number; readonly from: number; readonly to: number }[];
+  readonly ranges: { readonly partition: number; readonly from: number; readonly to: number }[];
   /** Numbers that grow with time: when everything was looked up, and when the commit began. */
   lookedUpAt: number;
   commitsAt: number;
@@ -106,12 +106,12 @@ export async function race(scope: AsyncDisposableStack, setup: RaceSetup): Promi
       now: () => PROCESSED_AT,
       waitForMore: () => Promise.resolve(),
       betweenTransactions: () => Promise.resolve(),
-      batchesPerTransaction: 1,
+      isStoreShared: true,
     });
     try {
       // A processor that lost its connection stops draining; what is left is taken up by the next round. When another one
       // has failed the log is about to be removed, and its end would never be reached.
-      while (!hasEnded() && !(await isAt(own, partition, end))) await processor.drain();
+      while (!hasEnded() && !(await isAt(own, partition, end))) await processor.processAll();
     } finally {
       await own.close();
     }
@@ -186,7 +186,7 @@ function recorded(writer: StoreWriter, taken: Taken[]): StoreWriter {
 
 function recordedTransaction(transaction: WriteTransaction, taken: Taken[]): WriteTransaction {
   const own: Taken = {
-    stretches: [],
+    ranges: [],
     lookedUpAt: 0,
     commitsAt: 0,
     isCertain: false,
@@ -196,7 +196,7 @@ function recordedTransaction(transaction: WriteTransaction, taken: Taken[]): Wri
   return override(transaction, {
     advance: async (partition, from, to, lastTraceId) => {
       await transaction.advance(partition, from, to, lastTraceId);
-      own.stretches.push({ partition, from, to });
+      own.ranges.push({ partition, from, to });
     },
     lookUp: async (questions) => {
       const responses = await transaction.lookUp(questions);
@@ -214,7 +214,7 @@ function recordedTransaction(transaction: WriteTransaction, taken: Taken[]): Wri
     noteLost: async () => assert.fail('records were lost'),
     commit: async (durable) => {
       own.commitsAt = ++moments;
-      if (own.stretches.length > 0) taken.push(own);
+      if (own.ranges.length > 0) taken.push(own);
       await transaction.commit(durable);
       own.isCertain = true;
     },
@@ -223,8 +223,7 @@ function recordedTransaction(transaction: WriteTransaction, taken: Taken[]): Wri
 
 /** After a commit without a response, the next transaction shows whether it happened: it begins there again, or behind. */
 function certain(taken: readonly Taken[]): Taken[] {
-  const placeOf = ({ stretches }: Taken): string =>
-    stretches.map(({ partition, from }) => `${partition}/${from}`).join();
+  const placeOf = ({ ranges }: Taken): string => ranges.map(({ partition, from }) => `${partition}/${from}`).join();
   const byPlace = Map.groupBy(taken, placeOf);
   return [...byPlace.values()].map((tries) => tries.find(({ isCertain }) => isCertain) ?? (tries.at(-1) as Taken));
 }
@@ -251,10 +250,10 @@ export async function replay(dataFolder: string, storeFile: string, order: reado
   const log = openLog(dataFolder);
   const writer = openSqliteStoreWriter({ file: storeFile });
   try {
-    for (const { stretches } of order) {
+    for (const { ranges } of order) {
       const transaction = await writer.begin();
       const records: LogRecord[] = [];
-      for (const { partition, from, to } of stretches) {
+      for (const { partition, from, to } of ranges) {
         await transaction.advance(partition, from, to);
         const batch = await log.read(partition, from, Number.MAX_SAFE_INTEGER);
         records.push(...batch.records.filter(({ position }) => position < to));

@@ -29,7 +29,7 @@ export function IdentityList({ layout, names, looked, onPick, details }: ListPro
           <li key={node.id}>
             <h3 className="identity__heading">
               Profile <code title={node.id}>{shortId(node.id)}</code>{' '}
-              {node.isSurvivor && isMerged && <Badge tone="good">the oldest: its id stays</Badge>}
+              {node.isRoot && isMerged && <Badge tone="good">the oldest: its id stays</Badge>}
             </h3>
             <ul>
               {node.identifiers.map((link) => (

@@ -217,9 +217,9 @@ function Pill({ type, value, x, y, width, height }: PillProps): ReactNode {
 }
 
 function NodeCard({ node, box, isMarked, isAlone }: PlacedNode & { isMarked: boolean; isAlone: boolean }): ReactNode {
-  const { id, isSurvivor, since } = node;
+  const { id, isRoot, since } = node;
   const sinceWords = since === null ? 'merged into it' : `since ${formatTime(Date.parse(since))}`;
-  const names = ['graph__node', isSurvivor ? 'graph__node--survivor' : '', isMarked ? 'graph__node--marked' : ''];
+  const names = ['graph__node', isRoot ? 'graph__node--root' : '', isMarked ? 'graph__node--marked' : ''];
   return (
     <g className={names.join(' ').trim()}>
       <title>{id}</title>
@@ -228,7 +228,7 @@ function NodeCard({ node, box, isMarked, isAlone }: PlacedNode & { isMarked: boo
         {shortId(id)}
       </text>
       <text className="graph__type" x={box.x + 14} y={box.y + 44}>
-        {isSurvivor && !isAlone ? 'the oldest: its id stays' : sinceWords}
+        {isRoot && !isAlone ? 'the oldest: its id stays' : sinceWords}
       </text>
     </g>
   );

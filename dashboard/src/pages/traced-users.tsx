@@ -6,7 +6,7 @@
 import { type ReactNode, useState } from 'react';
 import { shortId } from '../identity-names.ts';
 import { labelOf } from '../person-name.ts';
-import { reasonOf } from '../rejection-advice.ts';
+import { withoutIndexes } from '../rejection-advice.ts';
 import { Link, useEnvironment, useQueryValue, viewPath } from '../router.tsx';
 import { formatNumber, Time } from '../time.tsx';
 import type { Environment } from '../api-constants.ts';
@@ -153,7 +153,9 @@ function Words({ user, trace, environment }: CellProps): ReactNode {
       {message !== null && (
         <li>
           <bdi className="words__message">{message}</bdi>.{' '}
-          <Link to={`${viewPath(environment, 'rejected')}?range=all&reason=${encodeURIComponent(reasonOf(message))}`}>
+          <Link
+            to={`${viewPath(environment, 'rejected')}?range=all&reason=${encodeURIComponent(withoutIndexes(message))}`}
+          >
             What was sent, and how to fix it
           </Link>
         </li>

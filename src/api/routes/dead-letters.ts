@@ -8,7 +8,7 @@ import type { FastifyInstance } from 'fastify';
 import type { DeadLetter, DeadLetterFilter } from '../../store.ts';
 import { rejectionId } from '../../views/kept-rejections.ts';
 import { AT, KEY_ID, PROCESSED_AT, TRACE_ID } from '../examples.ts';
-import { membersOf, rangeMembers, textMember } from '../json-body.ts';
+import { filterRange, filterText, membersOf, parseBody } from '../json-body.ts';
 import { cursor, limit, refuseEmptyRange, textParameter, timeParameter } from '../parameters.ts';
 import { BadParameterError, RefusedError } from '../responses.ts';
 import { namedExamples } from '../route-schema.ts';
@@ -127,7 +127,7 @@ export function registerDeadLetterRoutes(app: FastifyInstance, parts: TenantPart
       errors: [404],
     },
     handler: async ({ store, tenantId, body, traceId, now, by }) => {
-      const { filter } = membersOf(body, ['filter']);
+      const { filter } = membersOf(parseBody(body), ['filter']);
       if (filter === undefined) throw new BadParameterError('filter is required: {} is all dead letters');
       const job = await store.retryDeadLetters(tenantId, filterOf(filter), { traceId, at: now, by });
       if (job === undefined) throw new RefusedError('not_found', 'no dead letter matches the filter');
@@ -138,7 +138,7 @@ export function registerDeadLetterRoutes(app: FastifyInstance, parts: TenantPart
 
 function filterOf(given: unknown): DeadLetterFilter {
   const filter = membersOf(given, ['cause', 'from', 'to'], 'filter');
-  return { ...rangeMembers(filter), cause: textMember(filter, 'cause', CAUSE_CHARACTERS_MAX) };
+  return { ...filterRange(filter), cause: filterText(filter, 'cause', CAUSE_CHARACTERS_MAX) };
 }
 
 function deadLetterJson(letter: DeadLetter) {

@@ -135,10 +135,10 @@ async function goneRecords(store: LedgerReader, { config, metricsBuffer }: Healt
     }
     ledger.catch(() => undefined);
   } catch (error) {
-    const isAway = [StoreUnavailableError, LogUnavailableError, LogUnreachableError].some(
+    const isUnavailable = [StoreUnavailableError, LogUnavailableError, LogUnreachableError].some(
       (kind) => error instanceof kind,
     );
-    if (!isAway) throw error;
+    if (!isUnavailable) throw error;
   } finally {
     isLate.abort();
   }

@@ -28,6 +28,7 @@ import {
   PROFILE_ID,
   TRACE_ID,
 } from '../examples.ts';
+import { membersOf } from '../json-body.ts';
 import { textParameter } from '../parameters.ts';
 import { BadParameterError, RefusedError } from '../responses.ts';
 import { namedExamples } from '../route-schema.ts';
@@ -228,13 +229,7 @@ export function registerIdentityRoutes(app: FastifyInstance, parts: TenantParts)
 }
 
 function mergedByOf(body: unknown): string {
-  if (typeof body !== 'object' || body === null || Array.isArray(body)) {
-    throw new BadParameterError('the body must be a JSON object with trace_id');
-  }
-  const { trace_id: given, ...others } = body as { trace_id?: unknown };
-  const [unknown] = Object.keys(others);
-  if (unknown !== undefined) throw new BadParameterError('the body must have trace_id and nothing else');
-  const mergedBy = uuidOf(given);
+  const mergedBy = uuidOf(membersOf(body, ['trace_id']).trace_id);
   if (mergedBy === undefined) throw new BadParameterError('trace_id must be the trace_id of the request that merged');
   return mergedBy;
 }

@@ -11,6 +11,7 @@ import { keyState } from '../../keys/state.ts';
 import { DAY_MS, type Environment, ENVIRONMENTS, KEY_KINDS } from '../../model.ts';
 import { type ApiKey, KEY_VOLUME_DAYS, type KeyVolume, type RateLimit } from '../../keys.ts';
 import { parseIso8601 } from '../../validation/iso8601.ts';
+import { membersOf } from '../json-body.ts';
 import { ID_PARAMS, type MemberCall, type MemberParts, memberRoute } from '../member-route.ts';
 import { BadParameterError } from '../responses.ts';
 import { rowJson } from '../json-text.ts';
@@ -171,7 +172,7 @@ export function registerKeyRoutes(app: FastifyInstance, parts: MemberParts): voi
     // The name is asked for so that no other key is revoked by a slip.
     handler: async (call) => {
       const { id, now, member } = call;
-      const { name } = fieldsOf(call.body, ['name']);
+      const { name } = membersOf(call.body, ['name']);
       const own = (await asked(keyStore.list(member.accountId))).find((key) => key.id === id);
       if (own === undefined) return null;
       if (name !== own.name) throw new BadParameterError('name must be the name of the key that is to be revoked');
@@ -199,7 +200,7 @@ export function registerKeyRoutes(app: FastifyInstance, parts: MemberParts): voi
     },
     handler: async (call) => {
       const { id, now, member } = call;
-      const overlapMs = overlapMsOf(fieldsOf(call.body, ['overlap_seconds']).overlap_seconds);
+      const overlapMs = overlapMsOf(membersOf(call.body, ['overlap_seconds']).overlap_seconds);
       const result = await asked(rollKey(keyStore, { id, accountId: member.accountId, overlapMs, now }));
       if (result.kind === 'unknown') return null;
       if (result.kind === 'inactive') throw inactive(result);
@@ -236,7 +237,7 @@ async function asked<T>(response: Promise<T>): Promise<T> {
 
 /** A key for an environment that this server does not serve would look active, and open nothing. */
 function optionsOf(body: unknown, served: readonly Environment[]): KeyOptions {
-  const fields = fieldsOf(body, ['name', 'kind', 'environment', 'expires_at', 'origins', 'rate_limit']);
+  const fields = membersOf(body, ['name', 'kind', 'environment', 'expires_at', 'origins', 'rate_limit']);
   const { name, origins = [], rate_limit: limit = null } = fields;
   if (typeof name !== 'string') throw new BadParameterError('name must be a text');
   const kind = KEY_KINDS.find((one) => one === fields.kind);
@@ -249,7 +250,7 @@ function optionsOf(body: unknown, served: readonly Environment[]): KeyOptions {
 }
 
 function changesOf(body: unknown) {
-  const { name, origins, rate_limit: limit } = fieldsOf(body, ['name', 'origins', 'rate_limit']);
+  const { name, origins, rate_limit: limit } = membersOf(body, ['name', 'origins', 'rate_limit']);
   if (name !== undefined && typeof name !== 'string') throw new BadParameterError('name must be a text');
   if (origins !== undefined && !isTexts(origins)) throw new BadParameterError('origins must be an array of texts');
   return {
@@ -289,15 +290,4 @@ function overlapMsOf(seconds: unknown): number {
   }
   const most = OVERLAP_SECONDS_MAX.toLocaleString('en');
   throw new BadParameterError(`overlap_seconds must be a whole number from 0 to ${most}`);
-}
-
-/** The fields of a JSON object, all of them known: a misspelt one that does nothing is worse than a refusal. */
-function fieldsOf<Name extends string>(body: unknown, names: readonly Name[]): Partial<Record<Name, unknown>> {
-  if (typeof body !== 'object' || body === null || Array.isArray(body)) {
-    throw new BadParameterError(`the body must be a JSON object with ${names.join(', ')}`);
-  }
-  if (Object.keys(body).some((key) => !names.some((name) => name === key))) {
-    throw new BadParameterError(`the body has an unknown field: there are ${names.join(', ')}`);
-  }
-  return body;
 }

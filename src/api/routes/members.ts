@@ -6,7 +6,8 @@
 import type { FastifyInstance } from 'fastify';
 import { comparableEmail } from '../../members.ts';
 import { emailMistake, invite, invitationLink, OPEN_INVITATIONS_MAX } from '../../sign-in/invite.ts';
-import { ID_PARAMS, type MemberCall, type MemberParts, memberRoute, readTexts } from '../member-route.ts';
+import { textMembers } from '../json-body.ts';
+import { ID_PARAMS, type MemberCall, type MemberParts, memberRoute } from '../member-route.ts';
 import { BadParameterError, RefusedError } from '../responses.ts';
 import { NO_CONTENT } from '../route-schema.ts';
 import { rowJson, timeText } from '../json-text.ts';
@@ -112,7 +113,7 @@ export function registerMemberRoutes(app: FastifyInstance, parts: MemberParts): 
 
 /** Says nothing about members of other accounts: such an invitation is made, and cannot be accepted. */
 async function inviteByEmail({ members, publicUrl }: MemberParts, { member, body, request, now }: MemberCall) {
-  const email = readTexts(body, ['email']).email.trim();
+  const email = textMembers(body, ['email']).email.trim();
   const mistake = emailMistake(email);
   if (mistake !== undefined) throw new BadParameterError(mistake);
   const colleagues = await members.members(member.accountId);

@@ -1,7 +1,7 @@
 /**
  * `GET` and `PUT /plan`: the tracking plan of a tenant, which says how its events look; `GET /plan/versions` lists what
- * was pushed when, and `GET /plan/violations` what events violate of it. A plan is checked before it is stored (`plans/plan.ts`); a mistake is refused with its path. Pushing
- * the same plan again changes nothing.
+ * was pushed when, and `GET /plan/violations` what events violate of it. A plan is checked before it is stored
+ * (`plans/plan.ts`); a mistake is refused with its path. Pushing the same plan again changes nothing.
  */
 
 import type { FastifyInstance } from 'fastify';

@@ -7,7 +7,7 @@
 import type { FastifyInstance } from 'fastify';
 import { FORMATS } from '../../model.ts';
 import type { StoredRejection } from '../../store.ts';
-import { reasonOf, rejectionId } from '../../views/kept-rejections.ts';
+import { withoutIndexes, rejectionId } from '../../views/kept-rejections.ts';
 import { AT, KEY_ID, NO_IDENTIFIER, PARTLY_VALID_REQUEST, TRACE_ID } from '../examples.ts';
 import { raw, rowJson } from '../json-text.ts';
 import { choiceParameter, cursor, limit, refuseEmptyRange, textParameter, timeParameter } from '../parameters.ts';
@@ -132,7 +132,7 @@ export function registerRejectionRoutes(app: FastifyInstance, parts: TenantParts
       const { from, to, limit, cursor } = parameters;
       refuseEmptyRange(from, to);
       const { reason: given, event_name: eventName, key_id: keyId, resubmitted } = parameters;
-      const reason = given === null ? null : reasonOf(given);
+      const reason = given === null ? null : withoutIndexes(given);
       const isResubmitted = resubmitted === null ? null : resubmitted === 'true';
       const query = { reason, eventName, keyId, isResubmitted, from, to, limit, cursor };
       const { rows, nextCursor } = await store.rejections(tenantId, query);

@@ -9,9 +9,9 @@ import { fixedByHand } from '../../resubmit/fixed-user.ts';
 import { BadPatchError, changesBetween, type Patch, parsePatch } from '../../resubmit/patch.ts';
 import { PlanChecks } from '../../resubmit/plan-checks.ts';
 import type { RejectionFilter } from '../../store.ts';
-import { reasonOf } from '../../views/kept-rejections.ts';
+import { withoutIndexes } from '../../views/kept-rejections.ts';
 import { NO_IDENTIFIER, PARTLY_VALID_REQUEST } from '../examples.ts';
-import { membersOf, rangeMembers, textMember } from '../json-body.ts';
+import { filterRange, filterText, membersOf, parseBody } from '../json-body.ts';
 import { BadParameterError, RefusedError } from '../responses.ts';
 import { PREVIEW_EXAMPLE, previewResubmit, ResubmitPreview } from '../resubmit-preview.ts';
 import { namedExamples } from '../route-schema.ts';
@@ -99,7 +99,7 @@ export function registerResubmitRoutes(app: FastifyInstance, parts: TenantParts)
       errors: [409],
     },
     handler: async ({ store, tenantId, id, body, traceId, now, by }) => {
-      const { user } = membersOf(body, ['user']);
+      const { user } = membersOf(parseBody(body), ['user']);
       if (user === undefined) throw new BadParameterError('user is required: the whole user, corrected');
       const [request = '', index = ''] = id.split('.');
       const rejection = await store.rejection(tenantId, request, Number(index));
@@ -139,7 +139,7 @@ export function registerResubmitRoutes(app: FastifyInstance, parts: TenantParts)
       errors: [404],
     },
     handler: async ({ store, tenantId, body, traceId, now, by }) => {
-      const members = membersOf(body, ['filter', 'patch', 'dry_run', 'cursor']);
+      const members = membersOf(parseBody(body), ['filter', 'patch', 'dry_run', 'cursor']);
       const { dry_run: dryRun = false, cursor = null } = members;
       if (typeof dryRun !== 'boolean') throw new BadParameterError('dry_run must be true or false');
       if (cursor !== null && (typeof cursor !== 'string' || !dryRun)) {
@@ -175,12 +175,12 @@ function readPatch(patch: string): Patch {
 function filterOf(given: unknown, now: number): RejectionFilter {
   if (given === undefined) throw new BadParameterError('filter is required: {} is all rejected users');
   const filter = membersOf(given, ['reason', 'event_name', 'key_id', 'from', 'to'], 'filter');
-  const reason = textMember(filter, 'reason', REASON_CHARACTERS_MAX);
-  const { from, to } = rangeMembers(filter);
+  const reason = filterText(filter, 'reason', REASON_CHARACTERS_MAX);
+  const { from, to } = filterRange(filter);
   return {
-    reason: reason === null ? null : reasonOf(reason),
-    eventName: textMember(filter, 'event_name', NAME_CHARACTERS_MAX),
-    keyId: textMember(filter, 'key_id', NAME_CHARACTERS_MAX),
+    reason: reason === null ? null : withoutIndexes(reason),
+    eventName: filterText(filter, 'event_name', NAME_CHARACTERS_MAX),
+    keyId: filterText(filter, 'key_id', NAME_CHARACTERS_MAX),
     from,
     to: Math.min(to ?? now, now),
   };

@@ -13,7 +13,8 @@ import { type Browser, changePassword, type SignedIn, signIn } from '../../sign-
 import { tokenHashOf } from '../../sign-in/token.ts';
 import { TrustedProxies } from '../../config/trusted-proxies.ts';
 import { isLongerThan } from '../../validation/characters.ts';
-import { type MemberParts, memberRoute, pageRoute, readTexts } from '../member-route.ts';
+import { textMembers } from '../json-body.ts';
+import { type MemberParts, memberRoute, pageRoute } from '../member-route.ts';
 import { BadParameterError, RefusedError } from '../responses.ts';
 import { NO_CONTENT } from '../route-schema.ts';
 import { ownUrl } from '../same-origin.ts';
@@ -94,7 +95,7 @@ export function registerSessionRoutes(app: FastifyInstance, parts: SessionParts)
       errors: [429],
     },
     handler: async ({ body, now, request, reply }) => {
-      const { email, password } = readTexts(body, ['email', 'password']);
+      const { email, password } = textMembers(body, ['email', 'password']);
       refuseLong('password', password);
       const result = await signIn(members, passwords, { email, password, browser: browserOf(request) }, now);
       if (result.outcome === 'slowed') throw tooManyAttempts(result.waitMs);
@@ -135,7 +136,7 @@ export function registerSessionRoutes(app: FastifyInstance, parts: SessionParts)
       errors: [429],
     },
     handler: async ({ member, body, request, reply, now }) => {
-      const { current_password: current, new_password: next } = readTexts(body, ['current_password', 'new_password']);
+      const { current_password: current, new_password: next } = textMembers(body, ['current_password', 'new_password']);
       refuseLong('current_password', current);
       const mistake = passwordMistake('new_password', next);
       if (mistake !== undefined) throw new BadParameterError(mistake);
@@ -160,7 +161,7 @@ export function registerSessionRoutes(app: FastifyInstance, parts: SessionParts)
       errors: [404],
     },
     handler: async ({ body, now }) => {
-      const invitation = await readInvitation(members, readTexts(body, ['token']).token, now);
+      const invitation = await readInvitation(members, textMembers(body, ['token']).token, now);
       if (invitation === undefined) throw new RefusedError('not_found', NO_INVITATION);
       return rowJson(InvitationLook, invitation);
     },
@@ -178,7 +179,7 @@ export function registerSessionRoutes(app: FastifyInstance, parts: SessionParts)
       errors: [404],
     },
     handler: async ({ body, request, reply }) => {
-      const { token, password, email = null } = readTexts(body, ['token', 'password'], ['email']);
+      const { token, password, email = null } = textMembers(body, ['token', 'password'], ['email']);
       const given = { token, password, email, browser: browserOf(request) };
       const result = await acceptInvitation(members, passwords, given, parts.now);
       if (result.outcome === 'gone') throw new RefusedError('not_found', NO_INVITATION);

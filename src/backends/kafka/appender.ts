@@ -11,7 +11,7 @@ import { murmur2 } from '@platformatic/kafka';
 import { type LogAppender, type LogEntry, LogUnavailableError } from '../../log.ts';
 import { METRIC, type MetricsWriter } from '../../telemetry/metrics.ts';
 import type { Cluster, ClusterMetadata } from './cluster.ts';
-import { reasonOf } from './errors.ts';
+import { errorText } from './errors.ts';
 import { messagesOf } from './message.ts';
 import { APPEND_MS_MAX, Producer } from './producer.ts';
 
@@ -82,7 +82,7 @@ export class KafkaLogAppender implements LogAppender {
   }
 
   async #close(): Promise<void> {
-    await this.#producer.settled();
+    await this.#producer.flush();
     this.#producer.stop();
     if (typeof this.#checking === 'object' && this.#checking !== null) clearTimeout(this.#checking);
     await this.#setup.cluster.close();
@@ -123,7 +123,7 @@ export class KafkaLogAppender implements LogAppender {
       await Promise.all([...needed].map((broker) => cluster.connection(broker)));
       return null;
     } catch (error) {
-      return reasonOf(error);
+      return errorText(error);
     }
   }
 }

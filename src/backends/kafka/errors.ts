@@ -52,7 +52,7 @@ export function asUnavailable(error: unknown): LogUnavailableError {
       return new LoginFailedError();
     }
   }
-  return new LogUnavailableError(`Kafka cannot be reached: ${reasonOf(error)}`);
+  return new LogUnavailableError(`Kafka cannot be reached: ${errorText(error)}`);
 }
 
 /** The meaning of an error code, and Kafka's name for it. */
@@ -63,15 +63,15 @@ export function describeCode(code: number): string {
   return `${definition.message.replace(/\.$/, '')} (${name})`;
 }
 
-/** The messages of an error and its causes. */
-export function reasonOf(error: unknown): string {
+/** The messages of an error and its causes, as a part of a sentence. */
+export function errorText(error: unknown): string {
   if (!(error instanceof Error)) return String(error);
   if (error instanceof AggregateError && error.errors.length > 0) {
-    const reasons = new Set(error.errors.map((one) => reasonOf(one)));
+    const reasons = new Set(error.errors.map((one) => errorText(one)));
     return [...reasons].join('; ');
   }
   const message = error.message.replace(/\.$/, '');
-  return error.cause instanceof Error ? `${message}: ${reasonOf(error.cause)}` : message;
+  return error.cause instanceof Error ? `${message}: ${errorText(error.cause)}` : message;
 }
 
 /** The response, also if a part of it is an error. Throws if there was none. */

@@ -10,7 +10,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { type Connection, deleteRecordsV2, fetchV16, listOffsetsV8, type RecordsBatch } from '@platformatic/kafka';
 import { LogCorruptError, LogUnavailableError } from '../../log.ts';
 import type { Cluster, ClusterMetadata } from './cluster.ts';
-import { responseOf, CODE, reasonOf, describeCode } from './errors.ts';
+import { responseOf, CODE, errorText, describeCode } from './errors.ts';
 
 export interface FetchedMessage {
   readonly position: number;
@@ -304,11 +304,11 @@ async function withRetries<Result extends { readonly code: number }>(
       if (result?.code === CODE.offset_out_of_range) continue;
     } catch (error) {
       if (error instanceof LogCorruptError) throw error;
-      problem = reasonOf(error);
+      problem = errorText(error);
     }
     await sleep(RETRY_MS);
     await cluster.refresh().catch((error: unknown) => {
-      problem = reasonOf(error);
+      problem = errorText(error);
     });
   }
   throw new LogUnavailableError(`${what}: ${problem}`);

@@ -12,7 +12,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { type Connection, listGroupsV5, offsetCommitV9, offsetFetchV9 } from '@platformatic/kafka';
 import { LogUnavailableError } from '../../log.ts';
 import type { Cluster } from './cluster.ts';
-import { asUnavailable, CODE, describeCode, reasonOf, responseOf } from './errors.ts';
+import { asUnavailable, CODE, describeCode, errorText, responseOf } from './errors.ts';
 
 export interface GroupMembership {
   readonly memberId: string;
@@ -120,7 +120,7 @@ async function withCoordinator<Value>(
       problem = describeCode(code);
       if (!COORDINATOR_MOVED.has(code)) break;
     } catch (error) {
-      problem = reasonOf(error);
+      problem = errorText(error);
     }
     cluster.forgetCoordinator(group);
     await sleep(RETRY_MS);

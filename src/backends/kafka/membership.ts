@@ -15,7 +15,7 @@ import { consumerGroupHeartbeatV1 } from '@platformatic/kafka';
 import { OperatorError } from '../../errors.ts';
 import { LogUnavailableError } from '../../log.ts';
 import type { Cluster } from './cluster.ts';
-import { responseOf, CODE, reasonOf, describeCode } from './errors.ts';
+import { responseOf, CODE, errorText, describeCode } from './errors.ts';
 import type { GroupMembership } from './group-offsets.ts';
 
 /** How long a member may take to drop a revoked partition. */
@@ -112,7 +112,7 @@ export class Membership {
       this.#handleResponse(await this.#ask(this.#epoch));
     } catch (error) {
       if (error instanceof OperatorError) this.#operatorError = error;
-      this.#failed(reasonOf(error));
+      this.#failed(errorText(error));
     }
   }
 

@@ -22,7 +22,7 @@ import {
 } from '@platformatic/kafka';
 import { LogUnavailableError } from '../../log.ts';
 import type { Cluster } from './cluster.ts';
-import { CODE, describeCode, reasonOf, responseOf } from './errors.ts';
+import { CODE, describeCode, errorText, responseOf } from './errors.ts';
 import type { Message } from './message.ts';
 
 export const APPEND_MS_MAX = 5_000;
@@ -128,7 +128,7 @@ export class Producer {
   }
 
   /** Resolves when every request is settled. */
-  async settled(): Promise<void> {
+  async flush(): Promise<void> {
     if (this.#isIdle()) return;
     this.#idle ??= Promise.withResolvers<void>();
     await this.#idle.promise;
@@ -227,7 +227,7 @@ export class Producer {
       }
     } catch (error) {
       for (const { batch } of batches) batch.isInFlight = false;
-      for (const queue of queues) this.#retry(queue, reasonOf(error));
+      for (const queue of queues) this.#retry(queue, errorText(error));
     }
     this.#busy.delete(broker);
     // Messages that arrived meanwhile are sent now.
@@ -271,7 +271,7 @@ export class Producer {
     queue.problem = problem;
     queue.notBefore = now + RETRY_MS;
     void this.#setup.cluster.refresh().catch((error: unknown) => {
-      queue.problem = reasonOf(error);
+      queue.problem = errorText(error);
     });
   }
 
@@ -282,7 +282,7 @@ export class Producer {
       this.#producerId = await newProducerId(await this.#setup.cluster.anyBroker());
     } catch (error) {
       const now = performance.now();
-      for (const queue of this.#queues.values()) if (!queue.isIdle) this.#backOff(queue, reasonOf(error), now);
+      for (const queue of this.#queues.values()) if (!queue.isIdle) this.#backOff(queue, errorText(error), now);
     }
     this.#isInitializing = false;
     this.#pump();

@@ -75,7 +75,7 @@ export function migratedTransactionOf({ firstTx }: MigratedArrivals, event: numb
 }
 
 /** Call it in a transaction, after all records are copied. Idempotent. The ranges are derived from the records alone. */
-export async function settleMigratedArrivals(client: Queryable, nextNumber: number): Promise<void> {
+export async function deriveMigratedArrivals(client: Queryable, nextNumber: number): Promise<void> {
   const transactions = Math.floor(nextNumber / MIGRATED_EVENTS_PER_TRANSACTION) + 1;
   await client.query(
     `UPDATE data_migrations SET next_number = $1, first_tx = ${NEXT_TRANSACTION} + ${SHIFT} - $2::bigint WHERE first_tx IS NULL`,

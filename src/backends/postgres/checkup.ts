@@ -13,6 +13,7 @@ export async function databaseFacts(pool: PostgresPool, now: () => number = Date
   const { rows } = await pool.query<Row>(
     `SELECT current_setting('server_version') AS version,
             pg_is_in_recovery() AS "isStandby",
+            current_setting('transaction_read_only') = 'on' AS "isReadOnly",
             current_setting('max_connections')::int AS "connectionsMax",
             (SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend') AS connections,
             (SELECT coalesce(max(extract(epoch FROM clock_timestamp() - xact_start) * 1000), 0)

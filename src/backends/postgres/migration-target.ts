@@ -20,7 +20,7 @@ import { HOUR_MS } from '../../model.ts';
 import { StoreConflictError } from '../../store-writer.ts';
 import { withoutNul } from '../../views/storable-text.ts';
 import { readAllHours } from '../sql/ledger.ts';
-import { settleMigratedArrivals } from './arrival-numbers.ts';
+import { deriveMigratedArrivals } from './arrival-numbers.ts';
 import { columnsOf, hasColumn, PART_NAMES } from '../sql/migrated-parts.ts';
 import { byteas, float8s, int8s, texts, uuids } from './binary-arrays.ts';
 import { ADVISORY_LOCKS, MIGRATION_LOCK, migrate } from './migrations.ts';
@@ -122,7 +122,7 @@ class PostgresMigrationTarget implements MigrationTarget {
     });
   }
 
-  async settle(nextNumber: number): Promise<void> {
+  async prepareForWrites(nextNumber: number): Promise<void> {
     // The first block that begins after all numbers given out so far.
     const first = Math.ceil((nextNumber - 1) / NUMBERS_PER_BLOCK) * NUMBERS_PER_BLOCK + 1;
     await this.#pool.query(`SELECT setval('numbers', $1, false)`, [first]);
@@ -131,7 +131,7 @@ class PostgresMigrationTarget implements MigrationTarget {
         `SELECT setval(pg_get_serial_sequence('${name}', 'no'), coalesce(max(no), 0) + 1, false) FROM ${name}`,
       );
     }
-    await this.#pool.inTransaction((client) => settleMigratedArrivals(client, nextNumber));
+    await this.#pool.inTransaction((client) => deriveMigratedArrivals(client, nextNumber));
     // The planner has no statistics for tables that were filled a moment ago.
     await this.#pool.query(`ANALYZE arrivals, ${PART_NAMES.join(', ')}`);
   }

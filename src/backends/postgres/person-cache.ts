@@ -21,8 +21,8 @@ const READ_INVALIDATION_STATES = {
   text: 'SELECT no, invalidation_count, last_erased_at FROM tenants WHERE no = ANY ($1::int4[])',
 };
 
-const HOLD_OFF_ERASES = {
-  name: 'store_hold_off_erases',
+const BLOCK_ERASES = {
+  name: 'store_block_erases',
   text: 'SELECT no, invalidation_count FROM tenants WHERE no = ANY ($1::int4[]) ORDER BY no FOR SHARE',
 };
 
@@ -54,13 +54,13 @@ export async function readInvalidationStates(
  * For data about people who have no node to lock: rejected users, and keys that had no node when they were looked up.
  * Blocks erases until the transaction ends; an erase since `counts` was read is a conflict.
  */
-export async function holdOffErases(
+export async function blockErases(
   client: Queryable,
   tenants: readonly number[],
   counts: ReadonlyMap<number, number>,
 ): Promise<void> {
   if (tenants.length === 0) return;
-  const { rows } = await client.query<{ no: number; invalidation_count: number }>(HOLD_OFF_ERASES, [int4s(tenants)]);
+  const { rows } = await client.query<{ no: number; invalidation_count: number }>(BLOCK_ERASES, [int4s(tenants)]);
   if (rows.some((row) => row.invalidation_count !== counts.get(row.no))) {
     throw new StoreConflictError('a person was erased meanwhile');
   }
@@ -112,8 +112,8 @@ export class PersonCache {
     return false;
   }
 
-  /** After a commit: what was found in a transaction in which `isCurrent` was true at this invalidation count. */
-  learn(tenant: number, count: number, people: Iterable<readonly [user: PersonKeys, node: NodeNumber]>): void {
+  /** After a commit: people found in a transaction in which `isCurrent` was true at this invalidation count. */
+  add(tenant: number, count: number, people: Iterable<readonly [user: PersonKeys, node: NodeNumber]>): void {
     const cached = this.#generations.get(tenant);
     if (cached?.count !== count) return;
     for (const [{ keys }, node] of people) {
@@ -127,7 +127,7 @@ export class PersonCache {
   }
 
   /** For when the database may have changed under us: the cached nodes may be gone or belong to other people. */
-  forgetAll(): void {
+  clear(): void {
     this.#generations.clear();
   }
 }

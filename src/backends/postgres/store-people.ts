@@ -1,5 +1,5 @@
 /**
- * Lists of people and their names. A search (views/people-search.ts) goes through the survivors of a tenant by number,
+ * Lists of people and their names. A search (views/people-search.ts) goes through the roots of a tenant by number,
  * newest first, some hundreds or thousands per statement: the server narrows them down to candidates, and only these
  * are read. As in the embedded store, prefixes of names and identifiers have no index.
  */
@@ -37,7 +37,7 @@ const EVERYONE_SQL = `
   FROM s`;
 
 /**
- * With the properties of a survivor where only those make it a candidate, and they are short: these are checked more
+ * With the properties of a root where only those make it a candidate, and they are short: these are checked more
  * exactly.
  */
 const CANDIDATES_SQL = `
@@ -104,7 +104,7 @@ async function findCandidates(
   return row;
 }
 
-/** Newest first, without nodes that are no longer survivors. */
+/** Newest first, without nodes that are no longer roots. */
 async function readCandidates(db: Queryable, numbers: readonly NodeNumber[]): Promise<Candidate[]> {
   const byRoot = await nodesByRoot(db, CANDIDATES_BY_NUMBER, [numbers]);
   return [...byRoot]

@@ -23,7 +23,7 @@ import { NODES_BY_NUMBER, type NodeRow, profileNodesOf } from './store-profiles.
 import { FirstUses } from './write-first-uses.ts';
 import { readGraph } from './write-graph.ts';
 
-/** $1 the numbers of survivors. Reads the properties of the first nodes, until there are too many bytes. */
+/** $1 the numbers of roots. Reads the properties of the first nodes, until there are too many bytes. */
 const NODES_WITHIN_BYTES = `
   WITH measured AS (
     SELECT *, coalesce(sum(octet_length(properties)) OVER preceding, 0) < ${PROPERTIES_BYTES_MAX} AS "isRead"
@@ -54,9 +54,9 @@ export async function predict(
 ): Promise<Prediction> {
   const prepared = preparePrediction(tenantId, records, matchOptions, appliedAt);
   const decided = decidePrediction(prepared, await lookUp(client, tenant, prepared.lookup));
-  const { survivors } = decided;
-  if (survivors.length === 0) return completePrediction(decided, [], new Set());
-  const { rows } = await client.query<NodeRow & { readonly isRead: boolean }>(NODES_WITHIN_BYTES, [survivors]);
+  const { roots } = decided;
+  if (roots.length === 0) return completePrediction(decided, [], new Set());
+  const { rows } = await client.query<NodeRow & { readonly isRead: boolean }>(NODES_WITHIN_BYTES, [roots]);
   const profiles = Array.from(Map.groupBy(rows, ({ root }) => root).values(), profileNodesOf);
   return completePrediction(decided, profiles, new Set(rows.flatMap(({ node, isRead }) => (isRead ? [] : [node]))));
 }

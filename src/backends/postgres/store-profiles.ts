@@ -67,7 +67,7 @@ const NAMED = `
    FROM merges AS m JOIN nodes AS o ON o.no IN (m.from_node, m.into_node, m.node_a, m.node_b)
    WHERE m.node_a = n.no) AS named`;
 
-/** All nodes of the profiles whose survivors `roots` (a query) returns as `no`. */
+/** All nodes of the profiles whose roots `roots` (a query) returns as `no`. */
 function nodesSql(roots: string, ...columns: readonly string[]): string {
   return `
     WITH roots AS MATERIALIZED (${roots})
@@ -84,7 +84,7 @@ const ROOTS_BY_ID = 'SELECT DISTINCT coalesce(root, no) AS no FROM nodes WHERE i
 const ROOTS_BY_NUMBER = 'SELECT no FROM nodes WHERE no = ANY($1) AND root IS NULL';
 const ROOTS_AFTER = 'SELECT no FROM nodes WHERE tenant = $1 AND no > $2 AND root IS NULL ORDER BY no LIMIT $3';
 
-/** $1 the numbers of survivors. */
+/** $1 the numbers of roots. */
 export const CANDIDATES_BY_NUMBER = nodesSql(ROOTS_BY_NUMBER, PROPERTIES, IDENTIFIERS);
 /** The same, without identifiers. */
 export const NODES_BY_NUMBER = nodesSql(ROOTS_BY_NUMBER, PROPERTIES);
@@ -95,7 +95,7 @@ export const PEOPLE_BY_ID = nodesSql(
   IDENTIFIERS,
 );
 
-/** The nodes of each profile, by its survivor; oldest first. */
+/** The nodes of each profile, by its root; oldest first. */
 export async function nodesByRoot(
   db: Queryable,
   sql: string,
@@ -135,7 +135,7 @@ export async function findProfile(
   return nodes && profileOf(nodes);
 }
 
-/** By the survivors' numbers: for one processor that is the order of creation. */
+/** By the roots' numbers: for one processor that is the order of creation. */
 export async function listProfiles(db: Queryable, tenant: number, page: PageRequest): Promise<Page<StoredProfile>> {
   const [after = 0] = page.cursor === null ? [] : scopedNumbersOf('profiles', [tenant], page.cursor, 1);
   const sql = nodesSql(ROOTS_AFTER, PROPERTIES, IDENTIFIERS);

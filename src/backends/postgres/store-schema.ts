@@ -70,8 +70,8 @@ export const STORE_MIGRATIONS: readonly string[] = [
   -- Each value is the first number of a block. Numbers of erased or rolled-back rows are not given out again.
   CREATE SEQUENCE numbers AS bigint INCREMENT BY ${NUMBERS_PER_BLOCK} MINVALUE 1 START WITH 1;
 
-  -- A node: created by (received_at, trace_id, user_index). 'root' is its survivor, at depth 1, and null for a
-  -- survivor; 'properties' are its property updates, folded (identity/property-updates.ts).
+  -- A node: created by (received_at, trace_id, user_index). 'root' is its profile's root, at depth 1, and null
+  -- for a root itself; 'properties' are its property updates, folded (identity/property-updates.ts).
   CREATE TABLE nodes (
     no          bigint  PRIMARY KEY,
     tenant      integer NOT NULL,

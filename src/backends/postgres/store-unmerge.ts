@@ -51,7 +51,7 @@ export interface LockedProfile extends ProfileNodes {
   readonly merges: readonly MergeRow[];
 }
 
-/** All nodes of a profile: the survivor, whose number is $1, and those aliased to it. */
+/** All nodes of a profile: the root, whose number is $1, and those aliased to it. */
 const MEMBERS = 'FROM nodes AS n WHERE n.no = $1 OR n.root = $1';
 
 /** Undefined for an unknown profile. */
@@ -131,12 +131,12 @@ async function writePlan(
   plan: UnmergePlan,
   audit: AuditContext,
 ): Promise<void> {
-  const { undone, survivors, rewritten, cannotLink, detail } = plan;
+  const { undone, roots, rewritten, cannotLink, detail } = plan;
   await client.query('DELETE FROM merges WHERE no = ANY($1)', [undone]);
   await client.query(
     `UPDATE nodes SET root = nullif(q.root, q.no) FROM unnest($1::bigint[], $2::bigint[]) AS q (no, root)
      WHERE nodes.no = q.no AND coalesce(nodes.root, nodes.no) <> q.root`,
-    [[...survivors.keys()], [...survivors.values()]],
+    [[...roots.keys()], [...roots.values()]],
   );
   await client.query(
     `UPDATE merges SET from_node = q.from_node, into_node = q.into_node
@@ -148,7 +148,7 @@ async function writePlan(
      SELECT node_a, node_b, $3, $4 FROM unnest($1::bigint[], $2::bigint[]) AS q (node_a, node_b) ON CONFLICT DO NOTHING`,
     [cannotLink.map(([a]) => a), cannotLink.map(([, b]) => b), audit.traceId, audit.at],
   );
-  await writeAudit(client, tenant, 'unmerge', [...survivors.keys()], audit, detail);
+  await writeAudit(client, tenant, 'unmerge', [...roots.keys()], audit, detail);
   // Each removed edge had made one profile of two.
   await addToProfiles(storeQueriesOn(client).tables, LOCAL_SHARD, [[tenant, undone.length]]).execute();
 }

@@ -51,7 +51,7 @@ import { writeChanges } from './write-changes.ts';
 import { FirstUses } from './write-first-uses.ts';
 import { type LockedNodes, lookUpGraph } from './write-graph.ts';
 import { writeNodes } from './write-nodes.ts';
-import { type InvalidationState, holdOffErases, PersonCache, readInvalidationStates } from './person-cache.ts';
+import { type InvalidationState, blockErases, PersonCache, readInvalidationStates } from './person-cache.ts';
 import { findStored, writeRecords } from './write-records.ts';
 
 export interface PostgresWriterSetup {
@@ -257,11 +257,11 @@ class PostgresWriteTransaction extends SqlWriteTransaction implements WriteTrans
       this.#client,
       lookups.map(({ tenant }) => tenant),
     );
-    for (const { tenant, snapshot, resolved, hasRemembered } of graph.found) {
+    for (const { tenant, snapshot, resolved, hasCached } of graph.found) {
       const state = invalidations.get(tenant) ?? NO_INVALIDATIONS;
       const isCurrent = await people.isCurrent(this.#client, tenant, state);
       // A cached person may have been erased or unmerged. That is rare: locks are then taken out of order.
-      if (hasRemembered && !isCurrent) return this.lookUp(requests);
+      if (hasCached && !isCurrent) return this.lookUp(requests);
       if (isCurrent) this.#met.push([tenant, resolved]);
       this.#snapshots.set(tenant, snapshot);
       this.#invalidationCounts.set(tenant, state.count);
@@ -291,7 +291,7 @@ class PostgresWriteTransaction extends SqlWriteTransaction implements WriteTrans
         batch.changes.identifiers.length > 0 || batch.records.some(({ rejections }) => rejections.length > 0),
     );
     const numbersUnlocked = unlocked.map(({ tenant }) => tenant);
-    await holdOffErases(this.#client, numbersUnlocked, this.#invalidationCounts);
+    await blockErases(this.#client, numbersUnlocked, this.#invalidationCounts);
     try {
       await writeRecords(this.#client, tenants, this.#shared.numbers, processedAt);
     } catch (error) {
@@ -321,7 +321,7 @@ class PostgresWriteTransaction extends SqlWriteTransaction implements WriteTrans
     await this.#transaction.commit();
     for (const [id, no] of this.#newTenants) tenants.set(id, no);
     for (const [tenant, people] of this.#met) {
-      this.#people.learn(tenant, this.#invalidationCounts.get(tenant) ?? 0, people);
+      this.#people.add(tenant, this.#invalidationCounts.get(tenant) ?? 0, people);
     }
   }
 
@@ -330,7 +330,7 @@ class PostgresWriteTransaction extends SqlWriteTransaction implements WriteTrans
     numbers.forget();
     if (this.#isOutdated || !this.#client.isUsable) {
       tenants.clear();
-      this.#people.forgetAll();
+      this.#people.clear();
       days.forget();
     }
     await this.#transaction.rollback();

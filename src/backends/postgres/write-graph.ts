@@ -1,10 +1,10 @@
 /**
  * Reads and locks the part of the identity graph that a batch needs, in a fixed number of statements.
  *
- * First it reads the nodes and survivors of all match keys, except of cached people (person-cache.ts). Then it locks
+ * First it reads the nodes and roots of all match keys, except of cached people (person-cache.ts). Then it locks
  * the rows of nodes that will be written, in the order of their numbers: for a user whose keys all have nodes of one
  * profile, the node of the strongest, which gets its events; for any other user (a candidate: it may link or merge),
- * all nodes of all profiles that it names. Every change of a profile requires the lock on its survivor, so what is read
+ * all nodes of all profiles that it names. Every change of a profile requires the lock on its root, so what is read
  * of candidates' profiles under the locks stays true until the end of the transaction. A change between the first read
  * and the locks is a conflict, and the batch is retried.
  */
@@ -50,7 +50,7 @@ const READ_PROFILES = {
   name: 'store_read_profiles',
   text: `
     WITH members AS (
-      SELECT no AS survivor, no, received_at, trace_id, user_index FROM nodes WHERE no = ANY ($1::int8[])
+      SELECT no AS root, no, received_at, trace_id, user_index FROM nodes WHERE no = ANY ($1::int8[])
       UNION ALL
       SELECT root, no, received_at, trace_id, user_index FROM nodes WHERE root = ANY ($1::int8[])
     )
@@ -76,7 +76,7 @@ interface LockedRow {
 }
 
 interface MemberRow {
-  readonly survivor: number;
+  readonly root: number;
   readonly no: number;
   readonly received_at: number;
   readonly trace_id: string;
@@ -103,7 +103,7 @@ interface UncachedLookup extends Lookup {
   readonly users: readonly PersonKeys[];
   /** Users with nothing to decide, and whether any of them came from the cache. */
   readonly resolved: Map<PersonKeys, NodeNumber>;
-  readonly hasRemembered: boolean;
+  readonly hasCached: boolean;
 }
 
 export interface Graph {
@@ -119,20 +119,21 @@ export async function lookUpGraph(client: Queryable, lookups: readonly Lookup[],
   const roots = new Map<NodeNumber, NodeNumber>();
   const toLock = new Set<NodeNumber>();
   const candidates = new Set<NodeNumber>();
-  const rests = lookups.map((one) => withoutRemembered(one, people, toLock));
-  const remembered = [...toLock];
-  const keyNodes = await findKeys(client, rests, roots);
-  for (const [index, rest] of rests.entries()) settle(rest, keyNodes[index] as KeyNodes, roots, toLock, candidates);
+  const uncached = lookups.map((one) => withoutCached(one, people, toLock));
+  const cachedNodes = [...toLock];
+  const keyNodes = await findKeys(client, uncached, roots);
+  for (const [index, rest] of uncached.entries())
+    findCandidates(rest, keyNodes[index] as KeyNodes, roots, toLock, candidates);
   const locked = await lock(client, toLock, candidates, roots);
   const missing = new Set(toLock.values().filter((node) => !locked.has(node)));
   if (missing.size > 0) {
-    if (!remembered.some((node) => missing.has(node))) throw new StoreConflictError('a profile was erased meanwhile');
+    if (!cachedNodes.some((node) => missing.has(node))) throw new StoreConflictError('a profile was erased meanwhile');
     // Probably erased long ago. Without these, fewer are cached each time, so this ends.
     people.drop(missing);
     return lookUpGraph(client, lookups, people);
   }
   const profiles = candidates.size === 0 ? NO_PROFILES : await readProfiles(client, candidates);
-  const found = rests.map((rest, index) =>
+  const found = uncached.map((rest, index) =>
     withSnapshot(rest, snapshotOf(rest, keyNodes[index] as KeyNodes, roots, profiles)),
   );
   return { found, locked };
@@ -143,9 +144,9 @@ export async function readGraph(client: Queryable, lookup: Lookup): Promise<Snap
   const roots = new Map<NodeNumber, NodeNumber>();
   const candidates = new Set<NodeNumber>();
   const { users } = lookup.request;
-  const rest: UncachedLookup = { ...lookup, users, resolved: new Map(), hasRemembered: false };
+  const rest: UncachedLookup = { ...lookup, users, resolved: new Map(), hasCached: false };
   const [nodes] = await findKeys(client, [rest], roots);
-  settle(rest, nodes as KeyNodes, roots, new Set(), candidates);
+  findCandidates(rest, nodes as KeyNodes, roots, new Set(), candidates);
   const profiles = candidates.size === 0 ? NO_PROFILES : await readProfiles(client, candidates);
   return snapshotOf(rest, nodes as KeyNodes, roots, profiles);
 }
@@ -169,7 +170,7 @@ function snapshotOf(
   };
 }
 
-function withoutRemembered(lookup: Lookup, people: PersonCache, toLock: Set<NodeNumber>): UncachedLookup {
+function withoutCached(lookup: Lookup, people: PersonCache, toLock: Set<NodeNumber>): UncachedLookup {
   const { tenant, request } = lookup;
   const resolved = new Map<PersonKeys, NodeNumber>();
   const users = request.users.filter((user) => {
@@ -179,7 +180,7 @@ function withoutRemembered(lookup: Lookup, people: PersonCache, toLock: Set<Node
     toLock.add(node);
     return false;
   });
-  return { ...lookup, users, resolved, hasRemembered: resolved.size > 0 };
+  return { ...lookup, users, resolved, hasCached: resolved.size > 0 };
 }
 
 const NO_PROFILES: ReadonlyMap<NodeNumber, ProfileState> = new Map();
@@ -191,14 +192,14 @@ function required<T>(value: T | undefined): T {
 
 async function findKeys(
   client: Queryable,
-  rests: readonly UncachedLookup[],
+  uncached: readonly UncachedLookup[],
   roots: Map<NodeNumber, NodeNumber>,
 ): Promise<KeyNodes[]> {
   const tenants: number[] = [];
   const types: number[] = [];
   const values: string[] = [];
   const found: Map<string, NodeNumber>[] = [];
-  const answers = rests.map(({ tenant, users }): KeyNodes => {
+  const keyNodes = uncached.map(({ tenant, users }): KeyNodes => {
     const nodes = { user_id: new Map(), email: new Map(), phone_number: new Map(), anon_id: new Map() };
     const seen = IDENTIFIER_TYPES.map(() => new Set<string>());
     for (const { keys } of users) {
@@ -214,21 +215,21 @@ async function findKeys(
     }
     return nodes;
   });
-  if (values.length === 0) return answers;
+  if (values.length === 0) return keyNodes;
   const parameters = [int4s(tenants), int2s(types), texts(values)];
   const { rows } = await client.query<[ordinal: number, node: number, root: number | null]>(FIND_KEYS, parameters);
   for (const [ordinal, node, root] of rows) {
     found[ordinal - 1]?.set(values[ordinal - 1] as string, node);
     roots.set(node, root ?? node);
   }
-  return answers;
+  return keyNodes;
 }
 
 /**
- * Splits users into those with nothing to decide and candidates, and collects the rows to lock; `candidates` are the
- * survivors of the latter.
+ * Splits users into those with nothing to decide, added to `resolved`, and those that may link or merge: the roots of
+ * the profiles that they name are added to `candidates`. Adds the nodes of both to `toLock`.
  */
-function settle(
+function findCandidates(
   { users, resolved }: UncachedLookup,
   nodes: KeyNodes,
   roots: ReadonlyMap<NodeNumber, NodeNumber>,
@@ -280,13 +281,10 @@ async function lock(
   return locked;
 }
 
-async function readProfiles(
-  client: Queryable,
-  survivors: ReadonlySet<NodeNumber>,
-): Promise<Map<NodeNumber, ProfileState>> {
-  const { rows } = await client.query<MemberRow>(READ_PROFILES, [int8s([...survivors])]);
+async function readProfiles(client: Queryable, roots: ReadonlySet<NodeNumber>): Promise<Map<NodeNumber, ProfileState>> {
+  const { rows } = await client.query<MemberRow>(READ_PROFILES, [int8s([...roots])]);
   const profiles = new Map<NodeNumber, ProfileState>();
-  for (const [root, members] of Map.groupBy(rows, ({ survivor }) => survivor)) {
+  for (const [root, members] of Map.groupBy(rows, (row) => row.root)) {
     const first = members.find(({ no }) => no === root);
     if (first === undefined) throw new StoreConflictError('a profile was erased meanwhile');
     const others = members.filter(({ no }) => no !== root);

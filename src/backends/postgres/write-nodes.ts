@@ -122,11 +122,11 @@ function newRow(
     events,
     first: Math.min(origin.receivedAt, first),
     last: Math.max(origin.receivedAt, last),
-    properties: user && others.length === 0 ? textOf(user) : boundedText(foldedGroups(NO_GROUPS, users)),
+    properties: user && others.length === 0 ? propertiesText(user) : boundedText(foldedGroups(NO_GROUPS, users)),
   };
 }
 
-function textOf({ origin, propertyUpdate }: UserToStore): string | null {
+function propertiesText({ origin, propertyUpdate }: UserToStore): string | null {
   return propertyUpdate === null ? null : groupsText(origin, propertyUpdate);
 }
 

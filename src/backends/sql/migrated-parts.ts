@@ -50,7 +50,7 @@ function shared(...names: readonly (keyof typeof SHARED)[]): Record<string, Colu
 const PARTS: Readonly<Record<string, Columns>> = {
   tenants: { no: 'integer', id: 'text', last_erased_at: 'integer' },
   nodes: {
-    // `root` is the surviving node of one that was merged away; null for a survivor.
+    // `root` is the root of a node that was merged away; null for a root itself.
     ...integers('no tenant root events first_seen last_seen'),
     properties: 'text',
     id: 'uuid',

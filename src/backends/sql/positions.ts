@@ -46,8 +46,8 @@ export function insertLostRecords(
 }
 
 /**
- * Advances a position, and returns no row if it is not at `from`, or at `from` after another record than the expected
- * one. Before any record is processed, it is at 0.
+ * Advances a position. Returns no row if the position is not `from`, or the record before it is not the expected one.
+ * Before any record is processed, the position is 0.
  */
 export function advancePosition(
   tables: Kysely<StoreTables>,

@@ -34,7 +34,10 @@ import {
 
 /** What the one log of an embedded store is called in its tables. */
 export const LOCAL_LOG = '';
-/** The one shard of an embedded store, and the one that erase, unmerge and retention write to. Only its sums may be below zero. */
+/**
+ * The one shard of an embedded store, and the one that erase, unmerge and retention write to. Only its sums may be
+ * below zero.
+ */
 export const LOCAL_SHARD = 0;
 
 type Outcome = (typeof OUTCOMES)[number];

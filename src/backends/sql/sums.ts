@@ -1,7 +1,8 @@
 /**
  * The sums that a writer keeps: events by minute and hour with their revenue, the ledger by hour of receipt, receipts by
- * minute, the number of profiles, and violations of tracking plans. Gathered in memory and written once per transaction, as its last statements, so that
- * their rows are locked for a moment only. Counts of events, which may be thousands of rows, are written by each engine.
+ * minute, the number of profiles, and violations of tracking plans. Gathered in memory and written once per
+ * transaction, as its last statements, so that their rows are locked for a moment only. Counts of events, which may be
+ * thousands of rows, are written by each engine.
  */
 
 import type { Kysely } from 'kysely';

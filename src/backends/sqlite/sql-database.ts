@@ -38,8 +38,8 @@ class SqliteSqlDatabase<Tables> implements SqlDatabase<Tables> {
   readonly #writing: Kysely<Tables>;
   readonly #writer: DatabaseSync;
   readonly #reader: DatabaseSync;
-  /** The last requested transaction; never rejects. */
-  #turn: Promise<unknown> = Promise.resolve();
+  /** The last requested transaction, which the next one waits for; never rejects. */
+  #lastChange: Promise<unknown> = Promise.resolve();
 
   constructor(writer: DatabaseSync, reader: DatabaseSync) {
     this.#writer = writer;
@@ -54,13 +54,13 @@ class SqliteSqlDatabase<Tables> implements SqlDatabase<Tables> {
 
   change<T>(work: (tables: Kysely<Tables>) => Promise<T>, durability: Durability = 'synced'): Promise<T> {
     const deadline = giveUpAt();
-    const done = this.#turn.then(() => translateErrors(this.#transaction(work, durability, deadline)));
-    this.#turn = done.catch(() => {});
+    const done = this.#lastChange.then(() => translateErrors(this.#transaction(work, durability, deadline)));
+    this.#lastChange = done.catch(() => {});
     return done;
   }
 
   async close(): Promise<void> {
-    await this.#turn;
+    await this.#lastChange;
     for (const database of [this.#reader, this.#writer]) if (database.isOpen) database.close();
   }
 

@@ -212,7 +212,7 @@ async function processing(context: TestContext) {
       const waits = { waitForMore: async () => undefined, betweenTransactions: async () => undefined };
       const reader = await groupReaderOf(context, log);
       await hasPartitions(reader);
-      await new Processor({ ...parts, ...waits, log: reader, options: OPTIONS, batchesPerTransaction: 1 }).drain();
+      await new Processor({ ...parts, ...waits, log: reader, options: OPTIONS, isStoreShared: true }).processAll();
       await reader.close();
     },
     lostMetric: async (): Promise<number | null> => {

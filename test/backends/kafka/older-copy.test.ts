@@ -114,7 +114,7 @@ suite('A broker that is put back to an older state', {
       onProblem: (text) => {
         problem = text;
       },
-      batchesPerTransaction: 1,
+      isStoreShared: true,
     });
     const running = processor.run();
     const events = async (): Promise<number | undefined> =>

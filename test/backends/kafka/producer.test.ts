@@ -35,7 +35,7 @@ async function open(context: TestContext): Promise<Open> {
     onProduced: () => undefined,
   });
   context.after(async () => {
-    await producer.settled();
+    await producer.flush();
     producer.stop();
     await cluster.close();
   });

@@ -6,7 +6,7 @@
 import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
 import { suite, test, type TestContext } from 'node:test';
-import { continueArrivalNumbers, settleMigratedArrivals } from '../../../src/backends/postgres/arrival-numbers.ts';
+import { continueArrivalNumbers, deriveMigratedArrivals } from '../../../src/backends/postgres/arrival-numbers.ts';
 import { openPool, type PostgresPool } from '../../../src/backends/postgres/pool.ts';
 import { openPostgresStore } from '../../../src/backends/postgres/store.ts';
 import { openPostgresStoreWriter } from '../../../src/backends/postgres/store-writer.ts';
@@ -286,7 +286,7 @@ suite('Arrivals on PostgreSQL', { skip: whyNoPostgres() }, () => {
       `INSERT INTO data_migrations (id, log, started_at, store_id) VALUES (gen_random_uuid(), 'l', 1, $1)`,
       [installation],
     );
-    for (let run = 1; run <= 2; run++) await pool.inTransaction((client) => settleMigratedArrivals(client, 70_000));
+    for (let run = 1; run <= 2; run++) await pool.inTransaction((client) => deriveMigratedArrivals(client, 70_000));
     const later = await write(writer, 0, 1);
     await later.transaction.commit(false);
 

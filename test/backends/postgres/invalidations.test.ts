@@ -94,11 +94,11 @@ suite('After an erase or unmerge, a writer on PostgreSQL', { skip: whyNoPostgres
     const now = { count: 0, lastErasedAt: 0 };
     assert.equal(await people.isCurrent(pool, 1, now), false, 'at first');
     assert.equal(await people.isCurrent(pool, 1, now), true);
-    people.learn(1, 0, [[user, 10]]);
+    people.add(1, 0, [[user, 10]]);
     assert.equal(people.nodeOf(1, user, START), 10);
     assert.equal(await people.isCurrent(pool, 1, { ...now, count: 1 }), false);
     // Of a transaction that was committed before the invalidation, and is reported after it.
-    people.learn(1, 0, [[user, 10]]);
+    people.add(1, 0, [[user, 10]]);
     assert.equal(people.nodeOf(1, user, START), undefined);
   });
 

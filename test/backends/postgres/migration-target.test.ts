@@ -98,7 +98,7 @@ suite('PostgreSQL as the target of a migration', { skip: whyNoPostgres() }, () =
     const { target, pool } = await begun(context);
     await target.take('audit', null, chunkOf('a', [audit(7)]));
     for (const nextNumber of [1, 2, NUMBERS_PER_BLOCK, NUMBERS_PER_BLOCK + 1, NUMBERS_PER_BLOCK + 2, 5e12]) {
-      await target.settle(nextNumber);
+      await target.prepareForWrites(nextNumber);
       const { rows } = await pool.query<{ first: number }>("SELECT nextval('numbers') AS first");
       assert.ok((rows[0]?.first ?? 0) >= nextNumber, `${rows[0]?.first} was given out before`);
     }

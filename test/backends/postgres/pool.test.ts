@@ -64,6 +64,17 @@ function settingsTests(): void {
     for (const ms of [0, 3_600_000, -3_600_000]) assert.ok(Math.abs(await aheadBy(ms)) < 60_000);
   });
 
+  test('the facts for the doctor say whether the database is read-only', async (context) => {
+    const { url, pool } = await poolFor(context);
+    assert.equal((await databaseFacts(pool)).isReadOnly, false);
+    await pool.query(`ALTER DATABASE "${new URL(url).pathname.slice(1)}" SET default_transaction_read_only = on`);
+    // The setting is that of new connections.
+    const later = await openPool(testPoolOptions(url));
+    context.after(() => later.close());
+    const { isReadOnly, isStandby } = await databaseFacts(later);
+    assert.deepEqual({ isReadOnly, isStandby }, { isReadOnly: true, isStandby: false });
+  });
+
   test('handles share connections, and the last one to be closed ends them', async () => {
     const { connect } = await emptyDatabase();
     const pool = await connect({ max: 1 });

@@ -39,15 +39,15 @@ suite('A PostgreSQL that refuses to work', { skip: whyNoPostgres() }, () => {
       now: () => PROCESSED_AT,
       waitForMore: () => Promise.resolve(),
       betweenTransactions: () => Promise.resolve(),
-      batchesPerTransaction: 1,
+      isStoreShared: true,
     });
     // As where a table was not restored, or a right was taken away.
     await pool.query('ALTER TABLE arrivals RENAME TO elsewhere');
-    await processor.drain();
+    await processor.processAll();
     assert.deepEqual([...(await writer.positions())], []);
     assert.equal(lines.filter((line) => /waits.*arrivals/.test(line) || /arrivals.*waits/.test(line)).length, 1);
     await pool.query('ALTER TABLE elsewhere RENAME TO arrivals');
-    await processor.drain();
+    await processor.processAll();
     assert.deepEqual(await store.deadLetters(10), []);
     const { hours } = await store.ledger(about.tenantId, { from: null, to: null });
     assert.equal(hours[0]?.events.stored, 3);

@@ -119,7 +119,7 @@ async function setUpProcessor(context: TestContext, folder: string, { connect }:
     metrics: metricsWriter(allocateMetrics(1), 0),
     waitForMore: () => sleep(10),
     betweenTransactions: () => Promise.resolve(),
-    batchesPerTransaction: 1,
+    isStoreShared: true,
     positionsIntervalMs: 50,
   });
   const running = processor.run();

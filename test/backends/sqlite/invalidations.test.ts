@@ -13,7 +13,7 @@ import { HASHED, type HashOfKey, keyHashes } from '../../../src/views/keyed-hash
 import { PROFILE_RUNS } from '../../../src/backends/sqlite/store/profile-runs.ts';
 import { RunReader } from '../../../src/backends/sqlite/sorted-runs/run-reader.ts';
 import { openSqliteStore } from '../../../src/backends/sqlite/store/store.ts';
-import { openSqliteStoreWriter, type WriterSetup } from '../../../src/backends/sqlite/store/writer.ts';
+import { openSqliteStoreWriter, type StoreWriterSetup } from '../../../src/backends/sqlite/store/writer.ts';
 import type { LogEntry } from '../../../src/log.ts';
 import type { Store } from '../../../src/store.ts';
 import type { StoreWriter } from '../../../src/store-writer.ts';
@@ -232,7 +232,7 @@ suite('A writer that remembers people over erases and unmerges', () => {
   for (const seed of SEEDS)
     test(`writes the same as one with an empty cache (history ${seed})`, async (context) => {
       const [file, other] = [fileIn(context), fileIn(context)];
-      const setup: Omit<WriterSetup, 'file'> = {
+      const setup: Omit<StoreWriterSetup, 'file'> = {
         tableEvents: 40,
         indexSizes: { fanOut: 3, blockRows: 2, mergedBytesMin: 1 },
         profileSizes: { fanOut: 2, blockRows: 3, mergedBytesMin: 300 },

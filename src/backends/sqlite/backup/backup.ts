@@ -27,7 +27,7 @@ import {
   type KeyFacts,
   type LedgerSums,
   type LogFacts,
-  type LostStretch,
+  type LostRecords,
   type StoreFacts,
 } from '../../../backup/manifest.ts';
 import type { CheckFolder } from '../../../backup/unpack.ts';
@@ -44,7 +44,7 @@ import { readLogInstallation, wasUsedByServer } from '../installation.ts';
 import { findLogName, isEndUnknown, readLogEnd, unknownEndText } from '../log/name-and-end.ts';
 import { newestRecordBefore } from '../log/reader.ts';
 import { recoverSegment } from '../log/recovery.ts';
-import { MissingPositionsError, readRecords, type Stretch } from '../log/segment-reader.ts';
+import { MissingPositionsError, readRecords, type SegmentRange } from '../log/segment-reader.ts';
 import { gapAdvice, hasWal, holdsRecords, listSegments, type Segment, segmentBytes } from '../log/segments.ts';
 import { noteLogWarning } from '../log/warnings.ts';
 import { StoreConnection } from '../store/connection.ts';
@@ -174,7 +174,7 @@ async function copyLog(setup: CopySetup): Promise<LogFacts> {
 }
 
 /** If a segment ends before the next one begins, it may be complete, and the one between them gone. */
-function asGap(error: unknown, { segment, until }: Omit<Stretch, 'from'>, logFolder: string): unknown {
+function asGap(error: unknown, { segment, until }: Omit<SegmentRange, 'from'>, logFolder: string): unknown {
   const cause = error instanceof OperatorError ? error.cause : undefined;
   if (!(cause instanceof MissingPositionsError) || cause.to !== until || cause.from === segment.firstPosition)
     return error;
@@ -188,19 +188,19 @@ function asGap(error: unknown, { segment, until }: Omit<Stretch, 'from'>, logFol
 async function copySegment(path: string, segment: Segment, setup: CopySetup): Promise<boolean> {
   const { file } = segment;
   // Only its name matters; a segment that an operator gave up may be damaged.
-  const isMark = !holdsRecords(segment);
+  const isMarker = !holdsRecords(segment);
   // A running server has checked the segments of earlier ones, and tracks the end of its own.
-  if (!isMark && hasWal(file) && !lockHolderOf(setup.dataFolder).isHeld) assertRecoverable(file, setup);
+  if (!isMarker && hasWal(file) && !lockHolderOf(setup.dataFolder).isHeld) assertRecoverable(file, setup);
   for (let attempts = 1; ; attempts += 1) {
     const before = statSync(file, { throwIfNoEntry: false });
     if (before === undefined) return false;
-    if (!isMark && hasWal(file)) {
+    if (!isMarker && hasWal(file)) {
       if (await ifThere(file, () => copyDatabase(path, setup))) return true;
     } else {
       // Sealed, so it never changes again; or so new that it is empty, and then it may change.
       const isCopied = await ifThere(file, () => copyPlain(path, setup));
       const after = statSync(file, { throwIfNoEntry: false });
-      const isSame = after?.size === before.size && after.mtimeMs === before.mtimeMs && (isMark || !hasWal(file));
+      const isSame = after?.size === before.size && after.mtimeMs === before.mtimeMs && (isMarker || !hasWal(file));
       if (isCopied && isSame) return true;
     }
     if (attempts === ATTEMPTS_MAX) throw new OperatorError(`The log segment ${file} changes while it is copied.`);
@@ -358,7 +358,7 @@ function storeFacts(file: string): StoreFacts {
     const lost = database
       .prepare('SELECT first_position, next_position, records FROM lost_records ORDER BY first_position')
       .all()
-      .map((row) => Object.assign({}, row) as unknown as LostStretch);
+      .map((row) => Object.assign({}, row) as unknown as LostRecords);
     return lost.length === 0 ? facts : { ...facts, lost };
   });
 }
@@ -391,7 +391,7 @@ function logFactsOf(segments: readonly CountedSegment[]): LogFacts {
  * Reads every record of a segment with its checksum. Throws if one is damaged or missing, or the segment is of another
  * log.
  */
-async function countRecords(whole: Omit<Stretch, 'from'>, stop: AbortSignal): Promise<number> {
+async function countRecords(whole: Omit<SegmentRange, 'from'>, stop: AbortSignal): Promise<number> {
   const { segment, until } = whole;
   if (!holdsRecords(segment) || segment.firstPosition === until) return 0;
   let from = segment.firstPosition;

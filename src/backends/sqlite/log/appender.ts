@@ -10,8 +10,8 @@ import { type MessagePort, receiveMessageOnPort, Worker } from 'node:worker_thre
 import { OperatorError } from '../../../errors.ts';
 import { type LogAppender, type LogEntry, LogUnavailableError } from '../../../log.ts';
 import type { MissingRecords } from '../../../log/continuity.ts';
-import { inOwnMemory, threadFile, YOUNG_LIMIT } from '../../../runtime/threads.ts';
-import type { Group, WriterMessage, WriterReply, WriterSetup } from './writer.ts';
+import { HEAP_LIMITS, inOwnMemory, threadFile } from '../../../runtime/threads.ts';
+import type { Group, WriterMessage, WriterReply, LogWriterSetup } from './writer.ts';
 
 /**
  * Larger bodies are transferred by themselves, without a copy. Measured with bodies of 390 kB, that takes a quarter off
@@ -25,7 +25,7 @@ interface Waiting {
   readonly reject: (error: Error) => void;
 }
 
-export interface AppenderSetup extends WriterSetup {
+export interface AppenderSetup extends LogWriterSetup {
   /** Called once, after every waiting call was rejected, when the process has to end: the disk failed. */
   readonly onFatal: (message: string) => void;
   /** Called at start if the log has lost its end. */
@@ -35,7 +35,7 @@ export interface AppenderSetup extends WriterSetup {
 /** Resolves when the log has been checked and is ready for appends. */
 export async function openSqliteLogAppender({ onFatal, onMissing, ...setup }: AppenderSetup): Promise<LogAppender> {
   const transferList = [setup.checkpointer, ...(setup.otherEdges ?? [])].filter((port) => port !== undefined);
-  const options = { name: 'log writer', workerData: setup, transferList, resourceLimits: YOUNG_LIMIT };
+  const options = { name: 'log writer', workerData: setup, transferList, resourceLimits: HEAP_LIMITS.default };
   const worker = new Worker(threadFile('./writer', import.meta.url), options);
   await new Promise<void>((resolve, reject) => {
     worker.once('message', (reply: WriterReply) => {
@@ -142,7 +142,7 @@ class SqliteLogAppender implements LogAppender {
   }
 
   #onReply(reply: WriterReply): void {
-    if (reply.type === 'durable') this.#settle(reply.upToGroup, (waiting) => waiting.resolve());
+    if (reply.type === 'durable') for (const { resolve } of this.#takeSent(reply.upToGroup)) resolve();
     if (reply.type === 'recovered' && !this.#dead) this.#problem = null;
     if (reply.type !== 'failed') return;
     if (reply.fatal) {
@@ -150,14 +150,13 @@ class SqliteLogAppender implements LogAppender {
     } else {
       this.#problem = reply.message;
       const error = new LogUnavailableError(reply.message);
-      this.#settle(reply.upToGroup, (waiting) => waiting.reject(error));
+      for (const { reject } of this.#takeSent(reply.upToGroup)) reject(error);
     }
   }
 
-  #settle(upToGroup: number, settle: (waiting: Waiting) => void): void {
-    while (this.#sent[0] && this.#sent[0].id <= upToGroup) {
-      for (const waiting of this.#sent.shift()?.waiting ?? []) settle(waiting);
-    }
+  /** Removes the groups up to this one, and returns their entries. */
+  *#takeSent(upToGroup: number): Generator<Waiting> {
+    while (this.#sent[0] && this.#sent[0].id <= upToGroup) yield* this.#sent.shift()?.waiting ?? [];
   }
 
   die(message: string): void {
@@ -165,7 +164,7 @@ class SqliteLogAppender implements LogAppender {
     this.#dead = true;
     this.#problem = message;
     const error = new LogUnavailableError(message, true);
-    this.#settle(Number.POSITIVE_INFINITY, (waiting) => waiting.reject(error));
+    for (const { reject } of this.#takeSent(Number.POSITIVE_INFINITY)) reject(error);
     for (const waiting of this.#gathering.splice(0)) waiting.reject(error);
     this.#writer.unref();
     this.#closed?.resolve();

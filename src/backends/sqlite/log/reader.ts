@@ -32,7 +32,7 @@ import {
   readHeaders,
   readRecords,
   SegmentGoneError,
-  type Stretch,
+  type SegmentRange,
   UnreadableSegmentError,
 } from './segment-reader.ts';
 import {
@@ -56,8 +56,9 @@ export interface ReaderSetup {
 
 const LISTINGS_MAX = 5;
 
+/** The segments of the folder at one moment, from a position on. */
 interface Listing {
-  readonly stretches: Stretch[];
+  readonly ranges: SegmentRange[];
   /** The first position that is kept; infinity without any. */
   readonly firstKept: number;
   /** The newest segment was given up: the next start continues after it. */
@@ -97,17 +98,17 @@ class SqliteLogReader implements LogReader {
   }
 
   async read(_partition: number, position: number, bytesMax: number): Promise<LogBatch> {
-    return this.#eachListing(position, ({ stretches, firstKept }) => {
+    return this.#withListing(position, ({ ranges, firstKept }) => {
       if (position > 0 && firstKept > position) throw this.#removed(position, firstKept);
       let records: LogRecord[] = [];
       let bytesLeft = Math.min(bytesMax, BATCH_BYTES_MAX);
-      for (const stretch of stretches) {
-        if (isMark(stretch)) {
+      for (const range of ranges) {
+        if (isGapMarker(range)) {
           // The records before it can be processed; what follows needs a decision of the operator.
           if (records.length > 0) break;
-          throw this.#lostRecords(stretch, stretch.from, stretch.until);
+          throw this.#lostRecords(range, range.from, range.until);
         }
-        const read = this.#recordsOf(stretch, bytesLeft, records.length > 0);
+        const read = this.#recordsOf(range, bytesLeft, records.length > 0);
         if (read === undefined) break;
         records = records.concat(read.records);
         for (const { body } of read.records) bytesLeft -= body.byteLength;
@@ -118,16 +119,16 @@ class SqliteLogReader implements LogReader {
   }
 
   /** Undefined if there are some already and none can be read after them: the next read reports it. */
-  #recordsOf(stretch: Stretch, bytesMax: number, hasSome: boolean): ReturnType<typeof readRecords> | undefined {
+  #recordsOf(range: SegmentRange, bytesMax: number, hasSome: boolean): ReturnType<typeof readRecords> | undefined {
     try {
-      return readRecords(stretch, bytesMax);
+      return readRecords(range, bytesMax);
     } catch (error) {
       if (!(error instanceof LogCorruptError) || error instanceof ForeignSegmentError) throw error;
       if (hasSome) return undefined;
       // None after the last existing one: the segment may be complete, and the next one missing.
-      if (!(error instanceof MissingPositionsError) || error.to !== stretch.until) throw error;
-      const end = (findIdentity(stretch.segment.file)?.lastPosition ?? error.from - 1) + 1;
-      throw this.#lostRecords(stretch, Math.min(end, error.from), error.to);
+      if (!(error instanceof MissingPositionsError) || error.to !== range.until) throw error;
+      const end = (findIdentity(range.segment.file)?.lastPosition ?? error.from - 1) + 1;
+      throw this.#lostRecords(range, Math.min(end, error.from), error.to);
     }
   }
 
@@ -136,13 +137,13 @@ class SqliteLogReader implements LogReader {
     position: number,
     countMax: number,
   ): Promise<{ headers: LogHeader[]; next: number }> {
-    return this.#eachListing(position, ({ stretches }) => {
+    return this.#withListing(position, ({ ranges }) => {
       let headers: LogHeader[] = [];
-      for (const stretch of stretches) {
+      for (const range of ranges) {
         if (headers.length >= countMax) break;
-        if (isMark(stretch)) continue;
+        if (isGapMarker(range)) continue;
         headers = headers.concat(
-          ifReadable([], () => readHeaders(stretch, 'TRUE ORDER BY position LIMIT ?', countMax - headers.length)),
+          ifReadable([], () => readHeaders(range, 'TRUE ORDER BY position LIMIT ?', countMax - headers.length)),
         );
       }
       return { headers, next: after(headers, position) };
@@ -152,10 +153,10 @@ class SqliteLogReader implements LogReader {
   async find(_partition: number, position: number, traceId: string): Promise<LogHeader[]> {
     let found: LogHeader[] = [];
     let unreadable: LogCorruptError | undefined;
-    for (const stretch of this.#stretches(position).stretches) {
-      if (isMark(stretch)) continue;
+    for (const range of this.#list(position).ranges) {
+      if (isGapMarker(range)) continue;
       try {
-        found = found.concat(readHeaders(stretch, 'trace_id = ? ORDER BY position', traceId));
+        found = found.concat(readHeaders(range, 'trace_id = ? ORDER BY position', traceId));
       } catch (error) {
         if (error instanceof LogCorruptError) unreadable ??= error;
         // It was processed in the meantime, so it has no record at or after the position that a caller would pass now.
@@ -170,13 +171,13 @@ class SqliteLogReader implements LogReader {
   }
 
   async backlogBytes(_partition: number, position: number): Promise<number> {
-    return this.#eachListing(position, ({ stretches }) => {
+    return this.#withListing(position, ({ ranges }) => {
       let bytes = 0;
-      for (const stretch of stretches) {
-        const { file, firstPosition } = stretch.segment;
-        if (isMark(stretch)) continue;
-        const end = stretch.until ?? endOfSegment(stretch);
-        if (end > stretch.from) bytes += (segmentBytes(file) * (end - stretch.from)) / (end - firstPosition);
+      for (const range of ranges) {
+        const { file, firstPosition } = range.segment;
+        if (isGapMarker(range)) continue;
+        const end = range.until ?? endOfSegment(range);
+        if (end > range.from) bytes += (segmentBytes(file) * (end - range.from)) / (end - firstPosition);
       }
       return Math.ceil(bytes);
     });
@@ -185,10 +186,10 @@ class SqliteLogReader implements LogReader {
   /** A damaged segment is skipped: processed records are no longer needed. */
   async traceIdAt(_partition: number, position: number): Promise<string | undefined> {
     try {
-      return this.#eachListing(position, ({ stretches: [stretch] }) =>
-        stretch === undefined || isMark(stretch)
+      return this.#withListing(position, ({ ranges: [range] }) =>
+        range === undefined || isGapMarker(range)
           ? undefined
-          : readHeaders(stretch, 'position = ?', position)[0]?.traceId,
+          : readHeaders(range, 'position = ?', position)[0]?.traceId,
       );
     } catch (error) {
       if (error instanceof LogCorruptError) return undefined;
@@ -199,19 +200,19 @@ class SqliteLogReader implements LogReader {
   async missing(_partition: number, position: number): Promise<number> {
     // Read before the segments: a record is noted there after it is in its segment.
     const acknowledged = findLogEnd(this.#setup.folder);
-    return this.#eachListing(position, ({ stretches, firstKept, isEndLost }) => {
+    return this.#withListing(position, ({ ranges, firstKept, isEndLost }) => {
       let missing = position > 0 && Number.isFinite(firstKept) ? Math.max(0, firstKept - position) : 0;
       let end = firstKept === Number.POSITIVE_INFINITY ? 1 : firstKept;
-      for (const stretch of stretches) {
-        const { from, until } = stretch;
+      for (const range of ranges) {
+        const { from, until } = range;
         // A newest segment may grow; of one that cannot be read, the acknowledged end is used.
         const unreadable = until === undefined && acknowledged === 0 ? position - 1 : from;
-        const found = isMark(stretch) ? from : ifReadable(unreadable, () => endOfSegment(stretch));
+        const found = isGapMarker(range) ? from : ifReadable(unreadable, () => endOfSegment(range));
         if (until !== undefined) missing += Math.max(0, until - Math.max(found, from));
         end = until ?? found;
       }
       missing += isEndLost ? 0 : Math.max(0, Math.max(position, acknowledged) - end);
-      return missing === 0 && isFirstDamaged(stretches[0]) ? 1 : missing;
+      return missing === 0 && isFirstDamaged(ranges[0]) ? 1 : missing;
     });
   }
 
@@ -219,28 +220,28 @@ class SqliteLogReader implements LogReader {
     const acknowledged = findLogEnd(this.#setup.folder);
     const segments = listSegments(this.#setup.folder);
     const first = segments[0]?.firstPosition ?? 1;
-    const ranges = position === 0 && first > 1 ? [{ from: 1, to: first, records: first - 1 }] : [];
+    const lost: LostRange[] = position === 0 && first > 1 ? [{ from: 1, to: first, records: first - 1 }] : [];
     for (const [index, { state, firstPosition }] of segments.entries()) {
       if (state !== 'lost') continue;
       const from = Math.max(position, firstPosition);
       const end = acknowledged > firstPosition ? acknowledged : from + 1;
       const to = segments[index + 1]?.firstPosition ?? end;
       const isKnown = to - firstPosition < LOST_POSITIONS;
-      if (from < to) ranges.push({ from, to, records: isKnown ? to - from : 1 });
+      if (from < to) lost.push({ from, to, records: isKnown ? to - from : 1 });
     }
-    return ranges;
+    return lost;
   }
 
   /** The newest segment is never removed: it is being written, and its name determines the next position. */
   async commit(_partition: number, position: number): Promise<void> {
-    for (const stretch of this.#stretches(0).stretches) {
-      const { file } = stretch.segment;
-      if (stretch.until === undefined || stretch.until > position) return;
-      // The mark of missing records stays, like that of a segment that was given up.
-      if (isMark(stretch)) continue;
+    for (const range of this.#list(0).ranges) {
+      const { file } = range.segment;
+      if (range.until === undefined || range.until > position) return;
+      // The marker of missing records stays, like that of a segment that was given up.
+      if (isGapMarker(range)) continue;
       // Not sealed yet: a later commit removes it.
       if (hasWal(file)) return;
-      if (receivedLast(stretch) > this.#setup.now() - this.#setup.retentionMs) return;
+      if (receivedLast(range) > this.#setup.now() - this.#setup.retentionMs) return;
       // The backup's copy of the store may be older than the position, and then it needs the segment.
       if (isBackupRunning(this.#setup.folder)) return;
       removeSegment(file);
@@ -249,9 +250,9 @@ class SqliteLogReader implements LogReader {
 
   async newestReceivedAt(): Promise<number> {
     // Every start leaves a segment, which may be empty.
-    for (const stretch of this.#stretches(0).stretches.toReversed()) {
+    for (const range of this.#list(0).ranges.toReversed()) {
       try {
-        const newest = receivedLast(stretch);
+        const newest = receivedLast(range);
         if (newest > 0) return newest;
       } catch (error) {
         if (!(error instanceof LogCorruptError) && !(error instanceof LogUnavailableError)) throw error;
@@ -262,15 +263,15 @@ class SqliteLogReader implements LogReader {
 
   async close(): Promise<void> {}
 
-  #stretches(position: number): Listing {
-    return stretchesFrom(this.#setup.folder, this.#findName(), position);
+  #list(position: number): Listing {
+    return listRanges(this.#setup.folder, this.#findName(), position);
   }
 
-  /** Lists the segments again if one was removed in the meantime: the new list lacks it, or shows the gap. */
-  #eachListing<T>(position: number, use: (listing: Listing) => T): T {
+  /** Calls `use` again, with a new listing, if a segment was removed meanwhile: that one lacks it, or shows the gap. */
+  #withListing<T>(position: number, use: (listing: Listing) => T): T {
     for (let listings = 1; ; listings += 1) {
       try {
-        return use(this.#stretches(position));
+        return use(this.#list(position));
       } catch (error) {
         if (error instanceof LogCorruptError) this.#assertNoneForeign(position);
         if (!(error instanceof SegmentGoneError) || listings === LISTINGS_MAX) throw error;
@@ -280,16 +281,16 @@ class SqliteLogReader implements LogReader {
 
   /** A segment inserted between others makes the one before it look truncated. */
   #assertNoneForeign(position: number): void {
-    for (const stretch of this.#stretches(position).stretches) {
-      if (!isMark(stretch)) assertNotForeign(stretch.segment, stretch.logName);
+    for (const range of this.#list(position).ranges) {
+      if (!isGapMarker(range)) assertNotForeign(range.segment, range.logName);
     }
   }
 
-  /** `stretch` is that of the mark or, before a start has written one, of the segment before the gap. */
-  #lostRecords(stretch: Stretch, from: number, until: number | undefined): LogGapError {
+  /** `range` is that of the marker or, before a start has written one, of the segment before the gap. */
+  #lostRecords(range: SegmentRange, from: number, until: number | undefined): LogGapError {
     const positions = until === undefined ? `positions ${from}` : positionsText(from, until);
-    const isMarked = isMark(stretch);
-    const gap = { position: isMarked ? stretch.segment.firstPosition : from, isMarked };
+    const isMarked = isGapMarker(range);
+    const gap = { position: isMarked ? range.segment.firstPosition : from, isMarked };
     return new LogGapError(
       `The log has lost records that were acknowledged and not processed: ${positions}. ${gapAdvice(this.#setup.folder, gap)}`,
     );
@@ -312,13 +313,11 @@ class SqliteLogReader implements LogReader {
  * (`log/continuity.ts`). Unreadable segments are skipped.
  */
 export function newestRecordBefore(folder: string, position: number): ProcessedRecord | undefined {
-  for (const stretch of stretchesFrom(folder, findLogName(folder), 0).stretches.toReversed()) {
-    if (isMark(stretch) || stretch.segment.firstPosition >= position) continue;
+  for (const range of listRanges(folder, findLogName(folder), 0).ranges.toReversed()) {
+    if (isGapMarker(range) || range.segment.firstPosition >= position) continue;
     try {
-      const header = newestBefore(stretch, Math.min(position, stretch.until ?? position));
-      if (header !== undefined) {
-        return { partition: LOCAL_PARTITION, position: header[0], traceId: header[1], receivedAt: header[3] };
-      }
+      const newest = newestBefore(range, Math.min(position, range.until ?? position));
+      if (newest !== undefined) return { partition: LOCAL_PARTITION, ...newest };
     } catch (error) {
       if (!(error instanceof LogCorruptError)) throw error;
     }
@@ -326,29 +325,29 @@ export function newestRecordBefore(folder: string, position: number): ProcessedR
   return undefined;
 }
 
-/** The stretches that contain records from `position` on, in order, and marks of missing ones. */
-function stretchesFrom(folder: string, logName: string | undefined, position: number): Listing {
+/** What the segments hold from `position` on, in order, with the markers of missing records. */
+function listRanges(folder: string, logName: string | undefined, position: number): Listing {
   const segments = listSegments(folder);
   const startAt = segments.findLastIndex((segment) => segment.firstPosition <= position);
   const isPassed = ({ state }: Segment): boolean => state === 'lost' || state === 'unused';
-  const stretches: Stretch[] = [];
+  const ranges: SegmentRange[] = [];
   for (const [index, segment] of segments.entries()) {
     if (index < startAt || isPassed(segment)) continue;
     const from = Math.max(position, segment.firstPosition);
-    stretches.push({ segment, logName, from, until: segments[index + 1]?.firstPosition });
+    ranges.push({ segment, logName, from, until: segments[index + 1]?.firstPosition });
   }
   const newest = segments.at(-1);
   const isEndLost = newest !== undefined && isPassed(newest);
-  return { stretches, firstKept: segments[0]?.firstPosition ?? Number.POSITIVE_INFINITY, isEndLost };
+  return { ranges, firstKept: segments[0]?.firstPosition ?? Number.POSITIVE_INFINITY, isEndLost };
 }
 
 /** By order of appending; 0 if the segment is empty. */
-function receivedLast(stretch: Stretch): number {
-  return newestBefore(stretch)?.[3] ?? 0;
+function receivedLast(range: SegmentRange): number {
+  return newestBefore(range)?.receivedAt ?? 0;
 }
 
-/** Whether the segment only marks missing records. */
-function isMark({ segment }: Stretch): boolean {
+/** The file only marks missing records. */
+function isGapMarker({ segment }: SegmentRange): boolean {
   return segment.state === 'missing';
 }
 
@@ -362,10 +361,10 @@ function ifReadable<T>(otherwise: T, read: () => T): T {
 }
 
 /** Where a processor waits that has reached a damaged record. */
-function isFirstDamaged(stretch: Stretch | undefined): boolean {
-  if (stretch === undefined || isMark(stretch)) return false;
+function isFirstDamaged(range: SegmentRange | undefined): boolean {
+  if (range === undefined || isGapMarker(range)) return false;
   try {
-    readRecords(stretch, 1);
+    readRecords(range, 1);
     return false;
   } catch (error) {
     if (error instanceof LogCorruptError && !(error instanceof ForeignSegmentError)) return true;

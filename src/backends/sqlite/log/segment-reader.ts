@@ -46,13 +46,19 @@ export class MissingPositionsError extends LogCorruptError {
 
 const NO_BODY = new Uint8Array(0);
 
+/** Indexes of columns in a row: those of the header, the checksum, the body. */
+const POSITION = 0;
+const REJECTIONS = 9;
+const CHECKSUM = 12;
+const BODY = 13;
+
 /** Limit of bodies and rejections in memory at once, plus the one record that exceeds it. */
 export const BATCH_BYTES_MAX = 16 * 1024 * 1024;
 /** More than a record takes besides its body and its rejections. */
 const HEADER_BYTES = 256;
 
 /** The part of a segment to read. */
-export interface Stretch {
+export interface SegmentRange {
   readonly segment: Segment;
   /** The name of its log (`log/name-and-end.ts`). */
   readonly logName: string | undefined;
@@ -74,9 +80,9 @@ export interface ReadRecords {
  * At least one record if there is one, then as many as bring the bodies to `bytesMax` bytes. Records before a damaged or
  * missing one are returned, so that only a read of that one itself fails.
  */
-export function readRecords(stretch: Stretch, bytesMax: number): ReadRecords {
-  return inSegment(stretch, { records: [], isEnd: true }, (database) => {
-    const { segment, from, until } = stretch;
+export function readRecords(range: SegmentRange, bytesMax: number): ReadRecords {
+  return inSegment(range, { records: [], isEnd: true }, (database) => {
+    const { segment, from, until } = range;
     const select = database.prepare(
       `SELECT ${HEADER_COLUMNS}, checksum, body FROM records WHERE position >= ? AND position < ? ORDER BY position`,
     );
@@ -88,16 +94,16 @@ export function readRecords(stretch: Stretch, bytesMax: number): ReadRecords {
     select.setReturnArrays(true);
     for (const values of select.iterate(from, until ?? Number.MAX_SAFE_INTEGER)) {
       const header = values as unknown as HeaderValues;
-      const { 12: checksum, 13: body } = values as unknown as { 12: number; 13: Uint8Array };
-      const isThere = header[0] === position;
+      const { [CHECKSUM]: checksum, [BODY]: body } = values as unknown as { [CHECKSUM]: number; [BODY]: Uint8Array };
+      const isThere = header[POSITION] === position;
       if (!isThere || recordChecksum(header, body) !== checksum) {
         if (records.length > 0) return { records, isEnd: false };
-        throw isThere ? damaged(stretch, position) : new MissingPositionsError(segment.file, position, header[0]);
+        throw isThere ? damaged(range, position) : new MissingPositionsError(segment.file, position, header[POSITION]);
       }
-      records.push(toRecord(header, stretch, body));
+      records.push(toRecord(header, range, body));
       position += 1;
       bytes += body.byteLength;
-      bytesInAll += body.byteLength + (header[9]?.length ?? 0) + HEADER_BYTES;
+      bytesInAll += body.byteLength + (header[REJECTIONS]?.length ?? 0) + HEADER_BYTES;
       if (bytes >= bytesMax || bytesInAll >= BATCH_BYTES_MAX) return { records, isEnd: position === until };
     }
     if (until === undefined || position === until) return { records, isEnd: true };
@@ -106,29 +112,33 @@ export function readRecords(stretch: Stretch, bytesMax: number): ReadRecords {
   });
 }
 
-/** Headers of existing records of the stretch. `condition`: which of them, and their order. */
-export function readHeaders(stretch: Stretch, condition: string, ...values: (number | string)[]): LogHeader[] {
-  const { from, until = Number.MAX_SAFE_INTEGER } = stretch;
-  return selectHeaders(stretch, `position >= ? AND position < ? AND ${condition}`, from, until, ...values).map(
-    (row) => {
-      const { body: _none, ...header } = toRecord(row, stretch, NO_BODY);
-      return header;
-    },
-  );
+/** Headers of the records of the range. `condition`: which of them, and their order. */
+export function readHeaders(range: SegmentRange, condition: string, ...values: (number | string)[]): LogHeader[] {
+  const { from, until = Number.MAX_SAFE_INTEGER } = range;
+  return selectHeaders(range, `position >= ? AND position < ? AND ${condition}`, from, until, ...values).map((row) => {
+    const { body: _none, ...header } = toRecord(row, range, NO_BODY);
+    return header;
+  });
 }
 
-/** Of the newest record below a position, as it is stored; undefined if the segment has none. */
-export function newestBefore(stretch: Stretch, position = Number.MAX_SAFE_INTEGER): HeaderValues | undefined {
-  return selectHeaders(stretch, 'position < ? ORDER BY position DESC LIMIT 1', position)[0];
+/** The newest record of the segment below a position; undefined if it has none. */
+export function newestBefore(
+  range: SegmentRange,
+  below = Number.MAX_SAFE_INTEGER,
+): Pick<LogHeader, 'position' | 'traceId' | 'receivedAt'> | undefined {
+  const [newest] = selectHeaders(range, 'position < ? ORDER BY position DESC LIMIT 1', below);
+  if (newest === undefined) return undefined;
+  const [position, traceId, , receivedAt] = newest;
+  return { position, traceId, receivedAt };
 }
 
 /** The position after the last record at present. */
-export function endOfSegment(stretch: Stretch): number {
-  return (newestBefore(stretch)?.[0] ?? stretch.segment.firstPosition - 1) + 1;
+export function endOfSegment(range: SegmentRange): number {
+  return (newestBefore(range)?.position ?? range.segment.firstPosition - 1) + 1;
 }
 
-function selectHeaders(stretch: Stretch, condition: string, ...values: (number | string)[]): HeaderValues[] {
-  return inSegment(stretch, [], (database) => {
+function selectHeaders(range: SegmentRange, condition: string, ...values: (number | string)[]): HeaderValues[] {
+  return inSegment(range, [], (database) => {
     const select = database.prepare(`SELECT ${HEADER_COLUMNS} FROM records WHERE ${condition}`);
     select.setReturnArrays(true);
     return select.all(...values) as unknown as HeaderValues[];
@@ -136,13 +146,13 @@ function selectHeaders(stretch: Stretch, condition: string, ...values: (number |
 }
 
 /** `whenUnfinished` is for a newest segment that the writer is just creating: it has no table yet. */
-function inSegment<T>(stretch: Stretch, whenUnfinished: T, use: (database: DatabaseSync) => T): T {
-  const { file } = stretch.segment;
+function inSegment<T>(range: SegmentRange, whenUnfinished: T, use: (database: DatabaseSync) => T): T {
+  const { file } = range.segment;
   const hadWal = hasWal(file);
   try {
     using database = openSegmentForReading(file);
     try {
-      assertWrittenHere(stretch.segment, stretch.logName, identityIn(database, file));
+      assertWrittenHere(range.segment, range.logName, identityIn(database, file));
       return use(database);
     } catch (error) {
       assertCurrentFormat(database, file);
@@ -160,8 +170,8 @@ function inSegment<T>(stretch: Stretch, whenUnfinished: T, use: (database: Datab
     }
     if (isOutOfFiles(error)) throw new LogUnavailableError(`The log segment ${file} cannot be read now: ${message}.`);
     // The file of a new segment exists before its WAL, and its WAL before its table.
-    const isNewest = stretch.until === undefined;
-    if (isNewest && !hadWal && hasWal(file)) return inSegment(stretch, whenUnfinished, use);
+    const isNewest = range.until === undefined;
+    if (isNewest && !hadWal && hasWal(file)) return inSegment(range, whenUnfinished, use);
     if (isNewest && statSync(file).size <= PAGE_BYTES && /no such table/.test(message)) return whenUnfinished;
     if (isAccessDenied(error)) {
       throw new LogUnavailableError(
@@ -186,9 +196,21 @@ function mayNotBeRead(file: string): boolean {
   });
 }
 
-function toRecord(header: HeaderValues, stretch: Stretch, body: Uint8Array): LogRecord {
-  const [position, traceId, tenantId, receivedAt, keyId, keyKind, key, userCount, eventCount, rejections] = header;
-  const [format, droppedByClient] = [header[10], header[11]];
+function toRecord(header: HeaderValues, range: SegmentRange, body: Uint8Array): LogRecord {
+  const [
+    position,
+    traceId,
+    tenantId,
+    receivedAt,
+    keyId,
+    keyKind,
+    idempotencyKey,
+    userCount,
+    eventCount,
+    rejections,
+    format,
+    droppedByClient,
+  ] = header;
   const record = {
     partition: LOCAL_PARTITION,
     position,
@@ -198,10 +220,10 @@ function toRecord(header: HeaderValues, stretch: Stretch, body: Uint8Array): Log
     receivedAt,
     keyId,
     keyKind: keyKind as KeyKind,
-    idempotencyKey: key,
+    idempotencyKey,
     userCount,
     eventCount,
-    rejections: rejections === null ? [] : (parse(rejections, position, stretch) as Rejection[]),
+    rejections: rejections === null ? [] : (parse(rejections, position, range) as Rejection[]),
     body,
   };
   if (format === null && droppedByClient === null) return record;
@@ -213,15 +235,15 @@ function toRecord(header: HeaderValues, stretch: Stretch, body: Uint8Array): Log
 }
 
 /** The message of JSON.parse quotes the damaged text, and that may quote a client. */
-function parse(text: string, position: number, stretch: Stretch): unknown {
+function parse(text: string, position: number, range: SegmentRange): unknown {
   try {
     return JSON.parse(text);
   } catch {
-    throw damaged(stretch, position);
+    throw damaged(range, position);
   }
 }
 
-function damaged({ segment }: Stretch, position: number): LogCorruptError {
+function damaged({ segment }: SegmentRange, position: number): LogCorruptError {
   return new LogCorruptError(
     `The record at position ${position} of the log segment ${segment.file} is damaged. ${restoreOrGiveUp(segment.file)}`,
   );

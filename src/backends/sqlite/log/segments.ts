@@ -117,9 +117,9 @@ export function listSegments(folder: string): Segment[] {
     const [isSegment, digits, state = 'records'] = SEGMENT_NAME.exec(name) ?? [];
     if (isSegment === undefined) continue;
     const firstPosition = Number(digits);
-    // The segment itself, a mark of missing records and one of an end sort in this order, and each replaces the next.
-    const isMark = state === 'missing' || state === 'unused';
-    if (isMark && segments.at(-1)?.firstPosition === firstPosition) continue;
+    // The segment itself, a marker of missing records and one of an end sort in this order; each replaces the next.
+    const isMarker = state === 'missing' || state === 'unused';
+    if (isMarker && segments.at(-1)?.firstPosition === firstPosition) continue;
     segments.push({ file: join(folder, name), firstPosition, state: state as Segment['state'] });
   }
   return segments;

@@ -46,7 +46,7 @@ import {
 import { noteLogWarning } from './warnings.ts';
 import { messageOf } from '../../../errors.ts';
 
-export interface WriterSetup {
+export interface LogWriterSetup {
   readonly folder: string;
   readonly segmentBytes: number;
   /** The lock of the data folder. Omitted if nothing but this writer can be there. */
@@ -154,7 +154,7 @@ function notInPlace(file: string): LogUnavailableError {
 }
 
 class Writer {
-  readonly #setup: WriterSetup;
+  readonly #setup: LogWriterSetup;
   readonly #senders: readonly Sender[];
   readonly #metrics: MetricsWriter | null;
   readonly #appendSignal: AppendSignal | undefined;
@@ -172,7 +172,7 @@ class Writer {
   readonly #ends: LogEnds;
   readonly #missing: MissingRecords | null;
 
-  constructor(setup: WriterSetup, port: MessagePort) {
+  constructor(setup: LogWriterSetup, port: MessagePort) {
     this.#setup = setup;
     this.#senders = [port, ...(setup.otherEdges ?? [])].map((one) => ({ port: one, isClosed: false }));
     this.#metrics = setup.metrics && metricsWriter(setup.metrics.buffer, setup.metrics.slot);
@@ -479,9 +479,9 @@ if (parentPort) start(parentPort);
 
 function start(port: MessagePort): void {
   try {
-    new Writer(workerData as WriterSetup, port).listen();
+    new Writer(workerData as LogWriterSetup, port).listen();
   } catch (error) {
-    const { folder } = workerData as WriterSetup;
+    const { folder } = workerData as LogWriterSetup;
     const message = messageOf(error);
     reply(port, { type: 'start-failed', message: isFullDisk(error) ? fullDiskText(folder) : message });
     port.close();

@@ -9,11 +9,8 @@
 import { Worker } from 'node:worker_threads';
 import { BadCursorError, type Store } from '../../../store.ts';
 import { StoreUnavailableError } from '../../../store-writer.ts';
-import { isThreadUnavailable, threadFile, YOUNG_LIMIT } from '../../../runtime/threads.ts';
+import { HEAP_LIMITS, isThreadUnavailable, threadFile } from '../../../runtime/threads.ts';
 import type { FailedCall, StoreCall, StoreMethod, StoreReply, StoreThreadSetup } from './reader-thread.ts';
-
-/** A read that needs more than this ends its thread, not the process. */
-const LIMITS = { ...YOUNG_LIMIT, maxOldGenerationSizeMb: 1_024 };
 
 export function openSqliteStoreClient(setup: StoreThreadSetup): Store {
   const calls = new StoreCalls(setup);
@@ -88,7 +85,7 @@ class StoreCalls {
 }
 
 function startThread(workerData: StoreThreadSetup): Worker {
-  const options = { name: 'store reader', workerData, resourceLimits: LIMITS };
+  const options = { name: 'store reader', workerData, resourceLimits: HEAP_LIMITS.storeReader };
   try {
     return new Worker(threadFile('./reader-thread', import.meta.url), options);
   } catch (error) {

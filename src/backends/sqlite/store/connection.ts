@@ -7,7 +7,7 @@
 import type { DatabaseSync, SQLInputValue, StatementSync } from 'node:sqlite';
 import type { TenantId } from '../../../model.ts';
 import type { HashOfKey } from '../../../views/keyed-hash.ts';
-import type { WriteTurn } from '../../../runtime/write-turn.ts';
+import type { WriteLockRequest } from '../../../runtime/write-lock-request.ts';
 import { uuidOf } from '../../../views/uuid.ts';
 import { sqlQueriesFor } from '../../sql/database.ts';
 import { runStepsSync, type Steps, type Tables } from '../../sql/steps.ts';
@@ -41,7 +41,7 @@ type Sql<Row> = string | (string & { readonly row: Row });
 interface ConnectionOptions {
   /** By the secret in the file unless given. */
   readonly hashOf?: HashOfKey;
-  readonly writeTurn?: WriteTurn | undefined;
+  readonly writeLockRequest?: WriteLockRequest | undefined;
 }
 
 export class StoreConnection {
@@ -52,13 +52,13 @@ export class StoreConnection {
   readonly #runs = new Map<string, RunReader>();
   #queries: StoreQueries | undefined;
 
-  /** By which an erase or unmerge asks the processor for its turn; undefined where no processor runs in this process. */
-  readonly writeTurn: WriteTurn | undefined;
+  /** By which an erase or unmerge asks the processor for the lock; undefined where none runs in this process. */
+  readonly writeLockRequest: WriteLockRequest | undefined;
 
-  constructor(database: DatabaseSync, { hashOf, writeTurn }: ConnectionOptions = {}) {
+  constructor(database: DatabaseSync, { hashOf, writeLockRequest }: ConnectionOptions = {}) {
     this.database = database;
     this.#hashOf = hashOf;
-    this.writeTurn = writeTurn;
+    this.writeLockRequest = writeLockRequest;
   }
 
   /** Only for the store's file: others have no secret. */

@@ -8,6 +8,7 @@
  */
 
 import { ColumnBlock, encodeBlock, type Rows } from '../../../columnar/column-block.ts';
+import { decodeUtf8 } from '../../../json/utf8.ts';
 import type { NodeNumber } from '../../../model.ts';
 
 export interface BlockEvent {
@@ -140,7 +141,7 @@ function amountOf(kind: number, text: string): number | string | null {
 
 export function unpackBlock(tenant: number, { numbers, texts }: Block): BlockEvent[] {
   const block = new ColumnBlock(numbers, COLUMNS, false);
-  const text = Buffer.from(texts.buffer, texts.byteOffset, texts.byteLength).toString();
+  const text = decodeUtf8(texts);
   const events: BlockEvent[] = [];
   let at = 0;
   for (let row = 0; row < block.count; row++) {

@@ -70,6 +70,6 @@ export function entriesOf(store: StoreConnection, table: EventTable, query: Entr
 }
 
 /** Positive if `a` is newer. */
-export function compareKeys(a: EventKey, b: EventKey): number {
+export function compareEventKeys(a: EventKey, b: EventKey): number {
   return a.timestamp - b.timestamp || a.no - b.no;
 }

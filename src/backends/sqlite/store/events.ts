@@ -17,7 +17,7 @@ import { HOUR_MS, MINUTE_MS, type NodeNumber } from '../../../model.ts';
 import { merged } from '../merged.ts';
 import { BLOCK_EVENTS_MAX, type BlockEvent } from './event-blocks.ts';
 import {
-  compareKeys,
+  compareEventKeys,
   entriesOfRun,
   type EntryQuery,
   type EventKey,
@@ -114,7 +114,7 @@ function findEvents(store: StoreConnection, reader: EventReader, query: KeyQuery
   const found: FoundEvent[] = [];
   for (const minute of minutesWith(store, query.tenant, query.eventName, query)) {
     const end = { timestamp: minute + MINUTE_MS, no: 0 };
-    const before = compareKeys(query.before, end) < 0 ? query.before : end;
+    const before = compareEventKeys(query.before, end) < 0 ? query.before : end;
     const part = { ...query, before, from: Math.max(query.from, minute) };
     found.push(...mergeStreams(store, reader, tables, part, wanted - found.length));
     if (found.length >= wanted) break;
@@ -191,7 +191,7 @@ function mergeStreams(
     );
   });
   const found: FoundEvent[] = [];
-  for (const { timestamp, no, table } of merged(streams, (a, b) => compareKeys(b, a))) {
+  for (const { timestamp, no, table } of merged(streams, (a, b) => compareEventKeys(b, a))) {
     if (table !== null) found.push({ timestamp, no, table });
     if (found.length >= wanted) break;
   }

@@ -1,5 +1,5 @@
 /**
- * The identity graph as a batch needs it: match keys, survivors, profiles. People and survivors are cached, because
+ * The identity graph as a batch needs it: match keys, roots, profiles. People and roots are cached, because
  * only the writer adds to them; nodes changed by an erase or unmerge are dropped. Reads run inside the writer's
  * transaction, so they see what it wrote before. A prediction (store/predictions.ts) uses the same on a reader's
  * connection, and calls `forget` before each.
@@ -14,7 +14,7 @@ import type { StoreConnection } from './connection.ts';
 import { keySetHashOf, type MatchKeyLookup, type StoreMatchKeys } from './match-keys.ts';
 import { uuidBytes, uuidText } from '../uuids.ts';
 
-/** Limit for cached survivors; beyond it the cache is cleared. */
+/** Limit for cached roots; beyond it the cache is cleared. */
 const CACHED_ROOTS_MAX = 200_000;
 
 /** Indexes in IDENTIFIER_TYPES. */
@@ -95,7 +95,7 @@ export class StoreGraph {
   }
 
   /** Updates the caches after a write. */
-  learn(tenant: number, { aliases }: Changes, resolved: readonly ResolvedPerson[]): void {
+  cache(tenant: number, { aliases }: Changes, resolved: readonly ResolvedPerson[]): void {
     for (const [node, root] of aliases) this.#roots.set(node, root);
     // New people are known from now on, and will come again.
     for (const { user, node } of resolved) this.#people.set(this.#keys.identityFingerprint(tenant, user.keys), node);
@@ -111,7 +111,7 @@ export class StoreGraph {
   ): NodeNumber {
     let strongest = UNKNOWN;
     let common = UNKNOWN;
-    let isSettled = keys.length > 0;
+    let isResolved = keys.length > 0;
     for (const key of keys) {
       const owner = this.#keys.find(tenant, key);
       // Most people come with the keys of their first visit: then the strongest is enough.
@@ -119,16 +119,16 @@ export class StoreGraph {
       const node = owner?.node ?? UNKNOWN;
       nodes.set(key, node);
       if (node === UNKNOWN) {
-        isSettled = false;
+        isResolved = false;
         continue;
       }
       const root = this.#rootOf(node);
       roots.set(node, root);
       if (strongest === UNKNOWN) strongest = node;
       if (common === UNKNOWN) common = root;
-      if (root !== common) isSettled = false;
+      if (root !== common) isResolved = false;
     }
-    return isSettled ? strongest : UNKNOWN;
+    return isResolved ? strongest : UNKNOWN;
   }
 
   #nodeOf(tenant: number, key: MatchKey): NodeNumber {

@@ -5,11 +5,12 @@
  * without combining them, and by identifiers in SQL.
  */
 
+import { decodeUtf8 } from '../../../json/utf8.ts';
 import type { NodeNumber } from '../../../model.ts';
 import type { PeopleQuery, StoredPerson } from '../../../store.ts';
 import { matchOf, type RoughFilter, type Step } from '../../../views/people-search.ts';
 import { NAMED_BYTES_MAX, storedPerson, storedProfile } from '../../../views/profile.ts';
-import { findState, PROFILE_RUNS, textOf } from './profile-runs.ts';
+import { findState, PROFILE_RUNS } from './profile-runs.ts';
 import type { Entry } from '../sorted-runs/entries.ts';
 import type { StoreConnection } from './connection.ts';
 import { identifiersOf, nodeById, nodesOf, rootOf } from './profiles.ts';
@@ -33,7 +34,7 @@ export function searchBlock(
   )?.block;
   if (block === undefined) return { found: [], end: null };
   const range = { from: block * NODES_PER_BLOCK, to: Math.min(before, (block + 1) * NODES_PER_BLOCK) };
-  const numbers = filter === null ? survivorsIn(store, tenant, range) : candidatesIn(store, tenant, range, filter);
+  const numbers = filter === null ? rootsIn(store, tenant, range) : candidatesIn(store, tenant, range, filter);
   const found: Step['found'][number][] = [];
   for (const no of numbers) {
     const nodes = nodesOf(store, no);
@@ -52,11 +53,11 @@ interface Range {
   readonly to: NodeNumber;
 }
 
-const IS_SURVIVOR = 'NOT EXISTS (SELECT 1 FROM aliases WHERE aliases.node = nodes.no)';
+const IS_ROOT = 'NOT EXISTS (SELECT 1 FROM aliases WHERE aliases.node = nodes.no)';
 
-function survivorsIn(store: StoreConnection, tenant: number, { from, to }: Range): NodeNumber[] {
+function rootsIn(store: StoreConnection, tenant: number, { from, to }: Range): NodeNumber[] {
   const rows = store.all<{ no: NodeNumber }>(
-    `SELECT no FROM nodes WHERE no >= ? AND no < ? AND tenant = ? AND ${IS_SURVIVOR} ORDER BY no DESC`,
+    `SELECT no FROM nodes WHERE no >= ? AND no < ? AND tenant = ? AND ${IS_ROOT} ORDER BY no DESC`,
     from,
     to,
     tenant,
@@ -64,7 +65,7 @@ function survivorsIn(store: StoreConnection, tenant: number, { from, to }: Range
   return rows.map(({ no }) => no);
 }
 
-/** ?1 and ?2 are the range of survivors, ?3 the tenant; ?4 and ?5 are patterns. */
+/** ?1 and ?2 are the range of roots, ?3 the tenant; ?4 and ?5 are patterns. */
 const IDENTIFIER_MATCHES = `(identifiers.value LIKE ?4 ESCAPE '\\' OR identifiers.raw LIKE ?4 ESCAPE '\\'
   OR (identifiers.type = 2 AND identifiers.value LIKE ?5 ESCAPE '\\'))`;
 const BY_IDENTIFIER = `
@@ -73,13 +74,13 @@ const BY_IDENTIFIER = `
   SELECT root FROM aliases JOIN identifiers ON identifiers.node = aliases.node
   WHERE root >= ?1 AND root < ?2 AND tenant = ?3 AND ${IDENTIFIER_MATCHES}`;
 
-/** Survivors only, newest first. */
+/** Roots only, newest first. */
 function candidatesIn(store: StoreConnection, tenant: number, range: Range, filter: RoughFilter): NodeNumber[] {
   const { from, to } = range;
   const { identifier, phone, mayMatch } = filter;
   const numbers = new Set<NodeNumber>();
   const isCandidate = ({ bytes }: Entry): boolean =>
-    bytes.length > COMPARED_BYTES_MAX || (bytes.length > 0 && mayMatch(textOf(bytes)));
+    bytes.length > COMPARED_BYTES_MAX || (bytes.length > 0 && mayMatch(decodeUtf8(bytes)));
   for (const { no } of store.runs(PROFILE_RUNS).listRuns()) {
     for (const entry of store.runs(PROFILE_RUNS).ascending(no, [from], [to])) {
       const [node = 0] = entry.key;
@@ -99,7 +100,7 @@ function candidatesIn(store: StoreConnection, tenant: number, range: Range, filt
     for (const { no } of rows) numbers.add(no);
   }
   if (numbers.size === 0) return [];
-  return survivorsIn(store, tenant, range).filter((no) => numbers.has(no));
+  return rootsIn(store, tenant, range).filter((no) => numbers.has(no));
 }
 
 /** By the requested id; for names, so without properties that are too long. */

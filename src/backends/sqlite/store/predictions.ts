@@ -59,7 +59,7 @@ export class StorePredictions {
       bytesLeft -= state?.properties?.length ?? 0;
       return state;
     };
-    const profiles = decided.survivors.map((survivor) => nodesOf(this.#store, survivor, readState));
+    const profiles = decided.roots.map((root) => nodesOf(this.#store, root, readState));
     return completePrediction(decided, profiles, unread);
   }
 

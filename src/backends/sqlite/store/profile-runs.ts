@@ -15,6 +15,7 @@
 
 import type { DatabaseSync } from 'node:sqlite';
 import type { ByteColumn } from '../../../columnar/byte-column.ts';
+import { decodeUtf8 } from '../../../json/utf8.ts';
 import type { NodeNumber } from '../../../model.ts';
 import { HASHED, type HashOfKey } from '../../../views/keyed-hash.ts';
 import { mergedGroups } from '../../../views/node-properties.ts';
@@ -82,7 +83,7 @@ function combineProperties({ columns }: RowsToWrite, bytes: ByteColumn, into: nu
     if ((writtenAt[other] as number) > (writtenAt[into] as number)) takeOther();
     return;
   }
-  const [text, otherText] = [textOf(bytes.get(into)), textOf(bytes.get(other))];
+  const [text, otherText] = [decodeUtf8(bytes.get(into)), decodeUtf8(bytes.get(other))];
   const merged = mergedGroups(text, otherText);
   if (merged === text) return;
   if (merged === otherText) {
@@ -91,10 +92,6 @@ function combineProperties({ columns }: RowsToWrite, bytes: ByteColumn, into: nu
   }
   bytes.set(into, Buffer.from(merged));
   shape[into] = NO_SHAPE;
-}
-
-export function textOf(bytes: Uint8Array): string {
-  return Buffer.from(bytes.buffer, bytes.byteOffset, bytes.length).toString();
 }
 
 /** The columns of PostgreSQL's `nodes` that are not in the row here. */
@@ -107,7 +104,7 @@ export interface NodeState {
 
 export function stateOf({ values, bytes }: Entry): NodeState {
   const [events = 0, first_seen = 0, last_seen = 0] = values;
-  return { events, first_seen, last_seen, properties: bytes.length === 0 ? null : textOf(bytes) };
+  return { events, first_seen, last_seen, properties: bytes.length === 0 ? null : decodeUtf8(bytes) };
 }
 
 /** Without properties longer than `bytesMax`, in one delta or in all together. */

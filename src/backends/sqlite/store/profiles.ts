@@ -1,6 +1,6 @@
 /**
  * Reads the rows from which views/profile.ts builds profiles and explains why they are one person. A profile is a
- * surviving node and all nodes aliased to it (at most 100).
+ * root and all nodes aliased to it (at most 100).
  */
 
 import { IDENTIFIER_TYPES, type IdentifierType, type NodeNumber, type Origin } from '../../../model.ts';
@@ -86,7 +86,7 @@ export function nodesOf(
   return profileNodes(root, nodes);
 }
 
-/** The survivor that the node is part of. */
+/** The root of the profile that the node is part of. */
 export function rootOf(store: StoreConnection, node: NodeNumber): NodeNumber {
   return store.get<{ root: NodeNumber }>('SELECT root FROM aliases WHERE node = ?', node)?.root ?? node;
 }
@@ -140,7 +140,7 @@ export function readProfile(store: StoreConnection, profile: ProfileNodes): Stor
   return storedProfile(profile, identifiersOf(store, profile.nodes));
 }
 
-/** In the order of the survivors' numbers, which is the order of creation. */
+/** In the order of the roots' numbers, which is the order of creation. */
 export function listProfiles(store: StoreConnection, tenant: number, page: PageRequest): Page<StoredProfile> {
   const [after = 0] = page.cursor === null ? [] : scopedNumbersOf('profiles', [tenant], page.cursor, 1);
   const roots = store.all<{ no: NodeNumber }>(

@@ -10,7 +10,7 @@ import { createReading } from '../../../views/reading.ts';
 import { logFolderOf, storeFileOf } from '../../../data-folder/files.ts';
 import { BadCursorError, type Store } from '../../../store.ts';
 import { StoreUnavailableError } from '../../../store-writer.ts';
-import { WriteTurn } from '../../../runtime/write-turn.ts';
+import { WriteLockRequest } from '../../../runtime/write-lock-request.ts';
 import { openSqliteLogReader } from '../log/reader.ts';
 import { openSqliteStore } from './store.ts';
 import { messageOf } from '../../../errors.ts';
@@ -18,8 +18,8 @@ import { messageOf } from '../../../errors.ts';
 export interface StoreThreadSetup {
   readonly dataFolder: string;
   readonly matchOptions?: MatchOptions;
-  /** Memory of the `WriteTurn`; without it, erases and unmerges wait for a pause of the processor. */
-  readonly writeTurn?: SharedArrayBuffer | undefined;
+  /** Memory of the `WriteLockRequest`; without it, erases and unmerges wait for a pause of the processor. */
+  readonly writeLockRequest?: SharedArrayBuffer | undefined;
 }
 
 export type StoreMethod = Exclude<keyof Store, 'close'>;
@@ -48,11 +48,11 @@ function kindOf(error: unknown): FailedCall['error'] {
 
 function run(setup: StoreThreadSetup): void {
   const { dataFolder, ...options } = setup;
-  const writeTurn = options.writeTurn && new WriteTurn(options.writeTurn);
+  const writeLockRequest = options.writeLockRequest && new WriteLockRequest(options.writeLockRequest);
   // This reader removes nothing from the log: it never commits a position.
   const folder = logFolderOf(dataFolder);
   const log = openSqliteLogReader({ folder, retentionMs: Number.MAX_SAFE_INTEGER, now: Date.now });
-  const store = createReading(openSqliteStore(storeFileOf(dataFolder), { ...options, writeTurn }), log);
+  const store = createReading(openSqliteStore(storeFileOf(dataFolder), { ...options, writeLockRequest }), log);
   const reply = (message: StoreReply): void => parentPort?.postMessage(message);
   parentPort?.on('message', (call: StoreCall | 'close') => {
     if (call === 'close') {

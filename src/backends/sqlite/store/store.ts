@@ -15,7 +15,7 @@ import { NO_ROWS, sharedStore, type SharedStore } from '../../sql/store.ts';
 import { LOCAL_LOG } from '../../sql/store-tables.ts';
 import { isBusy, isDamage } from '../database.ts';
 import { isDiskError, isOutOfFiles } from '../disk.ts';
-import type { WriteTurn } from '../../../runtime/write-turn.ts';
+import type { WriteLockRequest } from '../../../runtime/write-lock-request.ts';
 import { inWriteTransaction, unmerge } from './unmerge.ts';
 import type { HashOfKey } from '../../../views/keyed-hash.ts';
 import { StoreConnection } from './connection.ts';
@@ -34,7 +34,7 @@ export interface StoreOptions {
   readonly matchOptions?: MatchOptions;
   /** Must equal that of the writer. */
   readonly hashOf?: HashOfKey;
-  readonly writeTurn?: WriteTurn | undefined;
+  readonly writeLockRequest?: WriteLockRequest | undefined;
   /** For commands: unmerge and erase are not possible, and what a crash left stays as it is. */
   readonly isForCommand?: boolean;
 }

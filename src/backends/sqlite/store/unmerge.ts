@@ -1,8 +1,8 @@
 /**
  * Unmerge (rule 16), and the write transaction that it shares with erase (store/erase.ts).
  *
- * The processor holds the write lock most of the time. An unmerge or erase requests its turn (runtime/write-turn.ts)
- * and tries to get the lock every millisecond. Waiting does not block: reads continue. The commit is on disk before the
+ * The processor holds the write lock most of the time. An unmerge or erase requests it (runtime/write-lock-request.ts) and
+ * tries to get it every millisecond. Waiting does not block: reads continue. The commit is on disk before the
  * promise resolves. Changed nodes are written to `invalidations`, and the processor drops them from its caches before
  * its next transaction.
  */
@@ -28,11 +28,10 @@ export const READ_BUSY_TIMEOUT_MS = 5_000;
 
 /**
  * Runs `work` in one write transaction, which is durable when this resolves. Rejects if the lock is not available in
- * time. Requests a turn from the processor; if `isUrgent` is false, it waits for one of the processor's own pauses
- * instead.
+ * time. Requests it from the processor; if `isUrgent` is false, it waits for one of the processor's own pauses instead.
  */
 export async function inWriteTransaction<T>(
-  { database, writeTurn }: StoreConnection,
+  { database, writeLockRequest }: StoreConnection,
   work: () => T,
   { isUrgent = true, giveUpAt = performance.now() + LOCK_WAIT_MS_MAX } = {},
 ): Promise<T> {
@@ -44,11 +43,11 @@ export async function inWriteTransaction<T>(
         if (!isBusy(error)) throw error;
       }
       if (performance.now() > giveUpAt) throw new StoreUnavailableError('the store was busy for too long');
-      if (isUrgent) writeTurn?.request();
+      if (isUrgent) writeLockRequest?.renew();
       await sleep(LOCK_RETRY_MS);
     }
   } finally {
-    if (isUrgent) writeTurn?.withdraw();
+    if (isUrgent) writeLockRequest?.withdraw();
   }
 }
 
@@ -76,9 +75,9 @@ export function unmerge(
   const plan = planUnmerge(profile, mergesOf(store, profile.nodes), cause);
   if (plan.undone.length === 0) return plan.result;
   for (const no of plan.undone) store.run('DELETE FROM merges WHERE no = ?', no);
-  for (const [node, survivor] of plan.survivors) {
+  for (const [node, root] of plan.roots) {
     store.run('DELETE FROM aliases WHERE node = ?', node);
-    if (node !== survivor) store.run('INSERT INTO aliases VALUES (?, ?)', node, survivor);
+    if (node !== root) store.run('INSERT INTO aliases VALUES (?, ?)', node, root);
   }
   for (const { no, from, into } of plan.rewritten) {
     store.run('UPDATE merges SET from_node = ?, into_node = ? WHERE no = ?', from, into, no);

@@ -69,7 +69,7 @@ export const TABLE_EVENTS = 1_000_000;
 /** 128 MB: several transactions under load, so that few of them wait. */
 const WAL_PAGES_MAX = 16_384;
 
-export interface WriterSetup {
+export interface StoreWriterSetup {
   readonly file: string;
   /** Events of one table; tests use few. */
   readonly tableEvents?: number;
@@ -83,7 +83,7 @@ export interface WriterSetup {
   readonly hashOf?: HashOfKey;
 }
 
-export function openSqliteStoreWriter(setup: WriterSetup): StoreWriter {
+export function openSqliteStoreWriter(setup: StoreWriterSetup): StoreWriter {
   return withDamageExplained(setup.file, () => new SqliteStoreWriter(openStoreFile(setup.file, 'writer'), setup));
 }
 
@@ -127,7 +127,7 @@ class SqliteStoreWriter extends SqlWriteTransaction implements StoreWriter, Writ
   /** All sorted runs that it writes. */
   readonly #trees: readonly BufferedRuns[];
 
-  constructor(database: DatabaseSync, setup: WriterSetup) {
+  constructor(database: DatabaseSync, setup: StoreWriterSetup) {
     super();
     const { file, tableEvents = TABLE_EVENTS, indexSizes, profileSizes, checkpointer } = setup;
     this.#database = database;
@@ -418,7 +418,7 @@ class SqliteStoreWriter extends SqlWriteTransaction implements StoreWriter, Writ
     writeChanges(this.#store, this.#keys, tenant.no, batch.changes);
     this.sums.addProfiles(tenant.no, newProfilesIn(batch.changes));
     if (batch.violations !== undefined) this.sums.addViolations(tenant.no, batch.violations);
-    this.#graph.learn(tenant.no, batch.changes, batch.resolved);
+    this.#graph.cache(tenant.no, batch.changes, batch.resolved);
     this.#tombstones.write(tenant, batch.tombstones);
     this.#firstUses.write(tenant.no, batch, this.#next.record);
   }

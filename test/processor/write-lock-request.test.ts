@@ -8,7 +8,7 @@ import { setImmediate, setTimeout as sleep } from 'node:timers/promises';
 import { openSqliteStore } from '../../src/backends/sqlite/store/store.ts';
 import { storeFileOf } from '../../src/data-folder/files.ts';
 import type { LogEntry } from '../../src/log.ts';
-import { WriteTurn } from '../../src/runtime/write-turn.ts';
+import { WriteLockRequest } from '../../src/runtime/write-lock-request.ts';
 import { folderIn } from '../faults/scope.ts';
 import { entryOf, traceIdOf } from './history.ts';
 import { openPartitionedLog } from './partitioned-log.ts';
@@ -32,15 +32,15 @@ function entriesOf(from: number, count: number, name: string): LogEntry[] {
   );
 }
 
-suite('A turn to write', () => {
-  test('is given to an erase after the batch at hand, not after the backlog', async () => {
+suite('A request for the write lock', () => {
+  test('lets an erase write after the batch at hand, not after the backlog', async () => {
     await using scope = new AsyncDisposableStack();
     const dataFolder = folderIn(scope);
     await appendAll(dataFolder, entriesOf(0, 1, 'ada'));
     await processAll(dataFolder);
     await appendAll(dataFolder, entriesOf(1, BACKLOG, 'other'));
-    const writeTurn = new WriteTurn(WriteTurn.allocate());
-    const store = openSqliteStore(storeFileOf(dataFolder), { writeTurn });
+    const writeLockRequest = new WriteLockRequest(WriteLockRequest.allocate());
+    const store = openSqliteStore(storeFileOf(dataFolder), { writeLockRequest });
     scope.defer(() => store.close());
     const profile = await store.findProfile(TENANT, 'user_id', 'ada-0');
     assert.ok(profile);
@@ -58,7 +58,7 @@ suite('A turn to write', () => {
     const processing = processAll(dataFolder, {
       log,
       batchBytesMax: BATCH_BYTES,
-      writeTurn,
+      writeLockRequest,
       failpoint: (name) => {
         if (name !== 'read') return;
         batches += 1;
@@ -73,15 +73,15 @@ suite('A turn to write', () => {
     assert.equal(await store.profileCount(TENANT), BACKLOG);
   });
 
-  test('that a thread asked for before it died is not waited for', async () => {
-    const buffer = WriteTurn.allocate();
-    const [asking, processor] = [new WriteTurn(buffer), new WriteTurn(buffer)];
-    assert.equal(processor.isRequested(), false);
-    asking.request();
-    assert.equal(processor.isRequested(), true);
-    while (processor.isRequested()) await sleep(10);
-    asking.request();
+  test('expires if its thread dies', async () => {
+    const buffer = WriteLockRequest.allocate();
+    const [asking, processor] = [new WriteLockRequest(buffer), new WriteLockRequest(buffer)];
+    assert.equal(processor.isPending(), false);
+    asking.renew();
+    assert.equal(processor.isPending(), true);
+    while (processor.isPending()) await sleep(10);
+    asking.renew();
     asking.withdraw();
-    assert.equal(processor.isRequested(), false);
+    assert.equal(processor.isPending(), false);
   });
 });

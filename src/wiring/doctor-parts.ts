@@ -1,0 +1,124 @@
+/**
+ * What `sluice doctor` asks the backends: facts, and what a start would refuse. Creates and changes nothing.
+ */
+
+import { existsSync } from 'node:fs';
+import type { DatabaseFacts, DoctorShell } from '../cli/doctor-checks.ts';
+import type { Shell } from '../cli/shell.ts';
+import type { Config } from '../config/config.ts';
+import { logFolderOf, storeFileOf } from '../data-folder/files.ts';
+import { OperatorError } from '../errors.ts';
+import { LogCorruptError } from '../log.ts';
+import type { LogInspection } from '../log/continuity.ts';
+import { problemOfOtherDatabase } from '../migration/marker.ts';
+import type { Store } from '../store.ts';
+import { useAndClose, type Database, FEW_CONNECTIONS, openDatabase, problemOfLocalLog } from './database.ts';
+import { findLogReader } from './opening.ts';
+import { assertLogOfStore, problemOfLogLeftBehind, processedBy } from './start-checks.ts';
+
+export async function doctorParts(): Promise<Omit<DoctorShell, keyof Shell>> {
+  const [
+    { listSegments },
+    { findingsInStore, freeBytesOf },
+    { isBackupRunning, lockHolderOf },
+    { problemOfInstallation },
+  ] = await Promise.all([
+    import('../backends/sqlite/log/segments.ts'),
+    import('../backends/sqlite/checkup.ts'),
+    import('../backends/sqlite/folder-lock.ts'),
+    import('../backends/sqlite/installation.ts'),
+  ]);
+  return {
+    findLogReader,
+    inspectLocalLog,
+    segments: (folder) => listSegments(logFolderOf(folder)),
+    problemOfInstallation,
+    lockHolder: lockHolderOf,
+    isBackupRunning: (folder) => isBackupRunning(logFolderOf(folder)),
+    freeBytes: freeBytesOf,
+    checkStoreFile: async (folder, isDeep) => findingsInStore(storeFileOf(folder), isDeep),
+    lookAtDatabase,
+  };
+}
+
+async function lookAtDatabase(config: Config): Promise<DatabaseFacts> {
+  const [{ databaseFacts }, { findMigration, problemOfUnfinishedMigration }] = await Promise.all([
+    import('../backends/postgres/checkup.ts'),
+    import('../backends/postgres/migration-state.ts'),
+  ]);
+  const pool = await openDatabase(config, 'doctor', FEW_CONNECTIONS);
+  return useAndClose(pool, async () => {
+    const facts = await databaseFacts(pool);
+    const migration = await findMigration(pool);
+    const problemOfFolder = config.logUrl === '' ? problemOfOtherDatabase(config.dataFolder, migration?.id) : null;
+    // Without the last of its tables, nothing was written to it yet.
+    const hasTables = facts.migrations !== null && facts.migrationsMissing === 0;
+    return {
+      ...facts,
+      problemOfMigration: problemOfFolder ?? problemOfUnfinishedMigration(migration),
+      problemOfLog: hasTables ? await problemOfAnyLog(config, pool) : null,
+    };
+  });
+}
+
+/** Why a start would refuse the log of these settings with this database; null if it would not. Creates nothing. */
+async function problemOfAnyLog(config: Config, pool: Database): Promise<string | null> {
+  const { problemOfTopic, problemWithoutTopic } = await import('../backends/postgres/identity.ts');
+  if (config.logUrl === '') {
+    const problem = await problemWithoutTopic(pool);
+    return problem ?? (existsSync(logFolderOf(config.dataFolder)) ? problemOfLocalLog(config, pool) : null);
+  }
+  // The check of the log reports why it cannot be opened.
+  const log = await findLogReader(config).catch(() => undefined);
+  const problem = log === undefined ? null : await problemOfTopic(pool, log.name);
+  await log?.close();
+  return problem ?? problemOfLogLeftBehind(config, pool);
+}
+
+/**
+ * What a start would report about the local log, determined by the same functions. Read-only. `store`: undefined if
+ * there is none yet, null if it cannot be read.
+ */
+async function inspectLocalLog(config: Config, store: Store | undefined | null): Promise<LogInspection> {
+  const [
+    { readLogInstallation, wasUsedByServer },
+    ends,
+    { readLogWarnings },
+    { unrecoverableSegments },
+    { lockHolderOf },
+  ] = await Promise.all([
+    import('../backends/sqlite/installation.ts'),
+    import('../backends/sqlite/log/name-and-end.ts'),
+    import('../backends/sqlite/log/warnings.ts'),
+    import('../backends/sqlite/checkup.ts'),
+    import('../backends/sqlite/folder-lock.ts'),
+  ]);
+  const folder = logFolderOf(config.dataFolder);
+  const refusals = [
+    await refusalBy(async () => void readLogInstallation(folder)),
+    await refusalBy(async () => ends.assertOwnSegments(folder)),
+    store ? await refusalBy(() => assertLogOfStore(config, store)) : null,
+  ].filter((words) => words !== null);
+  const noted = readLogWarnings(folder);
+  // While a server writes the log, its end changes.
+  const isAtRest = !lockHolderOf(config.dataFolder).isHeld;
+  const refusedSegments = isAtRest ? unrecoverableSegments(folder) : new Map<string, string>();
+  if (!isAtRest || refusals.length > 0 || refusedSegments.size > 0) {
+    return { refusals, refusedSegments, unknownEnd: null, missing: null, noted };
+  }
+  const processed = store ? await processedBy(store) : 0;
+  const isUnknown = ends.isEndUnknown(folder, processed, wasUsedByServer(config.dataFolder));
+  const unknownEnd = isUnknown ? ends.unknownEndText(folder) : null;
+  const missing = store === null ? null : ends.missingAtEnd(folder, processed);
+  return { refusals, refusedSegments, unknownEnd, missing, noted };
+}
+
+async function refusalBy(check: () => Promise<void>): Promise<string | null> {
+  try {
+    await check();
+    return null;
+  } catch (error) {
+    if (!(error instanceof LogCorruptError) && !(error instanceof OperatorError)) throw error;
+    return error.message;
+  }
+}

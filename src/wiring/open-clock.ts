@@ -1,0 +1,75 @@
+/**
+ * Opens the clock of a thread that receives or processes events (`clock/clock.ts`). It continues from the newest time in
+ * the log, of an erase in the store, and, in an embedded store, of the newest event, in case the log was removed.
+ */
+
+import { existsSync } from 'node:fs';
+import type { TrustedClock } from '../clock/clock.ts';
+import type { Config } from '../config/config.ts';
+import { storeFileOf } from '../data-folder/files.ts';
+import { useAndClose, connectLater, type Database } from './database.ts';
+import { isUnavailable } from './late-start.ts';
+import { openLogReader } from './opening.ts';
+
+/**
+ * Call it after the log was checked. `isLate`: the database and Kafka are opened later, and the clock is unverified until
+ * `continueClock` is called.
+ */
+export async function openClock(
+  config: Config,
+  warn: (message: string) => void,
+  shared: BigInt64Array | null = null,
+  isLate = false,
+): Promise<TrustedClock> {
+  const { TrustedClock } = await import('../clock/clock.ts');
+  const isLogLate = isLate && config.logUrl !== '';
+  const newest = Math.max(
+    isLogLate ? 0 : await ifReachable('the newest event', warn, () => newestInLog(config)),
+    isLate ? 0 : await ifReachable('the last erase', warn, () => newestInStore(config)),
+  );
+  const { clockJumpMsMax: jumpMsMax, clockGapMsMax: gapMsMax } = config;
+  return new TrustedClock({ newest, isUnverified: isLate, jumpMsMax, gapMsMax, shared });
+}
+
+/**
+ * For a server that started before its database or Kafka: verifies the clock by what they contain. Call it before the
+ * clock gives a time that is stored.
+ */
+export async function continueClock(config: Config, database: Database, clock: TrustedClock): Promise<void> {
+  if (!clock.isUnverified) return;
+  const { newestErase } = await import('../backends/postgres/store-erase.ts');
+  const newest = Math.max(await newestInLog(config), await newestErase(database));
+  clock.continueFrom(newest);
+}
+
+/** A log or a database that was there a moment ago and does not respond now is no reason not to start. */
+async function ifReachable(
+  what: string,
+  warn: (message: string) => void,
+  read: () => Promise<number>,
+): Promise<number> {
+  try {
+    return await read();
+  } catch (error) {
+    if (!isUnavailable(error)) throw error;
+    warn(`the clock cannot be compared with ${what}: ${error.message}`);
+    return 0;
+  }
+}
+
+async function newestInLog(config: Config): Promise<number> {
+  const log = await openLogReader(config, () => undefined);
+  return useAndClose(log, () => log.newestReceivedAt());
+}
+
+async function newestInStore(config: Config): Promise<number> {
+  if (config.storeUrl !== '') {
+    const { newestErase } = await import('../backends/postgres/store-erase.ts');
+    const database = await connectLater(() => null, config, 'start', 1);
+    return useAndClose(database, () => newestErase(database));
+  }
+  const file = storeFileOf(config.dataFolder);
+  if (!existsSync(file)) return 0;
+  const { newestProcessed } = await import('../backends/sqlite/store/schema.ts');
+  return newestProcessed(file);
+}
