@@ -345,8 +345,10 @@ export interface Retention {
   readonly eventsMs: number;
   readonly tracesMs: number;
   readonly rejectionsMs: number;
-  /** Limit for all tenants together; the oldest go first. */
+  /** Limit for all tenants together. Beyond it, the oldest of the tenant that has the most go first. */
   readonly rejectionBytesMax: number;
+  /** Called with the number of rejections that were removed because of that limit. */
+  readonly onRejectionsOverLimit?: (removed: number) => void;
 }
 
 export interface StoreProgress extends ProcessedLog {

@@ -179,7 +179,8 @@ export const SETTINGS = {
     env: 'SLUICE_REJECTION_BYTES',
     kind: bytes(0),
     default: 256 * MB,
-    description: 'Maximum size of stored rejected users; the oldest are removed first.',
+    description:
+      'Maximum size of stored rejected users, all accounts together; beyond it, the oldest of the account with the most are removed.',
   }),
   clockJumpMsMax: setting({
     env: 'SLUICE_CLOCK_JUMP_MAX',

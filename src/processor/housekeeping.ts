@@ -16,6 +16,7 @@ const BACKLOG_INTERVAL_MS = 1_000;
 const BACKLOG_RETRY_MS = 30_000;
 const LEDGER_INTERVAL_MS = 10_000;
 const SWEEP_INTERVAL_MS = 60_000;
+const OVER_LIMIT_LOG_INTERVAL_MS = 3_600_000;
 /** Beyond this lag behind the clock, retention counts as paused. */
 const RETENTION_LAG_MS = 60_000;
 
@@ -41,6 +42,7 @@ export class Housekeeping {
   #ledgerCheckedAt = Number.NEGATIVE_INFINITY;
   #sweepAt = Number.NEGATIVE_INFINITY;
   #isRetentionWaiting = false;
+  #overLimitLoggedAt = Number.NEGATIVE_INFINITY;
   #isLedgerOut = false;
   #isLogShort = false;
 
@@ -85,7 +87,21 @@ export class Housekeeping {
     }
     this.#isRetentionWaiting = isWaiting;
     // An Idempotency-Key must outlive the requests that still wait in the log, however late they are processed.
-    return writer.sweep(retention, Math.min(time, caughtUpTo));
+    const onRejectionsOverLimit = (removed: number): void => this.#noteOverLimit(removed);
+    return writer.sweep({ ...retention, onRejectionsOverLimit }, Math.min(time, caughtUpTo));
+  }
+
+  /** Under a flood of invalid requests that is every sweep, so it is logged once an hour. */
+  #noteOverLimit(removed: number): void {
+    const { metrics, logger, retention } = this.#parts;
+    metrics.inc(METRIC.rejections_over_limit, removed);
+    const moment = performance.now();
+    if (moment - this.#overLimitLoggedAt < OVER_LIMIT_LOG_INTERVAL_MS) return;
+    this.#overLimitLoggedAt = moment;
+    logger.warn(
+      { removed, limit_bytes: retention.rejectionBytesMax },
+      'rejected users are removed before their time, the oldest first: together they exceed SLUICE_REJECTION_BYTES',
+    );
   }
 
   /** A partition that cannot be read counts as it did before; reading it reports what is wrong. */

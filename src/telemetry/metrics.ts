@@ -63,6 +63,10 @@ const FAMILIES = {
   merges: counter('sluice_merges_total', 'Pairs of profiles found to be one person.'),
   refusals: counter('sluice_refusals_total', 'Links and merges refused by an identity rule.'),
   dead_letters: counter('sluice_dead_letters_total', 'Records that the processor could not process.'),
+  rejections_over_limit: counter(
+    'sluice_rejections_over_limit_total',
+    'Kept rejected users that were removed early because all together exceeded SLUICE_REJECTION_BYTES.',
+  ),
   store_conflicts: counter(
     'sluice_store_conflicts_total',
     'Transactions repeated after a conflict with another processor.',

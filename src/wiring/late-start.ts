@@ -66,7 +66,7 @@ export class DatabaseStart {
 
   async #tryUntilPrepared({ name, prepare }: StartStep): Promise<void> {
     const outage = new OutageLog(this.#logger, {
-      failing: `${name} cannot be reached: the server is running but not ready, and keeps retrying`,
+      failing: `${name} cannot be used yet: the server is running but not ready, and keeps retrying; sluice doctor says what to do`,
       working: `${name} has been reached, and can be used`,
     });
     for (;;) {

@@ -3,6 +3,7 @@
 import assert from 'node:assert/strict';
 import { afterEach, beforeEach, suite, test } from 'node:test';
 import { entriesOf, TENANTS } from '../processor/history.ts';
+import type { TenantId } from '../../src/model.ts';
 import { differenceOf, dumpOf } from '../processor/store-dump.ts';
 import {
   allPages,
@@ -12,6 +13,7 @@ import {
   HOUR_MS,
   KEEP_ALL,
   type OpenStore,
+  OTHER_TENANT,
   person,
   profileOf,
   type StoreUnderTest,
@@ -109,6 +111,24 @@ export function storeRetentionContract(open: OpenStore): void {
       assert.deepEqual(await times(), [9, 8, 7, 6, 5, 4, 3]);
       await sweepAll(under, { rejectionBytesMax: 4_500 }, START + 10 * DAY_MS);
       assert.deepEqual(await times(), [9, 8, 7, 6]);
+    });
+
+    test('beyond their bytes, the tenant with the most rejections loses its oldest, the others lose none', async () => {
+      const removed: number[] = [];
+      for (let n = 0; n < 10; n++) {
+        const tenantId = n < 2 ? OTHER_TENANT : TENANT;
+        await send(under, [person({ user_id: 'u' }), { pad: 'x'.repeat(990) }], {
+          receivedAt: START + n * DAY_MS,
+          tenantId,
+        });
+      }
+      const days = async (tenant: TenantId): Promise<number[]> =>
+        (await under.store.rejections(tenant, ALL)).rows.map(({ receivedAt }) => (receivedAt - START) / DAY_MS);
+      const limit = { rejectionBytesMax: 5_500, onRejectionsOverLimit: (count: number) => removed.push(count) };
+      await sweepAll(under, limit, START + 10 * DAY_MS);
+      assert.deepEqual(await days(OTHER_TENANT), [1, 0]);
+      assert.deepEqual(await days(TENANT), [9, 8, 7]);
+      assert.deepEqual(removed, [5]);
     });
 
     test('an Idempotency-Key and an event id are forgotten after their time and not before', async () => {

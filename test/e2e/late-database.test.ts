@@ -94,7 +94,7 @@ suite('A server that starts before its database', { skip: whyNoPostgres('own'), 
     assert.equal((await post(server, SOME_KEY, { users: [user('x')] })).status, 401);
     assert.equal(await server.stop(), 0, server.stderr());
     assert.doesNotMatch(server.stderr(), /"stack"|failed unexpectedly|crashed/);
-    assert.equal(server.stderr().split('the database cannot be reached').length - 1, 1, server.stderr());
+    assert.equal(server.stderr().split('"msg":"the database cannot be used yet').length - 1, 1, server.stderr());
     assert.equal(server.stderr().split('the database has been reached').length - 1, 1, server.stderr());
   });
 

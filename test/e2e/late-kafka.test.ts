@@ -53,7 +53,7 @@ suite('A server that starts before Kafka', { skip: whyNoKafka('own') || whyNoPos
     for (const server of [edge, processor, api]) {
       assert.equal(await server.stop(), 0, server.stderr());
       assert.doesNotMatch(server.stderr(), /"stack"|failed unexpectedly|crashed/);
-      assert.equal(server.stderr().split('"msg":"Kafka cannot be reached').length - 1, 1, server.stderr());
+      assert.equal(server.stderr().split('"msg":"Kafka cannot be used yet').length - 1, 1, server.stderr());
       assert.equal(server.stderr().split('"msg":"Kafka has been reached').length - 1, 1, server.stderr());
     }
   });

@@ -13,7 +13,7 @@
 
 import { DAY_MS, EVENT_ID_WINDOW_MS, IDEMPOTENCY_WINDOW_MS } from '../../model.ts';
 import { type Retention, StoreConflictError } from '../../store-writer.ts';
-import { NO_PROGRESS, ROWS_PER_SWEEP, sweepPiece, type SweepProgress } from '../sql/retention.ts';
+import { NO_PROGRESS, reportOverLimit, ROWS_PER_SWEEP, sweepPiece, type SweepProgress } from '../sql/retention.ts';
 import { int8s } from './binary-arrays.ts';
 import { ADVISORY_LOCKS, SWEEP_LOCK } from './migrations.ts';
 import type { PostgresClient, PostgresPool, Queryable, Statement } from './pool.ts';
@@ -73,6 +73,7 @@ export class StoreSweep {
       });
       // Only now: a rolled-back transaction removed nothing.
       this.#progress = progress;
+      reportOverLimit(progress, retention);
       if (emptyDays.size === 0) return hasMore;
       // If anything is left of them, it is searched for from the beginning.
       for (const day of emptyDays) progress.expiry.delete(day);

@@ -28,9 +28,17 @@ export interface SweepProgress {
   /** The call that added up the rejections last, and whether it found too many. */
   excessCheckedAt: number;
   hasExcess: boolean;
+  /** Rejections that were removed because of their size, and not reported yet. */
+  overLimit: number;
 }
 
-export const NO_PROGRESS: SweepProgress = { calls: 0, turn: 0, excessCheckedAt: 0, hasExcess: false };
+export const NO_PROGRESS: SweepProgress = { calls: 0, turn: 0, excessCheckedAt: 0, hasExcess: false, overLimit: 0 };
+
+/** Call it after the commit. */
+export function reportOverLimit(progress: SweepProgress, retention: Retention): void {
+  if (progress.overLimit > 0) retention.onRejectionsOverLimit?.(progress.overLimit);
+  progress.overLimit = 0;
+}
 
 export interface Sweep {
   readonly tables: Tables;
@@ -186,28 +194,38 @@ function isExcessDue({ calls, excessCheckedAt, hasExcess }: SweepProgress): bool
   return hasExcess || calls - excessCheckedAt >= EXCESS_CHECK_CALLS;
 }
 
-/** Adds up the sizes of all of them, so it runs occasionally, and when there is nothing else to do. */
+/**
+ * Adds up the sizes of all of them, so it runs occasionally, and when there is nothing else to do. Takes from the tenant
+ * that has the most, so that one tenant's rejections do not displace those of the others.
+ */
 function* sweepExcessRejections({ tables, retention, progress }: Sweep): Steps<boolean> {
   progress.excessCheckedAt = progress.calls;
-  const [kept] = yield* rowsOf(
-    tables.selectFrom('rejections').select(sql<number | null>`sum(octet_length(payload))`.as('bytes')),
+  const byTenant = yield* rowsOf(
+    tables
+      .selectFrom('rejections')
+      .select(['tenant', sql<number>`sum(octet_length(payload))`.as('bytes')])
+      .groupBy('tenant')
+      .orderBy('bytes', 'desc'),
   );
-  let excess = (kept?.bytes ?? 0) - retention.rejectionBytesMax;
+  let excess = byTenant.reduce((sum, { bytes }) => sum + bytes, 0) - retention.rejectionBytesMax;
   progress.hasExcess = excess > 0;
-  if (!progress.hasExcess) return false;
+  const [largest] = byTenant;
+  if (!progress.hasExcess || largest === undefined) return false;
   const oldest = yield* rowsOf(
     tables
       .selectFrom('rejections')
       .select(['no', sql<number>`octet_length(payload)`.as('bytes')])
+      .where('tenant', '=', largest.tenant)
+      .orderBy('received_at')
       .orderBy('no')
       .limit(ROWS_PER_SWEEP),
   );
-  let last = 0;
+  const removed: number[] = [];
   for (const { no, bytes } of oldest) {
     if (excess <= 0) break;
-    last = no;
+    removed.push(no);
     excess -= bytes;
   }
-  yield* changedBy(tables.deleteFrom('rejections').where('no', '<=', last));
+  progress.overLimit += yield* changedBy(tables.deleteFrom('rejections').where('no', 'in', removed));
   return true;
 }

@@ -10,7 +10,7 @@
 
 import type { DatabaseSync } from 'node:sqlite';
 import type { Retention } from '../../../store-writer.ts';
-import { NO_PROGRESS, ROWS_PER_SWEEP, sweepPiece, type SweepProgress } from '../../sql/retention.ts';
+import { NO_PROGRESS, reportOverLimit, ROWS_PER_SWEEP, sweepPiece, type SweepProgress } from '../../sql/retention.ts';
 import { transaction } from '../database.ts';
 import { freePages } from './erase.ts';
 import { dropEntries } from './event-index.ts';
@@ -50,6 +50,7 @@ export function sweep(database: DatabaseSync, firstUses: FirstUses, retention: R
   );
   // Only now: a rolled-back transaction removed nothing.
   progressOf.set(database, progress);
+  reportOverLimit(progress, retention);
   return hasMore;
 }
 
