@@ -178,11 +178,18 @@ async function openLog(
 async function processorDatabase(setup: ProcessorSetup): Promise<Database> {
   const { config, installation } = setup;
   const check = installationCheck(setup, () => installation);
+  const outage = new OutageLog(createLogger(config.logLevel, 'processor'), {
+    failing: 'the processor cannot use the database: the server has not started yet, and keeps retrying',
+    working: 'the processor can use the database',
+  });
   for (;;) {
     try {
-      return await openDatabase(config, 'processor', config.storeConnections, check);
+      const database = await openDatabase(config, 'processor', config.storeConnections, check);
+      outage.worked();
+      return database;
     } catch (error) {
       if (!(error instanceof DatabaseUnreachableError)) throw error;
+      outage.failed(error);
     }
     await sleep(DATABASE_RETRY_MS);
   }

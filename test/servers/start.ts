@@ -8,6 +8,11 @@ import { kafkaTools } from './kafka-jars.ts';
 import { ownKafka } from './kafka.ts';
 import { ownPostgres } from './postgres.ts';
 
+if (process.argv.length > 2) {
+  console.log('npm run servers: PostgreSQL and three brokers of Kafka, until Ctrl-C. It takes no arguments.');
+  process.exit(process.argv[2] === '--help' ? 0 : 1);
+}
+
 const missing = await ensureTools(['initdb', ...kafkaTools()], (line) => console.log(line));
 if (missing.length > 0) process.exit(1);
 
