@@ -180,7 +180,7 @@ export const SETTINGS = {
     kind: bytes(0),
     default: 256 * MB,
     description:
-      'Maximum size of stored rejected users, all accounts together; beyond it, the oldest of the account with the most are removed. 0 keeps none.',
+      'Maximum size of stored rejected users, all accounts together; beyond it, the oldest of the account with the most are removed; 0 keeps none.',
   }),
   clockJumpMsMax: setting({
     env: 'SLUICE_CLOCK_JUMP_MAX',

@@ -5,6 +5,7 @@
  */
 
 import { mkdirSync, writeFileSync } from 'node:fs';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { refuseUnfinishedRestore } from '../backup/restore-marker.ts';
 import { baseUrlOf } from '../config/base-url.ts';
 import { type Config, type Env, loadConfig, shareCompileCache } from '../config/config.ts';
@@ -28,6 +29,8 @@ type FolderLock = import('../backends/sqlite/folder-lock.ts').FolderLock;
 
 /** Key usage is recorded continuously, but by one write at a time. */
 const KEY_CONNECTIONS = 2;
+/** How long a start may go on after a signal, before the process exits. */
+const START_GRACE_MS = 2_000;
 
 /** Runs until a signal; resolves with the exit code. */
 export async function serve(args: readonly string[], env: Env, version: string): Promise<number> {
@@ -70,7 +73,7 @@ export async function serve(args: readonly string[], env: Env, version: string):
     threadFile: threadFile('./thread', import.meta.url),
   });
   const signals = new StopSignals();
-  const port = await supervisor.start();
+  const port = await startUnlessStopped(supervisor, signals, logger);
   const url = baseUrlOf(config.host, port);
   if (folderLock !== null) writeFileSync(serverUrlFileOf(config.dataFolder), `${url}\n`, { mode: 0o600 });
   const { host, role, edges } = config;
@@ -92,6 +95,23 @@ export async function serve(args: readonly string[], env: Env, version: string):
   // A try to reach the database may be hanging; nothing that matters waits for it.
   if (databaseProblem() !== null) process.exit(0);
   return 0;
+}
+
+/**
+ * A start may wait for a database without end. If a signal arrives meanwhile, the process exits: acknowledged events
+ * are in the log.
+ */
+async function startUnlessStopped(supervisor: Supervisor, signals: StopSignals, logger: Logger): Promise<number> {
+  let isStarted = false;
+  void signals.first.then(async (signal) => {
+    await sleep(START_GRACE_MS, undefined, { ref: false });
+    if (isStarted) return;
+    logger.warn({ signal }, 'stopped before the start was complete');
+    process.exit(1);
+  });
+  const port = await supervisor.start();
+  isStarted = true;
+  return port;
 }
 
 /** For the main thread, which writes to it when keys were last used. */

@@ -4,14 +4,27 @@
  */
 
 import assert from 'node:assert/strict';
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
 import { after, afterEach, before, suite, test } from 'node:test';
 import { makeKey } from '../../src/keys/format.ts';
 import { openProxy } from '../backends/postgres/proxy.ts';
 import { Connection } from '../faults/connection.ts';
 import { folderIn, launch, type Scope } from '../faults/scope.ts';
-import { type HttpResponse, readResponse, eventually, post, runSluice, type TestServer, user } from '../server.ts';
+import {
+  eventually,
+  type HttpResponse,
+  MAIN,
+  post,
+  PROGRAM_ENV,
+  readResponse,
+  runSluice,
+  TEST_SETTINGS,
+  type TestServer,
+  user,
+} from '../server.ts';
 import { testKafka, whyNoKafka } from '../servers/kafka.ts';
-import { type OwnPostgres, ownPostgres, testPostgres, whyNoPostgres } from '../servers/postgres.ts';
+import { type OwnPostgres, ownPostgres, testPostgres, whyNoPostgres, withClient } from '../servers/postgres.ts';
 
 const DEADLINE_MS = 60_000;
 const SOME_KEY = makeKey('secret', 'development');
@@ -136,6 +149,30 @@ suite('A server that starts before its database', { skip: whyNoPostgres('own'), 
       assert.equal(await server.stop(), 0, server.stderr());
       assert.doesNotMatch(server.stderr(), /"stack"|failed unexpectedly|crashed/);
     }
+  });
+
+  test('says why it waits for connections, and stops when it is asked to', async () => {
+    await postgres.start();
+    const url = new URL(await postgres.newDatabase());
+    await withClient(url.href, async (client) => {
+      await client.query(`CREATE ROLE few LOGIN PASSWORD 'few' CONNECTION LIMIT 1`);
+      await client.query(`ALTER DATABASE ${url.pathname.slice(1)} OWNER TO few`);
+    });
+    [url.username, url.password] = ['few', 'few'];
+    const env = { ...PROGRAM_ENV, ...TEST_SETTINGS, PORT: '0', SLUICE_DATA: folderIn(scope), STORE_URL: url.href };
+    const child = spawn(process.execPath, [MAIN, 'serve'], { env, stdio: ['ignore', 'ignore', 'pipe'] });
+    scope.defer(() => void child.kill('SIGKILL'));
+    const ended = once(child, 'close');
+    let stderr = '';
+    child.stderr.setEncoding('utf8').on('data', (text: string) => {
+      stderr += text;
+    });
+    const words =
+      /too many connections for role .*"the processor cannot use the database: the server has not started yet/;
+    await eventually('it says why', () => words.test(stderr), DEADLINE_MS);
+    child.kill('SIGINT');
+    assert.deepEqual(await ended, [1, null], stderr);
+    assert.match(stderr, /"stopped before the start was complete"/);
   });
 
   test('ends with words when the database comes and there is none of that name', async () => {

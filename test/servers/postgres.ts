@@ -166,7 +166,7 @@ async function newDatabase(serverUrl: string, original?: string): Promise<string
   return url.href;
 }
 
-async function withClient<T>(url: string, work: (client: Client) => Promise<T>): Promise<T> {
+export async function withClient<T>(url: string, work: (client: Client) => Promise<T>): Promise<T> {
   const client = new Client({ connectionString: url });
   // An end of the connection between two queries is no news: the next query says so.
   client.on('error', () => {});
