@@ -69,8 +69,12 @@ for (const how of ['gets space again', 'is killed and started again when there i
     assert.equal((await allEvents(server, key)).length, ledger.sent.get('request-1')?.users);
 
     if (how === 'gets space again') {
+      // After the lock, too, if a checkpoint of the log had made room for one more transaction.
+      const before = said(server, 'the processor goes on');
       giveSpaceBack();
-      await eventually('it goes on', () => said(server, 'the processor goes on') === 1, 30_000);
+      await eventually('it goes on', () => said(server, 'the processor goes on') > before, 30_000).catch((error) =>
+        assert.fail(`${error}\n${server.stderr()}`),
+      );
       // The lock was one reason to wait, the disk the other.
       assert.ok(said(server, 'the processor waits') <= 2, server.stderr());
     } else {
