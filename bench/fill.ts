@@ -5,8 +5,8 @@
  * evenly. No server may run on the folder. `node bench/fill.ts JSON`, see `FillJob`; prints a `FillResult`.
  */
 
-import { openSqliteKeyStore } from '../src/backends/sqlite/keys.ts';
-import { openSqliteStoreWriter } from '../src/backends/sqlite/store/writer.ts';
+import { openSqliteKeyStore } from '../src/backends/embedded/keys.ts';
+import { openSqliteStoreWriter } from '../src/backends/embedded/store/writer.ts';
 import { keyFileOf, storeFileOf } from '../src/data-folder/files.ts';
 import { createTraceIds } from '../src/edge/trace-id.ts';
 import { hashKey } from '../src/keys/format.ts';

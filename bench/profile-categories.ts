@@ -93,7 +93,7 @@ export function categoryOf(frame: CallFrame, callers: readonly CallFrame[], line
 }
 
 function storeCategory({ url, functionName }: CallFrame): string | undefined {
-  if (!url.includes('/src/backends/sqlite/')) return undefined;
+  if (!url.includes('/src/backends/embedded/')) return undefined;
   return STORE.find(([file, name]) => file.test(url) && name.test(functionName || 'anonymous'))?.[2];
 }
 
@@ -108,7 +108,7 @@ function categoryOfNative(frame: CallFrame, callers: readonly CallFrame[]): stri
   const known = NATIVE.find(([pattern]) => pattern.test(frame.functionName))?.[1];
   if (known !== undefined) return known;
   const caller = callers.find(({ url }) => url !== '');
-  const inBackend = caller?.url.includes('/src/backends/sqlite/') === true;
+  const inBackend = caller?.url.includes('/src/backends/embedded/') === true;
   if (caller !== undefined && inBackend && SQLITE_CALLS.test(frame.functionName)) {
     return storeCategory(caller) ?? 'SQLite: insert, commit, sync';
   }

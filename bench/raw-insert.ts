@@ -7,11 +7,11 @@
  * until the commit, and syncs every five seconds. `node bench/raw-insert.ts JSON`, see `RawInsertJob`; prints a `RawInsertResult`.
  */
 
-import { TABLE_EVENTS } from '../src/backends/sqlite/store/writer.ts';
+import { TABLE_EVENTS } from '../src/backends/embedded/store/writer.ts';
 import type { DatabaseSync } from 'node:sqlite';
-import { EventTables } from '../src/backends/sqlite/store/event-tables.ts';
-import { hashesOf } from '../src/backends/sqlite/store/match-keys.ts';
-import { openStoreFile } from '../src/backends/sqlite/store/schema.ts';
+import { EventTables } from '../src/backends/embedded/store/event-tables.ts';
+import { hashesOf } from '../src/backends/embedded/store/match-keys.ts';
+import { openStoreFile } from '../src/backends/embedded/store/schema.ts';
 import { type Population, USERS_PER_REQUEST } from './people-generator.ts';
 import {
   type EventTexts,

@@ -5,7 +5,7 @@
  */
 
 import { randomFillSync } from 'node:crypto';
-import { keySetHashOf } from '../src/backends/sqlite/store/match-keys.ts';
+import { keySetHashOf } from '../src/backends/embedded/store/match-keys.ts';
 import { type HashOfKey, identityFingerprint } from '../src/views/keyed-hash.ts';
 import { IDENTIFIER_TYPES } from '../src/model.ts';
 import { type Population, identifiersOf, peopleOf, USERS_PER_REQUEST } from './people-generator.ts';

@@ -122,8 +122,8 @@ async function runMigrateCommand(args: readonly string[], shell: Shell): Promise
   const [{ runMigrate }, { lockFolder }, { openSqliteMigrationSource }, { openPostgresMigrationTarget }] =
     await Promise.all([
       import('./cli/migrate.ts'),
-      import('./backends/sqlite/folder-lock.ts'),
-      import('./backends/sqlite/migration-source.ts'),
+      import('./backends/embedded/folder-lock.ts'),
+      import('./backends/embedded/migration-source.ts'),
       import('./backends/postgres/migration-target.ts'),
     ]);
   return runMigrate(args, {
@@ -141,8 +141,8 @@ async function runBackupCommand(args: readonly string[], shell: Shell): Promise<
     { freeBytesOf },
   ] = await Promise.all([
     import('./cli/backup.ts'),
-    import('./backends/sqlite/backup/backup.ts'),
-    import('./backends/sqlite/checkup.ts'),
+    import('./backends/embedded/backup/backup.ts'),
+    import('./backends/embedded/checkup.ts'),
   ]);
   return runBackup(args, {
     ...shell,
@@ -167,12 +167,12 @@ async function runRestoreCommand(args: readonly string[], shell: Shell): Promise
     { beginLogEnds, noteUnknownEnd },
   ] = await Promise.all([
     import('./cli/restore.ts'),
-    import('./backends/sqlite/folder-lock.ts'),
-    import('./backends/sqlite/backup/backup.ts'),
-    import('./backends/sqlite/checkup.ts'),
-    import('./backends/sqlite/backup/undone-by-restore.ts'),
-    import('./backends/sqlite/store/starts.ts'),
-    import('./backends/sqlite/log/name-and-end.ts'),
+    import('./backends/embedded/folder-lock.ts'),
+    import('./backends/embedded/backup/backup.ts'),
+    import('./backends/embedded/checkup.ts'),
+    import('./backends/embedded/backup/undone-by-restore.ts'),
+    import('./backends/embedded/store/starts.ts'),
+    import('./backends/embedded/log/name-and-end.ts'),
   ]);
   return runRestore(args, {
     ...shell,

@@ -48,7 +48,7 @@ const OWN_JSON = new Set([
     'backends/sql/database.ts',
     'backends/sql/keys.ts',
   ],
-  ...['backends/sqlite/log/segment-reader.ts', 'backends/sqlite/migration-source.ts'],
+  ...['backends/embedded/log/segment-reader.ts', 'backends/embedded/migration-source.ts'],
   ...['backup/manifest.ts', 'backup/notes.ts', 'backup/unpack.ts'],
   ...['cli/doctor-data.ts', 'cli/export-file.ts', 'cli/import-state.ts'],
 ]);
@@ -146,7 +146,7 @@ const RULES: readonly Rule[] = [
     find: importRule(
       ({ from, to }) => backendOf(from) !== undefined && isProcessor(to) && to !== 'processor/predict.ts',
     ),
-    bad: { 'backends/sqlite/store/store.ts': `import { decide } from '../../../processor/decide.ts';` },
+    bad: { 'backends/embedded/store/store.ts': `import { decide } from '../../../processor/decide.ts';` },
   },
   {
     rule: 'a backend imports no other backend, but for what SQLite and PostgreSQL share',
@@ -170,7 +170,7 @@ const RULES: readonly Rule[] = [
     find: importRule(
       ({ from, to, kind }) => kind === 'thread' && backendOf(to) !== undefined && backendOf(from) !== backendOf(to),
     ),
-    bad: { 'edge/edge.ts': `new Worker(threadFile('../backends/sqlite/log/writer', import.meta.url));` },
+    bad: { 'edge/edge.ts': `new Worker(threadFile('../backends/embedded/log/writer', import.meta.url));` },
   },
   {
     rule: 'threads are started with threadFile, where the rules above see them',
@@ -179,7 +179,7 @@ const RULES: readonly Rule[] = [
         ([, file = '']) => !/^threadFile\('\.|^this\.#parts\.threadFile$/.test(file),
       ),
     ),
-    bad: { 'edge/validate-body.ts': `new Worker(new URL('../backends/sqlite/log/writer.ts', import.meta.url));` },
+    bad: { 'edge/validate-body.ts': `new Worker(new URL('../backends/embedded/log/writer.ts', import.meta.url));` },
   },
   {
     rule: 'only main.ts imports wiring, besides wiring itself',
@@ -235,8 +235,8 @@ suite('The rules of the house', () => {
     const sees = (from: string, to: string, kind: Import['kind']): boolean =>
       imports.some((row) => row.from === from && row.to === to && row.kind === kind);
     assert.ok(sees('edge/request-intake.ts', 'log.ts', 'static'));
-    assert.ok(sees('wiring/edge-thread.ts', 'backends/sqlite/log/appender.ts', 'dynamic'));
-    assert.ok(sees('backends/sqlite/log/appender.ts', 'backends/sqlite/log/writer.ts', 'thread'));
+    assert.ok(sees('wiring/edge-thread.ts', 'backends/embedded/log/appender.ts', 'dynamic'));
+    assert.ok(sees('backends/embedded/log/appender.ts', 'backends/embedded/log/writer.ts', 'thread'));
   });
 
   for (const { rule, find, bad } of RULES) {

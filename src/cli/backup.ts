@@ -1,7 +1,7 @@
 /**
  * `sluice backup --to FOLDER|FILE`: makes a consistent copy of an installation, with or without a running server.
  * `sluice backup --verify FOLDER|FILE`: checks an existing backup. The backend decides what to copy and in which order
- * (`backends/sqlite/backup/backup.ts`); this file adds the archive format, the manifest and the name. A backup is
+ * (`backends/embedded/backup/backup.ts`); this file adds the archive format, the manifest and the name. A backup is
  * written as `….part` and renamed only when it is complete, synced and, with --verify, checked: a backup with its final
  * name is complete.
  */

@@ -112,7 +112,7 @@ async function tieLocalLog(config: Config, pool: Database): Promise<void> {
   const problem = await problemOfLocalLog(config, pool);
   if (problem !== null) throw new OperatorError(problem);
   const [{ readLogInstallation, writeLogInstallation }, { installationOf }] = await Promise.all([
-    import('../backends/sqlite/installation.ts'),
+    import('../backends/embedded/installation.ts'),
     import('../backends/postgres/identity.ts'),
   ]);
   // A log that came with a migration keeps the id of the embedded files beside it, which an operator may go back to.
@@ -123,8 +123,8 @@ async function tieLocalLog(config: Config, pool: Database): Promise<void> {
 export async function problemOfLocalLog({ dataFolder, storeUrl }: Config, pool: Database): Promise<string | null> {
   const [{ readLogInstallation }, { findLogName }, { installationOf, knowsLog }, { findMigration }] = await Promise.all(
     [
-      import('../backends/sqlite/installation.ts'),
-      import('../backends/sqlite/log/name-and-end.ts'),
+      import('../backends/embedded/installation.ts'),
+      import('../backends/embedded/log/name-and-end.ts'),
       import('../backends/postgres/identity.ts'),
       import('../backends/postgres/migration-state.ts'),
     ],

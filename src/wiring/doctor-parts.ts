@@ -23,10 +23,10 @@ export async function doctorParts(): Promise<Omit<DoctorShell, keyof Shell>> {
     { isBackupRunning, lockHolderOf },
     { problemOfInstallation },
   ] = await Promise.all([
-    import('../backends/sqlite/log/segments.ts'),
-    import('../backends/sqlite/checkup.ts'),
-    import('../backends/sqlite/folder-lock.ts'),
-    import('../backends/sqlite/installation.ts'),
+    import('../backends/embedded/log/segments.ts'),
+    import('../backends/embedded/checkup.ts'),
+    import('../backends/embedded/folder-lock.ts'),
+    import('../backends/embedded/installation.ts'),
   ]);
   return {
     findLogReader,
@@ -87,11 +87,11 @@ async function inspectLocalLog(config: Config, store: Store | undefined | null):
     { unrecoverableSegments },
     { lockHolderOf },
   ] = await Promise.all([
-    import('../backends/sqlite/installation.ts'),
-    import('../backends/sqlite/log/name-and-end.ts'),
-    import('../backends/sqlite/log/warnings.ts'),
-    import('../backends/sqlite/checkup.ts'),
-    import('../backends/sqlite/folder-lock.ts'),
+    import('../backends/embedded/installation.ts'),
+    import('../backends/embedded/log/name-and-end.ts'),
+    import('../backends/embedded/log/warnings.ts'),
+    import('../backends/embedded/checkup.ts'),
+    import('../backends/embedded/folder-lock.ts'),
   ]);
   const folder = logFolderOf(config.dataFolder);
   const refusals = [

@@ -136,7 +136,7 @@ async function openEmbedded(setup: EdgeSetup, onFatal: (message: string) => void
   const { config } = setup;
   const [log, { openSqliteStoreClient }, keyStore, members] = await Promise.all([
     openLocalLog(setup, async () => setup.processed, onFatal),
-    import('../backends/sqlite/store/client.ts'),
+    import('../backends/embedded/store/client.ts'),
     openKeyStore(config),
     openMemberStore(config),
   ]);
@@ -208,8 +208,8 @@ async function openShared(setup: EdgeSetup, context: EdgeContext): Promise<Opene
 async function warningsOf({ config, startWarnings }: EdgeSetup): Promise<() => readonly string[]> {
   if (config.logUrl !== '') return () => startWarnings;
   const [{ readLogWarnings }, { problemOfLogEnds }] = await Promise.all([
-    import('../backends/sqlite/log/warnings.ts'),
-    import('../backends/sqlite/log/name-and-end.ts'),
+    import('../backends/embedded/log/warnings.ts'),
+    import('../backends/embedded/log/name-and-end.ts'),
   ]);
   const folder = logFolderOf(config.dataFolder);
   return () => {
@@ -306,7 +306,7 @@ async function watchSharedBacklog(
 
 /** The processed position in the log of this server; several servers may share the database. */
 async function processedByDatabase(database: Database, config: Config): Promise<number> {
-  const { localLogName } = await import('../backends/sqlite/log/name-and-end.ts');
+  const { localLogName } = await import('../backends/embedded/log/name-and-end.ts');
   const name = localLogName(logFolderOf(config.dataFolder));
   const store = await openStoreIn(database.share(), config, () => name);
   return useAndClose(store, () => processedBy(store));
@@ -356,7 +356,7 @@ async function openLocalLog(
   processed: () => Promise<number>,
   onFatal: (message: string) => void,
 ): Promise<LogAppender> {
-  const { joinSqliteLog, openSqliteLogAppender } = await import('../backends/sqlite/log/appender.ts');
+  const { joinSqliteLog, openSqliteLogAppender } = await import('../backends/embedded/log/appender.ts');
   if (logWriter !== undefined) return joinSqliteLog(logWriter, onFatal);
   const logger = createLogger(config.logLevel, `edge-${index}`);
   return openSqliteLogAppender({

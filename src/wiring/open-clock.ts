@@ -70,6 +70,6 @@ async function newestInStore(config: Config): Promise<number> {
   }
   const file = storeFileOf(config.dataFolder);
   if (!existsSync(file)) return 0;
-  const { newestProcessed } = await import('../backends/sqlite/store/schema.ts');
+  const { newestProcessed } = await import('../backends/embedded/store/schema.ts');
   return newestProcessed(file);
 }

@@ -40,7 +40,7 @@ export async function openKeyStore(config: Config): Promise<KeyStore> {
   if (config.storeUrl === '') {
     refuseUnusableFolder(config);
     refuseLostKeys(config.dataFolder);
-    const { openSqliteKeyStore } = await import('../backends/sqlite/keys.ts');
+    const { openSqliteKeyStore } = await import('../backends/embedded/keys.ts');
     return openSqliteKeyStore(keyFileOf(config.dataFolder));
   }
   await prepareDatabase(config);
@@ -64,7 +64,7 @@ export async function replaceLostKeys({ dataFolder, storeUrl }: Config, now: num
   if (storeUrl !== '')
     throw new OperatorError('The keys are in PostgreSQL (STORE_URL). Leave --replace-lost-keys out.');
   refuseUnusableFolder({ dataFolder });
-  const lostAccounts = await import('../backends/sqlite/lost-accounts.ts');
+  const lostAccounts = await import('../backends/embedded/lost-accounts.ts');
   return lostAccounts.replaceLostKeys(dataFolder, now);
 }
 
@@ -72,7 +72,7 @@ export async function openMemberStore(config: Config): Promise<MemberStore> {
   if (config.storeUrl === '') {
     refuseUnusableFolder(config);
     refuseLostKeys(config.dataFolder);
-    const { openSqliteMemberStore } = await import('../backends/sqlite/keys.ts');
+    const { openSqliteMemberStore } = await import('../backends/embedded/keys.ts');
     return openSqliteMemberStore(keyFileOf(config.dataFolder));
   }
   return openMemberStoreIn(await openDatabase(config, 'members', FEW_CONNECTIONS));
@@ -88,7 +88,7 @@ export async function openStore(config: Config): Promise<Store | undefined> {
     const file = storeFileOf(config.dataFolder);
     // An empty one has no tables, and is for a server to fill.
     if (sizeOfFile(file) === 0) return undefined;
-    const { openSqliteStore } = await import('../backends/sqlite/store/store.ts');
+    const { openSqliteStore } = await import('../backends/embedded/store/store.ts');
     const store = openSqliteStore(file, { matchOptions: matchOptionsOf(config), isForCommand: true });
     return createReading(store, await openLocalLogReader(config.dataFolder));
   }
@@ -131,20 +131,20 @@ export async function findLogReader(
   config: Config,
   warn: (message: string) => void = () => undefined,
 ): Promise<LogReader | undefined> {
-  const { hasEverExisted } = await import('../backends/sqlite/log/name-and-end.ts');
+  const { hasEverExisted } = await import('../backends/embedded/log/name-and-end.ts');
   const isThere = config.logUrl !== '' || hasEverExisted(logFolderOf(config.dataFolder));
   return isThere ? openLogReader(config, warn, { createsTopic: false, openMsMax: COMMAND_MS_MAX }) : undefined;
 }
 
 export async function openLocalLogReader(dataFolder: string): Promise<LogReader> {
-  const { openSqliteLogReader } = await import('../backends/sqlite/log/reader.ts');
+  const { openSqliteLogReader } = await import('../backends/embedded/log/reader.ts');
   return openSqliteLogReader({ folder: logFolderOf(dataFolder), ...READ_ONLY });
 }
 
 /** The URL of the server running on the data folder; undefined if there is none, or if servers share a log. */
 export async function findServer({ dataFolder, logUrl }: Config): Promise<string | undefined> {
   if (logUrl !== '') return undefined;
-  const { lockHolderOf } = await import('../backends/sqlite/folder-lock.ts');
+  const { lockHolderOf } = await import('../backends/embedded/folder-lock.ts');
   return lockHolderOf(dataFolder).isHeld ? serverUrlIn(dataFolder) : undefined;
 }
 

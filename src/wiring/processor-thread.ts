@@ -125,7 +125,7 @@ async function openProcessorParts(setup: ProcessorSetup, now: () => number) {
   const { log, ...waiting } = await openLog(setup, database, now);
   const writer =
     database === null
-      ? (await import('../backends/sqlite/store/writer.ts')).openSqliteStoreWriter({
+      ? (await import('../backends/embedded/store/writer.ts')).openSqliteStoreWriter({
           file: storeFileOf(config.dataFolder),
           checkpointer,
         })
@@ -153,7 +153,7 @@ async function openLog(
 ): Promise<Pick<ProcessorParts, 'log' | 'waitForMore' | 'writeLockRequest'>> {
   const { dataFolder, logLevel, logRetentionMs: retentionMs, logUrl: url } = setup.config;
   if (url === '' || database === null) {
-    const { openSqliteLogReader } = await import('../backends/sqlite/log/reader.ts');
+    const { openSqliteLogReader } = await import('../backends/embedded/log/reader.ts');
     const log = openSqliteLogReader({ folder: logFolderOf(dataFolder), retentionMs, now });
     const appendSignal = new AppendSignal(setup.appendSignal);
     return {

@@ -25,7 +25,7 @@ import { StoreUnavailableError } from '../store-writer.ts';
 import type { Supervisor } from './supervisor.ts';
 import { threadFile } from '../runtime/threads.ts';
 
-type FolderLock = import('../backends/sqlite/folder-lock.ts').FolderLock;
+type FolderLock = import('../backends/embedded/folder-lock.ts').FolderLock;
 
 /** Key usage is recorded continuously, but by one write at a time. */
 const KEY_CONNECTIONS = 2;
@@ -145,8 +145,8 @@ async function databasePrepared(database: DatabaseStart, supervisor: Supervisor)
 /** Locks the data folder for this server. Servers with a shared log keep nothing in it and need no lock. */
 async function takeFolder(config: Config): Promise<FolderLock> {
   const [{ lockFolder }, { fullDiskText, isFullDisk }] = await Promise.all([
-    import('../backends/sqlite/folder-lock.ts'),
-    import('../backends/sqlite/disk.ts'),
+    import('../backends/embedded/folder-lock.ts'),
+    import('../backends/embedded/disk.ts'),
   ]);
   const { dataFolder, storeUrl } = config;
   const lock = lockFolder(dataFolder);

@@ -31,9 +31,9 @@ const MISSING_RETRY_MS = 250;
 export async function prepareDataFolder(config: Config): Promise<{ startWarnings: string[]; processed: number }> {
   const { dataFolder, storeUrl, logUrl } = config;
   const [{ tieDataFolder, wasUsedByServer }, ends, { noteLogWarning }] = await Promise.all([
-    import('../backends/sqlite/installation.ts'),
-    import('../backends/sqlite/log/name-and-end.ts'),
-    import('../backends/sqlite/log/warnings.ts'),
+    import('../backends/embedded/installation.ts'),
+    import('../backends/embedded/log/name-and-end.ts'),
+    import('../backends/embedded/log/warnings.ts'),
   ]);
   const isServed = wasUsedByServer(dataFolder);
   const startWarnings = storeUrl === '' ? tieDataFolder(dataFolder) : [];
@@ -58,7 +58,7 @@ export async function prepareDataFolder(config: Config): Promise<{ startWarnings
 
 /** Throws `LogCorruptError` where the store was made from another log. */
 async function processedByStoreFile(config: Config): Promise<number> {
-  const { openSqliteStore } = await import('../backends/sqlite/store/store.ts');
+  const { openSqliteStore } = await import('../backends/embedded/store/store.ts');
   const store = openSqliteStore(storeFileOf(config.dataFolder));
   return useAndClose(store, async () => {
     await assertLogOfStore(config, store);
@@ -73,7 +73,7 @@ async function processedByStoreFile(config: Config): Promise<number> {
 export async function prepareServerDatabase(config: Config): Promise<string> {
   await prepareDatabase(config);
   const [{ localLogName }, { installationOf, problemWithoutTopic }] = await Promise.all([
-    import('../backends/sqlite/log/name-and-end.ts'),
+    import('../backends/embedded/log/name-and-end.ts'),
     import('../backends/postgres/identity.ts'),
   ]);
   return withDatabase(config, async (pool) => {
@@ -96,8 +96,8 @@ export async function problemOfLogLeftBehind(config: Config, pool: Database): Pr
   const { dataFolder } = config;
   if (!hasSegments(dataFolder)) return null;
   const [{ readLogInstallation }, { findLogName }, { installationOf, knowsLog, topicOf }] = await Promise.all([
-    import('../backends/sqlite/installation.ts'),
-    import('../backends/sqlite/log/name-and-end.ts'),
+    import('../backends/embedded/installation.ts'),
+    import('../backends/embedded/log/name-and-end.ts'),
     import('../backends/postgres/identity.ts'),
   ]);
   const folder = logFolderOf(dataFolder);
@@ -160,7 +160,7 @@ export async function processedBy(store: Store): Promise<number> {
 /** Throws `LogCorruptError` if the position of the store covers records of the local log that it never processed. */
 export async function assertLogOfStore(config: Config, store: Store): Promise<void> {
   if (config.logUrl !== '') return;
-  const { newestRecordBefore } = await import('../backends/sqlite/log/reader.ts');
+  const { newestRecordBefore } = await import('../backends/embedded/log/reader.ts');
   const position = await processedBy(store);
   const newest = newestRecordBefore(logFolderOf(config.dataFolder), position);
   if (newest !== undefined) await assertProcessed(store, newest, position, Date.now() - config.eventRetentionMs);

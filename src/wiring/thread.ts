@@ -9,7 +9,7 @@ import type { CheckpointerSetup, EdgeSetup, ProcessorSetup, ThreadMessage } from
 
 /** The thread that makes the checkpoints of the log and the store. */
 async function runCheckpointer(): Promise<void> {
-  const { serveCheckpoints } = await import('../backends/sqlite/checkpointer.ts');
+  const { serveCheckpoints } = await import('../backends/embedded/checkpointer.ts');
   const serve = serveCheckpoints((message) => {
     const fatal: ThreadMessage = { type: 'fatal', message: `the disk cannot be trusted any more: ${message}` };
     parentPort?.postMessage(fatal);

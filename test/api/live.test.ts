@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { connect } from 'node:net';
 import { join } from 'node:path';
 import { suite, type TestContext, test } from 'node:test';
-import { openSqliteKeyStore } from '../../src/backends/sqlite/keys.ts';
+import { openSqliteKeyStore } from '../../src/backends/embedded/keys.ts';
 import { makeKey, makeSession, useServer } from '../edge/fixture.ts';
 import { headOf, RawClient } from '../edge/raw-socket.ts';
 import { eventually, post, removeFolder, startServer, type TestServer } from '../server.ts';

@@ -7,7 +7,7 @@
 import assert from 'node:assert/strict';
 import type { TestContext } from 'node:test';
 import type { FastifyInstance } from 'fastify';
-import { openSqliteMemberStore } from '../../src/backends/sqlite/keys.ts';
+import { openSqliteMemberStore } from '../../src/backends/embedded/keys.ts';
 import { KeyCache } from '../../src/keys/cache.ts';
 import { newAccount } from '../../src/keys/create.ts';
 import type { Member, MemberStore } from '../../src/members.ts';

@@ -8,7 +8,7 @@ import { cpSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { after, before, type TestContext } from 'node:test';
-import { openSqliteKeyStore } from '../../src/backends/sqlite/keys.ts';
+import { openSqliteKeyStore } from '../../src/backends/embedded/keys.ts';
 import { hashFile } from '../../src/backup/files.ts';
 import { type Manifest, MANIFEST_FILE } from '../../src/backup/manifest.ts';
 import { keyFileOf, logFolderOf, storeFileOf } from '../../src/data-folder/files.ts';

@@ -6,12 +6,12 @@ import {
   lockDataFolder,
   sizeOfData,
   unknownFiles,
-} from '../../src/backends/sqlite/backup/backup.ts';
-import { freeBytesOf } from '../../src/backends/sqlite/checkup.ts';
-import { lockFolder } from '../../src/backends/sqlite/folder-lock.ts';
-import { skipNumbersAfterRestore } from '../../src/backends/sqlite/store/starts.ts';
-import { installationsOf, undoneByRestore } from '../../src/backends/sqlite/backup/undone-by-restore.ts';
-import { beginLogEnds, noteUnknownEnd } from '../../src/backends/sqlite/log/name-and-end.ts';
+} from '../../src/backends/embedded/backup/backup.ts';
+import { freeBytesOf } from '../../src/backends/embedded/checkup.ts';
+import { lockFolder } from '../../src/backends/embedded/folder-lock.ts';
+import { skipNumbersAfterRestore } from '../../src/backends/embedded/store/starts.ts';
+import { installationsOf, undoneByRestore } from '../../src/backends/embedded/backup/undone-by-restore.ts';
+import { beginLogEnds, noteUnknownEnd } from '../../src/backends/embedded/log/name-and-end.ts';
 import { logFolderOf, storeFileOf } from '../../src/data-folder/files.ts';
 import { type BackupShell, runBackup } from '../../src/cli/backup.ts';
 import { type RestoreShell, runRestore } from '../../src/cli/restore.ts';

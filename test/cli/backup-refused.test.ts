@@ -21,8 +21,8 @@ import {
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { suite, test } from 'node:test';
-import { copyDataFolder } from '../../src/backends/sqlite/backup/backup.ts';
-import { openSqliteLogAppender } from '../../src/backends/sqlite/log/appender.ts';
+import { copyDataFolder } from '../../src/backends/embedded/backup/backup.ts';
+import { openSqliteLogAppender } from '../../src/backends/embedded/log/appender.ts';
 import { logFolderOf, storeFileOf } from '../../src/data-folder/files.ts';
 import { entry } from '../contract/log-entries.ts';
 import { hindrance, mountSmallDisk, skipWithout } from '../faults/devices.ts';
@@ -34,7 +34,7 @@ import { backup, restore } from './backing-up.ts';
 async function killedBackup(data: string, target: string): Promise<void> {
   const program = `
     import { backup } from ${JSON.stringify(import.meta.resolve('./backing-up.ts'))};
-    import { copyDataFolder } from ${JSON.stringify(import.meta.resolve('../../src/backends/sqlite/backup/backup.ts'))};
+    import { copyDataFolder } from ${JSON.stringify(import.meta.resolve('../../src/backends/embedded/backup/backup.ts'))};
     const onFile = async (path) => { if (path === 'store.db') process.kill(process.pid, 'SIGKILL'); };
     await backup(${JSON.stringify(['--to', target, '--data', data])}, { copyDataFolder: (setup) => copyDataFolder({ ...setup, onFile }) });`;
   const child = spawn(process.execPath, ['--input-type=module', '--eval', program], { stdio: 'ignore' });

@@ -22,11 +22,11 @@ import type { AddressInfo } from 'node:net';
 import { basename, join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { suite, test } from 'node:test';
-import { tieDataFolder } from '../../src/backends/sqlite/installation.ts';
-import { openSqliteKeyStore } from '../../src/backends/sqlite/keys.ts';
-import { openSqliteLogReader } from '../../src/backends/sqlite/log/reader.ts';
-import { recoverSegment } from '../../src/backends/sqlite/log/recovery.ts';
-import { listSegments, makeMark } from '../../src/backends/sqlite/log/segments.ts';
+import { tieDataFolder } from '../../src/backends/embedded/installation.ts';
+import { openSqliteKeyStore } from '../../src/backends/embedded/keys.ts';
+import { openSqliteLogReader } from '../../src/backends/embedded/log/reader.ts';
+import { recoverSegment } from '../../src/backends/embedded/log/recovery.ts';
+import { listSegments, makeMark } from '../../src/backends/embedded/log/segments.ts';
 import { writeLastBackup } from '../../src/backup/notes.ts';
 import { runDoctor } from '../../src/cli/doctor.ts';
 import {

@@ -6,8 +6,8 @@
 
 import assert from 'node:assert/strict';
 import { DatabaseSync } from 'node:sqlite';
-import { openSqliteKeyStore, openSqliteMemberStore } from '../../src/backends/sqlite/keys.ts';
-import { openSqliteStoreWriter } from '../../src/backends/sqlite/store/writer.ts';
+import { openSqliteKeyStore, openSqliteMemberStore } from '../../src/backends/embedded/keys.ts';
+import { openSqliteStoreWriter } from '../../src/backends/embedded/store/writer.ts';
 import { keyFileOf, storeFileOf } from '../../src/data-folder/files.ts';
 import { createKey } from '../../src/keys/create.ts';
 import type { LogEntry } from '../../src/log.ts';

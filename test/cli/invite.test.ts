@@ -7,7 +7,7 @@ import assert from 'node:assert/strict';
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { type TestContext, test } from 'node:test';
-import { openSqliteKeyStore, openSqliteMemberStore } from '../../src/backends/sqlite/keys.ts';
+import { openSqliteKeyStore, openSqliteMemberStore } from '../../src/backends/embedded/keys.ts';
 import { announceStart } from '../../src/cli/announce.ts';
 import { runInvite } from '../../src/cli/invite.ts';
 import { type Env, loadConfig } from '../../src/config/config.ts';

@@ -5,7 +5,7 @@
 import assert from 'node:assert/strict';
 import { join } from 'node:path';
 import type { TestContext } from 'node:test';
-import { openSqliteKeyStore } from '../../src/backends/sqlite/keys.ts';
+import { openSqliteKeyStore } from '../../src/backends/embedded/keys.ts';
 import { runKeys } from '../../src/cli/keys.ts';
 import type { Env } from '../../src/config/config.ts';
 import { OperatorError } from '../../src/errors.ts';

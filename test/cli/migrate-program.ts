@@ -4,8 +4,8 @@
  * it gets to the end.
  */
 
-import { lockFolder } from '../../src/backends/sqlite/folder-lock.ts';
-import { openSqliteMigrationSource } from '../../src/backends/sqlite/migration-source.ts';
+import { lockFolder } from '../../src/backends/embedded/folder-lock.ts';
+import { openSqliteMigrationSource } from '../../src/backends/embedded/migration-source.ts';
 import { openPostgresMigrationTarget } from '../../src/backends/postgres/migration-target.ts';
 import { runMigrate } from '../../src/cli/migrate.ts';
 import { shellOf } from '../../src/cli/shell.ts';

@@ -2,7 +2,7 @@
 
 import assert from 'node:assert/strict';
 import { test, type TestContext } from 'node:test';
-import { openSqliteKeyStore } from '../../src/backends/sqlite/keys.ts';
+import { openSqliteKeyStore } from '../../src/backends/embedded/keys.ts';
 import { runExport } from '../../src/cli/export.ts';
 import { runTail } from '../../src/cli/tail.ts';
 import { keyFileOf } from '../../src/data-folder/files.ts';

@@ -5,8 +5,8 @@ import { existsSync, mkdirSync, readdirSync, rmSync, writeFileSync } from 'node:
 import { dirname, join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { suite, test } from 'node:test';
-import { lockFolder } from '../../src/backends/sqlite/folder-lock.ts';
-import { openSqliteKeyStore } from '../../src/backends/sqlite/keys.ts';
+import { lockFolder } from '../../src/backends/embedded/folder-lock.ts';
+import { openSqliteKeyStore } from '../../src/backends/embedded/keys.ts';
 import { MANIFEST_FILE } from '../../src/backup/manifest.ts';
 import { writeRestoreMarker } from '../../src/backup/restore-marker.ts';
 import { openRetentionClock, writeRetentionTime } from '../../src/clock/retention-clock.ts';

@@ -3,7 +3,7 @@
  */
 
 import { once } from 'node:events';
-import { openSqliteKeyStore } from '../../src/backends/sqlite/keys.ts';
+import { openSqliteKeyStore } from '../../src/backends/embedded/keys.ts';
 import { createKey, newAccount } from '../../src/keys/create.ts';
 
 const [file = '', count = '0'] = process.argv.slice(2);

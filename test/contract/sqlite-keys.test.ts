@@ -11,7 +11,7 @@ import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { test } from 'node:test';
 import { Worker } from 'node:worker_threads';
-import { openSqliteKeyStore } from '../../src/backends/sqlite/keys.ts';
+import { openSqliteKeyStore } from '../../src/backends/embedded/keys.ts';
 import { OperatorError } from '../../src/errors.ts';
 import { createKey, newAccount } from '../../src/keys/create.ts';
 import { hashKey } from '../../src/keys/format.ts';

@@ -5,10 +5,10 @@ import { cpSync, existsSync, mkdirSync, readFileSync, rmSync, statSync, truncate
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { after, afterEach, suite, test } from 'node:test';
-import { openSqliteLogReader } from '../../src/backends/sqlite/log/reader.ts';
-import { hasWal, listSegments } from '../../src/backends/sqlite/log/segments.ts';
-import { openSqliteLogAppender } from '../../src/backends/sqlite/log/appender.ts';
-import { assertOwnSegments } from '../../src/backends/sqlite/log/name-and-end.ts';
+import { openSqliteLogReader } from '../../src/backends/embedded/log/reader.ts';
+import { hasWal, listSegments } from '../../src/backends/embedded/log/segments.ts';
+import { openSqliteLogAppender } from '../../src/backends/embedded/log/appender.ts';
+import { assertOwnSegments } from '../../src/backends/embedded/log/name-and-end.ts';
 import { type LogAppender, LogCorruptError } from '../../src/log.ts';
 import { startCheckpointer } from '../checkpointer-thread.ts';
 import { eventually, removeFolder, temporaryFolder } from '../server.ts';

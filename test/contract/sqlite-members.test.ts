@@ -8,7 +8,7 @@ import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { test } from 'node:test';
-import { openSqliteKeyStore, openSqliteMemberStore } from '../../src/backends/sqlite/keys.ts';
+import { openSqliteKeyStore, openSqliteMemberStore } from '../../src/backends/embedded/keys.ts';
 import { newAccount } from '../../src/keys/create.ts';
 import { acceptInvitation, invite } from '../../src/sign-in/invite.ts';
 import { Passwords } from '../../src/sign-in/password.ts';

@@ -8,7 +8,7 @@ import { suite, test } from 'node:test';
 import { gzipSync } from 'node:zlib';
 import { Check } from 'typebox/value';
 import { CheckResponse } from '../../src/api/ingest-operation.ts';
-import { openSqliteKeyStore } from '../../src/backends/sqlite/keys.ts';
+import { openSqliteKeyStore } from '../../src/backends/embedded/keys.ts';
 import { LIMITS } from '../../src/model.ts';
 import { eventually, type HttpResponse, post, sleep, type TestServer, user } from '../server.ts';
 import { ask, logOf, makeKey, metric, useServer, UUID_V7 } from './fixture.ts';

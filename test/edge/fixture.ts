@@ -6,8 +6,8 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before } from 'node:test';
-import { openSqliteKeyStore, openSqliteMemberStore } from '../../src/backends/sqlite/keys.ts';
-import { openSqliteLogReader } from '../../src/backends/sqlite/log/reader.ts';
+import { openSqliteKeyStore, openSqliteMemberStore } from '../../src/backends/embedded/keys.ts';
+import { openSqliteLogReader } from '../../src/backends/embedded/log/reader.ts';
 import { createKey, newAccount } from '../../src/keys/create.ts';
 import type { LogRecord } from '../../src/log.ts';
 import { type Environment, type KeyKind, MINUTE_MS } from '../../src/model.ts';

@@ -7,7 +7,7 @@ import assert from 'node:assert/strict';
 import { join } from 'node:path';
 import { suite, test } from 'node:test';
 import { Worker } from 'node:worker_threads';
-import { openSqliteKeyStore } from '../../src/backends/sqlite/keys.ts';
+import { openSqliteKeyStore } from '../../src/backends/embedded/keys.ts';
 import { allocateRateLimits, RateLimits } from '../../src/edge/rate-limits.ts';
 import type { RateLimit } from '../../src/keys.ts';
 import { readResponse, eventually, post, user } from '../server.ts';

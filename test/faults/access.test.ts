@@ -20,9 +20,9 @@ import {
 } from 'node:fs';
 import { join } from 'node:path';
 import { suite, test, type TestContext } from 'node:test';
-import { lockFolder, lockHolderOf } from '../../src/backends/sqlite/folder-lock.ts';
-import { recoverSegment } from '../../src/backends/sqlite/log/recovery.ts';
-import { listSegments } from '../../src/backends/sqlite/log/segments.ts';
+import { lockFolder, lockHolderOf } from '../../src/backends/embedded/folder-lock.ts';
+import { recoverSegment } from '../../src/backends/embedded/log/recovery.ts';
+import { listSegments } from '../../src/backends/embedded/log/segments.ts';
 import { accessProblemsOf, ownerProblemsOf } from '../../src/data-folder/access.ts';
 import { keyFileOf, logFolderOf, retentionTimeFileOf, storeFileOf } from '../../src/data-folder/files.ts';
 import { OperatorError } from '../../src/errors.ts';
@@ -180,8 +180,8 @@ test('a waiting segment that the user of the server may not read hides its own r
 
   const source = (path: string): string => new URL(`../../src/${path}`, import.meta.url).href;
   const program = `
-    const { openSqliteStore } = await import('${source('backends/sqlite/store/store.ts')}');
-    const { openSqliteLogReader } = await import('${source('backends/sqlite/log/reader.ts')}');
+    const { openSqliteStore } = await import('${source('backends/embedded/store/store.ts')}');
+    const { openSqliteLogReader } = await import('${source('backends/embedded/log/reader.ts')}');
     const { createReading } = await import('${source('views/reading.ts')}');
     const log = openSqliteLogReader({ folder: '${logFolderOf(folder.data)}', retentionMs: 0, now: Date.now });
     const reading = createReading(openSqliteStore('${storeFileOf(folder.data)}'), log);

@@ -8,7 +8,7 @@ import assert from 'node:assert/strict';
 import { readdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { suite, test } from 'node:test';
-import { openSqliteLogReader } from '../../src/backends/sqlite/log/reader.ts';
+import { openSqliteLogReader } from '../../src/backends/embedded/log/reader.ts';
 import { readLastBackup } from '../../src/backup/notes.ts';
 import { readAll } from '../contract/log-entries.ts';
 import { readResponse, eventually, post, runSluice, sleep, type TestServer, user } from '../server.ts';

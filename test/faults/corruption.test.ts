@@ -19,8 +19,8 @@ import {
 } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, suite, test } from 'node:test';
-import { openSqliteLogReader } from '../../src/backends/sqlite/log/reader.ts';
-import { listSegments } from '../../src/backends/sqlite/log/segments.ts';
+import { openSqliteLogReader } from '../../src/backends/embedded/log/reader.ts';
+import { listSegments } from '../../src/backends/embedded/log/segments.ts';
 import type { LogReader } from '../../src/log.ts';
 import { readAll } from '../contract/log-entries.ts';
 import { Connection } from './connection.ts';

@@ -10,10 +10,10 @@ import { copyFileSync, existsSync, mkdirSync, readdirSync, readFileSync, writeFi
 import { join } from 'node:path';
 import { suite, test } from 'node:test';
 import { isDeepStrictEqual } from 'node:util';
-import { openSqliteLogReader } from '../../src/backends/sqlite/log/reader.ts';
-import { recoverSegment } from '../../src/backends/sqlite/log/recovery.ts';
-import { listSegments, PAGE_BYTES } from '../../src/backends/sqlite/log/segments.ts';
-import { openSqliteLogAppender } from '../../src/backends/sqlite/log/appender.ts';
+import { openSqliteLogReader } from '../../src/backends/embedded/log/reader.ts';
+import { recoverSegment } from '../../src/backends/embedded/log/recovery.ts';
+import { listSegments, PAGE_BYTES } from '../../src/backends/embedded/log/segments.ts';
+import { openSqliteLogAppender } from '../../src/backends/embedded/log/appender.ts';
 import type { LogAppender, LogRecord } from '../../src/log.ts';
 import { entry, readAll } from '../contract/log-entries.ts';
 import { seededRandom } from './ledger.ts';

@@ -8,7 +8,7 @@ import assert from 'node:assert/strict';
 import { cpSync, renameSync, rmSync } from 'node:fs';
 import { basename, join } from 'node:path';
 import { after, before, suite, test } from 'node:test';
-import { listSegments } from '../../src/backends/sqlite/log/segments.ts';
+import { listSegments } from '../../src/backends/embedded/log/segments.ts';
 import { readResponse, eventually, post, runSluice, type TestServer, user } from '../server.ts';
 import { copyIn, folderIn, launch, refusedStart, type Scope } from './scope.ts';
 

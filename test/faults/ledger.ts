@@ -8,7 +8,7 @@
 import assert from 'node:assert/strict';
 import { createHash, randomBytes } from 'node:crypto';
 import { join } from 'node:path';
-import { openSqliteLogReader } from '../../src/backends/sqlite/log/reader.ts';
+import { openSqliteLogReader } from '../../src/backends/embedded/log/reader.ts';
 import type { LogRecord } from '../../src/log.ts';
 import { readAll } from '../contract/log-entries.ts';
 import { sleep } from '../server.ts';

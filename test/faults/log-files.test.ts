@@ -8,8 +8,8 @@ import assert from 'node:assert/strict';
 import { cpSync, existsSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, suite, test } from 'node:test';
-import { tieDataFolder } from '../../src/backends/sqlite/installation.ts';
-import { openSqliteLogAppender } from '../../src/backends/sqlite/log/appender.ts';
+import { tieDataFolder } from '../../src/backends/embedded/installation.ts';
+import { openSqliteLogAppender } from '../../src/backends/embedded/log/appender.ts';
 import {
   findLogName,
   isEndUnknown,
@@ -17,9 +17,9 @@ import {
   LogEnds,
   noteUnknownEnd,
   readLogEnd,
-} from '../../src/backends/sqlite/log/name-and-end.ts';
-import { openSqliteLogReader } from '../../src/backends/sqlite/log/reader.ts';
-import { noteLogWarning, readLogWarnings } from '../../src/backends/sqlite/log/warnings.ts';
+} from '../../src/backends/embedded/log/name-and-end.ts';
+import { openSqliteLogReader } from '../../src/backends/embedded/log/reader.ts';
+import { noteLogWarning, readLogWarnings } from '../../src/backends/embedded/log/warnings.ts';
 import { loadConfig } from '../../src/config/config.ts';
 import { OperatorError } from '../../src/errors.ts';
 import type { LogEntry, LogHeader } from '../../src/log.ts';

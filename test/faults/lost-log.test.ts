@@ -7,7 +7,7 @@ import assert from 'node:assert/strict';
 import { cpSync, readdirSync, renameSync, rmSync, statSync, truncateSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, suite, test } from 'node:test';
-import { listSegments } from '../../src/backends/sqlite/log/segments.ts';
+import { listSegments } from '../../src/backends/embedded/log/segments.ts';
 import { doctorHere } from '../cli/doctor-shell.ts';
 import { eventually, post, type TestServer, user } from '../server.ts';
 import { copyIn, folderIn, launch } from './scope.ts';

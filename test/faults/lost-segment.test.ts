@@ -8,7 +8,7 @@ import { readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { suite, test } from 'node:test';
-import { hasWal, listSegments } from '../../src/backends/sqlite/log/segments.ts';
+import { hasWal, listSegments } from '../../src/backends/embedded/log/segments.ts';
 import { readResponse, eventually, post, runSluice, type TestServer, user } from '../server.ts';
 import { folderIn, launch } from './scope.ts';
 

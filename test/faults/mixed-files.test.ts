@@ -8,7 +8,7 @@ import assert from 'node:assert/strict';
 import { copyFileSync, cpSync, readFileSync, rmSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { suite, test } from 'node:test';
-import { tieDataFolder } from '../../src/backends/sqlite/installation.ts';
+import { tieDataFolder } from '../../src/backends/embedded/installation.ts';
 import { eventually, post, runSluice, type TestServer, user } from '../server.ts';
 import { folderIn, launch, refusedStart, type Scope } from './scope.ts';
 

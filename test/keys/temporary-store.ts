@@ -7,7 +7,7 @@ import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { TestContext } from 'node:test';
-import { openSqliteKeyStore } from '../../src/backends/sqlite/keys.ts';
+import { openSqliteKeyStore } from '../../src/backends/embedded/keys.ts';
 import type { KeyStore } from '../../src/keys.ts';
 
 export async function temporaryFolder(): Promise<{ folder: string; remove: () => Promise<void> }> {

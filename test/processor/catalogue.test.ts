@@ -5,7 +5,7 @@
 
 import assert from 'node:assert/strict';
 import { suite, test } from 'node:test';
-import { openSqliteStoreWriter } from '../../src/backends/sqlite/store/writer.ts';
+import { openSqliteStoreWriter } from '../../src/backends/embedded/store/writer.ts';
 import { storeFileOf } from '../../src/data-folder/files.ts';
 import { CatalogueCollector } from '../../src/processor/catalogue.ts';
 import {

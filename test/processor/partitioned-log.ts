@@ -5,7 +5,7 @@
 
 import { readdirSync } from 'node:fs';
 import { join } from 'node:path';
-import { openSqliteLogReader } from '../../src/backends/sqlite/log/reader.ts';
+import { openSqliteLogReader } from '../../src/backends/embedded/log/reader.ts';
 import { logFolderOf } from '../../src/data-folder/files.ts';
 import type { LogHeader, LogReader } from '../../src/log.ts';
 

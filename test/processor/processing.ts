@@ -6,9 +6,9 @@
 import assert from 'node:assert/strict';
 import { mkdirSync } from 'node:fs';
 import { join } from 'node:path';
-import { openSqliteLogAppender } from '../../src/backends/sqlite/log/appender.ts';
-import { openSqliteStore } from '../../src/backends/sqlite/store/store.ts';
-import { openSqliteStoreWriter, type StoreWriterSetup } from '../../src/backends/sqlite/store/writer.ts';
+import { openSqliteLogAppender } from '../../src/backends/embedded/log/appender.ts';
+import { openSqliteStore } from '../../src/backends/embedded/store/store.ts';
+import { openSqliteStoreWriter, type StoreWriterSetup } from '../../src/backends/embedded/store/writer.ts';
 import { storeFileOf } from '../../src/data-folder/files.ts';
 import type { LogEntry } from '../../src/log.ts';
 import { createLogger, type Logger } from '../../src/telemetry/logger.ts';

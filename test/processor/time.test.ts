@@ -6,8 +6,8 @@
 
 import assert from 'node:assert/strict';
 import { suite, test } from 'node:test';
-import { openSqliteLogReader } from '../../src/backends/sqlite/log/reader.ts';
-import { openSqliteStoreWriter } from '../../src/backends/sqlite/store/writer.ts';
+import { openSqliteLogReader } from '../../src/backends/embedded/log/reader.ts';
+import { openSqliteStoreWriter } from '../../src/backends/embedded/store/writer.ts';
 import { logFolderOf, storeFileOf } from '../../src/data-folder/files.ts';
 import type { LogEntry, LogReader } from '../../src/log.ts';
 import { createLogger, type Logger } from '../../src/telemetry/logger.ts';

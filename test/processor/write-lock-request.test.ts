@@ -5,7 +5,7 @@
 import assert from 'node:assert/strict';
 import { suite, test } from 'node:test';
 import { setImmediate, setTimeout as sleep } from 'node:timers/promises';
-import { openSqliteStore } from '../../src/backends/sqlite/store/store.ts';
+import { openSqliteStore } from '../../src/backends/embedded/store/store.ts';
 import { storeFileOf } from '../../src/data-folder/files.ts';
 import type { LogEntry } from '../../src/log.ts';
 import { WriteLockRequest } from '../../src/runtime/write-lock-request.ts';

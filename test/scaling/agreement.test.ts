@@ -7,7 +7,7 @@
 import assert from 'node:assert/strict';
 import { suite, test } from 'node:test';
 import * as fc from 'fast-check';
-import { openSqliteLogReader } from '../../src/backends/sqlite/log/reader.ts';
+import { openSqliteLogReader } from '../../src/backends/embedded/log/reader.ts';
 import { logFolderOf } from '../../src/data-folder/files.ts';
 import { override } from '../override.ts';
 import { folderIn } from '../faults/scope.ts';

@@ -10,7 +10,7 @@ import { migrate } from '../../src/backends/postgres/migrations.ts';
 import { openPool, type PostgresPool } from '../../src/backends/postgres/pool.ts';
 import { openPostgresStore } from '../../src/backends/postgres/store.ts';
 import { openPostgresStoreWriter } from '../../src/backends/postgres/store-writer.ts';
-import { openSqliteStoreWriter } from '../../src/backends/sqlite/store/writer.ts';
+import { openSqliteStoreWriter } from '../../src/backends/embedded/store/writer.ts';
 import type { LogReader, LogRecord } from '../../src/log.ts';
 import { createLogger } from '../../src/telemetry/logger.ts';
 import { allocateMetrics, METRIC, metricsWriter, readCounter } from '../../src/telemetry/metrics.ts';

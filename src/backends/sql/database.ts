@@ -1,6 +1,6 @@
 /**
  * What the stores in this folder need from a database: Kysely queries, transactions and row locks. The stores are
- * written once for both engines, which implement this interface in `backends/sqlite/sql-database.ts` and
+ * written once for both engines, which implement this interface in `backends/embedded/sql-database.ts` and
  * `backends/postgres/sql-database.ts`. Not for hot paths: building a query takes about 50 µs.
  */
 

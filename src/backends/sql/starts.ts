@@ -1,5 +1,5 @@
 /**
- * The starts of servers on an embedded store (`backends/sqlite/store/starts.ts`), which PostgreSQL keeps for a store
+ * The starts of servers on an embedded store (`backends/embedded/store/starts.ts`), which PostgreSQL keeps for a store
  * migrated to it: a cursor of arrivals names the start in which it was given out.
  */
 

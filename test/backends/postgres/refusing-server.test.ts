@@ -2,7 +2,7 @@
 
 import assert from 'node:assert/strict';
 import { suite, test } from 'node:test';
-import { openSqliteLogReader } from '../../../src/backends/sqlite/log/reader.ts';
+import { openSqliteLogReader } from '../../../src/backends/embedded/log/reader.ts';
 import { logFolderOf } from '../../../src/data-folder/files.ts';
 import { allocateMetrics, metricsWriter } from '../../../src/telemetry/metrics.ts';
 import { Processor } from '../../../src/processor/processor.ts';

@@ -10,7 +10,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { openPool } from '../../../src/backends/postgres/pool.ts';
 import { openPostgresStore } from '../../../src/backends/postgres/store.ts';
 import { openPostgresStoreWriter } from '../../../src/backends/postgres/store-writer.ts';
-import { openSqliteLogReader } from '../../../src/backends/sqlite/log/reader.ts';
+import { openSqliteLogReader } from '../../../src/backends/embedded/log/reader.ts';
 import { logFolderOf } from '../../../src/data-folder/files.ts';
 import type { TenantId } from '../../../src/model.ts';
 import { allocateMetrics, metricsWriter } from '../../../src/telemetry/metrics.ts';

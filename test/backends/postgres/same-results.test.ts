@@ -8,8 +8,8 @@ import { join } from 'node:path';
 import { suite, test, type TestContext } from 'node:test';
 import { openPostgresStore } from '../../../src/backends/postgres/store.ts';
 import { openPostgresStoreWriter } from '../../../src/backends/postgres/store-writer.ts';
-import { openSqliteStore } from '../../../src/backends/sqlite/store/store.ts';
-import { openSqliteStoreWriter } from '../../../src/backends/sqlite/store/writer.ts';
+import { openSqliteStore } from '../../../src/backends/embedded/store/store.ts';
+import { openSqliteStoreWriter } from '../../../src/backends/embedded/store/writer.ts';
 import type { Page, PeoplePage, StoredEvent } from '../../../src/store.ts';
 import {
   ALL_EVENTS,

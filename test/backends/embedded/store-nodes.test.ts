@@ -13,12 +13,12 @@ import {
   PROFILE_RUNS,
   stateOf,
   subtractEvents,
-} from '../../../src/backends/sqlite/store/profile-runs.ts';
-import { combineEntries, type Entry } from '../../../src/backends/sqlite/sorted-runs/entries.ts';
-import type { RunsSizes } from '../../../src/backends/sqlite/sorted-runs/sorted-runs.ts';
-import { StoreConnection } from '../../../src/backends/sqlite/store/connection.ts';
-import { StoreNodes } from '../../../src/backends/sqlite/store/nodes.ts';
-import { openStoreFile } from '../../../src/backends/sqlite/store/schema.ts';
+} from '../../../src/backends/embedded/store/profile-runs.ts';
+import { combineEntries, type Entry } from '../../../src/backends/embedded/sorted-runs/entries.ts';
+import type { RunsSizes } from '../../../src/backends/embedded/sorted-runs/sorted-runs.ts';
+import { StoreConnection } from '../../../src/backends/embedded/store/connection.ts';
+import { StoreNodes } from '../../../src/backends/embedded/store/nodes.ts';
+import { openStoreFile } from '../../../src/backends/embedded/store/schema.ts';
 import type { NewNode } from '../../../src/identity/graph.ts';
 import type { Group } from '../../../src/identity/property-updates.ts';
 import type { EventToStore, PropertyUpdateToStore, UserToStore } from '../../../src/store-writer.ts';

@@ -3,8 +3,8 @@
 import assert from 'node:assert/strict';
 import { join } from 'node:path';
 import { test } from 'node:test';
-import { newestProcessed } from '../../../src/backends/sqlite/store/schema.ts';
-import { openStoreFile } from '../../../src/backends/sqlite/store/schema.ts';
+import { newestProcessed } from '../../../src/backends/embedded/store/schema.ts';
+import { openStoreFile } from '../../../src/backends/embedded/store/schema.ts';
 import { removeFolder, temporaryFolder } from '../../server.ts';
 
 const RECEIVED_AT = Date.UTC(2026, 10, 16);

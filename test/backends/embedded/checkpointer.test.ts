@@ -12,11 +12,11 @@ import {
   Checkpointer,
   type CheckpointRequest,
   serveCheckpoints,
-} from '../../../src/backends/sqlite/checkpointer.ts';
-import { openSqliteLogAppender } from '../../../src/backends/sqlite/log/appender.ts';
-import { hasWal, listSegments } from '../../../src/backends/sqlite/log/segments.ts';
-import { openSqliteStore } from '../../../src/backends/sqlite/store/store.ts';
-import { openSqliteStoreWriter } from '../../../src/backends/sqlite/store/writer.ts';
+} from '../../../src/backends/embedded/checkpointer.ts';
+import { openSqliteLogAppender } from '../../../src/backends/embedded/log/appender.ts';
+import { hasWal, listSegments } from '../../../src/backends/embedded/log/segments.ts';
+import { openSqliteStore } from '../../../src/backends/embedded/store/store.ts';
+import { openSqliteStoreWriter } from '../../../src/backends/embedded/store/writer.ts';
 import { startCheckpointer } from '../../checkpointer-thread.ts';
 import { entry } from '../../contract/log-entries.ts';
 import { eventsOf, person, send, type StoreUnderTest } from '../../contract/store-feeding.ts';

@@ -7,17 +7,17 @@ import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { suite, test } from 'node:test';
 import * as fc from 'fast-check';
-import { BloomFilter } from '../../../src/backends/sqlite/sorted-runs/bloom-filter.ts';
+import { BloomFilter } from '../../../src/backends/embedded/sorted-runs/bloom-filter.ts';
 import {
   combineEntries,
   type Entry,
   type Key,
   RowsToWrite,
   type RunsShape,
-} from '../../../src/backends/sqlite/sorted-runs/entries.ts';
-import { RunReader } from '../../../src/backends/sqlite/sorted-runs/run-reader.ts';
-import { sortedRunsSchema } from '../../../src/backends/sqlite/sorted-runs/schema.ts';
-import { type RunsSizes, SortedRuns } from '../../../src/backends/sqlite/sorted-runs/sorted-runs.ts';
+} from '../../../src/backends/embedded/sorted-runs/entries.ts';
+import { RunReader } from '../../../src/backends/embedded/sorted-runs/run-reader.ts';
+import { sortedRunsSchema } from '../../../src/backends/embedded/sorted-runs/schema.ts';
+import { type RunsSizes, SortedRuns } from '../../../src/backends/embedded/sorted-runs/sorted-runs.ts';
 import { removeFolder, temporaryFolder } from '../../server.ts';
 
 const SHAPES: readonly RunsShape[] = [

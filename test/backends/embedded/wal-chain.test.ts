@@ -9,8 +9,8 @@ import { appendFileSync, copyFileSync, rmSync, truncateSync, writeFileSync } fro
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { suite, test } from 'node:test';
-import { transaction } from '../../../src/backends/sqlite/database.ts';
-import { isWalOfAnother } from '../../../src/backends/sqlite/wal-chain.ts';
+import { transaction } from '../../../src/backends/embedded/database.ts';
+import { isWalOfAnother } from '../../../src/backends/embedded/wal-chain.ts';
 import { folderIn } from '../../faults/scope.ts';
 
 interface Copy {

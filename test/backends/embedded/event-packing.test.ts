@@ -2,8 +2,8 @@
 
 import assert from 'node:assert/strict';
 import { suite, test } from 'node:test';
-import { type BlockEvent, BlockWriter, unpackBlock } from '../../../src/backends/sqlite/store/event-blocks.ts';
-import { uuidBytes, uuidText } from '../../../src/backends/sqlite/uuids.ts';
+import { type BlockEvent, BlockWriter, unpackBlock } from '../../../src/backends/embedded/store/event-blocks.ts';
+import { uuidBytes, uuidText } from '../../../src/backends/embedded/uuids.ts';
 
 const TENANT = 7;
 /** The oldest and the newest day that a timestamp can name. */

@@ -1,8 +1,8 @@
 /** A process that puts runs of ten entries, each in a transaction, until it is killed, and says how many it committed. */
 
 import { DatabaseSync } from 'node:sqlite';
-import { RowsToWrite } from '../../../src/backends/sqlite/sorted-runs/entries.ts';
-import { SortedRuns } from '../../../src/backends/sqlite/sorted-runs/sorted-runs.ts';
+import { RowsToWrite } from '../../../src/backends/embedded/sorted-runs/entries.ts';
+import { SortedRuns } from '../../../src/backends/embedded/sorted-runs/sorted-runs.ts';
 
 const [file = '', from = '0'] = process.argv.slice(2);
 const shape = { name: 'hashed', keyColumns: 2, valueColumns: 1, hasBytes: false, hasFilters: true };

@@ -7,7 +7,7 @@ import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { suite, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
-import { openSqliteStoreClient } from '../../../src/backends/sqlite/store/client.ts';
+import { openSqliteStoreClient } from '../../../src/backends/embedded/store/client.ts';
 import { storeFileOf } from '../../../src/data-folder/files.ts';
 import { BadCursorError, type Store } from '../../../src/store.ts';
 import { StoreUnavailableError } from '../../../src/store-writer.ts';
@@ -17,7 +17,7 @@ import { appendAll, processAll, withStore } from '../../processor/processing.ts'
 import { dumpOf } from '../../processor/store-dump.ts';
 import { removeFolder, temporaryFolder } from '../../server.ts';
 
-const CLIENT = fileURLToPath(new URL('../../../src/backends/sqlite/store/client.ts', import.meta.url));
+const CLIENT = fileURLToPath(new URL('../../../src/backends/embedded/store/client.ts', import.meta.url));
 
 suite('The store in a thread of its own', () => {
   async function inFolder(use: (folder: string, client: Store) => Promise<void>): Promise<void> {
