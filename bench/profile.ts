@@ -189,7 +189,7 @@ function threadName(profile: CpuProfile): string {
   if (has('/validator-thread.ts')) return 'validator thread';
   if (has('/processor/processor.ts')) return 'processor thread';
   if (has('/store/reader-thread.ts')) return 'store reader thread';
-  if (has('/sqlite/checkpointer.ts')) return 'checkpointer thread';
+  if (has('/embedded/checkpointer.ts')) return 'checkpointer thread';
   return has('/edge/ingest.ts') ? 'edge thread' : 'main thread';
 }
 

@@ -34,7 +34,7 @@ export interface Outcome {
 }
 
 export const DURABILITY = {
-  ours: 'each 202 is sent after the request was written and synced to disk (SQLite WAL, synchronous=FULL)',
+  ours: 'each 202 is sent after the request was written and synced to disk (fdatasync of the log)',
   bare: 'stores nothing: its 202 promises nothing',
   store:
     'what the processor makes of the log is committed with synchronous=NORMAL and synced every 5 s; ' +

@@ -83,7 +83,7 @@ export const LONG: readonly string[] = [
   'test/scaling/backup.test.ts',
   'test/faults/disk.test.ts',
   'test/sdks/segment-sdks.test.ts',
-  'test/contract/sqlite-log.test.ts',
+  'test/contract/file-log.test.ts',
 ];
 
 /** Paths below the root of the project. */

@@ -48,7 +48,11 @@ const OWN_JSON = new Set([
     'backends/sql/database.ts',
     'backends/sql/keys.ts',
   ],
-  ...['backends/embedded/log/segment-reader.ts', 'backends/embedded/migration-source.ts'],
+  ...[
+    'backends/embedded/log/frames.ts',
+    'backends/embedded/log/segment-reader.ts',
+    'backends/embedded/migration-source.ts',
+  ],
   ...['backup/manifest.ts', 'backup/notes.ts', 'backup/unpack.ts'],
   ...['cli/doctor-data.ts', 'cli/export-file.ts', 'cli/import-state.ts'],
 ]);
@@ -153,7 +157,7 @@ const RULES: readonly Rule[] = [
     find: importRule(({ from, to }) => {
       const [own, target] = [backendOf(from), backendOf(to)];
       if (own === undefined || target === undefined || own === target) return false;
-      return target !== 'sql' || (own !== 'sqlite' && own !== 'postgres');
+      return target !== 'sql' || (own !== 'embedded' && own !== 'postgres');
     }),
     bad: { 'backends/kafka/log.ts': `import { codeOf } from '../postgres/pool-errors.ts';` },
   },

@@ -164,7 +164,7 @@ async function segmentFindings(
       return [failed(error.message, 'Until then a server accepts requests, and does not process past the gap.')];
     }
     const advice =
-      'Stop the server and put back a copy from a backup. Without one, rename it to ….db.lost to continue without its records.';
+      'Stop the server and put back a copy from a backup. Without one, rename it to ….log.lost to continue without its records.';
     return [failed(`the segment ${name} cannot be read: ${messageOf(error)}`, advice)];
   }
 }

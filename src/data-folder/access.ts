@@ -15,7 +15,9 @@ const FILES = new RegExp(
   `^(lock\\.db|server\\.(pid|url)|log-(ends|name|warnings)|retention-time|migrated\\.json|(keys|store)${DATABASE})$`,
 );
 /** Not segments that were given up (`.lost`): only their names are used, and an operator may have made them. */
-const LOG_FILES = new RegExp(`^(name|installation|(backup-lock|\\d{16})${DATABASE}|\\d{16}\\.db\\.(missing|unused))$`);
+const LOG_FILES = new RegExp(
+  `^(name|installation|backup-lock${DATABASE}|\\d{16}\\.log(\\.zst|\\.missing|\\.unused)?)$`,
+);
 const SHOWN_MAX = 5;
 
 type Kind = 'file' | 'folder';

@@ -30,7 +30,7 @@ export function logFolderOf(dataFolder: string): string {
   return join(dataFolder, 'log');
 }
 
-const SEGMENT = /^\d{16}\.db/;
+const SEGMENT = /^\d{16}\.log/;
 
 /** Whether the log in the folder has ever been written. */
 export function hasSegments(dataFolder: string): boolean {

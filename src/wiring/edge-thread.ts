@@ -352,14 +352,14 @@ function warner(config: Config, thread: string): (message: string) => void {
  * store has processed the log; no position below that is given out again.
  */
 async function openLocalLog(
-  { config, index, metricsBuffer, appendSignal, lock, checkpointer, otherEdges, logWriter }: EdgeSetup,
+  { config, index, metricsBuffer, appendSignal, lock, otherEdges, logWriter }: EdgeSetup,
   processed: () => Promise<number>,
   onFatal: (message: string) => void,
 ): Promise<LogAppender> {
-  const { joinSqliteLog, openSqliteLogAppender } = await import('../backends/embedded/log/appender.ts');
-  if (logWriter !== undefined) return joinSqliteLog(logWriter, onFatal);
+  const { joinFileLog, openFileLogAppender } = await import('../backends/embedded/log/appender.ts');
+  if (logWriter !== undefined) return joinFileLog(logWriter, onFatal);
   const logger = createLogger(config.logLevel, `edge-${index}`);
-  return openSqliteLogAppender({
+  return openFileLogAppender({
     folder: logFolderOf(config.dataFolder),
     segmentBytes: config.logSegmentBytes,
     lock,
@@ -367,7 +367,6 @@ async function openLocalLog(
     otherEdges,
     metrics: { buffer: metricsBuffer, slot: 2 * index + 1 },
     appendSignal,
-    checkpointer,
     onFatal,
     onMissing: (missing) => {
       const line = { from_position: missing.from, to_position: missing.to - 1 };

@@ -137,8 +137,8 @@ export async function findLogReader(
 }
 
 export async function openLocalLogReader(dataFolder: string): Promise<LogReader> {
-  const { openSqliteLogReader } = await import('../backends/embedded/log/reader.ts');
-  return openSqliteLogReader({ folder: logFolderOf(dataFolder), ...READ_ONLY });
+  const { openFileLogReader } = await import('../backends/embedded/log/reader.ts');
+  return openFileLogReader({ folder: logFolderOf(dataFolder), ...READ_ONLY });
 }
 
 /** The URL of the server running on the data folder; undefined if there is none, or if servers share a log. */

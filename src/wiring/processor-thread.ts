@@ -18,6 +18,7 @@ import { Processor, type ProcessorParts } from '../processor/processor.ts';
 import { yieldPolicy } from '../processor/yield-policy.ts';
 import { AppendSignal } from '../runtime/append-signal.ts';
 import { WriteLockRequest } from '../runtime/write-lock-request.ts';
+import { StoreFailedError } from '../store-writer.ts';
 import { createLogger } from '../telemetry/logger.ts';
 import { METRIC, metricsWriter, readCounter, readGauge } from '../telemetry/metrics.ts';
 import { OutageLog } from '../telemetry/outage-log.ts';
@@ -112,6 +113,11 @@ export async function runProcessor(setup: ProcessorSetup): Promise<void> {
       send({ type: 'fatal', message: error.message });
       return;
     }
+    // Perhaps after a failed sync: nothing may be synced or closed any more.
+    if (error instanceof StoreFailedError) {
+      send({ type: 'fatal', message: `the store cannot be trusted any more: ${error.message}` });
+      return;
+    }
     if (!(error instanceof OperatorError)) throw error;
     send({ type: 'start-failed', message: error.message });
   }
@@ -119,7 +125,7 @@ export async function runProcessor(setup: ProcessorSetup): Promise<void> {
 
 /** `now` is the time that retention goes by: what is processed and old enough is removed from the log. */
 async function openProcessorParts(setup: ProcessorSetup, now: () => number) {
-  const { config, checkpointer } = setup;
+  const { config } = setup;
   const database = config.storeUrl === '' ? null : await processorDatabase(setup);
   const keyStore = database === null ? await openKeyStore(config) : await openKeyStoreIn(database.share());
   const { log, ...waiting } = await openLog(setup, database, now);
@@ -127,7 +133,6 @@ async function openProcessorParts(setup: ProcessorSetup, now: () => number) {
     database === null
       ? (await import('../backends/embedded/store/writer.ts')).openSqliteStoreWriter({
           file: storeFileOf(config.dataFolder),
-          checkpointer,
         })
       : (await import('../backends/postgres/store-writer.ts')).openPostgresStoreWriter({
           pool: database,
@@ -153,8 +158,8 @@ async function openLog(
 ): Promise<Pick<ProcessorParts, 'log' | 'waitForMore' | 'writeLockRequest'>> {
   const { dataFolder, logLevel, logRetentionMs: retentionMs, logUrl: url } = setup.config;
   if (url === '' || database === null) {
-    const { openSqliteLogReader } = await import('../backends/embedded/log/reader.ts');
-    const log = openSqliteLogReader({ folder: logFolderOf(dataFolder), retentionMs, now });
+    const { openFileLogReader } = await import('../backends/embedded/log/reader.ts');
+    const log = openFileLogReader({ folder: logFolderOf(dataFolder), retentionMs, now, isConsumer: true });
     const appendSignal = new AppendSignal(setup.appendSignal);
     return {
       log,

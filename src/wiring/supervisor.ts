@@ -1,6 +1,6 @@
 /**
- * The main thread of `sluice serve`. It starts the threads of its role (edges, processor, checkpointer), connects each
- * to the checkpointer, records key usage, watches the data folder if there is one, and stops everything in order. It
+ * The main thread of `sluice serve`. It starts the threads of its role (edges, processor), records key usage, watches the
+ * data folder if there is one, and stops everything in order. It
  * serves no requests, so it is always responsive. A processor also has an edge, for health and metrics only.
  *
  * If a thread dies, the process exits on purpose: nothing acknowledged is lost, and the service manager or container
@@ -59,11 +59,6 @@ interface ThreadSetup {
   readonly installation: string | null;
   /** Why the database may not be used yet, as of now; null where it may, and where there is none. */
   readonly databaseProblem: string | null;
-  /**
-   * To the checkpointer, for the processor of an embedded store and the edge that starts the writer of the log;
-   * undefined for others.
-   */
-  readonly checkpointer: MessagePort | undefined;
 }
 
 export interface EdgeSetup extends ThreadSetup {
@@ -78,11 +73,6 @@ export interface EdgeSetup extends ThreadSetup {
 
 export interface ProcessorSetup extends ThreadSetup {
   readonly role: 'processor';
-}
-
-/** What the checkpointer's thread is started with. After that it is sent a port for each thread that writes. */
-export interface CheckpointerSetup {
-  readonly role: 'checkpointer';
 }
 
 /** What a thread sends. */
@@ -170,8 +160,7 @@ export function metricsSlots(edges: number): number {
   return 2 * edges + 2;
 }
 
-export interface SupervisorParts
-  extends Omit<ThreadSetup, 'checkpointer' | 'installation' | keyof ReturnType<typeof allocateBuffers>> {
+export interface SupervisorParts extends Omit<ThreadSetup, 'installation' | keyof ReturnType<typeof allocateBuffers>> {
   /** Null where nothing asks for a key. */
   readonly keyStore: KeyStore | null;
   readonly logger: Logger;
@@ -199,7 +188,6 @@ export class Supervisor {
   readonly #flags = new Int32Array(this.#buffers.statusBuffer);
   readonly #edges: Worker[] = [];
   #processor: Worker | undefined;
-  #checkpointer: Worker | undefined;
   #isProcessing = false;
   #databaseProblem: string | null;
   readonly #keyUse: OutageLog;
@@ -276,14 +264,13 @@ export class Supervisor {
     if (this.#processor !== undefined && this.#isProcessing) await stopThread(this.#processor);
     // If the disk has failed meanwhile, never resolve: `#kill` ends the process.
     if (this.#doomed) await new Promise(() => undefined);
-    // The checkpointer has closed its files by now, for each thread that wrote.
-    const threads = [...this.#edges, this.#processor, this.#checkpointer].filter((thread) => thread !== undefined);
+    const threads = [...this.#edges, this.#processor].filter((thread) => thread !== undefined);
     await Promise.all(threads.map((thread) => thread.terminate()));
     await this.#parts.keyStore?.close();
   }
 
   /** `started` resolves with the port, if it is an edge. */
-  #startThread(setup: EdgeSetup | ProcessorSetup | CheckpointerSetup): { thread: Worker; started: Promise<number> } {
+  #startThread(setup: EdgeSetup | ProcessorSetup): { thread: Worker; started: Promise<number> } {
     const name = setup.role;
     const { promise: started, resolve, reject } = Promise.withResolvers<number>();
     const transferList = portsOf(setup);
@@ -318,19 +305,10 @@ export class Supervisor {
     return { thread, started };
   }
 
-  /** One checkpointer for all that write files, started with the first of them. */
-  #portToCheckpointer(): MessagePort {
-    this.#checkpointer ??= this.#startThread({ role: 'checkpointer' }).thread;
-    const { port1, port2 } = new MessageChannel();
-    this.#checkpointer.postMessage(port1, [port1]);
-    return port2;
-  }
-
   async #startProcessor(): Promise<void> {
     const { config } = this.#parts;
     if (!processes(config.role)) return;
-    const checkpointer = config.storeUrl === '' ? this.#portToCheckpointer() : undefined;
-    const { thread, started } = this.#startThread({ role: 'processor', ...this.#setup(), checkpointer });
+    const { thread, started } = this.#startThread({ role: 'processor', ...this.#setup() });
     this.#processor = thread;
     await started;
     this.#isProcessing = true;
@@ -340,7 +318,7 @@ export class Supervisor {
     for (const edge of this.#edges) edge.postMessage(message);
   }
 
-  #setup(): Omit<ThreadSetup, 'checkpointer'> {
+  #setup(): ThreadSetup {
     // The others cannot be handed to a thread.
     const { keyStore: _keyStore, logger: _logger, threadFile: _threadFile, installation, ...parts } = this.#parts;
     const databaseProblem = this.#databaseProblem;
@@ -348,13 +326,7 @@ export class Supervisor {
   }
 
   #startEdge(index: number, port: number, ports: Pick<EdgeSetup, 'otherEdges' | 'logWriter'>): Promise<number> {
-    const startsLog = this.#parts.config.logUrl === '' && ports.logWriter === undefined;
-    const checkpointer = startsLog ? this.#portToCheckpointer() : undefined;
-    const { thread, started } = this.#startThread({
-      role: 'edge',
-      ...this.#setup(),
-      ...{ index, port, checkpointer, ...ports },
-    });
+    const { thread, started } = this.#startThread({ role: 'edge', ...this.#setup(), index, port, ...ports });
     this.#edges.push(thread);
     return started;
   }
@@ -467,10 +439,9 @@ function stopThread(thread: Worker): Promise<void> {
   return promise;
 }
 
-function portsOf(setup: EdgeSetup | ProcessorSetup | CheckpointerSetup): MessagePort[] {
-  if (setup.role === 'checkpointer') return [];
+function portsOf(setup: EdgeSetup | ProcessorSetup): MessagePort[] {
   const ports = setup.role === 'edge' ? [setup.logWriter, ...setup.otherEdges] : [];
-  return [setup.checkpointer, ...ports].filter((port) => port !== undefined);
+  return ports.filter((port) => port !== undefined);
 }
 
 function assertPortIsFree({ host, port }: Config): Promise<void> {

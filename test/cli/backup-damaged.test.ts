@@ -128,16 +128,19 @@ suite('A backup that was damaged', () => {
     const { target } = await backedUp(t, 'folder');
     const original = join(folderFor(t), 'original');
     cpSync(target, original, { recursive: true });
-    const segment = 'log/0000000000000003.db';
-    const newest = 'log/0000000000000004.db';
+    const segment = 'log/0000000000000003.log';
+    const newest = 'log/0000000000000004.log';
     const cases: [words: RegExp, damage: () => void][] = [
       [
-        /position 3 of the log segment .*0000000000000003\.db is damaged/,
-        () => change(segment, 'UPDATE records SET user_count = 7'),
+        /position 3 of the log segment .*0000000000000003\.log is damaged/,
+        () => rewrite(segment, (text) => text.replace('"secret",null,2,', '"secret",null,7,')),
       ],
-      [/0000000000000003\.db is damaged: it has no position 3/, () => change(segment, 'DELETE FROM records')],
       [
-        /0000000000000003\.db/,
+        /0000000000000003\.log is damaged: it has no position 3/,
+        () => rewrite(segment, (text) => text.slice(0, text.indexOf('\n\n') + 2)),
+      ],
+      [
+        /0000000000000003\.log/,
         () => flipByte(join(target, segment), readFileSync(join(target, segment)).indexOf('identifiers')),
       ],
       [
@@ -197,6 +200,8 @@ suite('A backup that was damaged', () => {
       database.exec(`PRAGMA journal_mode = DELETE; ${sql}; PRAGMA journal_mode = WAL`);
       database.close();
     };
+    const rewrite = (path: string, change: (text: string) => string): void =>
+      writeFileSync(join(target, path), change(readFileSync(join(target, path), 'latin1')), 'latin1');
     for (const [words, damage] of cases) {
       rmSync(target, { recursive: true });
       cpSync(original, target, { recursive: true });

@@ -7,10 +7,12 @@ import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import {
+  closeSync,
   cpSync,
   existsSync,
   mkdirSync,
   readdirSync,
+  readFileSync,
   renameSync,
   rmSync,
   statSync,
@@ -22,7 +24,9 @@ import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { suite, test } from 'node:test';
 import { copyDataFolder } from '../../src/backends/embedded/backup/backup.ts';
-import { openSqliteLogAppender } from '../../src/backends/embedded/log/appender.ts';
+import { openFileLogAppender } from '../../src/backends/embedded/log/appender.ts';
+import { findLogName } from '../../src/backends/embedded/log/name-and-end.ts';
+import { createSegment } from '../../src/backends/embedded/log/segments.ts';
 import { logFolderOf, storeFileOf } from '../../src/data-folder/files.ts';
 import { entry } from '../contract/log-entries.ts';
 import { hindrance, mountSmallDisk, skipWithout } from '../faults/devices.ts';
@@ -45,10 +49,8 @@ suite('A backup that cannot be made', () => {
   test('of a log with a damaged record, or a gap, is refused and names the segment', async (t) => {
     const { data } = filledFolder(t);
     const place = folderFor(t);
-    const segment = join(logFolderOf(data), '0000000000000003.db');
-    const database = new DatabaseSync(segment);
-    database.exec("UPDATE records SET trace_id = 'another'");
-    database.close();
+    const segment = join(logFolderOf(data), '0000000000000003.log');
+    writeFileSync(segment, readFileSync(segment, 'latin1').replace('"secret",null,2,', '"secret",null,7,'), 'latin1');
     const { code, err } = await backup(['--to', join(place, 'b'), '--data', data]);
     assert.equal(code, -1);
     assert.ok(err.startsWith(`The record at position 3 of the log segment ${segment} is damaged.`), err);
@@ -67,7 +69,7 @@ suite('A backup that cannot be made', () => {
   test('of a log whose end is gone is refused: the store has processed more', async (t) => {
     const folder = filledFolder(t);
     await folder.process();
-    rmSync(join(logFolderOf(folder.data), '0000000000000004.db'));
+    rmSync(join(logFolderOf(folder.data), '0000000000000004.log'));
     const place = folderFor(t);
     const lost = await backup(['--to', join(place, 'b'), '--data', folder.data]);
     assert.match(lost.err, /has lost its end: it ends at position 4, and requests up to 5 were acknowledged/);
@@ -80,10 +82,10 @@ suite('A backup that cannot be made', () => {
 
   test('of a log with segments that were given up or are missing carries their marks along', async (t) => {
     const { data } = filledFolder(t);
-    const names = ['0000000000000001.db.lost', '0000000000000003.db.missing'];
+    const names = ['0000000000000001.log.lost', '0000000000000003.log.missing'];
     const within = logFolderOf(data);
     for (const name of names) {
-      renameSync(join(within, name.slice(0, 19)), join(within, name));
+      renameSync(join(within, name.slice(0, 20)), join(within, name));
       truncateSync(join(within, name), 0);
     }
     const target = join(folderFor(t), 'b.tar');
@@ -99,17 +101,17 @@ suite('A backup that cannot be made', () => {
     const copy = join(folderFor(t), 'data');
     assert.equal((await restore(['--from', target, '--data', copy, '--verify'])).code, 0);
     const marks = readdirSync(logFolderOf(copy)).filter((name) => /^\d{16}/.test(name));
-    assert.deepEqual(marks.sort(), [...names, '0000000000000004.db']);
+    assert.deepEqual(marks.sort(), [...names, '0000000000000004.log']);
   });
 
   test('of a log that has lost requests before they were processed says how many, and that they do not wait', async (t) => {
     const { data } = filledFolder(t);
     const within = logFolderOf(data);
-    renameSync(join(within, '0000000000000004.db'), join(within, '0000000000000009.db'));
-    const segment = new DatabaseSync(join(within, '0000000000000009.db'));
-    segment.exec('DELETE FROM records; UPDATE segment SET first_position = 9');
-    segment.close();
-    writeFileSync(join(within, '0000000000000004.db.missing'), '');
+    rmSync(join(within, '0000000000000004.log'));
+    const logName = findLogName(within) ?? '';
+    const identity = { position: 9, id: '0123456789abcdef', logName, previous: null, receivedBefore: 0 };
+    closeSync(createSegment(within, identity).descriptor);
+    writeFileSync(join(within, '0000000000000004.log.missing'), '');
     const target = join(folderFor(t), 'b');
     const made = await backup(['--to', target, '--data', data]);
     assert.equal(made.code, 0, made.err);
@@ -121,7 +123,7 @@ suite('A backup that cannot be made', () => {
   test('says what the store has passed without having it: given up, or gone before the store was made', async (t) => {
     const { data } = filledFolder(t);
     const within = logFolderOf(data);
-    renameSync(join(within, '0000000000000001.db'), join(within, '0000000000000001.db.lost'));
+    renameSync(join(within, '0000000000000001.log'), join(within, '0000000000000001.log.lost'));
     const store = new DatabaseSync(storeFileOf(data));
     // Of the gap in the log the store has one request; the others are of an earlier log.
     store.exec("INSERT INTO lost_records VALUES ('', 0, 2, 3, 1, 0), ('', 0, 101, 121, 20, 0)");
@@ -137,9 +139,9 @@ suite('A backup that cannot be made', () => {
     }
   });
 
-  test('of a write-ahead log with damage in it, which SQLite passes over, is refused', async (t) => {
+  test('of a segment of a killed server with damage in it is refused', async (t) => {
     const folder = filledFolder(t);
-    const appender = await openSqliteLogAppender({
+    const appender = await openFileLogAppender({
       folder: logFolderOf(folder.data),
       segmentBytes: 1e9,
       metrics: null,
@@ -148,17 +150,16 @@ suite('A backup that cannot be made', () => {
     for (let n = 0; n < 20; n++) await appender.append(entry({ tenantId: await folder.tenantId() }));
     // As a process that was killed leaves it.
     const crashed = join(folderFor(t), 'data');
-    cpSync(folder.data, crashed, { recursive: true, filter: (path) => !path.endsWith('-shm') });
+    cpSync(folder.data, crashed, { recursive: true });
     await appender.close();
     const target = join(folderFor(t), 'b');
     const whole = await backup(['--to', target, '--data', crashed]);
     assert.equal(whole.code, 0, whole.err);
     assert.equal(manifestOf(target).log.next_position, 25);
-    const wal = join(logFolderOf(crashed), '0000000000000005.db-wal');
-    rmSync(wal.replace('-wal', '-shm'), { force: true });
-    flipByte(wal, statSync(wal).size >> 1);
+    const segment = join(logFolderOf(crashed), '0000000000000005.log');
+    flipByte(segment, statSync(segment).size >> 1);
     const { err } = await backup(['--to', join(folderFor(t), 'b'), '--data', crashed]);
-    assert.match(err, /0000000000000005\.db is damaged: commits \(\d+ or more\) follow a damaged part/);
+    assert.match(err, /0000000000000005\.log is damaged: at position 1\d, which was acknowledged/);
     assert.match(err, /Nothing was backed up; .*"sluice doctor" says what to do\./);
   });
 

@@ -24,8 +24,9 @@ import { DatabaseSync } from 'node:sqlite';
 import { suite, test } from 'node:test';
 import { tieDataFolder } from '../../src/backends/embedded/installation.ts';
 import { openSqliteKeyStore } from '../../src/backends/embedded/keys.ts';
-import { openSqliteLogReader } from '../../src/backends/embedded/log/reader.ts';
-import { recoverSegment } from '../../src/backends/embedded/log/recovery.ts';
+import { openFileLogReader } from '../../src/backends/embedded/log/reader.ts';
+import { knownOf } from '../../src/backends/embedded/log/name-and-end.ts';
+import { inspectSegment } from '../../src/backends/embedded/log/recovery.ts';
 import { listSegments, makeMark } from '../../src/backends/embedded/log/segments.ts';
 import { writeLastBackup } from '../../src/backup/notes.ts';
 import { runDoctor } from '../../src/cli/doctor.ts';
@@ -96,16 +97,6 @@ function filesIn(folder: string): string[] {
       if (name.endsWith('.db')) bytes.fill(0, 24, 28).fill(0, 92, 96);
       return `${name} ${createHash('sha256').update(bytes).digest('hex')}`;
     });
-}
-
-/** As a killed server leaves it: several commits that are in the write-ahead log alone. */
-function leaveWal(file: string): void {
-  const database = new DatabaseSync(file);
-  database.exec('PRAGMA wal_autocheckpoint = 0');
-  for (let commits = 1; commits < 5; commits++) database.exec(`PRAGMA user_version = ${commits}`);
-  for (const suffix of ['', '-wal']) cpSync(file + suffix, `${file}${suffix}.kept`);
-  database.close();
-  for (const suffix of ['', '-wal']) renameSync(`${file}${suffix}.kept`, file + suffix);
 }
 
 suite('sluice doctor', () => {
@@ -210,7 +201,7 @@ suite('sluice doctor', () => {
     assert.match((await examine(folder.data)).problem, /warning store: store\.db is gone/);
     assert.equal(statSync(storeFileOf(folder.data)).size, 0, 'doctor made tables in it');
     rmSync(storeFileOf(folder.data));
-    rmSync(join(logFolderOf(folder.data), '0000000000000001.db'));
+    rmSync(join(logFolderOf(folder.data), '0000000000000001.log'));
     const cut = await examine(folder.data);
     assert.equal(cut.code, 1);
     assert.match(
@@ -276,7 +267,7 @@ suite('sluice doctor', () => {
   test('ledger: of a segment that was given up ahead of the end it is not known how many records it had', async (context) => {
     const folder = openDataFolder(context);
     await healthyFolder(folder);
-    writeFileSync(join(logFolderOf(folder.data), '0000000000000500.db.lost'), '');
+    writeFileSync(join(logFolderOf(folder.data), '0000000000000500.log.lost'), '');
     await folder.append([{ users: [user('eve')] }]);
     const { problem } = await examine(folder.data);
     assert.match(problem, /ledger: at least 1 record \(from position 500 on of partition 0\) was given up/);
@@ -293,11 +284,11 @@ suite('sluice doctor', () => {
     writeFileSync(first.file, bytes.fill(0x5a, 100, bytes.length));
     const { code, problem } = await examine(folder.data);
     assert.equal(code, 1);
-    assert.match(problem, /error log: the segment 0{15}1\.db cannot be read/);
+    assert.match(problem, /error log: the segment 0{15}1\.log cannot be read/);
     renameSync(first.file, `${first.file}.lost`);
     const lost = await examine(folder.data);
     assert.equal(lost.code, 2);
-    assert.match(lost.problem, /warning log: the segment 0{15}1\.db\.lost was given up/);
+    assert.match(lost.problem, /warning log: the segment 0{15}1\.log\.lost was given up/);
   });
 
   test('log: missing positions are nothing to do if the store has processed them, and an error if not', async (context) => {
@@ -326,21 +317,21 @@ suite('sluice doctor', () => {
     assert.doesNotMatch(unprocessed.problem, /New requests are safe/);
   });
 
-  test('log: a damaged write-ahead log of the newest segment is reported in the words of a start', async (context) => {
+  test('log: a damaged newest segment is reported in the words of a start', async (context) => {
     const folder = openDataFolder(context);
     await healthyFolder(folder);
-    const file = listSegments(logFolderOf(folder.data)).at(-1)?.file ?? '';
-    leaveWal(file);
+    const segment = listSegments(logFolderOf(folder.data)).at(-1);
+    assert.ok(segment);
     assert.match(
       (await examine(folder.data)).findings.map(({ message }) => message).join('\n'),
       /a start would accept/,
     );
-    const wal = readFileSync(`${file}-wal`);
-    writeFileSync(`${file}-wal`, wal.fill(0x5a, 100, 200));
+    const bytes = readFileSync(segment.file);
+    writeFileSync(segment.file, bytes.fill(0x5a, 600, 650));
     const { code, problem } = await examine(folder.data);
     assert.equal(code, 1);
     assert.throws(
-      () => recoverSegment(file),
+      () => inspectSegment(segment, knownOf(logFolderOf(folder.data))),
       (error) => error instanceof LogCorruptError && problem.includes(`error log: ${error.message} → `),
     );
   });
@@ -428,7 +419,7 @@ suite('sluice doctor', () => {
     renameSync(first?.file ?? '', `${first?.file}.lost`);
     rmSync(join(folder.data, 'log-ends'));
     await folder.append([{ users: [user('eve')] }, { users: [user('zoe')] }]);
-    const log = openSqliteLogReader({ folder: logFolderOf(folder.data), retentionMs: 1e15, now: Date.now });
+    const log = openFileLogReader({ folder: logFolderOf(folder.data), retentionMs: 1e15, now: Date.now });
     const { next } = await log.headers(0, 0, 10);
     assert.ok(next > 1_000_000_000);
     assert.equal(await recordsBetween(log, new Map([[0, 1]]), new Map([[0, next]])), 2);

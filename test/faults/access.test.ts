@@ -39,7 +39,6 @@ const as = isRoot ? { uid: NOBODY, gid: NOBODY } : {};
 
 const FILES: readonly ((dataFolder: string) => string)[] = [
   newestSegment,
-  (folder) => `${newestSegment(folder)}-wal`,
   retentionTimeFileOf,
   storeFileOf,
   keyFileOf,
@@ -105,18 +104,16 @@ suite('A file that the user of the server may not use', () => {
     const words = await refusedStart({ dataFolder, ...as });
     assert.match(
       words,
-      /\.db may not be read or written by this user \(uid \d+, gid \d+\): its owner is uid \d+, gid \d+, its mode 0[06]00/,
+      /\.(db|log) may not be read or written by this user \(uid \d+, gid \d+\): its owner is uid \d+, gid \d+, its mode 0[06]00/,
     );
-    assert.match(words, /and 3 more/);
+    assert.match(words, /and 2 more/);
     assert.match(words, /This is not damage: .*chown -R \d+:\d+ /s);
     assert.doesNotMatch(words, /is damaged|\.lost|restart to recover/);
     const { code, stdout } = await runSluice(['doctor', '--data', dataFolder], {}, as);
     assert.equal(code, 1, stdout);
-    assert.match(stdout.replace(/\s+/g, ' '), /✗ data folder .*\.db may not be read or written .*chown -R/);
+    assert.match(stdout.replace(/\s+/g, ' '), /✗ data folder .*\.(db|log) may not be read or written .*chown -R/);
 
     for (const file of files) giveBack(file);
-    // It was made by the test, and is none.
-    rmSync(`${newestSegment(dataFolder)}-wal`);
     const server = await launch(scope, { dataFolder, ...as });
     assert.equal((await fetch(`${server.baseUrl}/livez`)).status, 200, 'given back, they are used');
   });
@@ -181,9 +178,9 @@ test('a waiting segment that the user of the server may not read hides its own r
   const source = (path: string): string => new URL(`../../src/${path}`, import.meta.url).href;
   const program = `
     const { openSqliteStore } = await import('${source('backends/embedded/store/store.ts')}');
-    const { openSqliteLogReader } = await import('${source('backends/embedded/log/reader.ts')}');
+    const { openFileLogReader } = await import('${source('backends/embedded/log/reader.ts')}');
     const { createReading } = await import('${source('views/reading.ts')}');
-    const log = openSqliteLogReader({ folder: '${logFolderOf(folder.data)}', retentionMs: 0, now: Date.now });
+    const log = openFileLogReader({ folder: '${logFolderOf(folder.data)}', retentionMs: 0, now: Date.now });
     const reading = createReading(openSqliteStore('${storeFileOf(folder.data)}'), log);
     const statuses = [];
     for (const id of ${JSON.stringify([processed, ...waiting])})
@@ -198,7 +195,10 @@ test('a waiting segment that the user of the server may not read hides its own r
     readonly statuses: readonly string[];
   };
   const hidden = found.statuses[2] ?? '';
-  assert.match(hidden, /^LogCorruptError: .*\.db cannot be read by this user: .*It is not damaged; sluice doctor says/);
+  assert.match(
+    hidden,
+    /^LogCorruptError: .*\.log cannot be read by this user: .*It is not damaged; sluice doctor says/,
+  );
   const statuses = ['processed', 'pending', hidden, hidden, 'pending'];
   assert.deepEqual(found, { statuses, listed: 3, missing: 2 });
 });
@@ -275,11 +275,13 @@ test('a segment that cannot be opened is not called damaged, whatever the reason
   const folder = openDataFolder(t);
   await folder.append([{ users: [user('ada')] }]);
   const file = newestSegment(folder.data);
-  // Its write-ahead log is a folder: an error of the system that says nothing about the segment.
-  rmSync(`${file}-wal`, { force: true });
-  mkdirSync(`${file}-wal`);
+  // A folder in its place: an error of the system that says nothing about the segment.
+  const segment = listSegments(logFolderOf(folder.data)).at(-1);
+  assert.ok(segment);
+  rmSync(file);
+  mkdirSync(file);
   assert.throws(
-    () => recoverSegment(file),
+    () => recoverSegment(segment, { logName: undefined, acknowledged: undefined }),
     (error) => error instanceof LogUnavailableError && !/damaged|\.lost/.test(error.message),
   );
 });

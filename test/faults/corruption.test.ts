@@ -19,7 +19,7 @@ import {
 } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, suite, test } from 'node:test';
-import { openSqliteLogReader } from '../../src/backends/embedded/log/reader.ts';
+import { openFileLogReader } from '../../src/backends/embedded/log/reader.ts';
 import { listSegments } from '../../src/backends/embedded/log/segments.ts';
 import type { LogReader } from '../../src/log.ts';
 import { readAll } from '../contract/log-entries.ts';
@@ -27,15 +27,15 @@ import { Connection } from './connection.ts';
 import { assertLedger, audit, Ledger, sendNext, startLoad } from './ledger.ts';
 import { copyIn, folderIn, launch, refusedStart, type Scope } from './scope.ts';
 
-const SEGMENT = '0000000000000001.db';
+const SEGMENT = '0000000000000001.log';
 const REQUESTS = 30;
 
 interface Left {
   readonly dataFolder: string;
   readonly key: string;
   readonly ledger: Ledger;
-  /** The write-ahead log that the killed server left. */
-  readonly wal: string;
+  /** The segment that the killed server left. */
+  readonly segment: string;
 }
 
 const shared = new AsyncDisposableStack();
@@ -54,7 +54,7 @@ after(() => shared.disposeAsync());
 /** What a server left that was killed after REQUESTS requests, each a commit of its own: a copy of it for every test. */
 function killedServer(scope: Scope): Left {
   const dataFolder = copyIn(scope, killed.dataFolder);
-  return { ...killed, dataFolder, wal: join(dataFolder, 'log', `${SEGMENT}-wal`) };
+  return { ...killed, dataFolder, segment: join(dataFolder, 'log', SEGMENT) };
 }
 
 function flip(file: string, at: number): void {
@@ -67,22 +67,24 @@ function flip(file: string, at: number): void {
   }
 }
 
-suite('A damaged write-ahead log of a killed server', () => {
+suite('The damaged segment of a killed server', () => {
   for (const [where, at] of [
     ['in the middle', (bytes: number) => Math.floor(bytes / 2)],
     ['in its head', () => 17],
-    ['in its first commit', () => 32 + 24 + 5_000],
+    ['in its first record', () => 600],
+    ['in the length of its first record', (_bytes: number, text: string) => text.indexOf('\n', 30) + 2 + 10],
+    ['in the last record but one', (_bytes: number, text: string) => text.lastIndexOf('"tested"', text.length - 300)],
   ] as const) {
     test(`${where} makes the start refuse, in words, and changes nothing`, async () => {
       await using scope = new AsyncDisposableStack();
-      const { dataFolder, ledger, wal } = killedServer(scope);
-      const position = at(statSync(wal).size);
-      flip(wal, position);
-      const damaged = readFileSync(wal);
-      assert.match(await refusedStart({ dataFolder }), new RegExp(`${SEGMENT} is damaged: .*write-ahead log`));
-      assert.ok(readFileSync(wal).equals(damaged), 'the refused start changed the file');
+      const { dataFolder, ledger, segment } = killedServer(scope);
+      const position = at(statSync(segment).size, readFileSync(segment, 'latin1'));
+      flip(segment, position);
+      const damaged = readFileSync(segment);
+      assert.match(await refusedStart({ dataFolder }), new RegExp(`${SEGMENT} is damaged: `));
+      assert.ok(readFileSync(segment).equals(damaged), 'the refused start changed the file');
 
-      flip(wal, position);
+      flip(segment, position);
       await launch(scope, { dataFolder });
       await assertLedger(dataFolder, ledger);
     });
@@ -90,8 +92,8 @@ suite('A damaged write-ahead log of a killed server', () => {
 
   test('that is only cut short within the last commit lets the start continue with all others', async () => {
     await using scope = new AsyncDisposableStack();
-    const { dataFolder, ledger, wal } = killedServer(scope);
-    truncateSync(wal, statSync(wal).size - 1_000);
+    const { dataFolder, ledger, segment } = killedServer(scope);
+    truncateSync(segment, statSync(segment).size - 100);
     await launch(scope, { dataFolder });
     // It was acknowledged here, so the start marks its place; an operator has to decide to do without it.
     const mark = listSegments(join(dataFolder, 'log')).find(({ state }) => state === 'missing')?.file ?? '';
@@ -103,16 +105,16 @@ suite('A damaged write-ahead log of a killed server', () => {
 
   test('that has garbage or zeros behind its end lets the start continue with everything', async () => {
     await using scope = new AsyncDisposableStack();
-    const { dataFolder, ledger, wal } = killedServer(scope);
-    appendFileSync(wal, Buffer.concat([Buffer.alloc(20_000, 0xa7), Buffer.alloc(20_000)]));
+    const { dataFolder, ledger, segment } = killedServer(scope);
+    appendFileSync(segment, Buffer.concat([Buffer.alloc(20_000, 0xa7), Buffer.alloc(20_000)]));
     await launch(scope, { dataFolder });
     await assertLedger(dataFolder, ledger);
   });
 
   test('can be given up by renaming the segment: the start continues, and no position is used twice', async () => {
     await using scope = new AsyncDisposableStack();
-    const { dataFolder, key, wal } = killedServer(scope);
-    flip(wal, Math.floor(statSync(wal).size / 2));
+    const { dataFolder, key, segment } = killedServer(scope);
+    flip(segment, Math.floor(statSync(segment).size / 2));
     const words = await refusedStart({ dataFolder });
     const [, from = '', to = ''] = /rename (\S+) to (\S+\.lost)/.exec(words) ?? [];
     renameSync(from, to);
@@ -127,7 +129,7 @@ suite('A damaged write-ahead log of a killed server', () => {
 });
 
 function readerOf(scope: Scope, dataFolder: string): LogReader {
-  const reader = openSqliteLogReader({ folder: join(dataFolder, 'log'), retentionMs: 0, now: Date.now });
+  const reader = openFileLogReader({ folder: join(dataFolder, 'log'), retentionMs: 0, now: Date.now });
   scope.defer(() => reader.close());
   return reader;
 }

@@ -146,7 +146,7 @@ suite('A full disk', () => {
     const server = await launch(scope, { dataFolder, args: ARGS });
     const fillers = takeAllFiles(disk);
     const segments = (): number =>
-      readdirSync(join(dataFolder, 'log')).filter((name) => /^\d{16}\.db$/.test(name)).length;
+      readdirSync(join(dataFolder, 'log')).filter((name) => /^\d{16}\.log$/.test(name)).length;
     assert.equal(segments(), 1);
 
     const ledger = new Ledger(2_000);

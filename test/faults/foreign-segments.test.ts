@@ -57,7 +57,7 @@ interface Put {
 
 /** After all segments of the folder. */
 function copied(from: string, folder: string): string {
-  const file = join(folder, 'log', '0000000000000099.db');
+  const file = join(folder, 'log', '0000000000000099.log');
   cpSync(from, file);
   return file;
 }
@@ -69,7 +69,7 @@ const PUTS: Readonly<Record<string, Put>> = {
   },
   'that was renamed': {
     put: (own, _other, folder) => copied(own, folder),
-    words: /it was renamed, and was called 0000000000000001\.db\. Move it away/,
+    words: /it was renamed, and was called 0000000000000001\.log\. Move it away/,
   },
 };
 
@@ -121,7 +121,7 @@ suite('A log segment', () => {
         return words.test(server.stderr()) && server.stderr().includes(file);
       });
       assert.equal((await ledgerOf(server, key)).balanced, false);
-      for (const suffix of ['-wal', '-shm', '']) rmSync(file + suffix, { force: true });
+      rmSync(file);
       await allStored(server, key, 6);
     });
   }
@@ -148,7 +148,7 @@ suite('A log segment', () => {
     renameSync(kept, newest(own.folder));
     const foreign = copied(one?.segment ?? '', own.folder);
     const refusal = await refusedStart({ dataFolder: own.folder, args: ['--edges', '2'] });
-    assert.match(refusal, /it was renamed, and was called 0000000000000001\.db/);
+    assert.match(refusal, /it was renamed, and was called 0000000000000001\.log/);
     assert.doesNotMatch(refusal, /"listening"/);
     rmSync(foreign);
     const again = await launch(scope, { dataFolder: own.folder });

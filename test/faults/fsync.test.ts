@@ -60,21 +60,6 @@ suite('A failing disk', () => {
     });
   }
 
-  test('while a finished segment is sealed ends the process too, and the write-ahead log stays', async (t) => {
-    if (skipWithout(t, straceHindrance())) return;
-    await using scope = new AsyncDisposableStack();
-    const dataFolder = folderIn(scope);
-    const server = await launch(scope, { dataFolder, args: ['--log-segment', '1MB'] });
-    const segment = join(dataFolder, 'log', '0000000000000001.db');
-    await attachStrace(server.pid, FAIL_ONCE, join(folderIn(scope), 'trace'), segment);
-    const ledger = new Ledger(2_000);
-    const load = startLoad(scope, server, server.key, ledger);
-    await endsByItself(server);
-    await load.stop();
-    assert.ok(existsSync(`${segment}-wal`), 'the write-ahead log was removed after a failed fsync');
-    await restartAndCheck(dataFolder, ledger);
-  });
-
   test('while the store is checkpointed ends the process too, without closing the store', async (t) => {
     if (skipWithout(t, straceHindrance())) return;
     await using scope = new AsyncDisposableStack();

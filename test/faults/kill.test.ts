@@ -61,7 +61,7 @@ test('after kill -9 at random moments nothing acknowledged is missing or duplica
   }
   await launch(scope, { dataFolder, args: ARGS });
   const { records } = await assertLedger(dataFolder, ledger);
-  const segments = readdirSync(join(dataFolder, 'log')).filter((name) => /^\d{16}\.db$/.test(name)).length;
+  const segments = readdirSync(join(dataFolder, 'log')).filter((name) => /^\d{16}\.log$/.test(name)).length;
   t.diagnostic(`${ledger.acknowledged.size} acknowledged, ${records} stored, ${segments} segments`);
   assert.ok(ledger.acknowledged.size > 300, 'the load was too small to show anything');
   assert.ok(segments > ROUNDS, 'no segment was rotated during the rounds');

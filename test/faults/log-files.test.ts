@@ -9,7 +9,7 @@ import { cpSync, existsSync, mkdirSync, readdirSync, readFileSync, renameSync, r
 import { join } from 'node:path';
 import { after, suite, test } from 'node:test';
 import { tieDataFolder } from '../../src/backends/embedded/installation.ts';
-import { openSqliteLogAppender } from '../../src/backends/embedded/log/appender.ts';
+import { openFileLogAppender } from '../../src/backends/embedded/log/appender.ts';
 import {
   findLogName,
   isEndUnknown,
@@ -18,7 +18,7 @@ import {
   noteUnknownEnd,
   readLogEnd,
 } from '../../src/backends/embedded/log/name-and-end.ts';
-import { openSqliteLogReader } from '../../src/backends/embedded/log/reader.ts';
+import { openFileLogReader } from '../../src/backends/embedded/log/reader.ts';
 import { noteLogWarning, readLogWarnings } from '../../src/backends/embedded/log/warnings.ts';
 import { loadConfig } from '../../src/config/config.ts';
 import { OperatorError } from '../../src/errors.ts';
@@ -189,7 +189,7 @@ suite('The name of a log', () => {
     await stored(first, key, 3);
     await first.stop();
     const log = join(folder, 'log');
-    const reader = openSqliteLogReader({ folder: log, retentionMs: 1e15, now: Date.now });
+    const reader = openFileLogReader({ folder: log, retentionMs: 1e15, now: Date.now });
     const tenantId = (await reader.headers(0, 0, 1)).headers[0]?.tenantId;
     await reader.close();
     await appendAll(folder, entries(10, tenantId));
@@ -250,7 +250,7 @@ suite('The name of a log', () => {
       assert.equal(localLogName(log), name);
     }
     rmSync(join(log, 'name'));
-    const reader = openSqliteLogReader({ folder: log, retentionMs: 1e15, now: Date.now });
+    const reader = openFileLogReader({ folder: log, retentionMs: 1e15, now: Date.now });
     scope.defer(() => reader.close());
     assert.equal(reader.name, name);
   });
@@ -287,7 +287,7 @@ suite('log-ends', () => {
     await receive(folder, 2);
     await appendAll(folder, entries(3));
     // Three requests that were acknowledged, and that only a newer log-ends knows of.
-    rmSync(join(folder, 'log', '0000000000000005.db'));
+    rmSync(join(folder, 'log', '0000000000000005.log'));
     writeFileSync(join(folder, 'log-ends'), earlier);
     const { code, words } = await doctor(folder);
     assert.equal(code, 2, words);
@@ -341,7 +341,10 @@ suite('log-ends', () => {
     await appendAll(folder, []);
     const empty = readFileSync(join(folder, 'log-ends'), 'latin1');
     await appendAll(folder, entries(1));
-    writeFileSync(join(folder, 'log-ends'), empty.replace(/ \d{16}/, ' 0000000000000002'));
+    writeFileSync(join(folder, 'log-ends'), empty);
+    const ends = new LogEnds(join(folder, 'log'), 1);
+    ends.announce(2);
+    ends.close();
     assert.ok(!isEndUnknown(join(folder, 'log')));
   });
 
@@ -350,7 +353,7 @@ suite('log-ends', () => {
     const folder = join(folderIn(scope), 'log');
     mkdirSync(folder);
     const setup = { folder, segmentBytes: 1_000_000, metrics: null, onFatal: assert.fail };
-    const appender = await openSqliteLogAppender(setup);
+    const appender = await openFileLogAppender(setup);
     const [one, two, three] = entries(3) as [LogEntry, LogEntry, LogEntry];
     await appender.append(one);
     rmSync(`${folder}-ends`);
@@ -372,7 +375,7 @@ suite('log-ends', () => {
       mkdirSync(folder);
       const fatal = Promise.withResolvers<string>();
       const setup = { folder, segmentBytes: 1_000_000, metrics: null };
-      const appender = await openSqliteLogAppender({ ...setup, onFatal: fatal.resolve });
+      const appender = await openFileLogAppender({ ...setup, onFatal: fatal.resolve });
       await appender.append(...(entries(1) as [LogEntry]));
       rmSync(`${folder}-ends`);
       mkdirSync(`${folder}-ends`);
@@ -400,7 +403,7 @@ suite('log-ends', () => {
     const folder = await usedFolder(scope, 2);
     await appendAll(folder, []);
     // As retention does.
-    rmSync(join(folder, 'log', '0000000000000001.db'));
+    rmSync(join(folder, 'log', '0000000000000001.log'));
     rmSync(join(folder, 'log-ends'));
     noteUnknownEnd(join(folder, 'log'));
     assert.equal(readLogEnd(join(folder, 'log')), 3);
@@ -535,7 +538,7 @@ async function warningsOf(server: TestServer, key: string): Promise<string[]> {
 /** What the writer says. */
 async function missingAtStart(folder: string, storePosition: number): Promise<string[]> {
   const said: string[] = [];
-  const appender = await openSqliteLogAppender({
+  const appender = await openFileLogAppender({
     folder: join(folder, 'log'),
     segmentBytes: 1_000_000,
     processed: storePosition,
@@ -560,13 +563,13 @@ async function restartedSince(scope: Scope): Promise<{ folder: string; idle: str
 
 function segmentsIn(folder: string): string[] {
   return segmentFilesIn(folder)
-    .filter((name) => /\.db(\.\w+)?$/.test(name))
+    .filter((name) => /\.log(\.\w+)?$/.test(name))
     .sort();
 }
 
 /** With their write-ahead logs. */
 function segmentFilesIn(folder: string): string[] {
-  return readdirSync(join(folder, 'log')).filter((name) => /^\d{16}\.db/.test(name));
+  return readdirSync(join(folder, 'log')).filter((name) => /^\d{16}\.log/.test(name));
 }
 
 suite('A copy of the log from an idle moment, put back after a restart', () => {
@@ -580,7 +583,11 @@ suite('A copy of the log from an idle moment, put back after a restart', () => {
     assert.match(before.words, /positions 5 to 6; the store has all of them, so nothing is lost/);
     assert.deepEqual(await prepare(folder), []);
     assert.equal((await missingAtStart(folder, 7)).length, 1);
-    assert.deepEqual(segmentsIn(folder), ['0000000000000001.db', '0000000000000005.db.missing', '0000000000000007.db']);
+    assert.deepEqual(segmentsIn(folder), [
+      '0000000000000001.log',
+      '0000000000000005.log.missing',
+      '0000000000000007.log',
+    ]);
     await receive(folder, 3);
     const after = await doctor(folder);
     assert.equal(after.code, 2, after.words);
@@ -595,7 +602,7 @@ suite('A copy of the log from an idle moment, put back after a restart', () => {
     assert.deepEqual(await prepare(folder), []);
     assert.equal((await missingAtStart(folder, 7)).length, 1);
     await receive(folder, 3);
-    assert.ok(!segmentsIn(folder).includes('0000000000000005.db'), 'an empty segment hides the mark');
+    assert.ok(!segmentsIn(folder).includes('0000000000000005.log'), 'an empty segment hides the mark');
     const { code, words } = await doctor(folder);
     assert.equal(code, 2, words);
     assert.match(words, /9 events received, and all accounted for/);
@@ -610,7 +617,7 @@ suite('A copy of the log from an idle moment, put back after a restart', () => {
     assert.equal(before.code, 2, before.words);
     await prepare(folder);
     await receive(folder, 1);
-    assert.ok(segmentsIn(folder).includes('0000000000000005.db.missing'));
+    assert.ok(segmentsIn(folder).includes('0000000000000005.log.missing'));
     const { code, words } = await doctor(folder);
     assert.equal(code, 2, words);
   });

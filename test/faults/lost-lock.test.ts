@@ -5,12 +5,12 @@
  */
 
 import assert from 'node:assert/strict';
-import { copyFileSync, cpSync, mkdirSync, readdirSync, renameSync, rmSync, symlinkSync } from 'node:fs';
+import { closeSync, copyFileSync, cpSync, mkdirSync, readdirSync, renameSync, rmSync, symlinkSync } from 'node:fs';
 import { join } from 'node:path';
 import { suite, test } from 'node:test';
 import { lockFolder } from '../../src/backends/embedded/folder-lock.ts';
-import { openSqliteLogAppender } from '../../src/backends/embedded/log/appender.ts';
-import { openSqliteLogReader } from '../../src/backends/embedded/log/reader.ts';
+import { openFileLogAppender } from '../../src/backends/embedded/log/appender.ts';
+import { openFileLogReader } from '../../src/backends/embedded/log/reader.ts';
 import { createSegment } from '../../src/backends/embedded/log/segments.ts';
 import { assertLockHeld, type HeldLock, LockLostError } from '../../src/data-folder/held-lock.ts';
 import type { LogAppender } from '../../src/log.ts';
@@ -66,7 +66,7 @@ async function twoServers(env: Readonly<Record<string, string>>): Promise<void> 
 }
 
 function openAppender(folder: string, lock: HeldLock | null, onFatal = assert.fail as (words: string) => void) {
-  return openSqliteLogAppender({
+  return openFileLogAppender({
     folder: join(folder, 'log'),
     segmentBytes: 1_000_000,
     lock,
@@ -122,7 +122,7 @@ suite('The log', () => {
     await append(second, 'b4', 'b5');
     await append(first, 'never acknowledged');
     await Promise.all([first.close(), second.close()]);
-    const reader = openSqliteLogReader({ folder: join(folder, 'log'), retentionMs: 1e15, now: Date.now });
+    const reader = openFileLogReader({ folder: join(folder, 'log'), retentionMs: 1e15, now: Date.now });
     scope.defer(() => reader.close());
     const { records, next } = await reader.read(0, 0, 1_000_000);
     assert.deepEqual(
@@ -136,21 +136,20 @@ suite('The log', () => {
   test('never makes a segment in place of another', async () => {
     await using scope = new AsyncDisposableStack();
     const folder = folderIn(scope);
-    const identity = { position: 7, id: '0123456789abcdef', logName: 'local:1', previous: undefined };
-    createSegment(folder, identity).close();
+    const identity = { position: 7, id: '0123456789abcdef', logName: 'local:1', previous: null, receivedBefore: 0 };
+    closeSync(createSegment(folder, identity).descriptor);
     assert.throws(() => createSegment(folder, identity), { code: 'EEXIST' });
   });
 });
 
 /** The file of the segment that is written to. */
 function newestSegment(folder: string): string {
-  const names = readdirSync(join(folder, 'log')).filter((name) => /^\d{16}\.db$/.test(name));
+  const names = readdirSync(join(folder, 'log')).filter((name) => /^\d{16}\.log$/.test(name));
   return join(folder, 'log', names.sort().at(-1) ?? '');
 }
 
 const DISPLACED_SEGMENTS: Readonly<Record<string, (segment: string, folder: string) => void>> = {
   'is moved away': (segment, folder) => renameSync(segment, join(folder, 'elsewhere')),
-  'has its write-ahead log moved away': (segment, folder) => renameSync(`${segment}-wal`, join(folder, 'elsewhere')),
   'is removed with its folder': (_, folder) => rmSync(join(folder, 'log'), { recursive: true }),
   'is replaced by a copy': (segment) => {
     copyFileSync(segment, `${segment}.copy`);
@@ -168,7 +167,7 @@ suite('A segment that the log writes to', () => {
       scope.defer(() => appender.close());
       await append(appender, 'one');
       displace(newestSegment(folder), folder);
-      const words = /0000000000000001\.db(-wal)? was moved, removed or replaced .* put it back/;
+      const words = /0000000000000001\.log was moved, removed or replaced .* put it back/;
       await assert.rejects(append(appender, 'two'), words);
       await assert.rejects(append(appender, 'three'), words);
       assert.equal(fatal.length, 1);
@@ -188,7 +187,7 @@ suite('A segment that the log writes to', () => {
     cpSync(before, copy, { recursive: true });
     symlinkSync(copy, `${link}.new`);
     renameSync(`${link}.new`, link);
-    await assert.rejects(append(appender, 'three'), /0000000000000001\.db was moved, .* or a link on the way/);
+    await assert.rejects(append(appender, 'three'), /0000000000000001\.log was moved, .* or a link on the way/);
     assert.equal(fatal.length, 1);
   });
 
@@ -203,7 +202,7 @@ suite('A segment that the log writes to', () => {
     renameSync(segment, join(dataFolder, 'elsewhere'));
     assert.deepEqual(await send(first, key, 8), [], 'no 202 into a file that is not there');
     assert.equal(await first.ended, 'SIGKILL');
-    assert.match(first.stderr(), /\.db was moved, removed or replaced while this server was writing to it/);
+    assert.match(first.stderr(), /\.log was moved, removed or replaced while this server was writing to it/);
     renameSync(join(dataFolder, 'elsewhere'), segment);
     const second = await launch(scope, { dataFolder });
     const after = await send(second, key, 1);

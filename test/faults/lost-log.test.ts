@@ -1,5 +1,5 @@
 /**
- * A log that has lost its newest records while the store is ahead of it: a segment moved away, a write-ahead log cut, an
+ * A log that has lost its newest records while the store is ahead of it: a segment moved away or cut, an
  * older copy put back, the folder removed. Later requests must be stored all the same, and what is really lost is said.
  */
 
@@ -20,14 +20,13 @@ type Fault = (log: string, earlier: string) => void;
 
 const FAULTS: Readonly<Record<string, Fault>> = {
   'its newest segment was moved away': (log) => {
+    rmSync(listSegments(log).at(-1)?.file ?? '');
+  },
+  'its newest segment was cut in half': (log) => {
     const newest = listSegments(log).at(-1)?.file ?? '';
-    for (const suffix of ['', '-wal', '-shm']) rmSync(newest + suffix, { force: true });
+    truncateSync(newest, Math.floor(statSync(newest).size / 2));
   },
-  'its write-ahead log was cut in half': (log) => {
-    const wal = `${listSegments(log).at(-1)?.file ?? ''}-wal`;
-    truncateSync(wal, Math.floor(statSync(wal).size / 2));
-  },
-  'its write-ahead log was removed': (log) => rmSync(`${listSegments(log).at(-1)?.file ?? ''}-wal`),
+  'its newest segment was emptied': (log) => truncateSync(listSegments(log).at(-1)?.file ?? ''),
   'log/ was put back from an earlier copy': (log, earlier) => {
     rmSync(log, { recursive: true });
     cpSync(earlier, log, { recursive: true });
@@ -152,8 +151,7 @@ suite('After the log has lost its newest records', () => {
       rmSync(join(dataFolder, name));
     for (const name of storeFiles) renameSync(join(dataFolder, `copy-${name}`), join(dataFolder, name));
     // With the records of the first server, which the store has.
-    for (const { file } of listSegments(logOf(dataFolder)))
-      for (const suffix of ['', '-wal', '-shm']) rmSync(file + suffix, { force: true });
+    for (const { file } of listSegments(logOf(dataFolder))) rmSync(file);
     const offline = await doctorHere(dataFolder);
     assert.equal(offline.code, 1, offline.words);
     assert.match(offline.words, / 7 records that the log should have are missing from it/);

@@ -4,11 +4,11 @@
  */
 
 import assert from 'node:assert/strict';
-import { readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
+import { readFileSync, renameSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { suite, test } from 'node:test';
-import { hasWal, listSegments } from '../../src/backends/embedded/log/segments.ts';
+import { listSegments } from '../../src/backends/embedded/log/segments.ts';
 import { readResponse, eventually, post, runSluice, type TestServer, user } from '../server.ts';
 import { folderIn, launch } from './scope.ts';
 
@@ -45,11 +45,6 @@ async function storedUsers(server: TestServer, key: string, users: number): Prom
   });
 }
 
-function move(from: string, to: string): void {
-  renameSync(from, to);
-  for (const suffix of ['-wal', '-shm']) rmSync(from + suffix, { force: true });
-}
-
 /** As the ledger and health have it at once, and metrics a little later. */
 async function showsMissing(server: TestServer, key: string, records: number, received: number): Promise<void> {
   const { balanced, missing_records: missing, totals } = await ledgerOf(server, key);
@@ -78,9 +73,7 @@ suite('A log that lost records in its middle before they were processed', () => 
     holder.exec('BEGIN IMMEDIATE');
     await send(first, key, WAITING, 'x'.repeat(100_000));
     const segments = () => listSegments(join(folder, 'log'));
-    await eventually('three segments are sealed', () => {
-      return segments().length >= 4 && segments().every(({ file }, index) => index >= 3 || !hasWal(file));
-    });
+    assert.ok(segments().length >= 4);
     await first.kill('SIGKILL');
     holder.close();
     const [, gone, altered, fourth] = segments();
@@ -88,7 +81,7 @@ suite('A log that lost records in its middle before they were processed', () => 
     const missing = altered.firstPosition - gone.firstPosition;
     const total = STORED + WAITING - missing;
 
-    move(gone.file, join(folder, 'elsewhere.db'));
+    renameSync(gone.file, join(folder, 'elsewhere'));
     const bytes = readFileSync(altered.file);
     bytes.write('T', bytes.lastIndexOf('"tested"') + 1);
     writeFileSync(altered.file, bytes);

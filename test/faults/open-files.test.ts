@@ -142,7 +142,7 @@ suite('A process without file descriptors', () => {
     await eventually('it is processed', async () => (await metric(server, 'sluice_processed_records_total')) === 1);
     const authorization = `Bearer ${server.key}`;
     const segments = (): number =>
-      readdirSync(join(dataFolder, 'log')).filter((name) => /^\d{16}\.db$/.test(name)).length;
+      readdirSync(join(dataFolder, 'log')).filter((name) => /^\d{16}\.log$/.test(name)).length;
     const before = segments();
 
     // Nothing can be opened, whatever is closed meanwhile: descriptors are numbered from the lowest free one.

@@ -5,7 +5,7 @@ import { cpSync, renameSync, rmSync } from 'node:fs';
 import { DatabaseSync } from 'node:sqlite';
 import { suite, test } from 'node:test';
 import { assertOwnSegments } from '../../src/backends/embedded/log/name-and-end.ts';
-import { openSqliteLogReader } from '../../src/backends/embedded/log/reader.ts';
+import { openFileLogReader } from '../../src/backends/embedded/log/reader.ts';
 import { listSegments } from '../../src/backends/embedded/log/segments.ts';
 import { openSqliteStore } from '../../src/backends/embedded/store/store.ts';
 import { openSqliteStoreWriter } from '../../src/backends/embedded/store/writer.ts';
@@ -33,7 +33,7 @@ function requests(from: number, count: number): LogEntry[] {
 }
 
 function readerOf(folder: string): LogReader {
-  return openSqliteLogReader({ folder: logFolderOf(folder), retentionMs: 1e15, now: Date.now });
+  return openFileLogReader({ folder: logFolderOf(folder), retentionMs: 1e15, now: Date.now });
 }
 
 /** As a broker does that lost its end: positions are given out again, which the embedded log itself never does. */

@@ -6,7 +6,7 @@
 
 import assert from 'node:assert/strict';
 import { suite, test } from 'node:test';
-import { openSqliteLogReader } from '../../src/backends/embedded/log/reader.ts';
+import { openFileLogReader } from '../../src/backends/embedded/log/reader.ts';
 import { openSqliteStoreWriter } from '../../src/backends/embedded/store/writer.ts';
 import { logFolderOf, storeFileOf } from '../../src/data-folder/files.ts';
 import type { LogEntry, LogReader } from '../../src/log.ts';
@@ -166,7 +166,7 @@ test('an Idempotency-Key is remembered for what still waits in the log, however 
   // Days later a processor comes to it, and tidies up after every record.
   const late = START + 5 * DAY_MS;
   const writer = openSqliteStoreWriter({ file: storeFileOf(dataFolder) });
-  const log = openSqliteLogReader({ folder: logFolderOf(dataFolder), retentionMs: 1e15, now: () => late });
+  const log = openFileLogReader({ folder: logFolderOf(dataFolder), retentionMs: 1e15, now: () => late });
   const parts = {
     log,
     writer,

@@ -5,7 +5,7 @@ import { randomUUID } from 'node:crypto';
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, suite, test } from 'node:test';
-import { openSqliteLogReader } from '../../src/backends/embedded/log/reader.ts';
+import { openFileLogReader } from '../../src/backends/embedded/log/reader.ts';
 import { listSegments } from '../../src/backends/embedded/log/segments.ts';
 import { openSqliteStore } from '../../src/backends/embedded/store/store.ts';
 import { logFolderOf, storeFileOf } from '../../src/data-folder/files.ts';
@@ -28,7 +28,7 @@ suite('Reading what is still in the log', () => {
   let reading: Store;
   beforeEach(() => {
     folder = temporaryFolder();
-    log = openSqliteLogReader({ folder: logFolderOf(folder), retentionMs: 0, now: Date.now });
+    log = openFileLogReader({ folder: logFolderOf(folder), retentionMs: 0, now: Date.now });
     store = openSqliteStore(storeFileOf(folder));
     reading = createReading(store, log);
   });
@@ -134,7 +134,7 @@ suite('Reading what is still in the log', () => {
     const [first] = listSegments(join(folder, 'log'));
     writeFileSync(first?.file ?? '', 'x'.repeat(20_000));
     assert.equal((await reading.trace(TENANT, shown.traceId))?.status, 'pending');
-    await assert.rejects(reading.trace(TENANT, hidden.traceId), { name: 'LogCorruptError', message: /cannot be read/ });
+    await assert.rejects(reading.trace(TENANT, hidden.traceId), { name: 'LogCorruptError', message: /is damaged/ });
   });
 
   test('an unknown trace is not found, and neither is something that is not a trace_id', async () => {

@@ -8,8 +8,9 @@ import { statfsSync } from 'node:fs';
 import { DatabaseSync } from 'node:sqlite';
 import { LogCorruptError, LogUnavailableError } from '../../log.ts';
 import { damageIn, isDamage } from './database.ts';
-import { recoverSegment } from './log/recovery.ts';
-import { hasWal, holdsRecords, listSegments } from './log/segments.ts';
+import { knownOf } from './log/name-and-end.ts';
+import { inspectSegment } from './log/recovery.ts';
+import { holdsRecords, listSegments } from './log/segments.ts';
 import { type EventTable, StoreConnection } from './store/connection.ts';
 import { type BlockEvent, unpackBlock } from './store/event-blocks.ts';
 import type { BlockRow } from './store/stored-events.ts';
@@ -39,22 +40,19 @@ export function findingsInStore(file: string, isDeep: boolean): string[] {
 }
 
 /**
- * By file, the segments of the log that a start would refuse, with its messages: it checks the newest one, and those
- * that have a write-ahead log. For a folder without a running server.
+ * By file, the segments of the log that a start would refuse, with its messages: it checks the newest one. For a folder
+ * without a running server.
  */
 export function unrecoverableSegments(logFolder: string): Map<string, string> {
-  const problems = new Map<string, string>();
-  const segments = listSegments(logFolder);
-  for (const segment of segments) {
-    if (!holdsRecords(segment) || (segment !== segments.at(-1) && !hasWal(segment.file))) continue;
-    try {
-      recoverSegment(segment.file);
-    } catch (error) {
-      if (!(error instanceof LogCorruptError) && !(error instanceof LogUnavailableError)) throw error;
-      problems.set(segment.file, error.message);
-    }
+  const newest = listSegments(logFolder).at(-1);
+  if (newest === undefined || !holdsRecords(newest)) return new Map();
+  try {
+    inspectSegment(newest, knownOf(logFolder));
+    return new Map();
+  } catch (error) {
+    if (!(error instanceof LogCorruptError) && !(error instanceof LogUnavailableError)) throw error;
+    return new Map([[newest.file, error.message]]);
   }
-  return problems;
 }
 
 interface RecordRow {

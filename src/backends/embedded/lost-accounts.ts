@@ -8,21 +8,23 @@ import { existsSync } from 'node:fs';
 import { resolve } from 'node:path';
 import { keyFileOf, logFolderOf, storeFileOf } from '../../data-folder/files.ts';
 import { OperatorError } from '../../errors.ts';
+import { LOCAL_PARTITION } from '../../log.ts';
 import { hasLostKeys } from '../../data-folder/lost-keys.ts';
 import type { KeyStore } from '../../keys.ts';
 import { lockHolderOf } from './folder-lock.ts';
 import { openSqliteKeyStore } from './keys.ts';
 import { textsIn } from './database.ts';
-import { listReadable, openSegmentForReading } from './log/segments.ts';
+import { openFileLogReader } from './log/reader.ts';
 import { openStoreFile } from './store/schema.ts';
 
 /** For a single account; several are named by their ids. */
 const ONLY_NAME = 'default';
+const HEADERS_PER_READ = 10_000;
 
 export async function replaceLostKeys(dataFolder: string, now: number): Promise<KeyStore> {
   const areAllLost = hasLostKeys(dataFolder);
   if (areAllLost) assertStopped(dataFolder);
-  const ids = [...accountIds(dataFolder)].sort();
+  const ids = [...(await accountIds(dataFolder))].sort();
   const store = openSqliteKeyStore(keyFileOf(dataFolder));
   try {
     const known = new Set((await store.accounts()).map(({ id }) => id));
@@ -49,8 +51,8 @@ function assertStopped(dataFolder: string): void {
   );
 }
 
-function accountIds(dataFolder: string): Set<string> {
-  const ids = [...tenantsInStore(storeFileOf(dataFolder)), ...tenantsInLog(logFolderOf(dataFolder))];
+async function accountIds(dataFolder: string): Promise<Set<string>> {
+  const ids = [...tenantsInStore(storeFileOf(dataFolder)), ...(await tenantsInLog(logFolderOf(dataFolder)))];
   return new Set(ids.map((id) => id.slice(0, id.lastIndexOf('/'))));
 }
 
@@ -60,14 +62,16 @@ function tenantsInStore(file: string): string[] {
   return textsIn(store, 'SELECT id FROM tenants');
 }
 
-function tenantsInLog(folder: string): string[] {
-  return listReadable(folder).flatMap(({ file }) => {
-    using segment = openSegmentForReading(file);
-    try {
-      return textsIn(segment, 'SELECT DISTINCT tenant_id FROM records');
-    } catch {
-      // Damaged, or an interrupted start: the next start reports it.
-      return [];
-    }
-  });
+/** As far as it can be read: the next start reports the rest. */
+async function tenantsInLog(folder: string): Promise<Set<string>> {
+  const tenants = new Set<string>();
+  const log = openFileLogReader({ folder, retentionMs: Number.MAX_SAFE_INTEGER, now: Date.now });
+  for (let position = 0; ; ) {
+    const { headers, next } = await log.headers(LOCAL_PARTITION, position, HEADERS_PER_READ);
+    if (headers.length === 0) break;
+    for (const { tenantId } of headers) tenants.add(tenantId);
+    position = next;
+  }
+  await log.close();
+  return tenants;
 }

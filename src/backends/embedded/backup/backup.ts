@@ -12,7 +12,7 @@
  * A missing or damaged file is an error: a backup never silently omits data.
  */
 
-import { chmodSync, closeSync, existsSync, openSync, readdirSync, statSync } from 'node:fs';
+import { chmodSync, closeSync, existsSync, openSync, readdirSync, statSync, truncateSync } from 'node:fs';
 import { copyFile } from 'node:fs/promises';
 import { basename, dirname, join, resolve } from 'node:path';
 import { backup, DatabaseSync } from 'node:sqlite';
@@ -31,7 +31,7 @@ import {
   type StoreFacts,
 } from '../../../backup/manifest.ts';
 import type { CheckFolder } from '../../../backup/unpack.ts';
-import { keyFileOf, logFolderOf, storeFileOf } from '../../../data-folder/files.ts';
+import { keyFileOf, logFolderOf, sizeOfFile, storeFileOf } from '../../../data-folder/files.ts';
 import { messageOf, OperatorError } from '../../../errors.ts';
 import { LogCorruptError, LogUnavailableError } from '../../../log.ts';
 import { positionsText } from '../../../log/continuity.ts';
@@ -41,18 +41,17 @@ import { BUSY_TIMEOUT_MS, damageIn, isDamage, openImmutable, refuseForeignWal, t
 import { canWrite, isFullDisk } from '../disk.ts';
 import { type Lock, lockForBackup, lockHolderOf } from '../folder-lock.ts';
 import { readLogInstallation, wasUsedByServer } from '../installation.ts';
-import { findLogName, isEndUnknown, readLogEnd, unknownEndText } from '../log/name-and-end.ts';
+import { findLogName, isEndUnknown, knownOf, readLogEnd, unknownEndText } from '../log/name-and-end.ts';
 import { newestRecordBefore } from '../log/reader.ts';
-import { recoverSegment } from '../log/recovery.ts';
-import { MissingPositionsError, readRecords, type SegmentRange } from '../log/segment-reader.ts';
-import { gapAdvice, hasWal, holdsRecords, listSegments, type Segment, segmentBytes } from '../log/segments.ts';
+import { inspectSegment } from '../log/recovery.ts';
+import { findEnd, MissingPositionsError, readRecords, SegmentCache, type SegmentRange } from '../log/segment-reader.ts';
+import { gapAdvice, holdsRecords, listSegments, type Segment, segmentBytes } from '../log/segments.ts';
 import { noteLogWarning } from '../log/warnings.ts';
 import { StoreConnection } from '../store/connection.ts';
 import { recount } from '../store/stored-events.ts';
 
 /** 8 MB: large enough to be fast, small enough to stop soon. */
 const PAGES_PER_STEP = 1_024;
-const ATTEMPTS_MAX = 3;
 const READ_BYTES = 4 * 1024 * 1024;
 const FINDINGS_MAX = 3;
 
@@ -71,8 +70,10 @@ export function unknownFiles(dataFolder: string): string[] {
 }
 
 export function sizeOfData(dataFolder: string, scope: BackupScope): DataSize {
-  const sizes = listSegments(logFolderOf(dataFolder)).map(({ file }) => segmentBytes(file));
-  if (scope === 'all') sizes.push(segmentBytes(storeFileOf(dataFolder)), segmentBytes(keyFileOf(dataFolder)));
+  const sizes = listSegments(logFolderOf(dataFolder)).map(segmentBytes);
+  for (const file of scope === 'all' ? [storeFileOf(dataFolder), keyFileOf(dataFolder)] : []) {
+    sizes.push(sizeOfFile(file) + sizeOfFile(`${file}-wal`));
+  }
   return { bytes: sizes.reduce((sum, size) => sum + size, 0), largestBytes: Math.max(0, ...sizes) };
 }
 
@@ -143,7 +144,7 @@ async function copyInOrder(setup: CopySetup): Promise<BackupFacts> {
  * first. So if one is gone, all before it are, and the copy has no gap.
  */
 async function copyLog(setup: CopySetup): Promise<LogFacts> {
-  const { dataFolder, into, stop } = setup;
+  const { dataFolder, stop } = setup;
   const logFolder = logFolderOf(dataFolder);
   // Read before the log is copied, so that the log must reach as far: acknowledged records that are missing were lost
   // before.
@@ -154,17 +155,17 @@ async function copyLog(setup: CopySetup): Promise<LogFacts> {
   for (let index = segments.length - 1; index >= 0; index -= 1) {
     stop.throwIfAborted();
     const segment = segments[index] as Segment;
-    const path = `log/${basename(segment.file)}`;
-    if (!(await copySegment(path, segment, setup))) break;
-    const copy = { ...segment, file: join(into, path) };
-    const whole = { segment: copy, logName, until: segments[index + 1]?.firstPosition };
+    const next = segments[index + 1];
+    const copy = await copySegment(segment, next === undefined, setup);
+    if (copy === undefined) break;
+    const whole = { segment: copy, logName, until: next?.firstPosition, next: undefined, durable: undefined };
     const records = await inSource(copy.file, segment.file, () =>
       countRecords(whole, stop).catch((error: unknown) => {
         throw asGap(error, whole, logFolder);
       }),
     );
     copied.unshift({ ...segment, records });
-    await setup.onFile(path);
+    await setup.onFile(`log/${basename(copy.file)}`);
   }
   const facts = logFactsOf(copied);
   if (facts.next_position >= acknowledged) return facts;
@@ -184,33 +185,28 @@ function asGap(error: unknown, { segment, until }: Omit<SegmentRange, 'from'>, l
   return new OperatorError(`The log has lost the ${noun} at ${positionsText(from, to)}. ${advice}`, { cause });
 }
 
-/** False if it no longer exists. */
-async function copySegment(path: string, segment: Segment, setup: CopySetup): Promise<boolean> {
-  const { file } = segment;
-  // Only its name matters; a segment that an operator gave up may be damaged.
-  const isMarker = !holdsRecords(segment);
+/** The copy; undefined if the segment no longer exists. */
+async function copySegment(segment: Segment, isNewest: boolean, setup: CopySetup): Promise<Segment | undefined> {
+  const isChecked = isNewest && holdsRecords(segment);
   // A running server has checked the segments of earlier ones, and tracks the end of its own.
-  if (!isMarker && hasWal(file) && !lockHolderOf(setup.dataFolder).isHeld) assertRecoverable(file, setup);
-  for (let attempts = 1; ; attempts += 1) {
-    const before = statSync(file, { throwIfNoEntry: false });
-    if (before === undefined) return false;
-    if (!isMarker && hasWal(file)) {
-      if (await ifThere(file, () => copyDatabase(path, setup))) return true;
-    } else {
-      // Sealed, so it never changes again; or so new that it is empty, and then it may change.
-      const isCopied = await ifThere(file, () => copyPlain(path, setup));
-      const after = statSync(file, { throwIfNoEntry: false });
-      const isSame = after?.size === before.size && after.mtimeMs === before.mtimeMs && (isMarker || !hasWal(file));
-      if (isCopied && isSame) return true;
-    }
-    if (attempts === ATTEMPTS_MAX) throw new OperatorError(`The log segment ${file} changes while it is copied.`);
+  if (isChecked && !lockHolderOf(setup.dataFolder).isHeld) assertRecoverable(segment, setup);
+  // The server may just have compressed it.
+  for (const source of [segment, { ...segment, file: `${segment.file}.zst`, isCompressed: true }]) {
+    const path = `log/${basename(source.file)}`;
+    if (!(await ifThere(source.file, () => copyPlain(path, setup)))) continue;
+    const copy = { ...source, file: join(setup.into, path) };
+    // Without the commit that was being written.
+    const end = isChecked ? findEnd(copy)?.bytes : undefined;
+    if (end !== undefined) truncateSync(copy.file, end);
+    return copy;
   }
+  return undefined;
 }
 
-/** As at start. A server that starts meanwhile checks it itself, and may have sealed the segment. */
-function assertRecoverable(file: string, { dataFolder }: CopySetup): void {
+/** As at start. A server that starts meanwhile checks it itself. */
+function assertRecoverable(segment: Segment, { dataFolder }: CopySetup): void {
   try {
-    recoverSegment(file);
+    inspectSegment(segment, knownOf(logFolderOf(dataFolder)));
   } catch (error) {
     if (!lockHolderOf(dataFolder).isHeld) throw error;
   }
@@ -326,9 +322,9 @@ export const checkDataFolder: CheckFolder = async (folder, scope, { stop, onFile
   for (const [index, segment] of segments.entries()) {
     stop.throwIfAborted();
     onFile('log');
-    if (holdsRecords(segment)) inDatabase(segment.file, assertSound);
-    const until = segments[index + 1]?.firstPosition;
-    const records = await countRecords({ segment, logName: findLogName(logFolder), until }, stop);
+    const next = segments[index + 1];
+    const range = { segment, logName: findLogName(logFolder), until: next?.firstPosition, next, durable: undefined };
+    const records = await countRecords(range, stop);
     counted.push({ ...segment, records });
   }
   const log = logFactsOf(counted);
@@ -395,9 +391,10 @@ async function countRecords(whole: Omit<SegmentRange, 'from'>, stop: AbortSignal
   const { segment, until } = whole;
   if (!holdsRecords(segment) || segment.firstPosition === until) return 0;
   let from = segment.firstPosition;
+  const cache = new SegmentCache();
   try {
     for (;;) {
-      const { records, isEnd } = readRecords({ ...whole, from }, READ_BYTES);
+      const { records, isEnd } = readRecords({ ...whole, from }, READ_BYTES, cache);
       from += records.length;
       if (isEnd) return from - segment.firstPosition;
       if (records.length === 0) throw new LogCorruptError(`The log segment ${segment.file} has no position ${from}.`);

@@ -33,8 +33,8 @@ export interface AppenderSetup extends LogWriterSetup {
 }
 
 /** Resolves when the log has been checked and is ready for appends. */
-export async function openSqliteLogAppender({ onFatal, onMissing, ...setup }: AppenderSetup): Promise<LogAppender> {
-  const transferList = [setup.checkpointer, ...(setup.otherEdges ?? [])].filter((port) => port !== undefined);
+export async function openFileLogAppender({ onFatal, onMissing, ...setup }: AppenderSetup): Promise<LogAppender> {
+  const transferList = [...(setup.otherEdges ?? [])];
   const options = { name: 'log writer', workerData: setup, transferList, resourceLimits: HEAP_LIMITS.default };
   const worker = new Worker(threadFile('./writer', import.meta.url), options);
   await new Promise<void>((resolve, reject) => {
@@ -46,7 +46,7 @@ export async function openSqliteLogAppender({ onFatal, onMissing, ...setup }: Ap
     worker.once('error', reject);
   });
   worker.removeAllListeners('error');
-  const appender = new SqliteLogAppender(worker, onFatal);
+  const appender = new FileLogAppender(worker, onFatal);
   worker.on('error', (error: Error) => appender.die(`the log writer crashed: ${error.message}`));
   worker.on('exit', () => appender.ended());
   return appender;
@@ -56,15 +56,15 @@ export async function openSqliteLogAppender({ onFatal, onMissing, ...setup }: Ap
  * For another edge, which has one end of a port whose other end the writer has (`otherEdges`). Throws
  * `LogUnavailableError` until the writer runs.
  */
-export function joinSqliteLog(port: MessagePort, onFatal: (message: string) => void): LogAppender {
+export function joinFileLog(port: MessagePort, onFatal: (message: string) => void): LogAppender {
   const first = receiveMessageOnPort(port)?.message as WriterReply | undefined;
   if (first?.type !== 'ready') throw new LogUnavailableError('the log is opened once the database responds');
-  const appender = new SqliteLogAppender(port, onFatal);
+  const appender = new FileLogAppender(port, onFatal);
   port.on('close', () => appender.ended());
   return appender;
 }
 
-class SqliteLogAppender implements LogAppender {
+class FileLogAppender implements LogAppender {
   readonly #writer: Worker | MessagePort;
   readonly #onFatal: (message: string) => void;
   /** Appended in this tick of the event loop, not yet sent. */

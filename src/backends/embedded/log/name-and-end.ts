@@ -13,11 +13,14 @@
  * - the position after the last acknowledged record
  * - the position after the running commit
  * - the segment of the last acknowledged record: its first position and its id
+ * - where that record ends in the segment
  * - the name of the log
+ * - a checksum of the line
  *
- * A writer updates the second position before each commit, and the whole line after the commit and before the 202, both
- * without a sync of their own. So after kill -9 the log ends between the two positions. A log that ends before the
- * first has lost acknowledged records, for whatever reason: a segment moved away, a truncated write-ahead log,
+ * A writer writes the line before each commit, with the second position, and after the commit and before the 202, both
+ * without a sync of their own. Readers of a running server read up to the first position: what lies behind it in the
+ * segment is not synced yet. After kill -9 the log ends between the two positions. A log that ends before the
+ * first has lost acknowledged records, for whatever reason: a segment moved away or cut short,
  * yesterday's `log/`. The store may know more, too. If a log ends after the second, `log-ends` is outdated (a restored
  * copy, or the remains of an unsynced file after a power loss) and says nothing about the end.
  *
@@ -44,11 +47,14 @@ import {
   writeSync,
 } from 'node:fs';
 import { dirname, join, resolve } from 'node:path';
+import { crc32 } from 'node:zlib';
 import { inaccessibleText } from '../../../data-folder/access.ts';
 import { FileIdentity } from '../../../data-folder/file-identity.ts';
 import { ForeignSegmentError, LogUnavailableError } from '../../../log.ts';
 import type { MissingRecords } from '../../../log/continuity.ts';
 import { isAccessDenied, isOutOfFiles } from '../disk.ts';
+import type { KnownOfLog } from './recovery.ts';
+import { type DurableEnd, findEnd, isEmpty } from './segment-reader.ts';
 import {
   assertCurrentLayout,
   assertNotForeign,
@@ -58,30 +64,21 @@ import {
   listSegments,
   LOST_POSITIONS,
   readIfThere,
+  type Segment,
   type SegmentId,
 } from './segments.ts';
 
 const DIGITS = 16;
-/** Length of a UUID. */
-const NAME_BYTES = 36;
-const LINE_BYTES = 4 * (DIGITS + 1) + NAME_BYTES + 1;
-/** Offset of the second number in a line. */
-const NEXT_OFFSET = DIGITS + 1;
-const LINE = /^(\d{16}) (\d{16}) (\d{16}) ([0-9a-f]{16}) ([0-9a-f-]{36})\n$/;
+const LINE = /^((\d{16}) (\d{16}) (\d{16}) ([0-9a-f]{16}) (\d{16}) ([0-9a-f-]{36})) ([0-9a-f]{8})\n/;
+/** A line that is just being written is read again. */
+const ATTEMPTS_MAX = 100;
 const LOCAL = 'local:';
 const NAME = /^local:[0-9a-f-]{36}$/;
 /** For an end without a segment that has records; no segment begins at 0. */
 const NO_SEGMENT: SegmentId = { position: 0, id: '0'.repeat(DIGITS) };
 
-interface LogEnd {
-  /** The position after the last record. */
-  readonly position: number;
-  /** The segment of that record. */
-  readonly segment: SegmentId;
-}
-
 /** The recorded end of a log: of acknowledged records. */
-interface LogEndNote extends LogEnd {
+interface LogEndNote extends DurableEnd {
   /** The position after the last record that can be in the log: that of the running commit. */
   readonly next: number;
   /** The log that the end belongs to. */
@@ -92,8 +89,8 @@ interface LogEndNote extends LogEnd {
 export function findLogName(folder: string): string | undefined {
   const name = readName(nameFileOf(folder)) ?? readLogEndNote(folder)?.logName;
   if (name !== undefined) return name;
-  for (const { file } of listReadable(folder)) {
-    const { logName = '' } = findIdentity(file) ?? {};
+  for (const segment of listReadable(folder)) {
+    const { logName = '' } = findIdentity(segment) ?? {};
     if (NAME.test(logName)) return logName;
   }
   return undefined;
@@ -139,30 +136,28 @@ export class LogEnds {
   readonly #logName: string;
   #descriptor: number;
   #identity: FileIdentity;
-  /** As in the file. */
-  #line: string;
+  #end: DurableEnd;
 
   /** Without a line so far, everything before `first` counts as acknowledged. */
   constructor(folder: string, first: number) {
     this.#file = endsFileOf(folder);
     const note = readLogEndNote(folder);
     this.#logName = localLogName(folder);
-    const { position, segment, next } = note ?? { position: first, segment: NO_SEGMENT, next: first };
-    this.#line = lineOf({ position, next, segment, logName: this.#logName });
+    this.#end = note ?? { position: first, segment: NO_SEGMENT, bytes: 0 };
     this.#descriptor = openForUpdate(this.#file);
     this.#identity = new FileIdentity(this.#file);
-    if (note === undefined) this.#write(this.#line);
+    if (note === undefined) this.#write(first);
   }
 
   /** Call it before the commit that extends the log to `next`. */
   announce(next: number): void {
-    this.#write(digitsOf(next), NEXT_OFFSET);
+    this.#write(next);
   }
 
   /** Call it after the commit, and before anything in it is acknowledged. */
-  write(position: number, segment: SegmentId): void {
-    this.#line = lineOf({ position, next: position, segment, logName: this.#logName });
-    if (!this.remake()) this.#write(this.#line);
+  write(end: DurableEnd): void {
+    this.#end = end;
+    if (!this.remake()) this.#write(end.position);
   }
 
   /** Recreates the file if it was removed or replaced. Returns whether it was. */
@@ -173,12 +168,13 @@ export class LogEnds {
     // Closed only now: the operating system soon reuses the descriptor of a closed file.
     closeSync(before);
     this.#identity = new FileIdentity(this.#file);
-    this.#write(this.#line);
+    this.#write(this.#end.position);
     return true;
   }
 
-  #write(text: string, at = 0): void {
-    inWords(this.#file, () => writeSync(this.#descriptor, text, at, 'latin1'));
+  #write(next: number): void {
+    const line = lineOf({ ...this.#end, next, logName: this.#logName });
+    inWords(this.#file, () => writeSync(this.#descriptor, line, 0, 'latin1'));
   }
 
   close(): void {
@@ -194,8 +190,7 @@ export function endOfSegments(folder: string): number {
     // The number of records in it is uncertain, and positions are never used twice.
     if (segment.state === 'lost') end = segment.firstPosition + LOST_POSITIONS;
     else if (!holdsRecords(segment)) end = Math.max(end, segment.firstPosition);
-    else if (segment === segments.at(-1))
-      end = (findIdentity(segment.file)?.lastPosition ?? segment.firstPosition - 1) + 1;
+    else if (segment === segments.at(-1)) end = endOfRecordsIn(segment);
   }
   return end;
 }
@@ -242,13 +237,13 @@ export function isEndUnknown(folder: string, processed = 0, wasUsedByServer = fa
 export function noteUnknownEnd(folder: string): void {
   const newest = listSegments(folder).at(-1);
   // Readers report a segment that cannot be read.
-  if (newest === undefined || !holdsRecords(newest) || findIdentity(newest.file) === undefined) return;
+  if (newest === undefined || !holdsRecords(newest) || findIdentity(newest) === undefined) return;
   const found = endOfRecords(folder);
   // Every start leaves a segment, which may be empty, and which the next start replaces: it is not named.
-  const isEmpty = found === undefined || found.position < newest.firstPosition;
-  const { position, segment } = isEmpty ? { position: newest.firstPosition, segment: NO_SEGMENT } : found;
-  const ends = new LogEnds(folder, position);
-  ends.write(position, segment);
+  const isNewestEmpty = found === undefined || found.position < newest.firstPosition;
+  const end = isNewestEmpty ? { position: newest.firstPosition, segment: NO_SEGMENT, bytes: 0 } : found;
+  const ends = new LogEnds(folder, end.position);
+  ends.write(end);
   ends.close();
 }
 
@@ -272,13 +267,18 @@ export function unknownEndText(folder: string): string {
   );
 }
 
-/** After the newest readable record. */
-function endOfRecords(folder: string): LogEnd | undefined {
-  for (const { file } of listReadable(folder).toReversed()) {
-    const segment = findIdentity(file);
-    if (segment?.lastPosition !== undefined) return { position: segment.lastPosition + 1, segment };
+/** After the newest readable record. Compressed segments are never the newest. */
+function endOfRecords(folder: string): DurableEnd | undefined {
+  for (const segment of listReadable(folder).toReversed()) {
+    const found = findEnd(segment);
+    if (found !== undefined && found.position > segment.firstPosition) return found;
   }
   return undefined;
+}
+
+/** The position after the last record of a segment; its first one if it has none, or cannot be read. */
+function endOfRecordsIn(segment: Segment): number {
+  return findEnd(segment)?.position ?? segment.firstPosition;
 }
 
 /** The position after the last acknowledged record; 0 without one. */
@@ -286,14 +286,9 @@ export function readLogEnd(folder: string): number {
   return readLogEndNote(folder)?.position ?? 0;
 }
 
-/** The same for a running server; 0 also where the file may not be read, which `problemOfLogEnds` reports. */
-export function findLogEnd(folder: string): number {
-  try {
-    return readLogEnd(folder);
-  } catch (error) {
-    if (isAccessDenied(error)) return 0;
-    throw error;
-  }
+/** For `log/recovery.ts`. */
+export function knownOf(folder: string): KnownOfLog {
+  return { logName: findLogName(folder), acknowledged: findDurableEnd(folder) };
 }
 
 /** Why it cannot be read, in words with what to do; null where it can, and where there is none. */
@@ -309,8 +304,21 @@ export function problemOfLogEnds(folder: string): string | null {
 
 /** Undefined without a readable one. */
 function readLogEndNote(folder: string): LogEndNote | undefined {
-  const text = readIfThere(() => readFileSync(endsFileOf(folder), 'latin1'));
-  return text === undefined ? undefined : noteIn(text.slice(0, LINE_BYTES));
+  for (let attempt = 1; ; attempt += 1) {
+    const text = readIfThere(() => readFileSync(endsFileOf(folder), 'latin1'));
+    const note = text === undefined ? undefined : noteIn(text);
+    if (note !== undefined || text === undefined || attempt === ATTEMPTS_MAX || !LINE.test(text)) return note;
+  }
+}
+
+/** Up to where readers of the log may read; undefined where that is not known, or where it may not be read. */
+export function findDurableEnd(folder: string): DurableEnd | undefined {
+  try {
+    return readLogEndNote(folder);
+  } catch (error) {
+    if (isAccessDenied(error)) return undefined;
+    throw error;
+  }
 }
 
 /** Not in the folder: it must survive when a log is removed, or replaced by an older copy. */
@@ -322,16 +330,21 @@ function digitsOf(position: number): string {
   return String(position).padStart(DIGITS, '0');
 }
 
-function lineOf({ position, next, segment, logName }: LogEndNote): string {
+function lineOf({ position, next, segment, bytes, logName }: LogEndNote): string {
   const id = logName.slice(LOCAL.length);
-  return `${digitsOf(position)} ${digitsOf(next)} ${digitsOf(segment.position)} ${segment.id} ${id}\n`;
+  const line = `${digitsOf(position)} ${digitsOf(next)} ${digitsOf(segment.position)} ${segment.id} ${digitsOf(bytes)} ${id}`;
+  return `${line} ${checksumOf(line)}\n`;
 }
 
-function noteIn(line: string): LogEndNote | undefined {
-  const [, position, next, segmentPosition, id, log] = LINE.exec(line) ?? [];
-  if (id === undefined || log === undefined) return undefined;
+function noteIn(text: string): LogEndNote | undefined {
+  const [, line, position, next, segmentPosition, id, bytes, log, checksum] = LINE.exec(text) ?? [];
+  if (line === undefined || id === undefined || log === undefined || checksumOf(line) !== checksum) return undefined;
   const segment = { position: Number(segmentPosition), id };
-  return { position: Number(position), next: Number(next), segment, logName: LOCAL + log };
+  return { position: Number(position), next: Number(next), segment, bytes: Number(bytes), logName: LOCAL + log };
+}
+
+function checksumOf(line: string): string {
+  return crc32(line).toString(16).padStart(8, '0');
 }
 
 /** For a running server. What passes by itself, such as a full disk, is left to the caller. */
@@ -375,7 +388,7 @@ export function assertOwnSegments(folder: string): void {
   if (end !== undefined && end.logName !== logName) throw ofAnotherLog(folder, end.logName, logName);
   const found = listReadable(folder).flatMap((segment) => {
     const identity = assertNotForeign(segment, logName);
-    return identity?.lastPosition === undefined ? [] : [{ segment, identity }];
+    return identity === undefined || isEmpty(segment) ? [] : [{ segment, identity }];
   });
   const at = (position: number | undefined) => found.find(({ segment }) => segment.firstPosition === position);
   const acknowledged = at(end?.segment.position);

@@ -1,7 +1,7 @@
 /**
- * The reading half of the embedded event log. It reads beside the thread that writes, sees only what is durable (SQLite
- * shows a commit to others after its sync), and removes segments once they are processed and older than the retention.
- * `log/segment-reader.ts` reads and checks one segment.
+ * The reading half of the embedded event log. It reads beside the thread that writes; for the processor only what is
+ * durable, up to where `log-ends` says. It compresses segments once they are processed, and removes them once they are
+ * older than the retention. `log/segment-reader.ts` reads and checks one segment.
  *
  * Limits: `find` reads every record from the position on, so it is meant for records that are not processed yet.
  * Several readers may be open at once; one of them may remove a segment that another is about to read, which then
@@ -23,14 +23,17 @@ import {
 } from '../../../log.ts';
 import { positionsText, type ProcessedRecord } from '../../../log/continuity.ts';
 import { isBackupRunning } from '../folder-lock.ts';
-import { findLogEnd, findLogName, localLogName } from './name-and-end.ts';
+import { compressSegment, receivedLastOf } from './compression.ts';
+import { findDurableEnd, findLogName, localLogName } from './name-and-end.ts';
 import {
   BATCH_BYTES_MAX,
+  type DurableEnd,
   endOfSegment,
   MissingPositionsError,
   newestBefore,
   readHeaders,
   readRecords,
+  SegmentCache,
   SegmentGoneError,
   type SegmentRange,
   UnreadableSegmentError,
@@ -39,7 +42,6 @@ import {
   assertNotForeign,
   findIdentity,
   gapAdvice,
-  hasWal,
   listSegments,
   LOST_POSITIONS,
   removeSegment,
@@ -52,9 +54,13 @@ export interface ReaderSetup {
   readonly folder: string;
   readonly retentionMs: number;
   readonly now: () => number;
+  /** For the processor beside the writer: only what is durable is read, and segments are compressed once processed. */
+  readonly isConsumer?: boolean;
 }
 
 const LISTINGS_MAX = 5;
+/** So that people who look for a recent request can read it with any program. */
+const COMPRESS_AFTER_MS = 60_000;
 
 /** The segments of the folder at one moment, from a position on. */
 interface Listing {
@@ -65,15 +71,17 @@ interface Listing {
   readonly isEndLost: boolean;
 }
 
-export function openSqliteLogReader(setup: ReaderSetup): LogReader {
-  return new SqliteLogReader(setup);
+export function openFileLogReader(setup: ReaderSetup): LogReader {
+  return new FileLogReader(setup);
 }
 
-class SqliteLogReader implements LogReader {
+class FileLogReader implements LogReader {
   readonly #setup: ReaderSetup;
   #nameFound: string | undefined;
   /** It has had segments: the newest is never removed. */
   #isUsed = false;
+  readonly #cache = new SegmentCache();
+  #compressing: Promise<void> | undefined;
 
   constructor(setup: ReaderSetup) {
     this.#setup = setup;
@@ -121,14 +129,13 @@ class SqliteLogReader implements LogReader {
   /** Undefined if there are some already and none can be read after them: the next read reports it. */
   #recordsOf(range: SegmentRange, bytesMax: number, hasSome: boolean): ReturnType<typeof readRecords> | undefined {
     try {
-      return readRecords(range, bytesMax);
+      return readRecords(range, bytesMax, this.#cache);
     } catch (error) {
       if (!(error instanceof LogCorruptError) || error instanceof ForeignSegmentError) throw error;
       if (hasSome) return undefined;
       // None after the last existing one: the segment may be complete, and the next one missing.
       if (!(error instanceof MissingPositionsError) || error.to !== range.until) throw error;
-      const end = (findIdentity(range.segment.file)?.lastPosition ?? error.from - 1) + 1;
-      throw this.#lostRecords(range, Math.min(end, error.from), error.to);
+      throw this.#lostRecords(range, Math.min(endOfSegment(range), error.from), error.to);
     }
   }
 
@@ -143,7 +150,7 @@ class SqliteLogReader implements LogReader {
         if (headers.length >= countMax) break;
         if (isGapMarker(range)) continue;
         headers = headers.concat(
-          ifReadable([], () => readHeaders(range, 'TRUE ORDER BY position LIMIT ?', countMax - headers.length)),
+          ifReadable([], () => readHeaders(range, this.#cache, { countMax: countMax - headers.length }).headers),
         );
       }
       return { headers, next: after(headers, position) };
@@ -156,7 +163,9 @@ class SqliteLogReader implements LogReader {
     for (const range of this.#list(position).ranges) {
       if (isGapMarker(range)) continue;
       try {
-        found = found.concat(readHeaders(range, 'trace_id = ? ORDER BY position', traceId));
+        const { headers, problem } = readHeaders(range, this.#cache, { traceId });
+        found = found.concat(headers);
+        unreadable ??= problem;
       } catch (error) {
         if (error instanceof LogCorruptError) unreadable ??= error;
         // It was processed in the meantime, so it has no record at or after the position that a caller would pass now.
@@ -174,10 +183,10 @@ class SqliteLogReader implements LogReader {
     return this.#withListing(position, ({ ranges }) => {
       let bytes = 0;
       for (const range of ranges) {
-        const { file, firstPosition } = range.segment;
+        const { segment } = range;
         if (isGapMarker(range)) continue;
-        const end = range.until ?? endOfSegment(range);
-        if (end > range.from) bytes += (segmentBytes(file) * (end - range.from)) / (end - firstPosition);
+        const end = range.until ?? endOfSegment(range, this.#cache);
+        if (end > range.from) bytes += (segmentBytes(segment) * (end - range.from)) / (end - segment.firstPosition);
       }
       return Math.ceil(bytes);
     });
@@ -187,9 +196,9 @@ class SqliteLogReader implements LogReader {
   async traceIdAt(_partition: number, position: number): Promise<string | undefined> {
     try {
       return this.#withListing(position, ({ ranges: [range] }) =>
-        range === undefined || isGapMarker(range)
+        range === undefined || isGapMarker(range) || range.from !== position
           ? undefined
-          : readHeaders(range, 'position = ?', position)[0]?.traceId,
+          : readHeaders(range, this.#cache, { countMax: 1 }).headers[0]?.traceId,
       );
     } catch (error) {
       if (error instanceof LogCorruptError) return undefined;
@@ -199,7 +208,7 @@ class SqliteLogReader implements LogReader {
 
   async missing(_partition: number, position: number): Promise<number> {
     // Read before the segments: a record is noted there after it is in its segment.
-    const acknowledged = findLogEnd(this.#setup.folder);
+    const acknowledged = findDurableEnd(this.#setup.folder)?.position ?? 0;
     return this.#withListing(position, ({ ranges, firstKept, isEndLost }) => {
       let missing = position > 0 && Number.isFinite(firstKept) ? Math.max(0, firstKept - position) : 0;
       let end = firstKept === Number.POSITIVE_INFINITY ? 1 : firstKept;
@@ -207,17 +216,17 @@ class SqliteLogReader implements LogReader {
         const { from, until } = range;
         // A newest segment may grow; of one that cannot be read, the acknowledged end is used.
         const unreadable = until === undefined && acknowledged === 0 ? position - 1 : from;
-        const found = isGapMarker(range) ? from : ifReadable(unreadable, () => endOfSegment(range));
+        const found = isGapMarker(range) ? from : ifReadable(unreadable, () => endOfSegment(range, this.#cache));
         if (until !== undefined) missing += Math.max(0, until - Math.max(found, from));
         end = until ?? found;
       }
       missing += isEndLost ? 0 : Math.max(0, Math.max(position, acknowledged) - end);
-      return missing === 0 && isFirstDamaged(ranges[0]) ? 1 : missing;
+      return missing === 0 && this.#damageIn(ranges[0]) !== undefined ? 1 : missing;
     });
   }
 
   async lost(_partition: number, position: number): Promise<LostRange[]> {
-    const acknowledged = findLogEnd(this.#setup.folder);
+    const acknowledged = findDurableEnd(this.#setup.folder)?.position ?? 0;
     const segments = listSegments(this.#setup.folder);
     const first = segments[0]?.firstPosition ?? 1;
     const lost: LostRange[] = position === 0 && first > 1 ? [{ from: 1, to: first, records: first - 1 }] : [];
@@ -232,28 +241,47 @@ class SqliteLogReader implements LogReader {
     return lost;
   }
 
-  /** The newest segment is never removed: it is being written, and its name determines the next position. */
+  /**
+   * The newest segment is never removed: it is being written, and its name determines the next position. Nor is it
+   * compressed.
+   */
   async commit(_partition: number, position: number): Promise<void> {
-    for (const range of this.#list(0).ranges) {
-      const { file } = range.segment;
-      if (range.until === undefined || range.until > position) return;
-      // The marker of missing records stays, like that of a segment that was given up.
-      if (isGapMarker(range)) continue;
-      // Not sealed yet: a later commit removes it.
-      if (hasWal(file)) return;
-      if (receivedLast(range) > this.#setup.now() - this.#setup.retentionMs) return;
+    const processed = this.#list(0).ranges.filter(({ until }) => until !== undefined && until <= position);
+    // The marker of missing records stays, like that of a segment that was given up.
+    const kept = processed.filter((range) => !isGapMarker(range));
+    while (kept[0] !== undefined && this.#receivedLast(kept[0]) <= this.#setup.now() - this.#setup.retentionMs) {
       // The backup's copy of the store may be older than the position, and then it needs the segment.
       if (isBackupRunning(this.#setup.folder)) return;
-      removeSegment(file);
+      removeSegment(kept[0].segment.file);
+      kept.shift();
     }
+    this.#compress(kept.find(({ segment }) => !segment.isCompressed));
+  }
+
+  /** In the background, one at a time. One that is not done now is done after a later commit. */
+  #compress(range: SegmentRange | undefined): void {
+    const { isConsumer, now, folder } = this.#setup;
+    if (isConsumer !== true || range === undefined || this.#compressing !== undefined) return;
+    const receivedLast = this.#receivedLast(range);
+    if (receivedLast > now() - COMPRESS_AFTER_MS || isBackupRunning(folder)) return;
+    this.#compressing = compressSegment(range.segment, receivedLast).finally(() => {
+      this.#compressing = undefined;
+    });
+  }
+
+  /** By order of appending; 0 if the segment is empty. */
+  #receivedLast(range: SegmentRange): number {
+    const { segment, next } = range;
+    if (segment.isCompressed) return receivedLastOf(segment);
+    return (next && findIdentity(next)?.receivedBefore) ?? newestBefore(range, this.#cache)?.receivedAt ?? 0;
   }
 
   async newestReceivedAt(): Promise<number> {
     // Every start leaves a segment, which may be empty.
     for (const range of this.#list(0).ranges.toReversed()) {
       try {
-        const newest = receivedLast(range);
-        if (newest > 0) return newest;
+        const newest = newestBefore(range, this.#cache)?.receivedAt;
+        if (newest !== undefined) return newest;
       } catch (error) {
         if (!(error instanceof LogCorruptError) && !(error instanceof LogUnavailableError)) throw error;
       }
@@ -261,10 +289,27 @@ class SqliteLogReader implements LogReader {
     return 0;
   }
 
-  async close(): Promise<void> {}
+  async close(): Promise<void> {
+    await this.#compressing;
+  }
+
+  /** The error of a processor that has reached a damaged record; undefined if the first record can be read. */
+  #damageIn(range: SegmentRange | undefined): LogCorruptError | undefined {
+    if (range === undefined || isGapMarker(range)) return undefined;
+    try {
+      readRecords(range, 1, this.#cache);
+      return undefined;
+    } catch (error) {
+      if (error instanceof LogCorruptError && !(error instanceof ForeignSegmentError)) return error;
+      throw error;
+    }
+  }
 
   #list(position: number): Listing {
-    return listRanges(this.#setup.folder, this.#findName(), position);
+    const { folder, isConsumer } = this.#setup;
+    // Read before the segments: a record is noted there after it is in its segment.
+    const durable = isConsumer === true ? findDurableEnd(folder) : undefined;
+    return listRanges(folder, this.#findName(), position, durable);
   }
 
   /** Calls `use` again, with a new listing, if a segment was removed meanwhile: that one lacks it, or shows the gap. */
@@ -316,7 +361,7 @@ export function newestRecordBefore(folder: string, position: number): ProcessedR
   for (const range of listRanges(folder, findLogName(folder), 0).ranges.toReversed()) {
     if (isGapMarker(range) || range.segment.firstPosition >= position) continue;
     try {
-      const newest = newestBefore(range, Math.min(position, range.until ?? position));
+      const newest = newestBefore(range, undefined, Math.min(position, range.until ?? position));
       if (newest !== undefined) return { partition: LOCAL_PARTITION, ...newest };
     } catch (error) {
       if (!(error instanceof LogCorruptError)) throw error;
@@ -326,7 +371,7 @@ export function newestRecordBefore(folder: string, position: number): ProcessedR
 }
 
 /** What the segments hold from `position` on, in order, with the markers of missing records. */
-function listRanges(folder: string, logName: string | undefined, position: number): Listing {
+function listRanges(folder: string, logName: string | undefined, position: number, durable?: DurableEnd): Listing {
   const segments = listSegments(folder);
   const startAt = segments.findLastIndex((segment) => segment.firstPosition <= position);
   const isPassed = ({ state }: Segment): boolean => state === 'lost' || state === 'unused';
@@ -334,16 +379,12 @@ function listRanges(folder: string, logName: string | undefined, position: numbe
   for (const [index, segment] of segments.entries()) {
     if (index < startAt || isPassed(segment)) continue;
     const from = Math.max(position, segment.firstPosition);
-    ranges.push({ segment, logName, from, until: segments[index + 1]?.firstPosition });
+    const next = segments[index + 1];
+    ranges.push({ segment, logName, from, until: next?.firstPosition, next, durable });
   }
   const newest = segments.at(-1);
   const isEndLost = newest !== undefined && isPassed(newest);
   return { ranges, firstKept: segments[0]?.firstPosition ?? Number.POSITIVE_INFINITY, isEndLost };
-}
-
-/** By order of appending; 0 if the segment is empty. */
-function receivedLast(range: SegmentRange): number {
-  return newestBefore(range)?.receivedAt ?? 0;
 }
 
 /** The file only marks missing records. */
@@ -356,18 +397,6 @@ function ifReadable<T>(otherwise: T, read: () => T): T {
     return read();
   } catch (error) {
     if (error instanceof UnreadableSegmentError) return otherwise;
-    throw error;
-  }
-}
-
-/** Where a processor waits that has reached a damaged record. */
-function isFirstDamaged(range: SegmentRange | undefined): boolean {
-  if (range === undefined || isGapMarker(range)) return false;
-  try {
-    readRecords(range, 1);
-    return false;
-  } catch (error) {
-    if (error instanceof LogCorruptError && !(error instanceof ForeignSegmentError)) return true;
     throw error;
   }
 }

@@ -1,47 +1,74 @@
 /**
- * What a writer checks before it trusts a log that an earlier process left: where to continue, and that nothing
- * acknowledged is missing.
+ * What a writer checks before it trusts the newest segment that an earlier process left: where it ends, and that nothing
+ * acknowledged is missing from it.
  *
- * SQLite ends a WAL silently at the first frame with a wrong checksum. That is right for the one commit that a crash
- * interrupted, but it hides damage in the middle. The bytes after that frame distinguish the two: the writer starts a
- * commit only after the last one is synced, so a crash leaves at most one commit there, and bytes that were never
- * written are zero. Anything else means that acknowledged records are unreadable, and the start is refused.
+ * The writer starts a commit only after the last one is synced. So what a crash leaves behind the last intact record is
+ * part of one commit, and it is cut off. It is damage, and the start is refused, if a record behind it was written in a
+ * later commit, or if `log-ends` says that it was acknowledged. A segment that was cut short is not refused: the start
+ * notes what is missing.
  *
- * Limit: damage within the last two commits can look like an interrupted commit.
+ * After a failed sync the page cache may hold bytes that the disk does not, and the next sync would succeed without
+ * writing them. So the last commit is written again, in place, before it is synced.
+ *
+ * Limit: without `log-ends`, damage in the last commit looks like an interrupted one.
  */
 
-import { closeSync, fstatSync, fsyncSync, openSync, readSync, statSync } from 'node:fs';
-import type { DatabaseSync } from 'node:sqlite';
-import { LogCorruptError, LogUnavailableError } from '../../../log.ts';
-import { damageIn } from '../database.ts';
-import { cannotOpen, fullDiskText, isAccessDenied, isDiskError, isFullDisk } from '../disk.ts';
-import { assertCurrentFormat, hasWal, lastPosition, openSegmentForReading, PAGE_BYTES } from './segments.ts';
+import { closeSync, fdatasyncSync, fstatSync, ftruncateSync, openSync, readSync, writeSync } from 'node:fs';
 import { messageOf } from '../../../errors.ts';
+import { LogCorruptError, LogUnavailableError } from '../../../log.ts';
+import { cannotOpen, fullDiskText, isAccessDenied, isDiskError, isFullDisk } from '../disk.ts';
+import { headerIn } from './frames.ts';
+import { type DurableEnd, isUnfinished, OpenSegment, SegmentCache } from './segment-reader.ts';
+import { assertWrittenHere, type HeaderValues, type Segment } from './segments.ts';
 
 export interface RecoveredSegment {
-  /** It contains no record. It may not even have its table: a start was interrupted, or its write-ahead log is gone. */
-  readonly isEmpty: boolean;
-  /** Records are still in the WAL beside the database file. */
-  readonly needsCheckpoint: boolean;
+  /** The position after its last record. */
+  readonly end: number;
+  /** Its size without an interrupted commit. */
+  readonly bytes: number;
+  /** Where its last commit begins; undefined if it contains no record. It may not even say which segment it is. */
+  readonly lastCommitAt: number | undefined;
+  /** When its newest record was received; 0 without any. */
+  readonly newestReceivedAt: number;
 }
 
+/** What is known of the log besides its segments (`knownOf` in `log/name-and-end.ts`). */
+export interface KnownOfLog {
+  readonly logName: string | undefined;
+  readonly acknowledged: DurableEnd | undefined;
+}
+
+/** A page of the cache, or a multiple of it. */
+const PAGE_BYTES = 65_536;
+const COPY_BYTES = 1024 * 1024;
+
 /**
- * Throws `LogCorruptError`, or `LogUnavailableError` if the disk is too full to check; both with messages for an
- * operator.
+ * Checks the segment, and repairs it: cuts off an interrupted commit, and syncs the rest. Throws `LogCorruptError`, or
+ * `LogUnavailableError` if the disk does not let it; both with messages for an operator.
  */
-export function recoverSegment(file: string): RecoveredSegment {
+export function recoverSegment(segment: Segment, known: KnownOfLog): RecoveredSegment {
+  return inWords(segment.file, () => {
+    const recovered = inspect(segment, known);
+    if (recovered.lastCommitAt !== undefined) writeAgain(segment.file, recovered.lastCommitAt, recovered.bytes);
+    return recovered;
+  });
+}
+
+/** The same without repairs. */
+export function inspectSegment(segment: Segment, known: KnownOfLog): RecoveredSegment {
+  return inWords(segment.file, () => inspect(segment, known));
+}
+
+function inWords<T>(file: string, work: () => T): T {
   try {
-    if (hasWal(file)) syncWal(file);
-    return isUnfinished(file) ? { isEmpty: true, needsCheckpoint: false } : inspect(file);
+    return work();
   } catch (error) {
     if (error instanceof LogCorruptError) throw error;
     if (isFullDisk(error)) throw new LogUnavailableError(fullDiskText(file));
     const reason = messageOf(error);
     if (cannotOpen(error) || isAccessDenied(error)) throw new LogUnavailableError(cannotOpenText(file, reason));
     if (isDiskError(error)) throw new LogUnavailableError(diskErrorText(file, reason));
-    throw new LogCorruptError(
-      `The log segment ${file} is damaged: ${reason}. Restore it from a backup, or rename ${file} to ${file}.lost to start without the records in it.`,
-    );
+    throw error;
   }
 }
 
@@ -53,106 +80,54 @@ function diskErrorText(file: string, reason: string): string {
   return `The disk failed to read the log segment ${file} (${reason}). Look at the disk (dmesg, smartctl) and do not remove or rename the file: it may be whole. Start again when the disk can be read; if it never can, restore a backup.`;
 }
 
-function inspect(file: string): RecoveredSegment {
-  const withWal = hasWal(file);
-  using database = openSegmentForReading(file);
-  const [finding] = damageIn(database, 1);
-  if (finding !== undefined) throw new Error(finding);
-  if (withWal) assertWalIsWhole(file, validFrames(database));
-  assertCurrentFormat(database, file);
-  const isEmpty = lastPosition(database) === undefined;
-  return { isEmpty, needsCheckpoint: withWal && !isEmpty };
-}
-
-/**
- * An interrupted start leaves a segment without its table: nothing was ever acknowledged from it. The table is the
- * first thing in the WAL; once it is checkpointed, the database file has more than one page.
- */
-function isUnfinished(file: string): boolean {
-  if (statSync(file).size > PAGE_BYTES) return false;
-  if (!hasWal(file)) return true;
-  {
-    using database = openSegmentForReading(file);
-    if (validFrames(database) > 0) return false;
+function inspect(segment: Segment, { logName, acknowledged }: KnownOfLog): RecoveredSegment {
+  const { file, firstPosition } = segment;
+  if (isUnfinished(file)) return { end: firstPosition, bytes: 0, lastCommitAt: undefined, newestReceivedAt: 0 };
+  using open = new OpenSegment(segment, new SegmentCache());
+  assertWrittenHere(segment, logName, open.identity);
+  let end = firstPosition;
+  let bytes: number | undefined;
+  let last: HeaderValues | undefined;
+  let lastCommitAt: number | undefined;
+  for (const found of open.recordsFrom(firstPosition, COPY_BYTES)) {
+    if (!open.isIntact(found)) break;
+    const header = headerIn(found.bytes, found.frame) as HeaderValues;
+    if (header[0] !== end) throw damagedError(file, `it has no position ${end}, where ${header[0]} is next`);
+    if (header[1] !== last?.[1]) lastCommitAt = found.offset;
+    last = header;
+    end += 1;
+    bytes = found.end;
   }
-  assertWalIsWhole(file, 0);
-  return true;
+  const validTo = bytes ?? open.firstOffset;
+  const isNamed = acknowledged?.segment.id === open.identity.id && acknowledged.bytes <= open.size;
+  if (isNamed && acknowledged.bytes > validTo) throw damagedError(file, `at position ${end}, which was acknowledged`);
+  for (let at = validTo; ; ) {
+    const found = open.nextIntact(at);
+    if (found === undefined) break;
+    if (found.commit > end) throw damagedError(file, `records follow a damaged part, at position ${end}`);
+    at = found.end;
+  }
+  return { end, bytes: validTo, lastCommitAt, newestReceivedAt: last?.[4] ?? 0 };
 }
 
-/**
- * A killed process may leave a commit that is in the WAL but not on the disk yet. Readers are about to see it, and
- * positions continue after it, so it must not vanish in a power loss that follows.
- */
-function syncWal(file: string): void {
-  const descriptor = openSync(`${file}-wal`, 'r+');
+function damagedError(file: string, what: string): LogCorruptError {
+  return new LogCorruptError(
+    `The log segment ${file} is damaged: ${what}. Restore it from a backup, or rename ${file} to ${file}.lost to start without the records in it.`,
+  );
+}
+
+/** The bytes from `from` up to `to`, which are the end of the file from then on. */
+function writeAgain(file: string, from: number, to: number): void {
+  const descriptor = openSync(file, 'r+');
   try {
-    fsyncSync(descriptor);
+    for (let at = from - (from % PAGE_BYTES); at < to; at += COPY_BYTES) {
+      const bytes = Buffer.alloc(Math.min(COPY_BYTES, to - at));
+      const length = readSync(descriptor, bytes, 0, bytes.length, at);
+      for (let done = 0; done < length; ) done += writeSync(descriptor, bytes, done, length - done, at + done);
+    }
+    if (fstatSync(descriptor).size > to) ftruncateSync(descriptor, to);
+    fdatasyncSync(descriptor);
   } finally {
     closeSync(descriptor);
   }
-}
-
-function validFrames(database: DatabaseSync): number {
-  // The first read loads the WAL, not opening the file.
-  database.prepare('SELECT count(*) FROM sqlite_schema').get();
-  const row = database.prepare('PRAGMA wal_checkpoint(NOOP)').get() as { log: number };
-  return Math.max(row.log, 0);
-}
-
-const WAL_HEADER_BYTES = 32;
-const FRAME_HEADER_BYTES = 24;
-
-/** The WAL format: https://sqlite.org/fileformat2.html#walformat. All numbers are big-endian. */
-function assertWalIsWhole(file: string, framesValid: number): void {
-  const descriptor = openSync(`${file}-wal`, 'r');
-  try {
-    const header = Buffer.alloc(WAL_HEADER_BYTES);
-    // SQLite syncs the header before it writes anything after it.
-    if (fstatSync(descriptor).size <= WAL_HEADER_BYTES) return;
-    readSync(descriptor, header, 0, WAL_HEADER_BYTES, 0);
-    if (!isWalHeader(header)) throw new Error('the head of its write-ahead log is not what was written');
-    const frameBytes = FRAME_HEADER_BYTES + header.readUInt32BE(8);
-    const salts = header.subarray(16, 24);
-    const frame = Buffer.alloc(FRAME_HEADER_BYTES);
-    let commitsBehindTheEnd = 0;
-    let damagedHeads = 0;
-    let damagedHeadsInside = 0;
-    for (let index = framesValid; ; index += 1) {
-      const at = WAL_HEADER_BYTES + index * frameBytes;
-      if (readSync(descriptor, frame, 0, FRAME_HEADER_BYTES, at) < FRAME_HEADER_BYTES) break;
-      const saltsFound = frame.subarray(8, 16);
-      if (saltsFound.equals(salts)) {
-        if (frame.readUInt32BE(4) !== 0) commitsBehindTheEnd += 1;
-        damagedHeadsInside = damagedHeads;
-      } else if (!isPartlyWritten(saltsFound, salts)) {
-        damagedHeads += 1;
-      }
-    }
-    if (commitsBehindTheEnd > 1 || damagedHeadsInside > 0) {
-      throw new Error(`commits (${commitsBehindTheEnd} or more) follow a damaged part of its write-ahead log`);
-    }
-  } finally {
-    closeSync(descriptor);
-  }
-}
-
-/** Each byte is the expected one, or zero because it was never written. */
-function isPartlyWritten(found: Buffer, expected: Buffer): boolean {
-  return found.every((byte, index) => byte === 0 || byte === expected[index]);
-}
-
-const WAL_MAGIC = 0x377f0682;
-
-/** The last bit of the magic number is the byte order of the checksum. */
-function isWalHeader(header: Buffer): boolean {
-  const magic = header.readUInt32BE(0);
-  if ((magic & ~1) >>> 0 !== WAL_MAGIC) return false;
-  let first = 0;
-  let second = 0;
-  for (let at = 0; at < 24; at += 8) {
-    const [even, odd] = [at, at + 4].map((word) => (magic & 1 ? header.readUInt32BE(word) : header.readUInt32LE(word)));
-    first = (first + (even ?? 0) + second) >>> 0;
-    second = (second + (odd ?? 0) + first) >>> 0;
-  }
-  return header.readUInt32BE(24) === first && header.readUInt32BE(28) === second;
 }

@@ -1,47 +1,54 @@
 /**
- * The thread that commits. It takes all groups that arrived while the last commit ran, writes them in one transaction
- * (group commit) and replies up to which group everything is durable. All edges of a server append through one writer:
+ * The thread that commits. It takes all groups that arrived while the last commit ran, appends them to the segment, syncs
+ * it once (group commit) and replies up to which group everything is durable. All edges of a server append through one writer:
  * a request that is received after the 202 of another one, at whichever edge, therefore follows it in the log. The order
  * of the log is also that of `received_at`.
  *
- * Failures: a full disk fails the current groups and is probed until there is space again; any other I/O error is
- * fatal, is reported once, and this thread never touches the database after it, because after a failed fsync the
- * content of the disk is unknown.
+ * Failures: a full disk fails the current groups, of which nothing stays in the segment, and is probed until there is
+ * space again; any other I/O error is fatal, is reported once, and this thread never touches the segment after it, because
+ * after a failed fsync the content of the disk is unknown.
  */
 
 import { randomBytes } from 'node:crypto';
-import { statSync } from 'node:fs';
+import { closeSync, fdatasyncSync, ftruncateSync, writevSync } from 'node:fs';
 import { resolve } from 'node:path';
-import type { DatabaseSync, StatementSync } from 'node:sqlite';
 import { type MessagePort, parentPort, receiveMessageOnPort, workerData } from 'node:worker_threads';
 import { METRIC, type MetricsWriter, metricsWriter } from '../../../telemetry/metrics.ts';
 import { identityOf } from '../../../data-folder/file-identity.ts';
 import { assertLockHeld, type HeldLock } from '../../../data-folder/held-lock.ts';
 import { LogUnavailableError } from '../../../log.ts';
-import { CheckpointClient } from '../checkpointer.ts';
 import { AppendSignal } from '../../../runtime/append-signal.ts';
 import { releaseMemory } from '../../../runtime/threads.ts';
 import { canWrite, fullDiskText, isAccessDenied, isFullDisk, isOutOfFiles } from '../disk.ts';
 import { type MissingRecords, missingRecordsText } from '../../../log/continuity.ts';
-import { endOfSegments, findLogName, localLogName, LogEnds, missingAtEnd, readLogEnd } from './name-and-end.ts';
+import { encodeFrame, seedOf } from './frames.ts';
+import {
+  endOfSegments,
+  findLogName,
+  knownOf,
+  localLogName,
+  LogEnds,
+  missingAtEnd,
+  readLogEnd,
+} from './name-and-end.ts';
 import { recoverSegment } from './recovery.ts';
+import { endOfSegment, newestBefore, UnreadableSegmentError } from './segment-reader.ts';
 import {
   assertNotForeign,
   createSegment,
   findIdentity,
-  hasWal,
   type HeaderValues,
   holdsRecords,
   listReadable,
   listSegments,
   LOST_POSITIONS,
   makeMark,
-  PAGE_BYTES,
-  recordChecksum,
   removeSegment,
   type Segment,
+  segmentBytes,
   segmentFile,
   type SegmentId,
+  type SegmentIdentity,
 } from './segments.ts';
 import { noteLogWarning } from './warnings.ts';
 import { messageOf } from '../../../errors.ts';
@@ -56,8 +63,6 @@ export interface LogWriterSetup {
   readonly metrics: { readonly buffer: SharedArrayBuffer; readonly slot: number } | null;
   /** Memory of the `AppendSignal` for the processor. Omitted where none waits for it. */
   readonly appendSignal?: SharedArrayBuffer | undefined;
-  /** To the checkpointer's thread; without it the writer's thread checkpoints itself, between two commits. */
-  readonly checkpointer?: MessagePort | undefined;
   /** To the edges that append besides the one that starts the writer. */
   readonly otherEdges?: readonly MessagePort[];
 }
@@ -73,6 +78,8 @@ export interface Group {
 }
 
 const FIELDS_PER_ENTRY = 12;
+/** Index in `HeaderValues`. */
+const RECEIVED_AT = 4;
 
 export type WriterMessage = Group | 'close';
 
@@ -97,49 +104,68 @@ const COMMIT_BYTES_MAX = 16 * 1024 * 1024;
 const PROBE_INTERVAL_MS = 500;
 /** How often the writer checks that `log-ends` still exists. */
 const ENDS_INTERVAL_MS = 1_000;
-/** How much the WAL grows before a checkpoint: little enough that commits do not wait long for the disk meanwhile. */
-const CHECKPOINT_BYTES = 2 * 1024 * 1024;
-/** A commit rewrites the pages that it does not fill: the last leaf, and those above it. */
-const COMMIT_PAGES = 2;
 /** How long to continue with a full segment when no new one can be created. */
 const ROTATE_RETRY_MS = 1_000;
-/**
- * A commit writes whole pages. With one small request each, the WAL grows to 200 times the size of the bodies, so it
- * has a limit of its own.
- */
-const WAL_BYTES_FACTOR_MAX = 4;
+/** How many pieces of memory the operating system takes in one call. */
+const PIECES_MAX = 1_024;
 
 /**
  * The segment that the writer has open. An operating system lets any process move or remove an open file: the writer then
- * commits to a file that no start finds, without an error. So after each commit and before anything in it is
- * acknowledged, the writer checks that both files are still the ones under their names: the database, and the
- * write-ahead log of the commit. The names are those that a start uses, so a link on the way that was pointed elsewhere
- * is noticed, too. Content that was overwritten in place is not noticed.
+ * appends to a file that no start finds, without an error. So after each commit and before anything in it is
+ * acknowledged, the writer checks that the file is still the one under its name. The name is the one that a start uses,
+ * so a link on the way that was pointed elsewhere is noticed, too. Content that was overwritten in place is not noticed.
  */
 class OpenSegment {
-  readonly database: DatabaseSync;
   readonly id: SegmentId;
-  readonly insert: StatementSync;
-  /** Without links, as SQLite has opened it. */
-  readonly file: string;
-  readonly #identities: readonly (readonly [file: string, identity: string])[];
+  readonly seed: number;
+  /** Its size, without what is not committed. */
+  bytes: number;
+  readonly #descriptor: number;
+  readonly #file: string;
+  readonly #identity: string;
 
   /** A new one, which begins at `position`. */
-  constructor(folder: string, position: number, previous: SegmentId | undefined) {
+  constructor(folder: string, position: number, before: Pick<SegmentIdentity, 'previous' | 'receivedBefore'>) {
     this.id = { position, id: randomBytes(SEGMENT_ID_BYTES).toString('hex') };
-    this.database = createSegment(folder, { ...this.id, logName: localLogName(folder), previous });
-    this.insert = this.database.prepare('INSERT INTO records VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)');
-    this.file = this.database.location() ?? '';
-    const name = segmentFile(folder, position);
-    // It has its first commit, so both exist.
-    this.#identities = ['', '-wal'].map((suffix) => [name + suffix, identityOf(this.file + suffix)]);
+    this.seed = seedOf(this.id.id);
+    const { descriptor, bytes } = createSegment(folder, { ...before, ...this.id, logName: localLogName(folder) });
+    this.#descriptor = descriptor;
+    this.bytes = bytes;
+    this.#file = segmentFile(folder, position);
+    this.#identity = identityOf(this.#file);
   }
 
-  /** Two `stat`s. Also throws if they fail. */
-  assertInPlace(): void {
-    for (const [file, identity] of this.#identities) {
-      if (identity === '' || identityOf(file) !== identity) throw notInPlace(file);
+  /** Returns how many bytes they are. If it fails, some of them may be in the file. */
+  append(pieces: Uint8Array[]): number {
+    let appended = 0;
+    for (let next = 0; next < pieces.length; ) {
+      let written = writevSync(this.#descriptor, pieces.slice(next, next + PIECES_MAX));
+      appended += written;
+      for (; next < pieces.length && written >= (pieces[next] as Uint8Array).byteLength; next++) {
+        written -= (pieces[next] as Uint8Array).byteLength;
+      }
+      // The operating system may write less than it was asked to.
+      if (written > 0) pieces[next] = (pieces[next] as Uint8Array).subarray(written);
     }
+    return appended;
+  }
+
+  sync(): void {
+    fdatasyncSync(this.#descriptor);
+  }
+
+  /** Removes what was appended since the last commit. */
+  cutOff(): void {
+    ftruncateSync(this.#descriptor, this.bytes);
+  }
+
+  close(): void {
+    closeSync(this.#descriptor);
+  }
+
+  /** One `stat`. Also throws if it fails. */
+  assertInPlace(): void {
+    if (this.#identity === '' || identityOf(this.#file) !== this.#identity) throw notInPlace(this.#file);
   }
 }
 
@@ -161,14 +187,10 @@ class Writer {
   #segment: OpenSegment;
   #nextPosition: number;
   #newestReceivedAt = 0;
-  #segmentBytes = 0;
-  /** Approximate growth of the WAL since the last checkpoint. */
-  #bytesSinceCheckpoint = 0;
   #rotateNotBefore = 0;
   #probe: NodeJS.Timeout | undefined;
   #endsTimer: NodeJS.Timeout | undefined;
   #dead = false;
-  readonly #checkpointClient: CheckpointClient;
   readonly #ends: LogEnds;
   readonly #missing: MissingRecords | null;
 
@@ -177,17 +199,16 @@ class Writer {
     this.#senders = [port, ...(setup.otherEdges ?? [])].map((one) => ({ port: one, isClosed: false }));
     this.#metrics = setup.metrics && metricsWriter(setup.metrics.buffer, setup.metrics.slot);
     this.#appendSignal = setup.appendSignal && new AppendSignal(setup.appendSignal);
-    this.#checkpointClient = new CheckpointClient(setup.checkpointer);
     const { end, missing } = this.#recover();
     this.#nextPosition = end;
     this.#missing = missing;
     this.#ends = new LogEnds(setup.folder, this.#nextPosition);
-    // Not an empty one of the same position, which the new one replaces.
-    const newest = listReadable(setup.folder).findLast(({ firstPosition }) => firstPosition < this.#nextPosition);
+    const before = lastBefore(setup.folder, end);
+    this.#newestReceivedAt = before.receivedBefore;
     assertLockHeld(setup.lock ?? null);
-    // An interrupted start may have left an empty one.
-    removeSegment(segmentFile(setup.folder, this.#nextPosition));
-    this.#segment = new OpenSegment(setup.folder, this.#nextPosition, newest && findIdentity(newest.file));
+    // Every start leaves a segment, which may be empty.
+    removeSegment(segmentFile(setup.folder, end));
+    this.#segment = new OpenSegment(setup.folder, end, before);
   }
 
   listen(): void {
@@ -203,27 +224,19 @@ class Writer {
     }
   }
 
-  /**
-   * Checks what an earlier process left, checkpoints it in the background, and finds where to continue and what is missing
-   * before.
-   */
+  /** Checks what an earlier process left, and finds where to continue and what is missing before. */
   #recover(): { readonly end: number; readonly missing: MissingRecords | null } {
     const { folder, processed = 0 } = this.#setup;
     const segments = listSegments(folder);
     const logName = findLogName(folder);
-    let empty: Segment | undefined;
+    const newest = segments.at(-1);
+    if (newest?.state === 'lost') this.#markEndOfLost(newest);
     for (const [index, segment] of segments.entries()) {
-      const isNewest = index === segments.length - 1;
-      if (segment.state === 'lost' && isNewest) this.#markEndOfLost(segment);
       if (!holdsRecords(segment)) continue;
-      const identity = assertNotForeign(segment, logName);
-      // A segment without a WAL was checkpointed; its records have checksums and are checked when they are read.
-      if (isNewest || hasWal(segment.file)) {
-        const recovered = recoverSegment(segment.file);
-        if (recovered.needsCheckpoint) void this.#checkpointClient.finish(segment.file, null);
-        if (recovered.isEmpty) empty = segment;
-      }
-      if (identity !== undefined) this.#markGap(segment, identity.lastPosition, segments[index + 1]);
+      assertNotForeign(segment, logName);
+      // The others are complete, by their size; their records have checksums and are checked when they are read.
+      if (segment === newest) recoverSegment(segment, knownOf(folder));
+      else this.#markGap(segment, segments[index + 1] as Segment, logName);
     }
     const end = endOfSegments(folder);
     const missing = missingAtEnd(folder, processed, end);
@@ -231,7 +244,7 @@ class Writer {
       // Before anything changes: afterwards the log seems to be complete.
       if (missing.doubt !== null) noteLogWarning(folder, missingRecordsText(missing));
       // Makes room for the mark of what is missing from there on.
-      if (empty !== undefined && empty === segments.at(-1)) removeSegment(empty.file);
+      if (newest !== undefined && holdsRecords(newest) && newest.firstPosition === end) removeSegment(newest.file);
       this.#markMissingAtEnd(missing);
     }
     return { end: missing?.to ?? end, missing };
@@ -248,11 +261,17 @@ class Writer {
    * Marks missing records between the end of a segment and the beginning of the next one. A mark replaces an empty
    * segment. Unreadable segments are reported by readers.
    */
-  #markGap({ file, firstPosition }: Segment, last: number | undefined, next: Segment | undefined): void {
-    const end = (last ?? firstPosition - 1) + 1;
-    if (next === undefined || end >= next.firstPosition) return;
-    if (last === undefined) removeSegment(file);
-    makeMark(this.#setup.folder, end, 'missing');
+  #markGap(segment: Segment, next: Segment, logName: string | undefined): void {
+    const { file, firstPosition: from } = segment;
+    const until = next.firstPosition;
+    try {
+      const end = endOfSegment({ segment, logName, from, until, next, durable: undefined });
+      if (end >= until) return;
+      if (end === from) removeSegment(file);
+      makeMark(this.#setup.folder, end, 'missing');
+    } catch (error) {
+      if (!(error instanceof UnreadableSegmentError)) throw error;
+    }
   }
 
   /** Marks the missing records that the store has not processed. */
@@ -309,28 +328,31 @@ class Writer {
       return;
     }
     const startedAt = performance.now();
+    const segment = this.#segment;
+    const pieces: Uint8Array[] = [];
     let position = this.#nextPosition;
+    for (const group of groups) position = this.#encodeGroup(group, position, pieces);
+    let appended: number;
     try {
-      this.#segment.database.exec('BEGIN IMMEDIATE');
-      for (const group of groups) position = this.#insertGroup(group, position);
       this.#ends.announce(position);
-      this.#segment.database.exec('COMMIT');
+      appended = segment.append(pieces);
     } catch (error) {
       this.#fail(error, lastGroups);
       return;
     }
     try {
+      segment.sync();
+      segment.bytes += appended;
       // After the commit and before anything is acknowledged: see data-folder/held-lock.ts and OpenSegment.
       assertLockHeld(this.#setup.lock ?? null);
-      this.#segment.assertInPlace();
-      this.#ends.write(position, this.#segment.id);
+      segment.assertInPlace();
+      this.#ends.write({ position, segment: segment.id, bytes: segment.bytes });
     } catch (error) {
       this.#die(error, lastGroups);
       return;
     }
     const entries = position - this.#nextPosition;
     this.#nextPosition = position;
-    this.#segmentBytes += bytes;
     for (const [{ port }, upToGroup] of lastGroups) reply(port, { type: 'durable', upToGroup });
     this.#appendSignal?.committed();
     for (const { bodies } of groups) releaseMemory(bodies);
@@ -340,32 +362,21 @@ class Writer {
       this.#metrics.inc(METRIC.log_bytes, bytes);
       this.#metrics.observe(METRIC.log_commit_duration, (performance.now() - startedAt) / 1000);
     }
-    this.#bytesSinceCheckpoint += bytes + COMMIT_PAGES * PAGE_BYTES;
-    if (this.#bytesSinceCheckpoint >= CHECKPOINT_BYTES) {
-      this.#bytesSinceCheckpoint = 0;
-      void this.#checkpointClient.checkpoint(this.#segment.file);
-    }
-    if (this.#isSegmentFull() && performance.now() >= this.#rotateNotBefore) this.#rotate();
+    const isFull = segment.bytes >= this.#setup.segmentBytes;
+    if (isFull && performance.now() >= this.#rotateNotBefore) this.#rotate();
   }
 
-  #isSegmentFull(): boolean {
-    const { segmentBytes } = this.#setup;
-    if (this.#segmentBytes >= segmentBytes) return true;
-    // If it is gone by now, the check of the next commit notices.
-    const wal = statSync(`${this.#segment.file}-wal`, { throwIfNoEntry: false });
-    return wal !== undefined && wal.size >= WAL_BYTES_FACTOR_MAX * segmentBytes;
-  }
-
-  #insertGroup(group: Group, firstPosition: number): number {
+  #encodeGroup(group: Group, firstPosition: number, pieces: Uint8Array[]): number {
     const { fields, bodies } = group;
     let position = firstPosition;
     let offset = 0;
     for (let at = 0; at < fields.length; at += FIELDS_PER_ENTRY) {
-      const header = [position, ...fields.slice(at, at + FIELDS_PER_ENTRY - 1)] as HeaderValues;
-      header[3] = this.#inOrder(header[3]);
+      const values = fields.slice(at, at + FIELDS_PER_ENTRY - 1);
+      const header = [position, this.#nextPosition, ...values] as HeaderValues;
+      header[RECEIVED_AT] = this.#inOrder(header[RECEIVED_AT]);
       const bodyBytes = fields[at + FIELDS_PER_ENTRY - 1] as number;
       const body = new Uint8Array(bodies, offset, bodyBytes);
-      this.#segment.insert.run(...header, recordChecksum(header, body), body);
+      pieces.push(...encodeFrame(JSON.stringify(header), body, this.#segment.seed));
       offset += bodyBytes;
       position += 1;
     }
@@ -376,9 +387,8 @@ class Writer {
    * Edges read the clock independently, so a request may get here just after one with a later time: it gets that time.
    */
   #inOrder(receivedAt: number): number {
-    if (this.#senders.length === 1) return receivedAt;
     this.#newestReceivedAt = Math.max(this.#newestReceivedAt, receivedAt);
-    return this.#newestReceivedAt;
+    return this.#senders.length === 1 ? receivedAt : this.#newestReceivedAt;
   }
 
   #fail(error: unknown, lastGroups: LastGroups): void {
@@ -386,7 +396,12 @@ class Writer {
       this.#die(error, lastGroups);
       return;
     }
-    this.#rollBack();
+    try {
+      this.#segment.cutOff();
+    } catch (cutOffError) {
+      this.#die(cutOffError, lastGroups);
+      return;
+    }
     this.#probeUntilRecovered();
     this.#replyFailed(lastGroups, 'the disk is full', false);
   }
@@ -394,13 +409,7 @@ class Writer {
   #die(error: unknown, lastGroups: LastGroups = new Map()): void {
     this.#dead = true;
     clearInterval(this.#probe);
-    this.#checkpointClient.abandon();
     this.#replyFailed(lastGroups, messageOf(error), true);
-  }
-
-  #rollBack(): void {
-    // After most errors SQLite has rolled back by itself; then there is no transaction to end.
-    if (this.#segment.database.isTransaction) this.#segment.database.exec('ROLLBACK');
   }
 
   #probeUntilRecovered(): void {
@@ -424,7 +433,9 @@ class Writer {
   #rotate(): void {
     const finished = this.#segment;
     try {
-      const next = new OpenSegment(this.#setup.folder, this.#nextPosition, finished.id);
+      const previous = { ...finished.id, bytes: finished.bytes };
+      const receivedBefore = this.#newestReceivedAt;
+      const next = new OpenSegment(this.#setup.folder, this.#nextPosition, { previous, receivedBefore });
       // The new one must be beside the finished one, not behind a symbolic link that was changed in the meantime.
       finished.assertInPlace();
       this.#segment = next;
@@ -435,26 +446,23 @@ class Writer {
       else this.#die(isAccessDenied(error) ? new Error(this.#deniedText(error as Error)) : error);
       return;
     }
-    this.#segmentBytes = 0;
-    this.#bytesSinceCheckpoint = 0;
+    finished.close();
     this.#metrics?.inc(METRIC.log_segments_sealed);
-    void this.#checkpointClient.finish(finished.file, finished.database);
   }
 
   /** The last edge that leaves closes the log. */
   #leave(sender: Sender): void {
     if (sender.isClosed) return;
     sender.isClosed = true;
-    if (this.#senders.every(({ isClosed }) => isClosed)) void this.#close();
+    if (this.#senders.every(({ isClosed }) => isClosed)) this.#close();
   }
 
-  async #close(): Promise<void> {
-    // The thread must not end before the process is killed: SQLite would then close, and so sync, the failed file.
+  #close(): void {
+    // The thread ends with the process, which is killed.
     if (this.#dead) return;
     clearInterval(this.#probe);
     clearInterval(this.#endsTimer);
-    await this.#checkpointClient.close();
-    this.#segment.database.close();
+    this.#segment.close();
     this.#ends.close();
     for (const { port } of this.#senders) port.close();
   }
@@ -469,6 +477,20 @@ class Writer {
   #replyToAll(message: WriterReply): void {
     for (const { port } of this.#senders) reply(port, message);
   }
+}
+
+/** What the first segment of this process says of those before it. */
+function lastBefore(folder: string, end: number): Pick<SegmentIdentity, 'previous' | 'receivedBefore'> {
+  const newest = listReadable(folder).at(-1);
+  const identity = newest && findIdentity(newest);
+  if (newest === undefined || identity === undefined) return { previous: null, receivedBefore: 0 };
+  const { position, id, logName, previous: last, receivedBefore } = identity;
+  // An empty one, which the new one replaces.
+  if (position === end) return { previous: last, receivedBefore };
+  const range = { segment: newest, logName, from: position, until: end, next: undefined, durable: undefined };
+  const receivedAt = newestBefore(range)?.receivedAt ?? 0;
+  const previous = { position, id, bytes: segmentBytes(newest) };
+  return { previous, receivedBefore: Math.max(receivedBefore, receivedAt) };
 }
 
 function reply(port: MessagePort, message: WriterReply): void {

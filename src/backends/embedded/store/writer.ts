@@ -9,7 +9,6 @@
 
 import { resolve } from 'node:path';
 import type { DatabaseSync } from 'node:sqlite';
-import type { MessagePort } from 'node:worker_threads';
 import { FileIdentity } from '../../../data-folder/file-identity.ts';
 import { SQLITE, sqliteCodeOf } from '../../../runtime/sqlite-errors.ts';
 import { newProfilesIn } from '../../../identity/graph.ts';
@@ -42,7 +41,6 @@ import { markAccepted, openRejections } from '../../sql/rejections.ts';
 import type { Steps, Tables } from '../../sql/steps.ts';
 import { LOCAL_LOG, LOCAL_SHARD, type StoreQueries } from '../../sql/store-tables.ts';
 import { SqlWriteTransaction } from '../../sql/write-transaction.ts';
-import { CheckpointClient } from '../checkpointer.ts';
 import { isBusy, isDamage } from '../database.ts';
 import { isOutOfFiles } from '../disk.ts';
 import { NO_LOCKS } from '../sql-database.ts';
@@ -66,7 +64,7 @@ import { messageOf } from '../../../errors.ts';
 /** So many that there are few tables, so few that the index by person of one fits the cache. */
 export const TABLE_EVENTS = 1_000_000;
 
-/** 128 MB: several transactions under load, so that few of them wait. */
+/** 128 MB. */
 const WAL_PAGES_MAX = 16_384;
 
 export interface StoreWriterSetup {
@@ -77,8 +75,6 @@ export interface StoreWriterSetup {
   readonly indexSizes?: RunsSizes;
   /** Sizes of the profile runs; tests use small ones. */
   readonly profileSizes?: RunsSizes;
-  /** To the checkpointer's thread; without it SQLite checkpoints within commits. */
-  readonly checkpointer?: MessagePort | undefined;
   /** Replaces the hashes with the secret in the file; tests use colliding ones. */
   readonly hashOf?: HashOfKey;
 }
@@ -120,7 +116,6 @@ class SqliteStoreWriter extends SqlWriteTransaction implements StoreWriter, Writ
   readonly #tenants = new Map<TenantId, Tenant>();
   #next: Sequences = { node: 0, record: 0, event: 0 };
   #dataVersion = -1;
-  readonly #checkpointClient: CheckpointClient | null;
   readonly #identity: FileIdentity;
   readonly #file: string;
   readonly #keys: StoreMatchKeys;
@@ -129,13 +124,13 @@ class SqliteStoreWriter extends SqlWriteTransaction implements StoreWriter, Writ
 
   constructor(database: DatabaseSync, setup: StoreWriterSetup) {
     super();
-    const { file, tableEvents = TABLE_EVENTS, indexSizes, profileSizes, checkpointer } = setup;
+    const { file, tableEvents = TABLE_EVENTS, indexSizes, profileSizes } = setup;
     this.#database = database;
     this.#store = new StoreConnection(database, setup);
     this.#file = file;
     this.#identity = new FileIdentity(file);
-    this.#checkpointClient = checkpointer === undefined ? null : new CheckpointClient(checkpointer);
-    if (checkpointer !== undefined) database.exec('PRAGMA wal_autocheckpoint = 0');
+    // SQLite's own checkpoints hide their errors: see `#checkpoint`.
+    database.exec('PRAGMA wal_autocheckpoint = 0');
     this.#keys = new StoreMatchKeys(database, this.#store.hashOf);
     this.#graph = new StoreGraph(this.#store, this.#keys);
     this.#nodes = new StoreNodes(this.#store, profileSizes);
@@ -246,8 +241,8 @@ class SqliteStoreWriter extends SqlWriteTransaction implements StoreWriter, Writ
       markCommit(this.#database);
       this.#database.exec('COMMIT');
       if (durable) this.#makeDurable();
+      this.#checkpoint();
     });
-    if (this.#checkpointClient !== null) await this.#checkpoint(this.#checkpointClient);
   }
 
   async rollback(): Promise<void> {
@@ -292,29 +287,25 @@ class SqliteStoreWriter extends SqlWriteTransaction implements StoreWriter, Writ
 
   async close(): Promise<void> {
     if (!this.#database.isOpen) return;
-    await this.#checkpointClient?.close();
     this.#database.close();
   }
 
   /**
-   * After each commit. SQLite restarts the write-ahead log only in a transaction that finds all of it checkpointed,
-   * which never happens under load. So once it has grown to `WAL_PAGES_MAX`, the next transaction waits for that.
+   * After each commit: copies the write-ahead log into the file, unless it is short. The next transaction starts it again
+   * from its beginning, unless an old state is being read; one that has become long waits for readers.
+   *
+   * A checkpoint that cannot be made now is made after a later commit. Any other error ends the process: SQLite reuses a
+   * write-ahead log once it is copied and synced, so a failed sync must not be followed by one that seems to work.
    */
-  async #checkpoint(checkpointClient: CheckpointClient): Promise<void> {
-    const { log, uncopied } = this.#writeAheadLogPages();
-    if (uncopied < WAL_PAGES) return;
-    const underWay = checkpointClient.checkpoint(this.#file);
-    if (log < WAL_PAGES_MAX) return;
-    await underWay;
-    // That checkpoint may have started before this commit. A reader of an old snapshot blocks the rest: the next commit
-    // requests another one.
-    if (this.#writeAheadLogPages().uncopied > 0) await checkpointClient.checkpoint(this.#file);
-  }
-
-  #writeAheadLogPages(): { readonly log: number; readonly uncopied: number } {
+  #checkpoint(): void {
     const sql = 'PRAGMA wal_checkpoint(NOOP)';
     const { log = 0, checkpointed = 0 } = this.#store.get<{ log: number; checkpointed: number }>(sql) ?? {};
-    return { log, uncopied: log - checkpointed };
+    if (log - checkpointed < WAL_PAGES) return;
+    try {
+      this.#database.exec(`PRAGMA wal_checkpoint(${log < WAL_PAGES_MAX ? 'PASSIVE' : 'RESTART'})`);
+    } catch (error) {
+      if (!isBusy(error) && !isOutOfFiles(error)) throw error;
+    }
   }
 
   /** Data written to a file that has lost its name is lost, so nothing may leave the log for it. */

@@ -1,25 +1,29 @@
-/** The event log's contract on SQLite, and what only SQLite's segments do. */
+/** The event log's contract on files, and what only segments do. */
 
 import assert from 'node:assert/strict';
-import { cpSync, existsSync, mkdirSync, readFileSync, rmSync, statSync, truncateSync, writeFileSync } from 'node:fs';
+import {
+  appendFileSync,
+  cpSync,
+  mkdirSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  truncateSync,
+  writeFileSync,
+} from 'node:fs';
 import { join } from 'node:path';
-import { DatabaseSync } from 'node:sqlite';
-import { after, afterEach, suite, test } from 'node:test';
-import { openSqliteLogReader } from '../../src/backends/embedded/log/reader.ts';
-import { hasWal, listSegments } from '../../src/backends/embedded/log/segments.ts';
-import { openSqliteLogAppender } from '../../src/backends/embedded/log/appender.ts';
+import { afterEach, suite, test } from 'node:test';
+import { openFileLogReader } from '../../src/backends/embedded/log/reader.ts';
+import { listSegments } from '../../src/backends/embedded/log/segments.ts';
+import { openFileLogAppender } from '../../src/backends/embedded/log/appender.ts';
 import { assertOwnSegments } from '../../src/backends/embedded/log/name-and-end.ts';
 import { type LogAppender, LogCorruptError } from '../../src/log.ts';
-import { startCheckpointer } from '../checkpointer-thread.ts';
 import { eventually, removeFolder, temporaryFolder } from '../server.ts';
 import { cutIntoUsers } from './cut-log.ts';
 import { entry, type LogUnderTest, readAll } from './log-entries.ts';
 import { eventLogContract } from './log.ts';
 
 const SEGMENT_BYTES = 64 * 1024;
-
-const checkpointer = startCheckpointer();
-after(() => checkpointer.stop());
 
 /** The thread of an appender keeps the process alive, so one that a failed test has left open is closed for it. */
 const appenders = new Set<LogAppender>();
@@ -29,18 +33,17 @@ afterEach(async () => {
 });
 
 async function openIn(folder: string, segmentBytes = SEGMENT_BYTES): Promise<LogAppender> {
-  const appender = await openSqliteLogAppender({
+  const appender = await openFileLogAppender({
     folder,
     segmentBytes,
     metrics: null,
-    checkpointer: checkpointer.port(),
     onFatal: (message) => assert.fail(message),
   });
   appenders.add(appender);
   return appender;
 }
 
-function sqliteLog(): Promise<LogUnderTest> {
+function fileLog(): Promise<LogUnderTest> {
   const base = temporaryFolder();
   const folder = join(base, 'log');
   mkdirSync(folder);
@@ -48,15 +51,15 @@ function sqliteLog(): Promise<LogUnderTest> {
     hasPartitions: false,
     openAppender: () => openIn(folder),
     openReader: ({ retentionMs = Number.MAX_SAFE_INTEGER, now = Date.now } = {}) =>
-      Promise.resolve(openSqliteLogReader({ folder, retentionMs, now })),
+      Promise.resolve(openFileLogReader({ folder, retentionMs, now })),
     dispose: () => Promise.resolve(removeFolder(base)),
   });
 }
 
-eventLogContract('SQLite', sqliteLog);
-eventLogContract('SQLite, with requests cut into users', async () => cutIntoUsers(await sqliteLog()));
+eventLogContract('files', fileLog);
+eventLogContract('files, with requests cut into users', async () => cutIntoUsers(await fileLog()));
 
-suite('Segments of the SQLite log', () => {
+suite('Segments of the embedded log', () => {
   async function inFolder(use: (folder: string) => Promise<void>): Promise<void> {
     const base = temporaryFolder();
     const folder = join(base, 'log');
@@ -80,7 +83,7 @@ suite('Segments of the SQLite log', () => {
     await inFolder(async (folder) => {
       await fill(folder, 40);
       assert.ok(listSegments(folder).length >= 5);
-      const reader = openSqliteLogReader({ folder, retentionMs: 0, now: Date.now });
+      const reader = openFileLogReader({ folder, retentionMs: 0, now: Date.now });
       const records = await readAll(reader, 0);
       assert.deepEqual(
         records.map((record) => record.traceId),
@@ -90,24 +93,11 @@ suite('Segments of the SQLite log', () => {
     });
   });
 
-  test('finished segments lose their write-ahead log, in the background', async () => {
-    await inFolder(async (folder) => {
-      const appender = await openIn(folder);
-      for (let n = 0; n < 20; n++) await appender.append(entry({ users: [{ pad: 'x'.repeat(10_000) }] }));
-      const finished = listSegments(folder).slice(0, -1);
-      assert.ok(finished.length >= 1);
-      await eventually('all finished segments are sealed', () =>
-        finished.every((segment) => !existsSync(`${segment.file}-wal`)),
-      );
-      await appender.close();
-    });
-  });
-
   test('segments that are processed and older than the retention are removed, the newest never', async () => {
     await inFolder(async (folder) => {
       await fill(folder, 40, 1_000);
       const before = listSegments(folder);
-      const reader = openSqliteLogReader({ folder, retentionMs: 500, now: () => 2_000 });
+      const reader = openFileLogReader({ folder, retentionMs: 500, now: () => 2_000 });
       const half = before[2]?.firstPosition ?? 0;
       await reader.commit(0, half);
       assert.deepEqual(listSegments(folder), before.slice(2));
@@ -117,7 +107,7 @@ suite('Segments of the SQLite log', () => {
       const appender = await openIn(folder);
       await appender.append(entry({ traceId: 'after' }));
       await appender.close();
-      const again = openSqliteLogReader({ folder, retentionMs: 500, now: () => 2_000 });
+      const again = openFileLogReader({ folder, retentionMs: 500, now: () => 2_000 });
       const position = (await readAll(again, 0)).at(-1)?.position;
       assert.equal(position, 41);
       await again.close();
@@ -129,8 +119,7 @@ suite('Segments of the SQLite log', () => {
       const appender = await openIn(folder);
       for (let n = 0; n < 40; n++)
         await appender.append(entry({ receivedAt: 1, users: [{ pad: 'x'.repeat(10_000) }] }));
-      const reader = openSqliteLogReader({ folder, retentionMs: 0, now: Date.now });
-      // Commits race with the thread that seals; in the end all but the newest are gone.
+      const reader = openFileLogReader({ folder, retentionMs: 0, now: Date.now });
       await eventually('all processed segments are removed', async () => {
         await reader.commit(0, 41);
         return listSegments(folder).length === 1;
@@ -142,19 +131,22 @@ suite('Segments of the SQLite log', () => {
     });
   });
 
-  test('the segment that a killed process left is checked and sealed', async () => {
+  test('the segment that a killed process left is read on, without what it had not finished', async () => {
     await inFolder(async (folder) => {
       const killed = await openIn(folder);
       await killed.append(entry({ traceId: 'left behind' }));
       const [segment] = listSegments(folder);
       assert.ok(segment);
-      // With its write-ahead log.
       const left = `${folder}-left`;
       cpSync(folder, left, { recursive: true });
       await killed.close();
+      const file = segment.file.replace(folder, left);
+      const whole = statSync(file).size;
+      // The first half of another record.
+      appendFileSync(file, readFileSync(file).subarray(-300, -100));
       const next = await openIn(left);
-      await eventually('it is sealed', () => !hasWal(segment.file.replace(folder, left)));
-      const reader = openSqliteLogReader({ folder: left, retentionMs: 0, now: Date.now });
+      assert.equal(statSync(file).size, whole);
+      const reader = openFileLogReader({ folder: left, retentionMs: 0, now: Date.now });
       assert.deepEqual(
         (await readAll(reader, 0)).map((record) => record.traceId),
         ['left behind'],
@@ -164,15 +156,18 @@ suite('Segments of the SQLite log', () => {
     });
   });
 
-  test('a log of the layout before the first release, with a folder for each partition, is refused', async () => {
+  test('a log of a layout before the first release is refused: a folder for each partition, SQLite files', async () => {
     await inFolder(async (folder) => {
       await fill(folder, 1);
       assertOwnSegments(folder);
-      mkdirSync(join(folder, '0'));
-      assert.throws(() => assertOwnSegments(folder), {
-        name: 'LogCorruptError',
-        message: /log\/0 was written by an older, unreleased version of Sluice; use a new data folder\.$/,
-      });
+      for (const old of ['0', '0000000000000001.db']) {
+        mkdirSync(join(folder, old));
+        assert.throws(() => assertOwnSegments(folder), {
+          name: 'LogCorruptError',
+          message: /log\/[^/]+ was written by an older, unreleased version of Sluice; use a new data folder\.$/,
+        });
+        rmSync(join(folder, old), { recursive: true });
+      }
     });
   });
 
@@ -192,7 +187,7 @@ suite('Segments of the SQLite log', () => {
   test('headers and the search for a request continue across segments', async () => {
     await inFolder(async (folder) => {
       await fill(folder, 40);
-      const reader = openSqliteLogReader({ folder, retentionMs: 0, now: Date.now });
+      const reader = openFileLogReader({ folder, retentionMs: 0, now: Date.now });
       const { headers, next } = await reader.headers(0, 3, 30);
       assert.deepEqual(
         headers.map(({ position, traceId }) => [position, traceId]),
@@ -211,10 +206,9 @@ suite('Segments of the SQLite log', () => {
       const [segment] = listSegments(folder);
       assert.ok(segment);
       const bytes = readFileSync(segment.file);
-      // The head of a long body lies with the other columns; the rest is on pages of its own.
       bytes.fill('y', bytes.lastIndexOf('xxxxxxxx'), bytes.lastIndexOf('xxxxxxxx') + 8);
       writeFileSync(segment.file, bytes);
-      const reader = openSqliteLogReader({ folder, retentionMs: 0, now: Date.now });
+      const reader = openFileLogReader({ folder, retentionMs: 0, now: Date.now });
       await assert.rejects(readAll(reader, 0), { name: 'LogCorruptError' });
       assert.equal((await reader.headers(0, 0, 10)).headers.length, 3);
       assert.equal((await reader.find(0, 0, 'trace-2')).length, 1);
@@ -233,7 +227,7 @@ suite('Segments of the SQLite log', () => {
         const [, second, third] = listSegments(folder);
         assert.ok(second && third);
         fault(second.file);
-        const reader = openSqliteLogReader({ folder, retentionMs: 0, now: Date.now });
+        const reader = openFileLogReader({ folder, retentionMs: 0, now: Date.now });
         const gone = third.firstPosition - second.firstPosition;
         assert.equal(await reader.missing(0, 0), gone);
         assert.equal((await reader.headers(0, 0, 100)).headers.length, 40 - gone);
@@ -251,7 +245,7 @@ suite('Segments of the SQLite log', () => {
   test('a segment that is removed during the search for a request does not end it', async () => {
     await inFolder(async (folder) => {
       await fill(folder, 40);
-      const reader = openSqliteLogReader({ folder, retentionMs: 0, now: Date.now });
+      const reader = openFileLogReader({ folder, retentionMs: 0, now: Date.now });
       const finding = reader.find(0, 0, 'trace-39');
       const [, second] = listSegments(folder);
       assert.ok(second);
@@ -265,7 +259,7 @@ suite('Segments of the SQLite log', () => {
     await inFolder(async (folder) => {
       await fill(folder, 40);
       const segments = listSegments(folder);
-      const reader = openSqliteLogReader({ folder, retentionMs: 0, now: Date.now });
+      const reader = openFileLogReader({ folder, retentionMs: 0, now: Date.now });
       const sizes = segments.map(({ file }) => statSync(file).size);
       const total = sizes.reduce((sum, size) => sum + size, 0);
       const [first = 0] = sizes;
@@ -279,21 +273,6 @@ suite('Segments of the SQLite log', () => {
     });
   });
 
-  test('what is still in the write-ahead log counts as backlog', async () => {
-    await inFolder(async (folder) => {
-      const appender = await openIn(folder);
-      await appender.append(entry());
-      const [segment] = listSegments(folder);
-      assert.ok(segment && hasWal(segment.file));
-      const reader = openSqliteLogReader({ folder, retentionMs: 0, now: Date.now });
-      const bytes = statSync(segment.file).size + statSync(`${segment.file}-wal`).size;
-      assert.equal(await reader.backlogBytes(0, 0), bytes);
-      assert.equal(await reader.backlogBytes(0, 2), 0);
-      await reader.close();
-      await appender.close();
-    });
-  });
-
   test('a batch has a bound of its own, for bodies and for what is said about them', async () => {
     await inFolder(async (folder) => {
       const appender = await openIn(folder, 1_000_000_000);
@@ -302,7 +281,7 @@ suite('Segments of the SQLite log', () => {
         const rejections = n < 4 ? [] : [{ userIndex: 0, message: long }];
         await appender.append(entry({ traceId: `trace-${n}`, users: [n < 4 ? { long } : 0], rejections }));
       }
-      const reader = openSqliteLogReader({ folder, retentionMs: 0, now: Date.now });
+      const reader = openFileLogReader({ folder, retentionMs: 0, now: Date.now });
       for (let position = 1; position <= 8; ) {
         const { records, next } = await reader.read(0, position, Number.POSITIVE_INFINITY);
         assert.ok(records.length > 0 && records.length < 4);
@@ -311,26 +290,6 @@ suite('Segments of the SQLite log', () => {
       }
       await reader.close();
       await appender.close();
-    });
-  });
-
-  test('a segment without a count of events, as versions before the first release wrote it, is refused in words', async () => {
-    await inFolder(async (folder) => {
-      await fill(folder, 3);
-      const [segment] = listSegments(folder);
-      assert.ok(segment);
-      const database = new DatabaseSync(segment.file);
-      database.exec('ALTER TABLE records DROP COLUMN event_count; PRAGMA wal_checkpoint(TRUNCATE)');
-      database.close();
-      const inWords = {
-        message: /\.db was written by an older, unreleased version of Sluice; use a new data folder\.$/,
-      };
-      const reader = openSqliteLogReader({ folder, retentionMs: 0, now: Date.now });
-      for (const reading of [reader.read(0, 0, 1), reader.headers(0, 0, 1), reader.find(0, 0, 'trace-1')]) {
-        await assert.rejects(reading, { name: 'LogCorruptError', ...inWords });
-      }
-      await reader.close();
-      await assert.rejects(openIn(folder), { name: 'OperatorError', ...inWords });
     });
   });
 });

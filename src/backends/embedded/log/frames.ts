@@ -1,0 +1,97 @@
+/**
+ * The format of a log segment: a text file of frames, one after the other. A frame is a line with a header in JSON, and a
+ * body:
+ *
+ *   checksum of the lengths ␣ bytes of the header ␣ bytes of the body ␣ checksum of both ␣ header ⏎ body ⏎
+ *
+ * The four numbers have eight hexadecimal digits, so that a reader can skip a body without reading it. Checksums are
+ * CRC-32, and begin with a seed that only this segment has: bytes that a client has put into a body, or that were copied
+ * from another segment, are never taken for a frame, nor for the beginning of one. Pure.
+ */
+
+import { crc32 } from 'node:zlib';
+
+/** Where the parts of a frame are, in the bytes that it was found in. */
+export interface FrameBounds {
+  readonly start: number;
+  readonly headerStart: number;
+  readonly bodyStart: number;
+  readonly bodyEnd: number;
+  /** Where the next frame begins. */
+  readonly end: number;
+}
+
+const DIGITS = 8;
+/** A number and the space after it. */
+const FIELD_BYTES = DIGITS + 1;
+const LENGTHS_AT = FIELD_BYTES;
+const CHECKSUM_AT = 3 * FIELD_BYTES;
+/** What comes before the header. */
+export const PREFIX_BYTES = 4 * FIELD_BYTES;
+const LINE_FEED = 0x0a;
+const SPACE = 0x20;
+const END = Buffer.of(LINE_FEED);
+
+/** The bytes of a frame in order; the body is not copied. */
+export function encodeFrame(header: string, body: Uint8Array, seed: number): Uint8Array[] {
+  const lengths = `${hex(Buffer.byteLength(header))} ${hex(body.byteLength)} `;
+  const checksum = hex(crc32(body, crc32(header, seed)));
+  return [Buffer.from(`${hex(crc32(lengths, seed))} ${lengths}${checksum} ${header}\n`), body, END];
+}
+
+/** The frame that begins at `start`; null if none does. Its end may lie beyond the bytes, and it may be damaged. */
+export function frameAt(bytes: Uint8Array, start: number, seed: number): FrameBounds | null {
+  const lengths = bytes.subarray(start + LENGTHS_AT, start + CHECKSUM_AT);
+  const headerBytes = numberAt(bytes, start + LENGTHS_AT);
+  const bodyBytes = numberAt(bytes, start + LENGTHS_AT + FIELD_BYTES);
+  if (headerBytes < 0 || bodyBytes < 0 || numberAt(bytes, start) !== crc32(lengths, seed)) return null;
+  const headerStart = start + PREFIX_BYTES;
+  const bodyStart = headerStart + headerBytes + 1;
+  const bodyEnd = bodyStart + bodyBytes;
+  return { start, headerStart, bodyStart, bodyEnd, end: bodyEnd + 1 };
+}
+
+/** For a frame of which all bytes are there. */
+export function isIntact(bytes: Uint8Array, frame: FrameBounds, seed: number): boolean {
+  const { start, headerStart, bodyStart, bodyEnd } = frame;
+  const header = bytes.subarray(headerStart, bodyStart - 1);
+  const checksum = crc32(bytes.subarray(bodyStart, bodyEnd), crc32(header, seed));
+  const areLines = bytes[bodyStart - 1] === LINE_FEED && bytes[bodyEnd] === LINE_FEED;
+  return areLines && numberAt(bytes, start + CHECKSUM_AT) === checksum;
+}
+
+/** The JSON of the header, parsed; undefined if it is none. The message of JSON.parse would quote it, and so a client. */
+export function headerIn(bytes: Buffer, { headerStart, bodyStart }: FrameBounds): unknown {
+  try {
+    return JSON.parse(bytes.toString('utf8', headerStart, bodyStart - 1));
+  } catch {
+    return undefined;
+  }
+}
+
+/** The next place, from `start` on, where a frame may begin: after the end of a line. -1 if there is none. */
+export function nextLine(bytes: Uint8Array, start: number): number {
+  const end = bytes.indexOf(LINE_FEED, start);
+  return end < 0 ? -1 : end + 1;
+}
+
+/** Different for each segment. */
+export function seedOf(segmentId: string): number {
+  return crc32(segmentId);
+}
+
+function hex(number: number): string {
+  return number.toString(16).padStart(DIGITS, '0');
+}
+
+/** Lower-case digits and the space after them; -1 if something else is there. */
+function numberAt(bytes: Uint8Array, start: number): number {
+  let number = 0;
+  for (let at = start; at < start + DIGITS; at++) {
+    const code = bytes[at] as number;
+    const digit = code <= 0x39 ? code - 0x30 : code >= 0x61 && code <= 0x66 ? code - 0x57 : -1;
+    if (digit < 0) return -1;
+    number = number * 16 + digit;
+  }
+  return bytes[start + DIGITS] === SPACE ? number : -1;
+}
