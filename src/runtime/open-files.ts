@@ -10,9 +10,9 @@ import type { Config } from '../config/config.ts';
 import { OperatorError } from '../errors.ts';
 import { SETTINGS } from '../config/settings.ts';
 
-/** An embedded server with one edge has about 76 files open when idle, up to 110 while it starts and checkpoints segments. */
+/** An embedded server with one edge has about 76 files open when idle, up to 110 while it starts. */
 const FILES_OF_SERVER = 80;
-/** Its threads, and the log segments being written and checkpointed: about 25 when idle. */
+/** Its threads, and the log segments being written and read: about 25 when idle. */
 const FILES_PER_EDGE = 48;
 /** Connections to brokers, one per broker and thread. */
 const FILES_FOR_KAFKA = 64;
