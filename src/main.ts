@@ -164,7 +164,7 @@ async function runRestoreCommand(args: readonly string[], shell: Shell): Promise
     { freeBytesOf },
     { installationsOf, undoneByRestore },
     { skipNumbersAfterRestore },
-    { beginLogEnds, noteUnknownEnd },
+    { createLogEnds, rewriteLogEnds },
   ] = await Promise.all([
     import('./cli/restore.ts'),
     import('./backends/embedded/folder-lock.ts'),
@@ -172,7 +172,7 @@ async function runRestoreCommand(args: readonly string[], shell: Shell): Promise
     import('./backends/embedded/checkup.ts'),
     import('./backends/embedded/backup/undone-by-restore.ts'),
     import('./backends/embedded/store/starts.ts'),
-    import('./backends/embedded/log/name-and-end.ts'),
+    import('./backends/embedded/log/lost-end.ts'),
   ]);
   return runRestore(args, {
     ...shell,
@@ -180,8 +180,8 @@ async function runRestoreCommand(args: readonly string[], shell: Shell): Promise
     checkFolder: checkDataFolder,
     skipEventNumbers: (folder, now) => skipNumbersAfterRestore(storeFileOf(folder), now),
     noteLogEnds: (folder) => {
-      noteUnknownEnd(logFolderOf(folder));
-      beginLogEnds(logFolderOf(folder));
+      rewriteLogEnds(logFolderOf(folder));
+      createLogEnds(logFolderOf(folder));
     },
     installationsOf,
     undoneByRestore,

@@ -12,7 +12,7 @@ import { OperatorError } from '../errors.ts';
 
 const DATABASE = String.raw`\.db(-wal|-shm|-journal)?`;
 const FILES = new RegExp(
-  `^(lock\\.db|server\\.(pid|url)|log-(ends|name|warnings)|retention-time|migrated\\.json|(keys|store)${DATABASE})$`,
+  `^(lock\\.db|server\\.(pid|url)|log-(ends|warnings)|retention-time|migrated\\.json|(keys|store)${DATABASE})$`,
 );
 /** Not segments that were given up (`.lost`): only their names are used, and an operator may have made them. */
 const LOG_FILES = new RegExp(

@@ -75,6 +75,8 @@ const FIRST_POSITION = 1;
 const POSITIONS_INTERVAL_MS = 5_000;
 /** How often what was committed is made safe from a power loss, so that the log may let go of it. */
 const DURABLE_INTERVAL_MS = 5_000;
+/** The same with nothing new: by then the log may have records that are old enough to be removed. */
+const DURABLE_IDLE_INTERVAL_MS = 60_000;
 
 export interface ProcessorParts {
   readonly log: LogReader;
@@ -191,7 +193,7 @@ export class Processor {
       if (performance.now() - busyAt > COMPACT_AFTER_IDLE_MS && (await this.#compact())) await sleep(REST_MS);
       else await this.#parts.waitForMore();
     }
-    await this.#retryLoop.guard('make durable', () => this.#makeDurable());
+    if (!this.#isDurable) await this.#retryLoop.guard('make durable', () => this.#makeDurable());
   }
 
   #reportProblem(): void {
@@ -231,7 +233,7 @@ export class Processor {
     this.#isUncertain = true;
     while (await this.#retryLoop.guard('process', () => this.#transaction()));
     while (await this.#retryLoop.guard('jobs', () => this.#stepJob(true)));
-    await this.#retryLoop.guard('make durable', () => this.#makeDurable());
+    if (!this.#isDurable) await this.#retryLoop.guard('make durable', () => this.#makeDurable());
   }
 
   /** One transaction; false when there was nothing to do. */
@@ -546,9 +548,9 @@ export class Processor {
 
   /** Makes durable what was committed, if that is due, and calls `betweenTransactions`. */
   async #finishCycle(): Promise<void> {
-    const isDue = Math.abs(this.#parts.now() - this.#lastDurableAt) >= DURABLE_INTERVAL_MS;
+    const elapsedMs = Math.abs(this.#parts.now() - this.#lastDurableAt);
     try {
-      if (isDue) await this.#makeDurable();
+      if (elapsedMs >= (this.#isDurable ? DURABLE_IDLE_INTERVAL_MS : DURABLE_INTERVAL_MS)) await this.#makeDurable();
     } finally {
       // Also when the store cannot be written: that is when the backlog grows.
       await this.#parts.betweenTransactions(this.#committed, this.#caughtUpTo);
@@ -557,7 +559,6 @@ export class Processor {
 
   /** Only what survives a power loss may leave the log. Every few seconds, so the catalogue is flushed here. */
   async #makeDurable(): Promise<void> {
-    if (this.#isDurable) return;
     const { log, writer, now } = this.#parts;
     const { observations, since } = this.#catalogue.observations();
     const transaction = await writer.begin();

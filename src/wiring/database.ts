@@ -124,7 +124,7 @@ export async function problemOfLocalLog({ dataFolder, storeUrl }: Config, pool: 
   const [{ readLogInstallation }, { findLogName }, { installationOf, knowsLog }, { findMigration }] = await Promise.all(
     [
       import('../backends/embedded/installation.ts'),
-      import('../backends/embedded/log/name-and-end.ts'),
+      import('../backends/embedded/log/name.ts'),
       import('../backends/postgres/identity.ts'),
       import('../backends/postgres/migration-state.ts'),
     ],

@@ -82,13 +82,15 @@ async function problemOfAnyLog(config: Config, pool: Database): Promise<string |
 async function inspectLocalLog(config: Config, store: Store | undefined | null): Promise<LogInspection> {
   const [
     { readLogInstallation, wasUsedByServer },
-    ends,
+    { assertOwnSegments },
+    { isEndUnknown, missingAtEnd, unknownEndText },
     { readLogWarnings },
     { unrecoverableSegments },
     { lockHolderOf },
   ] = await Promise.all([
     import('../backends/embedded/installation.ts'),
-    import('../backends/embedded/log/name-and-end.ts'),
+    import('../backends/embedded/log/foreign-segments.ts'),
+    import('../backends/embedded/log/lost-end.ts'),
     import('../backends/embedded/log/warnings.ts'),
     import('../backends/embedded/checkup.ts'),
     import('../backends/embedded/folder-lock.ts'),
@@ -96,7 +98,7 @@ async function inspectLocalLog(config: Config, store: Store | undefined | null):
   const folder = logFolderOf(config.dataFolder);
   const refusals = [
     await refusalBy(async () => void readLogInstallation(folder)),
-    await refusalBy(async () => ends.assertOwnSegments(folder)),
+    await refusalBy(async () => assertOwnSegments(folder)),
     store ? await refusalBy(() => assertLogOfStore(config, store)) : null,
   ].filter((words) => words !== null);
   const noted = readLogWarnings(folder);
@@ -107,9 +109,9 @@ async function inspectLocalLog(config: Config, store: Store | undefined | null):
     return { refusals, refusedSegments, unknownEnd: null, missing: null, noted };
   }
   const processed = store ? await processedBy(store) : 0;
-  const isUnknown = ends.isEndUnknown(folder, processed, wasUsedByServer(config.dataFolder));
-  const unknownEnd = isUnknown ? ends.unknownEndText(folder) : null;
-  const missing = store === null ? null : ends.missingAtEnd(folder, processed);
+  const isUnknown = isEndUnknown(folder, processed, wasUsedByServer(config.dataFolder));
+  const unknownEnd = isUnknown ? unknownEndText(folder) : null;
+  const missing = store === null ? null : missingAtEnd(folder, processed);
   return { refusals, refusedSegments, unknownEnd, missing, noted };
 }
 

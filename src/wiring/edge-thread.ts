@@ -59,7 +59,7 @@ export async function runEdge(setup: EdgeSetup): Promise<void> {
       databaseProblem = message.problem;
     });
     const onFatal = (message: string): void =>
-      send({ type: 'fatal', message: `the log cannot be trusted any more: ${message}` });
+      send({ type: 'fatal', message: `the log cannot be written any more: ${message}` });
     const clockOpened = Promise.withResolvers<TrustedClock>();
     const context: EdgeContext = {
       onFatal,
@@ -209,7 +209,7 @@ async function warningsOf({ config, startWarnings }: EdgeSetup): Promise<() => r
   if (config.logUrl !== '') return () => startWarnings;
   const [{ readLogWarnings }, { problemOfLogEnds }] = await Promise.all([
     import('../backends/embedded/log/warnings.ts'),
-    import('../backends/embedded/log/name-and-end.ts'),
+    import('../backends/embedded/log/ends.ts'),
   ]);
   const folder = logFolderOf(config.dataFolder);
   return () => {
@@ -306,7 +306,7 @@ async function watchSharedBacklog(
 
 /** The processed position in the log of this server; several servers may share the database. */
 async function processedByDatabase(database: Database, config: Config): Promise<number> {
-  const { localLogName } = await import('../backends/embedded/log/name-and-end.ts');
+  const { localLogName } = await import('../backends/embedded/log/name.ts');
   const name = localLogName(logFolderOf(config.dataFolder));
   const store = await openStoreIn(database.share(), config, () => name);
   return useAndClose(store, () => processedBy(store));
@@ -356,10 +356,10 @@ async function openLocalLog(
   processed: () => Promise<number>,
   onFatal: (message: string) => void,
 ): Promise<LogAppender> {
-  const { joinFileLog, openFileLogAppender } = await import('../backends/embedded/log/appender.ts');
-  if (logWriter !== undefined) return joinFileLog(logWriter, onFatal);
+  const { joinEmbeddedLog, openEmbeddedLogAppender } = await import('../backends/embedded/log/appender.ts');
+  if (logWriter !== undefined) return joinEmbeddedLog(logWriter, onFatal);
   const logger = createLogger(config.logLevel, `edge-${index}`);
-  return openFileLogAppender({
+  return openEmbeddedLogAppender({
     folder: logFolderOf(config.dataFolder),
     segmentBytes: config.logSegmentBytes,
     lock,

@@ -131,14 +131,14 @@ export async function findLogReader(
   config: Config,
   warn: (message: string) => void = () => undefined,
 ): Promise<LogReader | undefined> {
-  const { hasEverExisted } = await import('../backends/embedded/log/name-and-end.ts');
+  const { hasEverExisted } = await import('../backends/embedded/log/lost-end.ts');
   const isThere = config.logUrl !== '' || hasEverExisted(logFolderOf(config.dataFolder));
   return isThere ? openLogReader(config, warn, { createsTopic: false, openMsMax: COMMAND_MS_MAX }) : undefined;
 }
 
 export async function openLocalLogReader(dataFolder: string): Promise<LogReader> {
-  const { openFileLogReader } = await import('../backends/embedded/log/reader.ts');
-  return openFileLogReader({ folder: logFolderOf(dataFolder), ...READ_ONLY });
+  const { openEmbeddedLogReader } = await import('../backends/embedded/log/reader.ts');
+  return openEmbeddedLogReader({ folder: logFolderOf(dataFolder), ...READ_ONLY });
 }
 
 /** The URL of the server running on the data folder; undefined if there is none, or if servers share a log. */

@@ -158,8 +158,8 @@ async function openLog(
 ): Promise<Pick<ProcessorParts, 'log' | 'waitForMore' | 'writeLockRequest'>> {
   const { dataFolder, logLevel, logRetentionMs: retentionMs, logUrl: url } = setup.config;
   if (url === '' || database === null) {
-    const { openFileLogReader } = await import('../backends/embedded/log/reader.ts');
-    const log = openFileLogReader({ folder: logFolderOf(dataFolder), retentionMs, now, isConsumer: true });
+    const { openEmbeddedLogReader } = await import('../backends/embedded/log/reader.ts');
+    const log = openEmbeddedLogReader({ folder: logFolderOf(dataFolder), retentionMs, now, isConsumer: true });
     const appendSignal = new AppendSignal(setup.appendSignal);
     return {
       log,

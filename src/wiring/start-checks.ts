@@ -30,9 +30,10 @@ const MISSING_RETRY_MS = 250;
  */
 export async function prepareDataFolder(config: Config): Promise<{ startWarnings: string[]; processed: number }> {
   const { dataFolder, storeUrl, logUrl } = config;
-  const [{ tieDataFolder, wasUsedByServer }, ends, { noteLogWarning }] = await Promise.all([
+  const [{ tieDataFolder, wasUsedByServer }, { assertOwnSegments }, lostEnd, { noteLogWarning }] = await Promise.all([
     import('../backends/embedded/installation.ts'),
-    import('../backends/embedded/log/name-and-end.ts'),
+    import('../backends/embedded/log/foreign-segments.ts'),
+    import('../backends/embedded/log/lost-end.ts'),
     import('../backends/embedded/log/warnings.ts'),
   ]);
   const isServed = wasUsedByServer(dataFolder);
@@ -41,18 +42,18 @@ export async function prepareDataFolder(config: Config): Promise<{ startWarnings
   if (logUrl !== '') return { startWarnings, processed };
   const folder = logFolderOf(dataFolder);
   try {
-    ends.assertOwnSegments(folder);
+    assertOwnSegments(folder);
     if (storeUrl === '') processed = await processedByStoreFile(config);
   } catch (error) {
     throwAsOperatorError(error);
   }
-  if (ends.isEndUnknown(folder, processed, isServed)) {
-    const words = `${ends.unknownEndText(folder)}; the end that the log has is noted now`;
+  if (lostEnd.isEndUnknown(folder, processed, isServed)) {
+    const words = `${lostEnd.unknownEndText(folder)}; the end that the log has is noted now`;
     noteLogWarning(folder, words);
-    ends.noteUnknownEnd(folder);
+    lostEnd.rewriteLogEnds(folder);
     startWarnings.push(words);
   }
-  ends.beginLogEnds(folder);
+  lostEnd.createLogEnds(folder);
   return { startWarnings, processed };
 }
 
@@ -73,7 +74,7 @@ async function processedByStoreFile(config: Config): Promise<number> {
 export async function prepareServerDatabase(config: Config): Promise<string> {
   await prepareDatabase(config);
   const [{ localLogName }, { installationOf, problemWithoutTopic }] = await Promise.all([
-    import('../backends/embedded/log/name-and-end.ts'),
+    import('../backends/embedded/log/name.ts'),
     import('../backends/postgres/identity.ts'),
   ]);
   return withDatabase(config, async (pool) => {
@@ -97,7 +98,7 @@ export async function problemOfLogLeftBehind(config: Config, pool: Database): Pr
   if (!hasSegments(dataFolder)) return null;
   const [{ readLogInstallation }, { findLogName }, { installationOf, knowsLog, topicOf }] = await Promise.all([
     import('../backends/embedded/installation.ts'),
-    import('../backends/embedded/log/name-and-end.ts'),
+    import('../backends/embedded/log/name.ts'),
     import('../backends/postgres/identity.ts'),
   ]);
   const folder = logFolderOf(dataFolder);

@@ -24,8 +24,8 @@ import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { suite, test } from 'node:test';
 import { copyDataFolder } from '../../src/backends/embedded/backup/backup.ts';
-import { openFileLogAppender } from '../../src/backends/embedded/log/appender.ts';
-import { findLogName } from '../../src/backends/embedded/log/name-and-end.ts';
+import { openEmbeddedLogAppender } from '../../src/backends/embedded/log/appender.ts';
+import { findLogName } from '../../src/backends/embedded/log/name.ts';
 import { createSegment } from '../../src/backends/embedded/log/segments.ts';
 import { logFolderOf, storeFileOf } from '../../src/data-folder/files.ts';
 import { entry } from '../contract/log-entries.ts';
@@ -109,8 +109,8 @@ suite('A backup that cannot be made', () => {
     const within = logFolderOf(data);
     rmSync(join(within, '0000000000000004.log'));
     const logName = findLogName(within) ?? '';
-    const identity = { position: 9, id: '0123456789abcdef', logName, previous: null, receivedBefore: 0 };
-    closeSync(createSegment(within, identity).descriptor);
+    const header = { firstPosition: 9, id: '0123456789abcdef', logName, previous: null, newestReceivedAtBefore: 0 };
+    closeSync(createSegment(within, header).descriptor);
     writeFileSync(join(within, '0000000000000004.log.missing'), '');
     const target = join(folderFor(t), 'b');
     const made = await backup(['--to', target, '--data', data]);
@@ -141,7 +141,7 @@ suite('A backup that cannot be made', () => {
 
   test('of a segment of a killed server with damage in it is refused', async (t) => {
     const folder = filledFolder(t);
-    const appender = await openFileLogAppender({
+    const appender = await openEmbeddedLogAppender({
       folder: logFolderOf(folder.data),
       segmentBytes: 1e9,
       metrics: null,

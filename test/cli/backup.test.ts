@@ -10,7 +10,7 @@ import { join } from 'node:path';
 import { suite, test } from 'node:test';
 import { copyDataFolder } from '../../src/backends/embedded/backup/backup.ts';
 import { openSqliteKeyStore } from '../../src/backends/embedded/keys.ts';
-import { openFileLogReader } from '../../src/backends/embedded/log/reader.ts';
+import { openEmbeddedLogReader } from '../../src/backends/embedded/log/reader.ts';
 import { noteLogWarning, readLogWarnings } from '../../src/backends/embedded/log/warnings.ts';
 import { openSqliteStore } from '../../src/backends/embedded/store/store.ts';
 import type { Manifest } from '../../src/backup/manifest.ts';
@@ -128,7 +128,7 @@ test('retention removes no segment while a backup runs, because its copy of the 
   const target = join(folderFor(t), 'b');
   /** What a server does that has processed everything, with a retention of nothing. */
   const expireAll = async (): Promise<string[]> => {
-    const reader = openFileLogReader({ folder: logFolderOf(data), retentionMs: 0, now: () => FAR_FUTURE });
+    const reader = openEmbeddedLogReader({ folder: logFolderOf(data), retentionMs: 0, now: () => FAR_FUTURE });
     await reader.commit(0, 5);
     await reader.close();
     return readdirSync(logFolderOf(data)).filter((name) => /^\d{16}\.log$/.test(name));
@@ -190,7 +190,7 @@ test('beside a server that continues, the log reaches as far as the store, and t
   const keyStore = openSqliteKeyStore(keyFileOf(copy));
   const known = new Set((await keyStore.accounts()).map(({ id }) => tenantOf(id, 'development')));
   await keyStore.close();
-  const reader = openFileLogReader({ folder: logFolderOf(copy), retentionMs: 1e12, now: () => NOW });
+  const reader = openEmbeddedLogReader({ folder: logFolderOf(copy), retentionMs: 1e12, now: () => NOW });
   const tenants = new Set((await readAll(reader, 0)).map(({ tenantId }) => tenantId));
   await reader.close();
   assert.ok(tenants.size > 1);

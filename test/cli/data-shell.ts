@@ -8,8 +8,8 @@ import { mkdirSync } from 'node:fs';
 import { join } from 'node:path';
 import type { TestContext } from 'node:test';
 import { openSqliteKeyStore } from '../../src/backends/embedded/keys.ts';
-import { openFileLogAppender } from '../../src/backends/embedded/log/appender.ts';
-import { openFileLogReader } from '../../src/backends/embedded/log/reader.ts';
+import { openEmbeddedLogAppender } from '../../src/backends/embedded/log/appender.ts';
+import { openEmbeddedLogReader } from '../../src/backends/embedded/log/reader.ts';
 import { openSqliteStore } from '../../src/backends/embedded/store/store.ts';
 import { openSqliteStoreWriter } from '../../src/backends/embedded/store/writer.ts';
 import type { Shell } from '../../src/cli/shell.ts';
@@ -80,7 +80,7 @@ export function openDataFolder(context: TestContext): DataFolder {
   };
   let nextTrace = 1;
   const append = async (entries: readonly NewEntry[]): Promise<void> => {
-    const appender = await openFileLogAppender({
+    const appender = await openEmbeddedLogAppender({
       folder: logFolderOf(data),
       segmentBytes: 64 * 1_024 * 1_024,
       metrics: null,
@@ -126,7 +126,7 @@ export function openDataFolder(context: TestContext): DataFolder {
 }
 
 async function processLog(data: string): Promise<void> {
-  const log = openFileLogReader({ folder: logFolderOf(data), retentionMs: 86_400_000, now: () => NOW });
+  const log = openEmbeddedLogReader({ folder: logFolderOf(data), retentionMs: 86_400_000, now: () => NOW });
   const writer = openSqliteStoreWriter({ file: storeFileOf(data) });
   await new Processor({
     log,

@@ -24,10 +24,10 @@ import { DatabaseSync } from 'node:sqlite';
 import { suite, test } from 'node:test';
 import { tieDataFolder } from '../../src/backends/embedded/installation.ts';
 import { openSqliteKeyStore } from '../../src/backends/embedded/keys.ts';
-import { openFileLogReader } from '../../src/backends/embedded/log/reader.ts';
-import { knownOf } from '../../src/backends/embedded/log/name-and-end.ts';
+import { openEmbeddedLogReader } from '../../src/backends/embedded/log/reader.ts';
+import { readLogFacts } from '../../src/backends/embedded/log/lost-end.ts';
 import { inspectSegment } from '../../src/backends/embedded/log/recovery.ts';
-import { listSegments, makeMark } from '../../src/backends/embedded/log/segments.ts';
+import { listSegments, makeMarker } from '../../src/backends/embedded/log/segments.ts';
 import { writeLastBackup } from '../../src/backup/notes.ts';
 import { runDoctor } from '../../src/cli/doctor.ts';
 import {
@@ -298,7 +298,7 @@ suite('sluice doctor', () => {
     const [first, second] = listSegments(logFolderOf(folder.data));
     assert.ok(first !== undefined && second !== undefined);
     rmSync(first.file);
-    makeMark(logFolderOf(folder.data), first.firstPosition, 'missing');
+    makeMarker(logFolderOf(folder.data), first.firstPosition, 'missing');
     const processed = await examine(folder.data);
     assert.equal(processed.code, 2);
     assert.match(
@@ -331,7 +331,7 @@ suite('sluice doctor', () => {
     const { code, problem } = await examine(folder.data);
     assert.equal(code, 1);
     assert.throws(
-      () => inspectSegment(segment, knownOf(logFolderOf(folder.data))),
+      () => inspectSegment(segment, readLogFacts(logFolderOf(folder.data))),
       (error) => error instanceof LogCorruptError && problem.includes(`error log: ${error.message} → `),
     );
   });
@@ -419,7 +419,7 @@ suite('sluice doctor', () => {
     renameSync(first?.file ?? '', `${first?.file}.lost`);
     rmSync(join(folder.data, 'log-ends'));
     await folder.append([{ users: [user('eve')] }, { users: [user('zoe')] }]);
-    const log = openFileLogReader({ folder: logFolderOf(folder.data), retentionMs: 1e15, now: Date.now });
+    const log = openEmbeddedLogReader({ folder: logFolderOf(folder.data), retentionMs: 1e15, now: Date.now });
     const { next } = await log.headers(0, 0, 10);
     assert.ok(next > 1_000_000_000);
     assert.equal(await recordsBetween(log, new Map([[0, 1]]), new Map([[0, next]])), 2);

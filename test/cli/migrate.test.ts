@@ -13,7 +13,7 @@ import { after, before, suite, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import { lockFolder } from '../../src/backends/embedded/folder-lock.ts';
-import { openFileLogReader } from '../../src/backends/embedded/log/reader.ts';
+import { openEmbeddedLogReader } from '../../src/backends/embedded/log/reader.ts';
 import { migrate } from '../../src/backends/postgres/migrations.ts';
 import { openPostgresMigrationTarget } from '../../src/backends/postgres/migration-target.ts';
 import { openPool } from '../../src/backends/postgres/pool.ts';
@@ -142,7 +142,7 @@ suite('sluice migrate', { skip: whyNoPostgres() }, () => {
     await processAll(stayed);
     const pool = await poolOf(scope, url);
     const logName = await logNameOf(folder);
-    const log = openFileLogReader({ folder: logFolderOf(folder), retentionMs: 1e15, now: Date.now });
+    const log = openEmbeddedLogReader({ folder: logFolderOf(folder), retentionMs: 1e15, now: Date.now });
     const writer = openPostgresStoreWriter({ pool: pool.share(), logName });
     // Twice, as after a restart: nothing is processed again.
     for (let run = 1; run <= 2; run += 1) {

@@ -9,7 +9,7 @@ import { once } from 'node:events';
 import { text } from 'node:stream/consumers';
 import { lockFolder } from '../../src/backends/embedded/folder-lock.ts';
 import { openSqliteKeyStore, openSqliteMemberStore } from '../../src/backends/embedded/keys.ts';
-import { openFileLogReader } from '../../src/backends/embedded/log/reader.ts';
+import { openEmbeddedLogReader } from '../../src/backends/embedded/log/reader.ts';
 import { openSqliteMigrationSource } from '../../src/backends/embedded/migration-source.ts';
 import { openSqliteStore } from '../../src/backends/embedded/store/store.ts';
 import { openPostgresKeyStore, openPostgresMemberStore } from '../../src/backends/postgres/keys.ts';
@@ -67,7 +67,7 @@ export async function poolOf(scope: Scope, url: string): Promise<PostgresPool> {
 
 /** The name of the log of a data folder. */
 export async function logNameOf(dataFolder: string): Promise<string> {
-  const log = openFileLogReader({ folder: logFolderOf(dataFolder), retentionMs: 1e15, now: Date.now });
+  const log = openEmbeddedLogReader({ folder: logFolderOf(dataFolder), retentionMs: 1e15, now: Date.now });
   await log.close();
   return log.name;
 }

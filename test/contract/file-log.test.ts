@@ -13,10 +13,12 @@ import {
 } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, suite, test } from 'node:test';
-import { openFileLogReader } from '../../src/backends/embedded/log/reader.ts';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { encodeFrame, PREFIX_BYTES } from '../../src/backends/embedded/log/frames.ts';
+import { openEmbeddedLogReader } from '../../src/backends/embedded/log/reader.ts';
 import { listSegments } from '../../src/backends/embedded/log/segments.ts';
-import { openFileLogAppender } from '../../src/backends/embedded/log/appender.ts';
-import { assertOwnSegments } from '../../src/backends/embedded/log/name-and-end.ts';
+import { openEmbeddedLogAppender } from '../../src/backends/embedded/log/appender.ts';
+import { assertOwnSegments } from '../../src/backends/embedded/log/foreign-segments.ts';
 import { type LogAppender, LogCorruptError } from '../../src/log.ts';
 import { eventually, removeFolder, temporaryFolder } from '../server.ts';
 import { cutIntoUsers } from './cut-log.ts';
@@ -33,7 +35,7 @@ afterEach(async () => {
 });
 
 async function openIn(folder: string, segmentBytes = SEGMENT_BYTES): Promise<LogAppender> {
-  const appender = await openFileLogAppender({
+  const appender = await openEmbeddedLogAppender({
     folder,
     segmentBytes,
     metrics: null,
@@ -51,7 +53,7 @@ function fileLog(): Promise<LogUnderTest> {
     hasPartitions: false,
     openAppender: () => openIn(folder),
     openReader: ({ retentionMs = Number.MAX_SAFE_INTEGER, now = Date.now } = {}) =>
-      Promise.resolve(openFileLogReader({ folder, retentionMs, now })),
+      Promise.resolve(openEmbeddedLogReader({ folder, retentionMs, now })),
     dispose: () => Promise.resolve(removeFolder(base)),
   });
 }
@@ -83,7 +85,7 @@ suite('Segments of the embedded log', () => {
     await inFolder(async (folder) => {
       await fill(folder, 40);
       assert.ok(listSegments(folder).length >= 5);
-      const reader = openFileLogReader({ folder, retentionMs: 0, now: Date.now });
+      const reader = openEmbeddedLogReader({ folder, retentionMs: 0, now: Date.now });
       const records = await readAll(reader, 0);
       assert.deepEqual(
         records.map((record) => record.traceId),
@@ -97,7 +99,7 @@ suite('Segments of the embedded log', () => {
     await inFolder(async (folder) => {
       await fill(folder, 40, 1_000);
       const before = listSegments(folder);
-      const reader = openFileLogReader({ folder, retentionMs: 500, now: () => 2_000 });
+      const reader = openEmbeddedLogReader({ folder, retentionMs: 500, now: () => 2_000 });
       const half = before[2]?.firstPosition ?? 0;
       await reader.commit(0, half);
       assert.deepEqual(listSegments(folder), before.slice(2));
@@ -107,7 +109,7 @@ suite('Segments of the embedded log', () => {
       const appender = await openIn(folder);
       await appender.append(entry({ traceId: 'after' }));
       await appender.close();
-      const again = openFileLogReader({ folder, retentionMs: 500, now: () => 2_000 });
+      const again = openEmbeddedLogReader({ folder, retentionMs: 500, now: () => 2_000 });
       const position = (await readAll(again, 0)).at(-1)?.position;
       assert.equal(position, 41);
       await again.close();
@@ -119,7 +121,7 @@ suite('Segments of the embedded log', () => {
       const appender = await openIn(folder);
       for (let n = 0; n < 40; n++)
         await appender.append(entry({ receivedAt: 1, users: [{ pad: 'x'.repeat(10_000) }] }));
-      const reader = openFileLogReader({ folder, retentionMs: 0, now: Date.now });
+      const reader = openEmbeddedLogReader({ folder, retentionMs: 0, now: Date.now });
       await eventually('all processed segments are removed', async () => {
         await reader.commit(0, 41);
         return listSegments(folder).length === 1;
@@ -146,7 +148,7 @@ suite('Segments of the embedded log', () => {
       appendFileSync(file, readFileSync(file).subarray(-300, -100));
       const next = await openIn(left);
       assert.equal(statSync(file).size, whole);
-      const reader = openFileLogReader({ folder: left, retentionMs: 0, now: Date.now });
+      const reader = openEmbeddedLogReader({ folder: left, retentionMs: 0, now: Date.now });
       assert.deepEqual(
         (await readAll(reader, 0)).map((record) => record.traceId),
         ['left behind'],
@@ -164,7 +166,8 @@ suite('Segments of the embedded log', () => {
         mkdirSync(join(folder, old));
         assert.throws(() => assertOwnSegments(folder), {
           name: 'LogCorruptError',
-          message: /log\/[^/]+ was written by an older, unreleased version of Sluice; use a new data folder\.$/,
+          message:
+            /^The log has \S+\/log\/[^/]+, which another version of Sluice wrote; use that version, or a new data folder\.$/,
         });
         rmSync(join(folder, old), { recursive: true });
       }
@@ -184,10 +187,47 @@ suite('Segments of the embedded log', () => {
     });
   });
 
+  test('a segment does not grow for longer than it may, without a further request too', async () => {
+    await inFolder(async (folder) => {
+      const setup = { folder, segmentBytes: SEGMENT_BYTES, segmentMsMax: 100, metrics: null, onFatal: assert.fail };
+      const appender = await openEmbeddedLogAppender(setup);
+      appenders.add(appender);
+      const firstPositions = () => listSegments(folder).map(({ firstPosition }) => firstPosition);
+      await sleep(200);
+      await appender.append(entry({ traceId: 'one' }));
+      assert.deepEqual(firstPositions(), [1], 'its time begins with its first record');
+      await eventually('the next segment', () => Promise.resolve(firstPositions().length === 2));
+      await sleep(1_200);
+      assert.deepEqual(firstPositions(), [1, 2], 'an empty one is not replaced');
+      await appender.append(entry({ traceId: 'two' }));
+      const reader = openEmbeddedLogReader({ folder, retentionMs: 1e12, now: Date.now });
+      assert.deepEqual(
+        (await readAll(reader, 0)).map(({ traceId }) => traceId),
+        ['one', 'two'],
+      );
+    });
+  });
+
+  test('a segment of another version is refused, and its file is named', async () => {
+    await inFolder(async (folder) => {
+      await fill(folder, 1);
+      const [segment] = listSegments(folder);
+      assert.ok(segment);
+      const text = readFileSync(segment.file, 'latin1');
+      const header = text.slice(PREFIX_BYTES, text.indexOf('\n')).replace('{"format":1,', '{"format":2,');
+      const frame = Buffer.concat(encodeFrame(header, new Uint8Array(), 0)).toString('latin1');
+      writeFileSync(segment.file, frame + text.slice(frame.length), 'latin1');
+      const reader = openEmbeddedLogReader({ folder, retentionMs: 1e12, now: Date.now });
+      const message = `The log segment ${segment.file} has the format 2, which another version of Sluice wrote; use that version, or a new data folder.`;
+      await assert.rejects(reader.read(0, 1, 1e6), { name: 'LogCorruptError', message });
+      await assert.rejects(openIn(folder), { message });
+    });
+  });
+
   test('headers and the search for a request continue across segments', async () => {
     await inFolder(async (folder) => {
       await fill(folder, 40);
-      const reader = openFileLogReader({ folder, retentionMs: 0, now: Date.now });
+      const reader = openEmbeddedLogReader({ folder, retentionMs: 0, now: Date.now });
       const { headers, next } = await reader.headers(0, 3, 30);
       assert.deepEqual(
         headers.map(({ position, traceId }) => [position, traceId]),
@@ -208,7 +248,7 @@ suite('Segments of the embedded log', () => {
       const bytes = readFileSync(segment.file);
       bytes.fill('y', bytes.lastIndexOf('xxxxxxxx'), bytes.lastIndexOf('xxxxxxxx') + 8);
       writeFileSync(segment.file, bytes);
-      const reader = openFileLogReader({ folder, retentionMs: 0, now: Date.now });
+      const reader = openEmbeddedLogReader({ folder, retentionMs: 0, now: Date.now });
       await assert.rejects(readAll(reader, 0), { name: 'LogCorruptError' });
       assert.equal((await reader.headers(0, 0, 10)).headers.length, 3);
       assert.equal((await reader.find(0, 0, 'trace-2')).length, 1);
@@ -227,7 +267,7 @@ suite('Segments of the embedded log', () => {
         const [, second, third] = listSegments(folder);
         assert.ok(second && third);
         fault(second.file);
-        const reader = openFileLogReader({ folder, retentionMs: 0, now: Date.now });
+        const reader = openEmbeddedLogReader({ folder, retentionMs: 0, now: Date.now });
         const gone = third.firstPosition - second.firstPosition;
         assert.equal(await reader.missing(0, 0), gone);
         assert.equal((await reader.headers(0, 0, 100)).headers.length, 40 - gone);
@@ -245,7 +285,7 @@ suite('Segments of the embedded log', () => {
   test('a segment that is removed during the search for a request does not end it', async () => {
     await inFolder(async (folder) => {
       await fill(folder, 40);
-      const reader = openFileLogReader({ folder, retentionMs: 0, now: Date.now });
+      const reader = openEmbeddedLogReader({ folder, retentionMs: 0, now: Date.now });
       const finding = reader.find(0, 0, 'trace-39');
       const [, second] = listSegments(folder);
       assert.ok(second);
@@ -259,7 +299,7 @@ suite('Segments of the embedded log', () => {
     await inFolder(async (folder) => {
       await fill(folder, 40);
       const segments = listSegments(folder);
-      const reader = openFileLogReader({ folder, retentionMs: 0, now: Date.now });
+      const reader = openEmbeddedLogReader({ folder, retentionMs: 0, now: Date.now });
       const sizes = segments.map(({ file }) => statSync(file).size);
       const total = sizes.reduce((sum, size) => sum + size, 0);
       const [first = 0] = sizes;
@@ -281,7 +321,7 @@ suite('Segments of the embedded log', () => {
         const rejections = n < 4 ? [] : [{ userIndex: 0, message: long }];
         await appender.append(entry({ traceId: `trace-${n}`, users: [n < 4 ? { long } : 0], rejections }));
       }
-      const reader = openFileLogReader({ folder, retentionMs: 0, now: Date.now });
+      const reader = openEmbeddedLogReader({ folder, retentionMs: 0, now: Date.now });
       for (let position = 1; position <= 8; ) {
         const { records, next } = await reader.read(0, position, Number.POSITIVE_INFINITY);
         assert.ok(records.length > 0 && records.length < 4);

@@ -7,7 +7,7 @@ import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before } from 'node:test';
 import { openSqliteKeyStore, openSqliteMemberStore } from '../../src/backends/embedded/keys.ts';
-import { openFileLogReader } from '../../src/backends/embedded/log/reader.ts';
+import { openEmbeddedLogReader } from '../../src/backends/embedded/log/reader.ts';
 import { createKey, newAccount } from '../../src/keys/create.ts';
 import type { LogRecord } from '../../src/log.ts';
 import { type Environment, type KeyKind, MINUTE_MS } from '../../src/model.ts';
@@ -118,7 +118,7 @@ export function withWrongChecksum(key: string): string {
 }
 
 export async function logOf({ dataFolder }: Pick<TestServer, 'dataFolder'>): Promise<LogRecord[]> {
-  const reader = openFileLogReader({ folder: join(dataFolder, 'log'), retentionMs: Infinity, now: Date.now });
+  const reader = openEmbeddedLogReader({ folder: join(dataFolder, 'log'), retentionMs: Infinity, now: Date.now });
   try {
     const partitions = await reader.partitions();
     const records = await Promise.all(partitions.map((partition) => readAll(reader, partition)));

@@ -178,9 +178,9 @@ test('a waiting segment that the user of the server may not read hides its own r
   const source = (path: string): string => new URL(`../../src/${path}`, import.meta.url).href;
   const program = `
     const { openSqliteStore } = await import('${source('backends/embedded/store/store.ts')}');
-    const { openFileLogReader } = await import('${source('backends/embedded/log/reader.ts')}');
+    const { openEmbeddedLogReader } = await import('${source('backends/embedded/log/reader.ts')}');
     const { createReading } = await import('${source('views/reading.ts')}');
-    const log = openFileLogReader({ folder: '${logFolderOf(folder.data)}', retentionMs: 0, now: Date.now });
+    const log = openEmbeddedLogReader({ folder: '${logFolderOf(folder.data)}', retentionMs: 0, now: Date.now });
     const reading = createReading(openSqliteStore('${storeFileOf(folder.data)}'), log);
     const statuses = [];
     for (const id of ${JSON.stringify([processed, ...waiting])})

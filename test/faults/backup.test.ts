@@ -8,7 +8,7 @@ import assert from 'node:assert/strict';
 import { readdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { suite, test } from 'node:test';
-import { openFileLogReader } from '../../src/backends/embedded/log/reader.ts';
+import { openEmbeddedLogReader } from '../../src/backends/embedded/log/reader.ts';
 import { readLastBackup } from '../../src/backup/notes.ts';
 import { readAll } from '../contract/log-entries.ts';
 import { readResponse, eventually, post, runSluice, sleep, type TestServer, user } from '../server.ts';
@@ -96,7 +96,7 @@ async function assertRestored(scope: Scope, { backup, before }: Taken, ledger: L
 }
 
 async function eventsInLog(data: string): Promise<number> {
-  const reader = openFileLogReader({ folder: join(data, 'log'), retentionMs: Number.MAX_VALUE, now: Date.now });
+  const reader = openEmbeddedLogReader({ folder: join(data, 'log'), retentionMs: Number.MAX_VALUE, now: Date.now });
   let events = 0;
   for (const partition of await reader.partitions()) {
     for (const { eventCount } of await readAll(reader, partition)) events += eventCount;

@@ -8,8 +8,8 @@ import { mkdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { suite, test } from 'node:test';
 import * as fc from 'fast-check';
-import { openFileLogAppender } from '../../src/backends/embedded/log/appender.ts';
-import { openFileLogReader } from '../../src/backends/embedded/log/reader.ts';
+import { openEmbeddedLogAppender } from '../../src/backends/embedded/log/appender.ts';
+import { openEmbeddedLogReader } from '../../src/backends/embedded/log/reader.ts';
 import { createTraceIds } from '../../src/edge/trace-id.ts';
 import { DAY_MS } from '../../src/model.ts';
 import { entry, readAll } from '../contract/log-entries.ts';
@@ -110,7 +110,7 @@ suite('With a clock that jumps', () => {
     await using scope = new AsyncDisposableStack();
     const folder = join(folderIn(scope), 'log');
     mkdirSync(folder);
-    const log = await openFileLogAppender({
+    const log = await openEmbeddedLogAppender({
       folder,
       segmentBytes: 64 * 1_024,
       metrics: null,
@@ -120,7 +120,7 @@ suite('With a clock that jumps', () => {
     const times = [0, -DAY_MS, TEN_YEARS_MS, TEN_YEARS_MS + 1, -1, 0].map((away) => start + away);
     for (const [n, receivedAt] of times.entries()) await log.append(entry({ traceId: `trace-${n}`, receivedAt }));
     await log.close();
-    const reader = openFileLogReader({ folder, retentionMs: 0, now: Date.now });
+    const reader = openEmbeddedLogReader({ folder, retentionMs: 0, now: Date.now });
     const records = await readAll(reader, 0);
     await reader.close();
     assert.deepEqual(

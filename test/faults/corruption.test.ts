@@ -19,7 +19,7 @@ import {
 } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, suite, test } from 'node:test';
-import { openFileLogReader } from '../../src/backends/embedded/log/reader.ts';
+import { openEmbeddedLogReader } from '../../src/backends/embedded/log/reader.ts';
 import { listSegments } from '../../src/backends/embedded/log/segments.ts';
 import type { LogReader } from '../../src/log.ts';
 import { readAll } from '../contract/log-entries.ts';
@@ -129,7 +129,7 @@ suite('The damaged segment of a killed server', () => {
 });
 
 function readerOf(scope: Scope, dataFolder: string): LogReader {
-  const reader = openFileLogReader({ folder: join(dataFolder, 'log'), retentionMs: 0, now: Date.now });
+  const reader = openEmbeddedLogReader({ folder: join(dataFolder, 'log'), retentionMs: 0, now: Date.now });
   scope.defer(() => reader.close());
   return reader;
 }

@@ -10,10 +10,10 @@ import { copyFileSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { suite, test } from 'node:test';
 import { isDeepStrictEqual } from 'node:util';
-import { openFileLogReader } from '../../src/backends/embedded/log/reader.ts';
+import { openEmbeddedLogReader } from '../../src/backends/embedded/log/reader.ts';
 import { inspectSegment, recoverSegment } from '../../src/backends/embedded/log/recovery.ts';
 import { listSegments, type Segment } from '../../src/backends/embedded/log/segments.ts';
-import { openFileLogAppender } from '../../src/backends/embedded/log/appender.ts';
+import { openEmbeddedLogAppender } from '../../src/backends/embedded/log/appender.ts';
 import type { LogAppender, LogRecord } from '../../src/log.ts';
 import { entry, readAll } from '../contract/log-entries.ts';
 import { seededRandom } from './ledger.ts';
@@ -67,7 +67,7 @@ function damage(bytes: Buffer, random: Random): { bytes: Buffer; what: string } 
 
 async function openLog(folder: string, segmentBytes: number): Promise<LogAppender> {
   mkdirSync(folder);
-  return openFileLogAppender({
+  return openEmbeddedLogAppender({
     folder,
     segmentBytes,
     metrics: null,
@@ -91,7 +91,7 @@ async function fill(log: LogAppender, entries: number, random: Random): Promise<
 }
 
 async function recordsIn(folder: string): Promise<LogRecord[]> {
-  const reader = openFileLogReader({ folder, retentionMs: 0, now: Date.now });
+  const reader = openEmbeddedLogReader({ folder, retentionMs: 0, now: Date.now });
   try {
     return await readAll(reader, 0);
   } finally {
@@ -125,7 +125,7 @@ suite('Random damage', () => {
     await fill(log, 150, random);
     await log.close();
     // A later start makes a new segment, so that all of these have one behind them.
-    const next = await openFileLogAppender({
+    const next = await openEmbeddedLogAppender({
       folder,
       segmentBytes: 1e6,
       metrics: null,

@@ -8,7 +8,7 @@
 import assert from 'node:assert/strict';
 import { createHash, randomBytes } from 'node:crypto';
 import { join } from 'node:path';
-import { openFileLogReader } from '../../src/backends/embedded/log/reader.ts';
+import { openEmbeddedLogReader } from '../../src/backends/embedded/log/reader.ts';
 import type { LogRecord } from '../../src/log.ts';
 import { readAll } from '../contract/log-entries.ts';
 import { sleep } from '../server.ts';
@@ -148,7 +148,7 @@ export async function audit(dataFolder: string, ledger: Ledger): Promise<Audit> 
   const keysSeen = new Set<string>();
   const doubled: string[] = [];
   const altered: string[] = [];
-  const reader = openFileLogReader({ folder: join(dataFolder, 'log'), retentionMs: 0, now: Date.now });
+  const reader = openEmbeddedLogReader({ folder: join(dataFolder, 'log'), retentionMs: 0, now: Date.now });
   try {
     for (const partition of await reader.partitions()) {
       for (const record of await readAll(reader, partition)) {

@@ -9,16 +9,11 @@ import { cpSync, existsSync, mkdirSync, readdirSync, readFileSync, renameSync, r
 import { join } from 'node:path';
 import { after, suite, test } from 'node:test';
 import { tieDataFolder } from '../../src/backends/embedded/installation.ts';
-import { openFileLogAppender } from '../../src/backends/embedded/log/appender.ts';
-import {
-  findLogName,
-  isEndUnknown,
-  localLogName,
-  LogEnds,
-  noteUnknownEnd,
-  readLogEnd,
-} from '../../src/backends/embedded/log/name-and-end.ts';
-import { openFileLogReader } from '../../src/backends/embedded/log/reader.ts';
+import { openEmbeddedLogAppender } from '../../src/backends/embedded/log/appender.ts';
+import { LogEnds, readAcknowledgedEnd } from '../../src/backends/embedded/log/ends.ts';
+import { isEndUnknown, rewriteLogEnds } from '../../src/backends/embedded/log/lost-end.ts';
+import { findLogName, localLogName } from '../../src/backends/embedded/log/name.ts';
+import { openEmbeddedLogReader } from '../../src/backends/embedded/log/reader.ts';
 import { noteLogWarning, readLogWarnings } from '../../src/backends/embedded/log/warnings.ts';
 import { loadConfig } from '../../src/config/config.ts';
 import { OperatorError } from '../../src/errors.ts';
@@ -189,7 +184,7 @@ suite('The name of a log', () => {
     await stored(first, key, 3);
     await first.stop();
     const log = join(folder, 'log');
-    const reader = openFileLogReader({ folder: log, retentionMs: 1e15, now: Date.now });
+    const reader = openEmbeddedLogReader({ folder: log, retentionMs: 1e15, now: Date.now });
     const tenantId = (await reader.headers(0, 0, 1)).headers[0]?.tenantId;
     await reader.close();
     await appendAll(folder, entries(10, tenantId));
@@ -250,7 +245,7 @@ suite('The name of a log', () => {
       assert.equal(localLogName(log), name);
     }
     rmSync(join(log, 'name'));
-    const reader = openFileLogReader({ folder: log, retentionMs: 1e15, now: Date.now });
+    const reader = openEmbeddedLogReader({ folder: log, retentionMs: 1e15, now: Date.now });
     scope.defer(() => reader.close());
     assert.equal(reader.name, name);
   });
@@ -275,7 +270,7 @@ suite('log-ends', () => {
       }
       const [warning] = await prepare(folder);
       assert.match(warning ?? '', /^log-ends is missing, cannot be read or is older than the log/);
-      assert.equal(readLogEnd(join(folder, 'log')), 5);
+      assert.equal(readAcknowledgedEnd(join(folder, 'log')), 5);
       assert.deepEqual(await prepare(folder), []);
     });
   }
@@ -294,7 +289,7 @@ suite('log-ends', () => {
     const [warning = ''] = await prepare(folder);
     assert.match(warning, /older than the log: whether requests were acknowledged beyond .* is not known/);
     assert.ok(words.includes(warning.split(';')[0] ?? ''), words);
-    assert.equal(readLogEnd(join(folder, 'log')), 5);
+    assert.equal(readAcknowledgedEnd(join(folder, 'log')), 5);
     assert.deepEqual(await prepare(folder), []);
   });
 
@@ -322,8 +317,8 @@ suite('log-ends', () => {
     await using scope = new AsyncDisposableStack();
     const folder = await usedFolder(scope, 2);
     const log = join(folder, 'log');
-    const ends = new LogEnds(log, 1);
-    ends.announce(5);
+    const ends = new LogEnds(log, localLogName(log), 1);
+    ends.beforeCommit(5);
     ends.close();
     assert.deepEqual(await prepare(folder), []);
     const announced = readFileSync(join(folder, 'log-ends'));
@@ -342,8 +337,8 @@ suite('log-ends', () => {
     const empty = readFileSync(join(folder, 'log-ends'), 'latin1');
     await appendAll(folder, entries(1));
     writeFileSync(join(folder, 'log-ends'), empty);
-    const ends = new LogEnds(join(folder, 'log'), 1);
-    ends.announce(2);
+    const ends = new LogEnds(join(folder, 'log'), localLogName(join(folder, 'log')), 1);
+    ends.beforeCommit(2);
     ends.close();
     assert.ok(!isEndUnknown(join(folder, 'log')));
   });
@@ -353,18 +348,18 @@ suite('log-ends', () => {
     const folder = join(folderIn(scope), 'log');
     mkdirSync(folder);
     const setup = { folder, segmentBytes: 1_000_000, metrics: null, onFatal: assert.fail };
-    const appender = await openFileLogAppender(setup);
+    const appender = await openEmbeddedLogAppender(setup);
     const [one, two, three] = entries(3) as [LogEntry, LogEntry, LogEntry];
     await appender.append(one);
     rmSync(`${folder}-ends`);
     await appender.append(two);
-    assert.equal(readLogEnd(folder), 3);
+    assert.equal(readAcknowledgedEnd(folder), 3);
     writeFileSync(`${folder}-other`, '');
     renameSync(`${folder}-other`, `${folder}-ends`);
     await appender.append(three);
-    assert.equal(readLogEnd(folder), 4);
+    assert.equal(readAcknowledgedEnd(folder), 4);
     rmSync(`${folder}-ends`);
-    await eventually('it is there again', () => existsSync(`${folder}-ends`) && readLogEnd(folder) === 4);
+    await eventually('it is there again', () => existsSync(`${folder}-ends`) && readAcknowledgedEnd(folder) === 4);
     await appender.close();
   });
 
@@ -375,7 +370,7 @@ suite('log-ends', () => {
       mkdirSync(folder);
       const fatal = Promise.withResolvers<string>();
       const setup = { folder, segmentBytes: 1_000_000, metrics: null };
-      const appender = await openFileLogAppender({ ...setup, onFatal: fatal.resolve });
+      const appender = await openEmbeddedLogAppender({ ...setup, onFatal: fatal.resolve });
       await appender.append(...(entries(1) as [LogEntry]));
       rmSync(`${folder}-ends`);
       mkdirSync(`${folder}-ends`);
@@ -394,7 +389,7 @@ suite('log-ends', () => {
     assert.equal(made.code, 0, made.err);
     const done = await restore(['--from', to, '--data', restored]);
     assert.equal(done.code, 0, done.err);
-    assert.equal(readLogEnd(join(restored, 'log')), 3);
+    assert.equal(readAcknowledgedEnd(join(restored, 'log')), 3);
     assert.ok(!isEndUnknown(join(restored, 'log')));
   });
 
@@ -405,11 +400,11 @@ suite('log-ends', () => {
     // As retention does.
     rmSync(join(folder, 'log', '0000000000000001.log'));
     rmSync(join(folder, 'log-ends'));
-    noteUnknownEnd(join(folder, 'log'));
-    assert.equal(readLogEnd(join(folder, 'log')), 3);
+    rewriteLogEnds(join(folder, 'log'));
+    assert.equal(readAcknowledgedEnd(join(folder, 'log')), 3);
     assert.deepEqual(await prepare(folder), []);
     await appendAll(folder, entries(1));
-    assert.equal(readLogEnd(join(folder, 'log')), 4);
+    assert.equal(readAcknowledgedEnd(join(folder, 'log')), 4);
   });
 });
 
@@ -538,7 +533,7 @@ async function warningsOf(server: TestServer, key: string): Promise<string[]> {
 /** What the writer says. */
 async function missingAtStart(folder: string, storePosition: number): Promise<string[]> {
   const said: string[] = [];
-  const appender = await openFileLogAppender({
+  const appender = await openEmbeddedLogAppender({
     folder: join(folder, 'log'),
     segmentBytes: 1_000_000,
     processed: storePosition,

@@ -9,8 +9,8 @@ import { closeSync, copyFileSync, cpSync, mkdirSync, readdirSync, renameSync, rm
 import { join } from 'node:path';
 import { suite, test } from 'node:test';
 import { lockFolder } from '../../src/backends/embedded/folder-lock.ts';
-import { openFileLogAppender } from '../../src/backends/embedded/log/appender.ts';
-import { openFileLogReader } from '../../src/backends/embedded/log/reader.ts';
+import { openEmbeddedLogAppender } from '../../src/backends/embedded/log/appender.ts';
+import { openEmbeddedLogReader } from '../../src/backends/embedded/log/reader.ts';
 import { createSegment } from '../../src/backends/embedded/log/segments.ts';
 import { assertLockHeld, type HeldLock, LockLostError } from '../../src/data-folder/held-lock.ts';
 import type { LogAppender } from '../../src/log.ts';
@@ -66,7 +66,7 @@ async function twoServers(env: Readonly<Record<string, string>>): Promise<void> 
 }
 
 function openAppender(folder: string, lock: HeldLock | null, onFatal = assert.fail as (words: string) => void) {
-  return openFileLogAppender({
+  return openEmbeddedLogAppender({
     folder: join(folder, 'log'),
     segmentBytes: 1_000_000,
     lock,
@@ -122,7 +122,7 @@ suite('The log', () => {
     await append(second, 'b4', 'b5');
     await append(first, 'never acknowledged');
     await Promise.all([first.close(), second.close()]);
-    const reader = openFileLogReader({ folder: join(folder, 'log'), retentionMs: 1e15, now: Date.now });
+    const reader = openEmbeddedLogReader({ folder: join(folder, 'log'), retentionMs: 1e15, now: Date.now });
     scope.defer(() => reader.close());
     const { records, next } = await reader.read(0, 0, 1_000_000);
     assert.deepEqual(
@@ -136,9 +136,15 @@ suite('The log', () => {
   test('never makes a segment in place of another', async () => {
     await using scope = new AsyncDisposableStack();
     const folder = folderIn(scope);
-    const identity = { position: 7, id: '0123456789abcdef', logName: 'local:1', previous: null, receivedBefore: 0 };
-    closeSync(createSegment(folder, identity).descriptor);
-    assert.throws(() => createSegment(folder, identity), { code: 'EEXIST' });
+    const header = {
+      firstPosition: 7,
+      id: '0123456789abcdef',
+      logName: 'local:1',
+      previous: null,
+      newestReceivedAtBefore: 0,
+    };
+    closeSync(createSegment(folder, header).descriptor);
+    assert.throws(() => createSegment(folder, header), { code: 'EEXIST' });
   });
 });
 

@@ -4,8 +4,8 @@ import assert from 'node:assert/strict';
 import { cpSync, renameSync, rmSync } from 'node:fs';
 import { DatabaseSync } from 'node:sqlite';
 import { suite, test } from 'node:test';
-import { assertOwnSegments } from '../../src/backends/embedded/log/name-and-end.ts';
-import { openFileLogReader } from '../../src/backends/embedded/log/reader.ts';
+import { assertOwnSegments } from '../../src/backends/embedded/log/foreign-segments.ts';
+import { openEmbeddedLogReader } from '../../src/backends/embedded/log/reader.ts';
 import { listSegments } from '../../src/backends/embedded/log/segments.ts';
 import { openSqliteStore } from '../../src/backends/embedded/store/store.ts';
 import { openSqliteStoreWriter } from '../../src/backends/embedded/store/writer.ts';
@@ -33,7 +33,7 @@ function requests(from: number, count: number): LogEntry[] {
 }
 
 function readerOf(folder: string): LogReader {
-  return openFileLogReader({ folder: logFolderOf(folder), retentionMs: 1e15, now: Date.now });
+  return openEmbeddedLogReader({ folder: logFolderOf(folder), retentionMs: 1e15, now: Date.now });
 }
 
 /** As a broker does that lost its end: positions are given out again, which the embedded log itself never does. */

@@ -5,7 +5,7 @@
 
 import { readdirSync } from 'node:fs';
 import { join } from 'node:path';
-import { openFileLogReader } from '../../src/backends/embedded/log/reader.ts';
+import { openEmbeddedLogReader } from '../../src/backends/embedded/log/reader.ts';
 import { logFolderOf } from '../../src/data-folder/files.ts';
 import type { LogHeader, LogReader } from '../../src/log.ts';
 
@@ -24,7 +24,7 @@ export function openPartitionedLog(dataFolder: string): LogReader {
   const readers = new Map<number, LogReader>();
   const readerOf = (partition: number): LogReader => {
     const folder = partitionFolderOf(dataFolder, partition);
-    const reader = readers.get(partition) ?? openFileLogReader({ folder, retentionMs: 1e15, now: Date.now });
+    const reader = readers.get(partition) ?? openEmbeddedLogReader({ folder, retentionMs: 1e15, now: Date.now });
     readers.set(partition, reader);
     return reader;
   };

@@ -6,7 +6,7 @@
 import assert from 'node:assert/strict';
 import { mkdirSync } from 'node:fs';
 import { join } from 'node:path';
-import { openFileLogAppender } from '../../src/backends/embedded/log/appender.ts';
+import { openEmbeddedLogAppender } from '../../src/backends/embedded/log/appender.ts';
 import { openSqliteStore } from '../../src/backends/embedded/store/store.ts';
 import { openSqliteStoreWriter, type StoreWriterSetup } from '../../src/backends/embedded/store/writer.ts';
 import { storeFileOf } from '../../src/data-folder/files.ts';
@@ -26,7 +26,7 @@ export const PROCESSED_AT = Date.UTC(2026, 5, 1);
 export async function appendAll(dataFolder: string, entries: readonly LogEntry[], partition = 0): Promise<void> {
   const folder = partitionFolderOf(dataFolder, partition);
   mkdirSync(folder, { recursive: true });
-  const appender = await openFileLogAppender({
+  const appender = await openEmbeddedLogAppender({
     folder,
     segmentBytes: SEGMENT_BYTES,
     metrics: null,

@@ -6,7 +6,8 @@
 
 import assert from 'node:assert/strict';
 import { suite, test } from 'node:test';
-import { openFileLogReader } from '../../src/backends/embedded/log/reader.ts';
+import { openEmbeddedLogReader } from '../../src/backends/embedded/log/reader.ts';
+import { listSegments } from '../../src/backends/embedded/log/segments.ts';
 import { openSqliteStoreWriter } from '../../src/backends/embedded/store/writer.ts';
 import { logFolderOf, storeFileOf } from '../../src/data-folder/files.ts';
 import type { LogEntry, LogReader } from '../../src/log.ts';
@@ -166,7 +167,7 @@ test('an Idempotency-Key is remembered for what still waits in the log, however 
   // Days later a processor comes to it, and tidies up after every record.
   const late = START + 5 * DAY_MS;
   const writer = openSqliteStoreWriter({ file: storeFileOf(dataFolder) });
-  const log = openFileLogReader({ folder: logFolderOf(dataFolder), retentionMs: 1e15, now: () => late });
+  const log = openEmbeddedLogReader({ folder: logFolderOf(dataFolder), retentionMs: 1e15, now: () => late });
   const parts = {
     log,
     writer,
@@ -204,6 +205,39 @@ test('an Idempotency-Key is remembered for what still waits in the log, however 
     );
     assert.deepEqual(stored, [null, ...Array.from({ length: 3 }, () => entries[0]?.traceId)]);
   });
+});
+
+test('the log lets go of what is old enough without a new request', async () => {
+  await using scope = new AsyncDisposableStack();
+  const dataFolder = folderIn(scope);
+  const folder = logFolderOf(dataFolder);
+  await appendAll(dataFolder, [at(0, START)]);
+  await processAll(dataFolder);
+  // A later start leaves a segment, which is the newest and stays.
+  await appendAll(dataFolder, []);
+  let now = START + DAY_MS;
+  const log = openEmbeddedLogReader({ folder, retentionMs: 7 * DAY_MS, now: () => now });
+  const writer = openSqliteStoreWriter({ file: storeFileOf(dataFolder) });
+  let idle = 0;
+  const segments: number[] = [];
+  const processor = new Processor({
+    log,
+    writer,
+    options: { defaultCountry: null, junkValues: new Set() },
+    metrics: metricsWriter(allocateMetrics(1), 0),
+    logger: createLogger('silent', 'test'),
+    now: () => now,
+    waitForMore: async () => {
+      segments.push(listSegments(folder).length);
+      now += DAY_MS;
+      if (++idle === 10) processor.stop();
+    },
+    betweenTransactions: () => Promise.resolve(),
+  });
+  await processor.run();
+  await writer.close();
+  await log.close();
+  assert.deepEqual(segments, [2, 2, 2, 2, 2, 2, 1, 1, 1, 1]);
 });
 
 test('what is too old goes by the time of retention, which may stand while the clock continues', async () => {

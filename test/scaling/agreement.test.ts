@@ -7,7 +7,7 @@
 import assert from 'node:assert/strict';
 import { suite, test } from 'node:test';
 import * as fc from 'fast-check';
-import { openFileLogReader } from '../../src/backends/embedded/log/reader.ts';
+import { openEmbeddedLogReader } from '../../src/backends/embedded/log/reader.ts';
 import { logFolderOf } from '../../src/data-folder/files.ts';
 import { override } from '../override.ts';
 import { folderIn } from '../faults/scope.ts';
@@ -132,7 +132,7 @@ suite('SQLite and PostgreSQL agree, to the byte of the read API’s responses,',
     const dataFolder = folderIn(scope);
     const entries = entriesOf(seed, MIXED_ENTRIES, MIXED_PEOPLE);
     await appendAll(dataFolder, entries);
-    const log = openFileLogReader({ folder: logFolderOf(dataFolder), retentionMs: 1e15, now: Date.now });
+    const log = openEmbeddedLogReader({ folder: logFolderOf(dataFolder), retentionMs: 1e15, now: Date.now });
     scope.defer(() => log.close());
     const stores = await TwoStores.open(t);
     stores.now = HISTORY_START + 2 * DAY_MS;
@@ -156,6 +156,6 @@ suite('SQLite and PostgreSQL agree, to the byte of the read API’s responses,',
 });
 
 /** So that there are many batches. */
-function bounded(log: ReturnType<typeof openFileLogReader>): typeof log {
+function bounded(log: ReturnType<typeof openEmbeddedLogReader>): typeof log {
   return override(log, { read: (partition, position) => log.read(partition, position, 6_000) });
 }

@@ -5,7 +5,7 @@ import { randomUUID } from 'node:crypto';
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, suite, test } from 'node:test';
-import { openFileLogReader } from '../../src/backends/embedded/log/reader.ts';
+import { openEmbeddedLogReader } from '../../src/backends/embedded/log/reader.ts';
 import { listSegments } from '../../src/backends/embedded/log/segments.ts';
 import { openSqliteStore } from '../../src/backends/embedded/store/store.ts';
 import { logFolderOf, storeFileOf } from '../../src/data-folder/files.ts';
@@ -28,7 +28,7 @@ suite('Reading what is still in the log', () => {
   let reading: Store;
   beforeEach(() => {
     folder = temporaryFolder();
-    log = openFileLogReader({ folder: logFolderOf(folder), retentionMs: 0, now: Date.now });
+    log = openEmbeddedLogReader({ folder: logFolderOf(folder), retentionMs: 0, now: Date.now });
     store = openSqliteStore(storeFileOf(folder));
     reading = createReading(store, log);
   });

@@ -8,7 +8,7 @@ import { statfsSync } from 'node:fs';
 import { DatabaseSync } from 'node:sqlite';
 import { LogCorruptError, LogUnavailableError } from '../../log.ts';
 import { damageIn, isDamage } from './database.ts';
-import { knownOf } from './log/name-and-end.ts';
+import { readLogFacts } from './log/lost-end.ts';
 import { inspectSegment } from './log/recovery.ts';
 import { holdsRecords, listSegments } from './log/segments.ts';
 import { type EventTable, StoreConnection } from './store/connection.ts';
@@ -47,7 +47,7 @@ export function unrecoverableSegments(logFolder: string): Map<string, string> {
   const newest = listSegments(logFolder).at(-1);
   if (newest === undefined || !holdsRecords(newest)) return new Map();
   try {
-    inspectSegment(newest, knownOf(logFolder));
+    inspectSegment(newest, readLogFacts(logFolder));
     return new Map();
   } catch (error) {
     if (!(error instanceof LogCorruptError) && !(error instanceof LogUnavailableError)) throw error;

@@ -15,7 +15,8 @@ import { isFullDisk } from './disk.ts';
 import { refuseLostKeys } from '../../data-folder/lost-keys.ts';
 import { BUSY_TIMEOUT_MS, isBusy, isDamage, openDatabase, textsIn, transaction } from './database.ts';
 import { keysFile } from './keys.ts';
-import { beginLogEnds, localLogName } from './log/name-and-end.ts';
+import { createLogEnds } from './log/lost-end.ts';
+import { localLogName } from './log/name.ts';
 import { listSegments } from './log/segments.ts';
 import { openStoreFile, openStoreFileForCommand, storeDamageText } from './store/schema.ts';
 import { hasStarts, recordStart } from './store/starts.ts';
@@ -42,7 +43,7 @@ export function tieDataFolder(dataFolder: string): string[] {
   try {
     tie(dataFolder, [inFolder(dataFolder), inDatabase('store.db', store), inDatabase('keys.db', keys)]);
     // Before anything records that there was a start: see wasUsedByServer.
-    if (!isServed) beginLogEnds(logFolderOf(dataFolder));
+    if (!isServed) createLogEnds(logFolderOf(dataFolder));
     recordStart(store, Date.now());
   } catch (error) {
     throw asOperatorError(error, storeFile);

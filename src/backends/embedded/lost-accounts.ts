@@ -14,7 +14,7 @@ import type { KeyStore } from '../../keys.ts';
 import { lockHolderOf } from './folder-lock.ts';
 import { openSqliteKeyStore } from './keys.ts';
 import { textsIn } from './database.ts';
-import { openFileLogReader } from './log/reader.ts';
+import { openEmbeddedLogReader } from './log/reader.ts';
 import { openStoreFile } from './store/schema.ts';
 
 /** For a single account; several are named by their ids. */
@@ -65,7 +65,7 @@ function tenantsInStore(file: string): string[] {
 /** As far as it can be read: the next start reports the rest. */
 async function tenantsInLog(folder: string): Promise<Set<string>> {
   const tenants = new Set<string>();
-  const log = openFileLogReader({ folder, retentionMs: Number.MAX_SAFE_INTEGER, now: Date.now });
+  const log = openEmbeddedLogReader({ folder, retentionMs: Number.MAX_SAFE_INTEGER, now: Date.now });
   for (let position = 0; ; ) {
     const { headers, next } = await log.headers(LOCAL_PARTITION, position, HEADERS_PER_READ);
     if (headers.length === 0) break;

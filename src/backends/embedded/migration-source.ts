@@ -20,7 +20,7 @@ import { readAllHours } from '../sql/ledger.ts';
 import { columnsOf, PART_NAMES } from '../sql/migrated-parts.ts';
 import { applyMigrations, type DatabaseFile, damageText, isDamage, openDatabase } from './database.ts';
 import { keysFile } from './keys.ts';
-import { localLogName } from './log/name-and-end.ts';
+import { localLogName } from './log/name.ts';
 import type { Entry, RunsShape } from './sorted-runs/entries.ts';
 import { storeIdOf, StoreConnection } from './store/connection.ts';
 import { unpackBlock } from './store/event-blocks.ts';

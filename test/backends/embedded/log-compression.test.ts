@@ -17,8 +17,8 @@ import {
 import { join } from 'node:path';
 import { suite, test } from 'node:test';
 import { zstdCompressSync, zstdDecompressSync } from 'node:zlib';
-import { openFileLogAppender } from '../../../src/backends/embedded/log/appender.ts';
-import { openFileLogReader } from '../../../src/backends/embedded/log/reader.ts';
+import { openEmbeddedLogAppender } from '../../../src/backends/embedded/log/appender.ts';
+import { openEmbeddedLogReader } from '../../../src/backends/embedded/log/reader.ts';
 import { listSegments } from '../../../src/backends/embedded/log/segments.ts';
 import type { LogReader } from '../../../src/log.ts';
 import { backup, restore } from '../../cli/backing-up.ts';
@@ -35,7 +35,7 @@ const ENTRIES = 40;
 /** Segments of about six records each. */
 async function filledLog(scope: Scope): Promise<string> {
   const folder = join(folderIn(scope), 'log');
-  const log = await openFileLogAppender({ folder, segmentBytes: 65_536, metrics: null, onFatal: assert.fail });
+  const log = await openEmbeddedLogAppender({ folder, segmentBytes: 65_536, metrics: null, onFatal: assert.fail });
   for (let n = 1; n <= ENTRIES; n++) {
     const pad = `${n} `.repeat(4_000).slice(0, 10_000);
     await log.append(entry({ traceId: `trace-${n}`, receivedAt: RECEIVED + n, users: [{ pad }] }));
@@ -45,7 +45,7 @@ async function filledLog(scope: Scope): Promise<string> {
 }
 
 function consumerOf(scope: Scope, folder: string, now = RECEIVED + 2 * MINUTE_MS, retentionMs = 1e12): LogReader {
-  const reader = openFileLogReader({ folder, retentionMs, now: () => now, isConsumer: true });
+  const reader = openEmbeddedLogReader({ folder, retentionMs, now: () => now, isConsumer: true });
   scope.defer(() => reader.close());
   return reader;
 }
@@ -87,7 +87,7 @@ suite('Segments of the log', () => {
   test('are read, searched and counted like others when they are compressed', async () => {
     await using scope = new AsyncDisposableStack();
     const folder = await filledLog(scope);
-    const plain = openFileLogReader({ folder, retentionMs: 1e12, now: Date.now });
+    const plain = openEmbeddedLogReader({ folder, retentionMs: 1e12, now: Date.now });
     const written = await readAll(plain, 0);
     await compressAll(consumerOf(scope, folder), folder);
     assert.deepEqual(await readAll(plain, 0), written);
@@ -106,10 +106,10 @@ suite('Segments of the log', () => {
     await using scope = new AsyncDisposableStack();
     const folder = await filledLog(scope);
     for (const traceId of ['later', 'latest']) {
-      const log = await openFileLogAppender({ folder, segmentBytes: 65_536, metrics: null, onFatal: assert.fail });
+      const log = await openEmbeddedLogAppender({ folder, segmentBytes: 65_536, metrics: null, onFatal: assert.fail });
       await log.append(entry({ traceId, receivedAt: RECEIVED + 100 }));
       await log.close();
-      const idle = await openFileLogAppender({ folder, segmentBytes: 65_536, metrics: null, onFatal: assert.fail });
+      const idle = await openEmbeddedLogAppender({ folder, segmentBytes: 65_536, metrics: null, onFatal: assert.fail });
       await idle.close();
       await compressAll(consumerOf(scope, folder), folder, ENTRIES + 3);
     }

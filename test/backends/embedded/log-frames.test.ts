@@ -18,13 +18,17 @@ function framesOf(parts: readonly (readonly [string, Uint8Array])[], seed = SEED
   return Buffer.concat(parts.flatMap(([text, body]) => encodeFrame(JSON.stringify([text]), body, seed)));
 }
 
+function textIn(header: string): string {
+  return (JSON.parse(header) as [string])[0];
+}
+
 /** What a reader finds, from an offset on. */
 function framesIn(bytes: Buffer, seed = SEED): [string, Buffer][] {
   const found: [string, Buffer][] = [];
   for (let at = 0; at < bytes.length; ) {
     const frame = frameAt(bytes, at, seed);
     if (frame === null || frame.end > bytes.length || !isIntact(bytes, frame, seed)) break;
-    found.push([(headerIn(bytes, frame) as [string])[0], bytes.subarray(frame.bodyStart, frame.bodyEnd)]);
+    found.push([textIn(headerIn(bytes, frame)), bytes.subarray(frame.bodyStart, frame.bodyEnd)]);
     at = frame.end;
   }
   return found;
@@ -74,7 +78,7 @@ suite('Frames of a log segment', () => {
     for (let line = 0; line >= 0; line = nextLine(bytes, line)) {
       const frame = frameAt(bytes, line, SEED);
       if (frame === null || frame.end > bytes.length || !isIntact(bytes, frame, SEED)) continue;
-      found.push((headerIn(bytes, frame) as [string])[0]);
+      found.push(textIn(headerIn(bytes, frame)));
     }
     assert.deepEqual(found, ['first', 'second', 'third']);
   });

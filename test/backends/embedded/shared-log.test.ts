@@ -10,8 +10,8 @@ import { join } from 'node:path';
 import { suite, test } from 'node:test';
 import { MessageChannel, type MessagePort } from 'node:worker_threads';
 import * as fc from 'fast-check';
-import { joinFileLog, openFileLogAppender } from '../../../src/backends/embedded/log/appender.ts';
-import { openFileLogReader } from '../../../src/backends/embedded/log/reader.ts';
+import { joinEmbeddedLog, openEmbeddedLogAppender } from '../../../src/backends/embedded/log/appender.ts';
+import { openEmbeddedLogReader } from '../../../src/backends/embedded/log/reader.ts';
 import type { LogAppender, LogRecord } from '../../../src/log.ts';
 import { entry, readAll } from '../../contract/log-entries.ts';
 import { folderIn, type Scope } from '../../faults/scope.ts';
@@ -42,9 +42,9 @@ async function open(scope: Scope): Promise<Opened> {
   mkdirSync(folder);
   const channels = Array.from({ length: EDGES - 1 }, () => new MessageChannel());
   for (const { port2 } of channels) {
-    assert.throws(() => joinFileLog(port2, assert.fail), { name: 'LogUnavailableError' });
+    assert.throws(() => joinEmbeddedLog(port2, assert.fail), { name: 'LogUnavailableError' });
   }
-  const first = await openFileLogAppender({
+  const first = await openEmbeddedLogAppender({
     folder,
     segmentBytes: 1_000_000,
     metrics: null,
@@ -59,14 +59,14 @@ async function open(scope: Scope): Promise<Opened> {
 }
 
 function recordsOf(folder: string): Promise<LogRecord[]> {
-  return readAll(openFileLogReader({ folder, retentionMs: 1e15, now: Date.now }), 0);
+  return readAll(openEmbeddedLogReader({ folder, retentionMs: 1e15, now: Date.now }), 0);
 }
 
 suite('Edges that share a log', () => {
   test('get one order, in which a request is behind all that were acknowledged before it was received', async () => {
     await using scope = new AsyncDisposableStack();
     const { folder, first, ports } = await open(scope);
-    const edges = [first, ...ports.map((port) => joinFileLog(port, assert.fail))];
+    const edges = [first, ...ports.map((port) => joinEmbeddedLog(port, assert.fail))];
     let time = START;
     let count = 0;
     const acknowledged = new Set<string>();
@@ -104,7 +104,7 @@ suite('Edges that share a log', () => {
     await using scope = new AsyncDisposableStack();
     const { folder, first, ports } = await open(scope);
     const [port, unused] = ports;
-    const other = joinFileLog(port ?? assert.fail(), assert.fail);
+    const other = joinEmbeddedLog(port ?? assert.fail(), assert.fail);
     await first.append(entry());
     const closed = first.close();
     // The writer works on for the edges that are still there.

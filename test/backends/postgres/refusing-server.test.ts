@@ -2,7 +2,7 @@
 
 import assert from 'node:assert/strict';
 import { suite, test } from 'node:test';
-import { openFileLogReader } from '../../../src/backends/embedded/log/reader.ts';
+import { openEmbeddedLogReader } from '../../../src/backends/embedded/log/reader.ts';
 import { logFolderOf } from '../../../src/data-folder/files.ts';
 import { allocateMetrics, metricsWriter } from '../../../src/telemetry/metrics.ts';
 import { Processor } from '../../../src/processor/processor.ts';
@@ -27,7 +27,7 @@ suite('A PostgreSQL that refuses to work', { skip: whyNoPostgres() }, () => {
       dataFolder,
       [1, 2, 3].map((n) => entryOf(users, { ...about, traceId: traceIdOf(PROCESSED_AT, n), receivedAt: PROCESSED_AT })),
     );
-    const log = openFileLogReader({ folder: logFolderOf(dataFolder), retentionMs: 1e15, now: Date.now });
+    const log = openEmbeddedLogReader({ folder: logFolderOf(dataFolder), retentionMs: 1e15, now: Date.now });
     scope.defer(() => log.close());
     const { logger, lines } = rememberingLogger();
     const processor = new Processor({

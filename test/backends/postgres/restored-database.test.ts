@@ -10,7 +10,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { openPool } from '../../../src/backends/postgres/pool.ts';
 import { openPostgresStore } from '../../../src/backends/postgres/store.ts';
 import { openPostgresStoreWriter } from '../../../src/backends/postgres/store-writer.ts';
-import { openFileLogReader } from '../../../src/backends/embedded/log/reader.ts';
+import { openEmbeddedLogReader } from '../../../src/backends/embedded/log/reader.ts';
 import { logFolderOf } from '../../../src/data-folder/files.ts';
 import type { TenantId } from '../../../src/model.ts';
 import { allocateMetrics, metricsWriter } from '../../../src/telemetry/metrics.ts';
@@ -107,7 +107,7 @@ async function putInPlaceOf(url: string, restored: string, waitUntilNoticed: () 
 
 /** A processor of a local log, and a store to read what it wrote. */
 async function setUpProcessor(context: TestContext, folder: string, { connect }: TestDatabase) {
-  const log = openFileLogReader({ folder: logFolderOf(folder), retentionMs: 1e15, now: () => START });
+  const log = openEmbeddedLogReader({ folder: logFolderOf(folder), retentionMs: 1e15, now: () => START });
   const writer = openPostgresStoreWriter({ pool: await connect(), logName: log.name });
   const reader = openPostgresStore({ pool: await connect({ max: 1 }), logName: log.name });
   const { logger, lines } = rememberingLogger();

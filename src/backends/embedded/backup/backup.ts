@@ -41,11 +41,13 @@ import { BUSY_TIMEOUT_MS, damageIn, isDamage, openImmutable, refuseForeignWal, t
 import { canWrite, isFullDisk } from '../disk.ts';
 import { type Lock, lockForBackup, lockHolderOf } from '../folder-lock.ts';
 import { readLogInstallation, wasUsedByServer } from '../installation.ts';
-import { findLogName, isEndUnknown, knownOf, readLogEnd, unknownEndText } from '../log/name-and-end.ts';
+import { readAcknowledgedEnd } from '../log/ends.ts';
+import { isEndUnknown, readLogFacts, unknownEndText } from '../log/lost-end.ts';
+import { findLogName } from '../log/name.ts';
 import { newestRecordBefore } from '../log/reader.ts';
 import { inspectSegment } from '../log/recovery.ts';
 import { findEnd, MissingPositionsError, readRecords, SegmentCache, type SegmentRange } from '../log/segment-reader.ts';
-import { gapAdvice, holdsRecords, listSegments, type Segment, segmentBytes } from '../log/segments.ts';
+import { gapAdvice, holdsRecords, listSegments, type Segment } from '../log/segments.ts';
 import { noteLogWarning } from '../log/warnings.ts';
 import { StoreConnection } from '../store/connection.ts';
 import { recount } from '../store/stored-events.ts';
@@ -57,7 +59,7 @@ const FINDINGS_MAX = 3;
 
 /** Files that a server or another command recreates by itself. */
 const TRANSIENT =
-  /^(lock\.db|log-(ends|name)(\..*)?|retention-time|server\.(pid|url)|backup(-unfinished)?\.json|backup-manifest\.json|log)$|(-wal|-shm|-journal|\.draft)$/;
+  /^(lock\.db|log-ends|retention-time|server\.(pid|url)|backup(-unfinished)?\.json|backup-manifest\.json|log)$|(-wal|-shm|-journal|\.draft)$/;
 const TRANSIENT_IN_LOG = /^(backup-lock\.db|name\..*)$|(-wal|-shm|-journal|\.draft)$/;
 
 /** Files in the data folder that no backup contains, because they are not Sluice's. */
@@ -70,7 +72,7 @@ export function unknownFiles(dataFolder: string): string[] {
 }
 
 export function sizeOfData(dataFolder: string, scope: BackupScope): DataSize {
-  const sizes = listSegments(logFolderOf(dataFolder)).map(segmentBytes);
+  const sizes = listSegments(logFolderOf(dataFolder)).map(({ file }) => sizeOfFile(file));
   for (const file of scope === 'all' ? [storeFileOf(dataFolder), keyFileOf(dataFolder)] : []) {
     sizes.push(sizeOfFile(file) + sizeOfFile(`${file}-wal`));
   }
@@ -148,7 +150,7 @@ async function copyLog(setup: CopySetup): Promise<LogFacts> {
   const logFolder = logFolderOf(dataFolder);
   // Read before the log is copied, so that the log must reach as far: acknowledged records that are missing were lost
   // before.
-  const acknowledged = readLogEnd(logFolder);
+  const acknowledged = readAcknowledgedEnd(logFolder);
   const segments = listSegments(logFolder);
   const logName = findLogName(logFolder);
   const copied: CountedSegment[] = [];
@@ -206,7 +208,7 @@ async function copySegment(segment: Segment, isNewest: boolean, setup: CopySetup
 /** As at start. A server that starts meanwhile checks it itself. */
 function assertRecoverable(segment: Segment, { dataFolder }: CopySetup): void {
   try {
-    inspectSegment(segment, knownOf(logFolderOf(dataFolder)));
+    inspectSegment(segment, readLogFacts(logFolderOf(dataFolder)));
   } catch (error) {
     if (!lockHolderOf(dataFolder).isHeld) throw error;
   }

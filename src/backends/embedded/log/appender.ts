@@ -11,6 +11,7 @@ import { OperatorError } from '../../../errors.ts';
 import { type LogAppender, type LogEntry, LogUnavailableError } from '../../../log.ts';
 import type { MissingRecords } from '../../../log/continuity.ts';
 import { HEAP_LIMITS, inOwnMemory, threadFile } from '../../../runtime/threads.ts';
+import { encodeEntry } from './record-header.ts';
 import type { Group, WriterMessage, WriterReply, LogWriterSetup } from './writer.ts';
 
 /**
@@ -33,7 +34,7 @@ export interface AppenderSetup extends LogWriterSetup {
 }
 
 /** Resolves when the log has been checked and is ready for appends. */
-export async function openFileLogAppender({ onFatal, onMissing, ...setup }: AppenderSetup): Promise<LogAppender> {
+export async function openEmbeddedLogAppender({ onFatal, onMissing, ...setup }: AppenderSetup): Promise<LogAppender> {
   const transferList = [...(setup.otherEdges ?? [])];
   const options = { name: 'log writer', workerData: setup, transferList, resourceLimits: HEAP_LIMITS.default };
   const worker = new Worker(threadFile('./writer', import.meta.url), options);
@@ -46,7 +47,7 @@ export async function openFileLogAppender({ onFatal, onMissing, ...setup }: Appe
     worker.once('error', reject);
   });
   worker.removeAllListeners('error');
-  const appender = new FileLogAppender(worker, onFatal);
+  const appender = new EmbeddedLogAppender(worker, onFatal);
   worker.on('error', (error: Error) => appender.die(`the log writer crashed: ${error.message}`));
   worker.on('exit', () => appender.ended());
   return appender;
@@ -56,15 +57,15 @@ export async function openFileLogAppender({ onFatal, onMissing, ...setup }: Appe
  * For another edge, which has one end of a port whose other end the writer has (`otherEdges`). Throws
  * `LogUnavailableError` until the writer runs.
  */
-export function joinFileLog(port: MessagePort, onFatal: (message: string) => void): LogAppender {
+export function joinEmbeddedLog(port: MessagePort, onFatal: (message: string) => void): LogAppender {
   const first = receiveMessageOnPort(port)?.message as WriterReply | undefined;
-  if (first?.type !== 'ready') throw new LogUnavailableError('the log is opened once the database responds');
-  const appender = new FileLogAppender(port, onFatal);
+  if (first?.type !== 'ready') throw new LogUnavailableError('the log is not open yet');
+  const appender = new EmbeddedLogAppender(port, onFatal);
   port.on('close', () => appender.ended());
   return appender;
 }
 
-class FileLogAppender implements LogAppender {
+class EmbeddedLogAppender implements LogAppender {
   readonly #writer: Worker | MessagePort;
   readonly #onFatal: (message: string) => void;
   /** Appended in this tick of the event loop, not yet sent. */
@@ -173,25 +174,13 @@ class FileLogAppender implements LogAppender {
 }
 
 function packGroup(id: number, waiting: readonly Waiting[]): Group {
-  const fields: (string | number | null)[] = [];
-  const bodies = packBodies(waiting);
-  for (const { entry } of waiting) {
-    fields.push(
-      entry.traceId,
-      entry.tenantId,
-      entry.receivedAt,
-      entry.keyId,
-      entry.keyKind,
-      entry.idempotencyKey,
-      entry.userCount,
-      entry.eventCount,
-      entry.rejections.length === 0 ? null : JSON.stringify(entry.rejections),
-      entry.format ?? null,
-      entry.droppedByClient ?? null,
-      entry.body.byteLength,
-    );
-  }
-  return { id, fields, bodies };
+  return {
+    id,
+    receivedAt: waiting.map(({ entry }) => entry.receivedAt),
+    entries: waiting.map(({ entry }) => encodeEntry(entry)),
+    bodyBytes: waiting.map(({ entry }) => entry.body.byteLength),
+    bodies: packBodies(waiting),
+  };
 }
 
 /** A single body is transferred as it is; several are concatenated. */

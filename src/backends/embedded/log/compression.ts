@@ -18,8 +18,11 @@ import { removeSegment, type Segment } from './segments.ts';
 const LEVEL = 1;
 const SECOND_MS = 1_000;
 
-/** `receivedLast`: when its newest record was received. An error leaves the segment as it is: a later call may succeed. */
-export async function compressSegment({ file }: Segment, receivedLast: number): Promise<void> {
+/**
+ * The time of the new file is that of its newest record: retention goes by it. Returns whether it is done; if not, the
+ * segment is as it was, and a later call may succeed.
+ */
+export async function compressSegment({ file }: Segment, newestReceivedAt: number): Promise<boolean> {
   const [target, draft] = [`${file}.zst`, `${file}.zst.draft`];
   const params = { [constants.ZSTD_c_compressionLevel]: LEVEL, [constants.ZSTD_c_checksumFlag]: 1 };
   try {
@@ -28,17 +31,18 @@ export async function compressSegment({ file }: Segment, receivedLast: number): 
       createZstdCompress({ params }),
       createWriteStream(draft, { mode: 0o600, flush: true }),
     );
-    await utimes(draft, receivedLast / SECOND_MS, receivedLast / SECOND_MS);
+    await utimes(draft, newestReceivedAt / SECOND_MS, newestReceivedAt / SECOND_MS);
     renameSync(draft, target);
     syncPath(dirname(file));
   } catch {
     removeSegment(draft);
-    return;
+    return false;
   }
   removeSegment(file);
+  return true;
 }
 
 /** When the newest record of a compressed segment was received, or later: a copy may have the time of copying. */
-export function receivedLastOf({ file }: Segment): number {
+export function newestReceivedAtOf({ file }: Segment): number {
   return statSync(file).mtimeMs;
 }

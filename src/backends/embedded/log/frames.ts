@@ -4,9 +4,9 @@
  *
  *   checksum of the lengths ␣ bytes of the header ␣ bytes of the body ␣ checksum of both ␣ header ⏎ body ⏎
  *
- * The four numbers have eight hexadecimal digits, so that a reader can skip a body without reading it. Checksums are
- * CRC-32, and begin with a seed that only this segment has: bytes that a client has put into a body, or that were copied
- * from another segment, are never taken for a frame, nor for the beginning of one. Pure.
+ * The four numbers have eight hexadecimal digits each, so a reader knows the length of a frame from its first 36 bytes and
+ * can skip its body. Checksums are CRC-32, and begin with a seed that only this segment has: to have bytes of a body taken
+ * for a frame, where a damaged segment is searched for the next one, a client would have to guess it. Pure.
  */
 
 import { crc32 } from 'node:zlib';
@@ -39,7 +39,7 @@ export function encodeFrame(header: string, body: Uint8Array, seed: number): Uin
   return [Buffer.from(`${hex(crc32(lengths, seed))} ${lengths}${checksum} ${header}\n`), body, END];
 }
 
-/** The frame that begins at `start`; null if none does. Its end may lie beyond the bytes, and it may be damaged. */
+/** The frame that begins at `start`; null if none does. It may end after these bytes, and its content may be damaged. */
 export function frameAt(bytes: Uint8Array, start: number, seed: number): FrameBounds | null {
   const lengths = bytes.subarray(start + LENGTHS_AT, start + CHECKSUM_AT);
   const headerBytes = numberAt(bytes, start + LENGTHS_AT);
@@ -51,7 +51,7 @@ export function frameAt(bytes: Uint8Array, start: number, seed: number): FrameBo
   return { start, headerStart, bodyStart, bodyEnd, end: bodyEnd + 1 };
 }
 
-/** For a frame of which all bytes are there. */
+/** Requires the complete frame in `bytes`. */
 export function isIntact(bytes: Uint8Array, frame: FrameBounds, seed: number): boolean {
   const { start, headerStart, bodyStart, bodyEnd } = frame;
   const header = bytes.subarray(headerStart, bodyStart - 1);
@@ -60,13 +60,14 @@ export function isIntact(bytes: Uint8Array, frame: FrameBounds, seed: number): b
   return areLines && numberAt(bytes, start + CHECKSUM_AT) === checksum;
 }
 
-/** The JSON of the header, parsed; undefined if it is none. The message of JSON.parse would quote it, and so a client. */
-export function headerIn(bytes: Buffer, { headerStart, bodyStart }: FrameBounds): unknown {
-  try {
-    return JSON.parse(bytes.toString('utf8', headerStart, bodyStart - 1));
-  } catch {
-    return undefined;
-  }
+/** Requires all of the header in `bytes`. */
+export function headerIn(bytes: Buffer, { headerStart, bodyStart }: FrameBounds): string {
+  return bytes.toString('utf8', headerStart, bodyStart - 1);
+}
+
+/** Whether a line other than the first looks like the beginning of a frame, whatever its seed. */
+export function mayHaveSecondFrame(bytes: Buffer): boolean {
+  return /\n[0-9a-f ]{36}\[/.test(bytes.toString('latin1'));
 }
 
 /** The next place, from `start` on, where a frame may begin: after the end of a line. -1 if there is none. */

@@ -21,10 +21,12 @@ import {
   LogUnavailableError,
   type LostRange,
 } from '../../../log.ts';
+import { sizeOfFile } from '../../../data-folder/files.ts';
 import { positionsText, type ProcessedRecord } from '../../../log/continuity.ts';
 import { isBackupRunning } from '../folder-lock.ts';
-import { compressSegment, receivedLastOf } from './compression.ts';
-import { findDurableEnd, findLogName, localLogName } from './name-and-end.ts';
+import { compressSegment, newestReceivedAtOf } from './compression.ts';
+import { findDurableEnd } from './ends.ts';
+import { findLogName, localLogName } from './name.ts';
 import {
   BATCH_BYTES_MAX,
   type DurableEnd,
@@ -39,14 +41,13 @@ import {
   UnreadableSegmentError,
 } from './segment-reader.ts';
 import {
-  assertNotForeign,
-  findIdentity,
+  findOwnHeader,
+  findSegmentHeader,
   gapAdvice,
   listSegments,
   LOST_POSITIONS,
   removeSegment,
   type Segment,
-  segmentBytes,
   segmentFile,
 } from './segments.ts';
 
@@ -61,6 +62,8 @@ export interface ReaderSetup {
 const LISTINGS_MAX = 5;
 /** So that people who look for a recent request can read it with any program. */
 const COMPRESS_AFTER_MS = 60_000;
+/** After one that failed: the disk may be full. */
+const COMPRESS_RETRY_MS = 600_000;
 
 /** The segments of the folder at one moment, from a position on. */
 interface Listing {
@@ -71,17 +74,18 @@ interface Listing {
   readonly isEndLost: boolean;
 }
 
-export function openFileLogReader(setup: ReaderSetup): LogReader {
-  return new FileLogReader(setup);
+export function openEmbeddedLogReader(setup: ReaderSetup): LogReader {
+  return new EmbeddedLogReader(setup);
 }
 
-class FileLogReader implements LogReader {
+class EmbeddedLogReader implements LogReader {
   readonly #setup: ReaderSetup;
   #nameFound: string | undefined;
   /** It has had segments: the newest is never removed. */
   #isUsed = false;
   readonly #cache = new SegmentCache();
   #compressing: Promise<void> | undefined;
+  #compressNotBefore = 0;
 
   constructor(setup: ReaderSetup) {
     this.#setup = setup;
@@ -107,14 +111,14 @@ class FileLogReader implements LogReader {
 
   async read(_partition: number, position: number, bytesMax: number): Promise<LogBatch> {
     return this.#withListing(position, ({ ranges, firstKept }) => {
-      if (position > 0 && firstKept > position) throw this.#removed(position, firstKept);
+      if (position > 0 && firstKept > position) throw this.#removedError(position, firstKept);
       let records: LogRecord[] = [];
       let bytesLeft = Math.min(bytesMax, BATCH_BYTES_MAX);
       for (const range of ranges) {
         if (isGapMarker(range)) {
           // The records before it can be processed; what follows needs a decision of the operator.
           if (records.length > 0) break;
-          throw this.#lostRecords(range, range.from, range.until);
+          throw this.#lostRecordsError(range, range.from, range.until);
         }
         const read = this.#recordsOf(range, bytesLeft, records.length > 0);
         if (read === undefined) break;
@@ -135,7 +139,7 @@ class FileLogReader implements LogReader {
       if (hasSome) return undefined;
       // None after the last existing one: the segment may be complete, and the next one missing.
       if (!(error instanceof MissingPositionsError) || error.to !== range.until) throw error;
-      throw this.#lostRecords(range, Math.min(endOfSegment(range), error.from), error.to);
+      throw this.#lostRecordsError(range, Math.min(endOfSegment(range, this.#cache), error.from), error.to);
     }
   }
 
@@ -186,7 +190,7 @@ class FileLogReader implements LogReader {
         const { segment } = range;
         if (isGapMarker(range)) continue;
         const end = range.until ?? endOfSegment(range, this.#cache);
-        if (end > range.from) bytes += (segmentBytes(segment) * (end - range.from)) / (end - segment.firstPosition);
+        if (end > range.from) bytes += (sizeOfFile(segment.file) * (end - range.from)) / (end - segment.firstPosition);
       }
       return Math.ceil(bytes);
     });
@@ -210,18 +214,20 @@ class FileLogReader implements LogReader {
     // Read before the segments: a record is noted there after it is in its segment.
     const acknowledged = findDurableEnd(this.#setup.folder)?.position ?? 0;
     return this.#withListing(position, ({ ranges, firstKept, isEndLost }) => {
-      let missing = position > 0 && Number.isFinite(firstKept) ? Math.max(0, firstKept - position) : 0;
-      let end = firstKept === Number.POSITIVE_INFINITY ? 1 : firstKept;
+      const atStart = position > 0 && Number.isFinite(firstKept) ? Math.max(0, firstKept - position) : 0;
+      let between = 0;
+      let end = Number.isFinite(firstKept) ? firstKept : 1;
       for (const range of ranges) {
-        const { from, until } = range;
         // A newest segment may grow; of one that cannot be read, the acknowledged end is used.
-        const unreadable = until === undefined && acknowledged === 0 ? position - 1 : from;
-        const found = isGapMarker(range) ? from : ifReadable(unreadable, () => endOfSegment(range, this.#cache));
-        if (until !== undefined) missing += Math.max(0, until - Math.max(found, from));
-        end = until ?? found;
+        const whenUnreadable = range.until === undefined && acknowledged === 0 ? position - 1 : range.from;
+        end = isGapMarker(range) ? range.from : ifReadable(whenUnreadable, () => endOfSegment(range, this.#cache));
+        if (range.until === undefined) continue;
+        between += Math.max(0, range.until - Math.max(end, range.from));
+        end = range.until;
       }
-      missing += isEndLost ? 0 : Math.max(0, Math.max(position, acknowledged) - end);
-      return missing === 0 && this.#damageIn(ranges[0]) !== undefined ? 1 : missing;
+      const atEnd = isEndLost ? 0 : Math.max(0, Math.max(position, acknowledged) - end);
+      const missing = atStart + between + atEnd;
+      return missing === 0 && this.#isDamaged(ranges[0]) ? 1 : missing;
     });
   }
 
@@ -249,7 +255,7 @@ class FileLogReader implements LogReader {
     const processed = this.#list(0).ranges.filter(({ until }) => until !== undefined && until <= position);
     // The marker of missing records stays, like that of a segment that was given up.
     const kept = processed.filter((range) => !isGapMarker(range));
-    while (kept[0] !== undefined && this.#receivedLast(kept[0]) <= this.#setup.now() - this.#setup.retentionMs) {
+    while (kept[0] !== undefined && this.#newestReceivedAt(kept[0]) <= this.#setup.now() - this.#setup.retentionMs) {
       // The backup's copy of the store may be older than the position, and then it needs the segment.
       if (isBackupRunning(this.#setup.folder)) return;
       removeSegment(kept[0].segment.file);
@@ -262,18 +268,21 @@ class FileLogReader implements LogReader {
   #compress(range: SegmentRange | undefined): void {
     const { isConsumer, now, folder } = this.#setup;
     if (isConsumer !== true || range === undefined || this.#compressing !== undefined) return;
-    const receivedLast = this.#receivedLast(range);
-    if (receivedLast > now() - COMPRESS_AFTER_MS || isBackupRunning(folder)) return;
-    this.#compressing = compressSegment(range.segment, receivedLast).finally(() => {
+    const newestReceivedAt = this.#newestReceivedAt(range);
+    if (newestReceivedAt > now() - COMPRESS_AFTER_MS || performance.now() < this.#compressNotBefore) return;
+    if (isBackupRunning(folder)) return;
+    this.#compressing = compressSegment(range.segment, newestReceivedAt).then((isDone) => {
       this.#compressing = undefined;
+      if (!isDone) this.#compressNotBefore = performance.now() + COMPRESS_RETRY_MS;
     });
   }
 
   /** By order of appending; 0 if the segment is empty. */
-  #receivedLast(range: SegmentRange): number {
+  #newestReceivedAt(range: SegmentRange): number {
     const { segment, next } = range;
-    if (segment.isCompressed) return receivedLastOf(segment);
-    return (next && findIdentity(next)?.receivedBefore) ?? newestBefore(range, this.#cache)?.receivedAt ?? 0;
+    if (segment.isCompressed) return newestReceivedAtOf(segment);
+    const ofNext = next && findSegmentHeader(next)?.newestReceivedAtBefore;
+    return ofNext ?? newestBefore(range, this.#cache)?.receivedAt ?? 0;
   }
 
   async newestReceivedAt(): Promise<number> {
@@ -293,14 +302,14 @@ class FileLogReader implements LogReader {
     await this.#compressing;
   }
 
-  /** The error of a processor that has reached a damaged record; undefined if the first record can be read. */
-  #damageIn(range: SegmentRange | undefined): LogCorruptError | undefined {
-    if (range === undefined || isGapMarker(range)) return undefined;
+  /** Whether the first record cannot be read, where a processor would stop. */
+  #isDamaged(range: SegmentRange | undefined): boolean {
+    if (range === undefined || isGapMarker(range)) return false;
     try {
       readRecords(range, 1, this.#cache);
-      return undefined;
+      return false;
     } catch (error) {
-      if (error instanceof LogCorruptError && !(error instanceof ForeignSegmentError)) return error;
+      if (error instanceof LogCorruptError && !(error instanceof ForeignSegmentError)) return true;
       throw error;
     }
   }
@@ -327,12 +336,12 @@ class FileLogReader implements LogReader {
   /** A segment inserted between others makes the one before it look truncated. */
   #assertNoneForeign(position: number): void {
     for (const range of this.#list(position).ranges) {
-      if (!isGapMarker(range)) assertNotForeign(range.segment, range.logName);
+      if (!isGapMarker(range)) findOwnHeader(range.segment, range.logName);
     }
   }
 
   /** `range` is that of the marker or, before a start has written one, of the segment before the gap. */
-  #lostRecords(range: SegmentRange, from: number, until: number | undefined): LogGapError {
+  #lostRecordsError(range: SegmentRange, from: number, until: number | undefined): LogGapError {
     const positions = until === undefined ? `positions ${from}` : positionsText(from, until);
     const isMarked = isGapMarker(range);
     const gap = { position: isMarked ? range.segment.firstPosition : from, isMarked };
@@ -341,7 +350,7 @@ class FileLogReader implements LogReader {
     );
   }
 
-  #removed(position: number, firstKept: number): LogCorruptError {
+  #removedError(position: number, firstKept: number): LogCorruptError {
     const begins = Number.isFinite(firstKept)
       ? `The log begins at position ${firstKept}`
       : 'The log has no segment any more';

@@ -9,19 +9,28 @@
 
 import { closeSync, fstatSync, openSync, readFileSync, readSync, statSync } from 'node:fs';
 import { zstdDecompressSync } from 'node:zlib';
-import { LOCAL_PARTITION, LogCorruptError, type LogHeader, type LogRecord, LogUnavailableError } from '../../../log.ts';
-import type { ForeignFormat, KeyKind, Rejection } from '../../../model.ts';
+import { LogCorruptError, type LogHeader, type LogRecord, LogUnavailableError } from '../../../log.ts';
 import { isAccessDenied, isOutOfFiles } from '../disk.ts';
-import { type FrameBounds, frameAt, headerIn, isIntact, nextLine, PREFIX_BYTES, seedOf } from './frames.ts';
+import {
+  type FrameBounds,
+  frameAt,
+  headerIn,
+  isIntact,
+  mayHaveSecondFrame,
+  nextLine,
+  PREFIX_BYTES,
+  seedOf,
+} from './frames.ts';
+import { type DecodedHeader, decodeHeader } from './record-header.ts';
 import {
   assertWrittenHere,
-  findIdentity,
-  type HeaderValues,
-  IDENTITY_BYTES_MAX,
-  identityIn,
+  findSegmentHeader,
+  HEADER_BYTES_MAX,
+  restoreOrGiveUp,
   type Segment,
+  segmentHeaderIn,
+  type SegmentHeader,
   type SegmentId,
-  type SegmentIdentity,
 } from './segments.ts';
 
 /** The segment was removed, or given up, since the folder was listed. */
@@ -30,20 +39,20 @@ export class SegmentGoneError extends LogUnavailableError {}
 /** Nothing in the segment can be read: all of it is damaged, or this user has no permission to read it. */
 export class UnreadableSegmentError extends LogCorruptError {}
 
-/** Positions that a segment should contain and does not: from `from` up to, and without, `to`. */
+/** Positions that a segment should contain and does not: from `from` to `to`, exclusive. */
 export class MissingPositionsError extends LogCorruptError {
   readonly from: number;
   readonly to: number;
-  constructor(file: string, from: number, to: number) {
+  constructor(segment: Segment, from: number, to: number) {
     super(
-      `The log segment ${file} is damaged: it has no position ${from}, where ${to} is next. ${restoreOrGiveUp(file)}`,
+      `The log segment ${segment.file} is damaged: it has no position ${from}, where ${to} is next. ${restoreOrGiveUp(segment)}`,
     );
     this.from = from;
     this.to = to;
   }
 }
 
-/** Limit of bodies and rejections in memory at once, plus the one record that exceeds it. */
+/** Limit of bodies and headers in memory at once, plus the one record that exceeds it. */
 export const BATCH_BYTES_MAX = 16 * 1024 * 1024;
 /** How much is read from the file at once to find records, or more if one record is larger. */
 const CHUNK_BYTES = 64 * 1024;
@@ -51,7 +60,7 @@ const CHUNK_BYTES = 64 * 1024;
 const INDEX_STEP_BYTES = 64 * 1024;
 const CACHED_INDEXES_MAX = 16;
 
-/** Where records end that are durable: nothing behind it is read. */
+/** The end of the durable records. */
 export interface DurableEnd {
   /** The position after the last one. */
   readonly position: number;
@@ -64,7 +73,7 @@ export interface DurableEnd {
 /** The part of a segment to read. */
 export interface SegmentRange {
   readonly segment: Segment;
-  /** The name of its log (`log/name-and-end.ts`). */
+  /** The name of its log (`./name.ts`). */
   readonly logName: string | undefined;
   readonly from: number;
   /**
@@ -73,7 +82,7 @@ export interface SegmentRange {
    */
   readonly until: number | undefined;
   readonly next: Segment | undefined;
-  /** Of the newest segment nothing after it is read. Undefined: whatever is there. */
+  /** Of the newest segment all records up to it are read, and none after it. Undefined: whatever is there. */
   readonly durable: DurableEnd | undefined;
 }
 
@@ -91,7 +100,9 @@ export class SegmentCache {
   indexOf({ id }: SegmentId): SparseIndex {
     let index = this.#indexes.get(id);
     if (index === undefined) {
-      if (this.#indexes.size >= CACHED_INDEXES_MAX) this.#indexes.clear();
+      // Segments are read in order, so the first is the least useful.
+      const [oldest = ''] = this.#indexes.keys();
+      if (this.#indexes.size >= CACHED_INDEXES_MAX) this.#indexes.delete(oldest);
       index = new SparseIndex();
       this.#indexes.set(id, index);
     }
@@ -112,6 +123,7 @@ export class SegmentCache {
   }
 }
 
+/** Where a record begins, or would begin. */
 interface Place {
   readonly position: number;
   readonly offset: number;
@@ -132,30 +144,27 @@ class SparseIndex {
 }
 
 /** A record that was found, in bytes that were read. */
-interface FoundRecord {
-  readonly position: number;
+interface FoundRecord extends Place {
   readonly bytes: Buffer;
   readonly frame: FrameBounds;
-  /** Where the record begins and ends in the segment. */
-  readonly offset: number;
+  /** Where it ends in the segment. */
   readonly end: number;
 }
 
 /** A segment that is open for reading. */
-export class OpenSegment implements Disposable {
-  readonly identity: SegmentIdentity;
+export class SegmentReader implements Disposable {
+  readonly header: SegmentHeader;
   readonly size: number;
+  /** Where the first record begins. */
+  readonly start: Place;
   readonly #read: (offset: number, length: number) => Buffer;
   readonly #close: () => void;
   readonly #index: SparseIndex;
   readonly #seed: number;
-  /** Where its first record begins. */
-  readonly firstOffset: number;
-  /** Where the last search for records has ended. */
-  scannedTo = 0;
 
-  /** Throws the errors of the operating system, and `UnreadableSegmentError` if it does not say which one it is. */
-  constructor({ file, isCompressed }: Segment, cache: SegmentCache) {
+  /** Throws the errors of the operating system, and `UnreadableSegmentError` if it has no readable header. */
+  constructor(segment: Segment, cache: SegmentCache) {
+    const { file, isCompressed } = segment;
     if (isCompressed) {
       const bytes = cache.decompressed(file);
       this.size = bytes.length;
@@ -170,64 +179,60 @@ export class OpenSegment implements Disposable {
       };
       this.#close = () => closeSync(descriptor);
     }
-    const found = identityIn(this.#read(0, IDENTITY_BYTES_MAX));
-    if (found === undefined) {
+    try {
+      const found = segmentHeaderIn(this.#read(0, HEADER_BYTES_MAX), file);
+      if (found === undefined) {
+        throw new UnreadableSegmentError(
+          `The log segment ${file} is damaged: it has no readable header. ${restoreOrGiveUp(segment)}`,
+        );
+      }
+      this.header = found.header;
+      this.start = { position: found.header.firstPosition, offset: found.end };
+    } catch (error) {
       this.#close();
-      throw new UnreadableSegmentError(
-        `The log segment ${file} is damaged: it does not say which one it is. ${restoreOrGiveUp(file)}`,
-      );
+      throw error;
     }
-    this.identity = found.identity;
-    this.firstOffset = found.end;
-    this.#seed = seedOf(found.identity.id);
-    this.#index = cache.indexOf(found.identity);
+    this.#seed = seedOf(this.header.id);
+    this.#index = cache.indexOf(this.header);
   }
 
   [Symbol.dispose](): void {
     this.#close();
   }
 
-  /**
-   * Records from a position on, up to the first that cannot be found. With their bodies, if `bodyBytes` says about how many
-   * bytes of them are wanted.
-   */
-  *recordsFrom(position: number, bodyBytes = 0): Generator<FoundRecord> {
-    const start = this.#placeOf(position);
-    if (start === undefined) return;
-    yield* this.#scan(start, bodyBytes);
-  }
-
-  #placeOf(wanted: number): Place | undefined {
-    const first = { position: this.identity.position, offset: this.firstOffset };
-    let place = this.#index.before(wanted, this.size) ?? first;
-    while (place.position < wanted) {
-      let next: Place | undefined;
-      for (const { position, end } of this.#scan(place, 0)) {
-        next = { position: position + 1, offset: end };
-        if (next.position === wanted) return next;
+  /** Where a record begins, or would begin if the segment ends before it; undefined if that cannot be found. */
+  find(position: number): Place | undefined {
+    let place = this.#index.before(position, this.size) ?? this.start;
+    while (place.position < position) {
+      const from = place;
+      for (const found of this.scan(from)) {
+        place = { position: found.position + 1, offset: found.end };
+        if (place.position === position) return place;
       }
-      place = next ?? place;
-      // What is damaged here was processed before: it does not hide what follows it.
-      const found = this.nextIntact(place.offset);
-      if (found === undefined || found.position > wanted) return undefined;
-      place = found;
+      // Damage before the wanted position is processed already: skip it.
+      const next = this.nextIntact(place.offset);
+      if (next === undefined || next.position > position) return undefined;
+      place = next;
     }
     return place;
   }
 
-  /** From a place on. Remembers places that it comes across. */
-  *#scan(start: Place, bodyBytes: number): Generator<FoundRecord> {
-    const chunkBytes = bodyBytes === 0 ? CHUNK_BYTES : Math.min(bodyBytes, BATCH_BYTES_MAX) + CHUNK_BYTES;
-    let { position, offset } = start;
+  /**
+   * Records from a place on, up to the first that is not there. Without `bodyBytes` only their headers are read; with it
+   * their bodies, too, about so many bytes at once. Remembers places that it comes across.
+   */
+  *scan(from: Place, bodyBytes?: number): Generator<FoundRecord> {
+    const withBodies = bodyBytes !== undefined;
+    const chunkBytes = withBodies ? Math.min(bodyBytes, BATCH_BYTES_MAX) + CHUNK_BYTES : CHUNK_BYTES;
+    let { position, offset } = from;
     let bytes: Buffer = Buffer.alloc(0);
     let bytesAt = offset;
     for (; ; position++) {
-      this.scannedTo = offset;
       const hasPrefix = offset + PREFIX_BYTES <= bytesAt + bytes.length;
       if (!hasPrefix) [bytes, bytesAt] = [this.#read(offset, chunkBytes), offset];
       let frame = frameAt(bytes, offset - bytesAt, this.#seed);
       if (frame === null || bytesAt + frame.end > this.size) return;
-      if ((bodyBytes > 0 ? frame.end : frame.bodyStart) > bytes.length) {
+      if ((withBodies ? frame.end : frame.bodyStart) > bytes.length) {
         [bytes, bytesAt] = [this.#read(offset, Math.max(chunkBytes, frame.end - frame.start)), offset];
         frame = frameAt(bytes, 0, this.#seed) as FrameBounds;
       }
@@ -238,22 +243,18 @@ export class OpenSegment implements Disposable {
     }
   }
 
-  /** Where the records end that are intact. */
+  /** Where the intact records end. */
   endOfRecords(): Place {
-    const { identity, size, firstOffset } = this;
-    let end = this.#index.before(Number.POSITIVE_INFINITY, size) ?? {
-      position: identity.position,
-      offset: firstOffset,
-    };
-    for (const found of this.recordsFrom(end.position, CHUNK_BYTES)) {
-      if (!this.isIntact(found)) break;
+    let end = this.#index.before(Number.POSITIVE_INFINITY, this.size) ?? this.start;
+    for (const found of this.scan(end, CHUNK_BYTES)) {
+      if (!this.checksumMatches(found)) break;
       end = { position: found.position + 1, offset: found.end };
     }
     return end;
   }
 
-  /** Whether no byte of it, with its body, has changed. */
-  isIntact({ bytes, frame }: FoundRecord): boolean {
+  /** Requires that it was found with its body. */
+  checksumMatches({ bytes, frame }: FoundRecord): boolean {
     return isIntact(bytes, frame, this.#seed);
   }
 
@@ -269,9 +270,10 @@ export class OpenSegment implements Disposable {
         if (frame !== null && at + frame.end <= this.size) {
           const whole = this.#read(at + line, frame.end - frame.start);
           const bounds = frameAt(whole, 0, this.#seed) as FrameBounds;
-          if (isIntact(whole, bounds, this.#seed)) {
-            const [position, commit] = headerIn(whole, bounds) as HeaderValues;
-            return { position, commit, offset: at + line, end: at + frame.end };
+          const decoded = isIntact(whole, bounds, this.#seed) ? decodeHeader(headerIn(whole, bounds)) : undefined;
+          if (decoded !== undefined) {
+            const { commit, header } = decoded;
+            return { position: header.position, commit, offset: at + line, end: at + frame.end };
           }
         }
         line = nextLine(bytes, line);
@@ -281,46 +283,48 @@ export class OpenSegment implements Disposable {
   }
 }
 
+/** Undefined if it is damaged. Requires that the record was found with its body. */
+export function decodeIntact(segment: SegmentReader, found: FoundRecord): DecodedHeader | undefined {
+  return segment.checksumMatches(found) ? decodeHeader(headerIn(found.bytes, found.frame)) : undefined;
+}
+
 /**
  * At least one record if there is one, then as many as bring the bodies to `bytesMax` bytes. Records before a damaged or
  * missing one are returned, so that only a read of that one itself fails.
  */
 export function readRecords(range: SegmentRange, bytesMax: number, cache = new SegmentCache()): ReadRecords {
-  const limit = limitOf(range);
+  const { segment, from } = range;
+  const end = endOf(range);
   const records: LogRecord[] = [];
-  if (range.from >= limit) return { records, isEnd: true };
+  if (from >= end) return { records, isEnd: true };
   return inSegment(range, cache, { records, isEnd: true }, (open) => {
-    const { segment, until } = range;
-    let position = range.from;
+    let place = open.find(from) ?? { position: from, offset: open.size };
     let bytes = 0;
     let bytesInAll = 0;
-    for (const found of open.recordsFrom(position, bytesMax)) {
-      const header = open.isIntact(found) ? (headerIn(found.bytes, found.frame) as HeaderValues) : undefined;
-      if (header?.[POSITION] !== position) {
+    for (const found of open.scan(place, bytesMax)) {
+      const header = decodeIntact(open, found)?.header;
+      if (header?.position !== place.position) {
         if (records.length > 0) return { records, isEnd: false };
-        if (header === undefined) throw damaged(range, position);
-        throw new MissingPositionsError(segment.file, position, header[POSITION]);
+        throw header === undefined ? damaged(range, from) : new MissingPositionsError(segment, from, header.position);
       }
-      const { bodyStart, bodyEnd, end, start } = found.frame;
-      records.push(toRecord(header, found.bytes.subarray(bodyStart, bodyEnd)));
-      position += 1;
+      const { start, bodyStart, bodyEnd } = found.frame;
+      records.push({ ...header, body: found.bytes.subarray(bodyStart, bodyEnd) });
+      place = { position: found.position + 1, offset: found.end };
       bytes += bodyEnd - bodyStart;
-      bytesInAll += end - start;
-      if (position === limit || bytes >= bytesMax || bytesInAll >= BATCH_BYTES_MAX) {
-        return { records, isEnd: position === limit };
-      }
+      bytesInAll += bodyEnd - start;
+      const isEnd = place.position === end;
+      if (isEnd || bytes >= bytesMax || bytesInAll >= BATCH_BYTES_MAX) return { records, isEnd };
     }
-    // Nothing follows here, unless it is damaged.
-    const isEnd = open.size === open.scannedTo || open.nextIntact(open.scannedTo) === undefined;
-    if (isEnd && until === undefined) return { records, isEnd };
+    const isCutShort = open.nextIntact(place.offset) === undefined;
+    if (isCutShort && end === Number.POSITIVE_INFINITY) return { records, isEnd: true };
     if (records.length > 0) return { records, isEnd: false };
-    throw isEnd ? new MissingPositionsError(segment.file, position, limit) : damaged(range, position);
+    throw isCutShort ? new MissingPositionsError(segment, from, end) : damaged(range, from);
   });
 }
 
-export interface ReadHeaders {
+interface ReadHeaders {
   readonly headers: LogHeader[];
-  /** The error of the first record that is not there; undefined if there was none, or if enough were found before. */
+  /** Set if reading stopped at a damaged or missing record, before `countMax`. */
   readonly problem: LogCorruptError | undefined;
 }
 
@@ -330,22 +334,22 @@ export function readHeaders(
   cache: SegmentCache,
   { countMax = Number.POSITIVE_INFINITY, traceId }: { readonly countMax?: number; readonly traceId?: string } = {},
 ): ReadHeaders {
-  const limit = limitOf(range);
+  const end = endOf(range);
   const headers: LogHeader[] = [];
-  if (range.from >= limit) return { headers, problem: undefined };
+  if (range.from >= end) return { headers, problem: undefined };
   return inSegment(range, cache, { headers, problem: undefined }, (open) => {
     let position = range.from;
-    for (const { bytes, frame } of open.recordsFrom(position)) {
+    const start = open.find(position);
+    for (const { bytes, frame } of start === undefined ? [] : open.scan(start)) {
       if (traceId === undefined || bytes.subarray(frame.headerStart, frame.bodyStart).includes(traceId)) {
-        const header = headerIn(bytes, frame) as HeaderValues | undefined;
-        if (header?.[POSITION] !== position) break;
-        const { body: _none, ...rest } = toRecord(header, NO_BODY);
-        if (traceId === undefined || rest.traceId === traceId) headers.push(rest);
+        const header = decodeHeader(headerIn(bytes, frame))?.header;
+        if (header?.position !== position) break;
+        if (traceId === undefined || header.traceId === traceId) headers.push(header);
       }
       position += 1;
-      if (position === limit || headers.length >= countMax) return { headers, problem: undefined };
+      if (position === end || headers.length >= countMax) return { headers, problem: undefined };
     }
-    return { headers, problem: range.until === undefined ? undefined : damaged(range, position) };
+    return { headers, problem: end === Number.POSITIVE_INFINITY ? undefined : damaged(range, position) };
   });
 }
 
@@ -360,22 +364,22 @@ export function newestBefore(
   return readHeaders({ ...range, from: last }, cache, { countMax: 1 }).headers[0];
 }
 
-/** Where the records of a segment end that can be read, durable or not. Undefined if none can be. */
+/** Where the intact records of a segment end, durable or not. Undefined if it cannot be read. */
 export function findEnd(segment: Segment): DurableEnd | undefined {
   try {
-    using open = new OpenSegment(segment, new SegmentCache());
+    using open = new SegmentReader(segment, new SegmentCache());
     const { position, offset } = open.endOfRecords();
-    return { position, segment: open.identity, bytes: offset };
+    return { position, segment: open.header, bytes: offset };
   } catch {
     return undefined;
   }
 }
 
-/** Whether it has no record; also of one that cannot be read, which its readers report. */
+/** Whether it has no record; also true for an unreadable one, which its readers report. */
 export function isEmpty(segment: Segment): boolean {
   try {
-    using open = new OpenSegment(segment, new SegmentCache());
-    return open.recordsFrom(segment.firstPosition).next().done === true;
+    using open = new SegmentReader(segment, new SegmentCache());
+    return open.scan(open.start).next().done === true;
   } catch {
     return true;
   }
@@ -384,51 +388,46 @@ export function isEmpty(segment: Segment): boolean {
 /** The position after the last record that counts. */
 export function endOfSegment(range: SegmentRange, cache = new SegmentCache()): number {
   const { segment } = range;
-  const limit = limitOf(range);
-  if (limit <= segment.firstPosition) return segment.firstPosition;
+  const end = endOf(range);
+  if (end <= segment.firstPosition) return segment.firstPosition;
   // Only complete ones are compressed.
-  if (segment.isCompressed && range.until !== undefined) return limit;
+  if (segment.isCompressed && range.until !== undefined) return end;
   return inSegment(range, cache, segment.firstPosition, (open) =>
-    isComplete(range, open) ? limit : Math.min(limit, open.endOfRecords().position),
+    isComplete(range, open) ? end : Math.min(end, open.endOfRecords().position),
   );
 }
 
 /**
- * An interrupted start leaves a segment that does not say which one it is, and nothing else: that is synced before
- * anything is appended.
+ * An interrupted start leaves a segment without a readable header, and nothing else: the header is synced before anything
+ * is appended.
  */
 export function isUnfinished(file: string): boolean {
-  if (statSync(file).size > IDENTITY_BYTES_MAX) return false;
+  if (statSync(file).size > HEADER_BYTES_MAX) return false;
   const bytes = readFileSync(file);
-  // The header of a record is a line like this.
-  return identityIn(bytes) === undefined && !/\n[0-9a-f ]{36}\[/.test(bytes.toString('latin1'));
+  return segmentHeaderIn(bytes, file) === undefined && !mayHaveSecondFrame(bytes);
 }
 
 /** By its size, as the next segment or the durable end has it; false if that is not known. */
-function isComplete({ next, durable }: SegmentRange, { identity, size }: OpenSegment): boolean {
-  if (next === undefined) return durable?.segment.id === identity.id && size >= durable.bytes;
-  const previous = findIdentity(next)?.previous;
-  return previous?.id === identity.id && size >= previous.bytes;
+function isComplete({ next, durable }: SegmentRange, { header, size }: SegmentReader): boolean {
+  if (next === undefined) return durable?.segment.id === header.id && size >= durable.bytes;
+  const previous = findSegmentHeader(next)?.previous;
+  return previous?.id === header.id && size >= previous.bytes;
 }
 
-/** The position after the last one that may be read; infinity if that is not known. */
-function limitOf({ until, durable }: SegmentRange): number {
+/** The position before which the segment must have all records; infinity if that is not known. */
+function endOf({ until, durable }: SegmentRange): number {
   return until ?? durable?.position ?? Number.POSITIVE_INFINITY;
 }
 
-const NO_BODY = new Uint8Array(0);
-
-/** Indexes in `HeaderValues`. */
-const POSITION = 0;
-
 /** `whenUnfinished` is for a newest segment that is just being created. */
-function inSegment<T>(range: SegmentRange, cache: SegmentCache, whenUnfinished: T, use: (open: OpenSegment) => T): T {
-  const { file, isCompressed } = range.segment;
+function inSegment<T>(range: SegmentRange, cache: SegmentCache, whenUnfinished: T, use: (open: SegmentReader) => T): T {
+  const { segment, logName, until } = range;
+  const { file, isCompressed } = segment;
   if (!isCompressed) cache.release();
   try {
-    if (range.until === undefined && isUnfinished(file)) return whenUnfinished;
-    using open = new OpenSegment(range.segment, cache);
-    assertWrittenHere(range.segment, range.logName, open.identity);
+    if (until === undefined && isUnfinished(file)) return whenUnfinished;
+    using open = new SegmentReader(segment, cache);
+    assertWrittenHere(segment, logName, open.header);
     return use(open);
   } catch (error) {
     if (error instanceof LogCorruptError) throw error;
@@ -440,60 +439,12 @@ function inSegment<T>(range: SegmentRange, cache: SegmentCache, whenUnfinished: 
       );
     }
     if (isOutOfFiles(error)) throw new LogUnavailableError(`The log segment ${file} cannot be read now: ${message}.`);
-    throw new UnreadableSegmentError(`The log segment ${file} cannot be read: ${message}. ${restoreOrGiveUp(file)}`);
+    throw new UnreadableSegmentError(`The log segment ${file} cannot be read: ${message}. ${restoreOrGiveUp(segment)}`);
   }
 }
 
-function toRecord(header: HeaderValues, body: Uint8Array): LogRecord {
-  const [
-    position,
-    ,
-    traceId,
-    tenantId,
-    receivedAt,
-    keyId,
-    keyKind,
-    idempotencyKey,
-    userCount,
-    eventCount,
-    rejections,
-    format,
-    droppedByClient,
-  ] = header;
-  const record = {
-    partition: LOCAL_PARTITION,
-    position,
-    firstUserIndex: 0,
-    traceId,
-    tenantId,
-    receivedAt,
-    keyId,
-    keyKind: keyKind as KeyKind,
-    idempotencyKey,
-    userCount,
-    eventCount,
-    rejections: rejections === null ? [] : (JSON.parse(rejections) as Rejection[]),
-    body,
-  };
-  if (format === null && droppedByClient === null) return record;
-  return {
-    ...record,
-    ...(format !== null && { format: format as ForeignFormat }),
-    ...(droppedByClient !== null && { droppedByClient }),
-  };
-}
-
 function damaged({ segment }: SegmentRange, position: number): LogCorruptError {
-  const { file } = segment;
   return new LogCorruptError(
-    `The record at position ${position} of the log segment ${file} is damaged. ${restoreOrGiveUp(file)}`,
-  );
-}
-
-/** What an operator can do about a partly unreadable segment. */
-function restoreOrGiveUp(file: string): string {
-  return (
-    `With the server stopped, put ${file} back from a backup. To go on without those of its records that are not ` +
-    `processed yet, rename it to ${file.replace(/\.zst$/, '')}.lost.`
+    `The record at position ${position} of the log segment ${segment.file} is damaged. ${restoreOrGiveUp(segment)}`,
   );
 }

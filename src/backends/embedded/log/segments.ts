@@ -1,8 +1,9 @@
 /**
- * The files of the embedded log: `<folder>/<first position>.log`, a text file of frames (`log/frames.ts`), the first of
- * which says which segment it is. A segment is written by one thread of one process and never again after a restart: a
- * new process always starts a new segment. So records that follow a failed fsync are never appended after bytes that the
- * disk may not have. A segment that is processed is compressed: `….log.zst` (`log/compression.ts`).
+ * The files of the embedded log: `<folder>/<first position>.log`, a text file of frames (`./frames.ts`). The first frame
+ * is the header of the segment, the others are its records. A segment is written by one thread of one process and never
+ * again after a restart: a new process always starts a new segment. So records that follow a failed fsync are never
+ * appended after bytes that the disk may not have. Once its records are processed, a segment is compressed:
+ * `….log.zst` (`./compression.ts`).
  *
  * Positions have no gaps: a segment contains every position from its own first to the next segment's first, so a reader
  * notices missing records. An operator who gives up a damaged segment renames it to `….log.lost`, which keeps its
@@ -10,29 +11,29 @@
  * segments, it leaves an empty `….log.missing`: the records from that position up to the next segment were acknowledged
  * and are not here.
  *
- * A start after the newest segment was given up continues far after it, since the number of records in it is uncertain.
- * An empty `….log.unused` marks where the known ones end: from there up to the next segment there were none.
+ * A start after the newest segment was given up continues `LOST_POSITIONS` after it, because the number of its records is
+ * unknown. An empty `….log.unused` marks where the known ones end: from there up to the next segment there were none.
  *
- * A segment contains where it was written: in which log (`log/name-and-end.ts`), from which position on. A segment found
+ * The header says where the segment was written: in which log (`./name.ts`), from which position on. A segment found
  * elsewhere was copied or renamed; it is never read, since its records would be processed again. Its random id, and that
- * of the segment before it, distinguish it from one of another copy of the installation (`assertOwnSegments`). It also
- * contains how long the segment before it is, so that one that was cut short is noticed by its size.
+ * of the segment before it, distinguish it from one of another copy of the installation (`./foreign-segments.ts`). The
+ * header also has the size of the segment before it, so that one that was cut short is noticed by its size.
  */
 
 import { closeSync, fdatasyncSync, mkdirSync, openSync, readdirSync, readSync, rmSync, writevSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
-import { sizeOfFile } from '../../../data-folder/files.ts';
 import { syncPath } from '../../../data-folder/write-durably.ts';
 import { ForeignSegmentError, LogCorruptError, LogUnavailableError } from '../../../log.ts';
 import { isOutOfFiles } from '../disk.ts';
 import { encodeFrame, frameAt, headerIn, isIntact } from './frames.ts';
+import { COLUMNS } from './record-header.ts';
 
 export interface Segment {
   readonly file: string;
   readonly firstPosition: number;
   /**
-   * `lost`: given up by an operator, its records are not read. The others are only marks: `missing`, of records that the
-   * log lost; `unused`, of positions that were never given out, as far as can be known.
+   * `lost`: given up by an operator, its records are not read. `missing` and `unused` are empty marker files: of
+   * acknowledged records that are gone; of positions that were never assigned, as far as is known.
    */
   readonly state: 'records' | 'lost' | 'missing' | 'unused';
   readonly isCompressed: boolean;
@@ -40,53 +41,28 @@ export interface Segment {
 
 /** A segment, as other files refer to it: its first position and a random id. */
 export interface SegmentId {
-  readonly position: number;
+  readonly firstPosition: number;
   readonly id: string;
 }
 
-export interface SegmentIdentity extends SegmentId {
+export interface SegmentHeader extends SegmentId {
   readonly logName: string;
   /** The newest segment with records when this one was created, and its size, which was final. */
   readonly previous: (SegmentId & { readonly bytes: number }) | null;
-  /** No record before this segment was received later. */
-  readonly receivedBefore: number;
+  /** The newest time of receipt in all segments before it; 0 for none. */
+  readonly newestReceivedAtBefore: number;
 }
-
-/** The header of a record, as it is written: a JSON array. */
-export type HeaderValues = [
-  position: number,
-  /** The first position of the commit that it was written in: what a crash can cut short is one commit, the last. */
-  commit: number,
-  traceId: string,
-  tenantId: string,
-  receivedAt: number,
-  keyId: string,
-  keyKind: string,
-  idempotencyKey: string | null,
-  userCount: number,
-  eventCount: number,
-  /** JSON of the rejections; null when there are none. */
-  rejections: string | null,
-  /** Null for our own. */
-  format: string | null,
-  /** Null for none. */
-  droppedByClient: number | null,
-];
 
 const NAME_DIGITS = 16;
 const SEGMENT_NAME = /^(\d{16})\.log(?:\.(zst|lost|missing|unused))?$/;
-/** Of several files with one position the first of these counts. */
+/** If several files have the same position, the first suffix in this list wins. */
 const SUFFIXES = [undefined, 'zst', 'lost', 'missing', 'unused'];
-/** The seed of the first frame of a segment, before its own is known. */
-const IDENTITY_SEED = 0;
+/** The seed of the first frame, before that of the segment is known. */
+const HEADER_SEED = 0;
 /** More than the first frame of a segment has. */
-export const IDENTITY_BYTES_MAX = 1_024;
+export const HEADER_BYTES_MAX = 1_024;
 const FORMAT = 1;
-/** What the header of a record has, in this order (`HeaderValues`): for people who read a segment. */
-const COLUMNS = [
-  ...['position', 'commit', 'trace_id', 'tenant_id', 'received_at', 'key_id', 'key_kind', 'idempotency_key'],
-  ...['user_count', 'event_count', 'rejections', 'format', 'dropped_by_client'],
-];
+const OTHER_VERSION = 'another version of Sluice wrote; use that version, or a new data folder.';
 /** More records than a segment can contain: the distance between a segment that was given up and the next one. */
 export const LOST_POSITIONS = 1_000_000_000;
 
@@ -118,7 +94,7 @@ export function segmentFile(folder: string, firstPosition: number): string {
 }
 
 /** Notes what the positions from `position` up to the next segment are. Survives a power loss. */
-export function makeMark(folder: string, position: number, state: 'missing' | 'unused'): void {
+export function makeMarker(folder: string, position: number, state: 'missing' | 'unused'): void {
   mkdirSync(folder, { recursive: true, mode: 0o700 });
   closeSync(openSync(`${segmentFile(folder, position)}.${state}`, 'a', 0o600));
   for (const path of [folder, dirname(folder)]) syncPath(path);
@@ -144,37 +120,56 @@ export function gapAdvice(folder: string, { position, isMarked }: { position: nu
   );
 }
 
+/** What an operator can do about a segment that is damaged. */
+export function restoreOrGiveUp({ file }: Pick<Segment, 'file'>): string {
+  return (
+    `With the server stopped, put ${file} back from a backup. To go on without those of its records that are not ` +
+    `processed yet, rename it to ${file.replace(/\.zst$/, '')}.lost.`
+  );
+}
+
 /**
- * From the first bytes of the segment. Undefined if they do not say it: a start was interrupted, or they are damaged.
+ * From the first bytes of a segment. Undefined if they have no readable header: a start was interrupted, or it is damaged.
+ * Throws for a header that this version does not know.
  */
-export function identityIn(bytes: Buffer): { readonly identity: SegmentIdentity; readonly end: number } | undefined {
-  const frame = frameAt(bytes, 0, IDENTITY_SEED);
-  if (frame === null || frame.end > bytes.length || !isIntact(bytes, frame, IDENTITY_SEED)) return undefined;
-  const header = headerIn(bytes, frame) as {
+export function segmentHeaderIn(
+  bytes: Buffer,
+  file: string,
+): { readonly header: SegmentHeader; readonly end: number } | undefined {
+  const frame = frameAt(bytes, 0, HEADER_SEED);
+  if (frame === null || frame.end > bytes.length || !isIntact(bytes, frame, HEADER_SEED)) return undefined;
+  const values = JSON.parse(headerIn(bytes, frame)) as {
+    readonly format: number;
     readonly log: string;
     readonly first_position: number;
     readonly id: string;
     readonly previous: { readonly first_position: number; readonly id: string; readonly bytes: number } | null;
-    readonly received_before: number;
+    readonly newest_received_at_before: number;
   };
-  const { log: logName, first_position: position, id, previous, received_before: receivedBefore } = header;
+  if (values.format !== FORMAT) {
+    throw new LogCorruptError(`The log segment ${file} has the format ${values.format}, which ${OTHER_VERSION}`);
+  }
+  const { previous } = values;
   return {
-    identity: {
-      ...{ logName, position, id, receivedBefore },
-      previous: previous && { position: previous.first_position, id: previous.id, bytes: previous.bytes },
+    header: {
+      logName: values.log,
+      firstPosition: values.first_position,
+      id: values.id,
+      previous: previous && { firstPosition: previous.first_position, id: previous.id, bytes: previous.bytes },
+      newestReceivedAtBefore: values.newest_received_at_before,
     },
     end: frame.end,
   };
 }
 
 /** Undefined if it cannot be read, which its readers report, or is compressed. */
-export function findIdentity({ file, isCompressed }: Segment): SegmentIdentity | undefined {
+export function findSegmentHeader({ file, isCompressed }: Segment): SegmentHeader | undefined {
   if (isCompressed) return undefined;
   try {
     const descriptor = openSync(file, 'r');
     try {
-      const bytes = Buffer.alloc(IDENTITY_BYTES_MAX);
-      return identityIn(bytes.subarray(0, readSync(descriptor, bytes, 0, bytes.length, 0)))?.identity;
+      const bytes = Buffer.alloc(HEADER_BYTES_MAX);
+      return segmentHeaderIn(bytes.subarray(0, readSync(descriptor, bytes, 0, bytes.length, 0)), file)?.header;
     } finally {
       closeSync(descriptor);
     }
@@ -183,42 +178,44 @@ export function findIdentity({ file, isCompressed }: Segment): SegmentIdentity |
   }
 }
 
-/** For a segment that need not be read now. Its readers report damage. */
-export function assertNotForeign(segment: Segment, logName: string | undefined): SegmentIdentity | undefined {
-  const identity = findIdentity(segment);
-  if (identity !== undefined) assertWrittenHere(segment, logName, identity);
-  return identity;
-}
-
 /** Throws `ForeignSegmentError` if the segment was written elsewhere. Of a log without a name, only its position counts. */
 export function assertWrittenHere(
-  { file, firstPosition }: Segment,
+  { file, firstPosition, isCompressed }: Segment,
   logName: string | undefined,
-  { logName: writtenIn, position }: SegmentIdentity,
+  header: SegmentHeader,
 ): void {
-  const isOfAnotherLog = logName !== undefined && writtenIn !== logName;
-  if (!isOfAnotherLog && position === firstPosition) return;
-  const name = basename(segmentFile('', position));
+  const isOfAnotherLog = logName !== undefined && header.logName !== logName;
+  if (!isOfAnotherLog && header.firstPosition === firstPosition) return;
+  const name = basename(segmentFile('', header.firstPosition)) + (isCompressed ? '.zst' : '');
   const what = isOfAnotherLog
-    ? `it is of another log, ${writtenIn}, and this one is ${logName}. Move it away; if it is ${join(dirname(file), 'name')} that was replaced, put that back instead`
+    ? `it is of another log, ${header.logName}, and this one is ${logName}. Move it away; if ${join(dirname(file), 'name')} was replaced, put that back instead`
     : `it was renamed, and was called ${name}. Move it away; if there is no ${name} beside it, rename it back instead`;
   throw new ForeignSegmentError(`The log segment ${file} does not belong there: ${what}. Nothing in it is processed.`);
 }
 
+/** Undefined if it cannot be read; throws if it was written elsewhere. For a segment that need not be read now. */
+export function findOwnHeader(segment: Segment, logName: string | undefined): SegmentHeader | undefined {
+  const header = findSegmentHeader(segment);
+  if (header !== undefined) assertWrittenHere(segment, logName, header);
+  return header;
+}
+
 /** Its descriptor, for appending, and its size so far. Throws if it already exists. */
-export function createSegment(folder: string, identity: SegmentIdentity): { descriptor: number; bytes: number } {
+export function createSegment(folder: string, header: SegmentHeader): { descriptor: number; bytes: number } {
   mkdirSync(folder, { recursive: true, mode: 0o700 });
-  const { logName: log, position, id, previous, receivedBefore } = identity;
-  const header = {
-    ...{ format: FORMAT, log, first_position: position, id },
-    previous: previous && { first_position: previous.position, id: previous.id, bytes: previous.bytes },
-    ...{ received_before: receivedBefore, columns: COLUMNS },
+  const { logName: log, firstPosition, id, previous, newestReceivedAtBefore } = header;
+  const values = {
+    ...{ format: FORMAT, log, first_position: firstPosition, id },
+    previous: previous && { first_position: previous.firstPosition, id: previous.id, bytes: previous.bytes },
+    newest_received_at_before: newestReceivedAtBefore,
+    // For people who read the file.
+    columns: COLUMNS,
   };
-  const file = segmentFile(folder, position);
+  const file = segmentFile(folder, firstPosition);
   // Never over another: should a second server write here, its records may be in there.
   const descriptor = openSync(file, 'ax', 0o600);
   try {
-    const bytes = writevSync(descriptor, encodeFrame(JSON.stringify(header), new Uint8Array(), IDENTITY_SEED));
+    const bytes = writevSync(descriptor, encodeFrame(JSON.stringify(values), new Uint8Array(), HEADER_SEED));
     fdatasyncSync(descriptor);
     // So that the file is found after a power loss.
     for (const path of [folder, dirname(folder)]) syncPath(path);
@@ -234,18 +231,11 @@ export function createSegment(folder: string, identity: SegmentIdentity): { desc
 /** Before the first release the log had other files. */
 export function assertCurrentLayout(folder: string): void {
   const old = listNames(folder).find((name) => /^(\d+|\d{16}\.db)$/.test(name));
-  if (old === undefined) return;
-  throw new LogCorruptError(
-    `The log in ${join(folder, old)} was written by an older, unreleased version of Sluice; use a new data folder.`,
-  );
+  if (old !== undefined) throw new LogCorruptError(`The log has ${join(folder, old)}, which ${OTHER_VERSION}`);
 }
 
 export function removeSegment(file: string): void {
   rmSync(file, { force: true });
-}
-
-export function segmentBytes({ file }: Pick<Segment, 'file'>): number {
-  return sizeOfFile(file);
 }
 
 function listNames(folder: string): string[] {

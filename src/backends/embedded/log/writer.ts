@@ -15,6 +15,7 @@ import { resolve } from 'node:path';
 import { type MessagePort, parentPort, receiveMessageOnPort, workerData } from 'node:worker_threads';
 import { METRIC, type MetricsWriter, metricsWriter } from '../../../telemetry/metrics.ts';
 import { identityOf } from '../../../data-folder/file-identity.ts';
+import { sizeOfFile } from '../../../data-folder/files.ts';
 import { assertLockHeld, type HeldLock } from '../../../data-folder/held-lock.ts';
 import { LogUnavailableError } from '../../../log.ts';
 import { AppendSignal } from '../../../runtime/append-signal.ts';
@@ -22,33 +23,25 @@ import { releaseMemory } from '../../../runtime/threads.ts';
 import { canWrite, fullDiskText, isAccessDenied, isFullDisk, isOutOfFiles } from '../disk.ts';
 import { type MissingRecords, missingRecordsText } from '../../../log/continuity.ts';
 import { encodeFrame, seedOf } from './frames.ts';
-import {
-  endOfSegments,
-  findLogName,
-  knownOf,
-  localLogName,
-  LogEnds,
-  missingAtEnd,
-  readLogEnd,
-} from './name-and-end.ts';
+import { LogEnds, readAcknowledgedEnd } from './ends.ts';
+import { endOfSegments, missingAtEnd, readLogFacts } from './lost-end.ts';
+import { findLogName, localLogName } from './name.ts';
+import { encodeHeader } from './record-header.ts';
 import { recoverSegment } from './recovery.ts';
 import { endOfSegment, newestBefore, UnreadableSegmentError } from './segment-reader.ts';
 import {
-  assertNotForeign,
   createSegment,
-  findIdentity,
-  type HeaderValues,
+  findOwnHeader,
+  findSegmentHeader,
   holdsRecords,
   listReadable,
   listSegments,
   LOST_POSITIONS,
-  makeMark,
+  makeMarker,
   removeSegment,
   type Segment,
-  segmentBytes,
   segmentFile,
-  type SegmentId,
-  type SegmentIdentity,
+  type SegmentHeader,
 } from './segments.ts';
 import { noteLogWarning } from './warnings.ts';
 import { messageOf } from '../../../errors.ts';
@@ -56,6 +49,8 @@ import { messageOf } from '../../../errors.ts';
 export interface LogWriterSetup {
   readonly folder: string;
   readonly segmentBytes: number;
+  /** How long a segment grows at most, from its first record on; an hour unless given. */
+  readonly segmentMsMax?: number;
   /** The lock of the data folder. Omitted if nothing but this writer can be there. */
   readonly lock?: HeldLock | null;
   /** The position up to which the store has processed the log; a record never gets a position below it. */
@@ -67,19 +62,16 @@ export interface LogWriterSetup {
   readonly otherEdges?: readonly MessagePort[];
 }
 
-/**
- * Entries of one tick of the edge, flat: FIELDS_PER_ENTRY values an entry, and all bodies concatenated. The values are
- * those of a record's header without its position, and the length of the body.
- */
+/** Entries of one tick of the edge. Numbers and texts in lists of their own are cheaper to send than objects. */
 export interface Group {
   readonly id: number;
-  readonly fields: readonly (string | number | null)[];
+  readonly receivedAt: readonly number[];
+  /** By `encodeEntry`. */
+  readonly entries: readonly string[];
+  readonly bodyBytes: readonly number[];
+  /** Concatenated. */
   readonly bodies: ArrayBuffer;
 }
-
-const FIELDS_PER_ENTRY = 12;
-/** Index in `HeaderValues`. */
-const RECEIVED_AT = 4;
 
 export type WriterMessage = Group | 'close';
 
@@ -102,12 +94,17 @@ type LastGroups = ReadonlyMap<Sender, number>;
 const SEGMENT_ID_BYTES = 8;
 const COMMIT_BYTES_MAX = 16 * 1024 * 1024;
 const PROBE_INTERVAL_MS = 500;
-/** How often the writer checks that `log-ends` still exists. */
-const ENDS_INTERVAL_MS = 1_000;
+/** How often the writer checks that `log-ends` still exists, and whether its segment is old. */
+const CHECK_INTERVAL_MS = 1_000;
+/** A segment is removed as a whole, and the newest one never. So that retention is kept, none grows for longer. */
+const SEGMENT_MS_MAX = 3_600_000;
 /** How long to continue with a full segment when no new one can be created. */
 const ROTATE_RETRY_MS = 1_000;
 /** How many pieces of memory the operating system takes in one call. */
 const PIECES_MAX = 1_024;
+
+/** What the header of a segment says of those before it. */
+type SegmentsBefore = Pick<SegmentHeader, 'previous' | 'newestReceivedAtBefore'>;
 
 /**
  * The segment that the writer has open. An operating system lets any process move or remove an open file: the writer then
@@ -115,8 +112,8 @@ const PIECES_MAX = 1_024;
  * acknowledged, the writer checks that the file is still the one under its name. The name is the one that a start uses,
  * so a link on the way that was pointed elsewhere is noticed, too. Content that was overwritten in place is not noticed.
  */
-class OpenSegment {
-  readonly id: SegmentId;
+class SegmentWriter {
+  readonly header: SegmentHeader;
   readonly seed: number;
   /** Its size, without what is not committed. */
   bytes: number;
@@ -124,14 +121,15 @@ class OpenSegment {
   readonly #file: string;
   readonly #identity: string;
 
-  /** A new one, which begins at `position`. */
-  constructor(folder: string, position: number, before: Pick<SegmentIdentity, 'previous' | 'receivedBefore'>) {
-    this.id = { position, id: randomBytes(SEGMENT_ID_BYTES).toString('hex') };
-    this.seed = seedOf(this.id.id);
-    const { descriptor, bytes } = createSegment(folder, { ...before, ...this.id, logName: localLogName(folder) });
+  /** Creates it. */
+  constructor(folder: string, firstPosition: number, before: SegmentsBefore) {
+    const id = randomBytes(SEGMENT_ID_BYTES).toString('hex');
+    this.header = { firstPosition, id, logName: localLogName(folder), ...before };
+    this.seed = seedOf(id);
+    const { descriptor, bytes } = createSegment(folder, this.header);
     this.#descriptor = descriptor;
     this.bytes = bytes;
-    this.#file = segmentFile(folder, position);
+    this.#file = segmentFile(folder, firstPosition);
     this.#identity = identityOf(this.#file);
   }
 
@@ -184,12 +182,14 @@ class Writer {
   readonly #senders: readonly Sender[];
   readonly #metrics: MetricsWriter | null;
   readonly #appendSignal: AppendSignal | undefined;
-  #segment: OpenSegment;
+  #segment: SegmentWriter;
   #nextPosition: number;
   #newestReceivedAt = 0;
+  /** When the segment got its first record, by `performance.now()`. */
+  #segmentBegunAt: number | undefined;
   #rotateNotBefore = 0;
   #probe: NodeJS.Timeout | undefined;
-  #endsTimer: NodeJS.Timeout | undefined;
+  #checkTimer: NodeJS.Timeout | undefined;
   #dead = false;
   readonly #ends: LogEnds;
   readonly #missing: MissingRecords | null;
@@ -202,17 +202,17 @@ class Writer {
     const { end, missing } = this.#recover();
     this.#nextPosition = end;
     this.#missing = missing;
-    this.#ends = new LogEnds(setup.folder, this.#nextPosition);
-    const before = lastBefore(setup.folder, end);
-    this.#newestReceivedAt = before.receivedBefore;
+    this.#ends = new LogEnds(setup.folder, localLogName(setup.folder), this.#nextPosition);
+    const before = segmentsBefore(setup.folder, end);
+    this.#newestReceivedAt = before.newestReceivedAtBefore;
     assertLockHeld(setup.lock ?? null);
     // Every start leaves a segment, which may be empty.
     removeSegment(segmentFile(setup.folder, end));
-    this.#segment = new OpenSegment(setup.folder, end, before);
+    this.#segment = new SegmentWriter(setup.folder, end, before);
   }
 
   listen(): void {
-    this.#endsTimer = setInterval(() => this.#keepEnds(), ENDS_INTERVAL_MS).unref();
+    this.#checkTimer = setInterval(() => this.#check(), CHECK_INTERVAL_MS).unref();
     for (const sender of this.#senders) {
       sender.port.on('message', (message: WriterMessage) => this.#take(sender, message));
       // An edge that ends before it has joined sends no close message.
@@ -233,9 +233,9 @@ class Writer {
     if (newest?.state === 'lost') this.#markEndOfLost(newest);
     for (const [index, segment] of segments.entries()) {
       if (!holdsRecords(segment)) continue;
-      assertNotForeign(segment, logName);
+      findOwnHeader(segment, logName);
       // The others are complete, by their size; their records have checksums and are checked when they are read.
-      if (segment === newest) recoverSegment(segment, knownOf(folder));
+      if (segment === newest) recoverSegment(segment, readLogFacts(folder));
       else this.#markGap(segment, segments[index + 1] as Segment, logName);
     }
     const end = endOfSegments(folder);
@@ -243,7 +243,7 @@ class Writer {
     if (missing !== null) {
       // Before anything changes: afterwards the log seems to be complete.
       if (missing.doubt !== null) noteLogWarning(folder, missingRecordsText(missing));
-      // Makes room for the mark of what is missing from there on.
+      // Makes room for the marker of what is missing from there on.
       if (newest !== undefined && holdsRecords(newest) && newest.firstPosition === end) removeSegment(newest.file);
       this.#markMissingAtEnd(missing);
     }
@@ -252,14 +252,14 @@ class Writer {
 
   /** Marks where the records of a newest segment that was given up ended, if that is known. */
   #markEndOfLost({ firstPosition }: Segment): void {
-    const end = readLogEnd(this.#setup.folder);
+    const end = readAcknowledgedEnd(this.#setup.folder);
     const isKnown = end > firstPosition && end < firstPosition + LOST_POSITIONS;
-    if (isKnown) makeMark(this.#setup.folder, end, 'unused');
+    if (isKnown) makeMarker(this.#setup.folder, end, 'unused');
   }
 
   /**
-   * Marks missing records between the end of a segment and the beginning of the next one. A mark replaces an empty
-   * segment. Unreadable segments are reported by readers.
+   * Marks missing records between the end of a segment and the beginning of the next one. A marker replaces an
+   * empty segment. Unreadable segments are reported by readers.
    */
   #markGap(segment: Segment, next: Segment, logName: string | undefined): void {
     const { file, firstPosition: from } = segment;
@@ -268,7 +268,7 @@ class Writer {
       const end = endOfSegment({ segment, logName, from, until, next, durable: undefined });
       if (end >= until) return;
       if (end === from) removeSegment(file);
-      makeMark(this.#setup.folder, end, 'missing');
+      makeMarker(this.#setup.folder, end, 'missing');
     } catch (error) {
       if (!(error instanceof UnreadableSegmentError)) throw error;
     }
@@ -280,13 +280,15 @@ class Writer {
     // Without a segment the beginning of the log is unknown: retention removes processed records.
     const hasSegments = listSegments(folder).length > 0;
     const position = hasSegments ? from : Math.max(from, processed);
-    if (position < to) makeMark(folder, position, 'missing');
+    if (position < to) makeMarker(folder, position, 'missing');
   }
 
-  /** For times without appends: an append recreates `log-ends` itself, or ends the process. */
-  #keepEnds(): void {
+  /** For times without appends: an append recreates `log-ends` itself, or ends the process, and rotates. */
+  #check(): void {
+    if (this.#dead) return;
     try {
-      if (!this.#dead) this.#ends.remake();
+      this.#ends.recreateIfReplaced();
+      this.#rotateIfDue();
     } catch (error) {
       // What may pass by itself is retried by the next call.
       if (!isOutOfFiles(error)) this.#die(error);
@@ -334,7 +336,7 @@ class Writer {
     for (const group of groups) position = this.#encodeGroup(group, position, pieces);
     let appended: number;
     try {
-      this.#ends.announce(position);
+      this.#ends.beforeCommit(position);
       appended = segment.append(pieces);
     } catch (error) {
       this.#fail(error, lastGroups);
@@ -343,10 +345,10 @@ class Writer {
     try {
       segment.sync();
       segment.bytes += appended;
-      // After the commit and before anything is acknowledged: see data-folder/held-lock.ts and OpenSegment.
+      // After the commit and before anything is acknowledged: see data-folder/held-lock.ts and SegmentWriter.
       assertLockHeld(this.#setup.lock ?? null);
       segment.assertInPlace();
-      this.#ends.write({ position, segment: segment.id, bytes: segment.bytes });
+      this.#ends.afterCommit({ position, segment: segment.header, bytes: segment.bytes });
     } catch (error) {
       this.#die(error, lastGroups);
       return;
@@ -362,22 +364,18 @@ class Writer {
       this.#metrics.inc(METRIC.log_bytes, bytes);
       this.#metrics.observe(METRIC.log_commit_duration, (performance.now() - startedAt) / 1000);
     }
-    const isFull = segment.bytes >= this.#setup.segmentBytes;
-    if (isFull && performance.now() >= this.#rotateNotBefore) this.#rotate();
+    this.#segmentBegunAt ??= startedAt;
+    this.#rotateIfDue();
   }
 
-  #encodeGroup(group: Group, firstPosition: number, pieces: Uint8Array[]): number {
-    const { fields, bodies } = group;
+  #encodeGroup({ receivedAt, entries, bodyBytes, bodies }: Group, firstPosition: number, pieces: Uint8Array[]): number {
     let position = firstPosition;
     let offset = 0;
-    for (let at = 0; at < fields.length; at += FIELDS_PER_ENTRY) {
-      const values = fields.slice(at, at + FIELDS_PER_ENTRY - 1);
-      const header = [position, this.#nextPosition, ...values] as HeaderValues;
-      header[RECEIVED_AT] = this.#inOrder(header[RECEIVED_AT]);
-      const bodyBytes = fields[at + FIELDS_PER_ENTRY - 1] as number;
-      const body = new Uint8Array(bodies, offset, bodyBytes);
-      pieces.push(...encodeFrame(JSON.stringify(header), body, this.#segment.seed));
-      offset += bodyBytes;
+    for (const [index, entry] of entries.entries()) {
+      const header = encodeHeader(position, this.#nextPosition, this.#inOrder(receivedAt[index] as number), entry);
+      const body = new Uint8Array(bodies, offset, bodyBytes[index]);
+      pieces.push(...encodeFrame(header, body, this.#segment.seed));
+      offset += body.byteLength;
       position += 1;
     }
     return position;
@@ -385,6 +383,7 @@ class Writer {
 
   /**
    * Edges read the clock independently, so a request may get here just after one with a later time: it gets that time.
+   * One edge alone sends its requests in order.
    */
   #inOrder(receivedAt: number): number {
     this.#newestReceivedAt = Math.max(this.#newestReceivedAt, receivedAt);
@@ -430,15 +429,25 @@ class Writer {
     );
   }
 
+  #rotateIfDue(): void {
+    const now = performance.now();
+    if (this.#segmentBegunAt === undefined || now < this.#rotateNotBefore) return;
+    const isOld = now - this.#segmentBegunAt >= (this.#setup.segmentMsMax ?? SEGMENT_MS_MAX);
+    if (isOld || this.#segment.bytes >= this.#setup.segmentBytes) this.#rotate();
+  }
+
   #rotate(): void {
     const finished = this.#segment;
     try {
-      const previous = { ...finished.id, bytes: finished.bytes };
-      const receivedBefore = this.#newestReceivedAt;
-      const next = new OpenSegment(this.#setup.folder, this.#nextPosition, { previous, receivedBefore });
+      const { firstPosition, id } = finished.header;
+      const next = new SegmentWriter(this.#setup.folder, this.#nextPosition, {
+        previous: { firstPosition, id, bytes: finished.bytes },
+        newestReceivedAtBefore: this.#newestReceivedAt,
+      });
       // The new one must be beside the finished one, not behind a symbolic link that was changed in the meantime.
       finished.assertInPlace();
       this.#segment = next;
+      this.#segmentBegunAt = undefined;
     } catch (error) {
       // No space for a new file: continue with this one, and retry later.
       if (isOutOfFiles(error) || (error instanceof LogUnavailableError && !error.fatal))
@@ -461,7 +470,7 @@ class Writer {
     // The thread ends with the process, which is killed.
     if (this.#dead) return;
     clearInterval(this.#probe);
-    clearInterval(this.#endsTimer);
+    clearInterval(this.#checkTimer);
     this.#segment.close();
     this.#ends.close();
     for (const { port } of this.#senders) port.close();
@@ -479,18 +488,20 @@ class Writer {
   }
 }
 
-/** What the first segment of this process says of those before it. */
-function lastBefore(folder: string, end: number): Pick<SegmentIdentity, 'previous' | 'receivedBefore'> {
+/** For the first segment of this process. */
+function segmentsBefore(folder: string, end: number): SegmentsBefore {
   const newest = listReadable(folder).at(-1);
-  const identity = newest && findIdentity(newest);
-  if (newest === undefined || identity === undefined) return { previous: null, receivedBefore: 0 };
-  const { position, id, logName, previous: last, receivedBefore } = identity;
+  const header = newest && findSegmentHeader(newest);
+  if (newest === undefined || header === undefined) return { previous: null, newestReceivedAtBefore: 0 };
+  const { firstPosition, id, logName, previous, newestReceivedAtBefore } = header;
   // An empty one, which the new one replaces.
-  if (position === end) return { previous: last, receivedBefore };
-  const range = { segment: newest, logName, from: position, until: end, next: undefined, durable: undefined };
+  if (firstPosition === end) return { previous, newestReceivedAtBefore };
+  const range = { segment: newest, logName, from: firstPosition, until: end, next: undefined, durable: undefined };
   const receivedAt = newestBefore(range)?.receivedAt ?? 0;
-  const previous = { position, id, bytes: segmentBytes(newest) };
-  return { previous, receivedBefore: Math.max(receivedBefore, receivedAt) };
+  return {
+    previous: { firstPosition, id, bytes: sizeOfFile(newest.file) },
+    newestReceivedAtBefore: Math.max(newestReceivedAtBefore, receivedAt),
+  };
 }
 
 function reply(port: MessagePort, message: WriterReply): void {

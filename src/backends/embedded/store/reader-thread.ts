@@ -11,7 +11,7 @@ import { logFolderOf, storeFileOf } from '../../../data-folder/files.ts';
 import { BadCursorError, type Store } from '../../../store.ts';
 import { StoreUnavailableError } from '../../../store-writer.ts';
 import { WriteLockRequest } from '../../../runtime/write-lock-request.ts';
-import { openFileLogReader } from '../log/reader.ts';
+import { openEmbeddedLogReader } from '../log/reader.ts';
 import { openSqliteStore } from './store.ts';
 import { messageOf } from '../../../errors.ts';
 
@@ -51,7 +51,7 @@ function run(setup: StoreThreadSetup): void {
   const writeLockRequest = options.writeLockRequest && new WriteLockRequest(options.writeLockRequest);
   // This reader removes nothing from the log: it never commits a position.
   const folder = logFolderOf(dataFolder);
-  const log = openFileLogReader({ folder, retentionMs: Number.MAX_SAFE_INTEGER, now: Date.now });
+  const log = openEmbeddedLogReader({ folder, retentionMs: Number.MAX_SAFE_INTEGER, now: Date.now });
   const store = createReading(openSqliteStore(storeFileOf(dataFolder), { ...options, writeLockRequest }), log);
   const reply = (message: StoreReply): void => parentPort?.postMessage(message);
   parentPort?.on('message', (call: StoreCall | 'close') => {
