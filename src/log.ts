@@ -40,7 +40,7 @@ export interface LogEntry {
 }
 
 /**
- * Consecutive users of one request. A backend may keep a request whole (SQLite: one record a request) or cut
+ * Consecutive users of one request. A backend may keep a request whole (embedded: one record a request) or cut
  * it into users (Kafka: one record a user); readers treat both alike. `body` is always an object with a `users`
  * array, and the user at index i of that array is user `firstUserIndex + i` of the request.
  */

@@ -143,13 +143,13 @@ export const SETTINGS = {
     env: 'SLUICE_LOG_SEGMENT',
     kind: bytes(MB),
     default: 64 * MB,
-    description: 'The event log starts a new file when the current one has grown to this size.',
+    description: 'The event log starts a new file when the current one has grown to this size, or is an hour old.',
   }),
   logRetentionMs: setting({
     env: 'SLUICE_LOG_RETENTION',
     kind: retention(),
     default: 7 * DAY_MS,
-    description: 'How long processed requests stay in the log, as received; unprocessed ones always stay.',
+    description: 'How long requests stay in the log, as received; unprocessed ones always stay.',
   }),
   backlogBytesMax: setting({
     env: 'SLUICE_BACKLOG_MAX',

@@ -7,7 +7,7 @@
  * from the log. So the log releases a record only after a commit with `FULL` (`StoreWriter`).
  *
  * Events and records are in tables of a bounded number of events each (`events_7`, `records_7`), and their index
- * (store/event-index.ts) in as many groups: retention drops whole tables.
+ * (store/event-index.ts) in as many groups: retention drops a table at once when its last event is due.
  */
 
 import { randomBytes } from 'node:crypto';
