@@ -51,7 +51,7 @@ interface Channel {
   readonly tenantId: TenantId;
   readonly filter: LiveFilter;
   readonly listeners: Set<LiveListener>;
-  at: LiveStart;
+  at: LivePosition;
   /** There may be more to read. */
   isBehind: boolean;
   isReading: boolean;
@@ -89,7 +89,7 @@ export class LiveFeed {
   }
 
   /** Where a new stream starts: after its cursor, or now. Rejects with `BadCursorError` for a made-up one. */
-  async startOf(tenantId: TenantId, after: string | null): Promise<LiveStart> {
+  async startOf(tenantId: TenantId, after: string | null): Promise<LivePosition> {
     const { last, lastSequence } = await this.#parts.store.arrivals(tenantId, after, 1);
     // Numbers start with 1: a stream with a cursor has to read from there.
     return after === null ? { cursor: last, sequence: lastSequence } : { cursor: after, sequence: 0 };
@@ -158,7 +158,9 @@ export class LiveFeed {
   }
 
   #endChannel(channel: Channel): void {
-    this.#channels.delete(channelName(channel.tenantId, channel.filter));
+    const name = channelName(channel.tenantId, channel.filter);
+    // Meanwhile its last listener may have left, and another channel have its name.
+    if (this.#channels.get(name) === channel) this.#channels.delete(name);
     for (const listener of channel.listeners) listener.close();
   }
 
@@ -174,7 +176,7 @@ export class LiveFeed {
           this.#channels.set(name, { tenantId, filter, listeners, at: listener.at, isBehind: true, isReading: false });
           return;
         }
-        if (listener.at.sequence >= channel.at.sequence) {
+        if (isLevel(listener.at, channel.at)) {
           channel.listeners.add(listener);
           return;
         }
@@ -191,7 +193,7 @@ export class LiveFeed {
 
   async #read(
     tenantId: TenantId,
-    { cursor }: LiveStart,
+    { cursor }: LivePosition,
     filter: LiveFilter,
   ): Promise<{ readonly page: NewestArrivals; readonly people: People | undefined }> {
     const { store } = this.#parts;
@@ -223,6 +225,11 @@ export class LiveFeed {
   }
 }
 
+/** Whether a stream has everything that the channel has read. Before its first read neither has a number yet. */
+function isLevel(stream: LivePosition, channel: LivePosition): boolean {
+  return stream.cursor === channel.cursor || (stream.sequence > 0 && stream.sequence >= channel.sequence);
+}
+
 function channelName(
   tenantId: TenantId,
   { eventName, profileId, keyId, includesPerson, showsPersonal }: LiveFilter,
@@ -249,14 +256,14 @@ export interface LiveFilter extends ArrivalFilter {
   readonly showsPersonal: boolean;
 }
 
-/** Where a stream starts. */
-export interface LiveStart {
+/** Up to where a stream or a channel has read. `sequence` is 0 if only the cursor is known. */
+export interface LivePosition {
   readonly cursor: string;
   readonly sequence: number;
 }
 
 /** An event, written out once for all who listen, and where it is in the order of arrival. */
-export interface LiveEvent extends LiveStart {
+export interface LiveEvent extends LivePosition {
   readonly bytes: Buffer;
 }
 
@@ -276,7 +283,7 @@ export class LiveListener {
   /** Names the request that opened the stream. */
   readonly traceId: string;
   readonly #response: ServerResponse;
-  #at: LiveStart;
+  #at: LivePosition;
   #secondStart = 0;
   #shownThisSecond = 0;
   /** In order of arrival. */
@@ -289,7 +296,10 @@ export class LiveListener {
   #wroteAt: number;
   #stuckSince: number | null = null;
 
-  constructor(response: ServerResponse, parts: { filter: LiveFilter; start: LiveStart; traceId: string; now: number }) {
+  constructor(
+    response: ServerResponse,
+    parts: { filter: LiveFilter; start: LivePosition; traceId: string; now: number },
+  ) {
     this.#response = response;
     this.filter = parts.filter;
     this.traceId = parts.traceId;
@@ -300,7 +310,7 @@ export class LiveListener {
   }
 
   /** Up to where it has been offered everything. */
-  get at(): LiveStart {
+  get at(): LivePosition {
     return this.#at;
   }
 
@@ -312,22 +322,22 @@ export class LiveListener {
    * Events read together, in order of arrival, and those skipped before them. Events that the stream already had are
    * ignored; skipped events that it had in part are counted in full.
    */
-  offer(lives: readonly LiveEvent[], skipped: NewestArrivals['skipped'], now: number): void {
+  offer(events: readonly LiveEvent[], skipped: NewestArrivals['skipped'], now: number): void {
     const isNews = skipped !== null && skipped.sequence > this.#at.sequence;
     if (isNews) this.advanceTo(skipped);
     if (!this.isOpen) return;
-    if (isNews) this.#wait({ cursor: skipped.cursor, bytes: null, events: skipped.events });
-    for (const live of lives) {
-      if (live.sequence <= this.#at.sequence) continue;
-      this.advanceTo(live);
-      const { cursor, bytes } = live;
-      this.#wait(bytes.length > EVENT_BYTES_MAX ? { cursor, bytes: null, events: 1 } : { cursor, bytes, events: 1 });
+    if (isNews) this.#enqueue({ cursor: skipped.cursor, bytes: null, events: skipped.events });
+    for (const event of events) {
+      if (event.sequence <= this.#at.sequence) continue;
+      this.advanceTo(event);
+      const { cursor, bytes } = event;
+      this.#enqueue(bytes.length > EVENT_BYTES_MAX ? { cursor, bytes: null, events: 1 } : { cursor, bytes, events: 1 });
     }
     this.#writeWaiting(now);
   }
 
   /** Nothing before it is of any more interest. */
-  advanceTo({ cursor, sequence }: LiveStart): void {
+  advanceTo({ cursor, sequence }: LivePosition): void {
     this.#at = { cursor, sequence };
   }
 
@@ -355,7 +365,7 @@ export class LiveListener {
     response.once('close', () => clearTimeout(timer));
   }
 
-  #wait(one: Waiting): void {
+  #enqueue(one: Waiting): void {
     this.#waiting.push(one);
     this.#waitingBytes += one.bytes?.length ?? 0;
     while (this.#waiting.length > EVENTS_PER_SECOND_MAX || this.#waitingBytes > BUFFERED_BYTES_MAX) {

@@ -265,6 +265,8 @@ export class Processor {
       await this.#commit(transaction, startedAt);
     } catch (error) {
       await this.#rollBack(transaction, error);
+      // No record can be the cause: none was read.
+      if (isPoison(error) && readUpTo.size === 0) throw error;
       if (isPoison(error)) for (const [partition, next] of readUpTo) this.#isolateUntil.set(partition, next);
     }
     return true;
@@ -367,6 +369,7 @@ export class Processor {
     try {
       await this.#process(transaction, [{ partition, from: position, records: [record], next }]);
       await this.#commit(transaction, startedAt);
+      this.#tries.delete(nameOf(record));
     } catch (error) {
       await this.#rollBack(transaction, error);
       if (isPoison(error)) await this.#retryOrDeadLetter(record, position, next, error);
@@ -428,12 +431,10 @@ export class Processor {
 
   /** One batch of every partition that has more. */
   async #readAll(): Promise<Read[]> {
-    const { metrics, now } = this.#parts;
     const reads = (await this.#readEach()).filter(({ from, next }) => next !== from);
     let oldest = this.#unavailable.since;
     for (const { records } of reads) oldest = Math.min(oldest, records[0]?.receivedAt ?? this.#caughtUpTo);
-    this.#caughtUpTo = Math.min(now(), oldest);
-    metrics.set(METRIC.processor_lag, Math.max(0, now() - this.#caughtUpTo) / 1000);
+    this.#caughtUpTo = Math.min(this.#parts.now(), oldest);
     return reads;
   }
 
@@ -518,7 +519,7 @@ export class Processor {
   async #retryOrDeadLetter(record: LogRecord, from: number, next: number, error: unknown): Promise<void> {
     const { writer, logger, metrics, now } = this.#parts;
     const { partition, position, traceId } = record;
-    const name = `${partition}/${position}`;
+    const name = nameOf(record);
     const tries = (this.#tries.get(name) ?? 0) + 1;
     this.#tries.set(name, tries);
     if (tries < TRIES_MAX && record.tenantId !== NO_TENANT) return;
@@ -548,7 +549,10 @@ export class Processor {
 
   /** Makes durable what was committed, if that is due, and calls `betweenTransactions`. */
   async #finishCycle(): Promise<void> {
-    const elapsedMs = Math.abs(this.#parts.now() - this.#lastDurableAt);
+    const { metrics, now } = this.#parts;
+    // Also when nothing can be read: then it grows.
+    if (this.#caughtUpTo > 0) metrics.set(METRIC.processor_lag, Math.max(0, now() - this.#caughtUpTo) / 1000);
+    const elapsedMs = Math.abs(now() - this.#lastDurableAt);
     try {
       if (elapsedMs >= (this.#isDurable ? DURABLE_IDLE_INTERVAL_MS : DURABLE_INTERVAL_MS)) await this.#makeDurable();
     } finally {
@@ -578,6 +582,10 @@ export class Processor {
     }
     this.#failpoint('log_committed');
   }
+}
+
+function nameOf({ partition, position }: LogRecord): string {
+  return `${partition}/${position}`;
 }
 
 function setOrDelete(map: Map<number, string>, key: number, value: string | undefined): void {

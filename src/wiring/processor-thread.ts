@@ -52,7 +52,7 @@ export async function runProcessor(setup: ProcessorSetup): Promise<void> {
       config.storeUrl === ''
         ? openRetentionClock({ file: retentionTimeFileOf(config.dataFolder), time: clock.retentionTime })
         : clock.retentionTime;
-    const opened = await openProcessorParts(setup, retentionTime);
+    const opened = await openProcessorParts(setup, { receipt: clock.now, retention: retentionTime });
     const { parts } = opened;
     const common = { log: parts.log, writer: parts.writer, metrics, logger, now: clock.now };
     // With Kafka the edges measure the backlog; this processor sees only its own partitions.
@@ -123,12 +123,18 @@ export async function runProcessor(setup: ProcessorSetup): Promise<void> {
   }
 }
 
-/** `now` is the time that retention goes by: what is processed and old enough is removed from the log. */
-async function openProcessorParts(setup: ProcessorSetup, now: () => number) {
+interface Clocks {
+  /** Of `received_at`. */
+  readonly receipt: () => number;
+  /** By which what is processed and old enough is removed from the log. */
+  readonly retention: () => number;
+}
+
+async function openProcessorParts(setup: ProcessorSetup, clocks: Clocks) {
   const { config } = setup;
   const database = config.storeUrl === '' ? null : await processorDatabase(setup);
   const keyStore = database === null ? await openKeyStore(config) : await openKeyStoreIn(database.share());
-  const { log, ...waiting } = await openLog(setup, database, now);
+  const { log, ...waiting } = await openLog(setup, database, clocks);
   const writer =
     database === null
       ? (await import('../backends/embedded/store/writer.ts')).openSqliteStoreWriter({
@@ -154,12 +160,13 @@ async function openProcessorParts(setup: ProcessorSetup, now: () => number) {
 async function openLog(
   setup: ProcessorSetup,
   database: Database | null,
-  now: () => number,
+  { receipt, retention: now }: Clocks,
 ): Promise<Pick<ProcessorParts, 'log' | 'waitForMore' | 'writeLockRequest'>> {
   const { dataFolder, logLevel, logRetentionMs: retentionMs, logUrl: url } = setup.config;
   if (url === '' || database === null) {
     const { openEmbeddedLogReader } = await import('../backends/embedded/log/reader.ts');
-    const log = openEmbeddedLogReader({ folder: logFolderOf(dataFolder), retentionMs, now, isConsumer: true });
+    const folder = logFolderOf(dataFolder);
+    const log = openEmbeddedLogReader({ folder, retentionMs, now, consumer: { receiptTime: receipt } });
     const appendSignal = new AppendSignal(setup.appendSignal);
     return {
       log,

@@ -191,6 +191,28 @@ suite('The live stream', () => {
     assert.deepEqual(names(await steady.events(18)), numbered(18));
   });
 
+  test('streams that continue at the same moment from different events each get what they miss', async (t) => {
+    const { open, send } = await tenantOn(t, server());
+    const first = await open();
+    await send(numbered(8));
+    await first.events(8);
+    const ids = first.messages.map(({ id }) => id);
+    first.close();
+    const [late, early, end] = await Promise.all([
+      open('', { lastEventId: ids[5] ?? '' }),
+      open('', { lastEventId: ids[1] ?? '' }),
+      open('', { lastEventId: ids[7] ?? '' }),
+    ]);
+    await send(['the next']);
+    assert.deepEqual(names(await early.events(7)), [...numbered(6, 2), 'the next']);
+    assert.deepEqual(names(await late.events(3)), [...numbered(2, 6), 'the next']);
+    assert.deepEqual(names(await end.events(1)), ['the next']);
+    assert.deepEqual(
+      [early, late, end].map(({ messages }) => messages.length),
+      [7, 3, 1],
+    );
+  });
+
   test('a stream that broke before its first event continues without a gap', async (t) => {
     const { open, send } = await tenantOn(t, server());
     const first = await open();

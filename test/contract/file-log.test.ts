@@ -14,7 +14,9 @@ import {
 import { join } from 'node:path';
 import { afterEach, suite, test } from 'node:test';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { encodeFrame, PREFIX_BYTES } from '../../src/backends/embedded/log/frames.ts';
+import { LogEnds, readLogEnds } from '../../src/backends/embedded/log/ends.ts';
+import { encodeFrame, PREFIX_BYTES, seedOf } from '../../src/backends/embedded/log/frames.ts';
+import { encodeEntry, encodeHeader } from '../../src/backends/embedded/log/record-header.ts';
 import { openEmbeddedLogReader } from '../../src/backends/embedded/log/reader.ts';
 import { listSegments } from '../../src/backends/embedded/log/segments.ts';
 import { openEmbeddedLogAppender } from '../../src/backends/embedded/log/appender.ts';
@@ -205,6 +207,63 @@ suite('Segments of the embedded log', () => {
         (await readAll(reader, 0)).map(({ traceId }) => traceId),
         ['one', 'two'],
       );
+    });
+  });
+
+  test('a start that was interrupted while it created a segment does not make the one before it look old', async () => {
+    await inFolder(async (folder) => {
+      await fill(folder, 1, 5_000);
+      // Half of a header.
+      writeFileSync(join(folder, '0000000000000002.log'), '00000000 000000');
+      await fill(folder, 1, 6_000);
+      await fill(folder, 1, 7_000);
+      assert.equal(listSegments(folder).length, 3);
+      const reader = openEmbeddedLogReader({ folder, retentionMs: 1_000, now: () => 6_500 });
+      await reader.commit(0, 4);
+      assert.deepEqual(
+        listSegments(folder).map(({ firstPosition }) => firstPosition),
+        [2, 3],
+      );
+      const younger = openEmbeddedLogReader({ folder, retentionMs: 1_000, now: () => 6_999 });
+      await younger.commit(0, 4);
+      assert.equal(listSegments(folder).length, 2);
+      assertOwnSegments(folder);
+    });
+  });
+
+  test('a reader remembers no place that the writer may still cut off', async () => {
+    await inFolder(async (folder) => {
+      const appender = await openIn(folder, 1e9);
+      for (let n = 1; n <= 4; n++)
+        await appender.append(entry({ traceId: `trace-${n}`, users: [{ pad: 'x'.repeat(100_000) }] }));
+      const [segment] = listSegments(folder);
+      assert.ok(segment);
+      const bytes = readFileSync(segment.file);
+      const reader = openEmbeddedLogReader({ folder, retentionMs: 1e12, now: Date.now });
+      // As if the third were being written: log-ends is that of the second.
+      const third = bytes.indexOf('[3,3,') - PREFIX_BYTES;
+      const ends = readLogEnds(folder);
+      assert.ok(ends !== undefined && ends.bytes === bytes.length);
+      const before = new LogEnds(folder, ends.logName, 1);
+      before.afterCommit({ ...ends, position: 3, bytes: third });
+      before.close();
+      assert.equal((await reader.find(0, 1, 'trace-3')).length, 1);
+      // The disk was full, and other records follow: of a size that moves the next ones.
+      truncateSync(segment.file, third);
+      const seed = seedOf(ends.segment.id);
+      for (const [position, size] of [
+        [3, 10_000],
+        [4, 150_000],
+        [5, 10],
+      ] as const) {
+        const header = encodeHeader(position, position, 1, encodeEntry(entry({ traceId: `other-${position}` })));
+        for (const piece of encodeFrame(header, Buffer.alloc(size, 'y'), seed)) appendFileSync(segment.file, piece);
+      }
+      for (const traceId of ['trace-2', 'other-3', 'other-4', 'other-5']) {
+        assert.equal((await reader.find(0, 1, traceId)).length, 1, traceId);
+      }
+      assert.equal((await reader.find(0, 4, 'other-4')).length, 1);
+      assert.equal((await reader.find(0, 1, 'trace-3')).length, 0);
     });
   });
 

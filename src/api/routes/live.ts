@@ -13,7 +13,7 @@ import { BadCursorError } from '../../store.ts';
 import { uuidOf } from '../../views/uuid.ts';
 import type { HealthParts } from './health.ts';
 import { CurrentPlans } from '../current-plans.ts';
-import { LiveFeed, type LiveFeedParts, type LiveFilter, LiveListener, type LiveStart } from '../live-feed.ts';
+import { LiveFeed, type LiveFeedParts, type LiveFilter, LiveListener, type LivePosition } from '../live-feed.ts';
 import { choiceParameter, type ParameterKind, readParameters, textParameter } from '../parameters.ts';
 import { include } from '../person-of-event.ts';
 import { BadParameterError, RefusedError, sendError } from '../responses.ts';
@@ -95,7 +95,7 @@ export function registerLiveRoutes(app: FastifyInstance, parts: LiveParts): void
       const filter = filterOf(request.url);
       const release = feed.reserve(tenantId);
       if (release === null) return sendError(reply, 'unavailable', NO_ROOM);
-      let start: LiveStart;
+      let start: LivePosition;
       try {
         const isKnown = filter.profileId === null || (await store.profile(tenantId, filter.profileId)) !== undefined;
         start = await startOf(feed, tenantId, request.headers['last-event-id']);
@@ -134,7 +134,11 @@ function filterOf(url: string): LiveFilter {
   return { eventName, profileId: id, keyId, includesPerson: included !== null, showsPersonal: personal !== null };
 }
 
-async function startOf(feed: LiveFeed, tenantId: TenantId, after: string | string[] | undefined): Promise<LiveStart> {
+async function startOf(
+  feed: LiveFeed,
+  tenantId: TenantId,
+  after: string | string[] | undefined,
+): Promise<LivePosition> {
   try {
     return await feed.startOf(tenantId, after === undefined || after === '' ? null : String(after));
   } catch (error) {

@@ -43,8 +43,8 @@ export function isDiskError(error: unknown): boolean {
   return (error as { code?: string }).code === 'EIO' || sqliteCodeOf(error) === SQLITE.ioerr;
 }
 
-/** Whether creating a file fails now, but perhaps not later: no space, no inodes, too many open files. */
-export function isOutOfFiles(error: unknown): boolean {
+/** Whether it may work later, without a change to the file: no space, no inodes, too many open files. */
+export function mayPassByItself(error: unknown): boolean {
   return isFullDisk(error) || cannotOpen(error);
 }
 

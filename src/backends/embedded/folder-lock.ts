@@ -13,7 +13,7 @@ import { ownLike } from '../../data-folder/files.ts';
 import { identityOf } from '../../data-folder/file-identity.ts';
 import type { HeldLock } from '../../data-folder/held-lock.ts';
 import { isBusy, isDamage } from './database.ts';
-import { fullDiskText, isFullDisk, isOutOfFiles } from './disk.ts';
+import { fullDiskText, isFullDisk, mayPassByItself } from './disk.ts';
 
 const BACKUP_LOCK = 'backup-lock.db';
 /** A reader that checks for a backup takes a lock for a moment. */
@@ -159,7 +159,7 @@ export function isBackupRunning(logFolder: string): boolean {
     return isLocked(join(logFolder, BACKUP_LOCK));
   } catch (error) {
     // A file that cannot be opened now may be locked: segments stay a little longer.
-    if (isOutOfFiles(error)) return true;
+    if (mayPassByItself(error)) return true;
     throw error;
   }
 }

@@ -45,7 +45,7 @@ async function filledLog(scope: Scope): Promise<string> {
 }
 
 function consumerOf(scope: Scope, folder: string, now = RECEIVED + 2 * MINUTE_MS, retentionMs = 1e12): LogReader {
-  const reader = openEmbeddedLogReader({ folder, retentionMs, now: () => now, isConsumer: true });
+  const reader = openEmbeddedLogReader({ folder, retentionMs, now: () => now, consumer: { receiptTime: () => now } });
   scope.defer(() => reader.close());
   return reader;
 }

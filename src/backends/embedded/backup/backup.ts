@@ -46,7 +46,14 @@ import { isEndUnknown, readLogFacts, unknownEndText } from '../log/lost-end.ts';
 import { findLogName } from '../log/name.ts';
 import { newestRecordBefore } from '../log/reader.ts';
 import { inspectSegment } from '../log/recovery.ts';
-import { findEnd, MissingPositionsError, readRecords, SegmentCache, type SegmentRange } from '../log/segment-reader.ts';
+import {
+  findEnd,
+  MissingPositionsError,
+  readRecords,
+  SegmentCache,
+  type SegmentRange,
+  UNBOUNDED,
+} from '../log/segment-reader.ts';
 import { gapAdvice, holdsRecords, listSegments, type Segment } from '../log/segments.ts';
 import { noteLogWarning } from '../log/warnings.ts';
 import { StoreConnection } from '../store/connection.ts';
@@ -160,7 +167,7 @@ async function copyLog(setup: CopySetup): Promise<LogFacts> {
     const next = segments[index + 1];
     const copy = await copySegment(segment, next === undefined, setup);
     if (copy === undefined) break;
-    const whole = { segment: copy, logName, until: next?.firstPosition, next: undefined, durable: undefined };
+    const whole = { segment: copy, logName, until: next?.firstPosition, next: undefined, ...UNBOUNDED };
     const records = await inSource(copy.file, segment.file, () =>
       countRecords(whole, stop).catch((error: unknown) => {
         throw asGap(error, whole, logFolder);
@@ -325,7 +332,7 @@ export const checkDataFolder: CheckFolder = async (folder, scope, { stop, onFile
     stop.throwIfAborted();
     onFile('log');
     const next = segments[index + 1];
-    const range = { segment, logName: findLogName(logFolder), until: next?.firstPosition, next, durable: undefined };
+    const range = { segment, logName: findLogName(logFolder), until: next?.firstPosition, next, ...UNBOUNDED };
     const records = await countRecords(range, stop);
     counted.push({ ...segment, records });
   }

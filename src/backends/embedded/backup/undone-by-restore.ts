@@ -31,7 +31,7 @@ export function installationsOf(oldFolder: string): string[] {
 
 /**
  * Also copies the tombstones of the old store, so that the requests of erased people that wait in the restored log are
- * dropped, as they would have been there. `hasPending`: whether there are such requests.
+ * dropped, as they would have been there. `hasPending`: whether the restored log has requests that are not processed.
  */
 export function undoneByRestore(oldFolder: string, restoredFolder: string, hasPending: boolean): UndoneByRestore {
   const people = withOld(storeFileOf(restoredFolder), storeFileOf(oldFolder), (store) => {

@@ -18,11 +18,8 @@ import { removeSegment, type Segment } from './segments.ts';
 const LEVEL = 1;
 const SECOND_MS = 1_000;
 
-/**
- * The time of the new file is that of its newest record: retention goes by it. Returns whether it is done; if not, the
- * segment is as it was, and a later call may succeed.
- */
-export async function compressSegment({ file }: Segment, newestReceivedAt: number): Promise<boolean> {
+/** The time of the new file is that of its newest record: retention goes by it. If it rejects, the segment is as it was. */
+export async function compressSegment({ file }: Segment, newestReceivedAt: number): Promise<void> {
   const [target, draft] = [`${file}.zst`, `${file}.zst.draft`];
   const params = { [constants.ZSTD_c_compressionLevel]: LEVEL, [constants.ZSTD_c_checksumFlag]: 1 };
   try {
@@ -34,12 +31,11 @@ export async function compressSegment({ file }: Segment, newestReceivedAt: numbe
     await utimes(draft, newestReceivedAt / SECOND_MS, newestReceivedAt / SECOND_MS);
     renameSync(draft, target);
     syncPath(dirname(file));
-  } catch {
+  } catch (error) {
     removeSegment(draft);
-    return false;
+    throw error;
   }
   removeSegment(file);
-  return true;
 }
 
 /** When the newest record of a compressed segment was received, or later: a copy may have the time of copying. */

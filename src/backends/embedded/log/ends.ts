@@ -25,7 +25,7 @@ import { crc32 } from 'node:zlib';
 import { inaccessibleText } from '../../../data-folder/access.ts';
 import { FileIdentity } from '../../../data-folder/file-identity.ts';
 import { LogUnavailableError } from '../../../log.ts';
-import { isAccessDenied, isOutOfFiles } from '../disk.ts';
+import { isAccessDenied, mayPassByItself } from '../disk.ts';
 import type { DurableEnd } from './segment-reader.ts';
 import { readIfThere, type SegmentId } from './segments.ts';
 
@@ -166,7 +166,7 @@ function withOperatorMessage<T>(file: string, work: () => T): T {
   try {
     return work();
   } catch (error) {
-    if (isOutOfFiles(error)) throw error;
+    if (mayPassByItself(error)) throw error;
     throw new LogUnavailableError(
       `${resolve(file)} cannot be written: ${(error as Error).message}. It notes up to where requests were acknowledged, ` +
         'so this server ends; nothing that it acknowledged is lost. If something else is under that name, move it elsewhere. ' +

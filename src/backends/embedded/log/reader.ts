@@ -21,6 +21,7 @@ import {
   LogUnavailableError,
   type LostRange,
 } from '../../../log.ts';
+import { messageOf } from '../../../errors.ts';
 import { sizeOfFile } from '../../../data-folder/files.ts';
 import { positionsText, type ProcessedRecord } from '../../../log/continuity.ts';
 import { isBackupRunning } from '../folder-lock.ts';
@@ -29,7 +30,6 @@ import { findDurableEnd } from './ends.ts';
 import { findLogName, localLogName } from './name.ts';
 import {
   BATCH_BYTES_MAX,
-  type DurableEnd,
   endOfSegment,
   MissingPositionsError,
   newestBefore,
@@ -38,6 +38,7 @@ import {
   SegmentCache,
   SegmentGoneError,
   type SegmentRange,
+  UNBOUNDED,
   UnreadableSegmentError,
 } from './segment-reader.ts';
 import {
@@ -54,9 +55,13 @@ import {
 export interface ReaderSetup {
   readonly folder: string;
   readonly retentionMs: number;
+  /** The time that retention goes by. */
   readonly now: () => number;
-  /** For the processor beside the writer: only what is durable is read, and segments are compressed once processed. */
-  readonly isConsumer?: boolean;
+  /**
+   * For the processor beside the writer: of the newest segment only what is durable is read, and segments are compressed
+   * once processed. `receiptTime` is the clock of `received_at`.
+   */
+  readonly consumer?: { readonly receiptTime: () => number };
 }
 
 const LISTINGS_MAX = 5;
@@ -118,7 +123,7 @@ class EmbeddedLogReader implements LogReader {
         if (isGapMarker(range)) {
           // The records before it can be processed; what follows needs a decision of the operator.
           if (records.length > 0) break;
-          throw this.#lostRecordsError(range, range.from, range.until);
+          throw this.#missingRecordsError(range, range.from, range.until);
         }
         const read = this.#recordsOf(range, bytesLeft, records.length > 0);
         if (read === undefined) break;
@@ -139,7 +144,7 @@ class EmbeddedLogReader implements LogReader {
       if (hasSome) return undefined;
       // None after the last existing one: the segment may be complete, and the next one missing.
       if (!(error instanceof MissingPositionsError) || error.to !== range.until) throw error;
-      throw this.#lostRecordsError(range, Math.min(endOfSegment(range, this.#cache), error.from), error.to);
+      throw this.#missingRecordsError(range, Math.min(endOfSegment(range, this.#cache), error.from), error.to);
     }
   }
 
@@ -258,7 +263,7 @@ class EmbeddedLogReader implements LogReader {
     while (kept[0] !== undefined && this.#newestReceivedAt(kept[0]) <= this.#setup.now() - this.#setup.retentionMs) {
       // The backup's copy of the store may be older than the position, and then it needs the segment.
       if (isBackupRunning(this.#setup.folder)) return;
-      removeSegment(kept[0].segment.file);
+      removeNow(kept[0].segment.file);
       kept.shift();
     }
     this.#compress(kept.find(({ segment }) => !segment.isCompressed));
@@ -266,23 +271,30 @@ class EmbeddedLogReader implements LogReader {
 
   /** In the background, one at a time. One that is not done now is done after a later commit. */
   #compress(range: SegmentRange | undefined): void {
-    const { isConsumer, now, folder } = this.#setup;
-    if (isConsumer !== true || range === undefined || this.#compressing !== undefined) return;
+    const { consumer, folder } = this.#setup;
+    if (consumer === undefined || range === undefined || this.#compressing !== undefined) return;
     const newestReceivedAt = this.#newestReceivedAt(range);
-    if (newestReceivedAt > now() - COMPRESS_AFTER_MS || performance.now() < this.#compressNotBefore) return;
+    if (newestReceivedAt > consumer.receiptTime() - COMPRESS_AFTER_MS || performance.now() < this.#compressNotBefore)
+      return;
     if (isBackupRunning(folder)) return;
-    this.#compressing = compressSegment(range.segment, newestReceivedAt).then((isDone) => {
-      this.#compressing = undefined;
-      if (!isDone) this.#compressNotBefore = performance.now() + COMPRESS_RETRY_MS;
-    });
+    this.#compressing = compressSegment(range.segment, newestReceivedAt)
+      .catch(() => {
+        // The segment is as it was.
+        this.#compressNotBefore = performance.now() + COMPRESS_RETRY_MS;
+      })
+      .finally(() => {
+        this.#compressing = undefined;
+      });
   }
 
   /** By order of appending; 0 if the segment is empty. */
   #newestReceivedAt(range: SegmentRange): number {
     const { segment, next } = range;
     if (segment.isCompressed) return newestReceivedAtOf(segment);
-    const ofNext = next && findSegmentHeader(next)?.newestReceivedAtBefore;
-    return ofNext ?? newestBefore(range, this.#cache)?.receivedAt ?? 0;
+    const { newestReceivedAtBefore = 0 } = (next && findSegmentHeader(next)) ?? {};
+    if (newestReceivedAtBefore > 0) return newestReceivedAtBefore;
+    // One that cannot be read is kept.
+    return ifReadable(Number.POSITIVE_INFINITY, () => newestBefore(range, this.#cache)?.receivedAt ?? 0);
   }
 
   async newestReceivedAt(): Promise<number> {
@@ -315,10 +327,10 @@ class EmbeddedLogReader implements LogReader {
   }
 
   #list(position: number): Listing {
-    const { folder, isConsumer } = this.#setup;
+    const { folder, consumer } = this.#setup;
     // Read before the segments: a record is noted there after it is in its segment.
-    const durable = isConsumer === true ? findDurableEnd(folder) : undefined;
-    return listRanges(folder, this.#findName(), position, durable);
+    const durable = findDurableEnd(folder);
+    return listRanges(folder, { logName: this.#findName(), durable, isDurableOnly: consumer !== undefined }, position);
   }
 
   /** Calls `use` again, with a new listing, if a segment was removed meanwhile: that one lacks it, or shows the gap. */
@@ -341,7 +353,7 @@ class EmbeddedLogReader implements LogReader {
   }
 
   /** `range` is that of the marker or, before a start has written one, of the segment before the gap. */
-  #lostRecordsError(range: SegmentRange, from: number, until: number | undefined): LogGapError {
+  #missingRecordsError(range: SegmentRange, from: number, until: number | undefined): LogGapError {
     const positions = until === undefined ? `positions ${from}` : positionsText(from, until);
     const isMarked = isGapMarker(range);
     const gap = { position: isMarked ? range.segment.firstPosition : from, isMarked };
@@ -367,7 +379,7 @@ class EmbeddedLogReader implements LogReader {
  * (`log/continuity.ts`). Unreadable segments are skipped.
  */
 export function newestRecordBefore(folder: string, position: number): ProcessedRecord | undefined {
-  for (const range of listRanges(folder, findLogName(folder), 0).ranges.toReversed()) {
+  for (const range of listRanges(folder, { logName: findLogName(folder), ...UNBOUNDED }, 0).ranges.toReversed()) {
     if (isGapMarker(range) || range.segment.firstPosition >= position) continue;
     try {
       const newest = newestBefore(range, undefined, Math.min(position, range.until ?? position));
@@ -380,7 +392,11 @@ export function newestRecordBefore(folder: string, position: number): ProcessedR
 }
 
 /** What the segments hold from `position` on, in order, with the markers of missing records. */
-function listRanges(folder: string, logName: string | undefined, position: number, durable?: DurableEnd): Listing {
+function listRanges(
+  folder: string,
+  log: Pick<SegmentRange, 'logName' | 'durable' | 'isDurableOnly'>,
+  position: number,
+): Listing {
   const segments = listSegments(folder);
   const startAt = segments.findLastIndex((segment) => segment.firstPosition <= position);
   const isPassed = ({ state }: Segment): boolean => state === 'lost' || state === 'unused';
@@ -389,7 +405,7 @@ function listRanges(folder: string, logName: string | undefined, position: numbe
     if (index < startAt || isPassed(segment)) continue;
     const from = Math.max(position, segment.firstPosition);
     const next = segments[index + 1];
-    ranges.push({ segment, logName, from, until: next?.firstPosition, next, durable });
+    ranges.push({ ...log, segment, from, until: next?.firstPosition, next });
   }
   const newest = segments.at(-1);
   const isEndLost = newest !== undefined && isPassed(newest);
@@ -399,6 +415,15 @@ function listRanges(folder: string, logName: string | undefined, position: numbe
 /** The file only marks missing records. */
 function isGapMarker({ segment }: SegmentRange): boolean {
   return segment.state === 'missing';
+}
+
+/** What the operating system refuses is retried with the next commit, and reported. */
+function removeNow(file: string): void {
+  try {
+    removeSegment(file);
+  } catch (error) {
+    throw new LogUnavailableError(`The log segment ${file} cannot be removed: ${messageOf(error)}.`);
+  }
 }
 
 function ifReadable<T>(otherwise: T, read: () => T): T {

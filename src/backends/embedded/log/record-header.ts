@@ -75,13 +75,9 @@ export function decodeHeader(text: string): DecodedHeader | undefined {
     return undefined;
   }
   if (!Array.isArray(values) || values.length !== COLUMNS.length) return undefined;
-  const [position, commit, receivedAt, traceId, tenantId, keyId, keyKind, idempotencyKey, userCount, eventCount] =
+  const [position, commit, receivedAt, traceId, tenantId, keyId, keyKind, idempotencyKey, ...counts] =
     values as HeaderValues;
-  const [rejections, format, droppedByClient] = values.slice(-3) as [
-    Rejection[] | null,
-    ForeignFormat | null,
-    number | null,
-  ];
+  const [userCount, eventCount, rejections, format, droppedByClient] = counts;
   const header = {
     partition: LOCAL_PARTITION,
     position,

@@ -17,15 +17,24 @@ import { closeSync, fdatasyncSync, fstatSync, ftruncateSync, openSync, readSync,
 import { messageOf } from '../../../errors.ts';
 import { LogCorruptError, LogUnavailableError } from '../../../log.ts';
 import { cannotOpen, fullDiskText, isAccessDenied, isDiskError, isFullDisk } from '../disk.ts';
-import { type DurableEnd, decodeIntact, isUnfinished, SegmentCache, SegmentReader } from './segment-reader.ts';
-import { assertWrittenHere, restoreOrGiveUp, type Segment } from './segments.ts';
+import {
+  type DurableEnd,
+  decodeIntact,
+  diskErrorText,
+  isUnfinished,
+  SegmentCache,
+  SegmentReader,
+} from './segment-reader.ts';
+import { assertWrittenHere, restoreOrGiveUp, type Segment, type SegmentHeader } from './segments.ts';
 
 export interface RecoveredSegment {
+  /** Undefined if its creation was interrupted. */
+  readonly header: SegmentHeader | undefined;
   /** The position after its last record. */
   readonly end: number;
   /** Its size up to there. */
   readonly bytes: number;
-  /** Where its last commit begins; undefined if it contains no record. The header of the segment may be missing, too. */
+  /** Where its last commit begins; undefined if it contains no record. */
   readonly lastCommitAt: number | undefined;
   /** When its newest record was received; 0 without any. */
   readonly newestReceivedAt: number;
@@ -48,7 +57,9 @@ const COPY_BYTES = 1024 * 1024;
 export function recoverSegment(segment: Segment, facts: LogFacts): RecoveredSegment {
   return withOperatorMessage(segment, () => {
     const recovered = inspect(segment, facts);
-    if (recovered.lastCommitAt !== undefined) writeAgain(segment.file, recovered.lastCommitAt, recovered.bytes);
+    const { lastCommitAt, bytes } = recovered;
+    // Only complete segments are compressed.
+    if (lastCommitAt !== undefined && !segment.isCompressed) writeAgain(segment.file, lastCommitAt, bytes);
     return recovered;
   });
 }
@@ -75,13 +86,11 @@ function cannotOpenText(file: string, reason: string): string {
   return `The log segment ${file} cannot be opened (${reason}). Check that this user may read and write it, and the limit of open files (ulimit -n), then start again; nothing is lost.`;
 }
 
-function diskErrorText(file: string, reason: string): string {
-  return `The disk failed to read the log segment ${file} (${reason}). Look at the disk (dmesg, smartctl) and do not remove or rename the file: it may be whole. Start again when the disk can be read; if it never can, restore a backup.`;
-}
-
 function inspect(segment: Segment, { logName, acknowledged }: LogFacts): RecoveredSegment {
   const { file, firstPosition } = segment;
-  if (isUnfinished(file)) return { end: firstPosition, bytes: 0, lastCommitAt: undefined, newestReceivedAt: 0 };
+  if (isUnfinished(file)) {
+    return { header: undefined, end: firstPosition, bytes: 0, lastCommitAt: undefined, newestReceivedAt: 0 };
+  }
   using open = new SegmentReader(segment, new SegmentCache());
   assertWrittenHere(segment, logName, open.header);
   let { position: end, offset: bytes } = open.start;
@@ -107,7 +116,7 @@ function inspect(segment: Segment, { logName, acknowledged }: LogFacts): Recover
     if (found.commit > end) throw damaged(segment, `records follow a damaged part, at position ${end}`);
     at = found.end;
   }
-  return { end, bytes, lastCommitAt, newestReceivedAt };
+  return { header: open.header, end, bytes, lastCommitAt, newestReceivedAt };
 }
 
 function damaged(segment: Segment, what: string): LogCorruptError {

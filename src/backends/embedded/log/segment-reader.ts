@@ -10,7 +10,7 @@
 import { closeSync, fstatSync, openSync, readFileSync, readSync, statSync } from 'node:fs';
 import { zstdDecompressSync } from 'node:zlib';
 import { LogCorruptError, type LogHeader, type LogRecord, LogUnavailableError } from '../../../log.ts';
-import { isAccessDenied, isOutOfFiles } from '../disk.ts';
+import { isAccessDenied, isDiskError, mayPassByItself } from '../disk.ts';
 import {
   type FrameBounds,
   frameAt,
@@ -82,9 +82,13 @@ export interface SegmentRange {
    */
   readonly until: number | undefined;
   readonly next: Segment | undefined;
-  /** Of the newest segment all records up to it are read, and none after it. Undefined: whatever is there. */
   readonly durable: DurableEnd | undefined;
+  /** Of the newest segment all records up to the durable end are read, and none after it. Otherwise whatever is there. */
+  readonly isDurableOnly: boolean;
 }
+
+/** For a folder without a running server. */
+export const UNBOUNDED = { durable: undefined, isDurableOnly: false } as const;
 
 export interface ReadRecords {
   readonly records: LogRecord[];
@@ -161,6 +165,8 @@ export class SegmentReader implements Disposable {
   readonly #close: () => void;
   readonly #index: SparseIndex;
   readonly #seed: number;
+  /** Places beyond this offset are not remembered: the writer may cut off what is not durable. */
+  indexUpTo = Number.POSITIVE_INFINITY;
 
   /** Throws the errors of the operating system, and `UnreadableSegmentError` if it has no readable header. */
   constructor(segment: Segment, cache: SegmentCache) {
@@ -234,10 +240,12 @@ export class SegmentReader implements Disposable {
       if (frame === null || bytesAt + frame.end > this.size) return;
       if ((withBodies ? frame.end : frame.bodyStart) > bytes.length) {
         [bytes, bytesAt] = [this.#read(offset, Math.max(chunkBytes, frame.end - frame.start)), offset];
-        frame = frameAt(bytes, 0, this.#seed) as FrameBounds;
+        frame = frameAt(bytes, 0, this.#seed);
+        // The writer has cut the segment off meanwhile.
+        if (frame === null || frame.end > bytes.length) return;
       }
       const end = bytesAt + frame.end;
-      this.#index.note(position, offset);
+      if (end <= this.indexUpTo) this.#index.note(position, offset);
       yield { position, bytes, frame, offset, end };
       offset = end;
     }
@@ -269,8 +277,9 @@ export class SegmentReader implements Disposable {
         const frame = frameAt(bytes, line, this.#seed);
         if (frame !== null && at + frame.end <= this.size) {
           const whole = this.#read(at + line, frame.end - frame.start);
-          const bounds = frameAt(whole, 0, this.#seed) as FrameBounds;
-          const decoded = isIntact(whole, bounds, this.#seed) ? decodeHeader(headerIn(whole, bounds)) : undefined;
+          const bounds = frameAt(whole, 0, this.#seed);
+          const isWhole = bounds !== null && bounds.end <= whole.length && isIntact(whole, bounds, this.#seed);
+          const decoded = isWhole ? decodeHeader(headerIn(whole, bounds)) : undefined;
           if (decoded !== undefined) {
             const { commit, header } = decoded;
             return { position: header.position, commit, offset: at + line, end: at + frame.end };
@@ -298,7 +307,9 @@ export function readRecords(range: SegmentRange, bytesMax: number, cache = new S
   const records: LogRecord[] = [];
   if (from >= end) return { records, isEnd: true };
   return inSegment(range, cache, { records, isEnd: true }, (open) => {
-    let place = open.find(from) ?? { position: from, offset: open.size };
+    const start = open.find(from);
+    if (start === undefined) throw damaged(range, from);
+    let place = start;
     let bytes = 0;
     let bytesInAll = 0;
     for (const found of open.scan(place, bytesMax)) {
@@ -365,7 +376,7 @@ export function newestBefore(
 }
 
 /** Where the intact records of a segment end, durable or not. Undefined if it cannot be read. */
-export function findEnd(segment: Segment): DurableEnd | undefined {
+export function findEnd(segment: Segment): (DurableEnd & { readonly segment: SegmentHeader }) | undefined {
   try {
     using open = new SegmentReader(segment, new SegmentCache());
     const { position, offset } = open.endOfRecords();
@@ -408,26 +419,27 @@ export function isUnfinished(file: string): boolean {
 }
 
 /** By its size, as the next segment or the durable end has it; false if that is not known. */
-function isComplete({ next, durable }: SegmentRange, { header, size }: SegmentReader): boolean {
-  if (next === undefined) return durable?.segment.id === header.id && size >= durable.bytes;
+function isComplete({ next, durable, isDurableOnly }: SegmentRange, { header, size }: SegmentReader): boolean {
+  if (next === undefined) return isDurableOnly && durable?.segment.id === header.id && size >= durable.bytes;
   const previous = findSegmentHeader(next)?.previous;
   return previous?.id === header.id && size >= previous.bytes;
 }
 
 /** The position before which the segment must have all records; infinity if that is not known. */
-function endOf({ until, durable }: SegmentRange): number {
-  return until ?? durable?.position ?? Number.POSITIVE_INFINITY;
+function endOf({ until, durable, isDurableOnly }: SegmentRange): number {
+  return until ?? (isDurableOnly ? durable?.position : undefined) ?? Number.POSITIVE_INFINITY;
 }
 
 /** `whenUnfinished` is for a newest segment that is just being created. */
 function inSegment<T>(range: SegmentRange, cache: SegmentCache, whenUnfinished: T, use: (open: SegmentReader) => T): T {
-  const { segment, logName, until } = range;
+  const { segment, logName, until, durable } = range;
   const { file, isCompressed } = segment;
   if (!isCompressed) cache.release();
   try {
     if (until === undefined && isUnfinished(file)) return whenUnfinished;
     using open = new SegmentReader(segment, cache);
     assertWrittenHere(segment, logName, open.header);
+    if (until === undefined) open.indexUpTo = durable?.segment.id === open.header.id ? durable.bytes : 0;
     return use(open);
   } catch (error) {
     if (error instanceof LogCorruptError) throw error;
@@ -438,9 +450,17 @@ function inSegment<T>(range: SegmentRange, cache: SegmentCache, whenUnfinished: 
         `The log segment ${file} cannot be read by this user: ${message}. It is not damaged; sluice doctor says what to do.`,
       );
     }
-    if (isOutOfFiles(error)) throw new LogUnavailableError(`The log segment ${file} cannot be read now: ${message}.`);
+    if (mayPassByItself(error))
+      throw new LogUnavailableError(`The log segment ${file} cannot be read now: ${message}.`);
+    if (isDiskError(error)) throw new LogUnavailableError(diskErrorText(file, message));
+    if (code === undefined) throw error;
     throw new UnreadableSegmentError(`The log segment ${file} cannot be read: ${message}. ${restoreOrGiveUp(segment)}`);
   }
+}
+
+/** The disk may have the file whole, so it must not be given up. */
+export function diskErrorText(file: string, reason: string): string {
+  return `The disk failed to read the log segment ${file} (${reason}). Look at the disk (dmesg, smartctl) and do not remove or rename the file: it may be whole. Start again when the disk can be read; if it never can, restore a backup.`;
 }
 
 function damaged({ segment }: SegmentRange, position: number): LogCorruptError {

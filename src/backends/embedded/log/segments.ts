@@ -1,7 +1,7 @@
 /**
  * The files of the embedded log: `<folder>/<first position>.log`, a text file of frames (`./frames.ts`). The first frame
- * is the header of the segment, the others are its records. A segment is written by one thread of one process and never
- * again after a restart: a new process always starts a new segment. So records that follow a failed fsync are never
+ * is the header of the segment, the others are its records. A segment is appended to by one thread of one
+ * process, and never after a restart: a new process always starts a new segment. So records that follow a failed fsync are never
  * appended after bytes that the disk may not have. Once its records are processed, a segment is compressed:
  * `….log.zst` (`./compression.ts`).
  *
@@ -24,7 +24,7 @@ import { closeSync, fdatasyncSync, mkdirSync, openSync, readdirSync, readSync, r
 import { basename, dirname, join } from 'node:path';
 import { syncPath } from '../../../data-folder/write-durably.ts';
 import { ForeignSegmentError, LogCorruptError, LogUnavailableError } from '../../../log.ts';
-import { isOutOfFiles } from '../disk.ts';
+import { mayPassByItself } from '../disk.ts';
 import { encodeFrame, frameAt, headerIn, isIntact } from './frames.ts';
 import { COLUMNS } from './record-header.ts';
 
@@ -62,6 +62,8 @@ const HEADER_SEED = 0;
 /** More than the first frame of a segment has. */
 export const HEADER_BYTES_MAX = 1_024;
 const FORMAT = 1;
+/** How many pieces of memory the operating system takes in one call. */
+const PIECES_MAX = 1_024;
 const OTHER_VERSION = 'another version of Sluice wrote; use that version, or a new data folder.';
 /** More records than a segment can contain: the distance between a segment that was given up and the next one. */
 export const LOST_POSITIONS = 1_000_000_000;
@@ -215,7 +217,7 @@ export function createSegment(folder: string, header: SegmentHeader): { descript
   // Never over another: should a second server write here, its records may be in there.
   const descriptor = openSync(file, 'ax', 0o600);
   try {
-    const bytes = writevSync(descriptor, encodeFrame(JSON.stringify(values), new Uint8Array(), HEADER_SEED));
+    const bytes = writeAll(descriptor, encodeFrame(JSON.stringify(values), new Uint8Array(), HEADER_SEED));
     fdatasyncSync(descriptor);
     // So that the file is found after a power loss.
     for (const path of [folder, dirname(folder)]) syncPath(path);
@@ -223,9 +225,24 @@ export function createSegment(folder: string, header: SegmentHeader): { descript
   } catch (error) {
     closeSync(descriptor);
     // Half a segment would take up scarce space or open files. After any other error the file is left as it is.
-    if (isOutOfFiles(error)) removeSegment(file);
+    if (mayPassByItself(error)) removeSegment(file);
     throw error;
   }
+}
+
+/** At the end of the file. Returns how many bytes they are. If it fails, some of them may be in the file. */
+export function writeAll(descriptor: number, pieces: Uint8Array[]): number {
+  let bytes = 0;
+  for (let next = 0; next < pieces.length; ) {
+    let written = writevSync(descriptor, pieces.slice(next, next + PIECES_MAX));
+    bytes += written;
+    for (; next < pieces.length && written >= (pieces[next] as Uint8Array).byteLength; next++) {
+      written -= (pieces[next] as Uint8Array).byteLength;
+    }
+    // The operating system may write less than it was asked to.
+    if (written > 0) pieces[next] = (pieces[next] as Uint8Array).subarray(written);
+  }
+  return bytes;
 }
 
 /** Before the first release the log had other files. */
@@ -248,7 +265,8 @@ export function readIfThere<T>(read: () => T, what = 'The log'): T | undefined {
     return read();
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code === 'ENOENT') return undefined;
-    if (isOutOfFiles(error)) throw new LogUnavailableError(`${what} cannot be read now: ${(error as Error).message}.`);
+    if (mayPassByItself(error))
+      throw new LogUnavailableError(`${what} cannot be read now: ${(error as Error).message}.`);
     throw error;
   }
 }

@@ -10,29 +10,27 @@
  */
 
 import { randomBytes } from 'node:crypto';
-import { closeSync, fdatasyncSync, ftruncateSync, writevSync } from 'node:fs';
+import { closeSync, fdatasyncSync, ftruncateSync } from 'node:fs';
 import { resolve } from 'node:path';
 import { type MessagePort, parentPort, receiveMessageOnPort, workerData } from 'node:worker_threads';
 import { METRIC, type MetricsWriter, metricsWriter } from '../../../telemetry/metrics.ts';
 import { identityOf } from '../../../data-folder/file-identity.ts';
-import { sizeOfFile } from '../../../data-folder/files.ts';
 import { assertLockHeld, type HeldLock } from '../../../data-folder/held-lock.ts';
 import { LogUnavailableError } from '../../../log.ts';
 import { AppendSignal } from '../../../runtime/append-signal.ts';
 import { releaseMemory } from '../../../runtime/threads.ts';
-import { canWrite, fullDiskText, isAccessDenied, isFullDisk, isOutOfFiles } from '../disk.ts';
+import { canWrite, fullDiskText, isAccessDenied, isFullDisk, mayPassByItself } from '../disk.ts';
 import { type MissingRecords, missingRecordsText } from '../../../log/continuity.ts';
 import { encodeFrame, seedOf } from './frames.ts';
 import { LogEnds, readAcknowledgedEnd } from './ends.ts';
 import { endOfSegments, missingAtEnd, readLogFacts } from './lost-end.ts';
 import { findLogName, localLogName } from './name.ts';
 import { encodeHeader } from './record-header.ts';
-import { recoverSegment } from './recovery.ts';
-import { endOfSegment, newestBefore, UnreadableSegmentError } from './segment-reader.ts';
+import { type RecoveredSegment, recoverSegment } from './recovery.ts';
+import { endOfSegment, findEnd, newestBefore, UNBOUNDED, UnreadableSegmentError } from './segment-reader.ts';
 import {
   createSegment,
   findOwnHeader,
-  findSegmentHeader,
   holdsRecords,
   listReadable,
   listSegments,
@@ -42,6 +40,7 @@ import {
   type Segment,
   segmentFile,
   type SegmentHeader,
+  writeAll,
 } from './segments.ts';
 import { noteLogWarning } from './warnings.ts';
 import { messageOf } from '../../../errors.ts';
@@ -100,8 +99,6 @@ const CHECK_INTERVAL_MS = 1_000;
 const SEGMENT_MS_MAX = 3_600_000;
 /** How long to continue with a full segment when no new one can be created. */
 const ROTATE_RETRY_MS = 1_000;
-/** How many pieces of memory the operating system takes in one call. */
-const PIECES_MAX = 1_024;
 
 /** What the header of a segment says of those before it. */
 type SegmentsBefore = Pick<SegmentHeader, 'previous' | 'newestReceivedAtBefore'>;
@@ -135,17 +132,7 @@ class SegmentWriter {
 
   /** Returns how many bytes they are. If it fails, some of them may be in the file. */
   append(pieces: Uint8Array[]): number {
-    let appended = 0;
-    for (let next = 0; next < pieces.length; ) {
-      let written = writevSync(this.#descriptor, pieces.slice(next, next + PIECES_MAX));
-      appended += written;
-      for (; next < pieces.length && written >= (pieces[next] as Uint8Array).byteLength; next++) {
-        written -= (pieces[next] as Uint8Array).byteLength;
-      }
-      // The operating system may write less than it was asked to.
-      if (written > 0) pieces[next] = (pieces[next] as Uint8Array).subarray(written);
-    }
-    return appended;
+    return writeAll(this.#descriptor, pieces);
   }
 
   sync(): void {
@@ -199,11 +186,10 @@ class Writer {
     this.#senders = [port, ...(setup.otherEdges ?? [])].map((one) => ({ port: one, isClosed: false }));
     this.#metrics = setup.metrics && metricsWriter(setup.metrics.buffer, setup.metrics.slot);
     this.#appendSignal = setup.appendSignal && new AppendSignal(setup.appendSignal);
-    const { end, missing } = this.#recover();
+    const { end, missing, before } = this.#recover();
     this.#nextPosition = end;
     this.#missing = missing;
     this.#ends = new LogEnds(setup.folder, localLogName(setup.folder), this.#nextPosition);
-    const before = segmentsBefore(setup.folder, end);
     this.#newestReceivedAt = before.newestReceivedAtBefore;
     assertLockHeld(setup.lock ?? null);
     // Every start leaves a segment, which may be empty.
@@ -225,20 +211,22 @@ class Writer {
   }
 
   /** Checks what an earlier process left, and finds where to continue and what is missing before. */
-  #recover(): { readonly end: number; readonly missing: MissingRecords | null } {
+  #recover(): { readonly end: number; readonly missing: MissingRecords | null; readonly before: SegmentsBefore } {
     const { folder, processed = 0 } = this.#setup;
     const segments = listSegments(folder);
     const logName = findLogName(folder);
     const newest = segments.at(-1);
     if (newest?.state === 'lost') this.#markEndOfLost(newest);
+    let recovered: RecoveredSegment | undefined;
     for (const [index, segment] of segments.entries()) {
       if (!holdsRecords(segment)) continue;
       findOwnHeader(segment, logName);
       // The others are complete, by their size; their records have checksums and are checked when they are read.
-      if (segment === newest) recoverSegment(segment, readLogFacts(folder));
+      if (segment === newest) recovered = recoverSegment(segment, readLogFacts(folder));
       else this.#markGap(segment, segments[index + 1] as Segment, logName);
     }
-    const end = endOfSegments(folder);
+    const before = segmentsBefore(folder, recovered);
+    const end = recovered?.end ?? endOfSegments(folder);
     const missing = missingAtEnd(folder, processed, end);
     if (missing !== null) {
       // Before anything changes: afterwards the log seems to be complete.
@@ -247,7 +235,7 @@ class Writer {
       if (newest !== undefined && holdsRecords(newest) && newest.firstPosition === end) removeSegment(newest.file);
       this.#markMissingAtEnd(missing);
     }
-    return { end: missing?.to ?? end, missing };
+    return { end: missing?.to ?? end, missing, before };
   }
 
   /** Marks where the records of a newest segment that was given up ended, if that is known. */
@@ -265,7 +253,7 @@ class Writer {
     const { file, firstPosition: from } = segment;
     const until = next.firstPosition;
     try {
-      const end = endOfSegment({ segment, logName, from, until, next, durable: undefined });
+      const end = endOfSegment({ segment, logName, from, until, next, ...UNBOUNDED });
       if (end >= until) return;
       if (end === from) removeSegment(file);
       makeMarker(this.#setup.folder, end, 'missing');
@@ -291,7 +279,7 @@ class Writer {
       this.#rotateIfDue();
     } catch (error) {
       // What may pass by itself is retried by the next call.
-      if (!isOutOfFiles(error)) this.#die(error);
+      if (!mayPassByItself(error)) this.#die(error);
     }
   }
 
@@ -450,7 +438,7 @@ class Writer {
       this.#segmentBegunAt = undefined;
     } catch (error) {
       // No space for a new file: continue with this one, and retry later.
-      if (isOutOfFiles(error) || (error instanceof LogUnavailableError && !error.fatal))
+      if (mayPassByItself(error) || (error instanceof LogUnavailableError && !error.fatal))
         this.#rotateNotBefore = performance.now() + ROTATE_RETRY_MS;
       else this.#die(isAccessDenied(error) ? new Error(this.#deniedText(error as Error)) : error);
       return;
@@ -488,20 +476,29 @@ class Writer {
   }
 }
 
-/** For the first segment of this process. */
-function segmentsBefore(folder: string, end: number): SegmentsBefore {
-  const newest = listReadable(folder).at(-1);
-  const header = newest && findSegmentHeader(newest);
-  if (newest === undefined || header === undefined) return { previous: null, newestReceivedAtBefore: 0 };
-  const { firstPosition, id, logName, previous, newestReceivedAtBefore } = header;
-  // An empty one, which the new one replaces.
-  if (firstPosition === end) return { previous, newestReceivedAtBefore };
-  const range = { segment: newest, logName, from: firstPosition, until: end, next: undefined, durable: undefined };
-  const receivedAt = newestBefore(range)?.receivedAt ?? 0;
-  return {
-    previous: { firstPosition, id, bytes: sizeOfFile(newest.file) },
-    newestReceivedAtBefore: Math.max(newestReceivedAtBefore, receivedAt),
-  };
+/** For the first segment of this process. An empty newest one is replaced by it, so the one before that counts. */
+function segmentsBefore(folder: string, newest: RecoveredSegment | undefined): SegmentsBefore {
+  if (newest?.header !== undefined) {
+    const { header, end, bytes, newestReceivedAt } = newest;
+    const { firstPosition, id, previous, newestReceivedAtBefore } = header;
+    if (end === firstPosition) return { previous, newestReceivedAtBefore };
+    return {
+      previous: { firstPosition, id, bytes },
+      newestReceivedAtBefore: Math.max(newestReceivedAtBefore, newestReceivedAt),
+    };
+  }
+  for (const segment of listReadable(folder).toReversed()) {
+    const found = findEnd(segment);
+    if (found === undefined) continue;
+    const { firstPosition, id, logName, newestReceivedAtBefore } = found.segment;
+    const range = { segment, logName, from: firstPosition, until: found.position, next: undefined, ...UNBOUNDED };
+    const receivedAt = newestBefore(range)?.receivedAt ?? 0;
+    return {
+      previous: { firstPosition, id, bytes: found.bytes },
+      newestReceivedAtBefore: Math.max(newestReceivedAtBefore, receivedAt),
+    };
+  }
+  return { previous: null, newestReceivedAtBefore: 0 };
 }
 
 function reply(port: MessagePort, message: WriterReply): void {

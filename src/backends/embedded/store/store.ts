@@ -14,7 +14,7 @@ import { roughFilter, searchPeople } from '../../../views/people-search.ts';
 import { NO_ROWS, sharedStore, type SharedStore } from '../../sql/store.ts';
 import { LOCAL_LOG } from '../../sql/store-tables.ts';
 import { isBusy, isDamage } from '../database.ts';
-import { isDiskError, isOutOfFiles } from '../disk.ts';
+import { isDiskError, mayPassByItself } from '../disk.ts';
 import type { WriteLockRequest } from '../../../runtime/write-lock-request.ts';
 import { inWriteTransaction, unmerge } from './unmerge.ts';
 import type { HashOfKey } from '../../../views/keyed-hash.ts';
@@ -51,7 +51,7 @@ export function openSqliteStore(file: string, options: StoreOptions = {}): Store
     try {
       return await work();
     } catch (error) {
-      if (!isBusy(error) && !isDamage(error) && !isOutOfFiles(error) && !isDiskError(error)) throw error;
+      if (!isBusy(error) && !isDamage(error) && !mayPassByItself(error) && !isDiskError(error)) throw error;
       const reason = messageOf(error);
       throw new StoreUnavailableError(isDamage(error) ? storeDamageText(file, reason) : reason, { cause: error });
     }

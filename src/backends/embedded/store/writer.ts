@@ -42,7 +42,7 @@ import type { Steps, Tables } from '../../sql/steps.ts';
 import { LOCAL_LOG, LOCAL_SHARD, type StoreQueries } from '../../sql/store-tables.ts';
 import { SqlWriteTransaction } from '../../sql/write-transaction.ts';
 import { isBusy, isDamage } from '../database.ts';
-import { isOutOfFiles } from '../disk.ts';
+import { mayPassByItself } from '../disk.ts';
 import { NO_LOCKS } from '../sql-database.ts';
 import { EventTables } from './event-tables.ts';
 import { FirstUses } from './first-uses.ts';
@@ -304,7 +304,7 @@ class SqliteStoreWriter extends SqlWriteTransaction implements StoreWriter, Writ
     try {
       this.#database.exec(`PRAGMA wal_checkpoint(${log < WAL_PAGES_MAX ? 'PASSIVE' : 'RESTART'})`);
     } catch (error) {
-      if (!isBusy(error) && !isOutOfFiles(error)) throw error;
+      if (!isBusy(error) && !mayPassByItself(error)) throw error;
     }
   }
 
@@ -367,7 +367,7 @@ class SqliteStoreWriter extends SqlWriteTransaction implements StoreWriter, Writ
   #asStoreError(error: unknown): unknown {
     const code = sqliteCodeOf(error);
     const reason = messageOf(error);
-    if (!isOutOfFiles(error) && !isBusy(error) && !isDamage(error)) {
+    if (!mayPassByItself(error) && !isBusy(error) && !isDamage(error)) {
       if (code === undefined) return error;
       return VALUE_ERRORS.has(code)
         ? new StoreValueError(reason, { cause: error })
