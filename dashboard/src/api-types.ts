@@ -190,7 +190,7 @@ export interface components {
                 readonly from: string;
                 /** @description What would remain, in the same form. */
                 readonly into: string;
-                /** @description The identifier that joins them. */
+                /** @description The identifierFields that joins them. */
                 readonly via: {
                     /**
                      * @description Kind of identifier.
@@ -738,7 +738,7 @@ export interface components {
                 /** @description As the client wrote it. */
                 readonly value: string;
             };
-            /** @description Of a merge: where `via` belongs, and what it was joined to. */
+            /** @description Of a merge: the node that `via` belongs to, then the node it was joined with. */
             readonly nodes: readonly [
                 string,
                 string
@@ -830,7 +830,7 @@ export interface components {
                 /** @description As the client wrote it. */
                 readonly value: string;
             };
-            /** @description Of a merge: where `via` belongs, and what it was joined to. */
+            /** @description Of a merge: the node that `via` belongs to, then the node it was joined with. */
             readonly nodes?: readonly [
                 string,
                 string

@@ -40,8 +40,8 @@ import {
 } from './schema.ts';
 
 /** `null` counts as absent wherever a field is optional. */
-function optional<Schema extends TSchema>(schema: Schema, description: string, examples: unknown[] = []) {
-  const notes = examples.length === 0 ? { description } : { description, examples };
+function optional<Schema extends TSchema>(schema: Schema, description: string, exampleValues: unknown[] = []) {
+  const notes = exampleValues.length === 0 ? { description } : { description, examples: exampleValues };
   return Type.Optional(Type.Union([schema, Type.Null()], notes));
 }
 
@@ -49,7 +49,7 @@ const propertyNames = Type.String({ maxLength: LIMITS.propertyKeyCharactersMax }
 const identifierText = Type.String({ maxLength: LIMITS.identifierCharactersMax });
 
 /** Present, a string and not blank: only then does an identifier count. */
-function names(type: IdentifierType): object {
+function requiresNonBlank(type: IdentifierType): object {
   return { required: [type], properties: { [type]: { type: 'string', pattern: '\\S' } } };
 }
 
@@ -68,7 +68,7 @@ const Identifiers = Type.Object(
     additionalProperties: Type.Union([Type.String(), Type.Null()], {
       description: 'Profile field, always text, such as `first_name`, `city` or `country`.',
     }),
-    anyOf: IDENTIFIER_TYPES.map(names),
+    anyOf: IDENTIFIER_TYPES.map(requiresNonBlank),
   },
 );
 
@@ -223,32 +223,32 @@ export const INGEST_OPERATION: Operation = {
   },
 };
 
-const identifier = { type: identifierType, value: text('As the request has it.') };
+const identifierFields = { type: identifierType, value: text('As the request has it.') };
 const reasons = Object.keys(REFUSAL_REASONS) as RefusalReason[];
-const profile = 'An existing profile, or `new:` and the index of the user of this request that would create it.';
+const PROFILE_TEXT = 'An existing profile, or `new:` and the index of the user of this request that would create it.';
 
 export const PredictedUser = object('PredictedUser', 'What would happen to one user of the request.', {
   userIndex,
   status: oneOf(['accepted', 'rejected'], 'As the 202 would say.'),
-  profile_id: textOrNull(`The profile after the whole request. ${profile} Null if nothing would be stored.`),
+  profile_id: textOrNull(`The profile after the whole request. ${PROFILE_TEXT} Null if nothing would be stored.`),
   is_new: flag('The profile does not exist yet.'),
   events: count('Events that would be stored.'),
   duplicate_events: count('Events that are stored already, by `$event_id`.'),
   duplicate_of: uuidOrNull(
     'The trace that used this `Idempotency-Key` with the same body; then nothing of this user would be stored.',
   ),
-  new_identifiers: list(Type.Object(identifier), 'Identifiers that would be linked to the profile.'),
+  new_identifiers: list(Type.Object(identifierFields), 'Identifiers that would be linked to the profile.'),
   merges: list(
     Type.Object({
-      from: text(`What would be merged away. ${profile}`),
+      from: text(`What would be merged away. ${PROFILE_TEXT}`),
       into: text('What would remain, in the same form.'),
-      via: Type.Object(identifier, { description: 'The identifier that joins them.' }),
+      via: Type.Object(identifierFields, { description: 'The identifierFields that joins them.' }),
     }),
     'Merges that this user would cause, in order.',
   ),
   refusals: list(
     Type.Object({
-      ...identifier,
+      ...identifierFields,
       reason: oneOf(reasons, 'As in `GET /profiles/{id}/identity`.'),
       rule: Type.Integer({
         enum: Object.values(REFUSAL_RULES),

@@ -8,6 +8,8 @@ import { isLongerThan } from '../validation/characters.ts';
 import { parseIso8601 } from '../validation/iso8601.ts';
 import { BadParameterError } from './responses.ts';
 
+const NAME_CHARACTERS_SHOWN = 64;
+
 export type JsonMembers = Readonly<Record<string, unknown>>;
 
 /** The members of an object, all of them known: a misspelt one that does nothing is worse than a refusal. */
@@ -22,8 +24,10 @@ export function membersOf<Name extends string>(
     const hint = isOtherType ? ', sent with Content-Type: application/json' : '';
     throw new BadParameterError(`${where} must be a JSON object with ${names.join(', ')}${hint}`);
   }
-  if (Object.keys(value).some((key) => !names.some((name) => name === key))) {
-    throw new BadParameterError(`${where} has an unknown field: there are ${names.join(', ')}`);
+  const unknown = Object.keys(value).find((key) => !names.some((name) => name === key));
+  if (unknown !== undefined) {
+    const shown = JSON.stringify(unknown.slice(0, NAME_CHARACTERS_SHOWN));
+    throw new BadParameterError(`${where} has an unknown field, ${shown}; known are ${names.join(', ')}`);
   }
   return value as Readonly<Partial<Record<Name, unknown>>>;
 }
@@ -58,7 +62,7 @@ export function textMembers<Name extends string, Optional extends string = never
 /** A member of `filter`; null if it is absent or empty. */
 export function filterText(members: JsonMembers, name: string, charactersMax: number): string | null {
   const value = members[name] ?? '';
-  if (typeof value !== 'string') throw new BadParameterError(`filter.${name} must be a text`);
+  if (typeof value !== 'string') throw new BadParameterError(`filter.${name} must be a string`);
   if (isLongerThan(value, charactersMax)) {
     throw new BadParameterError(`filter.${name} must be at most ${charactersMax} characters`);
   }

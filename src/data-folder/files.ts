@@ -23,7 +23,7 @@ export function keyFileOf(dataFolder: string): string {
 }
 
 /**
- * The event log: a folder of segments. Beside it are `log-ends` (the last acknowledged position) and `log-warnings`
+ * The event log: a folder of segments. Beside it are `log-ends` (up to where requests are acknowledged) and `log-warnings`
  * (possible losses that a start found).
  */
 export function logFolderOf(dataFolder: string): string {

@@ -24,7 +24,7 @@ export class Ingest extends RequestIntake<Rejection> {
     }
     const given = keyOf(request.headers.authorization, request.url ?? '');
     this.authenticate(exchange, given, (key) => {
-      const envelope = envelopeOf(request.headers, given?.isInAddress === true);
+      const envelope = envelopeOf(request.headers, given?.isInUrl === true);
       this.receive(exchange, key, envelope, (body) => this.#validate(exchange, key, envelope as Envelope, body));
     });
   }

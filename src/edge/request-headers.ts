@@ -1,5 +1,5 @@
 /**
- * What the headers and the address of a request say: whether they can be trusted to mean one thing, the key, and what to
+ * What the headers and the URL of a request say: whether they can be trusted to mean one thing, the key, and what to
  * expect of the body. Pure.
  */
 
@@ -62,27 +62,27 @@ export function charsetProblemOf(contentType: string | undefined): string | unde
 export function keyOf(
   authorization: string | undefined,
   url: string,
-): { readonly key: string; readonly isInAddress: boolean } | undefined {
+): { readonly key: string; readonly isInUrl: boolean } | undefined {
   const inQuery = queryKey(url);
   const key = BEARER.exec(authorization ?? '')?.[1] ?? inQuery;
-  return key === undefined ? undefined : { key, isInAddress: key === inQuery };
+  return key === undefined ? undefined : { key, isInUrl: key === inQuery };
 }
 
 const BASIC = /^Basic +([A-Za-z0-9+/=_-]+) *$/i;
 
-/** As SDKs of Segment send it: the user of Basic authentication, without a password; or in the address. */
+/** As SDKs of Segment send it: the user of Basic authentication, without a password; or in the URL. */
 export function segmentKeyOf(
   authorization: string | undefined,
   url: string,
-): { readonly key: string; readonly isInAddress: boolean } | undefined {
+): { readonly key: string; readonly isInUrl: boolean } | undefined {
   const [, credentials] = BASIC.exec(authorization ?? '') ?? [];
   const [user = ''] = Buffer.from(credentials ?? '', 'base64')
     .toString('utf8')
     .split(':', 1);
   const inHeader = user === '' ? BEARER.exec(authorization ?? '')?.[1] : user;
-  if (inHeader !== undefined) return { key: inHeader, isInAddress: false };
-  const inAddress = queryValue(url, 'writeKey');
-  return inAddress === undefined ? undefined : { key: inAddress, isInAddress: true };
+  if (inHeader !== undefined) return { key: inHeader, isInUrl: false };
+  const inUrl = queryValue(url, 'writeKey');
+  return inUrl === undefined ? undefined : { key: inUrl, isInUrl: true };
 }
 
 export interface Envelope {
@@ -92,7 +92,7 @@ export interface Envelope {
   readonly declaredBytes: number;
 }
 
-/** The envelope, or what is wrong with it, in words. Browsers that are closing can only send plain text. */
+/** The envelope, or what is wrong with it, in words. A page that is closing can only send plain text. */
 export function envelopeOf(headers: IncomingHttpHeaders, mayBePlainText: boolean): Envelope | string {
   const contentType = headers['content-type'] ?? '';
   if (!JSON_TYPE.test(contentType) && !(mayBePlainText && TEXT_TYPE.test(contentType))) {

@@ -22,7 +22,7 @@ import type { KeyUsageTracker } from './key-usage.ts';
 import { corsFor, isForeignOrigin } from './origins.ts';
 import { overLimitText, type RateLimits } from './rate-limits.ts';
 import type { Envelope } from './request-headers.ts';
-import { type Cors, type Failure, stopUnwantedBody } from './responses.ts';
+import { type Cors, type Failure, limitUnwantedBody } from './responses.ts';
 import type { LargeBodyValidator } from './validate-body.ts';
 
 export interface IntakeParts {
@@ -74,7 +74,7 @@ export interface Exchange {
 export interface GivenKey {
   readonly key: string;
   /** A URL ends up in logs and histories: a secret key is not accepted from there. */
-  readonly isInAddress: boolean;
+  readonly isInUrl: boolean;
 }
 
 /** A log entry without what the key and the clock give. */
@@ -135,10 +135,10 @@ export abstract class RequestIntake<Item> {
       .catch((error: unknown) => this.respondToBug(exchange, error));
   }
 
-  #authenticated(exchange: Exchange, key: ApiKey, { isInAddress }: GivenKey, use: (key: ApiKey) => void): void {
+  #authenticated(exchange: Exchange, key: ApiKey, { isInUrl }: GivenKey, use: (key: ApiKey) => void): void {
     const { environment, keyUsage } = this.parts;
     const now = this.parts.now();
-    if (!isUsable(key, now, environment) || (isInAddress && key.kind !== 'publishable')) {
+    if (!isUsable(key, now, environment) || (isInUrl && key.kind !== 'publishable')) {
       this.fail(exchange, { code: 'unauthorized' });
       return;
     }
@@ -310,7 +310,7 @@ export abstract class RequestIntake<Item> {
   protected fail(exchange: Exchange, failure: Failure<Item>): void {
     const { request } = exchange;
     this.finish(exchange, ERRORS[failure.code].status);
-    if (!request.complete) stopUnwantedBody(request);
+    if (!request.complete) limitUnwantedBody(request);
     this.sendFailure(exchange, failure);
   }
 

@@ -95,7 +95,7 @@ const UNWANTED_BODY_MS = 5_000;
  * Node reads on and throws away what the client still sends, so that the client can finish and see the response. That
  * must not go on forever.
  */
-export function stopUnwantedBody(request: IncomingMessage): void {
+export function limitUnwantedBody(request: IncomingMessage): void {
   const timer = setTimeout(() => request.socket.destroy(), UNWANTED_BODY_MS);
   timer.unref();
   request.once('close', () => clearTimeout(timer));

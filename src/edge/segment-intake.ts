@@ -14,7 +14,7 @@ import type { ApiKey } from '../keys.ts';
 import { METRIC } from '../telemetry/metrics.ts';
 import { envelopeOfAnyType, segmentKeyOf } from './request-headers.ts';
 import { type Exchange, type IntakeParts, RequestIntake } from './request-intake.ts';
-import { type Failure, send, sendPreflight, stopUnwantedBody } from './responses.ts';
+import { type Failure, send, sendPreflight, limitUnwantedBody } from './responses.ts';
 import { SEGMENT_PREFLIGHT, sendSegmentFailure } from './segment-responses.ts';
 import { rudderSettings, segmentRouteOf, segmentSettings, serverAddress } from './segment-routes.ts';
 import { convertBody, VALIDATOR_THREAD_BYTES_MIN } from './validate-body.ts';
@@ -60,13 +60,13 @@ export class SegmentIntake extends RequestIntake<MessageError> {
       return;
     }
     if (route.kind === 'metrics') {
-      if (!request.complete) stopUnwantedBody(request);
+      if (!request.complete) limitUnwantedBody(request);
       this.#respond(exchange, { success: true });
       return;
     }
     const given =
       route.kind === 'settings'
-        ? { key: route.writeKey, isInAddress: true }
+        ? { key: route.writeKey, isInUrl: true }
         : segmentKeyOf(request.headers.authorization, url);
     if (route.kind !== 'messages') {
       const address = serverAddress(this.#publicUrl, request.headers.host);
@@ -87,7 +87,7 @@ export class SegmentIntake extends RequestIntake<MessageError> {
   /** Without a key in the headers or the URL, the client is unknown until its key is found in the body. */
   #findKey(exchange: Exchange, type: MessageType | null, body: Buffer): void {
     const found = (writeKey: string | null, bytes: Uint8Array): void => {
-      const given = writeKey === null ? undefined : { key: writeKey, isInAddress: false };
+      const given = writeKey === null ? undefined : { key: writeKey, isInUrl: false };
       this.authenticate(exchange, given, (key) => this.#convert(exchange, key, type, bytes));
     };
     if (body.length < VALIDATOR_THREAD_BYTES_MIN) {

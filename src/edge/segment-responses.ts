@@ -1,8 +1,7 @@
 /**
- * Writes the responses of the routes for Segment's SDKs. They differ from those of `POST /ingest/events` where SDKs would
- * misread ours: success is 200, because some count anything else as a failure and send again; errors carry `code` and
- * `message`, because some retry a 400 without them; a server that cannot accept now says 429, because most read
- * `Retry-After` of no other status.
+ * Writes the failures of the routes for Segment's SDKs. They differ from those of `POST /ingest/events` where SDKs would
+ * misread ours: errors carry `code` and `message`, because some retry a 400 without them; a server that cannot accept now
+ * says 429, because most read `Retry-After` of no other status.
  */
 
 import type { ServerResponse } from 'node:http';
@@ -14,7 +13,7 @@ import { type Cors, type Failure, retryAfter, send } from './responses.ts';
 /** Where a failure does not say more: SDKs expect a message in every one. */
 const MESSAGES: Partial<Record<ErrorCode, string>> = {
   unauthorized:
-    'no valid key: send the write key as the user of Authorization: Basic, or as writeKey in the body; a secret key is not accepted in an address',
+    'no valid key: send the write key as the user of Authorization: Basic, or as writeKey in the body; a secret key is not accepted in the URL',
   too_large: `the body must not exceed ${LIMITS.bodyBytesMax} bytes`,
   overloaded: 'nothing was stored: send it again later',
 };

@@ -12,7 +12,7 @@ import type { Socket } from 'node:net';
 import { ERRORS, type ErrorCode, RETRY_AFTER_SECONDS } from '../errors.ts';
 import { type MetricsWriter, REQUESTS_BY_STATUS } from '../telemetry/metrics.ts';
 import { CHECK_PATH, INGEST_PATH } from '../config/roles.ts';
-import { type Failure, sendFailure, stopUnwantedBody } from './responses.ts';
+import { type Failure, sendFailure, limitUnwantedBody } from './responses.ts';
 import type { CheckIntake } from './check-intake.ts';
 import { Connections, type ConnectionsParts } from './connections.ts';
 import type { Ingest } from './ingest.ts';
@@ -85,7 +85,7 @@ export function createEdgeServer(parts: EdgeServerParts, everythingElse: Request
   /** Until the previous response is finished. If that closes the connection, this request is never handled. */
   const hold = (request: IncomingMessage, response: ServerResponse, expectsContinue: boolean): void => {
     const { socket } = request;
-    closeGently(socket, responses);
+    drainOnClose(socket, responses);
     // Data behind it stays in the kernel's buffers. Node resumes the socket twice, at the end of this message and when all
     // that it has read is parsed, so it is paused after both.
     const pause = (): void => {
@@ -106,7 +106,7 @@ export function createEdgeServer(parts: EdgeServerParts, everythingElse: Request
     // The upgrade is ignored, but Node's parser drops the rest of the packet: where the next request begins is unknown.
     if (request.headers.upgrade !== undefined) {
       response.shouldKeepAlive = false;
-      closeGently(request.socket, responses);
+      drainOnClose(request.socket, responses);
     }
     if (request.url?.startsWith('http') === true) request.url = originForm(request.url);
     const refusal = refusalOf(request);
@@ -299,7 +299,7 @@ function refuseRequest(
     : { code: 'bad_request', message };
   count(metrics, ERRORS[failure.code].status);
   if (endsConnection) response.shouldKeepAlive = false;
-  if (!request.complete) stopUnwantedBody(request);
+  if (!request.complete) limitUnwantedBody(request);
   // Without CORS headers a web page could not read the reason.
   const cors = isForIngest && request.headers.origin !== undefined ? { allow: '*' } : null;
   if (isForSegment) sendSegmentFailure(response, newTraceId(), { code: failure.code, message }, cors);
@@ -315,7 +315,7 @@ function count(metrics: MetricsWriter, status: number): void {
  * For a connection on which more data may follow the request whose response closes it: the rest is received and
  * dropped, so that the client can read that response.
  */
-function closeGently(socket: Socket, responses: PipelinedResponses): void {
+function drainOnClose(socket: Socket, responses: PipelinedResponses): void {
   socket.destroySoon = () => {
     responses.latest(socket)?.req.resume();
     socket.resume();

@@ -86,8 +86,8 @@ export class Housekeeping {
       );
     }
     this.#isRetentionWaiting = isWaiting;
-    // An Idempotency-Key must outlive the requests that still wait in the log, however late they are processed.
     const onRejectionsOverLimit = (removed: number): void => this.#noteOverLimit(removed);
+    // An Idempotency-Key must outlive the requests that still wait in the log, however late they are processed.
     return writer.sweep({ ...retention, onRejectionsOverLimit }, Math.min(time, caughtUpTo));
   }
 

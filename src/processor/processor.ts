@@ -280,7 +280,7 @@ export class Processor {
       this.#processed = await writer.processed();
       this.#positionsReadAt = performance.now();
       this.#noteEarlierPositions(partitions, this.#processed);
-      this.#forgetContinued(this.#processed);
+      this.#unverifyMoved(this.#processed);
       this.#committed = this.#processed.positions;
       this.#committedTraceIds = this.#processed.lastTraceIds;
       this.#isUncertain = false;
@@ -293,8 +293,8 @@ export class Processor {
     }
   }
 
-  /** The log must continue from what the store has now, where that is not what this processor committed last. */
-  #forgetContinued({ positions, lastTraceIds }: ProcessedLog): void {
+  /** A partition is verified again if the store is not where this processor left it. */
+  #unverifyMoved({ positions, lastTraceIds }: ProcessedLog): void {
     for (const partition of this.#verifiedPartitions) {
       const isSame =
         positions.get(partition) === this.#committed.get(partition) &&

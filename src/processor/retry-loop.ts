@@ -63,6 +63,6 @@ export class RetryLoop {
 /** A damaged log may have lost records, so the line does not promise that they are safe. */
 function messageFor(error: Error): string {
   return error instanceof LogCorruptError
-    ? 'the processor waits: the log is damaged or has lost records; new requests are accepted and kept'
+    ? 'the processor waits: part of the log is damaged, lost or cannot be read; new requests are accepted and kept'
     : 'the processor waits; what was accepted is safe in the log';
 }

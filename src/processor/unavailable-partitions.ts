@@ -116,7 +116,7 @@ export class UnavailablePartitions {
       // A damaged log may have lost records, so the line does not promise that they are safe.
       const state =
         error instanceof LogCorruptError
-          ? 'the log is damaged or has lost records; new requests are accepted and kept'
+          ? 'part of the log is damaged, lost or cannot be read; new requests are accepted and kept'
           : 'what was accepted is safe in it';
       const others = thrown === null ? ' and goes on with the others' : '';
       const message = `the processor waits for a partition of the log${others}; ${state}`;

@@ -90,7 +90,7 @@ async function inspectLocalLog(config: Config, store: Store | undefined | null):
   ] = await Promise.all([
     import('../backends/embedded/installation.ts'),
     import('../backends/embedded/log/foreign-segments.ts'),
-    import('../backends/embedded/log/lost-end.ts'),
+    import('../backends/embedded/log/missing-end.ts'),
     import('../backends/embedded/log/warnings.ts'),
     import('../backends/embedded/checkup.ts'),
     import('../backends/embedded/folder-lock.ts'),

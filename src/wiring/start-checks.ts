@@ -30,12 +30,14 @@ const MISSING_RETRY_MS = 250;
  */
 export async function prepareDataFolder(config: Config): Promise<{ startWarnings: string[]; processed: number }> {
   const { dataFolder, storeUrl, logUrl } = config;
-  const [{ tieDataFolder, wasUsedByServer }, { assertOwnSegments }, lostEnd, { noteLogWarning }] = await Promise.all([
-    import('../backends/embedded/installation.ts'),
-    import('../backends/embedded/log/foreign-segments.ts'),
-    import('../backends/embedded/log/lost-end.ts'),
-    import('../backends/embedded/log/warnings.ts'),
-  ]);
+  const [{ tieDataFolder, wasUsedByServer }, { assertOwnSegments }, missingEnd, { noteLogWarning }] = await Promise.all(
+    [
+      import('../backends/embedded/installation.ts'),
+      import('../backends/embedded/log/foreign-segments.ts'),
+      import('../backends/embedded/log/missing-end.ts'),
+      import('../backends/embedded/log/warnings.ts'),
+    ],
+  );
   const isServed = wasUsedByServer(dataFolder);
   const startWarnings = storeUrl === '' ? tieDataFolder(dataFolder) : [];
   let processed = 0;
@@ -47,13 +49,13 @@ export async function prepareDataFolder(config: Config): Promise<{ startWarnings
   } catch (error) {
     throwAsOperatorError(error);
   }
-  if (lostEnd.isEndUnknown(folder, processed, isServed)) {
-    const words = `${lostEnd.unknownEndText(folder)}; the end that the log has is noted now`;
+  if (missingEnd.isEndUnknown(folder, processed, isServed)) {
+    const words = `${missingEnd.unknownEndText(folder)}; the end that the log has is noted now`;
     noteLogWarning(folder, words);
-    lostEnd.rewriteLogEnds(folder);
+    missingEnd.rewriteLogEnds(folder);
     startWarnings.push(words);
   }
-  lostEnd.createLogEnds(folder);
+  missingEnd.createLogEnds(folder);
   return { startWarnings, processed };
 }
 

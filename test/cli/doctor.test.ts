@@ -25,7 +25,7 @@ import { suite, test } from 'node:test';
 import { tieDataFolder } from '../../src/backends/embedded/installation.ts';
 import { openSqliteKeyStore } from '../../src/backends/embedded/keys.ts';
 import { openEmbeddedLogReader } from '../../src/backends/embedded/log/reader.ts';
-import { readLogFacts } from '../../src/backends/embedded/log/lost-end.ts';
+import { readLogFacts } from '../../src/backends/embedded/log/missing-end.ts';
 import { inspectSegment } from '../../src/backends/embedded/log/recovery.ts';
 import { listSegments, makeMarker } from '../../src/backends/embedded/log/segments.ts';
 import { writeLastBackup } from '../../src/backup/notes.ts';

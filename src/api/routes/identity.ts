@@ -51,7 +51,7 @@ const joinedNodes = Type.Unsafe<readonly [string, string]>({
   items: { type: 'string', format: 'uuid' },
   minItems: 2,
   maxItems: 2,
-  description: 'Of a merge: where `via` belongs, and what it was joined to.',
+  description: 'Of a merge: the node that `via` belongs to, then the node it was joined with.',
 });
 
 const ChainStep = object('ChainStep', 'One step of the chain from one identifier to another.', {

@@ -8,7 +8,7 @@ import { statfsSync } from 'node:fs';
 import { DatabaseSync } from 'node:sqlite';
 import { LogCorruptError, LogUnavailableError } from '../../log.ts';
 import { damageIn, isDamage } from './database.ts';
-import { readLogFacts } from './log/lost-end.ts';
+import { readLogFacts } from './log/missing-end.ts';
 import { inspectSegment } from './log/recovery.ts';
 import { holdsRecords, listSegments } from './log/segments.ts';
 import { type EventTable, StoreConnection } from './store/connection.ts';

@@ -37,8 +37,8 @@ export interface DatabaseFile {
   readonly file: string;
   /** "key file", "store": its name in messages. */
   readonly name: string;
-  /** How many formats were never released: their files are refused. One more for every change of the format until 1.0. */
-  readonly unreleased: number;
+  /** Files of versions 1 to this one were never released and are refused. One more for every change of the format until 1.0. */
+  readonly refusedVersions: number;
   /** The formats since then: each brings a file to the next version. Never edit a released one: add the next. */
   readonly migrations: readonly Migration[];
   /** Persistent settings (page size), applied while the file is empty: later they would only write to it. */
@@ -162,25 +162,25 @@ function open(what: DatabaseFile): DatabaseSync {
 }
 
 function migrate(database: DatabaseSync, what: DatabaseFile): void {
-  const { unreleased, migrations } = what;
-  const newest = unreleased + migrations.length;
+  const { refusedVersions, migrations } = what;
+  const newest = refusedVersions + migrations.length;
   if (usableVersionOf(database, what) === newest) return;
   transaction(database, () => {
     const version = usableVersionOf(database, what);
-    applyMigrations(database, migrations.slice(Math.max(0, version - unreleased)));
+    applyMigrations(database, migrations.slice(Math.max(0, version - refusedVersions)));
     database.exec(`PRAGMA user_version = ${newest}`);
   });
 }
 
 /** A new file has version 0. */
 function usableVersionOf(database: DatabaseSync, what: DatabaseFile): number {
-  const { file, name, unreleased, migrations, withoutBackup, readOnly = false } = what;
+  const { file, name, refusedVersions, migrations, withoutBackup, readOnly = false } = what;
   const version = Number(database.prepare('PRAGMA user_version').get()?.['user_version']);
-  const newest = unreleased + migrations.length;
-  if (version > 0 && version <= unreleased) {
+  const newest = refusedVersions + migrations.length;
+  if (version > 0 && version <= refusedVersions) {
     throw new OperatorError(
       `The ${name} ${resolve(file)} was written by an older version of Sluice, before 1.0, in a format that this one does not ` +
-        `read (${version}; ${unreleased + 1} is the oldest). Nothing in it was changed. Use that version; or, with its -wal and -shm, ${withoutBackup}`,
+        `read (${version}; ${refusedVersions + 1} is the oldest). Nothing in it was changed. Use that version; or, with its -wal and -shm, ${withoutBackup}`,
     );
   }
   if (readOnly && version < newest) {

@@ -22,7 +22,7 @@ export function keysFile(file: string): DatabaseFile {
   return {
     file,
     name: 'key file',
-    unreleased: 5,
+    refusedVersions: 5,
     migrations: [CREATE],
     newFilePragmas: '',
     pragmas: 'PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL;',

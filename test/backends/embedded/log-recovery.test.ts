@@ -5,7 +5,7 @@ import { readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { suite, test } from 'node:test';
 import { openEmbeddedLogAppender } from '../../../src/backends/embedded/log/appender.ts';
-import { readLogFacts } from '../../../src/backends/embedded/log/lost-end.ts';
+import { readLogFacts } from '../../../src/backends/embedded/log/missing-end.ts';
 import { openEmbeddedLogReader } from '../../../src/backends/embedded/log/reader.ts';
 import { inspectSegment, recoverSegment } from '../../../src/backends/embedded/log/recovery.ts';
 import { listSegments, type Segment } from '../../../src/backends/embedded/log/segments.ts';

@@ -42,7 +42,7 @@ import { canWrite, isFullDisk } from '../disk.ts';
 import { type Lock, lockForBackup, lockHolderOf } from '../folder-lock.ts';
 import { readLogInstallation, wasUsedByServer } from '../installation.ts';
 import { readAcknowledgedEnd } from '../log/ends.ts';
-import { isEndUnknown, readLogFacts, unknownEndText } from '../log/lost-end.ts';
+import { isEndUnknown, readLogFacts, unknownEndText } from '../log/missing-end.ts';
 import { findLogName } from '../log/name.ts';
 import { newestRecordBefore } from '../log/reader.ts';
 import { inspectSegment } from '../log/recovery.ts';

@@ -1,7 +1,7 @@
 /**
- * The appending half of the embedded event log: commits in a thread of its own (`log/writer.ts`), so that the HTTP
+ * The appending half of the embedded event log: commits in a thread of its own (`./writer.ts`), so that the HTTP
  * thread never waits for a disk. The first edge of a server starts that thread, and the others join it, so that there
- * is one order of requests, whichever edge received them. The reading half is `log/reader.ts`.
+ * is one order of requests, whichever edge received them. The reading half is `./reader.ts`.
  *
  * The caller bounds the memory: the edge reserves bytes before it reads a body and releases them when `append` settles.
  */
@@ -27,7 +27,7 @@ interface Waiting {
 }
 
 export interface AppenderSetup extends LogWriterSetup {
-  /** Called once, after every waiting call was rejected, when the process has to end: the disk failed. */
+  /** Called once, after every waiting call was rejected, when the process has to end: what it writes may not be found again. */
   readonly onFatal: (message: string) => void;
   /** Called at start if the log has lost its end. */
   readonly onMissing?: (missing: MissingRecords) => void;
@@ -104,7 +104,7 @@ class EmbeddedLogAppender implements LogAppender {
   }
 
   close(): Promise<void> {
-    // After a disk error the writer does nothing more; there is nothing to wait for.
+    // After a fatal error the writer does nothing more; there is nothing to wait for.
     if (this.#dead) return Promise.resolve();
     if (!this.#closed) {
       this.#closed = Promise.withResolvers<void>();

@@ -9,11 +9,11 @@
  * - a checksum of the line
  *
  * The writer writes the line before each commit, with the second position, and after the commit and before the 202, both
- * without a sync of their own. The processor reads up to the first position: what lies behind it in the segment is not
- * synced yet. After kill -9 the log ends between the two positions. A log that ends before the first has lost
+ * without a sync of their own. The processor reads the newest segment up to the first position: what lies behind it is
+ * not synced yet. After kill -9 the log ends between the two positions. A log that ends before the first has lost
  * acknowledged records, for whatever reason: a segment moved away or cut short, yesterday's `log/`. If a log ends after
  * the second, `log-ends` is outdated (a restored copy, or the remains of an unsynced file after a power loss) and says
- * nothing about the end. `./lost-end.ts` compares the two.
+ * nothing about the end. `./missing-end.ts` compares the two.
  *
  * If the file is removed or replaced while a server runs, the writer recreates it; if it cannot, it acknowledges nothing
  * more, and its error names the file.
@@ -97,11 +97,13 @@ export class LogEnds {
 
 /** Undefined without a readable line. */
 export function readLogEnds(folder: string): LogEndsLine | undefined {
-  for (let attempt = 1; ; attempt += 1) {
+  for (let attempt = 1; attempt <= ATTEMPTS_MAX; attempt += 1) {
     const text = readIfThere(() => readFileSync(endsFileOf(folder), 'latin1'));
-    const line = text === undefined ? undefined : decodeLine(text);
-    if (line !== undefined || text === undefined || attempt === ATTEMPTS_MAX || !LINE.test(text)) return line;
+    if (text === undefined || !LINE.test(text)) return undefined;
+    const line = decodeLine(text);
+    if (line !== undefined) return line;
   }
+  return undefined;
 }
 
 /** Undefined where it is not known, also because this user may not read it. */

@@ -5,8 +5,8 @@
  *   checksum of the lengths ␣ bytes of the header ␣ bytes of the body ␣ checksum of both ␣ header ⏎ body ⏎
  *
  * The four numbers have eight hexadecimal digits each, so a reader knows the length of a frame from its first 36 bytes and
- * can skip its body. Checksums are CRC-32, and begin with a seed that only this segment has: to have bytes of a body taken
- * for a frame, where a damaged segment is searched for the next one, a client would have to guess it. Pure.
+ * can skip its body. Checksums are CRC-32 and start from a seed that only this segment has, so a client cannot write a body
+ * that a search for the next frame in a damaged segment would take for one. Pure.
  */
 
 import { crc32 } from 'node:zlib';

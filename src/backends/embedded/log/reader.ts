@@ -1,7 +1,7 @@
 /**
- * The reading half of the embedded event log. It reads beside the thread that writes; for the processor only what is
- * durable, up to where `log-ends` says. It compresses segments once they are processed, and removes them once they are
- * older than the retention. `log/segment-reader.ts` reads and checks one segment.
+ * The reading half of the embedded event log. It reads beside the thread that writes; for the processor, of
+ * the newest segment only what is durable, up to where `log-ends` says. It compresses segments once they are processed, and removes them once they are
+ * older than the retention. `./segment-reader.ts` reads and checks one segment.
  *
  * Limits: `find` reads every record from the position on, so it is meant for records that are not processed yet.
  * Several readers may be open at once; one of them may remove a segment that another is about to read, which then
@@ -223,7 +223,7 @@ class EmbeddedLogReader implements LogReader {
       let between = 0;
       let end = Number.isFinite(firstKept) ? firstKept : 1;
       for (const range of ranges) {
-        // A newest segment may grow; of one that cannot be read, the acknowledged end is used.
+        // Without log-ends, a newest segment that cannot be read counts as one missing record.
         const whenUnreadable = range.until === undefined && acknowledged === 0 ? position - 1 : range.from;
         end = isGapMarker(range) ? range.from : ifReadable(whenUnreadable, () => endOfSegment(range, this.#cache));
         if (range.until === undefined) continue;

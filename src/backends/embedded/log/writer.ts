@@ -23,7 +23,7 @@ import { canWrite, fullDiskText, isAccessDenied, isFullDisk, mayPassByItself } f
 import { type MissingRecords, missingRecordsText } from '../../../log/continuity.ts';
 import { encodeFrame, seedOf } from './frames.ts';
 import { LogEnds, readAcknowledgedEnd } from './ends.ts';
-import { endOfSegments, missingAtEnd, readLogFacts } from './lost-end.ts';
+import { endOfSegments, missingAtEnd, readLogFacts } from './missing-end.ts';
 import { findLogName, localLogName } from './name.ts';
 import { encodeHeader } from './record-header.ts';
 import { type RecoveredSegment, recoverSegment } from './recovery.ts';
@@ -84,7 +84,7 @@ export type WriterReply =
 /** An edge that appends. */
 interface Sender {
   readonly port: MessagePort;
-  isClosed: boolean;
+  hasLeft: boolean;
 }
 
 /** The last group of each edge in a commit. */
@@ -157,8 +157,8 @@ class SegmentWriter {
 function notInPlace(file: string): LogUnavailableError {
   return new LogUnavailableError(
     `${resolve(file)} was moved, removed or replaced while this server was writing to it, or a link on the way to it was pointed elsewhere, ` +
-      'so a restart would not find what is written now. This server ends. Requests that it acknowledged before may be in ' +
-      'that file: put it back in its place, beside the files that are there, or the link, then start the server. If it is gone, start the server: it reports acknowledged requests ' +
+      'so a restart would not find what is written now. This server ends. Put the file, or the link, back in its place, beside the files that are there, ' +
+      'then start the server: requests that it acknowledged may be in there. If it is gone, start the server anyway: it reports acknowledged requests ' +
       'that are missing.',
     true,
   );
@@ -183,7 +183,7 @@ class Writer {
 
   constructor(setup: LogWriterSetup, port: MessagePort) {
     this.#setup = setup;
-    this.#senders = [port, ...(setup.otherEdges ?? [])].map((one) => ({ port: one, isClosed: false }));
+    this.#senders = [port, ...(setup.otherEdges ?? [])].map((one) => ({ port: one, hasLeft: false }));
     this.#metrics = setup.metrics && metricsWriter(setup.metrics.buffer, setup.metrics.slot);
     this.#appendSignal = setup.appendSignal && new AppendSignal(setup.appendSignal);
     const { end, missing, before } = this.#recover();
@@ -314,7 +314,7 @@ class Writer {
 
   #commit(groups: readonly Group[], bytes: number, lastGroups: LastGroups): void {
     if (this.#dead) {
-      this.#replyFailed(lastGroups, 'the log stopped after a disk error', true);
+      this.#replyFailed(lastGroups, 'the log has stopped', true);
       return;
     }
     const startedAt = performance.now();
@@ -449,9 +449,9 @@ class Writer {
 
   /** The last edge that leaves closes the log. */
   #leave(sender: Sender): void {
-    if (sender.isClosed) return;
-    sender.isClosed = true;
-    if (this.#senders.every(({ isClosed }) => isClosed)) this.#close();
+    if (sender.hasLeft) return;
+    sender.hasLeft = true;
+    if (this.#senders.every(({ hasLeft }) => hasLeft)) this.#close();
   }
 
   #close(): void {

@@ -180,7 +180,7 @@ export function storeFile(file: string, kind: 'writer' | 'reader'): DatabaseFile
   return {
     file,
     name: 'store',
-    unreleased: 7,
+    refusedVersions: 7,
     migrations: [create],
     newFilePragmas: `PRAGMA page_size = ${PAGE_BYTES}; PRAGMA auto_vacuum = INCREMENTAL`,
     pragmas: `
