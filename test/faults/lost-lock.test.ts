@@ -173,7 +173,7 @@ suite('A segment that the log writes to', () => {
       scope.defer(() => appender.close());
       await append(appender, 'one');
       displace(newestSegment(folder), folder);
-      const words = /0000000000000001\.log was moved, removed or replaced .* put it back/;
+      const words = /0000000000000001\.log was moved, removed or replaced .* Put the file, or the link, back/;
       await assert.rejects(append(appender, 'two'), words);
       await assert.rejects(append(appender, 'three'), words);
       assert.equal(fatal.length, 1);

@@ -217,7 +217,8 @@ export class SegmentReader implements Disposable {
       }
       // Damage before the wanted position is processed already: skip it.
       const next = this.nextIntact(place.offset);
-      if (next === undefined || next.position > position) return undefined;
+      if (next === undefined) return { position, offset: this.size };
+      if (next.position > position) return undefined;
       place = next;
     }
     return place;

@@ -126,7 +126,7 @@ export function gapAdvice(folder: string, { position, isMarked }: { position: nu
 export function restoreOrGiveUp({ file }: Pick<Segment, 'file'>): string {
   return (
     `With the server stopped, put ${file} back from a backup. To go on without those of its records that are not ` +
-    `processed yet, rename it to ${file.replace(/\.zst$/, '')}.lost.`
+    `processed yet, rename ${file} to ${file.replace(/\.zst$/, '')}.lost.`
   );
 }
 
