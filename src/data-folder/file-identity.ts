@@ -4,7 +4,7 @@
  * that is put back is the same again. Content that was overwritten in place is not noticed.
  */
 
-import { statSync } from 'node:fs';
+import { type BigIntStats, statSync } from 'node:fs';
 
 export class FileIdentity {
   readonly #file: string;
@@ -29,5 +29,9 @@ export class FileIdentity {
 /** Empty where there is no file. Two files have the same only if one of them is gone and closed. */
 export function identityOf(file: string): string {
   const stat = statSync(file, { throwIfNoEntry: false, bigint: true });
-  return stat === undefined ? '' : `${stat.dev}/${stat.ino}`;
+  return stat === undefined ? '' : identityIn(stat);
+}
+
+export function identityIn({ dev, ino }: BigIntStats): string {
+  return `${dev}/${ino}`;
 }

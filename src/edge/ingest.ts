@@ -42,7 +42,7 @@ export class Ingest extends RequestIntake<Rejection> {
   #validate(exchange: Exchange, key: ApiKey, envelope: Envelope, body: Buffer): void {
     this.withPlan(exchange, key, (plan) => {
       if (body.length < VALIDATOR_THREAD_BYTES_MIN) {
-        this.onValidated(exchange, key, envelope, { body, validation: validateBody(body, plan) });
+        this.onValidated(exchange, key, envelope, validateBody(body, plan));
         return;
       }
       this.parts.metrics.inc(METRIC.large_bodies);

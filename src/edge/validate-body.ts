@@ -10,6 +10,7 @@ import { HEAP_LIMITS, inOwnMemory, threadFile } from '../runtime/threads.ts';
 import { type Conversion, type ConversionOptions, convertSegment, writeKeyOf } from '../intake/segment.ts';
 import { acceptPlain } from '../validation/accept-plain.ts';
 import { type RequestValidation, type UserCheck, validateRequest } from '../validation/validate-request.ts';
+import { withoutDeepNesting } from '../json/deep-nesting.ts';
 import { parseJson } from '../json/parse.ts';
 import { decodeUtf8 } from '../json/utf8.ts';
 import type { EnforcedPlan, PlanSource } from './enforced-plans.ts';
@@ -22,22 +23,37 @@ export const VALIDATOR_THREAD_BYTES_MIN = 32 * 1024;
 
 const NOT_UTF8 = 'body is not valid UTF-8; if it is compressed, say how in Content-Encoding';
 
-export function validateBody(body: Uint8Array, plan: EnforcedPlan | null = null): RequestValidation {
-  if (!isUtf8(body)) return { ok: false, message: NOT_UTF8 };
-  const isEnforced = plan?.mayEnforceIn(body) === true;
-  const plain = isEnforced ? null : acceptPlain(body);
-  if (plain !== null) return { ok: true, ...plain, rejections: [] };
-  return validateRequest(decodeUtf8(body), isEnforced ? plan.check : undefined);
+export interface ValidatedBody {
+  readonly validation: RequestValidation;
+  /** As it was handed in, without what is nested very deeply. The argument is no longer usable. */
+  readonly body: Uint8Array;
 }
 
-/** In the form of Segment's SDKs, converted to ours; every user in the result has been validated. */
+/** Takes ownership of the memory of `body`. */
+export function validateBody(body: Uint8Array, plan: EnforcedPlan | null = null): ValidatedBody {
+  if (!isUtf8(body)) return { validation: { ok: false, message: NOT_UTF8 }, body };
+  const isEnforced = plan?.mayEnforceIn(body) === true;
+  const plain = isEnforced ? null : acceptPlain(body);
+  if (plain !== null) return { validation: { ok: true, ...plain, rejections: [] }, body };
+  const kept = withoutDeepNesting(body);
+  return { validation: validateRequest(decodeUtf8(kept), isEnforced ? plan.check : undefined), body: kept };
+}
+
+/**
+ * In the form of Segment's SDKs, converted to ours; every user in the result has been validated. Takes ownership of the
+ * memory of `body`.
+ */
 export function convertBody(
   body: Uint8Array,
   options: ConversionOptions,
   plan: EnforcedPlan | null = null,
 ): Conversion {
   if (!isUtf8(body)) return { ok: false, code: 'validation_failed', message: NOT_UTF8 };
-  return convertSegment(decodeUtf8(body), options, plan === null ? undefined : asStored(plan.check));
+  return convertSegment(
+    decodeUtf8(withoutDeepNesting(body)),
+    options,
+    plan === null ? undefined : asStored(plan.check),
+  );
 }
 
 /** A converted user holds long numbers as objects; as it is stored, they are numbers. */
@@ -58,18 +74,16 @@ export function runTask(
   plan: EnforcedPlan | null,
 ): { readonly reply: unknown; readonly memory: ArrayBuffer } {
   const { body } = task;
-  if (task.kind === 'validate') return { reply: { validation: validateBody(body, plan), body }, memory: body.buffer };
+  if (task.kind === 'validate') {
+    const validated = validateBody(body, plan);
+    const kept = inOwnMemory(validated.body);
+    return { reply: { ...validated, body: kept }, memory: kept.buffer };
+  }
   if (task.kind === 'findKey') return { reply: { writeKey: writeKeyOf(body), body }, memory: body.buffer };
   const conversion = convertBody(body, task.options, plan);
   if (!conversion.ok) return { reply: conversion, memory: body.buffer };
   const converted = inOwnMemory(conversion.body);
   return { reply: { ...conversion, body: converted }, memory: converted.buffer };
-}
-
-export interface ValidatedBody {
-  readonly validation: RequestValidation;
-  /** The same bytes that were handed in; the argument is no longer usable, its memory was transferred. */
-  readonly body: Uint8Array;
 }
 
 export class LargeBodyValidator {

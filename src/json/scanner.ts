@@ -52,15 +52,15 @@ const POINT = 0x2e;
 export const ZERO = 0x30;
 const NINE = 0x39;
 export const COLON = 0x3a;
-const OPEN_BRACKET = 0x5b;
+export const OPEN_BRACKET = 0x5b;
 export const BACKSLASH = 0x5c;
-const CLOSE_BRACKET = 0x5d;
+export const CLOSE_BRACKET = 0x5d;
 export const LOWER_E = 0x65;
 export const LOWER_F = 0x66;
 export const LOWER_N = 0x6e;
 const LOWER_U = 0x75;
 export const OPEN_BRACE = 0x7b;
-const CLOSE_BRACE = 0x7d;
+export const CLOSE_BRACE = 0x7d;
 /** No JSON text holds it outside of a string; what `peek` gives at the end. */
 const NOTHING = 0;
 

@@ -347,6 +347,10 @@ function warner(config: Config, thread: string): (message: string) => void {
   return (message) => logger.warn(message);
 }
 
+/** A segment is removed as a whole, and the newest one never. So that retention is kept, none grows for longer. */
+const SEGMENT_MS_MAX = 3_600_000;
+const SEGMENT_MS_MIN = 1_000;
+
 /**
  * One writer for all edges of a server: the first edge starts it, and the others join. `processed`: up to where the
  * store has processed the log; no position below that is given out again.
@@ -362,6 +366,7 @@ async function openLocalLog(
   return openEmbeddedLogAppender({
     folder: logFolderOf(config.dataFolder),
     segmentBytes: config.logSegmentBytes,
+    segmentMsMax: Math.max(SEGMENT_MS_MIN, Math.min(SEGMENT_MS_MAX, config.logRetentionMs)),
     lock,
     processed: await processed(),
     otherEdges,

@@ -293,6 +293,20 @@ suite('log-ends', () => {
     assert.deepEqual(await prepare(folder), []);
   });
 
+  test('beside a log/name that was changed: the start names that file, and starts again without it', async () => {
+    await using scope = new AsyncDisposableStack();
+    const folder = await usedFolder(scope, 2);
+    const name = findLogName(join(folder, 'log')) ?? '';
+    writeFileSync(join(folder, 'log', 'name'), `${name.slice(0, -1)}${name.endsWith('0') ? '1' : '0'}\n`);
+    await assert.rejects(
+      prepare(folder),
+      /log\/name does not belong there: .* or remove it: the next start recreates it/,
+    );
+    rmSync(join(folder, 'log', 'name'));
+    assert.deepEqual(await prepare(folder), []);
+    assert.equal(localLogName(join(folder, 'log')), name);
+  });
+
   test('of another installation is refused at start and named, and no segment is blamed for it', async () => {
     await using scope = new AsyncDisposableStack();
     const [folder, other] = [await usedFolder(scope, 2), await newlyUsedFolder(scope, 2)];

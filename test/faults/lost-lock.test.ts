@@ -5,11 +5,24 @@
  */
 
 import assert from 'node:assert/strict';
-import { closeSync, copyFileSync, cpSync, mkdirSync, readdirSync, renameSync, rmSync, symlinkSync } from 'node:fs';
+import {
+  appendFileSync,
+  closeSync,
+  copyFileSync,
+  cpSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  symlinkSync,
+  truncateSync,
+} from 'node:fs';
 import { join } from 'node:path';
 import { suite, test } from 'node:test';
 import { lockFolder } from '../../src/backends/embedded/folder-lock.ts';
 import { openEmbeddedLogAppender } from '../../src/backends/embedded/log/appender.ts';
+import { PREFIX_BYTES } from '../../src/backends/embedded/log/frames.ts';
 import { openEmbeddedLogReader } from '../../src/backends/embedded/log/reader.ts';
 import { createSegment } from '../../src/backends/embedded/log/segments.ts';
 import { assertLockHeld, type HeldLock, LockLostError } from '../../src/data-folder/held-lock.ts';
@@ -179,6 +192,39 @@ suite('A segment that the log writes to', () => {
       assert.equal(fatal.length, 1);
     });
   }
+
+  test('and that another program appends to, or cuts short, ends the log; a start has everything that is still there', async () => {
+    for (const [change, kept] of [
+      [(segment: string) => appendFileSync(segment, 'a line of another program\n'), ['one', 'two']],
+      [(segment: string) => truncateSync(segment, readFileSync(segment).lastIndexOf('[2,') - PREFIX_BYTES), ['one']],
+      [(segment: string) => truncateSync(segment, 0), []],
+    ] as const) {
+      await using scope = new AsyncDisposableStack();
+      const folder = folderIn(scope);
+      const fatal: string[] = [];
+      const appender = await openAppender(folder, null, (words) => fatal.push(words));
+      scope.defer(() => appender.close());
+      await append(appender, 'one');
+      await append(appender, 'two');
+      change(newestSegment(folder));
+      await assert.rejects(
+        append(appender, 'three'),
+        /0000000000000001\.log was changed by another program .* logrotate/,
+      );
+      assert.equal(fatal.length, 1);
+      const second = await openAppender(folder, null, assert.fail);
+      await append(second, 'four');
+      await second.close();
+      const reader = openEmbeddedLogReader({ folder: join(folder, 'log'), retentionMs: 1e12, now: Date.now });
+      const { headers } = await reader.headers(0, 0, 10);
+      assert.deepEqual(
+        headers.map(({ traceId }) => traceId),
+        [...kept, 'four'],
+      );
+      assert.equal(await reader.missing(0, 0), 2 - kept.length);
+      if (kept.length < 2) await assert.rejects(reader.find(0, 0, 'two'), /has lost records/);
+    }
+  });
 
   test('ends the log when log/ is a link that is pointed at a copy: no restart would look behind the old one', async () => {
     await using scope = new AsyncDisposableStack();

@@ -41,7 +41,7 @@ export function entryOf(
   about: Omit<LogEntry, 'body' | 'userCount' | 'eventCount' | 'rejections' | 'keyId'>,
 ): LogEntry {
   const body = Buffer.from(JSON.stringify({ users }));
-  const summary = validateBody(body);
+  const summary = validateBody(body).validation;
   assert.ok(summary.ok && summary.rejections.length < summary.userCount, 'nothing here is valid');
   const { userCount, eventCount, rejections } = summary;
   return { ...about, keyId: 'key_test', body, userCount, eventCount, rejections };

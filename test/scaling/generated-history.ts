@@ -269,7 +269,7 @@ type Judged = Pick<LogRecord, 'body' | 'userCount' | 'eventCount' | 'rejections'
 
 function judged(texts: readonly string[]): Judged | null {
   const body = Buffer.from(`{"users":[${texts.join(',')}]}`);
-  const summary = validateBody(body);
+  const summary = validateBody(body).validation;
   if (!summary.ok) return null;
   const { userCount, eventCount, rejections } = summary;
   return { body, userCount, eventCount, rejections };

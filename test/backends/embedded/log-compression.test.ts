@@ -76,12 +76,22 @@ suite('Segments of the log', () => {
     await reader.close();
     assert.deepEqual(compressedIn(folder), Array(count).fill(false));
     const before = listSegments(folder).map(({ file }) => statSync(file).size);
-    await compressAll(reader, folder);
+    await compressAll(consumerOf(scope, folder), folder);
     assert.deepEqual(compressedIn(folder), [...Array(count - 1).fill(true), false]);
     for (const [index, { file }] of listSegments(folder).slice(0, -1).entries()) {
       assert.ok(statSync(file).size < (before[index] ?? 0) / 3, file);
       assert.equal(zstdDecompressSync(readFileSync(file)).length, before[index]);
     }
+  });
+
+  test('are all compressed after one commit', async () => {
+    await using scope = new AsyncDisposableStack();
+    const folder = await filledLog(scope);
+    const reader = consumerOf(scope, folder);
+    await reader.commit(0, ENTRIES + 1);
+    await eventually('all but the newest are compressed', () =>
+      Promise.resolve(compressedIn(folder).slice(0, -1).every(Boolean)),
+    );
   });
 
   test('are read, searched and counted like others when they are compressed', async () => {
@@ -180,6 +190,7 @@ suite('Segments of the log', () => {
       return error.name === 'LogCorruptError';
     });
     assert.equal((await reader.read(0, second.firstPosition, 1)).records[0]?.position, second.firstPosition);
+    assert.equal(await reader.missing(0, 2), second.firstPosition - 2, 'all of its waiting records');
     // As the message says.
     copyFileSync(first.file, first.file.replace('.zst', '.lost'));
     rmSync(first.file);

@@ -10,11 +10,12 @@
  * completely is not noticed. A compressed segment is not compared with the others.
  */
 
+import { join } from 'node:path';
 import { ForeignSegmentError } from '../../../log.ts';
 import { readLogEnds } from './ends.ts';
 import { findLogName } from './name.ts';
 import { isEmpty } from './segment-reader.ts';
-import { assertCurrentLayout, findOwnHeader, listReadable } from './segments.ts';
+import { assertCurrentLayout, findOwnHeader, findSegmentHeader, listReadable } from './segments.ts';
 
 /**
  * Throws `ForeignSegmentError` for the first segment that was written elsewhere, and for such a `log-ends`;
@@ -24,6 +25,8 @@ export function assertOwnSegments(folder: string): void {
   assertCurrentLayout(folder);
   const ends = readLogEnds(folder);
   const logName = findLogName(folder);
+  const isNameChanged = ends !== undefined && ends.logName !== logName && isWrittenIn(folder, ends.logName);
+  if (isNameChanged) throw changedName(folder, ends.logName, logName);
   if (ends !== undefined && ends.logName !== logName) throw ofAnotherLog(folder, ends.logName, logName);
   const found = listReadable(folder).flatMap((segment) => {
     const header = findOwnHeader(segment, logName);
@@ -39,6 +42,19 @@ export function assertOwnSegments(folder: string): void {
     if (before === undefined || before.header.id === header.previous?.id) continue;
     throw ofAnotherCopy(before.file, `${file} was written after another one of that name`);
   }
+}
+
+/** Whether the segments have this name. */
+function isWrittenIn(folder: string, logName: string): boolean {
+  const names = listReadable(folder).flatMap((segment) => findSegmentHeader(segment)?.logName ?? []);
+  return names.length > 0 && names.every((name) => name === logName);
+}
+
+function changedName(folder: string, other: string, own: string | undefined): ForeignSegmentError {
+  return new ForeignSegmentError(
+    `${join(folder, 'name')} does not belong there: it says ${own}, and log-ends and the segments are of the log ${other}. ` +
+      'Put the right file back, or remove it: the next start recreates it.',
+  );
 }
 
 function ofAnotherLog(folder: string, other: string, own: string | undefined): ForeignSegmentError {

@@ -91,6 +91,7 @@ class EmbeddedLogReader implements LogReader {
   readonly #cache = new SegmentCache();
   #compressing: Promise<void> | undefined;
   #compressNotBefore = 0;
+  #isClosing = false;
 
   constructor(setup: ReaderSetup) {
     this.#setup = setup;
@@ -170,7 +171,10 @@ class EmbeddedLogReader implements LogReader {
     let found: LogHeader[] = [];
     let unreadable: LogCorruptError | undefined;
     for (const range of this.#list(position).ranges) {
-      if (isGapMarker(range)) continue;
+      if (isGapMarker(range)) {
+        unreadable ??= this.#missingRecordsError(range, range.from, range.until);
+        continue;
+      }
       try {
         const { headers, problem } = readHeaders(range, this.#cache, { traceId });
         found = found.concat(headers);
@@ -183,7 +187,7 @@ class EmbeddedLogReader implements LogReader {
       // Reading a segment takes a while, and other work of this thread waits.
       await setImmediate();
     }
-    // Records found elsewhere are not in the unreadable segment; others may be.
+    // Records found elsewhere are not among those that cannot be read; others may be.
     if (found.length === 0 && unreadable !== undefined) throw unreadable;
     return found;
   }
@@ -232,7 +236,7 @@ class EmbeddedLogReader implements LogReader {
       }
       const atEnd = isEndLost ? 0 : Math.max(0, Math.max(position, acknowledged) - end);
       const missing = atStart + between + atEnd;
-      return missing === 0 && this.#isDamaged(ranges[0]) ? 1 : missing;
+      return missing === 0 ? this.#damagedRecords(ranges[0]) : missing;
     });
   }
 
@@ -266,25 +270,28 @@ class EmbeddedLogReader implements LogReader {
       removeNow(kept[0].segment.file);
       kept.shift();
     }
-    this.#compress(kept.find(({ segment }) => !segment.isCompressed));
+    this.#compressing ??= this.#compress(kept).finally(() => {
+      this.#compressing = undefined;
+    });
   }
 
-  /** In the background, one at a time. One that is not done now is done after a later commit. */
-  #compress(range: SegmentRange | undefined): void {
+  /** In the background, one after the other. Those that are not done now are done after a later commit. */
+  async #compress(processed: readonly SegmentRange[]): Promise<void> {
     const { consumer, folder } = this.#setup;
-    if (consumer === undefined || range === undefined || this.#compressing !== undefined) return;
-    const newestReceivedAt = this.#newestReceivedAt(range);
-    if (newestReceivedAt > consumer.receiptTime() - COMPRESS_AFTER_MS || performance.now() < this.#compressNotBefore)
-      return;
-    if (isBackupRunning(folder)) return;
-    this.#compressing = compressSegment(range.segment, newestReceivedAt)
-      .catch(() => {
+    if (consumer === undefined || performance.now() < this.#compressNotBefore) return;
+    for (const range of processed) {
+      if (range.segment.isCompressed) continue;
+      try {
+        const newestReceivedAt = this.#newestReceivedAt(range);
+        if (newestReceivedAt > consumer.receiptTime() - COMPRESS_AFTER_MS) return;
+        if (this.#isClosing || isBackupRunning(folder)) return;
+        await compressSegment(range.segment, newestReceivedAt);
+      } catch {
         // The segment is as it was.
         this.#compressNotBefore = performance.now() + COMPRESS_RETRY_MS;
-      })
-      .finally(() => {
-        this.#compressing = undefined;
-      });
+        return;
+      }
+    }
   }
 
   /** By order of appending; 0 if the segment is empty. */
@@ -311,17 +318,19 @@ class EmbeddedLogReader implements LogReader {
   }
 
   async close(): Promise<void> {
+    this.#isClosing = true;
     await this.#compressing;
   }
 
-  /** Whether the first record cannot be read, where a processor would stop. */
-  #isDamaged(range: SegmentRange | undefined): boolean {
-    if (range === undefined || isGapMarker(range)) return false;
+  /** How many records cannot be read from the first one on, where a processor would stop: 1, or all of the segment. */
+  #damagedRecords(range: SegmentRange | undefined): number {
+    if (range === undefined || isGapMarker(range)) return 0;
     try {
       readRecords(range, 1, this.#cache);
-      return false;
+      return 0;
     } catch (error) {
-      if (error instanceof LogCorruptError && !(error instanceof ForeignSegmentError)) return true;
+      if (error instanceof UnreadableSegmentError) return (range.until ?? range.from + 1) - range.from;
+      if (error instanceof LogCorruptError && !(error instanceof ForeignSegmentError)) return 1;
       throw error;
     }
   }

@@ -10,11 +10,11 @@
  */
 
 import { randomBytes } from 'node:crypto';
-import { closeSync, fdatasyncSync, ftruncateSync } from 'node:fs';
+import { closeSync, fdatasyncSync, ftruncateSync, statSync } from 'node:fs';
 import { resolve } from 'node:path';
 import { type MessagePort, parentPort, receiveMessageOnPort, workerData } from 'node:worker_threads';
 import { METRIC, type MetricsWriter, metricsWriter } from '../../../telemetry/metrics.ts';
-import { identityOf } from '../../../data-folder/file-identity.ts';
+import { identityIn, identityOf } from '../../../data-folder/file-identity.ts';
 import { assertLockHeld, type HeldLock } from '../../../data-folder/held-lock.ts';
 import { LogUnavailableError } from '../../../log.ts';
 import { AppendSignal } from '../../../runtime/append-signal.ts';
@@ -48,7 +48,7 @@ import { messageOf } from '../../../errors.ts';
 export interface LogWriterSetup {
   readonly folder: string;
   readonly segmentBytes: number;
-  /** How long a segment grows at most, from its first record on; an hour unless given. */
+  /** How long a segment grows at most, from its first record on; for as long as it takes unless given. */
   readonly segmentMsMax?: number;
   /** The lock of the data folder. Omitted if nothing but this writer can be there. */
   readonly lock?: HeldLock | null;
@@ -95,8 +95,6 @@ const COMMIT_BYTES_MAX = 16 * 1024 * 1024;
 const PROBE_INTERVAL_MS = 500;
 /** How often the writer checks that `log-ends` still exists, and whether its segment is old. */
 const CHECK_INTERVAL_MS = 1_000;
-/** A segment is removed as a whole, and the newest one never. So that retention is kept, none grows for longer. */
-const SEGMENT_MS_MAX = 3_600_000;
 /** How long to continue with a full segment when no new one can be created. */
 const ROTATE_RETRY_MS = 1_000;
 
@@ -105,9 +103,10 @@ type SegmentsBefore = Pick<SegmentHeader, 'previous' | 'newestReceivedAtBefore'>
 
 /**
  * The segment that the writer has open. An operating system lets any process move or remove an open file: the writer then
- * appends to a file that no start finds, without an error. So after each commit and before anything in it is
- * acknowledged, the writer checks that the file is still the one under its name. The name is the one that a start uses,
- * so a link on the way that was pointed elsewhere is noticed, too. Content that was overwritten in place is not noticed.
+ * appends to a file that no start finds, without an error. And any process may append to it, or cut it short. So before
+ * each commit, and after it before anything is acknowledged, the writer checks that the file is still the one under its
+ * name, and has the size that it should have. The name is the one that a start uses, so a link on the way that was pointed
+ * elsewhere is noticed, too. Content that was overwritten in place is not noticed.
  */
 class SegmentWriter {
   readonly header: SegmentHeader;
@@ -150,7 +149,9 @@ class SegmentWriter {
 
   /** One `stat`. Also throws if it fails. */
   assertInPlace(): void {
-    if (this.#identity === '' || identityOf(this.#file) !== this.#identity) throw notInPlace(this.#file);
+    const stat = statSync(this.#file, { throwIfNoEntry: false, bigint: true });
+    if (stat === undefined || identityIn(stat) !== this.#identity) throw notInPlace(this.#file);
+    if (Number(stat.size) !== this.bytes) throw changedInPlace(this.#file, Number(stat.size), this.bytes);
   }
 }
 
@@ -160,6 +161,15 @@ function notInPlace(file: string): LogUnavailableError {
       'so a restart would not find what is written now. This server ends. Put the file, or the link, back in its place, beside the files that are there, ' +
       'then start the server: requests that it acknowledged may be in there. If it is gone, start the server anyway: it reports acknowledged requests ' +
       'that are missing.',
+    true,
+  );
+}
+
+function changedInPlace(file: string, bytes: number, expected: number): LogUnavailableError {
+  return new LogUnavailableError(
+    `${resolve(file)} was changed by another program while this server was writing to it: it has ${bytes} bytes, and should have ${expected}. ` +
+      'This server ends. Keep other programs, such as logrotate, away from its folder, then start the server: it cuts off what was appended, ' +
+      'and reports what is missing.',
     true,
   );
 }
@@ -324,6 +334,7 @@ class Writer {
     for (const group of groups) position = this.#encodeGroup(group, position, pieces);
     let appended: number;
     try {
+      segment.assertInPlace();
       this.#ends.beforeCommit(position);
       appended = segment.append(pieces);
     } catch (error) {
@@ -420,7 +431,7 @@ class Writer {
   #rotateIfDue(): void {
     const now = performance.now();
     if (this.#segmentBegunAt === undefined || now < this.#rotateNotBefore) return;
-    const isOld = now - this.#segmentBegunAt >= (this.#setup.segmentMsMax ?? SEGMENT_MS_MAX);
+    const isOld = now - this.#segmentBegunAt >= (this.#setup.segmentMsMax ?? Number.POSITIVE_INFINITY);
     if (isOld || this.#segment.bytes >= this.#setup.segmentBytes) this.#rotate();
   }
 
