@@ -187,7 +187,7 @@ suite('Editing a key', () => {
       return messageOf(answer);
     };
     assert.match(await message([]), /^the body must be a JSON object/);
-    assert.match(await message({ kind: 'publishable' }), /unknown field: there are name, origins, rate_limit/);
+    assert.match(await message({ kind: 'publishable' }), /unknown field; known are name, origins, rate_limit/);
     assert.match(await message({ name: null }), /^name must be a text/);
     assert.match(await message({ name: '' }), /^The key name must not be empty/);
     assert.match(await message({ origins: 'x' }), /^origins must be an array of texts/);

@@ -107,7 +107,9 @@ suite('A log that lost records in its middle before they were processed', () => 
     const position = Number(/The record at position (\d+) of/.exec(server.stderr())?.[1]);
     assert.ok(position >= altered.firstPosition && position < fourth.firstPosition);
     await storedUsers(server, key, position - 1 - missing);
-    await words(new RegExp(`put ${altered.file} back from a backup\\. .*rename it to ${altered.file}\\.lost`));
+    await words(
+      new RegExp(`put ${altered.file} back from a backup\\. .*rename ${altered.file} to ${altered.file}\\.lost`),
+    );
     assert.doesNotMatch(server.stderr(), /safe in the log/);
     const waiting = await ledgerOf(server, key);
     assert.deepEqual([waiting.balanced, waiting.missing_records, waiting.lost_records], [false, 1, missing]);
