@@ -3,6 +3,7 @@
 import assert from 'node:assert/strict';
 import { suite, test } from 'node:test';
 import * as fc from 'fast-check';
+import { convertBody, validateBody } from '../../src/edge/validate-body.ts';
 import { withoutDeepNesting } from '../../src/json/deep-nesting.ts';
 
 function kept(text: string): string {
@@ -42,5 +43,33 @@ suite('What is nested very deeply', () => {
     for (const text of ['[', '"', '{"a":"\\', `${'['.repeat(3_000)}`, ']]]', '[1]]']) {
       assert.throws(() => JSON.parse(kept(text)), SyntaxError);
     }
+  });
+
+  test('is left out of what is validated and kept, in our own form and in that of Segment', () => {
+    const deep = nested(300_000);
+    const own = Buffer.from(
+      `{"users":[{"identifiers":{"user_id":"a"},"events":[{"event_name":"x","event_properties":{"p":${deep}}}]}]}`,
+    );
+    const { validation, body } = validateBody(own);
+    assert.deepEqual(validation, {
+      ok: true,
+      userCount: 1,
+      eventCount: 0,
+      rejections: [{ userIndex: 0, message: 'events[0].event_properties is nested too deeply' }],
+    });
+    assert.ok(body.length < 3_000);
+    const ignored = validateBody(
+      Buffer.from(`{"else":${deep},"users":[{"identifiers":{"user_id":"a"},"events":[{"event_name":"x"}]}]}`),
+    );
+    assert.deepEqual(ignored.validation, { ok: true, userCount: 1, eventCount: 1, rejections: [] });
+    assert.ok(ignored.body.length < 3_000);
+    const options = {
+      type: null,
+      receivedAt: 1,
+      matchOptions: { defaultCountry: null, junkValues: new Set<string>() },
+    };
+    const segment = Buffer.from(`{"batch":[{"type":"track","event":"x","userId":"a","properties":{"p":${deep}}}]}`);
+    const converted = convertBody(segment, options);
+    assert.ok(converted.ok && converted.rejections.length === 1 && converted.body.length < 3_000);
   });
 });
