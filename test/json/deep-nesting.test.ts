@@ -40,7 +40,7 @@ suite('What is nested very deeply', () => {
   });
 
   test('stays broken, where the text is', () => {
-    for (const text of ['[', '"', '{"a":"\\', `${'['.repeat(3_000)}`, ']]]', '[1]]']) {
+    for (const text of ['[', '"', '{"a":"\\', '['.repeat(3_000), ']]]', '[1]]']) {
       assert.throws(() => JSON.parse(kept(text)), SyntaxError);
     }
   });
