@@ -17,7 +17,7 @@ import { BUSY_TIMEOUT_MS, isBusy, isDamage, openDatabase, textsIn, transaction }
 import { keysFile } from './keys.ts';
 import { createLogEnds } from './log/missing-end.ts';
 import { localLogName } from './log/name.ts';
-import { listSegments } from './log/segments.ts';
+import { holdsRecords, listSegments } from './log/segments.ts';
 import { openStoreFile, openStoreFileForCommand, storeDamageText } from './store/schema.ts';
 import { hasStarts, recordStart } from './store/starts.ts';
 import { writeDurably } from '../../data-folder/write-durably.ts';
@@ -31,12 +31,15 @@ interface Part {
   write(id: string): void;
 }
 
+const LEFT_IN_LOG = 'what the log still holds, and that may not be all';
+
 /** For a server that holds the lock of the folder. Returns warnings for the operator. */
 export function tieDataFolder(dataFolder: string): string[] {
   const [storeFile, keyFile] = [storeFileOf(dataFolder), keyFileOf(dataFolder)];
   refuseLostKeys(dataFolder);
   const isServed = wasUsedByServer(dataFolder);
-  const isOld = { store: sizeOfFile(storeFile) > 0, log: listSegments(logFolderOf(dataFolder)).length > 0 };
+  const segments = listSegments(logFolderOf(dataFolder));
+  const isOld = { store: sizeOfFile(storeFile) > 0, log: segments.length > 0 };
   // Keys first: an interrupted first start must not look like a folder that has lost them.
   const keys = openDatabase(keysFile(keyFile));
   const store = openStoreFile(storeFile, 'writer');
@@ -52,7 +55,8 @@ export function tieDataFolder(dataFolder: string): string[] {
     keys.close();
   }
   if (isOld.store || !isOld.log) return [];
-  return ['store.db is new: it is made again from what the log still holds, and that may not be all'];
+  const hasAll = segments[0]?.firstPosition === 1 && segments.every(holdsRecords);
+  return [`store.db is new: it is made again from ${hasAll ? 'the log, which begins with the first request' : LEFT_IN_LOG}`];
 }
 
 /**
