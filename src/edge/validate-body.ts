@@ -9,7 +9,12 @@ import { Worker } from 'node:worker_threads';
 import { HEAP_LIMITS, inOwnMemory, threadFile } from '../runtime/threads.ts';
 import { type Conversion, type ConversionOptions, convertSegment, writeKeyOf } from '../intake/segment.ts';
 import { acceptPlain } from '../validation/accept-plain.ts';
-import { type RequestValidation, type UserCheck, validateRequest } from '../validation/validate-request.ts';
+import {
+  notJsonText,
+  type RequestValidation,
+  type UserCheck,
+  validateRequest,
+} from '../validation/validate-request.ts';
 import { withoutDeepNesting } from '../json/deep-nesting.ts';
 import { parseJson } from '../json/parse.ts';
 import { decodeUtf8 } from '../json/utf8.ts';
@@ -36,6 +41,7 @@ export function validateBody(body: Uint8Array, plan: EnforcedPlan | null = null)
   const plain = isEnforced ? null : acceptPlain(body);
   if (plain !== null) return { validation: { ok: true, ...plain, rejections: [] }, body };
   const kept = withoutDeepNesting(body);
+  if (kept === null) return { validation: { ok: false, message: notJson(body) }, body };
   return { validation: validateRequest(decodeUtf8(kept), isEnforced ? plan.check : undefined), body: kept };
 }
 
@@ -49,11 +55,13 @@ export function convertBody(
   plan: EnforcedPlan | null = null,
 ): Conversion {
   if (!isUtf8(body)) return { ok: false, code: 'validation_failed', message: NOT_UTF8 };
-  return convertSegment(
-    decodeUtf8(withoutDeepNesting(body)),
-    options,
-    plan === null ? undefined : asStored(plan.check),
-  );
+  const kept = withoutDeepNesting(body);
+  if (kept === null) return { ok: false, code: 'validation_failed', message: notJson(body) };
+  return convertSegment(decodeUtf8(kept), options, plan === null ? undefined : asStored(plan.check));
+}
+
+function notJson(body: Uint8Array): string {
+  return notJsonText(decodeUtf8(body));
 }
 
 /** A converted user holds long numbers as objects; as it is stored, they are numbers. */

@@ -8,12 +8,11 @@
  */
 
 import { matchKeysOf, type MatchOptions } from '../identity/match-keys.ts';
-import { describeJsonError } from '../json/error.ts';
 import { parseExact } from '../json/exact-numbers.ts';
 import { END, JsonScanner, KnownKeys } from '../json/scanner.ts';
 import { IDENTIFIER_TYPES, LIMITS, type Rejection } from '../model.ts';
 import { isObject, type JsonObject } from '../validation/shape.ts';
-import type { UserCheck } from '../validation/validate-request.ts';
+import { notJsonText, type UserCheck } from '../validation/validate-request.ts';
 import { type ConvertedMessage, convertMessage, type MessageFrame, type MessageType } from './segment-message.ts';
 
 export const MESSAGES_PER_REQUEST_MAX = 2_500;
@@ -63,7 +62,7 @@ export function convertSegment(
     body = parseExact(text);
   } catch (error) {
     if (!(error instanceof SyntaxError)) throw error;
-    return unusable(`body is not valid JSON: ${describeJsonError(text) ?? 'its syntax is wrong'}`);
+    return unusable(notJsonText(text));
   }
   if (!isObject(body)) return unusable('body must be a JSON object');
   const messages = type === null ? body.batch : [body];

@@ -9,19 +9,44 @@ import { BACKSLASH, CLOSE_BRACE, CLOSE_BRACKET, OPEN_BRACE, OPEN_BRACKET, QUOTE 
 const LEVELS_KEPT = 1_000;
 
 /**
- * The same bytes, or a part of the same memory: arrays and objects at level 1,000 lose their content. For bytes that the
- * caller owns: they are overwritten. What is not JSON may become JSON by it, never the reverse.
+ * The same bytes, or a part of the same memory: arrays and objects at level 1,000 lose their content. Null if they are
+ * nested that deeply and are not JSON, because something is not closed. For bytes that the caller owns: they are
+ * overwritten.
  */
-export function withoutDeepNesting<Bytes extends Uint8Array>(bytes: Bytes): Bytes {
-  let level = 0;
-  let isInString = false;
-  let to = 0;
+export function withoutDeepNesting<Bytes extends Uint8Array>(bytes: Bytes): Bytes | null {
+  const { deepest, isClosed } = nestingOf(bytes);
+  if (deepest <= LEVELS_KEPT) return bytes;
+  return isClosed ? (bytes.subarray(0, keepLevels(bytes)) as Bytes) : null;
+}
+
+function nestingOf(bytes: Uint8Array): { readonly deepest: number; readonly isClosed: boolean } {
+  let [level, deepest, isInString] = [0, 0, false];
   for (let at = 0; at < bytes.length; at++) {
     const code = bytes[at] as number;
-    const isKept = level <= LEVELS_KEPT;
+    if (isInString) {
+      if (code === BACKSLASH) at += 1;
+      else if (code === QUOTE) isInString = false;
+    } else if (code === QUOTE) {
+      isInString = true;
+    } else if (code === OPEN_BRACKET || code === OPEN_BRACE) {
+      level += 1;
+      if (level > deepest) deepest = level;
+    } else if (code === CLOSE_BRACKET || code === CLOSE_BRACE) {
+      level -= 1;
+    }
+  }
+  return { deepest, isClosed: level === 0 && !isInString };
+}
+
+/** Moves what is kept to the front, and returns how many bytes that is. */
+function keepLevels(bytes: Uint8Array): number {
+  let [level, isInString, to] = [0, false, 0];
+  for (let at = 0; at < bytes.length; at++) {
+    const code = bytes[at] as number;
+    const wasKept = level <= LEVELS_KEPT;
     if (isInString) {
       if (code === BACKSLASH) {
-        if (isKept) bytes[to++] = code;
+        if (wasKept) bytes[to++] = code;
         at += 1;
       } else if (code === QUOTE) {
         isInString = false;
@@ -33,7 +58,8 @@ export function withoutDeepNesting<Bytes extends Uint8Array>(bytes: Bytes): Byte
     } else if (code === CLOSE_BRACKET || code === CLOSE_BRACE) {
       level -= 1;
     }
-    if ((isKept || level <= LEVELS_KEPT) && at < bytes.length) bytes[to++] = bytes[at] as number;
+    // Also the bracket that opens the first level that is not kept, and the one that closes it.
+    if (wasKept || level <= LEVELS_KEPT) bytes[to++] = bytes[at] as number;
   }
-  return to === bytes.length ? bytes : (bytes.subarray(0, to) as Bytes);
+  return to;
 }

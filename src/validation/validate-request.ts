@@ -42,7 +42,7 @@ export function validateRequest(text: string, check?: UserCheck): RequestValidat
     body = parseJson(text);
   } catch (error) {
     if (!(error instanceof SyntaxError)) throw error;
-    return unusable(`body is not valid JSON: ${describeJsonError(text) ?? 'its syntax is wrong'}`);
+    return unusable(notJsonText(text));
   }
   if (!isObject(body)) return unusable(`body must be a JSON object, not ${kindOf(body)}`);
   const { users } = body;
@@ -55,6 +55,11 @@ export function validateRequest(text: string, check?: UserCheck): RequestValidat
   const validation = validateUsers(users, mayHoldUnstorable(text), check);
   const droppedByClient = body[DROPPED_BY_CLIENT];
   return isDropCount(droppedByClient) ? { ...validation, droppedByClient } : validation;
+}
+
+/** Says where it is not JSON, and why. */
+export function notJsonText(text: string): string {
+  return `body is not valid JSON: ${describeJsonError(text) ?? 'its syntax is wrong'}`;
 }
 
 /** Anything else is ignored, like any other unknown member: a wrong count must not cost a client its events. */

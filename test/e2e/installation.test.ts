@@ -284,7 +284,10 @@ suite('A data folder', () => {
     for (const name of readdirSync(folder)) if (name.startsWith('store.db')) rmSync(join(folder, name));
     const again = await launch(scope, { dataFolder: folder });
     await send(again, key, 2, 5);
-    assert.match(again.stderr(), /store\.db is new: it is made again from the log, which begins with the first request/);
+    assert.match(
+      again.stderr(),
+      /store\.db is new: it is made again from the log, which begins with the first request/,
+    );
   });
 });
 

@@ -7,6 +7,7 @@
 import assert from 'node:assert/strict';
 import { suite, type TestContext, test } from 'node:test';
 import { brotliCompressSync, constants, deflateSync, gzipSync, zstdCompressSync } from 'node:zlib';
+import { withoutDeepNesting } from '../../src/json/deep-nesting.ts';
 import { type HttpResponse, eventually, post, type TestServer, user } from '../server.ts';
 import { ask, bodyText, memoryBytes, metric, recordOf, useServer, withWrongChecksum } from './fixture.ts';
 
@@ -134,7 +135,9 @@ suite('JSON that is costly to parse', () => {
         assert.equal(response.status, 202);
         const { users_accepted, users_rejected } = response.body as Record<string, number>;
         assert.deepEqual([users_accepted, users_rejected], outcome);
-        assert.equal(bodyText(await recordOf(server(), response)), body);
+        const kept = Buffer.from(withoutDeepNesting(Buffer.from(body)) ?? '').toString();
+        // Not `equal`: its message would have both.
+        assert.ok(bodyText(await recordOf(server(), response)) === kept);
       }
     });
   }

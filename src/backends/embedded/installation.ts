@@ -56,7 +56,9 @@ export function tieDataFolder(dataFolder: string): string[] {
   }
   if (isOld.store || !isOld.log) return [];
   const hasAll = segments[0]?.firstPosition === 1 && segments.every(holdsRecords);
-  return [`store.db is new: it is made again from ${hasAll ? 'the log, which begins with the first request' : LEFT_IN_LOG}`];
+  return [
+    `store.db is new: it is made again from ${hasAll ? 'the log, which begins with the first request' : LEFT_IN_LOG}`,
+  ];
 }
 
 /**
