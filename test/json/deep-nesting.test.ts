@@ -6,10 +6,13 @@ import * as fc from 'fast-check';
 import { convertBody, validateBody } from '../../src/edge/validate-body.ts';
 import { withoutDeepNesting } from '../../src/json/deep-nesting.ts';
 
+/** Smaller texts are left as they are. */
+const PAD = ' '.repeat(262_144);
+
 function kept(text: string): string {
-  const bytes = withoutDeepNesting(Buffer.from(text));
+  const bytes = withoutDeepNesting(Buffer.from(text + PAD));
   assert.ok(bytes !== null);
-  return Buffer.from(bytes).toString();
+  return Buffer.from(bytes).toString().slice(0, -PAD.length);
 }
 
 function nested(levels: number, core = ''): string {
@@ -43,7 +46,7 @@ suite('What is nested very deeply', () => {
 
   test('is not JSON, where something is not closed', () => {
     for (const text of ['['.repeat(3_000), nested(3_000, '"'), `${nested(3_000)}]`, `${nested(3_000)}"\\"`]) {
-      assert.equal(withoutDeepNesting(Buffer.from(text)), null);
+      assert.equal(withoutDeepNesting(Buffer.from(text + PAD)), null);
     }
     for (const text of ['[', '"', '{"a":"\\', ']]]', '[1]]']) assert.equal(kept(text), text);
   });
