@@ -3,57 +3,24 @@
  * levels, and parsing them or writing them again takes many seconds and most of the memory of a thread. Pure.
  */
 
-import { BACKSLASH, CLOSE_BRACE, CLOSE_BRACKET, OPEN_BRACE, OPEN_BRACKET, QUOTE } from './scanner.ts';
+import { BACKSLASH, CLOSE_BRACE, CLOSE_BRACKET, JsonScanner, OPEN_BRACE, OPEN_BRACKET, QUOTE } from './scanner.ts';
 
 /** Far more than a user may have (`LIMITS.nestingDepthMax`), so validation says the same. */
 const LEVELS_KEPT = 1_000;
 /** In fewer bytes there are not enough levels to take long. Looking at them takes half as long as parsing them. */
 const BYTES_MIN = 256 * 1024;
 
-const TEXT = 0;
-const STRING = 1;
-const ESCAPE = 2;
-const OPENING = 3;
-const CLOSING = 4;
-const KINDS = new Uint8Array(256);
-KINDS[QUOTE] = STRING;
-KINDS[BACKSLASH] = ESCAPE;
-for (const code of [OPEN_BRACKET, OPEN_BRACE]) KINDS[code] = OPENING;
-for (const code of [CLOSE_BRACKET, CLOSE_BRACE]) KINDS[code] = CLOSING;
-
 /**
- * The same bytes, or a part of the same memory: from a size on, arrays and objects at level 1,000 lose their content. Null if they are
- * nested that deeply and are not JSON, because something is not closed. For bytes that the caller owns: they are
- * overwritten.
+ * The same bytes, or a part of the same memory: in a large text, arrays and objects at level 1,000 lose their content.
+ * Null if a text that has such is not JSON. For bytes that the caller owns: they are overwritten.
  */
 export function withoutDeepNesting<Bytes extends Uint8Array>(bytes: Bytes): Bytes | null {
   if (bytes.length < BYTES_MIN) return bytes;
-  const { deepest, isClosed } = nestingOf(bytes);
-  if (deepest <= LEVELS_KEPT) return bytes;
-  return isClosed ? (bytes.subarray(0, keepLevels(bytes)) as Bytes) : null;
-}
-
-function nestingOf(bytes: Uint8Array): { readonly deepest: number; readonly isClosed: boolean } {
-  const { length } = bytes;
-  let level = 0;
-  let deepest = 0;
-  let isInString = false;
-  for (let at = 0; at < length; at++) {
-    const kind = KINDS[bytes[at] as number];
-    if (kind === TEXT) continue;
-    if (isInString) {
-      if (kind === ESCAPE) at += 1;
-      else if (kind === STRING) isInString = false;
-    } else if (kind === OPENING) {
-      level += 1;
-      if (level > deepest) deepest = level;
-    } else if (kind === CLOSING) {
-      level -= 1;
-    } else {
-      isInString = kind === STRING;
-    }
-  }
-  return { deepest, isClosed: level === 0 && !isInString };
+  const scanner = new JsonScanner(bytes);
+  scanner.skipValue();
+  const isJson = scanner.finish();
+  if (scanner.deepest <= LEVELS_KEPT) return bytes;
+  return isJson ? (bytes.subarray(0, keepLevels(bytes)) as Bytes) : null;
 }
 
 /** Moves what is kept to the front, and returns how many bytes that is. */
@@ -62,21 +29,21 @@ function keepLevels(bytes: Uint8Array): number {
   let isInString = false;
   let to = 0;
   for (let at = 0; at < bytes.length; at++) {
-    const kind = KINDS[bytes[at] as number];
+    const code = bytes[at] as number;
     const wasKept = level <= LEVELS_KEPT;
     if (isInString) {
-      if (kind === ESCAPE) {
-        if (wasKept) bytes[to++] = bytes[at] as number;
+      if (code === BACKSLASH) {
+        if (wasKept) bytes[to++] = code;
         at += 1;
-      } else if (kind === STRING) {
+      } else if (code === QUOTE) {
         isInString = false;
       }
-    } else if (kind === OPENING) {
+    } else if (code === OPEN_BRACKET || code === OPEN_BRACE) {
       level += 1;
-    } else if (kind === CLOSING) {
+    } else if (code === CLOSE_BRACKET || code === CLOSE_BRACE) {
       level -= 1;
     } else {
-      isInString = kind === STRING;
+      isInString = code === QUOTE;
     }
     // Also the bracket that opens the first level that is not kept, and the one that closes it.
     if (wasKept || level <= LEVELS_KEPT) bytes[to++] = bytes[at] as number;

@@ -25,9 +25,10 @@ export function assertOwnSegments(folder: string): void {
   assertCurrentLayout(folder);
   const ends = readLogEnds(folder);
   const logName = findLogName(folder);
-  const isNameChanged = ends !== undefined && ends.logName !== logName && isWrittenIn(folder, ends.logName);
-  if (isNameChanged) throw changedName(folder, ends.logName, logName);
-  if (ends !== undefined && ends.logName !== logName) throw ofAnotherLog(folder, ends.logName, logName);
+  if (ends !== undefined && ends.logName !== logName) {
+    const blame = isWrittenIn(folder, ends.logName) ? changedName : ofAnotherLog;
+    throw blame(folder, ends.logName, logName);
+  }
   const found = listReadable(folder).flatMap((segment) => {
     const header = findOwnHeader(segment, logName);
     return header === undefined || isEmpty(segment) ? [] : [{ file: segment.file, header }];
