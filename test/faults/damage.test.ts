@@ -188,6 +188,27 @@ suite('Random damage', () => {
   });
 });
 
+test('Any one byte of the segment of a killed process, changed before its last commit, is refused', async () => {
+  await using scope = new AsyncDisposableStack();
+  const folder = join(folderIn(scope), 'log');
+  const log = await openLog(folder, 1e6);
+  for (const traceId of ['one', 'two', 'three']) await log.append(entry({ traceId, users: [{ traceId }] }));
+  const left = copyOf(scope, folder);
+  await log.close();
+  const [segment] = listSegments(left);
+  assert.ok(segment);
+  const whole = readFileSync(segment.file);
+  const { lastCommitAt = 0 } = inspectSegment(segment, NOTHING_KNOWN);
+  assert.ok(lastCommitAt > whole.length / 2);
+
+  for (let at = 0; at < lastCommitAt; at++) {
+    const changed = Buffer.from(whole);
+    changed[at] = (whole[at] ?? 0) ^ 1;
+    writeFileSync(segment.file, changed);
+    assert.ok(isRefused(segment), `a byte changed at ${at} of ${lastCommitAt}`);
+  }
+});
+
 /** Without a diff: of two logs that differ, Node would need gigabytes to make one. */
 function assertSame(read: readonly LogRecord[], written: readonly LogRecord[], what: string): void {
   assert.ok(isDeepStrictEqual(read, written), what);

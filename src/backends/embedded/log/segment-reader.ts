@@ -133,6 +133,11 @@ interface Place {
   readonly offset: number;
 }
 
+interface IntactRecord extends Place {
+  readonly commit: number;
+  readonly end: number;
+}
+
 /** Some places of a segment, in order. */
 class SparseIndex {
   readonly #places: Place[] = [];
@@ -270,26 +275,32 @@ export class SegmentReader implements Disposable {
   /**
    * The next intact record from an offset on, wherever it begins. Only for a damaged segment: it reads all bytes.
    */
-  nextIntact(offset: number): (Place & { readonly commit: number; readonly end: number }) | undefined {
+  nextIntact(offset: number): IntactRecord | undefined {
     for (let at = offset; at < this.size; at += CHUNK_BYTES) {
       // A frame begins in this part, and may end in a later one.
       const bytes = this.#read(at, 2 * CHUNK_BYTES);
       for (let line = at === offset ? 0 : nextLine(bytes, 0); line >= 0 && line <= CHUNK_BYTES; ) {
-        const frame = frameAt(bytes, line, this.#seed);
-        if (frame !== null && at + frame.end <= this.size) {
-          const whole = this.#read(at + line, frame.end - frame.start);
-          const bounds = frameAt(whole, 0, this.#seed);
-          const isWhole = bounds !== null && bounds.end <= whole.length && isIntact(whole, bounds, this.#seed);
-          const decoded = isWhole ? decodeHeader(headerIn(whole, bounds)) : undefined;
-          if (decoded !== undefined) {
-            const { commit, header } = decoded;
-            return { position: header.position, commit, offset: at + line, end: at + frame.end };
-          }
-        }
+        const isFrame = frameAt(bytes, line, this.#seed) !== null;
+        const found = isFrame ? this.#firstIntact(at + line) : undefined;
+        if (found !== undefined) return found;
         line = nextLine(bytes, line);
       }
     }
     return undefined;
+  }
+
+  /** Of the frames that follow each other from an offset on: what is damaged may be the line feed between two of them. */
+  #firstIntact(offset: number): IntactRecord | undefined {
+    for (let at = offset; ; ) {
+      const frame = frameAt(this.#read(at, PREFIX_BYTES), 0, this.#seed);
+      if (frame === null || at + frame.end > this.size) return undefined;
+      const bytes = this.#read(at, frame.end);
+      const isWhole = bytes.length === frame.end && isIntact(bytes, frame, this.#seed);
+      const decoded = isWhole ? decodeHeader(headerIn(bytes, frame)) : undefined;
+      const end = at + frame.end;
+      if (decoded !== undefined) return { position: decoded.header.position, commit: decoded.commit, offset: at, end };
+      at = end;
+    }
   }
 }
 
