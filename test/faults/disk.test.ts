@@ -8,6 +8,7 @@ import { closeSync, openSync, readdirSync, rmSync, statfsSync, statSync, writeSy
 import { join } from 'node:path';
 import { suite, test } from 'node:test';
 import { lockFolder } from '../../src/backends/embedded/folder-lock.ts';
+import { openSqliteKeyStore } from '../../src/backends/embedded/keys.ts';
 import { tieDataFolder } from '../../src/backends/embedded/installation.ts';
 import { readResponse, eventually, type TestServer } from '../server.ts';
 import { Connection } from './connection.ts';
@@ -116,7 +117,7 @@ suite('A full disk', () => {
 
     const giveSpaceBack = fill(disk, 0);
     const words = await refusedStart({ dataFolder, args: ARGS });
-    assert.match(words, /^sluice: .*(full|free space|no space)/im);
+    assert.match(words, /^sluice: The disk that holds \S+ is full\. Free some space/m);
     assert.doesNotMatch(words, /damaged/);
 
     giveSpaceBack();
@@ -137,6 +138,16 @@ suite('A full disk', () => {
       assert.match(await refusedStart({ dataFolder, args: ARGS }), /The disk that holds \S+ is full\. Free some space/);
     });
   }
+
+  test('on which a database file is created is reported in the same words, wherever its space ends', async (t) => {
+    if (skipWithout(t, hindrance('tmpfs'))) return;
+    for (let size = 4; size <= 128; size += 4) {
+      await using scope = new AsyncDisposableStack();
+      const { folder } = mountSmallDisk(scope, `size=${size}k`);
+      const open = () => openSqliteKeyStore(join(folder, 'keys.db'));
+      assert.throws(open, /^OperatorError: The disk that holds \S+ is full\. Free some space/, `${size} kB`);
+    }
+  });
 
   test('that has space but no room for another file lets the log continue in the files it has', async (t) => {
     if (skipWithout(t, hindrance('tmpfs'))) return;

@@ -11,6 +11,7 @@ import { pathToFileURL } from 'node:url';
 import { messageOf, OperatorError } from '../../errors.ts';
 import type { EngineTypes } from '../sql/tables.ts';
 import { SQLITE, sqliteCodeOf } from '../../runtime/sqlite-errors.ts';
+import { fullDiskText, isFullDisk } from './disk.ts';
 import { isWalOfAnother, markCommit } from './wal-chain.ts';
 
 export const BUSY_TIMEOUT_MS = 5_000;
@@ -207,6 +208,7 @@ export function applyMigrations(database: DatabaseSync, migrations: readonly Mig
 function explain(what: DatabaseFile, error: unknown): string {
   const reason = messageOf(error);
   if (isDamage(error)) return damageText(what, reason);
+  if (isFullDisk(error)) return fullDiskText(what.file);
   if (isBusy(error)) {
     return `The ${what.name} ${what.file} has been locked by another program for ${BUSY_TIMEOUT_MS / 1_000} s. End that program, then try again.`;
   }

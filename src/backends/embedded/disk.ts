@@ -19,9 +19,9 @@ export function isFullDisk(error: unknown): boolean {
   return sqliteCodeOf(error) === SQLITE.full || errcode === SQLITE_IOERR_SHMSIZE || errcode === SQLITE_IOERR_SHMOPEN;
 }
 
-/** For the start of a server. */
+/** For a server that cannot start, or a command that cannot run. */
 export function fullDiskText(place: string): string {
-  return `The disk that holds ${resolve(place)} is full. Free some space, then start again; nothing is lost.`;
+  return `The disk that holds ${resolve(place)} is full. Free some space, then try again; nothing is lost.`;
 }
 
 /** Too many open files, or no permission: SQLite does not say which. */

@@ -11,7 +11,7 @@ import { join, resolve } from 'node:path';
 import type { DatabaseSync } from 'node:sqlite';
 import { keyFileOf, logFolderOf, serverUrlFileOf, sizeOfFile, storeFileOf } from '../../data-folder/files.ts';
 import { OperatorError } from '../../errors.ts';
-import { isFullDisk } from './disk.ts';
+import { fullDiskText, isFullDisk } from './disk.ts';
 import { refuseLostKeys } from '../../data-folder/lost-keys.ts';
 import { BUSY_TIMEOUT_MS, isBusy, isDamage, openDatabase, textsIn, transaction } from './database.ts';
 import { keysFile } from './keys.ts';
@@ -70,12 +70,7 @@ export function wasUsedByServer(dataFolder: string): boolean {
 }
 
 function asOperatorError(error: unknown, storeFile: string): unknown {
-  if (isFullDisk(error)) {
-    return new OperatorError(
-      `The disk of ${resolve(storeFile)} is full. Free some space there, then start again; nothing is lost by that.`,
-      { cause: error },
-    );
-  }
+  if (isFullDisk(error)) return new OperatorError(fullDiskText(storeFile), { cause: error });
   if (isDamage(error)) return new OperatorError(storeDamageText(storeFile, (error as Error).message), { cause: error });
   if (!isBusy(error)) return error;
   return new OperatorError(
