@@ -55,7 +55,7 @@ const LOCK_FREE_MS = 4;
  * The pause where the processor has caught up: a transaction costs milliseconds of CPU however small it is, so the next
  * one waits for more than one request. The first request on an idle server is processed at once.
  */
-const CAUGHT_UP_PAUSE_MS = 25;
+const CAUGHT_UP_PAUSE_MS = 75;
 /** While others ask for it, a transaction takes no longer than this, nor does the pause after it: each has half of the time. */
 const LOCK_SHARED_MS = 100;
 /** Compaction waits until nothing has arrived for this long: every commit costs readers their cache. */
