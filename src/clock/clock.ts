@@ -6,7 +6,7 @@
  * at normal speed, until the wall clock is right again. The bound is larger at start, since a server may have been down
  * for long, and only there: whatever the wall clock shows at start, a jump after it is that of a running server. If the
  * wall clock is behind, the clock waits for it at half speed, and when the wall clock overtakes it, that counts as a
- * jump too.
+ * jump too. Servers that share a database wait together: see `ClockWatchParts`.
  *
  * A server may start before it can read what is stored. Until it can, the clock ignores the wall clock, since there is
  * nothing to compare it with.
@@ -114,6 +114,11 @@ export class TrustedClock {
     this.#slept = uptime() - this.#monotonic;
     this.#advance(0);
     if (newest !== 0) this.#endStart();
+  }
+
+  /** Continues from a time that other servers have come to, if it is newer. */
+  raiseTo(time: number): void {
+    this.#time = Math.max(this.#time, time);
   }
 
   get isUnverified(): boolean {
@@ -237,23 +242,38 @@ const WATCH_INTERVAL_MS = 1_000;
 const REMINDER_MS = HOUR_MS;
 /** What is not worth a line: clocks are corrected by that much now and then. */
 const BEHIND_MS_MIN = 10_000;
+/** From this on, servers agree on a time: they may differ by less anyway. */
+const AGREE_MS_MIN = 1_000;
 
 export interface ClockWatchParts {
   readonly clock: TrustedClock;
   readonly metrics: MetricsWriter;
   readonly logger: Logger;
+  /**
+   * For a server that shares a database with others: returns the newest time of all that wait for their wall clocks. Otherwise
+   * those that started at different moments would differ, and an erase by one of them would not fit what another receives.
+   */
+  readonly agree?: (time: number) => Promise<number>;
 }
 
 /**
  * Reads the clock every second, so that a step is measured against a short time; sets the gauges, and says when the wall
  * clock is held or behind, and when it is right again. Returns a way to stop.
  */
-export function watchClock({ clock, metrics, logger }: ClockWatchParts): () => void {
+export function watchClock({ clock, metrics, logger, agree }: ClockWatchParts): () => void {
   let logged: 'held' | 'behind' | null = null;
   let loggedAt = 0;
+  let isAgreeing = false;
+  const agreeWithOthers = async (time: number): Promise<void> => {
+    if (agree === undefined || isAgreeing || clock.behindMs < AGREE_MS_MIN) return;
+    isAgreeing = true;
+    clock.raiseTo(await agree(time));
+    isAgreeing = false;
+  };
   const look = (): void => {
     const time = clock.now();
     const { heldMs, behindMs } = clock;
+    void agreeWithOthers(time);
     metrics.set(METRIC.clock_held, heldMs / 1_000);
     metrics.set(METRIC.clock_behind, behindMs / 1_000);
     // Once logged, until it is over: it may fall below the bound only slowly.

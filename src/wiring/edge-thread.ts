@@ -5,7 +5,7 @@
  */
 
 import { parentPort } from 'node:worker_threads';
-import { type TrustedClock, watchClock } from '../clock/clock.ts';
+import { type ClockWatchParts, type TrustedClock, watchClock } from '../clock/clock.ts';
 import type { Config } from '../config/config.ts';
 import { matchOptionsOf } from '../config/match-options.ts';
 import { servesApi, servesIngest } from '../config/roles.ts';
@@ -31,7 +31,7 @@ import {
   openStoreIn,
   useAndClose,
 } from './database.ts';
-import { continueClock, openClock } from './open-clock.ts';
+import { agreementIn, continueClock, openClock } from './open-clock.ts';
 import { openKeyStore, openLogReader, openMemberStore } from './opening.ts';
 import { processedBy } from './start-checks.ts';
 import {
@@ -74,7 +74,8 @@ export async function runEdge(setup: EdgeSetup): Promise<void> {
     const newest = config.edges > 1 ? new BigInt64Array(setup.clockBuffer) : null;
     const clock = await openClock(config, (message) => logger.warn(message), newest, databaseProblem !== null);
     clockOpened.resolve(clock);
-    const stopWatching = watchClock({ clock, metrics: metricsWriter(metricsBuffer, 2 * index), logger });
+    const metrics = metricsWriter(metricsBuffer, 2 * index);
+    const stopWatching = watchClock({ clock, metrics, logger, ...opened.clockParts });
     const edge = await startEdge(
       {
         ...opened.parts,
@@ -115,6 +116,7 @@ export async function runEdge(setup: EdgeSetup): Promise<void> {
 
 interface OpenedEdge {
   readonly parts: Pick<EdgeParts, 'log' | 'predict' | 'keyStore' | 'reading' | 'storeProblem' | 'databaseProblem'>;
+  readonly clockParts: Pick<ClockWatchParts, 'agree'>;
   /** Before the edge stops: nothing new begins in the background. */
   stop(): void;
   /** After the edge has stopped, and closed its parts. */
@@ -148,7 +150,7 @@ async function openEmbedded(setup: EdgeSetup, onFatal: (message: string) => void
   const reading = { store, members, keyStore };
   const predict = await predictOn(store, config);
   const parts = { log, predict, keyStore, reading, storeProblem: () => null, databaseProblem: () => null };
-  return { parts, stop: () => undefined, close: async () => undefined };
+  return { parts, clockParts: {}, stop: () => undefined, close: async () => undefined };
 }
 
 /** Queries the database from this thread, since its client does not block. The database may still be unavailable. */
@@ -191,6 +193,7 @@ async function openShared(setup: EdgeSetup, context: EdgeContext): Promise<Opene
       storeProblem: () => watch?.problem() ?? null,
       databaseProblem,
     },
+    clockParts: { agree: await agreementIn(database) },
     stop: () => backlog?.stop(),
     close: async () => {
       // A store that reads what is still in the log owns the log reader and closes it: that of the API, or of predictions.

@@ -1,6 +1,7 @@
 /**
  * Opens the clock of a thread that receives or processes events (`clock/clock.ts`). It continues from the newest time in
- * the log, of an erase in the store, and, in an embedded store, of the newest event, in case the log was removed.
+ * the log, of an erase in the store, and, in an embedded store, of the newest event, in case the log was removed. Servers
+ * that share a database agree on a time while their wall clocks are behind it.
  */
 
 import { existsSync } from 'node:fs';
@@ -25,7 +26,7 @@ export async function openClock(
   const isLogLate = isLate && config.logUrl !== '';
   const newest = Math.max(
     isLogLate ? 0 : await ifReachable('the newest event', warn, () => newestInLog(config)),
-    isLate ? 0 : await ifReachable('the last erase', warn, () => newestInStore(config)),
+    isLate ? 0 : await ifReachable('the times in the database', warn, () => newestInStore(config)),
   );
   const { clockJumpMsMax: jumpMsMax, clockGapMsMax: gapMsMax } = config;
   return new TrustedClock({ newest, isUnverified: isLate, jumpMsMax, gapMsMax, shared });
@@ -37,9 +38,15 @@ export async function openClock(
  */
 export async function continueClock(config: Config, database: Database, clock: TrustedClock): Promise<void> {
   if (!clock.isUnverified) return;
-  const { newestErase } = await import('../backends/postgres/store-erase.ts');
-  const newest = Math.max(await newestInLog(config), await newestErase(database));
+  const { newestTime } = await import('../backends/postgres/receipt-time.ts');
+  const newest = Math.max(await newestInLog(config), await newestTime(database));
   clock.continueFrom(newest);
+}
+
+/** For `watchClock`. Without the database each server goes on from what was agreed on last; others report what is wrong with it. */
+export async function agreementIn(database: Database): Promise<(time: number) => Promise<number>> {
+  const { agreeOnTime } = await import('../backends/postgres/receipt-time.ts');
+  return (time) => agreeOnTime(database, time).catch(() => time);
 }
 
 /** A log or a database that was there a moment ago and does not respond now is no reason not to start. */
@@ -64,9 +71,9 @@ async function newestInLog(config: Config): Promise<number> {
 
 async function newestInStore(config: Config): Promise<number> {
   if (config.storeUrl !== '') {
-    const { newestErase } = await import('../backends/postgres/store-erase.ts');
+    const { newestTime } = await import('../backends/postgres/receipt-time.ts');
     const database = await connectLater(() => null, config, 'start', 1);
-    return useAndClose(database, () => newestErase(database));
+    return useAndClose(database, () => newestTime(database));
   }
   const file = storeFileOf(config.dataFolder);
   if (!existsSync(file)) return 0;

@@ -6,7 +6,7 @@
 
 import { setTimeout as sleep } from 'node:timers/promises';
 import { parentPort } from 'node:worker_threads';
-import { watchClock } from '../clock/clock.ts';
+import { type ClockWatchParts, watchClock } from '../clock/clock.ts';
 import { openRetentionClock } from '../clock/retention-clock.ts';
 import { matchOptionsOf } from '../config/match-options.ts';
 import { logFolderOf, retentionTimeFileOf, storeFileOf } from '../data-folder/files.ts';
@@ -24,7 +24,7 @@ import { METRIC, metricsWriter, readCounter, readGauge } from '../telemetry/metr
 import { OutageLog } from '../telemetry/outage-log.ts';
 import { DatabaseUnreachableError } from './late-start.ts';
 import { type Database, openDatabase, openKeyStoreIn } from './database.ts';
-import { openClock } from './open-clock.ts';
+import { agreementIn, openClock } from './open-clock.ts';
 import { openKeyStore } from './opening.ts';
 import {
   installationCheck,
@@ -47,13 +47,15 @@ export async function runProcessor(setup: ProcessorSetup): Promise<void> {
     const metrics = metricsWriter(metricsBuffer, metricsSlots(config.edges) - 1);
     // Retention, and when first uses expire, go by it: a clock that jumps must not make anything look old.
     const clock = await openClock(config, (message) => logger.warn(message));
-    const stopWatching = watchClock({ clock, metrics, logger });
+    let agree: ClockWatchParts['agree'];
+    const stopWatching = watchClock({ clock, metrics, logger, agree: async (time) => agree?.(time) ?? time });
     const retentionTime =
       config.storeUrl === ''
         ? openRetentionClock({ file: retentionTimeFileOf(config.dataFolder), time: clock.retentionTime })
         : clock.retentionTime;
     const opened = await openProcessorParts(setup, { receipt: clock.now, retention: retentionTime });
     const { parts } = opened;
+    agree = opened.agree;
     const common = { log: parts.log, writer: parts.writer, metrics, logger, now: clock.now };
     // With Kafka the edges measure the backlog; this processor sees only its own partitions.
     const isOwnLog = config.logUrl === '';
@@ -146,6 +148,7 @@ async function openProcessorParts(setup: ProcessorSetup, clocks: Clocks) {
         });
   return {
     parts: { log, ...waiting, writer, isStoreShared: database !== null },
+    agree: database === null ? undefined : await agreementIn(database),
     /** For the tracking plans beside the keys. */
     keyStore,
     close: async () => {

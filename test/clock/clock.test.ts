@@ -490,6 +490,49 @@ suite('The watch over the clock', () => {
   });
 });
 
+suite('Clocks that wait for their wall clocks', () => {
+  test('agree on the newest time, whenever they started, until the wall clock has caught up', async (context) => {
+    context.mock.timers.enable({ apis: ['setInterval'] });
+    const logger = { warn: () => undefined, info: () => undefined } as unknown as Logger;
+    let agreed = 0;
+    let asked = 0;
+    const agree = async (time: number): Promise<number> => {
+      asked += 1;
+      agreed = Math.max(agreed, time);
+      return agreed;
+    };
+    const machines: Machine[] = [];
+    const start = (newest: number, wall: number): void => {
+      const machine = new Machine(newest, wall);
+      const metrics = metricsWriter(allocateMetrics(1), 0);
+      context.after(watchClock({ clock: machine.clock, metrics, logger, agree }));
+      machines.push(machine);
+    };
+    const seconds = async (count: number): Promise<void> => {
+      for (let second = 0; second < count; second += 1) {
+        for (const machine of machines) machine.pass(SECOND_MS);
+        context.mock.timers.tick(SECOND_MS);
+        await Promise.resolve();
+      }
+    };
+    const spread = (): number => {
+      const times = machines.map(({ clock }) => clock.now());
+      return Math.max(...times) - Math.min(...times);
+    };
+    start(START + 10 * 60 * SECOND_MS, START);
+    await seconds(60);
+    // From what is stored it has the same time as the first had a minute ago.
+    start(START + 10 * 60 * SECOND_MS, START + 60 * SECOND_MS);
+    await seconds(2);
+    assert.ok(spread() <= 1, `${spread()} ms apart`);
+    await seconds(20 * 60);
+    assert.equal(spread(), 0);
+    const before = asked;
+    await seconds(60);
+    assert.equal(asked, before);
+  });
+});
+
 suite('The clock of a server', () => {
   const config = (dataFolder: string) => loadConfig({ env: { SLUICE_DATA: dataFolder }, args: [] }).config;
   const refuse = (message: string): void => assert.fail(message);

@@ -7,6 +7,7 @@
 
 import assert from 'node:assert/strict';
 import { suite, test } from 'node:test';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { DAY_MS, HOUR_MS } from '../../src/model.ts';
 import { wallClock, whyNoFakeTime } from '../faults/faketime.ts';
 import { get, type LedgerResponse, type TraceResponse } from '../faults/processor-load.ts';
@@ -15,7 +16,10 @@ import { eventually, post, type TestServer } from '../server.ts';
 import { testKafka, whyNoKafka } from '../servers/kafka.ts';
 import { testPostgres, whyNoPostgres } from '../servers/postgres.ts';
 
+const SECOND_MS = 1_000;
 const MINUTES_MS = 10 * 60_000;
+/** Without agreement, servers differ by half of it. */
+const STARTS_APART_MS = 8 * SECOND_MS;
 /** How many values are written, and how often both other requests are repeated. */
 const VALUES = 8;
 const REPEATS = 6;
@@ -40,20 +44,20 @@ interface Health {
 /** One client, which continues over restarts of the server. */
 class Client {
   server: TestServer;
-  readonly #key: string;
+  readonly key: string;
   sent = 0;
 
   constructor(server: TestServer) {
     this.server = server;
-    this.#key = server.key;
+    this.key = server.key;
   }
 
   get<T>(path: string): Promise<T> {
-    return get<T>(this.server, this.#key, path);
+    return get<T>(this.server, this.key, path);
   }
 
   async send(user: object, headers: Record<string, string> = {}): Promise<Trace & { readonly receivedAt: number }> {
-    const { status, body } = await post(this.server, this.#key, { users: [user, { events: [] }] }, headers);
+    const { status, body } = await post(this.server, this.key, { users: [user, { events: [] }] }, headers);
     assert.equal(status, 202);
     this.sent += 1;
     const { trace_id } = body as { trace_id: string };
@@ -184,6 +188,34 @@ async function eraseAhead(scope: AsyncDisposableStack, more: Readonly<Record<str
   await client.write('after the erase');
 }
 
+/** One server was ahead for a while. Then all wall clocks are right, and the servers start at different moments. */
+async function eraseOnAnother(scope: AsyncDisposableStack, more: Readonly<Record<string, string>>): Promise<void> {
+  const clock = wallClock(scope);
+  const ownFolder = folderIn(scope);
+  const start = (dataFolder: string) => launch(scope, { dataFolder, env: { ...clock.env, ...more } });
+  clock.set('+3600s');
+  const client = new Client(await start(ownFolder));
+  await client.write('ahead');
+  await client.server.kill();
+  clock.set('+0');
+  const first = await start(ownFolder);
+  await sleep(STARTS_APART_MS);
+  const second = await start(folderIn(scope));
+  const headers = { authorization: `Bearer ${client.key}` };
+  for (const [erasing, receiving] of [
+    [first, second],
+    [second, first],
+  ] as const) {
+    client.server = receiving;
+    await client.write('before the erase');
+    const { id } = await client.get<{ id: string }>('/profiles?user_id=ada');
+    const { status } = await fetch(`${erasing.baseUrl}/profiles/${id}`, { method: 'DELETE', headers });
+    assert.equal(status, 202);
+    await sleep(SECOND_MS);
+    await client.write('after the erase');
+  }
+}
+
 const onPostgres = async () => ({ STORE_URL: await (await testPostgres()).newDatabase() });
 const onKafka = async () => {
   const { brokers, newTopicName } = await testKafka();
@@ -192,14 +224,16 @@ const onKafka = async () => {
 
 interface Installation {
   readonly where: string;
+  /** Whether several servers can use it. */
+  readonly isShared: boolean;
   readonly skip: string | false;
   readonly settings: () => Promise<Readonly<Record<string, string>>>;
 }
 
 const INSTALLATIONS: readonly Installation[] = [
-  { where: 'in a data folder', skip: false, settings: async () => ({ SLUICE_EDGES: '2' }) },
-  { where: 'with PostgreSQL', skip: whyNoPostgres(), settings: onPostgres },
-  { where: 'with PostgreSQL and Kafka', skip: whyNoPostgres() || whyNoKafka(), settings: onKafka },
+  { where: 'in a data folder', isShared: false, skip: false, settings: async () => ({ SLUICE_EDGES: '2' }) },
+  { where: 'with PostgreSQL', isShared: true, skip: whyNoPostgres(), settings: onPostgres },
+  { where: 'with PostgreSQL and Kafka', isShared: true, skip: whyNoPostgres() || whyNoKafka(), settings: onKafka },
 ];
 
 suite('A server whose clock is set', { skip: whyNoFakeTime(), timeout: 300_000 }, () => {
@@ -207,6 +241,18 @@ suite('A server whose clock is set', { skip: whyNoFakeTime(), timeout: 300_000 }
     test(`keeps the order of writes, recognizes repeats and removes nothing, ${where}`, { skip }, async () => {
       await using scope = new AsyncDisposableStack();
       await survive(scope, await settings());
+    });
+  }
+});
+
+suite('A person who is erased after one of several servers was ahead', {
+  skip: whyNoFakeTime(),
+  timeout: 300_000,
+}, () => {
+  for (const { where, skip, settings } of INSTALLATIONS.filter((each) => each.isShared)) {
+    test(`can be stored again by any of them, ${where}`, { skip }, async () => {
+      await using scope = new AsyncDisposableStack();
+      await eraseOnAnother(scope, await settings());
     });
   }
 });

@@ -29,7 +29,7 @@ import {
 import { LOCAL_SHARD } from '../sql/store-tables.ts';
 import { addToProfiles } from '../sql/sums.ts';
 import { hashesOf } from './key-secret.ts';
-import type { PostgresClient, PostgresPool, Queryable } from './pool.ts';
+import type { PostgresClient, PostgresPool } from './pool.ts';
 import { runSteps, storeQueriesOn } from './sql-database.ts';
 import { dayOf } from './store-days.ts';
 import { findNodes, IDENTIFIERS, identifiersOf } from './store-profiles.ts';
@@ -125,15 +125,6 @@ async function eraseProfile(
   const person = { nodes, keys: erasedKeys(profile.identifiers) };
   await runSteps(client, (tables) => erasePerson(tables, erasure, person, matching, HORIZON));
   await writeAudit(client, tenant, 'erase', nodes, audit, { profile_id: profile.root.id, nodes: nodes.length, events });
-}
-
-/**
- * When anything was last erased, of any tenant; 0 for never. What is received next must be later, or it would be
- * dropped.
- */
-export async function newestErase(db: Queryable): Promise<number> {
-  const { rows } = await db.query<{ newest: number | null }>('SELECT max(last_erased_at) AS newest FROM tenants');
-  return rows[0]?.newest ?? 0;
 }
 
 const EVENTS_PER_TRANSACTION_MAX = 20_000;
