@@ -420,6 +420,8 @@ export interface DeadLetter {
   readonly keyId: string;
   /** Whether its body is kept: without it there is nothing to retry. */
   readonly isKept: boolean;
+  /** Whether all its users were erased. It is no dead letter any more, only the trace of its request. */
+  readonly isErased: boolean;
 }
 
 /** Which dead letters; null for any. */

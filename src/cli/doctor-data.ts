@@ -435,7 +435,8 @@ export const checkLedger: Check = async (parts) => {
   else if (missing > 0) findings.push(await logIsShort(parts, positions, missing));
   findings.push(...firstOf(lost.toReversed().map(lostFinding)));
   const deadLetters = await store.deadLetters(DEAD_LETTERS_MAX);
-  findings.push(...firstOf(deadLetters.map(deadLetterFinding), deadLetters.length === DEAD_LETTERS_MAX));
+  const waiting = deadLetters.filter(({ isErased }) => !isErased);
+  findings.push(...firstOf(waiting.map(deadLetterFinding), deadLetters.length === DEAD_LETTERS_MAX));
   if (parts.isDeep) findings.push(...(await recountFindings(store)));
   // Records that were given up, and what the next start fixes, are no reason to doubt the rest.
   if (findings.every(({ state }) => state !== 'error')) {

@@ -10,6 +10,7 @@ import { LogCorruptError, type LogHeader, type LogReader } from '../log.ts';
 import type { PendingCounts } from './pending-counts.ts';
 import type { TenantId } from '../model.ts';
 import {
+  type DeadLetter,
   type LedgerReader,
   NO_HOURS,
   type Page,
@@ -25,6 +26,8 @@ import { uuidOf } from './uuid.ts';
 
 const DEAD_LETTERS_MAX = 1_000;
 const DEAD_LETTER_WARNING = 'could not be processed and is now a dead letter: see sluice doctor';
+const ERASED_WARNING =
+  'could not be processed, and is not stored: this person was erased after the request was received';
 const HEADERS_PER_READ = 5_000;
 /** Records read per partition. Reading a longer backlog at every call would keep the processor from working it off. */
 const WAITING_RECORDS_MAX = 20_000;
@@ -96,16 +99,19 @@ export class TraceReading {
     );
     const [first] = records;
     if (first === undefined) return undefined;
-    const found = await Promise.all(
-      records.map(({ partition, position }) =>
-        this.#log.headers(partition, position, 1).then(({ headers }) => headers),
-      ),
-    );
-    const headers = found.flat().filter((header) => header.traceId === traceId);
-    if (headers.length > 0) return pendingTrace(traceId, headers, [DEAD_LETTER_WARNING]);
+    const found = await Promise.all(records.map((record) => this.#traceOf(record)));
+    const known = found.filter((trace) => trace !== undefined);
+    if (known.length > 0) return known.reduce(together);
     const unknown = { usersAccepted: 0, usersRejected: 0, duplicateOf: null, keyId: null, users: [] };
     const format = 'sluice';
     return { traceId, status: 'pending', receivedAt: first.receivedAt, processedAt: null, format, ...unknown };
+  }
+
+  async #traceOf({ traceId, partition, position, failedAt, isErased }: DeadLetter): Promise<StoredTrace | undefined> {
+    const { headers } = await this.#log.headers(partition, position, 1);
+    if (headers[0]?.traceId !== traceId) return undefined;
+    if (!isErased) return pendingTrace(traceId, headers, [DEAD_LETTER_WARNING]);
+    return { ...pendingTrace(traceId, headers, [ERASED_WARNING]), status: 'processed', processedAt: failedAt };
   }
 
   /**
@@ -159,7 +165,7 @@ export class TraceReading {
       }
     }
     const deadLetters = (await this.#store.deadLetters(DEAD_LETTERS_MAX))
-      .filter((record) => record.tenantId === tenantId && record.traceId < before)
+      .filter((record) => record.tenantId === tenantId && record.traceId < before && !record.isErased)
       .sort((a, b) => (a.traceId < b.traceId ? 1 : -1));
     for (const { partition, position, traceId } of deadLetters.slice(0, count)) {
       const { headers } = await this.#log.headers(partition, position, 1);
@@ -176,10 +182,11 @@ function together(known: StoredTrace, more: StoredTrace): StoredTrace {
   if (missing.length === 0) return known;
   const users = [...known.users, ...missing].sort((a, b) => a.userIndex - b.userIndex);
   const count = (status: TracedUser['status']): number => missing.filter((user) => user.status === status).length;
+  const isProcessed = known.processedAt !== null && more.processedAt !== null;
   return {
     ...known,
-    status: 'pending',
-    processedAt: null,
+    status: isProcessed ? 'processed' : 'pending',
+    processedAt: isProcessed ? Math.max(known.processedAt, more.processedAt) : null,
     usersAccepted: known.usersAccepted + count('accepted'),
     usersRejected: known.usersRejected + count('rejected'),
     keyId: known.keyId ?? more.keyId,

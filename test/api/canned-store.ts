@@ -406,6 +406,7 @@ export function cannedStore(tenantId: string): { store: Store; asked: Asked[] } 
           events: 2,
           keyId: KEY_ID,
           isKept: true,
+          isErased: false,
         },
       ]),
       nothing,

@@ -35,6 +35,7 @@ import {
 } from './store-feeding.ts';
 
 const ANY: Omit<RejectionQuery, 'limit' | 'cursor'> = { reason: null, from: null, to: null };
+const ANY_LETTER = { cause: null, from: null, to: null };
 const BY = { key_id: 'key_operator' };
 const FIXED_AT = START + DAY_MS;
 /** What is wrong: a number. */
@@ -422,7 +423,7 @@ export function storeJobsContract(open: OpenStore): void {
       await reject(under, [wrong(1, { total: 'five' }), wrong(2, { total: 5 })]);
       const trace = await deadLetter([person({ user_id: 'u' }, [{ total: 'six' }])], {}, 9);
       await under.store.resubmitAll(TENANT, { filter: ANY, patch: setUserId('ada') }, audit());
-      await under.store.retryDeadLetters(TENANT, { cause: null, from: null, to: null }, audit());
+      await under.store.retryDeadLetters(TENANT, ANY_LETTER, audit());
       let hasFailed = false;
       const runner = jobRunner(
         under,
@@ -691,7 +692,7 @@ export function storeJobsContract(open: OpenStore): void {
         (await rejections()).map(({ eventNames }) => eventNames),
         [['bought']],
       );
-      await under.store.retryDeadLetters(TENANT, { cause: null, from: null, to: null }, audit());
+      await under.store.retryDeadLetters(TENANT, ANY_LETTER, audit());
       await runJobs(under);
       assert.equal((await profileOf(under, 'user_id', 'u')).eventCount, 1);
       assert.doesNotMatch(JSON.stringify(await rejections()), /gone@example/);
@@ -700,28 +701,41 @@ export function storeJobsContract(open: OpenStore): void {
     test('an erase takes the person out of dead letters, and the others are stored by a retry', async () => {
       await send(under, [person({ user_id: 'gone' })], { receivedAt: START });
       const both = [person({ user_id: 'stays' }), person({ user_id: 'gone' }, [{ secret: 'sesame' }, {}])];
-      await deadLetter(both, {}, 9);
-      const broken = Buffer.from('{"users":[{"identifiers":{"user_id":"gone"},"secret":"sesame"');
-      await deadLetter([person({ user_id: 'gone' })], { body: broken }, 10);
+      const partly = await deadLetter(both, {}, 9);
+      const body = Buffer.from('{"users":[{"identifiers":{"user_id":"gone"},"secret":"sesame"');
+      const broken = await deadLetter([person({ user_id: 'gone' })], { body }, 10);
+      const alone = await deadLetter([person({ user_id: 'gone' })], {}, 11);
       const { id } = await profileOf(under, 'user_id', 'gone');
       assert.equal(await under.store.erase(TENANT, id, { traceId: traceIdOf(FIXED_AT, 98), at: FIXED_AT }), true);
       const erased = await totals();
-      assert.deepEqual([erased.users.deadLetters, erased.users.erased], [1, 3]);
-      assert.deepEqual([erased.events.deadLetters, erased.events.erased], [1, 4]);
+      assert.deepEqual([erased.users.deadLetters, erased.users.erased], [1, 4]);
+      assert.deepEqual([erased.events.deadLetters, erased.events.erased], [1, 5]);
       const letters = await under.store.deadLetters(5);
       assert.deepEqual(
-        letters.map(({ users, events, isKept }) => [users, events, isKept]),
+        letters.map(({ users, events, isKept, isErased }) => [users, events, isKept, isErased]),
         [
-          [0, 0, false],
-          [1, 1, true],
+          [0, 0, false, true],
+          [0, 0, false, true],
+          [1, 1, true, false],
         ],
       );
-      await under.store.retryDeadLetters(TENANT, { cause: null, from: null, to: null }, audit());
+      const listed = await under.store.listDeadLetters(TENANT, { ...ANY_LETTER, limit: 5, cursor: null });
+      assert.deepEqual(
+        listed.rows.map(({ traceId, users }) => [traceId, users]),
+        [[partly, 1]],
+      );
+      for (const traceId of [broken, alone]) {
+        assert.equal(await under.store.retryDeadLetter(TENANT, traceId, 0, audit()), undefined);
+      }
+      const retry = audit();
+      await under.store.retryDeadLetters(TENANT, ANY_LETTER, retry);
       await runJobs(under);
+      const { matched, counts } = await jobOf(retry.traceId);
+      assert.deepEqual([matched, counts.resubmitted], [1, 1]);
       assert.equal((await profileOf(under, 'user_id', 'stays')).eventCount, 1);
       assert.equal(await under.store.findProfile(TENANT, 'user_id', 'gone'), undefined);
       const retried = await totals();
-      assert.deepEqual([retried.users.deadLetters, retried.users.erased, retried.users.stored], [0, 3, 1]);
+      assert.deepEqual([retried.users.deadLetters, retried.users.erased, retried.users.stored], [0, 4, 1]);
     });
 
     test('of two retries of the same dead letter, one stores it and the other finds it stored already', async () => {
@@ -730,7 +744,7 @@ export function storeJobsContract(open: OpenStore): void {
       const calls = [audit(), audit(), audit()] as const;
       await under.store.retryDeadLetter(TENANT, trace, 0, calls[0]);
       await under.store.retryDeadLetter(TENANT, trace, 0, calls[1]);
-      await under.store.retryDeadLetters(TENANT, { cause: null, from: null, to: null }, calls[2]);
+      await under.store.retryDeadLetters(TENANT, ANY_LETTER, calls[2]);
       await runJobs(under);
       const jobs = await Promise.all(calls.map(({ traceId }) => jobOf(traceId)));
       assert.deepEqual(

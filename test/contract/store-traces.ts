@@ -353,6 +353,7 @@ export function storeTracesContract(open: OpenStore): void {
           events: 2,
           keyId: 'key_test',
           isKept: true,
+          isErased: false,
         },
       ]);
       const { hours } = await under.store.ledger(TENANT, { from: null, to: null });

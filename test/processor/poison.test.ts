@@ -114,6 +114,7 @@ suite('A record that cannot be processed', () => {
             events: poison.eventCount,
             keyId: poison.keyId,
             isKept: true,
+            isErased: false,
             partition: 0,
             position: 4,
             receivedAt: poison.receivedAt,

@@ -191,6 +191,21 @@ suite('Reading what is still in the log', () => {
     assert.equal(await reading.trace(OTHER_TENANT, entry.traceId), undefined);
   });
 
+  test('a dead letter whose only person is erased is processed, and says why nothing of it is stored', async () => {
+    const entry = request([person({ user_id: 'u' })]);
+    await appendAll(folder, [request([person({ user_id: 'u' })]), { ...entry, eventCount: 2 }]);
+    await processAll(folder);
+    assert.equal((await reading.trace(TENANT, entry.traceId))?.status, 'pending');
+    const profile = await reading.findProfile(TENANT, 'user_id', 'u');
+    assert.ok(await reading.erase(TENANT, profile?.id ?? '', { traceId: randomUUID(), at: START + 1_000 }));
+    const trace = await reading.trace(TENANT, entry.traceId);
+    assert.equal(trace?.status, 'processed');
+    assert.deepEqual([trace.usersAccepted, trace.usersRejected], [1, 0]);
+    assert.match(trace.users[0]?.warnings[0] ?? '', /not stored: this person was erased/);
+    const { rows } = await reading.listDeadLetters(TENANT, { cause: null, ...ALL, limit: 5, cursor: null });
+    assert.deepEqual(rows, []);
+  });
+
   test('requests in the log are in the list as pending, each once while it is processed', async () => {
     const entries = Array.from({ length: 6 }, (_, n) =>
       request([person({ user_id: `u${n}` }, [{}, {}]), 7], { receivedAt: START + n, keyId: `key_${n}` }),

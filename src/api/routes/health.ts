@@ -188,7 +188,7 @@ function healthJson(parts: HealthParts & OperatorParts, deadLetters: number, gon
 /** The counter starts with the process, the store remembers; without the store, the counter has to do. */
 async function deadLetterCount(store: TraceReader, metricsBuffer: SharedArrayBuffer): Promise<number> {
   try {
-    return (await store.deadLetters(DEAD_LETTERS_MAX)).length;
+    return (await store.deadLetters(DEAD_LETTERS_MAX)).filter(({ isErased }) => !isErased).length;
   } catch (error) {
     if (!(error instanceof StoreUnavailableError)) throw error;
     return readCounter(metricsBuffer, METRIC.dead_letters);

@@ -2,12 +2,13 @@
  * Dead letters: records that the processor could not process, with their cause. The whole record is kept, so that a
  * later version can retry it; after a successful retry the row stays, without its body. The total size of all bodies is
  * bounded: dead letters beyond it are kept without a body and cannot be retried. An erase removes the person's users
- * from the bodies; a body that cannot be parsed and names the person is removed as a whole. What retention removes
+ * from the bodies; a body that cannot be parsed and names the person is removed as a whole. Without any user left the row
+ * stays for the trace of its request, and is not listed or retried any more. What retention removes
  * before a retry has stored it moves from `dead_letters` to `expired` in the ledger. A message of another program in a
  * shared log is kept without its body, which stays in that log for its retention, and is in no ledger.
  */
 
-import { type InferResult, sql } from 'kysely';
+import { type ExpressionBuilder, type InferResult, sql } from 'kysely';
 import { parseExact } from '../../json/exact-numbers.ts';
 import { parseJson } from '../../json/parse.ts';
 import { type LogRecord, NO_TENANT } from '../../log.ts';
@@ -64,9 +65,9 @@ export function* insertDeadLetter(
   yield* changedBy(tables.insertInto('dead_letters').values(row));
 }
 
-/** Newest first, of all tenants and of all logs that come into this store. */
+/** Newest first, of all tenants and of all logs that come into this store, with those that were erased. */
 export async function listAllDeadLetters({ tables }: StoreQueries, limit: number): Promise<DeadLetter[]> {
-  const rows = await waiting(tables).limit(limit).execute();
+  const rows = await notRetried(tables).limit(limit).execute();
   return rows.map(deadLetterOf);
 }
 
@@ -86,9 +87,18 @@ export async function listDeadLetters(
   return pageOf(rows, limit, deadLetterOf, ({ no }) => scopedCursorOf('dead_letters', scope, no));
 }
 
-/** Without those that a retry has stored. */
 function waiting(tables: Tables) {
+  return notRetried(tables).where(hasUsers);
+}
+
+/** Without those that a retry has stored. */
+function notRetried(tables: Tables) {
   return newestFirst(tables).where('retried_at', 'is', null);
+}
+
+/** Not if all its users were erased: then it has neither users nor a body. */
+function hasUsers(where: ExpressionBuilder<StoreTables, 'dead_letters'>) {
+  return where.or([where('users', '>', 0), where('body', 'is not', null)]);
 }
 
 function newestFirst(tables: Tables) {
@@ -126,7 +136,8 @@ function matching(query: Letters, { cause, from, to }: DeadLetterFilter): Letter
 }
 
 function deadLetterOf({ no: _no, tenantId, isKept, ...row }: InferResult<Letters>[number]): DeadLetter {
-  return { ...row, tenantId: tenantId ?? NO_TENANT, isKept: isKept === 1 };
+  const isErased = tenantId !== null && row.users === 0 && isKept === 0;
+  return { ...row, tenantId: tenantId ?? NO_TENANT, isKept: isKept === 1, isErased };
 }
 
 /** How many of a tenant's dead letters match. */
@@ -147,6 +158,7 @@ export function selectDeadLetter(tables: Tables, tenant: number, traceId: string
     .where('trace_id', '=', traceId)
     .where('first_user_index', '=', firstUserIndex)
     .where('retried_at', 'is', null)
+    .where(hasUsers)
     .orderBy('no', 'desc')
     .limit(1);
 }
@@ -178,9 +190,9 @@ export function selectNextDeadLetters(
     .limit(limit);
   if (behind.only !== null) return letters.where('dead_letters.no', '=', behind.only);
   // Those that were retried before the job was made did not match.
-  return letters.where((where) =>
-    where.or([where('retried_at', 'is', null), where('retried_at', '>', behind.createdAt)]),
-  );
+  return letters
+    .where(hasUsers)
+    .where((where) => where.or([where('retried_at', 'is', null), where('retried_at', '>', behind.createdAt)]));
 }
 
 export function deadLetterItem(row: InferResult<ReturnType<typeof selectNextDeadLetters>>[number]): DeadLetterItem {
@@ -283,11 +295,12 @@ function withoutPerson(letter: LetterRow, { isAbout, isRejectedAbout }: PersonTe
   });
   if (kept.every((user, index) => user === all[index])) return null;
   rejections.sort((a, b) => a.userIndex - b.userIndex);
+  const hasOthers = kept.some((user) => user !== null);
   return {
     users: letter.users - users,
     events: letter.events - events,
     header: withoutNul(JSON.stringify({ ...header, rejections, eventCount: header.eventCount - events })),
-    body: Buffer.from(JSON.stringify({ users: kept })),
+    body: hasOthers ? Buffer.from(JSON.stringify({ users: kept })) : null,
     removed: { users, events },
   };
 }
