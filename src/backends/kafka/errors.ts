@@ -52,8 +52,17 @@ export function asUnavailable(error: unknown): LogUnavailableError {
       return new LoginFailedError();
     }
   }
-  return new LogUnavailableError(`Kafka cannot be reached: ${errorText(error)}`);
+  const text = errorText(error);
+  const [, hint] = HINTS.find(([pattern]) => pattern.test(text)) ?? [];
+  return new LogUnavailableError(`Kafka cannot be reached: ${text}${hint === undefined ? '' : ` (${hint})`}`);
 }
+
+/** What a message of the client, or of Node's TLS, most often means. */
+const HINTS: readonly (readonly [pattern: RegExp, hint: string])[] = [
+  [/certificate|altnames/i, 'name the file of its authority with ca=FILE, and the host as the certificate has it'],
+  [/TLS/, 'does this port use TLS?'],
+  [/SASL|Connection closed/, 'do tls and sasl fit this port, which may require TLS, another mechanism, or a login?'],
+];
 
 /** The meaning of an error code, and Kafka's name for it. */
 export function describeCode(code: number): string {

@@ -170,16 +170,25 @@ suite('A Kafka that requires TLS and a login', { skip, timeout: 180_000 }, () =>
       () => `kafka://bob:secret-wrong@${broker}/events?ca=${ca}&sasl=scram-sha-512`,
       /^Kafka rejected the login: .*Check LOG_URL\.$/,
     ],
-    ['no login', () => `kafka://${broker}/events?ca=${ca}`, /^Kafka at \S+ cannot be used: .*Check LOG_URL/],
+    [
+      'no login',
+      () => `kafka://${broker}/events?ca=${ca}`,
+      /^Kafka at \S+ cannot be used: .*\(do tls and sasl fit this port.*Check LOG_URL/,
+    ],
     [
       'no TLS',
       () => `kafka://bob:secret-512@${broker}/events?sasl=scram-sha-512`,
-      /^Kafka at \S+ cannot be used: .*Check LOG_URL/,
+      /^Kafka at \S+ cannot be used: .*\(do tls and sasl fit this port.*Check LOG_URL/,
+    ],
+    [
+      'TLS where there is none',
+      () => `kafka://bob:secret-512@${inside}/events?tls=true&sasl=scram-sha-512`,
+      /^Kafka at \S+ cannot be used: .*\(does this port use TLS\?\).*Check LOG_URL/,
     ],
     [
       'an untrusted certificate',
       () => `kafka://bob:secret-512@${broker}/events?tls=true&sasl=scram-sha-512`,
-      /^Kafka at \S+ cannot be used: .*certificate.*Check LOG_URL/,
+      /^Kafka at \S+ cannot be used: .*certificate.*\(name the file of its authority with ca=FILE.*Check LOG_URL/,
     ],
   ];
   for (const [what, url, message] of invalid) {
