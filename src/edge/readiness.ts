@@ -57,7 +57,7 @@ export function readinessOf(parts: ReadinessParts): Readiness {
   if (servesIngest(role)) {
     if (status.isBacklogFull()) reasons.push('more than SLUICE_BACKLOG_MAX waits to be processed');
     const problem = log?.problem() ?? null;
-    if (problem !== null) reasons.push(`the log cannot be written: ${problem}`);
+    if (problem !== null && problem !== startProblem) reasons.push(`the log cannot be written: ${problem}`);
     const problemOfKeys = startProblem === null ? keysProblem() : null;
     if (problemOfKeys !== null) {
       reasons.push(`keys cannot be read, and none was confirmed within the last ten minutes: ${problemOfKeys}`);
