@@ -57,7 +57,7 @@ const STEP_MS = 1_000;
 /** The clock is read every second. */
 const PAUSE_MS = 10_000;
 /** Fast enough to keep requests in order, and slow enough for the wall clock to catch up. */
-const WAITING_SPEED = 0.5;
+export const WAITING_SPEED = 0.5;
 /** A jump from which on retention waits, while the server runs and at a start. */
 const RETENTION_JUMP_MS = HOUR_MS;
 const RETENTION_GAP_MS = 7 * DAY_MS;

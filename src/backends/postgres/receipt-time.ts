@@ -4,7 +4,11 @@
  * not differ, they agree on the newest of their times, every second for as long as they wait.
  */
 
+import { WAITING_SPEED } from '../../clock/clock.ts';
 import type { Queryable } from './pool.ts';
+
+/** What was agreed on goes on like the clocks, by the database's clock; for no longer than this, should that be set. */
+const ELAPSED_SECONDS_MAX = 10;
 
 /** What a server that starts continues from: the last erase of any tenant, and the time agreed on; 0 if there is neither. */
 export async function newestTime(db: Queryable): Promise<number> {
@@ -17,10 +21,11 @@ export async function newestTime(db: Queryable): Promise<number> {
 /** Returns the newest time of all servers that have called this; `time` is that of this one. */
 export async function agreeOnTime(db: Queryable, time: number): Promise<number> {
   const { rows } = await db.query<{ newest: number }>(
-    `INSERT INTO receipt_time AS agreed (newest) VALUES ($1)
-     ON CONFLICT ((true)) DO UPDATE SET newest = greatest(agreed.newest, excluded.newest)
+    `INSERT INTO receipt_time AS agreed (newest, agreed_at) VALUES ($1, clock_timestamp())
+     ON CONFLICT ((true)) DO UPDATE SET agreed_at = excluded.agreed_at, newest = greatest(excluded.newest, agreed.newest
+       + $2 * least(greatest(extract(epoch FROM excluded.agreed_at - agreed.agreed_at), 0), ${ELAPSED_SECONDS_MAX}))
      RETURNING newest`,
-    [time],
+    [time, 1_000 * WAITING_SPEED],
   );
   return rows[0]?.newest ?? time;
 }

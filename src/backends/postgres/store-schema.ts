@@ -213,7 +213,7 @@ export const STORE_MIGRATIONS: readonly string[] = [
   INSERT INTO arrival_numbers VALUES (0);
 
   -- At most one row: the newest time of receipt that servers have agreed on (receipt-time.ts).
-  CREATE TABLE receipt_time (newest bigint NOT NULL);
+  CREATE TABLE receipt_time (newest bigint NOT NULL, agreed_at timestamptz NOT NULL);
   CREATE UNIQUE INDEX receipt_time_only_one ON receipt_time ((true));
   `,
 ];
