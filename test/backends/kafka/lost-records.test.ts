@@ -58,12 +58,20 @@ function setPolicy(log: TestLog, value: string): Promise<void> {
   return setTopic(log, { 'cleanup.policy': value });
 }
 
+/** Resolves once the broker shows them. */
 async function setTopic({ topic, ...log }: TestLog, settings: Readonly<Record<string, string>>): Promise<void> {
   const configs = Object.entries(settings).map(([name, value]) => {
     return { name, configOperation: IncrementalAlterConfigOperationTypes.SET, value };
   });
-  const resources = [{ resourceType: ConfigResourceTypes.TOPIC, resourceName: topic, configs }];
-  await asAdmin(log, (admin) => admin.incrementalAlterConfigs({ resources, validateOnly: false }));
+  const resource = { resourceType: ConfigResourceTypes.TOPIC, resourceName: topic };
+  await asAdmin(log, async (admin) => {
+    await admin.incrementalAlterConfigs({ resources: [{ ...resource, configs }], validateOnly: false });
+    const configurationKeys = Object.keys(settings);
+    await eventually('the topic has its new settings', async () => {
+      const [found] = await admin.describeConfigs({ resources: [{ ...resource, configurationKeys }] });
+      return found?.configs.every(({ name, value }) => settings[name] === value) === true;
+    });
+  });
 }
 
 async function appendMany(appender: LogAppender, count: number, receivedAt = Date.now()): Promise<void> {
