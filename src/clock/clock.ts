@@ -116,9 +116,9 @@ export class TrustedClock {
     if (newest !== 0) this.#endStart();
   }
 
-  /** Continues from a time that other servers have come to, if it is newer. */
+  /** Continues from a time that other servers have come to, if it is newer; not beyond the bound of a jump. */
   raiseTo(time: number): void {
-    this.#time = Math.max(this.#time, time);
+    if (time - this.#time <= this.#jumpMsMax) this.#time = Math.max(this.#time, time);
   }
 
   get isUnverified(): boolean {

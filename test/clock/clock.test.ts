@@ -533,6 +533,17 @@ suite('Clocks that wait for their wall clocks', () => {
   });
 });
 
+test('A clock does not follow other servers beyond the bound of a jump', () => {
+  const machine = new Machine();
+  const now = machine.clock.now();
+  machine.clock.raiseTo(now + BOUNDS.jumpMsMax + 1);
+  assert.equal(machine.clock.now(), now);
+  machine.clock.raiseTo(now - 1);
+  assert.equal(machine.clock.now(), now);
+  machine.clock.raiseTo(now + HOUR_MS);
+  assert.equal(machine.clock.now(), now + HOUR_MS);
+});
+
 suite('The clock of a server', () => {
   const config = (dataFolder: string) => loadConfig({ env: { SLUICE_DATA: dataFolder }, args: [] }).config;
   const refuse = (message: string): void => assert.fail(message);
