@@ -3,6 +3,7 @@
 import assert from 'node:assert/strict';
 import { suite, test } from 'node:test';
 import { type BlockEvent, BlockWriter, unpackBlock } from '../../../src/backends/embedded/store/event-blocks.ts';
+import { isDamage } from '../../../src/backends/embedded/database.ts';
 import { uuidBytes, uuidText } from '../../../src/backends/embedded/uuids.ts';
 
 const TENANT = 7;
@@ -64,6 +65,19 @@ suite('A block of events', () => {
     const [first, second] = blockOf([event(1, { name: 'a\uD83D', properties: '{}' }), event(2, { name: '\uDE00b' })]);
     assert.deepEqual([first?.name, second?.name], ['a\uFFFD', '\uFFFDb']);
     assert.deepEqual([first?.properties, second?.properties], ['{}', '{}']);
+  });
+
+  test('texts in which a byte was changed are reported as damage, whichever byte it is', () => {
+    const writer = new BlockWriter();
+    for (let no = 1; no <= 20; no++) writer.add(no, no, 1, no, event(no, { properties: `{"page":"/p/${no * 7919}"}` }));
+    const { numbers, texts } = writer.take();
+    assert.ok(texts.length < 20 * '{"page":"/p/7919"}'.length);
+    for (let at = 0; at < texts.length; at++) {
+      const changed = Buffer.from(texts);
+      changed[at] = (changed[at] as number) ^ 0x55;
+      assert.throws(() => unpackBlock(TENANT, { numbers, texts: changed }), isDamage, `byte ${at}`);
+    }
+    assert.throws(() => unpackBlock(TENANT, { numbers, texts: texts.subarray(0, -1) }), isDamage);
   });
 
   test('a writer begins afresh after a block was taken or cleared', () => {

@@ -12,8 +12,8 @@ import { BufferedRuns } from '../sorted-runs/buffered-runs.ts';
 import type { RunsSizes } from '../sorted-runs/sorted-runs.ts';
 import { eventTableSchema } from './schema.ts';
 
-/** Two blocks fill a page of the store; a larger event has a block of its own. */
-const BLOCK_BYTES_MAX = 4_060;
+/** Before compression; reading one event decompresses its block. A larger event has a block of its own. */
+const BLOCK_BYTES_MAX = 16_000;
 const NO_VALUES: readonly number[] = [];
 
 /** Times are infinite while there is no event. */
