@@ -43,7 +43,7 @@ export function asStoreError(error: unknown): unknown {
 function valueErrorOf({ table, column, constraint }: DatabaseError, code: string): StoreValueError {
   const where = [table, column, constraint].filter((name) => name !== undefined).join(', ');
   const message = `PostgreSQL does not accept a value${where === '' ? '' : ` (${where})`}: ${code}`;
-  return Object.assign(new StoreValueError(message), { code });
+  return Object.assign(new StoreValueError(message), { code, constraint });
 }
 
 /** Another transaction held a lock for longer than lock_timeout. Within a transaction this is an ordinary conflict. */
@@ -62,6 +62,17 @@ export function codeOf(error: unknown): string | undefined {
   if (!(error instanceof Error)) return undefined;
   if ('code' in error && typeof error.code === 'string') return error.code;
   return codeOf(error.cause);
+}
+
+const CHECK_VIOLATION = '23514';
+
+/** A row of a day without a table. PostgreSQL has the same code for a broken constraint, which it names. */
+export function isMissingPartition(error: unknown): boolean {
+  return (
+    error instanceof StoreValueError &&
+    codeOf(error) === CHECK_VIOLATION &&
+    Reflect.get(error, 'constraint') === undefined
+  );
 }
 
 /** A host name with several addresses fails with one error for each, and no message of its own. */

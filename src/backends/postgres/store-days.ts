@@ -142,7 +142,9 @@ export async function makeDays(client: PostgresClient, days: readonly number[]):
 /** Not CREATE … PARTITION OF, which would block reading and writing of all days meanwhile. */
 async function attachDay(client: PostgresClient, parent: DayParent, day: number, isNew: boolean): Promise<void> {
   const name = dayTable(parent, day);
-  const create = isNew ? `CREATE TABLE ${name} (LIKE ${parent} INCLUDING DEFAULTS INCLUDING INDEXES);` : '';
+  const create = isNew
+    ? `CREATE TABLE ${name} (LIKE ${parent} INCLUDING DEFAULTS INCLUDING CONSTRAINTS INCLUDING INDEXES);`
+    : '';
   try {
     await client.query(`
       BEGIN; ${create}

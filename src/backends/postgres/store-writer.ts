@@ -38,7 +38,7 @@ import { SqlWriteTransaction } from '../sql/write-transaction.ts';
 import { assertInstallation, type PostgresClient, type PostgresPool, type PostgresTransaction } from './pool.ts';
 import { texts } from './binary-arrays.ts';
 import { hashesOf } from './key-secret.ts';
-import { codeOf } from './pool-errors.ts';
+import { isMissingPartition } from './pool-errors.ts';
 import { ROW_LOCKS, runSteps, storeQueriesOn } from './sql-database.ts';
 import { ANNOUNCE_WRITER } from './store-arrivals.ts';
 import { StoreBalance } from './store-balance.ts';
@@ -87,9 +87,6 @@ const INSERT_TENANTS = {
     INSERT INTO tenants (id) SELECT id FROM unnest($1::text[]) AS q (id) ORDER BY id COLLATE "C"
     ON CONFLICT (id) DO NOTHING`,
 };
-
-/** SQLSTATE check_violation: a row for a day without a partition. */
-const NO_PARTITION = '23514';
 
 /** Shared by the transactions of one writer. */
 interface Shared {
@@ -295,7 +292,7 @@ class PostgresWriteTransaction extends SqlWriteTransaction implements WriteTrans
     try {
       await writeRecords(this.#client, tenants, this.#shared.numbers, processedAt);
     } catch (error) {
-      if (codeOf(error) !== NO_PARTITION) throw error;
+      if (!isMissingPartition(error)) throw error;
       this.#shared.days.forget();
       throw new StoreConflictError('a day was removed meanwhile', { cause: error });
     }
