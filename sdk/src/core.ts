@@ -117,12 +117,16 @@ export class SluiceClient<Plan extends { [Name in keyof Plan]: object } = AnyPla
     });
   }
 
-  /** Says who the following calls are about. Returns the `$event_id` of the call. */
-  identify(identifiers: Identifiers, userProperties?: Properties): string {
+  /** Says who the following calls are about; without identifiers still the same. Returns the `$event_id` of the call. */
+  identify(identifiers?: Identifiers | null, userProperties?: Properties): string {
+    const { isAllowed, person } = this.#platform;
     // Nothing is kept about a person who does not want it.
-    if (this.#platform.isAllowed?.() === false) return '';
-    this.#platform.person.remember(identifiers);
-    return this.record({ ...this.#platform.person.identifiers(), ...identifiers }, IDENTIFY, {}, {}, userProperties);
+    if (isAllowed?.() === false) return '';
+    const given = identifiers ?? {};
+    // What is not an object is rejected by the server, and not taken for one.
+    if (typeof given !== 'object') return this.record(given, IDENTIFY, {}, {}, userProperties);
+    person.remember(given);
+    return this.record({ ...person.identifiers(), ...given }, IDENTIFY, {}, {}, userProperties);
   }
 
   track<Name extends keyof Plan & string>(name: Name, ...[properties, options]: TrackArguments<Plan[Name]>): string {
@@ -164,9 +168,10 @@ export class SluiceClient<Plan extends { [Name in keyof Plan]: object } = AnyPla
     identifiers: Identifiers | undefined,
     name: string,
     properties: object = {},
-    { timestamp = new Date(), event_id: id = newId() }: TrackOptions = {},
+    options?: TrackOptions | null,
     userProperties?: Properties,
   ): string {
+    const { timestamp = new Date(), event_id: id = newId() } = options ?? {};
     const { isAllowed, person, context } = this.#platform;
     if (isAllowed?.() === false) return '';
     try {

@@ -44,6 +44,7 @@ import {
 import { bytesOfBackup, type CheckFolder, isFolder, type UnpackOptions, verify } from '../backup/unpack.ts';
 import type { Config } from '../config/config.ts';
 import { readRetentionTime } from '../clock/retention-clock.ts';
+import { refuseUnreadableFolder } from '../data-folder/access.ts';
 import { logFolderOf, retentionTimeFileOf } from '../data-folder/files.ts';
 import { messageOf, OperatorError } from '../errors.ts';
 import { refuseMigratedFolder } from '../migration/marker.ts';
@@ -129,6 +130,7 @@ async function makeBackup(options: Options, shell: BackupShell): Promise<number>
   const target = resolve(options.to ?? '');
   const scope = scopeOf(config);
   assertTarget(target, dataFolder);
+  refuseUnreadableFolder(dataFolder);
   refuseBackupOfBackup(dataFolder);
   refuseUnfinishedRestore(dataFolder);
   if (scope === 'all') refuseMigratedFolder(dataFolder);

@@ -16,14 +16,15 @@ import {
   writeFileSync,
   writeSync,
 } from 'node:fs';
+import { isDeepStrictEqual } from 'node:util';
 import { OperatorError } from '../errors.ts';
-import { isObject } from '../validation/shape.ts';
+import { isObject, type JsonObject } from '../validation/shape.ts';
 
 /** How much work a crash may cost: whichever comes first. */
 const CHECKPOINT_BYTES = 32 * 1_024 * 1_024;
 const CHECKPOINT_MS = 2_000;
 
-/** The options as typed: the partial file of another export is not continued. */
+/** The options as typed, and what is masked: the partial file of another export is not continued. */
 export type RequestedExport = Readonly<Record<string, string | null>>;
 
 export interface Checkpoint {
@@ -51,13 +52,13 @@ export function readCheckpoint(file: string, asked: RequestedExport): Checkpoint
     return undefined;
   }
   const found = parse(text);
-  if (found === undefined || JSON.stringify(found.asked) !== JSON.stringify(asked)) {
-    throw new OperatorError(
-      `${partOf(file)} is part of an interrupted export with other options. ` +
-        'Run it with the same options to continue, or start over with --restart.',
-    );
-  }
-  return found.checkpoint;
+  if (isDeepStrictEqual(found?.asked, asked)) return found?.checkpoint;
+  const isMaskedOnly = isDeepStrictEqual({ ...found?.asked, masked: asked.masked }, asked);
+  throw new OperatorError(
+    isMaskedOnly
+      ? `${partOf(file)} cannot be continued: the tracking plan no longer marks the same data as personal. Start over with --restart.`
+      : `${partOf(file)} is part of an interrupted export with other options. Run it with the same options to continue, or start over with --restart.`,
+  );
 }
 
 export class PartFile {
@@ -135,14 +136,14 @@ export function finishPart(file: string): void {
   rmSync(`${partOf(file)}.state`, { force: true });
 }
 
-function parse(text: string): { asked: unknown; checkpoint: Checkpoint } | undefined {
+function parse(text: string): { asked: JsonObject; checkpoint: Checkpoint } | undefined {
   let value: unknown;
   try {
     value = JSON.parse(text);
   } catch {
     return undefined;
   }
-  if (!isObject(value) || !isObject(value['checkpoint'])) return undefined;
+  if (!isObject(value) || !isObject(value['asked']) || !isObject(value['checkpoint'])) return undefined;
   const { cursor, rows, bytes, from, to } = value['checkpoint'];
   if (typeof cursor !== 'string' || typeof rows !== 'number' || typeof bytes !== 'number') return undefined;
   if (!isNumberOrNull(from) || !isNumberOrNull(to)) return undefined;

@@ -6,12 +6,12 @@
  */
 
 import { closeSync, existsSync, openSync, statSync } from 'node:fs';
-import { basename, dirname } from 'node:path';
+import { basename, dirname, join } from 'node:path';
 import { setImmediate } from 'node:timers/promises';
 import type { FlagsRead } from '../config/flags.ts';
 import { syncPath } from '../data-folder/write-durably.ts';
 import { OperatorError } from '../errors.ts';
-import { maskedEvent, maskedProfile } from '../plans/personal.ts';
+import { maskedEvent, maskedProfile, personalDataIn } from '../plans/personal.ts';
 import type { Plan } from '../plans/plan.ts';
 import {
   BadCursorError,
@@ -63,8 +63,13 @@ interface Job {
 export async function runExport(args: readonly string[], shell: Shell): Promise<number> {
   const options = readOptions(args, shell);
   const { out } = options;
-  if (out !== null && existsSync(out) && !options.overwrite) {
-    throw new OperatorError(`${out} exists already. Choose another name, or replace it with --overwrite.`);
+  if (out !== null && existsSync(out)) {
+    if (statSync(out).isDirectory()) {
+      throw new OperatorError(`${out} is a folder. Name a file: --out "${join(out, `export.${options.format}`)}"`);
+    }
+    if (!options.overwrite) {
+      throw new OperatorError(`${out} exists already. Choose another name, or replace it with --overwrite.`);
+    }
   }
   const folder = out === null ? '.' : dirname(out);
   if (!existsSync(folder)) {
@@ -72,7 +77,9 @@ export async function runExport(args: readonly string[], shell: Shell): Promise<
   }
   return withStore(shell, options.dataSource.config, async (store) => {
     const tenant = await chooseTenant(shell, store, options.dataSource);
-    const asked = { ...options.asked, tenant: tenant.id };
+    const plan = options.personal ? null : await planOfTenant(shell, options.dataSource.config, tenant);
+    const masked = personalDataIn(plan);
+    const asked = { ...options.asked, tenant: tenant.id, masked: masked && JSON.stringify(masked) };
     const checkpoint = out === null || options.restart ? undefined : readCheckpoint(out, asked);
     if (checkpoint !== undefined) {
       shell.err(`Continuing after ${countOf(checkpoint.rows, 'row')}, where the last run of this export stopped.\n`);
@@ -81,7 +88,6 @@ export async function runExport(args: readonly string[], shell: Shell): Promise<
     const title = out === null ? 'stdout' : basename(out);
     const noun = options.what === 'events' ? EVENT_SHAPE.noun : PROFILE_SHAPE.noun;
     const progress = new Progress(title, noun, shell);
-    const plan = options.personal ? null : await planOfTenant(shell, options.dataSource.config, tenant);
     const job = { shell, options: { ...options, from: range.from, to: range.to }, asked, checkpoint, progress };
     try {
       return options.what === 'events'

@@ -5,6 +5,7 @@
  */
 
 import { readFileSync } from 'node:fs';
+import { describeJsonError } from '../json/error.ts';
 import type { JsonObject } from '../validation/shape.ts';
 import { readArguments } from './arguments.ts';
 import { FILTER_FLAGS, readRejectionFilter } from './rejections.ts';
@@ -16,7 +17,7 @@ const ID = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\.\d+$/i;
 const POLL_MS = 300;
 const ACCEPTED = 0;
 const SOME_REJECTED = 2;
-/** The status of a user that is still invalid, and of a file that is not JSON. */
+/** The status of a user that is still invalid. */
 const INVALID = 400;
 const FLAGS_OF_MANY = new Set(['patch', 'dry-run', ...FILTER_FLAGS]);
 
@@ -66,15 +67,18 @@ async function resubmitOne(server: Server, id: string, user: string, isJson: boo
   }
 }
 
-/** As it is: numbers keep their digits. Whether it is valid is for the server to say. */
+/** The text of one JSON value, as it is: numbers keep their digits. */
 function readJsonFile(file: string | undefined, mistakes: string[]): string | undefined {
   if (file === undefined) return undefined;
   try {
-    return readFileSync(file === '-' ? 0 : file, 'utf8').replace(/^\uFEFF/, '');
+    const text = readFileSync(file === '-' ? 0 : file, 'utf8').replace(/^\uFEFF/, '');
+    const problem = describeJsonError(text);
+    if (problem === undefined) return text;
+    mistakes.push(`${file} is not valid JSON: ${problem}`);
   } catch {
     mistakes.push(`${file} cannot be read; expected a file with JSON, or - for stdin`);
-    return undefined;
   }
+  return undefined;
 }
 
 function describePreview(preview: JsonObject, ink: Ink): string {

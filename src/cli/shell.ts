@@ -120,7 +120,8 @@ export function asOperatorError(error: unknown, folder?: string): unknown {
       },
     );
   }
-  return new OperatorError(`Stopped by an error: ${error.message}`, { cause: error });
+  const advice = error.code === 'EACCES' ? '. Run it as a user who may use that, such as its owner.' : '';
+  return new OperatorError(`Stopped by an error: ${error.message}${advice}`, { cause: error });
 }
 
 /** Resolves after the time, or at once when the command is to stop. */

@@ -78,7 +78,20 @@ function problemsIn(dataFolder: string, problemOf: (path: Path) => AccessProblem
 
 /** For a server, before it opens anything in the folder. */
 export function refuseInaccessibleFiles(dataFolder: string): void {
-  const problems = accessProblemsOf(dataFolder);
+  refuse(dataFolder, accessProblemsOf(dataFolder));
+}
+
+/** For a command, which may have to read only. */
+export function refuseUnreadableFolder(dataFolder: string): void {
+  const path = resolve(dataFolder);
+  if (deniedBy(path, constants.R_OK | constants.X_OK) !== 'EACCES') return;
+  refuse(
+    dataFolder,
+    [problemOf({ path, kind: 'folder' })].filter((problem) => problem !== undefined),
+  );
+}
+
+function refuse(dataFolder: string, problems: readonly AccessProblem[]): void {
   if (problems.length === 0) return;
   const shown = problems.slice(0, SHOWN_MAX).map(({ path, what }) => `  ${path} ${what}`);
   if (problems.length > SHOWN_MAX) shown.push(`  and ${problems.length - SHOWN_MAX} more`);

@@ -10,6 +10,7 @@ import { existsSync } from 'node:fs';
 import { refuseUnfinishedRestore } from '../backup/restore-marker.ts';
 import type { Config } from '../config/config.ts';
 import { matchOptionsOf } from '../config/match-options.ts';
+import { refuseUnreadableFolder } from '../data-folder/access.ts';
 import { keyFileOf, logFolderOf, serverUrlIn, sizeOfFile, storeFileOf } from '../data-folder/files.ts';
 import { hasLostKeys, refuseLostKeys } from '../data-folder/lost-keys.ts';
 import { OperatorError } from '../errors.ts';
@@ -50,6 +51,7 @@ export async function openKeyStore(config: Config): Promise<KeyStore> {
 /** Creates nothing: undefined if there is no key store. */
 export async function findKeyStore(config: Config): Promise<KeyStore | undefined> {
   if (config.storeUrl === '') {
+    refuseUnreadableFolder(config.dataFolder);
     // Before its keys are there, a folder would look like a new one.
     refuseUnfinishedRestore(config.dataFolder);
     if (hasLostKeys(config.dataFolder)) return undefined;
@@ -148,8 +150,9 @@ export async function findServer({ dataFolder, logUrl }: Config): Promise<string
   return lockHolderOf(dataFolder).isHeld ? serverUrlIn(dataFolder) : undefined;
 }
 
-/** One that was migrated to PostgreSQL, or into which a backup is only half restored. */
+/** One that may not be read, was migrated to PostgreSQL, or into which a backup is only half restored. */
 function refuseUnusableFolder({ dataFolder }: Pick<Config, 'dataFolder'>): void {
+  refuseUnreadableFolder(dataFolder);
   refuseMigratedFolder(dataFolder);
   refuseUnfinishedRestore(dataFolder);
 }

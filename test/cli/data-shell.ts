@@ -19,7 +19,7 @@ import { newAccount } from '../../src/keys/create.ts';
 import type { LogEntry } from '../../src/log.ts';
 import { createLogger } from '../../src/telemetry/logger.ts';
 import { allocateMetrics, metricsWriter } from '../../src/telemetry/metrics.ts';
-import { type Environment, tenantOf } from '../../src/model.ts';
+import { type Environment, tenantOf, tenantPartsOf } from '../../src/model.ts';
 import { Processor } from '../../src/processor/processor.ts';
 import { findKeyStore, findServer, openStore } from '../../src/wiring/opening.ts';
 import type { Store } from '../../src/store.ts';
@@ -184,4 +184,18 @@ export async function refusal(command: Command, args: readonly string[], { shell
 
 export function fileIn(folder: string, name: string): string {
   return join(folder, name);
+}
+
+/** The first plan of its tenant. */
+export async function pushPlan(folder: DataFolder, plan: object): Promise<void> {
+  const keyStore = openSqliteKeyStore(keyFileOf(folder.data));
+  await keyStore.plans.push(tenantPartsOf(await folder.tenantId()), {
+    text: JSON.stringify(plan),
+    createdAt: NOW,
+    createdBy: 'key_1',
+    enforces: false,
+    warns: true,
+    basedOn: null,
+  });
+  await keyStore.close();
 }

@@ -4,7 +4,7 @@
 
 import assert from 'node:assert/strict';
 import { existsSync, readFileSync, statSync, writeFileSync } from 'node:fs';
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
 import { suite, type TestContext, test } from 'node:test';
 import * as fc from 'fast-check';
 import { asyncBufferFromFile, parquetMetadataAsync, parquetReadObjects } from 'hyparquet';
@@ -13,7 +13,16 @@ import { runExport } from '../../src/cli/export.ts';
 import type { Config } from '../../src/config/config.ts';
 import type { EventQuery, Store, StoredEvent } from '../../src/store.ts';
 import { removeFolder, temporaryFolder } from '../server.ts';
-import { type DataFolder, NOW, openDataFolder, refusal, run, testShell, type TestShell } from './data-shell.ts';
+import {
+  type DataFolder,
+  NOW,
+  openDataFolder,
+  pushPlan,
+  refusal,
+  run,
+  testShell,
+  type TestShell,
+} from './data-shell.ts';
 
 const EVENTS = 3_500;
 
@@ -332,6 +341,24 @@ suite('sluice export', () => {
     });
   }
 
+  test('an export is not continued once the tracking plan marks other data as personal', async (context) => {
+    const folder = await filledFolder(context);
+    const args = ['--format', 'ndjson', '--out', outFile(context, 'events.ndjson')];
+    const shell = folder.shell();
+    await refusal(runExport, args, { ...shell, shell: { ...shell.shell, openStore: interruptedAfterTwo(shell) } });
+    await pushPlan(folder, { events: { paid: { schema: { properties: { note: { 'x-personal': true } } } } } });
+    assert.match(await refusal(runExport, args, folder.shell()), /no longer marks the same data .* --restart/);
+    const { code } = await run(runExport, [...args, '--restart'], folder.shell());
+    assert.equal(code, 0);
+    const paid = readFileSync(args[3] as string, 'utf8')
+      .split('\n')
+      .filter((line) => line.includes('"paid"'));
+    assert.deepEqual(
+      paid.filter((line) => line.includes('break')),
+      [],
+    );
+  });
+
   test('an export that is interrupted to parquet leaves nothing behind', async (context) => {
     const folder = await filledFolder(context);
     const out = outFile(context, 'events.parquet');
@@ -378,6 +405,8 @@ suite('sluice export', () => {
     assert.equal(readFileSync(out, 'utf8'), 'mine');
     const { code } = await run(runExport, ['--format', 'ndjson', '--out', out, '--overwrite'], folder.shell());
     assert.equal(code, 0);
+    const words = await refusal(runExport, ['--format', 'csv', '--out', dirname(out), '--overwrite'], folder.shell());
+    assert.match(words, /is a folder\. Name a file: --out ".*export\.csv"/);
   });
 
   test('all mistakes are reported at once', async () => {

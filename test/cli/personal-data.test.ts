@@ -2,12 +2,9 @@
 
 import assert from 'node:assert/strict';
 import { test, type TestContext } from 'node:test';
-import { openSqliteKeyStore } from '../../src/backends/embedded/keys.ts';
 import { runExport } from '../../src/cli/export.ts';
 import { runTail } from '../../src/cli/tail.ts';
-import { keyFileOf } from '../../src/data-folder/files.ts';
-import { tenantPartsOf } from '../../src/model.ts';
-import { type DataFolder, NOW, openDataFolder, run } from './data-shell.ts';
+import { type DataFolder, openDataFolder, pushPlan, run } from './data-shell.ts';
 
 const mark = (name: string): object => ({ schema: { properties: { [name]: { 'x-personal': true } } } });
 const PLAN = { events: { paid: mark('card') }, user_properties: mark('income'), profile_fields: mark('city') };
@@ -20,16 +17,7 @@ async function folderWithPlan(context: TestContext): Promise<DataFolder> {
     events: [{ event_name: 'paid', card: '4111 secret', total: 12 }],
   };
   await folder.send([{ users: [user] }]);
-  const keyStore = openSqliteKeyStore(keyFileOf(folder.data));
-  await keyStore.plans.push(tenantPartsOf(await folder.tenantId()), {
-    text: JSON.stringify(PLAN),
-    createdAt: NOW,
-    createdBy: 'key_1',
-    enforces: false,
-    warns: true,
-    basedOn: null,
-  });
-  await keyStore.close();
+  await pushPlan(folder, PLAN);
   return folder;
 }
 

@@ -92,6 +92,9 @@ suite('sluice resubmit', () => {
     assert.match(words, /--user FILE/);
     assert.match(words, /\/nowhere\/patch\.json cannot be read/);
     assert.match(words, /--from is "soon"/);
+    const file = join(server().dataFolder, 'patch.json');
+    writeFileSync(file, '[{"op":"remove","path":"/events"}],"filter":{"reason":"another"}');
+    assert.match(await refusal(runResubmit, ['--patch', file], shell()), /patch\.json is not valid JSON: .* at line 1/);
     assert.match(await refusal(runDeadLetters, ['--retry', 'x'], shell()), /expected the id of a dead letter, or all/);
     const wrongKey = testShell({ env: { SLUICE_URL: server().baseUrl, SLUICE_KEY: 'sk_dev_wrong' }, now: Date.now });
     assert.match(await refusal(runRejections, [], wrongKey), /does not accept this key/);

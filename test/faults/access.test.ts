@@ -118,6 +118,31 @@ suite('A file that the user of the server may not use', () => {
     assert.equal((await fetch(`${server.baseUrl}/livez`)).status, 200, 'given back, they are used');
   });
 
+  test('is the whole folder: every command says whose it is, and what to do', async (t) => {
+    const dataFolder = await usedFolder(t);
+    giveToAnother(dataFolder);
+    chmodSync(dataFolder, isRoot ? 0o700 : 0);
+    using scope = new DisposableStack();
+    scope.defer(() => chmodSync(dataFolder, 0o700));
+    for (const command of [
+      ['keys', 'list'],
+      ['keys', 'create', '--name', 'x', '--kind', 'secret', '--env', 'development'],
+      ['invite', '--email', 'ada@example.com'],
+      ['export', '--format', 'csv'],
+      ['trace', '019e807a-ec00-7000-8000-000000000001'],
+      ['backup', '--to', join(dataFolder, '..', 'never.tar.zst')],
+    ]) {
+      const { code, stderr } = await runSluice([...command, '--data', dataFolder], {}, as);
+      assert.equal(code, 1, stderr);
+      assert.match(
+        stderr,
+        /may not be read or written by this user .*This is not damage: .*chown -R/s,
+        command.join(' '),
+      );
+      assert.doesNotMatch(stderr, /\n {4}at /);
+    }
+  });
+
   test('under a running server is a warning in words: log-ends, log-warnings and the folder of the log', async (t) => {
     await using scope = new AsyncDisposableStack();
     const { data: dataFolder } = openDataFolder(t);

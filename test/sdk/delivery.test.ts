@@ -282,6 +282,22 @@ suite('The SDK and a server', () => {
     assert.deepEqual(properties, { n: 1, seen: true });
   });
 
+  test('calls without identifiers or options are about the same person, and what is no object is rejected', async () => {
+    const { sluice, rejected } = listenedTo(options());
+    sluice.identify({ user_id: 'eve' });
+    for (const none of [undefined, null]) sluice.identify(none, { plan: 'pro' });
+    sluice.track('bare', { n: 0 }, null as never);
+    sluice.identify('ada' as never);
+    sluice.track('bare', { n: 1 });
+    const { delivered } = await sluice.flush(PATIENT);
+    assert.equal(delivered, 5);
+    assert.deepEqual(await storedNumbers(server(), 'bare'), [0, 1]);
+    assert.match(
+      rejected.map(({ message }) => message).join(),
+      /^at least one identifier is required [^,]*, [^,]*, [^,]*, [^,]*$/,
+    );
+  });
+
   test('calls for which before() throws or returns no call are in the result of close(), at most 100 of them', async () => {
     const { sluice, rejected } = listenedTo({
       ...options(),
