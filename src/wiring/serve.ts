@@ -179,7 +179,7 @@ async function announce(
     announceAddress({ config, port, out }, `with the role ${config.role}`);
     return;
   }
-  if (prepared !== null) announceAddress({ config, port, out }, 'and waits for its database');
+  if (prepared !== null) announceAddress({ config, port, out }, 'and waits; GET /readyz says for what');
   await prepared;
   let members: MemberStore | undefined;
   try {

@@ -98,7 +98,7 @@ suite('A server that starts before its database', { skip: whyNoPostgres('own'), 
     const refused = await post(server, SOME_KEY, { users: [user('early')] });
     assert.deepEqual([refused.status, refused.headers.get('retry-after')], [503, '1']);
     assert.equal((await get(server, '/profiles?user_id=early', SOME_KEY)).status, 503);
-    assert.match(server.stdout(), /waits for its database/);
+    assert.match(server.stdout(), /and waits; GET/);
 
     await postgres.start();
     await everyEdgeIsReady(server);
