@@ -31,7 +31,7 @@ suite('A PostgreSQL that refuses to work', { skip: whyNoPostgres() }, () => {
     assert.equal(hours[0]?.events.stored, 3);
   });
 
-  test('because of a constraint that somebody added makes a dead letter of the record that breaks it', async (context) => {
+  test('because of a constraint that someone added makes a dead letter of the record that breaks it', async (context) => {
     await using scope = new AsyncDisposableStack();
     const { pool, store, processor } = await processorIn(scope, context, ['e', 'bad', 'e']);
     await pool.query("ALTER TABLE events ADD CONSTRAINT added CHECK (event_name <> 'bad')");
