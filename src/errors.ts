@@ -47,7 +47,7 @@ export function messageOf(error: unknown): string {
   return error instanceof Error ? error.message : String(error);
 }
 
-/** So that a line says whether a file is locked or a network is down. */
+/** With its cause, such as a locked file or a dead network. */
 export function messageWithCause(error: unknown): string {
   const message = messageOf(error);
   const cause = error instanceof Error ? error.cause : undefined;

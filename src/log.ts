@@ -69,7 +69,7 @@ export interface LogBatch {
   readonly next: number;
 }
 
-/** Positions from `from` up to, and without, `to`, that have no record any more. */
+/** Positions that no longer have a record, `from` inclusive, `to` exclusive. */
 export interface LostRange {
   readonly from: number;
   readonly to: number;

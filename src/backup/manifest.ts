@@ -25,7 +25,7 @@ export interface BackupFile {
   readonly sha256: string;
 }
 
-/** Positions from `first_position` up to, and without, `next_position`: acknowledged once, and no longer in the log. */
+/** Positions from `first_position` to before `next_position`: acknowledged once, and no longer in the log. */
 export interface LogGap {
   readonly first_position: number;
   readonly next_position: number;

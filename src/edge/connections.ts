@@ -3,15 +3,15 @@
  * arrives over the limit, one without a request in progress is closed instead: it costs its client a reconnect, where
  * refusing the newest would let idle connections block all other clients. Only if all are busy is the newest closed.
  *
- * Invariant: the count never exceeds the limit. A limit over all edges would not do: idle connections on one edge would
- * leave another one nothing of its own to close but the newest. At most LOOKS_MAX connections are looked at per arrival.
+ * Invariant: the count never exceeds the limit. A limit over all edges would not do: an edge without idle connections
+ * could only close its newest. At most LOOKS_MAX connections are looked at per arrival.
  */
 
 import type { Socket } from 'node:net';
 import type { Logger } from '../telemetry/logger.ts';
 import { METRIC, type MetricsWriter } from '../telemetry/metrics.ts';
 
-/** Busy ones that it meets go to the back of the queue, so that the next arrival does not meet them again. */
+/** Busy sockets found on the way go to the back of the queue, so that the next arrival does not find them again. */
 const LOOKS_MAX = 64;
 const LOG_INTERVAL_MS = 10_000;
 
@@ -43,17 +43,15 @@ export class Connections {
     return this.#open.size;
   }
 
-  /** False if the connection was closed at once, because all others are busy. */
-  add(socket: Socket): boolean {
+  add(socket: Socket): void {
     const { max, metrics } = this.#parts;
     this.#open.add(socket);
     socket.once('close', () => this.#open.delete(socket));
-    if (this.#open.size <= max) return true;
+    if (this.#open.size <= max) return;
     const idle = this.#oldestIdle(socket);
     metrics.inc(idle === undefined ? METRIC.connections_over_limit_newest : METRIC.connections_over_limit_idle);
     this.#close(idle ?? socket);
     this.#log();
-    return idle !== undefined;
   }
 
   #oldestIdle(newest: Socket): Socket | undefined {
@@ -68,7 +66,7 @@ export class Connections {
     return undefined;
   }
 
-  /** Counted at once: the system has the file back before the event comes. */
+  /** Counted at once: the descriptor is free before 'close' fires. */
   #close(socket: Socket): void {
     this.#open.delete(socket);
     socket.destroy();

@@ -24,11 +24,11 @@ export class KeyUsageTracker {
 
   constructor(handOver: (keyUsage: KeyUsage[]) => void) {
     this.#handOver = handOver;
-    this.#timer = setInterval(() => this.flush(), FLUSH_INTERVAL_MS);
+    this.#timer = setInterval(() => this.#flush(), FLUSH_INTERVAL_MS);
     this.#timer.unref();
   }
 
-  /** `origin` is that of the request, if it has one; with `isLeaked` it is one where the key must not be used. */
+  /** `origin` is that of the request, if it has one; `isLeaked`: the key must not be used there. */
   note(keyId: string, usedAt: number, origin: string | undefined, isLeaked: boolean): void {
     const row = this.#row(keyId, usedAt);
     row.usedAt = usedAt;
@@ -37,7 +37,7 @@ export class KeyUsageTracker {
     if (isLeaked) row.leakOrigin ??= readable(origin);
   }
 
-  /** What became of a request; the key was noted before. */
+  /** Adds the counts of one request; call `note` first. */
   add(keyId: string, now: number, volume: KeyVolume): void {
     const row = this.#row(keyId, now);
     if (row.volume === null) {
@@ -50,7 +50,7 @@ export class KeyUsageTracker {
     row.volume.requestsLimited += volume.requestsLimited;
   }
 
-  flush(): void {
+  #flush(): void {
     if (this.#rows.size === 0) return;
     const rows = this.#rows;
     this.#rows = new Map();
@@ -75,7 +75,7 @@ export class KeyUsageTracker {
 
   close(): void {
     clearInterval(this.#timer);
-    this.flush();
+    this.#flush();
   }
 }
 

@@ -13,13 +13,13 @@
 import { hash } from 'node:crypto';
 import type { ApiKey } from '../keys.ts';
 
-/** Enough for at least half as many keys with a limit; those that find no free slot have a bucket per thread. */
+/** Holds at least 4,096 limited keys; one that finds no free slot has a bucket per thread. */
 const BUCKETS = 8_192;
 /** How many slots are probed for a key before it gets a bucket per thread. */
 const PROBES_MAX = 64;
 /** Each slot has the hash of the name of its bucket (0: none yet), and the time in nanoseconds. */
 const NUMBERS_PER_BUCKET = 2;
-/** Limit of the map of each thread, which is then cleared: revoked keys are in it until then. */
+/** A thread's map is cleared at this size, which drops revoked keys. */
 const KNOWN_MAX = 10_000;
 const SECOND_NS = 1e9;
 const MILLISECOND_NS = 1_000_000n;
@@ -57,7 +57,7 @@ export class RateLimits {
   take({ id, rateLimit }: LimitedKey, users: number): number {
     if (rateLimit === null) return 0;
     const { usersPerSecond, burstUsers } = rateLimit;
-    // A bucket is of a key and its limit: what was taken too much at another rate must not count at this one.
+    // A bucket is of a key and its limit: debt from another rate must not count.
     const { numbers, at } = this.#bucketOf(`${id} ${usersPerSecond} ${burstUsers}`);
     const now = this.#now();
     // Rate and burst are divided by the servers alike: the time of a burst stays the same.

@@ -1,6 +1,6 @@
 /**
  * Writes the responses of `/ingest/*`. Every one carries `X-Trace-Id`; bodies and statuses come from the table in
- * `errors.ts`. Nothing here decides anything.
+ * `errors.ts`.
  */
 
 import type { IncomingMessage, ServerResponse } from 'node:http';
@@ -88,12 +88,12 @@ export function send(
   else endAfterBody(response, body);
 }
 
-/** How long a client may go on sending a rejected body, so that it can read the response. */
+/** How long a client may continue to send a rejected body, so that it can read the response. */
 const UNWANTED_BODY_MS = 5_000;
 
 /**
- * Node reads on and throws away what the client still sends, so that the client can finish and see the response. That
- * must not go on forever.
+ * Node keeps reading and discards what the client still sends, so that the client can finish and see the response. That
+ * must not take forever.
  */
 export function limitUnwantedBody(request: IncomingMessage): void {
   const timer = setTimeout(() => request.socket.destroy(), UNWANTED_BODY_MS);

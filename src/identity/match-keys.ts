@@ -12,7 +12,7 @@ import { isPhoneNumberJunk, normalisePhoneNumber } from './phone-number.ts';
 export interface MatchOptions {
   /** Two capital letters: where phone numbers without a country code belong; null if unknown. */
   readonly defaultCountry: string | null;
-  /** What the tenant calls junk besides the values below, in lower case. */
+  /** `SLUICE_JUNK_VALUES`, in lower case. */
   readonly junkValues: ReadonlySet<string>;
 }
 
@@ -25,7 +25,7 @@ export interface MatchKeys {
   readonly junk: readonly IdentifierType[];
 }
 
-/** Rule 3. Zeros and dashes come on top. */
+/** Rule 3. `ZEROS_AND_DASHES` adds more. */
 const JUNK_VALUES: ReadonlySet<string> = new Set([
   '',
   'null',
@@ -50,7 +50,7 @@ const JUNK_VALUES: ReadonlySet<string> = new Set([
 const JUNK_CHARACTERS_MAX = Math.max(...[...JUNK_VALUES].map((value) => value.length));
 /** In ASCII, this bit is the only difference between a lower-case letter and its capital. */
 const LOWER_CASE_BIT = 0x20;
-/** By first letter and length: 1 for what a junk value has. */
+/** By first letter and length: 1 if a junk value has them. */
 const JUNK_SHAPES = new Uint8Array(0x80 * (JUNK_CHARACTERS_MAX + 1));
 for (const value of JUNK_VALUES) JUNK_SHAPES[shapeOf(value.charCodeAt(0), value.length)] = 1;
 const ZEROS_AND_DASHES = /^[0\-‐-―−]+$/;
@@ -85,7 +85,7 @@ export function matchKeyOf(type: IdentifierType, raw: string, options: MatchOpti
   const trimmed = isPlain ? raw : raw.trim();
   if (trimmed === '') return null;
   if (isJunk(trimmed, options) || (type === 'phone_number' && isPhoneNumberJunk(trimmed))) return 'junk';
-  // A plain user_id or anon_id is what it is, and so is a plain email in lower case.
+  // Plain user_ids and anon_ids stay unchanged, as do plain emails in lower case.
   const isNormal = isPlain && type !== 'phone_number' && (type !== 'email' || !hasUpperCaseAscii(raw));
   return { type, value: isNormal ? raw : normalise(type, trimmed, options), raw };
 }

@@ -1,7 +1,7 @@
 /**
  * One spelling per phone number (rule 2). Four forms, none of which can equal another:
  *
- * - `+4930123456`: E.164, for what starts with `+` or `00`, or is national where the tenant has a default country.
+ * - `+4930123456`: E.164, for what starts with `+` or `00`, or is national with `SLUICE_DEFAULT_COUNTRY`.
  * - `+4930123456;ext=12`: an extension is another telephone, so it stays.
  * - `digits:030123456`: digits and punctuation that are no such number.
  * - `text:1-800-FLOWERS`: something else stands between the digits; taking it out would make two numbers one.
@@ -58,7 +58,7 @@ function internationalOf(dialled: string, defaultCountry: string | null): string
 
 let loaded: Library | undefined;
 
-/** Loading it takes 60 ms of CPU in each of several threads, which a server has no time for when it starts. */
+/** Loading it takes 60 ms of CPU in each of several threads: too slow for a server start. */
 function library(): Library {
   loaded ??= createRequire(import.meta.url)('libphonenumber-js/min') as Library;
   return loaded;

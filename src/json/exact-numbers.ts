@@ -3,7 +3,7 @@
  * digits, 1e400, -0) becomes a `JSON.rawJSON` object, which `JSON.stringify` writes back digit for digit. Numbers that
  * keep their value are plain numbers, so `1.50` comes back as `1.5`.
  *
- * Invariant: without such a number the result is that of `parseJson`. A look at the numbers decides that for nearly all texts.
+ * Invariant: without such a number the result is that of `parseJson`; `mayLoseDigits` decides that for nearly all texts.
  */
 
 import { buildValue, parseJson } from './parse.ts';

@@ -16,7 +16,7 @@ export function parseJson(text: string): unknown {
   return hasEscapedName(text) ? buildValue(text, Number) : JSON.parse(text);
 }
 
-/** For valid JSON; the result for anything else is undefined. */
+/** For valid JSON; the result for anything else is unspecified. */
 function hasEscapedName(text: string): boolean {
   const { length } = text;
   for (let at = text.indexOf('\\'); at >= 0; at = text.indexOf('\\', at)) {
@@ -31,7 +31,7 @@ function hasEscapedName(text: string): boolean {
   return false;
 }
 
-/** The value of a text, with what `numberOf` makes of the source of each number. Takes no stack. */
+/** The value of a text, with what `numberOf` makes of the source of each number. Not recursive. */
 export function buildValue(text: string, numberOf: (source: string) => unknown): unknown {
   const scanner = new JsonScanner(Buffer.from(text), text);
   /** The arrays and objects that have not ended yet, from the outermost. */

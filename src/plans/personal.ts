@@ -1,7 +1,7 @@
 /**
  * Personal data, as a plan marks it (`"x-personal": true`): masked where people look at events by chance (Live, tail) and
- * where data leaves (exports), unless it is asked for. What is stored stays as it is, and so does what the API gives of one
- * person. The rest of a JSON text keeps its digits.
+ * where data leaves (exports), unless it is asked for. What is stored stays as it is, and so do all other reads. The rest
+ * of a JSON text keeps its digits.
  */
 
 import { parseExact } from '../json/exact-numbers.ts';
@@ -27,11 +27,11 @@ export function maskedEvent<Event extends MaskableEvent>(plan: Plan | null, even
   const names = plan === null ? [] : personalNames(eventOf(plan, event.eventName));
   if (names.length === 0) return event;
   const properties = parseExact(event.properties) as Record<string, unknown>;
-  const isThere = names.filter((name) => Object.hasOwn(properties, name));
-  for (const name of isThere) properties[name] = MASK;
+  const present = names.filter((name) => Object.hasOwn(properties, name));
+  for (const name of present) properties[name] = MASK;
   return {
     ...event,
-    ...(isThere.length > 0 && { properties: JSON.stringify(properties) }),
+    ...(present.length > 0 && { properties: JSON.stringify(properties) }),
     ...(names.includes('revenue') && { revenue: null }),
     ...(names.includes('event_value') && { eventValue: null }),
   };

@@ -78,7 +78,7 @@ function checkPointer(pointer: unknown, where: string): void {
   if (name !== undefined) throw new BadPatchError(`${where} must not lead through ${name}`);
 }
 
-/** The patched user, or why it cannot be patched so. */
+/** The patched user, or why it cannot be patched. */
 export type Patched = { readonly user: JsonText } | { readonly message: string };
 
 export function patched(user: JsonText, patch: Patch): Patched {
@@ -93,9 +93,8 @@ export function patched(user: JsonText, patch: Patch): Patched {
 
 function applyAll(user: JsonText, patch: Patch): Patched {
   const value = encoded(parseExact(user));
-  // A container, so that the user itself may be something that has no members.
   if (typeof value !== 'object' || value === null)
-    return { message: 'the user is no object, so it has no members to patch' };
+    return { message: 'the user is not an object, so it has no members to patch' };
   let copied = 0;
   for (const [index, operation] of patch.entries()) {
     if (operation.op === 'copy') copied += charactersAt(value, operation.from);
@@ -110,7 +109,7 @@ function applied(user: object, operation: Patch[number]): string | null {
   // The library compares two lists by a table of all pairs of their items.
   if (operation.op === 'test') {
     const { value } = Pointer.fromJSON(operation.path).evaluate(user);
-    return isDeepStrictEqual(value, operation.value) ? null : 'the value is another one';
+    return isDeepStrictEqual(value, operation.value) ? null : 'the value differs';
   }
   return problemOf(applyPatch(user, [operation]));
 }

@@ -1,5 +1,5 @@
 /**
- * A map as a bounded cache: entries that are put last, or again, stay; the one that was put first goes.
+ * A map as a bounded cache: beyond `max`, the least recently put entry is dropped.
  */
 
 export function putLast<Key, Value>(map: Map<Key, Value>, key: Key, value: Value, max: number): void {

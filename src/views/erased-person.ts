@@ -115,7 +115,7 @@ interface FoundText {
   readonly isExpected: boolean;
 }
 
-/** Strings, numbers and names of members. Takes no stack. */
+/** Strings, numbers and names of members. Not recursive. */
 function* textsIn(user: unknown): Generator<FoundText, void, undefined> {
   const identifiers = memberOf(user, 'identifiers');
   const open: { readonly value: unknown; readonly isExpected: boolean }[] = [{ value: user, isExpected: false }];

@@ -1,7 +1,7 @@
 /**
  * The main thread of `sluice serve`. It starts the threads of its role (edges, processor), records key usage, watches the
- * data folder if there is one, and stops everything in order. It
- * serves no requests, so it is always responsive. A processor also has an edge, for health and metrics only.
+ * data folder if there is one, and stops everything in order. It serves no requests, so it is always responsive. A
+ * processor also has an edge, for health and metrics only.
  *
  * If a thread dies, the process exits on purpose: nothing acknowledged is lost, and the service manager or container
  * runtime restarts it.

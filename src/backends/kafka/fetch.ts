@@ -32,7 +32,7 @@ export interface FetchResult {
   readonly end: number;
 }
 
-/** Positions from `from` up to, and without, `to`. */
+/** Positions, `from` inclusive, `to` exclusive. */
 export interface Gap {
   readonly from: number;
   readonly to: number;
@@ -108,12 +108,12 @@ export async function fetch(
 function messagesIn(batches: readonly RecordsBatch[], from: number): Pick<FetchResult, 'messages' | 'next' | 'gap'> {
   const messages: FetchedMessage[] = [];
   let next = from;
-  const upTo = (to: number) => ({ messages, next, gap: { from: next, to } });
+  const stoppedAtGap = (to: number) => ({ messages, next, gap: { from: next, to } });
   for (const { firstOffset, lastOffsetDelta, attributes, records } of batches) {
     const first = Number(firstOffset);
     const end = first + lastOffsetDelta + 1;
     if ((attributes & IS_CONTROL) !== 0) {
-      if (first > next) return upTo(first);
+      if (first > next) return stoppedAtGap(first);
       next = Math.max(next, end);
       continue;
     }
@@ -121,13 +121,13 @@ function messagesIn(batches: readonly RecordsBatch[], from: number): Pick<FetchR
       const position = first + offsetDelta;
       // Kafka returns whole batches, which may start before `from`.
       if (position < from) continue;
-      if (position > next) return upTo(position);
+      if (position > next) return stoppedAtGap(position);
       const bytes = (key?.length ?? 0) + (value?.length ?? 0) + MESSAGE_OVERHEAD_BYTES;
       messages.push({ position, value, bytes });
       next = position + 1;
     }
     // A compacted batch still says how far it went.
-    if (next < end) return upTo(end);
+    if (next < end) return stoppedAtGap(end);
   }
   return { messages, next, gap: null };
 }
@@ -146,6 +146,7 @@ export async function fetchFrom(cluster: Cluster, topicId: string, request: Fetc
     if (result?.code === CODE.unknown_topic_id) await throwIfReplaced(cluster, topicId);
     if (result?.code !== CODE.none || result.gap === null || result.messages.length > 0) return result;
     position = afterGap(cluster, topicId, { ...request, position }, result.gap);
+    // Retried at once, from the new position.
     return { ...result, code: CODE.offset_out_of_range };
   });
 }
@@ -159,7 +160,7 @@ function afterGap(
   if (skipsRemoved) return to;
   const positions = from === to - 1 ? `position ${from}` : `positions ${from} to ${to - 1}`;
   throw new LogCorruptError(
-    `partition ${partition} of topic ${cluster.topic} has nothing at ${positions}, which are not processed: Kafka removed ` +
+    `partition ${partition} of topic ${cluster.topic} lacks ${positions}, not processed yet: Kafka removed ` +
       'records from the middle of the partition, as compaction does. Set cleanup.policy of the topic to delete to prevent this. ' +
       'To continue without those records (they stay counted in lost_records of GET /ledger), run in the database: ' +
       statementToSkip(topicId, partition, position, to),
@@ -180,7 +181,7 @@ function whereInDatabase(topicId: string, partition: number): string {
   return `WHERE log = '${nameOfLog(topicId)}' AND partition = ${partition}`;
 }
 
-/** Not position 0, which would mean that records before the first were never processed. */
+/** Starts at the first record: position 0 would count earlier ones as lost. */
 export async function readAgainStatement(cluster: Cluster, topicId: string, partition: number): Promise<string> {
   const first = await offsetAt(cluster, partition, EARLIEST);
   return `UPDATE sluice.positions SET position = ${first}, last_trace_id = NULL ${whereInDatabase(topicId, partition)}`;
@@ -265,7 +266,7 @@ function findOffset(cluster: Cluster, partition: number, time: number): Promise<
   });
 }
 
-/** Returns why Kafka will never allow it, or null when it is done. */
+/** Null when done, otherwise why Kafka will never allow it. */
 export async function deleteRecordsBefore(
   cluster: Cluster,
   partition: number,

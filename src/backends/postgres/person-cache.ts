@@ -78,7 +78,7 @@ async function readInvalidations(
 }
 
 export class PersonCache {
-  /** Keyed by a hash that includes the generation, which belongs to one tenant. */
+  /** Hashed with a generation for the tenant; a new one drops its entries. */
   readonly #people = new IdentityCache();
   readonly #hashOf: HashOfKey;
   readonly #generations = new Map<number, InvalidationState & { readonly generation: number }>();

@@ -1,7 +1,7 @@
 /**
- * The reading half of the embedded event log. It reads beside the thread that writes; for the processor, of
- * the newest segment only what is durable, up to where `log-ends` says. It compresses segments once they are processed, and removes them once they are
- * older than the retention. `./segment-reader.ts` reads and checks one segment.
+ * The reading half of the embedded event log. It reads while another thread writes; for the processor, of the newest
+ * segment only what is durable, up to where `log-ends` says. It compresses segments once they are processed, and removes
+ * them once they are older than the retention. `./segment-reader.ts` reads and checks one segment.
  *
  * Limits: `find` reads every record from the position on, so it is meant for records that are not processed yet.
  * Several readers may be open at once; one of them may remove a segment that another is about to read, which then

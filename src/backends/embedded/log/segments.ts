@@ -1,9 +1,9 @@
 /**
  * The files of the embedded log: `<folder>/<first position>.log`, a text file of frames (`./frames.ts`). The first frame
- * is the header of the segment, the others are its records. A segment is appended to by one thread of one
- * process, and never after a restart: a new process always starts a new segment. So records that follow a failed fsync are never
- * appended after bytes that the disk may not have. Once its records are processed, a segment is compressed:
- * `….log.zst` (`./compression.ts`).
+ * is the header of the segment, the others are its records. A segment is appended to by one thread of one process, and
+ * never after a restart: a new process always starts a new segment. So records that follow a failed fsync are never
+ * appended after bytes that the disk may not have. Once its records are processed, a segment is compressed: `….log.zst`
+ * (`./compression.ts`).
  *
  * Positions have no gaps: a segment contains every position from its own first to the next segment's first, so a reader
  * notices missing records. An operator who gives up a damaged segment renames it to `….log.lost`, which keeps its
@@ -72,8 +72,8 @@ export const LOST_POSITIONS = 1_000_000_000;
 export function listSegments(folder: string): Segment[] {
   const found = new Map<number, Segment & { readonly rank: number }>();
   for (const name of listNames(folder)) {
-    const [isSegment, digits, suffix] = SEGMENT_NAME.exec(name) ?? [];
-    if (isSegment === undefined) continue;
+    const [match, digits, suffix] = SEGMENT_NAME.exec(name) ?? [];
+    if (match === undefined) continue;
     const firstPosition = Number(digits);
     const rank = SUFFIXES.indexOf(suffix);
     if ((found.get(firstPosition)?.rank ?? SUFFIXES.length) < rank) continue;

@@ -1,8 +1,8 @@
 /**
  * The thread that commits. It takes all groups that arrived while the last commit ran, appends them to the segment, syncs
- * it once (group commit) and replies up to which group everything is durable. All edges of a server append through one writer:
- * a request that is received after the 202 of another one, at whichever edge, therefore follows it in the log. The order
- * of the log is also that of `received_at`.
+ * it once (group commit) and replies up to which group everything is durable. All edges of a server append through one
+ * writer: a request that is received after the 202 of another one, at whichever edge, therefore follows it in the log.
+ * The order of the log is also that of `received_at`.
  *
  * Failures: a full disk fails the current groups, of which nothing stays in the segment, and is probed until there is
  * space again; any other I/O error is fatal, is reported once, and this thread never touches the segment after it, because

@@ -75,7 +75,7 @@ export class BufferedRuns {
     rows.clear();
   }
 
-  /** The slot of the key, or the free one where it belongs. The last number of a key has to be good as its hash. */
+  /** The slot of the key, or the free one where it belongs. The last number of a key must serve as its hash. */
   #slotOf(key: Key): number {
     const { columns } = this.#rows;
     const mask = this.#slots.length - 1;

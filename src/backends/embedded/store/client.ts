@@ -1,6 +1,6 @@
 /**
- * The store for threads that must not block: forwards every call of `Store` to a thread of its own, which also adds
- * what is still in the log (`views/reading.ts`).
+ * The store for threads that must not block: forwards every call of `Store` to a thread of its own (`reader-thread.ts`),
+ * which also adds what is still in the log (`views/reading.ts`).
  *
  * The first call starts the thread. When it dies, all waiting calls are rejected with `StoreUnavailableError` and the
  * next call restarts it. It keeps the process alive only while a call waits.

@@ -342,7 +342,7 @@ function matcherOf(
 }
 
 /**
- * Visits events after a number, in order of arrival, until `visit` returns false or the scan limit is reached. Returns
+ * Visits events after a number, in order of arrival, until `visit` returns true or the scan limit is reached. Returns
  * the last scanned number.
  */
 function scanArrivals(
