@@ -62,19 +62,19 @@ type Positions = ReadonlyMap<number, number>;
 export const checkLog: Check = async (parts) => {
   if (parts.config.logUrl !== '') return checkSharedLog(parts);
   const { refusals, refusedSegments, unknownEnd, missing, noted } = await parts.inspectLocalLog();
-  const findings = refusals.map((words) => failed(words, REFUSED_ADVICE));
+  const findings = refusals.map((message) => failed(message, REFUSED_ADVICE));
   if (unknownEnd !== null) findings.push(warning(unknownEnd, UNKNOWN_ENDS_ADVICE));
   if (missing !== null) findings.push(lostEndFinding(missing));
-  for (const { at, words } of noted)
-    findings.push(warning(`${words} (found by the start at ${localTime(at)})`, NOTED_ADVICE));
+  for (const { at, message } of noted)
+    findings.push(warning(`${message} (found by the start at ${localTime(at)})`, NOTED_ADVICE));
   const withoutLog = findings.length > 0 ? findings : [absentLog(parts)];
   return withLog(parts, withoutLog, async (log) => {
     const processed = await processedPosition(parts);
     findings.push(...(await mismatchFindings(parts)));
     const segments = parts.segments(parts.dataFolder);
     for (const [index, segment] of segments.entries()) {
-      const words = refusedSegments.get(segment.file);
-      if (words !== undefined) findings.push(failed(words, REFUSED_ADVICE));
+      const message = refusedSegments.get(segment.file);
+      if (message !== undefined) findings.push(failed(message, REFUSED_ADVICE));
       else findings.push(...(await segmentFindings(log, segment, segments[index + 1], processed)));
     }
     if (findings.length === 0) {
@@ -463,11 +463,11 @@ function deadLetterFinding({ tenantId, traceId, partition, position, cause, fail
 /** The comparison that the processor makes before it continues. None if the store cannot be read. */
 async function mismatchFindings(parts: DoctorParts): Promise<Finding[]> {
   const advice = 'Until then a server accepts requests, and processes none of that partition.';
-  const words = await withLog(parts, [], async (log) => {
+  const messages = await withLog(parts, [], async (log) => {
     const store = await parts.store().catch(() => undefined);
     return store === undefined ? [] : mismatches(log, await store.ledger(null, { from: 0, to: 0 }));
   });
-  return words.map((message) => failed(message, advice));
+  return messages.map((message) => failed(message, advice));
 }
 
 /** Records that are gone from the end of a local log but are in the store: the next start continues after them. */

@@ -127,7 +127,7 @@ export interface LogInspection {
   /** Null while a server runs, and where it is refused. */
   readonly missing: MissingRecords | null;
   /** Warnings that earlier starts noted, and when. Also while a server runs. */
-  readonly noted: readonly { readonly at: number; readonly words: string }[];
+  readonly noted: readonly { readonly at: number; readonly message: string }[];
 }
 
 /** Whether it is certain that no acknowledged record is lost. */
@@ -135,12 +135,12 @@ export function isHarmless({ to, processed, doubt }: MissingRecords): boolean {
   return processed >= to && doubt === null;
 }
 
-/** For positions from `from` up to, and without, `to`. */
+/** `from` inclusive, `to` exclusive. */
 export function positionsText(from: number, to: number): string {
   return to - from === 1 ? `position ${from}` : `positions ${from} to ${to - 1}`;
 }
 
-/** In the words of a start and of `sluice doctor`. */
+/** As a start and `sluice doctor` print it. */
 export function missingRecordsText(missing: MissingRecords): string {
   const { from, to, processed, doubt } = missing;
   const what = `the log has lost its newest records, ${positionsText(from, to)}`;

@@ -24,7 +24,7 @@ export interface OutageOptions {
 
 export class OutageLog {
   readonly #logger: Pick<Logger, 'warn' | 'info'>;
-  readonly #words: OutageMessages;
+  readonly #messages: OutageMessages;
   readonly #now: () => number;
   readonly #quietMs: number;
   #failedAt = Number.NEGATIVE_INFINITY;
@@ -32,10 +32,10 @@ export class OutageLog {
   #failuresNotLogged = 0;
   #isFailing = false;
 
-  constructor(logger: Pick<Logger, 'warn' | 'info'>, words: OutageMessages, options: OutageOptions = {}) {
+  constructor(logger: Pick<Logger, 'warn' | 'info'>, messages: OutageMessages, options: OutageOptions = {}) {
     const { quietMs = 0, now = () => performance.now() } = options;
     this.#logger = logger;
-    this.#words = words;
+    this.#messages = messages;
     this.#quietMs = quietMs;
     this.#now = now;
   }
@@ -46,7 +46,7 @@ export class OutageLog {
     this.#failedAt = this.#now();
     if (this.#failedAt - this.#loggedAt < REMINDER_MS) return;
     this.#loggedAt = this.#failedAt;
-    this.#logger.warn({ reason: messageWithCause(error), failures: this.#failuresNotLogged }, this.#words.failing);
+    this.#logger.warn({ reason: messageWithCause(error), failures: this.#failuresNotLogged }, this.#messages.failing);
     this.#failuresNotLogged = 0;
   }
 
@@ -55,6 +55,6 @@ export class OutageLog {
     this.#isFailing = false;
     this.#loggedAt = Number.NEGATIVE_INFINITY;
     this.#failuresNotLogged = 0;
-    this.#logger.info(this.#words.working);
+    this.#logger.info(this.#messages.working);
   }
 }

@@ -100,7 +100,7 @@ async function inspectLocalLog(config: Config, store: Store | undefined | null):
     await refusalBy(async () => void readLogInstallation(folder)),
     await refusalBy(async () => assertOwnSegments(folder)),
     store ? await refusalBy(() => assertLogOfStore(config, store)) : null,
-  ].filter((words) => words !== null);
+  ].filter((refusal) => refusal !== null);
   const noted = readLogWarnings(folder);
   // While a server writes the log, its end changes.
   const isAtRest = !lockHolderOf(config.dataFolder).isHeld;

@@ -217,7 +217,7 @@ async function warningsOf({ config, startWarnings }: EdgeSetup): Promise<() => r
   const folder = logFolderOf(config.dataFolder);
   return () => {
     const problem = problemOfLogEnds(folder);
-    const noted = readLogWarnings(folder).map(({ words }) => words);
+    const noted = readLogWarnings(folder).map(({ message }) => message);
     return [...new Set([...startWarnings, ...noted, ...(problem === null ? [] : [problem])])];
   };
 }

@@ -52,7 +52,7 @@ export async function serve(args: readonly string[], env: Env, version: string):
   const database = config.storeUrl === '' ? null : new DatabaseStart(steps, logger);
   await database?.firstLook();
   const { startWarnings, processed } = await prepareDataFolder(config);
-  for (const words of startWarnings) logger.warn(words);
+  for (const warning of startWarnings) logger.warn(warning);
   const databaseProblem = (): string | null => database?.problem ?? null;
   const startedWithout = databaseProblem() === null ? null : database;
   const keyStore = config.role === 'processor' ? null : await keyStoreFor(config, databaseProblem, () => installation);

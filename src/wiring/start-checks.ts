@@ -50,10 +50,10 @@ export async function prepareDataFolder(config: Config): Promise<{ startWarnings
     throwAsOperatorError(error);
   }
   if (missingEnd.isEndUnknown(folder, processed, isServed)) {
-    const words = `${missingEnd.unknownEndText(folder)}; the end that the log has is noted now`;
-    noteLogWarning(folder, words);
+    const message = `${missingEnd.unknownEndText(folder)}; the end that the log has is noted now`;
+    noteLogWarning(folder, message);
     missingEnd.rewriteLogEnds(folder);
-    startWarnings.push(words);
+    startWarnings.push(message);
   }
   missingEnd.createLogEnds(folder);
   return { startWarnings, processed };

@@ -92,7 +92,7 @@ suite('sluice backup and sluice restore', () => {
     const restored = await restore(['--from', join(place, 'b.tar'), '--data', copy]);
     assert.match(restored.out, /What cannot be known of the log is in log-warnings/);
     const [warning] = readLogWarnings(logFolderOf(copy));
-    assert.match(warning?.words ?? '', /^log-ends is missing.* is not known/);
+    assert.match(warning?.message ?? '', /^log-ends is missing.* is not known/);
   });
 
   test('an archive opens with tar alone, and what it unpacks is a backup too', async (t) => {

@@ -7,7 +7,7 @@ import { DatabaseSync } from 'node:sqlite';
 import { after, before, suite, test } from 'node:test';
 import { EVENTS_BY_NODE, EVENTS_BY_TENANT } from '../../src/backends/embedded/store/event-index.ts';
 import { HASHED, type HashOfKey, keyHashes } from '../../src/views/keyed-hash.ts';
-import { RunReader } from '../../src/backends/embedded/sorted-runs/run-reader.ts';
+import { StoredRuns } from '../../src/backends/embedded/sorted-runs/stored-runs.ts';
 import { openSqliteStore } from '../../src/backends/embedded/store/store.ts';
 import { recordStart, skipNumbersAfterRestore } from '../../src/backends/embedded/store/starts.ts';
 import { openSqliteStoreWriter, type StoreWriterSetup } from '../../src/backends/embedded/store/writer.ts';
@@ -207,7 +207,7 @@ suite('The file of the SQLite store', () => {
   function indexOf({ file }: SqliteStoreUnderTest): { entries: number; runs: number[] }[] {
     const database = new DatabaseSync(file, { readOnly: true });
     const families = [EVENTS_BY_NODE, EVENTS_BY_TENANT].map((index) => {
-      const reader = new RunReader(database, index);
+      const reader = new StoredRuns(database, index);
       let entries = 0;
       for (const { no } of reader.listRuns()) {
         entries += Array.from(reader.ascending(no, [Number.MIN_SAFE_INTEGER], [Number.MAX_SAFE_INTEGER])).length;

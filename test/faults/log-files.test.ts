@@ -647,9 +647,9 @@ suite('An unreadable log-warnings is itself a warning', () => {
       await using scope = new AsyncDisposableStack();
       const folder = join(folderIn(scope), 'log');
       writeFileSync(`${folder}-warnings`, content);
-      assert.match(readLogWarnings(folder).map(({ words }) => words)[0] ?? '', UNREADABLE);
+      assert.match(readLogWarnings(folder).map(({ message }) => message)[0] ?? '', UNREADABLE);
       noteLogWarning(folder, 'more may be lost');
-      const [first, second, ...more] = readLogWarnings(folder).map(({ words }) => words);
+      const [first, second, ...more] = readLogWarnings(folder).map(({ message }) => message);
       assert.match(first ?? '', UNREADABLE);
       assert.deepEqual([second, more], ['more may be lost', []]);
     });

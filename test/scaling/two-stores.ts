@@ -16,7 +16,7 @@ import { openPool, type PostgresPool } from '../../src/backends/postgres/pool.ts
 import { openPostgresStore } from '../../src/backends/postgres/store.ts';
 import { openPostgresStoreWriter } from '../../src/backends/postgres/store-writer.ts';
 import type { RunsShape } from '../../src/backends/embedded/sorted-runs/entries.ts';
-import { RunReader } from '../../src/backends/embedded/sorted-runs/run-reader.ts';
+import { StoredRuns } from '../../src/backends/embedded/sorted-runs/stored-runs.ts';
 import { EVENT_IDS, IDEMPOTENCY_KEYS } from '../../src/backends/embedded/store/first-uses.ts';
 import { openSqliteStore } from '../../src/backends/embedded/store/store.ts';
 import { openSqliteStoreWriter } from '../../src/backends/embedded/store/writer.ts';
@@ -191,7 +191,7 @@ export class TwoStores {
   async #forgetUsesBefore(shape: RunsShape, cutoff: number): Promise<void> {
     await this.#pool.query(`DELETE FROM ${shape.name} WHERE received_at < $1`, [cutoff]);
     using database = new DatabaseSync(this.#sqliteFile);
-    const reader = new RunReader(database, shape);
+    const reader = new StoredRuns(database, shape);
     const old = [...reader.all([Number.MIN_SAFE_INTEGER])].filter(({ values }) => (values[0] as number) < cutoff);
     database.exec('BEGIN IMMEDIATE');
     reader.remove(old.map(({ key }) => key));

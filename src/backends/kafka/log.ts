@@ -53,7 +53,7 @@ export interface KafkaReaderSetup extends KafkaLogSetup {
 
 export async function openKafkaLogAppender(setup: KafkaAppenderSetup): Promise<LogAppender> {
   const cluster = new Cluster(parseKafkaUrl(setup.url), CLIENT_NAME, PRODUCE_MS_MAX);
-  const { inSyncMin } = await checked(cluster, setup);
+  const { inSyncMin } = await openOrClose(cluster, setup);
   return new KafkaLogAppender({
     cluster,
     inSyncMin,
@@ -86,19 +86,14 @@ export async function openKafkaGroupReader(setup: KafkaReaderSetup): Promise<Kaf
 async function openForReading(setup: KafkaReaderSetup, isReadOnly: boolean): Promise<ReaderSetup> {
   const { url, retentionMs, now = Date.now, warn = () => undefined } = setup;
   const cluster = new Cluster(parseKafkaUrl(url), CLIENT_NAME);
-  const { id } = await checked(cluster, setup, isReadOnly);
+  const { id } = await openOrClose(cluster, setup, isReadOnly);
   const group = groupName(cluster.topic, setup.databaseId);
   return { cluster, topicId: id, group, retentionMs, now, warn, skipsRemoved: isReadOnly };
 }
 
-async function checked(cluster: Cluster, setup: KafkaLogSetup, isReadOnly = false): Promise<TopicInfo> {
-  const { retentionMs, warn = () => undefined, openMsMax, unreachableMsMax, createsTopic = true } = setup;
-  const timeouts = {
-    ...(openMsMax !== undefined && { openMsMax }),
-    ...(unreachableMsMax !== undefined && { unreachableMsMax }),
-  };
+async function openOrClose(cluster: Cluster, setup: KafkaLogSetup, isReadOnly = false): Promise<TopicInfo> {
   try {
-    return await openTopic(cluster, { retentionMs, warn, isReadOnly, createsTopic, ...timeouts });
+    return await openTopic(cluster, { warn: () => undefined, ...setup, isReadOnly });
   } catch (error) {
     await cluster.close();
     throw error;

@@ -17,7 +17,6 @@ export class NoTopicError extends OperatorError {}
 
 export interface TopicInfo {
   readonly id: string;
-  readonly partitions: number;
   readonly inSyncMin: number;
 }
 
@@ -63,17 +62,11 @@ export async function openTopic(cluster: Cluster, options: TopicOptions): Promis
   }
   // More are no mistake: partitions may be added later.
   if (wanted !== null && wanted > metadata.partitions.length) {
-    warnings.push(
-      `it has ${metadata.partitions.length} partitions, not the ${wanted} of LOG_URL, which are for a new topic`,
-    );
+    warnings.push(`it has ${metadata.partitions.length} partitions; LOG_URL's ${wanted} applies only to a new topic`);
   }
   for (const error of errors) options.warn(`topic ${topic}: ${error}. Edges and processors refuse to start on it`);
   for (const warning of warnings) options.warn(`topic ${topic}: ${warning}`);
-  return {
-    id: metadata.topicId ?? '',
-    partitions: metadata.partitions.length,
-    inSyncMin: Number(settings.get('min.insync.replicas') ?? 1),
-  };
+  return { id: metadata.topicId ?? '', inSyncMin: Number(settings.get('min.insync.replicas') ?? 1) };
 }
 
 /** The problems of a topic's settings, each with what to do. Pure. */

@@ -72,8 +72,9 @@ export async function lockProfile(
   // Read again: the transactions that held the locks may have changed everything.
   const sql = `SELECT ${NODE_COLUMNS}, ${IDENTIFIERS}, ${MERGES} ${MEMBERS}`;
   const rows = oldestFirst((await client.query<NodeRow>(sql, [root])).rows);
-  const isLocked = new Set(locked.rows.map(({ no }) => no));
-  const isSame = rows.length === isLocked.size && rows.every((row) => isLocked.has(row.node) && row.root === root);
+  const lockedNodes = new Set(locked.rows.map(({ no }) => no));
+  const isSame =
+    rows.length === lockedNodes.size && rows.every((row) => lockedNodes.has(row.node) && row.root === root);
   if (!isSame || !rows.some((row) => row.id === uuid)) throw new StoreConflictError('the profile changed meanwhile');
   return { ...profileNodesOf(rows), identifiers: identifiersOf(rows), merges: mergesOf(rows) };
 }

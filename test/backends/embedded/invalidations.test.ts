@@ -11,7 +11,7 @@ import { suite, test, type TestContext } from 'node:test';
 import { ROWS_KEPT } from '../../../src/backends/embedded/store/invalidations.ts';
 import { HASHED, type HashOfKey, keyHashes } from '../../../src/views/keyed-hash.ts';
 import { PROFILE_RUNS } from '../../../src/backends/embedded/store/profile-runs.ts';
-import { RunReader } from '../../../src/backends/embedded/sorted-runs/run-reader.ts';
+import { StoredRuns } from '../../../src/backends/embedded/sorted-runs/stored-runs.ts';
 import { openSqliteStore } from '../../../src/backends/embedded/store/store.ts';
 import { openSqliteStoreWriter, type StoreWriterSetup } from '../../../src/backends/embedded/store/writer.ts';
 import type { LogEntry } from '../../../src/log.ts';
@@ -198,7 +198,7 @@ function graphIn(file: string): unknown[] {
     'SELECT * FROM profile_counts ORDER BY tenant',
     'SELECT * FROM event_tables ORDER BY no',
   ].map((sql) => database.prepare(sql).all());
-  const states = Array.from(new RunReader(database, PROFILE_RUNS).all([0]), ({ key, values }) => [
+  const states = Array.from(new StoredRuns(database, PROFILE_RUNS).all([0]), ({ key, values }) => [
     key,
     values.slice(0, 3),
   ]);

@@ -6,7 +6,7 @@ import { DatabaseSync } from 'node:sqlite';
 import { suite, test, type TestContext } from 'node:test';
 import type { HashOfKey } from '../../../src/views/keyed-hash.ts';
 import type { Entry } from '../../../src/backends/embedded/sorted-runs/entries.ts';
-import { RunReader } from '../../../src/backends/embedded/sorted-runs/run-reader.ts';
+import { StoredRuns } from '../../../src/backends/embedded/sorted-runs/stored-runs.ts';
 import { hashesOf, MATCH_KEYS, StoreMatchKeys } from '../../../src/backends/embedded/store/match-keys.ts';
 import { openStoreFile } from '../../../src/backends/embedded/store/schema.ts';
 import { openSqliteStore } from '../../../src/backends/embedded/store/store.ts';
@@ -26,7 +26,7 @@ function storeFileIn(context: TestContext): string {
 
 function keysIn(file: string): readonly Entry[] {
   const database = new DatabaseSync(file);
-  const entries = [...new RunReader(database, MATCH_KEYS).all([Number.MIN_SAFE_INTEGER])];
+  const entries = [...new StoredRuns(database, MATCH_KEYS).all([Number.MIN_SAFE_INTEGER])];
   database.close();
   return entries;
 }
@@ -54,7 +54,7 @@ suite('The match keys of a store', () => {
     assert.deepEqual(keys.find(1, ADA), { node: 10, keySetHash: null });
     assert.deepEqual(keys.find(1, EVE), { node: 20, keySetHash: -(2 ** 52) });
     keys.buffered.flush();
-    new RunReader(database, MATCH_KEYS).remove([keys.runKeyOf(1, ADA)]);
+    new StoredRuns(database, MATCH_KEYS).remove([keys.runKeyOf(1, ADA)]);
     assert.equal(keys.find(1, ADA), undefined);
     assert.deepEqual(keys.find(1, EVE), { node: 20, keySetHash: -(2 ** 52) });
     database.close();

@@ -15,7 +15,7 @@ import {
   RowsToWrite,
   type RunsShape,
 } from '../../../src/backends/embedded/sorted-runs/entries.ts';
-import { RunReader } from '../../../src/backends/embedded/sorted-runs/run-reader.ts';
+import { StoredRuns } from '../../../src/backends/embedded/sorted-runs/stored-runs.ts';
 import { sortedRunsSchema } from '../../../src/backends/embedded/sorted-runs/schema.ts';
 import { type RunsSizes, SortedRuns } from '../../../src/backends/embedded/sorted-runs/sorted-runs.ts';
 import { removeFolder, temporaryFolder } from '../../server.ts';
@@ -96,7 +96,7 @@ function readable(entry: Entry | undefined): unknown {
 }
 
 /** All that runs of a group have, combined. */
-function contentOf(reader: RunReader, shape: RunsShape, group: number): Map<string, Entry> {
+function contentOf(reader: StoredRuns, shape: RunsShape, group: number): Map<string, Entry> {
   const found = new Model();
   for (const { no } of reader.listRuns(group)) {
     const up = [...reader.ascending(no, [Number.MIN_SAFE_INTEGER], [Number.MAX_SAFE_INTEGER])];
@@ -149,7 +149,7 @@ suite('Sorted runs', () => {
         fc.property(fc.array(step, { maxLength: 40 }), (steps) => {
           const database = opened(shape);
           let runs = new SortedRuns(database, shape, FEW);
-          const reader = new RunReader(database, shape);
+          const reader = new StoredRuns(database, shape);
           let model = new Model();
           let committed = model.copy();
           database.exec('BEGIN');

@@ -18,9 +18,9 @@ const LINES_MAX = 20;
 type LogWarning = LogInspection['noted'][number];
 
 /** Survives a power loss. A message that is in the file already is not repeated: it gets the newer time. */
-export function noteLogWarning(folder: string, words: string, now: number = Date.now()): void {
-  const kept = readLogWarnings(folder).filter((warning) => warning.words !== words);
-  const lines = [...kept, { at: now, words }].slice(-LINES_MAX).map(lineOf);
+export function noteLogWarning(folder: string, message: string, now: number = Date.now()): void {
+  const kept = readLogWarnings(folder).filter((warning) => warning.message !== message);
+  const lines = [...kept, { at: now, message }].slice(-LINES_MAX).map(lineOf);
   writeDurably(logWarningsFileOf(folder), lines.join(''));
 }
 
@@ -35,20 +35,20 @@ export function readLogWarnings(folder: string): LogWarning[] {
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code === 'ENOENT') return [];
     if (!isAccessDenied(error)) throw error;
-    return [{ at: Date.now(), words: inaccessibleText(file, error as Error) }];
+    return [{ at: Date.now(), message: inaccessibleText(file, error as Error) }];
   }
   const lines = text.split('\n').filter((line) => line !== '');
   const warnings = lines.map(warningIn).filter((warning) => warning !== undefined);
   const damaged = lines.length - warnings.length;
   if (lines.length > 0 && damaged === 0) return warnings;
   const reason = lines.length === 0 ? 'it is empty' : `damaged lines: ${damaged} of ${lines.length}`;
-  return [...warnings, { at: Math.floor(changedAt), words: unreadableText(reason) }];
+  return [...warnings, { at: Math.floor(changedAt), message: unreadableText(reason) }];
 }
 
 function warningIn(line: string): LogWarning | undefined {
-  const [, time = '', words] = LINE.exec(line) ?? [];
+  const [, time = '', message] = LINE.exec(line) ?? [];
   const at = Date.parse(time);
-  return words === undefined || Number.isNaN(at) ? undefined : { at, words };
+  return message === undefined || Number.isNaN(at) ? undefined : { at, message };
 }
 
 function unreadableText(reason: string): string {
@@ -63,6 +63,6 @@ function logWarningsFileOf(folder: string): string {
   return `${folder}-warnings`;
 }
 
-function lineOf({ at, words }: LogWarning): string {
-  return `${new Date(at).toISOString()} ${words}\n`;
+function lineOf({ at, message }: LogWarning): string {
+  return `${new Date(at).toISOString()} ${message}\n`;
 }

@@ -5,9 +5,9 @@
  * which rule out nearly every absent key.
  *
  * An entry is a key (a few integers), values (integers) and, in some trees, bytes. A key is unique among the runs of a
- * group, unless the tree has `combine`, which makes one entry of two, in any order: the order of runs within a group
- * means nothing, since a merged run is newer than its entries. Runs of different groups (days,
- * tables of events) are never merged, so that a group can be dropped.
+ * group, unless the tree has `combine`, which makes one entry of two, in any order: runs of a group have no order, since
+ * a merged run is newer than its entries. Runs of different groups (days, tables of events) are never merged, so that a
+ * group can be dropped.
  *
  * Merging is incremental: with every run that is written, a multiple of its bytes is moved in each running merge, in
  * the caller's transaction, from runs that become empty to one that grows. So the cost is spread evenly; after a crash
@@ -15,7 +15,7 @@
  *
  * The amount to merge and the level of a run are measured in bytes, because one entry may have megabytes of them.
  *
- * One connection writes, merges and drops. Others may read and remove entries (`RunReader`). If another writes, too, this
+ * One connection writes, merges and drops. Others may read and remove entries (`StoredRuns`). If another writes, too, this
  * one has to `forget` before it goes on.
  */
 
@@ -24,7 +24,7 @@ import type { ColumnBlock, Rows } from '../../../columnar/column-block.ts';
 import { sortedOrder } from '../../../columnar/sorted-order.ts';
 import { BloomFilter } from './bloom-filter.ts';
 import { bytesOf, compareKeys, type Key, nextKey, RowsToWrite, type RunsShape } from './entries.ts';
-import { type ListedRun, RunReader, sameOrder } from './run-reader.ts';
+import { type ListedRun, StoredRuns, sameOrder } from './stored-runs.ts';
 
 export interface RunsSizes {
   /** How many runs of similar size are merged into one. */
@@ -35,7 +35,7 @@ export interface RunsSizes {
   readonly blockBytes?: number;
   /** The minimum amount to merge with each written run. */
   readonly mergedBytesMin?: number;
-  /** Limit for all filters in memory. A run beyond it is searched on disk. */
+  /** Limit for the filters of a tree in memory. A run beyond it is searched on disk. */
   readonly filterBytesMax?: number;
 }
 
@@ -74,7 +74,7 @@ interface Run extends ListedRun {
 
 const NO_RUNS: readonly Run[] = [];
 
-export class SortedRuns extends RunReader {
+export class SortedRuns extends StoredRuns {
   readonly #sizes: Required<RunsSizes>;
   /** Newest group first; undefined until loaded. */
   #runs: Run[] | undefined;

@@ -1,6 +1,6 @@
 /**
- * Reads sorted runs on any connection, one key or a range of them, and removes single keys. Caches nothing. The writer
- * (sorted-runs.ts) is built on it.
+ * Sorted runs as their tables hold them, on any connection: reads one key or a range, and removes single keys. Caches
+ * nothing. The writer (sorted-runs.ts) is built on it.
  */
 
 import type { DatabaseSync, StatementSync } from 'node:sqlite';
@@ -32,7 +32,7 @@ interface BlockRow {
   readonly crc: number;
 }
 
-export class RunReader {
+export class StoredRuns {
   protected readonly shape: RunsShape;
   protected readonly database: DatabaseSync;
   readonly #statements = new Map<string, StatementSync>();

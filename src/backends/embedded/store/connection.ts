@@ -1,19 +1,22 @@
 /**
- * A connection to the store's file: prepared statements by their text, read transactions, and what nearly every query
- * starts with (tenants, tables of events, rows of nodes). Belongs to one thread. A read transaction is opened and ended
+ * A connection to the store's file: prepared statements by their text, transactions, and what nearly every query starts
+ * with (tenants, tables of events). Belongs to one thread. A read transaction is opened and ended
  * within one call, never across an `await`, so that nothing prevents a checkpoint from emptying the write-ahead log.
  */
 
 import type { DatabaseSync, SQLInputValue, StatementSync } from 'node:sqlite';
+import { setTimeout as sleep } from 'node:timers/promises';
 import type { TenantId } from '../../../model.ts';
+import { StoreUnavailableError } from '../../../store-writer.ts';
 import type { HashOfKey } from '../../../views/keyed-hash.ts';
 import type { WriteLockRequest } from '../../../runtime/write-lock-request.ts';
 import { uuidOf } from '../../../views/uuid.ts';
 import { sqlQueriesFor } from '../../sql/database.ts';
 import { runStepsSync, type Steps, type Tables } from '../../sql/steps.ts';
 import type { StoreQueries } from '../../sql/store-tables.ts';
+import { BUSY_TIMEOUT_MS, isBusy, transaction } from '../database.ts';
 import type { RunsShape } from '../sorted-runs/entries.ts';
-import { RunReader } from '../sorted-runs/run-reader.ts';
+import { StoredRuns } from '../sorted-runs/stored-runs.ts';
 import { runStatement } from '../sql-database.ts';
 import { hashesOf } from './match-keys.ts';
 import { uuidBytes } from '../uuids.ts';
@@ -22,6 +25,8 @@ import { uuidBytes } from '../uuids.ts';
 const STATEMENTS_MAX = 2_000;
 /** Longer ones insert many rows, a different number each time. */
 const STATEMENT_LENGTH_MAX = 4_096;
+const LOCK_WAIT_MS_MAX = 30_000;
+const LOCK_RETRY_MS = 1;
 
 export interface EventTable {
   readonly no: number;
@@ -35,7 +40,7 @@ export interface EventTable {
   readonly timestamp_max: number | null;
 }
 
-/** The row type cannot be derived from the text, so the caller gives it. */
+/** Names `Row`, which the caller gives: a type parameter of `get` that only its result uses would not pass the linter. */
 type Sql<Row> = string | (string & { readonly row: Row });
 
 interface ConnectionOptions {
@@ -49,7 +54,7 @@ export class StoreConnection {
   readonly #statements = new Map<string, StatementSync>();
   readonly #tenants = new Map<TenantId, number>();
   #hashOf: HashOfKey | undefined;
-  readonly #runs = new Map<string, RunReader>();
+  readonly #runs = new Map<string, StoredRuns>();
   #queries: StoreQueries | undefined;
 
   /** By which an erase or unmerge asks the processor for the lock; undefined where none runs in this process. */
@@ -66,12 +71,12 @@ export class StoreConnection {
     return (this.#hashOf ??= hashesOf(this.database));
   }
 
-  runs(shape: RunsShape): RunReader {
+  runs(shape: RunsShape): StoredRuns {
     const known = this.#runs.get(shape.name);
     if (known !== undefined) return known;
-    const reader = new RunReader(this.database, shape);
-    this.#runs.set(shape.name, reader);
-    return reader;
+    const runs = new StoredRuns(this.database, shape);
+    this.#runs.set(shape.name, runs);
+    return runs;
   }
 
   all<Row>(sql: string, ...values: SQLInputValue[]): Row[] {
@@ -154,4 +159,40 @@ export function storeIdOf(store: StoreConnection): string {
   const row = store.get<{ id: string }>('SELECT id FROM identity');
   if (row === undefined) throw new Error('the table identity has no row');
   return row.id;
+}
+
+/**
+ * Runs `work` in one write transaction, which is durable when this resolves. The processor holds the lock most of the
+ * time: an urgent one requests it (`WriteLockRequest`), others wait for one of the processor's own pauses. Both try every
+ * millisecond, without blocking: reads continue. Rejects if the lock is not available in time.
+ */
+export async function inWriteTransaction<T>(
+  { database, writeLockRequest }: StoreConnection,
+  work: () => T,
+  { isUrgent = true, giveUpAt = performance.now() + LOCK_WAIT_MS_MAX } = {},
+): Promise<T> {
+  try {
+    for (;;) {
+      try {
+        return attempt(database, work);
+      } catch (error) {
+        if (!isBusy(error)) throw error;
+      }
+      if (performance.now() > giveUpAt) throw new StoreUnavailableError('the store was busy for too long');
+      if (isUrgent) writeLockRequest?.renew();
+      await sleep(LOCK_RETRY_MS);
+    }
+  } finally {
+    if (isUrgent) writeLockRequest?.withdraw();
+  }
+}
+
+/** Throws SQLite's error when another connection is writing. */
+function attempt<T>(database: DatabaseSync, work: () => T): T {
+  database.exec('PRAGMA busy_timeout = 0; PRAGMA synchronous = FULL');
+  try {
+    return transaction(database, work, 0);
+  } finally {
+    database.exec(`PRAGMA busy_timeout = ${BUSY_TIMEOUT_MS}; PRAGMA synchronous = NORMAL`);
+  }
 }

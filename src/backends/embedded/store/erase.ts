@@ -29,12 +29,12 @@ import {
 import { changedBy } from '../../sql/steps.ts';
 import { LOCAL_SHARD } from '../../sql/store-tables.ts';
 import { addToProfiles } from '../../sql/sums.ts';
-import { inWriteTransaction, READ_BUSY_TIMEOUT_MS } from './unmerge.ts';
+import { BUSY_TIMEOUT_MS } from '../database.ts';
 import type { BlockEvent } from './event-blocks.ts';
 import { entriesOf, type EventKey, EVENTS_BY_NODE } from './event-index.ts';
 import { EVENT_IDS, forgetEventId } from './first-uses.ts';
 import { invalidate } from './invalidations.ts';
-import type { EventTable, StoreConnection } from './connection.ts';
+import { type EventTable, inWriteTransaction, type StoreConnection } from './connection.ts';
 import { MATCH_KEYS, MatchKeyLookup } from './match-keys.ts';
 import { PROFILE_RUNS, subtractEvents } from './profile-runs.ts';
 import { identifiersOf, nodesById } from './profiles.ts';
@@ -45,7 +45,7 @@ import type { ProfileNodes } from '../../../views/profile.ts';
 import { HASHED } from '../../../views/keyed-hash.ts';
 
 const EVENTS_PER_TRANSACTION_MAX = 20_000;
-const VACUUM_PAGES = 512;
+export const VACUUM_PAGES = 512;
 const CHECKPOINT_TRIES_MAX = 5;
 /** Longer than the pauses of a processor that keeps up. */
 const CLEAN_UP_MS_MAX = 10_000;
@@ -225,6 +225,6 @@ function emptyWriteAheadLog(store: StoreConnection): boolean {
   try {
     return store.get<{ busy: number }>('PRAGMA wal_checkpoint(TRUNCATE)')?.busy === 0;
   } finally {
-    store.database.exec(`PRAGMA busy_timeout = ${READ_BUSY_TIMEOUT_MS}`);
+    store.database.exec(`PRAGMA busy_timeout = ${BUSY_TIMEOUT_MS}`);
   }
 }

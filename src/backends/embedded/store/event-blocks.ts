@@ -12,6 +12,7 @@ import { ColumnBlock, encodeBlock, type Rows } from '../../../columnar/column-bl
 import { messageOf } from '../../../errors.ts';
 import { decodeUtf8 } from '../../../json/utf8.ts';
 import type { NodeNumber } from '../../../model.ts';
+import { amountText } from '../../../views/currency.ts';
 import { damaged } from '../database.ts';
 
 export interface BlockEvent {
@@ -99,8 +100,8 @@ export class BlockWriter {
     this.#set(EVENT_INDEX, eventIndex);
     this.#set(KINDS, kindOf(revenue) * AMOUNT_KINDS + kindOf(value));
     this.#text(NAME_LENGTH, name);
-    this.#text(REVENUE_LENGTH, amountText(revenue));
-    this.#text(VALUE_LENGTH, amountText(value));
+    this.#text(REVENUE_LENGTH, amountText(revenue) ?? '');
+    this.#text(VALUE_LENGTH, amountText(value) ?? '');
     this.#text(PROPERTIES_LENGTH, properties);
     this.#events++;
   }
@@ -147,10 +148,6 @@ function decompress(bytes: Uint8Array): string {
 function kindOf(amount: number | string | null): number {
   if (amount === null) return AMOUNT.none;
   return typeof amount === 'number' ? AMOUNT.number : AMOUNT.text;
-}
-
-function amountText(amount: number | string | null): string {
-  return amount === null ? '' : String(amount);
 }
 
 function amountOf(kind: number, text: string): number | string | null {

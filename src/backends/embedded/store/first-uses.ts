@@ -15,7 +15,7 @@ import { HASHED, type HashOfKey, type KeyHash } from '../../../views/keyed-hash.
 import { olderUseName } from '../../../views/key-use.ts';
 import { BufferedRuns } from '../sorted-runs/buffered-runs.ts';
 import type { Entry, Key, RowsToWrite, RunsShape } from '../sorted-runs/entries.ts';
-import type { RunReader } from '../sorted-runs/run-reader.ts';
+import type { StoredRuns } from '../sorted-runs/stored-runs.ts';
 import type { SortedRuns } from '../sorted-runs/sorted-runs.ts';
 import { uuidBytes, uuidText } from '../uuids.ts';
 
@@ -59,7 +59,7 @@ interface LookedUpEventIds extends EventIdUses {
   readonly uses: Float64Array;
 }
 
-type Lookup = Pick<RunReader, 'get'>;
+type Lookup = Pick<StoredRuns, 'get'>;
 
 /** Looks first uses up, in runs of `EVENT_IDS` and `IDEMPOTENCY_KEYS`. */
 export class FirstUseLookup {
@@ -156,10 +156,10 @@ export function keyUseOf({ values, bytes }: Entry): KeyUse {
  * Removes the use of an event id if it is of one of these times; a later use by another request stays. In runs of
  * `EVENT_IDS`.
  */
-export function forgetEventId(reader: RunReader, hash: KeyHash, usedAt: readonly number[]): void {
+export function forgetEventId(runs: StoredRuns, hash: KeyHash, usedAt: readonly number[]): void {
   const key = runKeyOf(hash);
-  const used = reader.get(key)?.values[0];
-  if (used !== undefined && usedAt.includes(used)) reader.remove([key]);
+  const used = runs.get(key)?.values[0];
+  if (used !== undefined && usedAt.includes(used)) runs.remove([key]);
 }
 
 function runKeyOf({ hash, rest }: KeyHash): Key {

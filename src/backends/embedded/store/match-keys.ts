@@ -10,7 +10,7 @@ import { IDENTIFIER_TYPES, type NodeNumber } from '../../../model.ts';
 import { type HashOfKey, type Key, type KeyHash, keyHashes, identityFingerprint } from '../../../views/keyed-hash.ts';
 import { BufferedRuns } from '../sorted-runs/buffered-runs.ts';
 import type { Key as RunKey, RunsShape } from '../sorted-runs/entries.ts';
-import type { RunReader } from '../sorted-runs/run-reader.ts';
+import type { StoredRuns } from '../sorted-runs/stored-runs.ts';
 
 export const MATCH_KEYS: RunsShape = {
   name: 'match_keys',
@@ -35,10 +35,10 @@ export interface KeyOwner {
 
 /** Finds the owners of match keys, in runs of `MATCH_KEYS`. */
 export class MatchKeyLookup {
-  readonly #runs: Pick<RunReader, 'get'>;
+  readonly #runs: Pick<StoredRuns, 'get'>;
   readonly #hashOf: HashOfKey;
 
-  constructor(runs: Pick<RunReader, 'get'>, hashOf: HashOfKey) {
+  constructor(runs: Pick<StoredRuns, 'get'>, hashOf: HashOfKey) {
     this.#runs = runs;
     this.#hashOf = hashOf;
   }

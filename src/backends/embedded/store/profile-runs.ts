@@ -20,7 +20,7 @@ import type { NodeNumber } from '../../../model.ts';
 import { HASHED, type HashOfKey } from '../../../views/keyed-hash.ts';
 import { mergedGroups } from '../../../views/node-properties.ts';
 import { combineEntries, type Entry, NO_BYTES, type RowsToWrite, type RunsShape } from '../sorted-runs/entries.ts';
-import type { RunReader } from '../sorted-runs/run-reader.ts';
+import type { StoredRuns } from '../sorted-runs/stored-runs.ts';
 import { BufferedRuns } from '../sorted-runs/buffered-runs.ts';
 import type { RunsSizes } from '../sorted-runs/sorted-runs.ts';
 import type { StoreConnection } from './connection.ts';
@@ -109,7 +109,7 @@ export function stateOf({ values, bytes }: Entry): NodeState {
 
 /** Without properties longer than `bytesMax`, in one delta or in all together. */
 export function findState(
-  runs: RunReader,
+  runs: StoredRuns,
   node: NodeNumber,
   bytesMax = Number.POSITIVE_INFINITY,
 ): NodeState | undefined {

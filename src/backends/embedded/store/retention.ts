@@ -12,7 +12,7 @@ import type { DatabaseSync } from 'node:sqlite';
 import type { Retention } from '../../../store-writer.ts';
 import { NO_PROGRESS, reportOverLimit, ROWS_PER_SWEEP, sweepPiece, type SweepProgress } from '../../sql/retention.ts';
 import { transaction } from '../database.ts';
-import { freePages } from './erase.ts';
+import { freePages, VACUUM_PAGES } from './erase.ts';
 import { dropEntries } from './event-index.ts';
 import { type EventTable, StoreConnection } from './connection.ts';
 import type { FirstUses } from './first-uses.ts';
@@ -21,7 +21,6 @@ import { eventsBetween, type RemovableEvent, removable, removeEvents } from './s
 
 const EVENTS_PER_SWEEP = 5_000;
 const INDEX_BLOCKS_PER_SWEEP = 1_000;
-const VACUUM_PAGES = 512;
 /** 32 MB: room for new data, without releasing and allocating pages again and again. */
 const FREE_PAGES_KEPT = 4_096;
 
@@ -114,7 +113,7 @@ function sweepEvents({ store, retention, now }: Sweep): boolean {
 
 interface ExpiredRecord extends RecordAge {
   /**
-   * Whether its tenant has no older records. A resubmitted user and a retried dead letter keep their time of receipt, so
+   * Whether its tenant keeps no older record. A resubmitted user and a retried dead letter keep their time of receipt, so
    * they expire before what arrived earlier; cursors before that stay valid.
    */
   readonly isInOrder: boolean;

@@ -1,65 +1,18 @@
 /**
- * Unmerge (rule 16), and the write transaction that it shares with erase (store/erase.ts).
- *
- * The processor holds the write lock most of the time. An unmerge or erase requests it (runtime/write-lock-request.ts) and
- * tries to get it every millisecond. Waiting does not block: reads continue. The commit is on disk before the
- * promise resolves. Changed nodes are written to `invalidations`, and the processor drops them from its caches before
- * its next transaction.
+ * Unmerge (rule 16). Changed nodes are written to `invalidations`, and the processor drops them from its caches before its
+ * next transaction.
  */
 
-import type { DatabaseSync } from 'node:sqlite';
-import { setTimeout as sleep } from 'node:timers/promises';
 import type { AuditContext, UnmergeResult } from '../../../store.ts';
-import { StoreUnavailableError } from '../../../store-writer.ts';
 import { planUnmerge } from '../../../views/unmerge.ts';
 import { insertAudit } from '../../sql/audit.ts';
 import { changedBy } from '../../sql/steps.ts';
 import { LOCAL_SHARD } from '../../sql/store-tables.ts';
 import { addToProfiles } from '../../sql/sums.ts';
-import { isBusy, transaction } from '../database.ts';
 import { invalidate } from './invalidations.ts';
 import { idBytes, type StoreConnection } from './connection.ts';
 import { mergesOf, nodesById } from './profiles.ts';
 import { uuidBytes } from '../uuids.ts';
-
-const LOCK_WAIT_MS_MAX = 30_000;
-const LOCK_RETRY_MS = 1;
-export const READ_BUSY_TIMEOUT_MS = 5_000;
-
-/**
- * Runs `work` in one write transaction, which is durable when this resolves. Rejects if the lock is not available in
- * time. Requests it from the processor; if `isUrgent` is false, it waits for one of the processor's own pauses instead.
- */
-export async function inWriteTransaction<T>(
-  { database, writeLockRequest }: StoreConnection,
-  work: () => T,
-  { isUrgent = true, giveUpAt = performance.now() + LOCK_WAIT_MS_MAX } = {},
-): Promise<T> {
-  try {
-    for (;;) {
-      try {
-        return attempt(database, work);
-      } catch (error) {
-        if (!isBusy(error)) throw error;
-      }
-      if (performance.now() > giveUpAt) throw new StoreUnavailableError('the store was busy for too long');
-      if (isUrgent) writeLockRequest?.renew();
-      await sleep(LOCK_RETRY_MS);
-    }
-  } finally {
-    if (isUrgent) writeLockRequest?.withdraw();
-  }
-}
-
-/** Throws SQLite's error when another connection is writing. */
-function attempt<T>(database: DatabaseSync, work: () => T): T {
-  database.exec('PRAGMA busy_timeout = 0; PRAGMA synchronous = FULL');
-  try {
-    return transaction(database, work, 0);
-  } finally {
-    database.exec(`PRAGMA busy_timeout = ${READ_BUSY_TIMEOUT_MS}; PRAGMA synchronous = NORMAL`);
-  }
-}
 
 /** Rule 16. Undefined for an unknown profile. */
 export function unmerge(
