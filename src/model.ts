@@ -110,6 +110,8 @@ export interface MatchKey {
   readonly raw: string;
 }
 
+export type NormalisedKey = Pick<MatchKey, 'type' | 'value'>;
+
 /** Our own number of a node, small and never reused; the public id is `Node.id`. */
 export type NodeNumber = number;
 

@@ -129,12 +129,12 @@ export class CheckIntake extends Ingest {
   }
 
   #respond(exchange: Exchange, status: number, wouldRespond: string, found?: Found): void {
-    const { response, traceId, cors } = exchange;
+    const { response, traceId, allowOrigin } = exchange;
     const body = jsonText({
       would_respond: { status, body: raw(wouldRespond) },
       ...(found !== undefined && predictionJson(found.prediction, found.violations)),
     });
     this.finish(exchange, 200);
-    send(response, 200, traceId, body, cors);
+    send(response, 200, traceId, body, allowOrigin);
   }
 }

@@ -75,12 +75,12 @@ export class Ingest extends RequestIntake<Rejection> {
         return;
       }
       this.finish(exchange, 202);
-      const { response, traceId, cors } = exchange;
-      send(response, 202, traceId, acceptedBody(traceId, accepted, rejections), cors);
+      const { response, traceId, allowOrigin } = exchange;
+      send(response, 202, traceId, acceptedBody(traceId, accepted, rejections), allowOrigin);
     });
   }
 
-  protected override sendFailure({ response, traceId, cors }: Exchange, failure: Failure): void {
-    sendFailure(response, traceId, failure, cors);
+  protected override sendFailure({ response, traceId, allowOrigin }: Exchange, failure: Failure): void {
+    sendFailure(response, traceId, failure, allowOrigin);
   }
 }

@@ -5,12 +5,12 @@
  */
 
 import type { ApiKey } from '../keys.ts';
-import type { Cors } from './responses.ts';
 
-export function corsFor(key: ApiKey, origin: string, leaked: boolean): { allowed: Cors | null; refused: boolean } {
+/** `allowed` is the value of `Access-Control-Allow-Origin`. */
+export function corsFor(key: ApiKey, origin: string, leaked: boolean): { allowed: string | null; refused: boolean } {
   if (leaked) return { allowed: null, refused: false };
-  if (key.origins.length === 0) return { allowed: { allow: '*' }, refused: false };
-  if (key.origins.includes(origin)) return { allowed: { allow: origin }, refused: false };
+  if (key.origins.length === 0) return { allowed: '*', refused: false };
+  if (key.origins.includes(origin)) return { allowed: origin, refused: false };
   return { allowed: null, refused: true };
 }
 

@@ -22,7 +22,7 @@ import type { KeyUsageTracker } from './key-usage.ts';
 import { corsFor, isForeignOrigin } from './origins.ts';
 import { overLimitText, type RateLimits } from './rate-limits.ts';
 import type { Envelope } from './request-headers.ts';
-import { type Cors, type Failure, limitUnwantedBody } from './responses.ts';
+import { type Failure, limitUnwantedBody } from './responses.ts';
 import type { LargeBodyValidator } from './validate-body.ts';
 
 export interface IntakeParts {
@@ -67,7 +67,7 @@ export interface Exchange {
   readonly startedAt: number;
   /** The client waits for `100 Continue` before it sends the body. */
   readonly expectsContinue: boolean;
-  cors: Cors | null;
+  allowOrigin: string | null;
   reservation: Reservation | null;
 }
 
@@ -100,7 +100,7 @@ export abstract class RequestIntake<Item> {
       traceId: this.parts.newTraceId(),
       startedAt: performance.now(),
       expectsContinue,
-      cors: request.headers.origin === undefined ? null : { allow: '*' },
+      allowOrigin: request.headers.origin === undefined ? null : '*',
       reservation: null,
     };
     try {
@@ -147,7 +147,7 @@ export abstract class RequestIntake<Item> {
     keyUsage.note(key.id, now, origin, leaked);
     if (origin !== undefined) {
       const cors = corsFor(key, origin, leaked);
-      exchange.cors = cors.allowed;
+      exchange.allowOrigin = cors.allowed;
       if (cors.refused) {
         this.fail(exchange, { code: 'forbidden', message: `this key may not be used from ${origin}` });
         return;

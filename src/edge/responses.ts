@@ -10,11 +10,6 @@ import type { Rejection } from '../model.ts';
 /** Headers as a flat list of names and values: Node writes these without building an object first. */
 type Headers = string[];
 
-export interface Cors {
-  /** Value of `Access-Control-Allow-Origin`. */
-  readonly allow: string;
-}
-
 export function acceptedBody(traceId: string, accepted: number, rejections: readonly Rejection[]): string {
   return `{"trace_id":"${traceId}","users_accepted":${accepted},"users_rejected":${rejections.length},"errors":${rejections.length === 0 ? '[]' : JSON.stringify(rejections)}}`;
 }
@@ -30,11 +25,16 @@ export interface Failure<Item = Rejection> {
   readonly retryAfterMs?: number;
 }
 
-export function sendFailure(response: ServerResponse, traceId: string, failure: Failure, cors: Cors | null): void {
+export function sendFailure(
+  response: ServerResponse,
+  traceId: string,
+  failure: Failure,
+  allowOrigin: string | null,
+): void {
   const kind = ERRORS[failure.code];
   const headers = failure.headers ?? [];
   if (kind.retryable) headers.push('Retry-After', retryAfter(failure.retryAfterMs));
-  send(response, kind.status, traceId, failureBody(traceId, failure), cors, headers);
+  send(response, kind.status, traceId, failureBody(traceId, failure), allowOrigin, headers);
 }
 
 export function failureBody(traceId: string, failure: Failure): string {
@@ -74,13 +74,13 @@ export function send(
   status: number,
   traceId: string,
   body: string,
-  cors: Cors | null,
+  allowOrigin: string | null,
   headers: Headers = [],
 ): void {
   headers.push('X-Trace-Id', traceId, 'Content-Type', 'application/json');
   headers.push('Content-Length', String(Buffer.byteLength(body)));
-  if (cors) {
-    headers.push('Access-Control-Allow-Origin', cors.allow);
+  if (allowOrigin !== null) {
+    headers.push('Access-Control-Allow-Origin', allowOrigin);
     headers.push('Access-Control-Expose-Headers', 'X-Trace-Id, Retry-After', 'Vary', 'Origin');
   }
   response.writeHead(status, headers);

@@ -145,10 +145,10 @@ export class SegmentIntake extends RequestIntake<MessageError> {
 
   #respond(exchange: Exchange, body: object): void {
     this.finish(exchange, 200);
-    send(exchange.response, 200, exchange.traceId, JSON.stringify(body), exchange.cors);
+    send(exchange.response, 200, exchange.traceId, JSON.stringify(body), exchange.allowOrigin);
   }
 
-  protected override sendFailure({ response, traceId, cors }: Exchange, failure: Failure<MessageError>): void {
-    sendSegmentFailure(response, traceId, failure, cors);
+  protected override sendFailure({ response, traceId, allowOrigin }: Exchange, failure: Failure<MessageError>): void {
+    sendSegmentFailure(response, traceId, failure, allowOrigin);
   }
 }

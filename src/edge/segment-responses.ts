@@ -8,7 +8,7 @@ import type { ServerResponse } from 'node:http';
 import { ERRORS, type ErrorCode } from '../errors.ts';
 import type { MessageError } from '../intake/segment.ts';
 import { LIMITS } from '../model.ts';
-import { type Cors, type Failure, retryAfter, send } from './responses.ts';
+import { type Failure, retryAfter, send } from './responses.ts';
 
 /** Where a failure does not say more: SDKs expect a message in every one. */
 const MESSAGES: Partial<Record<ErrorCode, string>> = {
@@ -22,14 +22,14 @@ export function sendSegmentFailure(
   response: ServerResponse,
   traceId: string,
   { code, errors = [], headers = [], retryAfterMs, ...failure }: Failure<MessageError>,
-  cors: Cors | null,
+  allowOrigin: string | null,
 ): void {
   const { status, text, retryable } = ERRORS[code];
   const message = failure.message ?? MESSAGES[code] ?? text;
   const body = { success: false, error: text, code, message, trace_id: traceId };
   const counts = errors.length === 0 ? {} : { accepted: 0, rejected: errors.length, errors };
   if (retryable) headers.push('Retry-After', retryAfter(retryAfterMs));
-  send(response, status, traceId, JSON.stringify({ ...body, ...counts }), cors, headers);
+  send(response, status, traceId, JSON.stringify({ ...body, ...counts }), allowOrigin, headers);
 }
 
 /**

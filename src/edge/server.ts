@@ -301,9 +301,9 @@ function refuseRequest(
   if (endsConnection) response.shouldKeepAlive = false;
   if (!request.complete) limitUnwantedBody(request);
   // Without CORS headers a web page could not read the reason.
-  const cors = isForIngest && request.headers.origin !== undefined ? { allow: '*' } : null;
-  if (isForSegment) sendSegmentFailure(response, newTraceId(), { code: failure.code, message }, cors);
-  else sendFailure(response, newTraceId(), failure, cors);
+  const allowOrigin = isForIngest && request.headers.origin !== undefined ? '*' : null;
+  if (isForSegment) sendSegmentFailure(response, newTraceId(), { code: failure.code, message }, allowOrigin);
+  else sendFailure(response, newTraceId(), failure, allowOrigin);
 }
 
 function count(metrics: MetricsWriter, status: number): void {

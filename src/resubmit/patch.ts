@@ -42,10 +42,7 @@ export function parsePatch(text: JsonText): Patch {
   if (text.length > PATCH_CHARACTERS_MAX) {
     throw new BadPatchError(`patch must be at most ${PATCH_CHARACTERS_MAX} characters of JSON`);
   }
-  return checkedPatch(parseExact(text));
-}
-
-function checkedPatch(value: unknown): Patch {
+  const value = parseExact(text);
   if (!Array.isArray(value)) throw new BadPatchError('patch must be an array of operations (JSON Patch, RFC 6902)');
   if (value.length === 0) throw new BadPatchError('patch must have at least one operation');
   if (value.length > OPERATIONS_MAX) throw new BadPatchError(`patch must have at most ${OPERATIONS_MAX} operations`);
@@ -111,19 +108,14 @@ function applied(user: object, operation: Patch[number]): string | null {
     const { value } = Pointer.fromJSON(operation.path).evaluate(user);
     return isDeepStrictEqual(value, operation.value) ? null : 'the value differs';
   }
-  return problemOf(applyPatch(user, [operation]));
+  // In our own words: those of the library quote values.
+  return (applyPatch(user, [operation])[0] ?? null) === null ? null : 'there is nothing at this path';
 }
 
 /** 0 where there is nothing. */
 function charactersAt(user: object, path: string): number {
   const { value } = Pointer.fromJSON(path).evaluate(user) as { readonly value: unknown };
   return value === undefined ? 0 : JSON.stringify(value).length;
-}
-
-/** In our own words: those of the library quote values. */
-function problemOf([problem]: ReturnType<typeof applyPatch>): string | null {
-  if (problem === null || problem === undefined) return null;
-  return 'there is nothing at this path';
 }
 
 function toString(user: object, { path }: ToString): string | null {

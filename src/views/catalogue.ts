@@ -98,7 +98,8 @@ export function examinedEntry(
       ...entry,
       property_count: kept.size,
       // All properties are new with the entry itself.
-      changes: stored === undefined ? '[]' : JSON.stringify(newestChanges(stored.entry, changes)),
+      changes:
+        stored === undefined ? '[]' : JSON.stringify([...keptChanges(stored.entry), ...changes].slice(-CHANGES_MAX)),
     },
     properties: {
       properties: JSON.stringify([...kept.values()]),
@@ -176,10 +177,6 @@ function addProperty(before: KeptProperty | undefined, seen: Observation['proper
 function newTypesOf(before: KeptProperty, after: KeptProperty): number[] {
   const known = new Set(before[4].map(([type]) => type));
   return after[4].flatMap(([type]) => (known.has(type) || typeAt(type) === 'null' ? [] : [type]));
-}
-
-function newestChanges(entry: EntryRow, changes: readonly KeptChange[]): readonly KeptChange[] {
-  return [...keptChanges(entry), ...changes].slice(-CHANGES_MAX);
 }
 
 function keptProperties(row: PropertiesRow | undefined): readonly KeptProperty[] {

@@ -7,7 +7,7 @@
 import { DAY_MS, HOUR_MS, MINUTE_MS } from '../model.ts';
 import type { LedgerSums, CountBucket, CountQuery, CurrencySum } from '../store.ts';
 import { type CountedCurrency, NO_CURRENCY, NO_REVENUE, OTHER_CURRENCY } from './currency.ts';
-import { finite } from './sums.ts';
+import { finite, startOf } from './sums.ts';
 
 const WIDTH_MS = { minute: MINUTE_MS, hour: HOUR_MS, day: DAY_MS } as const;
 
@@ -37,7 +37,7 @@ export function countRange({ interval, from, to }: CountQuery): CountRange {
   const width = WIDTH_MS[interval];
   return {
     width: Math.min(width, HOUR_MS),
-    from: Math.floor(from / width) * width,
+    from: startOf(from, width),
     to: Math.ceil(to / width) * width,
   };
 }
@@ -51,7 +51,7 @@ interface Sums {
 export function countBuckets({ interval }: CountQuery, rows: readonly CountRow[]): CountBucket[] {
   const buckets = new Map<number, Map<string | null, Sums>>();
   for (const row of rows) {
-    const start = interval === 'day' ? Math.floor(row.start / DAY_MS) * DAY_MS : row.start;
+    const start = interval === 'day' ? startOf(row.start, DAY_MS) : row.start;
     const names = buckets.get(start) ?? new Map<string | null, Sums>();
     buckets.set(start, names);
     const sums = names.get(row.eventName) ?? { events: 0, revenue: new Map() };

@@ -10,27 +10,21 @@
 import { type MatchOptions, matchKeyOf, matchKeysOf } from '../identity/match-keys.ts';
 import { parseExact } from '../json/exact-numbers.ts';
 import { parseJson } from '../json/parse.ts';
-import { IDENTIFIER_TYPES, type IdentifierType } from '../model.ts';
+import { IDENTIFIER_TYPES, type IdentifierType, type MatchKey, type NormalisedKey } from '../model.ts';
 import type { IdentifierRow } from './profile.ts';
 
-export interface ErasedKey {
-  readonly type: IdentifierType;
-  readonly value: string;
-  readonly raw: string;
-}
-
 /** The keys of all identifiers of a person. */
-export function erasedKeys(identifiers: readonly IdentifierRow[]): ErasedKey[] {
+export function erasedKeys(identifiers: readonly IdentifierRow[]): MatchKey[] {
   return identifiers.map(({ type, value, raw }) => ({ type, value, raw: raw ?? value }));
 }
 
 /** A match key as one text. */
-export function nameOfKey({ type, value }: Pick<ErasedKey, 'type' | 'value'>): string {
+export function nameOfKey({ type, value }: NormalisedKey): string {
   return `${IDENTIFIER_TYPES.indexOf(type)}:${value}`;
 }
 
 /** Whether one of these keys is a string in JSON, which may be cut off. */
-export function textTest(keys: readonly ErasedKey[]): (json: string) => boolean {
+export function textTest(keys: readonly MatchKey[]): (json: string) => boolean {
   const values = new Set(
     keys.flatMap(({ value, raw }) => [value, raw].map((one) => JSON.stringify(one).toLowerCase())),
   );
@@ -41,7 +35,7 @@ export function textTest(keys: readonly ErasedKey[]): (json: string) => boolean 
 }
 
 /** Whether an accepted user has one of these keys; of what is not JSON, whether it names them. */
-export function userTest(keys: readonly ErasedKey[], options: MatchOptions): (user: string) => boolean {
+export function userTest(keys: readonly MatchKey[], options: MatchOptions): (user: string) => boolean {
   const names = new Set(keys.map(nameOfKey));
   const isIn = textTest(keys);
   return (payload) => {
@@ -75,7 +69,7 @@ const IDENTIFIER_NAMES: ReadonlySet<string> = new Set([
 const TOKENS = /"(?:[^"\\]|\\.)*(?:"|\\?$)|-?\d[\d.eE+-]*/g;
 
 /** Whether a rejected user names one of these keys anywhere; its JSON may be cut off. */
-export function payloadTest(keys: readonly ErasedKey[], options: MatchOptions): (payload: string) => boolean {
+export function payloadTest(keys: readonly MatchKey[], options: MatchOptions): (payload: string) => boolean {
   const names = new Set(keys.map(nameOfKey));
   const types = [...new Set(keys.map(({ type }) => type))];
   const isKey = (text: string): boolean =>

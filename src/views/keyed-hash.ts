@@ -10,18 +10,13 @@
  */
 
 import { createHash } from 'node:crypto';
-import type { IdentifierType } from '../model.ts';
+import type { NormalisedKey } from '../model.ts';
 
 export interface KeyHash {
   /** 48 bits with sign: SQLite stores them in six bytes. */
   readonly hash: number;
   /** The other 51. */
   readonly rest: number;
-}
-
-export interface Key {
-  readonly type: IdentifierType;
-  readonly value: string;
 }
 
 /** The hash of a text of a tenant. Kinds of match keys are the indexes of their types in IDENTIFIER_TYPES. */
@@ -88,7 +83,7 @@ export function keyHashes(secret: Uint8Array): HashOfKey {
 }
 
 /** The hash of all match keys of a user together, strongest first. It identifies a returning person. */
-export function identityFingerprint(hashOf: HashOfKey, tenant: number, keys: readonly Key[]): KeyHash {
+export function identityFingerprint(hashOf: HashOfKey, tenant: number, keys: readonly NormalisedKey[]): KeyHash {
   let text = '';
   for (const { type, value } of keys) text += `${type}${value.length}:${value}`;
   return hashOf(tenant, HASHED.severalKeys, text);

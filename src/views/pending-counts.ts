@@ -10,6 +10,7 @@
 
 import type { LogHeader, LogReader } from '../log.ts';
 import { MINUTE_MS, type TenantId } from '../model.ts';
+import { startOf } from './sums.ts';
 
 /** Accepted users and events, and rejected users, of one tenant and minute of receipt. */
 export interface PendingMinute {
@@ -144,7 +145,7 @@ class Chunk {
   }
 
   add({ tenantId, receivedAt, userCount, eventCount, rejections }: LogHeader): void {
-    const start = Math.floor(receivedAt / MINUTE_MS) * MINUTE_MS;
+    const start = startOf(receivedAt, MINUTE_MS);
     const key = `${start} ${tenantId}`;
     const minute = this.#minutes.get(key) ?? { tenantId, start, users: 0, events: 0, rejectedUsers: 0 };
     this.#minutes.set(key, minute);

@@ -65,7 +65,7 @@ const FROM_THE_TOP: Start = { exactGiven: 0, before: Number.MAX_SAFE_INTEGER };
 export async function searchPeople(source: PeopleSource, query: PeopleQuery): Promise<PeoplePage> {
   const { text, property } = query;
   const scope: CursorScope = [source.tenant, text, property?.name ?? null, property?.value ?? null];
-  const { exactGiven, before } = startOf(scope, query.cursor);
+  const { exactGiven, before } = startIn(scope, query.cursor);
   const exact = await exactMatches(source, query);
   const rows: FoundPerson[] = exact.slice(exactGiven, exactGiven + query.limit);
   const exactEnd = Math.min(exact.length, exactGiven + query.limit);
@@ -96,7 +96,7 @@ export async function searchPeople(source: PeopleSource, query: PeopleQuery): Pr
   }
 }
 
-function startOf(scope: CursorScope, cursor: string | null): Start {
+function startIn(scope: CursorScope, cursor: string | null): Start {
   if (cursor === null) return FROM_THE_TOP;
   const [exactGiven = 0, before = 0] = scopedNumbersOf('people', scope, cursor, 2);
   return { exactGiven: Math.max(0, exactGiven), before };

@@ -69,19 +69,11 @@ export function createReading(store: Store, log: LogReader): Store {
       );
     },
     ledger: async (tenantId, hours) => {
-      // When the log is unreadable, operators need a response most: it has what is stored, and `missingRecords` shows
-      // that this is not everything.
-      const unreadable = async (error: unknown): Promise<StoredLedger> => {
-        if (!(error instanceof LogCorruptError)) throw error;
-        return { ...(await store.ledger(tenantId, hours)), missingRecords: 1 };
-      };
-      return readLedger().catch(unreadable);
-
-      async function readLedger(): Promise<StoredLedger> {
-        const ask = () => store.ledger(tenantId, hours);
-        const isAsked = isWithin(tenantId, hours, HOUR_MS);
-        // Without an hour there is nothing to count: for callers that only need the positions and the missing records.
-        const isEmpty = hours.from !== null && hours.to !== null && hours.from >= hours.to;
+      const ask = () => store.ledger(tenantId, hours);
+      const isAsked = isWithin(tenantId, hours, HOUR_MS);
+      // Without an hour there is nothing to count: for callers that only need the positions and the missing records.
+      const isEmpty = hours.from !== null && hours.to !== null && hours.from >= hours.to;
+      try {
         const ledger = isEmpty
           ? await ask()
           : await complete(store, pendingCounts, ask, (stored, pending) =>
@@ -89,6 +81,10 @@ export function createReading(store: Store, log: LogReader): Store {
             );
         const lost = [...ledger.lost, ...(await lostAhead(log, ledger.positions))];
         return { ...ledger, lost, missingRecords: await stillMissing(store, log, ledger) };
+      } catch (error) {
+        if (!(error instanceof LogCorruptError)) throw error;
+        // Operators need a response most: it has what is stored, and `missingRecords` shows that this is not everything.
+        return { ...(await ask()), missingRecords: 1 };
       }
     },
     predict: async (tenantId, records, appliedAt) => {

@@ -4,9 +4,9 @@
  */
 
 import { hash } from 'node:crypto';
-import type { MatchKey, TenantId } from '../model.ts';
+import type { NormalisedKey, TenantId } from '../model.ts';
 
 /** SHA-256. JSON keeps the three parts apart, whatever characters they hold. */
-export function tombstoneOf(tenantId: TenantId, { type, value }: Pick<MatchKey, 'type' | 'value'>): Uint8Array {
+export function tombstoneOf(tenantId: TenantId, { type, value }: NormalisedKey): Uint8Array {
   return hash('sha256', JSON.stringify([tenantId, type, value]), 'buffer');
 }

@@ -75,8 +75,7 @@ export class TracePage {
 /** Summarises the records of one request. */
 function traceSummary(records: readonly SummarisedRecord[]): TraceSummary {
   const inOrder = records.toSorted((a, b) => a.firstUserIndex - b.firstUserIndex);
-  const [first] = inOrder;
-  if (first === undefined) throw new Error('a request without records has no summary');
+  const first = inOrder[0] as SummarisedRecord;
   const events = inOrder.reduce((sum, record) => sum + record.events, 0);
   return { traceId: first.traceId, ...processedRequest(first, inOrder), events };
 }

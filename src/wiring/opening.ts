@@ -33,8 +33,6 @@ import {
 
 /** How long a command waits for a log that does not respond. */
 const COMMAND_MS_MAX = 5_000;
-/** Options of a log reader that never deletes anything. */
-const READ_ONLY = { retentionMs: Number.MAX_SAFE_INTEGER, now: Date.now };
 
 /** Creates the key store if it is missing, except in a data folder that has lost its keys. */
 export async function openKeyStore(config: Config): Promise<KeyStore> {
@@ -140,7 +138,7 @@ export async function findLogReader(
 
 export async function openLocalLogReader(dataFolder: string): Promise<LogReader> {
   const { openEmbeddedLogReader } = await import('../backends/embedded/log/reader.ts');
-  return openEmbeddedLogReader({ folder: logFolderOf(dataFolder), ...READ_ONLY });
+  return openEmbeddedLogReader({ folder: logFolderOf(dataFolder) });
 }
 
 /** The URL of the server running on the data folder; undefined if there is none, or if servers share a log. */

@@ -142,7 +142,7 @@ suite('sluice migrate', { skip: whyNoPostgres() }, () => {
     await processAll(stayed);
     const pool = await poolOf(scope, url);
     const logName = await logNameOf(folder);
-    const log = openEmbeddedLogReader({ folder: logFolderOf(folder), retentionMs: 1e15, now: Date.now });
+    const log = openEmbeddedLogReader({ folder: logFolderOf(folder) });
     const writer = openPostgresStoreWriter({ pool: pool.share(), logName });
     // Twice, as after a restart: nothing is processed again.
     for (let run = 1; run <= 2; run += 1) {

@@ -67,7 +67,7 @@ export async function poolOf(scope: Scope, url: string): Promise<PostgresPool> {
 
 /** The name of the log of a data folder. */
 export async function logNameOf(dataFolder: string): Promise<string> {
-  const log = openEmbeddedLogReader({ folder: logFolderOf(dataFolder), retentionMs: 1e15, now: Date.now });
+  const log = openEmbeddedLogReader({ folder: logFolderOf(dataFolder) });
   await log.close();
   return log.name;
 }

@@ -202,7 +202,7 @@ suite('Segments of the embedded log', () => {
       await sleep(1_200);
       assert.deepEqual(firstPositions(), [1, 2], 'an empty one is not replaced');
       await appender.append(entry({ traceId: 'two' }));
-      const reader = openEmbeddedLogReader({ folder, retentionMs: 1e12, now: Date.now });
+      const reader = openEmbeddedLogReader({ folder });
       assert.deepEqual(
         (await readAll(reader, 0)).map(({ traceId }) => traceId),
         ['one', 'two'],
@@ -239,7 +239,7 @@ suite('Segments of the embedded log', () => {
       const [segment] = listSegments(folder);
       assert.ok(segment);
       const bytes = readFileSync(segment.file);
-      const reader = openEmbeddedLogReader({ folder, retentionMs: 1e12, now: Date.now });
+      const reader = openEmbeddedLogReader({ folder });
       // As if the third were being written: log-ends is that of the second.
       const third = bytes.indexOf('[3,3,') - PREFIX_BYTES;
       const ends = readLogEnds(folder);
@@ -276,7 +276,7 @@ suite('Segments of the embedded log', () => {
       const header = text.slice(PREFIX_BYTES, text.indexOf('\n')).replace('{"format":1,', '{"format":2,');
       const frame = Buffer.concat(encodeFrame(header, new Uint8Array(), 0)).toString('latin1');
       writeFileSync(segment.file, frame + text.slice(frame.length), 'latin1');
-      const reader = openEmbeddedLogReader({ folder, retentionMs: 1e12, now: Date.now });
+      const reader = openEmbeddedLogReader({ folder });
       const message = `The log segment ${segment.file} has the format 2, which another version of Sluice wrote; use that version, or a new data folder.`;
       await assert.rejects(reader.read(0, 1, 1e6), { name: 'LogCorruptError', message });
       await assert.rejects(openIn(folder), { message });

@@ -118,7 +118,7 @@ export function withWrongChecksum(key: string): string {
 }
 
 export async function logOf({ dataFolder }: Pick<TestServer, 'dataFolder'>): Promise<LogRecord[]> {
-  const reader = openEmbeddedLogReader({ folder: join(dataFolder, 'log'), retentionMs: Infinity, now: Date.now });
+  const reader = openEmbeddedLogReader({ folder: join(dataFolder, 'log') });
   try {
     const partitions = await reader.partitions();
     const records = await Promise.all(partitions.map((partition) => readAll(reader, partition)));

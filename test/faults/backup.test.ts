@@ -96,7 +96,7 @@ async function assertRestored(scope: Scope, { backup, before }: Taken, ledger: L
 }
 
 async function eventsInLog(data: string): Promise<number> {
-  const reader = openEmbeddedLogReader({ folder: join(data, 'log'), retentionMs: Number.MAX_VALUE, now: Date.now });
+  const reader = openEmbeddedLogReader({ folder: join(data, 'log') });
   let events = 0;
   for (const partition of await reader.partitions()) {
     for (const { eventCount } of await readAll(reader, partition)) events += eventCount;

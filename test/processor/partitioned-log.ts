@@ -24,7 +24,7 @@ export function openPartitionedLog(dataFolder: string): LogReader {
   const readers = new Map<number, LogReader>();
   const readerOf = (partition: number): LogReader => {
     const folder = partitionFolderOf(dataFolder, partition);
-    const reader = readers.get(partition) ?? openEmbeddedLogReader({ folder, retentionMs: 1e15, now: Date.now });
+    const reader = readers.get(partition) ?? openEmbeddedLogReader({ folder });
     readers.set(partition, reader);
     return reader;
   };

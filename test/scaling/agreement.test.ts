@@ -132,7 +132,7 @@ suite('SQLite and PostgreSQL agree, to the byte of the read API’s responses,',
     const dataFolder = folderIn(scope);
     const entries = entriesOf(seed, MIXED_ENTRIES, MIXED_PEOPLE);
     await appendAll(dataFolder, entries);
-    const log = openEmbeddedLogReader({ folder: logFolderOf(dataFolder), retentionMs: 1e15, now: Date.now });
+    const log = openEmbeddedLogReader({ folder: logFolderOf(dataFolder) });
     scope.defer(() => log.close());
     const stores = await TwoStores.open(t);
     stores.now = HISTORY_START + 2 * DAY_MS;

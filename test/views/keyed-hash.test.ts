@@ -3,7 +3,8 @@
 import assert from 'node:assert/strict';
 import { createHash } from 'node:crypto';
 import { suite, test } from 'node:test';
-import { type Key, type KeyHash, keyHashes, identityFingerprint } from '../../src/views/keyed-hash.ts';
+import type { NormalisedKey } from '../../src/model.ts';
+import { identityFingerprint, type KeyHash, keyHashes } from '../../src/views/keyed-hash.ts';
 
 const SECRET = Uint8Array.from({ length: 32 }, (_, n) => n);
 
@@ -11,11 +12,11 @@ function textOf({ hash, rest }: KeyHash): string {
   return `${hash} ${rest}`;
 }
 
-function user(value: string): Key {
+function user(value: string): NormalisedKey {
   return { type: 'user_id', value };
 }
 
-function anon(value: string): Key {
+function anon(value: string): NormalisedKey {
   return { type: 'anon_id', value };
 }
 
@@ -62,7 +63,7 @@ suite('The hash of a match key', () => {
 
   test('of several keys depends on each of them, and on which characters are whose', () => {
     const hashOf = keyHashes(SECRET);
-    const sets: Key[][] = [
+    const sets: NormalisedKey[][] = [
       [user('ab'), anon('cd')],
       [user('cb'), anon('ad')],
       [user('ab'), anon('ce')],

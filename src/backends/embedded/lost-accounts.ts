@@ -9,6 +9,7 @@ import { resolve } from 'node:path';
 import { keyFileOf, logFolderOf, storeFileOf } from '../../data-folder/files.ts';
 import { OperatorError } from '../../errors.ts';
 import { LOCAL_PARTITION } from '../../log.ts';
+import { tenantPartsOf } from '../../model.ts';
 import { hasLostKeys } from '../../data-folder/lost-keys.ts';
 import type { KeyStore } from '../../keys.ts';
 import { lockHolderOf } from './folder-lock.ts';
@@ -53,7 +54,7 @@ function assertStopped(dataFolder: string): void {
 
 async function accountIds(dataFolder: string): Promise<Set<string>> {
   const ids = [...tenantsInStore(storeFileOf(dataFolder)), ...(await tenantsInLog(logFolderOf(dataFolder)))];
-  return new Set(ids.map((id) => id.slice(0, id.lastIndexOf('/'))));
+  return new Set(ids.map((id) => tenantPartsOf(id).accountId));
 }
 
 function tenantsInStore(file: string): string[] {
@@ -65,7 +66,7 @@ function tenantsInStore(file: string): string[] {
 /** As far as it can be read: the next start reports the rest. */
 async function tenantsInLog(folder: string): Promise<Set<string>> {
   const tenants = new Set<string>();
-  const log = openEmbeddedLogReader({ folder, retentionMs: Number.MAX_SAFE_INTEGER, now: Date.now });
+  const log = openEmbeddedLogReader({ folder });
   for (let position = 0; ; ) {
     const { headers, next } = await log.headers(LOCAL_PARTITION, position, HEADERS_PER_READ);
     if (headers.length === 0) break;

@@ -17,7 +17,7 @@ import {
   type TenantBatch,
 } from '../../store-writer.ts';
 import { HASHED, type HashOfKey, type KeyHash } from '../../views/keyed-hash.ts';
-import { eventIdUsesOf } from '../../views/event-id-uses.ts';
+import { eventIdUsesOf } from './event-id-uses.ts';
 import { isOfBody, olderUseName } from '../../views/key-use.ts';
 import { tombstoneOf } from '../../views/tombstone.ts';
 import { writeTombstones } from '../sql/erase.ts';

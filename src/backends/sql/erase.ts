@@ -11,9 +11,9 @@
 
 import { type Expression, type RawBuilder, type SqlBool, sql } from 'kysely';
 import type { MatchOptions } from '../../identity/match-keys.ts';
-import { IDENTIFIER_TYPES, type NodeNumber, type TenantId } from '../../model.ts';
+import { IDENTIFIER_TYPES, type MatchKey, type NodeNumber, type TenantId } from '../../model.ts';
 import type { AuditContext } from '../../store.ts';
-import { type ErasedKey, nameOfKey, payloadTest, textTest, userTest } from '../../views/erased-person.ts';
+import { nameOfKey, payloadTest, textTest, userTest } from '../../views/erased-person.ts';
 import { tombstoneOf } from '../../views/tombstone.ts';
 import { removeExamples } from './catalogue.ts';
 import { eraseFromDeadLetters } from './dead-letters.ts';
@@ -51,7 +51,7 @@ export interface MatchingRejections {
 export function* findRejections(
   tables: Tables,
   { tenant, matchOptions }: Erasure,
-  keys: readonly ErasedKey[],
+  keys: readonly MatchKey[],
   { now }: RejectionHorizon,
 ): Steps<MatchingRejections> {
   const [row] = yield* rowsOf(tables.selectNoFrom(now.as('horizon')));
@@ -96,7 +96,7 @@ type IdentityTables = {
 export function* erasePerson(
   tables: Tables,
   { tenant, tenantId, audit, matchOptions }: Erasure,
-  person: { readonly nodes: readonly NodeNumber[]; readonly keys: readonly ErasedKey[] },
+  person: { readonly nodes: readonly NodeNumber[]; readonly keys: readonly MatchKey[] },
   matching: MatchingRejections,
   { isLater }: RejectionHorizon,
 ): Steps<void> {
@@ -143,7 +143,7 @@ export function* erasePerson(
 export function* writeTombstones(
   tables: Tables,
   { tenant, tenantId }: { readonly tenant: number; readonly tenantId: TenantId },
-  tombstones: readonly { readonly key: ErasedKey; readonly erasedAt: number }[],
+  tombstones: readonly { readonly key: MatchKey; readonly erasedAt: number }[],
 ): Steps<void> {
   const rows = new Map<string, StoreTables['tombstones']>();
   for (const { key, erasedAt } of tombstones.toSorted((a, b) => a.erasedAt - b.erasedAt)) {
@@ -168,7 +168,7 @@ export function* writeTombstones(
 }
 
 /** Also of other people. */
-function* removeRefusalsOf(tables: Tables, tenant: number, keys: readonly ErasedKey[]): Steps<void> {
+function* removeRefusalsOf(tables: Tables, tenant: number, keys: readonly MatchKey[]): Steps<void> {
   const identity = tables.withTables<IdentityTables>();
   for (const [type, some] of Map.groupBy(keys, (key) => key.type)) {
     for (const values of chunksOf(

@@ -143,6 +143,11 @@ export function* openRejections(
   return open;
 }
 
+/** The same of one request. */
+export function* openRejectionsOf(tables: Tables, tenant: number, traceId: string): Steps<ReadonlySet<number>> {
+  return (yield* openRejections(tables, tenant, [traceId])).get(traceId) ?? new Set();
+}
+
 /** Marks rejections that are open; gives how many these were. */
 export function* markAccepted(
   tables: Tables,

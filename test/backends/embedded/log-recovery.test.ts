@@ -53,7 +53,7 @@ function without({ segment, text }: Log, ...positions: readonly number[]): void 
 }
 
 async function tracesIn(folder: string, isConsumer = false): Promise<string[]> {
-  const reader = openEmbeddedLogReader({ folder, retentionMs: 1e12, now: Date.now, ...(isConsumer && CONSUMER) });
+  const reader = openEmbeddedLogReader({ folder, ...(isConsumer && CONSUMER) });
   try {
     return (await readAll(reader, 0)).map(({ traceId }) => traceId);
   } finally {
@@ -117,7 +117,7 @@ test('The processor reads only what is acknowledged, other readers whatever is t
   writeFileSync(`${folder}-ends`, ends[0] ?? '');
   assert.deepEqual(await tracesIn(folder, true), traces(3));
   assert.deepEqual(await tracesIn(folder), traces(9));
-  const consumer = openEmbeddedLogReader({ folder, retentionMs: 1e12, now: Date.now, ...CONSUMER });
+  const consumer = openEmbeddedLogReader({ folder, ...CONSUMER });
   assert.deepEqual((await consumer.headers(0, 2, 10)).headers.length, 2);
   writeFileSync(`${folder}-ends`, ends[1] ?? '');
   assert.deepEqual((await consumer.read(0, 4, 1e6)).next, 7);

@@ -207,7 +207,6 @@ suite('Sorted runs', () => {
             for (const [name, entry] of expected) {
               assert.deepEqual(readable(found.get(name)), readable(entry));
               assert.deepEqual(readable(runs.get(entry.key)), readable(model.get(entry.key)));
-              assert.deepEqual(readable(reader.get(entry.key, group)), readable(entry));
               assert.deepEqual(readable(reader.get(entry.key)), readable(model.get(entry.key)));
               const next = [...entry.key.slice(0, -1), (entry.key.at(-1) ?? 0) + 1];
               assert.deepEqual(readable(runs.get(next)), readable(model.get(next)));

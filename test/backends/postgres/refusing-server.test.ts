@@ -59,7 +59,7 @@ async function processorIn(scope: AsyncDisposableStack, context: TestContext, na
     }),
   );
   await appendAll(dataFolder, entries);
-  const log = openEmbeddedLogReader({ folder: logFolderOf(dataFolder), retentionMs: 1e15, now: Date.now });
+  const log = openEmbeddedLogReader({ folder: logFolderOf(dataFolder) });
   scope.defer(() => log.close());
   const { logger, lines } = rememberingLogger();
   const processor = new Processor({

@@ -54,9 +54,10 @@ import {
 
 export interface ReaderSetup {
   readonly folder: string;
-  readonly retentionMs: number;
+  /** Without it, nothing is removed. */
+  readonly retentionMs?: number;
   /** The time that retention goes by. */
-  readonly now: () => number;
+  readonly now?: () => number;
   /**
    * For the processor beside the writer: of the newest segment only what is durable is read, and segments are compressed
    * once processed. `receiptTime` is the clock of `received_at`.
@@ -261,10 +262,11 @@ class EmbeddedLogReader implements LogReader {
    * compressed.
    */
   async commit(_partition: number, position: number): Promise<void> {
+    const { retentionMs = Number.POSITIVE_INFINITY, now = Date.now } = this.#setup;
     const processed = this.#list(0).ranges.filter(({ until }) => until !== undefined && until <= position);
     // The marker of missing records stays, like that of a segment that was given up.
     const kept = processed.filter((range) => !isGapMarker(range));
-    while (kept[0] !== undefined && this.#newestReceivedAt(kept[0]) <= this.#setup.now() - this.#setup.retentionMs) {
+    while (kept[0] !== undefined && this.#newestReceivedAt(kept[0]) <= now() - retentionMs) {
       // The backup's copy of the store may be older than the position, and then it needs the segment.
       if (isBackupRunning(this.#setup.folder)) return;
       removeNow(kept[0].segment.file);

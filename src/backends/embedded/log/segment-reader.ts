@@ -313,7 +313,7 @@ export function decodeIntact(segment: SegmentReader, found: FoundRecord): Decode
  * At least one record if there is one, then as many as bring the bodies to `bytesMax` bytes. Records before a damaged or
  * missing one are returned, so that only a read of that one itself fails.
  */
-export function readRecords(range: SegmentRange, bytesMax: number, cache = new SegmentCache()): ReadRecords {
+export function readRecords(range: SegmentRange, bytesMax: number, cache: SegmentCache): ReadRecords {
   const { segment, from } = range;
   const end = endOf(range);
   const records: LogRecord[] = [];

@@ -415,7 +415,7 @@ class Writer {
       if (!canWrite(this.#setup.folder)) return;
       clearInterval(this.#probe);
       this.#probe = undefined;
-      this.#replyToAll({ type: 'recovered' });
+      for (const { port } of this.#senders) reply(port, { type: 'recovered' });
     }, PROBE_INTERVAL_MS);
   }
 
@@ -480,10 +480,6 @@ class Writer {
     for (const sender of this.#senders) {
       reply(sender.port, { type: 'failed', upToGroup: lastGroups.get(sender) ?? 0, message, fatal });
     }
-  }
-
-  #replyToAll(message: WriterReply): void {
-    for (const { port } of this.#senders) reply(port, message);
   }
 }
 

@@ -91,11 +91,10 @@ export class SortedRuns extends StoredRuns {
     this.#filterBytes = 0;
   }
 
-  protected override runsWith(key: Key, group: number | null): readonly Run[] {
+  protected override runsWith(key: Key): readonly Run[] {
     const [hash = 0, rest = 0] = key;
     let found: Run[] | undefined;
     for (const run of this.#known()) {
-      if (group !== null && run.group !== group) continue;
       if (run.filters === null || mayHave(run.filters, hash, rest)) (found ??= []).push(run);
     }
     return found ?? NO_RUNS;

@@ -50,21 +50,21 @@ export class StoredRuns {
   }
 
   /** The same, without those that certainly do not have the key. */
-  protected runsWith(_key: Key, group: number | null): readonly ListedRun[] {
-    return this.listRuns(group);
+  protected runsWith(_key: Key): readonly ListedRun[] {
+    return this.listRuns();
   }
 
-  /** Searches a group, or the newest group that has the key: its entries in all runs, combined. */
-  get(key: Key, group: number | null = null): Entry | undefined {
-    const found = this.parts(key, group);
+  /** Searches the newest group that has the key: its entries in all runs, combined. */
+  get(key: Key): Entry | undefined {
+    const found = this.parts(key);
     return isAny(found) ? combineEntries(this.shape, found) : undefined;
   }
 
   /** The same, one entry per run. */
-  parts(key: Key, group: number | null = null): readonly Entry[] {
+  parts(key: Key): readonly Entry[] {
     const found: Entry[] = [];
     let newest: number | undefined;
-    for (const run of this.runsWith(key, group)) {
+    for (const run of this.runsWith(key)) {
       if (newest !== undefined && run.group !== newest) break;
       const entry = this.#getIn(run.no, key);
       if (entry === undefined) continue;

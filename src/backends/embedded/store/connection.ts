@@ -28,6 +28,11 @@ const STATEMENT_LENGTH_MAX = 4_096;
 const LOCK_WAIT_MS_MAX = 30_000;
 const LOCK_RETRY_MS = 1;
 
+export interface Tenant {
+  readonly no: number;
+  readonly id: TenantId;
+}
+
 export interface EventTable {
   readonly no: number;
   readonly first_event: number;

@@ -40,6 +40,7 @@ import {
   OLDEST,
 } from '../../../views/cursor.ts';
 import { amountText } from '../../../views/currency.ts';
+import { startOf } from '../../../views/sums.ts';
 import { nodesById } from './profiles.ts';
 import { uuidText } from '../uuids.ts';
 import { followsStart, latestStart } from './starts.ts';
@@ -151,8 +152,8 @@ interface BucketRange {
 
 function* bucketsWith(store: StoreConnection, range: BucketRange): Generator<number> {
   const { tenant, width, eventName } = range;
-  const oldest = Math.floor(range.from / width) * width;
-  let below = Math.floor(range.to / width) * width + 1;
+  const oldest = startOf(range.from, width);
+  let below = startOf(range.to, width) + 1;
   for (;;) {
     const bucket = store.get<{ start: number }>(
       'SELECT start FROM counts WHERE tenant = ? AND width = ? AND start < ? ORDER BY start DESC LIMIT 1',

@@ -12,6 +12,7 @@ import type { KeyHash } from '../../../views/keyed-hash.ts';
 import { IdentityCache } from '../../../views/identity-cache.ts';
 import type { StoreConnection } from './connection.ts';
 import { keySetHashOf, type MatchKeyLookup, type StoreMatchKeys } from './match-keys.ts';
+import { rootOf } from './profiles.ts';
 import { uuidBytes, uuidText } from '../uuids.ts';
 
 /** Limit for cached roots; beyond it the cache is cleared. */
@@ -86,7 +87,7 @@ export class StoreGraph {
       nextNode,
       resolvedNodeOf: (user) => resolved.get(user),
       nodeOf: (key) => {
-        const node = nodes.get(key) ?? this.#nodeOf(tenant, key);
+        const node = nodes.get(key) ?? this.#keys.find(tenant, key)?.node;
         return node === UNKNOWN ? undefined : node;
       },
       rootOf: (node) => roots.get(node) ?? this.#rootOf(node),
@@ -131,15 +132,10 @@ export class StoreGraph {
     return isResolved ? strongest : UNKNOWN;
   }
 
-  #nodeOf(tenant: number, key: MatchKey): NodeNumber {
-    return this.#keys.find(tenant, key)?.node ?? UNKNOWN;
-  }
-
   #rootOf(node: NodeNumber): NodeNumber {
     const cached = this.#roots.get(node);
     if (cached !== undefined) return cached;
-    const sql = 'SELECT root FROM aliases WHERE node = ?';
-    const root = this.#store.get<{ root: NodeNumber }>(sql, node)?.root ?? node;
+    const root = rootOf(this.#store, node);
     if (this.#roots.size >= CACHED_ROOTS_MAX) this.#roots.clear();
     this.#roots.set(node, root);
     return root;

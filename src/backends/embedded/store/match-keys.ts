@@ -6,10 +6,10 @@
  */
 
 import type { DatabaseSync } from 'node:sqlite';
-import { IDENTIFIER_TYPES, type NodeNumber } from '../../../model.ts';
-import { type HashOfKey, type Key, type KeyHash, keyHashes, identityFingerprint } from '../../../views/keyed-hash.ts';
+import { IDENTIFIER_TYPES, type NodeNumber, type NormalisedKey } from '../../../model.ts';
+import { type HashOfKey, identityFingerprint, type KeyHash, keyHashes } from '../../../views/keyed-hash.ts';
 import { BufferedRuns } from '../sorted-runs/buffered-runs.ts';
-import type { Key as RunKey, RunsShape } from '../sorted-runs/entries.ts';
+import type { Key, RunsShape } from '../sorted-runs/entries.ts';
 import type { StoredRuns } from '../sorted-runs/stored-runs.ts';
 
 export const MATCH_KEYS: RunsShape = {
@@ -43,20 +43,20 @@ export class MatchKeyLookup {
     this.#hashOf = hashOf;
   }
 
-  find(tenant: number, key: Key): KeyOwner | undefined {
+  find(tenant: number, key: NormalisedKey): KeyOwner | undefined {
     const entry = this.#runs.get(this.runKeyOf(tenant, key));
     if (entry === undefined) return undefined;
     const [node = 0, keySetHash = NO_KEY_SET_HASH] = entry.values;
     return { node, keySetHash: keySetHash === NO_KEY_SET_HASH ? null : keySetHash };
   }
 
-  runKeyOf(tenant: number, { type, value }: Key): RunKey {
+  runKeyOf(tenant: number, { type, value }: NormalisedKey): Key {
     const { hash, rest } = this.#hashOf(tenant, IDENTIFIER_TYPES.indexOf(type), value);
     return [hash, rest];
   }
 
   /** Strongest first. */
-  identityFingerprint(tenant: number, keys: readonly Key[]): KeyHash {
+  identityFingerprint(tenant: number, keys: readonly NormalisedKey[]): KeyHash {
     return identityFingerprint(this.#hashOf, tenant, keys);
   }
 }
@@ -72,7 +72,7 @@ export class StoreMatchKeys extends MatchKeyLookup {
   }
 
   /** For a key without a node. */
-  insert(tenant: number, key: Key, node: NodeNumber, keySetHash: number | null): void {
+  insert(tenant: number, key: NormalisedKey, node: NodeNumber, keySetHash: number | null): void {
     this.buffered.put(this.runKeyOf(tenant, key), [node, keySetHash ?? NO_KEY_SET_HASH]);
   }
 }

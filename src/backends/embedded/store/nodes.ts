@@ -10,7 +10,7 @@
 import type { NewNode } from '../../../identity/graph.ts';
 import { nodeIdOf } from '../../../identity/node-id.ts';
 import { compareOrigins } from '../../../identity/origin.ts';
-import type { NodeNumber, Origin, TenantId } from '../../../model.ts';
+import type { NodeNumber, Origin } from '../../../model.ts';
 import type { UserToStore } from '../../../store-writer.ts';
 import {
   boundedText,
@@ -21,17 +21,12 @@ import {
   sumOf,
   type Visits,
 } from '../../../views/node-properties.ts';
-import type { StoreConnection } from './connection.ts';
+import type { StoreConnection, Tenant } from './connection.ts';
 import { NO_SHAPE, profileDeltas, ShapeHashes } from './profile-runs.ts';
 import type { BufferedRuns } from '../sorted-runs/buffered-runs.ts';
 import type { RunsSizes } from '../sorted-runs/sorted-runs.ts';
 import { NODES_PER_BLOCK } from './schema.ts';
 import { uuidBytes } from '../uuids.ts';
-
-interface Tenant {
-  readonly no: number;
-  readonly id: TenantId;
-}
 
 export class StoreNodes {
   readonly deltas: BufferedRuns;

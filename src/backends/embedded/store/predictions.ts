@@ -15,7 +15,7 @@ import {
 } from '../../../processor/predict.ts';
 import type { Prediction } from '../../../store.ts';
 import type { LookupRequest, LookupResult } from '../../../store-writer.ts';
-import { openRejections } from '../../sql/rejections.ts';
+import { openRejectionsOf } from '../../sql/rejections.ts';
 import type { StoreConnection } from './connection.ts';
 import { EVENT_IDS, FirstUseLookup, IDEMPOTENCY_KEYS } from './first-uses.ts';
 import { StoreGraph } from './identity-graph.ts';
@@ -26,7 +26,6 @@ import { Tombstones } from './tombstones.ts';
 
 /** No tenant has this number: nothing is found for it. */
 const UNKNOWN_TENANT = { no: 0, last_erased_at: 0 };
-const NO_USERS: ReadonlySet<number> = new Set();
 
 export class StorePredictions {
   readonly #store: StoreConnection;
@@ -74,8 +73,7 @@ export class StorePredictions {
       lastErasedAt,
       newestUseOfKey: (key) => this.#firstUses.newestUseOfKey(no, key),
       olderUseOfKey: (key, bodyHash) => this.#firstUses.olderUseOfKey(no, key, bodyHash),
-      openRejections: (traceId) =>
-        this.#store.steps((tables) => openRejections(tables, no, [traceId])).get(traceId) ?? NO_USERS,
+      openRejections: (traceId) => this.#store.steps((tables) => openRejectionsOf(tables, no, traceId)),
       eventIds: this.#firstUses.eventIds(no, request.eventIds),
       erasedAt: (key) => this.#tombstones.erasedAt({ no, id: request.tenantId }, key, request.receivedAtMin),
     };

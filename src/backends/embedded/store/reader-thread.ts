@@ -49,9 +49,7 @@ function kindOf(error: unknown): FailedCall['error'] {
 function run(setup: StoreThreadSetup): void {
   const { dataFolder, ...options } = setup;
   const writeLockRequest = options.writeLockRequest && new WriteLockRequest(options.writeLockRequest);
-  // This reader removes nothing from the log: it never commits a position.
-  const folder = logFolderOf(dataFolder);
-  const log = openEmbeddedLogReader({ folder, retentionMs: Number.MAX_SAFE_INTEGER, now: Date.now });
+  const log = openEmbeddedLogReader({ folder: logFolderOf(dataFolder) });
   const store = createReading(openSqliteStore(storeFileOf(dataFolder), { ...options, writeLockRequest }), log);
   const reply = (message: StoreReply): void => parentPort?.postMessage(message);
   parentPort?.on('message', (call: StoreCall | 'close') => {

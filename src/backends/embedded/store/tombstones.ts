@@ -8,22 +8,17 @@
  * for keys among these.
  */
 
-import { IDENTIFIER_TYPES, type MatchKey, type TenantId } from '../../../model.ts';
+import { IDENTIFIER_TYPES, type MatchKey, type NormalisedKey } from '../../../model.ts';
 import type { Tombstone } from '../../../store-writer.ts';
-import type { HashOfKey, Key } from '../../../views/keyed-hash.ts';
+import type { HashOfKey } from '../../../views/keyed-hash.ts';
 import { tombstoneOf } from '../../../views/tombstone.ts';
-import type { StoreConnection } from './connection.ts';
-
-interface Tenant {
-  readonly no: number;
-  readonly id: TenantId;
-}
+import type { StoreConnection, Tenant } from './connection.ts';
 
 /** Some 5 MB. */
 const KNOWN_MAX = 100_000;
 
 /** The short hash of an erased key. Others may have the same, so it only says where to look. */
-export function shortHashOf(hashOf: HashOfKey, tenant: number, { type, value }: Key): number {
+export function shortHashOf(hashOf: HashOfKey, tenant: number, { type, value }: NormalisedKey): number {
   return hashOf(tenant, IDENTIFIER_TYPES.indexOf(type), value).hash;
 }
 

@@ -37,7 +37,7 @@ import { notesOf } from '../../../views/record-notes.ts';
 import { type Difference, readDifference } from '../../sql/ledger.ts';
 import { countLostRecords, readPositions, readProcessedLog } from '../../sql/positions.ts';
 import { hasJobs } from '../../sql/jobs.ts';
-import { markAccepted, openRejections } from '../../sql/rejections.ts';
+import { markAccepted, openRejectionsOf } from '../../sql/rejections.ts';
 import type { Steps, Tables } from '../../sql/steps.ts';
 import { LOCAL_LOG, LOCAL_SHARD, type StoreQueries } from '../../sql/store-tables.ts';
 import { SqlWriteTransaction } from '../../sql/write-transaction.ts';
@@ -48,7 +48,7 @@ import { EventTables } from './event-tables.ts';
 import { FirstUses } from './first-uses.ts';
 import { Invalidations } from './invalidations.ts';
 import type { HashOfKey } from '../../../views/keyed-hash.ts';
-import { StoreConnection } from './connection.ts';
+import { StoreConnection, type Tenant } from './connection.ts';
 import { StoreGraph, writeChanges } from './identity-graph.ts';
 import { StoreMatchKeys } from './match-keys.ts';
 import { StoreNodes } from './nodes.ts';
@@ -83,14 +83,10 @@ export function openSqliteStoreWriter(setup: StoreWriterSetup): StoreWriter {
   return withDamageExplained(setup.file, () => new SqliteStoreWriter(openStoreFile(setup.file, 'writer'), setup));
 }
 
-const NO_USERS: ReadonlySet<number> = new Set();
-
 /** SQLite quotes no values in their messages. */
 const VALUE_ERRORS: ReadonlySet<number> = new Set([SQLITE.toobig, SQLITE.constraint, SQLITE.mismatch, SQLITE.range]);
 
-interface Tenant {
-  readonly no: number;
-  readonly id: TenantId;
+interface KnownTenant extends Tenant {
   /** When something was last erased here; 0 for never. Records received later need not be checked. */
   readonly lastErasedAt: number;
 }
@@ -113,7 +109,7 @@ class SqliteStoreWriter extends SqlWriteTransaction implements StoreWriter, Writ
   readonly #tombstones: Tombstones;
   readonly #firstUses: FirstUses;
   readonly #invalidations: Invalidations;
-  readonly #tenants = new Map<TenantId, Tenant>();
+  readonly #tenants = new Map<TenantId, KnownTenant>();
   #next: Sequences = { node: 0, record: 0, event: 0 };
   #dataVersion = -1;
   readonly #identity: FileIdentity;
@@ -205,8 +201,7 @@ class SqliteStoreWriter extends SqlWriteTransaction implements StoreWriter, Writ
           newestUseOfKey: (key) => this.#attempt(() => this.#firstUses.newestUseOfKey(tenant.no, key)),
           olderUseOfKey: (key, bodyHash) =>
             this.#attempt(() => this.#firstUses.olderUseOfKey(tenant.no, key, bodyHash)),
-          openRejections: (traceId) =>
-            this.#steps((tables) => openRejections(tables, tenant.no, [traceId])).get(traceId) ?? NO_USERS,
+          openRejections: (traceId) => this.#steps((tables) => openRejectionsOf(tables, tenant.no, traceId)),
           eventIds: this.#firstUses.eventIds(tenant.no, request.eventIds),
           erasedAt: (key) => this.#attempt(() => this.#tombstones.erasedAt(tenant, key, request.receivedAtMin)),
         };
@@ -388,12 +383,12 @@ class SqliteStoreWriter extends SqlWriteTransaction implements StoreWriter, Writ
     return this.#attempt(() => new Map(ids.map((id) => [id, this.#tenant(id).no])));
   }
 
-  #tenant(id: TenantId): Tenant {
+  #tenant(id: TenantId): KnownTenant {
     const known = this.#tenants.get(id);
     if (known !== undefined) return known;
     this.#store.run('INSERT INTO tenants (id) VALUES (?) ON CONFLICT DO NOTHING', id);
     const sql = 'SELECT no, id, last_erased_at AS "lastErasedAt" FROM tenants WHERE id = ?';
-    const tenant = this.#store.get<Tenant>(sql, id) as Tenant;
+    const tenant = this.#store.get<KnownTenant>(sql, id) as KnownTenant;
     this.#tenants.set(id, tenant);
     return tenant;
   }

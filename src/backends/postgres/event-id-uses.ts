@@ -1,9 +1,9 @@
 /**
- * Earlier uses of the event ids of a batch (`EventIdUses`), made from a lookup by id. Pure. For stores that look ids
+ * Earlier uses of the event ids of a batch (`EventIdUses`), made from a lookup by id. Pure. For a store that looks ids
  * up as texts.
  */
 
-import type { EventIdUses } from '../store-writer.ts';
+import type { EventIdUses } from '../../store-writer.ts';
 
 export function eventIdUsesOf(ids: readonly string[], usedAt: (id: string) => number | undefined): EventIdUses {
   const indexes = new Map<string, number>();
