@@ -4,7 +4,7 @@
  * the specification's own, letter for letter.
  */
 
-export interface ErrorKind {
+interface ErrorKind {
   readonly status: number;
   /** Whether the same request may succeed later. Retryable responses carry `Retry-After`. */
   readonly retryable: boolean;

@@ -8,7 +8,7 @@ import { isLongerThan } from '../validation/characters.ts';
 import { parseIso8601 } from '../validation/iso8601.ts';
 import { BadParameterError } from './responses.ts';
 
-export type JsonMembers = Readonly<Record<string, unknown>>;
+type JsonMembers = Readonly<Record<string, unknown>>;
 
 /** The members of an object, all of them known: a misspelt one that does nothing is worse than a refusal. */
 export function membersOf<Name extends string>(

@@ -17,7 +17,7 @@ import type { JsonSchema } from './openapi-types.ts';
 
 const TEXT = Symbol('JSON text');
 
-export interface RawJson {
+interface RawJson {
   readonly [TEXT]: JsonText;
 }
 
@@ -42,7 +42,7 @@ export type JsonOf<Value> = unknown extends Value
       ? RawJson | ReadonlyMap<string, JsonOf<Value[keyof Value]>> | JsonObjectOf<Value>
       : Value | (Value extends number | string ? RawJson : never);
 
-export type JsonObjectOf<Value extends object> = {
+type JsonObjectOf<Value extends object> = {
   readonly [Key in keyof Value]: JsonOf<Value[Key]> | (object extends Pick<Value, Key> ? undefined : never);
 };
 

@@ -29,7 +29,7 @@ export interface MemberParts {
   readonly now: () => number;
 }
 
-export interface PageCall {
+interface PageCall {
   /** What stands for `:id` in the path, as it was sent; empty where the path has none. */
   readonly id: string;
   readonly body: unknown;

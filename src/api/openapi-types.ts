@@ -3,7 +3,7 @@
  * as what `openapi-document.ts` writes and `docs-page.ts` reads; this is no general OpenAPI model.
  */
 
-export interface Reference {
+interface Reference {
   readonly $ref: string;
 }
 
@@ -29,7 +29,7 @@ export interface JsonSchema {
   readonly [keyword: string]: unknown;
 }
 
-export interface Example {
+interface Example {
   readonly summary: string;
   readonly value: unknown;
 }
@@ -46,7 +46,7 @@ export interface Response {
   readonly content?: Readonly<Record<string, MediaType>>;
 }
 
-export interface Parameter {
+interface Parameter {
   readonly name: string;
   readonly in: 'header' | 'query' | 'path';
   readonly required: boolean;
@@ -69,7 +69,7 @@ export interface Operation {
   readonly responses: Readonly<Record<string, Response | Reference>>;
 }
 
-export type Method = 'get' | 'post' | 'put' | 'patch' | 'delete';
+type Method = 'get' | 'post' | 'put' | 'patch' | 'delete';
 export type PathItem = Readonly<Partial<Record<Method, Operation>>>;
 
 /** Of an operation that is described by hand. */

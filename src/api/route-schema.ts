@@ -40,7 +40,7 @@ export interface RouteSchema {
 type RouteResponse = JsonResponse | typeof NO_CONTENT | OtherResponse;
 
 /** Anything but JSON of one shape, as the OpenAPI document has it. */
-export interface OtherResponse {
+interface OtherResponse {
   readonly description: string;
   readonly content: Readonly<Record<string, object>>;
 }
@@ -65,7 +65,7 @@ const ERROR_RESPONSES = {
   503: 'Unavailable',
 } as const;
 
-export type ErrorStatus = keyof typeof ERROR_RESPONSES;
+type ErrorStatus = keyof typeof ERROR_RESPONSES;
 
 /**
  * The options of a Fastify route. Neither Ajv nor fast-json-stringify has a part in it: requests are refused in our own

@@ -76,7 +76,7 @@ export const DASHBOARD_READING: RouteKind = {
 type IdForm = 'uuid' | 'user' | 'text';
 
 /** A route of a tenant: its schema, and the handler that responds to it. */
-export interface TenantRoute<Kinds extends ParameterKinds, Body extends TSchema> {
+interface TenantRoute<Kinds extends ParameterKinds, Body extends TSchema> {
   readonly method: 'GET' | 'POST' | 'PUT' | 'DELETE';
   readonly url: string;
   /** The form of the id in the path: a UUID unless given. */

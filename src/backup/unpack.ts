@@ -28,7 +28,7 @@ export interface UnpackOptions extends CopyOptions {
   readonly onFile: (path: string) => void;
 }
 
-export type CheckOptions = Omit<UnpackOptions, 'onBytes'>;
+type CheckOptions = Omit<UnpackOptions, 'onBytes'>;
 
 /** Opens and reads everything in a folder at rest; throws an `OperatorError` that names the file where something is wrong. */
 export type CheckFolder = (folder: string, scope: BackupScope, options: CheckOptions) => Promise<BackupFacts>;

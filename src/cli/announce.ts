@@ -14,7 +14,7 @@ import type { Account, KeyStore } from '../keys.ts';
 import { curlLine } from './curl.ts';
 import { DEFAULT_ACCOUNT_NAME } from './keys.ts';
 
-export interface Start {
+interface Start {
   readonly config: Config;
   readonly port: number;
   readonly keyStore: KeyStore;

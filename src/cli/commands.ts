@@ -17,7 +17,7 @@ export interface Flag {
   readonly choices?: readonly string[];
 }
 
-export type Flags = Readonly<Record<string, Flag>>;
+type Flags = Readonly<Record<string, Flag>>;
 
 export interface Command {
   /** How it is called, after "sluice", where its name is not enough: in the list of commands. */
@@ -264,7 +264,7 @@ const PLAN_COMMANDS = {
   },
 } as const satisfies Record<string, Command>;
 
-export const COMMANDS = {
+const COMMANDS = {
   serve: {
     synopsis: 'serve [settings]',
     summary: 'starts the server; the first start prints a link and a key',

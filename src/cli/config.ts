@@ -8,7 +8,7 @@ import { inkFor, renderTable, wrap } from './table.ts';
 
 const DESCRIPTION_COLUMNS = 92;
 
-export interface ConfigIo {
+interface ConfigIo {
   out(text: string): void;
   readonly env: Env;
   readonly isTty: boolean;

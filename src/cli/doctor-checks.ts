@@ -39,7 +39,7 @@ export interface SegmentName {
 }
 
 /** Whether a server holds the data folder, and the last process that noted so. */
-export interface LockHolder {
+interface LockHolder {
   readonly isHeld: boolean;
   readonly pid: number | null;
 }

@@ -33,7 +33,7 @@ export function targetOf({ url, key }: Server, timeoutMs: number, { stop, now, e
   return { url: new URL('ingest/events', url), key, timeoutMs, stop, now, onWait };
 }
 
-export interface SentUser {
+interface SentUser {
   readonly userIndex: number;
   readonly message: string;
 }

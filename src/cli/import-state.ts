@@ -23,7 +23,7 @@ import type { BadLine, FilePosition } from './import-lines.ts';
 
 const PREFIX_BYTES = 65_536;
 
-export interface ImportProgress extends FilePosition {
+interface ImportProgress extends FilePosition {
   readonly usersAccepted: number;
   readonly usersRejected: number;
   readonly rejectedBytes: number;

@@ -12,7 +12,7 @@ const REDRAW_MS = 100;
 const LINE_MS = 5_000;
 const BAR_COLUMNS = 16;
 
-export interface ProgressCounts {
+interface ProgressCounts {
   readonly count: number;
   readonly bytes: number;
   /** What `done` is a part of, in any unit; null when unknown. */

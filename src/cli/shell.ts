@@ -13,7 +13,7 @@ import { SQLITE, sqliteCodeOf } from '../runtime/sqlite-errors.ts';
 import type { Store } from '../store.ts';
 import { type Ink, inkFor } from './table.ts';
 
-export interface Terminal {
+interface Terminal {
   readonly isTty: boolean;
   readonly columns: number;
 }

@@ -30,7 +30,7 @@ export interface TimeSources {
   readonly uptime: () => number;
 }
 
-export interface ClockSetup {
+interface ClockSetup {
   /** The newest `received_at` that is stored; 0 when nothing is. */
   readonly newest: number;
   /**

@@ -14,7 +14,7 @@ const NO_TIME_BEFORE = Date.UTC(2026, 0, 1);
 const DIGITS = 16;
 const CANNOT_WRITE_NOW: ReadonlySet<string> = new Set(['ENOSPC', 'EDQUOT', 'EMFILE', 'ENFILE']);
 
-export interface RetentionClockSetup {
+interface RetentionClockSetup {
   readonly file: string;
   /** The time that it follows. */
   readonly time: () => number;

@@ -14,7 +14,7 @@ import { EDGE_BYTES_MIN, type Setting, SETTINGS } from './settings.ts';
 export { SETTINGS } from './settings.ts';
 
 export type Env = Readonly<Record<string, string | undefined>>;
-export type Source = 'default' | 'environment' | 'flag';
+type Source = 'default' | 'environment' | 'flag';
 
 const PREFIX = 'SLUICE_';
 

@@ -8,7 +8,7 @@ import { parseArgs } from 'node:util';
 import { OperatorError } from '../errors.ts';
 
 /** Flags by name without dashes: those that take a value, and those that are simply there or not. */
-export type FlagKinds = Readonly<Record<string, 'value' | 'switch'>>;
+type FlagKinds = Readonly<Record<string, 'value' | 'switch'>>;
 
 export interface FlagsRead {
   readonly values: ReadonlyMap<string, string>;

@@ -30,7 +30,7 @@ interface Path {
 const CAUSES = ['permission', 'read-only disk', 'wrong file'] as const;
 type Cause = (typeof CAUSES)[number];
 
-export interface AccessProblem {
+interface AccessProblem {
   readonly path: string;
   /** Such as "may not be read by this user: …" */
   readonly what: string;

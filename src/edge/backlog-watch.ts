@@ -21,7 +21,7 @@ export interface BacklogWatchParts {
   readonly logger: Logger;
 }
 
-export interface BacklogWatch {
+interface BacklogWatch {
   look(): Promise<void>;
   /** One that is under way may still end, well or not. */
   stop(): void;

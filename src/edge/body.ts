@@ -19,7 +19,7 @@ import type { Reservation } from './admission.ts';
 export const ENCODINGS = ['gzip', 'deflate', 'br', 'zstd'] as const;
 export type Encoding = (typeof ENCODINGS)[number];
 
-export type BodyProblem = 'too_large' | 'no_room' | 'bad_encoding' | 'aborted';
+type BodyProblem = 'too_large' | 'no_room' | 'bad_encoding' | 'aborted';
 
 export interface BodyRead {
   readonly body: Buffer | null;

@@ -36,7 +36,7 @@ interface Found {
   readonly violations: ViolationsByUser | null;
 }
 
-export interface CheckIntakeParts extends IntakeParts {
+interface CheckIntakeParts extends IntakeParts {
   readonly predict: Predict;
   readonly planChecks: PlanChecks;
 }

@@ -80,7 +80,7 @@ export interface Reading {
   readonly keyStore: KeyStore;
 }
 
-export interface Edge {
+interface Edge {
   readonly port: number;
   /** Finishes the requests in flight, then closes the log and the stores. */
   stop(): Promise<void>;

@@ -24,12 +24,12 @@ export interface ServerStatus {
   isBacklogFull(): boolean;
 }
 
-export interface Readiness {
+interface Readiness {
   readonly ready: boolean;
   readonly reasons: string[];
 }
 
-export interface ReadinessParts {
+interface ReadinessParts {
   readonly role: Role;
   readonly status: ServerStatus;
   readonly log: LogAppender | null;

@@ -71,14 +71,14 @@ export interface Exchange {
   reservation: Reservation | null;
 }
 
-export interface GivenKey {
+interface GivenKey {
   readonly key: string;
   /** A URL ends up in logs and histories: a secret key is not accepted from there. */
   readonly isInUrl: boolean;
 }
 
 /** A log entry without what the key and the clock give. */
-export type Content = Omit<LogEntry, 'traceId' | 'tenantId' | 'receivedAt' | 'keyId' | 'keyKind'>;
+type Content = Omit<LogEntry, 'traceId' | 'tenantId' | 'receivedAt' | 'keyId' | 'keyKind'>;
 
 /** `Item`: what an error response lists for each invalid user or message. */
 export abstract class RequestIntake<Item> {

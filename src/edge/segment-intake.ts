@@ -19,7 +19,7 @@ import { SEGMENT_PREFLIGHT, sendSegmentFailure } from './segment-responses.ts';
 import { rudderSettings, segmentRouteOf, segmentSettings, serverAddress } from './segment-routes.ts';
 import { convertBody, VALIDATOR_THREAD_BYTES_MIN } from './validate-body.ts';
 
-export interface SegmentIntakeParts extends IntakeParts {
+interface SegmentIntakeParts extends IntakeParts {
   readonly matchOptions: MatchOptions;
   /** Where clients reach this server; empty if that is not set. */
   readonly publicUrl: string;

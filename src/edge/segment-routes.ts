@@ -9,7 +9,7 @@ const PREFIX = '/ingest/v1/';
 const RUDDER_CONFIG = '/ingest/sourceConfig';
 const RUDDER_BEACON = '/ingest/beacon/v1/batch';
 
-export type SegmentRoute =
+type SegmentRoute =
   /** Takes messages: a batch, or one of the type. */
   | { readonly kind: 'messages'; readonly type: MessageType | null }
   /** What browsers and apps measure about the SDK itself: nothing that is kept. */
@@ -46,7 +46,7 @@ export function segmentRouteOf(url: string): SegmentRoute | undefined {
 }
 
 /** Where a client is to send to: the address of this server as clients know it. */
-export interface ServerAddress {
+interface ServerAddress {
   /** Without a scheme: that is how SDKs write it. */
   readonly host: string;
   readonly isPlainHttp: boolean;

@@ -40,7 +40,7 @@ const IDLE_TIMEOUT_MS = 70_000;
 /** How long a client that was refused may take to read why. */
 const HANG_UP_MS = 2_000;
 
-export interface EdgeServerParts {
+interface EdgeServerParts {
   /** Null where this role does not receive events: then that path is like any other. */
   readonly ingest: Ingest | null;
   /** Null together with `ingest`. */

@@ -13,14 +13,14 @@ export interface Edge {
 }
 
 /** An identifier and the node that it is linked to, permanently. */
-export interface Linked {
+interface Linked {
   readonly key: { readonly type: IdentifierType; readonly value: string };
   readonly node: NodeNumber;
   readonly origin: Origin;
 }
 
 /** Rule 15: `from` was linked to a node, which the merges, in their order, join to the node that `to` was linked to. */
-export interface Chain<Identifier extends Linked, Merge extends Edge> {
+interface Chain<Identifier extends Linked, Merge extends Edge> {
   readonly from: Identifier;
   readonly merges: readonly Merge[];
   readonly to: Identifier;

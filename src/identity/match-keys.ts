@@ -18,7 +18,7 @@ export interface MatchOptions {
 
 export const DEFAULT_MATCH_OPTIONS: MatchOptions = { defaultCountry: null, junkValues: new Set() };
 
-export interface MatchKeys {
+interface MatchKeys {
   /** Strongest first (rule 4), at most one of a type. */
   readonly keys: MatchKey[];
   /** Types whose value was there, but junk. */

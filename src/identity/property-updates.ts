@@ -22,7 +22,7 @@ export type Group = readonly [
   properties: Values,
 ];
 
-export interface PropertyUpdate {
+interface PropertyUpdate {
   readonly fields: Values;
   readonly properties: Values;
 }

@@ -10,7 +10,7 @@ import { buildValue, parseJson } from './parse.ts';
 import { BACKSLASH, isDigit, LOWER_E, MINUS, QUOTE, ZERO } from './scanner.ts';
 
 /** What `JSON.rawJSON` makes: a frozen object that holds the source text of a number. */
-export interface RawNumber {
+interface RawNumber {
   readonly rawJSON: string;
 }
 

@@ -35,7 +35,7 @@ export class KeyStoreUnavailableError extends Error {
   override readonly name = 'KeyStoreUnavailableError';
 }
 
-export interface KeyCacheOptions {
+interface KeyCacheOptions {
   readonly staleMs?: number;
   readonly timeoutMs?: number;
   readonly foundMax?: number;

@@ -14,7 +14,7 @@ import { LinearPattern } from './pattern.ts';
 import { type Plan, type PlanMode, type PlannedProperties, readStored, type UnplannedMode } from './plan.ts';
 
 /** The mode in which something was violated: a user with an enforced violation is rejected. */
-export type ViolationMode = 'warn' | 'enforce';
+type ViolationMode = 'warn' | 'enforce';
 
 export interface Violation {
   /** In the user: `events[0].total`, `user_properties.plan`. */

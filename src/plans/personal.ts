@@ -58,7 +58,7 @@ function masked<Value extends { readonly value: string }>(
 }
 
 /** What a plan marks as personal. */
-export interface PersonalData {
+interface PersonalData {
   readonly profile_fields: readonly string[];
   readonly user_properties: readonly string[];
   /** By event name; those without any are left out. */

@@ -40,7 +40,7 @@ export interface Plan {
   readonly profile_fields?: PlannedProperties;
 }
 
-export type PlanReading =
+type PlanReading =
   | { readonly ok: true; readonly plan: Plan }
   | { readonly ok: false; readonly mistakes: readonly PlanMistake[] };
 

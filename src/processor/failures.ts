@@ -31,7 +31,7 @@ export function isPoison(error: unknown): boolean {
 }
 
 /** What is kept and logged of an error that a record causes. */
-export interface Failure {
+interface Failure {
   readonly cause: string;
   /** Without the message. */
   readonly stack: string;

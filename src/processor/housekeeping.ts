@@ -20,7 +20,7 @@ const OVER_LIMIT_LOG_INTERVAL_MS = 3_600_000;
 /** Beyond this lag behind the clock, retention counts as paused. */
 const RETENTION_LAG_MS = 60_000;
 
-export interface HousekeepingParts {
+interface HousekeepingParts {
   readonly log: LogReader;
   readonly writer: StoreWriter;
   readonly metrics: MetricsWriter;

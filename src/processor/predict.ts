@@ -31,13 +31,13 @@ const PROPERTY_CHANGES_LENGTH_MAX = 1_000_000;
 /** Once this much is read of stored properties, those of further nodes are not. One node has up to 10 MB. */
 export const PROPERTIES_BYTES_MAX = 16 * 1024 * 1024;
 
-export interface PreparedPrediction {
+interface PreparedPrediction {
   readonly tenantId: TenantId;
   readonly records: readonly PreparedRecord[];
   readonly lookup: LookupRequest;
 }
 
-export interface DecidedPrediction {
+interface DecidedPrediction {
   readonly records: readonly PreparedRecord[];
   readonly batch: TenantBatch;
   /** Surviving nodes of the stored profiles that the users belong to, or that would be merged. */

@@ -42,7 +42,7 @@ export function shouldYield({ waiting, lagMs, waitedMs, bytes, idleMs }: LoadSam
   return lagMs < lagMsMax && waitedMs < lagMsMax;
 }
 
-export interface YieldParts {
+interface YieldParts {
   readonly now: () => number;
   readonly waiting: () => number;
   /** Entries, and bytes, that were appended to the log since the start. */

@@ -23,7 +23,7 @@ export type FixedUserResult =
   | { readonly status: 'still_rejected'; readonly message: string };
 
 /** What it was sent as, and when it was received. */
-export interface SentAs {
+interface SentAs {
   readonly format: Format;
   readonly receivedAt: number;
 }

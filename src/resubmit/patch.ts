@@ -76,7 +76,7 @@ function checkPointer(pointer: unknown, where: string): void {
 }
 
 /** The patched user, or why it cannot be patched. */
-export type Patched = { readonly user: JsonText } | { readonly message: string };
+type Patched = { readonly user: JsonText } | { readonly message: string };
 
 export function patched(user: JsonText, patch: Patch): Patched {
   try {

@@ -8,7 +8,7 @@ import type { ForeignFormat, KeyKind, TenantId } from '../model.ts';
 import type { FixedUserResult } from './fixed-user.ts';
 
 /** What is kept of the request of a rejected user. */
-export interface RejectedRequest {
+interface RejectedRequest {
   readonly traceId: string;
   readonly receivedAt: number;
   readonly keyId: string;

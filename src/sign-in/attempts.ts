@@ -11,7 +11,7 @@ import { comparableEmail } from '../members.ts';
 import { MINUTE_MS } from '../model.ts';
 import { sha256 } from './token.ts';
 
-export interface DelayPolicy {
+interface DelayPolicy {
   /** Failures without any wait. */
   readonly freeFailures: number;
   readonly firstWaitMs: number;

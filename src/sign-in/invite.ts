@@ -25,7 +25,7 @@ const EMAIL_CHARACTERS_MAX = 254;
 const ID_CHARACTERS = 12;
 const EMAIL = /^[^\s@]+@[^\s@]+$/u;
 
-export interface InvitationOptions {
+interface InvitationOptions {
   readonly accountId: string;
   readonly kind: InvitationKind;
   readonly email: string | null;
@@ -61,12 +61,12 @@ export async function readInvitation(
   return tokenHash === undefined ? undefined : members.findInvitation(tokenHash, now);
 }
 
-export type AcceptOutcome =
+type AcceptOutcome =
   | ({ readonly outcome: 'signed in' } & SignedIn)
   | { readonly outcome: 'gone' }
   | { readonly outcome: 'refused'; readonly mistake: string };
 
-export interface AcceptOptions {
+interface AcceptOptions {
   readonly token: string;
   /** Null where the person gave none, which is enough if the invitation names one. */
   readonly email: string | null;

@@ -28,7 +28,7 @@ export interface SignedIn {
   readonly token: string;
 }
 
-export type SignInOutcome =
+type SignInOutcome =
   | ({ readonly outcome: 'signed in' } & SignedIn)
   | { readonly outcome: 'wrong' }
   | { readonly outcome: 'slowed'; readonly waitMs: number };

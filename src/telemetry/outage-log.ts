@@ -9,13 +9,13 @@ import type { Logger } from './logger.ts';
 
 export const REMINDER_MS = 60_000;
 
-export interface OutageMessages {
+interface OutageMessages {
   readonly failing: string;
   readonly working: string;
 }
 
 /** Beyond what each outage log has: for something of which one part may fail while another works. */
-export interface OutageOptions {
+interface OutageOptions {
   /** How long nothing may have failed before a success ends the outage. */
   readonly quietMs?: number;
   /** A monotonic clock, in milliseconds. */

@@ -8,7 +8,7 @@ import { SECOND_MS } from '../model.ts';
 
 const LINES_PER_SECOND_MAX = 10;
 
-export interface RequestLine {
+interface RequestLine {
   /** Absent for what is not about one request. */
   readonly traceId?: string;
   readonly reason?: string;

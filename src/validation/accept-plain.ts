@@ -14,7 +14,7 @@ import { isBlank, isLongerThan } from './characters.ts';
 import { parseIso8601, parseUsualTime, USUAL_TIME_LENGTH } from './iso8601.ts';
 import { DROPPED_BY_CLIENT } from './validate-request.ts';
 
-export interface PlainCounts {
+interface PlainCounts {
   readonly userCount: number;
   readonly eventCount: number;
 }

@@ -35,7 +35,7 @@ export interface EntryRow {
 }
 
 /** A row of the table of properties. */
-export interface PropertiesRow {
+interface PropertiesRow {
   /** JSON arrays. */
   readonly properties: string;
   readonly examples: string;

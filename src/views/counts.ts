@@ -22,7 +22,7 @@ export interface CountRow {
 }
 
 /** Which stored buckets a question is about. */
-export interface CountRange {
+interface CountRange {
   readonly width: number;
   /** From (inclusive) to (exclusive). */
   readonly from: number;

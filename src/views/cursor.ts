@@ -60,7 +60,7 @@ export function arrivalCursorOf({ storeId, historyId }: CursorGiver, ...numbers:
   return encoded([ARRIVALS, storeId + (historyId ?? ''), ...numbers]);
 }
 
-export interface ArrivalCursor extends CursorGiver {
+interface ArrivalCursor extends CursorGiver {
   readonly numbers: readonly number[];
 }
 

@@ -21,7 +21,7 @@ export interface PendingMinute {
   rejectedUsers: number;
 }
 
-export interface PendingResult {
+interface PendingResult {
   /** Several may be of the same tenant and minute. */
   readonly minutes: readonly PendingMinute[];
   /** The partitions in which positions were missing. */

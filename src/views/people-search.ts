@@ -42,7 +42,7 @@ export interface Step {
   readonly end: NodeNumber | null;
 }
 
-export interface PeopleSource {
+interface PeopleSource {
   /** Its number; 0 for one that never sent anything. */
   readonly tenant: number;
   findProfile(type: IdentifierType, normalised: string): Promise<StoredProfile | undefined>;

@@ -84,12 +84,12 @@ export function storedProfile({ root, nodes }: ProfileNodes, identifiers: readon
   };
 }
 
-export function viewOfNodes(nodes: readonly ProfileNode[]): ReturnType<typeof viewOf> {
+function viewOfNodes(nodes: readonly ProfileNode[]): ReturnType<typeof viewOf> {
   return viewOf(nodes.map(({ properties }) => groupsIn(properties)));
 }
 
 /** Identifiers as the clients wrote them, in the order of the rows, at most `countMax` of each type. */
-export function identifiersByType(
+function identifiersByType(
   rows: readonly IdentifierRow[],
   countMax = Number.POSITIVE_INFINITY,
 ): StoredProfile['identifiers'] {
@@ -109,7 +109,7 @@ function provenances(values: ReadonlyMap<string, PropertyValue>): Map<string, Pr
 }
 
 /** All rows oldest first. */
-export interface IdentityRows {
+interface IdentityRows {
   readonly identifiers: readonly IdentifierRow[];
   readonly merges: readonly MergeRow[];
   readonly refusals: readonly RefusalRow[];

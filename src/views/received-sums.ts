@@ -28,7 +28,7 @@ const LEDGER_COLUMNS = [
 ] as const;
 export const RECEIPT_COLUMNS = ['users_accepted', 'users_rejected', 'events_accepted'] as const;
 
-export type LedgerRow = Record<'tenant' | 'hour' | (typeof LEDGER_COLUMNS)[number], number>;
+type LedgerRow = Record<'tenant' | 'hour' | (typeof LEDGER_COLUMNS)[number], number>;
 export type ReceiptRow = Record<'tenant' | 'minute' | (typeof RECEIPT_COLUMNS)[number], number>;
 
 export class ReceivedSums {

@@ -42,14 +42,14 @@ export interface RemovedEventCount {
 }
 
 /** A bucket, with what is taken out of it. */
-export interface Loss extends Bucket {
+interface Loss extends Bucket {
   events: number;
   /** May be 0 if the amounts cancel out; the sum may still change. */
   revenue: number;
   hasRevenue: boolean;
 }
 
-export interface Counted {
+interface Counted {
   /** All shards of the buckets that lose something. */
   readonly rows: readonly CountedRow[];
   /** Minutes of the hours that lose revenue, oldest first, shard by shard. */
@@ -58,7 +58,7 @@ export interface Counted {
   readonly revenues: Iterable<MinuteRevenue<number | string>>;
 }
 
-export function nameOf({ width, start, eventName, currency }: Bucket): string {
+function nameOf({ width, start, eventName, currency }: Bucket): string {
   // A currency has no space in it.
   return `${width} ${start} ${currency} ${eventName}`;
 }

@@ -32,7 +32,7 @@ export interface UserEvents {
 }
 
 /** What the store says, at the same moment, of what the records name. */
-export interface TraceSources<Row extends TracedRecord> {
+interface TraceSources<Row extends TracedRecord> {
   /** By userIndex. */
   eventsOf(record: Row): ReadonlyMap<number, UserEvents>;
   /** The public id of a node; undefined for one that was erased. */

@@ -160,7 +160,7 @@ export function metricsSlots(edges: number): number {
   return 2 * edges + 2;
 }
 
-export interface SupervisorParts extends Omit<ThreadSetup, 'installation' | keyof ReturnType<typeof allocateBuffers>> {
+interface SupervisorParts extends Omit<ThreadSetup, 'installation' | keyof ReturnType<typeof allocateBuffers>> {
   /** Null where nothing asks for a key. */
   readonly keyStore: KeyStore | null;
   readonly logger: Logger;

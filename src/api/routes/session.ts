@@ -25,7 +25,7 @@ import { servedEnvironments } from '../tenant-route.ts';
 import { environment } from './keys.ts';
 import { email } from './members.ts';
 
-export interface SessionParts extends MemberParts {
+interface SessionParts extends MemberParts {
   readonly version: string;
   readonly config: Pick<Config, 'edges' | 'trustedProxies'>;
 }

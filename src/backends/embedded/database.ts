@@ -32,7 +32,7 @@ export const ENGINE_TYPES: EngineTypes = {
 };
 
 /** Statements, or a function for what statements cannot do. Runs within a transaction. */
-export type Migration = string | ((database: DatabaseSync) => void);
+type Migration = string | ((database: DatabaseSync) => void);
 
 export interface DatabaseFile {
   readonly file: string;

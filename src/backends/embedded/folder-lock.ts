@@ -77,7 +77,7 @@ export function lockHolderOf(folder: string): { isHeld: boolean; pid: number | n
  * Locks a file until the returned function is called, or the process ends. Throws SQLite's error if another connection
  * has it. Nothing is ever written to it; on a full disk a lock without a journal file works, and one with it fails.
  */
-export function lockFile(file: string, timeout: number, journal: 'DELETE' | 'MEMORY'): () => void {
+function lockFile(file: string, timeout: number, journal: 'DELETE' | 'MEMORY'): () => void {
   const database = new DatabaseSync(file, { timeout });
   try {
     database.exec(`PRAGMA journal_mode = ${journal}; PRAGMA locking_mode = EXCLUSIVE; BEGIN EXCLUSIVE`);
@@ -92,7 +92,7 @@ export function lockFile(file: string, timeout: number, journal: 'DELETE' | 'MEM
 }
 
 /** Any read takes a shared lock for a moment, which an exclusive one prevents. */
-export function isLocked(file: string): boolean {
+function isLocked(file: string): boolean {
   if (!existsSync(file)) return false;
   try {
     using database = new DatabaseSync(file, { readOnly: true, timeout: 0 });

@@ -17,7 +17,7 @@ import { APPEND_MS_MAX, Producer } from './producer.ts';
 
 const CHECK_INTERVAL_MS = 500;
 
-export interface AppenderSetup {
+interface AppenderSetup {
   readonly cluster: Cluster;
   /** min.insync.replicas */
   readonly inSyncMin: number;

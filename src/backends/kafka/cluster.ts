@@ -16,7 +16,7 @@ const GROUP_KEY_TYPE = 0;
 /** A little more than the client's own timeout. */
 const CONNECTED_MS_MAX = 4_000;
 
-export interface PartitionMetadata {
+interface PartitionMetadata {
   /** The id of a broker; -1 while there is none. */
   readonly leader: number;
   /** Increases with each leader. Sent with a request, so that a former leader rejects it. */

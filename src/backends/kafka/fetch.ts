@@ -33,7 +33,7 @@ export interface FetchResult {
 }
 
 /** Positions, `from` inclusive, `to` exclusive. */
-export interface Gap {
+interface Gap {
   readonly from: number;
   readonly to: number;
 }
@@ -46,7 +46,7 @@ export interface FetchRequest {
   readonly bytesMax: number;
 }
 
-export interface FetchFromRequest extends Omit<FetchRequest, 'epoch'> {
+interface FetchFromRequest extends Omit<FetchRequest, 'epoch'> {
   /**
    * True for readers that only look. A processor needs every record: those between its position and the first that still
    * exists were acknowledged and never processed.

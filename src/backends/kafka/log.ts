@@ -21,7 +21,7 @@ const CLIENT_NAME = 'sluice';
 /** A little more than the deadline of an append. */
 const PRODUCE_MS_MAX = 6_000;
 
-export interface KafkaLogSetup {
+interface KafkaLogSetup {
   /** LOG_URL. */
   readonly url: string;
   /** How long processed records are kept at least. */

@@ -31,7 +31,7 @@ const LEAVING = -1;
 
 type Heartbeat = consumerGroupHeartbeatV1.ConsumerGroupHeartbeatResponse;
 
-export interface MembershipSetup {
+interface MembershipSetup {
   readonly cluster: Cluster;
   readonly topicId: string;
   readonly group: string;

@@ -30,7 +30,7 @@ export interface Message {
   readonly timestamp: number;
 }
 
-export interface MessageLocation {
+interface MessageLocation {
   readonly partition: number;
   readonly position: number;
 }
@@ -236,7 +236,7 @@ function isText(value: unknown): boolean {
   return typeof value === 'string';
 }
 
-export interface BodyUser {
+interface BodyUser {
   readonly start: number;
   readonly end: number;
   /** 0 if `events` is not an array. */

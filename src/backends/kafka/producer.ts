@@ -88,7 +88,7 @@ interface Batch {
   isInFlight: boolean;
 }
 
-export interface ProducerSetup {
+interface ProducerSetup {
   readonly cluster: Cluster;
   /** Called with the reason when a request missed its deadline. */
   readonly onTimeout: (reason: string) => void;

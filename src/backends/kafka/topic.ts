@@ -20,7 +20,7 @@ export interface TopicInfo {
   readonly inSyncMin: number;
 }
 
-export interface TopicOptions {
+interface TopicOptions {
   /** How long processed records are kept. */
   readonly retentionMs: number;
   readonly warn: (message: string) => void;

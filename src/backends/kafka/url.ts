@@ -22,7 +22,7 @@ export interface KafkaAddress {
   readonly replication: number | null;
 }
 
-export interface KafkaLogin {
+interface KafkaLogin {
   readonly mechanism: Extract<SASLOptions['mechanism'], 'PLAIN' | 'SCRAM-SHA-256' | 'SCRAM-SHA-512'>;
   readonly user: string;
   readonly password: string;

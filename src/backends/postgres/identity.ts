@@ -39,7 +39,7 @@ export async function topicOf(connection: Queryable): Promise<string | null> {
   return rows[0]?.log ?? null;
 }
 
-export interface TopicLog {
+interface TopicLog {
   readonly name: string;
   /** By partition: the first position that is kept, where that is not 0. */
   beginnings(): Promise<ReadonlyMap<number, number>>;

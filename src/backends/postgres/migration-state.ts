@@ -41,7 +41,7 @@ export const MIGRATION_TABLES: readonly string[] = [
   `,
 ];
 
-export interface MigrationRow {
+interface MigrationRow {
   readonly id: string;
   readonly log: string;
   readonly startedAt: number;

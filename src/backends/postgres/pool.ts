@@ -136,7 +136,7 @@ export interface Statement {
   readonly timeoutMs?: number;
 }
 
-export interface Result<Row> {
+interface Result<Row> {
   readonly rows: Row[];
   /** Rows read or written. */
   readonly rowCount: number;

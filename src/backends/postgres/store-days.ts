@@ -16,7 +16,7 @@ import { ADVISORY_LOCKS, PARTITION_LOCK } from './migrations.ts';
 import type { PostgresClient, PostgresPool, Queryable } from './pool.ts';
 
 const PARENTS = ['events', 'records'] as const;
-export type DayParent = (typeof PARENTS)[number];
+type DayParent = (typeof PARENTS)[number];
 
 export function dayOf(time: number): number {
   return Math.floor(time / DAY_MS);
@@ -162,7 +162,7 @@ const PARTITIONS_MAX = 128;
 const GROWTH = 4;
 const PAIRS_PER_READ = 5_000;
 
-export interface EventTimes {
+interface EventTimes {
   /** Timestamps, both inclusive. */
   readonly from: number;
   readonly to: number;
@@ -170,7 +170,7 @@ export interface EventTimes {
   readonly days: { readonly first: number; readonly last: number } | null;
 }
 
-export interface EventWindow {
+interface EventWindow {
   /** The oldest timestamp, inclusive. */
   readonly from: number;
   /** The newest timestamp, exclusive. */

@@ -199,13 +199,13 @@ type DeletedColumns = RemovedEvent & {
 };
 
 /** Days of receipt: first (inclusive) to end (exclusive). */
-export interface Days {
+interface Days {
   readonly first: number;
   readonly end: number;
 }
 
 /** Removed events, in the order of the log; `isLast` when these nodes have none left in these days. */
-export async function eraseEvents(
+async function eraseEvents(
   client: PostgresClient,
   tenant: number,
   nodes: readonly NodeNumber[],

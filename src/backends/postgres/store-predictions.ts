@@ -37,7 +37,7 @@ const NODES_WITHIN_BYTES = `
 /** No tenant has this number: nothing is found for it. */
 const UNKNOWN_TENANT = 0;
 
-export interface RequestToPredict {
+interface RequestToPredict {
   /** Undefined for a tenant that never sent anything. */
   readonly tenant: number | undefined;
   readonly tenantId: TenantId;

@@ -203,10 +203,10 @@ interface RecordRow {
  * By day: records up to this number are gone. Continuing from there skips rows whose removal other transactions do not
  * see yet.
  */
-export type ExpiryProgress = Map<number, number>;
+type ExpiryProgress = Map<number, number>;
 
 /** How many records were removed, and the days before `cutoff` that seem to be empty. */
-export async function expireEvents(
+async function expireEvents(
   client: PostgresClient,
   cutoff: number,
   progress: ExpiryProgress,
@@ -264,7 +264,7 @@ async function oldestRecords(client: Queryable, day: number, after: number): Pro
  * Drops days that seemed to be empty; one that is not, stays. Records go first: a writer that finds no table for a
  * record writes nothing, while a record without its events would be left in a day that has no table for them.
  */
-export async function dropDays(pool: PostgresPool, days: ReadonlySet<number>): Promise<void> {
+async function dropDays(pool: PostgresPool, days: ReadonlySet<number>): Promise<void> {
   await withPartitionLock(pool, async (client) => {
     await client.query(`SET statement_timeout = ${DROP_TIMEOUT_MS}; SET lock_timeout = ${DROP_WAIT_MS}`);
     try {

@@ -54,7 +54,7 @@ import { writeNodes } from './write-nodes.ts';
 import { type InvalidationState, blockErases, PersonCache, readInvalidationStates } from './person-cache.ts';
 import { findStored, writeRecords } from './write-records.ts';
 
-export interface PostgresWriterSetup {
+interface PostgresWriterSetup {
   /** At least two connections; the writer closes it. */
   readonly pool: PostgresPool;
   /** The log that the positions belong to (`LogReader.name`). */

@@ -25,7 +25,7 @@ import { inSnapshot, TenantNumbers } from './store-reads.ts';
 import { listEvents } from './store-timeline.ts';
 import { listTraces, readTrace } from './store-traces.ts';
 
-export interface PostgresStoreOptions {
+interface PostgresStoreOptions {
   /** The pool of a migrated database (`migrate`). */
   readonly pool: PostgresPool;
   /**

@@ -31,7 +31,7 @@ const PARAMETERS = new Set([
   'connect_timeout',
 ]);
 
-export interface PostgresUrl {
+interface PostgresUrl {
   readonly connection: ClientConfig;
   /** Host, port and database, for messages: no user, no password. */
   readonly address: string;

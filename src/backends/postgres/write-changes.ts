@@ -55,7 +55,7 @@ const FIND_TAKEN = {
 };
 
 /** The changes of one tenant, whose number is `tenant`. */
-export interface TenantChanges {
+interface TenantChanges {
   readonly tenant: number;
   readonly batch: TenantBatch;
   /** Whether a match key had a node when the batch was looked up. */

@@ -89,7 +89,7 @@ interface MemberRow {
 }
 
 /** A lookup, with the numbers of its tenant and of the first node that it may create. */
-export interface Lookup {
+interface Lookup {
   readonly tenant: number;
   readonly request: LookupRequest;
   readonly nextNode: NodeNumber;
@@ -106,7 +106,7 @@ interface UncachedLookup extends Lookup {
   readonly hasCached: boolean;
 }
 
-export interface Graph {
+interface Graph {
   /** In the order of the lookups. */
   readonly found: readonly (UncachedLookup & { readonly snapshot: Snapshot })[];
   readonly locked: LockedNodes;

@@ -66,7 +66,7 @@ interface UpdatedRow {
 }
 
 /** The users of each tenant, by the node that they went to; `tenant` is its number. */
-export interface TenantVisits {
+interface TenantVisits {
   readonly tenant: number;
   readonly batch: TenantBatch;
   readonly visits: Visits;

@@ -81,7 +81,7 @@ interface RecordRow {
 }
 
 /** The records of one tenant, whose number is `tenant`. */
-export interface TenantRecords {
+interface TenantRecords {
   readonly tenant: number;
   readonly batch: TenantBatch;
 }
@@ -259,14 +259,14 @@ async function insertRejections(client: Queryable, records: readonly RecordRow[]
 }
 
 /** A column's value; `null` is NULL. None may hold U+0000. */
-export type CopyValue = string | number | null;
+type CopyValue = string | number | null;
 
 const SPECIAL = /[\\\t\n\r]/;
 const ALL_SPECIAL = /[\\\t\n\r]/g;
 const ESCAPES: Readonly<Record<string, string>> = { '\\': '\\\\', '\t': '\\t', '\n': '\\n', '\r': '\\r' };
 
 /** One row for COPY … FROM STDIN, in PostgreSQL's text format. */
-export function copyLine(values: readonly CopyValue[]): string {
+function copyLine(values: readonly CopyValue[]): string {
   let line = '';
   for (let column = 0; column < values.length; column++) {
     if (column > 0) line += '\t';

@@ -65,10 +65,10 @@ export interface SqlQueries<Tables> {
   readonly jsonArrayFrom: JsonArrayFrom;
 }
 
-export type JsonArrayFrom = typeof jsonArrayFromSqlite;
+type JsonArrayFrom = typeof jsonArrayFromSqlite;
 
 /** Runs one statement, and says how many rows it returned or changed. */
-export type RunStatement = (
+type RunStatement = (
   sql: string,
   parameters: readonly unknown[],
 ) => Promise<{ readonly rows: unknown[]; readonly rowCount: number }>;

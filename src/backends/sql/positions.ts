@@ -73,7 +73,7 @@ export function advancePosition(
   return expectedTraceId === undefined ? advance : advance.where('last_trace_id', '=', expectedTraceId);
 }
 
-export interface Advance {
+interface Advance {
   readonly log: string;
   readonly partition: number;
   readonly from: number;

@@ -33,7 +33,7 @@ const BUCKET = ['width', 'start', 'event_name', 'currency'] as const;
 export type RemovedEvent = RemovedEventCount & RemovedFromLedger;
 type Revenues = Iterable<MinuteRevenue<number | string>>;
 
-export interface SumsEngine {
+interface SumsEngine {
   readonly locks: RowLocks;
   /** Revenues of the stored events of these minutes, in the order of the log. */
   readonly revenuesIn: (tenant: number, starts: ReadonlySet<number>) => Revenues | Promise<Revenues>;

@@ -40,7 +40,7 @@ export function reportOverLimit(progress: SweepProgress, retention: Retention): 
   progress.overLimit = 0;
 }
 
-export interface Sweep {
+interface Sweep {
   readonly tables: Tables;
   readonly retention: Retention;
   readonly now: number;

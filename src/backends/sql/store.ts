@@ -32,7 +32,7 @@ import { countRejections, listRejectionReasons, listRejections, readRejection } 
 import type { Steps, Tables } from './steps.ts';
 import type { StoreQueries } from './store-tables.ts';
 
-export interface StoreEngine {
+interface StoreEngine {
   readonly queries: StoreQueries;
   /** The log whose positions come with the ledger. Throws while it is not known. */
   logName(): string;

@@ -26,7 +26,7 @@ interface Waiting {
   readonly reject: (error: Error) => void;
 }
 
-export interface AppenderSetup extends LogWriterSetup {
+interface AppenderSetup extends LogWriterSetup {
   /** Called once, after every waiting call was rejected, when the process has to end: what it writes may not be found again. */
   readonly onFatal: (message: string) => void;
   /** Called at start if the log has lost its end. */

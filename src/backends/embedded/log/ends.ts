@@ -38,7 +38,7 @@ const LOCAL = 'local:';
 export const NO_SEGMENT: SegmentId = { firstPosition: 0, id: '0'.repeat(DIGITS) };
 
 /** What the line says. */
-export interface LogEndsLine extends DurableEnd {
+interface LogEndsLine extends DurableEnd {
   /** The position after the running commit: no record can be in the log from there on. */
   readonly next: number;
   readonly logName: string;

@@ -52,7 +52,7 @@ import {
   segmentFile,
 } from './segments.ts';
 
-export interface ReaderSetup {
+interface ReaderSetup {
   readonly folder: string;
   /** Without it, nothing is removed. */
   readonly retentionMs?: number;

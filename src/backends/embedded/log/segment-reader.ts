@@ -90,7 +90,7 @@ export interface SegmentRange {
 /** For a folder without a running server. */
 export const UNBOUNDED = { durable: undefined, isDurableOnly: false } as const;
 
-export interface ReadRecords {
+interface ReadRecords {
   readonly records: LogRecord[];
   /** Whether the segment has no more records after these. */
   readonly isEnd: boolean;

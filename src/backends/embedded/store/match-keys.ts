@@ -27,7 +27,7 @@ const NO_KEY_SET_HASH = 0;
 /** This many bits of the rest extend the hash of several keys to 53 bits. */
 const KEY_SET_REST = 2 ** 5;
 
-export interface KeyOwner {
+interface KeyOwner {
   readonly node: NodeNumber;
   /** Hash of all keys that the node got together with this one, the strongest of them (`keySetHashOf`). */
   readonly keySetHash: number | null;

@@ -51,7 +51,7 @@ const WRITTEN_AT = 4;
 const SHAPE = 5;
 
 /** One rule for merging runs, for the memtable, and for reading: see above. */
-export function combineProfiles(rows: RowsToWrite, into: number, other: number): void {
+function combineProfiles(rows: RowsToWrite, into: number, other: number): void {
   const { columns } = rows;
   const [events, first, last] = [columns[EVENTS], columns[FIRST_SEEN], columns[LAST_SEEN]] as [
     Float64Array,

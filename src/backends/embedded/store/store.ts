@@ -29,7 +29,7 @@ import { recount } from './stored-events.ts';
 import { listTraces, readTrace } from './traces.ts';
 import { messageOf } from '../../../errors.ts';
 
-export interface StoreOptions {
+interface StoreOptions {
   /** How the processor normalises: an erase searches rejected users for the person too. */
   readonly matchOptions?: MatchOptions;
   /** Must equal that of the writer. */
