@@ -89,7 +89,7 @@ export const KEY_VOLUME_DAYS = 7;
 
 /** Every method rejects when the store cannot be read or written; callers respond with 503 then, never 401. */
 export interface KeyStore {
-  /** Tracking plans are kept beside the keys. */
+  /** Tracking plans are stored with the keys. */
   readonly plans: PlanStore;
   accounts(): Promise<Account[]>;
   /** Makes the account, or returns the one that has that name already. */

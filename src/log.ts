@@ -80,7 +80,7 @@ export interface LostRange {
 /** Records that are gone from the log and were not processed, by partition. */
 export interface LostAhead extends LostRange {
   readonly partition: number;
-  /** When the processor went on without them; null while it has not. */
+  /** When the processor continued without them; null while it has not. */
   readonly at: number | null;
 }
 
@@ -156,7 +156,7 @@ export interface LogReader {
 /** The log cannot take data now. The edge responds with 503 and the client retries. */
 export class LogUnavailableError extends Error {
   override readonly name = 'LogUnavailableError';
-  /** True when the process must end rather than go on (a failed fsync: what the disk holds is no longer known). */
+  /** True when the process must end rather than continue (a failed fsync: what the disk holds is no longer known). */
   readonly fatal: boolean;
   constructor(message: string, fatal = false) {
     super(message);

@@ -107,7 +107,7 @@ export interface MemberStore {
   startSession(member: CheckedMember, session: NewSession): Promise<boolean>;
   /** Sets the password, ends all sessions of the member and starts the new one; false as for `startSession`. */
   changePassword(member: CheckedMember, passwordHash: string, session: NewSession): Promise<boolean>;
-  /** Another hash of the same password: sessions go on. False as for `startSession`. */
+  /** Another hash of the same password: sessions continue. False as for `startSession`. */
   replacePasswordHash(member: CheckedMember, passwordHash: string): Promise<boolean>;
   /** Expired ones included. */
   findSession(tokenHash: Uint8Array): Promise<Session | undefined>;

@@ -1,7 +1,7 @@
 /**
  * The interface of stored tracking plans (`plans/` checks users with them): per tenant a list of versions that are never
- * changed, of which the newest is in use. They are kept beside the keys, since an edge needs both. Few and rarely written;
- * servers learn of a new version with the key of a request (`ApiKey.enforcedPlan`), and of a version they keep the plan.
+ * changed, of which the newest is in use. They are stored with the keys, since an edge needs both. Few and rarely
+ * written; servers learn of a new version with the key of a request (`ApiKey.enforcedPlan`) and keep its plan.
  */
 
 import type { Environment } from './model.ts';

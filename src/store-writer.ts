@@ -271,7 +271,7 @@ export interface WriteTransaction {
   saveJob(job: TakenJob, progress: JobProgress): Promise<void>;
   /**
    * Takes the partition on from one position to a later one. Called before `lookUp` for the records in between, so that
-   * of two processors that believe a partition to be theirs only one goes on: rejects with `StoreConflictError` when
+   * of two processors that believe a partition to be theirs only one continues: rejects with `StoreConflictError` when
    * the store is not at `from`. A partition that was never read is at 0. `lastTraceId` is of the record before `to`: by it
    * a later start knows the log again. `expectedTraceId` is of the record before `from`: a store that has another there is
    * a copy with a history of its own, which is a conflict, too.
@@ -357,7 +357,7 @@ export interface StoreProgress extends ProcessedLog {
 }
 
 export interface StoreWriter {
-  /** Where each partition of the log goes on; partitions that were never read are not in it. */
+  /** Where each partition of the log continues; partitions that were never read are not in it. */
   positions(): Promise<Map<number, number>>;
   /** The same, with the request of the last record before each position: both of one moment. */
   processed(): Promise<StoreProgress>;

@@ -74,11 +74,11 @@ export interface FoundPerson {
 }
 
 export interface PeoplePage extends Page<FoundPerson> {
-  /** The page ended before its limit and before the last person: the cursor goes on searching. */
+  /** The page ended before its limit and before the last person: the cursor continues the search. */
   readonly isPartial: boolean;
 }
 
-/** A person as shown beside an event or in a trace. */
+/** A person as shown next to an event or in a trace. */
 export interface StoredPerson {
   /** Current id of the profile. */
   readonly id: string;
@@ -310,7 +310,7 @@ export interface StoredRejection {
   readonly acceptedBy: string | null;
 }
 
-/** From (inclusive) to (exclusive), milliseconds; null is no bound. */
+/** From (inclusive) to (exclusive), milliseconds; null means unbounded. */
 export interface TimeRange {
   readonly from: number | null;
   readonly to: number | null;
@@ -369,10 +369,10 @@ export interface StoredLedger {
   readonly lastTraceIds: ReadonlyMap<number, string>;
   /**
    * Oldest first. A store does not see the log: only those that the processor has passed, or an operator has moved a
-   * position past, unless a log is beside it.
+   * position past, unless it is read together with a log.
    */
   readonly lost: readonly (LostRecords | LostAhead)[];
-  /** Records that the log should hold and does not. A store does not see the log: 0 unless a log is beside it. */
+  /** Records that the log should hold and does not. A store does not see the log: 0 unless read together with it. */
   readonly missingRecords: number;
 }
 
@@ -420,7 +420,7 @@ export interface DeadLetter {
   readonly keyId: string;
   /** Whether its body is kept: without it there is nothing to retry. */
   readonly isKept: boolean;
-  /** Whether all its users were erased. It is no dead letter any more, only the trace of its request. */
+  /** Whether all its users were erased. It is no longer a dead letter, only the trace of its request. */
   readonly isErased: boolean;
 }
 

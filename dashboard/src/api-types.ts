@@ -1834,7 +1834,7 @@ export interface components {
             readonly reasons: readonly string[];
             /** @description What an operator should know: findings of the last start, and possible losses from the event log that cannot be counted, such as after a missing or old `log-ends`. The latter stay until `log-warnings` in the data folder is removed. */
             readonly warnings: readonly string[];
-            /** @description Why processing waits, such as a store that cannot be written or does not belong to the log; null while it goes on, and on a server that processes nothing. Accepted requests stay in the log. */
+            /** @description Why processing waits, such as a store that cannot be written or does not belong to the log; null while it continues, and on a server that processes nothing. Accepted requests stay in the log. */
             readonly processing_problem: string | null;
             /** @description Of Sluice. */
             readonly version: string;

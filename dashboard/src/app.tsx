@@ -87,7 +87,7 @@ function Outside({ page: Component, name }: { page: ComponentType; name: string 
   );
 }
 
-/** An address without an environment, or with one that this server does not serve, goes on to one that it does. */
+/** An address without an environment, or with one that this server does not serve, leads to one that it does. */
 function Inside({ environment, view }: { environment: Environment | undefined; view: string }): ReactNode {
   const { environments } = useSession();
   const isServed = environment !== undefined && environments.includes(environment);

@@ -39,7 +39,7 @@ function valueAt(value: unknown, path: string): unknown {
     .reduce<unknown>((at, name) => (at as Readonly<Record<string, unknown>> | null)?.[name], value);
 }
 
-/** The library compares objects by their members, and an exact number is no such object. */
+/** The library compares objects by their members, and an exact number is not such an object. */
 const NUMBER = '\0number:';
 
 function encoded(value: unknown): unknown {

@@ -1,4 +1,4 @@
-/** What stands at an address that is no view. */
+/** What is shown at an address that is not a view. */
 
 import type { ReactNode } from 'react';
 import { environmentOf, Link, useAddress } from './router.tsx';

@@ -11,7 +11,7 @@
  * server responded 202 and did not reject it), rejected (by the server, with its message), or dropped (the queue is full or
  * closed), and each of these is reported. A request may be repeated, because every event has an `$event_id`.
  *
- * Limits: the queue is bounded by entries and by bytes, the batch under way included. Retries go on until the server
+ * Limits: the queue is bounded by entries and by bytes, the batch under way included. Retries continue until the server
  * responds, so during a long outage the oldest entries are dropped and counted.
  */
 

@@ -1,6 +1,6 @@
 /**
  * Members of a JSON body that a client sends to the API, each checked by name. Numbers keep their digits, and
- * `__proto__` is a name like any other: what is a client's own (a user, a patch) goes on as it came.
+ * `__proto__` is a name like any other: what is a client's own (a user, a patch) is passed on as it came.
  */
 
 import { parseExact } from '../json/exact-numbers.ts';

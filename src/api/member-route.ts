@@ -20,7 +20,7 @@ import { sessionTokenOf, setSessionCookie } from './session-cookie.ts';
 
 export interface MemberParts {
   readonly members: MemberStore;
-  /** API keys, and the tracking plans beside them. */
+  /** API keys, and the tracking plans stored with them. */
   readonly keyStore: KeyStore;
   /** Only tenants and keys of this environment are served. */
   readonly environment: 'any' | Environment;

@@ -1,6 +1,6 @@
 /**
  * The part of OpenAPI 3.1 that Sluice uses for operations, as types, and how a reference is followed. Types only as wide
- * as what `openapi-document.ts` writes and `docs-page.ts` reads; this is no general OpenAPI model.
+ * as what `openapi-document.ts` writes and `docs-page.ts` reads; this is not a general OpenAPI model.
  */
 
 interface Reference {

@@ -229,7 +229,7 @@ function checksumOf(header: Buffer): number {
 
 function assertChecksum(header: Buffer): void {
   if (numberIn(header.subarray(148, 156)) !== checksumOf(header))
-    throw new TarError('it is no tar archive, or a header in it is damaged');
+    throw new TarError('it is not a tar archive, or a header in it is damaged');
 }
 
 function assertIsNoOverride(extended: Buffer): void {

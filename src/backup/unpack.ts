@@ -1,7 +1,7 @@
 /**
  * Reads a backup: a folder or an archive. Every file is compared with its size and hash in the manifest, so what was
  * changed, cut or removed since is named. `unpack` writes the files into an empty folder on the way; `verify` checks what
- * is in them as well, for which an archive is unpacked beside itself for a while.
+ * is in them as well, for which an archive is unpacked next to itself for a while.
  */
 
 import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, statSync } from 'node:fs';

@@ -174,7 +174,7 @@ function note({ err }: Shell, write: () => void): void {
   } catch (error) {
     const reason = messageOf(error);
     err(
-      `The backup goes on, but could not be noted in the data folder, so "sluice doctor" does not see it: ${reason}\n`,
+      `The backup continues, but could not be noted in the data folder, so "sluice doctor" does not see it: ${reason}\n`,
     );
   }
 }

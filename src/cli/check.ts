@@ -42,7 +42,7 @@ interface CheckedUser {
 
 interface Result {
   readonly users: CheckedUser[];
-  /** What is no request, or no JSON. */
+  /** What is not a request, or not JSON. */
   readonly bad: BadSample[];
   pendingRequests: number;
 }
@@ -322,7 +322,7 @@ function samplesInLines(text: string): Samples {
   return { requests, bad };
 }
 
-/** A value that is no request is taken for a user: then the message is about what a user lacks. */
+/** A value that is not a request is taken for a user: then the message is about what a user lacks. */
 function sampleOf(text: string, value: unknown, location: Location): Sample {
   const { text: place, line } = location;
   if (!isRequest(value)) return { body: `{"users":[${text}]}`, location, userLocation: () => location };

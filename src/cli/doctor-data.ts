@@ -81,12 +81,12 @@ export const checkLog: Check = async (parts) => {
       const atRest = parts.lockHolder(parts.dataFolder).isHeld ? '' : ', and a start would accept them';
       return [ok(`${countOf(segments.length, 'segment')}, readable at both ends${atRest}`)];
     }
-    // A foreign segment is also found beside each of its neighbours.
+    // A foreign segment is also found next to each of its neighbours.
     return [...new Map(findings.map((finding) => [finding.message, finding])).values()];
   });
 };
 
-/** A migrated folder has a log, so beside the marker of a migration there was one. */
+/** A migrated folder has a log, so next to the marker of a migration there was one. */
 function absentLog({ dataFolder }: DoctorParts): Finding {
   const marker = readMigrationMarker(dataFolder);
   if (marker?.state !== 'migrated') return ok('there is none yet');
@@ -414,7 +414,7 @@ async function absentStore(parts: DoctorParts): Promise<Finding> {
   if (lost > 0) {
     return failed(
       `store.db is gone, and the log does not have everything that was in it: ${countOf(lost, 'request')} ${lost === 1 ? 'is' : 'are'} in neither`,
-      'Put store.db back, or restore a backup (sluice restore --from BACKUP). A server started now rebuilds the store from what the log still has, and counts the rest in lost_records of GET /ledger for good.',
+      'Put store.db back, or restore a backup (sluice restore --from BACKUP). A server started now rebuilds the store from what the log still has, and counts the rest in lost_records of GET /ledger permanently.',
     );
   }
   return warning(
@@ -481,7 +481,7 @@ function lostFinding({ partition, from, to, records, at }: StoredLedger['lost'][
   const isKnown = to - from === records;
   const where = `${isKnown ? `positions ${from} to ${to - 1}` : `from position ${from} on`} of partition ${partition}`;
   const count = `${isKnown ? '' : 'at least '}${countOf(records, 'record')}`;
-  const advice = 'They are not in the store, and are counted in lost_records of GET /ledger for good.';
+  const advice = 'They are not in the store, and are counted in lost_records of GET /ledger permanently.';
   const since = at === null ? '' : ` on ${localTime(at)}`;
   // Only Kafka has a position 0: the store was created then, or an operator gave up the first records of a partition.
   if (from === 0) {

@@ -1,5 +1,5 @@
 /**
- * `sluice doctor`: checks everything that tends to go wrong and says what to do next. Works beside a running server and
+ * `sluice doctor`: checks everything that tends to go wrong and says what to do next. Works with a running server and
  * without one, and changes nothing. Exit code 0: everything is OK; 1: errors; 2: warnings only.
  */
 

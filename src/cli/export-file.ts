@@ -1,7 +1,7 @@
 /**
- * The file of an export while it is being written: `FILE.part`, and beside it `FILE.part.state`, which records how much
- * of it is synced, where to continue in the store, and the options. An interrupted export continues from there when it
- * is run with the same options. The file gets its name only when it is complete.
+ * The file of an export while it is being written: `FILE.part`, and next to it `FILE.part.state`, which records how
+ * much of it is synced, where to continue in the store, and the options. An interrupted export continues from there
+ * when it is run with the same options. The file gets its name only when it is complete.
  */
 
 import {

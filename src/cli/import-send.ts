@@ -1,6 +1,6 @@
 /**
- * Sends one batch to `POST /ingest/events` and retries until it is accepted, rejected for good, or the timeout is over.
- * Retries carry the same Idempotency-Key, so a batch whose response was lost is stored once.
+ * Sends one batch to `POST /ingest/events` and retries until it is accepted, rejected permanently, or the timeout is
+ * over. Retries carry the same Idempotency-Key, so a batch whose response was lost is stored once.
  */
 
 import { OperatorError } from '../errors.ts';

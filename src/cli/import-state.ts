@@ -1,7 +1,7 @@
 /**
- * The progress of an import, beside the file: `FILE.import` has the position up to which every line has a response, and
- * `FILE.rejected.ndjson` has the rejected lines. Both cover only the acknowledged part of the file, so after a crash at
- * any moment the import continues from there, and no rejected line is written twice.
+ * The progress of an import, next to the file: `FILE.import` has the position up to which every line has a response,
+ * and `FILE.rejected.ndjson` has the rejected lines. Both cover only the acknowledged part of the file, so after a
+ * crash at any moment the import continues from there, and no rejected line is written twice.
  */
 
 import { createHash, randomUUID } from 'node:crypto';

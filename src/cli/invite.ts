@@ -1,5 +1,5 @@
 /**
- * `sluice invite`: a one-time link to the dashboard, made beside a running server or without one. For an e-mail that is a
+ * `sluice invite`: a one-time link to the dashboard, made while a server runs or without one. For an e-mail that is a
  * member already it is a link to a new password, and says so. The link is printed this once; what is kept is its hash.
  * Anyone who may write to the data folder, or the database, may invite people, so nothing else is asked.
  */

@@ -1,7 +1,7 @@
 /**
- * `sluice keys create|list|edit|roll|revoke`: API keys from the command line, beside a running server or without one. Mistakes
- * are reported all at once, before anything is opened. The key file is made by `create` alone: to list, edit, roll or revoke
- * in a wrong folder leaves nothing behind. A whole key is in the output of `create` and `roll`, and nowhere else.
+ * `sluice keys create|list|edit|roll|revoke`: API keys from the command line, with a running server or without one.
+ * Mistakes are reported all at once, before anything is opened. The key file is made by `create` alone: to list, edit,
+ * roll or revoke in a wrong folder leaves nothing behind. A whole key is in the output of `create` and `roll` alone.
  */
 
 import type { Config, Env } from '../config/config.ts';

@@ -172,7 +172,7 @@ function describeJob(job: JsonObject, ink: Ink): string {
     const rows = problems.map(({ id, message }) => [id, message]);
     lines.push('', renderTable(['id', 'why'], rows, ink));
   }
-  if (job.status === 'running') lines.push('', 'It goes on by itself.');
+  if (job.status === 'running') lines.push('', 'It continues by itself.');
   return `${lines.join('\n')}\n`;
 }
 

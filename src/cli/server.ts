@@ -93,7 +93,7 @@ export interface Reply {
   readonly status: number;
   readonly headers: Headers;
   readonly text: string;
-  /** Undefined for what is no JSON object. */
+  /** Undefined for what is not a JSON object. */
   readonly json: JsonObject | undefined;
 }
 

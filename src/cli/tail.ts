@@ -1,6 +1,6 @@
 /**
  * `sluice tail`: events as they are processed, one line each, until Ctrl-C or until the reader is gone. Polls the store
- * five times a second, so it works beside a running server and shows what is stored if there is none. `--since` shows
+ * five times a second, so it works with a running server and shows what is stored if there is none. `--since` shows
  * events by their own timestamps; what follows comes in order of arrival.
  */
 

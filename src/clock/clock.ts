@@ -43,8 +43,8 @@ interface ClockSetup {
   /** How far the wall clock may be ahead of `newest` at a start. */
   readonly gapMsMax: number;
   /**
-   * One number, which all edges of a server share: the newest time that any of them has given out. Whole milliseconds, since
-   * only integers can be compared and replaced in one step; null where there is one edge.
+   * One number, which all edges of a server share: the newest time that any of them has issued. Whole milliseconds,
+   * since only integers can be compared and replaced in one step; null where there is one edge.
    */
   readonly shared?: BigInt64Array | null;
   readonly sources?: TimeSources;
@@ -296,10 +296,10 @@ export function watchClock({ clock, metrics, logger, agree }: ClockWatchParts): 
 }
 
 const BEHIND_TEXT =
-  'the clock is behind the newest received_at, which goes on at half speed until the clock has caught up; if the clock is wrong, set it';
+  'the clock is behind the newest received_at, which continues at half speed until the clock has caught up; if the clock is wrong, set it';
 
 function heldText(isHeldSinceStart: boolean): string {
   return isHeldSinceStart
-    ? 'the clock was ahead of the newest received_at by more than SLUICE_CLOCK_GAP_MAX at the start: it is not trusted, and received_at goes on from there; set the clock right, and restart the server if this goes on; if the clock is right already, start once with a larger SLUICE_CLOCK_GAP_MAX'
-    : 'the clock jumped ahead by more than SLUICE_CLOCK_JUMP_MAX: it is not trusted, and received_at goes on from before; set the clock right, or restart the server if the clock is right';
+    ? 'the clock was ahead of the newest received_at by more than SLUICE_CLOCK_GAP_MAX at the start: it is not trusted, and received_at continues from there; set the clock right, and restart the server if this persists; if the clock is right already, start once with a larger SLUICE_CLOCK_GAP_MAX'
+    : 'the clock jumped ahead by more than SLUICE_CLOCK_JUMP_MAX: it is not trusted, and received_at continues from before; set the clock right, or restart the server if the clock is right';
 }

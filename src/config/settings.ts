@@ -37,7 +37,7 @@ export interface Setting<T> {
 /** Room for one body of 10 MB, before and after decompression, within the share of large bodies (edge/admission.ts). */
 export const EDGE_BYTES_MIN = 28 * MB;
 
-/** Clocks are corrected by seconds, and that is no jump. */
+/** Clocks are corrected by seconds, and that is not a jump. */
 const CLOCK_BOUND_MS_MIN = MINUTE_MS;
 
 export const SETTINGS = {

@@ -156,7 +156,7 @@ function secretUrl(expected: string, isUrl: (given: string) => boolean): Kind<st
 
 const SECRET_PARAMETER = /pass|secret|token|key/i;
 
-/** An address as it may be shown: no password, wherever in it that stands. What is no address is left as it is. */
+/** An address as it may be shown: no password, wherever in it that stands. Anything else is left as it is. */
 export function withoutSecrets(url: string): string {
   const [, scheme, rest = ''] = /^([a-z]+:\/\/)(.*)$/is.exec(url) ?? [];
   if (scheme === undefined) return url;

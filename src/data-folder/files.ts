@@ -49,7 +49,7 @@ export function storeFileOf(dataFolder: string): string {
   return join(dataFolder, 'store.db');
 }
 
-/** Where the server that runs on the folder is reached, or the last one was: for links made beside it. */
+/** Where the server that runs on the folder is reached, or the last one was: for links that commands make. */
 export function serverUrlFileOf(dataFolder: string): string {
   return join(dataFolder, 'server.url');
 }

@@ -27,6 +27,6 @@ export function assertLockHeld(lock: HeldLock | null): void {
   throw new LockLostError(
     `${file} was removed or replaced while this server was running, so a second server can start on the same data folder and give out the same ` +
       'positions. This server ends. Nothing that it acknowledged is lost. Make sure that one server runs on this folder, ' +
-      'then start it again. Never remove lock.db: it is no leftover of a crash, since the lock ends with the process.',
+      'then start it again. Never remove lock.db: it is not a leftover of a crash, since the lock ends with the process.',
   );
 }

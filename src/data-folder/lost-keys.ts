@@ -1,5 +1,5 @@
 /**
- * Whether a data folder has lost `keys.db`: it is missing or empty, and the log or the store beside it has been used.
+ * Whether a data folder has lost `keys.db`: it is missing or empty, and the log or the store next to it has been used.
  * A new one would have other accounts, so clients with the old keys would get 401 and drop their data, and the stored data
  * would belong to no account. So neither a server nor a command creates one on its own; `sluice keys create
  * --replace-lost-keys` does, for an operator who has decided so.
@@ -12,7 +12,7 @@ import { OperatorError } from '../errors.ts';
 
 /** What an operator does about it. */
 export const LOST_KEYS_ADVICE =
-  'Put keys.db back, from a backup or from where it was moved to. If the keys are in PostgreSQL, set STORE_URL. If keys.db is gone for good, ' +
+  'Put keys.db back, from a backup or from where it was moved to. If the keys are in PostgreSQL, set STORE_URL. If keys.db is gone permanently, ' +
   'stop the server and make new keys for the accounts of this data: sluice keys create --name NAME --kind secret --env ' +
   'production --replace-lost-keys. Clients get 401 until they have the new key, and people sign in again by "sluice invite".';
 

@@ -3,7 +3,7 @@
  *
  * - `+4930123456`: E.164, for what starts with `+` or `00`, or is national with `SLUICE_DEFAULT_COUNTRY`.
  * - `+4930123456;ext=12`: an extension is another telephone, so it stays.
- * - `digits:030123456`: digits and punctuation that are no such number.
+ * - `digits:030123456`: digits and punctuation that are not such a number.
  * - `text:1-800-FLOWERS`: something else stands between the digits; taking it out would make two numbers one.
  *
  * Invariant: normalising a normalised number changes nothing, whatever the default country. Limit: which numbers are
@@ -50,7 +50,7 @@ function internationalOf(dialled: string, defaultCountry: string | null): string
   if (!dialled.startsWith('00')) return defaultCountry === null ? null : e164Of(parse(dialled, defaultCountry));
   const abroad = parse(`+${dialled.slice(2)}`, null);
   if (defaultCountry === null) return e164Of(abroad);
-  // Some countries use a longer international prefix, such as 0011: then the digits after 00 are no calling code.
+  // Some countries use a longer international prefix, such as 0011: then the digits after 00 are not a calling code.
   const local = parse(dialled, defaultCountry);
   if (local !== undefined && local.countryCallingCode !== callingCodeOf(defaultCountry)) return e164Of(local);
   return e164Of(abroad) ?? e164Of(local);

@@ -344,7 +344,7 @@ function propertyEntries(properties: JsonObject, reserved: ReadonlyMap<string, u
       entries.push([amountName, amount]);
       continue;
     }
-    // An amount that is no number is kept as any other property, under a name that may hold anything.
+    // An amount that is not a number is kept as any other property, under a name that may hold anything.
     if (name !== 'value' && (OWN_NAMES.has(name) || isOtherValue(reserved, name, value))) {
       let free = PREFIX + name;
       while (isTaken(free)) free = PREFIX + free;
@@ -363,7 +363,7 @@ const AMOUNT_NAMES: ReadonlyMap<string, string> = new Map([
 /** What these mean is fixed for every event. */
 const OWN_NAMES: ReadonlySet<string> = new Set(['event_name', 'timestamp', 'revenue', 'event_value', '$event_id']);
 
-/** Browsers repeat the name of a page among its properties: that is no collision. */
+/** Browsers repeat the name of a page among its properties: that is not a collision. */
 function isOtherValue(reserved: ReadonlyMap<string, unknown>, name: string, value: unknown): boolean {
   return reserved.has(name) && reserved.get(name) !== value;
 }

@@ -22,7 +22,7 @@ export function describeJsonError(text: string): string | undefined {
       line++;
       column = 1;
     } else if (code < 0xdc00 || code > 0xdfff) {
-      // The second half of a surrogate pair is no character of its own.
+      // The second half of a surrogate pair is not a character of its own.
       column++;
     }
   }

@@ -24,12 +24,12 @@ export async function assertContinues(
   const how =
     statement === undefined
       ? ''
-      : ' To go on with the log as it is (the partition is then read again from its beginning, and what is stored already ' +
+      : ' To continue with the log as it is (the partition is then read again from its beginning, and what is stored already ' +
         `is left out), run in the database: ${statement}`;
   throw new LogCorruptError(
     `The log and the store do not belong together: at position ${position - 1} of partition ${partition} the log has the request ` +
-      `${found}, where the store has processed ${lastTraceId}. Either the log lost its newest records and went on, or it was ` +
-      `replaced by another. docs/operating.md says how to go on: "The log and the store do not match".${how}`,
+      `${found}, where the store has processed ${lastTraceId}. Either the log lost its newest records and continued, or it was ` +
+      `replaced by another. docs/operating.md says how to continue: "The log and the store do not match".${how}`,
   );
 }
 
@@ -56,7 +56,7 @@ export async function assertProcessed(
     `The log and the store do not belong together: the store has processed partition ${newest.partition} up to position ${position - 1}, but not the request ` +
       `${newest.traceId}, which the log has at position ${newest.position}. The store was made from another copy of this log, so records ` +
       'of this one would never be processed. Put back the store.db (or the database) that belongs to this log, or the log/ and ' +
-      'log-ends that belong to this store. To go on without the records that only this log has, move log/ elsewhere. ' +
+      'log-ends that belong to this store. To continue without the records that only this log has, move log/ elsewhere. ' +
       'docs/operating.md says more: "The log and the store do not match".',
   );
 }

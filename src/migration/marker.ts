@@ -1,6 +1,6 @@
 /**
  * The file that `sluice migrate` leaves in a data folder: the embedded store and keys there are being migrated, or were, and
- * history goes on elsewhere. While it is there no server writes to the embedded files: going on in both would make
+ * history continues elsewhere. While it is there no server writes to the embedded files: continuing in both would make
  * two histories, and a key that is revoked in one would still be good in the other. It names the migration, as the
  * database does that was filled by it: so a migration continues only from a folder that was left alone since, and a
  * server uses the folder only with that database or a copy of it. To get the embedded files back, the operator removes
@@ -60,7 +60,7 @@ export function refuseMigratedFolder(dataFolder: string): void {
   if (marker.state === 'migrating') {
     throw new OperatorError(
       `The data in ${resolve(dataFolder)} is being migrated to PostgreSQL at ${marker.location}, and that is not finished. ` +
-        'To go on with it, run the same "sluice migrate" again. To give it up, remove ' +
+        'To continue it, run the same "sluice migrate" again. To give it up, remove ' +
         `${file}: all is still here, and a later migration starts over, in an empty database.`,
     );
   }

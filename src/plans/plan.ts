@@ -161,7 +161,7 @@ function readEvents(value: unknown, mistakes: PlanMistake[]): Record<string, Pla
     const path = `events${pathSegment(name)}`;
     if (name === '__proto__') mistakes.push({ path, message: 'is a name that a plan cannot hold' });
     else if (name.trim() === '' || isLongerThan(name, LIMITS.eventNameCharactersMax)) {
-      mistakes.push({ path, message: `is no event name: 1 to ${LIMITS.eventNameCharactersMax} characters, not blank` });
+      mistakes.push({ path, message: `name must be 1 to ${LIMITS.eventNameCharactersMax} characters, not blank` });
     } else events[name] = readPlannedProperties(member, path, mistakes);
     if (mistakes.length >= PLAN_LIMITS.mistakesMax) break;
   }

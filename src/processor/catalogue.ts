@@ -33,7 +33,7 @@ const STRIDE = 64;
 const EXAMINED_ENTRIES_MAX = 200;
 const ENTRIES_MAX = 20_000;
 
-/** Keys of a tenant's entries that are no event names: no event name is empty. */
+/** Keys of a tenant's entries that are not event names: no event name is empty. */
 const USER_PROPERTIES = '\0user_properties';
 const PROFILE_FIELDS = '\0profile_fields';
 const OTHER_EVENTS = '';

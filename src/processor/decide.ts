@@ -73,7 +73,7 @@ interface TriagedRecord {
   /** The trace that used the same Idempotency-Key with another body. */
   readonly keyUsedBy: string | null;
   readonly kept: readonly KeptUser[];
-  /** Users of a duplicate that the first request rejected, by index: they are no duplicates. */
+  /** Users of a duplicate that the first request rejected, by index: they are not duplicates. */
   readonly acceptedNow: ReadonlySet<number>;
   readonly duplicateEvents: ReadonlyMap<number, number>;
   readonly erased: ReadonlySet<number>;

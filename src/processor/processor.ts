@@ -101,7 +101,7 @@ export interface ProcessorParts {
    * out again to others, and must not be committed.
    */
   readonly assertLockHeld?: () => void;
-  /** Called when processing begins to wait for the log or the store, with the reason, and with null when it goes on. */
+  /** Called with the reason when processing begins to wait for the log or store, and with null when it continues. */
   readonly onProblem?: (problem: string | null) => void;
   /** For tests: where batches and transactions end must not show in what is stored. */
   readonly batchBytesMax?: number;
@@ -175,7 +175,7 @@ export class Processor {
     this.#positionsIntervalMs = parts.positionsIntervalMs ?? POSITIONS_INTERVAL_MS;
   }
 
-  /** Resolves after `stop`, with everything committed. Rejects only when going on would be wrong. */
+  /** Resolves after `stop`, with everything committed. Rejects only when continuing would be wrong. */
   async run(): Promise<void> {
     let busyAt = performance.now();
     while (!this.#stopping) {

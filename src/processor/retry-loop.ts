@@ -40,7 +40,7 @@ export class RetryLoop {
       const result = await work();
       this.#waiting.delete(task);
       if (this.#waiting.size === 0 && this.#loggedReasons.size > 0) {
-        this.#logger.info('the processor goes on');
+        this.#logger.info('the processor continues');
         this.#loggedReasons.clear();
       }
       return result === true;

@@ -118,7 +118,7 @@ export class UnavailablePartitions {
         error instanceof LogCorruptError
           ? 'part of the log is damaged, lost or cannot be read; new requests are accepted and kept'
           : 'what was accepted is safe in it';
-      const others = thrown === null ? ' and goes on with the others' : '';
+      const others = thrown === null ? ' and continues with the others' : '';
       const message = `the processor waits for a partition of the log${others}; ${state}`;
       this.#logger.error({ partition, reason: error.message }, message);
     }

@@ -4,8 +4,8 @@
  * plans is loaded with the first one. Enforcement at the edge is `edge/enforced-plans.ts`.
  *
  * An enforced plan that this version of Sluice cannot use accepts no one here: users stay rejected, with a message that
- * says so, and the job goes on. Requests are accepted unchecked then (plans/unusable-plan.ts), since their clients cannot
- * wait; what is resubmitted can.
+ * says so, and the job continues. Requests are accepted unchecked then (plans/unusable-plan.ts), since their clients
+ * cannot wait; what is resubmitted can.
  */
 
 import { type TenantId, tenantPartsOf } from '../model.ts';

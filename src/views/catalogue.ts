@@ -143,7 +143,7 @@ export function detailsOf(name: string, row: EntryRow, properties: PropertiesRow
   };
 }
 
-/** A string, number or boolean as text; undefined for what is no good example. */
+/** A string, number or boolean as text; undefined for what is not a good example. */
 export function exampleOf(value: unknown): string | undefined {
   if (typeof value === 'number' || typeof value === 'boolean') return String(value);
   if (typeof value !== 'string' || value === '') return undefined;

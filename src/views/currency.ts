@@ -10,7 +10,7 @@
 
 import { parseJson } from '../json/parse.ts';
 
-/** As it is stored beside sums: a code such as `EUR`, or one of the three below. Codes are in capitals, these are not. */
+/** As it is stored with sums: a code such as `EUR`, or one of the three below. Codes are in capitals, these are not. */
 export type CountedCurrency = string;
 
 export const NO_REVENUE: CountedCurrency = '';

@@ -167,8 +167,8 @@ const NAME_CHARACTERS_MAX = 200;
 const IDENTIFIERS_PER_TYPE_MAX = 3;
 
 /**
- * The name of a person beside an event or in a trace: the name in the profile fields and a few identifiers, given oldest
- * first. Clients choose what the fields contain: only texts count, and long ones are cut.
+ * The name of a person next to an event or in a trace: the name in the profile fields and a few identifiers, given
+ * oldest first. Clients choose what the fields contain: only texts count, and long ones are cut.
  */
 export function storedPerson({ root, nodes }: ProfileNodes, identifiers: readonly IdentifierRow[]): StoredPerson {
   const { fields } = viewOfNodes(nodes);

@@ -83,7 +83,7 @@ export function createReading(store: Store, log: LogReader): Store {
         return { ...ledger, lost, missingRecords: await stillMissing(store, log, ledger) };
       } catch (error) {
         if (!(error instanceof LogCorruptError)) throw error;
-        // Operators need a response most: it has what is stored, and `missingRecords` shows that this is not everything.
+        // Now operators need a response most: what is stored, and that this is not everything (`missingRecords`).
         return { ...(await ask()), missingRecords: 1 };
       }
     },
@@ -142,7 +142,7 @@ async function complete<Result extends Pick<Receipts, 'positions'>>(
   }
 }
 
-/** Retention may remove records that were processed since the store was asked; that is no loss. */
+/** Retention may remove records that were processed since the store was asked; that is not a loss. */
 async function stillMissing(store: LedgerReader, log: LogReader, ledger: ProcessedLog): Promise<number> {
   for (let tries = 1, processed = ledger; ; tries += 1) {
     const missing = await missingRecords(log, processed);

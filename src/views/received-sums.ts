@@ -45,7 +45,7 @@ export class ReceivedSums {
     hour.events_erased += events.erased;
   }
 
-  /** What a client reported with a record that is no duplicate. */
+  /** What a client reported with a record that is not a duplicate. */
   addDropped(tenant: number, { receivedAt, droppedByClient = 0 }: RecordHeader): void {
     if (droppedByClient > 0) this.#hour(tenant, receivedAt).dropped_by_clients += droppedByClient;
   }

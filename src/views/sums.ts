@@ -8,7 +8,7 @@ export function startOf(time: number, width: number): number {
   return Math.floor(time / width) * width;
 }
 
-/** Absurd amounts must not add up to something that is no number. */
+/** Absurd amounts must not add up to something that is not a number. */
 export function finite(sum: number): number {
   return Math.max(-Number.MAX_VALUE, Math.min(Number.MAX_VALUE, sum));
 }

@@ -10,7 +10,7 @@ import type { Page, TraceQuery, TraceSummary } from '../store.ts';
 import { type CursorScope, scopedCursorOf, scopedNumbersOf } from './cursor.ts';
 import { processedRequest } from './trace.ts';
 
-/** Records of all tenants that one page looks at: of a tenant that sends little beside one that sends much. */
+/** Records of all tenants that one page looks at: of a tenant that sends little next to one that sends much. */
 export const VISITED_MAX = 50_000;
 
 export const HIGHEST_TRACE_ID = 'ffffffff-ffff-ffff-ffff-ffffffffffff';

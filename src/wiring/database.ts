@@ -115,7 +115,7 @@ async function tieLocalLog(config: Config, pool: Database): Promise<void> {
     import('../backends/embedded/installation.ts'),
     import('../backends/postgres/identity.ts'),
   ]);
-  // A log that came with a migration keeps the id of the embedded files beside it, which an operator may go back to.
+  // A log that came with a migration keeps the id of the embedded files next to it, which an operator may go back to.
   if (readLogInstallation(folder) === undefined) writeLogInstallation(folder, await installationOf(pool));
 }
 

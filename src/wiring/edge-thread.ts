@@ -315,7 +315,7 @@ async function processedByDatabase(database: Database, config: Config): Promise<
   return useAndClose(store, () => processedBy(store));
 }
 
-/** At once if the database and Kafka can be asked, later if one of them is away. */
+/** At once if the database and Kafka can be asked, later if one of them is unavailable. */
 async function openAppender(
   setup: EdgeSetup,
   database: Database,
@@ -356,7 +356,7 @@ const SEGMENT_MS_MIN = 1_000;
 
 /**
  * One writer for all edges of a server: the first edge starts it, and the others join. `processed`: up to where the
- * store has processed the log; no position below that is given out again.
+ * store has processed the log; no position below that is assigned again.
  */
 async function openLocalLog(
   { config, index, metricsBuffer, appendSignal, lock, otherEdges, logWriter }: EdgeSetup,

@@ -26,7 +26,7 @@ export class DatabaseUnreachableError extends OperatorError {}
 export interface StartStep {
   /** What the step prepares, as the subject of log messages: "the database". */
   readonly name: string;
-  /** Throws `DatabaseUnreachableError` or `LogUnreachableError` while it is away. */
+  /** Throws `DatabaseUnreachableError` or `LogUnreachableError` while it is unavailable. */
   readonly prepare: () => Promise<void>;
 }
 

@@ -43,7 +43,7 @@ export async function continueClock(config: Config, database: Database, clock: T
   clock.continueFrom(newest);
 }
 
-/** For `watchClock`. Without the database each server goes on from what was agreed on last; others report what is wrong with it. */
+/** For `watchClock`. Without the database each server continues from the last agreed time; others report why. */
 export async function agreementIn(database: Database): Promise<(time: number) => Promise<number>> {
   const { agreeOnTime } = await import('../backends/postgres/receipt-time.ts');
   return (time) => agreeOnTime(database, time).catch(() => time);

@@ -149,7 +149,7 @@ async function openProcessorParts(setup: ProcessorSetup, clocks: Clocks) {
   return {
     parts: { log, ...waiting, writer, isStoreShared: database !== null },
     agree: database === null ? undefined : await agreementIn(database),
-    /** For the tracking plans beside the keys. */
+    /** For the tracking plans, which are stored with the keys. */
     keyStore,
     close: async () => {
       await keyStore.close();

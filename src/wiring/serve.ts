@@ -29,7 +29,7 @@ type FolderLock = import('../backends/embedded/folder-lock.ts').FolderLock;
 
 /** Key usage is recorded continuously, but by one write at a time. */
 const KEY_CONNECTIONS = 2;
-/** How long a start may go on after a signal, before the process exits. */
+/** How long a start may continue after a signal, before the process exits. */
 const START_GRACE_MS = 2_000;
 
 /** Runs until a signal; resolves with the exit code. */

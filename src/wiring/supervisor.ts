@@ -43,9 +43,9 @@ interface ThreadSetup {
   readonly connectionsMax: number;
   readonly metricsBuffer: SharedArrayBuffer;
   readonly statusBuffer: SharedArrayBuffer;
-  /** The newest time of receipt that any edge has given out, so that none gives out an older one. */
+  /** The newest time of receipt that any edge has issued, so that none issues an older one. */
   readonly clockBuffer: SharedArrayBuffer;
-  /** The newest trace_id that any edge has given out (`edge/trace-id.ts`). */
+  /** The newest trace_id that any edge has issued (`edge/trace-id.ts`). */
   readonly traceIdBuffer: SharedArrayBuffer;
   /** The token buckets of the keys (`edge/rate-limits.ts`). */
   readonly rateLimitBuffer: SharedArrayBuffer;
@@ -81,7 +81,7 @@ export type ThreadMessage =
   | { readonly type: 'started'; readonly port?: number }
   | { readonly type: 'start-failed'; readonly message: string }
   | { readonly type: 'fatal'; readonly message: string }
-  /** From the processor: why processing waits; null when it goes on. */
+  /** From the processor: why processing waits; null when it continues. */
   | { readonly type: 'problem'; readonly problem: string | null }
   /** From edges. */
   | { readonly type: 'keyUsage'; readonly keyUsage: KeyUsage[] }

@@ -61,7 +61,7 @@ suite('A backup that cannot be made', () => {
       gap.startsWith(`The log has lost the record at position 3. With the server stopped, put ${segment} back`),
       gap,
     );
-    assert.ok(gap.includes(`To go on without these records, make an empty file ${segment}.lost.`), gap);
+    assert.ok(gap.includes(`To continue without these records, make an empty file ${segment}.lost.`), gap);
     assert.deepEqual(readdirSync(place), []);
     assert.ok(!existsSync(join(data, 'backup.json')));
   });

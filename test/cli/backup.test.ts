@@ -71,8 +71,8 @@ suite('sluice backup and sluice restore', () => {
       assert.equal(restored.code, 0, restored.err);
       noteLogWarning(logFolderOf(copy), 'more may be lost', NOW + 1);
       assert.deepEqual(readLogWarnings(logFolderOf(copy)), [
-        { at: NOW, words: 'requests may be lost' },
-        { at: NOW + 1, words: 'more may be lost' },
+        { at: NOW, message: 'requests may be lost' },
+        { at: NOW + 1, message: 'more may be lost' },
       ]);
       assert.equal(statSync(join(copy, 'log-warnings')).mode & 0o777, 0o600);
     });

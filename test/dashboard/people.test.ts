@@ -201,7 +201,7 @@ suite('People in the page', { skip: whyNoBrowser() }, () => {
     await panel.getByRole('heading', { name: 'Merge' }).waitFor();
     await panel.getByRole('link', { name: joined }).waitFor();
     await sees(panel, 'users[0]');
-    await sees(panel, 'beside it an identifier of the profile of');
+    await sees(panel, 'with it an identifier of the profile of');
     await page.reload();
     await panel.getByRole('link', { name: joined }).waitFor();
     assertNoComplaints(watched);
@@ -281,7 +281,7 @@ suite('People in the page', { skip: whyNoBrowser() }, () => {
     await page.goto(`${PEOPLE}/${id}`);
     await page.getByRole('button', { name: 'Erase' }).click();
     const dialog = page.getByRole('dialog', { name: 'Erase this person' });
-    const erase = dialog.getByRole('button', { name: 'Erase for good' });
+    const erase = dialog.getByRole('button', { name: 'Erase permanently' });
     await sees(dialog, /stay in the log .* until SLUICE_LOG_RETENTION \(7d on this server\) is over/);
     assert.ok(await erase.isDisabled());
     await dialog.getByRole('textbox').fill('grace');

@@ -59,7 +59,7 @@ suite('A PostgreSQL that hangs', { skip: whyNoPostgres(), timeout: 180_000 }, ()
     assert.ok((await metricOf(server, 'sluice_processor_retries_total')) > 0);
     t.diagnostic(whileAway.map(({ msg }) => msg).join('; '));
     proxy.forward();
-    await eventually('the processor goes on', () => lines().some(({ msg }) => msg === 'the processor goes on'));
+    await eventually('the processor continues', () => lines().some(({ msg }) => msg === 'the processor continues'));
     await eventually('reading is said to work again', async () => {
       const headers = { authorization: `Bearer ${server.key}` };
       await readResponse(await fetch(`${server.baseUrl}/profiles?user_id=u`, { headers }));

@@ -70,9 +70,9 @@ for (const how of ['gets space again', 'is killed and started again when there i
 
     if (how === 'gets space again') {
       // After the lock, too, if a checkpoint of the log had made room for one more transaction.
-      const before = said(server, 'the processor goes on');
+      const before = said(server, 'the processor continues');
       giveSpaceBack();
-      await eventually('it goes on', () => said(server, 'the processor goes on') > before, 30_000).catch((error) =>
+      await eventually('it goes on', () => said(server, 'the processor continues') > before, 30_000).catch((error) =>
         assert.fail(`${error}\n${server.stderr()}`),
       );
       // The lock was one reason to wait, the disk the other.

@@ -56,7 +56,7 @@ const REFUSED: readonly [sentence: string, text: string, said: RegExp][] = [
   ],
   ['events in a list', '{"events":[]}', /^events must be an object/],
   ['an unknown mode', '{"events":{"e":{"mode":"block"}}}', /^events\.e\.mode must be one of off, warn, enforce$/],
-  ['a blank event name', '{"events":{" ":{"schema":{}}}}', /^events\[" "\] is no event name/],
+  ['a blank event name', '{"events":{" ":{"schema":{}}}}', /^events\[" "\] name must be 1 to/],
   [
     'a schema beside the event',
     '{"events":{"e":{"type":"object"}}}',

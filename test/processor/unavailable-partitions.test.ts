@@ -195,7 +195,7 @@ suite('A partition of the log', () => {
       isBad = false;
       await eventually('all is processed', async () => (await storedEvents()) === 3 * ENTRIES);
       assert.ok(PARTITIONS.every(isReported), lines.join('\n'));
-      assert.equal(reported('goes on with the others'), 0);
+      assert.equal(reported('continues with the others'), 0);
     } finally {
       processor.stop();
       await running;

@@ -37,7 +37,7 @@ export function changesIn({ events }: Pick<Catalogue, 'events'>, isNew: IsNew): 
   return changes.sort((left, right) => Date.parse(right.at) - Date.parse(left.at));
 }
 
-/** What is new about a property of an event that is not new itself; a value that is null now and then is no change. */
+/** What is new about a property of an event that is not new itself; a null now and then is not a change. */
 export function propertyMark(property: CatalogueProperty, isNew: IsNew): 'new' | 'new type' | null {
   if (isNew(property.first_seen)) return 'new';
   return property.types.some(({ type, first_seen: at }) => type !== 'null' && isNew(at)) ? 'new type' : null;

@@ -1,6 +1,6 @@
 /**
- * Erasing a person, for good. What will go is said first, and a text that stands on the page has to be typed, so that
- * it is not done by accident. Afterwards nothing of the person is left to show: the view says that it is done.
+ * Erasing a person, permanently. What will go is said first, and a text that stands on the page has to be typed, so
+ * that it is not done by accident. Afterwards nothing of the person is left to show: the view says that it is done.
  */
 
 import { type FormEvent, type ReactNode, useState } from 'react';
@@ -69,7 +69,7 @@ function EraseForm({ profile, onClose, onErased }: EraseDialogProps): ReactNode 
       <div className="form-end">
         <Button onClick={onClose}>Keep</Button>
         <Button kind="danger" type="submit" busy={isBusy} disabled={typed.trim() !== wanted}>
-          Erase for good
+          Erase permanently
         </Button>
       </div>
     </form>

@@ -140,7 +140,7 @@ function MergeWords({ step, names }: StepProps): ReactNode {
   if (via === undefined || nodes === undefined) return step.text;
   return (
     <>
-      A request had <IdentifierText type={via.type} value={via.value} />, and beside it an identifier of{' '}
+      A request had <IdentifierText type={via.type} value={via.value} />, and with it an identifier of{' '}
       <NodeName id={nodes[1]} names={names} />: so the two profiles were merged.
     </>
   );

@@ -98,7 +98,7 @@ function MergeDetails({ merge, names, onUnmerge }: MergeDetailsProps): ReactNode
         The request below had <IdentifierText type={merge.via.type} value={merge.via.value} />
       </p>
       <p>
-        and beside it an identifier of <NodeName id={merge.nodes[1]} names={names} />. So they are one person.
+        and with it an identifier of <NodeName id={merge.nodes[1]} names={names} />. So they are one person.
       </p>
       <Cause traceId={merge.trace_id} userIndex={merge.userIndex} at={merge.at}>
         <dt>Merged</dt>

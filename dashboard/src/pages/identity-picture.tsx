@@ -1,7 +1,7 @@
 /**
  * The identity graph as a picture. Everything that a request did can be hovered, focused and clicked, and is one stop
- * for the tab key together: the arrow keys go on from there. Where things stand is decided by `graph-layout.ts`; which
- * of them is looked at or marked, by the view around. Text is always text.
+ * for the tab key together: the arrow keys continue from there. Where things stand is decided by `graph-layout.ts`;
+ * which of them is looked at or marked, by the view around. Text is always text.
  */
 
 import { type KeyboardEvent, type ReactNode, useRef } from 'react';

@@ -49,7 +49,7 @@ export function JobProgress({ made, onEnd }: { made: Job; onEnd: () => void }): 
       {error !== undefined && <ErrorNotice error={error} />}
       <p className="small">
         In the <Link to={viewPath(environment, 'audit')}>audit</Link> as <code>{job.id}</code>.
-        {job.status === 'running' && ' It goes on if you leave this page.'}
+        {job.status === 'running' && ' It continues if you leave this page.'}
       </p>
     </>
   );

@@ -8,7 +8,7 @@
 import type { StoredEvent } from '../api-types.ts';
 
 export const ROWS_MAX = 200;
-/** How many the view asks for when it opens, and when it goes on after a pause or a lost connection. */
+/** How many the view asks for when it opens, and when it continues after a pause or a lost connection. */
 export const LISTED_MAX = 50;
 
 export interface LiveEvents {
@@ -23,7 +23,7 @@ export interface LiveEvents {
   readonly skippedCount: number;
   /** Of those shown, how many were asked for because they are older; null when none were. */
   readonly olderCount: number | null;
-  /** How often older ones were pushed out: who goes on from the last of them would leave a gap. */
+  /** How often older ones were pushed out: continuing from the last of them would leave a gap. */
   readonly cuts: number;
 }
 
@@ -62,7 +62,7 @@ export function changeLive(state: LiveEvents, change: LiveChange): LiveEvents {
     const leftOut = Math.max(state.missedCount - LISTED_MAX, 0);
     return { ...state, missedCount: 0, skippedCount: state.skippedCount + leftOut };
   }
-  // A list that comes while paused brings nothing that was not counted; the one after going on will.
+  // A list that comes while paused brings nothing that was not counted; the one after continuing will.
   if (state.shown.length > 0 && change.how === 'count') return state;
   return arrive(state, change.events, state.shown.length === 0 ? 'show' : change.how, change.openId);
 }

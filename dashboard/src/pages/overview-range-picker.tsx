@@ -78,7 +78,7 @@ function utcText(time: number): string {
   return new Date(time).toISOString();
 }
 
-/** As fields of the browser want it: in the viewer's zone, without saying so; '' for what is no time. */
+/** As fields of the browser want it: in the viewer's zone, without saying so; '' for what is not a time. */
 function fieldText(text: string): string {
   const time = Date.parse(text);
   if (Number.isNaN(time)) return '';

@@ -2,7 +2,7 @@
  * Overview: is it working? The figures of a range by one clock, event time or receipt time, what they are made of, and
  * whether the server keeps up and every event is accounted for. Range and clock are in the address; one that the page
  * does not know is refused in words. Where nothing was ever received it shows the way to a first event instead, and
- * stays with that until the reader goes on.
+ * stays with that until the reader continues.
  */
 
 import { type ReactNode, useState } from 'react';

@@ -1,4 +1,4 @@
-/** Changing one's own password. The server ends all other sessions of the member; this one goes on with a new cookie. */
+/** Changing one's own password. The server ends all other sessions of the member; this one gets a new cookie. */
 
 import { type FormEvent, type ReactNode, useState } from 'react';
 import { send } from '../api.ts';

@@ -1,4 +1,4 @@
-/** The end of a list that is read page by page: an error, a way to go on, or that this is all. */
+/** The end of a list that is read page by page: an error, a way to continue, or that this is all. */
 
 import type { ReactNode } from 'react';
 import type { Pages } from '../use-pages.ts';

@@ -1,7 +1,7 @@
 /**
- * `GET /health`: how the server is, for a person. What `/readyz` and `/metrics` say to machines, with the limits beside the
- * numbers and the settings in effect. It is of the whole server, so it has sums only and nothing of any tenant; like
- * everything else it needs a key or a session.
+ * `GET /health`: how the server is, for a person. What `/readyz` and `/metrics` say to machines, with the limits next
+ * to the numbers and the settings in effect. It is of the whole server, so it has sums only and nothing of any tenant;
+ * like everything else it needs a key or a session.
  */
 
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -49,7 +49,7 @@ const Health = object('Health', 'The health of the server.', {
   ),
   processing_problem: orNull(
     Type.String(),
-    'Why processing waits, such as a store that cannot be written or does not belong to the log; null while it goes on, and on a server that processes nothing. Accepted requests stay in the log.',
+    'Why processing waits, such as a store that cannot be written or does not belong to the log; null while it continues, and on a server that processes nothing. Accepted requests stay in the log.',
   ),
   version: text('Of Sluice.'),
   role,

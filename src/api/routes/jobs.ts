@@ -1,6 +1,6 @@
 /**
- * `GET /jobs`, `GET /jobs/{id}`: work on many rejected users or dead letters, and how far it is. A job goes on by itself,
- * also after a restart; `stop` and `resume` hold it. `resubmit.ts` and `dead-letters.ts` make jobs.
+ * `GET /jobs`, `GET /jobs/{id}`: work on many rejected users or dead letters, and how far it is. A job continues by
+ * itself, also after a restart; `stop` and `resume` hold it. `resubmit.ts` and `dead-letters.ts` make jobs.
  */
 
 import type { FastifyInstance } from 'fastify';
@@ -109,7 +109,7 @@ export function registerJobRoutes(app: FastifyInstance, parts: TenantParts): voi
       'stopped',
       'What is already processed stays processed. The job of a single user that was fixed by hand cannot be stopped: it takes only a moment.',
     ],
-    ['resume', 'running', 'It goes on where it was.'],
+    ['resume', 'running', 'It continues where it was.'],
   ] as const) {
     tenantRoute(app, parts, {
       method: 'POST',

@@ -3,7 +3,7 @@
  * erased, expired, a failed record or still pending; any difference is a bug, and `balanced` says at a glance whether
  * there is one anywhere. Hours are those asked for, totals and `balanced` are over all of them. `missing_records`
  * compares the end of the log with the position of the store, over all tenants: requests that the log has lost belong to
- * hours and tenants unknown. Once an operator has given them up they are in `lost_records` instead, for good, and no
+ * hours and tenants unknown. Once an operator has given them up they are in `lost_records` instead, forever, and no
  * longer keep `balanced` false: nothing is left to decide.
  */
 

@@ -66,8 +66,8 @@ type Sequences = ReadonlyMap<string, number>;
 
 /**
  * Whether the rows of a store belong together, which SQLite's own checks cannot see: every event is in the range of its
- * record and of the same tenant, every node that it names exists, no number was given out that a sequence would give
- * out again. A store that mixes pages of two moments breaks these first. Reads every event once, in order, beside the
+ * record and of the same tenant, every node that it names exists, no number was issued that a sequence would
+ * issue again. A store that mixes pages of two moments breaks these first. Reads every event once, in order, with the
  * records; memory is one byte for each node. Call it in a read transaction if a server may be writing. Returns `max`
  * messages at most.
  */

@@ -64,7 +64,7 @@ export function openDatabase(what: DatabaseFile): DatabaseSync {
   }
 }
 
-/** For a file that no process writes to: nothing is created beside it, and a write-ahead log is ignored. */
+/** For a file that no process writes to: nothing is created next to it, and a write-ahead log is ignored. */
 export function openImmutable(file: string, options: DatabaseSyncOptions = {}): DatabaseSync {
   const url = pathToFileURL(file);
   url.searchParams.set('immutable', '1');
@@ -215,7 +215,7 @@ function explain(what: DatabaseFile, error: unknown): string {
   return `The ${what.name} ${what.file} cannot be opened (${reason}). Check that the folder exists on a disk with free space and that this user may read and write it.`;
 }
 
-/** Before SQLite opens the file, because that mixes the two for good. */
+/** Before SQLite opens the file, because that mixes the two permanently. */
 export function refuseForeignWal({ file, name }: Pick<DatabaseFile, 'file' | 'name'>): void {
   if (!isWalOfAnother(file)) return;
   const path = resolve(file);
@@ -230,6 +230,6 @@ export function refuseForeignWal({ file, name }: Pick<DatabaseFile, 'file' | 'na
 export function damageText({ file, name, withoutBackup }: DatabaseFile, reason: string): string {
   return (
     `The ${name} ${file} is damaged (${reason}). Nothing in it was changed. Stop Sluice and put back a copy from a backup, ` +
-    `without ${file}-wal and ${file}-shm beside it. Without a backup, ${withoutBackup}`
+    `without ${file}-wal and ${file}-shm next to it. Without a backup, ${withoutBackup}`
   );
 }

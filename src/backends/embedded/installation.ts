@@ -74,7 +74,7 @@ function asOperatorError(error: unknown, storeFile: string): unknown {
   if (isDamage(error)) return new OperatorError(storeDamageText(storeFile, (error as Error).message), { cause: error });
   if (!isBusy(error)) return error;
   return new OperatorError(
-    `A program holds a lock on ${resolve(storeFile)} or keys.db beside it for more than ${BUSY_TIMEOUT_MS / 1_000} s. End that program (fuser or lsof names it), then start again; nothing was changed.`,
+    `A program holds a lock on ${resolve(storeFile)} or keys.db next to it for more than ${BUSY_TIMEOUT_MS / 1_000} s. End that program (fuser or lsof names it), then start again; nothing was changed.`,
     { cause: error },
   );
 }

@@ -1,7 +1,7 @@
 /**
  * Accounts, API keys and members of an embedded server: the stores of `backends/sql/` on the SQLite file `keys.db`, which
  * also names the installation that it belongs to. Only its owner may read it. Any number of connections may be open on
- * it, so the command line works beside a running server; the first one creates it.
+ * it, so the command line works with a running server; the first one creates it.
  */
 
 import type { MemberStore } from '../../members.ts';

@@ -1,6 +1,6 @@
 /**
- * Checks that a write-ahead log belongs to the database file beside it. SQLite does not: it applies any write-ahead log
- * that is consistent in itself, so a file restored without its own is silently mixed with pages of another moment.
+ * Checks that a write-ahead log belongs to the database file next to it. SQLite does not: it applies any write-ahead
+ * log that is consistent in itself, so a file restored without its own is silently mixed with pages of another moment.
  *
  * Every commit therefore sets a mark in the header of the file (`application_id`, on page 1): 12 random bits, and 20
  * bits of the hash of the previous mark. A checkpoint copies page 1 with the others. So the mark in the file is either

@@ -4,9 +4,9 @@
  * new message has been fetched.
  *
  * The read-ahead buffer of a revoked partition is dropped immediately. Whenever a buffer is started, the record before it
- * must be the one that the processor says (`lastTraceId`): while a broker is away, its files may be put back from an older
- * copy, and the positions used again. If the topic is deleted and created again, the
- * reader fails: it is a different log, in which the old positions mean nothing.
+ * must be the one that the processor says (`lastTraceId`): while a broker is down, its files may be put back from an
+ * older copy, and the positions used again. If the topic is deleted and created again, the reader fails: it is a
+ * different log, in which the old positions mean nothing.
  */
 
 import type { LogBatch } from '../../log.ts';

@@ -63,7 +63,7 @@ export async function openKafkaLogAppender(setup: KafkaAppenderSetup): Promise<L
   });
 }
 
-/** Reads all partitions, is no member of the group, and, if `isReadOnly`, accepts a topic that is not safe for writing. */
+/** Reads all partitions, outside the group, and, if `isReadOnly`, accepts a topic that is not safe for writing. */
 export async function openKafkaLogReader(setup: KafkaReaderSetup, isReadOnly = true): Promise<KafkaLogReader> {
   return new KafkaLogReader(await openForReading(setup, isReadOnly));
 }

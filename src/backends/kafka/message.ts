@@ -198,7 +198,7 @@ function parseJson(text: string): unknown {
   }
 }
 
-/** For a line that is no header of this version: also one with the same number, which may have a new `format`. */
+/** For a line that is not a header of this version: also one with the same number, which may have a new `format`. */
 function isOfAnotherVersion(line: unknown): boolean {
   if (typeof line !== 'object' || line === null) return false;
   const { version, trace_id, tenant } = line as Partial<MessageHeader>;

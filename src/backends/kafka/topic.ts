@@ -60,7 +60,7 @@ export async function openTopic(cluster: Cluster, options: TopicOptions): Promis
   if (errors.length > 0 && options.isReadOnly !== true) {
     throw new OperatorError(`The topic ${topic} is not safe for events: ${errors.join('; ')}.`);
   }
-  // More are no mistake: partitions may be added later.
+  // More are not a mistake: partitions may be added later.
   if (wanted !== null && wanted > metadata.partitions.length) {
     warnings.push(`it has ${metadata.partitions.length} partitions; LOG_URL's ${wanted} applies only to a new topic`);
   }

@@ -33,7 +33,7 @@ import { readPostgresUrl } from './url.ts';
 
 /** Counting the rows of a large table takes long. */
 const STATEMENT_TIMEOUT_MS = 6 * HOUR_MS;
-/** One for chunks, one to create partitions beside it. */
+/** One for chunks, one to create partitions meanwhile. */
 const CONNECTIONS = 2;
 
 const ARRAYS: Readonly<Record<ColumnKind, { type: string; of: (values: readonly MigratedValue[]) => Buffer }>> = {
@@ -123,7 +123,7 @@ class PostgresMigrationTarget implements MigrationTarget {
   }
 
   async prepareForWrites(nextNumber: number): Promise<void> {
-    // The first block that begins after all numbers given out so far.
+    // The first block that begins after all numbers issued so far.
     const first = Math.ceil((nextNumber - 1) / NUMBERS_PER_BLOCK) * NUMBERS_PER_BLOCK + 1;
     await this.#pool.query(`SELECT setval('numbers', $1, false)`, [first]);
     for (const { name } of (await this.#pool.query<{ name: string }>(COUNTING)).rows) {

@@ -50,7 +50,7 @@ function valueErrorOf({ table, column, constraint }: DatabaseError, code: string
 class LockTimeoutError extends StoreConflictError {}
 
 /**
- * For a single statement, where a lock timeout is no conflict to retry: the rows are unavailable while the lock is
+ * For a single statement, where a lock timeout is not a conflict to retry: the rows are unavailable while the lock is
  * held.
  */
 export function asErrorOfStatement(error: unknown): unknown {

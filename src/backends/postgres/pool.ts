@@ -300,7 +300,7 @@ export class PostgresClient implements Queryable {
     client.on('error', this.#onError);
   }
 
-  /** False for good after a failure that leaves the state of the connection unclear. */
+  /** False forever after a failure that leaves the state of the connection unclear. */
   get isUsable(): boolean {
     return this.#isUsable;
   }

@@ -7,7 +7,7 @@
 import { WAITING_SPEED } from '../../clock/clock.ts';
 import type { Queryable } from './pool.ts';
 
-/** What was agreed on goes on like the clocks, by the database's clock; for no longer than this, should that be set. */
+/** The agreed time continues like the clocks, by the database's clock; for no longer than this, should that be set. */
 const ELAPSED_SECONDS_MAX = 10;
 
 /** What a server that starts continues from: the last erase of any tenant, and the time agreed on; 0 if there is neither. */

@@ -244,8 +244,8 @@ function pieceOf(users: readonly UserRange[]): readonly UserRange[] {
 }
 
 /**
- * Rule 17: data after an erase starts from scratch, so it is no duplicate of removed events. An id that another request
- * has used since stays. What a job applied has used its ids when it was processed.
+ * Rule 17: data after an erase starts from scratch, so it is not a duplicate of removed events. An id that another
+ * request has used since stays. What a job applied has used its ids when it was processed.
  */
 async function forgetEventIds(client: PostgresClient, tenant: number, rows: readonly DeletedColumns[]): Promise<void> {
   const hashOf = await hashesOf(client);

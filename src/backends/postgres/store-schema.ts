@@ -67,7 +67,7 @@ export const STORE_MIGRATIONS: readonly string[] = [
   CREATE UNIQUE INDEX identity_only_one ON identity ((true));
   INSERT INTO identity (id) VALUES (gen_random_uuid());
 
-  -- Each value is the first number of a block. Numbers of erased or rolled-back rows are not given out again.
+  -- Each value is the first number of a block. Numbers of erased or rolled-back rows are not issued again.
   CREATE SEQUENCE numbers AS bigint INCREMENT BY ${NUMBERS_PER_BLOCK} MINVALUE 1 START WITH 1;
 
   -- A node: created by (received_at, trace_id, user_index). 'root' is its profile's root, at depth 1, and null

@@ -1,7 +1,7 @@
 /**
- * Reads the store on PostgreSQL: `Store` for any number of nodes, beside any number of processors. Nearly every query
- * is one statement and sees one snapshot; unmerge and erase write. Results equal those of the embedded store, to the
- * byte.
+ * Reads the store on PostgreSQL: `Store` for any number of nodes, while any number of processors write. Nearly every
+ * query is one statement and sees one snapshot; unmerge and erase write. Results equal those of the embedded store, to
+ * the byte.
  *
  * The store owns the pool that it is given. Rejects with `StoreUnavailableError` when the server cannot be reached, or
  * when other transactions kept changing the same person during an unmerge or erase.

@@ -102,7 +102,7 @@ const PARTS: Readonly<Record<string, Columns>> = {
     'sign_in_attempts',
     'lost_records',
   ),
-  // Last, so that what is there of an unfinished migration is never taken for a store that can go on.
+  // Last, so that what is there of an unfinished migration is never taken for a complete store.
   positions: integers('partition position processed_to'),
 };
 

@@ -1,6 +1,6 @@
 /**
  * The starts of servers on an embedded store (`backends/embedded/store/starts.ts`), which PostgreSQL keeps for a store
- * migrated to it: a cursor of arrivals names the start in which it was given out.
+ * migrated to it: a cursor of arrivals names the start in which it was issued.
  */
 
 import type { Kysely } from 'kysely';
@@ -22,7 +22,7 @@ export function selectNextStart(tables: Kysely<StoreTables>, id: string) {
     .where('given.id', '=', id);
 }
 
-/** Whether the store can continue after an event number given out in the start: everything stored since is higher. */
+/** Whether the store can continue after an event number issued in the start: everything stored since is higher. */
 export function follows(start: { readonly next: number | null } | undefined, event: number): boolean {
   return start !== undefined && (start.next === null || event < start.next);
 }

@@ -258,7 +258,7 @@ export const STORE_TABLES = {
       users: integer(),
       events: integer(),
       key_id: text(),
-      /** What the record has beside its body (dead-letters.ts), as JSON. */
+      /** What the record has besides its body (dead-letters.ts), as JSON. */
       header: text(),
       /** Null where it is not kept: too many are, or a retry has stored it. */
       body: nullable(bytes()),

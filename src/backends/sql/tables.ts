@@ -78,7 +78,7 @@ export function keyedTable<Own extends Columns>(key: string, columns: Own): Tabl
   return { columns, constraints: [`PRIMARY KEY (${key})`], end: ({ keyedTableEnd }) => keyedTableEnd };
 }
 
-/** A table of sums; `indexes` beside that of the primary key. */
+/** A table of sums; `indexes` in addition to that of the primary key. */
 export function sumsTable<Own extends Columns>(
   fillPercent: number,
   key: string,

@@ -1,5 +1,5 @@
 /**
- * Copies an embedded installation, beside a running server or without one, so that the copy is consistent: a server
+ * Copies an embedded installation, with a running server or without one, so that the copy is consistent: a server
  * started on it stores everything that was acknowledged before the copy began, once. Counts what is in it, for the
  * manifest, and checks a copy.
  *
@@ -292,7 +292,7 @@ function asOperatorError(error: unknown, { dataFolder, into }: CopySetup): unkno
     return notBackedUp(error.message, error);
   }
   if (!isFullDisk(error)) return error;
-  // To read a database, SQLite may create a small file beside it.
+  // To read a database, SQLite may create a small file next to it.
   if (canWrite(into)) {
     return new OperatorError(
       `The disk of ${resolve(dataFolder)} is full, and a few kilobytes are needed there to read the data. Free some space there; then run it again.`,
@@ -307,7 +307,7 @@ function asOperatorError(error: unknown, { dataFolder, into }: CopySetup): unkno
  * Counts what is in the files of a folder at rest, as in its manifest, and checks all of it: every page of every database
  * is intact, every record of the log has the checksum that it was written with and follows the one before, every stored
  * event has its record, every event is accounted for in the ledger, and the log reaches at least as far as the store. A
- * failed check is an `OperatorError` that names the file. Files are opened as immutable, so nothing is written beside
+ * failed check is an `OperatorError` that names the file. Files are opened as immutable, so nothing is written next to
  * them and a read-only disk will do. `onFile` is called with the name of the file that is checked next.
  */
 export const checkDataFolder: CheckFolder = async (folder, scope, { stop, onFile }) => {
@@ -447,7 +447,7 @@ function assertBelongTogether(folder: string, installation: string | null): void
   for (const file of [storeFileOf(folder), keyFileOf(folder)]) {
     const [found] = inDatabase(file, (database) => textsIn(database, 'SELECT installation FROM belongs_to'));
     if (found === undefined || installation === null || found === installation) continue;
-    throw new OperatorError(`${file} is of the installation ${found}, and the log beside it of ${installation}.`);
+    throw new OperatorError(`${file} is of the installation ${found}, and the log next to it of ${installation}.`);
   }
 }
 

@@ -184,7 +184,7 @@ function endedKeys(keys: DatabaseSync): EndedKey[] {
   return ended.all().map((row) => Object.assign({}, row as unknown as EndedKey, { isRolled: row['isRolled'] === 1 }));
 }
 
-/** With the old file as `old` beside the tables of `file`, which are `main`. */
+/** With the old file as `old` next to the tables of `file`, which are `main`. */
 function withOld<T>(file: string, oldFile: string, work: (database: DatabaseSync) => T): T {
   if (!existsSync(oldFile)) throw cannotRead(oldFile, 'it is not there');
   using database = new DatabaseSync(file, { timeout: BUSY_TIMEOUT_MS });

@@ -1,5 +1,5 @@
 /**
- * `log-ends`, a small text file beside the folder of the log, says up to where requests are acknowledged. One line:
+ * `log-ends`, a small text file next to the folder of the log, says up to where requests are acknowledged. One line:
  *
  * - the position after the last acknowledged record
  * - the position after the running commit

@@ -61,7 +61,7 @@ function changedName(folder: string, other: string, own: string | undefined): Fo
 function ofAnotherLog(folder: string, other: string, own: string | undefined): ForeignSegmentError {
   return new ForeignSegmentError(
     `${folder}-ends does not belong there: it is of the log ${other}, and ${folder} is the log ${own}. One of the two is of another ` +
-      'server or another installation. Put back the one that was here. If the right log-ends is gone for good, move this one ' +
+      'server or another installation. Put back the one that was here. If the right log-ends is gone permanently, move this one ' +
       'away: the next start notes the end that the log has. Leave the segments as they are.',
   );
 }
@@ -69,7 +69,7 @@ function ofAnotherLog(folder: string, other: string, own: string | undefined): F
 function ofAnotherCopy(file: string, why: string): ForeignSegmentError {
   return new ForeignSegmentError(
     `The log segment ${file} does not belong there: ${why}. One of these files is of another copy of this installation, such as ` +
-      'a restored backup that was started, too. Put back the files that were written here. If they are gone for good, rename ' +
+      'a restored backup that was started, too. Put back the files that were written here. If they are gone permanently, rename ' +
       `${file} to ${file}.lost: the records that were acknowledged here in its place are given up.`,
   );
 }

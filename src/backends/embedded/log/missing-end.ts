@@ -50,7 +50,7 @@ function doubtOf(folder: string, isInLogEnds: boolean): string | null {
   return listSegments(folder).length > 0 ? null : 'no segment is left that log-ends can be compared with';
 }
 
-/** A removed log leaves `log-ends` beside it. */
+/** A removed log leaves its `log-ends` behind. */
 export function hasEverExisted(folder: string): boolean {
   return existsSync(folder) || readLogEnds(folder) !== undefined;
 }
@@ -81,7 +81,7 @@ export function rewriteLogEnds(folder: string): void {
   ends.close();
 }
 
-/** For a log that was never served, as far as the files beside it show: from then on its loss is noticed. */
+/** For a log that was never served, as far as the files next to it show: from then on its loss is noticed. */
 export function createLogEnds(folder: string): void {
   if (readLogEnds(folder) !== undefined || isEndUnknown(folder)) return;
   new LogEnds(folder, localLogName(folder), endOfSegments(folder)).close();

@@ -1,6 +1,6 @@
 /**
  * The name of a local log is `local:` and a UUID, created on first use: a store that takes records from several logs
- * identifies positions by it. It is in a file beside the segments, again in `log-ends`, and in each segment, so that a
+ * identifies positions by it. It is in a file next to the segments, again in `log-ends`, and in each segment, so that a
  * removed log, or an unreadable name, is recreated under the same name. A copy of the folder has the same name, so two
  * servers on two copies would use each other's positions: move a data folder, never copy it to run both.
  */

@@ -59,8 +59,8 @@ interface ReaderSetup {
   /** The time that retention goes by. */
   readonly now?: () => number;
   /**
-   * For the processor beside the writer: of the newest segment only what is durable is read, and segments are compressed
-   * once processed. `receiptTime` is the clock of `received_at`.
+   * For the processor, while the writer appends: of the newest segment only what is durable is read, and segments are
+   * compressed once processed. `receiptTime` is the clock of `received_at`.
    */
   readonly consumer?: { readonly receiptTime: () => number };
 }
@@ -380,7 +380,7 @@ class EmbeddedLogReader implements LogReader {
     return new LogCorruptError(
       `${begins}, but the store has processed it only up to ${position}: ` +
         'the store is older than what the log still holds, or a segment was moved away. Put the missing segments back. ' +
-        `To go on without these records, make an empty file ${segmentFile(this.#setup.folder, position)}.lost.`,
+        `To continue without these records, make an empty file ${segmentFile(this.#setup.folder, position)}.lost.`,
     );
   }
 }

@@ -117,15 +117,15 @@ export function gapAdvice(folder: string, { position, isMarked }: { position: nu
       : `, or ${before.file} if that one was cut short,`;
   const giveUp = isMarked ? `rename ${file}.missing to ${file}.lost` : `make an empty file ${file}.lost`;
   return (
-    `With the server stopped, put ${file} back${other} beside the files that are there now` +
-    `${isMarked ? `, and remove ${file}.missing` : ''}. To go on without these records, ${giveUp}.`
+    `With the server stopped, put ${file} back${other} next to the files that are there now` +
+    `${isMarked ? `, and remove ${file}.missing` : ''}. To continue without these records, ${giveUp}.`
   );
 }
 
 /** What an operator can do about a segment that is damaged. */
 export function restoreOrGiveUp({ file }: Pick<Segment, 'file'>): string {
   return (
-    `With the server stopped, put ${file} back from a backup. To go on without those of its records that are not ` +
+    `With the server stopped, put ${file} back from a backup. To continue without those of its records that are not ` +
     `processed yet, rename ${file} to ${file.replace(/\.zst$/, '')}.lost.`
   );
 }
@@ -191,7 +191,7 @@ export function assertWrittenHere(
   const name = basename(segmentFile('', header.firstPosition)) + (isCompressed ? '.zst' : '');
   const what = isOfAnotherLog
     ? `it is of another log, ${header.logName}, and this one is ${logName}. Move it away; if ${join(dirname(file), 'name')} was replaced, put that back instead`
-    : `it was renamed, and was called ${name}. Move it away; if there is no ${name} beside it, rename it back instead`;
+    : `it was renamed, and was called ${name}. Move it away; if there is no ${name} next to it, rename it back instead`;
   throw new ForeignSegmentError(`The log segment ${file} does not belong there: ${what}. Nothing in it is processed.`);
 }
 

@@ -1,5 +1,5 @@
 /**
- * `log-warnings`, a small text file beside the folder of the log: warnings about the log from server starts, one per
+ * `log-warnings`, a small text file next to the folder of the log: warnings about the log from server starts, one per
  * line, each with its time. A start makes the log consistent again, so nothing else shows later that acknowledged
  * requests may be lost. `GET /health` and `sluice doctor` read the file until an operator removes it. It contains the
  * newest lines only. Operators remove the file instead of emptying it: an empty or damaged file is itself a warning.

@@ -158,7 +158,7 @@ class SegmentWriter {
 function notInPlace(file: string): LogUnavailableError {
   return new LogUnavailableError(
     `${resolve(file)} was moved, removed or replaced while this server was writing to it, or a link on the way to it was pointed elsewhere, ` +
-      'so a restart would not find what is written now. This server ends. Put the file, or the link, back in its place, beside the files that are there, ' +
+      'so a restart would not find what is written now. This server ends. Put the file, or the link, back in its place, next to the files that are there, ' +
       'then start the server: requests that it acknowledged may be in there. If it is gone, start the server anyway: it reports acknowledged requests ' +
       'that are missing.',
     true,
@@ -443,7 +443,7 @@ class Writer {
         previous: { firstPosition, id, bytes: finished.bytes },
         newestReceivedAtBefore: this.#newestReceivedAt,
       });
-      // The new one must be beside the finished one, not behind a symbolic link that was changed in the meantime.
+      // The new one must be next to the finished one, not behind a symbolic link that was changed in the meantime.
       finished.assertInPlace();
       this.#segment = next;
       this.#segmentBegunAt = undefined;

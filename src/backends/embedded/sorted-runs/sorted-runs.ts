@@ -16,7 +16,7 @@
  * The amount to merge and the level of a run are measured in bytes, because one entry may have megabytes of them.
  *
  * One connection writes, merges and drops. Others may read and remove entries (`StoredRuns`). If another writes, too, this
- * one has to `forget` before it goes on.
+ * one has to `forget` before it continues.
  */
 
 import type { DatabaseSync } from 'node:sqlite';

@@ -45,7 +45,7 @@ export interface EventTable {
   readonly timestamp_max: number | null;
 }
 
-/** Names `Row`, which the caller gives: a type parameter of `get` that only its result uses would not pass the linter. */
+/** Names `Row`, which the caller gives: the linter rejects a type parameter that only the result of `get` uses. */
 type Sql<Row> = string | (string & { readonly row: Row });
 
 interface ConnectionOptions {
@@ -153,7 +153,7 @@ export class StoreConnection {
   }
 }
 
-/** Undefined for a text that is no UUID, which no id can be. */
+/** Undefined for a text that is not a UUID, which no id can be. */
 export function idBytes(id: string): Uint8Array | undefined {
   const uuid = uuidOf(id);
   return uuid === undefined ? undefined : uuidBytes(uuid);

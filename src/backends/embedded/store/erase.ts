@@ -186,8 +186,8 @@ function eventsToErase(
 }
 
 /**
- * Rule 17: data after an erase starts from scratch, so it is no duplicate of removed events. An id that another request
- * has used since stays. What a job applied has used its ids when it was processed.
+ * Rule 17: data after an erase starts from scratch, so it is not a duplicate of removed events. An id that another
+ * request has used since stays. What a job applied has used its ids when it was processed.
  */
 function forgetIdOf(store: StoreConnection, { tenant, properties }: BlockEvent, usedAt: readonly number[]): void {
   const eventId = eventIdOf(properties);

@@ -255,7 +255,7 @@ function storedEvent(store: StoreConnection, table: number, event: BlockEvent): 
   };
 }
 
-/** Numbers of events are given out in order of arrival and never reused. */
+/** Numbers of events are issued in order of arrival and never reused. */
 export function listArrivals(
   store: StoreConnection,
   tenant: number | undefined,

@@ -149,7 +149,7 @@ const REMEMBERED_MAX = 10_000;
 
 /**
  * The set of names that a property update sets (identity/property-updates.ts), as a number: 53 bits of their hash under
- * the store's secret (views/keyed-hash.ts). It is stored beside the properties of a node, so that a newer update of the
+ * the store's secret (views/keyed-hash.ts). It is stored with the properties of a node, so that a newer update of the
  * same names replaces an older one without either being parsed. The same names in another order have another number,
  * and are then compared as text. Relies on what the edge rejects: unpaired surrogates, which would hash alike, and NUL,
  * which separates names.

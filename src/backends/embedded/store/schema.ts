@@ -1,6 +1,6 @@
 /**
  * The tables of the embedded store, in one SQLite file, and how it is opened. One thread writes (the processor, or an
- * erase or unmerge between two of its transactions), any number read beside it.
+ * erase or unmerge between two of its transactions), any number read meanwhile.
  *
  * `synchronous = NORMAL`: a commit survives the death of the process; after a power loss the file may be some commits
  * older, complete and consistent, and since the position in the log is in the same file, the processor repeats the rest
@@ -32,7 +32,7 @@ const SCHEMA = `
     last_erased_at INTEGER NOT NULL DEFAULT 0
   ) STRICT;
 
-  -- The next number of each: 'node', 'record', 'event'. Numbers of erased rows are not given out again.
+  -- The next number of each: 'node', 'record', 'event'. Numbers of erased rows are not issued again.
   CREATE TABLE sequences (name TEXT PRIMARY KEY, next INTEGER NOT NULL) STRICT;
   INSERT INTO sequences VALUES ('node', 1), ('record', 1), ('event', 1);
 
@@ -115,7 +115,7 @@ const SCHEMA = `
 
 /**
  * A row for each start of a server on this store, after the one inserted with the table. A cursor of arrivals names the
- * start in which it was given out (store/starts.ts).
+ * start in which it was issued (store/starts.ts).
  */
 const STARTS = `
   CREATE TABLE starts (

@@ -1,8 +1,8 @@
 /**
  * The starts of servers on one store. Each has a random id, which a cursor of arrivals carries: if a copy of the store
- * is restored, cursors given out after the copy was made name a start that this store does not have, and are rejected,
+ * is restored, cursors issued after the copy was made name a start that this store does not have, and are rejected,
  * whatever numbers both histories have given to their events. The row of a start is on disk before any event is stored,
- * and before a cursor is given out, under it.
+ * and before a cursor is issued, under it.
  *
  * Every start skips numbers, and more after a restore, so that cursors of an interrupted start (a power loss, a backup
  * made while it ran) stay below the numbers of the next one and remain usable. If they do not, they are rejected as
@@ -61,14 +61,14 @@ function skipNumbers(database: DatabaseSync, count: number, now: number): void {
   database.prepare("UPDATE sequences SET next = max(next + ?, ?) WHERE name = 'event'").run(count, reachedByNow);
 }
 
-/** The id of the start under which cursors are given out now. */
+/** The id of the start under which cursors are issued now. */
 export function latestStart(store: StoreConnection): string {
   const row = store.get<{ id: string }>('SELECT id FROM starts ORDER BY no DESC LIMIT 1');
   if (row === undefined) throw new Error('the table starts has no row');
   return row.id;
 }
 
-/** Whether this store can continue after an event number given out under a start. */
+/** Whether this store can continue after an event number issued under a start. */
 export function followsStart(store: StoreConnection, id: string, event: number): boolean {
   const [next] = store.steps((tables) => rowsOf(selectNextStart(tables, id)));
   return follows(next, event);

@@ -1,5 +1,5 @@
 /**
- * Reads the embedded store: `Store` on one SQLite connection, beside the processor that writes the file. Every query is
+ * Reads the embedded store: `Store` on one SQLite connection, while the processor writes the file. Every query is
  * one short read transaction and sees one snapshot; unmerge and erase write.
  *
  * Calls block their thread for the time of the query. A server uses `store/client.ts`, which has a thread of its own
@@ -67,7 +67,7 @@ export function openSqliteStore(file: string, options: StoreOptions = {}): Store
     });
   }
 
-  /** As `ofTenant`, for what is no single read transaction: queries of `backends/sql/`, and writes. */
+  /** As `ofTenant`, for what is not a single read transaction: queries of `backends/sql/`, and writes. */
   async function withTenant<T>(id: TenantId, nothing: T, work: (tenant: number) => T | Promise<T>): Promise<T> {
     const tenant = await read(() => store.tenant(id));
     return tenant === undefined ? nothing : translated(() => work(tenant));

@@ -164,7 +164,7 @@ class SqliteStoreWriter extends SqlWriteTransaction implements StoreWriter, Writ
     if (version === this.#dataVersion) return;
     const next = this.#readSequences();
     const invalidated = this.#invalidations.take();
-    // Erase and unmerge give out no numbers. If these differ, another writer was here, or nothing has been read yet.
+    // Erase and unmerge issue no numbers. If these differ, another writer was here, or nothing has been read yet.
     const isOnlyWriter =
       next.node === this.#next.node && next.record === this.#next.record && next.event === this.#next.event;
     if (invalidated === undefined || !isOnlyWriter) {
