@@ -1,7 +1,8 @@
 /**
  * What becomes of the users of a batch, for one tenant: which are duplicates, which belong to a person who was erased,
  * which profile the others get, and what their trace shows. No I/O of its own: it reads lazily through the lookup
- * result, and the same results and records give the same decision. Every user and every event that the edge accepted ends up in exactly one of stored, duplicates and erased.
+ * result, and the same results and records give the same decision. Every user and every event that the edge accepted
+ * ends up in exactly one of stored, duplicates and erased.
  *
  * The edge judges a retry by the rules and the tracking plan of its moment, which may not be those of the first request.
  * So a user of a retry is stored if the first request rejected it and nothing has stored it since; and a user that a
