@@ -182,7 +182,7 @@ suite('A backup that was damaged', () => {
       ],
       [/store\.db is damaged/, () => flipByte(join(target, 'store.db'), 8_192 * 3 + 3)],
       [
-        /store\.db is of the installation 00000000-.*, and the log beside it of 11111111-/,
+        /store\.db is of the installation 00000000-.*, and the log next to it of 11111111-/,
         () => {
           change('store.db', `DELETE FROM belongs_to; INSERT INTO belongs_to VALUES ('${INSTALLATIONS[0]}')`);
           writeFileSync(join(target, 'log/installation'), `${INSTALLATIONS[1]}\n`);
