@@ -97,7 +97,7 @@ function* brokenLinksOfTable(
   const records = store.iterate<RecordRow>(`SELECT no, tenant, first_event, events FROM records_${table} ORDER BY no`);
   let record = records.next().value as RecordRow | undefined;
   let [lastEvent, lastRecord] = [0, 0];
-  const blocks = `SELECT first_event, tenant, events, numbers, texts FROM events_${table} ORDER BY first_event`;
+  const blocks = `SELECT first_event, tenant, events, numbers, texts, crc FROM events_${table} ORDER BY first_event`;
   for (const block of store.iterate<BlockRow & { readonly events: number }>(blocks)) {
     const events = unpackBlock(block.tenant, block);
     if (events.length !== block.events) {

@@ -213,7 +213,7 @@ function* recordGroups(store: StoreConnection, table: number, after: number): Ge
 
 function* eventGroups(store: StoreConnection, table: number, after: number): Generator<RowGroup> {
   const blocks = store.iterate<BlockRow>(
-    `SELECT first_event, tenant, numbers, texts FROM events_${table} WHERE first_event > ? ORDER BY first_event`,
+    `SELECT first_event, tenant, numbers, texts, crc FROM events_${table} WHERE first_event > ? ORDER BY first_event`,
     after,
   );
   const selectRecord = `SELECT no, trace_id, received_at, key_id FROM records_${table} WHERE no = ?`;

@@ -67,17 +67,18 @@ suite('A block of events', () => {
     assert.deepEqual([first?.properties, second?.properties], ['{}', '{}']);
   });
 
-  test('texts in which a byte was changed are reported as damage, whichever byte it is', () => {
+  test('a byte that was changed is reported as damage, whichever it is', () => {
     const writer = new BlockWriter();
     for (let no = 1; no <= 20; no++) writer.add(no, no, 1, no, event(no, { properties: `{"page":"/p/${no * 7919}"}` }));
-    const { numbers, texts } = writer.take();
-    assert.ok(texts.length < 20 * '{"page":"/p/7919"}'.length);
-    for (let at = 0; at < texts.length; at++) {
-      const changed = Buffer.from(texts);
-      changed[at] = (changed[at] as number) ^ 0x55;
-      assert.throws(() => unpackBlock(TENANT, { numbers, texts: changed }), isDamage, `byte ${at}`);
+    const block = writer.take();
+    for (const part of ['numbers', 'texts'] as const) {
+      for (let at = 0; at < block[part].length; at++) {
+        const changed = Buffer.from(block[part]);
+        changed[at] = (changed[at] as number) ^ 0x55;
+        assert.throws(() => unpackBlock(TENANT, { ...block, [part]: changed }), isDamage, `byte ${at} of ${part}`);
+      }
+      assert.throws(() => unpackBlock(TENANT, { ...block, [part]: block[part].subarray(0, -1) }), isDamage);
     }
-    assert.throws(() => unpackBlock(TENANT, { numbers, texts: texts.subarray(0, -1) }), isDamage);
   });
 
   test('a writer begins afresh after a block was taken or cleared', () => {

@@ -2,14 +2,13 @@
  * Events as they are stored: some dozens together in a row, because a row costs more than its content. Pure.
  *
  * A block has events of one tenant in the order of their numbers: `numbers` has all numeric values, in columns
- * (columnar/column-block.ts); `texts` is all names, amounts and properties, concatenated, in UTF-8, compressed with
- * Zstandard. Amounts are texts, since not all are integers. Lengths are those of the texts in JavaScript. Properties
- * begin with a brace, so that half a surrogate pair at the end of a name never meets its other half.
+ * (columnar/column-block.ts); `texts` is all names, amounts and properties, concatenated, in UTF-8. Amounts are texts,
+ * since not all are integers. Lengths are those of the texts in JavaScript. Properties begin with a brace, so that half
+ * a surrogate pair at the end of a name never meets its other half.
  */
 
-import { constants, zstdCompressSync, zstdDecompressSync } from 'node:zlib';
+import { crc32 } from 'node:zlib';
 import { ColumnBlock, encodeBlock, type Rows } from '../../../columnar/column-block.ts';
-import { messageOf } from '../../../errors.ts';
 import { decodeUtf8 } from '../../../json/utf8.ts';
 import type { NodeNumber } from '../../../model.ts';
 import { amountText } from '../../../views/currency.ts';
@@ -34,6 +33,8 @@ export interface BlockEvent {
 export interface Block {
   readonly numbers: Uint8Array;
   readonly texts: Uint8Array;
+  /** Of both; SQLite has no checksums. */
+  readonly crc: number;
 }
 
 /** The kind of an amount, two of them in one number. */
@@ -109,9 +110,9 @@ export class BlockWriter {
   /** The numbers are overwritten by the next block. */
   take(): Block {
     const rows: Rows = { columns: this.#columns, bytes: null, count: this.#events };
-    const block = { numbers: encodeBlock(rows, IN_ORDER, 0, this.#events), texts: compress(this.#texts) };
+    const [numbers, texts] = [encodeBlock(rows, IN_ORDER, 0, this.#events), Buffer.from(this.#texts)];
     this.clear();
-    return block;
+    return { numbers, texts, crc: crcOf(numbers, texts) };
   }
 
   clear(): void {
@@ -129,22 +130,6 @@ export class BlockWriter {
   }
 }
 
-/** Higher levels save little more. The checksum shows damage that SQLite's own checks do not. */
-const ZSTD = { [constants.ZSTD_c_compressionLevel]: 1, [constants.ZSTD_c_checksumFlag]: 1 };
-
-function compress(text: string): Buffer {
-  const bytes = Buffer.from(text);
-  return zstdCompressSync(bytes, { params: ZSTD, pledgedSrcSize: bytes.length });
-}
-
-function decompress(bytes: Uint8Array): string {
-  try {
-    return decodeUtf8(zstdDecompressSync(bytes));
-  } catch (error) {
-    throw damaged(`a block of events cannot be decompressed: ${messageOf(error)}`);
-  }
-}
-
 function kindOf(amount: number | string | null): number {
   if (amount === null) return AMOUNT.none;
   return typeof amount === 'number' ? AMOUNT.number : AMOUNT.text;
@@ -155,9 +140,14 @@ function amountOf(kind: number, text: string): number | string | null {
   return kind === AMOUNT.number ? Number(text) : text;
 }
 
-export function unpackBlock(tenant: number, { numbers, texts }: Block): BlockEvent[] {
+function crcOf(numbers: Uint8Array, texts: Uint8Array): number {
+  return crc32(texts, crc32(numbers));
+}
+
+export function unpackBlock(tenant: number, { numbers, texts, crc }: Block): BlockEvent[] {
+  if (crcOf(numbers, texts) !== crc) throw damaged('a block of events is not what was written');
   const block = new ColumnBlock(numbers, COLUMNS, false);
-  const text = decompress(texts);
+  const text = decodeUtf8(texts);
   const events: BlockEvent[] = [];
   let at = 0;
   for (let row = 0; row < block.count; row++) {

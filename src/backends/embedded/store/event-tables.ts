@@ -12,8 +12,8 @@ import { BufferedRuns } from '../sorted-runs/buffered-runs.ts';
 import type { RunsSizes } from '../sorted-runs/sorted-runs.ts';
 import { eventTableSchema } from './schema.ts';
 
-/** Before compression; reading one event decompresses its block. A larger event has a block of its own. */
-const BLOCK_BYTES_MAX = 16_000;
+/** Two blocks fill a page of the store; a larger event has a block of its own. */
+const BLOCK_BYTES_MAX = 4_055;
 const NO_VALUES: readonly number[] = [];
 
 /** Times are infinite while there is no event. */
@@ -89,8 +89,8 @@ export class EventTables {
   endBlock(): void {
     const { events } = this.#block;
     if (events === 0) return;
-    const { numbers, texts } = this.#block.take();
-    this.#newest?.insertBlock.run(this.#blockStart, this.#blockTenant, events, numbers, texts);
+    const { numbers, texts, crc } = this.#block.take();
+    this.#newest?.insertBlock.run(this.#blockStart, this.#blockTenant, events, numbers, texts, crc);
   }
 
   /** Call it before the transaction is committed. */
@@ -122,7 +122,7 @@ export class EventTables {
     return (
       row && {
         ...row,
-        insertBlock: this.#database.prepare(`INSERT INTO events_${row.no} VALUES (?, ?, ?, ?, ?)`),
+        insertBlock: this.#database.prepare(`INSERT INTO events_${row.no} VALUES (?, ?, ?, ?, ?, ?)`),
         insertRecord: this.#database.prepare(
           `INSERT INTO records_${row.no} VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
         ),

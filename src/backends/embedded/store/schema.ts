@@ -143,7 +143,8 @@ export function eventTableSchema(no: number): string {
       tenant      INTEGER NOT NULL,
       events      INTEGER NOT NULL,
       numbers     BLOB    NOT NULL,
-      texts       BLOB    NOT NULL
+      texts       BLOB    NOT NULL,
+      crc         INTEGER NOT NULL
     ) STRICT;
     CREATE TABLE records_${no} (
       no               INTEGER PRIMARY KEY,
@@ -180,7 +181,7 @@ export function storeFile(file: string, kind: 'writer' | 'reader'): DatabaseFile
   return {
     file,
     name: 'store',
-    refusedVersions: 7,
+    refusedVersions: 8,
     migrations: [create],
     newFilePragmas: `PRAGMA page_size = ${PAGE_BYTES}; PRAGMA auto_vacuum = INCREMENTAL`,
     pragmas: `

@@ -64,7 +64,7 @@ export function* eventsBetween(
   tenant: number | null = null,
 ): Generator<BlockEvent> {
   const blocks = store.iterate<BlockRow>(
-    `SELECT first_event, tenant, numbers, texts FROM events_${table}
+    `SELECT first_event, tenant, numbers, texts, crc FROM events_${table}
      WHERE first_event >= coalesce((SELECT max(first_event) FROM events_${table} WHERE first_event <= ?1), 0)
        AND first_event < ?2 AND (?3 IS NULL OR tenant = ?3) ORDER BY first_event`,
     from,
@@ -89,9 +89,9 @@ function removeStored(store: StoreConnection, table: number, numbers: readonly n
     const { events } = writer;
     if (events === 0) store.run(`DELETE FROM events_${table} WHERE first_event = ?`, block.first_event);
     else {
-      const { numbers: bytes, texts } = writer.take();
-      const sql = `UPDATE events_${table} SET events = ?, numbers = ?, texts = ? WHERE first_event = ?`;
-      store.run(sql, events, bytes, texts, block.first_event);
+      const { numbers: bytes, texts, crc } = writer.take();
+      const sql = `UPDATE events_${table} SET events = ?, numbers = ?, texts = ?, crc = ? WHERE first_event = ?`;
+      store.run(sql, events, bytes, texts, crc, block.first_event);
     }
   }
 }
@@ -109,7 +109,7 @@ export function countStored(store: StoreConnection, table: number): number {
 
 function blockOf(store: StoreConnection, table: number, no: number): BlockRow | undefined {
   return store.get<BlockRow>(
-    `SELECT first_event, tenant, numbers, texts FROM events_${table}
+    `SELECT first_event, tenant, numbers, texts, crc FROM events_${table}
      WHERE first_event <= ? ORDER BY first_event DESC LIMIT 1`,
     no,
   );
