@@ -104,8 +104,8 @@ export class SluiceClient<Plan extends { [Name in keyof Plan]: object } = AnyPla
 
   constructor(options: SluiceOptions, platform: Platform) {
     const { url, key } = options;
-    if (!/^https?:\/\//.test(url)) throw new TypeError('url must be the address of the server, https://…');
-    if (!key) throw new TypeError('key must be a key of the server, pk_… or sk_…');
+    if (!/^https?:\/\//.test(url)) throw new TypeError('url must be https://…');
+    if (!key) throw new TypeError('key must be pk_… or sk_…');
     this.#options = options;
     this.#platform = platform;
     this.queue = new Queue({
@@ -124,9 +124,9 @@ export class SluiceClient<Plan extends { [Name in keyof Plan]: object } = AnyPla
     if (isAllowed?.() === false) return '';
     const given = identifiers ?? {};
     // What is not an object is rejected by the server, and not taken for one.
-    if (typeof given !== 'object') return this.record(given, IDENTIFY, {}, {}, userProperties);
-    person.remember(given);
-    return this.record({ ...person.identifiers(), ...given }, IDENTIFY, {}, {}, userProperties);
+    const isObject = typeof given === 'object';
+    if (isObject) person.remember(given);
+    return this.record(isObject ? { ...person.identifiers(), ...given } : given, IDENTIFY, {}, {}, userProperties);
   }
 
   track<Name extends keyof Plan & string>(name: Name, ...[properties, options]: TrackArguments<Plan[Name]>): string {
@@ -227,7 +227,7 @@ function limitsOf(options: Partial<Limits>, defaults: Limits): Limits {
   const limits: Record<keyof Limits, number> = { ...defaults };
   for (const name of names) {
     limits[name] = options[name] ?? defaults[name];
-    if (!(limits[name] >= 1)) throw new TypeError(`${name} must be a number of at least 1`);
+    if (!(limits[name] >= 1)) throw new TypeError(`${name} must be at least 1`);
   }
   if (limits.batchUsersMax > USERS_MAX) throw new TypeError(`batchUsersMax must be at most ${USERS_MAX}`);
   return limits;

@@ -350,14 +350,11 @@ suite('The SDK and a server', () => {
   });
 
   test('a wrong url, key or limit is an error at once, and says what is wanted', () => {
-    assert.throws(
-      () => new Sluice({ url: 'events.example.com', key: 'pk_1' }),
-      /url must be the address of the server/,
-    );
-    assert.throws(() => new Sluice({ url: gate.url, key: '' }), /key must be a key of the server/);
+    assert.throws(() => new Sluice({ url: 'events.example.com', key: 'pk_1' }), /url must be https:/);
+    assert.throws(() => new Sluice({ url: gate.url, key: '' }), /key must be pk_/);
     for (const [batchUsersMax, message] of [
-      [Number.NaN, /batchUsersMax must be a number of at least 1/],
-      [0, /batchUsersMax must be a number of at least 1/],
+      [Number.NaN, /batchUsersMax must be at least 1/],
+      [0, /batchUsersMax must be at least 1/],
       [1_001, /batchUsersMax must be at most 1000/],
     ] as const) {
       assert.throws(() => new Sluice({ ...options(), batchUsersMax }), message);
