@@ -254,8 +254,11 @@ suite('A data folder', () => {
     await eventually('store.db is missed', async () =>
       (await readiness()).includes('store.db was removed or replaced'),
     );
+    // The processor and the main thread notice it by themselves, in any order.
     await eventually('the processor waits', async () => /the processor waits/.test(server.stderr()));
-    assert.match(server.stderr(), /store\.db was removed or replaced while the server runs: nothing is processed/);
+    await eventually('the log says what is not done', async () =>
+      /store\.db was removed or replaced while the server runs: nothing is processed/.test(server.stderr()),
+    );
     const { code, stdout } = await runSluice(['doctor', '--data', folder]);
     assert.equal(code, 1);
     assert.match(stdout, /✗ server +it is not ready: store\.db was removed or replaced/);
