@@ -14,9 +14,9 @@ import { importedBy } from './imports.ts';
 import { bundleProgram } from './program.ts';
 import { startSharedServers } from './servers/shared.ts';
 import { SDK_TOOLS } from './sdks/registries.ts';
-import { ensureTools, FAKETIME } from './tools.ts';
+import { BROWSER, ensureTools, FAKETIME } from './tools.ts';
 
-const TOOLS = ['strace', 'mkfs.ext4', 'mount', 'perl', 'chromium', FAKETIME];
+const TOOLS = ['strace', 'mkfs.ext4', 'mount', 'perl', BROWSER, FAKETIME];
 /** Imported by every test that needs one of them. */
 const TOOLS_FILE = resolve(ROOT, 'test/tools.ts');
 /** Imported by every test that uses SDKs of other makers, in languages of their own. */

@@ -10,7 +10,7 @@ import assert from 'node:assert/strict';
 import { mkdirSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { type Browser, type BrowserContext, chromium, type Page } from 'playwright-core';
-import { findTool } from '../tools.ts';
+import { BROWSER, findTool } from '../tools.ts';
 
 const OUTPUT = fileURLToPath(new URL('../output/dashboard', import.meta.url));
 const CHROMIUM_ARGUMENTS = ['--no-sandbox', '--disable-gpu', '--disable-background-networking'];
@@ -22,7 +22,7 @@ export const PHONE = { width: 360, height: 740 };
 
 /** Where Chromium is: TEST_CHROMIUM, or the one that is installed. */
 function chromiumFile(): string | undefined {
-  return process.env['TEST_CHROMIUM'] ?? findTool('chromium') ?? findTool('google-chrome');
+  return process.env['TEST_CHROMIUM'] ?? findTool(BROWSER);
 }
 
 /** For `suite(name, { skip })`: false, or why these tests cannot run here. */

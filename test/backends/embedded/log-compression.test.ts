@@ -62,11 +62,11 @@ async function compressAll(reader: LogReader, folder: string, position = ENTRIES
 }
 
 suite('Segments of the log', () => {
-  test('are compressed once they are processed and a minute old, but never the newest', async () => {
+  test('are compressed once they are processed and ten seconds old, but never the newest', async () => {
     await using scope = new AsyncDisposableStack();
     const folder = await filledLog(scope);
     const count = listSegments(folder).length;
-    const early = consumerOf(scope, folder, RECEIVED + MINUTE_MS / 2);
+    const early = consumerOf(scope, folder, RECEIVED + ENTRIES + 9_999);
     await early.commit(0, ENTRIES + 1);
     await early.close();
     assert.deepEqual(compressedIn(folder), Array(count).fill(false));
