@@ -195,6 +195,11 @@ suite('POST /ingest/events/check', () => {
       metrics: await Promise.all(COUNTED.map((name) => metric(server(), name))),
       records: (await logOf(server())).length,
     });
+    // It is the last that is written, seconds after the rest.
+    await eventually('the catalogue is written', async () => {
+      const { status } = await ask(server(), '/catalogue/tested', { headers: { authorization: `Bearer ${key}` } });
+      return status === 200;
+    });
     const [counted, files] = [await counts(), await filesAtRest(server())];
     for (const one of [key, publishable.key]) {
       await checked(one, { users: [user('ada'), user('new'), 7] }, { 'idempotency-key': 'k' });
