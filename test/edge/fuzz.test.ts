@@ -18,7 +18,7 @@ const REQUESTS = 8_000;
 const CONNECTIONS = 6;
 const BATCH = 40;
 /** Without a response for so long, a client finds out whether there is still one to come. */
-const QUIET_MS = 15;
+const QUIET_MS = 50;
 
 const BARRIER = gzipSync(JSON.stringify({ users: [user('barrier')] }));
 

@@ -192,8 +192,8 @@ suite('Raw bytes on a connection', { concurrency: true }, () => {
     const client = await RawClient.open(server().port);
     await client.send(requestOf(server().key, bodyFor('earlier')));
     assert.equal((await client.next())?.status, 202);
-    // The response is here, but the server may still be putting its pen down.
-    await sleep(50);
+    // The response is here, but the server may still be putting its pen down, and a busy machine takes its time.
+    await sleep(500);
     await client.send('nonsense\r\n\r\n');
     assertRefused(await client.rest());
     client.destroy();
