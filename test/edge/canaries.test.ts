@@ -288,8 +288,10 @@ suite('Personal data and keys', () => {
       if (isKnown || status !== 401) statuses.add(status);
     }
     assert.ok(!statuses.has(202) && !statuses.has(401), [...statuses].join());
-    const { process } = server();
+    const { process, ended } = server();
     await eventually('the server ends', () => process.exitCode !== null || process.signalCode !== null);
+    // Its last words are read.
+    await ended;
     assert.match(server().stderr(), /"level":"fatal"/);
     assertSilent();
   });
