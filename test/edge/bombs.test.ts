@@ -13,8 +13,12 @@ import { ask, bodyText, memoryBytes, metric, recordOf, useServer, withWrongCheck
 
 const MB = 1_048_576;
 const INFLATED_BYTES = 120 * MB;
-/** While a hostile body is validated, `/livez` must respond within this time. */
+/**
+ * While a hostile body is validated, `/livez` must respond within this time, in one of a few tries: a busy machine may
+ * stop for a moment, but a server that a body holds up is held up every time.
+ */
 const LIVEZ_MS_MAX = 1_000;
+const LIVEZ_TRIES = 4;
 /** Ten bombs one after another and five at a time may hold 50 MB of inflated bodies, and what was not yet collected. */
 const BOMB_GROWTH_MAX = 192 * MB;
 /** JSON takes many times its size once it is parsed; a body of 10 MB at most this much. */
@@ -23,6 +27,15 @@ const HOSTILE_JSON_PEAK_MAX = 1_536 * MB;
 const CROWD_PEAK_MAX = 640 * MB;
 
 const SMALL = JSON.stringify({ users: [user('small')] });
+
+/** What the work gives, and the slowest response of `/livez` meanwhile, in milliseconds; of the first try that is in time. */
+async function besideLivez<T>(server: TestServer, work: () => Promise<T>): Promise<{ result: T; slowest: number }> {
+  for (let tries = 1; ; tries += 1) {
+    const working = work();
+    const slowest = await slowestLivez(server, working);
+    if (slowest < LIVEZ_MS_MAX || tries === LIVEZ_TRIES) return { result: await working, slowest };
+  }
+}
 
 /** Asks `/livez` again and again while the work continues; gives the slowest response in milliseconds. */
 async function slowestLivez(server: TestServer, work: Promise<unknown>): Promise<number> {
@@ -120,10 +133,11 @@ suite('JSON that is costly to parse', () => {
   for (const [name, body, outcome] of hostile) {
     test(`${name}: gets a response by the rules while /livez keeps responding`, async (t: TestContext) => {
       assert.ok(body.length <= 10 * MB, `${body.length} bytes`);
-      const started = performance.now();
-      const sent = post(server(), server().key, body);
-      const slowest = await slowestLivez(server(), sent);
-      const response = await sent;
+      let started = 0;
+      const { result: response, slowest } = await besideLivez(server(), () => {
+        started = performance.now();
+        return post(server(), server().key, body);
+      });
       t.diagnostic(
         `${(body.length / MB).toFixed(1)} MB validated in ${Math.round(performance.now() - started)} ms, slowest /livez ${slowest.toFixed(1)} ms`,
       );
@@ -148,7 +162,7 @@ suite('JSON that is costly to parse', () => {
       for (const body of bodies) assert.equal((await post(server(), server().key, body)).status, 400);
     };
     await send();
-    const slowest = await slowestLivez(server(), Promise.all(Array.from({ length: 4 }, send)));
+    const { slowest } = await besideLivez(server(), () => Promise.all(Array.from({ length: 4 }, send)));
     t.diagnostic(`slowest /livez ${slowest.toFixed(1)} ms`);
     assert.ok(slowest < LIVEZ_MS_MAX);
   });
