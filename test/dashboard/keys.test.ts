@@ -15,7 +15,7 @@ import { type WatchedPage, whyNoBrowser } from './browser.ts';
 import { askAs, assertNoComplaints, heading, type MemberServer, sees, startMemberServer } from './member-page.ts';
 
 const KEYS = '/dashboard/development/settings/keys';
-/** What the dialog promises. */
+/** What the dialog promises: requests that are sent later than this are refused. */
 const REVOKED_MS_MAX = 2_000;
 
 suite('API keys in the page', { skip: whyNoBrowser() }, () => {
@@ -223,12 +223,15 @@ suite('API keys in the page', { skip: whyNoBrowser() }, () => {
     assert.equal((await responded).status(), 200);
 
     const revokedAt = performance.now();
-    const ms = await eventually('the key is refused', async () => {
+    let lastAccepted = 0;
+    await eventually('the key is refused', async () => {
       const sentAt = performance.now();
-      return (await send(key)) === 401 ? sentAt - revokedAt + Number.EPSILON : 0;
+      if ((await send(key)) === 401) return true;
+      lastAccepted = sentAt - revokedAt;
+      return false;
     });
-    context.diagnostic(`refused ${ms.toFixed(0)} ms after the response`);
-    assert.ok(ms <= REVOKED_MS_MAX, `${ms} ms`);
+    context.diagnostic(`last accepted ${lastAccepted.toFixed(0)} ms after the response`);
+    assert.ok(lastAccepted <= REVOKED_MS_MAX, `${lastAccepted} ms`);
 
     await row('to be revoked').waitFor({ state: 'detached' });
     await page.getByLabel('Show', { exact: true }).selectOption('all');
