@@ -90,6 +90,10 @@ suite('Hostile texts in the page', { skip: whyNoBrowser() }, () => {
     ]);
     const path = `/profiles?user_id=${encodeURIComponent(HOSTILE[0] ?? '')}`;
     profileId = ((await read(server, key, path)).body as { id: string }).id;
+    await eventually('the catalogue is flushed', async () => {
+      const { body } = await read(server, key, '/catalogue');
+      return (body as { events: { event_name: string }[] }).events.some(({ event_name }) => event_name === HOSTILE[1]);
+    });
     watched = await running.open({ session });
     page = watched.page;
   });

@@ -2,6 +2,7 @@
 
 import assert from 'node:assert/strict';
 import { after, before, suite, test } from 'node:test';
+import { isDeepStrictEqual } from 'node:util';
 import type { Page } from 'playwright-core';
 import { DAY_MS } from '../../src/model.ts';
 import { eventually, post } from '../server.ts';
@@ -49,6 +50,12 @@ suite('The overview', { skip: whyNoBrowser() }, () => {
     return Object.fromEntries(found.map((text) => text.split('\n').slice(0, 2) as [string, string]));
   }
 
+  /** They come with several requests. */
+  async function showsFigures(expected: Record<string, string>): Promise<void> {
+    const isShown = async (): Promise<boolean> => isDeepStrictEqual(await figures(), expected);
+    await eventually('the figures are there', isShown).catch(async () => assert.deepEqual(await figures(), expected));
+  }
+
   async function show(query: string): Promise<void> {
     await page.goto(OVERVIEW + query);
     await settled(page);
@@ -57,7 +64,7 @@ suite('The overview', { skip: whyNoBrowser() }, () => {
   test('by event time there are people, events and revenue, each currency by itself', async () => {
     await show('');
     await sees(page.locator('.ranking'), 'bought');
-    assert.deepEqual(await figures(), {
+    await showsFigures({
       People: '2',
       Events: '4',
       'Revenue, EUR': 'EUR 24.50',
@@ -78,6 +85,7 @@ suite('The overview', { skip: whyNoBrowser() }, () => {
     await sees(page, 'Events per day');
     await eventually('the figures are there', async () => (await figures())['Revenue, EUR'] === 'EUR 124.50');
     assert.equal((await figures())['Events'], '5');
+    await page.locator('.ranking__row').first().waitFor();
     const ranked = await page.locator('.ranking__row').allInnerTexts();
     assert.deepEqual(
       ranked.map((row) => row.split('\n')),
@@ -106,8 +114,7 @@ suite('The overview', { skip: whyNoBrowser() }, () => {
     await page.getByRole('navigation', { name: 'Clock' }).getByRole('link', { name: 'Receipt time' }).click();
     await page.waitForURL(/\?range=7d&clock=receipt$/);
     await sees(page, 'entries in requests, not people');
-    await eventually('the figures are there', async () => (await figures())['Events received'] === '6');
-    assert.deepEqual(await figures(), {
+    await showsFigures({
       People: '2',
       'User entries accepted': '3',
       'User entries rejected': '1',
