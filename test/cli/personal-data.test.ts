@@ -4,6 +4,7 @@ import assert from 'node:assert/strict';
 import { test, type TestContext } from 'node:test';
 import { runExport } from '../../src/cli/export.ts';
 import { runTail } from '../../src/cli/tail.ts';
+import { eventually } from '../server.ts';
 import { type DataFolder, openDataFolder, pushPlan, run } from './data-shell.ts';
 
 const mark = (name: string): object => ({ schema: { properties: { [name]: { 'x-personal': true } } } });
@@ -45,7 +46,8 @@ test('tail masks personal data, and --personal shows it', async (context) => {
   const tail = async (...args: string[]): Promise<string> => {
     const shell = folder.shell();
     const following = run(runTail, ['--since', '2d', ...args], shell);
-    setTimeout(() => shell.stopping.abort(), 300);
+    await eventually('it shows', () => shell.out() !== '');
+    shell.stopping.abort();
     return (await following).out;
   };
   const masked = await tail('--json');
