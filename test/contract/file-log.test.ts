@@ -191,15 +191,16 @@ suite('Segments of the embedded log', () => {
 
   test('a segment does not grow for longer than it may, without a further request too', async () => {
     await inFolder(async (folder) => {
-      const setup = { folder, segmentBytes: SEGMENT_BYTES, segmentMsMax: 100, metrics: null, onFatal: assert.fail };
+      const segmentMsMax = 1_500;
+      const setup = { folder, segmentBytes: SEGMENT_BYTES, segmentMsMax, metrics: null, onFatal: assert.fail };
       const appender = await openEmbeddedLogAppender(setup);
       appenders.add(appender);
       const firstPositions = () => listSegments(folder).map(({ firstPosition }) => firstPosition);
-      await sleep(200);
+      await sleep(segmentMsMax + 200);
       await appender.append(entry({ traceId: 'one' }));
       assert.deepEqual(firstPositions(), [1], 'its time begins with its first record');
       await eventually('the next segment', () => Promise.resolve(firstPositions().length === 2));
-      await sleep(1_200);
+      await sleep(segmentMsMax + 1_200);
       assert.deepEqual(firstPositions(), [1, 2], 'an empty one is not replaced');
       await appender.append(entry({ traceId: 'two' }));
       const reader = openEmbeddedLogReader({ folder });
