@@ -46,7 +46,7 @@ function statusCount(load: Load, status: number): number {
 /** Responses of this status keep coming from now on. */
 async function comes(load: Load, status: number, more = 30): Promise<void> {
   const before = statusCount(load, status);
-  await eventually(`answers with ${status}`, () => statusCount(load, status) >= before + more, 20_000);
+  await eventually(`answers with ${status}`, () => statusCount(load, status) >= before + more, 60_000);
 }
 
 async function operatorSees(server: TestServer, path: string): Promise<{ status: number; text: string }> {
@@ -165,7 +165,7 @@ suite('A full disk', () => {
     await comes(load, 202, 500);
     assert.equal(segments(), 1, 'a file was made although there was no room for one');
     for (const file of fillers) rmSync(file);
-    await eventually('a new segment is begun', () => segments() > 1, 20_000).catch((error: unknown) => {
+    await eventually('a new segment is begun', () => segments() > 1).catch((error: unknown) => {
       const seen = JSON.stringify([...load.counts]);
       throw new Error(`answers ${seen}, the server said:\n${server.stderr()}`, { cause: error });
     });

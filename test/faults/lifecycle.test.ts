@@ -189,7 +189,8 @@ suite('Stopping', () => {
     );
     await sleep(200);
     const { ms } = await signalled(server, 'SIGTERM');
-    assert.ok(ms < 10_000, `took ${ms} ms`);
+    // It would wait for the rest of the body for a minute.
+    assert.ok(ms < EXIT_MS_MAX, `took ${ms} ms`);
     const how = await outcome;
     assert.ok(how === 503 || how instanceof ConnectionLostError, `the stuck client got ${String(how)}`);
 

@@ -19,6 +19,8 @@ import { assertLedger, Ledger, sendNext } from './ledger.ts';
 import { folderIn, launch, refusedStart, type Scope } from './scope.ts';
 
 const SEGMENTS = ['--log-segment', '1MB'];
+/** How often an edge says that it closes connections for others. */
+const LOG_INTERVAL_MS = 10_000;
 
 function underLimit(files: number): readonly string[] {
   return ['prlimit', `--nofile=${files}:${files}`];
@@ -72,6 +74,7 @@ suite('Idle connections', () => {
       const server = await launch(scope, { dataFolder, args, under: underLimit(256) });
       const max = await metric(server, 'sluice_connections_max');
       assert.equal(max, edges === '1' ? 128 : 80);
+      const openedAt = performance.now();
       const idle = await openSockets(scope, server.port, 400);
 
       for (let n = 0; n < 20; n++) {
@@ -88,9 +91,10 @@ suite('Idle connections', () => {
 
       assert.ok((await metric(server, 'sluice_connections_over_limit_total{closed="idle"}')) >= 400 - max);
       assert.ok((await metric(server, 'sluice_connections')) <= max);
-      assert.ok(idle.filter((socket) => !socket.closed).length <= max);
+      await eventually('the others are closed', () => idle.filter((socket) => !socket.closed).length <= max);
       const lines = server.stderr().match(/SLUICE_CONNECTIONS_MAX is reached/g) ?? [];
-      assert.ok(lines.length >= 1 && lines.length <= Number(edges), `it was logged ${lines.length} times`);
+      const linesMax = Number(edges) * (1 + Math.floor((performance.now() - openedAt) / LOG_INTERVAL_MS));
+      assert.ok(lines.length >= 1 && lines.length <= linesMax, `it was logged ${lines.length} times`);
       assert.equal(await server.stop(), 0);
     });
   }
@@ -163,7 +167,7 @@ suite('A process without file descriptors', () => {
     assert.ok(lines < 60, `${lines} lines were logged`);
 
     setLimit(server, 4_096);
-    await eventually('all of it is stored', async () => (await storedEvents(server)) === eventsOf(ledger), 20_000);
+    await eventually('all of it is stored', async () => (await storedEvents(server)) === eventsOf(ledger));
     for (const path of ['/events', '/ledger', '/dashboard'])
       assert.equal((await request(server, 'GET', path)).status, 200, path);
     // The thread that reads is there by now, and meets the same.

@@ -36,7 +36,7 @@ async function serveUntilPowerIsLost(scope: Scope, disk: LoopDisk, run: Run): Pr
   const key = run.key || server.key;
   const load = startLoad(scope, server, key, ledger);
   const enough = ledger.acknowledged.size + responses;
-  await eventually(`${responses} answers`, () => ledger.acknowledged.size >= enough, 30_000);
+  await eventually(`${responses} answers`, () => ledger.acknowledged.size >= enough, 120_000);
   await freeze(server.pid);
   disk.cutPower();
   await server.kill('SIGKILL');

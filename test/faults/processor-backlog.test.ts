@@ -52,6 +52,7 @@ test('a backlog over its bound gets 503 until it is processed, and reads continu
   assert.equal(stored.totals.users['stored'], before);
   const waiting = [...ledger.acknowledged.keys()].at(-1) ?? '';
   assert.equal((await get<{ status: string }>(server, key, `/traces/${waiting}`)).status, 'pending');
+  await eventually('that is in the log', () => server.stderr().includes('the backlog is full'));
   assert.equal(server.stderr().split('the backlog is full').length - 1, 1);
   await eventually('it says why', () => server.stderr().includes('the processor waits'), PATIENCE_MS);
   assert.equal(server.stderr().split('the processor waits').length - 1, 1, server.stderr());
@@ -62,7 +63,7 @@ test('a backlog over its bound gets 503 until it is processed, and reads continu
   await eventually('it takes in again', () => (load.counts.get(202) ?? 0) > taken + 20, PATIENCE_MS);
   await load.stop();
   await eventually('it is ready', async () => (await fetch(`${server.baseUrl}/readyz`)).status === 200);
-  assert.match(server.stderr(), /the backlog has room again/);
+  await eventually('that is in the log', () => server.stderr().includes('the backlog has room again'));
   const { totals } = await settled(server, key);
   await assertLedger(dataFolder, ledger);
   let users = 0;
