@@ -26,7 +26,7 @@ function published(): string[] {
 }
 
 test('the package has what it needs and nothing else; unpacked elsewhere, it accepts an event and serves the SDK', {
-  timeout: 120_000,
+  timeout: 300_000,
 }, async (t) => {
   const folder = temporaryFolder();
   t.after(() => removeFolder(folder));
