@@ -84,8 +84,13 @@ export const LIMITS = {
   eventIdCharactersMax: 255,
   /** Events that one request may report as dropped by its client. */
   droppedByClientMax: 1_000_000_000,
-  /** Limit of the profile fields, and of the user_properties, kept per person; the newest win. */
-  namesPerPersonMax: 1_000,
+  /** Limit of the profile fields, and of the user_properties, kept per node; the newest win. */
+  namesPerNodeMax: 1_000,
+  /**
+   * Limit of the deleted user_properties that a node remembers; the newest win. Far more than the others: a value that
+   * was deleted may be in a run (sorted-runs/) that is merged long after.
+   */
+  deletionsPerNodeMax: 10_000,
 } as const;
 
 /** The four fields of `identifiers` that identify a person, strongest first. All other fields are profile fields. */

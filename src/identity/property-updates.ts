@@ -54,7 +54,8 @@ function isField(name: string, value: unknown): boolean {
 
 /**
  * The groups after more updates, in one pass over all names; the same array if they change nothing. `null` deletes a
- * property. A person keeps `namesPerPersonMax` names of each kind; beyond that, those set longest ago are dropped.
+ * property. A node keeps `namesPerNodeMax` names of each kind and `deletionsPerNodeMax` deletions; beyond that, those
+ * set or deleted longest ago are dropped.
  */
 export function applyUpdates(
   groups: readonly Group[],
@@ -71,8 +72,8 @@ export function applyUpdates(
   );
   // Stable: of two with the same origin, the stored one comes first.
   const all = [...groups, ...added].sort((a, b) => compareOrigins(originOf(b), originOf(a)));
-  const fieldsSeen = new Set<string>();
-  const propertiesSeen = new Set<string>();
+  const fieldsSeen = noneSeen();
+  const propertiesSeen = noneSeen();
   const result: Group[] = [];
   let before: Group | undefined;
   for (const group of all) {
@@ -86,8 +87,19 @@ export function applyUpdates(
   return isSame ? groups : result;
 }
 
-/** The group without names that newer ones have; the same object if it keeps all. */
-function unseen(group: Group, fieldsSeen: Set<string>, propertiesSeen: Set<string>): Group {
+/** The names of one kind in the groups so far. */
+interface SeenNames {
+  readonly all: Set<string>;
+  set: number;
+  deleted: number;
+}
+
+function noneSeen(): SeenNames {
+  return { all: new Set(), set: 0, deleted: 0 };
+}
+
+/** The group without names that newer ones have, and beyond the limits; the same object if it keeps all. */
+function unseen(group: Group, fieldsSeen: SeenNames, propertiesSeen: SeenNames): Group {
   const [receivedAt, traceId, userIndex, fields, properties] = group;
   const newFields = unseenValues(fields, fieldsSeen);
   const newProperties = unseenValues(properties, propertiesSeen);
@@ -95,18 +107,22 @@ function unseen(group: Group, fieldsSeen: Set<string>, propertiesSeen: Set<strin
   return [receivedAt, traceId, userIndex, newFields, newProperties];
 }
 
-function unseenValues(values: Values, seen: Set<string>): Values {
+function unseenValues(values: Values, seen: SeenNames): Values {
   let names = 0;
   const kept = new Set<string>();
   for (const name in values) {
     names++;
-    if (!seen.has(name) && seen.size < LIMITS.namesPerPersonMax) {
-      seen.add(name);
-      kept.add(name);
-    }
+    if (seen.all.has(name)) continue;
+    seen.all.add(name);
+    if (countIfRoom(values[name], seen)) kept.add(name);
   }
   if (kept.size === names) return values;
   return kept.size === 0 ? NOTHING : selected(values, (name) => kept.has(name));
+}
+
+/** Deletions have a limit of their own, so that they displace no value. */
+function countIfRoom(value: unknown, seen: SeenNames): boolean {
+  return value === null ? seen.deleted++ < LIMITS.deletionsPerNodeMax : seen.set++ < LIMITS.namesPerNodeMax;
 }
 
 /** Rule 13: the properties of all nodes of a profile together, names in order. */

@@ -370,7 +370,7 @@ function toStore(
 }
 
 const ERASED = 'not stored: this person was erased after the request was received';
-const TOO_MANY_NAMES = `only the first ${LIMITS.namesPerPersonMax} names of user_properties or profile fields were kept`;
+const TOO_MANY_NAMES = `only the first ${LIMITS.namesPerNodeMax} names of user_properties or profile fields were kept`;
 const ALL_THERE_ALREADY = 'nothing of this user was applied: all of its events were there already';
 const NO_IDENTIFIER_LEFT = 'stored without a profile: no identifier is left that could be matched';
 

@@ -129,8 +129,8 @@ function namesOf(values: JsonObject): string {
 function cut(values: JsonObject): JsonObject {
   let names = 0;
   for (const _name in values) names++;
-  if (names <= LIMITS.namesPerPersonMax) return values;
-  return Object.fromEntries(Object.entries(values).slice(0, LIMITS.namesPerPersonMax));
+  if (names <= LIMITS.namesPerNodeMax) return values;
+  return Object.fromEntries(Object.entries(values).slice(0, LIMITS.namesPerNodeMax));
 }
 
 function prepareEvent(event: JsonObject, eventIndex: number, receivedAt: number): PreparedEvent {

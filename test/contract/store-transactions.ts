@@ -57,6 +57,21 @@ export function storeTransactionsContract(open: OpenStore): void {
       assert.deepEqual([eventCount, firstSeen - START, lastSeen - START], [6, 1, 9_000]);
     });
 
+    test('a property stays although thousands of others are set and deleted', async () => {
+      const named = (round: number, value: unknown) =>
+        Object.fromEntries(Array.from({ length: 900 }, (_, index) => [`${round}-${index}`, value]));
+      const says = (receivedAt: number, properties: object) =>
+        send(under, [person({ user_id: 'u' }, [{}], properties)], { receivedAt });
+      await says(START, { plan: 'pro' });
+      for (let round = 0; round < 3; round++) {
+        await says(START + 2 * round + 1, named(round, round));
+        await says(START + 2 * round + 2, named(round, null));
+      }
+      assert.deepEqual([...(await profileOf(under, 'user_id', 'u')).userProperties.keys()], ['plan']);
+      await says(START + 1, { '0-0': 'late', late: true });
+      assert.deepEqual([...(await profileOf(under, 'user_id', 'u')).userProperties.keys()], ['late', 'plan']);
+    });
+
     test('records that were noted as lost stay in the ledger, once, and none of a transaction that was rolled back', async () => {
       const lost = { partition: 0, from: 6, to: 13, records: 7, at: START };
       const note = async (noted: typeof lost, isKept: boolean): Promise<void> => {

@@ -111,7 +111,7 @@ suite('Property updates', () => {
   });
 
   test('with more names than a person may have keep the newest', () => {
-    const room = LIMITS.namesPerPersonMax;
+    const room = LIMITS.namesPerNodeMax;
     const said = Array.from({ length: room + 5 }, (_, index) => {
       return { origin: originAt(index), fields: { [`f${index}`]: 'x' }, properties: { [`p${index}`]: index } };
     });
@@ -121,6 +121,35 @@ suite('Property updates', () => {
     assert.equal(properties.get('p5')?.value, 5);
     const later = { origin: originAt(room + 5), fields: {}, properties: { p5: 'again', p6: null } };
     assert.equal(viewOf([applyUpdates(applyUpdates([], said), [later])]).properties.get('p5')?.value, 'again');
+  });
+
+  test('that delete displace no value, however many there are, and what was deleted stays deleted', () => {
+    /** A millisecond apart. */
+    const at = (n: number): Origin => originAt(6 * n);
+    const valuesIn = (groups: readonly Group[]): Values =>
+      Object.fromEntries([...viewOf([groups]).properties].map(([name, { value }]) => [name, value]));
+    const numbered = (start: string, count: number, value: unknown): Values =>
+      Object.fromEntries(Array.from({ length: count }, (_, index) => [start + index, value]));
+    const room = LIMITS.namesPerNodeMax;
+    const full = numbered('kept', room, 1);
+    const updates = [
+      { origin: at(0), fields: {}, properties: full },
+      { origin: at(1), fields: {}, properties: numbered('temporary', room / 2, 1) },
+      { origin: at(2), fields: {}, properties: numbered('temporary', room, null) },
+    ];
+    assert.deepEqual(valuesIn(applyUpdates([], updates)), full);
+    const oneByOne = updates.reduce<readonly Group[]>((before, one) => applyUpdates(before, [one]), []);
+    assert.deepEqual(valuesIn(oneByOne), numbered('kept', room / 2, 1));
+
+    let groups = applyUpdate([], at(0), {}, { plan: 'pro' });
+    for (let n = 0; n <= LIMITS.deletionsPerNodeMax / room; n++) {
+      groups = applyUpdate(groups, at(2 * n + 1), {}, numbered(`${n}-`, room - 1, n));
+      groups = applyUpdate(groups, at(2 * n + 2), {}, numbered(`${n}-`, room, null));
+    }
+    assert.deepEqual(valuesIn(groups), { plan: 'pro' });
+    const deletions = groups.flatMap((group) => Object.values(group[4])).filter((value) => value === null);
+    assert.equal(deletions.length, LIMITS.deletionsPerNodeMax);
+    assert.deepEqual(applyUpdate(groups, at(3), {}, { '9-0': 'late' }), groups);
   });
 
   test('applied again change nothing, and return the same array', () => {

@@ -137,13 +137,13 @@ suite('Data from before an erase (rule 17)', () => {
 
 suite('Too much of something', () => {
   test('more names than are kept of a person are cut, and the trace says so', () => {
-    const many = Object.fromEntries(Array.from({ length: LIMITS.namesPerPersonMax + 1 }, (_, n) => [`name${n}`, n]));
+    const many = Object.fromEntries(Array.from({ length: LIMITS.namesPerNodeMax + 1 }, (_, n) => [`name${n}`, n]));
     const [record] = decided(
       lookupResultOf({}),
       recordOf([someone({ user_id: 'ada' }, { user_properties: many })]),
     ).records;
     const kept = JSON.parse(record?.users[0]?.propertyUpdate?.properties ?? '{}') as object;
-    assert.equal(Object.keys(kept).length, LIMITS.namesPerPersonMax);
+    assert.equal(Object.keys(kept).length, LIMITS.namesPerNodeMax);
     assert.match(record?.notes[0]?.warnings?.[0] ?? '', /only the first 1000 names/);
   });
 
