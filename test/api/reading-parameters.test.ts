@@ -26,6 +26,7 @@ suite('What the store is asked', () => {
     ['/profiles?email=%20ADA@Example.com', 'findProfile', 'email', 'ada@example.com'],
     ['/profiles?phone_number=%2B351%20210%20000%20000', 'findProfile', 'phone_number', '+351210000000'],
     ['/profiles?phone_number=+351+210+000+000', 'findProfile', 'phone_number', '+351210000000'],
+    ['/profiles?phone_number=%20%2B351+210+000+000', 'findProfile', 'phone_number', '+351210000000'],
     ['/profiles?anon_id=__proto__', 'findProfile', 'anon_id', '__proto__'],
     [`/profiles/${NODE_ID.toUpperCase()}`, 'profile', NODE_ID],
     ['/events', 'events', { profileId: null, eventName: null, ...ANY_TIME, ...PAGE }],

@@ -131,7 +131,7 @@ const SEARCH_PARAMETERS = {
   ),
   property: textParameter('Only people who have this user property or profile field.', LIMITS.propertyKeyCharactersMax),
   property_value: textParameter(
-    'Only people whose `property` has this value: a string as it is, anything else as JSON (`5`, `true`).',
+    'Only people whose `property` has this value: a string as it is, anything else as the profile shows it (`5`, `true`).',
     LIMITS.identifierCharactersMax,
   ),
   include: choiceParameter(
@@ -317,7 +317,7 @@ export async function valueToMatch(type: IdentifierType, given: string, options:
   // Loaded when first needed: it brings the tables of all phone numbers, which the start need not wait for.
   const { normalise } = await import('../../identity/match-keys.ts');
   // A plus sign that is not encoded arrives as a space.
-  return normalise(type, type === 'phone_number' ? given.replace(/^ /, '+') : given, options);
+  return normalise(type, type === 'phone_number' ? given.replace(/^ (?=\d)/, '+') : given, options);
 }
 
 /** A person is erased whatever the plan says. */
