@@ -87,6 +87,8 @@ export interface DatabaseFacts {
   readonly migrations: number | null;
   /** Steps that the next start of a server applies. */
   readonly migrationsMissing: number;
+  /** Whether a unique index is missing, as a start would report it; null if none. */
+  readonly problemOfIndexes: string | null;
   /** Daily partitions. */
   readonly days: number;
   readonly bytes: number;
@@ -271,6 +273,7 @@ export const checkDatabase: Check = async ({ config, lookAtDatabase }) => {
     const advice = 'The next start of a server of this version applies them; old and new servers may run side by side.';
     findings.push(warning(`${countOf(facts.migrationsMissing, 'step')} to this version's tables are missing`, advice));
   }
+  findings.push(...refusesStart(facts.problemOfIndexes));
   const size = `${formatBytes(facts.bytes)} in total, events and records in ${countOf(facts.days, 'table')} of one day each`;
   findings.push(ok(`its tables exist: ${size}`));
   const spare = facts.connectionsMax - facts.connections;

@@ -89,7 +89,11 @@ async function translateUnreachable<T>(config: Config, work: () => Promise<T>): 
 export async function prepareDatabase(config: Config): Promise<void> {
   const { dataFolder, logUrl } = config;
   if (logUrl === '') refuseUnmigratedFolder(dataFolder);
-  const [{ migrate }, { findMigration, refuseUnfinishedMigration }, { continueArrivalNumbers }] = await Promise.all([
+  const [
+    { migrate, missingIndexes, problemOfIndexes },
+    { findMigration, refuseUnfinishedMigration },
+    { continueArrivalNumbers },
+  ] = await Promise.all([
     import('../backends/postgres/migrations.ts'),
     import('../backends/postgres/migration-state.ts'),
     import('../backends/postgres/arrival-numbers.ts'),
@@ -98,6 +102,8 @@ export async function prepareDatabase(config: Config): Promise<void> {
     const problem = logUrl === '' ? problemOfOtherDatabase(dataFolder, (await findMigration(pool))?.id) : null;
     if (problem !== null) throw new OperatorError(problem);
     await migrate(pool);
+    const problemOfSchema = problemOfIndexes(await missingIndexes(pool));
+    if (problemOfSchema !== null) throw new OperatorError(problemOfSchema);
     await refuseUnfinishedMigration(pool);
     if (logUrl === '') await tieLocalLog(config, pool);
     await continueArrivalNumbers(pool);

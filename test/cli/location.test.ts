@@ -52,6 +52,7 @@ suite('The doctor at a database', () => {
     version: '17.6',
     migrations: 3,
     migrationsMissing: 0,
+    problemOfIndexes: null,
     days: 9,
     bytes: 1_048_576,
     connections: 20,
@@ -84,6 +85,7 @@ ok: its tables exist: 1.0 MB in total, events and records in 9 tables of one day
     assert.match(await look({ isReadOnly: true }), /^error: .*is read-only$/);
     assert.match(await look({ migrations: null }), /^warning: it has no Sluice tables yet$/m);
     assert.match(await look({ migrationsMissing: 2 }), /^warning: 2 steps to this version's tables are missing$/m);
+    assert.match(await look({ problemOfIndexes: 'No index.' }), /^error: No index\.$/m);
     assert.match(await look({ connections: 95 }), /^warning: 95 of 100 connections are in use$/m);
     assert.match(await look({ oldestTransactionMs: 600_000 }), /^warning: a transaction .* has been open for 10m$/m);
   });

@@ -3,11 +3,11 @@
  */
 
 import type { DatabaseFacts } from '../../cli/doctor-checks.ts';
-import { countMissingSteps } from './migrations.ts';
+import { countMissingSteps, missingIndexes, problemOfIndexes } from './migrations.ts';
 import { type PostgresPool, SCHEMA } from './pool.ts';
 
 type OwnFacts = Omit<DatabaseFacts, 'problemOfMigration' | 'problemOfLog'>;
-type Row = Omit<OwnFacts, 'migrations' | 'migrationsMissing' | 'clockAheadMs'>;
+type Row = Omit<OwnFacts, 'migrations' | 'migrationsMissing' | 'problemOfIndexes' | 'clockAheadMs'>;
 
 export async function databaseFacts(pool: PostgresPool, now: () => number = Date.now): Promise<OwnFacts> {
   const { rows } = await pool.query<Row>(
@@ -25,7 +25,14 @@ export async function databaseFacts(pool: PostgresPool, now: () => number = Date
   );
   const [row] = rows;
   if (row === undefined) throw new Error('a SELECT without FROM gave no row');
-  return { ...row, ...(await countMissingSteps(pool)), clockAheadMs: await clockAheadOf(pool, now) };
+  const steps = await countMissingSteps(pool);
+  const missing = steps.migrationsMissing === 0 ? await missingIndexes(pool) : [];
+  return {
+    ...row,
+    ...steps,
+    problemOfIndexes: problemOfIndexes(missing),
+    clockAheadMs: await clockAheadOf(pool, now),
+  };
 }
 
 /** To within half of the time that the query takes. */

@@ -57,7 +57,7 @@ export async function migrate(pool: PostgresPool, lists: readonly MigrationList[
   } catch (error) {
     if (codeOf(error) !== '42501') throw error;
     throw new OperatorError(
-      `The user in STORE_URL cannot create tables in the database. Grant it CREATE on the database, and on the schema ${SCHEMA} if that is there.`,
+      `The user in STORE_URL cannot create tables in the database, or not use them. Grant it CREATE on the database, and CREATE and USAGE on the schema ${SCHEMA} if that is there.`,
       { cause: error },
     );
   }
@@ -112,7 +112,9 @@ async function makeTable(client: PostgresClient): Promise<void> {
 async function appliedSteps(connection: Queryable): Promise<Applied[]> {
   const table = await connection.query<{ isThere: boolean }>(`SELECT ${HAS_TABLE} AS "isThere"`);
   if (table.rows[0]?.isThere !== true) return [];
-  const { rows } = await connection.query<Applied>('SELECT list, step, checksum FROM migrations ORDER BY list, step');
+  const { rows } = await connection.query<Applied>(
+    `SELECT list, step, checksum FROM ${SCHEMA}.migrations ORDER BY list, step`,
+  );
   return rows;
 }
 
@@ -140,6 +142,37 @@ function nextStep(
     if (sql !== undefined) return { list: name, step, sql };
   }
   return undefined;
+}
+
+/** By these, nothing is stored twice. A dump whose restore failed in part, or an administrator, may have left one out. */
+const UNIQUE_INDEXES = [
+  'event_days_pkey',
+  'event_ids_pkey',
+  'idempotency_keys_pkey',
+  'identifiers_pkey',
+  'nodes_id_key',
+  'nodes_pkey',
+  'positions_pkey',
+  'records_by_trace',
+  'tenants_id_key',
+];
+
+/** Of a database that is up to date: unique indexes that are missing, or not valid for every day. */
+export async function missingIndexes(connection: Queryable): Promise<string[]> {
+  const { rows } = await connection.query<{ name: string }>(
+    `SELECT name FROM unnest($1::text[]) AS name
+     WHERE NOT EXISTS (
+       SELECT FROM pg_index WHERE indexrelid = to_regclass('${SCHEMA}.' || name) AND indisunique AND indisvalid
+     )`,
+    [UNIQUE_INDEXES],
+  );
+  return rows.map(({ name }) => name);
+}
+
+/** Null if none is missing. */
+export function problemOfIndexes(missing: readonly string[]): string | null {
+  if (missing.length === 0) return null;
+  return `The database has no valid unique index ${missing.join(', ')} in the schema ${SCHEMA}: without it, data may be stored twice. Stop the processors and create it as a new database of this version has it, or restore the dump again.`;
 }
 
 function checksumOf(sql: string): string {

@@ -17,6 +17,8 @@ const CONFLICTS = new Set(['40001', '40P01', '23505']);
 const LOCK_TIMEOUT = '55P03';
 /** Number of rows, values, constraints, limits (as of an index's row). */
 const VALUE_CLASSES = new Set(['21', '22', '23', '54']);
+/** Every column of ours is written with every row, so this is one that an administrator added: no row is accepted. */
+const NOT_NULL_VIOLATION = '23502';
 
 /** Fields of an error that quote rows or statements. */
 const REVEALING = ['detail', 'where', 'hint', 'internalQuery', 'dataType', 'query', 'parameters'] as const;
@@ -31,7 +33,7 @@ export function asStoreError(error: unknown): unknown {
       return new LockTimeoutError('lock timeout: another transaction holds a lock on these rows (55P03)');
     if (CONFLICTS.has(code))
       return new StoreConflictError(`another transaction wrote the same rows meanwhile (${code})`);
-    if (VALUE_CLASSES.has(code.slice(0, 2))) return valueErrorOf(error, code);
+    if (VALUE_CLASSES.has(code.slice(0, 2)) && code !== NOT_NULL_VIOLATION) return valueErrorOf(error, code);
     return new StoreUnavailableError(`PostgreSQL reports: ${error.message} (${code})`, { cause: error });
   }
   // A malformed statement is a bug; every other error without an SQLSTATE is the connection's.

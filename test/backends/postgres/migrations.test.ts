@@ -2,7 +2,7 @@
 
 import assert from 'node:assert/strict';
 import { suite, test } from 'node:test';
-import { type MigrationList, migrate } from '../../../src/backends/postgres/migrations.ts';
+import { type MigrationList, migrate, missingIndexes } from '../../../src/backends/postgres/migrations.ts';
 import { openPool, type PostgresPool } from '../../../src/backends/postgres/pool.ts';
 import { whyNoPostgres } from '../../servers/postgres.ts';
 import { emptyDatabase, testPoolOptions } from './database.ts';
@@ -96,6 +96,26 @@ suite('Migrations of PostgreSQL', { skip: whyNoPostgres() }, () => {
     await migrate(pool, list(FIRST, SECOND));
   });
 
+  test('a unique index that is missing, or lacks a day, is named', async (context) => {
+    const { connect } = await emptyDatabase();
+    const pool = await connect({ max: 1 });
+    context.after(() => pool.close());
+    await migrate(pool);
+    assert.deepEqual(await missingIndexes(pool), []);
+    await pool.query('ALTER TABLE positions DROP CONSTRAINT positions_pkey; DROP INDEX records_by_trace');
+    assert.deepEqual(await missingIndexes(pool), ['positions_pkey', 'records_by_trace']);
+    await pool.query('CREATE INDEX records_by_trace ON records (trace_id)');
+    assert.deepEqual(await missingIndexes(pool), ['positions_pkey', 'records_by_trace']);
+    await pool.query('DROP INDEX records_by_trace; ALTER TABLE positions ADD PRIMARY KEY (log, partition)');
+    await pool.query('CREATE TABLE a_day PARTITION OF records FOR VALUES FROM (0) TO (86400000)');
+    const key = 'trace_id, received_at, first_user_index, users_rejected';
+    await pool.query(`CREATE UNIQUE INDEX records_by_trace ON ONLY records (${key})`);
+    assert.deepEqual(await missingIndexes(pool), ['records_by_trace']);
+    await pool.query(`CREATE UNIQUE INDEX of_a_day ON a_day (${key})`);
+    await pool.query('ALTER INDEX records_by_trace ATTACH PARTITION of_a_day');
+    assert.deepEqual(await missingIndexes(pool), []);
+  });
+
   test('a user who may not create tables gets an error, and may use a database that is up to date', async (context) => {
     const { url, connect } = await emptyDatabase();
     const owner = await connect({ max: 2 });
@@ -109,6 +129,7 @@ suite('Migrations of PostgreSQL', { skip: whyNoPostgres() }, () => {
     context.after(() => pool.close());
     await assert.rejects(migrate(pool, list(FIRST)), /cannot create tables.*Grant it CREATE/);
     await migrate(owner, list(FIRST));
+    await assert.rejects(migrate(pool, list(FIRST)), /cannot create tables.*Grant it .*USAGE on the schema sluice/);
     await owner.query(`GRANT USAGE ON SCHEMA sluice TO ${user}`);
     await owner.query(`GRANT SELECT ON ALL TABLES IN SCHEMA sluice TO ${user}`);
     await migrate(pool, list(FIRST));

@@ -31,6 +31,20 @@ suite('A PostgreSQL that refuses to work', { skip: whyNoPostgres() }, () => {
     assert.equal(hours[0]?.events.stored, 3);
   });
 
+  test('because of a column that someone added, which no record has, is waited for too', async (context) => {
+    await using scope = new AsyncDisposableStack();
+    const { pool, writer, store, processor, lines } = await processorIn(scope, context, ['e', 'e']);
+    await pool.query('ALTER TABLE records ADD COLUMN added int NOT NULL');
+    await processor.processAll();
+    assert.deepEqual([...(await writer.positions())], []);
+    assert.equal(lines.filter((line) => /column .*added.* of relation/.test(line)).length, 1);
+    await pool.query('ALTER TABLE records DROP COLUMN added');
+    await processor.processAll();
+    assert.deepEqual(await store.deadLetters(10), []);
+    const { hours } = await store.ledger(ABOUT.tenantId, { from: null, to: null });
+    assert.equal(hours[0]?.events.stored, 2);
+  });
+
   test('because of a constraint that someone added makes a dead letter of the record that breaks it', async (context) => {
     await using scope = new AsyncDisposableStack();
     const { pool, store, processor } = await processorIn(scope, context, ['e', 'bad', 'e']);
