@@ -10,7 +10,7 @@ import { openKafkaLogAppender } from '../../src/backends/kafka/log.ts';
 import { KEPT_MS, createTopic } from '../backends/kafka/log-on-kafka.ts';
 import { seededRandom } from '../faults/ledger.ts';
 import type { Scope } from '../faults/scope.ts';
-import { eventually, type TestServer } from '../server.ts';
+import { eventually, runSluice, type TestServer } from '../server.ts';
 import { type OwnKafka, ownKafka, whyNoKafka } from '../servers/kafka.ts';
 import { testPostgres, whyNoPostgres } from '../servers/postgres.ts';
 import { assertStoredOnce, lookOn } from './audit.ts';
@@ -117,6 +117,11 @@ suite('While brokers of Kafka are gone', { skip: whyNoKafka('own') || whyNoPostg
       DEADLINE_MS,
     );
     const [took] = sentSince().map(({ respondedAt }) => respondedAt - killedAt);
+    const doctor = await runSluice(['doctor'], installation.env);
+    assert.match(
+      doctor.stdout.replaceAll(/\s+/g, ' '),
+      /partitions have replicas that are not in sync: a broker is down/,
+    );
     await kafka.startBroker(2);
     await Promise.all(edges.map(becomesReady));
     await clients.stop();

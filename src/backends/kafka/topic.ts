@@ -64,6 +64,12 @@ export async function openTopic(cluster: Cluster, options: TopicOptions): Promis
   if (wanted !== null && wanted > metadata.partitions.length) {
     warnings.push(`it has ${metadata.partitions.length} partitions; LOG_URL's ${wanted} applies only to a new topic`);
   }
+  const behind = metadata.partitions.filter(({ replicas, inSync }) => inSync.length < replicas.length).length;
+  if (behind > 0) {
+    warnings.push(
+      `${behind} of ${metadata.partitions.length} partitions have replicas that are not in sync: a broker is down or behind, and with one more the topic may refuse data. Start it, or wait until it has caught up`,
+    );
+  }
   for (const error of errors) options.warn(`topic ${topic}: ${error}. Edges and processors refuse to start on it`);
   for (const warning of warnings) options.warn(`topic ${topic}: ${warning}`);
   return { id: metadata.topicId ?? '', inSyncMin: Number(settings.get('min.insync.replicas') ?? 1) };
