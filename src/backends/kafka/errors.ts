@@ -61,7 +61,11 @@ export function asUnavailable(error: unknown): LogUnavailableError {
 const HINTS: readonly (readonly [pattern: RegExp, hint: string])[] = [
   [/certificate|altnames/i, 'name the file of its authority with ca=FILE, and the host as the certificate has it'],
   [/TLS/, 'does this port use TLS?'],
-  [/SASL|Connection closed/, 'do tls and sasl fit this port, which may require TLS, another mechanism, or a login?'],
+  [/SASL/, 'do tls and sasl fit this port, which may require TLS, another mechanism, or a login?'],
+  [
+    /Connection closed/,
+    'is a broker down or hanging? If no server ever reached it: do tls and sasl fit this port, which may require TLS, another mechanism, or a login?',
+  ],
 ];
 
 /** The meaning of an error code, and Kafka's name for it. */

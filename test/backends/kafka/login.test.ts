@@ -173,12 +173,12 @@ suite('A Kafka that requires TLS and a login', { skip, timeout: 180_000 }, () =>
     [
       'no login',
       () => `kafka://${broker}/events?ca=${ca}`,
-      /^Kafka at \S+ cannot be used: .*\(do tls and sasl fit this port.*Check LOG_URL/,
+      /^Kafka at \S+ cannot be used: .*\(.*do tls and sasl fit this port.*Check LOG_URL/,
     ],
     [
       'no TLS',
       () => `kafka://bob:secret-512@${broker}/events?sasl=scram-sha-512`,
-      /^Kafka at \S+ cannot be used: .*\(do tls and sasl fit this port.*Check LOG_URL/,
+      /^Kafka at \S+ cannot be used: .*\(.*do tls and sasl fit this port.*Check LOG_URL/,
     ],
     [
       'TLS where there is none',
