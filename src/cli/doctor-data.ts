@@ -408,7 +408,7 @@ async function absentStore(parts: DoctorParts): Promise<Finding> {
   if (lost === 0 && first === undefined) return none;
   if (parts.lockHolder(parts.dataFolder).isHeld) {
     const advice =
-      'Restart the server: it rebuilds the store from the log. Nothing is processed or removed from the log until then.';
+      'If it was moved, move it back: the server continues. Otherwise restart the server: it rebuilds the store from the log, and erased people may be back. Nothing is processed or removed from the log until then.';
     return failed('store.db was removed while the server is running', advice);
   }
   if (lost > 0) {

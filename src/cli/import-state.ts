@@ -4,7 +4,7 @@
  * crash at any moment the import continues from there, and no rejected line is written twice.
  */
 
-import { createHash, randomUUID } from 'node:crypto';
+import { createHash } from 'node:crypto';
 import {
   closeSync,
   fstatSync,
@@ -40,9 +40,9 @@ export interface ImportSource {
   readonly bytes: number | null;
 }
 
-/** The identity is made of the size and the first 64 kB: enough to notice that a file is not the one it was. */
+/** The identity of a file is its size and first 64 kB: enough to notice that it is not the one it was. Of stdin nothing is known. */
 export function identify(file: string | null): ImportSource {
-  if (file === null) return { file, identity: randomUUID(), bytes: null };
+  if (file === null) return { file, identity: 'stdin', bytes: null };
   try {
     const descriptor = openSync(file, 'r');
     try {

@@ -51,7 +51,7 @@ async function importAll(options: Options, shell: Shell): Promise<number> {
     const reason = ended.problem?.message ?? 'Stopped.';
     const howToGoOn =
       source.file === null
-        ? `Lines up to ${lines} were sent.`
+        ? `Lines up to ${lines} were sent. If you send all again within 24 hours, they are stored once.`
         : `Lines up to ${lines} were sent. To continue from there, run the same command again.`;
     throw new OperatorError(`${reason}\n${howToGoOn}`);
   }
@@ -186,7 +186,8 @@ function summary(source: ImportSource, state: ImportState, json: boolean, tookMs
   if (usersAccepted === 0 && usersRejected === 0)
     return `${source.file ?? 'stdin'} is empty: there are no users to send.\n`;
   // The response is the same for users that the server had already.
-  const once = source.file === null ? '' : '; users that this file sent before, within 24 hours, are stored once';
+  const sender = source.file === null ? 'the same lines' : 'this file';
+  const once = `; users that ${sender} sent before, within 24 hours, are stored once`;
   const done = `${countOf(usersAccepted, 'user')} accepted (${formatBytes(offset)}, ${formatSpan(tookMs)})${once}.\n`;
   return rejectedFile === null ? done : `${done}${rejectedWords(rejectedFile, usersRejected, state.firstRejected)}`;
 }

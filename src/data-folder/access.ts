@@ -122,11 +122,13 @@ export function accessAdvice(dataFolder: string, { path, cause }: AccessProblem)
   const folder = resolve(dataFolder);
   const [uid, gid] = [process.getuid?.(), process.getgid?.()];
   const owner = statSync(folder, { throwIfNoEntry: false })?.uid;
-  const asOwner =
-    owner === undefined || owner === uid ? '' : ` Or run Sluice as the owner of the folder (uid ${owner}).`;
+  const toThisUser = `as root: chown -R ${uid}:${gid} "${folder}" && chmod -R u+rwX "${folder}"`;
+  if (owner === undefined || owner === uid) {
+    return `This is not damage: remove and rename nothing. A server or a command was probably run as another user once. Give the files to this one, ${toThisUser}`;
+  }
   return (
-    'This is not damage: remove and rename nothing. A server or a command was probably run as another user once. Give the ' +
-    `files to this one, as root: chown -R ${uid}:${gid} "${folder}" && chmod -R u+rwX "${folder}"${asOwner}`
+    `This is not damage: remove and rename nothing. Run Sluice as the owner of the folder: sudo -u '#${owner}' sluice … ` +
+    `Only if no server runs as that user (it would end), give the files to this one, ${toThisUser}`
   );
 }
 

@@ -46,7 +46,8 @@ export function readinessOf(parts: ReadinessParts): Readiness {
   const reasons: string[] = [];
   if (isStopping(status)) reasons.push('shutting down');
   if (status.isDiskLow()) reasons.push('disk space is below SLUICE_DISK_FREE_MIN');
-  for (const name of status.replacedFiles()) reasons.push(`${name} was removed or replaced: restart the server`);
+  for (const name of status.replacedFiles())
+    reasons.push(`${name} was removed or replaced: move it back, or restart the server (docs/operating.md)`);
   if (status.isOtherDatabase()) {
     reasons.push(
       'STORE_URL now points to a different database than at startup: nothing is processed until it is the right one',

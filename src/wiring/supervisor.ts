@@ -114,7 +114,7 @@ const WATCHED_FILES = [
     name: 'store.db',
     fileOf: storeFileOf,
     advice:
-      'nothing is processed or removed from the log until the server is restarted; it continues with the file that exists then, and without one rebuilds the store from the log',
+      'nothing is processed or removed from the log. If it was moved, move it back: the server continues. Otherwise restart the server: it continues with the file that exists then, and without one rebuilds the store from the log; erased people may be back then',
   },
   {
     name: 'keys.db',

@@ -222,19 +222,24 @@ suite('sluice import', () => {
     assert.equal(stub.stored.size, batches + 1);
   });
 
-  test('stdin is read, too', async (context) => {
+  test('stdin is read, too, and the same lines again are stored once', async (context) => {
     const stub = await startIngestStub(context);
-    const shell = testShell({
-      env: { SLUICE_URL: `${stub.url}/`, SLUICE_KEY: KEY },
-      now: Date.now,
-      stdin: (async function* () {
-        yield Buffer.from('{"n":');
-        yield Buffer.from('1}\n{"n":2}');
-      })(),
-    });
-    const { code } = await run(runImport, ['-'], shell);
-    assert.equal(code, 0);
-    assert.equal(usersIn(stub.stored).length, 2);
+    for (const chunks of [
+      ['{"n":', '1}\n{"n":2}'],
+      ['{"n":1}\n{"n"', ':2}'],
+    ]) {
+      const shell = testShell({
+        env: { SLUICE_URL: `${stub.url}/`, SLUICE_KEY: KEY },
+        now: Date.now,
+        stdin: (async function* () {
+          for (const chunk of chunks) yield Buffer.from(chunk);
+        })(),
+      });
+      const { code, out } = await run(runImport, ['-'], shell);
+      assert.equal(code, 0);
+      assert.match(out, /^2 users accepted .*the same lines sent before, within 24 hours, are stored once/);
+      assert.equal(usersIn(stub.stored).length, 2);
+    }
   });
 
   test('a redirect is not followed: the key would go with it', async (context) => {

@@ -28,7 +28,7 @@ import { keyFileOf, logFolderOf, retentionTimeFileOf, storeFileOf } from '../../
 import { OperatorError } from '../../src/errors.ts';
 import { LogUnavailableError } from '../../src/log.ts';
 import { openDataFolder } from '../cli/data-shell.ts';
-import { post, readResponse, runSluice, user } from '../server.ts';
+import { eventually, post, readResponse, runSluice, user } from '../server.ts';
 import { hindrance, mountSmallDisk, skipWithout } from './devices.ts';
 import { launch, refusedStart } from './scope.ts';
 
@@ -136,7 +136,9 @@ suite('A file that the user of the server may not use', () => {
       assert.equal(code, 1, stderr);
       assert.match(
         stderr,
-        /may not be read or written by this user .*This is not damage: .*chown -R/s,
+        isRoot
+          ? /may not be read or written by this user .*This is not damage: .*sudo -u '#0' sluice .*Only if no server runs as that user/s
+          : /may not be read or written by this user .*This is not damage: .*chown -R/s,
         command.join(' '),
       );
       assert.doesNotMatch(stderr, /\n {4}at /);
@@ -171,6 +173,30 @@ suite('A file that the user of the server may not use', () => {
     for (let sent = 0; sent < 10; sent++) assert.equal((await post(server, server.key, body)).status, 202);
     assert.equal(await server.ended, 'SIGKILL');
     assert.match(server.stderr(), /no new segment can be created in \S+\/log: EACCES.*The disk is not the cause/);
+  });
+
+  test('is the folder of the log: a running server ends without a crash, and the next start says what to do', async (t) => {
+    await using scope = new AsyncDisposableStack();
+    const { data: dataFolder } = openDataFolder(t);
+    giveFolderAway(dataFolder);
+    const server = await launch(scope, { dataFolder, ...as });
+    assert.equal((await post(server, server.key, { users: [user('ada')] })).status, 202);
+    const log = logFolderOf(dataFolder);
+    giveToAnother(log);
+    scope.defer(async () => chmodSync(log, 0o700));
+    assert.equal((await post(server, server.key, { users: [user('grace')] })).status, 503);
+    await server.ended;
+    assert.match(server.stderr(), /the log cannot be written any more: EACCES/);
+    assert.doesNotMatch(server.stderr(), /thread crashed/);
+    assert.match(await refusedStart({ dataFolder, ...as }), /log may not be read or written by this user .*chown -R/s);
+    giveBack(log);
+    chmodSync(log, 0o700);
+    const again = await launch(scope, { dataFolder, ...as });
+    const headers = { authorization: `Bearer ${server.key}` };
+    await eventually('what was acknowledged is stored', async () => {
+      const { status } = await fetch(`${again.baseUrl}/profiles?user_id=ada`, { headers });
+      return status === 200;
+    });
   });
 
   test('because it may only be read is named, too, and so is a folder', async (t) => {

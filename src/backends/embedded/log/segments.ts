@@ -24,7 +24,7 @@ import { closeSync, fdatasyncSync, mkdirSync, openSync, readdirSync, readSync, r
 import { basename, dirname, join } from 'node:path';
 import { syncPath } from '../../../data-folder/write-durably.ts';
 import { ForeignSegmentError, LogCorruptError, LogUnavailableError } from '../../../log.ts';
-import { mayPassByItself } from '../disk.ts';
+import { isAccessDenied, mayPassByItself } from '../disk.ts';
 import { encodeFrame, frameAt, headerIn, isIntact } from './frames.ts';
 import { COLUMNS } from './record-header.ts';
 
@@ -256,7 +256,15 @@ export function removeSegment(file: string): void {
 }
 
 function listNames(folder: string): string[] {
-  return readIfThere(() => readdirSync(folder)) ?? [];
+  try {
+    return readIfThere(() => readdirSync(folder)) ?? [];
+  } catch (error) {
+    if (!isAccessDenied(error)) throw error;
+    const reason = (error as Error).message;
+    throw new LogUnavailableError(
+      `The log cannot be read by this user: ${reason}. It is not damaged; sluice doctor says what to do.`,
+    );
+  }
 }
 
 /** Undefined if there is no such file or folder. */

@@ -307,7 +307,7 @@ class SqliteStoreWriter extends SqlWriteTransaction implements StoreWriter, Writ
   #assertFileIsThere(): void {
     if (this.#identity.isSame()) return;
     throw new StoreUnavailableError(
-      `${resolve(this.#file)} was removed or replaced while the server is running. Restart the server: it continues with the file that exists then, and without one rebuilds the store from the log`,
+      `${resolve(this.#file)} was removed or replaced while the server is running. If it was moved, move it back: the server continues. Otherwise restart the server: it continues with the file that exists then, and without one rebuilds the store from the log; erased people may be back then`,
     );
   }
 
