@@ -1,14 +1,14 @@
 /**
  * Serves the pages of this folder on the loopback interface, with the address of the Sluice server (SLUICE_URL) and a
- * publishable key (SLUICE_KEY) filled in. A shop of your own has both in its template and needs no such program.
+ * publishable key (SHOP_KEY) filled in. A shop of your own has both in its template and needs no such program.
  */
 
 import { readFileSync } from 'node:fs';
 import { createServer } from 'node:http';
 
-const { SLUICE_URL = 'http://127.0.0.1:8080', SLUICE_KEY = '', PORT = '3000' } = process.env;
-if (!SLUICE_KEY.startsWith('pk_')) {
-  console.error('SLUICE_KEY must be a publishable key, pk_…; README.md shows how to create one.');
+const { SLUICE_URL = 'http://127.0.0.1:8080', SHOP_KEY = '', PORT = '3000' } = process.env;
+if (!SHOP_KEY.startsWith('pk_')) {
+  console.error('SHOP_KEY must be a publishable key, pk_…; README.md shows how to create one.');
   process.exit(1);
 }
 
@@ -23,7 +23,7 @@ const server = createServer((request, response) => {
   }
   const text = readFileSync(new URL(file, import.meta.url), 'utf8');
   response.setHeader('content-type', `${TYPES[file.split('.')[1]]}; charset=utf-8`);
-  response.end(text.replace('SLUICE_URL', SLUICE_URL).replace('SLUICE_KEY', SLUICE_KEY));
+  response.end(text.replace('SLUICE_URL', SLUICE_URL).replace('SLUICE_KEY', SHOP_KEY));
 });
 
 server.listen(Number(PORT), '127.0.0.1', () => {
