@@ -25,7 +25,10 @@ export async function runTrace(args: readonly string[], shell: Shell): Promise<n
   const [, traceId] = TRACE_ID.exec(given?.trim() ?? '') ?? [];
   if (given === undefined)
     mistakes.push('no trace_id given; it is in the response to the request, and in its X-Trace-Id header');
-  else if (traceId === undefined) mistakes.push(`"${given}" is not a trace_id; expected a UUID`);
+  else if (traceId === undefined)
+    mistakes.push(
+      `"${given}" is neither a trace_id nor an event id; expected a UUID, or a UUID and two numbers (UUID.0.0)`,
+    );
   mistakes.push(...others.map((word) => `unexpected argument "${word}"; traces are shown one at a time`));
   if (traceId === undefined || mistakes.length > 0) throw flags.error();
 
@@ -108,7 +111,8 @@ Where else to look:
   - It may have been rejected: responses with 401, 413 and 503, and with 400 to a body that could
     not be read, have a trace_id too, but the request is not kept. The client's log has the status.
     A request rejected with 400 because no user was valid is kept, and would be found here.
-  - It may be older than traces are kept: see SLUICE_TRACE_RETENTION in "sluice config".
+  - It may have expired. Traces are kept as long as events: see SLUICE_EVENT_RETENTION in
+    "sluice config".
   - It may have gone to another server or ${elsewhere}
 `;
 }

@@ -62,13 +62,16 @@ suite('sluice trace', () => {
     assert.equal(code, 1);
     assert.match(out, /401, 413/);
     assert.match(out, /400 because no\s+user was valid is kept/);
-    assert.match(out, /older than traces are kept/);
+    assert.match(out, /Traces are kept as long as events: see SLUICE_EVENT_RETENTION/);
     assert.match(out, /--data FOLDER/);
   });
 
   test('all mistakes are reported at once', async () => {
     const words = await refusal(runTrace, ['not-an-id', '--jsn', 'another'], testShell({}));
-    assert.match(words, /"not-an-id" is not a trace_id/);
+    assert.match(
+      words,
+      /"not-an-id" is neither a trace_id nor an event id; expected a UUID, or a UUID and two numbers \(UUID\.0\.0\)/,
+    );
     assert.match(words, /unknown flag --jsn; did you mean --json\?/);
   });
 
