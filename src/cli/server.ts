@@ -4,7 +4,8 @@
  * errors.
  */
 
-import { resolve } from 'node:path';
+import { accessSync, constants } from 'node:fs';
+import { join, resolve } from 'node:path';
 import type { FlagsRead } from '../config/flags.ts';
 import { parseDurationMs } from '../config/values.ts';
 import { OperatorError } from '../errors.ts';
@@ -54,13 +55,30 @@ async function findLocalServer(flags: FlagsRead, shell: Shell): Promise<URL | un
   const mistakesBefore = mistakes.length;
   const config = readSettings(flags, shell.env);
   if (mistakes.length > mistakesBefore) return undefined;
+  const folder = resolve(config.dataFolder);
+  if (isDenied(folder, constants.R_OK | constants.X_OK) || isDenied(join(folder, 'lock.db'), constants.R_OK)) {
+    mistakes.push(
+      `the data folder ${folder} cannot be read by this user (EACCES), so a server on it cannot be found; run this as ` +
+        'the owner of the folder, or give the address of the server with --url URL or as SLUICE_URL',
+    );
+    return undefined;
+  }
   const found = await shell.findServer(config);
   if (found !== undefined) return new URL('/', found);
   mistakes.push(
-    `no server is running on the data folder ${resolve(config.dataFolder)}; start one (sluice serve), name another ` +
+    `no server is running on the data folder ${folder}; start one (sluice serve), name another ` +
       'folder with --data FOLDER, or give the address of a server with --url URL or as SLUICE_URL',
   );
   return undefined;
+}
+
+function isDenied(path: string, wanted: number): boolean {
+  try {
+    accessSync(path, wanted);
+    return false;
+  } catch (error) {
+    return (error as NodeJS.ErrnoException).code === 'EACCES';
+  }
 }
 
 function readUrl(text: string, mistakes: string[]): URL | undefined {

@@ -1,9 +1,11 @@
 /** `sluice send`: one event from the terminal, as it was typed, with a result that says where to look. */
 
 import assert from 'node:assert/strict';
+import { chmodSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { suite, test } from 'node:test';
 import { runSend } from '../../src/cli/send.ts';
-import { eventually, removeFolder, startServer, temporaryFolder } from '../server.ts';
+import { eventually, removeFolder, runSluice, startServer, temporaryFolder } from '../server.ts';
 import { refusal, run, testShell, type TestShell } from './data-shell.ts';
 import { startIngestStub } from './ingest-stub.ts';
 
@@ -87,6 +89,30 @@ suite('sluice send', () => {
     assert.equal(stub.received.length, 0);
     const nowhere = testShell({ env: { SLUICE_DATA: temporaryFolder(), SLUICE_KEY: KEY } });
     assert.match(await refusal(runSend, ['x', ...PERSON], nowhere), /no server is running on the data folder/);
+  });
+
+  test('a data folder that this user may not read is reported as that', async (context) => {
+    const dataFolder = temporaryFolder();
+    context.after(() => removeFolder(dataFolder));
+    const lock = join(dataFolder, 'lock.db');
+    writeFileSync(lock, '');
+    // Root may read everything.
+    const isRoot = process.getuid?.() === 0;
+    const as = isRoot ? { uid: 65_534, gid: 65_534 } : {};
+    const closed = isRoot ? 0o700 : 0;
+    for (const [folderMode, lockMode] of [
+      [0o755, closed],
+      [closed, 0o644],
+    ] as const) {
+      chmodSync(lock, lockMode);
+      chmodSync(dataFolder, folderMode);
+      const env = { SLUICE_DATA: dataFolder, SLUICE_KEY: KEY };
+      const { code, stderr } = await runSluice(['send', 'x', ...PERSON], env, as);
+      assert.equal(code, 1);
+      assert.match(stderr, /the data folder \S+ cannot be read by this user \(EACCES\).* run this as the owner/);
+      assert.doesNotMatch(stderr, /no server is running/);
+    }
+    chmodSync(dataFolder, 0o700);
   });
 
   test('a lost response is retried with the same Idempotency-Key; a wrong key is not, and is in no message', async (context) => {
