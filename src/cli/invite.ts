@@ -30,10 +30,12 @@ export async function runInvite(args: readonly string[], io: InviteIo): Promise<
   const config = readSettings(flags, io.env);
   const accountName = flags.values.get('account');
   const email = flags.values.get('email')?.trim();
+  // It begins with the name of the field, which is that of the flag.
+  const emailProblem = email === undefined ? undefined : emailMistake(email);
   mistakes.push(
     ...flags.positionals.map((word) => `unexpected argument "${word}"; an e-mail is given as --email ${word}`),
     ...(accountName === undefined ? [] : [nameMistake('account name', accountName) ?? []].flat()),
-    ...(email === undefined ? [] : [emailMistake(email) ?? []].flat()),
+    ...(emailProblem === undefined ? [] : [`--${emailProblem}`]),
   );
   if (mistakes.length > 0) throw flags.error();
 

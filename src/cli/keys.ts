@@ -11,7 +11,16 @@ import { refuseLostKeys } from '../data-folder/lost-keys.ts';
 import { OperatorError } from '../errors.ts';
 import type { Account, ApiKey, KeyChanges, KeyStore, NewKey, RateLimit } from '../keys.ts';
 import { editKey, OVERLAP_MS_MAX, rollKey } from '../keys/change.ts';
-import { createKey, type KeyOptions, mistakesIn, nameMistake, newAccount, unusedKey } from '../keys/create.ts';
+import {
+  createKey,
+  isRate,
+  type KeyOptions,
+  mistakesIn,
+  nameMistake,
+  newAccount,
+  RATE_MAX,
+  unusedKey,
+} from '../keys/create.ts';
 import { keyState } from '../keys/state.ts';
 import { KEY_KINDS } from '../model.ts';
 import { StoreUnavailableError } from '../store-writer.ts';
@@ -19,6 +28,7 @@ import { type Arguments, readSubcommand } from './arguments.ts';
 import { ENVIRONMENTS_EXPECTED, readChoice, readEnvironment } from './choices.ts';
 import { curlLine, fetchSnippet } from './curl.ts';
 import { commandHelp } from './help.ts';
+import { formatCount } from './local-time.ts';
 import { isShared, locationName, readSettings, serverUrlOf } from './location.ts';
 import { type Ink, inkFor, renderTable } from './table.ts';
 
@@ -124,17 +134,18 @@ function originsIn(text: string): string[] {
     .filter((origin) => origin !== '');
 }
 
-/** Undefined if none is given. Without a burst it is one second of the rate. */
+/** Undefined where none is given, or a wrong one, which is then among the mistakes. A burst is by default the rate. */
 function readRateLimit({ values, mistakes }: FlagsRead): RateLimit | undefined {
   const [rate, burst] = [values.get('users-per-second'), values.get('burst')];
   if (rate === undefined) {
     if (burst !== undefined) mistakes.push('--burst needs --users-per-second');
     return undefined;
   }
-  for (const [name, text] of Object.entries({ 'users-per-second': rate, burst: burst ?? rate })) {
-    if (!/^\d{1,9}$/.test(text)) mistakes.push(`--${name} is "${text}"; expected a whole number`);
-  }
-  return { usersPerSecond: Number(rate), burstUsers: Number(burst ?? rate) };
+  const given = { 'users-per-second': rate, ...(burst !== undefined && { burst }) };
+  const wrong = Object.entries(given).filter(([, text]) => !/^\d{1,9}$/.test(text) || !isRate(Number(text)));
+  const expected = `expected a whole number from 1 to ${formatCount(RATE_MAX)}`;
+  mistakes.push(...wrong.map(([name, text]) => `--${name} is "${text}"; ${expected}`));
+  return wrong.length > 0 ? undefined : { usersPerSecond: Number(rate), burstUsers: Number(burst ?? rate) };
 }
 
 /** A time from now, or a date (its first moment) or a minute in UTC; undefined for anything else. */
@@ -221,16 +232,19 @@ async function editCommand({ io, flags, config, now }: KeysCall): Promise<string
   const { mistakes } = flags;
   const id = readId(flags, 'edited', 'edit key_4fJq0ZpXw2Ab --name "shop backend"');
   const [name, origins] = [flags.values.get('name'), flags.values.get('origins')];
-  const given = readRateLimit(flags);
+  const limit = readRateLimit(flags);
   const isUnlimited = flags.switches.has('no-rate-limit');
-  if (isUnlimited && given !== undefined) mistakes.push('--no-rate-limit and --users-per-second exclude each other');
-  const rateLimit = isUnlimited ? null : given;
+  if (isUnlimited && flags.values.has('users-per-second')) {
+    mistakes.push('--no-rate-limit and --users-per-second exclude each other');
+  }
+  const rateLimit = isUnlimited ? null : limit;
   const changes: KeyChanges = {
     ...(name !== undefined && { name }),
     ...(origins !== undefined && { origins: origins === 'any' ? [] : originsIn(origins) }),
     ...(rateLimit !== undefined && { rateLimit }),
   };
-  if (Object.keys(changes).length === 0) {
+  const isGiven = ['name', 'origins', 'users-per-second', 'burst'].some((flag) => flags.values.has(flag));
+  if (!isGiven && !isUnlimited) {
     mistakes.push('nothing to change: expected --name, --origins, --users-per-second or --no-rate-limit');
   }
   if (mistakes.length > 0) throw flags.error();

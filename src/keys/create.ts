@@ -100,8 +100,12 @@ export function mistakesIn(
 }
 
 function rateMistake(what: string, users: number): string | undefined {
-  if (Number.isInteger(users) && users >= 1 && users <= RATE_MAX) return undefined;
+  if (isRate(users)) return undefined;
   return `The ${what} of a rate limit must be a whole number from 1 to ${RATE_MAX.toLocaleString('en')}.`;
+}
+
+export function isRate(users: number): boolean {
+  return Number.isInteger(users) && users >= 1 && users <= RATE_MAX;
 }
 
 /** Control characters are refused because names are printed on terminals. */

@@ -167,7 +167,7 @@ test('all mistakes are reported at once, and nothing is made', async (context) =
   for (const part of [
     'unknown flag --emial; did you mean --email?',
     'PORT is "http"',
-    'email is not an e-mail address',
+    '- --email is not an e-mail address, such as ada@example.com',
     'The account name must not be empty',
     'unexpected argument "stray"',
     'sluice help invite',

@@ -144,6 +144,19 @@ test('all mistakes are reported at once, and nothing is made', async (context) =
   assert.ok(!existsSync(data));
 });
 
+test('a wrong rate is reported by its flag, and no burst that was not given', async (context) => {
+  const { refusal } = await openShell(context);
+  for (const rate of ['0', '1000001', 'fast']) {
+    const message = await refusal([...SECRET, '--users-per-second', rate]);
+    assert.deepEqual(
+      message.split('\n').filter((line) => line.startsWith('  - ')),
+      [`  - --users-per-second is "${rate}"; expected a whole number from 1 to 1,000,000`],
+    );
+  }
+  const both = await refusal([...SECRET, '--users-per-second', '5', '--burst', '0']);
+  assert.match(both, /- --burst is "0"; expected a whole number from 1 to 1,000,000\n[^-]*$/);
+});
+
 test('prod and dev are short for production and development', async (context) => {
   const { run, refusal } = await openShell(context);
   for (const [short, environment, prefix] of [

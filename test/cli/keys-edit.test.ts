@@ -55,9 +55,18 @@ test('mistakes are reported, and nothing is changed', async (context) => {
     [[row.id, 'other', '--name', 'x'], /unexpected argument "other"/],
     [[row.id, '--name', ' '], /The key name must not be empty/],
     [[row.id, '--origins', 'https://a.example'], /Origins are for publishable keys/],
-    [[row.id, '--users-per-second', 'fast'], /--users-per-second is "fast"; expected a whole number/],
-    [[row.id, '--users-per-second', '0'], /The users per second of a rate limit must be a whole number from 1 to/],
-    [[row.id, '--users-per-second', '5', '--burst', '1000001'], /The burst of a rate limit must be/],
+    [
+      [row.id, '--users-per-second', 'fast'],
+      /--users-per-second is "fast"; expected a whole number from 1 to 1,000,000\n[^-]*$/,
+    ],
+    [
+      [row.id, '--users-per-second', '0'],
+      /--users-per-second is "0"; expected a whole number from 1 to 1,000,000\n[^-]*$/,
+    ],
+    [
+      [row.id, '--users-per-second', '5', '--burst', '1000001'],
+      /- --burst is "1000001"; expected a whole number from 1 to/,
+    ],
     [[row.id, '--burst', '5'], /--burst needs --users-per-second/],
     [[row.id, '--users-per-second', '5', '--no-rate-limit'], /exclude each other/],
     [['key_nobody000000', '--name', 'x'], /No key in .* has the id key_nobody000000/],
