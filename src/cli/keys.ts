@@ -28,7 +28,7 @@ import { type Arguments, readSubcommand } from './arguments.ts';
 import { ENVIRONMENTS_EXPECTED, readChoice, readEnvironment } from './choices.ts';
 import { curlLine, fetchSnippet } from './curl.ts';
 import { commandHelp } from './help.ts';
-import { formatCount } from './local-time.ts';
+import { formatCount, localTime } from './local-time.ts';
 import { isShared, locationName, readSettings, serverUrlOf } from './location.ts';
 import { type Ink, inkFor, renderTable } from './table.ts';
 
@@ -288,7 +288,7 @@ async function rollCommand({ io, flags, config, now, ink }: KeysCall): Promise<s
   const until =
     expiresAt <= now
       ? `The old key ${old.id} has ended; running servers reject it within 2 seconds.`
-      : `The old key ${old.id} works until ${minuteOf(expiresAt)} UTC. To end it sooner: sluice keys revoke ${old.id}`;
+      : `The old key ${old.id} works until ${minuteOf(expiresAt)}. To end it sooner: sluice keys revoke ${old.id}`;
   return `Rolled the ${old.kind} key "${old.name}" (${displayOf(old)}) of account "${old.accountName}" for ${old.environment}.
 The new key (${row.id}):
 
@@ -310,7 +310,7 @@ async function revokeCommand({ io, flags, config, now }: KeysCall): Promise<stri
   const isFirstTime = key.revokedAt === now;
   return isFirstTime
     ? `Revoked ${which}.\nRunning servers reject it within 2 seconds. This cannot be undone.\n`
-    : `Nothing to do: ${which}, was revoked already, on ${minuteOf(key.revokedAt ?? now)} UTC.\n`;
+    : `Nothing to do: ${which}, was revoked already, on ${minuteOf(key.revokedAt ?? now)}.\n`;
 }
 
 /** Empty where there is none, which is then among the mistakes. */
@@ -373,17 +373,7 @@ function stateOf(key: ApiKey, now: number): ReturnType<typeof keyState> | 'proba
   return state === 'active' && key.leakSuspectedAt !== null ? 'probably leaked' : state;
 }
 
-const KEY_HEADERS = [
-  'id',
-  'name',
-  'kind',
-  'environment',
-  'account',
-  'key',
-  'created (UTC)',
-  'last used (UTC)',
-  'state',
-];
+const KEY_HEADERS = ['id', 'name', 'kind', 'environment', 'account', 'key', 'created', 'last used', 'state'];
 
 function keyCells(key: ApiKey, now: number): string[] {
   const state = stateOf(key, now);
@@ -431,9 +421,9 @@ export function displayOf(key: Pick<ApiKey, 'prefix' | 'lastFour'>): string {
   return `${key.prefix}…${key.lastFour}`;
 }
 
-/** `2026-03-01 12:30`, in UTC. */
+/** `2026-03-01 12:30` in the local zone. */
 function minuteOf(time: number): string {
-  return new Date(time).toISOString().slice(0, 16).replace('T', ' ');
+  return localTime(time).slice(0, 16);
 }
 
 function isoOf(time: number | null): string | null {

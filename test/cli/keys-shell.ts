@@ -7,6 +7,7 @@ import { join } from 'node:path';
 import type { TestContext } from 'node:test';
 import { openSqliteKeyStore } from '../../src/backends/embedded/keys.ts';
 import { runKeys } from '../../src/cli/keys.ts';
+import { localTime } from '../../src/cli/local-time.ts';
 import type { Env } from '../../src/config/config.ts';
 import { OperatorError } from '../../src/errors.ts';
 import { KEY_PATTERN } from '../../src/keys/format.ts';
@@ -67,6 +68,11 @@ export async function openShell(context: TestContext): Promise<Shell> {
     now = value;
   };
   return { data, run, refusal, withStore, setNow };
+}
+
+/** As it is printed. */
+export function minuteOf(time: number): string {
+  return localTime(time).slice(0, 16);
 }
 
 export function keyIn(output: string): string {
