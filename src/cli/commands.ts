@@ -100,8 +100,9 @@ const SETTING_FLAGS: Flags = Object.fromEntries(SETTING_NAMES.map((name) => [SET
 function settingFlag(name: SettingName): Flag {
   const { description, env, kind } = SETTINGS[name];
   const choices = 'choices' in kind && kind.choices !== undefined ? { choices: kind.choices } : {};
+  const values = choices.choices === undefined ? '' : ` One of ${choices.choices.join(', ')}.`;
   const preset = formatSetting(name, SETTINGS[name].default) || 'none';
-  return { value: kind.placeholder, help: `${description} (${env}, default ${preset})`, ...choices };
+  return { value: kind.placeholder, help: `${description}${values} (${env}, default ${preset})`, ...choices };
 }
 
 const KEYS_EFFECT = 'Running servers pick up the change within 2 seconds.';

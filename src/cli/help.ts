@@ -22,6 +22,7 @@ export function mainHelp(ink: Ink): string {
 
 ${ink.bold('Usage')}
   sluice COMMAND [options]
+  sluice --version
 
 ${ink.bold('Commands')}
 ${commandList('', ALL_COMMANDS, ink)}

@@ -214,7 +214,7 @@ export const SETTINGS = {
     env: 'SLUICE_LOG_LEVEL',
     kind: choice('LEVEL', ['fatal', 'error', 'warn', 'info', 'debug', 'silent']),
     default: 'info',
-    description: 'The level of the JSON log on stderr: fatal, error, warn, info, debug or silent.',
+    description: 'The level of the JSON log on stderr.',
   }),
   drainMs: setting({
     env: 'SLUICE_DRAIN',

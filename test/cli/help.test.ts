@@ -54,11 +54,13 @@ test('the list names every command, and each has a help of its own, by help and 
   }
 });
 
+test('the list says how to print the version', () => {
+  assert.match(mainHelp(PLAIN), /^ {2}sluice --version$/m);
+});
+
 test('every value that a flag is limited to is in its help', () => {
   for (const { words, command } of ALL) {
     const text = helpOn(words, PLAIN);
-    // Those of settings are listed when a wrong one is given.
-    if (words[0] === 'serve' || words[0] === 'config') continue;
     for (const { choices = [] } of Object.values(command.flags)) {
       for (const choice of choices) assert.match(text, new RegExp(`\\b${choice}\\b`), words.join(' '));
     }
