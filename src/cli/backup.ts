@@ -262,11 +262,16 @@ function assertIsFree(target: string): void {
   );
 }
 
+/** Of a name that was made as the message below says, so that it does not propose two dates. */
+const DATE_AT_END = /(^|[-_.])\d{4}-?\d{2}-?\d{2}([-_T.]?\d{2}[-:]?\d{2}([-:]?\d{2})?)?$/;
+
 function existsAlready(target: string): OperatorError {
   const kind = archiveKindOf(target);
-  const stem = kind === undefined ? target : target.replace(/\.(tar|tar\.gz|tgz|tar\.zst)$/i, '');
+  const name = kind === undefined ? basename(target) : basename(target).replace(/\.(tar|tar\.gz|tgz|tar\.zst)$/i, '');
+  const undated = name.replace(DATE_AT_END, '');
+  const stem = join(dirname(target), undated === '' ? '/' : `${undated}-`);
   return new OperatorError(
-    `${target} exists already. Give every backup a new name, such as ${stem}-$(date +%Y-%m-%d-%H%M)${kind === undefined ? '' : `.${kind}`}`,
+    `${target} exists already. Give every backup a new name, such as ${stem}$(date +%Y-%m-%d-%H%M)${kind === undefined ? '' : `.${kind}`}`,
   );
 }
 

@@ -312,6 +312,15 @@ suite('A backup that cannot be made', () => {
     const { data, target, place } = await backedUp(t, 'b.tar');
     const taken = await backup(['--to', target, '--data', data]);
     assert.match(taken.err, /b\.tar exists already\. Give every backup a new name, such as .*b-\$\(date/);
+    for (const [name, proposed] of [
+      ['b-2026-11-15', 'b-$(date +%Y-%m-%d-%H%M)'],
+      ['b-2026-11-15-1200.tar.gz', 'b-$(date +%Y-%m-%d-%H%M).tar.gz'],
+      ['2026-11-15', '$(date +%Y-%m-%d-%H%M)'],
+    ] as const) {
+      mkdirSync(join(place, name));
+      const { err } = await backup(['--to', join(place, name), '--data', data]);
+      assert.ok(err.trimEnd().endsWith(`such as ${join(place, proposed)}`), err);
+    }
     assert.match((await backup(['--to', join(data, 'b'), '--data', data])).err, /is in the data folder/);
     symlinkSync(data, join(place, 'link'));
     assert.match((await backup(['--to', join(place, 'link/b'), '--data', data])).err, /is in the data folder/);
