@@ -151,7 +151,7 @@ function PeopleTable({ found, isFiltered }: { found: readonly ProfileMatch[]; is
     ...(isFiltered ? [{ key: 'matched', label: 'Found by', render: FoundBy }] : []),
     { key: 'events', label: 'Events', align: 'end', render: ({ profile }) => formatNumber(profile.event_count) },
     { key: 'first', label: 'First received', render: ({ profile }) => <Time at={profile.first_seen} relative /> },
-    { key: 'last', label: 'Last seen', render: LastSeen },
+    { key: 'last', label: 'Last event', render: LastEvent },
   ];
   return (
     <Card>
@@ -167,7 +167,7 @@ function PeopleTable({ found, isFiltered }: { found: readonly ProfileMatch[]; is
 }
 
 /** By event time, as on the page of the person. */
-function LastSeen({ last_event_at: at }: ProfileMatch): ReactNode {
+function LastEvent({ last_event_at: at }: ProfileMatch): ReactNode {
   return at === undefined || at === null ? <span className="muted">no events</span> : <Time at={at} relative />;
 }
 

@@ -20,7 +20,7 @@ import { useData } from '../use-data.ts';
 import { EraseDialog } from './erase-dialog.tsx';
 import { IdentityGraph } from './identity-graph.tsx';
 import { PersonProperties } from './person-properties.tsx';
-import { LastSeen } from './last-seen.tsx';
+import { LastEvent } from './last-event.tsx';
 import { PersonTimeline } from './person-timeline.tsx';
 import '../styles/person.css';
 
@@ -110,9 +110,9 @@ function PersonHead({ profile }: { profile: Profile }): ReactNode {
           </dd>
         </div>
         <div>
-          <dt>Last seen</dt>
+          <dt>Last event</dt>
           <dd>
-            <LastSeen profileId={id} />
+            <LastEvent profileId={id} />
           </dd>
         </div>
         <div>

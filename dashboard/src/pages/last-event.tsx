@@ -1,6 +1,6 @@
 /**
- * When a person was last seen: the event time of their newest event, as lists of people show it. The profile itself
- * says when the last request about the person arrived, which may be another time.
+ * The event time of a person's newest event, as lists of people show it. `last_seen` of the profile is the time of receipt
+ * of the last request about the person, which may be another time.
  */
 
 import type { ReactNode } from 'react';
@@ -8,7 +8,7 @@ import { Time } from '../time.tsx';
 import type { EventPage } from '../api-types.ts';
 import { useData } from '../use-data.ts';
 
-export function LastSeen({ profileId }: { profileId: string }): ReactNode {
+export function LastEvent({ profileId }: { profileId: string }): ReactNode {
   const { data } = useData<EventPage>(`/profiles/${profileId}/events?limit=1`);
   if (data === undefined) return <span className="muted">…</span>;
   const [newest] = data.events;
