@@ -284,6 +284,17 @@ suite('Rejected users and traces in the page', { skip: whyNoBrowser() }, () => {
     assertNoComplaints(watched);
   });
 
+  test('a user that was stored without a profile has none, and was not erased', async () => {
+    const { server } = running;
+    const traceId = await deliver(server, server.key, [user('null'), user('nora')]);
+    await page.goto(`${TRACES}/${traceId}`);
+    const rows = page.getByRole('table', { name: 'Users of the request' }).getByRole('row');
+    const row = rows.filter({ hasText: 'users[0]' });
+    await sees(row, 'stored without a profile');
+    await row.getByRole('cell', { name: 'no profile', exact: true }).waitFor();
+    assertNoComplaints(watched);
+  });
+
   test('an unknown request is reported, and so is something that is not a trace_id', async () => {
     await page.goto(`${TRACES}/${NO_TRACE}`);
     await sees(page, 'No such request in development');

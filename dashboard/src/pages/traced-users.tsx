@@ -114,11 +114,14 @@ function ProfileCell({ user, trace, environment }: CellProps): ReactNode {
 
 /** How the server's warning begins when a user came too late to be stored. */
 const NOT_STORED = 'not stored: ';
+/** And when no identifier could be matched, such as a placeholder. */
+const NO_PROFILE = 'stored without a profile: ';
 
 function noProfileWords({ status, duplicate_events: duplicates = 0, warnings }: TracedUser, trace: Trace): string {
   if (status === 'rejected') return 'none';
   if (trace.status === 'pending') return 'not yet';
   if (warnings.some((warning) => warning.startsWith(NOT_STORED))) return 'none';
+  if (warnings.some((warning) => warning.startsWith(NO_PROFILE))) return 'no profile';
   return duplicates > 0 ? 'none: nothing new' : 'erased, or expired';
 }
 
