@@ -35,6 +35,7 @@ suite('From the first start to the first event', { skip: whyNoBrowser() }, () =>
     const link = welcomeLinkOf(server.stdout());
     await page.goto(link);
     await heading(page, 'Welcome to Sluice');
+    await sees(page, 'sign in to the account “default”');
     const token = new URL(link).hash.slice(1);
     assert.ok(!page.url().includes(token), 'the token is still in the address');
 

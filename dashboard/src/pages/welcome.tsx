@@ -110,10 +110,11 @@ const TITLES: Readonly<Record<InvitationLook['kind'], (accountName: string) => s
   reset: () => 'Choose a new password',
 };
 
-const LEADS: Readonly<Record<InvitationLook['kind'], string>> = {
-  first: 'Your server is running. Choose how you will sign in from now on: this link works once.',
-  invitation: 'Choose a password, and you are in.',
-  reset: 'You will be signed out wherever else you were signed in.',
+const LEADS: Readonly<Record<InvitationLook['kind'], (accountName: string) => string>> = {
+  first: (accountName) =>
+    `Your server is running. Choose how you will sign in to the account “${accountName}” from now on: this link works once.`,
+  invitation: () => 'Choose a password, and you are in.',
+  reset: (accountName) => `For the account “${accountName}”. You will be signed out wherever else you were signed in.`,
 };
 
 function Accept({ token, invitation }: { token: string; invitation: InvitationLook }): ReactNode {
@@ -135,7 +136,7 @@ function Accept({ token, invitation }: { token: string; invitation: InvitationLo
 
   return (
     <Page title={TITLES[invitation.kind](invitation.account_name)}>
-      <p className="muted">{LEADS[invitation.kind]}</p>
+      <p className="muted">{LEADS[invitation.kind](invitation.account_name)}</p>
       <form
         className="form"
         onSubmit={(event: FormEvent) => {
