@@ -84,7 +84,7 @@ suite('The page in problem', { skip: whyNoBrowser() }, () => {
     const watched = await running.open();
     const { page, context } = watched;
     await page.goto(OVERVIEW);
-    await sees(page, '3 requests were refused for the key since the start.');
+    await sees(page, 'On the whole server, 3 requests were refused for the key since it started.');
     await page.getByRole('link', { name: 'What it means' }).click();
     await heading(page, 'Health');
     const row = page.getByRole('table', { name: 'Requests by response' }).getByRole('row', { name: /^401/ });

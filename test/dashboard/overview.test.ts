@@ -71,7 +71,7 @@ suite('The overview', { skip: whyNoBrowser() }, () => {
       'Revenue, USD': 'USD 7.00',
       'Revenue, other currencies': 'Not summed',
     });
-    await sees(page, '1 user entry was rejected in the last hour, by receipt time');
+    await sees(page, '1 user entry was rejected in the last hour, by time of receipt');
     await sees(page, 'Clients dropped 1,234 events');
     await page.getByRole('button', { name: 'USD' }).click();
     await sees(page, 'Revenue per minute, USD');
@@ -109,9 +109,9 @@ suite('The overview', { skip: whyNoBrowser() }, () => {
     assert.ok(labels.includes('-20') && labels.includes('0') && labels.includes('40'), labels.join());
   });
 
-  test('by receipt time there are entries, not people, and events as they were received', async () => {
+  test('by time of receipt there are entries, not people, and events as they were received', async () => {
     await show('?range=7d');
-    await page.getByRole('navigation', { name: 'Clock' }).getByRole('link', { name: 'Receipt time' }).click();
+    await page.getByRole('navigation', { name: 'Clock' }).getByRole('link', { name: 'Time of receipt' }).click();
     await page.waitForURL(/\?range=7d&clock=receipt$/);
     await sees(page, 'entries in requests, not people');
     await showsFigures({
@@ -123,11 +123,11 @@ suite('The overview', { skip: whyNoBrowser() }, () => {
     assert.equal(await page.getByText('Top events').count(), 0);
   });
 
-  test('a person was last seen at the event time of the newest event, not when it was received', async () => {
+  test('the last event of a person is at its event time, not when it was received', async () => {
     const { body } = await read(running.server, running.server.key, '/profiles?user_id=bob');
     await page.goto(`${OVERVIEW}/people/${(body as { id: string }).id}`);
-    const seen = page.locator('.facts > div').filter({ hasText: 'Last seen' });
-    await sees(seen, '60 days ago');
+    const last = page.locator('.facts > div').filter({ hasText: 'Last event' });
+    await sees(last, '60 days ago');
   });
 
   test('a range of one’s own is typed in the viewer’s time, and stands in the address in UTC', async () => {

@@ -19,10 +19,13 @@ test('what needs attention is said in one sentence, and nothing else is', () => 
     ]),
     null,
   );
-  assert.equal(refusalWords([{ status: 401, requests: 1 }]), '1 request was refused for the key since the start.');
+  assert.equal(
+    refusalWords([{ status: 401, requests: 1 }]),
+    'On the whole server, 1 request was refused for the key since it started.',
+  );
   assert.equal(
     refusalWords([{ status: 401, requests: 1_200 }]),
-    '1,200 requests were refused for the key since the start.',
+    'On the whole server, 1,200 requests were refused for the key since it started.',
   );
   assert.equal(
     refusalWords([
@@ -30,6 +33,6 @@ test('what needs attention is said in one sentence, and nothing else is', () => 
       { status: 403, requests: 3 },
       { status: 503, requests: 1 },
     ]),
-    '12 requests were refused for the key, 3 for the origin and 1 because the server was too busy or not ready, or a key was over its rate limit since the start.',
+    'On the whole server, 12 requests were refused for the key, 3 for the origin and 1 because the server was too busy or not ready, or a key was over its rate limit since it started.',
   );
 });

@@ -145,7 +145,7 @@ function Bounds({ health }: { health: Health }): ReactNode {
       <Bound label="Memory" value={formatBytes(health.memory_bytes)} detail="of the whole process" />
       {difference !== null && (
         <Bound
-          label="Books"
+          label="Reconciliation"
           value={difference === 0 ? 'Balanced' : `${formatNumber(Math.abs(difference))} off`}
           detail={difference === 0 ? 'all that was received is accounted for' : 'received, and not accounted for'}
           isBad={difference !== 0}

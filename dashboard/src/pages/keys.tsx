@@ -54,8 +54,8 @@ export default function KeysPage() {
     <Page title="API keys" actions={create}>
       <p className="lead">
         Secret keys send events and read everything back: keep them on servers. Publishable keys can only send events,
-        and may stand in web pages and apps. A key is shown in full once, when it is made; what is kept is its hash. A
-        lost key is replaced, not found again.
+        and may be used in web pages and apps. A key is shown in full once, when it is created; only its hash is stored.
+        A lost key cannot be recovered: replace it.
       </p>
       <Card
         actions={<SelectField label="Show" options={SHOWN} value={shown} onChange={(e) => setShown(e.target.value)} />}

@@ -181,8 +181,7 @@ function Refusals({ requests }: { requests: Health['requests'] }): ReactNode {
   if (words === null) return null;
   return (
     <p>
-      {words} <span className="muted">Of the whole server.</span>{' '}
-      <Link to={viewPath(environment, 'health')}>What it means</Link>
+      {words} <Link to={viewPath(environment, 'health')}>What it means</Link>
     </p>
   );
 }

@@ -172,8 +172,8 @@ function RejectedWords({ range, rangeAt, now, otherClock }: FiguresProps): React
   if (rejected === 0) return null;
   return (
     <p className="muted">
-      {formatNumber(rejected)} {rejected === 1 ? 'user entry was' : 'user entries were'} rejected {range.words}, by
-      receipt time: <Link to={viewPath(environment, '') + otherClock}>show by receipt time</Link>.
+      {formatNumber(rejected)} {rejected === 1 ? 'user entry was' : 'user entries were'} rejected {range.words}, by time
+      of receipt: <Link to={viewPath(environment, '') + otherClock}>show by time of receipt</Link>.
     </p>
   );
 }

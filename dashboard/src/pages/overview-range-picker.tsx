@@ -32,7 +32,7 @@ export function ClockSwitch({ text, clock }: PickerProps): ReactNode {
   const path = viewPath(useEnvironment(), '');
   const choices = [
     { value: 'event', label: 'Event time' },
-    { value: 'receipt', label: 'Receipt time' },
+    { value: 'receipt', label: 'Time of receipt' },
   ] as const;
   return (
     <nav className="switch" aria-label="Clock">
@@ -128,7 +128,7 @@ export function RangeWords({ range, clock, now }: { range: Range; clock: Clock; 
       {clock === 'event' ? (
         <>By event time: when things happened, for all events that are stored.</>
       ) : (
-        <>By receipt time: when requests arrived, whatever became of them since. {keptWords(range, now)}</>
+        <>By time of receipt: when requests arrived, whatever became of them since. {keptWords(range, now)}</>
       )}
     </p>
   );

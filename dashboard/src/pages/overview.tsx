@@ -71,7 +71,9 @@ function RangedOverview({ children }: { children: ReactNode }): ReactNode {
   return (
     <Page title="Overview" actions={actions}>
       {isCustom && <CustomRange key={`${text.from} ${text.to}`} text={text} clock={shownClock} />}
-      {clock === undefined && <Refused words={`There is no clock “${clockText}”. There are event and receipt time.`} />}
+      {clock === undefined && (
+        <Refused words={`There is no clock “${clockText}”. There are event time and time of receipt.`} />
+      )}
       {'problem' in result && <Refused words={result.problem} />}
       {clock !== undefined && 'range' in result && (
         <RangeFigures text={text} clock={clock} range={result.range} now={now} />

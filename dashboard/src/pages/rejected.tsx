@@ -53,7 +53,7 @@ export default function RejectedPage() {
     <Page title="Rejected" actions={<RangeSwitch range={range} />}>
       <p className="lead">
         Users that failed a check and were not stored. They are kept for 7 days, unless SLUICE_REJECTION_RETENTION says
-        otherwise. Fix them here and resubmit them: they are stored as if they had been sent so.
+        otherwise. Fix them here and resubmit them: they are stored as if they had been sent like this.
       </p>
       {error !== undefined && <ErrorNotice error={error} onRetry={reload} />}
       {reasons === undefined && error === undefined && <Loading what="rejected users" />}

@@ -97,7 +97,7 @@ export function refusalWords(requests: Requests): string | null {
   const isOne = rest.length === 0 && first.count === 1;
   const start = `${number.format(first.count)} request${first.count === 1 ? '' : 's'} ${isOne ? 'was' : 'were'} refused`;
   const reasons = [first.words, ...rest.map(({ count, words }) => `${number.format(count)} ${words}`)];
-  return `${start} ${listWords(reasons)} since the start.`;
+  return `On the whole server, ${start} ${listWords(reasons)} since it started.`;
 }
 
 const number = new Intl.NumberFormat('en-GB');
