@@ -85,6 +85,8 @@ export abstract class RequestIntake<Item> {
   protected readonly parts: IntakeParts;
   protected abstract readonly unavailableCode: ErrorCode;
   protected abstract readonly overLimitCode: ErrorCode;
+  /** For a key that was sent, and may not be used here. */
+  protected readonly invalidKey: Failure<Item> = { code: 'unauthorized' };
 
   constructor(parts: IntakeParts) {
     this.parts = parts;
@@ -128,7 +130,7 @@ export abstract class RequestIntake<Item> {
       .then(
         (found) => {
           if (found) this.#authenticated(exchange, found, given, use);
-          else this.fail(exchange, { code: 'unauthorized' });
+          else this.fail(exchange, this.invalidKey);
         },
         () => this.#respondUnavailable(exchange, METRIC.unavailable_keys),
       )
@@ -139,7 +141,7 @@ export abstract class RequestIntake<Item> {
     const { environment, keyUsage } = this.parts;
     const now = this.parts.now();
     if (!isUsable(key, now, environment) || (isInUrl && key.kind !== 'publishable')) {
-      this.fail(exchange, { code: 'unauthorized' });
+      this.fail(exchange, this.invalidKey);
       return;
     }
     const { origin, host } = exchange.request.headers;

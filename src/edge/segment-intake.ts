@@ -15,7 +15,7 @@ import { METRIC } from '../telemetry/metrics.ts';
 import { envelopeOfAnyType, segmentKeyOf } from './request-headers.ts';
 import { type Exchange, type IntakeParts, RequestIntake } from './request-intake.ts';
 import { type Failure, send, sendPreflight, limitUnwantedBody } from './responses.ts';
-import { SEGMENT_PREFLIGHT, sendSegmentFailure } from './segment-responses.ts';
+import { INVALID_KEY, SEGMENT_PREFLIGHT, sendSegmentFailure } from './segment-responses.ts';
 import { rudderSettings, segmentRouteOf, segmentSettings, serverAddress } from './segment-routes.ts';
 import { convertBody, VALIDATOR_THREAD_BYTES_MIN } from './validate-body.ts';
 
@@ -28,6 +28,7 @@ interface SegmentIntakeParts extends IntakeParts {
 export class SegmentIntake extends RequestIntake<MessageError> {
   protected override readonly unavailableCode = 'overloaded';
   protected override readonly overLimitCode = 'rate_limited';
+  protected override readonly invalidKey = INVALID_KEY;
   readonly #matchOptions: MatchOptions;
   readonly #publicUrl: string;
 

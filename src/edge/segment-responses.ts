@@ -10,10 +10,17 @@ import type { MessageError } from '../intake/segment.ts';
 import { LIMITS } from '../model.ts';
 import { type Failure, retryAfter, send } from './responses.ts';
 
+const WHERE_KEYS_GO =
+  'send the write key as the user of Authorization: Basic, or as writeKey in the body; a secret key is not accepted in the URL';
+
+export const INVALID_KEY = {
+  code: 'unauthorized',
+  message: `the key is not valid: unknown, revoked, expired or for another environment; ${WHERE_KEYS_GO}`,
+} as const;
+
 /** Where a failure does not say more: SDKs expect a message in every one. */
 const MESSAGES: Partial<Record<ErrorCode, string>> = {
-  unauthorized:
-    'no valid key: send the write key as the user of Authorization: Basic, or as writeKey in the body; a secret key is not accepted in the URL',
+  unauthorized: `no key found: ${WHERE_KEYS_GO}`,
   too_large: `the body must not exceed ${LIMITS.bodyBytesMax} bytes`,
   overloaded: 'nothing was stored: send it again later',
 };

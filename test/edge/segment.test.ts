@@ -149,6 +149,8 @@ suite('The routes for Segment’s SDKs', () => {
   });
 
   test('without a valid key the response is 401 with code and message, and nothing is stored', async () => {
+    const NO_KEY = 'no key found: send the write key as the user of Authorization: Basic, or as writeKey in the body';
+    const INVALID = 'the key is not valid: unknown, revoked, expired or for another environment';
     const { key: revoked } = await makeKey(server().dataFolder, { revoked: true });
     const { key: expired } = await makeKey(server().dataFolder, { expired: true });
     const without = [{}, basic(''), basic('nonsense'), { authorization: 'Basic %%' }, basic(revoked), basic(expired)];
@@ -162,6 +164,10 @@ suite('The routes for Segment’s SDKs', () => {
       assert.equal(failure(response)['code'], 'unauthorized');
       assert.equal(await recordOf(server(), response), undefined);
     }
+    assert.deepEqual(
+      responses.map((response) => String(failure(response)['message']).split(';')[0]),
+      [NO_KEY, NO_KEY, INVALID, NO_KEY, INVALID, INVALID, INVALID, NO_KEY],
+    );
   });
 
   test('bodies may be plain text, compressed, chunked, and larger than what is converted at once', async () => {
