@@ -24,6 +24,7 @@ const SDKS_FILE = resolve(ROOT, 'test/sdks/registries.ts');
 /** Imported by every test that starts the program. */
 const STARTING_FILE = resolve(ROOT, 'test/server.ts');
 const SLOWEST_SHOWN = 10;
+const FILE_MS_MAX = 15 * 60_000;
 /** Where Node keeps it by itself: servers and commands that the tests start find there what others have compiled. */
 const COMPILE_CACHE = join(tmpdir(), 'node-compile-cache');
 
@@ -46,8 +47,10 @@ for (const signal of ['SIGINT', 'SIGTERM'] as const) process.on(signal, () => st
 
 const results = run({
   files,
-  // Half of the cores are left to the servers that the tests start; but many tests wait for a fault to heal, so three at least.
-  concurrency: Math.max(3, Math.floor(availableParallelism() / 2)),
+  // Half of the cores are left to the servers that the tests start; but many tests wait for a fault to heal, so four at least.
+  concurrency: Math.max(4, Math.floor(availableParallelism() / 2)),
+  // A file that hangs is ended and named.
+  timeout: FILE_MS_MAX,
   signal: stopping.signal,
   env: { ...process.env, NODE_COMPILE_CACHE: COMPILE_CACHE, ...program, ...servers.env },
 });
