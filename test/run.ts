@@ -47,8 +47,8 @@ for (const signal of ['SIGINT', 'SIGTERM'] as const) process.on(signal, () => st
 
 const results = run({
   files,
-  // Half of the cores are left to the servers that the tests start; but many tests wait for a fault to heal, so four at least.
-  concurrency: Math.max(4, Math.floor(availableParallelism() / 2)),
+  // Half of the cores are left to the servers that the tests start; but many tests wait for a fault to heal, so three at least.
+  concurrency: Math.max(3, Math.floor(availableParallelism() / 2)),
   // A file that hangs is ended and named.
   timeout: FILE_MS_MAX,
   signal: stopping.signal,

@@ -135,7 +135,7 @@ export function sleep(milliseconds: number): Promise<void> {
 export async function eventually<T>(
   what: string,
   ask: () => T | Promise<T>,
-  deadlineMs = 30_000,
+  deadlineMs = 60_000,
 ): Promise<NonNullable<Awaited<T>>> {
   const startedAt = performance.now();
   for (let waited = 0; waited < deadlineMs; waited = performance.now() - startedAt) {
