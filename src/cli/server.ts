@@ -4,10 +4,11 @@
  * errors.
  */
 
-import { accessSync, constants } from 'node:fs';
+import { constants } from 'node:fs';
 import { join, resolve } from 'node:path';
 import type { FlagsRead } from '../config/flags.ts';
 import { parseDurationMs } from '../config/values.ts';
+import { deniedBy } from '../data-folder/access.ts';
 import { OperatorError } from '../errors.ts';
 import { parseJson } from '../json/parse.ts';
 import { isObject, type JsonObject } from '../validation/shape.ts';
@@ -56,7 +57,8 @@ async function findLocalServer(flags: FlagsRead, shell: Shell): Promise<URL | un
   const config = readSettings(flags, shell.env);
   if (mistakes.length > mistakesBefore) return undefined;
   const folder = resolve(config.dataFolder);
-  if (isDenied(folder, constants.R_OK | constants.X_OK) || isDenied(join(folder, 'lock.db'), constants.R_OK)) {
+  const denied = [deniedBy(folder, constants.R_OK | constants.X_OK), deniedBy(join(folder, 'lock.db'), constants.R_OK)];
+  if (denied.includes('EACCES')) {
     mistakes.push(
       `the data folder ${folder} cannot be read by this user (EACCES), so a server on it cannot be found; run this as ` +
         'the owner of the folder, or give the address of the server with --url URL or as SLUICE_URL',
@@ -70,15 +72,6 @@ async function findLocalServer(flags: FlagsRead, shell: Shell): Promise<URL | un
       'folder with --data FOLDER, or give the address of a server with --url URL or as SLUICE_URL',
   );
   return undefined;
-}
-
-function isDenied(path: string, wanted: number): boolean {
-  try {
-    accessSync(path, wanted);
-    return false;
-  } catch (error) {
-    return (error as NodeJS.ErrnoException).code === 'EACCES';
-  }
 }
 
 function readUrl(text: string, mistakes: string[]): URL | undefined {

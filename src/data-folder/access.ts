@@ -165,7 +165,7 @@ function permissionProblemOf(path: string, kind: Kind, { uid, gid, mode }: Stats
 }
 
 /** The code of the system's refusal; undefined where it allows it. */
-function deniedBy(path: string, wanted: number): string | undefined {
+export function deniedBy(path: string, wanted: number): string | undefined {
   try {
     accessSync(path, wanted);
     return undefined;

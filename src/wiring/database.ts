@@ -89,20 +89,17 @@ async function translateUnreachable<T>(config: Config, work: () => Promise<T>): 
 export async function prepareDatabase(config: Config): Promise<void> {
   const { dataFolder, logUrl } = config;
   if (logUrl === '') refuseUnmigratedFolder(dataFolder);
-  const [
-    { migrate, missingIndexes, problemOfIndexes },
-    { findMigration, refuseUnfinishedMigration },
-    { continueArrivalNumbers },
-  ] = await Promise.all([
-    import('../backends/postgres/migrations.ts'),
-    import('../backends/postgres/migration-state.ts'),
-    import('../backends/postgres/arrival-numbers.ts'),
-  ]);
+  const [{ migrate, problemOfIndexes }, { findMigration, refuseUnfinishedMigration }, { continueArrivalNumbers }] =
+    await Promise.all([
+      import('../backends/postgres/migrations.ts'),
+      import('../backends/postgres/migration-state.ts'),
+      import('../backends/postgres/arrival-numbers.ts'),
+    ]);
   await withDatabase(config, async (pool) => {
     const problem = logUrl === '' ? problemOfOtherDatabase(dataFolder, (await findMigration(pool))?.id) : null;
     if (problem !== null) throw new OperatorError(problem);
     await migrate(pool);
-    const problemOfSchema = problemOfIndexes(await missingIndexes(pool));
+    const problemOfSchema = await problemOfIndexes(pool);
     if (problemOfSchema !== null) throw new OperatorError(problemOfSchema);
     await refuseUnfinishedMigration(pool);
     if (logUrl === '') await tieLocalLog(config, pool);

@@ -3,7 +3,7 @@
  */
 
 import type { DatabaseFacts } from '../../cli/doctor-checks.ts';
-import { countMissingSteps, missingIndexes, problemOfIndexes } from './migrations.ts';
+import { countMissingSteps, problemOfIndexes } from './migrations.ts';
 import { type PostgresPool, SCHEMA } from './pool.ts';
 
 type OwnFacts = Omit<DatabaseFacts, 'problemOfMigration' | 'problemOfLog'>;
@@ -26,11 +26,10 @@ export async function databaseFacts(pool: PostgresPool, now: () => number = Date
   const [row] = rows;
   if (row === undefined) throw new Error('a SELECT without FROM gave no row');
   const steps = await countMissingSteps(pool);
-  const missing = steps.migrationsMissing === 0 ? await missingIndexes(pool) : [];
   return {
     ...row,
     ...steps,
-    problemOfIndexes: problemOfIndexes(missing),
+    problemOfIndexes: steps.migrationsMissing === 0 ? await problemOfIndexes(pool) : null,
     clockAheadMs: await clockAheadOf(pool, now),
   };
 }

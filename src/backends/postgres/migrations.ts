@@ -57,7 +57,7 @@ export async function migrate(pool: PostgresPool, lists: readonly MigrationList[
   } catch (error) {
     if (codeOf(error) !== '42501') throw error;
     throw new OperatorError(
-      `The user in STORE_URL cannot create tables in the database, or not use them. Grant it CREATE on the database, and CREATE and USAGE on the schema ${SCHEMA} if that is there.`,
+      `The user in STORE_URL cannot create or use tables in the database. Grant it CREATE on the database, and CREATE and USAGE on the schema ${SCHEMA} if that is there.`,
       { cause: error },
     );
   }
@@ -157,8 +157,8 @@ const UNIQUE_INDEXES = [
   'tenants_id_key',
 ];
 
-/** Of a database that is up to date: unique indexes that are missing, or not valid for every day. */
-export async function missingIndexes(connection: Queryable): Promise<string[]> {
+/** Of a database that is up to date: which unique indexes are missing, or not valid for every day; null if none. */
+export async function problemOfIndexes(connection: Queryable): Promise<string | null> {
   const { rows } = await connection.query<{ name: string }>(
     `SELECT name FROM unnest($1::text[]) AS name
      WHERE NOT EXISTS (
@@ -166,13 +166,9 @@ export async function missingIndexes(connection: Queryable): Promise<string[]> {
      )`,
     [UNIQUE_INDEXES],
   );
-  return rows.map(({ name }) => name);
-}
-
-/** Null if none is missing. */
-export function problemOfIndexes(missing: readonly string[]): string | null {
-  if (missing.length === 0) return null;
-  return `The database has no valid unique index ${missing.join(', ')} in the schema ${SCHEMA}: without it, data may be stored twice. Stop the processors and create it as a new database of this version has it, or restore the dump again.`;
+  if (rows.length === 0) return null;
+  const names = rows.map(({ name }) => name).join(', ');
+  return `The database has no valid unique index ${names} in the schema ${SCHEMA}: without it, data may be stored twice. Stop the processors and create it as a new database of this version has it, or restore the dump again.`;
 }
 
 function checksumOf(sql: string): string {

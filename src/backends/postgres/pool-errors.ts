@@ -17,7 +17,7 @@ const CONFLICTS = new Set(['40001', '40P01', '23505']);
 const LOCK_TIMEOUT = '55P03';
 /** Number of rows, values, constraints, limits (as of an index's row). */
 const VALUE_CLASSES = new Set(['21', '22', '23', '54']);
-/** Every column of ours is written with every row, so this is one that an administrator added: no row is accepted. */
+/** Our rows have a value for each column that needs one, so someone has added a column, and no row is accepted. */
 const NOT_NULL_VIOLATION = '23502';
 
 /** Fields of an error that quote rows or statements. */

@@ -2,7 +2,7 @@
 
 import assert from 'node:assert/strict';
 import { suite, test } from 'node:test';
-import { type MigrationList, migrate, missingIndexes } from '../../../src/backends/postgres/migrations.ts';
+import { type MigrationList, migrate, problemOfIndexes } from '../../../src/backends/postgres/migrations.ts';
 import { openPool, type PostgresPool } from '../../../src/backends/postgres/pool.ts';
 import { whyNoPostgres } from '../../servers/postgres.ts';
 import { emptyDatabase, testPoolOptions } from './database.ts';
@@ -101,19 +101,19 @@ suite('Migrations of PostgreSQL', { skip: whyNoPostgres() }, () => {
     const pool = await connect({ max: 1 });
     context.after(() => pool.close());
     await migrate(pool);
-    assert.deepEqual(await missingIndexes(pool), []);
+    assert.equal(await problemOfIndexes(pool), null);
     await pool.query('ALTER TABLE positions DROP CONSTRAINT positions_pkey; DROP INDEX records_by_trace');
-    assert.deepEqual(await missingIndexes(pool), ['positions_pkey', 'records_by_trace']);
+    assert.match((await problemOfIndexes(pool)) ?? '', /unique index positions_pkey, records_by_trace in/);
     await pool.query('CREATE INDEX records_by_trace ON records (trace_id)');
-    assert.deepEqual(await missingIndexes(pool), ['positions_pkey', 'records_by_trace']);
+    assert.match((await problemOfIndexes(pool)) ?? '', /unique index positions_pkey, records_by_trace in/);
     await pool.query('DROP INDEX records_by_trace; ALTER TABLE positions ADD PRIMARY KEY (log, partition)');
     await pool.query('CREATE TABLE a_day PARTITION OF records FOR VALUES FROM (0) TO (86400000)');
     const key = 'trace_id, received_at, first_user_index, users_rejected';
     await pool.query(`CREATE UNIQUE INDEX records_by_trace ON ONLY records (${key})`);
-    assert.deepEqual(await missingIndexes(pool), ['records_by_trace']);
+    assert.match((await problemOfIndexes(pool)) ?? '', /unique index records_by_trace in/);
     await pool.query(`CREATE UNIQUE INDEX of_a_day ON a_day (${key})`);
     await pool.query('ALTER INDEX records_by_trace ATTACH PARTITION of_a_day');
-    assert.deepEqual(await missingIndexes(pool), []);
+    assert.equal(await problemOfIndexes(pool), null);
   });
 
   test('a user who may not create tables gets an error, and may use a database that is up to date', async (context) => {
@@ -127,9 +127,12 @@ suite('Migrations of PostgreSQL', { skip: whyNoPostgres() }, () => {
     own.password = 'geheim';
     const pool = await openPool(testPoolOptions(own.href, { max: 2 }));
     context.after(() => pool.close());
-    await assert.rejects(migrate(pool, list(FIRST)), /cannot create tables.*Grant it CREATE/);
+    await assert.rejects(migrate(pool, list(FIRST)), /cannot create or use tables.*Grant it CREATE/);
     await migrate(owner, list(FIRST));
-    await assert.rejects(migrate(pool, list(FIRST)), /cannot create tables.*Grant it .*USAGE on the schema sluice/);
+    await assert.rejects(
+      migrate(pool, list(FIRST)),
+      /cannot create or use tables.*Grant it .*USAGE on the schema sluice/,
+    );
     await owner.query(`GRANT USAGE ON SCHEMA sluice TO ${user}`);
     await owner.query(`GRANT SELECT ON ALL TABLES IN SCHEMA sluice TO ${user}`);
     await migrate(pool, list(FIRST));
