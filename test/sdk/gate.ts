@@ -25,9 +25,9 @@ export interface SeenRequest {
 export interface Gate {
   readonly url: string;
   readonly seen: SeenRequest[];
-  /** One for each of the next requests, in order. */
+  /** One for each of the next requests that `rule` lets pass, in order. */
   readonly faults: Fault[];
-  /** Decides about requests for which no fault is queued. */
+  /** Decides first; the queue has the next of the others. */
   rule: ((body: string) => Fault | undefined) | undefined;
   close(): Promise<void>;
 }
@@ -37,7 +37,7 @@ export async function openGate(serverUrl: () => string): Promise<Gate> {
   const faults: Fault[] = [];
   const handle = async (request: IncomingMessage, response: ServerResponse): Promise<void> => {
     const body = (await buffer(request)).toString('utf8');
-    const fault = faults.shift() ?? gate.rule?.(body);
+    const fault = gate.rule?.(body) ?? faults.shift();
     const idempotencyKey = request.headers['idempotency-key'] as string | undefined;
     const note = (status: number): void => void seen.push({ idempotencyKey, body, status });
     if (typeof fault === 'object') {
