@@ -1,8 +1,9 @@
 /**
  * The benchmark of growth: how fast events go all the way to the store, and how fast people are read, when much is
- * stored already. One data folder grows from size to size: `fill.ts` adds what is missing, a server is started on it,
- * and rounds of events are measured as in end-to-end, then reads, one at a time. There are ten events for each person,
- * drawn uniformly, so that nothing stays in a cache for being popular.
+ * stored already. Each size has a data folder, which `fill.ts` fills, and a server on it. When all have been warmed up,
+ * they are measured in turns: rounds of events as in end-to-end, then reads, one at a time, so that a machine whose speed
+ * changes is as fast for one as for the other. There are ten events for each person, drawn uniformly, so that nothing
+ * stays in a cache for being popular.
  */
 
 import { statfsSync } from 'node:fs';
@@ -43,8 +44,16 @@ interface SizeResult {
   readonly fill: FillResult;
   readonly warmup: StoredResult;
   readonly rounds: readonly StoredResult[];
-  readonly perSecond: number;
   readonly reads: Reads;
+}
+
+/** A size while it is measured. */
+interface Subject {
+  readonly size: number;
+  readonly fill: FillResult;
+  readonly server: Server;
+  readonly reader: Reader;
+  readonly population: (seed: number) => Population;
 }
 
 const NOT_AGAINST =
@@ -68,29 +77,72 @@ export const growthIdsBenchmark: Benchmark = {
 };
 
 function secondsOf({ growth: { sizes, roundEvents, rounds, reads } }: Pace): number {
-  const warmupEvents = sizes.reduce((sum, size) => sum + warmupOf(size), 0);
+  const events = sizes.reduce((sum, size) => sum + size, 0);
   const perSize = START_SECONDS + (rounds * roundEvents) / OURS_PER_SECOND + (2 * reads) / READS_PER_SECOND;
-  return Math.max(...sizes) / FILL_PER_SECOND + warmupEvents / OURS_PER_SECOND + sizes.length * perSize;
+  return events / FILL_PER_SECOND + events / EVENTS_PER_PERSON / OURS_PER_SECOND + sizes.length * perSize;
 }
 
 async function measureAll(context: Context, stage: Stage, name: string, eventIds: boolean): Promise<Outcome[]> {
-  const folder = stage.freshFolder();
-  const key = await stage.createKey(folder);
-  const { growth } = context.pace;
-  const sizes = growth.sizes.filter((size) => fits(folder, size));
-  const results: SizeResult[] = [];
-  let stored = 0;
+  const { sizes, rounds, roundEvents, reads } = context.pace.growth;
+  const subjects: Subject[] = [];
   for (const size of sizes) {
-    context.progress.begin(`${name}: filling up to ${thousands(size)} events`, (size - stored) / FILL_PER_SECOND);
-    const fill = await fillUp(stage, { folder, key, stored, size, sizeMax: Math.max(...sizes), eventIds });
-    context.progress.begin(`${name}: starting at ${thousands(size)} events`, START_SECONDS);
-    const server = await stage.startSluice('ours', key, { folder });
-    const result = await measureSize(context, server, { size, eventIds }, fill);
-    stored = size + warmupOf(size) + result.rounds.reduce((sum, { events }) => sum + events, 0);
-    await server.stop();
-    results.push(result);
+    const folder = stage.freshFolder();
+    if (fits(folder, size)) subjects.push(await prepare(context, stage, { name, folder, size, eventIds }));
   }
-  return outcomes(name, results, growth.sizes.length - sizes.length);
+  const warmups: StoredResult[] = [];
+  for (const { server, reader, size, population } of subjects) {
+    context.progress.begin(`${name}: warming up at ${thousands(size)} events`, warmupOf(size) / OURS_PER_SECOND);
+    warmups.push(await sendAndWait(context, server, reader, population(2), warmupOf(size)));
+  }
+  const results = subjects.map(() => [] as StoredResult[]);
+  for (let round = 0; round < rounds; round += 1) {
+    const order = subjects.map((subject, index) => ({ ...subject, index }));
+    for (const { server, reader, size, population, index } of round % 2 === 0 ? order : order.toReversed()) {
+      context.progress.begin(
+        `${name}: at ${thousands(size)} events, round ${round + 1}`,
+        roundEvents / OURS_PER_SECOND,
+      );
+      results[index]?.push(await sendAndWait(context, server, reader, population(3 + round), roundEvents));
+    }
+  }
+  context.progress.begin(`${name}: reading`, (subjects.length * 2 * reads) / READS_PER_SECOND);
+  const readResults = await measureReads(subjects, reads);
+  for (const { server, reader } of subjects) {
+    reader.close();
+    await server.stop();
+  }
+  const measured = subjects.map(({ size, fill }, index) => ({
+    size,
+    fill,
+    warmup: warmups[index] as StoredResult,
+    rounds: results[index] as StoredResult[],
+    reads: readResults[index] as Reads,
+  }));
+  return outcomes(name, measured, sizes.length - subjects.length);
+}
+
+interface Filling {
+  readonly name: string;
+  readonly folder: string;
+  readonly size: number;
+  readonly eventIds: boolean;
+}
+
+/** Fills a folder, and starts a server on it. */
+async function prepare(context: Context, stage: Stage, { name, folder, size, eventIds }: Filling): Promise<Subject> {
+  const population = (seed: number): Population => ({ ...populationOf(size, seed), eventIds });
+  const key = await stage.createKey(folder);
+  context.progress.begin(`${name}: filling up to ${thousands(size)} events`, size / FILL_PER_SECOND);
+  const to = Date.now();
+  const job: FillJob = { folder, key, population: population(1), users: size, from: to - FILLED_MILLISECONDS, to };
+  const fill = await stage.runProgram<FillResult>('fill', job, 60 + size / FILL_PER_SECOND_MIN);
+  if (fill.events !== size) throw new Error(`${fill.events} events were filled in instead of ${size}`);
+  context.progress.begin(`${name}: starting at ${thousands(size)} events`, START_SECONDS);
+  const server = await stage.startSluice(`ours-${size}`, key, { folder });
+  const reader = new Reader(server);
+  const { stored } = await reader.ledger();
+  if (stored !== size) throw new Error(`${stored} events are stored where ${size} were filled in`);
+  return { size, fill, server, reader, population };
 }
 
 function fits(folder: string, size: number): boolean {
@@ -98,80 +150,30 @@ function fits(folder: string, size: number): boolean {
   return size * DISK_BYTES_PER_EVENT + DISK_RESERVE_BYTES < bavail * bsize;
 }
 
-interface Filling {
-  readonly folder: string;
-  readonly key: string;
-  readonly stored: number;
-  readonly size: number;
-  readonly sizeMax: number;
-  readonly eventIds: boolean;
-}
-
-async function fillUp(stage: Stage, { folder, key, stored, size, sizeMax, eventIds }: Filling): Promise<FillResult> {
-  const beginning = Date.now() - FILLED_MILLISECONDS;
-  const timeAt = (events: number): number => beginning + (events / sizeMax) * FILLED_MILLISECONDS;
-  const users = size - stored;
-  const job: FillJob = {
-    folder,
-    key,
-    population: { ...populationOf(size, 1), eventIds },
-    users,
-    from: timeAt(stored),
-    to: timeAt(size),
-  };
-  const result = await stage.runProgram<FillResult>('fill', job, 60 + users / FILL_PER_SECOND_MIN);
-  if (result.events !== users) throw new Error(`${result.events} events were filled in instead of ${users}`);
-  return result;
-}
-
-async function measureSize(
-  context: Context,
-  server: Server,
-  { size, eventIds }: Pick<Filling, 'size' | 'eventIds'>,
-  fill: FillResult,
-): Promise<SizeResult> {
-  const { growth } = context.pace;
-  const label = `growth: at ${thousands(size)} events`;
-  const reader = new Reader(server);
-  const ledger = await reader.ledger();
-  if (ledger.stored !== size) throw new Error(`${ledger.stored} events are stored where ${size} were filled in`);
-  context.progress.begin(`${label}, warming up`, warmupOf(size) / OURS_PER_SECOND);
-  const warmup = await sendAndWait(context, server, reader, { ...populationOf(size, 2), eventIds }, warmupOf(size));
-  const rounds: StoredResult[] = [];
-  for (let round = 1; round <= growth.rounds; round += 1) {
-    context.progress.begin(`${label}, round ${round}`, growth.roundEvents / OURS_PER_SECOND);
-    const population = { ...populationOf(size, 2 + round), eventIds };
-    rounds.push(await sendAndWait(context, server, reader, population, growth.roundEvents));
-  }
-  context.progress.begin(`${label}, reading`, (2 * growth.reads) / READS_PER_SECOND);
-  const reads = await measureReads(reader, size / EVENTS_PER_PERSON, growth.reads);
-  reader.close();
-  return { size, fill, warmup, rounds, perSecond: median(rounds.map(({ perSecond }) => perSecond)), reads };
-}
-
 /** Random people, nothing else going on; from the call to the end of the response, its JSON parsed. */
-async function measureReads(reader: Reader, people: number, count: number): Promise<Reads> {
+async function measureReads(subjects: readonly Subject[], count: number): Promise<Reads[]> {
   const random = mulberry32(20_260_404);
-  const profile = new Histogram();
-  const timeline = new Histogram();
+  const histograms = subjects.map(() => ({ profile: new Histogram(), timeline: new Histogram() }));
   for (let n = -WARMUP_READS; n < count; n += 1) {
-    const { user_id } = identifiersOf(Math.floor(random() * people));
-    const from = performance.now();
-    const found = await reader.profile({ user_id });
-    // Of people drawn uniformly a few never come up.
-    if (found === undefined) continue;
-    const between = performance.now();
-    const { events } = await reader.timeline(found.id);
-    const to = performance.now();
-    if (n >= 0) {
-      profile.record(between - from);
-      timeline.record(to - between);
-    }
-    if (events.length !== Math.min(found.event_count, PAGE_EVENTS)) {
-      throw new Error(`a person with ${found.event_count} events has a first page of ${events.length}`);
+    for (const [index, { reader, size }] of subjects.entries()) {
+      const { user_id } = identifiersOf(Math.floor(random() * (size / EVENTS_PER_PERSON)));
+      const from = performance.now();
+      const found = await reader.profile({ user_id });
+      // Of people drawn uniformly a few never come up.
+      if (found === undefined) continue;
+      const between = performance.now();
+      const { events } = await reader.timeline(found.id);
+      const to = performance.now();
+      if (n >= 0) {
+        histograms[index]?.profile.record(between - from);
+        histograms[index]?.timeline.record(to - between);
+      }
+      if (events.length !== Math.min(found.event_count, PAGE_EVENTS)) {
+        throw new Error(`a person with ${found.event_count} events has a first page of ${events.length}`);
+      }
     }
   }
-  return { profile: profile.quantiles(), timeline: timeline.quantiles() };
+  return histograms.map(({ profile, timeline }) => ({ profile: profile.quantiles(), timeline: timeline.quantiles() }));
 }
 
 /** As many events as there are people: a server that was just started has yet to meet them, at every size as many of them. */
@@ -196,25 +198,32 @@ function outcomes(name: string, results: readonly SizeResult[], leftOut: number)
   return [{ ...row, notes: [...row.notes, `${leftOut} sizes were left out for want of free disk`] }, ...rest];
 }
 
+/** The ratio is the median of those of the rounds. */
 function rateOutcome(name: string, first: SizeResult, result: SizeResult): Outcome {
-  const ratio = result.perSecond / first.perSecond;
-  const rates = ({ rounds }: SizeResult): string => rounds.map(({ perSecond }) => thousands(perSecond)).join(', ');
+  const ratio = medianRatio(first, result, ({ perSecond }) => perSecond);
+  const perSecond = ({ rounds }: SizeResult): number => median(rounds.map((round) => round.perSecond));
+  const rates = ({ rounds }: SizeResult): string => rounds.map((round) => thousands(round.perSecond)).join(', ');
   return {
     name: `${name}, ${sizeText(result)}`,
-    ours: `${thousands(result.perSecond)} events/s`,
-    baseline: `at ${sizeText(first)}: ${thousands(first.perSecond)} events/s`,
+    ours: `${thousands(perSecond(result))} events/s`,
+    baseline: `at ${sizeText(first)}: ${thousands(perSecond(first))} events/s`,
     ratio,
     goal: `≥ ${RATIO_GOAL} ×`,
     met: ratio >= RATIO_GOAL,
     notes: [
       `${ratio >= RATIO_FLOOR ? 'above' : 'BELOW'} the floor of ${RATIO_FLOOR}; ` +
         disturbance([...first.rounds, ...result.rounds]),
+      `CPU per event ${medianRatio(first, result, ({ serverCpuSeconds }) => serverCpuSeconds).toFixed(2)} × that at ${sizeText(first)}`,
       `rounds ${rates(result)}; at ${sizeText(first)} ${rates(first)} events/s`,
       `warming up ${thousands(result.warmup.perSecond)}, at ${sizeText(first)} ${thousands(first.warmup.perSecond)} events/s`,
       `filled in at ${thousands(result.fill.events / result.fill.seconds)} events/s, without HTTP and log`,
     ],
     data: { first, result },
   };
+}
+
+function medianRatio(first: SizeResult, { rounds }: SizeResult, value: (round: StoredResult) => number): number {
+  return median(rounds.map((round, index) => value(round) / value(first.rounds[index] as StoredResult)));
 }
 
 function readOutcome(name: string, first: SizeResult, result: SizeResult, what: keyof Reads): Outcome {
