@@ -3,7 +3,7 @@
  *
  * A log has partitions. Within a partition records are ordered by position; nothing orders partitions among each
  * other. Two halves, because they live in different threads (embedded) or on different machines (Kafka): an appender
- * writes to one partition, a reader sees all of them. `test/contract/log.ts` is the suite that every backend passes.
+ * per edge, a reader for all partitions. `test/contract/log.ts` is the suite that every backend passes.
  */
 
 import { OperatorError } from './errors.ts';
@@ -101,7 +101,7 @@ export interface LogAppender {
   append(entry: LogEntry): Promise<void>;
   /** Why appends would be refused now, as a text for operators; null while all is well. Recovers without a restart. */
   problem(): string | null;
-  /** Waits for appends that are under way, then lets go of the partition. */
+  /** Waits for appends that are under way. */
   close(): Promise<void>;
 }
 

@@ -306,7 +306,7 @@ export interface RejectedItem {
   readonly steps?: readonly PatchStep[];
 }
 
-/** A dead letter of a job; null where its body was not kept. */
+/** A dead letter of a job. */
 export interface DeadLetterItem {
   readonly kind: 'dead_letter';
   readonly no: number;
@@ -357,9 +357,10 @@ export interface StoreProgress extends ProcessedLog {
 }
 
 export interface StoreWriter {
-  /** Where each partition of the log continues; partitions that were never read are not in it. */
-  positions(): Promise<Map<number, number>>;
-  /** The same, with the request of the last record before each position: both of one moment. */
+  /**
+   * Where each partition of the log continues, and the request of the last record before that: both of one moment.
+   * Partitions that were never read are not in it.
+   */
   processed(): Promise<StoreProgress>;
   begin(): Promise<WriteTransaction>;
   /** Whether any job is running; cheap, and asked several times a second. */

@@ -45,7 +45,7 @@ export interface StoredProfile {
   readonly mergedIds: readonly string[];
   /** As the clients wrote them (the first spelling of each), oldest first. */
   readonly identifiers: Readonly<Record<IdentifierType, readonly string[]>>;
-  /** In the order of their names, tombstones left out. */
+  /** In the order of their names, deleted ones left out. */
   readonly profileFields: ReadonlyMap<string, Provenance>;
   readonly userProperties: ReadonlyMap<string, Provenance>;
   readonly firstSeen: number;

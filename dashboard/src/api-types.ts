@@ -920,7 +920,7 @@ export interface components {
             readonly currency: string | null;
             /** @description Events with revenue in this currency. */
             readonly events: number;
-            /** @description Sum of their revenue, a double; null for `other`, because amounts of different currencies are never added. */
+            /** @description Sum of their revenue, exact before it is rounded to a double; null for `other`, because amounts of different currencies are never added. */
             readonly revenue: number | null;
         };
         /**
@@ -1114,7 +1114,7 @@ export interface components {
              * @enum {string}
              */
             readonly format: "sluice" | "segment";
-            /** @description The names of its events, each once, as far as they have one; none if it was cut. */
+            /** @description The names of its events, each once, as far as they have one; none if the user is too large to be examined. */
             readonly event_names: readonly string[];
             /** @description When it was fixed and resubmitted, or accepted in a retry of its request; null if it was not. */
             readonly resubmitted_at: string | null;

@@ -10,16 +10,13 @@
 
 import type { RequestListener, Server } from 'node:http';
 import Fastify, { type FastifyError, type FastifyInstance, type FastifyReply, type FastifyRequest } from 'fastify';
-import { KeyStoreUnavailableError } from '../keys/cache.ts';
-import { LogCorruptError, LogUnavailableError } from '../log.ts';
 import { LIMITS, type Role } from '../model.ts';
 import { UnusablePlanError } from '../plans/unusable-plan.ts';
-import { isTooManyOpenFiles } from '../runtime/open-files.ts';
+import { isRetryable } from '../runtime/unavailable.ts';
 import { servedElsewhere, servesIngest } from '../config/roles.ts';
 import { TooBusyError } from '../sign-in/password.ts';
 import { BadCursorError } from '../store.ts';
 import { TrustedProxies } from '../config/trusted-proxies.ts';
-import { StoreConflictError, StoreUnavailableError } from '../store-writer.ts';
 import type { DescribedRoute } from './openapi-document.ts';
 import { RefusedError, sendError, sendRefused } from './responses.ts';
 import { registerAuditRoutes } from './routes/audit.ts';
@@ -197,7 +194,7 @@ function frame(options: AppFrame): FastifyInstance {
     if (!early(request, reply)) done();
   });
   app.setErrorHandler((error: unknown, request, reply) => {
-    if (isUnavailable(error)) {
+    if (isRetryable(error)) {
       options.onUnavailable(error, request.id);
       return sendError(reply, 'unavailable');
     }
@@ -228,18 +225,6 @@ function refusesEarly(request: FastifyRequest, reply: FastifyReply, role: Role):
   if (allow === undefined) return false;
   sendError(reply.header('allow', allow), 'method_not_allowed');
   return true;
-}
-
-/** The store is unavailable, or kept conflicting with other writers: the same call may succeed later. */
-function isUnavailable(error: unknown): error is Error {
-  return (
-    error instanceof StoreUnavailableError ||
-    error instanceof KeyStoreUnavailableError ||
-    error instanceof StoreConflictError ||
-    error instanceof LogUnavailableError ||
-    error instanceof LogCorruptError ||
-    isTooManyOpenFiles(error)
-  );
 }
 
 const TOO_BUSY = 'too many people are signing in at this moment; try again';

@@ -2,7 +2,7 @@
  * JSON responses. `jsonText` writes values which are JSON text already as they are: what the store kept of a client is
  * spliced in, so that numbers keep their digits and keys such as `__proto__` stay keys; all else is escaped here and
  * nowhere else. Text is taken as it is only in the wrapping of `raw`, and only what the store calls `JsonText` belongs in
- * there. This is why Fastify does not serialize responses by their schemas: it would parse and print such values, and
+ * there. This is why Fastify does not serialise responses by their schemas: it would parse and print such values, and
  * change them.
  *
  * `rowJson` makes responses of rows of the stores, by the schema of the response: the fields that it names and no others,

@@ -4,12 +4,13 @@
  * every store, compares its rows, and reads every pending record. Beside a running server each check sees one moment.
  */
 
-import { existsSync, readFileSync, statSync } from 'node:fs';
+import { existsSync, statSync } from 'node:fs';
 import { basename } from 'node:path';
 import { CLOCK_EARLIEST } from '../clock/clock.ts';
 import { formatSetting } from '../config/config.ts';
 import { withoutSecrets } from '../config/values.ts';
-import { serverUrlFileOf, storeFileOf } from '../data-folder/files.ts';
+import { REPLACED_STORE_ADVICE, WAS_REPLACED } from '../data-folder/file-identity.ts';
+import { serverUrlIn, storeFileOf } from '../data-folder/files.ts';
 import {
   ForeignSegmentError,
   LOCAL_PARTITION,
@@ -26,7 +27,15 @@ import {
   positionInLocalLog,
 } from '../log/continuity.ts';
 import { readMigrationMarker } from '../migration/marker.ts';
-import type { DeadLetter, LedgerHour, LedgerReader, LedgerSums, Store, StoredLedger } from '../store.ts';
+import {
+  type DeadLetter,
+  type LedgerHour,
+  type LedgerReader,
+  type LedgerSums,
+  NO_HOURS,
+  type Store,
+  type StoredLedger,
+} from '../store.ts';
 import {
   failed,
   firstOf,
@@ -355,8 +364,7 @@ async function heldSecondsOf(parts: DoctorParts): Promise<number> {
 async function askServer({ config, dataFolder, lockHolder }: DoctorParts, path: string): Promise<string> {
   if (config.logUrl !== '' || !lockHolder(dataFolder).isHeld) return '';
   try {
-    const { origin } = new URL(readFileSync(serverUrlFileOf(dataFolder), 'utf8').trim());
-    const response = await fetch(`${origin}${path}`, { signal: AbortSignal.timeout(METRICS_MS_MAX) });
+    const response = await fetch(`${serverUrlIn(dataFolder)}${path}`, { signal: AbortSignal.timeout(METRICS_MS_MAX) });
     return await response.text();
   } catch {
     return '';
@@ -368,14 +376,18 @@ export const checkReadiness: Check = async (parts) => {
   const text = await askServer(parts, '/readyz');
   if (text === '') return [];
   const { reasons = [] } = JSON.parse(text) as { reasons?: string[] };
-  return reasons.map((reason) =>
-    failed(`it is not ready: ${reason}`, reason.includes('was removed or replaced') ? REPLACED : NOT_READY),
-  );
+  return reasons.map((reason) => failed(`it is not ready: ${reason}`, adviceFor(reason)));
 };
 
+function adviceFor(reason: string): string {
+  if (reason.startsWith(`store.db ${WAS_REPLACED}`)) return REPLACED_STORE;
+  return reason.startsWith(`keys.db ${WAS_REPLACED}`) ? REPLACED_KEYS : NOT_READY;
+}
+
 const NOT_READY = 'It recovers by itself when the reason is gone. docs/operating.md says what to do: "SluiceNotReady".';
-const REPLACED =
-  'It writes to a file that is lost when it stops. Requests are safe in the log, and nothing is removed from it. If you moved the file, put it back. Else put keys.db back from a backup; without store.db a restart rebuilds it from the log.';
+const REPLACED_STORE = `Requests are safe in the log, and nothing is processed or removed from it. ${REPLACED_STORE_ADVICE}.`;
+const REPLACED_KEYS =
+  'Keys that are made or revoked now are lost when the server stops. If the file was moved, move it back. Otherwise put it back from a backup. Then restart the server.';
 
 export const checkStore: Check = async (parts) => {
   const store = await parts.store();
@@ -407,9 +419,7 @@ async function absentStore(parts: DoctorParts): Promise<Finding> {
   const lost = (missing === null ? 0 : missing.to - missing.from) + (first?.firstPosition ?? 1) - 1;
   if (lost === 0 && first === undefined) return none;
   if (parts.lockHolder(parts.dataFolder).isHeld) {
-    const advice =
-      'If it was moved, move it back: the server continues. Otherwise restart the server: it rebuilds the store from the log, and erased people may be back. Nothing is processed or removed from the log until then.';
-    return failed('store.db was removed while the server is running', advice);
+    return failed('store.db was removed while the server is running', REPLACED_STORE);
   }
   if (lost > 0) {
     return failed(
@@ -455,7 +465,7 @@ function deadLetterFinding({ tenantId, traceId, partition, position, cause, fail
     );
   }
   return failed(
-    `the request ${traceId} could not be processed and has been a failed record since ${localTime(failedAt)}: ${cause}`,
+    `the request ${traceId} could not be processed and has been a dead letter since ${localTime(failedAt)}: ${cause}`,
     `It is kept in the log. This is a bug in Sluice: please report the cause. The request: sluice trace ${traceId}`,
   );
 }
@@ -465,7 +475,7 @@ async function mismatchFindings(parts: DoctorParts): Promise<Finding[]> {
   const advice = 'Until then a server accepts requests, and processes none of that partition.';
   const messages = await withLog(parts, [], async (log) => {
     const store = await parts.store().catch(() => undefined);
-    return store === undefined ? [] : mismatches(log, await store.ledger(null, { from: 0, to: 0 }));
+    return store === undefined ? [] : mismatches(log, await store.ledger(null, NO_HOURS));
   });
   return messages.map((message) => failed(message, advice));
 }
@@ -552,8 +562,7 @@ function accountedFor({ stored, duplicates, erased, expired, deadLetters, pendin
 }
 
 async function positionsOf(store: LedgerReader): Promise<Positions> {
-  // No hour is in this range: only the positions are needed.
-  return (await store.ledger(null, { from: 0, to: 0 })).positions;
+  return (await store.ledger(null, NO_HOURS)).positions;
 }
 
 /** `otherwise` if there is no log. */

@@ -92,7 +92,7 @@ export function csvHeader(columns: readonly { readonly name: string }[]): string
 
 /**
  * Events contain untrusted input, and spreadsheets run cells that begin with `=`, `+`, `-` or `@` as formulas. So text
- * is neutralized unless --raw is given: an apostrophe is put before such a character, and control and bidirectional
+ * is neutralised unless --raw is given: an apostrophe is put before such a character, and control and bidirectional
  * characters, which disguise what a cell contains, are escaped. JSON stays JSON with the same values, except for
  * apostrophes after a semicolon. Numbers and times are never changed.
  */

@@ -1,6 +1,6 @@
 /**
  * Splits the bytes of an NDJSON file into batches of users. Lines are validated (UTF-8, JSON, size) and kept byte for
- * byte, never re-serialized, so numbers keep their digits. Each line is validated on its own before it is spliced into
+ * byte, never re-serialised, so numbers keep their digits. Each line is validated on its own before it is spliced into
  * a body: `{}, {}` would otherwise become two users. Batch boundaries depend on the bytes alone, so an import that
  * resumes at a boundary produces the same batches. Memory: one batch and one chunk. Lines of a
  * `FILE.rejected.ndjson` are unwrapped first, so that the file can be fixed and imported.

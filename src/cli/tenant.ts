@@ -7,12 +7,11 @@
 import type { Config } from '../config/config.ts';
 import { hasSegments } from '../data-folder/files.ts';
 import { OperatorError } from '../errors.ts';
-import { LogCorruptError, LogUnavailableError } from '../log.ts';
 import { ENVIRONMENTS, type Environment, type TenantId, tenantOf, tenantPartsOf } from '../model.ts';
 import { type Plan, parsePlan } from '../plans/plan.ts';
 import type { Account } from '../keys.ts';
 import type { LedgerReader, Store } from '../store.ts';
-import { StoreUnavailableError } from '../store-writer.ts';
+import { isRetryable } from '../runtime/unavailable.ts';
 import { readEnvironment } from './choices.ts';
 import { type FlagsRead, suggestion } from '../config/flags.ts';
 import { countOf } from './local-time.ts';
@@ -44,7 +43,7 @@ export async function withStore<T>(shell: Shell, config: Config, work: (store: S
     if (store === undefined) throw new OperatorError(nothingThere(config));
     return await work(store);
   } catch (error) {
-    throw isUnreadable(error) ? new OperatorError(unreadableText(config, error)) : error;
+    throw isRetryable(error) ? new OperatorError(unreadableText(config, error)) : error;
   } finally {
     await store?.close();
   }
@@ -61,12 +60,6 @@ function nothingThere(config: Config): string {
   return (
     `There is no data in ${locationName(config)}: no server has run there yet. ` +
     `Look elsewhere with ${elsewhere}, or start a server: sluice serve`
-  );
-}
-
-function isUnreadable(error: unknown): error is Error {
-  return (
-    error instanceof StoreUnavailableError || error instanceof LogUnavailableError || error instanceof LogCorruptError
   );
 }
 

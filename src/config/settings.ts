@@ -212,7 +212,7 @@ export const SETTINGS = {
   }),
   logLevel: setting({
     env: 'SLUICE_LOG_LEVEL',
-    kind: choice('LEVEL', ['fatal', 'error', 'warn', 'info', 'debug', 'silent']),
+    kind: choice('LEVEL', ['fatal', 'error', 'warn', 'info', 'silent']),
     default: 'info',
     description: 'The level of the JSON log on stderr.',
   }),

@@ -6,6 +6,13 @@
 
 import { type BigIntStats, statSync } from 'node:fs';
 
+/** In messages about such a file, after its name. */
+export const WAS_REPLACED = 'was removed or replaced';
+
+/** What an operator does about a store that was. */
+export const REPLACED_STORE_ADVICE =
+  'If it was moved, move it back: the server continues. Otherwise restart the server: it continues with the file that exists then, and without one rebuilds the store from the log; erased people may be back then';
+
 export class FileIdentity {
   readonly #file: string;
   readonly #identity: string;

@@ -12,16 +12,15 @@ import { predictionJson, type ViolationsByUser } from '../api/ingest-operation.t
 import { jsonText, raw } from '../api/json-text.ts';
 import { ERRORS } from '../errors.ts';
 import type { ApiKey } from '../keys.ts';
-import { LogCorruptError, type LogEntry, LogUnavailableError } from '../log.ts';
+import type { LogEntry } from '../log.ts';
 import { parseJson } from '../json/parse.ts';
 import { decodeUtf8 } from '../json/utf8.ts';
 import { tenantOf } from '../model.ts';
 import { UNUSABLE_PLAN } from '../plans/unusable-plan.ts';
 import type { PlanChecks } from '../resubmit/plan-checks.ts';
+import { isRetryable } from '../runtime/unavailable.ts';
 import type { Prediction } from '../store.ts';
-import { StoreUnavailableError } from '../store-writer.ts';
 import { Ingest } from './ingest.ts';
-import { overLimitText } from './rate-limits.ts';
 import type { Envelope } from './request-headers.ts';
 import type { Exchange, IntakeParts } from './request-intake.ts';
 import { acceptedBody, failureBody, send } from './responses.ts';
@@ -51,11 +50,8 @@ export class CheckIntake extends Ingest {
     this.#planChecks = planChecks;
   }
 
-  protected override respondIfOverLimit(exchange: Exchange, key: ApiKey, users: number): boolean {
-    const retryAfterMs = this.parts.rateLimits.take(key, users);
-    if (retryAfterMs === 0) return false;
-    this.fail(exchange, { code: this.overLimitCode, message: overLimitText(key), retryAfterMs });
-    return true;
+  protected override countOverLimit(): void {
+    // A dry run counts nowhere.
   }
 
   protected override onValidated(
@@ -116,11 +112,7 @@ export class CheckIntake extends Ingest {
   }
 
   #notPredicted(exchange: Exchange, error: unknown): void {
-    const isUnavailable =
-      error instanceof StoreUnavailableError ||
-      error instanceof LogUnavailableError ||
-      error instanceof LogCorruptError;
-    if (!isUnavailable) throw error;
+    if (!isRetryable(error)) throw error;
     this.parts.logger.error({ traceId: exchange.traceId, reason: error.message }, 'a request could not be checked');
     this.fail(exchange, {
       code: this.unavailableCode,

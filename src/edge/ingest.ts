@@ -6,7 +6,6 @@
 
 import type { ApiKey } from '../keys.ts';
 import type { Rejection } from '../model.ts';
-import { METRIC } from '../telemetry/metrics.ts';
 import { type Envelope, envelopeOf, keyOf } from './request-headers.ts';
 import { type Exchange, RequestIntake } from './request-intake.ts';
 import { acceptedBody, type Failure, send, sendFailure, sendPreflight } from './responses.ts';
@@ -45,7 +44,6 @@ export class Ingest extends RequestIntake<Rejection> {
         this.onValidated(exchange, key, envelope, validateBody(body, plan));
         return;
       }
-      this.parts.metrics.inc(METRIC.large_bodies);
       this.parts.largeBodies
         .validate(body, plan)
         .then((validated) => this.onValidated(exchange, key, envelope, validated))

@@ -11,7 +11,7 @@
  */
 
 import { hash } from 'node:crypto';
-import type { ApiKey } from '../keys.ts';
+import type { ApiKey, RateLimit } from '../keys.ts';
 
 /** Holds at least 4,096 limited keys; one that finds no free slot has a bucket per thread. */
 const BUCKETS = 8_192;
@@ -53,27 +53,31 @@ export class RateLimits {
     this.#now = now;
   }
 
+  /** How many milliseconds a request of the key has to wait; 0 if it need not. Takes nothing. */
+  waitMs({ id, rateLimit }: LimitedKey): number {
+    if (rateLimit === null) return 0;
+    const { numbers, at } = this.#bucketOf(id, rateLimit);
+    return waitMsOf(Atomics.load(numbers, at), this.#now(), rateLimit);
+  }
+
   /** Takes so many users out of the bucket and returns 0; or takes nothing, and returns how many milliseconds to wait. */
   take({ id, rateLimit }: LimitedKey, users: number): number {
     if (rateLimit === null) return 0;
-    const { usersPerSecond, burstUsers } = rateLimit;
-    // A bucket is of a key and its limit: debt from another rate must not count.
-    const { numbers, at } = this.#bucketOf(`${id} ${usersPerSecond} ${burstUsers}`);
+    const { numbers, at } = this.#bucketOf(id, rateLimit);
     const now = this.#now();
-    // Rate and burst are divided by the servers alike: the time of a burst stays the same.
-    const burst = nanoseconds(burstUsers / usersPerSecond);
-    const cost = nanoseconds((users * this.#servers) / usersPerSecond);
+    const cost = nanoseconds((users * this.#servers) / rateLimit.usersPerSecond);
     for (;;) {
       const fullAt = Atomics.load(numbers, at);
-      const wait = fullAt - now - burst;
-      if (wait >= 0n) return Number(wait / MILLISECOND_NS) + 1;
-      if (users === 0) return 0;
+      const waitMs = waitMsOf(fullAt, now, rateLimit);
+      if (waitMs > 0) return waitMs;
       const next = (fullAt > now ? fullAt : now) + cost;
       if (Atomics.compareExchange(numbers, at, fullAt, next) === fullAt) return 0;
     }
   }
 
-  #bucketOf(name: string): Bucket {
+  /** A bucket is of a key and its limit: debt from another rate must not count. */
+  #bucketOf(id: string, { usersPerSecond, burstUsers }: RateLimit): Bucket {
+    const name = `${id} ${usersPerSecond} ${burstUsers}`;
     const known = this.#buckets.get(name);
     if (known !== undefined) return known;
     if (this.#buckets.size >= KNOWN_MAX) this.#buckets.clear();
@@ -93,6 +97,12 @@ export class RateLimits {
     }
     return { numbers: new BigInt64Array(1), at: 0 };
   }
+}
+
+/** Rate and burst are divided by the servers alike: the time of a burst stays the same. */
+function waitMsOf(fullAt: bigint, now: bigint, { usersPerSecond, burstUsers }: RateLimit): number {
+  const wait = fullAt - now - nanoseconds(burstUsers / usersPerSecond);
+  return wait < 0n ? 0 : Number(wait / MILLISECOND_NS) + 1;
 }
 
 function nanoseconds(seconds: number): bigint {

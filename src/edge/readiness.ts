@@ -5,6 +5,7 @@
  * have expired. Other roles need the store.
  */
 
+import { WAS_REPLACED } from '../data-folder/file-identity.ts';
 import type { LogAppender } from '../log.ts';
 import type { Logger } from '../telemetry/logger.ts';
 import type { Role } from '../model.ts';
@@ -47,7 +48,7 @@ export function readinessOf(parts: ReadinessParts): Readiness {
   if (isStopping(status)) reasons.push('shutting down');
   if (status.isDiskLow()) reasons.push('disk space is below SLUICE_DISK_FREE_MIN');
   for (const name of status.replacedFiles())
-    reasons.push(`${name} was removed or replaced: move it back, or restart the server (docs/operating.md)`);
+    reasons.push(`${name} ${WAS_REPLACED}: move it back, or restart the server (docs/operating.md)`);
   if (status.isOtherDatabase()) {
     reasons.push(
       'STORE_URL now points to a different database than at startup: nothing is processed until it is the right one',

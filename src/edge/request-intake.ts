@@ -118,13 +118,12 @@ export abstract class RequestIntake<Item> {
       this.fail(exchange, { code: 'unauthorized' });
       return;
     }
-    const { keys, metrics } = this.parts;
+    const { keys } = this.parts;
     const known = keys.peek(given.key);
     if (known) {
       this.#authenticated(exchange, known, given, use);
       return;
     }
-    metrics.inc(METRIC.key_lookups);
     keys
       .lookup(given.key)
       .then(
@@ -173,9 +172,9 @@ export abstract class RequestIntake<Item> {
       this.fail(exchange, { code: 'too_large' });
       return;
     }
-    // Only checks the limit, before the body is sent; `append` takes the tokens.
-    if (key !== null && this.respondIfOverLimit(exchange, key, 0)) return;
-    const { log, inFlight } = this.parts;
+    const { log, inFlight, rateLimits } = this.parts;
+    // Before the body is sent; `append` takes the tokens.
+    if (key !== null && this.#respondIfOver(exchange, key, rateLimits.waitMs(key))) return;
     const reason = this.parts.unavailableReason();
     if (reason !== null) {
       this.#respondUnavailable(exchange, UNAVAILABLE_METRICS[reason]);
@@ -239,13 +238,20 @@ export abstract class RequestIntake<Item> {
 
   /** Takes `tokens` from the key's token bucket; true if it is empty, and then it has responded. */
   protected respondIfOverLimit(exchange: Exchange, key: ApiKey, tokens: number): boolean {
-    const { rateLimits, keyUsage, metrics, now } = this.parts;
-    const retryAfterMs = rateLimits.take(key, tokens);
+    return this.#respondIfOver(exchange, key, this.parts.rateLimits.take(key, tokens));
+  }
+
+  #respondIfOver(exchange: Exchange, key: ApiKey, retryAfterMs: number): boolean {
     if (retryAfterMs === 0) return false;
-    keyUsage.add(key.id, now(), ONE_LIMITED_REQUEST);
-    metrics.inc(METRIC.unavailable_rate_limit);
+    this.countOverLimit(key);
     this.fail(exchange, { code: this.overLimitCode, message: overLimitText(key), retryAfterMs });
     return true;
+  }
+
+  protected countOverLimit(key: ApiKey): void {
+    const { keyUsage, metrics, now } = this.parts;
+    keyUsage.add(key.id, now(), ONE_LIMITED_REQUEST);
+    metrics.inc(METRIC.unavailable_rate_limit);
   }
 
   /** Charges the rate limit, appends, and calls `respond` once durable. Sends the error itself. */

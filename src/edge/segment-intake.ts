@@ -11,7 +11,6 @@ import type { MatchOptions } from '../identity/match-keys.ts';
 import { type Conversion, type ConvertedRequest, type MessageError, writeKeyOf } from '../intake/segment.ts';
 import type { MessageType } from '../intake/segment-message.ts';
 import type { ApiKey } from '../keys.ts';
-import { METRIC } from '../telemetry/metrics.ts';
 import { envelopeOfAnyType, segmentKeyOf } from './request-headers.ts';
 import { type Exchange, type IntakeParts, RequestIntake } from './request-intake.ts';
 import { type Failure, send, sendPreflight, limitUnwantedBody } from './responses.ts';
@@ -103,13 +102,12 @@ export class SegmentIntake extends RequestIntake<MessageError> {
 
   #convert(exchange: Exchange, key: ApiKey, type: MessageType | null, body: Uint8Array): void {
     this.withPlan(exchange, key, (plan) => {
-      const { receiptTime, largeBodies, metrics } = this.parts;
+      const { receiptTime, largeBodies } = this.parts;
       const options = { type, receivedAt: receiptTime(), matchOptions: this.#matchOptions };
       if (body.length < VALIDATOR_THREAD_BYTES_MIN) {
         this.#converted(exchange, key, convertBody(body, options, plan));
         return;
       }
-      metrics.inc(METRIC.large_bodies);
       largeBodies
         .convert(body, options, plan)
         .then((conversion) => this.#converted(exchange, key, conversion))

@@ -68,11 +68,13 @@ export interface ProcessedLog {
 
 /** As a store keeps it, by partition. */
 export function processedLogOf(
-  rows: readonly (readonly [partition: number, position: number, lastTraceId: string | null])[],
+  rows: readonly { readonly partition: number; readonly position: number; readonly lastTraceId: string | null }[],
 ): ProcessedLog {
   return {
-    positions: new Map(rows.map(([partition, position]) => [partition, position])),
-    lastTraceIds: new Map(rows.flatMap(([partition, , id]) => (id === null ? [] : [[partition, id] as const]))),
+    positions: new Map(rows.map(({ partition, position }) => [partition, position])),
+    lastTraceIds: new Map(
+      rows.flatMap(({ partition, lastTraceId }) => (lastTraceId === null ? [] : [[partition, lastTraceId] as const])),
+    ),
   };
 }
 

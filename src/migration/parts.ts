@@ -12,7 +12,7 @@ import type { TenantId } from '../model.ts';
 import type { LedgerHour } from '../store.ts';
 
 /** `uuid` is a text, `integer` a whole number below 2^53, `number` any double. Every column but keys may be null. */
-export type ColumnKind = 'integer' | 'number' | 'text' | 'uuid' | 'bytes';
+export type ColumnKind = 'integer' | 'decimal' | 'text' | 'uuid' | 'bytes';
 export type MigratedValue = number | string | Uint8Array | null;
 
 /** Rows of one part that follow one another, column by column. */

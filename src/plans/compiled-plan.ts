@@ -36,7 +36,7 @@ const PATH_CHARACTERS_MAX = 300;
 /** Values of an enum that a message lists. */
 const LISTED_VALUES_MAX = 10;
 
-/** More names than these are not looked for: parsing costs less. */
+/** With more names than this, parsing is cheaper than searching. */
 const NAMES_LOOKED_FOR_MAX = 8;
 const BACKSLASH = 0x5c;
 
@@ -139,10 +139,10 @@ export function checkUser(
   const { profileFields, userProperties: plannedProperties } = plan;
   if (profileFields !== undefined && isObject(identifiers)) {
     const { user_id: _user, email: _email, phone_number: _phone, anon_id: _anon, ...fields } = identifiers;
-    checkOfPerson(collector, profileFields, 'identifiers', fields);
+    checkPersonProperties(collector, profileFields, 'identifiers', fields);
   }
   if (plannedProperties !== undefined && isObject(userProperties)) {
-    checkOfPerson(collector, plannedProperties, 'user_properties', userProperties);
+    checkPersonProperties(collector, plannedProperties, 'user_properties', userProperties);
   }
   if (!Array.isArray(events)) return collector.violations;
   for (let index = 0; index < events.length && collector.violations.length < max; index++) {
@@ -163,7 +163,12 @@ function isChecked(mode: PlanMode, { only }: Collector): mode is ViolationMode {
 }
 
 /** A user that sets none of them is not checked for required ones. */
-function checkOfPerson(collector: Collector, check: PropertiesCheck, root: string, properties: JsonObject): void {
+function checkPersonProperties(
+  collector: Collector,
+  check: PropertiesCheck,
+  root: string,
+  properties: JsonObject,
+): void {
   const { mode } = check;
   if (!isChecked(mode, collector) || isEmptyObject(properties)) return;
   checkProperties(collector, check, { root, properties, eventName: null, mode });
@@ -237,7 +242,12 @@ function add({ violations, max }: Collector, errors: readonly ErrorObject[], che
 /** Why a user is rejected: the first thing that it violates of what is enforced; null if nothing. */
 export function enforcedViolation(plan: CompiledPlan, user: unknown): string | null {
   const [first] = checkUser(plan, user, 'enforce', 1);
-  return first === undefined ? null : `${first.path}: ${first.message} (tracking plan, version ${plan.version})`;
+  return first === undefined ? null : violationText(first, plan.version);
+}
+
+/** For operators and clients. */
+export function violationText({ path, message }: Violation, version: number): string {
+  return `${path}: ${message} (tracking plan, version ${version})`;
 }
 
 /** Text without indexes, under which violations are counted: `events[3].items[7].price` is `items[].price`. */

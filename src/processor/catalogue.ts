@@ -60,11 +60,11 @@ export class CatalogueCollector {
     let entries = this.#current.get(tenantId);
     if (entries === undefined) this.#current.set(tenantId, (entries = new Map()));
     const committed = this.#committed.get(tenantId);
-    const sees = (name: string, kind: CatalogueKind, header: RecordHeader): Entry => {
+    const entryFor = (name: string, kind: CatalogueKind, header: RecordHeader): Entry => {
       let entry = entries.get(name);
       if (entry === undefined) {
         const isFull = this.#size >= ENTRIES_MAX && committed?.has(name) !== true;
-        if (isFull && kind === 'event' && name !== OTHER_EVENTS) return sees(OTHER_EVENTS, kind, header);
+        if (isFull && kind === 'event' && name !== OTHER_EVENTS) return entryFor(OTHER_EVENTS, kind, header);
         entry = new Entry(tenantId, kind, kind === 'event' ? name : '', header.receivedAt, committed?.get(name));
         entries.set(name, entry);
         this.#size++;
@@ -75,18 +75,18 @@ export class CatalogueCollector {
     for (const { header, users } of records) {
       for (const { events, propertyUpdate } of users) {
         for (const event of events) {
-          const entry = sees(event.name, 'event', header);
+          const entry = entryFor(event.name, 'event', header);
           const { properties } = event;
           if (this.#isExamined(entry, properties)) entry.examineEvent(event, header.receivedAt);
         }
         if (propertyUpdate === null) continue;
         const { fields, properties } = propertyUpdate;
         if (hasMembers(properties)) {
-          const entry = sees(USER_PROPERTIES, 'user_properties', header);
+          const entry = entryFor(USER_PROPERTIES, 'user_properties', header);
           if (this.#isExamined(entry, properties)) entry.examine(properties, header.receivedAt);
         }
         if (hasMembers(fields)) {
-          const entry = sees(PROFILE_FIELDS, 'profile_fields', header);
+          const entry = entryFor(PROFILE_FIELDS, 'profile_fields', header);
           if (this.#isExamined(entry, fields)) entry.examine(fields, header.receivedAt);
         }
       }
@@ -162,7 +162,7 @@ type Property = Mutable<Omit<ObservedProperty, 'types' | 'examples'>> & {
 
 class Entry {
   /** Without its properties. */
-  readonly #seen: Mutable<Omit<Observation, 'keyIds' | 'properties'>>;
+  readonly #observed: Mutable<Omit<Observation, 'keyIds' | 'properties'>>;
   /** Its properties are collected. */
   isExamined: boolean;
   #lastKeyId = '';
@@ -171,25 +171,25 @@ class Entry {
 
   constructor(tenantId: TenantId, kind: CatalogueKind, name: string, at: number, committed: Entry | undefined) {
     const nothing = { count: 0, examined: 0, firstSeen: at, lastSeen: at, otherProperties: 0 };
-    this.#seen = { tenantId, kind, name, ...nothing };
+    this.#observed = { tenantId, kind, name, ...nothing };
     this.isExamined = committed?.isExamined === true;
   }
 
   get counted(): number {
-    return this.#seen.count;
+    return this.#observed.count;
   }
 
   /** All events whose names are too many. */
   get isOther(): boolean {
-    return this.#seen.kind === 'event' && this.#seen.name === OTHER_EVENTS;
+    return this.#observed.kind === 'event' && this.#observed.name === OTHER_EVENTS;
   }
 
   get observation(): Observation {
-    return { ...this.#seen, keyIds: [...this.#keyIds], properties: [...this.#properties.values()] };
+    return { ...this.#observed, keyIds: [...this.#keyIds], properties: [...this.#properties.values()] };
   }
 
   count({ receivedAt, keyId }: RecordHeader): void {
-    addSeen(this.#seen, 1, receivedAt, receivedAt);
+    addObserved(this.#observed, 1, receivedAt, receivedAt);
     if (keyId === this.#lastKeyId) return;
     this.#lastKeyId = keyId;
     if (this.#keyIds.size < KEYS_MAX) this.#keyIds.add(keyId);
@@ -198,22 +198,25 @@ class Entry {
   examineEvent({ properties, revenue, value }: EventToStore, at: number): void {
     this.examine(properties, at);
     // An amount that a double cannot hold is a text here, and a number all the same.
-    if (revenue !== null) this.#see('revenue', Number(revenue), at);
-    if (value !== null) this.#see('event_value', Number(value), at);
+    if (revenue !== null) this.#observe('revenue', Number(revenue), at);
+    if (value !== null) this.#observe('event_value', Number(value), at);
   }
 
   /** A JSON object. */
   examine(json: string, at: number): void {
-    this.#seen.examined++;
+    this.#observed.examined++;
     const values = parseJson(json) as Readonly<Record<string, unknown>>;
-    for (const name in values) if (name !== EVENT_ID) this.#see(name, values[name], at);
+    for (const name in values) if (name !== EVENT_ID) this.#observe(name, values[name], at);
   }
 
-  #see(name: string, value: unknown, at: number): void {
+  #observe(name: string, value: unknown, at: number): void {
     // What people are called is never an example.
-    const example = this.#seen.kind === 'profile_fields' ? undefined : exampleOf(value);
+    const example = this.#observed.kind === 'profile_fields' ? undefined : exampleOf(value);
     this.#add({
-      ...{ name, count: 1, firstSeen: at, lastSeen: at },
+      name,
+      count: 1,
+      firstSeen: at,
+      lastSeen: at,
       types: [{ type: typeOf(value), count: 1 }],
       examples: example === undefined ? [] : [example],
     });
@@ -221,11 +224,11 @@ class Entry {
 
   /** Adds what a later transaction has seen. */
   absorb(later: Entry): void {
-    const { count, examined, firstSeen, lastSeen, otherProperties } = later.#seen;
+    const { count, examined, firstSeen, lastSeen, otherProperties } = later.#observed;
     this.isExamined ||= later.isExamined;
-    addSeen(this.#seen, count, firstSeen, lastSeen);
-    this.#seen.examined += examined;
-    this.#seen.otherProperties += otherProperties;
+    addObserved(this.#observed, count, firstSeen, lastSeen);
+    this.#observed.examined += examined;
+    this.#observed.otherProperties += otherProperties;
     for (const keyId of later.#keyIds) if (this.#keyIds.size < KEYS_MAX) this.#keyIds.add(keyId);
     for (const property of later.#properties.values()) this.#add(property);
   }
@@ -234,10 +237,10 @@ class Entry {
     const property = this.#properties.get(seen.name);
     if (property === undefined) {
       if (this.#properties.size < PROPERTIES_MAX) this.#properties.set(seen.name, seen);
-      else this.#seen.otherProperties += seen.count;
+      else this.#observed.otherProperties += seen.count;
       return;
     }
-    addSeen(property, seen.count, seen.firstSeen, seen.lastSeen);
+    addObserved(property, seen.count, seen.firstSeen, seen.lastSeen);
     for (const { type, count } of seen.types) {
       const known = property.types.find((one) => one.type === type);
       if (known === undefined) property.types.push({ type, count });
@@ -250,7 +253,7 @@ class Entry {
   }
 }
 
-function addSeen(
+function addObserved(
   to: { count: number; firstSeen: number; lastSeen: number },
   count: number,
   firstSeen: number,

@@ -63,7 +63,7 @@ interface KeptUser {
   readonly user: PreparedUser;
   readonly events: readonly PreparedEvent[];
   /** Identifiers that were erased, and are not the user's own. */
-  readonly leftOut: readonly IdentifierType[];
+  readonly erasedTypes: readonly IdentifierType[];
 }
 
 /** One record before its users are resolved to profiles. */
@@ -95,9 +95,9 @@ export function decide(
     for (const { events } of record.users) index += idsIn(events);
     return one;
   });
-  const claims = triaged.flatMap(({ kept }) => kept.map(({ user }) => user));
-  const changes = resolve(result.snapshot, claims);
-  const resolved = newlyResolved(result, claims, changes.outcomes);
+  const keptUsers = triaged.flatMap(({ kept }) => kept.map(({ user }) => user));
+  const changes = resolve(result.snapshot, keptUsers);
+  const resolved = newlyResolved(result, keptUsers, changes.outcomes);
   const violations: PlanViolation[] = [];
   let next = 0;
   const decided = triaged.map((one) => {
@@ -212,8 +212,8 @@ class EarlierUses {
     this.olderKeyUses.push(use);
   }
 
-  /** Remembers a use of the event id at this index of the lookup request; false if it was used before. */
-  rememberEventId(index: number, { receivedAt, appliedAt = receivedAt }: RecordHeader): boolean {
+  /** Claims the event id at this index of the lookup request; false if it was used before. */
+  claimEventId(index: number, { receivedAt, appliedAt = receivedAt }: RecordHeader): boolean {
     const { firstIndexes, usedAt } = this.#result.eventIds;
     const first = firstIndexes[index] as number;
     const isWithinWindow = (used: number): boolean =>
@@ -231,8 +231,8 @@ function triage(record: PreparedRecord, firstIndex: number, uses: EarlierUses, e
   const { header } = record;
   const { duplicateOf, keyUsedBy } = uses.earlierUse(header);
   if (duplicateOf === null) uses.rememberRejections(record);
-  const isLate = erasures.mayConcern(header.receivedAt);
-  const rejections = isLate ? record.rejections.map(withoutPayload) : record.rejections;
+  const mayBeErased = erasures.mayConcern(header.receivedAt);
+  const rejections = mayBeErased ? record.rejections.map(withoutPayload) : record.rejections;
   const kept: KeptUser[] = [];
   // Most records have none of these; a request of one user would pay for all three.
   let duplicateEvents: Map<number, number> | undefined;
@@ -247,7 +247,7 @@ function triage(record: PreparedRecord, firstIndex: number, uses: EarlierUses, e
       acceptedNow ??= new Set();
       acceptedNow.add(user.origin.userIndex);
     }
-    const rest = isLate ? erasures.remainderOf(user) : user;
+    const rest = mayBeErased ? erasures.remainderOf(user) : user;
     if (rest === null) {
       erased ??= new Set();
       erased.add(user.origin.userIndex);
@@ -256,7 +256,7 @@ function triage(record: PreparedRecord, firstIndex: number, uses: EarlierUses, e
     const events =
       index === nextIndex
         ? user.events
-        : user.events.filter(({ eventId }) => eventId === null || uses.rememberEventId(index++, header));
+        : user.events.filter(({ eventId }) => eventId === null || uses.claimEventId(index++, header));
     const duplicates = user.events.length - events.length;
     if (duplicates > 0) {
       duplicateEvents ??= new Map();
@@ -264,7 +264,7 @@ function triage(record: PreparedRecord, firstIndex: number, uses: EarlierUses, e
     }
     // All of its events are stored already: a retry, which must not set old properties again.
     if (events.length > 0)
-      kept.push({ user: rest, events, leftOut: rest === user ? NOTHING_LEFT_OUT : leftOut(user, rest) });
+      kept.push({ user: rest, events, erasedTypes: rest === user ? NO_TYPES : erasedTypesOf(user, rest) });
   }
   return {
     record,
@@ -278,7 +278,7 @@ function triage(record: PreparedRecord, firstIndex: number, uses: EarlierUses, e
   };
 }
 
-const NOTHING_LEFT_OUT: readonly IdentifierType[] = [];
+const NO_TYPES: readonly IdentifierType[] = [];
 const NO_DUPLICATES: ReadonlyMap<number, number> = new Map();
 const NONE_ERASED: ReadonlySet<number> = new Set();
 const NONE_ACCEPTED_NOW: ReadonlySet<number> = new Set();
@@ -295,7 +295,7 @@ function withoutPayload({ userIndex, message }: RejectionToStore): RejectionToSt
   return { userIndex, message, payload: null };
 }
 
-function leftOut(user: PreparedUser, rest: PreparedUser): IdentifierType[] {
+function erasedTypesOf(user: PreparedUser, rest: PreparedUser): IdentifierType[] {
   return user.keys.filter((key) => !rest.keys.includes(key)).map(({ type }) => type);
 }
 
@@ -310,7 +310,7 @@ function warningsOf(
   const { receivedAt: at, traceId } = user.origin;
   return plan.violationsOf(user, events).map((violation) => {
     violations.push({ ...plan.countedAs(violation), version, count: 1, at, traceId });
-    return `${violation.path}: ${violation.message} (tracking plan, version ${version})`;
+    return plan.textOf(violation);
   });
 }
 
@@ -327,7 +327,7 @@ function toStore(
   let notes: UserNote[] = [];
   let storedEvents = 0;
   for (let index = 0; index < kept.length; index++) {
-    const { user, events, leftOut: erasedTypes } = kept[index] as KeptUser;
+    const { user, events, erasedTypes } = kept[index] as KeptUser;
     const outcome = outcomes[index] as Outcome;
     const { origin, propertyUpdate } = user;
     users.push({ origin, node: outcome.node, events, propertyUpdate });

@@ -4,23 +4,8 @@
  */
 
 import { LockLostError } from '../data-folder/held-lock.ts';
-import { LogCorruptError, LogUnavailableError } from '../log.ts';
-import { isTooManyOpenFiles } from '../runtime/open-files.ts';
-import { StoreConflictError, StoreFailedError, StoreUnavailableError } from '../store-writer.ts';
-
-/**
- * A store or log that is unavailable or conflicting (within a transaction the processor handles these itself). A
- * damaged log waits for an operator. Events are accepted meanwhile.
- */
-export function isRetryable(error: unknown): error is Error {
-  return (
-    error instanceof StoreUnavailableError ||
-    error instanceof StoreConflictError ||
-    error instanceof LogUnavailableError ||
-    error instanceof LogCorruptError ||
-    isTooManyOpenFiles(error)
-  );
-}
+import { isRetryable } from '../runtime/unavailable.ts';
+import { StoreFailedError } from '../store-writer.ts';
 
 /**
  * Whether a record may be the cause. Not if the store or the log is unavailable, damaged, conflicting or failed, and not

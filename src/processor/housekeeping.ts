@@ -9,7 +9,7 @@ import { missingRecords } from '../log/continuity.ts';
 import type { Logger } from '../telemetry/logger.ts';
 import { METRIC, type MetricsWriter } from '../telemetry/metrics.ts';
 import type { Retention, StoreWriter } from '../store-writer.ts';
-import { isRetryable } from './failures.ts';
+import { isRetryable } from '../runtime/unavailable.ts';
 
 const BACKLOG_INTERVAL_MS = 1_000;
 /** After a partition could not be read, which may have taken seconds. */
@@ -17,8 +17,8 @@ const BACKLOG_RETRY_MS = 30_000;
 const LEDGER_INTERVAL_MS = 10_000;
 const SWEEP_INTERVAL_MS = 60_000;
 const OVER_LIMIT_LOG_INTERVAL_MS = 3_600_000;
-/** Beyond this lag behind the clock, retention counts as paused. */
-const RETENTION_LAG_MS = 60_000;
+/** A smaller lag behind the clock is that of a restart, and a clock that jumped by less removes little too early. */
+const RETENTION_LAG_MS = 3_600_000;
 
 interface HousekeepingParts {
   readonly log: LogReader;
@@ -82,7 +82,7 @@ export class Housekeeping {
     if (isWaiting && !this.#isRetentionWaiting) {
       logger.warn(
         { retention_time: new Date(time).toISOString() },
-        'retention goes by an earlier time for now: the clock jumped, or the server was stopped for long',
+        'retention goes by an earlier time for now: the clock jumped, or the server was stopped for more than an hour',
       );
     }
     this.#isRetentionWaiting = isWaiting;

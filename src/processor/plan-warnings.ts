@@ -24,6 +24,8 @@ export interface WarningPlan {
   readonly version: number;
   /** Violations by the user's stored events, and by the properties it sets. */
   violationsOf(user: PreparedUser, events: readonly PreparedEvent[]): readonly Violation[];
+  /** For the trace. */
+  textOf(violation: Violation): string;
   /** What a violation is counted as. */
   countedAs(violation: Violation): Pick<PlanViolation, 'eventName' | 'path' | 'message'>;
 }
@@ -34,11 +36,12 @@ export interface WarningPlans {
 
 /** Rejects with an UnusablePlanError. */
 export async function openWarningPlan(text: string, version: number): Promise<WarningPlan> {
-  const { compileStored, checkUser, countedPath } = await import('../plans/compiled-plan.ts');
+  const { compileStored, checkUser, countedPath, violationText } = await import('../plans/compiled-plan.ts');
   const plan = compileStored(text, version);
   return {
     version,
     violationsOf: (user, events) => checkUser(plan, asSent(user, events), 'warn'),
+    textOf: (violation) => violationText(violation, version),
     countedAs: ({ event_name: eventName, path, message }) => ({ eventName, path: countedPath(path), message }),
   };
 }

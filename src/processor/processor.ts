@@ -33,7 +33,8 @@ import {
 } from '../store-writer.ts';
 import { type BatchCounts, type Failpoint, processPrepared } from './batch.ts';
 import { CatalogueCollector } from './catalogue.ts';
-import { failureOf, isPoison, isRetryable } from './failures.ts';
+import { isRetryable } from '../runtime/unavailable.ts';
+import { failureOf, isPoison } from './failures.ts';
 import { JobRunner } from './jobs.ts';
 import type { WarningPlans } from './plan-warnings.ts';
 import { UnavailablePartitions } from './unavailable-partitions.ts';
@@ -48,7 +49,7 @@ import type { PlanStore } from '../plans.ts';
  */
 export const BATCH_BYTES_MAX = 128 * 1024;
 const TRANSACTION_USERS_MAX = 100_000;
-const TRANSACTION_MS_MAX = 1_500;
+const TRANSACTION_MS_MAX = 600;
 /** Between two transactions the lock is free for this long, and for longer while others ask for it. */
 const LOCK_FREE_MS = 4;
 /**

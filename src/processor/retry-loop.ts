@@ -8,7 +8,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { LogCorruptError } from '../log.ts';
 import type { Logger } from '../telemetry/logger.ts';
 import { REMINDER_MS } from '../telemetry/outage-log.ts';
-import { isRetryable } from './failures.ts';
+import { isRetryable } from '../runtime/unavailable.ts';
 
 const RETRY_MS = 500;
 

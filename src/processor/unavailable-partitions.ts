@@ -9,7 +9,7 @@
 
 import { LogCorruptError } from '../log.ts';
 import type { Logger } from '../telemetry/logger.ts';
-import { isRetryable } from './failures.ts';
+import { isRetryable } from '../runtime/unavailable.ts';
 
 /** Between a failure and the next retry. */
 const RETRY_MS = 1_000;

@@ -10,6 +10,7 @@
 
 import { type TenantId, tenantPartsOf } from '../model.ts';
 import type { Violation } from '../plans/compiled-plan.ts';
+import { UnusablePlanError } from '../plans/unusable-plan.ts';
 import type { PlanStore, StoredPlan } from '../plans.ts';
 import type { UserCheck } from '../validation/validate-request.ts';
 
@@ -43,21 +44,18 @@ export class PlanChecks {
 }
 
 async function openCheck({ text, version, enforces }: StoredPlan): Promise<PlanCheck> {
-  const [{ describeMistakes, parsePlan }, { CompiledPlan, checkUser, enforcedViolation }] = await Promise.all([
-    import('../plans/plan.ts'),
-    import('../plans/compiled-plan.ts'),
-  ]);
-  const reading = parsePlan(text);
-  if (!reading.ok) {
+  const { compileStored, checkUser, enforcedViolation } = await import('../plans/compiled-plan.ts');
+  try {
+    const plan = compileStored(text, version);
+    return {
+      version,
+      problem: null,
+      enforced: (user) => enforcedViolation(plan, user),
+      violationsOf: (user) => checkUser(plan, user),
+    };
+  } catch (error) {
+    if (!(error instanceof UnusablePlanError)) throw error;
     const unusable = `version ${version} of the tracking plan cannot be used by this version of Sluice: push a plan that is valid`;
-    const problem = describeMistakes(reading.mistakes);
-    return { version, problem, enforced: () => (enforces ? unusable : null), violationsOf: () => [] };
+    return { version, problem: error.message, enforced: () => (enforces ? unusable : null), violationsOf: () => [] };
   }
-  const plan = new CompiledPlan(reading.plan, version);
-  return {
-    version,
-    problem: null,
-    enforced: (user) => enforcedViolation(plan, user),
-    violationsOf: (user) => checkUser(plan, user),
-  };
 }

@@ -56,11 +56,11 @@ export function acceptPlain(body: Uint8Array): PlainCounts | null {
     }
   }
   if (!scanner.finish() || userCount === 0 || userCount > LIMITS.usersPerRequestMax) return null;
-  return isStorable(scanner) ? { userCount, eventCount } : null;
+  return isWithinLimits(scanner) ? { userCount, eventCount } : null;
 }
 
 /** Whether all that was scanned is within the limits of keys, nesting and characters. */
-function isStorable({ longestKeyBytes, deepest, hasRiskyEscape }: JsonScanner): boolean {
+function isWithinLimits({ longestKeyBytes, deepest, hasRiskyEscape }: JsonScanner): boolean {
   return longestKeyBytes <= LIMITS.propertyKeyCharactersMax && deepest <= LIMITS.nestingDepthMax && !hasRiskyEscape;
 }
 

@@ -1,13 +1,13 @@
 /**
  * Counts of events for the API, computed from stored minutes and hours. Days are sums of hours, in UTC. Revenue is
- * summed per currency and rounded the same way in every store: the revenues of one bucket are added with compensation,
- * those of a day's hours one after the other, and every sum is kept finite. The sums of the ledger are read here too.
+ * summed per currency, exactly. The sums of the ledger are read here too.
  */
 
 import { DAY_MS, HOUR_MS, MINUTE_MS } from '../model.ts';
 import type { LedgerSums, CountBucket, CountQuery, CurrencySum } from '../store.ts';
 import { type CountedCurrency, NO_CURRENCY, NO_REVENUE, OTHER_CURRENCY } from './currency.ts';
-import { finite, startOf } from './sums.ts';
+import { Decimal } from './decimal.ts';
+import { startOf } from './sums.ts';
 
 const WIDTH_MS = { minute: MINUTE_MS, hour: HOUR_MS, day: DAY_MS } as const;
 
@@ -17,8 +17,7 @@ export interface CountRow {
   readonly eventName: string | null;
   readonly currency: CountedCurrency;
   readonly events: number;
-  /** May be infinite, or null where infinities met. */
-  readonly revenue: number | null;
+  readonly revenue: string;
 }
 
 /** Which stored buckets a question is about. */
@@ -44,7 +43,7 @@ export function countRange({ interval, from, to }: CountQuery): CountRange {
 
 interface Sums {
   events: number;
-  readonly revenue: Map<CountedCurrency, { events: number; revenue: number }>;
+  readonly revenue: Map<CountedCurrency, { events: number; revenue: Decimal }>;
 }
 
 /** `rows` in the order of their names where they have any; those of days are hours. */
@@ -68,10 +67,10 @@ export function countBuckets({ interval }: CountQuery, rows: readonly CountRow[]
 function addRow(sums: Sums, { currency, events, revenue }: CountRow): void {
   sums.events += events;
   if (currency === NO_REVENUE) return;
-  const before = sums.revenue.get(currency) ?? { events: 0, revenue: 0 };
+  const before = sums.revenue.get(currency) ?? { events: 0, revenue: Decimal.ZERO };
   sums.revenue.set(currency, {
     events: before.events + events,
-    revenue: finite(before.revenue + finite(revenue ?? 0)),
+    revenue: before.revenue.plus(Decimal.of(revenue)),
   });
 }
 
@@ -81,44 +80,13 @@ function revenueOf({ revenue }: Sums): CurrencySum[] {
   return sorted.map(([currency, sum]) => ({
     currency: currency === NO_CURRENCY ? null : currency,
     events: sum.events,
-    revenue: currency === OTHER_CURRENCY ? null : sum.revenue,
+    revenue: currency === OTHER_CURRENCY ? null : sum.revenue.toNumber(),
   }));
-}
-
-/** Rows of one start, currency and name added up, or of all names together, in the order of the rows. */
-export function sumsOfRows(rows: readonly CountRow[], byEventName: boolean): CountRow[] {
-  const groups = Map.groupBy(
-    rows,
-    ({ start, currency, eventName }) => `${start} ${currency} ${byEventName ? eventName : ''}`,
-  );
-  return [...groups.values()].map((group) => {
-    const [{ start, currency, eventName }] = group as [CountRow];
-    return {
-      start,
-      eventName: byEventName ? eventName : null,
-      currency,
-      events: group.reduce((sum, row) => sum + row.events, 0),
-      revenue: sumOfRevenues(group.map((row) => row.revenue ?? 0)),
-    };
-  });
 }
 
 /** As stores order texts: by their bytes. */
 function compareTexts(a: string, b: string): number {
   return Buffer.compare(Buffer.from(a), Buffer.from(b));
-}
-
-/** As SQLite's `sum` rounds: what each addition loses is added at the end (Neumaier). Null where infinities met. */
-function sumOfRevenues(revenues: readonly number[]): number | null {
-  let sum = 0;
-  let lost = 0;
-  for (const revenue of revenues) {
-    const next = sum + revenue;
-    lost += Math.abs(sum) > Math.abs(revenue) ? sum - next + revenue : revenue - next + sum;
-    sum = next;
-  }
-  const result = Number.isFinite(lost) ? sum + lost : sum;
-  return Number.isNaN(result) ? null : result;
 }
 
 /** What can become of a received user or event, as columns of the ledger. */

@@ -20,7 +20,7 @@ export const OLDEST = 'oldest';
 
 const NUMBER = /^(0|-?[1-9]\d{0,15})$/;
 /** The id of a store as `storeIdIn` makes it, and `historyId`. */
-const GIVEN_BY = /^([0-9a-f]{12})([0-9a-f]{16})?$/;
+const ISSUER = /^([0-9a-f]{12})([0-9a-f]{16})?$/;
 const ARRIVALS = 'arrivals';
 const GO_ON = `"${OLDEST}" instead reads all that is stored from the beginning, in the same order; events that you have already have the same id`;
 
@@ -45,8 +45,8 @@ function scopeNumber(scope: CursorScope): number {
   return Number.parseInt(hash('sha256', JSON.stringify(scope), 'hex').slice(0, 8), 16);
 }
 
-/** Who gave a cursor of arrivals. */
-export interface CursorGiver {
+/** What issued a cursor of arrivals. */
+export interface CursorIssuer {
   /** As `storeIdIn` makes it. */
   readonly storeId: string;
   /**
@@ -56,18 +56,18 @@ export interface CursorGiver {
   readonly historyId: string | null;
 }
 
-export function arrivalCursorOf({ storeId, historyId }: CursorGiver, ...numbers: readonly number[]): string {
+export function arrivalCursorOf({ storeId, historyId }: CursorIssuer, ...numbers: readonly number[]): string {
   return encoded([ARRIVALS, storeId + (historyId ?? ''), ...numbers]);
 }
 
-interface ArrivalCursor extends CursorGiver {
+interface ArrivalCursor extends CursorIssuer {
   readonly numbers: readonly number[];
 }
 
 /** Throws `BadCursorError` unless `arrivalCursorOf` could have made it, of whatever store. */
 export function arrivalCursorIn(cursor: string): ArrivalCursor {
-  const [name, giver = '', ...words] = decoded(cursor, malformedCursor);
-  const [, storeId, historyId = null] = GIVEN_BY.exec(giver) ?? [];
+  const [name, issuer = '', ...words] = decoded(cursor, malformedCursor);
+  const [, storeId, historyId = null] = ISSUER.exec(issuer) ?? [];
   const numbers = words.map(numberIn);
   const isOurs = name === ARRIVALS && storeId !== undefined && numbers.length > 0;
   if (!isOurs || !numbers.every(Number.isSafeInteger)) throw malformedCursor();

@@ -1,14 +1,12 @@
 /**
  * Events of a transaction by minute and hour of their own timestamps, buffered until the store writes them. Pure.
- *
- * Invariant: a sum of revenues does not depend on where transactions end. Amounts are kept one by one, in the order of
- * the log, and the store adds each of them to the sum that it has (`addAmounts`).
  */
 
 import { HOUR_MS, MINUTE_MS } from '../model.ts';
 import type { EventToStore } from '../store-writer.ts';
 import { amountToSum, type CountedCurrency } from './currency.ts';
-import { finite, startOf } from './sums.ts';
+import { Decimal } from './decimal.ts';
+import { startOf } from './sums.ts';
 
 export interface CountedBucket {
   readonly tenant: number;
@@ -18,8 +16,7 @@ export interface CountedBucket {
   readonly eventName: string;
   readonly currency: CountedCurrency;
   events: number;
-  /** Those that are not 0, in the order of the log. */
-  readonly amounts: number[];
+  revenue: Decimal;
 }
 
 /** A minute, and the hour that it is part of. */
@@ -29,6 +26,8 @@ interface Minute extends CountedBucket {
 
 /** By currency, then name. */
 type MinutesOfStart = Map<CountedCurrency, Map<string, Minute>>;
+
+const NOTHING = { events: 0, revenue: Decimal.ZERO };
 
 type BucketKey = Pick<CountedBucket, 'width' | 'start' | 'eventName' | 'currency'> & Partial<CountedBucket>;
 
@@ -47,22 +46,24 @@ export class EventCounts {
   /** By tenant, then start. */
   readonly #minutes = new Map<number, Map<number, MinutesOfStart>>();
   readonly #hours = new Map<string, CountedBucket>();
-  readonly #buckets: CountedBucket[] = [];
+  readonly #listed: Minute[] = [];
 
   add(tenant: number, { timestamp, name, revenue, currency }: CountedEvent): void {
     const start = startOf(timestamp, MINUTE_MS);
     // Not by one text made of all: making it would cost more than looking up four times.
     const names = this.#minutes.get(tenant)?.get(start)?.get(currency);
     const minute = names?.get(name) ?? this.#minute(tenant, start, name, currency);
+    minute.events += 1;
     const amount = amountToSum(revenue, currency);
-    for (const bucket of [minute, minute.hour]) {
-      bucket.events += 1;
-      if (amount !== 0) bucket.amounts.push(amount);
-    }
+    if (amount !== 0) minute.revenue = minute.revenue.plus(Decimal.of(amount));
   }
 
   take(): CountedBucket[] {
-    const buckets = [...this.#buckets];
+    for (const { hour, events, revenue } of this.#listed) {
+      hour.events += events;
+      hour.revenue = hour.revenue.plus(revenue);
+    }
+    const buckets = [...this.#hours.values(), ...this.#listed];
     this.clear();
     return buckets;
   }
@@ -70,7 +71,7 @@ export class EventCounts {
   clear(): void {
     this.#minutes.clear();
     this.#hours.clear();
-    this.#buckets.length = 0;
+    this.#listed.length = 0;
   }
 
   #minute(tenant: number, start: number, eventName: string, currency: CountedCurrency): Minute {
@@ -79,12 +80,11 @@ export class EventCounts {
     const hourName = `${tenant} ${hourStart} ${currency} ${eventName}`;
     let hour = this.#hours.get(hourName);
     if (hour === undefined) {
-      hour = { tenant, width: HOUR_MS, start: hourStart, eventName, currency, events: 0, amounts: [] };
+      hour = { tenant, width: HOUR_MS, start: hourStart, eventName, currency, ...NOTHING };
       this.#hours.set(hourName, hour);
-      this.#buckets.push(hour);
     }
-    const minute = { tenant, width: MINUTE_MS, start, eventName, currency, events: 0, amounts: [], hour };
-    this.#buckets.push(minute);
+    const minute = { tenant, width: MINUTE_MS, start, eventName, currency, ...NOTHING, hour };
+    this.#listed.push(minute);
     const starts = this.#minutes.get(tenant) ?? new Map<number, MinutesOfStart>();
     const currencies: MinutesOfStart = starts.get(start) ?? new Map();
     const names = currencies.get(currency) ?? new Map<string, Minute>();
@@ -94,7 +94,3 @@ export class EventCounts {
 }
 
 type CountedEvent = Pick<EventToStore, 'timestamp' | 'name' | 'revenue' | 'currency'>;
-
-export function addAmounts(sum: number, amounts: readonly number[]): number {
-  return amounts.reduce((total, amount) => finite(total + amount), sum);
-}

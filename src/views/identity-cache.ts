@@ -1,9 +1,11 @@
 /**
  * A cache of resolved people: from the fingerprint of all match keys of a user (`identityFingerprint`) to the node of
- * the strongest, if all of them belong to one profile. Up to two million slots of 24 bytes, in typed arrays that the
+ * the strongest, if all of them belong to one profile. Up to two million slots of 16 bytes, in a typed array that the
  * garbage collector does not scan; doubled whenever half of the slots are in use. Four-way associative: a fingerprint
  * has four adjacent slots, so a lookup costs one or two cache lines; when all four are in use, a new entry replaces
  * one of them.
+ *
+ * A slot has 96 of the 99 bits of a fingerprint, and the node; nodes from 2^32 on are not cached.
  */
 
 import type { NodeNumber } from '../model.ts';
@@ -15,12 +17,14 @@ const SLOTS_MAX = 2 ** 21;
 const WAYS = 4;
 /** A table of remainders filters nodes before the set is queried: most slots then cost only one memory access. */
 const REMAINDERS = 4_096;
-/** A slot has the two parts of the hash, and the node, which is 0 where there is none. */
-const PARTS = 3;
-const NODE = 2;
+/** The words of a slot: three of the fingerprint, and the node, which is 0 in a free slot. */
+const WORDS = 4;
+const NODE = 3;
+const WORD = 2 ** 32;
+const HALF_BITS = 16;
 
 export class IdentityCache {
-  #slots = new Float64Array(FIRST_SLOTS * PARTS);
+  #slots = new Uint32Array(FIRST_SLOTS * WORDS);
   #taken = 0;
   #nextReplaced = 0;
 
@@ -31,13 +35,18 @@ export class IdentityCache {
 
   set(fingerprint: KeyHash, node: NodeNumber): void {
     let slot = this.#slotOf(fingerprint);
+    if (node >= WORD) {
+      if (slot >= 0) this.#free(slot);
+      return;
+    }
     if (slot < 0) {
-      if (this.#taken * 2 * PARTS >= this.#slots.length && this.#slots.length < SLOTS_MAX * PARTS) this.#grow();
-      slot = this.#slotFor(fingerprint);
+      if (this.#taken * 2 * WORDS >= this.#slots.length && this.#slots.length < SLOTS_MAX * WORDS) this.#grow();
+      slot = this.#slotFor(fingerprint.rest >>> 0);
       if (this.#slots[slot + NODE] === 0) this.#taken += 1;
     }
-    this.#slots[slot] = fingerprint.hash;
-    this.#slots[slot + 1] = fingerprint.rest;
+    this.#slots[slot] = fingerprint.rest >>> 0;
+    this.#slots[slot + 1] = fingerprint.hash >>> 0;
+    this.#slots[slot + 2] = upperWord(fingerprint);
     this.#slots[slot + NODE] = node;
   }
 
@@ -47,50 +56,63 @@ export class IdentityCache {
     const slots = this.#slots;
     const mayBeOne = new Uint8Array(REMAINDERS);
     for (const node of nodes) mayBeOne[node & (REMAINDERS - 1)] = 1;
-    for (let at = NODE; at < slots.length; at += PARTS) {
+    for (let at = NODE; at < slots.length; at += WORDS) {
       const node = slots[at] as number;
-      if (node === 0 || mayBeOne[node & (REMAINDERS - 1)] !== 1 || !nodes.has(node)) continue;
-      slots[at] = 0;
-      this.#taken -= 1;
+      if (node !== 0 && mayBeOne[node & (REMAINDERS - 1)] === 1 && nodes.has(node)) this.#free(at - NODE);
     }
   }
 
   clear(): void {
-    if (this.#taken > 0) this.#slots = new Float64Array(FIRST_SLOTS * PARTS);
+    if (this.#taken > 0) this.#slots = new Uint32Array(FIRST_SLOTS * WORDS);
     this.#taken = 0;
   }
 
+  #free(slot: number): void {
+    this.#slots[slot + NODE] = 0;
+    this.#taken -= 1;
+  }
+
   #grow(): void {
-    const slots = this.#slots;
-    this.#slots = new Float64Array(2 * slots.length);
+    const old = this.#slots;
+    this.#slots = new Uint32Array(2 * old.length);
     this.#taken = 0;
-    for (let at = 0; at < slots.length; at += PARTS) {
-      const node = slots[at + NODE] as number;
-      if (node !== 0) this.set({ hash: slots[at] as number, rest: slots[at + 1] as number }, node);
+    for (let at = 0; at < old.length; at += WORDS) {
+      if (old[at + NODE] === 0) continue;
+      const slot = this.#slotFor(old[at] as number);
+      if (this.#slots[slot + NODE] === 0) this.#taken += 1;
+      this.#slots.set(old.subarray(at, at + WORDS), slot);
     }
   }
 
   /** -1 if there is none. */
-  #slotOf({ hash, rest }: KeyHash): number {
+  #slotOf(fingerprint: KeyHash): number {
     const slots = this.#slots;
-    const first = this.#firstSlot(rest);
-    for (let slot = first; slot < first + WAYS * PARTS; slot += PARTS) {
-      if (slots[slot] === hash && slots[slot + 1] === rest && slots[slot + NODE] !== 0) return slot;
+    const low = fingerprint.rest >>> 0;
+    const middle = fingerprint.hash >>> 0;
+    const first = this.#firstSlot(low);
+    for (let slot = first; slot < first + WAYS * WORDS; slot += WORDS) {
+      if (slots[slot] !== low || slots[slot + 1] !== middle || slots[slot + NODE] === 0) continue;
+      if (slots[slot + 2] === upperWord(fingerprint)) return slot;
     }
     return -1;
   }
 
-  /** A free slot, or one to replace. */
-  #slotFor({ rest }: KeyHash): number {
-    const first = this.#firstSlot(rest);
-    for (let slot = first; slot < first + WAYS * PARTS; slot += PARTS) {
+  /** A free slot, or one to replace, by the lowest word of the fingerprint. */
+  #slotFor(low: number): number {
+    const first = this.#firstSlot(low);
+    for (let slot = first; slot < first + WAYS * WORDS; slot += WORDS) {
       if (this.#slots[slot + NODE] === 0) return slot;
     }
     this.#nextReplaced = (this.#nextReplaced + 1) % WAYS;
-    return first + this.#nextReplaced * PARTS;
+    return first + this.#nextReplaced * WORDS;
   }
 
-  #firstSlot(rest: number): number {
-    return ((rest * WAYS) & (this.#slots.length / PARTS - 1)) * PARTS;
+  #firstSlot(low: number): number {
+    return (low * WAYS * WORDS) & (this.#slots.length - 1);
   }
+}
+
+/** Of each number what is above its lower 32 bits: 16 bits with sign, and 16 of 19. */
+function upperWord({ hash, rest }: KeyHash): number {
+  return ((Math.floor(hash / WORD) << HALF_BITS) | (Math.floor(rest / WORD) & 0xffff)) >>> 0;
 }

@@ -5,7 +5,8 @@
  * complete over all pages, and a page says when it ended early.
  *
  * A store narrows each step down to candidates with `roughFilter`, in its own SQL, and reads only those; `matchOf`
- * decides. Case does not matter: ASCII letters are compared in lower case by the stores, all others here.
+ * decides. Case does not matter, nor whether an accent is part of its letter or a character of its own: stores ignore case for
+ * ASCII letters, everything else is done here (`folded`).
  */
 
 import { setImmediate as yieldToOthers } from 'node:timers/promises';
@@ -130,17 +131,17 @@ export function matchOf(
 ): readonly MatchedBy[] | null {
   if (!hasProperty(profile, property)) return null;
   if (text === null) return [];
-  const start = text.toLowerCase();
+  const start = folded(text);
   const phoneStart = phoneCharacters(text);
   const types = new Set<MatchedBy>();
   for (const { type, value, raw } of identifiers) {
     const isBeginning =
-      value.toLowerCase().startsWith(start) ||
-      (raw ?? value).toLowerCase().startsWith(start) ||
+      folded(value).startsWith(start) ||
+      folded(raw ?? value).startsWith(start) ||
       (type === 'phone_number' && phoneStart !== null && value.startsWith(phoneStart));
     if (isBeginning) types.add(type);
   }
-  if (namesIn(profile).some((name) => beginsAWord(name.toLowerCase(), start))) types.add('name');
+  if (namesIn(profile).some((name) => beginsAWord(folded(name), start))) types.add('name');
   return types.size === 0 ? null : MATCHED_BY.filter((by) => types.has(by));
 }
 
@@ -201,7 +202,7 @@ export function roughFilter({ text, property }: Pick<PeopleQuery, 'text' | 'prop
       identifier: `${escaped(start)}%`,
       phone: phone === null ? null : `${escaped(phone)}%`,
       properties: [`%${escaped(inProperties)}%`, '%'],
-      mayMatch: (json) => mayHaveWord.test(json) && hasNameLike(json, firstWord.toLowerCase()),
+      mayMatch: (json) => mayHaveWord.test(json) && hasNameLike(json, folded(firstWord)),
     };
   }
   if (property === null) return null;
@@ -229,7 +230,7 @@ function hasNameLike(json: string, firstWord: string): boolean {
   return groupsOf(json).some(([, , , fields]) =>
     NAME_FIELDS.some((name) => {
       const value = fields[name];
-      return typeof value === 'string' && beginsAWord(value.toLowerCase(), firstWord);
+      return typeof value === 'string' && beginsAWord(folded(value), firstWord);
     }),
   );
 }
@@ -239,11 +240,23 @@ function groupsOf(json: string): readonly Group[] {
   return parseJson(json) as readonly Group[];
 }
 
-/** Up to the first non-ASCII letter that has another case: the stores ignore case for ASCII only. */
+/** The same for texts that differ only in case, or in how their accents are encoded. */
+function folded(text: string): string {
+  // The small sigma has another form at the end of a word, which may not be the end of what is searched for.
+  return text.normalize('NFC').toLowerCase().replaceAll('ς', 'σ').normalize('NFC');
+}
+
+/** Up to the first character that is not ASCII and that `folded` may change: the stores compare it as it is. */
 function comparable(text: string): string {
-  const characters = Array.from(text);
-  const end = characters.findIndex((one) => one > '\x7f' && (one.toLowerCase() !== one || one.toUpperCase() !== one));
+  const characters = text.normalize('NFC').match(/\P{M}\p{M}*|\p{M}+/gu) ?? [];
+  const end = characters.findIndex((one) => !/^[\0-\x7f]$/.test(one) && !isSameInAnyForm(one));
   return end === -1 ? text : characters.slice(0, end).join('');
+}
+
+function isSameInAnyForm(character: string): boolean {
+  return [character.normalize('NFD'), character.toLowerCase(), character.toUpperCase()].every(
+    (one) => one === character,
+  );
 }
 
 /** Up to the first character that JSON escapes. */

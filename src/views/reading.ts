@@ -33,7 +33,7 @@ const PENDING_RECORDS_MAX = 1_000;
 /** If records vanish this often while they are counted, the cause is not the processor. */
 const TRIES_MAX = 20;
 
-export function createReading(store: Store, log: LogReader): Store {
+export function withPendingRecords(store: Store, log: LogReader): Store {
   const pendingCounts = new PendingCounts(log);
   const traces = new TraceReading(store, log, pendingCounts);
   return {
@@ -61,7 +61,7 @@ export function createReading(store: Store, log: LogReader): Store {
     jobs: withOwnCursors((tenantId, query) => store.jobs(tenantId, query)),
     receipts: (tenantId, range) => {
       const isAsked = isWithin(tenantId, range, MINUTE_MS);
-      return complete(
+      return readWithPending(
         store,
         pendingCounts,
         () => store.receipts(tenantId, range),
@@ -76,7 +76,7 @@ export function createReading(store: Store, log: LogReader): Store {
       try {
         const ledger = isEmpty
           ? await ask()
-          : await complete(store, pendingCounts, ask, (stored, pending) =>
+          : await readWithPending(store, pendingCounts, ask, (stored, pending) =>
               withPendingHours(stored, pending.filter(isAsked)),
             );
         const lost = [...ledger.lost, ...(await lostAhead(log, ledger.positions))];
@@ -125,11 +125,11 @@ function arrivalsFor(tenantId: TenantId, { events, last, lastSequence }: Arrival
 }
 
 /** A result of the store, and the records that the log has after the positions of the store. */
-async function complete<Result extends Pick<Receipts, 'positions'>>(
+async function readWithPending<Result extends Pick<Receipts, 'positions'>>(
   store: LedgerReader,
   pendingCounts: PendingCounts,
   ask: () => Promise<Result>,
-  withPending: (stored: Result, pending: readonly PendingMinute[]) => Result,
+  add: (stored: Result, pending: readonly PendingMinute[]) => Result,
 ): Promise<Result> {
   for (let tries = 1; ; tries += 1) {
     const stored = await ask();
@@ -138,7 +138,7 @@ async function complete<Result extends Pick<Receipts, 'positions'>>(
     // moved; if it has not, the gap is real.
     const now = gaps.length === 0 ? stored : await store.ledger(null, NO_HOURS);
     const hasMoved = gaps.some((partition) => now.positions.get(partition) !== stored.positions.get(partition));
-    if (!hasMoved || tries >= TRIES_MAX) return withPending(stored, minutes);
+    if (!hasMoved || tries >= TRIES_MAX) return add(stored, minutes);
   }
 }
 

@@ -20,7 +20,7 @@ import { NO_HOURS, type Predictions } from '../store.ts';
 import { createLogger } from '../telemetry/logger.ts';
 import { METRIC, metricsWriter } from '../telemetry/metrics.ts';
 import { OutageLog } from '../telemetry/outage-log.ts';
-import { createReading } from '../views/reading.ts';
+import { withPendingRecords } from '../views/reading.ts';
 import { openAppenderNowOrLater, openReaderNowOrLater } from './late-start.ts';
 import {
   connectLater,
@@ -264,7 +264,7 @@ async function watchDatabase(config: Config, databaseProblem: () => string | nul
 }
 
 async function readStore(database: Database, config: Config, log: LogReader): Promise<Reading['store']> {
-  return createReading(await openStoreIn(database.share(), config, () => log.name), log);
+  return withPendingRecords(await openStoreIn(database.share(), config, () => log.name), log);
 }
 
 /** A request as the log of this server would return it to the processor. */

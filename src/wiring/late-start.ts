@@ -12,7 +12,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { messageOf, OperatorError } from '../errors.ts';
 import { type LogAppender, type LogReader, LogUnavailableError, LogUnreachableError } from '../log.ts';
-import { StoreUnavailableError } from '../store-writer.ts';
+import { isUnavailable } from '../runtime/unavailable.ts';
 import type { Logger } from '../telemetry/logger.ts';
 import { OutageLog } from '../telemetry/outage-log.ts';
 
@@ -93,15 +93,6 @@ export class DatabaseStart {
 }
 
 const OPEN_RETRY_MS = 250;
-
-/** Whether the error is temporary: the store or the log does not respond at the moment. */
-export function isUnavailable(error: unknown): error is Error {
-  return (
-    error instanceof StoreUnavailableError ||
-    error instanceof LogUnavailableError ||
-    error instanceof LogUnreachableError
-  );
-}
 
 /** Retries until the log is open; only unavailability is retried. */
 class LateOpening<Log extends { close(): Promise<void> }> {

@@ -8,8 +8,8 @@ import { existsSync } from 'node:fs';
 import type { TrustedClock } from '../clock/clock.ts';
 import type { Config } from '../config/config.ts';
 import { storeFileOf } from '../data-folder/files.ts';
+import { isUnavailable } from '../runtime/unavailable.ts';
 import { useAndClose, connectLater, type Database } from './database.ts';
-import { isUnavailable } from './late-start.ts';
 import { openLogReader } from './opening.ts';
 
 /**

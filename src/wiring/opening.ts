@@ -19,7 +19,7 @@ import type { LogReader } from '../log.ts';
 import type { MemberStore } from '../members.ts';
 import { refuseMigratedFolder } from '../migration/marker.ts';
 import type { Store } from '../store.ts';
-import { createReading } from '../views/reading.ts';
+import { withPendingRecords } from '../views/reading.ts';
 import {
   type Database,
   FEW_CONNECTIONS,
@@ -90,7 +90,7 @@ export async function openStore(config: Config): Promise<Store | undefined> {
     if (sizeOfFile(file) === 0) return undefined;
     const { openSqliteStore } = await import('../backends/embedded/store/store.ts');
     const store = openSqliteStore(file, { matchOptions: matchOptionsOf(config), isForCommand: true });
-    return createReading(store, await openLocalLogReader(config.dataFolder));
+    return withPendingRecords(store, await openLocalLogReader(config.dataFolder));
   }
   const pool = await findDatabase(config);
   return pool === undefined ? undefined : openReadingIn(pool, config);
@@ -102,7 +102,7 @@ async function openReadingIn(pool: Database, config: Config): Promise<Store> {
     const log = await findLogReader(config);
     // A machine without a log can read a shared store. The name would be created, were it asked for.
     const logName = (): string => log?.name ?? 'none';
-    return createReading(
+    return withPendingRecords(
       await openStoreIn(pool, config, logName),
       log ?? (await openLocalLogReader(config.dataFolder)),
     );

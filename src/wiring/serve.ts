@@ -21,9 +21,9 @@ import { prepareDataFolder, prepareKafka, prepareServerDatabase } from './start-
 import { servesApi, servesIngest } from '../config/roles.ts';
 import { connectionsMaxOf, openFilesMax } from '../runtime/open-files.ts';
 import type { KeyStore } from '../keys.ts';
-import { StoreUnavailableError } from '../store-writer.ts';
+import { isUnavailable } from '../runtime/unavailable.ts';
 import type { Supervisor } from './supervisor.ts';
-import { threadFile } from '../runtime/threads.ts';
+import { disablePretenuring, threadFile } from '../runtime/threads.ts';
 
 type FolderLock = import('../backends/embedded/folder-lock.ts').FolderLock;
 
@@ -36,6 +36,7 @@ const START_GRACE_MS = 2_000;
 export async function serve(args: readonly string[], env: Env, version: string): Promise<number> {
   const { config, sources } = loadConfig({ env, args });
   shareCompileCache();
+  disablePretenuring();
   const connectionsMax = connectionsMaxOf(config, openFilesMax());
   const folderLock = config.logUrl === '' ? await takeFolder(config) : null;
 
@@ -187,8 +188,8 @@ async function announce(
     await announceStart({ config, port, keyStore, members, now: Date.now(), out });
   } catch (error) {
     // The server is running, and recovers with its database; there is "sluice invite" for the link.
-    const isUnavailable = error instanceof StoreUnavailableError || error instanceof DatabaseUnreachableError;
-    if (config.storeUrl === '' || !isUnavailable) throw error;
+    const isTemporary = isUnavailable(error) || error instanceof DatabaseUnreachableError;
+    if (config.storeUrl === '' || !isTemporary) throw error;
     logger.warn({ reason: error.message }, 'could not check whether an account exists');
   } finally {
     await members?.close();

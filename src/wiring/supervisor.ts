@@ -20,7 +20,7 @@ import type { ServerStatus } from '../edge/readiness.ts';
 import { allocateRateLimits } from '../edge/rate-limits.ts';
 import { listenError } from '../edge/listen-error.ts';
 import { OperatorError } from '../errors.ts';
-import { FileIdentity } from '../data-folder/file-identity.ts';
+import { FileIdentity, REPLACED_STORE_ADVICE, WAS_REPLACED } from '../data-folder/file-identity.ts';
 import { assertLockHeld, type HeldLock, LockLostError } from '../data-folder/held-lock.ts';
 import type { Logger } from '../telemetry/logger.ts';
 import { METRIC, metricsWriter } from '../telemetry/metrics.ts';
@@ -107,14 +107,14 @@ const DRAINING = 3;
 /** A bit for each of `WATCHED_FILES`. */
 const REPLACED = 4;
 const OTHER_DATABASE = 5;
+const STATUS_FLAGS = 6;
 
 /** In the data folder of an embedded installation: what a server keeps open for as long as it runs. */
 const WATCHED_FILES = [
   {
     name: 'store.db',
     fileOf: storeFileOf,
-    advice:
-      'nothing is processed or removed from the log. If it was moved, move it back: the server continues. Otherwise restart the server: it continues with the file that exists then, and without one rebuilds the store from the log; erased people may be back then',
+    advice: `nothing is processed or removed from the log. ${REPLACED_STORE_ADVICE}`,
   },
   {
     name: 'keys.db',
@@ -157,7 +157,12 @@ export function statusOf(buffer: SharedArrayBuffer): ServerStatus {
 
 /** Two slots per edge (the thread, and its log writer or Kafka producer), one for the supervisor, one for the processor. */
 export function metricsSlots(edges: number): number {
-  return 2 * edges + 2;
+  return supervisorSlot(edges) + 2;
+}
+
+/** After those of the edges; the processor has the one after it. */
+function supervisorSlot(edges: number): number {
+  return 2 * edges;
 }
 
 interface SupervisorParts extends Omit<ThreadSetup, 'installation' | keyof ReturnType<typeof allocateBuffers>> {
@@ -173,7 +178,7 @@ interface SupervisorParts extends Omit<ThreadSetup, 'installation' | keyof Retur
 /** The memory that all threads share, besides the metrics. */
 function allocateBuffers() {
   return {
-    statusBuffer: new SharedArrayBuffer(6 * Int32Array.BYTES_PER_ELEMENT),
+    statusBuffer: new SharedArrayBuffer(STATUS_FLAGS * Int32Array.BYTES_PER_ELEMENT),
     clockBuffer: new SharedArrayBuffer(BigInt64Array.BYTES_PER_ELEMENT),
     traceIdBuffer: new SharedArrayBuffer(BigInt64Array.BYTES_PER_ELEMENT),
     rateLimitBuffer: allocateRateLimits(),
@@ -196,7 +201,7 @@ export class Supervisor {
   #identities: readonly FileIdentity[] = [];
   /** One line a key is enough. */
   readonly #leaksReported = new Set<string>();
-  #doomed = false;
+  #isBeingKilled = false;
 
   constructor(parts: SupervisorParts) {
     this.#parts = parts;
@@ -262,8 +267,8 @@ export class Supervisor {
     // Last, because the edges were still writing to the log that it reads. One that still waits for the database has
     // nothing to finish.
     if (this.#processor !== undefined && this.#isProcessing) await stopThread(this.#processor);
-    // If the disk has failed meanwhile, never resolve: `#kill` ends the process.
-    if (this.#doomed) await new Promise(() => undefined);
+    // If the disk has failed meanwhile, never resolve: `#killWithoutCleanup` ends the process.
+    if (this.#isBeingKilled) await new Promise(() => undefined);
     const threads = [...this.#edges, this.#processor].filter((thread) => thread !== undefined);
     await Promise.all(threads.map((thread) => thread.terminate()));
     await this.#parts.keyStore?.close();
@@ -276,9 +281,9 @@ export class Supervisor {
     const transferList = portsOf(setup);
     const resourceLimits = setup.role === 'processor' ? HEAP_LIMITS.processor : HEAP_LIMITS.default;
     const thread = new Worker(this.#parts.threadFile, { workerData: setup, name, transferList, resourceLimits });
-    thread.on('error', (error: Error) => this.#die(`the ${name} thread crashed: ${error.message}`, error));
+    thread.on('error', (error: Error) => this.#exit(`the ${name} thread crashed: ${error.message}`, error));
     thread.on('exit', () => {
-      if (this.#flags[SHUTTING_DOWN] === 0) this.#die(`the ${name} thread ended`);
+      if (this.#flags[SHUTTING_DOWN] === 0) this.#exit(`the ${name} thread ended`);
     });
     thread.on('message', (message: ThreadMessage) => {
       switch (message.type) {
@@ -290,7 +295,7 @@ export class Supervisor {
           reject(new OperatorError(message.message));
           return;
         case 'fatal':
-          this.#kill(message.message);
+          this.#killWithoutCleanup(message.message);
           return;
         case 'problem':
           this.#tellEdges({ type: 'processing', problem: message.problem });
@@ -350,7 +355,7 @@ export class Supervisor {
 
   async #lookAtFolder(): Promise<void> {
     const lockProblem = this.#lockProblem();
-    if (lockProblem !== null) this.#kill(lockProblem);
+    if (lockProblem !== null) this.#killWithoutCleanup(lockProblem);
     this.#lookForBackup();
     this.#lookForReplacedFiles();
     await this.#checkDisk();
@@ -365,7 +370,7 @@ export class Supervisor {
       const isReplaced = !identity.isSame();
       if (isReplaced === ((before & bit) !== 0)) continue;
       this.#flags[REPLACED] = before ^ bit;
-      if (isReplaced) logger.error(`${name} was removed or replaced while the server runs: ${advice}`);
+      if (isReplaced) logger.error(`${name} ${WAS_REPLACED} while the server runs: ${advice}`);
       else logger.info(`${name} is there again`);
     }
   }
@@ -375,7 +380,7 @@ export class Supervisor {
     try {
       const { bavail, bsize } = await statfs(config.dataFolder);
       const freeBytes = bavail * bsize;
-      metricsWriter(metricsBuffer, 2 * config.edges).set(METRIC.disk_free_bytes, freeBytes);
+      metricsWriter(metricsBuffer, supervisorSlot(config.edges)).set(METRIC.disk_free_bytes, freeBytes);
       const low = freeBytes < config.diskFreeBytesMin ? 1 : 0;
       if (this.#flags[DISK_LOW] !== low) {
         const line = { free_bytes: freeBytes, free_bytes_min: config.diskFreeBytesMin };
@@ -394,10 +399,13 @@ export class Supervisor {
     const { config, metricsBuffer } = this.#parts;
     const last = readLastBackup(config.dataFolder);
     if (last === undefined) return;
-    metricsWriter(metricsBuffer, 2 * config.edges).set(METRIC.last_backup, Date.parse(last.began_at) / 1_000);
+    metricsWriter(metricsBuffer, supervisorSlot(config.edges)).set(
+      METRIC.last_backup,
+      Date.parse(last.began_at) / 1_000,
+    );
   }
 
-  #die(reason: string, error?: Error): void {
+  #exit(reason: string, error?: Error): void {
     this.#parts.logger.fatal({ reason, ...(error && { err: error }) }, 'exiting: restart to recover');
     setTimeout(() => process.exit(1), FATAL_GRACE_MS);
   }
@@ -418,9 +426,9 @@ export class Supervisor {
    * would let SQLite close its files, which syncs them again and removes the write-ahead log; but after a failed fsync
    * the next one succeeds even if the data was lost.
    */
-  #kill(reason: string): void {
-    if (this.#doomed) return;
-    this.#doomed = true;
+  #killWithoutCleanup(reason: string): void {
+    if (this.#isBeingKilled) return;
+    this.#isBeingKilled = true;
     const lockProblem = this.#lockProblem();
     const next = lockProblem === null ? 'restart to recover' : 'the lock of the data folder is gone';
     this.#parts.logger.fatal({ reason: lockProblem ?? reason }, `exiting: ${next}`);

@@ -493,7 +493,7 @@ suite('sluice doctor', () => {
     assert.equal(code, 1);
     assert.match(
       problem,
-      /error ledger: the request 01930000-\S+2 could not be processed and has been a failed record since/,
+      /error ledger: the request 01930000-\S+2 could not be processed and has been a dead letter since/,
     );
   });
 

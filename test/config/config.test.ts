@@ -106,7 +106,7 @@ test('every setting can be given in the environment', () => {
     SLUICE_CLOCK_GAP_MAX: 'forever',
     SLUICE_DEFAULT_COUNTRY: 'de',
     SLUICE_JUNK_VALUES: 'test, dummy',
-    SLUICE_LOG_LEVEL: 'debug',
+    SLUICE_LOG_LEVEL: 'warn',
     SLUICE_DRAIN: '10s',
     SLUICE_SHUTDOWN: '500ms',
   };
@@ -138,7 +138,7 @@ test('every setting can be given in the environment', () => {
     clockGapMsMax: FOREVER_MS,
     defaultCountry: 'DE',
     junkValues: 'test, dummy',
-    logLevel: 'debug',
+    logLevel: 'warn',
     drainMs: 10_000,
     shutdownMs: 500,
   });
@@ -308,7 +308,7 @@ test('all mistakes are reported at once, each with its setting, the value given 
       'PORT is "http"; expected a whole number from 0 to 65535',
       'SLUICE_EDGES is "100"; expected a whole number from 1 to 64',
       '--log-segment is "1"; expected a size of 1MB or more, such as 64MB (units B, kB, MB, GB; 1kB is 1024 bytes)',
-      '--log-level is "loud"; expected one of fatal, error, warn, info, debug, silent',
+      '--log-level is "loud"; expected one of fatal, error, warn, info, silent',
       'SLUICE_SHUTDOWN is "5m"; expected a time from 0 to 30s, such as 30s (units ms, s, m, h, d)',
       'unknown environment variable SLUICE_DTA; did you mean SLUICE_DATA?',
     ],

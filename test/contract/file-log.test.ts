@@ -160,22 +160,6 @@ suite('Segments of the embedded log', () => {
     });
   });
 
-  test('a log of a layout before the first release is refused: a folder for each partition, SQLite files', async () => {
-    await inFolder(async (folder) => {
-      await fill(folder, 1);
-      assertOwnSegments(folder);
-      for (const old of ['0', '0000000000000001.db']) {
-        mkdirSync(join(folder, old));
-        assert.throws(() => assertOwnSegments(folder), {
-          name: 'LogCorruptError',
-          message:
-            /^The log has \S+\/log\/[^/]+, which another version of Sluice wrote; use that version, or a new data folder\.$/,
-        });
-        rmSync(join(folder, old), { recursive: true });
-      }
-    });
-  });
-
   test('every start begins a new segment and leaves no empty ones behind', async () => {
     await inFolder(async (folder) => {
       for (let start = 0; start < 5; start++) await (await openIn(folder)).close();

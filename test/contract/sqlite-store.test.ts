@@ -19,6 +19,7 @@ import { removeFolder, sleep, temporaryFolder } from '../server.ts';
 import { arrivedAfter, cursorFrom, cursorWords } from './store-arrivals.ts';
 import { storeContract, storeLayoutContract } from './store.ts';
 import {
+  ACT,
   DAY_MS,
   eventsOf,
   feed,
@@ -40,7 +41,6 @@ const TABLE_EVENTS = 5;
 const RUNS = { indexSizes: { fanOut: 3, blockRows: 2, mergedBytesMin: 1 } };
 /** So that a node is in several runs, and its run in several blocks. */
 const PROFILES = { profileSizes: { fanOut: 2, blockRows: 3, blockBytes: 200, mergedBytesMin: 1 } };
-const ACT = { traceId: '01957000-0000-7000-8000-00000000ac70', at: START + HOUR_MS };
 
 /** Every test has a copy: a file is made once only. */
 const original = temporaryFolder();

@@ -5,7 +5,7 @@
 
 import assert from 'node:assert/strict';
 import type { LogEntry } from '../../src/log.ts';
-import type { TenantId } from '../../src/model.ts';
+import { HOUR_MS, type TenantId } from '../../src/model.ts';
 import type { CatalogueCollector } from '../../src/processor/catalogue.ts';
 import type { WarningPlans } from '../../src/processor/plan-warnings.ts';
 import type { EventQuery, Page, PageRequest, Store, StoredEvent, StoredProfile } from '../../src/store.ts';
@@ -27,6 +27,8 @@ export type OpenStore = () => Promise<StoreUnderTest>;
 export const TENANT: TenantId = 'acct_test/development';
 export const OTHER_TENANT: TenantId = 'acct_other/production';
 export const START = Date.UTC(2026, 2, 1, 12);
+/** An erase or an unmerge. */
+export const ACT = { traceId: '01957000-0000-7000-8000-00000000ac70', at: START + HOUR_MS };
 export const PROCESSED_AT = Date.UTC(2026, 2, 2);
 export const KEEP_ALL: Retention = {
   eventsMs: 1e15,
@@ -78,7 +80,7 @@ export async function feed(
   entries: readonly (LogEntry & { firstUserIndex?: number })[],
   { plans, catalogue }: { readonly plans?: WarningPlans; readonly catalogue?: CatalogueCollector } = {},
 ): Promise<void> {
-  const start = (await writer.positions()).get(0) ?? 0;
+  const start = (await writer.processed()).positions.get(0) ?? 0;
   const records = entries.map((entry, index) => ({
     firstUserIndex: 0,
     ...entry,

@@ -4,18 +4,16 @@ import assert from 'node:assert/strict';
 import { afterEach, beforeEach, suite, test } from 'node:test';
 import { BadCursorError, type FoundPerson, type PeoplePage, type PeopleQuery } from '../../src/store.ts';
 import {
-  HOUR_MS,
+  ACT,
   type OpenStore,
   OTHER_TENANT,
   person,
   profileOf,
   type StoreUnderTest,
-  START,
   send,
   TENANT,
 } from './store-feeding.ts';
 
-const ACT = { traceId: '01957000-0000-7000-8000-00000000ac70', at: START + HOUR_MS };
 const EVERYONE: PeopleQuery = { text: null, exact: [], property: null, budgetMs: 60_000, limit: 50, cursor: null };
 
 export function storePeopleContract(open: OpenStore): void {
@@ -85,6 +83,26 @@ export function storePeopleContract(open: OpenStore): void {
       }
       for (const text of ['王', '小明', '王 小']) assert.deepEqual(await search(text), ['u2'], text);
       for (const text of ['da', 'aria', 'neil', 'first_name', '明']) assert.deepEqual(await search(text), [], text);
+    });
+
+    test('people are found whatever the case and the encoding of their letters', async () => {
+      // With the accent as a part of its letter, and as a character of its own.
+      const [one, two] = ['Émile', 'E\u0301mile'];
+      const names = [one, two, 'ΟΔΥΣΣΕΑΣ', 'İpek', '한글'.normalize('NFD')];
+      await send(
+        under,
+        names.map((name, n) => person({ user_id: `ΜΑΣΑ-${n}`, name })),
+      );
+      const numbers = async (text: string): Promise<number[]> =>
+        (await search(text)).map((id) => Number(id?.at(-1))).sort((a, b) => a - b);
+      for (const text of [one, two, one.toLowerCase(), two.toUpperCase(), 'É', 'e\u0301m']) {
+        assert.deepEqual(await numbers(text), [0, 1], text);
+      }
+      for (const text of ['ΟΔΥΣ', 'οδυσσεασ', 'οδυσσεας', 'ΟΔΥΣΣΕΑΣ']) assert.deepEqual(await numbers(text), [2], text);
+      for (const text of ['İp', 'i\u0307p']) assert.deepEqual(await numbers(text), [3], text);
+      for (const text of ['한', '한글']) assert.deepEqual(await numbers(text), [4], text);
+      for (const text of ['ΜΑΣ', 'μας', 'μασα-']) assert.deepEqual(await numbers(text), [0, 1, 2, 3, 4], text);
+      assert.deepEqual(await numbers('emile'), []);
     });
 
     test('a name counts as it is now, also where a store has not brought all rows up to date', async () => {

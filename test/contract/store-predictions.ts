@@ -8,6 +8,7 @@ import type { PredictedUser, Prediction, Provenance, Store } from '../../src/sto
 import { entriesOf, randomOf, TENANTS, traceIdOf } from '../processor/history.ts';
 import { dumpOf } from '../processor/store-dump.ts';
 import {
+  ACT,
   feed,
   HOUR_MS,
   type OpenStore,
@@ -23,7 +24,6 @@ import {
 } from './store-feeding.ts';
 
 const LATER = START + 10 * HOUR_MS;
-const ACT = { traceId: '01957000-0000-7000-8000-00000000ac70', at: START + HOUR_MS };
 
 export function storePredictionsContract(open: OpenStore): void {
   suite('predictions', () => {

@@ -5,9 +5,9 @@ import { afterEach, beforeEach, suite, test } from 'node:test';
 import type { ReceiptMinute, TimeRange } from '../../src/store.ts';
 import { processBatch } from '../processor/process-batch.ts';
 import {
+  ACT,
   DAY_MS,
   feed,
-  HOUR_MS,
   MINUTE_MS,
   type OpenStore,
   OTHER_TENANT,
@@ -23,7 +23,6 @@ import {
 } from './store-feeding.ts';
 
 const ALL: TimeRange = { from: null, to: null };
-const ACT = { traceId: '01957000-0000-7000-8000-00000000ac70', at: START + HOUR_MS };
 
 export function storeReceiptsContract(open: OpenStore): void {
   suite('receipts', () => {

@@ -5,6 +5,7 @@ import { OLDEST } from '../../src/views/cursor.ts';
 import { afterEach, beforeEach, suite, test } from 'node:test';
 import { dumpOf } from '../processor/store-dump.ts';
 import {
+  ACT,
   ALL_EVENTS,
   eventsOf,
   HOUR_MS,
@@ -18,7 +19,6 @@ import {
   TENANT,
 } from './store-feeding.ts';
 
-const ACT = { traceId: '01957000-0000-7000-8000-00000000ac70', at: START + HOUR_MS };
 const PAGE = { limit: 50, cursor: null };
 const STRANGERS = [OTHER_TENANT, 'acct_unknown/production', ''];
 

@@ -376,7 +376,7 @@ export function storeTracesContract(open: OpenStore): void {
       };
       await advance(0, 6, 'of the clone');
       await assert.rejects(advance(6, 7, 'next', 'ours'), StoreConflictError);
-      assert.equal((await under.writer.positions()).get(4), 6);
+      assert.equal((await under.writer.processed()).positions.get(4), 6);
       await advance(6, 7, 'next', 'of the clone');
       assert.equal((await under.writer.processed()).lastTraceIds.get(4), 'next');
     });

@@ -4,6 +4,7 @@ import assert from 'node:assert/strict';
 import { afterEach, beforeEach, suite, test } from 'node:test';
 import { processBatch } from '../processor/process-batch.ts';
 import {
+  ACT,
   eventsOf,
   HOUR_MS,
   KEEP_ALL,
@@ -16,8 +17,6 @@ import {
   send,
   TENANT,
 } from './store-feeding.ts';
-
-const ACT = { traceId: '01957000-0000-7000-8000-00000000ac70', at: START + HOUR_MS };
 
 export function storeTransactionsContract(open: OpenStore): void {
   suite('transactions and sums', () => {
@@ -173,6 +172,25 @@ export function storeTransactionsContract(open: OpenStore): void {
         const [bucket] = await under.store.counts(TENANT, { interval, ...range, byEventName: true });
         assert.deepEqual([bucket?.events, bucket?.revenue], [1, [{ currency: null, events: 1, revenue: 0.1 }]]);
       }
+    });
+
+    test('sums of many amounts are exact, in one transaction or in several, and after an erase', async () => {
+      const range = { from: START - HOUR_MS, to: START + HOUR_MS };
+      const sums = async () => {
+        const intervals = ['minute', 'hour', 'day'] as const;
+        const asked = intervals.map((interval) =>
+          under.store.counts(TENANT, { interval, ...range, byEventName: false }),
+        );
+        const texts = (await Promise.all(asked)).map(([bucket]) => `${bucket?.events}: ${bucket?.revenue[0]?.revenue}`);
+        return [...new Set(texts)];
+      };
+      const sales = (count: number): object[] =>
+        Array.from({ length: count }, () => ({ timestamp: '2026-03-01T12:00:30Z', revenue: 0.1 }));
+      await send(under, [person({ user_id: 'stays' }, sales(1_503))]);
+      await send(under, [person({ user_id: 'stays' }, sales(3)), person({ user_id: 'gone' }, sales(1_500))]);
+      assert.deepEqual(await sums(), ['3006: 300.6']);
+      await under.store.erase(TENANT, (await profileOf(under, 'user_id', 'gone')).id, ACT);
+      assert.deepEqual(await sums(), ['1506: 150.6']);
     });
 
     test('a sweep works within a transaction of its own and leaves none open', async () => {

@@ -7,6 +7,7 @@ import type { CountBucket } from '../../src/store.ts';
 import { entriesOf, TENANTS } from '../processor/history.ts';
 import { dumpOf } from '../processor/store-dump.ts';
 import {
+  ACT,
   allPages,
   eventsOf,
   feed,
@@ -21,7 +22,6 @@ import {
   TENANT,
 } from './store-feeding.ts';
 
-const ACT = { traceId: '01957000-0000-7000-8000-00000000ac70', at: START + HOUR_MS };
 const PAGE = { limit: 50, cursor: null };
 
 export function storeUnmergeAndEraseContract(open: OpenStore): void {

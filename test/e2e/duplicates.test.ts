@@ -1,6 +1,6 @@
 /**
- * Rows 17 and 18: the same batch sent five times at once and across restarts, and a 202 that is lost on the wire. With
- * one Idempotency-Key it is stored once, and the traces of the others say whose duplicate they are. Row 35: the same key
+ * Retries: the same batch sent five times at once and across restarts, and a 202 that is lost on the wire. With
+ * one Idempotency-Key it is stored once, and the traces of the others say whose duplicate they are. The same key
  * with another body is another request.
  */
 

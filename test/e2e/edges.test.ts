@@ -1,5 +1,5 @@
 /**
- * Rows 34 and 35 with several edges: each request is sent after the 202 of the one before it, over connections that are
+ * Retries and the order of writes with several edges: each request is sent after the 202 of the one before it, over connections that are
  * spread over the edges, while nothing is processed, so that the processor finds all of it at once. Retries are
  * duplicates of their originals, the warning about another body is on the later request, and the last write wins.
  */

@@ -1,6 +1,6 @@
 /**
- * Row 30: a person is erased over the API, and old data comes in late. It stays erased (rule 17); what comes in newer
- * starts afresh; and no identifier of the person is left in the files of the store.
+ * An erasure, then late data: a person is erased over the API, and older data arrives after it. It stays erased (rule
+ * 17); newer data starts a new profile; and no identifier of the person is left in the files of the store.
  */
 
 import assert from 'node:assert/strict';

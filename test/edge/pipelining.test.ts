@@ -23,13 +23,8 @@ suite('Pipelined requests', { concurrency: true }, () => {
   const server = useServer();
   const requestFor = (id: string, more: readonly string[] = []): Buffer => requestOf(server().key, bodyFor(id), more);
 
-  async function responsesTo(...pieces: (string | Uint8Array)[]): Promise<RawResponse[]> {
-    const client = await RawClient.open(server().port);
-    for (const piece of pieces) await client.send(piece);
-    const responses = await client.rest();
-    client.destroy();
-    return responses;
-  }
+  const responsesTo = (...pieces: (string | Uint8Array)[]): Promise<RawResponse[]> =>
+    RawClient.responsesTo(server().port, pieces);
 
   const upgrades: [protocol: string, headers: string[]][] = [
     ['h2c', ['Connection: Upgrade, HTTP2-Settings', 'Upgrade: h2c', 'HTTP2-Settings: AAMAAABkAAQCAAAAAAIAAAAA']],

@@ -54,6 +54,15 @@ export class RawClient {
     return new RawClient(socket);
   }
 
+  /** Sends the bytes on a connection of their own and returns all responses until the server closes it. */
+  static async responsesTo(port: number, pieces: readonly (string | Uint8Array)[]): Promise<RawResponse[]> {
+    const client = await RawClient.open(port);
+    for (const piece of pieces) await client.send(piece);
+    const responses = await client.rest();
+    client.destroy();
+    return responses;
+  }
+
   /** Resolves once the operating system has taken the bytes, or the connection is gone. */
   send(bytes: string | Uint8Array): Promise<void> {
     return new Promise((resolve) => {

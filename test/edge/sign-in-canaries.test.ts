@@ -18,7 +18,7 @@ const NEXT_PASSWORD = 'canary and much more';
 const ANY_CANARY = /canar|private\.example|203\.0\.113/i;
 
 suite('What people sign in with', () => {
-  const server = useServer({ env: { SLUICE_LOG_LEVEL: 'debug' } });
+  const server = useServer();
   const secrets: string[] = [PASSWORD, NEXT_PASSWORD];
 
   async function call(method: string, path: string, json: object | null, headers: object = {}): Promise<HttpResponse> {

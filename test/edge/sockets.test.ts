@@ -33,14 +33,8 @@ suite('Raw bytes on a connection', { concurrency: true }, () => {
   const server = useServer();
   const usersInLog = async (): Promise<string> => (await logOf(server())).map(bodyText).join('\n');
 
-  /** Sends the bytes on a connection of their own and returns all responses until the server closes it. */
-  async function responsesTo(...pieces: (string | Uint8Array)[]): Promise<RawResponse[]> {
-    const client = await RawClient.open(server().port);
-    for (const piece of pieces) await client.send(piece);
-    const responses = await client.rest();
-    client.destroy();
-    return responses;
-  }
+  const responsesTo = (...pieces: (string | Uint8Array)[]): Promise<RawResponse[]> =>
+    RawClient.responsesTo(server().port, pieces);
 
   const smuggled = bodyFor('smuggled');
   const length = `Content-Length: ${smuggled.length}`;

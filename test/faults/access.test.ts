@@ -230,9 +230,9 @@ test('a waiting segment that the user of the server may not read hides its own r
   const program = `
     const { openSqliteStore } = await import('${source('backends/embedded/store/store.ts')}');
     const { openEmbeddedLogReader } = await import('${source('backends/embedded/log/reader.ts')}');
-    const { createReading } = await import('${source('views/reading.ts')}');
+    const { withPendingRecords } = await import('${source('views/reading.ts')}');
     const log = openEmbeddedLogReader({ folder: '${logFolderOf(folder.data)}', retentionMs: 0, now: Date.now });
-    const reading = createReading(openSqliteStore('${storeFileOf(folder.data)}'), log);
+    const reading = withPendingRecords(openSqliteStore('${storeFileOf(folder.data)}'), log);
     const statuses = [];
     for (const id of ${JSON.stringify([processed, ...waiting])})
       statuses.push(await reading.trace(null, id).then((trace) => trace?.status, ({ name, message }) => name + ': ' + message));

@@ -1,5 +1,5 @@
 /**
- * Row 9 for the store: pages that are zeroed, torn or hold something else. Every page of a store is damaged in turn, and
+ * A store that is damaged: pages that are zeroed, torn or hold something else. Every page of a store is damaged in turn, and
  * everything is read: what comes back is what was stored, or an error; a server refuses to start or responds with errors,
  * in words. Limit: SQLite keeps no checksums of pages, so a flipped letter is noticed in events and in
  * sorted runs, which have their own, and not in other texts.

@@ -1,5 +1,5 @@
 /**
- * Rows 1 and 10, end to end: kill -9 at random moments and SIGTERM, under load, with one and two edges. Whatever was
+ * A server that is stopped, end to end: kill -9 at random moments and SIGTERM, under load, with one and two edges. Whatever was
  * acknowledged can be read back exactly once, and every event is accounted for at any time. The seed is printed.
  */
 

@@ -12,7 +12,7 @@ import { openSqliteStoreWriter } from '../../src/backends/embedded/store/writer.
 import { logFolderOf, storeFileOf } from '../../src/data-folder/files.ts';
 import { ForeignSegmentError, LogCorruptError, type LogEntry, type LogReader } from '../../src/log.ts';
 import { assertContinues } from '../../src/log/continuity.ts';
-import { createReading } from '../../src/views/reading.ts';
+import { withPendingRecords } from '../../src/views/reading.ts';
 import { folderIn } from '../faults/scope.ts';
 import { entryOf, traceIdOf } from '../processor/history.ts';
 import { appendAll, PROCESSED_AT, processAll, rememberingLogger } from '../processor/processing.ts';
@@ -52,7 +52,7 @@ suite('A newest segment that was given up', () => {
     await appendAll(folder, requests(11, 5));
     const newest = listSegments(logFolderOf(folder)).at(-1)?.file ?? '';
     renameSync(newest, `${newest}.lost`);
-    const reading = createReading(openSqliteStore(storeFileOf(folder)), readerOf(folder));
+    const reading = withPendingRecords(openSqliteStore(storeFileOf(folder)), readerOf(folder));
     scope.defer(() => reading.close());
     const lost = async (): Promise<unknown> => {
       const ledger = await reading.ledger(null, { from: null, to: null });
@@ -137,7 +137,7 @@ suite('A log that was overwritten under its store', () => {
       assert.match(error.message, /do not belong together: at position 10 of partition 0/);
       return true;
     });
-    const reading = createReading(openSqliteStore(storeFileOf(folder)), log);
+    const reading = withPendingRecords(openSqliteStore(storeFileOf(folder)), log);
     scope.defer(() => reading.close());
     assert.equal((await reading.ledger(null, { from: null, to: null })).missingRecords, 1);
   });
@@ -170,7 +170,7 @@ suite('A log that was overwritten under its store', () => {
     await processAll(folder);
     await appendAll(folder, requests(11, 5));
     await processAll(folder);
-    const reading = createReading(openSqliteStore(storeFileOf(folder)), readerOf(folder));
+    const reading = withPendingRecords(openSqliteStore(storeFileOf(folder)), readerOf(folder));
     scope.defer(() => reading.close());
     const { positions, missingRecords } = await reading.ledger(null, { from: null, to: null });
     assert.deepEqual([positions.get(0), missingRecords], [16, 0]);

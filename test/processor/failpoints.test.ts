@@ -1,5 +1,5 @@
 /**
- * Row 11: a crash between any two steps of the processor. A process that kills itself at a failpoint is started again
+ * A crash between any two steps of the processor. A process that kills itself at a failpoint is started again
  * and again until the log is used up; the store is then the same, line by line, as after an undisturbed run.
  */
 

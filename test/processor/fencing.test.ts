@@ -81,7 +81,7 @@ suite('of two processors on one partition', () => {
     await assert.rejects(transaction.advance(3, 9, 12), StoreConflictError);
     await transaction.advance(3, 10, 12);
     await transaction.commit(false);
-    assert.deepEqual(await writer.positions(), new Map([[3, 12]]));
+    assert.deepEqual((await writer.processed()).positions, new Map([[3, 12]]));
   });
 });
 

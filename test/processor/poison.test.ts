@@ -1,5 +1,5 @@
 /**
- * Row 12: a record that makes the processor throw. It is retried, becomes a dead letter with its cause, is shown and counted in
+ * A record that makes the processor throw. It is retried, becomes a dead letter with its cause, is shown and counted in
  * the ledger and not tried again; everything before and after it, in its partition and in others, is stored.
  */
 

@@ -243,7 +243,6 @@ suite('A partition of the log', () => {
         },
       },
       writer: {
-        positions: () => writer.positions(),
         processed: () => writer.processed(),
         lostRecords: () => writer.lostRecords(),
         begin: () => writer.begin(),

@@ -151,7 +151,7 @@ function restricted(log: LogReader, own: number[]): LogReader {
 
 async function isAt(writer: StoreWriter, partition: number, position: number): Promise<boolean> {
   try {
-    return (await writer.positions()).get(partition) === position;
+    return (await writer.processed()).positions.get(partition) === position;
   } catch (error) {
     if (error instanceof StoreUnavailableError) return false;
     throw error;

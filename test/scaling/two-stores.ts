@@ -24,7 +24,7 @@ import { KeyCache } from '../../src/keys/cache.ts';
 import { createKey } from '../../src/keys/create.ts';
 import type { LogReader, LogRecord } from '../../src/log.ts';
 import { type Environment, EVENT_ID_WINDOW_MS, IDEMPOTENCY_WINDOW_MS, type TenantId } from '../../src/model.ts';
-import { createReading } from '../../src/views/reading.ts';
+import { withPendingRecords } from '../../src/views/reading.ts';
 import type { Store } from '../../src/store.ts';
 import type { Retention, StoreWriter } from '../../src/store-writer.ts';
 import { processBatch } from '../processor/process-batch.ts';
@@ -145,7 +145,12 @@ export class TwoStores {
     await this.#pool.query(`TRUNCATE ${TABLES} RESTART IDENTITY`);
     const logName = log?.name ?? LOG_NAME;
     const side = (name: string, writer: StoreWriter, store: Store): Side => {
-      return { name, writer, store: log === undefined ? store : createReading(store, log), close: () => store.close() };
+      return {
+        name,
+        writer,
+        store: log === undefined ? store : withPendingRecords(store, log),
+        close: () => store.close(),
+      };
     };
     this.#sides = [
       side('SQLite', openSqliteStoreWriter({ file }), openSqliteStore(file)),
@@ -160,7 +165,7 @@ export class TwoStores {
   /** One batch, in a transaction of its own, into both. */
   async feed(records: readonly Omit<LogRecord, 'partition' | 'position'>[]): Promise<void> {
     for (const { writer } of this.sides) {
-      const start = (await writer.positions()).get(0) ?? 0;
+      const start = (await writer.processed()).positions.get(0) ?? 0;
       const placed = records.map((record, index) => ({ ...record, partition: 0, position: start + index }));
       const transaction = await writer.begin();
       try {

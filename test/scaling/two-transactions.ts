@@ -35,7 +35,7 @@ export async function openForTwo(scope: AsyncDisposableStack) {
     people: readonly object[],
     meanwhile: () => Promise<void> = async () => undefined,
   ): Promise<{ commit: () => Promise<void> }> => {
-    const position = (await writer.positions()).get(partition) ?? 0;
+    const position = (await writer.processed()).positions.get(partition) ?? 0;
     requests += 1;
     const receivedAt = PROCESSED_AT + requests;
     const entry = entryOf(

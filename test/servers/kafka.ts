@@ -125,7 +125,7 @@ function nodeAt(brokers: readonly Node[], index: number): Node {
 
 /** Writes the settings of every node. */
 async function layOut(folder: ServerFolder, count: 1 | 3): Promise<Node[]> {
-  writeFileSync(join(folder.path, 'log4j2.properties'), LOGGING);
+  writeFileSync(join(folder.path, 'log4j2.properties'), KAFKA_LOGGING);
   const controllerPort = await freePort();
   // A single broker is its own controller.
   const ids = count === 1 ? [1] : [0, 1, 2, 3];
@@ -189,7 +189,8 @@ function commonSettings(count: 1 | 3): Record<string, string | number | boolean>
   };
 }
 
-const LOGGING = `status=error
+/** For log4j2.properties. */
+export const KAFKA_LOGGING = `status=error
 appender.console.type=Console
 appender.console.name=console
 appender.console.layout.type=PatternLayout

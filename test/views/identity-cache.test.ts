@@ -16,6 +16,7 @@ suite('Known people', () => {
       { ...ADA, hash: 5 },
       { ...ADA, rest: 8 },
       { ...ADA, rest: 7 + 2 ** 40 },
+      { ...ADA, hash: -5 - 2 ** 40 },
     ])
       assert.equal(people.get(other), undefined);
     assert.equal(people.get({ hash: 0, rest: 0 }), undefined);
@@ -33,8 +34,8 @@ suite('Known people', () => {
   test('are dropped by node, under all their hashes, and others stay', () => {
     const people = new IdentityCache();
     const hashes = Array.from({ length: 3_000 }, (_none, n) => ({ hash: n, rest: n * 7 }));
-    // Numbers that agree in many of their bits, and some beyond 32 bits.
-    const nodeOf = (n: number): number => 1 + (n % 1_000) * 4_096 + (n % 3 === 0 ? 2 ** 40 : 0);
+    // Numbers that agree in many of their bits.
+    const nodeOf = (n: number): number => 1 + (n % 1_000) * 4_096 + (n % 3 === 0 ? 2 ** 31 : 0);
     for (const [n, person] of hashes.entries()) people.set(person, nodeOf(n));
     const dropped = new Set([nodeOf(0), nodeOf(1), nodeOf(5), 123]);
     people.drop(dropped);
@@ -43,6 +44,17 @@ suite('Known people', () => {
     }
     people.set(hashes[0] as KeyHash, 99);
     assert.equal(people.get(hashes[0] as KeyHash), 99);
+  });
+
+  test('are not known by a node that takes more than 32 bits', () => {
+    const people = new IdentityCache();
+    people.set(ADA, 2 ** 32 - 1);
+    assert.equal(people.get(ADA), 2 ** 32 - 1);
+    people.set(ADA, 2 ** 32 + 5);
+    assert.equal(people.get(ADA), undefined);
+    people.drop(new Set([5]));
+    people.set(ADA, 6);
+    assert.equal(people.get(ADA), 6);
   });
 
   test('stay known while there come to be more of them', () => {

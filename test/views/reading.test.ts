@@ -10,7 +10,7 @@ import { listSegments } from '../../src/backends/embedded/log/segments.ts';
 import { openSqliteStore } from '../../src/backends/embedded/store/store.ts';
 import { logFolderOf, storeFileOf } from '../../src/data-folder/files.ts';
 import type { LogEntry, LogReader } from '../../src/log.ts';
-import { createReading } from '../../src/views/reading.ts';
+import { withPendingRecords } from '../../src/views/reading.ts';
 import type { LedgerSums, Page, Store, TraceSummary } from '../../src/store.ts';
 import { override } from '../override.ts';
 import { OTHER_TENANT, person, request, START, TENANT } from '../contract/store-feeding.ts';
@@ -30,7 +30,7 @@ suite('Reading what is still in the log', () => {
     folder = temporaryFolder();
     log = openEmbeddedLogReader({ folder: logFolderOf(folder), retentionMs: 0, now: Date.now });
     store = openSqliteStore(storeFileOf(folder));
-    reading = createReading(store, log);
+    reading = withPendingRecords(store, log);
   });
   afterEach(async () => {
     await reading.close();
@@ -149,7 +149,7 @@ suite('Reading what is still in the log', () => {
     await appendAll(folder, [entry]);
     let looks = 0;
     const racing: Store = {
-      ...createReading(store, log),
+      ...withPendingRecords(store, log),
       trace: async (...args) => {
         const reply = await store.trace(...args);
         looks += 1;
@@ -157,7 +157,7 @@ suite('Reading what is still in the log', () => {
         return reply;
       },
     };
-    const trace = await createReading(racing, log).trace(TENANT, entry.traceId);
+    const trace = await withPendingRecords(racing, log).trace(TENANT, entry.traceId);
     assert.equal(trace?.status, 'processed');
     assert.equal(looks, 2);
   });
@@ -339,7 +339,7 @@ suite('Reading what is still in the log', () => {
         return log.headers(partition, position, countMax);
       },
     });
-    const { hours } = await createReading(store, vanishing).ledger(null, ALL);
+    const { hours } = await withPendingRecords(store, vanishing).ledger(null, ALL);
     assert.deepEqual(sumOf(hours, 'received'), [2, 2]);
     assert.deepEqual(sumOf(hours, 'pending'), [0, 0]);
   });

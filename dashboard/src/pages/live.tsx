@@ -297,7 +297,7 @@ function NoEvents({ filter: { eventName, profileId, keyId } }: { filter: LiveFil
     </Empty>
   ) : (
     <Empty title="No events yet">
-      <p>They show here within a second of being accepted.</p>
+      <p>They show here as soon as they are processed.</p>
       <p>
         <Link to={viewPath(environment, '')}>Send your first event</Link>
       </p>

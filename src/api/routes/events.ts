@@ -68,7 +68,7 @@ const CurrencySum = object('CurrencySum', 'Revenue in one currency.', {
   ),
   events: count('Events with revenue in this currency.'),
   revenue: numberOrNull(
-    'Sum of their revenue, a double; null for `other`, because amounts of different currencies are never added.',
+    'Sum of their revenue, exact before it is rounded to a double; null for `other`, because amounts of different currencies are never added.',
   ),
 });
 

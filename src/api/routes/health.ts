@@ -7,9 +7,9 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { FastifyInstance } from 'fastify';
 import type { Config, Sources } from '../../config/config.ts';
-import { LogUnreachableError, LogUnavailableError } from '../../log.ts';
 import { METRIC, readCounter, readGauge, REQUESTS_BY_STATUS, residentMemoryBytes } from '../../telemetry/metrics.ts';
 import { processes } from '../../config/roles.ts';
+import { isRetryable } from '../../runtime/unavailable.ts';
 import { type LedgerReader, NO_HOURS, type TraceReader } from '../../store.ts';
 import { StoreUnavailableError } from '../../store-writer.ts';
 import { count, list, numberOrNull, object, oneOf, orNull, text, time, timeOrNull, Type } from '../schema.ts';
@@ -135,10 +135,7 @@ async function goneRecords(store: LedgerReader, { config, metricsBuffer }: Healt
     }
     ledger.catch(() => undefined);
   } catch (error) {
-    const isUnavailable = [StoreUnavailableError, LogUnavailableError, LogUnreachableError].some(
-      (kind) => error instanceof kind,
-    );
-    if (!isUnavailable) throw error;
+    if (!isRetryable(error)) throw error;
   } finally {
     isLate.abort();
   }

@@ -63,7 +63,7 @@ const LIVE_SCHEMA: RouteSchema = {
   operationId: 'live',
   summary: 'Watch events arrive',
   description: [
-    'Server-sent events: `event` with an event as `GET /events` returns it, within a second of its 202, in order of arrival. At most 50 per second: of a burst the newest, up to a second later; `skipped` with `{"events":n}` says how many were left out. Events of more than 1 MB are skipped too.',
+    'Server-sent events: `event` with an event as `GET /events` returns it, as soon as it is processed, usually within half a second, in order of arrival. At most 50 per second: of a burst the newest, up to a second later; `skipped` with `{"events":n}` says how many were left out. Events of more than 1 MB are skipped too.',
     'With `Last-Event-ID`, which browsers send by themselves, it continues where it stopped. It ends when the key or session does. At most 20 at once for an account and environment, and 200 in all; beyond that the response is 503.',
   ].join('\n\n'),
   query: LIVE_PARAMETERS,

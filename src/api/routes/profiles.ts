@@ -198,7 +198,7 @@ export function registerProfileRoutes(app: FastifyInstance, parts: TenantParts):
       operationId: 'searchProfiles',
       summary: 'Search for people',
       description:
-        'People by the beginning of any identifier or of a name, by a property, or all of them. People whose complete identifier or id matches come first. The others follow, newest profile first: for these the server scans people for up to half a second per call. If it did not reach everyone, `is_partial` is true, and `next_cursor` continues the scan. Over all pages, no match is missing.',
+        'People by the beginning of any identifier or of a name, by a property, or all of them. People whose complete identifier or id matches come first. The others follow, most recently created profile first: for these the server scans people for up to half a second per call. If it did not reach everyone, `is_partial` is true, and `next_cursor` continues the scan. Over all pages, no match is missing.',
       query: SEARCH_PARAMETERS,
       response: {
         description: 'The people that were found.',

@@ -49,7 +49,10 @@ const Rejection = object('Rejection', 'One invalid user.', {
   ),
   key_id: text('The API key of its request.'),
   format: oneOf(FORMATS, '`segment` if the payload is a message of Segment’s SDKs.'),
-  event_names: list(Type.String(), 'The names of its events, each once, as far as they have one; none if it was cut.'),
+  event_names: list(
+    Type.String(),
+    'The names of its events, each once, as far as they have one; none if the user is too large to be examined.',
+  ),
   resubmitted_at: timeOrNull(
     'When it was fixed and resubmitted, or accepted in a retry of its request; null if it was not.',
   ),

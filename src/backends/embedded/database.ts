@@ -22,7 +22,7 @@ export const ENGINE_TYPES: EngineTypes = {
   text: 'TEXT',
   integer: 'INTEGER',
   smallInteger: 'INTEGER',
-  real: 'REAL',
+  decimal: 'TEXT',
   bytes: 'BLOB',
   uuid: 'TEXT',
   uuidBytes: 'BLOB',

@@ -49,10 +49,7 @@ export class KafkaLogAppender implements LogAppender {
         this.#checkCluster();
       },
       onRejected: setup.warn,
-      onProduced: (seconds) => {
-        setup.metrics?.inc(METRIC.log_commits);
-        setup.metrics?.observe(METRIC.log_commit_duration, seconds);
-      },
+      onProduced: (seconds) => setup.metrics?.observe(METRIC.log_commit_duration, seconds),
     });
     setup.cluster.onDisconnect(() => this.#checkCluster());
   }

@@ -1,6 +1,6 @@
 /**
  * A user as a Kafka message, and back. The value is a header (one line of JSON), a line feed, and the user's bytes as the
- * client sent them: a slice of the body, never serialized again.
+ * client sent them: a slice of the body, never serialised again.
  *
  * The key is the tenant and the strongest identifier as it was sent, so that data about one person is usually in one
  * partition, in order. Only speed depends on that: the store resolves identities. The timestamp of a message is the one in

@@ -6,8 +6,9 @@
  *
  * Invariant: a request is acknowledged only after all in-sync replicas have its batches. A batch that Kafka may have
  * appended although no response arrived is in doubt: it is sent again byte for byte, with the same sequence number, so
- * that Kafka recognizes it. A batch that Kafka has not appended returns to the queue. Everything else is retried until
- * the deadline. The caller bounds the bytes, the deadline bounds the time.
+ * that Kafka recognises it. A batch that Kafka has not appended returns to the queue; one that it rejects for its content
+ * is sent message by message, and a message that is rejected alone fails. Everything else is retried until the deadline.
+ * The caller bounds the bytes, the deadline bounds the time.
  */
 
 import {
@@ -61,7 +62,7 @@ const PRODUCER_STATE_LOST: ReadonlySet<number> = new Set([
   CODE.unknown_producer_id,
 ]);
 
-/** Kafka recognizes a batch by this and its sequence number. */
+/** Kafka recognises a batch by this and its sequence number. */
 interface ProducerId {
   readonly id: bigint;
   readonly epoch: number;
@@ -323,7 +324,7 @@ class PartitionQueue {
   problem: string | null = null;
   #sequence = 0;
   /** How many messages still get a batch each, because a batch of all of them was too large. */
-  #singly = 0;
+  #sendSinglyCount = 0;
 
   constructor(topic: string, partition: number) {
     this.#topic = topic;
@@ -353,19 +354,19 @@ class PartitionQueue {
       const pending = this.#waiting[from] as PendingMessage;
       if (pending.request.isSettled) continue;
       const size = pending.message.key.length + pending.message.value.length + MESSAGE_OVERHEAD_BYTES;
-      if (messages.length > 0 && (bytes + size > BATCH_BYTES_MAX || this.#singly > 0)) break;
+      if (messages.length > 0 && (bytes + size > BATCH_BYTES_MAX || this.#sendSinglyCount > 0)) break;
       bytes += size;
       messages.push(pending);
     }
     this.#waiting = this.#waiting.slice(from);
     if (messages.length === 0) return null;
-    this.#singly = Math.max(0, this.#singly - messages.length);
+    this.#sendSinglyCount = Math.max(0, this.#sendSinglyCount - messages.length);
     this.batch = { messages, records: this.#encode(messages, this.producerId), isInDoubt: false, isInFlight: false };
     return this.batch;
   }
 
   acknowledge(): void {
-    const { messages } = this.#end();
+    const { messages } = this.#takeBatch();
     this.problem = null;
     this.#sequence = (this.#sequence + messages.length) & SEQUENCE_MASK;
     for (const { request } of messages) {
@@ -378,7 +379,7 @@ class PartitionQueue {
 
   /** Kafka has not appended the batch: its messages return to the head of the queue. */
   requeue(): void {
-    const { messages } = this.#end();
+    const { messages } = this.#takeBatch();
     this.#waiting = [...messages, ...this.#waiting];
   }
 
@@ -386,17 +387,17 @@ class PartitionQueue {
   requeueSingly(): boolean {
     const { batch } = this;
     if (batch !== null && batch.messages.length === 1) {
-      this.#end();
+      this.#takeBatch();
       return false;
     }
-    this.#singly = batch?.messages.length ?? 0;
+    this.#sendSinglyCount = batch?.messages.length ?? 0;
     this.requeue();
     return true;
   }
 
   /** Whether Kafka has the batch cannot be found out any more. */
   abandon(error: Error): void {
-    const { messages } = this.#end();
+    const { messages } = this.#takeBatch();
     this.producerId = null;
     fail(messages, error);
   }
@@ -415,11 +416,11 @@ class PartitionQueue {
     this.#waiting = this.#waiting.filter(({ request }) => !request.isSettled);
     const { batch } = this;
     if (batch === null || batch.isInFlight || !batch.messages.every(({ request }) => request.isSettled)) return;
-    this.#end();
+    this.#takeBatch();
     if (batch.isInDoubt) this.producerId = null;
   }
 
-  #end(): Batch {
+  #takeBatch(): Batch {
     const { batch } = this;
     if (batch === null) throw new Error(`partition ${this.partition} has no batch`);
     this.batch = null;

@@ -4,7 +4,7 @@
  * format. The statement must cast each parameter to the array type that is built here (`$1::int8[]`).
  */
 
-const OID = { bool: 16, bytea: 17, int8: 20, int2: 21, int4: 23, text: 25, float8: 701, uuid: 2950 } as const;
+const OID = { bool: 16, bytea: 17, int8: 20, int2: 21, int4: 23, text: 25, uuid: 2950 } as const;
 /** Dimensions, whether there are nulls, type of the elements, their number, the first one's index: 4 bytes each. */
 const HEADER_BYTES = 20;
 const LENGTH_BYTES = 4;
@@ -66,11 +66,6 @@ export function int4s(values: readonly (number | null)[]): Buffer {
 export function int2s(values: readonly number[]): Buffer {
   const write = (buffer: Buffer, value: number, at: number): number => buffer.writeInt16BE(value, at);
   return arrayOf(OID.int2, values, () => 2, write);
-}
-
-export function float8s(values: readonly number[]): Buffer {
-  const write = (buffer: Buffer, value: number, at: number): number => buffer.writeDoubleBE(value, at);
-  return arrayOf(OID.float8, values, () => 8, write);
 }
 
 export function booleans(values: readonly boolean[]): Buffer {

@@ -22,7 +22,7 @@ import { withoutNul } from '../../views/storable-text.ts';
 import { readAllHours } from '../sql/ledger.ts';
 import { deriveMigratedArrivals } from './arrival-numbers.ts';
 import { columnsOf, hasColumn, PART_NAMES } from '../sql/migrated-parts.ts';
-import { byteas, float8s, int8s, texts, uuids } from './binary-arrays.ts';
+import { byteas, int8s, texts, uuids } from './binary-arrays.ts';
 import { ADVISORY_LOCKS, MIGRATION_LOCK, migrate } from './migrations.ts';
 import { readMigration, readProgress } from './migration-state.ts';
 import { openPool, type PostgresPool, type Queryable } from './pool.ts';
@@ -36,9 +36,9 @@ const STATEMENT_TIMEOUT_MS = 6 * HOUR_MS;
 /** One for chunks, one to create partitions meanwhile. */
 const CONNECTIONS = 2;
 
-const ARRAYS: Readonly<Record<ColumnKind, { type: string; of: (values: readonly MigratedValue[]) => Buffer }>> = {
+const ARRAYS: Readonly<Record<ColumnKind, { type: string; of: (values: readonly MigratedValue[]) => unknown }>> = {
   integer: { type: 'int8', of: (values) => int8s(values as (number | null)[]) },
-  number: { type: 'float8', of: (values) => float8s(values as number[]) },
+  decimal: { type: 'numeric', of: (values) => values },
   text: {
     type: 'text',
     of: (values) => texts((values as (string | null)[]).map((value) => value && withoutNul(value))),

@@ -51,7 +51,7 @@ const TRANSACTIONS_BEFORE = 2 ** 31;
 
 /** Page size of a live view's scan. */
 const EVENTS_PER_PAGE = 500;
-const PAGES_PER_LOOK = 10;
+const PAGES_PER_CALL = 10;
 
 /** Advisory locks are pairs of numbers: the second number of these is the low half of a transaction number. */
 const ARRIVAL_LOCKS = ADVISORY_LOCKS + 1;
@@ -169,7 +169,7 @@ export class StoreArrivals {
   /** `tenant` is undefined for one that never sent anything. */
   async list(tenant: number | undefined, after: string | null, limit: number): Promise<Arrivals> {
     this.#storeId ??= storeIdIn(await installationOf(this.#db));
-    const { next, horizon } = await this.#lookOut();
+    const { next, horizon } = await this.#readHorizon();
     if (after === null) return this.#end(tenant, horizon);
     const start = await this.#locationOf(tenant, after, next);
     const page = tenant === undefined ? undefined : await this.#page(tenant, start, limit, horizon);
@@ -179,7 +179,7 @@ export class StoreArrivals {
     return page ?? { events: [], last: after, lastSequence: this.#sequence(horizon) };
   }
 
-  /** The newest that match, of at most PAGES_PER_LOOK pages. */
+  /** The newest that match, of at most PAGES_PER_CALL pages. */
   async listNewest(
     tenant: number | undefined,
     after: string,
@@ -190,7 +190,7 @@ export class StoreArrivals {
     let skippedEvents = 0;
     let skipped: NewestArrivals['skipped'] = null;
     let end: Pick<Arrivals, 'last' | 'lastSequence'> = { last: after, lastSequence: 0 };
-    for (let pages = 0; pages < PAGES_PER_LOOK; pages += 1) {
+    for (let pages = 0; pages < PAGES_PER_CALL; pages += 1) {
       const page = await this.list(tenant, end.last, EVENTS_PER_PAGE);
       // After the events were read, so that no merge between the two hides one.
       const person = filter.profileId === null || page.events.length === 0 ? null : await filter.person();
@@ -282,7 +282,7 @@ export class StoreArrivals {
     throw cursorOfOtherHistory();
   }
 
-  async #lookOut(): Promise<{ readonly next: number; readonly horizon: number }> {
+  async #readHorizon(): Promise<{ readonly next: number; readonly horizon: number }> {
     const { rows } = await this.#db.query<{ next: number; horizon: number }>(HORIZON_SQL);
     const [row] = rows;
     if (row === undefined) throw new Error('the number of the next transaction was not given');

@@ -219,15 +219,6 @@ async function readPairs(db: Queryable, oldest: number, newest: number, days: Ev
   return rows;
 }
 
-/** A condition on `received_at` for the days on which events with these timestamps were received. */
-export async function receivedFor(db: Queryable, timestamps: Iterable<number>): Promise<string> {
-  const { rows } = await db.query<{ day: number }>(
-    'SELECT DISTINCT day FROM event_days WHERE timestamp_day = ANY($1)',
-    [[...new Set([...timestamps].map(dayOf))]],
-  );
-  return receivedOn(rows.map(({ day }) => day));
-}
-
 /** Consecutive days become one range. */
 function receivedOn(days: Iterable<number>): string {
   const ranges: { first: number; last: number }[] = [];

@@ -21,7 +21,7 @@ import {
 } from '../../views/profile.ts';
 import { uuidOf } from '../../views/uuid.ts';
 import type { Queryable } from './pool.ts';
-import { isStorable } from './store-reads.ts';
+import { isPostgresText } from './store-reads.ts';
 
 export interface NodeRow extends ProfileNode {
   readonly root: NodeNumber;
@@ -129,7 +129,7 @@ export async function findProfile(
   type: IdentifierType,
   normalised: string,
 ): Promise<StoredProfile | undefined> {
-  if (!isStorable(normalised)) return undefined;
+  if (!isPostgresText(normalised)) return undefined;
   const values = [tenant, IDENTIFIER_TYPES.indexOf(type), normalised];
   const [nodes] = (await nodesByRoot(db, nodesSql(ROOT_BY_KEY, PROPERTIES, IDENTIFIERS), values)).values();
   return nodes && profileOf(nodes);

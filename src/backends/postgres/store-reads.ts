@@ -7,7 +7,7 @@ import type { TenantId } from '../../model.ts';
 import type { PostgresClient, PostgresPool } from './pool.ts';
 
 /** PostgreSQL cannot store U+0000 and no accepted text contains it, so a text with one matches nothing. */
-export function isStorable(text: string): boolean {
+export function isPostgresText(text: string): boolean {
   return !text.includes('\0');
 }
 
@@ -31,7 +31,7 @@ export class TenantNumbers {
       this.#known.clear();
     }
     const known = this.#known.get(id);
-    if (known !== undefined || !isStorable(id)) return known;
+    if (known !== undefined || !isPostgresText(id)) return known;
     const { rows } = await this.#pool.query<{ no: number }>('SELECT no FROM tenants WHERE id = $1', [id]);
     const no = rows[0]?.no;
     if (no !== undefined) this.#known.set(id, no);

@@ -3,10 +3,8 @@
  * are updated (`../sql/removed-sums.ts`).
  */
 
-import { MINUTE_MS, type NodeNumber } from '../../model.ts';
-import type { MinuteRevenue } from '../../views/removed-counts.ts';
+import type { NodeNumber } from '../../model.ts';
 import { type RemovedEvent as RemovedFromSums, takeFromSums } from '../sql/removed-sums.ts';
-import { receivedFor } from './store-days.ts';
 import type { PostgresClient } from './pool.ts';
 import { ROW_LOCKS, runSteps } from './sql-database.ts';
 
@@ -35,25 +33,5 @@ export function takeFromAllSums(
   events: readonly RemovedEvent[],
   becoming: 'erased' | 'expired',
 ): Promise<void> {
-  const revenuesIn = (tenant: number, starts: ReadonlySet<number>) => readRevenues(client, tenant, [...starts]);
-  return runSteps(client, (tables) => takeFromSums(tables, { locks: ROW_LOCKS, revenuesIn }, events, becoming));
-}
-
-async function readRevenues(
-  client: PostgresClient,
-  tenant: number,
-  starts: readonly number[],
-): Promise<MinuteRevenue<string>[]> {
-  if (starts.length === 0) return [];
-  const { rows } = await client.query<MinuteRevenue<string>>(
-    `SELECT m.start, e.event_name AS "eventName", e.currency, e.revenue
-     FROM unnest($2::bigint[]) AS m (start) CROSS JOIN LATERAL (
-       SELECT no, event_name, currency, revenue FROM events
-       WHERE tenant = $1 AND ${await receivedFor(client, starts)} AND revenue IS NOT NULL
-         AND timestamp >= m.start AND timestamp < m.start + ${MINUTE_MS}
-       OFFSET 0
-     ) AS e ORDER BY e.no`,
-    [tenant, starts],
-  );
-  return rows;
+  return runSteps(client, (tables) => takeFromSums(tables, ROW_LOCKS, events, becoming));
 }

@@ -16,7 +16,7 @@ const ENGINE_TYPES: EngineTypes = {
   text: 'text COLLATE "C"',
   integer: 'bigint',
   smallInteger: 'integer',
-  real: 'float8',
+  decimal: 'numeric',
   bytes: 'bytea',
   uuid: 'uuid',
   uuidBytes: 'uuid',

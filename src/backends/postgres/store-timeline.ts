@@ -12,7 +12,7 @@ import { eventCursorOf, eventsBefore } from '../../views/cursor.ts';
 import { dayOf, eventWindows } from './store-days.ts';
 import type { Queryable } from './pool.ts';
 import { findNodes } from './store-profiles.ts';
-import { isStorable } from './store-reads.ts';
+import { isPostgresText } from './store-reads.ts';
 
 /** Limit of the properties on a page, in UTF-16 units; the event that exceeds it is still returned. */
 const PAGE_LENGTH_MAX = 16 * 1024 * 1024;
@@ -136,7 +136,7 @@ async function readEvents(
   const { eventName } = query;
   const rows: PageColumns[] = [];
   // No accepted text contains such a character, so there is no such event.
-  if (eventName !== null && !isStorable(eventName)) return { rows, isCut: false };
+  if (eventName !== null && !isPostgresText(eventName)) return { rows, isCut: false };
   const from = query.from ?? Number.MIN_SAFE_INTEGER;
   for await (const window of eventWindows(db, { from, to: before.timestamp, days })) {
     const start = window.to <= before.timestamp ? { timestamp: window.to, no: 0 } : before;

@@ -28,7 +28,7 @@ import {
 } from '../../store-writer.ts';
 import { addVisit, type Visits } from '../../views/node-properties.ts';
 import type { HashOfKey } from '../../views/keyed-hash.ts';
-import { countLostRecords, readPositions, readProcessedLog } from '../sql/positions.ts';
+import { countLostRecords, readProcessedLog } from '../sql/positions.ts';
 import type { Difference } from '../sql/ledger.ts';
 import { hasJobs } from '../sql/jobs.ts';
 import { markAccepted } from '../sql/rejections.ts';
@@ -120,10 +120,6 @@ class PostgresStoreWriter implements StoreWriter {
     };
     this.#sweep = new StoreSweep(pool, this.#shared.days);
     this.#balance = new StoreBalance(pool);
-  }
-
-  positions(): Promise<Map<number, number>> {
-    return readPositions(this.#queries, this.#shared.logName);
   }
 
   /** Checked again here: a dump of another installation may have been restored over the tables meanwhile. */
@@ -296,19 +292,15 @@ class PostgresWriteTransaction extends SqlWriteTransaction implements WriteTrans
       this.#shared.days.forget();
       throw new StoreConflictError('a day was removed meanwhile', { cause: error });
     }
-    for (const { tenant, batch } of tenants) await this.#markAccepted(tenant, batch, processedAt);
+    for (const { tenant, batch } of tenants) {
+      await this.inSteps((tables) => markAccepted(tables, tenant, batch.acceptedRejections, processedAt));
+    }
     for (const { tenant, batch } of tenants) {
       for (const record of batch.records) this.sums.add(tenant, record);
       this.sums.addProfiles(tenant, newProfilesIn(batch.changes));
       if (batch.violations !== undefined) this.sums.addViolations(tenant, batch.violations);
       if (this.#met.some(([met]) => met === tenant)) this.#met.push([tenant, peopleIn(batch)]);
     }
-  }
-
-  async #markAccepted(tenant: number, { acceptedRejections }: TenantBatch, processedAt: number): Promise<void> {
-    if (acceptedRejections.length === 0) return;
-    const marked = await this.inSteps((tables) => markAccepted(tables, tenant, acceptedRejections, processedAt));
-    if (marked < acceptedRejections.length) throw new StoreConflictError('a rejected user was resubmitted meanwhile');
   }
 
   async commit(_durable: boolean): Promise<void> {

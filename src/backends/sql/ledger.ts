@@ -6,6 +6,7 @@
 
 import { type Kysely, type RawBuilder, sql } from 'kysely';
 import type { LostAhead } from '../../log.ts';
+import { processedLogOf } from '../../log/continuity.ts';
 import { HOUR_MS, MINUTE_MS, type TenantId } from '../../model.ts';
 import type { LedgerHour, Receipts, StoredLedger, TimeRange } from '../../store.ts';
 import { ledgerSumsOf } from '../../views/counts.ts';
@@ -49,10 +50,7 @@ export async function readLedger(
       resubmittedUsers: sums.users_resubmitted,
       droppedByClients: sums.dropped_by_clients,
     })),
-    positions: positionsIn(positions),
-    lastTraceIds: new Map(
-      positions.flatMap(({ partition, lastTraceId }) => (lastTraceId === null ? [] : [[partition, lastTraceId]])),
-    ),
+    ...processedLogOf(positions),
     lost: [...rowsOf(row.lost), ...skippedIn(positions)],
     missingRecords: 0,
   };
@@ -88,7 +86,7 @@ export async function readReceipts(
     .executeTakeFirstOrThrow();
   return {
     minutes: rowsOf(row.minutes),
-    positions: positionsIn(rowsOf(row.positions)),
+    positions: processedLogOf(rowsOf(row.positions)).positions,
   };
 }
 
@@ -109,10 +107,6 @@ export async function readAllHours(queries: StoreQueries): Promise<Map<TenantId,
 
 function numberOf(tables: Kysely<StoreTables>, id: TenantId) {
   return tables.selectFrom('tenants').select('no').where('id', '=', id);
-}
-
-export function positionsIn(rows: readonly { readonly partition: number; readonly position: number }[]) {
-  return new Map(rows.map(({ partition, position }) => [partition, position]));
 }
 
 export function selectPositions(tables: Kysely<StoreTables>, log: string) {

@@ -15,7 +15,7 @@ const KINDS: Readonly<Record<ColumnType, ColumnKind>> = {
   text: 'text',
   integer: 'integer',
   smallInteger: 'integer',
-  real: 'number',
+  decimal: 'decimal',
   bytes: 'bytes',
   uuid: 'uuid',
   uuidBytes: 'uuid',

@@ -8,17 +8,13 @@ import type { LostRecords } from '../../log.ts';
 import { processedLogOf } from '../../log/continuity.ts';
 import type { SqlStatement } from './database.ts';
 import type { StoreProgress } from '../../store-writer.ts';
-import { positionsIn, selectPositions, skippedIn } from './ledger.ts';
+import { selectPositions, skippedIn } from './ledger.ts';
 import type { StoreQueries, StoreTables } from './store-tables.ts';
-
-export async function readPositions({ tables }: StoreQueries, log: string): Promise<Map<number, number>> {
-  return positionsIn(await selectPositions(tables, log).execute());
-}
 
 export async function readProcessedLog({ tables }: StoreQueries, log: string): Promise<StoreProgress> {
   const rows = await selectPositions(tables, log).execute();
   return {
-    ...processedLogOf(rows.map(({ partition, position, lastTraceId }) => [partition, position, lastTraceId])),
+    ...processedLogOf(rows),
     skipped: skippedIn(rows),
   };
 }

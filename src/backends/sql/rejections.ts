@@ -13,7 +13,7 @@ import type {
   StoredRejection,
   TimeRange,
 } from '../../store.ts';
-import type { AcceptedRejection } from '../../store-writer.ts';
+import { type AcceptedRejection, StoreConflictError } from '../../store-writer.ts';
 import { scopedCursorOf, scopedNumbersOf, pageOf } from '../../views/cursor.ts';
 import { eventNamesIn, nameInText, reasonHash } from '../../views/kept-rejections.ts';
 import { uuidOf } from '../../views/uuid.ts';
@@ -148,13 +148,13 @@ export function* openRejectionsOf(tables: Tables, tenant: number, traceId: strin
   return (yield* openRejections(tables, tenant, [traceId])).get(traceId) ?? new Set();
 }
 
-/** Marks rejections that are open; gives how many these were. */
+/** Marks rejections; one that is not open any more is a conflict. */
 export function* markAccepted(
   tables: Tables,
   tenant: number,
   accepted: readonly AcceptedRejection[],
   at: number,
-): Steps<number> {
+): Steps<void> {
   let marked = 0;
   // In one order, as rows are locked in it.
   const byRequest = Map.groupBy(accepted, ({ traceId, acceptedBy }) => `${traceId} ${acceptedBy}`);
@@ -174,7 +174,7 @@ export function* markAccepted(
         .where('resubmitted_at', 'is', null),
     );
   }
-  return marked;
+  if (marked < accepted.length) throw new StoreConflictError('a rejected user was resubmitted meanwhile');
 }
 
 export async function countRejections(

@@ -3,9 +3,6 @@
  * (`views/removed-counts.ts`), and the ledger, where the events move from stored to erased or expired. The last steps of
  * the caller's transaction, on a bounded number of events already removed from the tables: every transaction locks rows
  * of sums last, in one order.
- *
- * A writer of PostgreSQL may add another shard to a bucket until all of its shards are locked. So rows are locked before
- * anything else is read, and again afterwards: if no row was added meanwhile, what was read belongs to the locked rows.
  */
 
 import { sql, type SqlBool } from 'kysely';
@@ -15,100 +12,44 @@ import {
   type Bucket,
   type CountedRow,
   lossesOf,
-  minutesToResum,
-  minutesWithRevenue,
-  type MinuteRevenue,
   type RemovedEventCount,
   rowsWithout,
 } from '../../views/removed-counts.ts';
 import type { RowLocks } from './database.ts';
-import { changedBy, chunksOf, engineStep, rowsOf, type Steps, type Tables } from './steps.ts';
+import { changedBy, chunksOf, rowsOf, type Steps, type Tables } from './steps.ts';
 import { moveInLedger, type RemovedFromLedger } from './sums.ts';
+import { decimalText } from './tables.ts';
 
 const ROWS_PER_STATEMENT = 1_000;
-const MINUTES_PER_HOUR = HOUR_MS / MINUTE_MS;
 /** The primary key of counts, after the tenant. */
 const BUCKET = ['width', 'start', 'event_name', 'currency'] as const;
 
 export type RemovedEvent = RemovedEventCount & RemovedFromLedger;
-type Revenues = Iterable<MinuteRevenue<number | string>>;
-
-interface SumsEngine {
-  readonly locks: RowLocks;
-  /** Revenues of the stored events of these minutes, in the order of the log. */
-  readonly revenuesIn: (tenant: number, starts: ReadonlySet<number>) => Revenues | Promise<Revenues>;
-}
 
 /** All events of a user of a request have to be removed together, or the users in the ledger are wrong. */
 export function* takeFromSums(
   tables: Tables,
-  engine: SumsEngine,
+  locks: RowLocks,
   events: readonly RemovedEvent[],
   becoming: 'erased' | 'expired',
 ): Steps<void> {
   const byTenant = [...Map.groupBy(events, ({ tenant }) => tenant)].sort(([a], [b]) => a - b);
-  for (const [tenant, some] of byTenant) yield* takeFromCounts(tables, engine, tenant, some);
+  for (const [tenant, some] of byTenant) {
+    const losses = [...lossesOf(some, MINUTE_MS), ...lossesOf(some, HOUR_MS)].sort(compareBuckets);
+    // A shard that another writer adds meanwhile has none of these events.
+    yield* writeRows(tables, tenant, rowsWithout(losses, yield* lockRows(tables, tenant, losses, locks)));
+  }
   yield* moveInLedger(tables, events, becoming);
 }
 
-function* takeFromCounts(
-  tables: Tables,
-  { locks, revenuesIn }: SumsEngine,
-  tenant: number,
-  events: readonly RemovedEvent[],
-): Steps<void> {
-  const [minutes, hours] = [lossesOf(events, MINUTE_MS), lossesOf(events, HOUR_MS)];
-  const starts = minutesWithRevenue(minutes);
-  const resummed = minutesToResum(starts, yield* eventsByMinute(tables, tenant, [...starts]));
-  const buckets = [...minutes, ...hours].sort(compareBuckets);
-  const rowsOfHours = hours.filter(({ hasRevenue }) => hasRevenue).flatMap(minutesOf);
-  let rows = yield* readRows(tables, tenant, buckets, locks);
-  for (;;) {
-    const counted = {
-      rows,
-      revenues: yield* engineStep(() => revenuesIn(tenant, resummed)),
-      minutes: yield* readRows(tables, tenant, rowsOfHours),
-    };
-    const again = yield* readRows(tables, tenant, buckets, locks);
-    if (again.length === rows.length) {
-      yield* writeRows(tables, tenant, rowsWithout({ minutes, hours, resummed }, counted));
-      return;
-    }
-    rows = again;
-  }
-}
-
-function minutesOf({ start, eventName, currency }: Bucket): Bucket[] {
-  return Array.from({ length: MINUTES_PER_HOUR }, (_, n) => {
-    return { width: MINUTE_MS, start: start + n * MINUTE_MS, eventName, currency };
-  });
-}
-
-/** The number of events in these minutes, by start, whatever their names. */
-function* eventsByMinute(tables: Tables, tenant: number, starts: readonly number[]): Steps<Map<number, number>> {
-  const found = new Map<number, number>();
-  for (const some of chunksOf(starts, ROWS_PER_STATEMENT)) {
-    const rows = yield* rowsOf(
-      tables
-        .selectFrom('counts')
-        .select((row) => ['start', row.fn.sum<number>('events').as('events')])
-        .where('tenant', '=', tenant)
-        .where('width', '=', MINUTE_MS)
-        .where('start', 'in', some)
-        .groupBy('start'),
-    );
-    for (const { start, events } of rows) found.set(start, events);
-  }
-  return found;
-}
-
-/** All shards of these buckets, locked if there are `locks`; then the buckets have to be in order. */
-function* readRows(tables: Tables, tenant: number, buckets: readonly Bucket[], locks?: RowLocks): Steps<CountedRow[]> {
+/** All shards of these buckets, which are in order. */
+function* lockRows(tables: Tables, tenant: number, buckets: readonly Bucket[], locks: RowLocks): Steps<CountedRow[]> {
   const found: CountedRow[] = [];
   for (const some of chunksOf(buckets, ROWS_PER_STATEMENT)) {
     const query = tables
       .selectFrom('counts')
-      .select(['width', 'start', 'event_name as eventName', 'currency', 'shard', 'events', 'revenue'])
+      .select(['width', 'start', 'event_name as eventName', 'currency', 'shard', 'events'])
+      .select(decimalText('revenue').as('revenue'))
       .where('tenant', '=', tenant)
       .where(isOneOf(BUCKET, some.map(keyOf)))
       .orderBy('width')
@@ -116,7 +57,7 @@ function* readRows(tables: Tables, tenant: number, buckets: readonly Bucket[], l
       .orderBy('event_name')
       .orderBy('currency')
       .orderBy('shard');
-    found.push(...(yield* rowsOf(locks === undefined ? query : locks.lock(query))));
+    found.push(...(yield* rowsOf(locks.lock(query))));
   }
   return found;
 }

@@ -17,11 +17,11 @@ import type { CountedCurrency } from '../../views/currency.ts';
 import type { SqlQueries } from './database.ts';
 import {
   bytes,
+  decimal,
   integer,
   keyedTable,
   nullable,
   number,
-  real,
   smallInteger,
   sumsTable,
   table,
@@ -124,7 +124,7 @@ export const STORE_TABLES = {
     currency: text<CountedCurrency>(),
     shard: smallInteger(),
     events: integer(),
-    revenue: real(),
+    revenue: decimal(),
   }),
   /** By hour of receipt: every received user and event is accounted for. */
   ledger: sumsTable(

@@ -3,7 +3,7 @@
  * in the types of an engine. A column is not null unless it is `nullable`.
  */
 
-import type { Generated } from 'kysely';
+import { type Generated, type RawBuilder, sql } from 'kysely';
 
 /** How an engine writes the types of columns and the ends of tables. */
 export interface EngineTypes extends Readonly<Record<ColumnType, string>> {
@@ -17,9 +17,10 @@ export interface EngineTypes extends Readonly<Record<ColumnType, string>> {
 
 /**
  * `number`: the primary key of a table, counted up by the engine. `smallInteger`: numbers below 2^31. `uuid`: as text in
- * queries, in lower case. `uuidBytes`: as 16 bytes in SQLite, where there are many.
+ * queries, in lower case. `uuidBytes`: as 16 bytes in SQLite, where there are many. `decimal`: written as text
+ * (views/decimal.ts), and read as text with `decimalText`.
  */
-export type ColumnType = 'number' | 'text' | 'integer' | 'smallInteger' | 'real' | 'bytes' | 'uuid' | 'uuidBytes';
+export type ColumnType = 'number' | 'text' | 'integer' | 'smallInteger' | 'decimal' | 'bytes' | 'uuid' | 'uuidBytes';
 
 interface Column<Value> {
   readonly type: ColumnType;
@@ -37,10 +38,15 @@ export const number: Column<Generated<number>> = { type: 'number', constraints: 
 export const text = columnOf<string>('text');
 export const integer = columnOf<number>('integer');
 export const smallInteger = columnOf<number>('smallInteger');
-export const real = columnOf<number>('real');
+export const decimal = columnOf<string>('decimal');
 export const bytes = columnOf<Uint8Array>('bytes');
 export const uuid = columnOf<string>('uuid');
 export const uuidBytes = columnOf<string | Uint8Array>('uuidBytes');
+
+/** A decimal column in a query: PostgreSQL's own numbers would be read as doubles. */
+export function decimalText(column: string): RawBuilder<string> {
+  return sql<string>`CAST(${sql.ref(column)} AS text)`;
+}
 
 export function nullable<Value>({ type, constraints }: Column<Value>): Column<Value | null> {
   return { type, constraints: constraints.replace('NOT NULL', '') };

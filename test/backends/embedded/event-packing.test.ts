@@ -12,7 +12,7 @@ const [OLDEST, NEWEST] = [Date.UTC(0) - 1e14, Date.UTC(9999, 11, 31)];
 
 function blockOf(events: readonly BlockEvent[]): BlockEvent[] {
   const writer = new BlockWriter();
-  for (const event of events) writer.add(event.no, event.node, event.record, event.userIndex, event);
+  for (const event of events) assert.ok(writer.add(event.no, event.node, event.record, event.userIndex, event));
   assert.equal(writer.events, events.length);
   return unpackBlock(TENANT, writer.take());
 }
@@ -52,13 +52,46 @@ suite('A block of events', () => {
       event(1_000_001, { revenue: 0.1, value: '12345678901234567890' }),
       event(1_000_002, { revenue: '1e400', value: -5e-324, timestamp: OLDEST }),
       event(1_000_009, { timestamp: NEWEST, record: 2 ** 40, name: '\0', node: 2 ** 40 }),
-      event(1_000_010, {
-        record: 2 ** 40,
-        properties: JSON.stringify({ long: 'x'.repeat(100_000) }),
-        eventIndex: 500_000,
-      }),
+      event(1_000_010, { record: 2 ** 40, eventIndex: 500_000 }),
     ];
     assert.deepEqual(blockOf(events), events);
+  });
+
+  test('a large event has a block of its own', () => {
+    const large = event(2, { properties: JSON.stringify({ long: 'x'.repeat(100_000) }) });
+    assert.deepEqual(blockOf([large]), [large]);
+    const writer = new BlockWriter();
+    assert.ok(writer.add(1, 3, 1, 1, event(1)));
+    assert.ok(!writer.add(2, 6, 1, 2, large));
+    assert.deepEqual(unpackBlock(TENANT, writer.take()), [event(1)]);
+  });
+
+  test('event ids come out where they were, UUIDs or not', () => {
+    const id = '0195f2a0-89ab-7def-8123-00000000ac70';
+    const properties = [
+      `{"$event_id":"${id}"}`,
+      `{"page":"/ü","$event_id":"${id}"}`,
+      `{"$event_id":"${id}","$event_id ":"${id}"}`,
+      `{"nested":{"$event_id":"${id}"},"$event_id":"${uuidText(Buffer.alloc(16, 7))}"}`,
+      `{"$event_id":"${id.toUpperCase()}"}`,
+      `{"$event_id":"${id}0"}`,
+      `{"$event_id":"order-1"}`,
+      `{"$event_id":null}`,
+      `{"text":"\\"$event_id\\":\\"${id}\\""}`,
+      '{}',
+    ];
+    const events = properties.map((one, at) => event(at + 1, { properties: one }));
+    assert.deepEqual(blockOf(events), events);
+    assert.deepEqual(blockOf(events.toReversed()), events.toReversed());
+  });
+
+  test('a block of events with UUIDs as their ids has as many as fit into half a page', () => {
+    const writer = new BlockWriter();
+    const properties = `{"$event_id":"0195f2a0-89ab-7def-8123-00000000ac70","page":"${'x'.repeat(100)}"}`;
+    for (let no = 0; writer.add(no, no, 1, no, event(no, { properties })); no++);
+    const { numbers, texts } = writer.take();
+    const bytes = numbers.length + texts.length;
+    assert.ok(bytes > 3_600 && bytes <= 4_060, `${bytes} bytes`);
   });
 
   test('half a character at the end of a name stays apart from what follows', () => {
@@ -69,7 +102,9 @@ suite('A block of events', () => {
 
   test('a byte that was changed is reported as damage, whichever it is', () => {
     const writer = new BlockWriter();
-    for (let no = 1; no <= 20; no++) writer.add(no, no, 1, no, event(no, { properties: `{"page":"/p/${no * 7919}"}` }));
+    const eventId = '"$event_id":"0195f2a0-89ab-7def-8123-00000000ac70"';
+    for (let no = 1; no <= 20; no++)
+      writer.add(no, no, 1, no, event(no, { properties: `{${eventId},"page":"/p/${no * 7919}"}` }));
     const block = writer.take();
     for (const part of ['numbers', 'texts'] as const) {
       for (let at = 0; at < block[part].length; at++) {

@@ -67,7 +67,7 @@ suite('The Kafka client', { skip: whyNoKafka() }, () => {
     const disconnected = once(producer, 'client:broker:disconnect');
     socket?.destroy();
     await disconnected;
-    // Before the retry. Kafka recognizes a batch only among the last five of a producer.
+    // Before the retry. Kafka recognises a batch only among the last five of a producer.
     for (let n = 0; n < 6; n++) await send();
     await second;
     assert.equal(await end(), 9n, 'eight messages were sent');

@@ -11,7 +11,7 @@ import { openKafkaLogAppender } from '../../../src/backends/kafka/log.ts';
 import { entry, readAll } from '../../contract/log-entries.ts';
 import { eventually } from '../../server.ts';
 import { ensureKafkaJars } from '../../servers/kafka-jars.ts';
-import { whyNoKafka } from '../../servers/kafka.ts';
+import { KAFKA_LOGGING, whyNoKafka } from '../../servers/kafka.ts';
 import { freePort, makeServerFolder, ready, type ServerFolder } from '../../servers/processes.ts';
 import { findTool } from '../../tools.ts';
 import { appenderOf, groupReaderOf, KEPT_MS, readerOf } from './log-on-kafka.ts';
@@ -20,14 +20,6 @@ const run = promisify(execFile);
 const openssl = findTool('openssl') ?? '';
 const java = findTool('java') ?? '';
 const READY_MS_MAX = 90_000;
-const LOGGING = `status=error
-appender.console.type=Console
-appender.console.name=console
-appender.console.layout.type=PatternLayout
-appender.console.layout.pattern=%d %p %c{1} %m%n
-rootLogger.level=INFO
-rootLogger.appenderRef.console.ref=console
-`;
 const CLUSTER_ID = 'AAAAAAAAAAAAAAAAAAAAAQ';
 
 interface SecureKafka {
@@ -83,7 +75,7 @@ async function secureKafka(folder: ServerFolder): Promise<SecureKafka> {
   const logins = ['SCRAM-SHA-512=[name=bob,password=secret-512]', 'SCRAM-SHA-256=[name=eve,password=secret-256]'];
   const format = ['format', '-t', CLUSTER_ID, '-c', file, ...logins.flatMap((login) => ['--add-scram', login])];
   await run(java, ['-cp', jars, 'kafka.tools.StorageTool', ...format]);
-  writeFileSync(at('log4j2.properties'), LOGGING);
+  writeFileSync(at('log4j2.properties'), KAFKA_LOGGING);
   const options = ['-Xmx256m', '-XX:TieredStopAtLevel=1', `-Dlog4j2.configurationFile=${at('log4j2.properties')}`];
   const broker = folder.run('broker', java, [...options, '-cp', jars, 'kafka.Kafka', file]);
   await ready('Kafka with logins', broker, READY_MS_MAX, async () => broker.hasSaid('Kafka Server started'));

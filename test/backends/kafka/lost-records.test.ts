@@ -14,7 +14,7 @@ import { openPostgresStoreWriter } from '../../../src/backends/postgres/store-wr
 import { Processor } from '../../../src/processor/processor.ts';
 import { allocateMetrics, METRIC, metricsWriter, readGauge } from '../../../src/telemetry/metrics.ts';
 import { Housekeeping } from '../../../src/processor/housekeeping.ts';
-import { createReading } from '../../../src/views/reading.ts';
+import { withPendingRecords } from '../../../src/views/reading.ts';
 import { entry, readAll } from '../../contract/log-entries.ts';
 import { person, request, TENANT } from '../../contract/store-feeding.ts';
 import { rememberingLogger } from '../../processor/processing.ts';
@@ -195,7 +195,7 @@ async function processing(context: TestContext) {
   const setup = { logName: plain.name };
   const writer = openPostgresStoreWriter({ pool: await connect({ max: 2 }), ...setup });
   const store = openPostgresStore({ pool: await connect({ max: 1 }), ...setup });
-  const reading = createReading(store, plain);
+  const reading = withPendingRecords(store, plain);
   context.after(() => Promise.all([writer.close(), store.close()]));
   const metrics = allocateMetrics(1);
   // All in one hour of the ledger, and a tick apart: a segment of Kafka ends by the times of its messages.

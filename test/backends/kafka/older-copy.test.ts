@@ -119,7 +119,7 @@ suite('A broker that is put back to an older state', {
     const running = processor.run();
     const events = async (): Promise<number | undefined> =>
       (await pool.query<{ events: number }>('SELECT count(*)::integer AS events FROM events')).rows[0]?.events;
-    const position = async (): Promise<number | undefined> => (await writer.positions()).get(0);
+    const position = async (): Promise<number | undefined> => (await writer.processed()).positions.get(0);
     try {
       await send(PROCESSED - IN_COPY);
       await eventually('all is processed', async () => (await position()) === PROCESSED, DEADLINE_MS);

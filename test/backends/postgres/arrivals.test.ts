@@ -67,7 +67,7 @@ async function write(writer: StoreWriter, partition: number, count: number): Pro
       Array.from({ length: count }, () => ({})),
     ),
   ]);
-  const from = (await writer.positions()).get(partition) ?? 0;
+  const from = (await writer.processed()).positions.get(partition) ?? 0;
   const transaction = await writer.begin();
   begun.add(transaction);
   await transaction.advance(partition, from, from + 1);

@@ -12,7 +12,7 @@ import type { LogEntry } from '../../../src/log.ts';
 import type { Store } from '../../../src/store.ts';
 import { StoreConflictError, type StoreWriter, type WriteTransaction } from '../../../src/store-writer.ts';
 import { processBatch } from '../../processor/process-batch.ts';
-import { DAY_MS, eventsOf, HOUR_MS, person, request, START, TENANT } from '../../contract/store-feeding.ts';
+import { ACT, DAY_MS, eventsOf, person, request, START, TENANT } from '../../contract/store-feeding.ts';
 import { dumpOf } from '../../processor/store-dump.ts';
 import { eventually } from '../../server.ts';
 import { whyNoPostgres } from '../../servers/postgres.ts';
@@ -21,7 +21,6 @@ import { databaseFor } from './database.ts';
 const LOG = 'test:log';
 const WRITERS = 3;
 const TRIES_MAX = 100;
-const ACT = { traceId: '01957000-0000-7000-8000-00000000ac70', at: START + HOUR_MS };
 const CONTEXT = {
   options: { defaultCountry: null, junkValues: new Set<string>() },
   now: () => START,
@@ -52,7 +51,7 @@ async function takeIn(writer: StoreWriter, partition: number, entries: readonly 
   for (const entry of entries) {
     for (let tries = 0; ; tries++) {
       assert.ok(tries < TRIES_MAX, 'a batch never gets its turn');
-      const from = (await writer.positions()).get(partition) ?? 0;
+      const from = (await writer.processed()).positions.get(partition) ?? 0;
       const transaction = await writer.begin();
       try {
         await transaction.advance(partition, from, from + 1);

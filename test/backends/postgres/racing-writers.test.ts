@@ -40,7 +40,7 @@ async function writeAll(writer: StoreWriter, partition: number, entries: readonl
   let conflicts = 0;
   let tries = 0;
   for (let at = 0; at < entries.length; ) {
-    const from = (await writer.positions()).get(partition) ?? 0;
+    const from = (await writer.processed()).positions.get(partition) ?? 0;
     const size = 1 + Math.floor(random() * 4);
     const records = recordsOf(entries.slice(at, at + size), partition, from);
     const transaction = await writer.begin();
@@ -73,7 +73,7 @@ async function race(database: TestDatabase, entries: readonly Entry[], random: R
     );
     const expected = hands.flatMap((hand, index) => (hand.length === 0 ? [] : [[index, hand.length] as const]));
     assert.deepEqual(
-      [...((await writers[0]?.positions()) ?? [])].toSorted(([a], [b]) => a - b),
+      [...((await writers[0]?.processed())?.positions ?? [])].toSorted(([a], [b]) => a - b),
       expected,
     );
     assert.deepEqual(await writers[0]?.difference(), { users: 0, events: 0 });
@@ -249,7 +249,7 @@ suite('Racing writers on PostgreSQL', { skip: whyNoPostgres() }, () => {
     const readOn = async (pool: PostgresPool): Promise<void> => {
       const writer = openPostgresStoreWriter({ pool, logName: 'test:log' });
       for (;;) {
-        const from = (await writer.positions()).get(0) ?? 0;
+        const from = (await writer.processed()).positions.get(0) ?? 0;
         const records = recordsOf(entries.slice(from, from + 2), 0, from);
         if (records.length === 0) return;
         const transaction = await writer.begin();

@@ -22,7 +22,7 @@ suite('A PostgreSQL that refuses to work', { skip: whyNoPostgres() }, () => {
     // As where a table was not restored, or a right was taken away.
     await pool.query('ALTER TABLE arrivals RENAME TO elsewhere');
     await processor.processAll();
-    assert.deepEqual([...(await writer.positions())], []);
+    assert.deepEqual([...(await writer.processed()).positions], []);
     assert.equal(lines.filter((line) => /waits.*arrivals/.test(line) || /arrivals.*waits/.test(line)).length, 1);
     await pool.query('ALTER TABLE elsewhere RENAME TO arrivals');
     await processor.processAll();
@@ -36,7 +36,7 @@ suite('A PostgreSQL that refuses to work', { skip: whyNoPostgres() }, () => {
     const { pool, writer, store, processor, lines } = await processorIn(scope, context, ['e', 'e']);
     await pool.query('ALTER TABLE records ADD COLUMN added int NOT NULL');
     await processor.processAll();
-    assert.deepEqual([...(await writer.positions())], []);
+    assert.deepEqual([...(await writer.processed()).positions], []);
     assert.equal(lines.filter((line) => /column .*added.* of relation/.test(line)).length, 1);
     await pool.query('ALTER TABLE records DROP COLUMN added');
     await processor.processAll();

@@ -12,10 +12,10 @@ import { openSqliteStore } from '../../../src/backends/embedded/store/store.ts';
 import { openSqliteStoreWriter } from '../../../src/backends/embedded/store/writer.ts';
 import type { Page, PeoplePage, StoredEvent } from '../../../src/store.ts';
 import {
+  ACT,
   ALL_EVENTS,
   allPages,
   feed,
-  HOUR_MS,
   person,
   request,
   type StoreUnderTest,
@@ -28,7 +28,6 @@ import { removeFolder, temporaryFolder } from '../../server.ts';
 import { whyNoPostgres } from '../../servers/postgres.ts';
 import { migratedDatabase } from './database.ts';
 
-const ACT = { traceId: '01957000-0000-7000-8000-00000000ac70', at: START + HOUR_MS };
 const BATCH = 40;
 const NOTHING = { rows: [], nextCursor: null };
 

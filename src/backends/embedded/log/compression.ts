@@ -12,11 +12,11 @@ import { dirname } from 'node:path';
 import { pipeline } from 'node:stream/promises';
 import { constants, createZstdCompress } from 'node:zlib';
 import { syncPath } from '../../../data-folder/write-durably.ts';
+import { SECOND_MS } from '../../../model.ts';
 import { removeSegment, type Segment } from './segments.ts';
 
 /** Higher levels save little more, and take several times as long. */
 const LEVEL = 1;
-const SECOND_MS = 1_000;
 
 /** The time of the new file is that of its newest record: retention goes by it. If it rejects, the segment is as it was. */
 export async function compressSegment({ file }: Segment, newestReceivedAt: number): Promise<void> {

@@ -15,14 +15,13 @@ import { ForeignSegmentError } from '../../../log.ts';
 import { readLogEnds } from './ends.ts';
 import { findLogName } from './name.ts';
 import { isEmpty } from './segment-reader.ts';
-import { assertCurrentLayout, findOwnHeader, findSegmentHeader, listReadable } from './segments.ts';
+import { findOwnHeader, findSegmentHeader, listReadable } from './segments.ts';
 
 /**
  * Throws `ForeignSegmentError` for the first segment that was written elsewhere, and for such a `log-ends`;
  * `LogCorruptError` for a log of another format.
  */
 export function assertOwnSegments(folder: string): void {
-  assertCurrentLayout(folder);
   const ends = readLogEnds(folder);
   const logName = findLogName(folder);
   if (ends !== undefined && ends.logName !== logName) {

@@ -315,15 +315,15 @@ export function decodeIntact(segment: SegmentReader, found: FoundRecord): Decode
  */
 export function readRecords(range: SegmentRange, bytesMax: number, cache: SegmentCache): ReadRecords {
   const { segment, from } = range;
-  const end = endOf(range);
+  const end = requiredEnd(range);
   const records: LogRecord[] = [];
   if (from >= end) return { records, isEnd: true };
   return inSegment(range, cache, { records, isEnd: true }, (open) => {
-    const start = open.find(from);
-    if (start === undefined) throw damaged(range, from);
-    let place = start;
+    const first = open.find(from);
+    if (first === undefined) throw damaged(range, from);
+    let place = first;
     let bytes = 0;
-    let bytesInAll = 0;
+    let frameBytes = 0;
     for (const found of open.scan(place, bytesMax)) {
       const header = decodeIntact(open, found)?.header;
       if (header?.position !== place.position) {
@@ -334,9 +334,9 @@ export function readRecords(range: SegmentRange, bytesMax: number, cache: Segmen
       records.push({ ...header, body: found.bytes.subarray(bodyStart, bodyEnd) });
       place = { position: found.position + 1, offset: found.end };
       bytes += bodyEnd - bodyStart;
-      bytesInAll += bodyEnd - start;
+      frameBytes += bodyEnd - start;
       const isEnd = place.position === end;
-      if (isEnd || bytes >= bytesMax || bytesInAll >= BATCH_BYTES_MAX) return { records, isEnd };
+      if (isEnd || bytes >= bytesMax || frameBytes >= BATCH_BYTES_MAX) return { records, isEnd };
     }
     const isCutShort = open.nextIntact(place.offset) === undefined;
     if (isCutShort && end === Number.POSITIVE_INFINITY) return { records, isEnd: true };
@@ -357,7 +357,7 @@ export function readHeaders(
   cache: SegmentCache,
   { countMax = Number.POSITIVE_INFINITY, traceId }: { readonly countMax?: number; readonly traceId?: string } = {},
 ): ReadHeaders {
-  const end = endOf(range);
+  const end = requiredEnd(range);
   const headers: LogHeader[] = [];
   if (range.from >= end) return { headers, problem: undefined };
   return inSegment(range, cache, { headers, problem: undefined }, (open) => {
@@ -411,7 +411,7 @@ export function isEmpty(segment: Segment): boolean {
 /** The position after the last record that counts. */
 export function endOfSegment(range: SegmentRange, cache = new SegmentCache()): number {
   const { segment } = range;
-  const end = endOf(range);
+  const end = requiredEnd(range);
   if (end <= segment.firstPosition) return segment.firstPosition;
   // Only complete ones are compressed.
   if (segment.isCompressed && range.until !== undefined) return end;
@@ -438,7 +438,7 @@ function isComplete({ next, durable, isDurableOnly }: SegmentRange, { header, si
 }
 
 /** The position before which the segment must have all records; infinity if that is not known. */
-function endOf({ until, durable, isDurableOnly }: SegmentRange): number {
+function requiredEnd({ until, durable, isDurableOnly }: SegmentRange): number {
   return until ?? (isDurableOnly ? durable?.position : undefined) ?? Number.POSITIVE_INFINITY;
 }
 

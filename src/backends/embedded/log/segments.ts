@@ -245,12 +245,6 @@ export function writeAll(descriptor: number, pieces: Uint8Array[]): number {
   return bytes;
 }
 
-/** Before the first release the log had other files. */
-export function assertCurrentLayout(folder: string): void {
-  const old = listNames(folder).find((name) => /^(\d+|\d{16}\.db)$/.test(name));
-  if (old !== undefined) throw new LogCorruptError(`The log has ${join(folder, old)}, which ${OTHER_VERSION}`);
-}
-
 export function removeSegment(file: string): void {
   rmSync(file, { force: true });
 }

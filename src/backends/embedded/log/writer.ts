@@ -185,7 +185,7 @@ class Writer {
   /** When the segment got its first record, by `performance.now()`. */
   #segmentBegunAt: number | undefined;
   #rotateNotBefore = 0;
-  #probe: NodeJS.Timeout | undefined;
+  #probeTimer: NodeJS.Timeout | undefined;
   #checkTimer: NodeJS.Timeout | undefined;
   #dead = false;
   readonly #ends: LogEnds;
@@ -210,7 +210,7 @@ class Writer {
   listen(): void {
     this.#checkTimer = setInterval(() => this.#check(), CHECK_INTERVAL_MS).unref();
     for (const sender of this.#senders) {
-      sender.port.on('message', (message: WriterMessage) => this.#take(sender, message));
+      sender.port.on('message', (message: WriterMessage) => this.#commitWaiting(sender, message));
       // An edge that ends before it has joined sends no close message.
       sender.port.on('close', () => this.#leave(sender));
     }
@@ -289,11 +289,11 @@ class Writer {
       this.#rotateIfDue();
     } catch (error) {
       // What may pass by itself is retried by the next call.
-      if (!mayPassByItself(error)) this.#die(error);
+      if (!mayPassByItself(error)) this.#stopForGood(error);
     }
   }
 
-  #take(from: Sender, first: WriterMessage): void {
+  #commitWaiting(from: Sender, first: WriterMessage): void {
     const groups: Group[] = [];
     const lastGroups = new Map<Sender, number>();
     const leaving: Sender[] = [];
@@ -349,7 +349,7 @@ class Writer {
       segment.assertInPlace();
       this.#ends.afterCommit({ position, segment: segment.header, bytes: segment.bytes });
     } catch (error) {
-      this.#die(error, lastGroups);
+      this.#stopForGood(error, lastGroups);
       return;
     }
     const entries = position - this.#nextPosition;
@@ -358,7 +358,6 @@ class Writer {
     this.#appendSignal?.committed();
     for (const { bodies } of groups) releaseMemory(bodies);
     if (this.#metrics) {
-      this.#metrics.inc(METRIC.log_commits);
       this.#metrics.inc(METRIC.log_entries, entries);
       this.#metrics.inc(METRIC.log_bytes, bytes);
       this.#metrics.observe(METRIC.log_commit_duration, (performance.now() - startedAt) / 1000);
@@ -391,30 +390,30 @@ class Writer {
 
   #fail(error: unknown, lastGroups: LastGroups): void {
     if (!isFullDisk(error)) {
-      this.#die(error, lastGroups);
+      this.#stopForGood(error, lastGroups);
       return;
     }
     try {
       this.#segment.cutOff();
     } catch (cutOffError) {
-      this.#die(cutOffError, lastGroups);
+      this.#stopForGood(cutOffError, lastGroups);
       return;
     }
     this.#probeUntilRecovered();
     this.#replyFailed(lastGroups, 'the disk is full', false);
   }
 
-  #die(error: unknown, lastGroups: LastGroups = new Map()): void {
+  #stopForGood(error: unknown, lastGroups: LastGroups = new Map()): void {
     this.#dead = true;
-    clearInterval(this.#probe);
+    clearInterval(this.#probeTimer);
     this.#replyFailed(lastGroups, messageOf(error), true);
   }
 
   #probeUntilRecovered(): void {
-    this.#probe ??= setInterval(() => {
+    this.#probeTimer ??= setInterval(() => {
       if (!canWrite(this.#setup.folder)) return;
-      clearInterval(this.#probe);
-      this.#probe = undefined;
+      clearInterval(this.#probeTimer);
+      this.#probeTimer = undefined;
       for (const { port } of this.#senders) reply(port, { type: 'recovered' });
     }, PROBE_INTERVAL_MS);
   }
@@ -451,11 +450,10 @@ class Writer {
       // No space for a new file: continue with this one, and retry later.
       if (mayPassByItself(error) || (error instanceof LogUnavailableError && !error.fatal))
         this.#rotateNotBefore = performance.now() + ROTATE_RETRY_MS;
-      else this.#die(isAccessDenied(error) ? new Error(this.#deniedText(error as Error)) : error);
+      else this.#stopForGood(isAccessDenied(error) ? new Error(this.#deniedText(error as Error)) : error);
       return;
     }
     finished.close();
-    this.#metrics?.inc(METRIC.log_segments_sealed);
   }
 
   /** The last edge that leaves closes the log. */
@@ -468,7 +466,7 @@ class Writer {
   #close(): void {
     // The thread ends with the process, which is killed.
     if (this.#dead) return;
-    clearInterval(this.#probe);
+    clearInterval(this.#probeTimer);
     clearInterval(this.#checkTimer);
     this.#segment.close();
     this.#ends.close();

@@ -85,7 +85,7 @@ class StoreCalls {
 }
 
 function startThread(workerData: StoreThreadSetup): Worker {
-  const options = { name: 'store reader', workerData, resourceLimits: HEAP_LIMITS.storeReader };
+  const options = { name: 'store reader', workerData, resourceLimits: HEAP_LIMITS.default };
   try {
     return new Worker(threadFile('./reader-thread', import.meta.url), options);
   } catch (error) {

@@ -2,9 +2,10 @@
  * Events as they are stored: some dozens together in a row, because a row costs more than its content. Pure.
  *
  * A block has events of one tenant in the order of their numbers: `numbers` has all numeric values, in columns
- * (columnar/column-block.ts); `texts` is all names, amounts and properties, concatenated, in UTF-8. Amounts are texts,
- * since not all are integers. Lengths are those of the texts in JavaScript. Properties begin with a brace, so that half
- * a surrogate pair at the end of a name never meets its other half.
+ * (columnar/column-block.ts); `texts` is all event ids that are UUIDs, as 16 bytes each, and then all names, amounts and
+ * properties, concatenated, in UTF-8. Amounts are texts, since not all are integers. Lengths are those of the texts in
+ * JavaScript. Properties begin with a brace, so that half a surrogate pair at the end of a name never meets its other
+ * half.
  */
 
 import { crc32 } from 'node:zlib';
@@ -13,6 +14,7 @@ import { decodeUtf8 } from '../../../json/utf8.ts';
 import type { NodeNumber } from '../../../model.ts';
 import { amountText } from '../../../views/currency.ts';
 import { damaged } from '../database.ts';
+import { putUuid, UUID_BYTES, uuidText } from '../uuids.ts';
 
 export interface BlockEvent {
   readonly no: number;
@@ -55,17 +57,26 @@ const KINDS = 7;
 const REVENUE_LENGTH = 8;
 const VALUE_LENGTH = 9;
 const PROPERTIES_LENGTH = 10;
-const COLUMNS = 11;
+/** Where in the properties their `EVENT_ID` was cut out; 0, where their brace is, if they have none. */
+const EVENT_ID_AT = 11;
+const COLUMNS = 12;
+
+/** As the SDKs send it: nearly every event has one, so it is worth storing as bytes. */
+const EVENT_ID = /"\$event_id":"([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})"/;
 
 export const BLOCK_EVENTS_MAX = 64;
+/** Two blocks fill a page of the store; a larger event has a block of its own. */
+const BLOCK_BYTES_MAX = 4_055;
 /** Approximate size of the numbers of a block, and of those of an event in it. */
-const BLOCK_BYTES = 110;
-const EVENT_BYTES = 12;
+const NUMBERS_BYTES = 119;
+const EVENT_BYTES = 13;
 
 const IN_ORDER = Uint32Array.from({ length: BLOCK_EVENTS_MAX }, (_, at) => at);
 
 export class BlockWriter {
   readonly #columns = Array.from({ length: COLUMNS }, () => new Float64Array(BLOCK_EVENTS_MAX));
+  readonly #eventIds = new Uint8Array(BLOCK_EVENTS_MAX * UUID_BYTES);
+  #eventIdCount = 0;
   #texts = '';
   #events = 0;
 
@@ -73,12 +84,7 @@ export class BlockWriter {
     return this.#events;
   }
 
-  /** Approximate size of the block with another event. */
-  bytesWith({ name, properties }: Pick<BlockEvent, 'name' | 'properties'>): number {
-    return BLOCK_BYTES + (this.#events + 1) * EVENT_BYTES + this.#texts.length + name.length + properties.length;
-  }
-
-  /** Call it at most `BLOCK_EVENTS_MAX` times per block. */
+  /** False if the block is full. */
   add(
     no: number,
     node: NodeNumber | null,
@@ -92,7 +98,10 @@ export class BlockWriter {
       value,
       properties,
     }: Omit<BlockEvent, 'no' | 'tenant' | 'node' | 'record' | 'userIndex'>,
-  ): void {
+  ): boolean {
+    const eventId = EVENT_ID.exec(properties);
+    const rest = eventId === null ? properties : cutOut(properties, eventId.index, eventId[0].length);
+    if (!this.#hasRoomFor(name.length + rest.length)) return false;
     this.#set(NO, no);
     this.#set(NODE, node ?? NO_NODE);
     this.#set(TIMESTAMP, timestamp);
@@ -103,21 +112,36 @@ export class BlockWriter {
     this.#text(NAME_LENGTH, name);
     this.#text(REVENUE_LENGTH, amountText(revenue) ?? '');
     this.#text(VALUE_LENGTH, amountText(value) ?? '');
-    this.#text(PROPERTIES_LENGTH, properties);
+    this.#text(PROPERTIES_LENGTH, rest);
+    this.#set(EVENT_ID_AT, eventId?.index ?? 0);
+    if (eventId !== null) putUuid(eventId[1] as string, this.#eventIds, UUID_BYTES * this.#eventIdCount++);
     this.#events++;
+    return true;
   }
 
   /** The numbers are overwritten by the next block. */
   take(): Block {
     const rows: Rows = { columns: this.#columns, bytes: null, count: this.#events };
-    const [numbers, texts] = [encodeBlock(rows, IN_ORDER, 0, this.#events), Buffer.from(this.#texts)];
+    const numbers = encodeBlock(rows, IN_ORDER, 0, this.#events);
+    const idBytes = UUID_BYTES * this.#eventIdCount;
+    const texts = Buffer.allocUnsafe(idBytes + Buffer.byteLength(this.#texts));
+    texts.set(this.#eventIds.subarray(0, idBytes));
+    texts.write(this.#texts, idBytes);
     this.clear();
     return { numbers, texts, crc: crcOf(numbers, texts) };
   }
 
   clear(): void {
     this.#texts = '';
+    this.#eventIdCount = 0;
     this.#events = 0;
+  }
+
+  #hasRoomFor(textLength: number): boolean {
+    const events = this.#events + 1;
+    const ids = UUID_BYTES * (this.#eventIdCount + 1);
+    const bytes = NUMBERS_BYTES + events * EVENT_BYTES + ids + this.#texts.length + textLength;
+    return this.#events === 0 || (events <= BLOCK_EVENTS_MAX && bytes <= BLOCK_BYTES_MAX);
   }
 
   #set(column: number, value: number): void {
@@ -140,6 +164,14 @@ function amountOf(kind: number, text: string): number | string | null {
   return kind === AMOUNT.number ? Number(text) : text;
 }
 
+function cutOut(text: string, start: number, length: number): string {
+  return text.slice(0, start) + text.slice(start + length);
+}
+
+function withEventId(properties: string, at: number, id: string): string {
+  return at === 0 ? properties : `${properties.slice(0, at)}"$event_id":"${id}"${properties.slice(at)}`;
+}
+
 function crcOf(numbers: Uint8Array, texts: Uint8Array): number {
   return crc32(texts, crc32(numbers));
 }
@@ -147,13 +179,18 @@ function crcOf(numbers: Uint8Array, texts: Uint8Array): number {
 export function unpackBlock(tenant: number, { numbers, texts, crc }: Block): BlockEvent[] {
   if (crcOf(numbers, texts) !== crc) throw damaged('a block of events is not what was written');
   const block = new ColumnBlock(numbers, COLUMNS, false);
-  const text = decodeUtf8(texts);
+  let ids = 0;
+  for (let row = 0; row < block.count; row++) if (block.value(EVENT_ID_AT, row) > 0) ids += UUID_BYTES;
+  const text = decodeUtf8(texts.subarray(ids));
   const events: BlockEvent[] = [];
   let at = 0;
+  let idAt = 0;
   for (let row = 0; row < block.count; row++) {
     const take = (lengths: number): string => text.slice(at, (at += block.value(lengths, row)));
     const node = block.value(NODE, row);
     const kinds = block.value(KINDS, row);
+    const eventIdAt = block.value(EVENT_ID_AT, row);
+    const eventId = eventIdAt === 0 ? '' : uuidText(texts.subarray(idAt, (idAt += UUID_BYTES)));
     events.push({
       no: block.value(NO, row),
       tenant,
@@ -165,7 +202,7 @@ export function unpackBlock(tenant: number, { numbers, texts, crc }: Block): Blo
       name: take(NAME_LENGTH),
       revenue: amountOf(Math.floor(kinds / AMOUNT_KINDS), take(REVENUE_LENGTH)),
       value: amountOf(kinds % AMOUNT_KINDS, take(VALUE_LENGTH)),
-      properties: take(PROPERTIES_LENGTH),
+      properties: withEventId(take(PROPERTIES_LENGTH), eventIdAt, eventId),
     });
   }
   return events;

@@ -6,14 +6,12 @@
 import type { DatabaseSync, StatementSync } from 'node:sqlite';
 import type { NodeNumber } from '../../../model.ts';
 import type { EventToStore } from '../../../store-writer.ts';
-import { BLOCK_EVENTS_MAX, BlockWriter } from './event-blocks.ts';
+import { BlockWriter } from './event-blocks.ts';
 import { EVENTS_BY_NODE, EVENTS_BY_TENANT, INDEX_SIZES } from './event-index.ts';
 import { BufferedRuns } from '../sorted-runs/buffered-runs.ts';
 import type { RunsSizes } from '../sorted-runs/sorted-runs.ts';
 import { eventTableSchema } from './schema.ts';
 
-/** Two blocks fill a page of the store; a larger event has a block of its own. */
-const BLOCK_BYTES_MAX = 4_055;
 const NO_VALUES: readonly number[] = [];
 
 /** Times are infinite while there is no event. */
@@ -74,12 +72,14 @@ export class EventTables {
     const { timestamp } = event;
     this.#byTenant.put([tenant, timestamp, no], NO_VALUES);
     if (node !== null) this.#byNode.put([node, timestamp, no], NO_VALUES);
-    if (this.#block.events === BLOCK_EVENTS_MAX || this.#block.bytesWith(event) > BLOCK_BYTES_MAX) this.endBlock();
-    if (this.#block.events === 0) {
+    if (!this.#block.add(no, node, record, userIndex, event)) {
+      this.endBlock();
+      this.#block.add(no, node, record, userIndex, event);
+    }
+    if (this.#block.events === 1) {
       this.#blockStart = no;
       this.#blockTenant = tenant;
     }
-    this.#block.add(no, node, record, userIndex, event);
     table.events += 1;
     if (timestamp < table.timestampMin) table.timestampMin = timestamp;
     if (timestamp > table.timestampMax) table.timestampMax = timestamp;

@@ -28,7 +28,7 @@ import { type EventTable, storeIdOf, type StoreConnection } from './connection.t
 import {
   arrivalCursorIn,
   arrivalCursorOf,
-  type CursorGiver,
+  type CursorIssuer,
   eventCursorOf,
   eventsBefore,
   expiredCursor,
@@ -222,7 +222,7 @@ function* wantedKeys(
   }
 }
 
-interface Surroundings {
+interface EventContext {
   readonly trace_id: Uint8Array;
   readonly received_at: number;
   readonly key_id: string;
@@ -231,27 +231,27 @@ interface Surroundings {
 
 /** With the columns of its record and its profile. */
 function storedEvent(store: StoreConnection, table: number, event: BlockEvent): StoredEvent {
-  const around = store.get<Surroundings>(
+  const context = store.get<EventContext>(
     `SELECT record.trace_id, record.received_at, record.key_id, node.id AS profile_id FROM records_${table} AS record
      LEFT JOIN aliases ON aliases.node = ?1 LEFT JOIN nodes AS node ON node.no = coalesce(aliases.root, ?1)
      WHERE record.no = ?2`,
     event.node,
     event.record,
   );
-  if (around === undefined) throw new Error(`event ${event.no} is stored without its record`);
-  const traceId = uuidText(around.trace_id);
+  if (context === undefined) throw new Error(`event ${event.no} is stored without its record`);
+  const traceId = uuidText(context.trace_id);
   return {
     id: `${traceId}.${event.userIndex}.${event.eventIndex}`,
     eventName: event.name,
     timestamp: event.timestamp,
-    receivedAt: around.received_at,
+    receivedAt: context.received_at,
     revenue: amountText(event.revenue),
     eventValue: amountText(event.value),
     properties: event.properties,
-    profileId: around.profile_id && uuidText(around.profile_id),
+    profileId: context.profile_id && uuidText(context.profile_id),
     traceId,
     userIndex: event.userIndex,
-    keyId: around.key_id,
+    keyId: context.key_id,
   };
 }
 
@@ -262,15 +262,15 @@ export function listArrivals(
   after: string | null,
   limit: number,
 ): Arrivals {
-  const giver = giverOf(store);
+  const issuer = issuerOf(store);
   const events: ArrivedEvent[] = [];
   let length = 0;
-  const last = scanArrivals(store, tenant, giver, after, (table, event) => {
-    events.push(arrivedEvent(store, giver, table, event));
+  const last = scanArrivals(store, tenant, issuer, after, (table, event) => {
+    events.push(arrivedEvent(store, issuer, table, event));
     length += event.properties.length;
     return events.length >= limit || length > PAGE_LENGTH_MAX;
   });
-  return { events, last: arrivalCursorOf(giver, last), lastSequence: last };
+  return { events, last: arrivalCursorOf(issuer, last), lastSequence: last };
 }
 
 /**
@@ -283,13 +283,13 @@ export function listNewestArrivals(
   filter: ArrivalFilter,
   limit: number,
 ): NewestArrivals {
-  const giver = giverOf(store);
+  const issuer = issuerOf(store);
   const matches = matcherOf(store, tenant, filter);
   const newest: { table: number; event: BlockEvent }[] = [];
   let length = 0;
   let skippedEvents = 0;
   let lastSkipped = 0;
-  const last = scanArrivals(store, tenant, giver, after, (table, event) => {
+  const last = scanArrivals(store, tenant, issuer, after, (table, event) => {
     if (!matches(table, event)) return false;
     newest.push({ table, event });
     length += event.properties.length;
@@ -302,22 +302,22 @@ export function listNewestArrivals(
     return false;
   });
   return {
-    events: newest.map(({ table, event }) => arrivedEvent(store, giver, table, event)),
-    last: arrivalCursorOf(giver, last),
+    events: newest.map(({ table, event }) => arrivedEvent(store, issuer, table, event)),
+    last: arrivalCursorOf(issuer, last),
     lastSequence: last,
     skipped:
       skippedEvents === 0
         ? null
-        : { events: skippedEvents, cursor: arrivalCursorOf(giver, lastSkipped), sequence: lastSkipped },
+        : { events: skippedEvents, cursor: arrivalCursorOf(issuer, lastSkipped), sequence: lastSkipped },
   };
 }
 
-function giverOf(store: StoreConnection): CursorGiver {
+function issuerOf(store: StoreConnection): CursorIssuer {
   return { storeId: storeIdIn(storeIdOf(store)), historyId: latestStart(store) };
 }
 
-function arrivedEvent(store: StoreConnection, giver: CursorGiver, table: number, event: BlockEvent): ArrivedEvent {
-  return { ...storedEvent(store, table, event), cursor: arrivalCursorOf(giver, event.no), sequence: event.no };
+function arrivedEvent(store: StoreConnection, issuer: CursorIssuer, table: number, event: BlockEvent): ArrivedEvent {
+  return { ...storedEvent(store, table, event), cursor: arrivalCursorOf(issuer, event.no), sequence: event.no };
 }
 
 function matcherOf(
@@ -349,13 +349,13 @@ function matcherOf(
 function scanArrivals(
   store: StoreConnection,
   tenant: number | undefined,
-  giver: CursorGiver,
+  issuer: CursorIssuer,
   after: string | null,
   visit: (table: number, event: BlockEvent) => boolean,
 ): number {
   const row = store.get<{ next: number }>("SELECT next FROM sequences WHERE name = 'event'");
   const end = (row?.next ?? 1) - 1;
-  let last = after === null ? end : numberAfter(store, tenant, giver, after, end);
+  let last = after === null ? end : numberIn(store, tenant, issuer, after, end);
   let left = ARRIVALS_SCANNED_MAX;
   const tables = tenant === undefined ? [] : store.tables();
   for (const [index, table] of tables.entries()) {
@@ -377,16 +377,16 @@ function scanArrivals(
 }
 
 /** The number in a cursor. Throws `BadCursorError` for one after which something may be missing. */
-function numberAfter(
+function numberIn(
   store: StoreConnection,
   tenant: number | undefined,
-  giver: CursorGiver,
+  issuer: CursorIssuer,
   after: string,
   end: number,
 ): number {
   if (after === OLDEST) return 0;
   const cursor = arrivalCursorIn(after);
-  if (cursor.storeId !== giver.storeId) throw cursorOfOtherStore();
+  if (cursor.storeId !== issuer.storeId) throw cursorOfOtherStore();
   const [no = -1, ...more] = cursor.numbers;
   if (no < 0 || more.length > 0) throw malformedCursor();
   if (cursor.historyId === null || !followsStart(store, cursor.historyId, no)) throw cursorOfOtherHistory();

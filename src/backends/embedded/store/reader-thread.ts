@@ -5,11 +5,10 @@
 
 import { parentPort, workerData } from 'node:worker_threads';
 import type { MatchOptions } from '../../../identity/match-keys.ts';
-import { LogCorruptError, LogUnavailableError } from '../../../log.ts';
-import { createReading } from '../../../views/reading.ts';
+import { withPendingRecords } from '../../../views/reading.ts';
 import { logFolderOf, storeFileOf } from '../../../data-folder/files.ts';
 import { BadCursorError, type Store } from '../../../store.ts';
-import { StoreUnavailableError } from '../../../store-writer.ts';
+import { isRetryable } from '../../../runtime/unavailable.ts';
 import { WriteLockRequest } from '../../../runtime/write-lock-request.ts';
 import { openEmbeddedLogReader } from '../log/reader.ts';
 import { openSqliteStore } from './store.ts';
@@ -41,16 +40,14 @@ export type StoreReply = FailedCall | { readonly id: number; readonly value: unk
 
 function kindOf(error: unknown): FailedCall['error'] {
   if (error instanceof BadCursorError) return 'bad_cursor';
-  const isUnavailable =
-    error instanceof StoreUnavailableError || error instanceof LogUnavailableError || error instanceof LogCorruptError;
-  return isUnavailable ? 'unavailable' : 'bug';
+  return isRetryable(error) ? 'unavailable' : 'bug';
 }
 
 function run(setup: StoreThreadSetup): void {
   const { dataFolder, ...options } = setup;
   const writeLockRequest = options.writeLockRequest && new WriteLockRequest(options.writeLockRequest);
   const log = openEmbeddedLogReader({ folder: logFolderOf(dataFolder) });
-  const store = createReading(openSqliteStore(storeFileOf(dataFolder), { ...options, writeLockRequest }), log);
+  const store = withPendingRecords(openSqliteStore(storeFileOf(dataFolder), { ...options, writeLockRequest }), log);
   const reply = (message: StoreReply): void => parentPort?.postMessage(message);
   parentPort?.on('message', (call: StoreCall | 'close') => {
     if (call === 'close') {

@@ -181,7 +181,7 @@ export function storeFile(file: string, kind: 'writer' | 'reader'): DatabaseFile
   return {
     file,
     name: 'store',
-    refusedVersions: 8,
+    refusedVersions: 9,
     migrations: [create],
     newFilePragmas: `PRAGMA page_size = ${PAGE_BYTES}; PRAGMA auto_vacuum = INCREMENTAL`,
     pragmas: `

@@ -7,15 +7,13 @@
  * updated: the event count of tables, and the sums of `backends/sql/removed-sums.ts`.
  */
 
-import { MINUTE_MS } from '../../../model.ts';
 import { currencyOfStored } from '../../../views/currency.ts';
-import type { MinuteRevenue } from '../../../views/removed-counts.ts';
 import { selectStoredEvents } from '../../sql/ledger.ts';
 import { type RemovedEvent, takeFromSums } from '../../sql/removed-sums.ts';
 import { rowsOf } from '../../sql/steps.ts';
 import { NO_LOCKS } from '../sql-database.ts';
 import { type Block, type BlockEvent, BlockWriter, unpackBlock } from './event-blocks.ts';
-import { entriesOf, EVENTS_BY_NODE, EVENTS_BY_TENANT } from './event-index.ts';
+import { EVENTS_BY_NODE, EVENTS_BY_TENANT } from './event-index.ts';
 import type { EventTable, StoreConnection } from './connection.ts';
 
 export interface BlockRow extends Block {
@@ -84,7 +82,8 @@ function removeStored(store: StoreConnection, table: number, numbers: readonly n
     const writer = new BlockWriter();
     for (const event of unpackBlock(block.tenant, block)) {
       if (left.delete(event.no)) continue;
-      writer.add(event.no, event.node, event.record, event.userIndex, event);
+      const isAdded = writer.add(event.no, event.node, event.record, event.userIndex, event);
+      if (!isAdded) throw new Error('what is left of a block does not fit into a block');
     }
     const { events } = writer;
     if (events === 0) store.run(`DELETE FROM events_${table} WHERE first_event = ?`, block.first_event);
@@ -140,8 +139,7 @@ export function removeEvents(
   if (becoming === 'erased') unindex(store, table, events);
   const expired = becoming === 'expired' ? 1 : table.expired;
   store.run('UPDATE event_tables SET events = events - ?, expired = ? WHERE no = ?', events.length, expired, table.no);
-  const engine = { locks: NO_LOCKS, revenuesIn: revenuesIn.bind(null, store) };
-  store.steps((tables) => takeFromSums(tables, engine, events, becoming));
+  store.steps((tables) => takeFromSums(tables, NO_LOCKS, events, becoming));
 }
 
 function unindex(store: StoreConnection, { no: table }: EventTable, events: readonly RemovableEvent[]): void {
@@ -149,33 +147,4 @@ function unindex(store: StoreConnection, { no: table }: EventTable, events: read
   store.runs(EVENTS_BY_NODE).remove(byNode, table);
   const byTenant = events.map(({ tenant, timestamp, no }) => [tenant, timestamp, no]);
   store.runs(EVENTS_BY_TENANT).remove(byTenant, table);
-}
-
-/** Revenues of the remaining events, in the order of the log. */
-function* revenuesIn(
-  store: StoreConnection,
-  tenant: number,
-  starts: ReadonlySet<number>,
-): Generator<MinuteRevenue<number | string>> {
-  const reader = new EventReader(store);
-  const tables = starts.size === 0 ? [] : store.tables();
-  for (const start of starts) {
-    const minute = {
-      index: EVENTS_BY_TENANT,
-      owner: tenant,
-      from: start,
-      before: { timestamp: start + MINUTE_MS, no: 0 },
-    };
-    for (const table of tables) {
-      if ((table.timestamp_min ?? Number.POSITIVE_INFINITY) >= start + MINUTE_MS) continue;
-      if ((table.timestamp_max ?? Number.NEGATIVE_INFINITY) < start) continue;
-      const keys = entriesOf(store, table, minute, Number.MAX_SAFE_INTEGER).sort((a, b) => a.no - b.no);
-      for (const { no } of keys) {
-        const event = reader.get(table.no, no);
-        if (event === undefined || event.revenue === null) continue;
-        const { name: eventName, revenue, properties } = event;
-        yield { start, eventName, currency: currencyOfStored(revenue, properties), revenue };
-      }
-    }
-  }
 }

@@ -9,7 +9,7 @@
 
 import { resolve } from 'node:path';
 import type { DatabaseSync } from 'node:sqlite';
-import { FileIdentity } from '../../../data-folder/file-identity.ts';
+import { FileIdentity, REPLACED_STORE_ADVICE, WAS_REPLACED } from '../../../data-folder/file-identity.ts';
 import { SQLITE, sqliteCodeOf } from '../../../runtime/sqlite-errors.ts';
 import { newProfilesIn } from '../../../identity/graph.ts';
 import type { TenantId } from '../../../model.ts';
@@ -20,7 +20,6 @@ import {
   type RecordToStore,
   type RejectionToStore,
   type Retention,
-  StoreConflictError,
   StoreFailedError,
   type StoreProgress,
   type StoreWriter,
@@ -30,12 +29,13 @@ import {
   type WriteTransaction,
 } from '../../../store-writer.ts';
 import { NO_REVENUE } from '../../../views/currency.ts';
-import { addAmounts, type CountedBucket } from '../../../views/event-counts.ts';
+import { Decimal } from '../../../views/decimal.ts';
+import type { CountedBucket } from '../../../views/event-counts.ts';
 import { keptRejections } from '../../../views/kept-rejections.ts';
 import { addVisit, type Visits } from '../../../views/node-properties.ts';
 import { notesOf } from '../../../views/record-notes.ts';
 import { type Difference, readDifference } from '../../sql/ledger.ts';
-import { countLostRecords, readPositions, readProcessedLog } from '../../sql/positions.ts';
+import { countLostRecords, readProcessedLog } from '../../sql/positions.ts';
 import { hasJobs } from '../../sql/jobs.ts';
 import { markAccepted, openRejectionsOf } from '../../sql/rejections.ts';
 import type { Steps, Tables } from '../../sql/steps.ts';
@@ -117,6 +117,8 @@ class SqliteStoreWriter extends SqlWriteTransaction implements StoreWriter, Writ
   readonly #keys: StoreMatchKeys;
   /** All sorted runs that it writes. */
   readonly #trees: readonly BufferedRuns[];
+  /** Those of them that stay valid after an erase. */
+  readonly #keyTrees: readonly BufferedRuns[];
 
   constructor(database: DatabaseSync, setup: StoreWriterSetup) {
     super();
@@ -135,11 +137,8 @@ class SqliteStoreWriter extends SqlWriteTransaction implements StoreWriter, Writ
     this.#firstUses = new FirstUses(database, this.#store.hashOf);
     this.#invalidations = new Invalidations(this.#store);
     const { eventIdRuns, keyRuns } = this.#firstUses;
-    this.#trees = [this.#nodes.deltas, this.#keys.buffered, eventIdRuns, keyRuns, ...this.#tables.index];
-  }
-
-  async positions(): Promise<Map<number, number>> {
-    return this.#query((queries) => readPositions(queries, LOCAL_LOG));
+    this.#keyTrees = [this.#keys.buffered, eventIdRuns, keyRuns];
+    this.#trees = [this.#nodes.deltas, ...this.#keyTrees, ...this.#tables.index];
   }
 
   async processed(): Promise<StoreProgress> {
@@ -307,7 +306,7 @@ class SqliteStoreWriter extends SqlWriteTransaction implements StoreWriter, Writ
   #assertFileIsThere(): void {
     if (this.#identity.isSame()) return;
     throw new StoreUnavailableError(
-      `${resolve(this.#file)} was removed or replaced while the server is running. If it was moved, move it back: the server continues. Otherwise restart the server: it continues with the file that exists then, and without one rebuilds the store from the log; erased people may be back then`,
+      `${resolve(this.#file)} ${WAS_REPLACED} while the server is running. ${REPLACED_STORE_ADVICE}`,
     );
   }
 
@@ -320,7 +319,7 @@ class SqliteStoreWriter extends SqlWriteTransaction implements StoreWriter, Writ
   }
 
   #forget(): void {
-    for (const tree of this.#trees) tree.forget();
+    for (const tree of this.#keyTrees) tree.forget();
     this.#graph.forget();
     this.#tombstones.forget();
     this.#forgetWhatIsCheap();
@@ -397,7 +396,7 @@ class SqliteStoreWriter extends SqlWriteTransaction implements StoreWriter, Writ
     const tenant = this.#tenant(batch.tenantId);
     const visits: Visits = new Map();
     for (const record of batch.records) this.#writeRecord(tenant, record, processedAt, visits);
-    this.#markAccepted(tenant, batch, processedAt);
+    this.#steps((tables) => markAccepted(tables, tenant.no, batch.acceptedRejections, processedAt));
     this.#tables.endBlock();
     this.#nodes.write(tenant, batch.changes.nodes, visits);
     for (const { node } of batch.changes.nodes) if (node >= this.#next.node) this.#next.node = node + 1;
@@ -407,12 +406,6 @@ class SqliteStoreWriter extends SqlWriteTransaction implements StoreWriter, Writ
     this.#graph.cache(tenant.no, batch.changes, batch.resolved);
     this.#tombstones.write(tenant, batch.tombstones);
     this.#firstUses.write(tenant.no, batch, this.#next.record);
-  }
-
-  #markAccepted(tenant: Tenant, { acceptedRejections }: TenantBatch, processedAt: number): void {
-    if (acceptedRejections.length === 0) return;
-    const marked = this.#steps((tables) => markAccepted(tables, tenant.no, acceptedRejections, processedAt));
-    if (marked < acceptedRejections.length) throw new StoreConflictError('a rejected user is stored already');
   }
 
   #writeRecord(tenant: Tenant, record: RecordToStore, processedAt: number, visits: Visits): void {
@@ -462,23 +455,34 @@ function insertRejections(
     const { userIndex, message, reason, reasonHash, payload, isCut, eventNames } = rejection;
     store.run(
       'INSERT INTO rejections VALUES (NULL, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, NULL, NULL)',
-      ...[tenant, receivedAt, traceId, userIndex, message, reason, reasonHash, payload, isCut ? 1 : 0],
-      ...[keyId, keyKind, format ?? null, eventNames],
+      tenant,
+      receivedAt,
+      traceId,
+      userIndex,
+      message,
+      reason,
+      reasonHash,
+      payload,
+      isCut ? 1 : 0,
+      keyId,
+      keyKind,
+      format ?? null,
+      eventNames,
     );
   }
 }
 
-const REVENUE = `SELECT revenue FROM counts
+const SELECT_REVENUE = `SELECT revenue FROM counts
   WHERE tenant = ? AND width = ? AND start = ? AND event_name = ? AND currency = ? AND shard = 0`;
-const ADD = `INSERT INTO counts (tenant, width, start, event_name, currency, shard, events, revenue)
+const ADD_TO_COUNT = `INSERT INTO counts (tenant, width, start, event_name, currency, shard, events, revenue)
   VALUES (?, ?, ?, ?, ?, 0, ?, ?)
   ON CONFLICT DO UPDATE SET events = events + excluded.events, revenue = excluded.revenue`;
 
 /** By minute and hour, row by row: an import may count thousands of minutes. */
 function addCounts(store: StoreConnection, buckets: readonly CountedBucket[]): void {
-  for (const { tenant, width, start, eventName, currency, events, amounts } of buckets) {
+  for (const { tenant, width, start, eventName, currency, events, revenue } of buckets) {
     const bucket = [tenant, width, start, eventName, currency] as const;
-    const stored = currency === NO_REVENUE ? undefined : store.get<{ revenue: number }>(REVENUE, ...bucket);
-    store.run(ADD, ...bucket, events, addAmounts(stored?.revenue ?? 0, amounts));
+    const stored = currency === NO_REVENUE ? undefined : store.get<{ revenue: string }>(SELECT_REVENUE, ...bucket);
+    store.run(ADD_TO_COUNT, ...bucket, events, String(revenue.plus(Decimal.of(stored?.revenue ?? 0))));
   }
 }
