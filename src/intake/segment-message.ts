@@ -103,7 +103,7 @@ export function convertMessage(message: unknown, frame: MessageFrame): Converted
   if (time === null) return 'timestamp must be an ISO 8601 timestamp';
   const context = merged(frame.context, message.context);
   const user = new UserBuilder(message, type, context);
-  const event = eventOf(message, type, { time, context, frame });
+  const event = eventOf(message, type, time, context, frame);
   const converted: ConvertedMessage = { ...user.finish(), event };
   const violation = firstViolation({
     identifiers: converted.identifiers,
@@ -264,13 +264,13 @@ function timeOf(value: unknown): number | undefined {
   return typeof value === 'string' ? parseIso8601(value) : undefined;
 }
 
-interface EventFrame {
-  readonly time: EventTime;
-  readonly context: JsonObject;
-  readonly frame: MessageFrame;
-}
-
-function eventOf(message: JsonObject, type: MessageType, { time, context, frame }: EventFrame): JsonObject {
+function eventOf(
+  message: JsonObject,
+  type: MessageType,
+  time: EventTime,
+  context: JsonObject,
+  frame: MessageFrame,
+): JsonObject {
   const properties = isObject(message.properties) ? message.properties : NOTHING;
   const reserved = new Map<string, unknown>();
   reserved.set('event_name', type === 'track' ? message.event : EVENT_NAMES[type]);

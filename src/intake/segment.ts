@@ -76,20 +76,7 @@ export function convertSegment(
   // Each message gets a copy, so a small body could become gigabytes.
   const sharedBytes = JSON.stringify(context).length + JSON.stringify(integrations).length;
   if (sharedBytes * messages.length > LIMITS.bodyBytesMax) return { ok: false, code: 'too_large', message: TOO_LARGE };
-  return convertMessages(
-    messages,
-    { type, receivedAt, sentAt: body.sentAt, context, integrations },
-    matchOptions,
-    check,
-  );
-}
-
-function convertMessages(
-  messages: readonly unknown[],
-  frame: MessageFrame,
-  matchOptions: MatchOptions,
-  check: UserCheck | undefined,
-): Conversion {
+  const frame: MessageFrame = { type, receivedAt, sentAt: body.sentAt, context, integrations };
   const users = new UserList(matchOptions);
   const errors: MessageError[] = [];
   for (const [index, message] of messages.entries()) {
@@ -102,10 +89,10 @@ function convertMessages(
       users.add(converted);
     }
   }
-  const body = Buffer.from(users.text());
-  if (body.length > LIMITS.bodyBytesMax) return { ok: false, code: 'too_large', message: TOO_LARGE };
+  const converted = Buffer.from(users.text());
+  if (converted.length > LIMITS.bodyBytesMax) return { ok: false, code: 'too_large', message: TOO_LARGE };
   const { count: userCount, rejections } = users;
-  return { ok: true, body, userCount, eventCount: messages.length - errors.length, rejections, errors };
+  return { ok: true, body: converted, userCount, eventCount: messages.length - errors.length, rejections, errors };
 }
 
 interface UserInProgress {

@@ -15,7 +15,6 @@ export function isLongerThan(text: string, charactersMax: number): boolean {
   return characters > charactersMax;
 }
 
-/** Whether the text is empty or white space only. */
 export function isBlank(text: string): boolean {
   const first = text.charCodeAt(0);
   // Nearly every name starts with printable ASCII, which settles it without a call.

@@ -56,49 +56,26 @@ export function shapeViolation(user: JsonObject): string | null {
     if (isLongerThan(key, LIMITS.propertyKeyCharactersMax)) return violationMessage({ path: '', text: KEY_TOO_LONG });
     const value = user[key];
     if (typeof value !== 'object' || value === null) continue;
-    let violation: Violation | null = null;
-    if (key === 'events' && Array.isArray(value)) violation = shapeOfEvents(value);
-    else if (key === 'identifiers' || key === 'user_properties') violation = shapeOfMembers(value as JsonObject);
-    else violation = shapeOfProperty(value);
+    const violation = shapeOf(value, depthOf(key));
     if (violation !== null) return violationMessage(within(pathSegment(key), violation));
   }
   return null;
 }
 
-function shapeOfEvents(events: readonly unknown[]): Violation | null {
-  for (let index = 0; index < events.length; index++) {
-    const violation = shapeOfMembers(events[index] as JsonObject);
-    if (violation !== null) return within(`[${index}]`, violation);
-  }
-  return null;
+/** 1 for a property; what has properties as members is above it, and the array of events above that. */
+function depthOf(member: string): number {
+  if (member === 'events') return -1;
+  return member === 'identifiers' || member === 'user_properties' ? 0 : 1;
 }
 
-/** For an object whose members are properties of their own. */
-function shapeOfMembers(object: JsonObject): Violation | null {
-  for (const key in object) {
-    if (isLongerThan(key, LIMITS.propertyKeyCharactersMax)) return { path: '', text: KEY_TOO_LONG };
-    const value = object[key];
-    if (typeof value !== 'object' || value === null) continue;
-    const violation = shapeOfProperty(value);
-    if (violation !== null) return within(pathSegment(key), violation);
-  }
-  return null;
-}
-
-function shapeOfProperty(value: object): Violation | null {
-  const violation = shapeOfNested(value, 1);
-  // The whole property is at fault; 64 levels of path would not help.
-  return violation !== null && violation.text === TOO_DEEP ? { path: '', text: TOO_DEEP } : violation;
-}
-
-function shapeOfNested(value: object, depth: number): Violation | null {
+function shapeOf(value: object, depth: number): Violation | null {
   if (depth > LIMITS.nestingDepthMax) return { path: '', text: TOO_DEEP };
   if (Array.isArray(value)) {
     for (let index = 0; index < value.length; index++) {
       const element: unknown = value[index];
       if (typeof element !== 'object' || element === null) continue;
-      const violation = shapeOfNested(element, depth + 1);
-      if (violation !== null) return within(`[${index}]`, violation);
+      const violation = shapeOf(element, depth + 1);
+      if (violation !== null) return shapeWithin(`[${index}]`, violation, depth);
     }
     return null;
   }
@@ -107,10 +84,15 @@ function shapeOfNested(value: object, depth: number): Violation | null {
     if (isLongerThan(key, LIMITS.propertyKeyCharactersMax)) return { path: '', text: KEY_TOO_LONG };
     const member = object[key];
     if (typeof member !== 'object' || member === null) continue;
-    const violation = shapeOfNested(member, depth + 1);
-    if (violation !== null) return within(pathSegment(key), violation);
+    const violation = shapeOf(member, depth + 1);
+    if (violation !== null) return shapeWithin(pathSegment(key), violation, depth);
   }
   return null;
+}
+
+/** Of nesting, the whole property is at fault: 64 levels of path would not help. */
+function shapeWithin(segment: string, violation: Violation, depth: number): Violation {
+  return depth >= 1 && violation.text === TOO_DEEP ? violation : within(segment, violation);
 }
 
 /** The first key or string with U+0000 or a lone surrogate; null if there is none. Call after `shapeViolation`. */

@@ -18,9 +18,9 @@ const NO_IDENTIFIER = 'at least one identifier is required (user_id, email, phon
 const NO_EVENTS = 'events array is required and must not be empty';
 const PROPERTIES_NOT_AN_OBJECT = 'user_properties must be an object';
 
-/** The rules of one event, in their order. */
-const EVENT_RULE = { object: 0, name: 1, timestamp: 2, number: 3, eventId: 4, none: 5 } as const;
-type EventRule = (typeof EVENT_RULE)[keyof typeof EVENT_RULE];
+const EVENT_NAME_REQUIRED = '.event_name is required and must be a non-empty string';
+const EVENT_NAME_TOO_LONG = `${EVENT_NAME_REQUIRED} of at most ${LIMITS.eventNameCharactersMax} characters`;
+const WRONG_EVENT_ID = `.$event_id must be a string of 1 to ${LIMITS.eventIdCharactersMax} characters`;
 
 /**
  * The message of the first rule that the user breaks, or null for a valid user. `checkCharacters` may be false only
@@ -96,27 +96,35 @@ function isIdentifierTooLong(name: string, value: string): boolean {
 
 /** One pass: the first rule that any event breaks, and the first event that breaks it. */
 function eventsViolation(events: readonly unknown[]): string | null {
-  let rule: EventRule = EVENT_RULE.none;
-  let ruleIndex = 0;
-  for (let index = 0; index < events.length && rule !== EVENT_RULE.object; index++) {
-    const broken = firstBrokenRule(events[index]);
-    if (broken < rule) {
-      rule = broken;
-      ruleIndex = index;
-    }
+  let first: BrokenRule | null = null;
+  let firstIndex = 0;
+  for (let index = 0; index < events.length && first?.rule !== 0; index++) {
+    const broken = brokenRuleOf(events[index]);
+    if (broken === null || (first !== null && first.rule <= broken.rule)) continue;
+    first = broken;
+    firstIndex = index;
   }
-  return rule === EVENT_RULE.none ? null : eventMessage(rule, ruleIndex, events[ruleIndex]);
+  return first === null ? null : `events[${firstIndex}]${first.text}`;
 }
 
-function firstBrokenRule(event: unknown): EventRule {
-  if (!isObject(event)) return EVENT_RULE.object;
+interface BrokenRule {
+  /** Its place in the order of rules. */
+  readonly rule: number;
+  readonly text: string;
+}
+
+function brokenRuleOf(event: unknown): BrokenRule | null {
+  if (!isObject(event)) return { rule: 0, text: ' must be an object' };
   const { event_name: name, timestamp, revenue, event_value: value, $event_id: id } = event;
-  if (!isNonBlankString(name) || isLongerThan(name, LIMITS.eventNameCharactersMax)) return EVENT_RULE.name;
-  if (isPresent(timestamp) && !isTimestamp(timestamp)) return EVENT_RULE.timestamp;
-  if (isPresent(revenue) && !Number.isFinite(revenue)) return EVENT_RULE.number;
-  if (isPresent(value) && !Number.isFinite(value)) return EVENT_RULE.number;
-  if (isPresent(id) && !isEventId(id)) return EVENT_RULE.eventId;
-  return EVENT_RULE.none;
+  if (!isNonBlankString(name)) return { rule: 1, text: EVENT_NAME_REQUIRED };
+  if (isLongerThan(name, LIMITS.eventNameCharactersMax)) return { rule: 1, text: EVENT_NAME_TOO_LONG };
+  if (isPresent(timestamp) && !isTimestamp(timestamp)) {
+    return { rule: 2, text: '.timestamp must be an ISO 8601 timestamp' };
+  }
+  if (isPresent(revenue) && !Number.isFinite(revenue)) return { rule: 3, text: '.revenue must be a number' };
+  if (isPresent(value) && !Number.isFinite(value)) return { rule: 3, text: '.event_value must be a number' };
+  if (isPresent(id) && !isEventId(id)) return { rule: 4, text: WRONG_EVENT_ID };
+  return null;
 }
 
 function isTimestamp(value: unknown): boolean {
@@ -125,19 +133,4 @@ function isTimestamp(value: unknown): boolean {
 
 function isEventId(value: unknown): boolean {
   return typeof value === 'string' && value !== '' && !isLongerThan(value, LIMITS.eventIdCharactersMax);
-}
-
-function eventMessage(rule: EventRule, index: number, event: unknown): string {
-  const path = `events[${index}]`;
-  if (rule === EVENT_RULE.object || !isObject(event)) return `${path} must be an object`;
-  if (rule === EVENT_RULE.name) {
-    const limit = isNonBlankString(event.event_name) ? ` of at most ${LIMITS.eventNameCharactersMax} characters` : '';
-    return `${path}.event_name is required and must be a non-empty string${limit}`;
-  }
-  if (rule === EVENT_RULE.timestamp) return `${path}.timestamp must be an ISO 8601 timestamp`;
-  if (rule === EVENT_RULE.number) {
-    const revenueIsFine = !isPresent(event.revenue) || Number.isFinite(event.revenue);
-    return `${path}.${revenueIsFine ? 'event_value' : 'revenue'} must be a number`;
-  }
-  return `${path}.$event_id must be a string of 1 to ${LIMITS.eventIdCharactersMax} characters`;
 }
