@@ -7,6 +7,7 @@
  * No error is fatal: Kafka keeps what it has acknowledged.
  */
 
+import { setTimeout as sleep } from 'node:timers/promises';
 import { murmur2 } from '@platformatic/kafka';
 import { type LogAppender, type LogEntry, LogUnavailableError } from '../../log.ts';
 import { METRIC, type MetricsWriter } from '../../telemetry/metrics.ts';
@@ -37,7 +38,7 @@ export class KafkaLogAppender implements LogAppender {
   #problem: string | null = null;
   /** By `performance.now`. */
   #unhealthySince: number | null = null;
-  #checking: NodeJS.Timeout | 'now' | null = null;
+  #isChecking = false;
   #closed: Promise<void> | null = null;
 
   constructor(setup: AppenderSetup) {
@@ -46,12 +47,12 @@ export class KafkaLogAppender implements LogAppender {
       cluster: setup.cluster,
       onTimeout: (reason) => {
         this.#problem = `Kafka does not accept data: ${reason}`;
-        this.#checkCluster();
+        void this.#checkCluster();
       },
       onRejected: setup.warn,
       onProduced: (seconds) => setup.metrics?.observe(METRIC.log_commit_duration, seconds),
     });
-    setup.cluster.onDisconnect(() => this.#checkCluster());
+    setup.cluster.onDisconnect(() => void this.#checkCluster());
   }
 
   async append(entry: LogEntry): Promise<void> {
@@ -81,20 +82,19 @@ export class KafkaLogAppender implements LogAppender {
   async #close(): Promise<void> {
     await this.#producer.flush();
     this.#producer.stop();
-    if (typeof this.#checking === 'object' && this.#checking !== null) clearTimeout(this.#checking);
     await this.#setup.cluster.close();
   }
 
   /** Repeats until the cluster is healthy. */
-  #checkCluster(): void {
-    if (this.#checking !== null || this.#closed !== null) return;
-    this.#checking = 'now';
-    void this.#findProblem().then((problem) => {
-      this.#checking = null;
+  async #checkCluster(): Promise<void> {
+    if (this.#isChecking) return;
+    this.#isChecking = true;
+    while (this.#closed === null) {
+      const problem = await this.#findProblem();
       if (problem === null) {
         this.#unhealthySince = null;
         this.#problem = null;
-        return;
+        break;
       }
       const now = performance.now();
       this.#unhealthySince ??= now;
@@ -102,12 +102,9 @@ export class KafkaLogAppender implements LogAppender {
       if (this.#problem !== null || now - this.#unhealthySince >= APPEND_MS_MAX) {
         this.#problem = `Kafka does not accept data: ${problem}`;
       }
-      if (this.#closed !== null) return;
-      this.#checking = setTimeout(() => {
-        this.#checking = null;
-        this.#checkCluster();
-      }, CHECK_INTERVAL_MS);
-    });
+      await sleep(CHECK_INTERVAL_MS, undefined, { ref: false });
+    }
+    this.#isChecking = false;
   }
 
   async #findProblem(): Promise<string | null> {

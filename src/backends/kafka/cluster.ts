@@ -29,7 +29,6 @@ export interface ClusterMetadata {
   readonly brokers: ReadonlyMap<number, Broker>;
   /** Null if the topic does not exist. */
   readonly topicId: string | null;
-  /** By partition. */
   readonly partitions: readonly PartitionMetadata[];
 }
 
@@ -61,7 +60,6 @@ export class Cluster {
     return this.address.topic;
   }
 
-  /** Calls back whenever a connection is lost. */
   onDisconnect(callback: () => void): void {
     this.#pool.on('disconnect', () => {
       // The pool removes the connection only after the event.

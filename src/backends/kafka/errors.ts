@@ -44,7 +44,6 @@ export class LoginFailedError extends LogUnavailableError {
   }
 }
 
-/** The error for callers of the log. */
 export function asUnavailable(error: unknown): LogUnavailableError {
   if (error instanceof LogUnavailableError) return error;
   for (let cause = error; cause instanceof Error; cause = cause.cause) {
@@ -68,7 +67,6 @@ const HINTS: readonly (readonly [pattern: RegExp, hint: string])[] = [
   ],
 ];
 
-/** The meaning of an error code, and Kafka's name for it. */
 export function describeCode(code: number): string {
   const name = protocolErrorsCodesById[code];
   const definition = name === undefined ? undefined : protocolErrors[name];

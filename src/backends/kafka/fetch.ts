@@ -24,7 +24,6 @@ export interface FetchResult {
   /** Where Kafka was read from: after the requested position if that does not exist. */
   readonly from: number;
   readonly messages: FetchedMessage[];
-  /** The position to continue at. */
   readonly next: number;
   /** What was removed at that position, before the next record that exists; compaction leaves such gaps. */
   readonly gap: Gap | null;
@@ -221,7 +220,6 @@ export function nameOfLog(topicId: string): string {
   return `kafka:${topicId}`;
 }
 
-/** The topic was deleted and created again. */
 export function isReplaced(metadata: ClusterMetadata | null, topicId: string): boolean {
   return metadata !== null && metadata.topicId !== null && metadata.topicId !== topicId;
 }

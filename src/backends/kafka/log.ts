@@ -11,7 +11,7 @@ import { Cluster } from './cluster.ts';
 import { KafkaGroupReader } from './group-reader.ts';
 import { groupName } from './group-offsets.ts';
 import { KafkaLogReader, type ReaderSetup } from './reader.ts';
-import { openTopic, type TopicInfo } from './topic.ts';
+import { openTopic, type TopicInfo, type TopicOptions } from './topic.ts';
 import { parseKafkaUrl } from './url.ts';
 
 export type { KafkaGroupReader } from './group-reader.ts';
@@ -21,19 +21,9 @@ const CLIENT_NAME = 'sluice';
 /** A little more than the deadline of an append. */
 const PRODUCE_MS_MAX = 6_000;
 
-interface KafkaLogSetup {
+interface KafkaLogSetup extends Omit<TopicOptions, 'isReadOnly'> {
   /** LOG_URL. */
   readonly url: string;
-  /** How long processed records are kept at least. */
-  readonly retentionMs: number;
-  /** Receives warnings for the operator. */
-  readonly warn?: (message: string) => void;
-  /** How long to wait for a cluster that is starting. */
-  readonly openMsMax?: number;
-  /** How long to wait for a cluster that does not respond at all. */
-  readonly unreachableMsMax?: number;
-  /** False: a missing topic is an error. */
-  readonly createsTopic?: boolean;
 }
 
 export interface KafkaAppenderSetup extends KafkaLogSetup {
@@ -93,7 +83,7 @@ async function openForReading(setup: KafkaReaderSetup, isReadOnly: boolean): Pro
 
 async function openOrClose(cluster: Cluster, setup: KafkaLogSetup, isReadOnly = false): Promise<TopicInfo> {
   try {
-    return await openTopic(cluster, { warn: () => undefined, ...setup, isReadOnly });
+    return await openTopic(cluster, { ...setup, isReadOnly });
   } catch (error) {
     await cluster.close();
     throw error;

@@ -35,7 +35,6 @@ interface MembershipSetup {
   readonly cluster: Cluster;
   readonly topicId: string;
   readonly group: string;
-  /** Called when the assigned partitions have changed. */
   readonly onChange: (partitions: ReadonlySet<number>) => void;
   /** How long `join` waits for the first response. */
   readonly joinMsMax?: number;

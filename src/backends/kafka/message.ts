@@ -52,14 +52,14 @@ interface MessageHeader {
   readonly key_kind: KeyKind;
   readonly idempotency_key: string | null;
   /** Hash of the body of the whole request, if it has an Idempotency-Key. */
-  readonly body_hash?: string;
-  readonly format?: ForeignFormat;
+  readonly body_hash: string | undefined;
+  readonly format: ForeignFormat | undefined;
   readonly user_index: number;
   readonly users: number;
   readonly events: number;
-  readonly rejection?: string;
+  readonly rejection: string | undefined;
   /** Count of the whole request, on its first accepted user, else on its first. A retry is recognised by its key. */
-  readonly dropped_by_client?: number;
+  readonly dropped_by_client: number | undefined;
 }
 
 export function messagesOf(entry: LogEntry): Message[] {
@@ -70,16 +70,30 @@ export function messagesOf(entry: LogEntry): Message[] {
   const body = Buffer.from(entry.body.buffer, entry.body.byteOffset, entry.body.byteLength);
   const rejections = new Map(entry.rejections.map(({ userIndex, message }) => [userIndex, message]));
   const timestamp = timeOfUuid7(entry.traceId) ?? entry.receivedAt;
-  const bodyHash = entry.idempotencyKey === null ? null : bodyHashOf(body);
+  const bodyHash = entry.idempotencyKey === null ? undefined : bodyHashOf(body);
   const reporting = Math.max(
     users.findIndex((_user, userIndex) => !rejections.has(userIndex)),
     0,
   );
   return users.map((user, userIndex) => {
-    const about = headerLine(entry, bodyHash, user, userIndex, rejections.get(userIndex));
-    const { droppedByClient } = entry;
-    const isReport = droppedByClient !== undefined && userIndex === reporting;
-    const line = JSON.stringify(isReport ? { ...about, dropped_by_client: droppedByClient } : about);
+    const rejection = rejections.get(userIndex);
+    const header: MessageHeader = {
+      version: VERSION,
+      trace_id: entry.traceId,
+      tenant: entry.tenantId,
+      received_at: entry.receivedAt,
+      key_id: entry.keyId,
+      key_kind: entry.keyKind,
+      idempotency_key: entry.idempotencyKey,
+      body_hash: bodyHash,
+      format: entry.format,
+      user_index: userIndex,
+      users: entry.userCount,
+      events: rejection === undefined ? user.events : 0,
+      rejection,
+      dropped_by_client: userIndex === reporting ? entry.droppedByClient : undefined,
+    };
+    const line = JSON.stringify(header);
     const lineBytes = Buffer.byteLength(line);
     const value = Buffer.allocUnsafe(lineBytes + 1 + user.end - user.start);
     value.write(line, 0);
@@ -101,31 +115,6 @@ export function recordOf(value: Uint8Array | null, location: MessageLocation): L
 
 export function headerOf(value: Uint8Array | null, location: MessageLocation): LogHeader {
   return parseMessage(value, location).header;
-}
-
-function headerLine(
-  entry: LogEntry,
-  bodyHash: string | null,
-  user: BodyUser,
-  userIndex: number,
-  rejection: string | undefined,
-): MessageHeader {
-  const { traceId, tenantId, receivedAt, keyId, keyKind, idempotencyKey, format, userCount } = entry;
-  return {
-    version: VERSION,
-    trace_id: traceId,
-    tenant: tenantId,
-    received_at: receivedAt,
-    key_id: keyId,
-    key_kind: keyKind,
-    idempotency_key: idempotencyKey,
-    ...(bodyHash === null ? {} : { body_hash: bodyHash }),
-    ...(format === undefined ? {} : { format }),
-    user_index: userIndex,
-    users: userCount,
-    events: rejection === undefined ? user.events : 0,
-    ...(rejection === undefined ? {} : { rejection }),
-  };
 }
 
 function keyOf({ tenantId, traceId }: LogEntry, { identifier }: BodyUser): Buffer {
@@ -207,26 +196,14 @@ function isOfAnotherVersion(line: unknown): boolean {
 
 function isMessageHeader(line: unknown): line is MessageHeader {
   if (typeof line !== 'object' || line === null) return false;
-  const {
-    version,
-    trace_id,
-    tenant,
-    received_at,
-    key_id,
-    key_kind,
-    idempotency_key,
-    body_hash,
-    format,
-    user_index,
-    users,
-    events,
-    dropped_by_client = 0,
-  } = line as Partial<MessageHeader>;
+  const header = line as Partial<MessageHeader>;
+  const { idempotency_key, body_hash, format, dropped_by_client = 0 } = header;
+  const numbers = [header.received_at, header.user_index, header.users, header.events, dropped_by_client];
   return (
-    version === VERSION &&
-    [trace_id, tenant, key_id].every(isText) &&
-    [received_at, user_index, users, events, dropped_by_client].every((number) => Number.isSafeInteger(number)) &&
-    KEY_KINDS.some((kind) => kind === key_kind) &&
+    header.version === VERSION &&
+    [header.trace_id, header.tenant, header.key_id].every(isText) &&
+    numbers.every((number) => Number.isSafeInteger(number)) &&
+    KEY_KINDS.some((kind) => kind === header.key_kind) &&
     (format === undefined || FORMATS.includes(format)) &&
     (idempotency_key === null ? body_hash === undefined : [idempotency_key, body_hash].every(isText))
   );

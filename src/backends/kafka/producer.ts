@@ -95,7 +95,6 @@ interface ProducerSetup {
   readonly onTimeout: (reason: string) => void;
   /** Called with what an operator should know about a message that Kafka rejected. */
   readonly onRejected: (reason: string) => void;
-  /** Called with the duration of a produce request. */
   readonly onProduced: (seconds: number) => void;
 }
 
@@ -128,7 +127,6 @@ export class Producer {
     });
   }
 
-  /** Resolves when every request is settled. */
   async flush(): Promise<void> {
     if (this.#isIdle()) return;
     this.#idle ??= Promise.withResolvers<void>();
@@ -320,7 +318,6 @@ class PartitionQueue {
   producerId: ProducerId | null = null;
   /** Not to be sent before; by `performance.now`. */
   notBefore = 0;
-  /** Why the last attempt failed. */
   problem: string | null = null;
   #sequence = 0;
   /** How many messages still get a batch each, because a batch of all of them was too large. */
@@ -411,7 +408,6 @@ class PartitionQueue {
     return late.length > 0;
   }
 
-  /** Drops messages of rejected requests. */
   dropSettled(): void {
     this.#waiting = this.#waiting.filter(({ request }) => !request.isSettled);
     const { batch } = this;

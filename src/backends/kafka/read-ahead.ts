@@ -29,7 +29,6 @@ interface PartitionBuffer {
   from: number;
   messages: FetchedMessage[];
   bytes: number;
-  /** The position to fetch next. */
   next: number;
   isFetching: boolean;
   /** What it is filled from; null before the first fetch. */
@@ -81,7 +80,6 @@ export class ReadAhead {
     this.#startFetching();
   }
 
-  /** Drops the buffers of all other partitions. */
   retain(partitions: ReadonlySet<number>): void {
     for (const partition of this.#partitions.keys()) {
       if (!partitions.has(partition)) this.#partitions.delete(partition);

@@ -72,8 +72,8 @@ export class KafkaLogReader implements LogReader {
   async beginnings(): Promise<Map<number, number>> {
     const found = new Map<number, number>();
     for (const partition of (await this.setup.cluster.metadata()).partitions.keys()) {
-      const first = await this.#firstFrom(partition, await offsetAt(this.setup.cluster, partition, EARLIEST));
-      if (first > 0) found.set(partition, first);
+      const { from } = await this.#fetchOne(partition, await offsetAt(this.setup.cluster, partition, EARLIEST));
+      if (from > 0) found.set(partition, from);
     }
     return found;
   }
@@ -130,10 +130,7 @@ export class KafkaLogReader implements LogReader {
   }
 
   async traceIdAt(partition: number, position: number): Promise<string | undefined> {
-    const { cluster, topicId } = this.setup;
-    const wanted = { partition, position, bytesMax: ONE_MESSAGE_BYTES, skipsRemoved: true };
-    const { messages } = await fetchFrom(cluster, topicId, wanted);
-    const [first] = messages;
+    const [first] = (await this.#fetchOne(partition, position)).messages;
     return first?.position === position ? headerOf(first.value, { partition, position }).traceId : undefined;
   }
 
@@ -141,7 +138,7 @@ export class KafkaLogReader implements LogReader {
     const { cluster } = this.setup;
     const [first, end] = [await offsetAt(cluster, partition, EARLIEST), await offsetAt(cluster, partition, LATEST)];
     if (position < first || position >= end) return Math.max(first - position, position - end);
-    return (await this.#firstFrom(partition, position)) - position;
+    return (await this.#fetchOne(partition, position)).from - position;
   }
 
   readAgainStatement(partition: number): Promise<string> {
@@ -153,11 +150,10 @@ export class KafkaLogReader implements LogReader {
     return [];
   }
 
-  /** `position`, or the first after it that was not removed. */
-  async #firstFrom(partition: number, position: number): Promise<number> {
+  /** `from` is `position`, or the first after it that was not removed. */
+  #fetchOne(partition: number, position: number): Promise<FetchResult> {
     const { cluster, topicId } = this.setup;
-    const wanted = { partition, position, bytesMax: ONE_MESSAGE_BYTES, skipsRemoved: true };
-    return (await fetchFrom(cluster, topicId, wanted)).from;
+    return fetchFrom(cluster, topicId, { partition, position, bytesMax: ONE_MESSAGE_BYTES, skipsRemoved: true });
   }
 
   async commit(partition: number, position: number): Promise<void> {

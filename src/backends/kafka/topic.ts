@@ -12,7 +12,6 @@ import { LogUnreachableError, LogUnavailableError } from '../../log.ts';
 import type { Cluster, ClusterMetadata } from './cluster.ts';
 import { responseOf, CODE, LoginFailedError, describeCode } from './errors.ts';
 
-/** The topic does not exist, and is not to be created. */
 export class NoTopicError extends OperatorError {}
 
 export interface TopicInfo {
@@ -20,10 +19,11 @@ export interface TopicInfo {
   readonly inSyncMin: number;
 }
 
-interface TopicOptions {
-  /** How long processed records are kept. */
+export interface TopicOptions {
+  /** How long processed records are kept at least. */
   readonly retentionMs: number;
-  readonly warn: (message: string) => void;
+  /** Receives warnings for the operator. */
+  readonly warn?: (message: string) => void;
   /** True for readers: an unsafe topic is then a warning, not an error. */
   readonly isReadOnly?: boolean;
   /** False: a missing topic is an error. */
@@ -70,8 +70,8 @@ export async function openTopic(cluster: Cluster, options: TopicOptions): Promis
       `${behind} of ${metadata.partitions.length} partitions have replicas that are not in sync: a broker is down or behind, and with one more the topic may refuse data. Start it, or wait until it has caught up`,
     );
   }
-  for (const error of errors) options.warn(`topic ${topic}: ${error}. Edges and processors refuse to start on it`);
-  for (const warning of warnings) options.warn(`topic ${topic}: ${warning}`);
+  for (const error of errors) options.warn?.(`topic ${topic}: ${error}. Edges and processors refuse to start on it`);
+  for (const warning of warnings) options.warn?.(`topic ${topic}: ${warning}`);
   return { id: metadata.topicId ?? '', inSyncMin: Number(settings.get('min.insync.replicas') ?? 1) };
 }
 

@@ -74,7 +74,6 @@ export function parseKafkaUrl(text: string): KafkaAddress {
   };
 }
 
-/** Reads the certificate file. */
 export function connectionOptionsOf({ tls, sasl }: KafkaAddress): ConnectionOptions {
   return {
     connectTimeout: CONNECT_MS_MAX,
