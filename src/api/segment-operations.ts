@@ -3,7 +3,7 @@
  * (`edge/segment-intake.ts`). Messages are described as far as they are read; `docs/segment.md` has the mapping.
  */
 
-import { rudderSettings, segmentSettings } from '../edge/segment-routes.ts';
+import { rudderSettings, segmentSettings } from '../edge/segment-intake.ts';
 import { ERRORS } from '../errors.ts';
 import { MESSAGES_PER_REQUEST_MAX } from '../intake/segment.ts';
 import { MESSAGE_TYPES } from '../intake/segment-message.ts';

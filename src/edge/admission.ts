@@ -23,7 +23,6 @@ export class InFlight {
     this.#largeBytesMax = Math.floor(bytesMax * LARGE_SHARE);
   }
 
-  /** A reservation of at least `bytes`, or undefined when that does not fit now. */
   open(bytes: number): Reservation | undefined {
     const reservation = new Reservation(this);
     if (!reservation.growTo(bytes)) return undefined;

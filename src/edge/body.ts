@@ -19,12 +19,7 @@ import type { Reservation } from './admission.ts';
 export const ENCODINGS = ['gzip', 'deflate', 'br', 'zstd'] as const;
 export type Encoding = (typeof ENCODINGS)[number];
 
-type BodyProblem = 'too_large' | 'no_room' | 'bad_encoding' | 'aborted';
-
-export interface BodyRead {
-  readonly body: Buffer | null;
-  readonly problem: BodyProblem | null;
-}
+export type BodyProblem = 'too_large' | 'no_room' | 'bad_encoding' | 'aborted';
 
 /** Where a body of unknown length starts; it doubles from there. */
 const FIRST_BYTES = 16 * 1024;
@@ -34,11 +29,6 @@ const FIRST_BYTES = 16 * 1024;
  * RFC 9659 allows senders 8 MB; a frame that states its size asks for no more than the body limit.
  */
 const ZSTD_WINDOW_LOG_MAX = 24;
-
-const TOO_LARGE: BodyRead = { body: null, problem: 'too_large' };
-const NO_ROOM: BodyRead = { body: null, problem: 'no_room' };
-const BAD_ENCODING: BodyRead = { body: null, problem: 'bad_encoding' };
-const ABORTED: BodyRead = { body: null, problem: 'aborted' };
 
 /**
  * Collects chunks in one buffer, which is reserved before it is allocated. However small the chunks are, no more memory
@@ -60,15 +50,15 @@ class Gatherer {
   }
 
   /** Returns what is wrong, or null. */
-  add(chunk: Buffer): BodyRead | null {
+  add(chunk: Buffer): BodyProblem | null {
     const total = this.#bytes + chunk.length;
-    if (total > LIMITS.bodyBytesMax) return TOO_LARGE;
+    if (total > LIMITS.bodyBytesMax) return 'too_large';
     if (this.#bytes === 0 && chunk.length >= this.#declaredBytes) {
-      if (!this.#reservation.growTo(this.#reservedElsewhere + total)) return NO_ROOM;
+      if (!this.#reservation.growTo(this.#reservedElsewhere + total)) return 'no_room';
       this.#only = chunk;
     } else {
       const memory = this.#roomFor(total);
-      if (memory === undefined) return NO_ROOM;
+      if (memory === undefined) return 'no_room';
       chunk.copy(memory, this.#bytes);
     }
     this.#bytes = total;
@@ -96,17 +86,17 @@ export function readBody(
   request: IncomingMessage,
   { declaredBytes, encoding }: { readonly declaredBytes: number; readonly encoding: Encoding | null },
   reservation: Reservation,
-  done: (read: BodyRead) => void,
+  done: (read: Buffer | BodyProblem) => void,
 ): void {
   // It may have gone while its key was looked up.
   if (request.destroyed) {
-    done(ABORTED);
+    done('aborted');
     return;
   }
   const gatherer = new Gatherer(reservation, declaredBytes);
   let finished = false;
   let ended = false;
-  const finish = (read: BodyRead): void => {
+  const finish = (read: Buffer | BodyProblem): void => {
     if (finished) return;
     finished = true;
     done(read);
@@ -119,15 +109,20 @@ export function readBody(
   request.on('end', () => {
     ended = true;
     if (finished) return;
-    if (encoding === null) finish({ body: gatherer.take(), problem: null });
+    if (encoding === null) finish(gatherer.take());
     else inflate(gatherer.take(), encoding, reservation, finish);
   });
   request.on('close', () => {
-    if (!ended) finish(ABORTED);
+    if (!ended) finish('aborted');
   });
 }
 
-function inflate(packed: Buffer, encoding: Encoding, reservation: Reservation, finish: (read: BodyRead) => void): void {
+function inflate(
+  packed: Buffer,
+  encoding: Encoding,
+  reservation: Reservation,
+  finish: (read: Buffer | BodyProblem) => void,
+): void {
   const gatherer = new Gatherer(reservation, 0, packed.length);
   const stream = inflaterFor(encoding, packed);
   stream.on('data', (chunk: Buffer) => {
@@ -138,9 +133,9 @@ function inflate(packed: Buffer, encoding: Encoding, reservation: Reservation, f
   });
   // All decoders but gzip's ignore bytes after the end of the compressed data.
   stream.on('end', () => {
-    finish(stream.bytesWritten === packed.length ? { body: gatherer.take(), problem: null } : BAD_ENCODING);
+    finish(stream.bytesWritten === packed.length ? gatherer.take() : 'bad_encoding');
   });
-  stream.on('error', () => finish(BAD_ENCODING));
+  stream.on('error', () => finish('bad_encoding'));
   stream.end(packed);
 }
 

@@ -15,7 +15,6 @@ import type { ApiKey } from '../keys.ts';
 import type { LogEntry } from '../log.ts';
 import { parseJson } from '../json/parse.ts';
 import { decodeUtf8 } from '../json/utf8.ts';
-import { tenantOf } from '../model.ts';
 import { UNUSABLE_PLAN } from '../plans/unusable-plan.ts';
 import type { PlanChecks } from '../resubmit/plan-checks.ts';
 import { isRetryable } from '../runtime/unavailable.ts';
@@ -29,27 +28,12 @@ import type { ValidatedBody } from './validate-body.ts';
 /** What the processor would make of a request, if it were appended now. */
 export type Predict = (entry: LogEntry) => Promise<Prediction>;
 
-/** Returned only to a secret key. */
-interface Found {
-  readonly prediction: Prediction;
-  readonly violations: ViolationsByUser | null;
-}
-
-interface CheckIntakeParts extends IntakeParts {
+export interface CheckIntakeParts extends IntakeParts {
   readonly predict: Predict;
   readonly planChecks: PlanChecks;
 }
 
-export class CheckIntake extends Ingest {
-  readonly #predict: Predict;
-  readonly #planChecks: PlanChecks;
-
-  constructor({ predict, planChecks, ...parts }: CheckIntakeParts) {
-    super(parts);
-    this.#predict = predict;
-    this.#planChecks = planChecks;
-  }
-
+export class CheckIntake extends Ingest<CheckIntakeParts> {
   protected override countOverLimit(): void {
     // A dry run counts nowhere.
   }
@@ -78,21 +62,11 @@ export class CheckIntake extends Ingest {
       this.#respond(exchange, status, wouldRespond);
       return;
     }
-    const entry: LogEntry = {
-      traceId,
-      tenantId: tenantOf(key.accountId, key.environment),
-      receivedAt: this.parts.receiptTime(),
-      keyId: key.id,
-      keyKind: key.kind,
-      idempotencyKey,
-      body,
-      userCount,
-      eventCount,
-      rejections,
-    };
-    Promise.all([this.#predict(entry), this.#violationsOf(entry)])
+    const entry = this.entryOf(exchange, key, { idempotencyKey, body, userCount, eventCount, rejections });
+    Promise.all([this.parts.predict(entry), this.#violationsOf(entry)])
       .then(
-        ([prediction, violations]) => this.#respond(exchange, status, wouldRespond, { prediction, violations }),
+        ([prediction, violations]) =>
+          this.#respond(exchange, status, wouldRespond, predictionJson(prediction, violations)),
         (error: unknown) => this.#notPredicted(exchange, error),
       )
       .catch((error: unknown) => this.respondToBug(exchange, error));
@@ -100,7 +74,7 @@ export class CheckIntake extends Ingest {
 
   /** In every mode. Null where there is no plan, or none that this version can read. */
   async #violationsOf({ tenantId, body }: LogEntry): Promise<ViolationsByUser | null> {
-    const plan = await this.#planChecks.of(tenantId);
+    const plan = await this.parts.planChecks.of(tenantId);
     if (plan === undefined) return null;
     const { version, problem } = plan;
     if (problem !== null) {
@@ -120,12 +94,10 @@ export class CheckIntake extends Ingest {
     });
   }
 
-  #respond(exchange: Exchange, status: number, wouldRespond: string, found?: Found): void {
+  /** `prediction`: only for a secret key. */
+  #respond(exchange: Exchange, status: number, wouldRespond: string, prediction = {}): void {
     const { response, traceId, allowOrigin } = exchange;
-    const body = jsonText({
-      would_respond: { status, body: raw(wouldRespond) },
-      ...(found !== undefined && predictionJson(found.prediction, found.violations)),
-    });
+    const body = jsonText({ would_respond: { status, body: raw(wouldRespond) }, ...prediction });
     this.finish(exchange, 200);
     send(response, 200, traceId, body, allowOrigin);
   }

@@ -16,7 +16,6 @@ const LOOKS_MAX = 64;
 const LOG_INTERVAL_MS = 10_000;
 
 export interface ConnectionsParts {
-  /** Limit of this edge. */
   readonly max: number;
   readonly metrics: MetricsWriter;
   readonly logger: Logger;

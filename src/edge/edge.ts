@@ -15,7 +15,7 @@ import type { Config, Sources } from '../config/config.ts';
 import { KeyCache } from '../keys/cache.ts';
 import type { LogAppender } from '../log.ts';
 import type { Logger } from '../telemetry/logger.ts';
-import { METRIC, metricsWriter, renderMetrics } from '../telemetry/metrics.ts';
+import { type CounterIndex, METRIC, metricsWriter, renderMetrics } from '../telemetry/metrics.ts';
 import { matchOptionsOf } from '../config/match-options.ts';
 import type { MemberStore } from '../members.ts';
 import { OutageLog } from '../telemetry/outage-log.ts';
@@ -24,22 +24,24 @@ import type { PlanStore } from '../plans.ts';
 import { PlanChecks } from '../resubmit/plan-checks.ts';
 import type { Store } from '../store.ts';
 import { InFlight } from './admission.ts';
-import { CheckIntake, type Predict } from './check-intake.ts';
+import { CheckIntake, type CheckIntakeParts, type Predict } from './check-intake.ts';
 import { EnforcedPlans } from './enforced-plans.ts';
 import { Ingest } from './ingest.ts';
 import { listenError } from './listen-error.ts';
-import { isForeignOrigin } from './origins.ts';
 import { RateLimits } from './rate-limits.ts';
 import { RateLimitedLogger } from '../telemetry/rate-limited-logger.ts';
-import { isStopping, readinessOf, type ServerStatus, outageReporter } from './readiness.ts';
-import type { IntakeParts, UnavailableReason } from './request-intake.ts';
+import { isStopping, outageReporter, type ReadinessParts, readinessOf, type ServerStatus } from './readiness.ts';
+import { isForeignOrigin } from './request-headers.ts';
+import type { IntakeParts } from './request-intake.ts';
 import { createEdgeServer, type EdgeServer } from './server.ts';
 import { KeyUsageTracker } from './key-usage.ts';
-import { SegmentIntake } from './segment-intake.ts';
+import { SegmentIntake, type SegmentIntakeParts } from './segment-intake.ts';
 import { createTraceIds } from './trace-id.ts';
 import { LargeBodyValidator } from './validate-body.ts';
 
-export interface EdgeParts {
+export interface EdgeParts
+  extends Pick<ReadinessParts, 'status' | 'storeProblem' | 'databaseProblem'>,
+    Pick<IntakeParts, 'now' | 'receiptTime'> {
   readonly config: Config;
   readonly sources: Sources;
   readonly startWarnings: () => readonly string[];
@@ -47,25 +49,14 @@ export interface EdgeParts {
   /** Connections of clients at once, over all edges. */
   readonly connectionsMax: number;
   /** Null where this role does not receive events. */
-  readonly log: LogAppender | null;
-  /** Null together with `log`. */
-  readonly predict: Predict | null;
+  readonly receiving: { readonly log: LogAppender; readonly predict: Predict } | null;
   /** Null where nothing asks for a key. */
   readonly keyStore: KeyStore | null;
   /** Null where the API is not served. Its calls never block the thread. */
   readonly reading: Reading | null;
-  /** Why the store cannot be reached, by the last look; null while it can. */
-  readonly storeProblem: () => string | null;
-  /** Why the database may not be used yet; null once it may, and where there is none. */
-  readonly databaseProblem: () => string | null;
   readonly metrics: { readonly buffer: SharedArrayBuffer; readonly slot: number };
-  readonly status: ServerStatus;
   readonly logger: Logger;
   readonly version: string;
-  /** The wall clock, for keys and sessions. */
-  readonly now: () => number;
-  /** The clock that never goes back (`clock/clock.ts`), for what is stored. */
-  readonly receiptTime: () => number;
   /** Shared with the other edges of the server; null where there are none (`trace-id.ts`). */
   readonly newestTraceId: BigInt64Array | null;
   /** Shared with the other edges of the server (`rate-limits.ts`). */
@@ -80,12 +71,6 @@ export interface Reading {
   readonly keyStore: KeyStore;
 }
 
-interface Edge {
-  readonly port: number;
-  /** Finishes the requests in flight, then closes the log and the stores. */
-  stop(): Promise<void>;
-}
-
 const GAUGE_INTERVAL_MS = 1_000;
 /** The processor uses the number of waiting requests to decide whether it may work now. */
 const WAITING_INTERVAL_MS = 20;
@@ -97,8 +82,9 @@ const UNFINISHED_MS_MAX = 5_000;
 const READ_QUIET_MS = 2_000;
 const NANOSECONDS = 1e9;
 
-export async function startEdge(parts: EdgeParts, port: number): Promise<Edge> {
-  const { config, log, reading, keyStore, status, logger } = parts;
+export async function startEdge(parts: EdgeParts, port: number) {
+  const { config, receiving, reading, keyStore, status, logger } = parts;
+  const log = receiving?.log ?? null;
   const metrics = metricsWriter(parts.metrics.buffer, parts.metrics.slot);
   const newTraceId = createTraceIds(parts.receiptTime, parts.newestTraceId);
   const keyUsage = new KeyUsageTracker(parts.handOverUsage);
@@ -110,29 +96,31 @@ export async function startEdge(parts: EdgeParts, port: number): Promise<Edge> {
   const rateLimitedLogger = new RateLimitedLogger(logger, parts.now);
   const shared = { metrics, newTraceId, keyUsage, logger: rateLimitedLogger };
   const ingest =
-    log === null || keys === null || keyStore === null
+    receiving === null || keys === null || keyStore === null
       ? null
-      : makeIngest(parts, { ...shared, log, keys }, keyStore.plans);
+      : makeIngest(parts, { ...shared, ...receiving, keys }, keyStore.plans);
   const { storeProblem, databaseProblem } = parts;
   const keysProblem = (): string | null => keys?.problem() ?? null;
   const readiness = () => readinessOf({ role: config.role, status, log, storeProblem, databaseProblem, keysProblem });
   const reportProblem = log === null ? () => undefined : outageReporter(log, logger);
   let created: EdgeServer | undefined;
   metrics.set(METRIC.connections_max, parts.connectionsMax);
-  const stopGauges = keepGauges(
-    () => {
-      ingest?.setGauges();
-      if (ingest !== null && databaseProblem() === null) void keys?.probe();
-      metrics.set(METRIC.ready, readiness().ready ? 1 : 0);
-      metrics.set(METRIC.connections, created?.connections.size ?? 0);
-      reportProblem();
-    },
-    (seconds) => metrics.set(METRIC.event_loop_delay_max, seconds),
-  );
-  const stopAveraging = keepAverage(
-    () => ingest?.waiting() ?? 0,
-    (average) => metrics.set(METRIC.requests_waiting, average),
-  );
+  const delay = monitorEventLoopDelay({ resolution: 20 });
+  delay.enable();
+  const gaugeTimer = setInterval(() => {
+    ingest?.setGauges();
+    if (ingest !== null && databaseProblem() === null) void keys?.probe();
+    metrics.set(METRIC.ready, readiness().ready ? 1 : 0);
+    metrics.set(METRIC.connections, created?.connections.size ?? 0);
+    reportProblem();
+    metrics.set(METRIC.event_loop_delay_max, delay.max / NANOSECONDS);
+    delay.reset();
+  }, GAUGE_INTERVAL_MS).unref();
+  let waiting = 0;
+  const waitingTimer = setInterval(() => {
+    waiting += ((ingest?.waiting() ?? 0) - waiting) * WAITING_WEIGHT;
+    metrics.set(METRIC.requests_waiting, waiting);
+  }, WAITING_INTERVAL_MS).unref();
 
   const readOutage = new OutageLog(
     logger,
@@ -145,9 +133,7 @@ export async function startEdge(parts: EdgeParts, port: number): Promise<Edge> {
       const connections = { max: Math.max(1, Math.floor(parts.connectionsMax / config.edges)), logger };
       created = createEdgeServer(
         {
-          ingest: ingest?.ingest ?? null,
-          check: ingest?.check ?? null,
-          segment: ingest?.segment ?? null,
+          intakes: ingest?.intakes ?? null,
           metrics,
           newTraceId,
           isStopping: () => isStopping(status),
@@ -205,11 +191,13 @@ export async function startEdge(parts: EdgeParts, port: number): Promise<Edge> {
 
   return {
     port: portOf(server),
+    /** Finishes the requests in flight, then closes the log and the stores. */
     stop: async () => {
       stopping.abort();
       await closeServer(edgeServer, config.shutdownMs / 2);
-      stopGauges();
-      stopAveraging();
+      clearInterval(gaugeTimer);
+      delay.disable();
+      clearInterval(waitingTimer);
       keyUsage.close();
       await log?.close();
       await reading?.store.close();
@@ -221,30 +209,33 @@ export async function startEdge(parts: EdgeParts, port: number): Promise<Edge> {
 
 function makeIngest(
   parts: EdgeParts,
-  shared: Pick<IntakeParts, 'log' | 'keys' | 'keyUsage' | 'metrics' | 'logger' | 'newTraceId'>,
+  shared: Pick<CheckIntakeParts, 'log' | 'predict' | 'keys' | 'keyUsage' | 'metrics' | 'logger' | 'newTraceId'>,
   planStore: PlanStore,
 ) {
-  const { config, status, now, receiptTime, predict } = parts;
+  const { config, status, now, receiptTime } = parts;
   const inFlight = new InFlight(Math.floor(config.inFlightBytesMax / config.edges));
   const largeBodies = new LargeBodyValidator();
-  const ingestParts: IntakeParts = {
+  const intakeParts: CheckIntakeParts & SegmentIntakeParts = {
     ...shared,
     plans: new EnforcedPlans(planStore, shared.logger),
+    planChecks: new PlanChecks(planStore),
     rateLimits: new RateLimits(parts.rateLimitBuffer, config.edgeServers),
     inFlight,
     largeBodies,
     environment: config.environment,
     now,
     receiptTime,
-    unavailableReason: () => unavailableReasonOf(status),
+    unavailable: () => unavailableMetricOf(status),
     isStopping: () => isStopping(status),
+    matchOptions: matchOptionsOf(config),
+    publicUrl: config.publicUrl,
   };
-  const { publicUrl } = config;
   return {
-    ingest: new Ingest(ingestParts),
-    check:
-      predict === null ? null : new CheckIntake({ ...ingestParts, predict, planChecks: new PlanChecks(planStore) }),
-    segment: new SegmentIntake({ ...ingestParts, matchOptions: matchOptionsOf(config), publicUrl }),
+    intakes: {
+      ingest: new Ingest(intakeParts),
+      check: new CheckIntake(intakeParts),
+      segment: new SegmentIntake(intakeParts),
+    },
     /** Complete requests that are not durable yet. */
     waiting: () => inFlight.appending + largeBodies.waiting,
     setGauges: () => {
@@ -259,35 +250,10 @@ function portOf(server: Server | undefined): number {
   return typeof address === 'object' && address !== null ? address.port : 0;
 }
 
-function unavailableReasonOf(status: ServerStatus): UnavailableReason | null {
-  if (status.isShuttingDown()) return 'shutdown';
-  if (status.isDiskLow()) return 'disk';
-  return status.isBacklogFull() ? 'backlog' : null;
-}
-
-function keepGauges(setGauges: () => void, setDelay: (seconds: number) => void): () => void {
-  const delay = monitorEventLoopDelay({ resolution: 20 });
-  delay.enable();
-  const timer = setInterval(() => {
-    setGauges();
-    setDelay(delay.max / NANOSECONDS);
-    delay.reset();
-  }, GAUGE_INTERVAL_MS);
-  timer.unref();
-  return () => {
-    clearInterval(timer);
-    delay.disable();
-  };
-}
-
-function keepAverage(look: () => number, set: (average: number) => void): () => void {
-  let average = 0;
-  const timer = setInterval(() => {
-    average += (look() - average) * WAITING_WEIGHT;
-    set(average);
-  }, WAITING_INTERVAL_MS);
-  timer.unref();
-  return () => clearInterval(timer);
+function unavailableMetricOf(status: ServerStatus): CounterIndex | null {
+  if (status.isShuttingDown()) return METRIC.unavailable_shutdown;
+  if (status.isDiskLow()) return METRIC.unavailable_disk;
+  return status.isBacklogFull() ? METRIC.unavailable_backlog : null;
 }
 
 function listen(server: Server, { host, edges }: Config, port: number): Promise<void> {

@@ -1,8 +1,8 @@
 /**
  * The tracking plans that an edge enforces. A key names the enforced version of its tenant's plan
  * (`ApiKey.enforcedPlan`), so requests of tenants that enforce nothing never get here. A version never changes: it is
- * read and compiled once, and kept while its tenant is among the `PLANS_MAX` used last. The compiler is loaded with the
- * first plan. A stored plan that this version cannot read enforces nothing.
+ * read and compiled once, and kept while it is among the `PLANS_MAX` used last. The compiler is loaded with the first
+ * plan. A stored plan that this version cannot read enforces nothing.
  */
 
 import type { ApiKey } from '../keys.ts';
@@ -28,10 +28,8 @@ export interface EnforcedPlan {
   readonly check: UserCheck;
 }
 
-/** Plans kept; each tenant has one version in use. */
 const PLANS_MAX = 200;
 
-/** Rejects with an UnusablePlanError. */
 export async function openEnforcedPlan(source: PlanSource): Promise<EnforcedPlan> {
   const { compileStored, enforcedViolation } = await import('../plans/compiled-plan.ts');
   const plan = compileStored(source.text, source.version);
@@ -42,20 +40,18 @@ export async function openEnforcedPlan(source: PlanSource): Promise<EnforcedPlan
   };
 }
 
-/** A version of a tenant's plan. */
-interface Entry {
-  readonly version: number;
-  /** Null if it cannot be read. */
-  plan: EnforcedPlan | null | Promise<EnforcedPlan | null>;
-}
-
 type KeyOfTenant = Pick<ApiKey, 'accountId' | 'environment' | 'enforcedPlan'>;
+
+function idOf({ accountId, environment, enforcedPlan }: KeyOfTenant): string {
+  return `${tenantOf(accountId, environment)} ${enforcedPlan}`;
+}
 
 export class EnforcedPlans {
   readonly #store: Pick<PlanStore, 'find'>;
   readonly #logger: Pick<RateLimitedLogger, 'error'>;
-  /** By tenant, the one that was used last at the end. */
-  readonly #plans = new Map<string, Entry>();
+  /** By id, the one that was used last at the end; null for one that cannot be read. */
+  readonly #plans = new Map<string, EnforcedPlan | null>();
+  readonly #loading = new Map<string, Promise<EnforcedPlan | null>>();
 
   constructor(store: Pick<PlanStore, 'find'>, logger: Pick<RateLimitedLogger, 'error'>) {
     this.#store = store;
@@ -63,45 +59,40 @@ export class EnforcedPlans {
   }
 
   /** The plan, or null for one that cannot be read; undefined if it is not here yet. */
-  peek({ accountId, environment, enforcedPlan }: KeyOfTenant): EnforcedPlan | null | undefined {
-    const tenantId = tenantOf(accountId, environment);
-    const known = this.#plans.get(tenantId);
-    if (known === undefined || known.version !== enforcedPlan || known.plan instanceof Promise) return undefined;
-    putLast(this.#plans, tenantId, known, PLANS_MAX);
-    return known.plan;
+  peek(key: KeyOfTenant): EnforcedPlan | null | undefined {
+    const id = idOf(key);
+    const plan = this.#plans.get(id);
+    if (plan !== undefined) putLast(this.#plans, id, plan, PLANS_MAX);
+    return plan;
   }
 
   /** Rejects when the store cannot be read. */
-  load({ accountId, environment, enforcedPlan }: KeyOfTenant): Promise<EnforcedPlan | null> {
-    if (enforcedPlan === null) throw new Error('the key has no enforced plan');
-    const tenantId = tenantOf(accountId, environment);
-    const known = this.#plans.get(tenantId);
-    if (known !== undefined && known.version === enforcedPlan) return Promise.resolve(known.plan);
-    const loading = this.#read(tenantId, { accountId, environment }, enforcedPlan);
-    const entry: Entry = { version: enforcedPlan, plan: loading };
-    // Another key of the tenant may be known in an older state for a second: the newest version stays.
-    if (known === undefined || known.version < enforcedPlan) putLast(this.#plans, tenantId, entry, PLANS_MAX);
-    loading.then(
-      (plan) => (entry.plan = plan),
-      () => {
-        if (this.#plans.get(tenantId) === entry) this.#plans.delete(tenantId);
-      },
-    );
+  load(key: KeyOfTenant): Promise<EnforcedPlan | null> {
+    const id = idOf(key);
+    const known = this.#loading.get(id);
+    if (known !== undefined) return known;
+    const loading = this.#read(id, key).finally(() => this.#loading.delete(id));
+    this.#loading.set(id, loading);
     return loading;
   }
 
-  async #read(
-    tenantId: string,
-    tenant: Pick<ApiKey, 'accountId' | 'environment'>,
-    version: number,
-  ): Promise<EnforcedPlan | null> {
-    const stored = await this.#store.find(tenant, version);
+  async #read(id: string, key: KeyOfTenant): Promise<EnforcedPlan | null> {
+    const plan = await this.#open(id, key);
+    putLast(this.#plans, id, plan, PLANS_MAX);
+    return plan;
+  }
+
+  async #open(id: string, { accountId, environment, enforcedPlan }: KeyOfTenant): Promise<EnforcedPlan | null> {
+    if (enforcedPlan === null) throw new Error('the key has no enforced plan');
+    const version = enforcedPlan;
+    const stored = await this.#store.find({ accountId, environment }, version);
     if (stored === undefined) throw new Error(`version ${version} of the tracking plan is no longer kept`);
     try {
-      return await openEnforcedPlan({ id: `${tenantId} ${version}`, version, text: stored.text });
+      return await openEnforcedPlan({ id, version, text: stored.text });
     } catch (error) {
       if (!(error instanceof UnusablePlanError)) throw error;
-      this.#logger.error({ reason: `${tenantId}, version ${version}: ${error.message}` }, UNUSABLE_PLAN);
+      const reason = `${tenantOf(accountId, environment)}, version ${version}: ${error.message}`;
+      this.#logger.error({ reason }, UNUSABLE_PLAN);
       return null;
     }
   }

@@ -7,11 +7,13 @@
 import type { ApiKey } from '../keys.ts';
 import type { Rejection } from '../model.ts';
 import { type Envelope, envelopeOf, keyOf } from './request-headers.ts';
-import { type Exchange, RequestIntake } from './request-intake.ts';
+import { type Exchange, type IntakeParts, RequestIntake } from './request-intake.ts';
 import { acceptedBody, type Failure, send, sendFailure, sendPreflight } from './responses.ts';
-import { VALIDATOR_THREAD_BYTES_MIN, type ValidatedBody, validateBody } from './validate-body.ts';
+import type { ValidatedBody } from './validate-body.ts';
 
-export class Ingest extends RequestIntake<Rejection> {
+const VALIDATE = { kind: 'validate' } as const;
+
+export class Ingest<Parts extends IntakeParts = IntakeParts> extends RequestIntake<Rejection, Parts> {
   protected override readonly unavailableCode = 'unavailable';
   protected override readonly overLimitCode = 'unavailable';
 
@@ -24,7 +26,13 @@ export class Ingest extends RequestIntake<Rejection> {
     const given = keyOf(request.headers.authorization, request.url ?? '');
     this.authenticate(exchange, given, (key) => {
       const envelope = envelopeOf(request.headers, given?.isInUrl === true);
-      this.receive(exchange, key, envelope, (body) => this.#validate(exchange, key, envelope as Envelope, body));
+      this.receive(exchange, key, envelope, (body) => {
+        this.withPlan(exchange, key, (plan) => {
+          this.process(exchange, VALIDATE, body, plan, (validated) =>
+            this.onValidated(exchange, key, envelope as Envelope, validated),
+          );
+        });
+      });
     });
   }
 
@@ -36,19 +44,6 @@ export class Ingest extends RequestIntake<Rejection> {
       return;
     }
     this.fail(exchange, { code: 'method_not_allowed', headers: ['Allow', 'POST, OPTIONS'] });
-  }
-
-  #validate(exchange: Exchange, key: ApiKey, envelope: Envelope, body: Buffer): void {
-    this.withPlan(exchange, key, (plan) => {
-      if (body.length < VALIDATOR_THREAD_BYTES_MIN) {
-        this.onValidated(exchange, key, envelope, validateBody(body, plan));
-        return;
-      }
-      this.parts.largeBodies
-        .validate(body, plan)
-        .then((validated) => this.onValidated(exchange, key, envelope, validated))
-        .catch((error: unknown) => this.respondToBug(exchange, error));
-    });
   }
 
   protected onValidated(

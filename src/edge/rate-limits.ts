@@ -28,7 +28,6 @@ export function allocateRateLimits(): SharedArrayBuffer {
   return new SharedArrayBuffer(BUCKETS * NUMBERS_PER_BUCKET * BigInt64Array.BYTES_PER_ELEMENT);
 }
 
-/** For the client. */
 export function overLimitText({ rateLimit }: LimitedKey): string {
   return `this key may send ${rateLimit?.usersPerSecond ?? 0} users per second: retry after the seconds in Retry-After`;
 }
@@ -53,14 +52,10 @@ export class RateLimits {
     this.#now = now;
   }
 
-  /** How many milliseconds a request of the key has to wait; 0 if it need not. Takes nothing. */
-  waitMs({ id, rateLimit }: LimitedKey): number {
-    if (rateLimit === null) return 0;
-    const { numbers, at } = this.#bucketOf(id, rateLimit);
-    return waitMsOf(Atomics.load(numbers, at), this.#now(), rateLimit);
-  }
-
-  /** Takes so many users out of the bucket and returns 0; or takes nothing, and returns how many milliseconds to wait. */
+  /**
+   * Takes so many users out of the bucket and returns 0; or takes nothing, and returns how many milliseconds to wait. For
+   * no users: whether a request has to wait.
+   */
   take({ id, rateLimit }: LimitedKey, users: number): number {
     if (rateLimit === null) return 0;
     const { numbers, at } = this.#bucketOf(id, rateLimit);

@@ -25,12 +25,7 @@ export interface ServerStatus {
   isBacklogFull(): boolean;
 }
 
-interface Readiness {
-  readonly ready: boolean;
-  readonly reasons: string[];
-}
-
-interface ReadinessParts {
+export interface ReadinessParts {
   readonly role: Role;
   readonly status: ServerStatus;
   readonly log: LogAppender | null;
@@ -42,7 +37,7 @@ interface ReadinessParts {
   readonly keysProblem: () => string | null;
 }
 
-export function readinessOf(parts: ReadinessParts): Readiness {
+export function readinessOf(parts: ReadinessParts) {
   const { role, status, log, storeProblem, databaseProblem, keysProblem } = parts;
   const reasons: string[] = [];
   if (isStopping(status)) reasons.push('shutting down');
@@ -76,7 +71,6 @@ export function isStopping(status: ServerStatus): boolean {
   return status.isDraining() || status.isShuttingDown();
 }
 
-/** One line when the log cannot be written, and one when it can again. */
 export function outageReporter(log: LogAppender, logger: Logger): () => void {
   let logged: string | null = null;
   return () => {

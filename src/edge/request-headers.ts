@@ -1,9 +1,10 @@
 /**
- * What the headers and the URL of a request say: whether they can be trusted to mean one thing, the key, and what to
- * expect of the body. Pure.
+ * What the headers and the URL of a request say: whether they can be trusted to mean one thing, the key, what to expect
+ * of the body, and which web page sent it. Pure.
  */
 
 import type { IncomingHttpHeaders, IncomingMessage } from 'node:http';
+import type { ApiKey } from '../keys.ts';
 import { LIMITS } from '../model.ts';
 import { ENCODINGS, type Encoding } from './body.ts';
 
@@ -58,12 +59,14 @@ export function charsetProblemOf(contentType: string | undefined): string | unde
   return undefined;
 }
 
-/** The key of a request, and whether it was in the URL; undefined if there is none. */
-export function keyOf(
-  authorization: string | undefined,
-  url: string,
-): { readonly key: string; readonly isInUrl: boolean } | undefined {
-  const inQuery = queryKey(url);
+export interface GivenKey {
+  readonly key: string;
+  /** A URL ends up in logs and histories: a secret key is not accepted from there. */
+  readonly isInUrl: boolean;
+}
+
+export function keyOf(authorization: string | undefined, url: string): GivenKey | undefined {
+  const inQuery = queryValue(url, 'key');
   const key = BEARER.exec(authorization ?? '')?.[1] ?? inQuery;
   return key === undefined ? undefined : { key, isInUrl: key === inQuery };
 }
@@ -71,10 +74,7 @@ export function keyOf(
 const BASIC = /^Basic +([A-Za-z0-9+/=_-]+) *$/i;
 
 /** As SDKs of Segment send it: the user of Basic authentication, without a password; or in the URL. */
-export function segmentKeyOf(
-  authorization: string | undefined,
-  url: string,
-): { readonly key: string; readonly isInUrl: boolean } | undefined {
+export function segmentKeyOf(authorization: string | undefined, url: string): GivenKey | undefined {
   const [, credentials] = BASIC.exec(authorization ?? '') ?? [];
   const [user = ''] = Buffer.from(credentials ?? '', 'base64')
     .toString('utf8')
@@ -127,12 +127,27 @@ function isIdempotencyKey(header: string | string[]): header is string {
   return typeof header === 'string' && header.length > 0 && header.length <= LIMITS.idempotencyKeyBytesMax;
 }
 
-function queryKey(url: string): string | undefined {
-  return queryValue(url, 'key');
-}
-
 function queryValue(url: string, name: string): string | undefined {
   const at = url.indexOf('?');
   if (at === -1) return undefined;
   return new URLSearchParams(url.slice(at + 1)).get(name) ?? undefined;
+}
+
+/**
+ * Which web pages may read the responses of `/ingest/*`. Publishable keys are for pages: any origin, or those on the
+ * key's list. A secret key on a page of another site has probably leaked: the data is taken, the page gets no CORS
+ * headers, and the use is recorded. `allowed` is the value of `Access-Control-Allow-Origin`.
+ */
+export function corsFor(key: ApiKey, origin: string, leaked: boolean): { allowed: string | null; refused: boolean } {
+  if (leaked) return { allowed: null, refused: false };
+  if (key.origins.length === 0) return { allowed: '*', refused: false };
+  if (key.origins.includes(origin)) return { allowed: origin, refused: false };
+  return { allowed: null, refused: true };
+}
+
+export function isForeignOrigin(origin: string | undefined, host: string | undefined): boolean {
+  if (origin === undefined) return false;
+  // Parsed, because neither capitals nor a default port make it another site.
+  const from = URL.parse(origin);
+  return from === null || from.host !== URL.parse(`${from.protocol}//${host ?? ''}`)?.host;
 }

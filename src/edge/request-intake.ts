@@ -16,14 +16,19 @@ import { type Environment, LIMITS, tenantOf } from '../model.ts';
 import { type CounterIndex, METRIC, type MetricsWriter, REQUESTS_BY_STATUS } from '../telemetry/metrics.ts';
 import type { RateLimitedLogger } from '../telemetry/rate-limited-logger.ts';
 import type { InFlight, Reservation } from './admission.ts';
-import { type BodyRead, readBody } from './body.ts';
+import { type BodyProblem, readBody } from './body.ts';
 import type { EnforcedPlan, EnforcedPlans } from './enforced-plans.ts';
 import type { KeyUsageTracker } from './key-usage.ts';
-import { corsFor, isForeignOrigin } from './origins.ts';
 import { overLimitText, type RateLimits } from './rate-limits.ts';
-import type { Envelope } from './request-headers.ts';
+import { corsFor, type Envelope, type GivenKey, isForeignOrigin } from './request-headers.ts';
 import { type Failure, limitUnwantedBody } from './responses.ts';
-import type { LargeBodyValidator } from './validate-body.ts';
+import {
+  type BodyResult,
+  type BodyTask,
+  type LargeBodyValidator,
+  runTask,
+  VALIDATOR_THREAD_BYTES_MIN,
+} from './validate-body.ts';
 
 export interface IntakeParts {
   readonly log: LogAppender;
@@ -36,30 +41,20 @@ export interface IntakeParts {
   readonly metrics: MetricsWriter;
   readonly logger: RateLimitedLogger;
   readonly environment: 'any' | Environment;
-  /** The wall clock, for keys. */
+  /** The wall clock, for keys and sessions. */
   readonly now: () => number;
   /** The clock that never goes back (`clock/clock.ts`), for what is stored. */
   readonly receiptTime: () => number;
   readonly newTraceId: () => string;
-  readonly unavailableReason: () => UnavailableReason | null;
+  /** The counter of why requests get 503 now, apart from the log and the memory; null if they do not. */
+  readonly unavailable: () => CounterIndex | null;
   /** Whether connections are to end with their next response. */
   readonly isStopping: () => boolean;
 }
 
-/** Why requests get 503 now, apart from the log and the memory. */
-export type UnavailableReason = 'shutdown' | 'disk' | 'backlog';
-
-/** The counter of each reason. */
-const UNAVAILABLE_METRICS = {
-  shutdown: METRIC.unavailable_shutdown,
-  disk: METRIC.unavailable_disk,
-  backlog: METRIC.unavailable_backlog,
-} as const;
-
 /** What is counted for a request that was over its rate limit. */
 const ONE_LIMITED_REQUEST: KeyVolume = { users: 0, events: 0, usersRejected: 0, requestsLimited: 1 };
 
-/** One request under way. */
 export interface Exchange {
   readonly request: IncomingMessage;
   readonly response: ServerResponse;
@@ -71,24 +66,18 @@ export interface Exchange {
   reservation: Reservation | null;
 }
 
-interface GivenKey {
-  readonly key: string;
-  /** A URL ends up in logs and histories: a secret key is not accepted from there. */
-  readonly isInUrl: boolean;
-}
-
 /** A log entry without what the key and the clock give. */
 type Content = Omit<LogEntry, 'traceId' | 'tenantId' | 'receivedAt' | 'keyId' | 'keyKind'>;
 
 /** `Item`: what an error response lists for each invalid user or message. */
-export abstract class RequestIntake<Item> {
-  protected readonly parts: IntakeParts;
+export abstract class RequestIntake<Item, Parts extends IntakeParts = IntakeParts> {
+  protected readonly parts: Parts;
   protected abstract readonly unavailableCode: ErrorCode;
   protected abstract readonly overLimitCode: ErrorCode;
   /** For a key that was sent, and may not be used here. */
   protected readonly invalidKey: Failure<Item> = { code: 'unauthorized' };
 
-  constructor(parts: IntakeParts) {
+  constructor(parts: Parts) {
     this.parts = parts;
   }
 
@@ -172,16 +161,12 @@ export abstract class RequestIntake<Item> {
       this.fail(exchange, { code: 'too_large' });
       return;
     }
-    const { log, inFlight, rateLimits } = this.parts;
+    const { log, inFlight } = this.parts;
     // Before the body is sent; `append` takes the tokens.
-    if (key !== null && this.#respondIfOver(exchange, key, rateLimits.waitMs(key))) return;
-    const reason = this.parts.unavailableReason();
-    if (reason !== null) {
-      this.#respondUnavailable(exchange, UNAVAILABLE_METRICS[reason]);
-      return;
-    }
-    if (log.problem() !== null) {
-      this.#respondUnavailable(exchange, METRIC.unavailable_log);
+    if (key !== null && this.respondIfOverLimit(exchange, key, 0)) return;
+    const unavailable = this.parts.unavailable() ?? (log.problem() === null ? null : METRIC.unavailable_log);
+    if (unavailable !== null) {
+      this.#respondUnavailable(exchange, unavailable);
       return;
     }
     const reservation = inFlight.open(envelope.declaredBytes);
@@ -193,16 +178,16 @@ export abstract class RequestIntake<Item> {
     if (exchange.expectsContinue) exchange.response.writeContinue();
     readBody(exchange.request, envelope, reservation, (read) => {
       try {
-        this.#bodyRead(exchange, read, use);
+        if (typeof read === 'string') this.#notRead(exchange, read);
+        else use(read);
       } catch (error) {
         this.respondToBug(exchange, error);
       }
     });
   }
 
-  #bodyRead(exchange: Exchange, { body, problem }: BodyRead, use: (body: Buffer) => void): void {
-    if (body !== null) use(body);
-    else if (problem === 'too_large') this.fail(exchange, { code: 'too_large' });
+  #notRead(exchange: Exchange, problem: BodyProblem): void {
+    if (problem === 'too_large') this.fail(exchange, { code: 'too_large' });
     else if (problem === 'no_room') this.#respondUnavailable(exchange, METRIC.unavailable_in_flight);
     else if (problem === 'bad_encoding')
       this.respondInvalid(exchange, 'body cannot be decompressed as Content-Encoding says');
@@ -229,6 +214,24 @@ export abstract class RequestIntake<Item> {
       .catch((error: unknown) => this.respondToBug(exchange, error));
   }
 
+  /** Calls back with the result: for a small body at once, for a large one when the validator thread is done. */
+  protected process<Task extends BodyTask>(
+    exchange: Exchange,
+    task: Task,
+    body: Uint8Array,
+    plan: EnforcedPlan | null,
+    use: (result: BodyResult<Task>) => void,
+  ): void {
+    if (body.length < VALIDATOR_THREAD_BYTES_MIN) {
+      use(runTask(task, body, plan));
+      return;
+    }
+    this.parts.largeBodies
+      .run(task, body, plan)
+      .then(use)
+      .catch((error: unknown) => this.respondToBug(exchange, error));
+  }
+
   /** Reserves memory for a body that grew; false if there is none, and then it has responded. */
   protected growOrRespond(exchange: Exchange, bytes: number): boolean {
     if (exchange.reservation?.growTo(bytes) !== false) return true;
@@ -238,10 +241,7 @@ export abstract class RequestIntake<Item> {
 
   /** Takes `tokens` from the key's token bucket; true if it is empty, and then it has responded. */
   protected respondIfOverLimit(exchange: Exchange, key: ApiKey, tokens: number): boolean {
-    return this.#respondIfOver(exchange, key, this.parts.rateLimits.take(key, tokens));
-  }
-
-  #respondIfOver(exchange: Exchange, key: ApiKey, retryAfterMs: number): boolean {
+    const retryAfterMs = this.parts.rateLimits.take(key, tokens);
     if (retryAfterMs === 0) return false;
     this.countOverLimit(key);
     this.fail(exchange, { code: this.overLimitCode, message: overLimitText(key), retryAfterMs });
@@ -252,6 +252,17 @@ export abstract class RequestIntake<Item> {
     const { keyUsage, metrics, now } = this.parts;
     keyUsage.add(key.id, now(), ONE_LIMITED_REQUEST);
     metrics.inc(METRIC.unavailable_rate_limit);
+  }
+
+  protected entryOf(exchange: Exchange, key: ApiKey, content: Content): LogEntry {
+    return {
+      ...content,
+      traceId: exchange.traceId,
+      tenantId: tenantOf(key.accountId, key.environment),
+      receivedAt: this.parts.receiptTime(),
+      keyId: key.id,
+      keyKind: key.kind,
+    };
   }
 
   /** Charges the rate limit, appends, and calls `respond` once durable. Sends the error itself. */
@@ -265,14 +276,7 @@ export abstract class RequestIntake<Item> {
     if (this.respondIfOverLimit(exchange, key, tokens)) return;
     const bodyBytes = content.body.byteLength;
     const { log, inFlight } = this.parts;
-    const durable = log.append({
-      ...content,
-      traceId: exchange.traceId,
-      tenantId: tenantOf(key.accountId, key.environment),
-      receivedAt: this.parts.receiptTime(),
-      keyId: key.id,
-      keyKind: key.kind,
-    });
+    const durable = log.append(this.entryOf(exchange, key, content));
     inFlight.appending += 1;
     durable
       .then(

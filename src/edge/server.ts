@@ -16,9 +16,7 @@ import { type Failure, sendFailure, limitUnwantedBody } from './responses.ts';
 import type { CheckIntake } from './check-intake.ts';
 import { Connections, type ConnectionsParts } from './connections.ts';
 import type { Ingest } from './ingest.ts';
-import type { SegmentIntake } from './segment-intake.ts';
-import { sendSegmentFailure } from './segment-responses.ts';
-import { isSegmentPath } from './segment-routes.ts';
+import { isSegmentPath, type SegmentIntake, sendSegmentFailure } from './segment-intake.ts';
 import { ambiguityOf, charsetProblemOf, TRANSFER_CODING_PROBLEM } from './request-headers.ts';
 
 /** An `import` of `node:http` would read all its exports, of which WebSocket loads a client: 80 ms of every start. */
@@ -40,13 +38,15 @@ const IDLE_TIMEOUT_MS = 70_000;
 /** How long a client that was refused may take to read why. */
 const HANG_UP_MS = 2_000;
 
+export interface Intakes {
+  readonly ingest: Ingest;
+  readonly check: CheckIntake;
+  readonly segment: SegmentIntake;
+}
+
 interface EdgeServerParts {
-  /** Null where this role does not receive events: then that path is like any other. */
-  readonly ingest: Ingest | null;
-  /** Null together with `ingest`. */
-  readonly check: CheckIntake | null;
-  /** Null together with `ingest`. */
-  readonly segment: SegmentIntake | null;
+  /** Null where this role does not receive events: then their paths are like any other. */
+  readonly intakes: Intakes | null;
   readonly metrics: MetricsWriter;
   readonly newTraceId: () => string;
   /** Whether connections are to end with their next response. */
@@ -62,7 +62,7 @@ export interface EdgeServer {
 }
 
 export function createEdgeServer(parts: EdgeServerParts, everythingElse: RequestListener): EdgeServer {
-  const { ingest, check, segment } = parts;
+  const { intakes } = parts;
   const responses = new PipelinedResponses();
   const connections = new Connections({
     ...parts.connections,
@@ -112,13 +112,13 @@ export function createEdgeServer(parts: EdgeServerParts, everythingElse: Request
     const refusal = refusalOf(request);
     if (refusal !== undefined) {
       refuseRequest(parts, request, response, refusal);
-    } else if (ingest !== null && isAt(INGEST_PATH, request.url)) {
+    } else if (intakes !== null && isAt(INGEST_PATH, request.url)) {
       // The key, the size and the room are checked before the client is asked to send the body.
-      ingest.handle(request, response, expectsContinue);
-    } else if (check !== null && isAt(CHECK_PATH, request.url)) {
-      check.handle(request, response, expectsContinue);
-    } else if (segment !== null && isSegmentPath(request.url)) {
-      segment.handle(request, response, expectsContinue);
+      intakes.ingest.handle(request, response, expectsContinue);
+    } else if (intakes !== null && isAt(CHECK_PATH, request.url)) {
+      intakes.check.handle(request, response, expectsContinue);
+    } else if (intakes !== null && isSegmentPath(request.url)) {
+      intakes.segment.handle(request, response, expectsContinue);
     } else {
       const charsetProblem = charsetProblemOf(request.headers['content-type']);
       if (charsetProblem !== undefined) {
@@ -182,7 +182,6 @@ class PipelinedResponses {
     this.#latest.set(socket, response);
   }
 
-  /** The response to the request that was received last. */
   latest(socket: Socket): ServerResponse | undefined {
     return this.#latest.get(socket);
   }
@@ -208,7 +207,6 @@ function originForm(target: string): string {
   return url === null ? target : url.pathname + url.search;
 }
 
-/** With or without a query. */
 function isAt(path: string, url: string | undefined): boolean {
   return url === path || url?.startsWith(`${path}?`) === true;
 }
@@ -238,7 +236,6 @@ const PARSER_REFUSALS: Readonly<Record<string, SocketRefusal>> = {
   HPE_INVALID_TRANSFER_ENCODING: { code: 'bad_request', message: TRANSFER_CODING_PROBLEM },
 };
 
-/** The response to an error of the HTTP parser, or to a timeout. */
 function refusalForParserError({ code = '', reason }: ParserError): SocketRefusal {
   const known = PARSER_REFUSALS[code];
   if (known !== undefined) return known;

@@ -1,7 +1,6 @@
 /**
- * Makes trace_ids: UUIDs of version 7 (RFC 9562), ascending within one thread as long as the clock does not step back by
- * more than `BACKWARD_STEP_MAX_MS`. After a larger step (someone set the clock) ids follow the clock again rather than
- * stay in a future that was a mistake; uniqueness never depends on the clock, 62 bits are random.
+ * Makes trace_ids: UUIDs of version 7 (RFC 9562), ascending, by a clock that never goes back (`clock/clock.ts`).
+ * Uniqueness never depends on the clock: 62 bits are random.
  *
  * The edges of a server share the newest time and counter, so that ids ascend over all of them: of two writes that were
  * received in the same millisecond, the one with the larger trace_id is the last.
@@ -9,7 +8,6 @@
 
 import { randomFillSync } from 'node:crypto';
 
-const BACKWARD_STEP_MAX_MS = 10_000;
 const RANDOM_BYTES_PER_ID = 10;
 const POOL_BYTES = RANDOM_BYTES_PER_ID * 512;
 const COUNTER_BITS = 12n;
@@ -44,7 +42,7 @@ export function createTraceIds(now: () => number, newest: BigInt64Array | null =
 function timesOfOne(): NextTime {
   const last = { millisecond: 0, counter: 0 };
   return (clock, start) => {
-    if (clock > last.millisecond || clock < last.millisecond - BACKWARD_STEP_MAX_MS) {
+    if (clock > last.millisecond) {
       last.millisecond = clock;
       last.counter = start;
     } else if (last.counter < COUNTER_MAX) {
@@ -57,7 +55,6 @@ function timesOfOne(): NextTime {
   };
 }
 
-/** The clock of several edges never goes back (`clock/clock.ts`). */
 function timesOfMany(newest: BigInt64Array): NextTime {
   return (clock, start) => {
     for (;;) {

@@ -69,40 +69,48 @@ function asStored(check: UserCheck): UserCheck {
   return (user) => check(parseJson(JSON.stringify(user)));
 }
 
-/** What a thread is asked to do with a large body. */
-export type ValidatorTask = { readonly body: Uint8Array<ArrayBuffer>; readonly plan: PlanSource | null } & (
+/** What is done with a body: any but the smallest, in the validator thread. */
+export type BodyTask =
   | { readonly kind: 'validate' }
   | { readonly kind: 'findKey' }
-  | { readonly kind: 'convert'; readonly options: ConversionOptions }
-);
+  | { readonly kind: 'convert'; readonly options: ConversionOptions };
 
-/** The result of any task, and the memory that goes back with it. */
-export function runTask(
-  task: ValidatorTask,
+interface Results {
+  readonly validate: ValidatedBody;
+  readonly findKey: { readonly writeKey: string | null; readonly body: Uint8Array };
+  readonly convert: Conversion;
+}
+
+export type BodyResult<Task extends BodyTask> = Results[Task['kind']];
+
+/** Takes ownership of the memory of `body`. */
+export function runTask<Task extends BodyTask>(
+  task: Task,
+  body: Uint8Array,
   plan: EnforcedPlan | null,
-): { readonly reply: unknown; readonly memory: ArrayBuffer } {
-  const { body } = task;
-  if (task.kind === 'validate') {
-    const validated = validateBody(body, plan);
-    const kept = inOwnMemory(validated.body);
-    return { reply: { ...validated, body: kept }, memory: kept.buffer };
-  }
-  if (task.kind === 'findKey') return { reply: { writeKey: writeKeyOf(body), body }, memory: body.buffer };
-  const conversion = convertBody(body, task.options, plan);
-  if (!conversion.ok) return { reply: conversion, memory: body.buffer };
-  const converted = inOwnMemory(conversion.body);
-  return { reply: { ...conversion, body: converted }, memory: converted.buffer };
+): BodyResult<Task>;
+export function runTask(task: BodyTask, body: Uint8Array, plan: EnforcedPlan | null): BodyResult<BodyTask> {
+  if (task.kind === 'validate') return validateBody(body, plan);
+  if (task.kind === 'findKey') return { writeKey: writeKeyOf(body), body };
+  return convertBody(body, task.options, plan);
+}
+
+/** A task as it goes to the validator thread, which compiles the plan itself. */
+export interface ThreadTask {
+  readonly task: BodyTask;
+  readonly body: Uint8Array<ArrayBuffer>;
+  readonly plan: PlanSource | null;
 }
 
 export class LargeBodyValidator {
   readonly #thread: Worker;
-  /** In the order in which they were sent, which is the order of the replies. */
-  readonly #waiting: ((reply: never) => void)[] = [];
+  /** In the order in which they were sent, which is the order of the results. */
+  readonly #waiting: ((result: never) => void)[] = [];
 
   constructor() {
     const options = { name: 'validator', resourceLimits: HEAP_LIMITS.default };
     this.#thread = new Worker(threadFile('./validator-thread', import.meta.url), options);
-    this.#thread.on('message', (reply) => this.#waiting.shift()?.(reply as never));
+    this.#thread.on('message', (result) => this.#waiting.shift()?.(result as never));
     // A crash there is a bug, and not bad input. It ends the process; nothing was acknowledged.
     this.#thread.on('error', (error) => {
       throw error;
@@ -116,23 +124,10 @@ export class LargeBodyValidator {
   }
 
   /** Takes ownership of the memory of `body`. */
-  validate(body: Buffer, plan: EnforcedPlan | null = null): Promise<ValidatedBody> {
-    return this.#run({ kind: 'validate', body: inOwnMemory(body), plan: plan && plan.source });
-  }
-
-  /** Takes ownership of the memory of `body`. */
-  convert(body: Uint8Array, options: ConversionOptions, plan: EnforcedPlan | null = null): Promise<Conversion> {
-    return this.#run({ kind: 'convert', options, body: inOwnMemory(body), plan: plan && plan.source });
-  }
-
-  /** Takes ownership of the memory of `body`. */
-  findKey(body: Uint8Array): Promise<{ readonly writeKey: string | null } & Pick<ValidatedBody, 'body'>> {
-    return this.#run({ kind: 'findKey', body: inOwnMemory(body), plan: null });
-  }
-
-  #run<Reply>(task: ValidatorTask): Promise<Reply> {
+  run<Task extends BodyTask>(task: Task, body: Uint8Array, plan: EnforcedPlan | null): Promise<BodyResult<Task>> {
     return new Promise((resolve) => {
-      this.#thread.postMessage(task, [task.body.buffer]);
+      const sent: ThreadTask = { task, body: inOwnMemory(body), plan: plan && plan.source };
+      this.#thread.postMessage(sent, [sent.body.buffer]);
       this.#waiting.push(resolve);
     });
   }

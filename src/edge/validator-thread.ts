@@ -1,33 +1,36 @@
 /**
  * The thread that validates and converts large bodies, one after another. The bytes are transferred in and back, without
  * a copy. A task comes with the plan that is enforced, which is compiled once and kept while it is among the PLANS_MAX
- * used last. The code that compiles plans is loaded with the first one; tasks behind a plan wait until it is compiled.
+ * used last.
  */
 
 import { parentPort } from 'node:worker_threads';
 import { putLast } from '../runtime/put-last.ts';
-import { type EnforcedPlan, openEnforcedPlan } from './enforced-plans.ts';
-import { runTask, type ValidatorTask } from './validate-body.ts';
+import { inOwnMemory } from '../runtime/threads.ts';
+import { type EnforcedPlan, openEnforcedPlan, type PlanSource } from './enforced-plans.ts';
+import { runTask, type ThreadTask } from './validate-body.ts';
 
 const PLANS_MAX = 50;
 const plans = new Map<string, EnforcedPlan>();
-/** Resolves when all tasks so far are done; null while none had a plan: those without one are done at once. */
-let queue: Promise<void> | null = null;
+/** Resolves when all tasks so far are done. */
+let queue = Promise.resolve();
 
-function run(task: ValidatorTask, plan: EnforcedPlan | null): void {
-  const { reply, memory } = runTask(task, plan);
-  parentPort?.postMessage(reply, [memory]);
+async function run({ task, body, plan: source }: ThreadTask): Promise<void> {
+  const result = runTask(task, body, source === null ? null : await planOf(source));
+  if (!('body' in result)) {
+    parentPort?.postMessage(result, [body.buffer]);
+    return;
+  }
+  const kept = inOwnMemory(result.body);
+  parentPort?.postMessage({ ...result, body: kept }, [kept.buffer]);
 }
 
-async function runWithPlan(task: ValidatorTask): Promise<void> {
-  if (task.plan === null) return run(task, null);
-  const { id } = task.plan;
-  const plan = plans.get(id) ?? (await openEnforcedPlan(task.plan));
-  putLast(plans, id, plan, PLANS_MAX);
-  run(task, plan);
+async function planOf(source: PlanSource): Promise<EnforcedPlan> {
+  const plan = plans.get(source.id) ?? (await openEnforcedPlan(source));
+  putLast(plans, source.id, plan, PLANS_MAX);
+  return plan;
 }
 
-parentPort?.on('message', (task: ValidatorTask) => {
-  if (queue === null && task.plan === null) run(task, null);
-  else queue = (queue ?? Promise.resolve()).then(() => runWithPlan(task));
+parentPort?.on('message', (task: ThreadTask) => {
+  queue = queue.then(() => run(task));
 });

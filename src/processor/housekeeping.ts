@@ -4,7 +4,7 @@
  */
 
 import { LogCorruptError, type LogReader } from '../log.ts';
-import { type BacklogLimit, backlogLimit } from '../log/backlog-limit.ts';
+import { type BacklogLimit, backlogLimit } from '../log/backlog.ts';
 import { missingRecords } from '../log/continuity.ts';
 import type { Logger } from '../telemetry/logger.ts';
 import { METRIC, type MetricsWriter } from '../telemetry/metrics.ts';

@@ -10,11 +10,11 @@ import type { Config } from '../config/config.ts';
 import { matchOptionsOf } from '../config/match-options.ts';
 import { servesApi, servesIngest } from '../config/roles.ts';
 import { logFolderOf } from '../data-folder/files.ts';
-import { watchBacklog } from '../edge/backlog-watch.ts';
 import type { Predict } from '../edge/check-intake.ts';
 import type { EdgeParts, Reading } from '../edge/edge.ts';
 import { messageOf, OperatorError } from '../errors.ts';
 import { type LogAppender, type LogReader, LogUnavailableError } from '../log.ts';
+import { watchBacklog } from '../log/backlog.ts';
 import { isHarmless, missingRecordsText } from '../log/continuity.ts';
 import { NO_HOURS, type Predictions } from '../store.ts';
 import { createLogger } from '../telemetry/logger.ts';
@@ -115,7 +115,7 @@ export async function runEdge(setup: EdgeSetup): Promise<void> {
 }
 
 interface OpenedEdge {
-  readonly parts: Pick<EdgeParts, 'log' | 'predict' | 'keyStore' | 'reading' | 'storeProblem' | 'databaseProblem'>;
+  readonly parts: Pick<EdgeParts, 'receiving' | 'keyStore' | 'reading' | 'storeProblem' | 'databaseProblem'>;
   readonly clockParts: Pick<ClockWatchParts, 'agree'>;
   /** Before the edge stops: nothing new begins in the background. */
   stop(): void;
@@ -148,8 +148,8 @@ async function openEmbedded(setup: EdgeSetup, onFatal: (message: string) => void
     writeLockRequest: setup.writeLockRequest,
   });
   const reading = { store, members, keyStore };
-  const predict = await predictOn(store, config);
-  const parts = { log, predict, keyStore, reading, storeProblem: () => null, databaseProblem: () => null };
+  const receiving = { log, predict: await predictOn(store, config) };
+  const parts = { receiving, keyStore, reading, storeProblem: () => null, databaseProblem: () => null };
   return { parts, clockParts: {}, stop: () => undefined, close: async () => undefined };
 }
 
@@ -186,8 +186,7 @@ async function openShared(setup: EdgeSetup, context: EdgeContext): Promise<Opene
   const watch = servesIngest(role) ? undefined : await watchDatabase(config, databaseProblem, check);
   return {
     parts: {
-      log,
-      predict: predicting && (await predictOn(predicting, config)),
+      receiving: log && predicting && { log, predict: await predictOn(predicting, config) },
       keyStore,
       reading,
       storeProblem: () => watch?.problem() ?? null,

@@ -34,7 +34,7 @@ async function checkFailingWith(context: TestContext, error: Error) {
     now: Date.now,
     receiptTime: Date.now,
     newTraceId: () => 'trace',
-    unavailableReason: () => null,
+    unavailable: () => null,
     isStopping: () => false,
     predict: () => Promise.reject(error),
     planChecks: new PlanChecks({ find: () => Promise.resolve(undefined) }),

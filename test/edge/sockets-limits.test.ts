@@ -10,7 +10,7 @@ import type { ServerResponse } from 'node:http';
 import { type AddressInfo, connect } from 'node:net';
 import { suite, test } from 'node:test';
 import { gzipSync } from 'node:zlib';
-import { createEdgeServer } from '../../src/edge/server.ts';
+import { createEdgeServer, type Intakes } from '../../src/edge/server.ts';
 import { Ingest } from '../../src/edge/ingest.ts';
 import type { IntakeParts } from '../../src/edge/request-intake.ts';
 import { createLogger } from '../../src/telemetry/logger.ts';
@@ -222,9 +222,7 @@ suite('The limits of a connection', { concurrency: true }, () => {
 suite('The timeout for slow bodies', () => {
   test('it is 60 s for a whole request; then the response is 408 and the connection ends', async () => {
     const parts = {
-      ingest: new Ingest({} as IntakeParts),
-      check: null,
-      segment: null,
+      intakes: { ingest: new Ingest({} as IntakeParts) } as Intakes,
       metrics: metricsWriter(allocateMetrics(1), 0),
       newTraceId: () => 'a-trace-id',
       isStopping: () => false,

@@ -1,12 +1,31 @@
 /**
- * Measures the backlog from an edge, where no processor of this server reads the whole log: what the log holds beyond
- * the positions in the store. Checks every few seconds in the background. An unknown backlog (the store is unavailable)
- * does not count as full, since the log accepts events without the store.
+ * Whether the backlog is full, to which edges respond with 503: full above the bound, and no longer full a little below it
+ * (hysteresis), so that it does not flicker. Where no processor of this server reads the whole log, an edge measures the
+ * backlog: what the log holds beyond the positions in the store. An unknown backlog (the store is unavailable) does not
+ * count as full, since the log accepts events without the store.
  */
 
 import type { LogReader } from '../log.ts';
-import { backlogLimit } from '../log/backlog-limit.ts';
 import type { Logger } from '../telemetry/logger.ts';
+
+const LOW_SHARE = 0.9;
+
+export type BacklogLimit = (bytes: number | null) => void;
+
+/** Call it with each measurement; null is unknown, which does not count as full. */
+export function backlogLimit(bytesMax: number, setFull: (isFull: boolean) => void, logger: Logger): BacklogLimit {
+  let wasFull = false;
+  return (bytes) => {
+    const isFull = bytes !== null && bytes > bytesMax * (wasFull ? LOW_SHARE : 1);
+    if (isFull !== wasFull) {
+      const line = { backlog_bytes: bytes, backlog_bytes_max: bytesMax };
+      if (isFull) logger.error(line, 'the backlog is full: responding with 503 until some of it is processed');
+      else logger.info(line, bytes === null ? 'the backlog is no longer known' : 'the backlog has room again');
+    }
+    wasFull = isFull;
+    setFull(isFull);
+  };
+}
 
 const LOOK_INTERVAL_MS = 3_000;
 
@@ -21,13 +40,7 @@ export interface BacklogWatchParts {
   readonly logger: Logger;
 }
 
-interface BacklogWatch {
-  look(): Promise<void>;
-  /** One that is under way may still end, well or not. */
-  stop(): void;
-}
-
-export function watchBacklog(parts: BacklogWatchParts): BacklogWatch {
+export function watchBacklog(parts: BacklogWatchParts) {
   const applyLimit = backlogLimit(parts.bytesMax, parts.setFull, parts.logger);
   let underWay: Promise<void> | undefined;
   const lookOnce = async (): Promise<void> => {

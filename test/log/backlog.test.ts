@@ -2,7 +2,7 @@
 
 import assert from 'node:assert/strict';
 import { suite, test } from 'node:test';
-import { type BacklogWatchParts, watchBacklog } from '../../src/edge/backlog-watch.ts';
+import { type BacklogWatchParts, watchBacklog } from '../../src/log/backlog.ts';
 import { createLogger } from '../../src/telemetry/logger.ts';
 
 const RECORD_BYTES = 10;
