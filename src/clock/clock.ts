@@ -2,14 +2,10 @@
  * The clock for `received_at`. It shows the wall clock's time as long as that can be trusted, and never goes back: not
  * while it runs, and not behind the newest time in the log at start.
  *
- * A wall clock that jumps ahead is followed up to a bound, and beyond it held: the clock continues from where it was,
- * at normal speed, until the wall clock is right again. The bound is larger at start, since a server may have been down
- * for long, and only there: whatever the wall clock shows at start, a jump after it is that of a running server. If the
- * wall clock is behind, the clock waits for it at half speed, and when the wall clock overtakes it, that counts as a
- * jump too. Servers that share a database wait together: see `ClockWatchParts`.
- *
- * A server may start before it can read what is stored. Until it can, the clock ignores the wall clock, since there is
- * nothing to compare it with.
+ * A wall clock that jumps ahead is followed up to a bound, and beyond it held: the clock continues from where it was, at
+ * normal speed, until the wall clock is right again. The bound is larger at start, since a server may have been down for
+ * long. If the wall clock is behind, the clock waits for it at half speed, and when the wall clock overtakes it, that
+ * counts as a jump too.
  *
  * Limits: a jump within the bound is trusted. A server that has never stored anything trusts the first time that it
  * sees, even if its clock is set only after the start.

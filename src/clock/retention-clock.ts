@@ -7,10 +7,9 @@
  */
 
 import { closeSync, openSync, readFileSync, writeSync } from 'node:fs';
+import { CLOCK_EARLIEST } from './clock.ts';
 
 const SPEED_MAX = 4;
-/** Before this program existed: the clock of a machine whose time was never set. */
-const NO_TIME_BEFORE = Date.UTC(2026, 0, 1);
 const DIGITS = 16;
 const CANNOT_WRITE_NOW: ReadonlySet<string> = new Set(['ENOSPC', 'EDQUOT', 'EMFILE', 'ENFILE']);
 
@@ -30,9 +29,9 @@ export function openRetentionClock(setup: RetentionClockSetup): () => number {
   return () => {
     const [now, clock] = [monotonic(), Math.floor(time())];
     kept ??= clock;
-    if (clock >= NO_TIME_BEFORE) {
+    if (clock >= CLOCK_EARLIEST) {
       kept =
-        kept < NO_TIME_BEFORE ? clock : Math.max(kept, Math.floor(Math.min(clock, kept + (now - readAt) * SPEED_MAX)));
+        kept < CLOCK_EARLIEST ? clock : Math.max(kept, Math.floor(Math.min(clock, kept + (now - readAt) * SPEED_MAX)));
       writeRetentionTime(file, kept);
     }
     readAt = now;

@@ -66,7 +66,6 @@ export function readConfig(input: { env: Env; args: readonly string[] }): {
   return { config: config as Config, sources: sources as Sources, mistakes };
 }
 
-/** Values as a person would write them. */
 export function describeConfig(config: Config, sources: Sources) {
   return SETTING_NAMES.map((name) => {
     const { flag, env, description } = SETTINGS[name];

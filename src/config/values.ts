@@ -33,7 +33,6 @@ export function parseDurationMs(text: string): number | undefined {
   return parseWithUnit(text, DURATION_UNITS_MS, undefined);
 }
 
-/** As `parseDurationMs` reads it. */
 export function formatDuration(milliseconds: number): string {
   return formatWithUnit(milliseconds, DURATION_UNITS_MS);
 }
@@ -72,7 +71,6 @@ export function connections(): Kind<number> {
   return orWord(integer(1, 1_000_000), 'auto', 0);
 }
 
-/** A time, or `forever`. */
 export function retention(min = 0): Kind<number> {
   return orWord(duration(min, FOREVER_MS), 'forever', FOREVER_MS, min === 0 ? '' : `, ${formatDuration(min)} or more`);
 }
@@ -133,7 +131,6 @@ export function proxies(): Kind<string> {
   });
 }
 
-/** The address of a PostgreSQL database, or nothing. */
 export function storeUrl(): Kind<string> {
   return secretUrl('the address of a database, such as postgres://user:password@host:5432/sluice', (given) => {
     const url = /^postgres(ql)?:\/\/\S*$/i.test(given) ? URL.parse(given) : null;

@@ -12,8 +12,14 @@ import { LogCorruptError } from '../log.ts';
 import type { LogInspection } from '../log/continuity.ts';
 import { problemOfOtherDatabase } from '../migration/marker.ts';
 import type { Store } from '../store.ts';
-import { useAndClose, type Database, FEW_CONNECTIONS, openDatabase, problemOfLocalLog } from './database.ts';
-import { findLogReader } from './opening.ts';
+import {
+  type Database,
+  FEW_CONNECTIONS,
+  findLogReader,
+  openDatabase,
+  problemOfLocalLog,
+  useAndClose,
+} from './opening.ts';
 import { assertLogOfStore, problemOfLogLeftBehind, processedBy } from './start-checks.ts';
 
 export async function doctorParts(): Promise<Omit<DoctorShell, keyof Shell>> {

@@ -4,7 +4,7 @@
  * everything it opens shares.
  */
 
-import { parentPort } from 'node:worker_threads';
+import { parentPort, workerData } from 'node:worker_threads';
 import { type ClockWatchParts, type TrustedClock, watchClock } from '../clock/clock.ts';
 import type { Config } from '../config/config.ts';
 import { matchOptionsOf } from '../config/match-options.ts';
@@ -22,17 +22,19 @@ import { METRIC, metricsWriter } from '../telemetry/metrics.ts';
 import { OutageLog } from '../telemetry/outage-log.ts';
 import { withPendingRecords } from '../views/reading.ts';
 import { openAppenderNowOrLater, openReaderNowOrLater } from './late-start.ts';
+import { agreementIn, continueClock, openClock } from './open-clock.ts';
 import {
   connectLater,
   type Database,
   type InstallationCheck,
+  openKeyStore,
   openKeyStoreIn,
+  openLogReader,
+  openMemberStore,
   openMemberStoreIn,
   openStoreIn,
   useAndClose,
-} from './database.ts';
-import { agreementIn, continueClock, openClock } from './open-clock.ts';
-import { openKeyStore, openLogReader, openMemberStore } from './opening.ts';
+} from './opening.ts';
 import { processedBy } from './start-checks.ts';
 import {
   type EdgeSetup,
@@ -45,9 +47,8 @@ import {
 
 const WATCH_INTERVAL_MS = 1_000;
 
-/** One edge thread: its end of the log, of the key store and the member store, its HTTP server. */
-export async function runEdge(setup: EdgeSetup): Promise<void> {
-  const { config, sources, index, connectionsMax, metricsBuffer, version } = setup;
+async function runEdge(setup: EdgeSetup): Promise<void> {
+  const { config, index, metricsBuffer } = setup;
   const send = (message: ThreadMessage): void => parentPort?.postMessage(message);
   try {
     let { databaseProblem, installation } = setup;
@@ -55,8 +56,7 @@ export async function runEdge(setup: EdgeSetup): Promise<void> {
     parentPort?.on('message', (message: SupervisorMessage) => {
       if (message.type === 'processing') processingProblem = message.problem;
       if (message.type !== 'database') return;
-      installation = message.installation;
-      databaseProblem = message.problem;
+      ({ installation, databaseProblem } = message);
     });
     const onFatal = (message: string): void =>
       send({ type: 'fatal', message: `the log cannot be written any more: ${message}` });
@@ -78,20 +78,16 @@ export async function runEdge(setup: EdgeSetup): Promise<void> {
     const stopWatching = watchClock({ clock, metrics, logger, ...opened.clockParts });
     const edge = await startEdge(
       {
+        ...setup,
         ...opened.parts,
-        config,
-        sources,
         startWarnings: await warningsOf(setup),
         processingProblem: () => processingProblem,
-        connectionsMax,
         metrics: { buffer: metricsBuffer, slot: 2 * index },
         status: statusOf(setup.statusBuffer),
         logger,
-        version,
         now: Date.now,
         receiptTime: clock.now,
         newestTraceId: config.edges > 1 ? new BigInt64Array(setup.traceIdBuffer) : null,
-        rateLimitBuffer: setup.rateLimitBuffer,
         handOverUsage: (keyUsage) => send({ type: 'keyUsage', keyUsage }),
       },
       setup.port,
@@ -382,3 +378,5 @@ async function openLocalLog(
     },
   });
 }
+
+await runEdge(workerData as EdgeSetup);

@@ -1,8 +1,8 @@
 /**
- * A server that starts while its database, or Kafka if it uses one, is unavailable. `DatabaseStart` has a step for each:
- * for the database, server version, schema and identity (`prepareServerDatabase` in `start-checks.ts`); for Kafka,
- * the topic (`prepareKafka`). A step is retried until the other side responds; if it responds and is unsuitable,
- * `prepared` rejects. Until then the server runs, is not ready, and must not query the database (`problem`).
+ * A server that starts while its database, or Kafka if it uses one, is unavailable. `DatabaseStart` prepares both: server
+ * version, schema and identity of the database (`prepareServerDatabase`), then the topic (`prepareKafka`). Each is retried
+ * until the other side responds; if it responds and is unsuitable, `prepared` rejects. Until then the server runs, is not
+ * ready, and must not query the database (`problem`).
  *
  * A local log continues from the position that the database has processed, and Kafka must respond before it can be
  * opened; so the log is opened once that is possible, and every call fails as unavailable until then. If opening fails
@@ -10,24 +10,29 @@
  */
 
 import { setTimeout as sleep } from 'node:timers/promises';
-import { messageOf, OperatorError } from '../errors.ts';
+import type { Config } from '../config/config.ts';
+import { messageOf } from '../errors.ts';
 import { type LogAppender, type LogReader, LogUnavailableError, LogUnreachableError } from '../log.ts';
 import { isUnavailable } from '../runtime/unavailable.ts';
 import type { Logger } from '../telemetry/logger.ts';
 import { OutageLog } from '../telemetry/outage-log.ts';
+import { DatabaseUnreachableError } from './opening.ts';
+import { prepareKafka, prepareServerDatabase } from './start-checks.ts';
 
-const PREPARE_RETRY_MS = 500;
+const REACH_RETRY_MS = 500;
 /** The connection timeout detects an unavailable database sooner; this is for one that takes long to migrate. */
 const FIRST_LOOK_MS = 15_000;
 
-/** It does not respond now, and may soon. */
-export class DatabaseUnreachableError extends OperatorError {}
-
-export interface StartStep {
-  /** What the step prepares, as the subject of log messages: "the database". */
-  readonly name: string;
-  /** Throws `DatabaseUnreachableError` or `LogUnreachableError` while it is unavailable. */
-  readonly prepare: () => Promise<void>;
+export async function untilReachable<T>(work: () => Promise<T>, onFailure: (error: Error) => void): Promise<T> {
+  for (;;) {
+    try {
+      return await work();
+    } catch (error) {
+      if (!(error instanceof DatabaseUnreachableError || error instanceof LogUnreachableError)) throw error;
+      onFailure(error);
+    }
+    await sleep(REACH_RETRY_MS);
+  }
 }
 
 export class DatabaseStart {
@@ -35,14 +40,14 @@ export class DatabaseStart {
   readonly #firstFailure = Promise.withResolvers<void>();
   #problem: string | null =
     'the database cannot be used yet: it has not responded yet, or its tables are being brought up to date';
-  /** Called when `problem` changes. */
+  #installation: string | null = null;
   onProblem: () => void = () => undefined;
   /** Rejects if a step fails permanently: the server must stop. */
   readonly prepared: Promise<void>;
 
-  constructor(steps: readonly StartStep[], logger: Logger) {
+  constructor(config: Config, logger: Logger) {
     this.#logger = logger;
-    this.prepared = this.#prepareAll(steps);
+    this.prepared = this.#prepareAll(config);
     // Reported by its caller.
     this.prepared.catch(() => undefined);
   }
@@ -52,37 +57,36 @@ export class DatabaseStart {
     return this.#problem;
   }
 
-  /** Resolves when everything is prepared, after the first failure, or after FIRST_LOOK_MS. */
-  async firstLook(): Promise<void> {
-    const timeout = new AbortController();
-    const late = sleep(FIRST_LOOK_MS, undefined, { signal: timeout.signal }).catch(() => undefined);
-    await Promise.race([this.prepared, this.#firstFailure.promise, late]).finally(() => timeout.abort());
+  /** Of the database, which the server uses from then on; null while it is unknown. */
+  get installation(): string | null {
+    return this.#installation;
   }
 
-  async #prepareAll(steps: readonly StartStep[]): Promise<void> {
-    for (const step of steps) await this.#tryUntilPrepared(step);
+  /** Resolves when everything is prepared, after the first failure, or after FIRST_LOOK_MS. */
+  async firstLook(): Promise<void> {
+    const late = sleep(FIRST_LOOK_MS, undefined, { ref: false });
+    await Promise.race([this.prepared, this.#firstFailure.promise, late]);
+  }
+
+  async #prepareAll(config: Config): Promise<void> {
+    this.#installation = await this.#prepare('the database', () => prepareServerDatabase(config));
+    if (config.logUrl !== '') await this.#prepare('Kafka', () => prepareKafka(config));
     this.#setProblem(null);
   }
 
-  async #tryUntilPrepared({ name, prepare }: StartStep): Promise<void> {
+  async #prepare<T>(name: string, prepare: () => Promise<T>): Promise<T> {
     const outage = new OutageLog(this.#logger, {
       failing: `${name} cannot be used yet: the server is running but not ready, and keeps retrying; sluice doctor says what to do`,
       working: `${name} has been reached, and can be used`,
     });
-    for (;;) {
-      try {
-        await prepare();
-        break;
-      } catch (error) {
-        if (!(error instanceof DatabaseUnreachableError || error instanceof LogUnreachableError)) throw error;
-        outage.failed(error.cause ?? error);
-        const reason = error.cause instanceof Error ? error.cause.message : error.message;
-        this.#setProblem(`${name} cannot be used yet: ${reason}`);
-        this.#firstFailure.resolve();
-      }
-      await sleep(PREPARE_RETRY_MS);
-    }
+    const result = await untilReachable(prepare, (error) => {
+      outage.failed(error.cause ?? error);
+      const reason = error.cause instanceof Error ? error.cause.message : error.message;
+      this.#setProblem(`${name} cannot be used yet: ${reason}`);
+      this.#firstFailure.resolve();
+    });
     outage.worked();
+    return result;
   }
 
   #setProblem(problem: string | null): void {

@@ -9,8 +9,7 @@ import type { TrustedClock } from '../clock/clock.ts';
 import type { Config } from '../config/config.ts';
 import { storeFileOf } from '../data-folder/files.ts';
 import { isUnavailable } from '../runtime/unavailable.ts';
-import { useAndClose, connectLater, type Database } from './database.ts';
-import { openLogReader } from './opening.ts';
+import { connectLater, type Database, openLogReader, useAndClose } from './opening.ts';
 
 /**
  * Call it after the log was checked. `isLate`: the database and Kafka are opened later, and the clock is unverified until

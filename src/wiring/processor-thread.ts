@@ -4,8 +4,7 @@
  * connection pool, which everything it opens shares.
  */
 
-import { setTimeout as sleep } from 'node:timers/promises';
-import { parentPort } from 'node:worker_threads';
+import { parentPort, workerData } from 'node:worker_threads';
 import { type ClockWatchParts, watchClock } from '../clock/clock.ts';
 import { openRetentionClock } from '../clock/retention-clock.ts';
 import { matchOptionsOf } from '../config/match-options.ts';
@@ -22,24 +21,20 @@ import { StoreFailedError } from '../store-writer.ts';
 import { createLogger } from '../telemetry/logger.ts';
 import { METRIC, metricsWriter, readCounter, readGauge } from '../telemetry/metrics.ts';
 import { OutageLog } from '../telemetry/outage-log.ts';
-import { DatabaseUnreachableError } from './late-start.ts';
-import { type Database, openDatabase, openKeyStoreIn } from './database.ts';
+import { untilReachable } from './late-start.ts';
 import { agreementIn, openClock } from './open-clock.ts';
-import { openKeyStore } from './opening.ts';
+import { type Database, openDatabase, openKeyStore, openKeyStoreIn } from './opening.ts';
 import {
   installationCheck,
   metricsSlots,
-  type ProcessorSetup,
   setBacklogFull,
   statusOf,
   type SupervisorMessage,
   type ThreadMessage,
+  type ThreadSetup,
 } from './supervisor.ts';
 
-const DATABASE_RETRY_MS = 500;
-
-/** The processor's thread: reads the log, or its share of the partitions, and writes the store. */
-export async function runProcessor(setup: ProcessorSetup): Promise<void> {
+async function runProcessor(setup: ThreadSetup): Promise<void> {
   const { config, metricsBuffer, statusBuffer } = setup;
   const send = (message: ThreadMessage): void => parentPort?.postMessage(message);
   try {
@@ -53,7 +48,7 @@ export async function runProcessor(setup: ProcessorSetup): Promise<void> {
       config.storeUrl === ''
         ? openRetentionClock({ file: retentionTimeFileOf(config.dataFolder), time: clock.retentionTime })
         : clock.retentionTime;
-    const opened = await openProcessorParts(setup, { receipt: clock.now, retention: retentionTime });
+    const opened = await openProcessorParts(setup, clock.now, retentionTime);
     const { parts } = opened;
     agree = opened.agree;
     const common = { log: parts.log, writer: parts.writer, metrics, logger, now: clock.now };
@@ -125,18 +120,11 @@ export async function runProcessor(setup: ProcessorSetup): Promise<void> {
   }
 }
 
-interface Clocks {
-  /** Of `received_at`. */
-  readonly receipt: () => number;
-  /** By which what is processed and old enough is removed from the log. */
-  readonly retention: () => number;
-}
-
-async function openProcessorParts(setup: ProcessorSetup, clocks: Clocks) {
+async function openProcessorParts(setup: ThreadSetup, receiptTime: () => number, retentionTime: () => number) {
   const { config } = setup;
   const database = config.storeUrl === '' ? null : await processorDatabase(setup);
   const keyStore = database === null ? await openKeyStore(config) : await openKeyStoreIn(database.share());
-  const { log, ...waiting } = await openLog(setup, database, clocks);
+  const { log, ...waiting } = await openLog(setup, database, receiptTime, retentionTime);
   const writer =
     database === null
       ? (await import('../backends/embedded/store/writer.ts')).openSqliteStoreWriter({
@@ -161,15 +149,16 @@ async function openProcessorParts(setup: ProcessorSetup, clocks: Clocks) {
 
 /** The log in the data folder, or a member of the consumer group of the database. */
 async function openLog(
-  setup: ProcessorSetup,
+  setup: ThreadSetup,
   database: Database | null,
-  { receipt, retention: now }: Clocks,
+  receiptTime: () => number,
+  now: () => number,
 ): Promise<Pick<ProcessorParts, 'log' | 'waitForMore' | 'writeLockRequest'>> {
   const { dataFolder, logLevel, logRetentionMs: retentionMs, logUrl: url } = setup.config;
   if (url === '' || database === null) {
     const { openEmbeddedLogReader } = await import('../backends/embedded/log/reader.ts');
     const folder = logFolderOf(dataFolder);
-    const log = openEmbeddedLogReader({ folder, retentionMs, now, consumer: { receiptTime: receipt } });
+    const log = openEmbeddedLogReader({ folder, retentionMs, now, consumer: { receiptTime } });
     const appendSignal = new AppendSignal(setup.appendSignal);
     return {
       log,
@@ -190,22 +179,17 @@ async function openLog(
 }
 
 /** It was prepared a moment ago; should it be away again already, that is waited for. */
-async function processorDatabase(setup: ProcessorSetup): Promise<Database> {
+async function processorDatabase(setup: ThreadSetup): Promise<Database> {
   const { config, installation } = setup;
   const check = installationCheck(setup, () => installation);
   const outage = new OutageLog(createLogger(config.logLevel, 'processor'), {
     failing: 'the processor cannot use the database: the server has not started yet, and keeps retrying',
     working: 'the processor can use the database',
   });
-  for (;;) {
-    try {
-      const database = await openDatabase(config, 'processor', config.storeConnections, check);
-      outage.worked();
-      return database;
-    } catch (error) {
-      if (!(error instanceof DatabaseUnreachableError)) throw error;
-      outage.failed(error);
-    }
-    await sleep(DATABASE_RETRY_MS);
-  }
+  const open = (): Promise<Database> => openDatabase(config, 'processor', config.storeConnections, check);
+  const database = await untilReachable(open, (error) => outage.failed(error));
+  outage.worked();
+  return database;
 }
+
+await runProcessor(workerData as ThreadSetup);

@@ -10,20 +10,19 @@ import { refuseUnfinishedRestore } from '../backup/restore-marker.ts';
 import { baseUrlOf } from '../config/base-url.ts';
 import { type Config, type Env, loadConfig, shareCompileCache } from '../config/config.ts';
 import { logFolderOf, serverUrlFileOf } from '../data-folder/files.ts';
-import { DatabaseUnreachableError, DatabaseStart, type StartStep } from './late-start.ts';
+import { DatabaseStart } from './late-start.ts';
 import { OperatorError } from '../errors.ts';
 import type { Logger } from '../telemetry/logger.ts';
 import type { MemberStore } from '../members.ts';
 import { refuseMigratedFolder, refuseUnmigratedFolder } from '../migration/marker.ts';
-import { connectLater, openKeyStoreIn } from './database.ts';
-import { openKeyStore, openMemberStore } from './opening.ts';
-import { prepareDataFolder, prepareKafka, prepareServerDatabase } from './start-checks.ts';
+import { connectLater, DatabaseUnreachableError, openKeyStore, openKeyStoreIn, openMemberStore } from './opening.ts';
+import { prepareDataFolder } from './start-checks.ts';
 import { servesApi, servesIngest } from '../config/roles.ts';
 import { connectionsMaxOf, openFilesMax } from '../runtime/open-files.ts';
 import type { KeyStore } from '../keys.ts';
 import { isUnavailable } from '../runtime/unavailable.ts';
 import type { Supervisor } from './supervisor.ts';
-import { disablePretenuring, threadFile } from '../runtime/threads.ts';
+import { disablePretenuring } from '../runtime/threads.ts';
 
 type FolderLock = import('../backends/embedded/folder-lock.ts').FolderLock;
 
@@ -46,17 +45,11 @@ export async function serve(args: readonly string[], env: Env, version: string):
     import('../telemetry/logger.ts'),
   ]);
   const logger = createLogger(config.logLevel, 'main');
-  let installation: string | null = null;
-  const steps = startSteps(config, (id) => {
-    installation = id;
-  });
-  const database = config.storeUrl === '' ? null : new DatabaseStart(steps, logger);
+  const database = config.storeUrl === '' ? null : new DatabaseStart(config, logger);
   await database?.firstLook();
   const { startWarnings, processed } = await prepareDataFolder(config);
   for (const warning of startWarnings) logger.warn(warning);
-  const databaseProblem = (): string | null => database?.problem ?? null;
-  const startedWithout = databaseProblem() === null ? null : database;
-  const keyStore = config.role === 'processor' ? null : await keyStoreFor(config, databaseProblem, () => installation);
+  const keyStore = config.role === 'processor' ? null : await keyStoreFor(config, database);
   const supervisor = new Supervisor({
     config,
     sources,
@@ -69,9 +62,7 @@ export async function serve(args: readonly string[], env: Env, version: string):
     metricsBuffer: allocateMetrics(metricsSlots(config.edges)),
     logger,
     version,
-    databaseProblem: startedWithout?.problem ?? null,
-    installation: () => installation,
-    threadFile: threadFile('./thread', import.meta.url),
+    database,
   });
   const signals = new StopSignals();
   const port = await startUnlessStopped(supervisor, signals, logger);
@@ -79,10 +70,13 @@ export async function serve(args: readonly string[], env: Env, version: string):
   if (folderLock !== null) writeFileSync(serverUrlFileOf(config.dataFolder), `${url}\n`, { mode: 0o600 });
   const { host, role, edges } = config;
   logger.info({ version, host, port, role, edges, pid: process.pid }, 'listening');
-  const prepared = startedWithout && databasePrepared(startedWithout, supervisor);
-  const announced = announce(config, port, keyStore, logger, prepared);
+  const { processorStarted } = supervisor;
+  const announced = announce(config, port, keyStore, logger, processorStarted);
   // A permanent failure after the start stops the server, as it would have at the start.
-  const signal = await Promise.race([signals.first, Promise.all([prepared, announced]).then(() => signals.first)]);
+  const signal = await Promise.race([
+    signals.first,
+    Promise.all([processorStarted, announced]).then(() => signals.first),
+  ]);
   if (signal === 'SIGTERM') await drain(supervisor, config, signals, logger);
   logger.info({ signal }, 'stopping: finishing requests in progress');
   const deadline = setTimeout(() => {
@@ -94,7 +88,7 @@ export async function serve(args: readonly string[], env: Env, version: string):
   folderLock?.release();
   logger.info('stopped');
   // A try to reach the database may be hanging; nothing that matters waits for it.
-  if (databaseProblem() !== null) process.exit(0);
+  if (database !== null && database.problem !== null) process.exit(0);
   return 0;
 }
 
@@ -116,31 +110,10 @@ async function startUnlessStopped(supervisor: Supervisor, signals: StopSignals, 
 }
 
 /** For the main thread, which writes to it when keys were last used. */
-async function keyStoreFor(
-  config: Config,
-  databaseProblem: () => string | null,
-  installation: () => string | null,
-): Promise<KeyStore> {
-  if (config.storeUrl === '') return openKeyStore(config);
-  const check = { expected: installation, onChecked: () => undefined };
-  return openKeyStoreIn(await connectLater(databaseProblem, config, 'keys', KEY_CONNECTIONS, check));
-}
-
-function startSteps(config: Config, onInstallation: (id: string) => void): StartStep[] {
-  const prepare = async (): Promise<void> => onInstallation(await prepareServerDatabase(config));
-  const database = { name: 'the database', prepare };
-  return config.logUrl === '' ? [database] : [database, { name: 'Kafka', prepare: () => prepareKafka(config) }];
-}
-
-/** For a server that started before its database: resolves once the server uses it. */
-async function databasePrepared(database: DatabaseStart, supervisor: Supervisor): Promise<void> {
-  const passOn = (): void => {
-    if (database.problem !== null) supervisor.setDatabaseProblem(database.problem);
-  };
-  database.onProblem = passOn;
-  passOn();
-  await database.prepared;
-  await supervisor.useDatabase();
+async function keyStoreFor(config: Config, database: DatabaseStart | null): Promise<KeyStore> {
+  if (database === null) return openKeyStore(config);
+  const check = { expected: () => database.installation, onChecked: () => undefined };
+  return openKeyStoreIn(await connectLater(() => database.problem, config, 'keys', KEY_CONNECTIONS, check));
 }
 
 /** Locks the data folder for this server. Servers with a shared log keep nothing in it and need no lock. */
@@ -229,7 +202,6 @@ class StopSignals {
     }
   }
 
-  /** Resolves with the next signal, or after so long. */
   async again(withinMs: number): Promise<void> {
     const { promise, resolve } = Promise.withResolvers<void>();
     this.#onAgain = resolve;

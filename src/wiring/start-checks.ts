@@ -12,8 +12,14 @@ import { OperatorError } from '../errors.ts';
 import { LOCAL_PARTITION, LogCorruptError, LogUnavailableError, LogUnreachableError } from '../log.ts';
 import { assertProcessed, positionInLocalLog } from '../log/continuity.ts';
 import { NO_HOURS, type Store } from '../store.ts';
-import { useAndClose, type Database, withDatabase, prepareDatabase, openStoreIn } from './database.ts';
-import { openLocalLogReader } from './opening.ts';
+import {
+  type Database,
+  openLocalLogReader,
+  openStoreIn,
+  prepareDatabase,
+  useAndClose,
+  withDatabase,
+} from './opening.ts';
 
 type KafkaLogReader = import('../backends/kafka/reader.ts').KafkaLogReader;
 

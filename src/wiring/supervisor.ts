@@ -11,11 +11,12 @@ import { statfs } from 'node:fs/promises';
 import { createServer } from 'node:net';
 import { MessageChannel, type MessagePort, Worker } from 'node:worker_threads';
 import { readLastBackup } from '../backup/notes.ts';
-import type { Config, Sources } from '../config/config.ts';
+import type { Config } from '../config/config.ts';
 import { keyFileOf, storeFileOf } from '../data-folder/files.ts';
 import { AppendSignal } from '../runtime/append-signal.ts';
-import { HEAP_LIMITS } from '../runtime/threads.ts';
+import { HEAP_LIMITS, threadFile } from '../runtime/threads.ts';
 import { WriteLockRequest } from '../runtime/write-lock-request.ts';
+import type { EdgeParts } from '../edge/edge.ts';
 import type { ServerStatus } from '../edge/readiness.ts';
 import { allocateRateLimits } from '../edge/rate-limits.ts';
 import { listenError } from '../edge/listen-error.ts';
@@ -27,32 +28,19 @@ import { METRIC, metricsWriter } from '../telemetry/metrics.ts';
 import { OutageLog } from '../telemetry/outage-log.ts';
 import { processes } from '../config/roles.ts';
 import type { KeyUsage, KeyStore } from '../keys.ts';
-import type { InstallationCheck } from './database.ts';
+import type { DatabaseStart } from './late-start.ts';
+import type { InstallationCheck } from './opening.ts';
 
-/** What edges and the processor are started with. */
-interface ThreadSetup {
-  readonly config: Config;
-  readonly version: string;
-  /** Where each setting came from, to be shown. */
-  readonly sources: Sources;
+type SharedMemory = ReturnType<typeof allocateSharedMemory>;
+
+export interface ThreadSetup
+  extends SharedMemory,
+    Pick<EdgeParts, 'config' | 'sources' | 'version' | 'connectionsMax'> {
   /** What the start found that an operator should know, to be shown, too. */
   readonly startWarnings: readonly string[];
   /** Up to where an embedded store has processed the log, as of the start. */
   readonly processed: number;
-  /** Connections of clients at once, over all edges. */
-  readonly connectionsMax: number;
   readonly metricsBuffer: SharedArrayBuffer;
-  readonly statusBuffer: SharedArrayBuffer;
-  /** The newest time of receipt that any edge has issued, so that none issues an older one. */
-  readonly clockBuffer: SharedArrayBuffer;
-  /** The newest trace_id that any edge has issued (`edge/trace-id.ts`). */
-  readonly traceIdBuffer: SharedArrayBuffer;
-  /** The token buckets of the keys (`edge/rate-limits.ts`). */
-  readonly rateLimitBuffer: SharedArrayBuffer;
-  /** Through which erases and unmerges request the store's write lock from the processor. */
-  readonly writeLockRequest: SharedArrayBuffer;
-  /** Through which the writer of the log wakes the processor up. */
-  readonly appendSignal: SharedArrayBuffer;
   /** The lock of the data folder; null where none is used. */
   readonly lock: HeldLock | null;
   /** Installation of the database that the server was started with; null while it is unknown, and without a database. */
@@ -62,7 +50,6 @@ interface ThreadSetup {
 }
 
 export interface EdgeSetup extends ThreadSetup {
-  readonly role: 'edge';
   readonly index: number;
   readonly port: number;
   /** Ports to the other edges, for the first edge, which starts the writer of the log. */
@@ -71,11 +58,6 @@ export interface EdgeSetup extends ThreadSetup {
   readonly logWriter: MessagePort | undefined;
 }
 
-export interface ProcessorSetup extends ThreadSetup {
-  readonly role: 'processor';
-}
-
-/** What a thread sends. */
 export type ThreadMessage =
   /** `port`: where an edge listens. */
   | { readonly type: 'started'; readonly port?: number }
@@ -93,7 +75,7 @@ export type SupervisorMessage =
   /** To edges: why nothing is processed; null while processing works. */
   | { readonly type: 'processing'; readonly problem: string | null }
   /** To edges: why the database may not be used yet; null once it may, and then `installation` is known. */
-  | { readonly type: 'database'; readonly problem: string | null; readonly installation: string | null };
+  | { readonly type: 'database'; readonly databaseProblem: string | null; readonly installation: string | null };
 
 const FOLDER_INTERVAL_MS = 1_000;
 /** Long enough for the edges to send the 503s that a failing disk causes. */
@@ -165,36 +147,37 @@ function supervisorSlot(edges: number): number {
   return 2 * edges;
 }
 
-interface SupervisorParts extends Omit<ThreadSetup, 'installation' | keyof ReturnType<typeof allocateBuffers>> {
+interface SupervisorParts extends Omit<ThreadSetup, 'installation' | 'databaseProblem' | keyof SharedMemory> {
+  readonly database: DatabaseStart | null;
   /** Null where nothing asks for a key. */
   readonly keyStore: KeyStore | null;
   readonly logger: Logger;
-  /** As in the setup of threads, at present. */
-  readonly installation: () => string | null;
-  /** The entry point of every thread; the role in its setup decides what it runs. */
-  readonly threadFile: URL;
 }
 
 /** The memory that all threads share, besides the metrics. */
-function allocateBuffers() {
+function allocateSharedMemory() {
   return {
     statusBuffer: new SharedArrayBuffer(STATUS_FLAGS * Int32Array.BYTES_PER_ELEMENT),
+    /** The newest time of receipt that any edge has issued, so that none issues an older one. */
     clockBuffer: new SharedArrayBuffer(BigInt64Array.BYTES_PER_ELEMENT),
+    /** The newest trace_id that any edge has issued (`edge/trace-id.ts`). */
     traceIdBuffer: new SharedArrayBuffer(BigInt64Array.BYTES_PER_ELEMENT),
+    /** The token buckets of the keys (`edge/rate-limits.ts`). */
     rateLimitBuffer: allocateRateLimits(),
+    /** Through which erases and unmerges request the store's write lock from the processor. */
     writeLockRequest: WriteLockRequest.allocate(),
+    /** Through which the writer of the log wakes the processor up. */
     appendSignal: AppendSignal.allocate(),
   };
 }
 
 export class Supervisor {
   readonly #parts: SupervisorParts;
-  readonly #buffers = allocateBuffers();
-  readonly #flags = new Int32Array(this.#buffers.statusBuffer);
+  readonly #memory = allocateSharedMemory();
+  readonly #flags = new Int32Array(this.#memory.statusBuffer);
   readonly #edges: Worker[] = [];
   #processor: Worker | undefined;
   #isProcessing = false;
-  #databaseProblem: string | null;
   readonly #keyUse: OutageLog;
   readonly #diskLook: OutageLog;
   #folderTimer: NodeJS.Timeout | undefined;
@@ -202,10 +185,11 @@ export class Supervisor {
   /** One line a key is enough. */
   readonly #leaksReported = new Set<string>();
   #isBeingKilled = false;
+  /** For a server that started before its database: resolves once the processor uses it. Set by `start`. */
+  processorStarted: Promise<void> | null = null;
 
   constructor(parts: SupervisorParts) {
     this.#parts = parts;
-    this.#databaseProblem = parts.databaseProblem;
     this.#keyUse = new OutageLog(parts.logger, {
       failing: 'key usage cannot be recorded',
       working: 'key usage is recorded again',
@@ -218,7 +202,10 @@ export class Supervisor {
 
   /** Resolves with the port once every edge listens, and the processor works unless it has to wait for the database. */
   async start(): Promise<number> {
-    const { config } = this.#parts;
+    const { config, database } = this.#parts;
+    if (database !== null) {
+      database.onProblem = () => this.#tellEdges({ type: 'database', ...this.#databaseState() });
+    }
     // A log that is shared is elsewhere, and with it all that could fill a disk.
     if (config.logUrl === '') {
       if (config.storeUrl === '') {
@@ -237,20 +224,11 @@ export class Supervisor {
       this.#startEdge(index + 1, port, { otherEdges: [], logWriter: channels[index]?.port2 }),
     );
     await Promise.all(others);
-    if (this.#databaseProblem === null) await this.#startProcessor();
+    if (database === null || database.problem === null) await this.#startProcessor();
+    else this.processorStarted = database.prepared.then(() => this.#startProcessor());
+    // Reported by its caller.
+    this.processorStarted?.catch(() => undefined);
     return port;
-  }
-
-  /** Passes on why the database may not be used yet. */
-  setDatabaseProblem(problem: string | null): void {
-    this.#databaseProblem = problem;
-    this.#tellEdges({ type: 'database', problem, installation: this.#parts.installation() });
-  }
-
-  /** For a server that started before its database: it may be used now, and the processor starts. */
-  async useDatabase(): Promise<void> {
-    this.setDatabaseProblem(null);
-    if (this.#flags[SHUTTING_DOWN] === 0) await this.#startProcessor();
   }
 
   /** Not ready from now on, and serving as before until `stop`: load balancers get to move traffic elsewhere. */
@@ -274,13 +252,9 @@ export class Supervisor {
     await this.#parts.keyStore?.close();
   }
 
-  /** `started` resolves with the port, if it is an edge. */
-  #startThread(setup: EdgeSetup | ProcessorSetup): { thread: Worker; started: Promise<number> } {
-    const name = setup.role;
+  /** Resolves with the port, if it is an edge. */
+  #started(thread: Worker, name: string): Promise<number> {
     const { promise: started, resolve, reject } = Promise.withResolvers<number>();
-    const transferList = portsOf(setup);
-    const resourceLimits = setup.role === 'processor' ? HEAP_LIMITS.processor : HEAP_LIMITS.default;
-    const thread = new Worker(this.#parts.threadFile, { workerData: setup, name, transferList, resourceLimits });
     thread.on('error', (error: Error) => this.#exit(`the ${name} thread crashed: ${error.message}`, error));
     thread.on('exit', () => {
       if (this.#flags[SHUTTING_DOWN] === 0) this.#exit(`the ${name} thread ended`);
@@ -307,15 +281,15 @@ export class Supervisor {
           return;
       }
     });
-    return { thread, started };
+    return started;
   }
 
   async #startProcessor(): Promise<void> {
     const { config } = this.#parts;
-    if (!processes(config.role)) return;
-    const { thread, started } = this.#startThread({ role: 'processor', ...this.#setup() });
-    this.#processor = thread;
-    await started;
+    if (!processes(config.role) || this.#flags[SHUTTING_DOWN] === 1) return;
+    const options = { workerData: this.#setup(), name: 'processor', resourceLimits: HEAP_LIMITS.processor };
+    this.#processor = new Worker(threadFile('./processor-thread', import.meta.url), options);
+    await this.#started(this.#processor, options.name);
     this.#isProcessing = true;
   }
 
@@ -325,15 +299,22 @@ export class Supervisor {
 
   #setup(): ThreadSetup {
     // The others cannot be handed to a thread.
-    const { keyStore: _keyStore, logger: _logger, threadFile: _threadFile, installation, ...parts } = this.#parts;
-    const databaseProblem = this.#databaseProblem;
-    return { ...parts, ...this.#buffers, installation: installation(), databaseProblem };
+    const { keyStore: _keyStore, logger: _logger, database: _database, ...parts } = this.#parts;
+    return { ...parts, ...this.#memory, ...this.#databaseState() };
+  }
+
+  #databaseState(): Pick<ThreadSetup, 'databaseProblem' | 'installation'> {
+    const { database } = this.#parts;
+    return { databaseProblem: database?.problem ?? null, installation: database?.installation ?? null };
   }
 
   #startEdge(index: number, port: number, ports: Pick<EdgeSetup, 'otherEdges' | 'logWriter'>): Promise<number> {
-    const { thread, started } = this.#startThread({ role: 'edge', ...this.#setup(), index, port, ...ports });
+    const workerData: EdgeSetup = { ...this.#setup(), index, port, ...ports };
+    const transferList = [ports.logWriter, ...ports.otherEdges].filter((one) => one !== undefined);
+    const options = { workerData, name: 'edge', transferList, resourceLimits: HEAP_LIMITS.default };
+    const thread = new Worker(threadFile('./edge-thread', import.meta.url), options);
     this.#edges.push(thread);
-    return started;
+    return this.#started(thread, options.name);
   }
 
   async #recordUsage(keyUsage: readonly KeyUsage[]): Promise<void> {
@@ -436,7 +417,6 @@ export class Supervisor {
   }
 }
 
-/** Resolves when the thread has finished what it was doing. */
 function stopThread(thread: Worker): Promise<void> {
   const { promise, resolve } = Promise.withResolvers<void>();
   thread.on('message', ({ type }: ThreadMessage) => {
@@ -445,11 +425,6 @@ function stopThread(thread: Worker): Promise<void> {
   const message: SupervisorMessage = { type: 'stop' };
   thread.postMessage(message);
   return promise;
-}
-
-function portsOf(setup: EdgeSetup | ProcessorSetup): MessagePort[] {
-  const ports = setup.role === 'edge' ? [setup.logWriter, ...setup.otherEdges] : [];
-  return ports.filter((port) => port !== undefined);
 }
 
 function assertPortIsFree({ host, port }: Config): Promise<void> {

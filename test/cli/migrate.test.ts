@@ -24,7 +24,7 @@ import { createLogger } from '../../src/telemetry/logger.ts';
 import { allocateMetrics, metricsWriter } from '../../src/telemetry/metrics.ts';
 import type { MigrationTarget } from '../../src/migration/parts.ts';
 import { migrationMarkerFileOf, readMigrationMarker } from '../../src/migration/marker.ts';
-import { prepareDatabase } from '../../src/wiring/database.ts';
+import { prepareDatabase } from '../../src/wiring/opening.ts';
 import { readConfig } from '../../src/config/config.ts';
 import { runDoctor } from '../../src/cli/doctor.ts';
 import { Processor } from '../../src/processor/processor.ts';
