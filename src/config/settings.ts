@@ -49,32 +49,32 @@ export const SETTINGS = {
   }),
   host: setting({
     env: 'HOST',
-    kind: host(),
+    kind: host,
     default: '127.0.0.1',
     description: 'The address to listen on; 0.0.0.0 accepts connections from other machines.',
   }),
   publicUrl: setting({
     env: 'SLUICE_PUBLIC_URL',
-    kind: origin(),
+    kind: origin,
     default: '',
     description: 'Where people reach this server, for links and secure cookies; set it behind a proxy.',
   }),
   trustedProxies: setting({
     env: 'SLUICE_TRUSTED_PROXIES',
-    kind: proxies(),
+    kind: proxies,
     default: '',
     description:
       'Proxies whose X-Forwarded-For and X-Forwarded-Proto are trusted: addresses, networks (10.0.0.0/8), loopback, linklocal, uniquelocal.',
   }),
   dataFolder: setting({
     env: 'SLUICE_DATA',
-    kind: folder(),
+    kind: folder,
     default: './data',
     description: 'Where events and keys are stored; one server per folder, not used with LOG_URL.',
   }),
   storeUrl: setting({
     env: 'STORE_URL',
-    kind: storeUrl(),
+    kind: storeUrl,
     default: '',
     description: 'The PostgreSQL database that several servers share, instead of files in the data folder.',
   }),
@@ -129,7 +129,7 @@ export const SETTINGS = {
   }),
   connectionsMax: setting({
     env: 'SLUICE_CONNECTIONS_MAX',
-    kind: connections(),
+    kind: connections,
     default: 0,
     description: 'Client connections at once, over all edges; auto: what the open-file limit leaves, at most 10,000.',
   }),
@@ -199,13 +199,13 @@ export const SETTINGS = {
   }),
   defaultCountry: setting({
     env: 'SLUICE_DEFAULT_COUNTRY',
-    kind: country(),
+    kind: country,
     default: '',
     description: 'The country of phone numbers without + or 00, such as DE; set it before the first event.',
   }),
   junkValues: setting({
     env: 'SLUICE_JUNK_VALUES',
-    kind: list(),
+    kind: list,
     default: '',
     description:
       'More placeholder values to ignore as identifiers, separated by commas; null, undefined, guest and such are built in.',

@@ -67,9 +67,7 @@ export function duration(min: number, max: number): Kind<number> {
 }
 
 /** A number of connections, or `auto`, which is 0. */
-export function connections(): Kind<number> {
-  return orWord(integer(1, 1_000_000), 'auto', 0);
-}
+export const connections: Kind<number> = orWord(integer(1, 1_000_000), 'auto', 0);
 
 export function retention(min = 0): Kind<number> {
   return orWord(duration(min, FOREVER_MS), 'forever', FOREVER_MS, min === 0 ? '' : `, ${formatDuration(min)} or more`);
@@ -95,48 +93,41 @@ function text<T extends string>(placeholder: string, expected: string, parse: Ki
   return { placeholder, expected, parse, format: (value) => value };
 }
 
-export function country(): Kind<string> {
-  return text('CODE', 'a country code of two letters, such as DE', (given) =>
-    /^([a-z]{2})?$/i.test(given) ? given.toUpperCase() : undefined,
-  );
-}
+export const country: Kind<string> = text('CODE', 'a country code of two letters, such as DE', (given) =>
+  /^([a-z]{2})?$/i.test(given) ? given.toUpperCase() : undefined,
+);
 
-export function list(): Kind<string> {
-  return text('LIST', 'values separated by commas', (given) => given);
-}
+export const list: Kind<string> = text('LIST', 'values separated by commas', (given) => given);
 
-export function folder(): Kind<string> {
-  return text('FOLDER', 'the path of a folder', (given) => given || undefined);
-}
+export const folder: Kind<string> = text('FOLDER', 'the path of a folder', (given) => given || undefined);
 
-export function host(): Kind<string> {
-  return text('ADDRESS', 'an IP address or a host name, without a port', (given) =>
-    isIP(given) !== 0 || /^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$/i.test(given) ? given : undefined,
-  );
-}
+export const host: Kind<string> = text('ADDRESS', 'an IP address or a host name, without a port', (given) =>
+  isIP(given) !== 0 || /^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$/i.test(given) ? given : undefined,
+);
 
 /** Where a server is reached, or nothing: scheme and host, as browsers write it. */
-export function origin(): Kind<string> {
-  return text('URL', 'an address such as https://sluice.example, http or https, without a path', (given) => {
+export const origin: Kind<string> = text(
+  'URL',
+  'an address such as https://sluice.example, http or https, without a path',
+  (given) => {
     if (given === '') return given;
     return /^https?:\/\/[^/?#@\s\\]+\/?$/i.test(given) ? URL.parse(given)?.origin : undefined;
-  });
-}
+  },
+);
 
 /** Proxies that are believed, as `trusted-proxies.ts` reads them, or nothing. */
-export function proxies(): Kind<string> {
-  return text('LIST', PROXIES_EXPECTED, (given) => {
-    if (given.toLowerCase() === 'none') return '';
-    return networksOf(given) === undefined ? undefined : given;
-  });
-}
+export const proxies: Kind<string> = text('LIST', PROXIES_EXPECTED, (given) => {
+  if (given.toLowerCase() === 'none') return '';
+  return networksOf(given) === undefined ? undefined : given;
+});
 
-export function storeUrl(): Kind<string> {
-  return secretUrl('the address of a database, such as postgres://user:password@host:5432/sluice', (given) => {
+export const storeUrl: Kind<string> = secretUrl(
+  'the address of a database, such as postgres://user:password@host:5432/sluice',
+  (given) => {
     const url = /^postgres(ql)?:\/\/\S*$/i.test(given) ? URL.parse(given) : null;
     return url !== null && url.pathname.length >= 2;
-  });
-}
+  },
+);
 
 /** The address of a topic in Kafka, or nothing. Several brokers are not a valid URL, so it is parsed by hand. */
 export function logUrl(): Kind<string> {
