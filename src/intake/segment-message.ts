@@ -180,10 +180,7 @@ class UserBuilder {
   /** Whether the value is the identifier of this type now; the first one of a type is used. */
   #identify(type: IdentifierType, value: unknown): boolean {
     const text = identifierOf(value);
-    if (text === null) return false;
-    const before = this.#identifiers.get(type);
-    if (before === undefined) this.#identifiers.set(type, text);
-    return before === undefined || before === text;
+    return text !== null && this.#identifiers.getOrInsert(type, text) === text;
   }
 
   #addTraits(traits: JsonObject): void {
@@ -203,10 +200,8 @@ class UserBuilder {
   #addField(name: string, value: unknown): boolean {
     if (value === null) return true;
     if (typeof value !== 'string') return false;
-    const before = this.#identifiers.get(name);
-    if (before === undefined) this.#identifiers.set(name, value);
     this.#hasFields = true;
-    return before === undefined || before === value;
+    return this.#identifiers.getOrInsert(name, value) === value;
   }
 
   #addAddress(address: JsonObject): void {

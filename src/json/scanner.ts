@@ -1,9 +1,7 @@
 /**
  * The one JSON scanner: a pull parser over UTF-8 bytes. It makes one pass, checks the whole grammar, and builds no
  * values: a caller that wants one reads its position in the bytes (`at`) or in the decoded text (`offset`, `text`), so
- * what is kept of a body is what the client wrote, to the last digit. Used by `validation/accept-plain.ts` (is this
- * ordinary request valid?), `backends/kafka/message.ts` and `intake/segment.ts` (where users begin and end),
- * `json/parse.ts` (values, where `JSON.parse` cannot make them) and `json/error.ts` (where and why a text is not JSON).
+ * what is kept of a body is what the client wrote, to the last digit.
  *
  *     const scanner = new JsonScanner(bytes);
  *     if (scanner.openObject()) {

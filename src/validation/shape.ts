@@ -52,19 +52,15 @@ export function pathSegment(key: string): string {
 
 /** The first property that is nested too deeply or key that is too long; null if there is none. */
 export function shapeViolation(user: JsonObject): string | null {
-  for (const key in user) {
-    if (isLongerThan(key, LIMITS.propertyKeyCharactersMax)) return violationMessage({ path: '', text: KEY_TOO_LONG });
-    const value = user[key];
-    if (typeof value !== 'object' || value === null) continue;
-    const violation = shapeOf(value, depthOf(key));
-    if (violation !== null) return violationMessage(within(pathSegment(key), violation));
-  }
-  return null;
+  const violation = shapeOf(user, USER_DEPTH);
+  return violation === null ? null : violationMessage(violation);
 }
+
+const USER_DEPTH = -2;
 
 /** 1 for a property; what has properties as members is above it, and the array of events above that. */
 function depthOf(member: string): number {
-  if (member === 'events') return -1;
+  if (member === 'events') return USER_DEPTH + 1;
   return member === 'identifiers' || member === 'user_properties' ? 0 : 1;
 }
 
@@ -84,7 +80,7 @@ function shapeOf(value: object, depth: number): Violation | null {
     if (isLongerThan(key, LIMITS.propertyKeyCharactersMax)) return { path: '', text: KEY_TOO_LONG };
     const member = object[key];
     if (typeof member !== 'object' || member === null) continue;
-    const violation = shapeOf(member, depth + 1);
+    const violation = shapeOf(member, depth === USER_DEPTH ? depthOf(key) : depth + 1);
     if (violation !== null) return shapeWithin(pathSegment(key), violation, depth);
   }
   return null;
