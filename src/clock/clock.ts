@@ -249,7 +249,7 @@ export interface ClockWatchParts {
    * For a server that shares a database with others: returns the newest time of all that wait for their wall clocks. Otherwise
    * those that started at different moments would differ, and an erase by one of them would not fit what another receives.
    */
-  readonly agree?: (time: number) => Promise<number>;
+  readonly agree: ((time: number) => Promise<number>) | null;
 }
 
 /**
@@ -261,7 +261,7 @@ export function watchClock({ clock, metrics, logger, agree }: ClockWatchParts): 
   let loggedAt = 0;
   let isAgreeing = false;
   const agreeWithOthers = async (time: number): Promise<void> => {
-    if (agree === undefined || isAgreeing || clock.behindMs < AGREE_MS_MIN) return;
+    if (agree === null || isAgreeing || clock.behindMs < AGREE_MS_MIN) return;
     isAgreeing = true;
     clock.raiseTo(await agree(time));
     isAgreeing = false;

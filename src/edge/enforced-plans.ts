@@ -69,11 +69,7 @@ export class EnforcedPlans {
   /** Rejects when the store cannot be read. */
   load(key: KeyOfTenant): Promise<EnforcedPlan | null> {
     const id = idOf(key);
-    const known = this.#loading.get(id);
-    if (known !== undefined) return known;
-    const loading = this.#read(id, key).finally(() => this.#loading.delete(id));
-    this.#loading.set(id, loading);
-    return loading;
+    return this.#loading.getOrInsertComputed(id, () => this.#read(id, key).finally(() => this.#loading.delete(id)));
   }
 
   async #read(id: string, key: KeyOfTenant): Promise<EnforcedPlan | null> {

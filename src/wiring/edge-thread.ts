@@ -75,7 +75,7 @@ async function runEdge(setup: EdgeSetup): Promise<void> {
     const clock = await openClock(config, (message) => logger.warn(message), newest, databaseProblem !== null);
     clockOpened.resolve(clock);
     const metrics = metricsWriter(metricsBuffer, 2 * index);
-    const stopWatching = watchClock({ clock, metrics, logger, ...opened.clockParts });
+    const stopWatching = watchClock({ clock, metrics, logger, agree: opened.agree });
     const edge = await startEdge(
       {
         ...setup,
@@ -112,7 +112,7 @@ async function runEdge(setup: EdgeSetup): Promise<void> {
 
 interface OpenedEdge {
   readonly parts: Pick<EdgeParts, 'receiving' | 'keyStore' | 'reading' | 'storeProblem' | 'databaseProblem'>;
-  readonly clockParts: Pick<ClockWatchParts, 'agree'>;
+  readonly agree: ClockWatchParts['agree'];
   /** Before the edge stops: nothing new begins in the background. */
   stop(): void;
   /** After the edge has stopped, and closed its parts. */
@@ -146,7 +146,7 @@ async function openEmbedded(setup: EdgeSetup, onFatal: (message: string) => void
   const reading = { store, members, keyStore };
   const receiving = { log, predict: await predictOn(store, config) };
   const parts = { receiving, keyStore, reading, storeProblem: () => null, databaseProblem: () => null };
-  return { parts, clockParts: {}, stop: () => undefined, close: async () => undefined };
+  return { parts, agree: null, stop: () => undefined, close: async () => undefined };
 }
 
 /** Queries the database from this thread, since its client does not block. The database may still be unavailable. */
@@ -188,7 +188,7 @@ async function openShared(setup: EdgeSetup, context: EdgeContext): Promise<Opene
       storeProblem: () => watch?.problem() ?? null,
       databaseProblem,
     },
-    clockParts: { agree: await agreementIn(database) },
+    agree: await agreementIn(database),
     stop: () => backlog?.stop(),
     close: async () => {
       // A store that reads what is still in the log owns the log reader and closes it: that of the API, or of predictions.

@@ -42,7 +42,7 @@ async function runProcessor(setup: ThreadSetup): Promise<void> {
     const metrics = metricsWriter(metricsBuffer, metricsSlots(config.edges) - 1);
     // Retention, and when first uses expire, go by it: a clock that jumps must not make anything look old.
     const clock = await openClock(config, (message) => logger.warn(message));
-    let agree: ClockWatchParts['agree'];
+    let agree: ClockWatchParts['agree'] = null;
     const stopWatching = watchClock({ clock, metrics, logger, agree: async (time) => agree?.(time) ?? time });
     const retentionTime =
       config.storeUrl === ''
@@ -136,7 +136,7 @@ async function openProcessorParts(setup: ThreadSetup, receiptTime: () => number,
         });
   return {
     parts: { log, ...waiting, writer, isStoreShared: database !== null },
-    agree: database === null ? undefined : await agreementIn(database),
+    agree: database === null ? null : await agreementIn(database),
     /** For the tracking plans, which are stored with the keys. */
     keyStore,
     close: async () => {

@@ -461,7 +461,7 @@ suite('The watch over the clock', () => {
     const lines: string[] = [];
     const log = (level: string) => (_: object, message: string) => void lines.push(`${level}: ${message}`);
     const logger = { error: log('error'), warn: log('warn'), info: log('info') } as unknown as Logger;
-    const stop = watchClock({ clock: machine.clock, metrics: metricsWriter(buffer, 0), logger });
+    const stop = watchClock({ clock: machine.clock, metrics: metricsWriter(buffer, 0), logger, agree: null });
     const seconds = (count: number): void => {
       for (let second = 0; second < count; second += 1) {
         machine.pass(SECOND_MS);

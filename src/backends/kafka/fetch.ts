@@ -9,6 +9,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { type Connection, deleteRecordsV2, fetchV16, listOffsetsV8, type RecordsBatch } from '@platformatic/kafka';
 import { LogCorruptError, LogUnavailableError } from '../../log.ts';
+import { positionsText } from '../../log/continuity.ts';
 import type { Cluster, ClusterMetadata } from './cluster.ts';
 import { responseOf, CODE, errorText, describeCode } from './errors.ts';
 
@@ -157,9 +158,8 @@ function afterGap(
   { from, to }: Gap,
 ): number {
   if (skipsRemoved) return to;
-  const positions = from === to - 1 ? `position ${from}` : `positions ${from} to ${to - 1}`;
   throw new LogCorruptError(
-    `partition ${partition} of topic ${cluster.topic} lacks ${positions}, not processed yet: Kafka removed ` +
+    `partition ${partition} of topic ${cluster.topic} lacks ${positionsText(from, to)}, not processed yet: Kafka removed ` +
       'records from the middle of the partition, as compaction does. Set cleanup.policy of the topic to delete to prevent this. ' +
       'To continue without those records (they stay counted in lost_records of GET /ledger), run in the database: ' +
       statementToSkip(topicId, partition, position, to),

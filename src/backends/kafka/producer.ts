@@ -138,12 +138,8 @@ export class Producer {
   }
 
   #queue(partition: number): PartitionQueue {
-    let queue = this.#queues.get(partition);
-    if (queue === undefined) {
-      queue = new PartitionQueue(this.#setup.cluster.topic, partition);
-      this.#queues.set(partition, queue);
-    }
-    return queue;
+    const { topic } = this.#setup.cluster;
+    return this.#queues.getOrInsertComputed(partition, () => new PartitionQueue(topic, partition));
   }
 
   #isIdle(): boolean {
