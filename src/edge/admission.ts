@@ -10,49 +10,31 @@ const LARGE_BYTES_MIN = 256 * 1024;
 const LARGE_SHARE = 0.75;
 
 export class InFlight {
-  readonly #bytesMax: number;
-  readonly #largeBytesMax: number;
+  readonly bytesMax: number;
   bytes = 0;
+  /** The part of `bytes` that is reserved for large bodies. */
+  largeBytes = 0;
   requests = 0;
   /** Complete requests that wait for the log. */
   appending = 0;
-  #largeBytes = 0;
 
   constructor(bytesMax: number) {
-    this.#bytesMax = bytesMax;
-    this.#largeBytesMax = Math.floor(bytesMax * LARGE_SHARE);
+    this.bytesMax = bytesMax;
   }
 
+  /** Undefined when that does not fit now. */
   open(bytes: number): Reservation | undefined {
     const reservation = new Reservation(this);
     if (!reservation.growTo(bytes)) return undefined;
     this.requests += 1;
     return reservation;
   }
-
-  /** Only for `Reservation`: changes one reservation from one size to another, if that fits. */
-  resize(from: number, to: number): boolean {
-    const largeFrom = from >= LARGE_BYTES_MIN ? from : 0;
-    const largeTo = to >= LARGE_BYTES_MIN ? to : 0;
-    if (to > from) {
-      if (this.bytes - from + to > this.#bytesMax) return false;
-      if (largeTo > 0 && this.#largeBytes - largeFrom + largeTo > this.#largeBytesMax) return false;
-    }
-    this.bytes += to - from;
-    this.#largeBytes += largeTo - largeFrom;
-    return true;
-  }
-
-  /** Only for `Reservation`. */
-  onRelease(): void {
-    this.requests -= 1;
-  }
 }
 
 export class Reservation {
   readonly #inFlight: InFlight;
+  /** 0 before and after it holds anything. */
   #bytes = 0;
-  #open = true;
 
   constructor(inFlight: InFlight) {
     this.#inFlight = inFlight;
@@ -61,18 +43,31 @@ export class Reservation {
   /** Makes sure that `bytes` of body are reserved; false when they do not fit now. */
   growTo(bytes: number): boolean {
     const wanted = bytes + REQUEST_OVERHEAD_BYTES;
-    if (wanted <= this.#bytes) return true;
-    if (!this.#inFlight.resize(this.#bytes, wanted)) return false;
-    this.#bytes = wanted;
-    return true;
+    return wanted <= this.#bytes || this.#resize(wanted);
   }
 
   /** Gives everything back; a second call does nothing. */
   release(): void {
-    if (!this.#open) return;
-    this.#open = false;
-    this.#inFlight.resize(this.#bytes, 0);
-    this.#bytes = 0;
-    this.#inFlight.onRelease();
+    if (this.#bytes === 0) return;
+    this.#resize(0);
+    this.#inFlight.requests -= 1;
   }
+
+  #resize(to: number): boolean {
+    const inFlight = this.#inFlight;
+    const more = to - this.#bytes;
+    const moreLarge = largeBytesOf(to) - largeBytesOf(this.#bytes);
+    if (more > 0) {
+      if (inFlight.bytes + more > inFlight.bytesMax) return false;
+      if (moreLarge > 0 && inFlight.largeBytes + moreLarge > inFlight.bytesMax * LARGE_SHARE) return false;
+    }
+    inFlight.bytes += more;
+    inFlight.largeBytes += moreLarge;
+    this.#bytes = to;
+    return true;
+  }
+}
+
+function largeBytesOf(bytes: number): number {
+  return bytes >= LARGE_BYTES_MIN ? bytes : 0;
 }
