@@ -5,8 +5,7 @@
  */
 
 import { randomUUID } from 'node:crypto';
-import { createServer } from 'node:http';
-import type { ServerResponse } from 'node:http';
+import { createServer, type ServerResponse } from 'node:http';
 
 const IDENTIFIERS = ['user_id', 'email', 'phone_number', 'anon_id'] as const;
 

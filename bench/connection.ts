@@ -5,8 +5,7 @@
  * is opened again.
  */
 
-import { connect } from 'node:net';
-import type { Socket } from 'node:net';
+import { connect, type Socket } from 'node:net';
 
 const READ_BYTES = 16 * 1024;
 const RECONNECT_MILLISECONDS_MIN = 10;
@@ -14,7 +13,7 @@ const HEAD_END = Buffer.from('\r\n\r\n');
 const LENGTH = /\r\ncontent-length: *(\d+)/i;
 const CLOSE = /\r\nconnection: *close/i;
 
-export interface ConnectionEvents {
+interface ConnectionEvents {
   /** A response is complete. Should it have come early, the request has been sent to its end too, or was cut off. */
   responded(connection: Connection, status: number): void;
   /** The connection ended, in the midst of a request or not. It is being opened again. */
@@ -25,11 +24,12 @@ export interface ConnectionEvents {
 export class Connection {
   /** Open, and no request is under way. */
   free = false;
-  /** When the request under way was due; kept here so that no object is made for a request. */
+  /** When the request under way was due, and its users; kept here so that no object is made for a request. */
   due = 0;
+  users = 0;
+  inRequest = false;
   private socket: Socket;
   private closing = false;
-  private inRequest = false;
   /** The status of a response that is counted once the rest of its request is sent or the connection ends; else 0. */
   private earlyStatus = 0;
   private pending: Buffer | null = null;
@@ -48,9 +48,10 @@ export class Connection {
     this.socket = this.open();
   }
 
-  send(request: Buffer, due: number): void {
+  send(request: Buffer, users: number, due: number): void {
     this.free = false;
     this.inRequest = true;
+    this.users = users;
     this.due = due;
     this.socket.write(request);
   }

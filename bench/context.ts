@@ -3,16 +3,16 @@
  * benchmarks found out (the generator's ceiling, the peak of edge-1). Each benchmark makes its own stage.
  */
 
-import type { Capacity } from './capacity.ts';
-import { assertAllAccepted } from './generator.ts';
-import type { Generator, LoadJob, LoadResult } from './generator.ts';
-import type { StoredResult } from './stored-result.ts';
-import type { Progress } from './progress.ts';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { Capacity } from './capacity.ts';
+import { assertAllAccepted, Generator, type LoadJob, type LoadResult } from './generator.ts';
+import type { Noise } from './noise.ts';
+import type { ThreadTime } from './proc.ts';
+import { Progress } from './progress.ts';
 import { Reader } from './reading.ts';
 import type { Outcome } from './report.ts';
 import type { ShapeName } from './requests.ts';
-import type { Server } from './servers.ts';
-import { PROJECT, Stage } from './servers.ts';
+import { PROJECT, type Server, Stage } from './servers.ts';
 
 export interface Pace {
   /** Before the first round of a server: its code is compiled and its files grow. */
@@ -31,12 +31,33 @@ export interface Pace {
   /** The baseline takes a part of it, with the same share of new people. */
   readonly endToEnd: { readonly events: number; readonly people: number };
   readonly mergePeople: number;
-  readonly growth: GrowthPace;
-  readonly scaleOut: ScaleOutPace;
-  readonly sustained: SustainedPace;
+  readonly growth: {
+    /** Stored events at which it is measured, ascending; the first is what the others are compared with. */
+    readonly sizes: readonly number[];
+    readonly roundEvents: number;
+    readonly rounds: number;
+    readonly reads: number;
+  };
+  readonly scaleOut: {
+    readonly events: number;
+    readonly people: number;
+    readonly processors: readonly number[];
+  };
+  readonly sustained: {
+    /** Until the rate has settled; not counted. */
+    readonly warmupSeconds: number;
+    readonly seconds: number;
+  };
   readonly soakSeconds: number;
   readonly cost: CostPace;
-  readonly sdk: SdkPace;
+  readonly sdk: {
+    readonly events: number;
+    /** Sent before those that count. */
+    readonly warmupEvents: number;
+    readonly rounds: number;
+    /** Packages that are not in the cache are not downloaded. */
+    readonly isOffline: boolean;
+  };
 }
 
 export interface CostPace {
@@ -45,35 +66,6 @@ export interface CostPace {
   readonly seconds: number;
   /** After the last response, which counts: the store syncs and checkpoints every 5 s. */
   readonly afterwardsSeconds: number;
-}
-
-export interface SdkPace {
-  readonly events: number;
-  /** Sent before those that count. */
-  readonly warmupEvents: number;
-  readonly rounds: number;
-  /** Packages that are not in the cache are not downloaded. */
-  readonly isOffline: boolean;
-}
-
-export interface SustainedPace {
-  /** Until the rate has settled; not counted. */
-  readonly warmupSeconds: number;
-  readonly seconds: number;
-}
-
-export interface ScaleOutPace {
-  readonly events: number;
-  readonly people: number;
-  readonly processors: readonly number[];
-}
-
-export interface GrowthPace {
-  /** Stored events at which it is measured, ascending; the first is what the others are compared with. */
-  readonly sizes: readonly number[];
-  readonly roundEvents: number;
-  readonly rounds: number;
-  readonly reads: number;
 }
 
 /** A run of all of them, which has ten minutes. */
@@ -157,9 +149,28 @@ export interface Benchmark {
   readonly notAgainst?: string;
 }
 
+/** One pass of a pipeline benchmark: requests sent until their events could be read back. */
+export interface StoredResult {
+  readonly events: number;
+  /** From the first request until all of it could be read back. */
+  readonly seconds: number;
+  readonly perSecond: number;
+  readonly edge: LoadResult;
+  readonly serverCpuSeconds: number;
+  /** The same by thread, the busiest first, without threads that have ended. */
+  readonly threads: readonly ThreadTime[];
+  readonly serverDiskBytes: number;
+  /** The most so far, since the server was started. */
+  readonly serverMegabytes: number;
+  readonly transactions: number;
+  readonly usersPerTransaction: number;
+  readonly merges: number;
+  readonly noise: Noise;
+}
+
 /** What a run finds out on the way, or has to end on Ctrl-C; one for all contexts of the run. */
 interface Shared {
-  /** Requests a second in edge-1, once it is known. */
+  /** Requests a second of ours in edge-1, once it is known; for both sides of `--against`, so that both get the same load. */
   peak: number | null;
   readonly ceilings: Map<string, LoadResult>;
   readonly stages: Set<Stage>;
@@ -184,7 +195,7 @@ export class Context {
   /** What end-to-end found, once it is known: without and with a `$event_id` on every event. */
   readonly endToEnd: { without: StoredResult | null; with: StoredResult | null } = { without: null, with: null };
   private readonly dataRoot: string;
-  private shared: Shared = { peak: null, ceilings: new Map(), stages: new Set() };
+  shared: Shared = { peak: null, ceilings: new Map(), stages: new Set() };
   /** The checkout whose server is measured. */
   private project: string = PROJECT;
 
@@ -202,15 +213,6 @@ export class Context {
     other.shared = this.shared;
     other.project = project;
     return other;
-  }
-
-  /** Requests a second of ours in edge-1; the same for both sides of `--against`, so that both get the same load. */
-  get peak(): number | null {
-    return this.shared.peak;
-  }
-
-  set peak(value: number | null) {
-    this.shared.peak = value;
   }
 
   /** Runs `work` with a stage of its own that is cleared afterwards, whatever happens. */
@@ -232,20 +234,16 @@ export class Context {
     this.progress.close();
   }
 
-  /** Closed loop, every response a 202. */
-  async drive(server: Server, workload: Workload, seconds: number, change: Partial<LoadJob> = {}): Promise<LoadResult> {
-    const result = await this.generator.run({
-      port: server.port,
-      key: server.key,
-      shape: workload.shape,
-      connections: workload.connections,
-      warmupSeconds: this.pace.warmupSeconds,
-      seconds,
-      rate: null,
-      backoffMilliseconds: 0,
-      serverPid: server.pid,
-      ...change,
-    });
+  /** Every response a 202. A closed loop unless there is a rate. */
+  async drive(
+    server: Server,
+    { shape, connections }: Workload,
+    seconds: number,
+    rate: Pick<LoadJob, 'usersPerSecond'> = {},
+  ): Promise<LoadResult> {
+    const { warmupSeconds } = this.pace;
+    const job = { requests: shape, connections, warmupSeconds, end: { seconds }, ...rate };
+    const result = await this.generator.run(server, job, warmupSeconds + seconds);
     assertAllAccepted(server.name, result);
     return result;
   }
@@ -260,7 +258,7 @@ export class Context {
     const reader = new Reader(server);
     const giveUpAt = performance.now() + SETTLE_SECONDS_MAX * 1000;
     while ((await reader.progress()).isBehind && performance.now() < giveUpAt) {
-      await new Promise((resolve) => setTimeout(resolve, SETTLE_POLL_MILLISECONDS));
+      await sleep(SETTLE_POLL_MILLISECONDS);
     }
     reader.close();
   }
@@ -276,6 +274,39 @@ export class Context {
     await canned.stop();
     this.shared.ceilings.set(name, result);
     return result;
+  }
+}
+
+interface RunOptions {
+  readonly pace: Pace;
+  /** About how long it takes, for the progress bar. */
+  readonly seconds: number;
+  readonly dataRoot: string;
+}
+
+/** Runs `work`, and ends all that was started afterwards, on Ctrl-C too. */
+export async function withContext<T>(
+  { pace, seconds, dataRoot }: RunOptions,
+  work: (context: Context) => Promise<T>,
+  onClose: () => void = () => undefined,
+): Promise<T> {
+  const capacity = await Capacity.open();
+  const context = new Context(pace, new Generator(), new Progress(process.stdout, seconds), capacity, dataRoot);
+  const close = (): void => {
+    context.close();
+    onClose();
+  };
+  const interrupted = (): void => {
+    close();
+    process.exit(130);
+  };
+  process.once('SIGINT', interrupted);
+  process.once('SIGTERM', interrupted);
+  try {
+    return await work(context);
+  } finally {
+    close();
+    await capacity.close();
   }
 }
 

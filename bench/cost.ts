@@ -7,10 +7,10 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { SIDES, type SideName } from './against.ts';
 import { type Benchmark, type Context, type CostPace, START_SECONDS } from './context.ts';
-import { assertAllAccepted, Generator, type SteadyResult } from './generator.ts';
+import { assertAllAccepted, Generator, type LoadResult } from './generator.ts';
 import type { Population } from './people-generator.ts';
 import type { Noise } from './noise.ts';
-import { systemCpuSeconds, threadTimes, type ThreadTime } from './proc.ts';
+import { cpuReading, cpuUsed, threadTimes, type ThreadTime } from './proc.ts';
 import type { Figure, Outcome } from './report.ts';
 import type { Server, Stage } from './servers.ts';
 
@@ -72,21 +72,17 @@ async function measure(context: Context, stages: Sides<Stage>, load: Load): Prom
     await loadBoth(load, generators, servers, pace.cost.warmupSeconds);
     await sleep(pace.cost.afterwardsSeconds * 1000);
     const before = bothOf((side) => threadTimes(servers[side].pid));
-    const system = { seconds: systemCpuSeconds(), own: process.cpuUsage(), at: performance.now() };
+    const pids = SIDES.map((side) => servers[side].pid);
+    const cpuBefore = cpuReading(...pids);
+    const from = performance.now();
     const results = await loadBoth(load, generators, servers, pace.cost.seconds);
     await Promise.all([context.settle(servers.new), context.settle(servers.old)]);
     await sleep(pace.cost.afterwardsSeconds * 1000);
     const costs = bothOf((side) => costOf(before[side], threadTimes(servers[side].pid)));
-    const own = process.cpuUsage(system.own);
-    const others =
-      systemCpuSeconds() -
-      system.seconds -
-      (own.user + own.system) / 1e6 -
-      SIDES.reduce((sum, side) => sum + costs[side].all + results[side].generatorCpuSeconds, 0);
-    const noise = {
-      cores: Math.min(coresBefore, await context.capacity.now()),
-      otherCores: Math.max(0, others) / ((performance.now() - system.at) / 1000),
-    };
+    const generatorCpu = results.new.generatorCpuSeconds + results.old.generatorCpuSeconds;
+    const { others } = cpuUsed(cpuBefore, cpuReading(...pids), generatorCpu);
+    const otherCores = others / ((performance.now() - from) / 1000);
+    const noise = { cores: Math.min(coresBefore, await context.capacity.now()), otherCores };
     await Promise.all(SIDES.map(async (side) => servers[side].stop()));
     return bothOf((side) => outcomeOf(load, costs[side], results[side], noise));
   } finally {
@@ -99,22 +95,12 @@ async function loadBoth(
   generators: Sides<Generator>,
   servers: Sides<Server>,
   seconds: number,
-): Promise<Sides<SteadyResult>> {
-  const loads = bothOf((side) =>
-    generators[side].steady(
-      {
-        port: servers[side].port,
-        key: servers[side].key,
-        connections: load.connections,
-        population: POPULATION,
-        sizes: [load.usersPerRequest],
-        eventsPerSecond: load.usersPerSecond,
-      },
-      seconds,
-    ),
-  );
-  await sleep(seconds * 1000);
-  const [ofNew, ofOld] = await Promise.all([loads.new.stop(), loads.old.stop()]);
+): Promise<Sides<LoadResult>> {
+  const { connections, usersPerSecond, usersPerRequest } = load;
+  const requests = { population: POPULATION, sizes: [usersPerRequest] };
+  const job = { requests, connections, usersPerSecond, end: { seconds } };
+  const runs = bothOf((side) => generators[side].run(servers[side], job, seconds));
+  const [ofNew, ofOld] = await Promise.all([runs.new, runs.old]);
   assertAllAccepted('new', ofNew);
   assertAllAccepted('old', ofOld);
   return { new: ofNew, old: ofOld };
@@ -137,7 +123,7 @@ function costOf(before: ReadonlyMap<string, ThreadTime>, after: ReadonlyMap<stri
   return { all, byThread };
 }
 
-function outcomeOf({ name }: Load, cost: Cost, result: SteadyResult, noise: Noise): Outcome {
+function outcomeOf({ name }: Load, cost: Cost, result: LoadResult, noise: Noise): Outcome {
   const figure = (figureName: string, seconds: number): Figure => ({
     name: figureName,
     value: (seconds / result.users) * 1e6,
@@ -147,11 +133,6 @@ function outcomeOf({ name }: Load, cost: Cost, result: SteadyResult, noise: Nois
   return {
     name,
     ours: '',
-    baseline: '',
-    ratio: null,
-    goal: '–',
-    met: null,
-    notes: [],
     noise,
     figures: [
       figure('CPU', cost.all),

@@ -6,16 +6,23 @@
  */
 
 import { availableParallelism } from 'node:os';
-import { calibrationSeconds, perSecond, SETTLE_SECONDS, START_SECONDS } from './context.ts';
-import type { Benchmark, Context, Pace, Workload } from './context.ts';
+import {
+  type Benchmark,
+  calibrationSeconds,
+  type Context,
+  type Pace,
+  perSecond,
+  SETTLE_SECONDS,
+  START_SECONDS,
+  type Workload,
+} from './context.ts';
 import type { LoadResult } from './generator.ts';
 import { isNoisy, type Noise, worstNoise } from './noise.ts';
-import { median, thousands } from './report.ts';
-import type { Outcome } from './report.ts';
+import { median, type Outcome, thousands } from './report.ts';
 import { EVENT_NAMES, SHAPES } from './requests.ts';
 import { cpuSeconds } from './proc.ts';
 import { Reader } from './reading.ts';
-import type { Server, Stage } from './servers.ts';
+import type { Server, SluiceOptions } from './servers.ts';
 
 interface EdgeCase extends Workload {
   readonly name: string;
@@ -44,10 +51,6 @@ export const generatorBenchmark: Benchmark = {
           name: `generator, ${edge.shape}`,
           ours: `${thousands(perSecond(result))} requests/s`,
           baseline: 'a canned response, no HTTP',
-          ratio: null,
-          goal: '–',
-          met: null,
-          notes: [],
           data: result,
         });
       }
@@ -75,7 +78,7 @@ export const edgeBenchmarks: readonly Benchmark[] = EDGE_CASES.map((edge) => ({
       const after = await processed(ours);
       const cpuUntilProcessed = ((after.cpuSeconds - before.cpuSeconds) / (after.users - before.users)) * 1e6;
       await stopAll(ours, bare);
-      if (edge.shape === 'one user') context.peak = median(pairs.first.map(perSecond));
+      if (edge.shape === 'one user') context.shared.peak = median(pairs.first.map(perSecond));
       return [edgeOutcome(edge, pairs, { ...sustained, cpuUntilProcessed }, ceiling)];
     }),
 }));
@@ -88,7 +91,9 @@ export const edgesBenchmark: Benchmark = {
   run: async (context) => {
     const outcomes: Outcome[] = [];
     for (const edge of EDGE_CASES.filter(({ name }) => name !== 'edge-1000')) {
-      outcomes.push(await context.onStage(async (stage) => edgesOutcome(context, stage, edge)));
+      const two = { name: 'two', options: { edges: 2 } };
+      const one = { name: 'one', options: { edges: 1 } };
+      outcomes.push(await compareVariants(context, `edges, ${edge.shape}`, edge, two, one));
     }
     return outcomes;
   },
@@ -132,34 +137,12 @@ export const planBenchmark: Benchmark = {
   notAgainst: 'it compares two tenants of one version; use edge-100',
   what: 'every event enforced by a tracking plan of ten properties, against no plan',
   seconds: (pace) => pairsSeconds(pace, 2) + 2 * START_SECONDS,
-  run: async (context) =>
-    context.onStage(async (stage) => {
-      const [edge] = EDGE_CASES.filter(({ name }) => name === 'edge-100') as [EdgeCase];
-      context.progress.begin('edge-100-plan: starting both sides', 2 * START_SECONDS);
-      const planned = await stage.startSluice('with a plan', null, {});
-      const plain = await stage.startSluice('without', null, {});
-      await pushPlan(planned);
-      const pairs = await takeTurns(context, 'edge-100-plan', edge, planned, plain);
-      await stopAll(planned, plain);
-      const { first, second, ratio, ratios, remark } = pairs;
-      return [
-        {
-          name: 'edge-100-plan',
-          ours: `with: ${rateText(edge, median(first.map(perSecond)))}`,
-          baseline: `without: ${rateText(edge, median(second.map(perSecond)))}`,
-          ratio,
-          goal: `≥ ${PLAN_GOAL} × without`,
-          met: ratio >= PLAN_GOAL,
-          notes: [
-            remark,
-            `CPU-seconds per million users: with ${cpuText(first)}, without ${cpuText(second)}; ` +
-              `p50 and p99: with ${latencyText(first)}, without ${latencyText(second)}`,
-          ],
-          noise: pairs.noise,
-          data: { ratios, planned: first, plain: second },
-        },
-      ];
-    }),
+  run: async (context) => {
+    const [edge] = EDGE_CASES.filter(({ name }) => name === 'edge-100') as [EdgeCase];
+    const planned = { name: 'with', options: {}, prepare: pushPlan };
+    const row = await compareVariants(context, 'edge-100-plan', edge, planned, { name: 'without', options: {} });
+    return [{ ...row, goal: `≥ ${PLAN_GOAL} × without`, met: row.ratio >= PLAN_GOAL }];
+  },
 };
 
 async function pushPlan({ port, key }: Server): Promise<void> {
@@ -307,28 +290,43 @@ function edgeOutcome(edge: EdgeCase, pairs: Pairs, sustained: Sustained, ceiling
   };
 }
 
-async function edgesOutcome(context: Context, stage: Stage, edge: EdgeCase): Promise<Outcome> {
-  const label = `edges, ${edge.shape}`;
-  context.progress.begin(`${label}: starting both sides`, 2 * START_SECONDS);
-  const two = await stage.startSluice('two edges', null, { edges: 2 });
-  const one = await stage.startSluice('one edge', null, { edges: 1 });
-  const pairs = await takeTurns(context, label, edge, two, one);
-  await stopAll(two, one);
-  const { first: twos, second: ones, ratio, ratios, remark } = pairs;
-  return {
-    name: label,
-    ours: `two: ${rateText(edge, median(twos.map(perSecond)))}`,
-    baseline: `one: ${rateText(edge, median(ones.map(perSecond)))}`,
-    ratio,
-    goal: '–',
-    met: null,
-    notes: [
-      `${ratio > 1 ? 'two edges are' : 'one edge is'} better here; ${remark}`,
-      `CPU-seconds per million users: two ${cpuText(twos)}, one ${cpuText(ones)}; ` +
-        `p50 and p99: two ${latencyText(twos)}, one ${latencyText(ones)}`,
-    ],
-    data: { ratios, two: twos, one: ones },
-  };
+/** A server of ours that differs from another in one thing. */
+interface Variant {
+  readonly name: string;
+  readonly options: SluiceOptions;
+  readonly prepare?: (server: Server) => Promise<void>;
+}
+
+async function compareVariants(
+  context: Context,
+  label: string,
+  edge: EdgeCase,
+  one: Variant,
+  other: Variant,
+): Promise<Outcome & { readonly ratio: number }> {
+  return context.onStage(async (stage) => {
+    context.progress.begin(`${label}: starting both sides`, 2 * START_SECONDS);
+    const servers = [];
+    for (const { name, options, prepare } of [one, other]) {
+      const server = await stage.startSluice(name, null, options);
+      await prepare?.(server);
+      servers.push(server);
+    }
+    const [first, second] = servers as [Server, Server];
+    const pairs = await takeTurns(context, label, edge, first, second);
+    await stopAll(first, second);
+    const text = (of: (results: readonly LoadResult[]) => string): string =>
+      `${one.name} ${of(pairs.first)}, ${other.name} ${of(pairs.second)}`;
+    return {
+      name: label,
+      ours: `${one.name}: ${rateText(edge, median(pairs.first.map(perSecond)))}`,
+      baseline: `${other.name}: ${rateText(edge, median(pairs.second.map(perSecond)))}`,
+      ratio: pairs.ratio,
+      notes: [pairs.remark, `CPU-seconds per million users: ${text(cpuText)}; p50 and p99: ${text(latencyText)}`],
+      noise: pairs.noise,
+      data: pairs,
+    };
+  });
 }
 
 async function stopAll(...servers: readonly Server[]): Promise<void> {

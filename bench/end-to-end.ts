@@ -8,10 +8,10 @@
 
 import { BATCH_BYTES_MAX } from '../src/processor/processor.ts';
 import { join } from 'node:path';
-import { type Benchmark, type Context, START_SECONDS } from './context.ts';
+import { type Benchmark, type Context, START_SECONDS, type StoredResult } from './context.ts';
 import { type Population, identifiersOf, timesDrawn, USERS_PER_REQUEST } from './people-generator.ts';
-import type { StoredResult } from './stored-result.ts';
-import { disturbance, noiseOf, sendAndWait } from './pipeline.ts';
+import { worstNoise } from './noise.ts';
+import { disturbance, sendAndWait } from './pipeline.ts';
 import type { RawInsertJob, RawInsertResult } from './raw-insert.ts';
 import { PAGE_EVENTS, Reader } from './reading.ts';
 import { type Figure, milliseconds, type Outcome, thousands } from './report.ts';
@@ -107,14 +107,12 @@ async function compare(context: Context, stage: Stage): Promise<Outcome[]> {
           `memory at most ${thousands(ours.serverMegabytes)} MB`,
       ],
       figures: figuresOf(ours, { name: '× raw-insert', value: ratio }),
-      noise: noiseOf([ours]),
+      noise: ours.noise,
       data: { ours, before, after },
     },
     {
       name: 'end-to-end, rate',
       ours: `${thousands(ours.perSecond)} events/s`,
-      baseline: '–',
-      ratio: null,
       goal: `≥ ${thousands(RATE_GOAL)} events/s`,
       met: ours.perSecond >= RATE_GOAL,
       notes: [`${ours.perSecond >= RATE_FLOOR ? 'above' : 'BELOW'} the floor of ${thousands(RATE_FLOOR)}`],
@@ -143,7 +141,7 @@ function withIdsOutcome(without: StoredResult, withIds: StoredResult, rawPerSeco
         `${thousands(withIds.serverMegabytes)} and ${thousands(without.serverMegabytes)} MB`,
     ],
     figures: figuresOf(withIds, { name: '× without ids', value: ratio }),
-    noise: noiseOf([without, withIds]),
+    noise: worstNoise([without.noise, withIds.noise]),
     data: withIds,
   };
 }
@@ -202,8 +200,6 @@ function cpuOutcome(result: StoredResult): Outcome {
   return {
     name: 'cpu',
     ours: `${perMillionEvents.toFixed(1)} s per million events`,
-    baseline: '–',
-    ratio: null,
     goal: `< ${CPU_SECONDS_GOAL} s`,
     met: perMillionEvents < CPU_SECONDS_GOAL,
     notes: [
@@ -212,7 +208,7 @@ function cpuOutcome(result: StoredResult): Outcome {
       `per million by thread: ${threadsText(result)}`,
     ],
     figures: [{ name: 'CPU', value: perMillionEvents, unit: 's per million events', better: 'lower' }],
-    noise: noiseOf([result]),
+    noise: result.noise,
     data: { perMillionEvents, ...result },
   };
 }

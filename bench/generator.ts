@@ -4,45 +4,57 @@
  * that outlives its time by 30 seconds ends the process and fails.
  */
 
-import { fork } from 'node:child_process';
-import type { ChildProcess } from 'node:child_process';
+import { type ChildProcess, fork } from 'node:child_process';
 import type { Population } from './people-generator.ts';
 import type { Quantiles } from './histogram.ts';
 import type { ShapeName } from './requests.ts';
+import type { Server } from './servers.ts';
 
 export interface LoadJob {
+  /** Requests made beforehand, sent again and again; or those of a population, each sent once, of these sizes in turn. */
+  readonly requests: ShapeName | { readonly population: Population; readonly sizes: readonly number[] };
+  readonly connections: number;
+  /** Whatever the server does (open loop); if left out, as many as are responded to (closed loop). */
+  readonly usersPerSecond?: number;
+  /** Not counted. */
+  readonly warmupSeconds?: number;
+  readonly end: { readonly seconds: number } | { readonly requests: number } | 'stop';
+  /** How long a connection rests after a response other than 202. */
+  readonly backoffMilliseconds?: number;
+}
+
+/** Where to send to, and whose CPU time and disk writes are read at both ends of the measured time. */
+export interface LoadTarget {
   readonly port: number;
   readonly key: string;
-  readonly shape: ShapeName;
-  readonly connections: number;
-  readonly warmupSeconds: number;
-  readonly seconds: number;
-  /** Requests a second to start whatever the server does (open loop); null: as many as are responded to (closed loop). */
-  readonly rate: number | null;
-  /** How long a connection rests after a response other than 202. */
-  readonly backoffMilliseconds: number;
-  /** Whose CPU time and disk writes are read at both ends of the measured time. */
   readonly serverPid: number;
 }
 
+/** What can be said to a load that runs. */
+export type LoadControl = { readonly usersPerSecond: number } | 'stop';
+
 export interface LoadResult {
+  /** In milliseconds since 1970. */
+  readonly startedAt: number;
   readonly seconds: number;
-  /** Responses with 202 in the measured time, and the users in them. */
+  /** Responses with 202 in the measured time (open loop: to what was due in it), and the users in them. */
   readonly accepted: number;
   readonly users: number;
-  /** All responses in the measured time, by status. */
+  /** All of these responses, by status. */
   readonly statuses: Readonly<Record<string, number>>;
   /** Connections that ended while a request was under way. */
   readonly broken: number;
-  /** Requests that were due in the measured time and had no response when the job ended. */
+  /** Open loop: requests that were due and found no connection until it was stopped, and those without a response at the end. */
+  readonly notSent: number;
   readonly unanswered: number;
   /** Of 202 responses, in milliseconds: from the moment a request was due (open loop) or sent (closed loop). */
   readonly latency: Quantiles;
   /** Open loop: how late requests were sent, whether the generator or busy connections were the cause. */
   readonly sendDelay: Quantiles;
-  /** The generator's own load: share of time its event loop was busy, and CPU-seconds a second. */
+  /** The generator's own load: spent on making requests, share of time its event loop was busy, and CPU time. */
+  readonly makingSeconds: number;
   readonly generatorBusy: number;
-  readonly generatorCpu: number;
+  readonly generatorCpuSeconds: number;
   /** Cores that neither the server nor the generator used: other programs, the host. High values spoil a run. */
   readonly otherCpu: number;
   /** CPU-seconds of all threads of the server, and bytes it had written to disk. */
@@ -50,67 +62,10 @@ export interface LoadResult {
   readonly serverDiskBytes: number;
 }
 
-/** Requests of a population, each sent once, in a closed loop: so many, or for so long. */
-export interface StreamJob {
-  readonly port: number;
-  readonly key: string;
-  readonly connections: number;
-  readonly population: Population;
-  readonly usersPerRequest: number;
-  readonly end: { readonly requests: number } | { readonly seconds: number };
-  readonly secondsMax: number;
-}
-
-export interface StreamResult {
-  /** When the first request was sent, in milliseconds since 1970. */
-  readonly startedAt: number;
-  /** Until the last response. */
-  readonly seconds: number;
-  readonly accepted: number;
-  readonly users: number;
-  readonly statuses: Readonly<Record<string, number>>;
-  readonly broken: number;
-  readonly latency: Quantiles;
-  readonly generatorBusy: number;
-  readonly generatorCpuSeconds: number;
-  /** Of the generator's time: spent on making the requests. */
-  readonly makingSeconds: number;
-}
-
-/** Events at a rate, whatever the server does (open loop), until it is stopped. */
-export interface SteadyJob {
-  readonly port: number;
-  readonly key: string;
-  readonly connections: number;
-  readonly population: Population;
-  /** Users of the requests, in turn. */
-  readonly sizes: readonly number[];
-  readonly eventsPerSecond: number;
-}
-
-/** What can be said to a steady load that runs. */
-export type SteadyControl = { readonly eventsPerSecond: number } | 'stop';
-
-export interface SteadyResult {
-  readonly seconds: number;
-  /** Requests with a 202, and the users in them. */
-  readonly accepted: number;
-  readonly users: number;
-  readonly statuses: Readonly<Record<string, number>>;
-  readonly broken: number;
-  /** Requests that were due and found no connection, and those without a response, at the end. */
-  readonly notSent: number;
-  readonly unanswered: number;
-  /** From the moment a request was due. */
-  readonly latency: Quantiles;
-  readonly generatorBusy: number;
-  readonly generatorCpuSeconds: number;
-}
-
 /** A load that runs until `stop`. */
 export interface SteadyLoad {
-  setRate(eventsPerSecond: number): void;
-  stop(): Promise<SteadyResult>;
+  setRate(usersPerSecond: number): void;
+  stop(): Promise<LoadResult>;
 }
 
 const PATIENCE_SECONDS = 30;
@@ -122,23 +77,40 @@ export class Generator {
     this.child = fork(new URL('load.ts', import.meta.url), { stdio: ['ignore', 'inherit', 'inherit', 'ipc'] });
   }
 
-  async run(job: LoadJob): Promise<LoadResult> {
-    return this.ask<LoadResult>(job, job.warmupSeconds + job.seconds + PATIENCE_SECONDS);
+  async run({ port, key, pid }: Server, job: LoadJob, secondsMax: number): Promise<LoadResult> {
+    const target: LoadTarget = { port, key, serverPid: pid };
+    return new Promise((resolve, reject) => {
+      const timer = setTimeout(
+        () => {
+          this.child.kill('SIGKILL');
+          reject(new Error('the load generator did not finish its job in time'));
+        },
+        (secondsMax + PATIENCE_SECONDS) * 1000,
+      );
+      const settle = (settled: () => void): void => {
+        clearTimeout(timer);
+        this.child.removeAllListeners();
+        settled();
+      };
+      this.child.on('message', (message) => settle(() => resolve(message as LoadResult)));
+      this.child.on('exit', (code, signal) =>
+        settle(() => reject(new Error(`the load generator ended early (${signal ?? code})`))),
+      );
+      this.child.send({ ...job, ...target }, (error) => {
+        if (error !== null) settle(() => reject(error));
+      });
+    });
   }
 
-  async stream(job: StreamJob): Promise<StreamResult> {
-    return this.ask<StreamResult>(job, job.secondsMax);
-  }
-
-  steady(job: SteadyJob, secondsMax: number): SteadyLoad {
-    const result = this.ask<SteadyResult>(job, secondsMax + PATIENCE_SECONDS);
+  steady(server: Server, job: Omit<LoadJob, 'end'>, secondsMax: number): SteadyLoad {
+    const result = this.run(server, { ...job, end: 'stop' }, secondsMax);
     // Reported by `stop`; until then it must not end the process.
     result.catch(() => undefined);
-    const control = (message: SteadyControl): void => {
+    const control = (message: LoadControl): void => {
       if (this.child.connected) this.child.send(message);
     };
     return {
-      setRate: (eventsPerSecond) => control({ eventsPerSecond }),
+      setRate: (usersPerSecond) => control({ usersPerSecond }),
       stop: async () => {
         control('stop');
         return result;
@@ -150,27 +122,6 @@ export class Generator {
     this.child.removeAllListeners();
     if (this.child.connected) this.child.disconnect();
     this.child.kill('SIGKILL');
-  }
-
-  private async ask<Result>(job: LoadJob | StreamJob | SteadyJob, secondsMax: number): Promise<Result> {
-    return new Promise<Result>((resolve, reject) => {
-      const timer = setTimeout(() => {
-        this.child.kill('SIGKILL');
-        reject(new Error('the load generator did not finish its job in time'));
-      }, secondsMax * 1000);
-      const settle = (settled: () => void): void => {
-        clearTimeout(timer);
-        this.child.removeAllListeners();
-        settled();
-      };
-      this.child.on('message', (message) => settle(() => resolve(message as Result)));
-      this.child.on('exit', (code, signal) =>
-        settle(() => reject(new Error(`the load generator ended early (${signal ?? code})`))),
-      );
-      this.child.send(job, (error) => {
-        if (error !== null) settle(() => reject(error));
-      });
-    });
   }
 }
 

@@ -6,13 +6,12 @@
  * stays in a cache for being popular.
  */
 
-import { statfsSync } from 'node:fs';
-import { type Benchmark, type Context, type Pace, START_SECONDS } from './context.ts';
+import { type Benchmark, type Context, type Pace, START_SECONDS, type StoredResult } from './context.ts';
 import { type Population, identifiersOf } from './people-generator.ts';
 import type { FillJob, FillResult } from './fill.ts';
 import { Histogram, type Quantiles } from './histogram.ts';
-import type { StoredResult } from './stored-result.ts';
 import { disturbance, sendAndWait } from './pipeline.ts';
+import { DISK_RESERVE_BYTES, freeBytes } from './proc.ts';
 import { PAGE_EVENTS, Reader } from './reading.ts';
 import { median, milliseconds, type Outcome, thousands } from './report.ts';
 import { mulberry32 } from './requests.ts';
@@ -28,7 +27,6 @@ const EVENTS_PER_PERSON = 10;
 const FILLED_MILLISECONDS = 30 * 86_400_000;
 const FILL_PER_SECOND_MIN = 5_000;
 const DISK_BYTES_PER_EVENT = 700;
-const DISK_RESERVE_BYTES = 2e9;
 /** For the progress bar. */
 const FILL_PER_SECOND = 60_000;
 const OURS_PER_SECOND = 50_000;
@@ -87,7 +85,8 @@ async function measureAll(context: Context, stage: Stage, name: string, eventIds
   const subjects: Subject[] = [];
   for (const size of sizes) {
     const folder = stage.freshFolder();
-    if (fits(folder, size)) subjects.push(await prepare(context, stage, { name, folder, size, eventIds }));
+    const needed = size * DISK_BYTES_PER_EVENT + DISK_RESERVE_BYTES;
+    if (needed < freeBytes(folder)) subjects.push(await prepare(context, stage, { name, folder, size, eventIds }));
   }
   const warmups: StoredResult[] = [];
   for (const { server, reader, size, population } of subjects) {
@@ -145,11 +144,6 @@ async function prepare(context: Context, stage: Stage, { name, folder, size, eve
   return { size, fill, server, reader, population };
 }
 
-function fits(folder: string, size: number): boolean {
-  const { bavail, bsize } = statfsSync(folder);
-  return size * DISK_BYTES_PER_EVENT + DISK_RESERVE_BYTES < bavail * bsize;
-}
-
 /** Random people, nothing else going on; from the call to the end of the response, its JSON parsed. */
 async function measureReads(subjects: readonly Subject[], count: number): Promise<Reads[]> {
   const random = mulberry32(20_260_404);
@@ -195,7 +189,7 @@ function outcomes(name: string, results: readonly SizeResult[], leftOut: number)
   ]);
   const [row, ...rest] = rows;
   if (row === undefined || leftOut === 0) return rows;
-  return [{ ...row, notes: [...row.notes, `${leftOut} sizes were left out for want of free disk`] }, ...rest];
+  return [{ ...row, notes: [...(row.notes ?? []), `${leftOut} sizes were left out for want of free disk`] }, ...rest];
 }
 
 /** The ratio is the median of those of the rounds. */

@@ -1,12 +1,12 @@
 /**
- * A log-linear histogram of times in microseconds: 128 buckets for every doubling, so a quantile is off by less than
- * 0.8 %. Fixed size and no allocation while recording, so that measuring does not disturb what is measured. Times above
- * about 35 minutes fall into the last bucket.
+ * Times in milliseconds, as Node's own histogram of microseconds: a quantile is off by less than 0.1 %. Of a fixed size and
+ * without allocation while recording, so that measuring does not disturb what is measured. Times above about 35 minutes
+ * are not in it.
  */
 
-const SUB_BITS = 7;
-const SUB = 1 << SUB_BITS;
-const OCTAVES = 24;
+import { createHistogram } from 'node:perf_hooks';
+
+const MICROSECONDS_MAX = 2 ** 31;
 
 export interface Quantiles {
   readonly p50: number;
@@ -17,44 +17,15 @@ export interface Quantiles {
 }
 
 export class Histogram {
-  private readonly counts = new Float64Array(SUB * (OCTAVES + 1));
-  private total = 0;
-  private maxMicros = 0;
+  private readonly micros = createHistogram({ lowest: 1, highest: MICROSECONDS_MAX, figures: 3 });
 
   record(milliseconds: number): void {
-    const micros = Math.max(0, Math.round(milliseconds * 1000));
-    const index = Math.min(bucketOf(micros), this.counts.length - 1);
-    this.counts[index] = (this.counts[index] ?? 0) + 1;
-    this.total += 1;
-    if (micros > this.maxMicros) this.maxMicros = micros;
+    this.micros.record(Math.max(1, Math.round(milliseconds * 1000)));
   }
 
   /** In milliseconds. All zero when nothing was recorded. */
   quantiles(): Quantiles {
-    const at = (q: number): number => this.quantileMicros(q) / 1000;
-    return { p50: at(0.5), p90: at(0.9), p99: at(0.99), p999: at(0.999), max: this.maxMicros / 1000 };
+    const at = (percent: number): number => this.micros.percentile(percent) / 1000;
+    return { p50: at(50), p90: at(90), p99: at(99), p999: at(99.9), max: this.micros.max / 1000 };
   }
-
-  private quantileMicros(q: number): number {
-    const rank = Math.ceil(q * this.total);
-    let seen = 0;
-    for (let index = 0; index < this.counts.length; index += 1) {
-      seen += this.counts[index] ?? 0;
-      // The upper edge of a bucket can lie above the largest value in it.
-      if (seen >= rank && seen > 0) return Math.min(upperEdge(index), this.maxMicros);
-    }
-    return 0;
-  }
-}
-
-function bucketOf(micros: number): number {
-  if (micros < SUB) return micros;
-  const shift = 31 - Math.clz32(micros) - SUB_BITS;
-  return (shift + 1) * SUB + ((micros >>> shift) - SUB);
-}
-
-function upperEdge(index: number): number {
-  if (index < SUB) return index;
-  const shift = Math.floor(index / SUB) - 1;
-  return ((index % SUB) + SUB + 1) * 2 ** shift - 1;
 }

@@ -4,6 +4,7 @@
  * server's own gauge is not used: it is set by the thread that may be the one that is stuck.
  */
 
+import { setTimeout as sleep } from 'node:timers/promises';
 import { Reader } from './reading.ts';
 import type { Server } from './servers.ts';
 
@@ -60,7 +61,7 @@ export class LagMeter {
     for (;;) {
       this.assertWell();
       if (this.latest !== undefined && this.latest.at > from) return this.latest;
-      await new Promise((resolve) => setTimeout(resolve, POLL_MILLISECONDS / 10));
+      await sleep(POLL_MILLISECONDS / 10);
     }
   }
 
@@ -93,7 +94,7 @@ export class LagMeter {
   private async poll(): Promise<void> {
     while (!this.isEnding) {
       await this.sample();
-      await new Promise((resolve) => setTimeout(resolve, POLL_MILLISECONDS));
+      await sleep(POLL_MILLISECONDS);
     }
   }
 

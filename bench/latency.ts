@@ -3,11 +3,9 @@
  * counts from the moment it was due. Bare at the same rate shows what the machine and the generator add by themselves.
  */
 
-import { perSecond, START_SECONDS } from './context.ts';
-import type { Benchmark, Context, Workload } from './context.ts';
+import { type Benchmark, type Context, perSecond, START_SECONDS, type Workload } from './context.ts';
 import type { LoadResult } from './generator.ts';
-import { milliseconds, thousands } from './report.ts';
-import type { Outcome } from './report.ts';
+import { milliseconds, type Outcome, thousands } from './report.ts';
 import type { Server } from './servers.ts';
 
 const WORKLOAD: Workload = { shape: 'one user', connections: 64 };
@@ -27,8 +25,8 @@ export const latencyBenchmark: Benchmark = {
       await context.drive(bare, WORKLOAD, context.pace.firstSeconds);
       const warm = await context.drive(ours, WORKLOAD, context.pace.firstSeconds);
       await context.settle(ours);
-      context.peak ??= perSecond(warm);
-      const rate = Math.round(context.peak / 2);
+      context.shared.peak ??= perSecond(warm);
+      const rate = Math.round(context.shared.peak / 2);
       const results = { ours: await steady(context, ours, rate), bare: await steady(context, bare, rate) };
       await Promise.all([ours.stop(), bare.stop()]);
       return outcomes(rate, results);
@@ -39,7 +37,7 @@ async function steady(context: Context, server: Server, rate: number): Promise<L
   const { pace } = context;
   const label = `latency: ${server.name} at ${thousands(rate)} requests/s`;
   context.progress.begin(label, pace.warmupSeconds + pace.latencySeconds);
-  const result = await context.drive(server, WORKLOAD, pace.latencySeconds, { rate });
+  const result = await context.drive(server, WORKLOAD, pace.latencySeconds, { usersPerSecond: rate });
   await context.settle(server);
   return result;
 }
@@ -49,7 +47,6 @@ function outcomes(rate: number, { ours, bare }: { ours: LoadResult; bare: LoadRe
     name: `latency, ${name}`,
     ours: milliseconds(ours.latency[name]),
     baseline: `bare: ${milliseconds(bare.latency[name])}`,
-    ratio: null,
     goal: `< ${limit} ms`,
     met: ours.latency[name] < limit && ours.unanswered === 0,
     notes:

@@ -6,18 +6,17 @@
  * short rather than fill the disk.
  */
 
-import { statfsSync } from 'node:fs';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { type Benchmark, type Context, START_SECONDS } from './context.ts';
+import type { LoadJob, LoadResult } from './generator.ts';
 import type { Population } from './people-generator.ts';
-import { residentMegabytes } from './proc.ts';
+import { DISK_RESERVE_BYTES, freeBytes, residentMegabytes } from './proc.ts';
 import { type Outcome, thousands } from './report.ts';
-import type { Server, Stage } from './servers.ts';
+import type { Stage } from './servers.ts';
 
 const BACKOFF_MILLISECONDS = 100;
 const SAMPLE_MILLISECONDS = 100;
 const REST_SECONDS = 3;
-const DISK_RESERVE_BYTES = 2e9;
-const PATIENCE_SECONDS = 30;
 const POPULATION: Population = { people: 200_000, order: { seed: 20_261_120 }, carries: 'everything', eventIds: true };
 
 interface Form {
@@ -25,14 +24,7 @@ interface Form {
   readonly limitMegabytes: number;
   /** More than a server takes in this form, so that a cut run never fills the disk. */
   readonly diskBytesPerSecond: number;
-  load(context: Context, server: Server, seconds: number): Promise<Load>;
-}
-
-interface Load {
-  readonly seconds: number;
-  readonly accepted: number;
-  readonly statuses: Readonly<Record<string, number>>;
-  readonly broken: number;
+  readonly load: Omit<LoadJob, 'end'>;
 }
 
 const FORMS: readonly Form[] = [
@@ -40,33 +32,13 @@ const FORMS: readonly Form[] = [
     name: 'memory, 10 MB bodies',
     limitMegabytes: 600,
     diskBytesPerSecond: 400e6,
-    load: async (context, server, seconds) =>
-      context.generator.run({
-        port: server.port,
-        key: server.key,
-        shape: '10 MB',
-        connections: 32,
-        warmupSeconds: 0,
-        seconds,
-        rate: null,
-        backoffMilliseconds: BACKOFF_MILLISECONDS,
-        serverPid: server.pid,
-      }),
+    load: { requests: '10 MB', connections: 32, backoffMilliseconds: BACKOFF_MILLISECONDS },
   },
   {
     name: 'memory, single users',
     limitMegabytes: 400,
     diskBytesPerSecond: 100e6,
-    load: async (context, server, seconds) =>
-      context.generator.stream({
-        port: server.port,
-        key: server.key,
-        connections: 64,
-        population: POPULATION,
-        usersPerRequest: 1,
-        end: { seconds },
-        secondsMax: seconds + PATIENCE_SECONDS,
-      }),
+    load: { requests: { population: POPULATION, sizes: [1] }, connections: 64 },
   },
 ];
 
@@ -86,17 +58,18 @@ async function measure(context: Context, stage: Stage, form: Form): Promise<Outc
   const folder = stage.freshFolder();
   const key = await stage.createKey(folder);
   const server = await stage.startSluice('ours', key, { folder });
-  await sleep(REST_SECONDS);
+  await sleep(REST_SECONDS * 1000);
   const rest = residentMegabytes(server.pid).now;
 
-  const seconds = affordableSeconds(folder, form.diskBytesPerSecond, context.pace.memorySeconds);
+  const affordable = (freeBytes(folder) - DISK_RESERVE_BYTES) / form.diskBytesPerSecond;
+  const seconds = Math.max(1, Math.min(context.pace.memorySeconds, affordable));
   context.progress.begin(`${form.name}: under load`, seconds);
   const samples: number[] = [];
   const sampler = setInterval(() => samples.push(residentMegabytes(server.pid).now), SAMPLE_MILLISECONDS);
-  const load = await form.load(context, server, seconds);
+  const load = await context.generator.run(server, { ...form.load, end: { seconds } }, seconds);
   clearInterval(sampler);
   context.progress.begin(`${form.name}: at rest again`, REST_SECONDS);
-  await sleep(REST_SECONDS);
+  await sleep(REST_SECONDS * 1000);
   // What is still processed after the load counts too.
   const { now: after, peak } = residentMegabytes(server.pid);
   await server.stop();
@@ -110,7 +83,7 @@ interface Resident {
   readonly samples: readonly number[];
 }
 
-function outcome({ name, limitMegabytes }: Form, resident: Resident, load: Load): Outcome {
+function outcome({ name, limitMegabytes }: Form, resident: Resident, load: LoadResult): Outcome {
   const mean = resident.samples.reduce((sum, value) => sum + value, 0) / resident.samples.length;
   const refused = load.statuses['503'] ?? 0;
   const others = Object.entries(load.statuses).filter(([status]) => status !== '202' && status !== '503');
@@ -118,7 +91,6 @@ function outcome({ name, limitMegabytes }: Form, resident: Resident, load: Load)
     name,
     ours: `${Math.round(resident.peak)} MB at most`,
     baseline: `at rest: ${Math.round(resident.rest)} MB`,
-    ratio: null,
     goal: `< ${limitMegabytes} MB`,
     met: resident.peak < limitMegabytes && others.length === 0 && load.accepted > 0,
     notes: [
@@ -135,13 +107,4 @@ function outcome({ name, limitMegabytes }: Form, resident: Resident, load: Load)
     ],
     data: { ...resident, load },
   };
-}
-
-function affordableSeconds(folder: string, bytesPerSecond: number, wanted: number): number {
-  const { bavail, bsize } = statfsSync(folder);
-  return Math.max(1, Math.min(wanted, (bavail * bsize - DISK_RESERVE_BYTES) / bytesPerSecond));
-}
-
-async function sleep(seconds: number): Promise<void> {
-  await new Promise((resolve) => setTimeout(resolve, seconds * 1000));
 }

@@ -4,11 +4,10 @@
  * the same run. It fails unless every one of them has merged exactly two profiles.
  */
 
-import { type Benchmark, type Context, START_SECONDS } from './context.ts';
+import { type Benchmark, type Context, START_SECONDS, type StoredResult } from './context.ts';
 import { type Population, identifiersOf, type CarriedIdentifiers } from './people-generator.ts';
 import { endToEnd } from './end-to-end.ts';
-import type { StoredResult } from './stored-result.ts';
-import { disturbance, noiseOf, sendAndWait } from './pipeline.ts';
+import { disturbance, sendAndWait } from './pipeline.ts';
 import { Reader } from './reading.ts';
 import { type Outcome, thousands } from './report.ts';
 import type { Server, Stage } from './servers.ts';
@@ -95,7 +94,7 @@ function outcome(storm: StoredResult, calm: StoredResult): Outcome {
       { name: '× end-to-end', value: ratio, unit: '', better: 'higher' },
       { name: 'CPU', value: cpu(storm), unit: 's per million merges', better: 'lower' },
     ],
-    noise: noiseOf([storm]),
+    noise: storm.noise,
     data: { storm, calm },
   };
 }

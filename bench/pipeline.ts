@@ -5,12 +5,12 @@
  * more or fewer events are stored than were sent.
  */
 
-import type { Context } from './context.ts';
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { Context, StoredResult } from './context.ts';
 import { type Population, USERS_PER_REQUEST } from './people-generator.ts';
 import { assertAllAccepted } from './generator.ts';
-import type { StoredResult } from './stored-result.ts';
-import { type Noise, noiseText, worstNoise } from './noise.ts';
-import { cpuSeconds, diskBytes, residentMegabytes, systemCpuSeconds, threadTimes, type ThreadTime } from './proc.ts';
+import { noiseText, worstNoise } from './noise.ts';
+import { cpuReading, cpuUsed, diskBytes, residentMegabytes, threadTimes, type ThreadTime } from './proc.ts';
 import type { Reader } from './reading.ts';
 import type { Server } from './servers.ts';
 
@@ -32,16 +32,15 @@ export async function sendAndWait(
   const coresBefore = await context.capacity.now();
   const storedBefore = (await reader.ledger()).stored;
   const before = await readings(server, reader);
-  const secondsMax = PATIENCE_SECONDS + users / EVENTS_PER_SECOND_MIN;
-  const edge = await context.generator.stream({
-    port: server.port,
-    key: server.key,
-    connections: CONNECTIONS,
-    population,
-    usersPerRequest: USERS_PER_REQUEST,
-    end: { requests: Math.ceil(users / USERS_PER_REQUEST) },
-    secondsMax,
-  });
+  const edge = await context.generator.run(
+    server,
+    {
+      requests: { population, sizes: [USERS_PER_REQUEST] },
+      connections: CONNECTIONS,
+      end: { requests: Math.ceil(users / USERS_PER_REQUEST) },
+    },
+    PATIENCE_SECONDS + users / EVENTS_PER_SECOND_MIN,
+  );
   assertAllAccepted(server.name, edge);
   await waitUntilStored(reader, { before: storedBefore, sent: edge.users });
   const endedAt = performance.timeOrigin + performance.now();
@@ -49,22 +48,21 @@ export async function sendAndWait(
 
   const seconds = (endedAt - edge.startedAt) / 1000;
   const transactions = after.transactions - before.transactions;
-  const serverCpuSeconds = after.serverCpu - before.serverCpu;
-  const ours = serverCpuSeconds + edge.generatorCpuSeconds + after.ownCpu - before.ownCpu;
+  const used = cpuUsed(before.cpu, after.cpu, edge.generatorCpuSeconds);
+  const cores = Math.min(coresBefore, await context.capacity.now());
   return {
     events: edge.users,
     seconds,
     perSecond: edge.users / seconds,
     edge,
-    serverCpuSeconds,
+    serverCpuSeconds: used.servers,
     threads: busiest(before.threads, after.threads),
     serverDiskBytes: after.serverDisk - before.serverDisk,
     serverMegabytes: residentMegabytes(server.pid).peak,
     transactions,
     usersPerTransaction: (after.users - before.users) / transactions,
     merges: after.merges - before.merges,
-    otherCpu: Math.max(0, after.systemCpu - before.systemCpu - ours) / seconds,
-    cores: Math.min(coresBefore, await context.capacity.now()),
+    noise: { cores, otherCores: used.others / seconds },
   };
 }
 
@@ -92,37 +90,23 @@ async function waitUntilStored(
     if (performance.now() - seenAt > STALLED_SECONDS_MAX * 1000) {
       throw new Error(`nothing was processed for ${STALLED_SECONDS_MAX} s, and not all of ${sent} events are stored`);
     }
-    await new Promise((resolve) => setTimeout(resolve, POLL_MILLISECONDS));
+    await sleep(POLL_MILLISECONDS);
   }
 }
 
-interface Readings {
-  readonly serverCpu: number;
-  readonly threads: ReadonlyMap<string, ThreadTime>;
-  readonly serverDisk: number;
-  readonly systemCpu: number;
-  readonly ownCpu: number;
-  readonly users: number;
-  readonly transactions: number;
-  readonly merges: number;
-}
-
-async function readings(server: Server, reader: Reader): Promise<Readings> {
+async function readings(server: Server, reader: Reader) {
   const metrics = await reader.metrics();
-  const own = process.cpuUsage();
   return {
-    serverCpu: cpuSeconds(server.pid),
+    cpu: cpuReading(server.pid),
     threads: threadTimes(server.pid),
     serverDisk: diskBytes(server.pid),
-    systemCpu: systemCpuSeconds(),
-    ownCpu: (own.user + own.system) / 1e6,
     users: metrics.get('sluice_processed_users_total') ?? 0,
     transactions: metrics.get('sluice_processor_transactions_total') ?? 0,
     merges: metrics.get('sluice_merges_total') ?? 0,
   };
 }
 
-function busiest(before: Readings['threads'], after: Readings['threads']): ThreadTime[] {
+function busiest(before: ReadonlyMap<string, ThreadTime>, after: ReadonlyMap<string, ThreadTime>): ThreadTime[] {
   const times = [...after].map(([thread, { name, seconds }]) => ({
     name,
     seconds: seconds - (before.get(thread)?.seconds ?? 0),
@@ -130,11 +114,7 @@ function busiest(before: Readings['threads'], after: Readings['threads']): Threa
   return times.filter(({ seconds }) => seconds > 0).sort((a, b) => b.seconds - a.seconds);
 }
 
-export function noiseOf(results: readonly Pick<StoredResult, 'cores' | 'otherCpu'>[]): Noise {
-  return worstNoise(results.map(({ cores, otherCpu }) => ({ cores, otherCores: otherCpu })));
-}
-
 /** Whether the machine had other things to do, in words. */
-export function disturbance(results: readonly Pick<StoredResult, 'cores' | 'otherCpu'>[]): string {
-  return noiseText(noiseOf(results));
+export function disturbance(results: readonly StoredResult[]): string {
+  return noiseText(worstNoise(results.map(({ noise }) => noise)));
 }

@@ -3,7 +3,7 @@
  * and of all processes together, to see whether others were at work meanwhile. On other systems every figure is NaN, and the tables print a dash.
  */
 
-import { readdirSync, readFileSync } from 'node:fs';
+import { readdirSync, readFileSync, statfsSync } from 'node:fs';
 
 /** Linux reports process times in hundredths of a second to every program, whatever the kernel's own tick is. */
 const TICKS_PER_SECOND = 100;
@@ -45,9 +45,36 @@ export function diskBytes(pid: number): number {
 }
 
 /** CPU-seconds that all programs together have used since the machine started, what its host took away included. */
-export function systemCpuSeconds(): number {
+function systemCpuSeconds(): number {
   const [, user, nice, system, , , , , steal] = readText('/proc/stat').split('\n', 1)[0]?.split(/ +/).map(Number) ?? [];
   return ((user ?? 0) + (nice ?? 0) + (system ?? 0) + (steal ?? 0)) / TICKS_PER_SECOND;
+}
+
+/** CPU-seconds so far. */
+export interface CpuReading {
+  readonly servers: number;
+  /** Of this process. */
+  readonly own: number;
+  readonly system: number;
+}
+
+export function cpuReading(...servers: readonly number[]): CpuReading {
+  const own = process.cpuUsage();
+  return {
+    servers: servers.reduce((sum, pid) => sum + cpuSeconds(pid), 0),
+    own: (own.user + own.system) / 1e6,
+    system: systemCpuSeconds(),
+  };
+}
+
+/** Between two readings; `others` is what neither these servers, nor this process, nor the load generator used. */
+export function cpuUsed(
+  from: CpuReading,
+  to: CpuReading,
+  generatorSeconds = 0,
+): { readonly servers: number; readonly own: number; readonly others: number } {
+  const [servers, own] = [to.servers - from.servers, to.own - from.own];
+  return { servers, own, others: Math.max(0, to.system - from.system - servers - own - generatorSeconds) };
 }
 
 /** How many files, sockets and pipes it has open. */
@@ -63,6 +90,14 @@ export function openFiles(pid: number): number {
 export function residentMegabytes(pid: number): { now: number; peak: number } {
   const text = read(pid, 'status');
   return { now: (field(text, 'VmRSS') * 1024) / 1e6, peak: (field(text, 'VmHWM') * 1024) / 1e6 };
+}
+
+/** No benchmark fills the disk up to less than this. */
+export const DISK_RESERVE_BYTES = 2e9;
+
+export function freeBytes(folder: string): number {
+  const { bavail, bsize } = statfsSync(folder);
+  return bavail * bsize;
 }
 
 function field(text: string, name: string): number {

@@ -1,20 +1,16 @@
 /**
  * Where the time goes: `node bench/profile.ts edge-1` (or `end-to-end`, `end-to-end-ids`, `merge-storm`, `soak`) runs Sluice under Node's CPU
- * profiler while the load generator drives it, and prints, thread by thread, time by kind of work and the costliest functions. Given `.cpuprofile` files
+ * profiler while the load generator drives it, and prints, thread by thread, time by module and the costliest functions. Given `.cpuprofile` files
  * instead, it prints those. Figures are self time; the profiler itself costs some, so shares count, not rates.
  */
 
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { Capacity } from './capacity.ts';
-import { Context, perSecond, SHORT } from './context.ts';
+import { fileURLToPath } from 'node:url';
+import { type Context, perSecond, SHORT, withContext } from './context.ts';
 import { EDGE_CASES } from './edge.ts';
-import { Generator } from './generator.ts';
 import { sendStorm } from './merge-storm.ts';
 import { sendAndWait } from './pipeline.ts';
-import { Progress } from './progress.ts';
-import { categoryOf, nameOf } from './profile-categories.ts';
-import type { CallFrame } from './profile-categories.ts';
 import { Reader } from './reading.ts';
 import { table, thousands } from './report.ts';
 import { PROJECT, type Server } from './servers.ts';
@@ -25,6 +21,13 @@ const SOAK_SECONDS = 40;
 const FUNCTIONS_SHOWN = 14;
 const EVENTS = 400_000;
 const PEOPLE = 40_000;
+
+interface CallFrame {
+  readonly functionName: string;
+  readonly url: string;
+  /** Counted from zero; -1 for native functions. */
+  readonly lineNumber: number;
+}
 
 interface ProfileNode {
   readonly id: number;
@@ -91,22 +94,9 @@ async function soak(context: Context, server: Server, folder: string): Promise<s
 }
 
 async function profileServer(underLoad: Load): Promise<void> {
-  const capacity = await Capacity.open();
-  const context = new Context(
-    SHORT,
-    new Generator(),
-    new Progress(process.stdout, LOAD_SECONDS + 2),
-    capacity,
-    join(PROJECT, 'bench', '.data'),
-  );
-  const interrupted = (): void => {
-    context.close();
-    process.exit(130);
-  };
-  process.once('SIGINT', interrupted);
-  process.once('SIGTERM', interrupted);
-  try {
-    await context.onStage(async (stage) => {
+  const dataRoot = join(PROJECT, 'bench', '.data');
+  await withContext({ pace: SHORT, seconds: LOAD_SECONDS + 2, dataRoot }, async (context) =>
+    context.onStage(async (stage) => {
       const profiles = stage.freshFolder();
       const folder = stage.freshFolder();
       const key = await stage.createKey(folder);
@@ -120,11 +110,8 @@ async function profileServer(underLoad: Load): Promise<void> {
       context.progress.close();
       console.log(`${result} under the profiler`);
       for (const file of readdirSync(profiles).sort()) print(readProfile(join(profiles, file)));
-    });
-  } finally {
-    context.close();
-    await capacity.close();
-  }
+    }),
+  );
 }
 
 function readProfile(file: string): CpuProfile {
@@ -140,7 +127,7 @@ function print(profile: CpuProfile): void {
   const share = (value: number): string => `${((value / busy) * 100).toFixed(1)} %`;
   const rows = (times: ReadonlyMap<string, number>): string[][] =>
     [...times].sort(([, a], [, b]) => b - a).map(([name, value]) => [name, seconds(value), share(value)]);
-  console.log(table(['work', 'self time', 'share of busy'], rows(categories)).join('\n'));
+  console.log(table(['module', 'self time', 'share of busy'], rows(categories)).join('\n'));
   console.log('');
   console.log(table(['function', 'self time', 'share of busy'], rows(functions).slice(0, FUNCTIONS_SHOWN)).join('\n'));
 }
@@ -182,6 +169,50 @@ function selfTimes(profile: CpuProfile): SelfTimes {
   return { categories, functions, idle };
 }
 
+const ENGINE: ReadonlyMap<string, string> = new Map([
+  ['(garbage collector)', 'garbage collection'],
+  ['(program)', 'native: HTTP parser, socket reads, waiting for a core'],
+  ['(root)', 'other'],
+]);
+
+const sources = new Map<string, readonly string[]>();
+
+/**
+ * The module whose work it is: a folder of ours, a module of Node, or a package. Native functions have no file, so they are
+ * the work of their caller. `line` counts from one, as the profiler's ticks do; null when it is not known.
+ */
+function categoryOf(frame: CallFrame, callers: readonly CallFrame[], line: number | null): string {
+  const engine = ENGINE.get(frame.functionName);
+  if (engine !== undefined) return engine;
+  const isParsing =
+    line !== null && frame.url.startsWith('file:') && sourceLine(frame.url, line).includes('JSON.parse(');
+  if (isParsing) return 'JSON.parse';
+  const { url = '' } = [frame, ...callers].find((one) => one.url !== '') ?? {};
+  const [, folder, builtIn, name] =
+    /\/src\/(.+)\/[^/]+$|^node:(?:internal\/)?([^/]+)|\/node_modules\/((?:@[^/]+\/)?[^/]+)/.exec(url) ?? [];
+  return folder ?? (builtIn === undefined ? (name ?? 'other') : `node:${builtIn}`);
+}
+
+function nameOf(frame: CallFrame): string {
+  const name = frame.functionName === '' ? '(anonymous)' : frame.functionName;
+  if (frame.url === '') return name;
+  const file = frame.url.replace(/^.*\/(src|node_modules)\//, '$1/');
+  return `${name} ${file}:${frame.lineNumber + 1}`;
+}
+
+function sourceLine(url: string, line: number): string {
+  let lines = sources.get(url);
+  if (lines === undefined) {
+    try {
+      lines = readFileSync(fileURLToPath(url), 'utf8').split('\n');
+    } catch {
+      lines = [];
+    }
+    sources.set(url, lines);
+  }
+  return lines[line - 1] ?? '';
+}
+
 function threadName(profile: CpuProfile): string {
   const urls = profile.nodes.map((node) => node.callFrame.url);
   const has = (end: string): boolean => urls.some((url) => url.endsWith(end));
@@ -189,7 +220,6 @@ function threadName(profile: CpuProfile): string {
   if (has('/validator-thread.ts')) return 'validator thread';
   if (has('/processor/processor.ts')) return 'processor thread';
   if (has('/store/reader-thread.ts')) return 'store reader thread';
-  if (has('/embedded/checkpointer.ts')) return 'checkpointer thread';
   return has('/edge/ingest.ts') ? 'edge thread' : 'main thread';
 }
 

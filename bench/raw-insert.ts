@@ -1,28 +1,23 @@
 /**
  * The baseline of end-to-end: a loop that inserts the rows that the processor makes of the same people and events,
  * with prepared statements, into the same tables with the same indexes and settings, in transactions and batches of the
- * same size. It parses nothing, looks nothing up and decides nothing; texts, ids and hashes are made before the clock starts.
+ * same size. It parses nothing, looks nothing up and decides nothing; texts, ids and hashes are made before the clock
+ * starts (texts repeat after a few thousand, which costs SQLite nothing).
  * Events are packed into blocks and runs by the store's own code, for those are the rows that there are.
  * Like the processor it writes a known person once a transaction and a new one once a batch, keeps counts in memory
  * until the commit, and syncs every five seconds. `node bench/raw-insert.ts JSON`, see `RawInsertJob`; prints a `RawInsertResult`.
  */
 
-import { TABLE_EVENTS } from '../src/backends/embedded/store/writer.ts';
+import { randomFillSync } from 'node:crypto';
 import type { DatabaseSync } from 'node:sqlite';
 import { EventTables } from '../src/backends/embedded/store/event-tables.ts';
-import { hashesOf } from '../src/backends/embedded/store/match-keys.ts';
+import { hashesOf, keySetHashOf } from '../src/backends/embedded/store/match-keys.ts';
 import { openStoreFile } from '../src/backends/embedded/store/schema.ts';
-import { type Population, USERS_PER_REQUEST } from './people-generator.ts';
-import {
-  type EventTexts,
-  type HashedKeys,
-  hashedKeys,
-  idOf,
-  KEY_TYPES,
-  type Material,
-  prepareMaterial,
-  textOf,
-} from './raw-material.ts';
+import { TABLE_EVENTS } from '../src/backends/embedded/store/writer.ts';
+import { HOUR_MS, IDENTIFIER_TYPES, MINUTE_MS } from '../src/model.ts';
+import { type HashOfKey, identityFingerprint } from '../src/views/keyed-hash.ts';
+import { identifiersOf, peopleOf, type Population, USERS_PER_REQUEST } from './people-generator.ts';
+import { mulberry32, userOf } from './requests.ts';
 
 export interface RawInsertJob {
   /** A file that is not there yet. */
@@ -45,10 +40,42 @@ export interface RawInsertResult {
 const DURABLE_INTERVAL_MILLISECONDS = 5_000;
 const TENANT = 1;
 const KEY_ID = 'key_000000000000';
-const MINUTE_MILLISECONDS = 60_000;
-const HOUR_MILLISECONDS = 3_600_000;
 /** About how fast events come in, for their times. */
 const EVENTS_PER_MILLISECOND = 80;
+
+const TEXTS = 4_096;
+const ID_BYTES = 16;
+const TIME_BYTES = 6;
+
+interface EventTexts {
+  readonly name: string;
+  readonly revenue: number;
+  readonly currency: string;
+  readonly properties: string;
+  readonly known: string;
+  readonly jitter: number;
+}
+
+/** All that the loop writes, made before. */
+interface Material {
+  readonly drawn: Uint32Array;
+  readonly identifiers: readonly (readonly [userId: string, email: string, anonId: string])[];
+  readonly events: readonly EventTexts[];
+  readonly nodeIds: Buffer;
+  readonly traceIds: Buffer;
+  readonly startedAt: number;
+}
+
+/** Of every person in turn, the hash of each key. */
+interface HashedKeys {
+  readonly hashes: Float64Array;
+  readonly rests: Float64Array;
+  /** By person. */
+  readonly keySetHashes: Float64Array;
+}
+
+/** Places in IDENTIFIER_TYPES, in the order of `Material.identifiers`. */
+const KEY_TYPES = [0, 1, 3] as const;
 
 interface Bucket {
   readonly width: number;
@@ -156,8 +183,8 @@ class Loop {
       const { name, revenue, currency, properties } = text;
       const event = { eventIndex: 0, name, timestamp, revenue, currency, value: null, properties };
       this.tables.add(TENANT, this.event, node, this.record, user, event);
-      this.count(MINUTE_MILLISECONDS, timestamp, text);
-      this.count(HOUR_MILLISECONDS, timestamp, text);
+      this.count(MINUTE_MS, timestamp, text);
+      this.count(HOUR_MS, timestamp, text);
     }
     const traceId = idOf(traceIds, this.record - 1);
     table.insertRecord.run(
@@ -188,10 +215,15 @@ class Loop {
     const id = idOf(nodeIds, node - 1);
     this.statements.insertNode.run(node, TENANT, id, at, traceId, 0, events, at, at, known, at, NAMES);
     const texts = identifiers[person] ?? ['', '', ''];
-    const { hashes, rests, companies } = this.keys;
+    const { hashes, rests, keySetHashes } = this.keys;
     for (let n = 0; n < KEY_TYPES.length; n += 1) {
       const at = person * KEY_TYPES.length + n;
-      this.statements.insertKey.run(hashes[at] ?? 0, rests[at] ?? 0, node, n === 0 ? (companies[person] ?? 0) : null);
+      this.statements.insertKey.run(
+        hashes[at] ?? 0,
+        rests[at] ?? 0,
+        node,
+        n === 0 ? (keySetHashes[person] ?? 0) : null,
+      );
       this.statements.insertIdentifier.run(TENANT, KEY_TYPES[n] ?? 0, texts[n] ?? '', node, null, null, null, null);
     }
   }
@@ -214,10 +246,10 @@ class Loop {
       addToCounts.run(TENANT, width, start, name, currency, events, revenue);
     }
     this.buckets.clear();
-    const hour = Math.floor(this.material.startedAt / HOUR_MILLISECONDS) * HOUR_MILLISECONDS;
+    const hour = Math.floor(this.material.startedAt / HOUR_MS) * HOUR_MS;
     addToLedger.run(TENANT, hour, this.event);
     const receivedAt = this.material.startedAt + Math.floor(this.event / EVENTS_PER_MILLISECOND);
-    const minute = Math.floor(receivedAt / MINUTE_MILLISECONDS) * MINUTE_MILLISECONDS;
+    const minute = Math.floor(receivedAt / MINUTE_MS) * MINUTE_MS;
     addToReceipts.run(TENANT, minute, this.event - this.received);
     this.received = this.event;
     advance.run(0, this.record);
@@ -267,6 +299,75 @@ function prepare(database: DatabaseSync) {
     ),
     updateSequence: database.prepare('UPDATE sequences SET next = ? WHERE name = ?'),
   };
+}
+
+function prepareMaterial(population: Population, users: number): Material {
+  const nextPerson = peopleOf(population);
+  const startedAt = Date.now();
+  const random = mulberry32(20_260_303);
+  return {
+    startedAt,
+    drawn: Uint32Array.from({ length: users }, () => nextPerson()),
+    identifiers: Array.from({ length: population.people }, (_, person) => {
+      const { user_id, email, anon_id } = identifiersOf(person);
+      return [user_id, email, anon_id] as const;
+    }),
+    events: Array.from({ length: TEXTS }, () => makeTexts(random, startedAt)),
+    nodeIds: makeIds(population.people, startedAt),
+    traceIds: makeIds(users / USERS_PER_REQUEST, startedAt),
+  };
+}
+
+/** Under the secret of the file that they go to. */
+function hashedKeys({ identifiers }: Material, tenant: number, hashOf: HashOfKey): HashedKeys {
+  const length = identifiers.length * KEY_TYPES.length;
+  const keys = {
+    hashes: new Float64Array(length),
+    rests: new Float64Array(length),
+    keySetHashes: new Float64Array(identifiers.length),
+  };
+  for (const [person, texts] of identifiers.entries()) {
+    for (const [n, type] of KEY_TYPES.entries()) {
+      const { hash, rest } = hashOf(tenant, type, texts[n] ?? '');
+      keys.hashes[person * KEY_TYPES.length + n] = hash;
+      keys.rests[person * KEY_TYPES.length + n] = rest;
+    }
+    const together = KEY_TYPES.map((type, n) => ({ type: IDENTIFIER_TYPES[type], value: texts[n] ?? '' }));
+    keys.keySetHashes[person] = keySetHashOf(identityFingerprint(hashOf, tenant, together));
+  }
+  return keys;
+}
+
+/** As the processor stores them: what is a column of its own is not among the properties. */
+function makeTexts(random: () => number, startedAt: number): EventTexts {
+  const { user_properties: userProperties, events } = userOf(random);
+  const { event_name: name, revenue, timestamp: _timestamp, ...properties } = events[0] ?? {};
+  const traceId = '00000000-0000-7000-8000-000000000000';
+  return {
+    name: String(name),
+    revenue: Number(revenue),
+    currency: String(properties.currency),
+    properties: JSON.stringify(properties),
+    known: JSON.stringify([[startedAt, traceId, 42, {}, userProperties]]),
+    jitter: Math.floor(random() * 1000),
+  };
+}
+
+/** Beginning with the time, like those of nodes and traces, so that they are inserted about in order. */
+function makeIds(count: number, startedAt: number): Buffer {
+  const ids = randomFillSync(Buffer.allocUnsafe(count * ID_BYTES));
+  for (let n = 0; n < count; n += 1) ids.writeUIntBE(startedAt + Math.floor(n / 8), n * ID_BYTES, TIME_BYTES);
+  return ids;
+}
+
+function idOf(ids: Buffer, at: number): Buffer {
+  return ids.subarray(at * ID_BYTES, (at + 1) * ID_BYTES);
+}
+
+function textOf(texts: readonly EventTexts[], n: number): EventTexts {
+  const text = texts[n % texts.length];
+  if (text === undefined) throw new Error('no texts were made');
+  return text;
 }
 
 const job = JSON.parse(process.argv[2] ?? '') as RawInsertJob;

@@ -3,8 +3,7 @@
  * notes below it, and JSON for machines. Every row carries both sides of a comparison and what each side guarantees.
  */
 
-import type { Machine } from './machine.ts';
-import { machineLine } from './machine.ts';
+import { type Machine, machineLine } from './machine.ts';
 import type { Noise } from './noise.ts';
 
 /** A number that can be compared with the same number of another commit. */
@@ -18,14 +17,13 @@ export interface Figure {
 export interface Outcome {
   readonly name: string;
   readonly ours: string;
-  readonly baseline: string;
+  readonly baseline?: string;
   /** Ours by baseline, where there is something to divide. */
-  readonly ratio: number | null;
-  readonly goal: string;
-  /** Null where there is no goal, or where the run was too short to say. */
-  readonly met: boolean | null;
+  readonly ratio?: number | undefined;
+  readonly goal?: string;
+  readonly met?: boolean;
   /** Columns that only some rows have, and remarks. */
-  readonly notes: readonly string[];
+  readonly notes?: readonly string[];
   /** What `--against` compares. A row without figures is not compared. */
   readonly figures?: readonly Figure[];
   readonly noise?: Noise;
@@ -58,12 +56,12 @@ export function formatReport(report: Report): string {
   const rows = report.outcomes.map((outcome) => [
     outcome.name,
     outcome.ours,
-    outcome.baseline,
-    outcome.ratio === null ? '–' : outcome.ratio.toFixed(2),
-    outcome.goal,
-    report.short || outcome.met === null ? '–' : outcome.met ? 'yes' : 'no',
+    outcome.baseline ?? '–',
+    outcome.ratio?.toFixed(2) ?? '–',
+    outcome.goal ?? '–',
+    report.short || outcome.met === undefined ? '–' : outcome.met ? 'yes' : 'no',
   ]);
-  const notes = report.outcomes.flatMap((outcome) => outcome.notes.map((note) => `- ${outcome.name}: ${note}`));
+  const notes = report.outcomes.flatMap(({ name, notes }) => (notes ?? []).map((note) => `- ${name}: ${note}`));
   return [
     ...table(head, rows),
     '',

@@ -8,23 +8,29 @@
 import { mkdirSync, rmdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
+import { messageOf } from '../src/errors.ts';
 import { compare, type Comparison, formatComparisons, runInTurns, type Sides } from './against.ts';
-import { Capacity } from './capacity.ts';
-import { AGAINST, BY_NAME, Context, FULL, LONG, SHORT } from './context.ts';
-import type { Benchmark, Pace } from './context.ts';
+import {
+  AGAINST,
+  type Benchmark,
+  BY_NAME,
+  type Context,
+  FULL,
+  LONG,
+  type Pace,
+  SHORT,
+  withContext,
+} from './context.ts';
 import { edgeBenchmarks, edgesBenchmark, generatorBenchmark, planBenchmark } from './edge.ts';
 import { costBenchmark } from './cost.ts';
 import { cpuBenchmark, endToEndBenchmark } from './end-to-end.ts';
-import { Generator } from './generator.ts';
 import { growthBenchmark, growthIdsBenchmark } from './growth.ts';
 import { latencyBenchmark } from './latency.ts';
 import { describeMachine, type Machine, machineLine } from './machine.ts';
 import { memoryBenchmark } from './memory.ts';
 import { mergeStormBenchmark } from './merge-storm.ts';
 import { nameOfThisCheckout, OldCommit } from './old-commit.ts';
-import { Progress } from './progress.ts';
-import { DURABILITY, formatReport } from './report.ts';
-import type { Outcome, Report } from './report.ts';
+import { DURABILITY, formatReport, type Outcome, type Report } from './report.ts';
 import { scaleOutBenchmark } from './scale-out.ts';
 import { sdkBenchmark } from './sdk.ts';
 import { PROJECT } from './servers.ts';
@@ -171,7 +177,7 @@ async function runAll(
   dataRoot: string,
 ): Promise<{ outcomes: Outcome[]; failed: string[] }> {
   const outcomes: Outcome[] = [];
-  const failed = await withContext(chosen, { pace, turns: 1, dataRoot, old: null }, async (benchmark, context) => {
+  const failed = await runEach(chosen, { pace, turns: 1, dataRoot, old: null }, async (benchmark, context) => {
     outcomes.push(...(await benchmark.run(context)));
   });
   return { outcomes, failed };
@@ -201,17 +207,13 @@ async function runAgainst(
   const names = { new: nameOfThisCheckout(), old: old.name };
   const comparisons: Comparison[] = [];
   let sides: Sides | null = null;
-  const failed = await withContext(
-    chosen,
-    { pace, turns: 2 * rounds, dataRoot: data, old },
-    async (benchmark, context) => {
-      sides ??= {
-        new: { name: names.new, contexts: Array.from({ length: rounds }, () => context.forServerOf(PROJECT)) },
-        old: { name: names.old, contexts: Array.from({ length: rounds }, () => context.forServerOf(old.root)) },
-      };
-      comparisons.push(...compare(await runInTurns(benchmark, sides, rounds)));
-    },
-  );
+  const failed = await runEach(chosen, { pace, turns: 2 * rounds, dataRoot: data, old }, async (benchmark, context) => {
+    sides ??= {
+      new: { name: names.new, contexts: Array.from({ length: rounds }, () => context.forServerOf(PROJECT)) },
+      old: { name: names.old, contexts: Array.from({ length: rounds }, () => context.forServerOf(old.root)) },
+    };
+    comparisons.push(...compare(await runInTurns(benchmark, sides, rounds)));
+  });
   const seconds = Math.round((performance.now() - from) / 1000);
   console.log(`\n${formatComparisons(comparisons, names)}`);
   console.log(`Both sides: ${DURABILITY.ours}.\nMachine: ${machineLine(machine)}.\nTook ${seconds} s.`);
@@ -228,36 +230,27 @@ interface Run {
   readonly old: OldCommit | null;
 }
 
-/** Calls `work` for each benchmark, and ends all that was started, on Ctrl-C too. Returns what could not be run. */
-async function withContext(
+/** Calls `work` for each benchmark. Returns what could not be run. */
+async function runEach(
   chosen: readonly Benchmark[],
   { pace, turns, dataRoot, old }: Run,
   work: (benchmark: Benchmark, context: Context) => Promise<void>,
 ): Promise<string[]> {
-  const total = turns * chosen.reduce((sum, benchmark) => sum + benchmark.seconds(pace), 0);
-  const capacity = await Capacity.open();
-  const context = new Context(pace, new Generator(), new Progress(process.stdout, total), capacity, dataRoot);
-  const close = (): void => {
-    context.close();
+  const seconds = turns * chosen.reduce((sum, benchmark) => sum + benchmark.seconds(pace), 0);
+  const failed: string[] = [];
+  const each = async (context: Context): Promise<void> => {
+    for (const benchmark of chosen) {
+      try {
+        await work(benchmark, context);
+      } catch (error) {
+        failed.push(`${benchmark.name}: ${messageOf(error)}`);
+      }
+    }
+  };
+  await withContext({ pace, seconds, dataRoot }, each, () => {
     old?.close();
     removeIfEmpty(dataRoot);
-  };
-  const interrupted = (): void => {
-    close();
-    process.exit(130);
-  };
-  process.once('SIGINT', interrupted);
-  process.once('SIGTERM', interrupted);
-  const failed: string[] = [];
-  for (const benchmark of chosen) {
-    try {
-      await work(benchmark, context);
-    } catch (error) {
-      failed.push(`${benchmark.name}: ${messageOf(error)}`);
-    }
-  }
-  close();
-  await capacity.close();
+  });
   return failed;
 }
 
@@ -280,8 +273,4 @@ function write(file: string, content: object): void {
 function finish(failed: readonly string[]): number {
   for (const message of failed) console.error(`\nCould not be run: ${message}`);
   return failed.length === 0 ? 0 : 1;
-}
-
-function messageOf(error: unknown): string {
-  return error instanceof Error ? error.message : String(error);
 }

@@ -136,9 +136,7 @@ function outcomes(name: string, results: Results, events: number): Outcome[] {
       name: `${name}, ${measure.name}`,
       ours: `${figure(ours)} ${measure.unit}`,
       baseline: others.map((sdk) => `${sdk}: ${figure(value(sdk))}`).join(', ') || 'not measured: not in the cache',
-      ratio: others.length === 0 ? null : ours / best,
-      goal: '–',
-      met: null,
+      ratio: others.length === 0 ? undefined : ours / best,
       notes:
         measure.name === 'rate'
           ? [`${thousands(events)} events in batches of ${BATCH_EVENTS}; requests: ${requests}`]

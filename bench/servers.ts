@@ -4,13 +4,12 @@
  * those, by process id, and removes the folders; the runner calls it at the end of a benchmark and on Ctrl-C.
  */
 
-import { execFile, spawn } from 'node:child_process';
-import type { ChildProcess } from 'node:child_process';
+import { type ChildProcess, execFile, spawn } from 'node:child_process';
 import { closeSync, existsSync, mkdirSync, openSync, readFileSync, rmSync } from 'node:fs';
 import { get } from 'node:http';
-import { connect, createServer } from 'node:net';
-import type { AddressInfo } from 'node:net';
+import { type AddressInfo, connect, createServer } from 'node:net';
 import { dirname, join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 
@@ -177,7 +176,7 @@ export class Stage {
       if (late || child.pid === undefined || child.exitCode !== null || child.signalCode !== null) {
         throw new Error(`${name} did not get ready:\n${readFileSync(logFile, 'utf8').slice(-2000)}`);
       }
-      await new Promise((resolve) => setTimeout(resolve, POLL_MILLISECONDS));
+      await sleep(POLL_MILLISECONDS);
     }
     const readySeconds = (performance.now() - from) / 1000;
     const stop = async (): Promise<void> => {

@@ -5,15 +5,24 @@
  * open files and disk stay where they are. Every 30 s a line is printed; the summary is about the whole time.
  */
 
-import { lstatSync, readdirSync, statfsSync } from 'node:fs';
+import { lstatSync, readdirSync } from 'node:fs';
 import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { type Benchmark, type Context, START_SECONDS } from './context.ts';
 import { type Population, identifiersOf } from './people-generator.ts';
-import type { SteadyResult } from './generator.ts';
+import type { LoadResult } from './generator.ts';
 import { Histogram, type Quantiles } from './histogram.ts';
 import { LagMeter } from './lag.ts';
 import { type Noise, noiseText } from './noise.ts';
-import { cpuSeconds, openFiles, residentMegabytes, systemCpuSeconds } from './proc.ts';
+import {
+  cpuReading,
+  cpuSeconds,
+  cpuUsed,
+  DISK_RESERVE_BYTES,
+  freeBytes,
+  openFiles,
+  residentMegabytes,
+} from './proc.ts';
 import { LiveStream, Reader } from './reading.ts';
 import { milliseconds, type Outcome, thousands } from './report.ts';
 import { mulberry32 } from './requests.ts';
@@ -43,7 +52,6 @@ const ROWS_MIN = 4;
 const DRAIN_SECONDS_MAX = 300;
 const REST_SECONDS = 1;
 const DISK_BYTES_PER_EVENT = 1_000;
-const DISK_RESERVE_BYTES = 2e9;
 
 const LAG_SECONDS_GOAL = 2;
 const MEGABYTES_GOAL = 500;
@@ -59,7 +67,7 @@ export const soakBenchmark: Benchmark = {
   run: async (context) => context.onStage(async (stage) => soak(context, stage)),
 };
 
-/** One line of the table. Bytes are what the file system has allocated to the files. */
+/** Every 30 s. Bytes are what the file system has allocated to the files. */
 interface Row {
   readonly seconds: number;
   readonly eventsPerSecond: number;
@@ -80,7 +88,7 @@ interface SoakResult {
   /** All samples of the lag, and of memory. */
   readonly lagSecondsMax: number;
   readonly megabytes: readonly number[];
-  readonly load: SteadyResult;
+  readonly load: LoadResult;
   /** After the last request, until nothing was pending. */
   readonly drainSeconds: number;
   readonly received: number;
@@ -100,7 +108,7 @@ async function soak(context: Context, stage: Stage): Promise<Outcome[]> {
   context.progress.begin('soak: starting', START_SECONDS + REST_SECONDS);
   const key = await stage.createKey(folder);
   const server = { ...(await stage.startSluice('ours', key, { folder })), key };
-  await sleep(REST_SECONDS);
+  await sleep(REST_SECONDS * 1000);
   const restMegabytes = residentMegabytes(server.pid).now;
   const coresBefore = await context.capacity.now();
   const result = await new Soak(context, server, folder).run(soakSeconds);
@@ -144,24 +152,15 @@ export class Soak {
     await meter.next();
     this.from = performance.now();
     this.cpuAtRow = cpuSeconds(server.pid);
-    const before = { system: systemCpuSeconds(), server: cpuSeconds(server.pid), own: process.cpuUsage() };
+    const before = cpuReading(server.pid);
     context.progress.begin(`soak: ${thousands(EVENTS_PER_SECOND)} events/s`, seconds);
-    for (const line of tableHead()) context.progress.print(line);
-    const load = context.generator.steady(
-      {
-        port: server.port,
-        key: server.key,
-        connections: CONNECTIONS,
-        population: POPULATION,
-        sizes: SIZES,
-        eventsPerSecond: EVENTS_PER_SECOND,
-      },
-      seconds,
-    );
+    const requests = { population: POPULATION, sizes: SIZES };
+    const offer = { requests, connections: CONNECTIONS, usersPerSecond: EVENTS_PER_SECOND };
+    const load = context.generator.steady(server, offer, seconds);
     this.sampler = setInterval(() => this.megabytes.push(residentMegabytes(server.pid).now), 1_000);
     const rowSeconds = Math.min(ROW_SECONDS, seconds / ROWS_MIN);
     for (let row = 1; row <= Math.round(seconds / rowSeconds); row += 1) {
-      await sleep(Math.max(0, row * rowSeconds - this.seconds()));
+      await sleep(Math.max(0, row * rowSeconds - this.seconds()) * 1000);
       meter.assertWell();
       companions.assertWell();
       this.addRow();
@@ -173,9 +172,7 @@ export class Soak {
     const reader = new Reader(server);
     const { received, difference } = await reader.ledger();
     reader.close();
-    const own = process.cpuUsage(before.own);
-    const serverCpu = cpuSeconds(server.pid) - before.server;
-    const others = systemCpuSeconds() - before.system - serverCpu - loaded.generatorCpuSeconds;
+    const used = cpuUsed(before, cpuReading(server.pid), loaded.generatorCpuSeconds);
     return {
       rows: this.rows,
       lagSecondsMax: Math.max(...meter.samples.map(({ lagSeconds }) => lagSeconds)),
@@ -185,8 +182,8 @@ export class Soak {
       received,
       difference,
       ...companions.result(),
-      cpuPerMillion: (serverCpu / received) * 1e6,
-      otherCores: Math.max(0, others - (own.user + own.system) / 1e6) / this.seconds(),
+      cpuPerMillion: (used.servers / received) * 1e6,
+      otherCores: used.others / this.seconds(),
     };
   }
 
@@ -223,7 +220,7 @@ export class Soak {
     };
     this.cpuAtRow = cpu;
     rows.push(row);
-    this.context.progress.print(tableLine(cellsOf(row)));
+    this.context.progress.print(lineOf(row));
   }
 }
 
@@ -333,7 +330,7 @@ class Companions {
     const from = performance.now();
     const result = await call();
     this.reads[kind].record(performance.now() - from);
-    await sleep(READ_PAUSE_MILLISECONDS / 1000);
+    await sleep(READ_PAUSE_MILLISECONDS);
     return result;
   }
 }
@@ -347,24 +344,27 @@ function outcomes(result: SoakResult): Outcome[] {
   const megabytesMax = Math.max(...result.megabytes);
   const growth = growthOf(result.megabytes);
   const refused = Object.entries(load.statuses).filter(([status]) => status !== '202');
-  const failures = [
-    ...(result.lagSecondsMax < LAG_SECONDS_GOAL ? [] : [`lag up to ${result.lagSecondsMax.toFixed(1)} s`]),
-    ...(megabytesMax < MEGABYTES_GOAL ? [] : [`memory up to ${thousands(megabytesMax)} MB`]),
-    ...(growth < GROWTH_MAX ? [] : [`memory grew to ${growth.toFixed(2)} ×`]),
-    ...(bytes < BYTES_PER_EVENT_GOAL ? [] : [`${thousands(bytes)} bytes an event on disk`]),
-    ...refused.map(([status, count]) => `${thousands(count)} requests with status ${status}`),
-    ...(load.notSent + load.unanswered + load.broken === 0
-      ? []
-      : [`requests not sent ${load.notSent}, without a response ${load.unanswered}, broken ${load.broken}`]),
-    ...(result.difference === 0 ? [] : [`the ledger differs by ${result.difference} events`]),
-    ...(load.broken + load.unanswered > 0 || result.received === load.users
-      ? []
-      : [`${thousands(result.received)} events in the ledger where ${thousands(load.users)} were accepted`]),
+  const { received, difference } = result;
+  const conditions: readonly (readonly [holds: boolean, failure: string])[] = [
+    [result.lagSecondsMax < LAG_SECONDS_GOAL, `lag up to ${result.lagSecondsMax.toFixed(1)} s`],
+    [megabytesMax < MEGABYTES_GOAL, `memory up to ${thousands(megabytesMax)} MB`],
+    [growth < GROWTH_MAX, `memory grew to ${growth.toFixed(2)} ×`],
+    [bytes < BYTES_PER_EVENT_GOAL, `${thousands(bytes)} bytes an event on disk`],
+    ...refused.map(([status, count]) => [false, `${thousands(count)} requests with status ${status}`] as const),
+    [
+      load.notSent + load.unanswered + load.broken === 0,
+      `requests not sent ${load.notSent}, without a response ${load.unanswered}, broken ${load.broken}`,
+    ],
+    [difference === 0, `the ledger differs by ${difference} events`],
+    [
+      load.broken + load.unanswered > 0 || received === load.users,
+      `${thousands(received)} events in the ledger where ${thousands(load.users)} were accepted`,
+    ],
   ];
-  const row = { baseline: '–', ratio: null, noise } as const;
+  const failures = conditions.flatMap(([holds, failure]) => (holds ? [] : [failure]));
   return [
     {
-      ...row,
+      noise,
       name: 'soak, lag',
       ours: `${result.lagSecondsMax.toFixed(1)} s at most`,
       goal: `< ${LAG_SECONDS_GOAL} s`,
@@ -389,7 +389,7 @@ function outcomes(result: SoakResult): Outcome[] {
       data: result,
     },
     {
-      ...row,
+      noise,
       name: 'soak, memory',
       ours: `${thousands(megabytesMax)} MB at most`,
       baseline: `at rest: ${thousands(result.restMegabytes)} MB`,
@@ -407,7 +407,7 @@ function outcomes(result: SoakResult): Outcome[] {
       data: { megabytes: result.megabytes },
     },
     {
-      ...row,
+      noise,
       name: 'soak, disk',
       ours: `${thousands(bytes)} bytes an event`,
       goal: `< ${BYTES_PER_EVENT_GOAL} bytes`,
@@ -437,45 +437,14 @@ function readsText({ reads }: SoakResult): string {
     .join(', ');
 }
 
-/** Fixed widths, because the lines are printed one by one. */
-const COLUMNS = [
-  ['time', 6],
-  ['events/s', 8],
-  ['lag', 7],
-  ['lag at most', 11],
-  ['RSS', 7],
-  ['files', 5],
-  ['cores', 5],
-  ['log', 8],
-  ['store', 8],
-  ['bytes an event: log', 19],
-  ['store', 5],
-  ['erased', 6],
-] as const;
-
-function tableHead(): string[] {
-  return [tableLine(COLUMNS.map(([name]) => name)), `|${COLUMNS.map(([, width]) => '-'.repeat(width + 2)).join('|')}|`];
-}
-
-function tableLine(cells: readonly string[]): string {
-  return `| ${COLUMNS.map(([, width], column) => (cells[column] ?? '').padStart(width)).join(' | ')} |`;
-}
-
-function cellsOf(row: Row): string[] {
-  return [
-    `${Math.round(row.seconds)} s`,
-    thousands(row.eventsPerSecond),
-    `${row.lagSeconds.toFixed(2)} s`,
-    `${row.lagSecondsMax.toFixed(2)} s`,
-    `${thousands(row.megabytes)} MB`,
-    String(row.openFiles),
-    row.cores.toFixed(2),
-    `${thousands(row.logBytes / 1e6)} MB`,
-    `${thousands(row.storeBytes / 1e6)} MB`,
-    thousands(row.logBytes / row.events),
-    thousands(row.storeBytes / row.events),
-    thousands(row.erased),
-  ];
+function lineOf(row: Row): string {
+  return (
+    `${Math.round(row.seconds)} s: ${thousands(row.eventsPerSecond)} events/s, lag ${row.lagSeconds.toFixed(2)} s ` +
+    `(at most ${row.lagSecondsMax.toFixed(2)} s), RSS ${thousands(row.megabytes)} MB, ${row.openFiles} files, ` +
+    `${row.cores.toFixed(2)} cores, log ${thousands(row.logBytes / 1e6)} MB, store ${thousands(row.storeBytes / 1e6)} MB ` +
+    `(${thousands(row.logBytes / row.events)} and ${thousands(row.storeBytes / row.events)} bytes an event), ` +
+    `${thousands(row.erased)} erased`
+  );
 }
 
 /** The folder `log` and `log-ends` are the log; all else is the store and what belongs to it. */
@@ -498,15 +467,10 @@ function bytesOf(path: string): number {
 }
 
 function requireDisk(folder: string, seconds: number): void {
-  const { bavail, bsize } = statfsSync(folder);
   const needed = EVENTS_PER_SECOND * seconds * DISK_BYTES_PER_EVENT + DISK_RESERVE_BYTES;
-  if (bavail * bsize >= needed) return;
+  if (freeBytes(folder) >= needed) return;
   throw new Error(
     `a soak of ${seconds} s needs ${Math.ceil(needed / 1e9)} GB of free disk; choose another disk with --data, or ` +
       'fewer seconds with --seconds',
   );
-}
-
-async function sleep(seconds: number): Promise<void> {
-  await new Promise((resolve) => setTimeout(resolve, seconds * 1000));
 }

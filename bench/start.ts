@@ -4,10 +4,8 @@
  * on the same one. Bare shows what Node itself takes.
  */
 
-import { START_SECONDS } from './context.ts';
-import type { Benchmark, Context } from './context.ts';
-import { median, milliseconds } from './report.ts';
-import type { Outcome } from './report.ts';
+import { type Benchmark, type Context, START_SECONDS } from './context.ts';
+import { median, milliseconds, type Outcome } from './report.ts';
 import type { Stage } from './servers.ts';
 
 const LIMIT_MILLISECONDS = 1000;
@@ -49,10 +47,8 @@ async function measure(context: Context, stage: Stage): Promise<Outcome[]> {
       name: `start, ${way}`,
       ours: milliseconds(value),
       baseline: bareText,
-      ratio: null,
       goal: `< ${LIMIT_MILLISECONDS / 1000} s`,
       met: value < LIMIT_MILLISECONDS,
-      notes: [],
       figures: [{ name: 'time to ready', value, unit: 'ms', better: 'lower' }],
       data: { milliseconds: times[way], bare: times.bare },
     };

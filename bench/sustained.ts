@@ -5,12 +5,13 @@
  * server is never flooded and never idle, and the rate that remains is the one at which the lag stays where it is.
  */
 
+import { setTimeout as sleep } from 'node:timers/promises';
 import { type Benchmark, type Context, perSecond, START_SECONDS, type Workload } from './context.ts';
 import type { Population } from './people-generator.ts';
-import type { SteadyLoad, SteadyResult } from './generator.ts';
+import type { LoadResult, SteadyLoad } from './generator.ts';
 import { LagMeter, type LagSample } from './lag.ts';
 import { type Noise, noiseText } from './noise.ts';
-import { cpuSeconds, residentMegabytes, systemCpuSeconds } from './proc.ts';
+import { cpuReading, cpuUsed, residentMegabytes } from './proc.ts';
 import { Reader } from './reading.ts';
 import { median, milliseconds, type Outcome, thousands } from './report.ts';
 import { SHAPES } from './requests.ts';
@@ -53,7 +54,7 @@ interface SustainedResult {
   readonly lag: { readonly p50: number; readonly max: number; readonly lateShare: number };
   /** Offered in the measured time, twice a second. */
   readonly rates: readonly number[];
-  readonly load: SteadyResult;
+  readonly load: LoadResult;
   /** After the last request, until nothing was pending. */
   readonly drainSeconds: number;
   readonly cpuPerMillion: number;
@@ -84,23 +85,15 @@ async function measure(context: Context, server: Server): Promise<Omit<Sustained
   const coresBefore = await context.capacity.now();
   const meter = new LagMeter(server);
   await meter.next();
-  const load = context.generator.steady(
-    {
-      port: server.port,
-      key: server.key,
-      connections: WORKLOAD.connections,
-      population: POPULATION,
-      sizes: [USERS],
-      eventsPerSecond: FIRST_RATE,
-    },
-    warmupSeconds + seconds,
-  );
+  const requests = { population: POPULATION, sizes: [USERS] };
+  const offer = { requests, connections: WORKLOAD.connections, usersPerSecond: FIRST_RATE };
+  const load = context.generator.steady(server, offer, warmupSeconds + seconds);
   context.progress.begin('sustained: finding the rate', warmupSeconds);
   await follow(meter, load, warmupSeconds);
-  const before = { sample: await meter.next(), ...readings(server) };
+  const before = { sample: await meter.next(), cpu: cpuReading(server.pid) };
   context.progress.begin('sustained: measuring', seconds);
   const rates = await follow(meter, load, seconds);
-  const after = { sample: await meter.next(), ...readings(server) };
+  const after = { sample: await meter.next(), cpu: cpuReading(server.pid) };
   const samples = meter.since(before.sample.at);
   const loaded = await load.stop();
   const drainSeconds = await meter.drained(DRAIN_SECONDS_MAX);
@@ -111,9 +104,8 @@ async function measure(context: Context, server: Server): Promise<Omit<Sustained
   const lags = samples.map(({ lagSeconds }) => lagSeconds);
   const measuredSeconds = (after.sample.at - before.sample.at) / 1000;
   const done = after.sample.done - before.sample.done;
-  const serverCpu = after.serverCpu - before.serverCpu;
   const generatorCpu = (loaded.generatorCpuSeconds / loaded.seconds) * measuredSeconds;
-  const otherCpu = after.systemCpu - before.systemCpu - serverCpu - generatorCpu - (after.ownCpu - before.ownCpu);
+  const used = cpuUsed(before.cpu, after.cpu, generatorCpu);
   return {
     seconds: measuredSeconds,
     done,
@@ -126,9 +118,9 @@ async function measure(context: Context, server: Server): Promise<Omit<Sustained
     rates,
     load: loaded,
     drainSeconds,
-    cpuPerMillion: (serverCpu / done) * 1e6,
+    cpuPerMillion: (used.servers / done) * 1e6,
     megabytes: residentMegabytes(server.pid).peak,
-    noise: { cores, otherCores: Math.max(0, otherCpu) / measuredSeconds },
+    noise: { cores, otherCores: used.others / measuredSeconds },
   };
 }
 
@@ -137,7 +129,7 @@ async function follow(meter: LagMeter, load: SteadyLoad, seconds: number): Promi
   const until = performance.now() + seconds * 1000;
   const rates: number[] = [];
   while (performance.now() < until) {
-    await sleep(CONTROL_MILLISECONDS / 1000);
+    await sleep(CONTROL_MILLISECONDS);
     meter.assertWell();
     const rate = nextRate(meter.since(performance.now() - RECENT_MILLISECONDS));
     if (rate === null) continue;
@@ -157,7 +149,7 @@ export function nextRate(recent: readonly LagSample[]): number | null {
 }
 
 /** What was accepted must be readable at the end, each event once. */
-async function assertAllStored(server: Server, { users, broken, unanswered }: SteadyResult): Promise<void> {
+async function assertAllStored(server: Server, { users, broken, unanswered }: LoadResult): Promise<void> {
   const reader = new Reader(server);
   const { stored, difference } = await reader.ledger();
   reader.close();
@@ -204,17 +196,4 @@ function outcome(result: SustainedResult): Outcome {
     noise,
     data: result,
   };
-}
-
-function readings({ pid }: Server): {
-  readonly serverCpu: number;
-  readonly systemCpu: number;
-  readonly ownCpu: number;
-} {
-  const own = process.cpuUsage();
-  return { serverCpu: cpuSeconds(pid), systemCpu: systemCpuSeconds(), ownCpu: (own.user + own.system) / 1e6 };
-}
-
-async function sleep(seconds: number): Promise<void> {
-  await new Promise((resolve) => setTimeout(resolve, seconds * 1000));
 }

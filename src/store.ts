@@ -13,6 +13,7 @@ import {
   IDENTIFIER_TYPES,
   type IdentifierType,
   type KeyKind,
+  type NormalisedKey,
   type RefusalReason,
   type TenantId,
   type ValueType,
@@ -143,7 +144,14 @@ export interface EventQuery extends PageRequest {
   readonly to: number | null;
 }
 
-export interface IdentifierLink {
+/** The user of a request that caused something, and when. */
+export interface Cause {
+  readonly traceId: string;
+  readonly userIndex: number;
+  readonly at: number;
+}
+
+export interface IdentifierLink extends Cause {
   readonly type: IdentifierType;
   /** As the client first wrote it. */
   readonly value: string;
@@ -151,31 +159,22 @@ export interface IdentifierLink {
   readonly normalised: string;
   /** Public id of the node it points to. */
   readonly nodeId: string;
-  readonly traceId: string;
-  readonly userIndex: number;
-  readonly at: number;
 }
 
-export interface StoredMerge {
+export interface StoredMerge extends Cause {
   /** Public ids: `from` was merged into `into` then. */
   readonly from: string;
   readonly into: string;
   /** Public ids of the two nodes that the request joined: the ends of the edge. */
   readonly nodes: readonly [string, string];
-  readonly via: { readonly type: IdentifierType; readonly value: string };
-  readonly traceId: string;
-  readonly userIndex: number;
-  readonly at: number;
+  readonly via: NormalisedKey;
 }
 
-export interface StoredRefusal {
+/** The cause is that of the first refusal of this kind; `count` is how many there were, `lastAt` when the last was. */
+export interface StoredRefusal extends Cause {
   readonly type: IdentifierType;
   readonly value: string;
   readonly reason: RefusalReason;
-  /** Request of the first refusal of this kind; `count` is how many there were, `lastAt` when the last was. */
-  readonly traceId: string;
-  readonly userIndex: number;
-  readonly at: number;
   readonly lastAt: number;
   readonly count: number;
 }

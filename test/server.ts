@@ -3,6 +3,7 @@
  * it starts is ended, by its process id, when the test is over.
  */
 
+import assert from 'node:assert/strict';
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdtempSync, rmSync } from 'node:fs';
@@ -169,6 +170,35 @@ export async function post(
     body: typeof body === 'string' || body instanceof Uint8Array ? body : JSON.stringify(body),
   });
   return readResponse(response);
+}
+
+export async function get({ baseUrl }: Pick<TestServer, 'baseUrl'>, key: string, path: string): Promise<HttpResponse> {
+  return readResponse(await fetch(baseUrl + path, { headers: { authorization: `Bearer ${key}` } }));
+}
+
+/** The body of the response, which must be a 200. */
+export async function read<T>(server: Pick<TestServer, 'baseUrl'>, key: string, path: string): Promise<T> {
+  const { status, text, body } = await get(server, key, path);
+  assert.equal(status, 200, `${path}: ${text}`);
+  return body as T;
+}
+
+/** Waits until the request is processed, and returns its trace. */
+export async function processed<T>(
+  server: Pick<TestServer, 'baseUrl'>,
+  key: string,
+  traceId: string,
+  deadlineMs?: number,
+): Promise<T> {
+  const trace = await eventually(
+    `the request ${traceId} is processed`,
+    async () => {
+      const { body } = await get(server, key, `/traces/${traceId}`);
+      return (body as { status?: string } | undefined)?.status === 'processed' ? body : undefined;
+    },
+    deadlineMs,
+  );
+  return trace as T;
 }
 
 export async function readResponse(response: Response): Promise<HttpResponse> {

@@ -67,25 +67,24 @@ function otherEnd({ nodes: [a, b] }: Edge, node: NodeNumber): NodeNumber | undef
   return b === node ? a : undefined;
 }
 
-/** The root of every node, if these edges are all there are (rules 9 and 16). */
-export function regroup(
+/** Who was merged into whom, had there been these edges alone, in their order; and the root of every node (rules 9, 16). */
+export function replay<Merge extends Edge>(
   nodes: readonly { readonly node: NodeNumber; readonly origin: Origin }[],
-  edges: readonly Edge[],
-): Map<NodeNumber, NodeNumber> {
-  const roots = new Map<NodeNumber, NodeNumber>();
-  // The oldest first: the first one to reach a part is its root.
-  for (const { node: root } of nodes.toSorted((a, b) => compareOrigins(a.origin, b.origin))) {
-    if (roots.has(root)) continue;
-    const part = new Set([root]);
-    for (const node of part) {
-      roots.set(node, root);
-      for (const edge of edges) {
-        const neighbour = otherEnd(edge, node);
-        if (neighbour !== undefined) part.add(neighbour);
-      }
-    }
-  }
-  return roots;
+  edges: readonly Merge[],
+): {
+  readonly merges: readonly { readonly edge: Merge; readonly from: NodeNumber; readonly into: NodeNumber }[];
+  readonly roots: ReadonlyMap<NodeNumber, NodeNumber>;
+} {
+  const parts = new Map(nodes.map((root) => [root.node, { root, nodes: [root.node] }]));
+  const merges = edges.map((edge) => {
+    const [a, b] = edge.nodes.map((node) => parts.get(node));
+    if (a === undefined || b === undefined) throw new Error(`${edge.nodes.join(' and ')} are not in one profile`);
+    const [into, from] = compareOrigins(a.root.origin, b.root.origin) < 0 ? [a, b] : [b, a];
+    for (const node of from.nodes) parts.set(node, into);
+    into.nodes.push(...from.nodes);
+    return { edge, from: from.root.node, into: into.root.node };
+  });
+  return { merges, roots: new Map([...parts].map(([node, { root }]) => [node, root.node])) };
 }
 
 /**

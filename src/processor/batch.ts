@@ -4,10 +4,11 @@
  */
 
 import type { LookupResult, WriteTransaction } from '../store-writer.ts';
+import { METRIC, type MetricsWriter } from '../telemetry/metrics.ts';
 import type { CatalogueCollector } from './catalogue.ts';
 import { decide, lookupRequestOf } from './decide.ts';
 import type { WarningPlans } from './plan-warnings.ts';
-import type { PreparedRecord } from './prepared.ts';
+import type { PreparedRecord } from './prepare.ts';
 
 /** Where a test may stop the process: between any two steps. */
 export type Failpoint = (name: FailpointName) => void;
@@ -27,6 +28,7 @@ export const JOB_FAILPOINTS = ['job_taken', 'job_marked', 'job_written', 'job_sa
 export type FailpointName = (typeof FAILPOINTS)[number] | (typeof JOB_FAILPOINTS)[number];
 
 export interface BatchCounts {
+  readonly records: number;
   readonly users: number;
   readonly events: number;
   /** Events that clients reported to have dropped. */
@@ -48,15 +50,8 @@ export async function processPrepared(
   records: readonly PreparedRecord[],
   { now, failpoint, plans, catalogue }: BatchContext,
 ): Promise<BatchCounts> {
-  const byTenant = new Map<string, PreparedRecord[]>();
-  for (const record of records) {
-    const { tenantId } = record.header;
-    const others = byTenant.get(tenantId);
-    if (others === undefined) byTenant.set(tenantId, [record]);
-    else others.push(record);
-  }
+  const tenants = [...Map.groupBy(records, ({ header }) => header.tenantId)];
   failpoint('prepared');
-  const tenants = [...byTenant];
   const results = await transaction.lookUp(tenants.map(([tenantId, prepared]) => lookupRequestOf(tenantId, prepared)));
   failpoint('looked_up');
   const batches = tenants.map(([tenantId, prepared], index) =>
@@ -66,7 +61,7 @@ export async function processPrepared(
   await transaction.write(batches, now());
   failpoint('written');
 
-  const counts = { users: 0, events: 0, droppedByClients: 0, merges: 0, refusals: 0 };
+  const counts = { records: records.length, users: 0, events: 0, droppedByClients: 0, merges: 0, refusals: 0 };
   for (const batch of batches) {
     const { changes, records: written } = batch;
     catalogue?.add(batch);
@@ -75,8 +70,19 @@ export async function processPrepared(
     for (const { header, duplicateOf, userTally, eventTally } of written) {
       counts.users += userTally.stored;
       counts.events += eventTally.stored;
-      if (duplicateOf === null) counts.droppedByClients += header.droppedByClient ?? 0;
+      // Those of a dead letter were reported before.
+      if (duplicateOf === null && !header.isRetried) counts.droppedByClients += header.droppedByClient ?? 0;
     }
   }
   return counts;
+}
+
+/** After the commit. */
+export function addToMetrics(metrics: MetricsWriter, counts: BatchCounts): void {
+  metrics.inc(METRIC.processed_records, counts.records);
+  metrics.inc(METRIC.processed_users, counts.users);
+  metrics.inc(METRIC.processed_events, counts.events);
+  metrics.inc(METRIC.dropped_by_clients, counts.droppedByClients);
+  metrics.inc(METRIC.merges, counts.merges);
+  metrics.inc(METRIC.refusals, counts.refusals);
 }

@@ -17,6 +17,7 @@ import {
   IDEMPOTENCY_WINDOW_MS,
   type IdentifierType,
   LIMITS,
+  type MatchKey,
   type Origin,
   REFUSAL_REASONS,
 } from '../model.ts';
@@ -31,14 +32,14 @@ import {
   type RejectionToStore,
   type ResolvedPerson,
   type TenantBatch,
+  type Tombstone,
   type UserNote,
   type UserToStore,
 } from '../store-writer.ts';
 import { isAnythingAccepted, isOfBody, olderUseName, rememberedBody } from '../views/key-use.ts';
 import { rejectionId } from '../views/kept-rejections.ts';
-import { Erasures } from './erasures.ts';
 import type { WarningPlan } from './plan-warnings.ts';
-import type { PreparedEvent, PreparedRecord, PreparedUser } from './prepared.ts';
+import type { PreparedEvent, PreparedRecord, PreparedUser } from './prepare.ts';
 
 /** Beyond these a timestamp is flagged: its clock is wrong rather than late. */
 const FUTURE_MS_MAX = DAY_MS;
@@ -226,6 +227,49 @@ class EarlierUses {
   }
 }
 
+/**
+ * Rule 17 on the way into the store: data received before its person was erased does not come back. A user with a
+ * user_id of its own that was not erased is another person who shared an identifier (a device, a mailbox): it is stored,
+ * without the erased identifiers. Any other user with an erased identifier is dropped, and its other identifiers are
+ * taken to be of the erased person too, as far as data from before the erase is concerned.
+ */
+class Erasures {
+  readonly #result: LookupResult;
+  /** By type and value: found in this batch. */
+  readonly #found = new Map<string, number>();
+  readonly tombstones: Tombstone[] = [];
+
+  constructor(result: LookupResult) {
+    this.#result = result;
+  }
+
+  /** Whether anything was erased after this was received, so that its identifiers have to be checked. */
+  mayConcern(receivedAt: number): boolean {
+    return receivedAt <= this.#result.lastErasedAt;
+  }
+
+  /** The user, without erased identifiers if need be; null if it is the erased person. */
+  remainderOf(user: PreparedUser): PreparedUser | null {
+    const { receivedAt } = user.origin;
+    const erased = user.keys.filter((key) => this.#erasedAt(key) >= receivedAt);
+    if (erased.length === 0) return user;
+    const keys = user.keys.filter((key) => !erased.includes(key));
+    if (keys[0]?.type === 'user_id') return { ...user, keys };
+    const erasedAt = Math.max(...erased.map((key) => this.#erasedAt(key)));
+    for (const key of keys) {
+      this.#found.set(`${key.type}:${key.value}`, erasedAt);
+      this.tombstones.push({ key, erasedAt });
+    }
+    return null;
+  }
+
+  #erasedAt(key: MatchKey): number {
+    const stored = this.#result.erasedAt(key) ?? Number.NEGATIVE_INFINITY;
+    if (this.#found.size === 0) return stored;
+    return Math.max(stored, this.#found.get(`${key.type}:${key.value}`) ?? Number.NEGATIVE_INFINITY);
+  }
+}
+
 /** `firstIndex` is the index of the record's first event id in the lookup request. */
 function triage(record: PreparedRecord, firstIndex: number, uses: EarlierUses, erasures: Erasures): TriagedRecord {
   const { header } = record;
@@ -308,9 +352,9 @@ function warningsOf(
 ): string[] {
   const { version } = plan;
   const { receivedAt: at, traceId } = user.origin;
-  return plan.violationsOf(user, events).map((violation) => {
-    violations.push({ ...plan.countedAs(violation), version, count: 1, at, traceId });
-    return plan.textOf(violation);
+  return plan.violationsOf(user, events).map(({ text, countedAs }) => {
+    violations.push({ ...countedAs, version, count: 1, at, traceId });
+    return text;
   });
 }
 

@@ -12,6 +12,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { messageOf } from '../errors.ts';
 import type { MatchOptions } from '../identity/match-keys.ts';
+import type { LogRecord } from '../log.ts';
 import type { TenantId } from '../model.ts';
 import type { PlanStore } from '../plans.ts';
 import { fixUser, validateUser } from '../resubmit/fixed-user.ts';
@@ -20,7 +21,6 @@ import { PlanChecks } from '../resubmit/plan-checks.ts';
 import { resubmittedRecord } from '../resubmit/resubmitted-record.ts';
 import type { JobCounts, JobProblem } from '../store.ts';
 import {
-  type DeadLetterItem,
   type JobItem,
   type RejectedItem,
   StoreConflictError,
@@ -33,12 +33,11 @@ import {
 import type { Logger } from '../telemetry/logger.ts';
 import { METRIC, type MetricsWriter } from '../telemetry/metrics.ts';
 import type { UserCheck } from '../validation/validate-request.ts';
-import { type BatchCounts, type Failpoint, processPrepared } from './batch.ts';
+import { addToMetrics, type Failpoint, processPrepared } from './batch.ts';
 import type { CatalogueCollector } from './catalogue.ts';
 import { failureOf, isPoison } from './failures.ts';
 import type { WarningPlans } from './plan-warnings.ts';
-import { prepareRecord } from './prepare.ts';
-import type { PreparedRecord } from './prepared.ts';
+import { type PreparedRecord, prepareRecord } from './prepare.ts';
 
 /** These two keep a step short compared with a transaction of the log. */
 const ITEMS_PER_STEP = 100;
@@ -97,27 +96,21 @@ export class JobRunner {
       return false;
     }
     const transaction = await writer.begin();
-    let items: readonly JobItem[] = [];
-    let jobId = '';
+    let job: TakenJob | undefined;
     try {
-      const job = await transaction.takeJob(this.#oneByOne > 0 ? 1 : ITEMS_PER_STEP);
-      if (job === undefined) {
-        // Another processor has them.
-        await transaction.commit(false);
-        this.#lookAt = performance.now() + LOOK_INTERVAL_MS;
-        return false;
-      }
-      items = job.items;
-      jobId = job.id;
-      await this.#apply(transaction, job);
+      job = await transaction.takeJob(this.#oneByOne > 0 ? 1 : ITEMS_PER_STEP);
+      if (job !== undefined) await this.#apply(transaction, job);
+      // Another processor has them.
+      else await transaction.commit(false);
     } catch (error) {
       await transaction.rollback();
       this.#parts.catalogue?.discard();
-      await this.#recover(jobId, items, error);
+      await this.#recover(job, error);
       return true;
     }
-    if (this.#oneByOne > 0) this.#oneByOne -= 1;
-    return true;
+    if (job === undefined) this.#lookAt = performance.now() + LOOK_INTERVAL_MS;
+    else if (this.#oneByOne > 0) this.#oneByOne -= 1;
+    return job !== undefined;
   }
 
   async #apply(transaction: WriteTransaction, job: TakenJob): Promise<void> {
@@ -145,7 +138,7 @@ export class JobRunner {
     await transaction.commit(false);
     this.#parts.catalogue?.commit();
     failpoint('job_committed');
-    if (written !== undefined) this.#count(written, records.length);
+    if (written !== undefined) addToMetrics(this.#parts.metrics, written);
   }
 
   /** What the tenant's plan enforces now. */
@@ -180,7 +173,7 @@ export class JobRunner {
       } else if (item.kind === 'dead_letter') {
         if (item.isRetried) counts.already += 1;
         else if (item.record === null) note('failed', NOT_KEPT);
-        else applied.push({ item, record: this.#retried(item, at) });
+        else applied.push({ item, record: this.#retried(item.record, at) });
       } else if (item.isResubmitted) {
         counts.already += 1;
       } else if (item.payloadIsCut) {
@@ -221,27 +214,26 @@ export class JobRunner {
     return { ...prepared, header: { ...prepared.header, usersRejected: -1, resubmitted, appliedAt: at } };
   }
 
-  #retried({ record }: DeadLetterItem, at: number): PreparedRecord {
-    if (record === null) throw new Error('a dead letter without its body cannot be retried');
+  #retried(record: LogRecord, at: number): PreparedRecord {
     const prepared = prepareRecord(record, this.#parts.options);
     return { ...prepared, header: { ...prepared.header, isRetried: true, appliedAt: at } };
   }
 
   /** After an error in a step. Throws it on unless it is a conflict, or may be the fault of an item. */
-  async #recover(jobId: string, items: readonly JobItem[], error: unknown): Promise<void> {
+  async #recover(job: TakenJob | undefined, error: unknown): Promise<void> {
     const isStored = error instanceof StoredAlreadyError;
     if (error instanceof StoreConflictError && !isStored) {
       this.#parts.metrics.inc(METRIC.store_conflicts);
       await sleep(Math.random() * CONFLICT_WAIT_MS);
       return;
     }
-    const [first] = items;
-    if ((!isPoison(error) && !isStored) || first === undefined) throw error;
-    if (items.length > 1) {
-      this.#oneByOne = items.length;
+    const [first] = job?.items ?? [];
+    if ((!isPoison(error) && !isStored) || job === undefined || first === undefined) throw error;
+    if (job.items.length > 1) {
+      this.#oneByOne = job.items.length;
       return;
     }
-    const name = nameOf(jobId, first);
+    const name = nameOf(job.id, first);
     const tries = (this.#tries.get(name) ?? 0) + 1;
     this.#tries.set(name, tries);
     if (tries < TRIES_MAX) return;
@@ -249,15 +241,6 @@ export class JobRunner {
     const { cause, stack } = failureOf(error);
     this.#failed.set(name, cause);
     this.#parts.logger.error({ trace_id: first.traceId, cause, stack }, 'an item of a job cannot be processed');
-  }
-
-  #count({ users, events, merges, refusals }: BatchCounts, records: number): void {
-    const { metrics } = this.#parts;
-    metrics.inc(METRIC.processed_records, records);
-    metrics.inc(METRIC.processed_users, users);
-    metrics.inc(METRIC.processed_events, events);
-    metrics.inc(METRIC.merges, merges);
-    metrics.inc(METRIC.refusals, refusals);
   }
 }
 

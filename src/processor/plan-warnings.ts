@@ -7,7 +7,6 @@
  * Violations are counted by event name and path without indexes. The store bounds how many are distinguished.
  */
 
-import type { Violation } from '../plans/compiled-plan.ts';
 import { parseJson } from '../json/parse.ts';
 import { type TenantId, tenantOf } from '../model.ts';
 import type { PlanStore, StoredPlan } from '../plans.ts';
@@ -15,7 +14,7 @@ import { UNUSABLE_PLAN, UnusablePlanError } from '../plans/unusable-plan.ts';
 import type { PlanViolation } from '../store-writer.ts';
 import type { Logger } from '../telemetry/logger.ts';
 import type { OutageLog } from '../telemetry/outage-log.ts';
-import type { PreparedEvent, PreparedUser } from './prepared.ts';
+import type { PreparedEvent, PreparedUser } from './prepare.ts';
 
 const PLANS_INTERVAL_MS = 1_000;
 
@@ -23,16 +22,16 @@ const PLANS_INTERVAL_MS = 1_000;
 export interface WarningPlan {
   readonly version: number;
   /** Violations by the user's stored events, and by the properties it sets. */
-  violationsOf(user: PreparedUser, events: readonly PreparedEvent[]): readonly Violation[];
-  /** For the trace. */
-  textOf(violation: Violation): string;
-  /** What a violation is counted as. */
-  countedAs(violation: Violation): Pick<PlanViolation, 'eventName' | 'path' | 'message'>;
+  violationsOf(user: PreparedUser, events: readonly PreparedEvent[]): readonly PlanWarning[];
 }
 
-export interface WarningPlans {
-  of(tenantId: TenantId): WarningPlan | undefined;
+interface PlanWarning {
+  /** For the trace. */
+  readonly text: string;
+  readonly countedAs: Pick<PlanViolation, 'eventName' | 'path' | 'message'>;
 }
+
+export type WarningPlans = Pick<CurrentWarningPlans, 'of'>;
 
 /** Rejects with an UnusablePlanError. */
 export async function openWarningPlan(text: string, version: number): Promise<WarningPlan> {
@@ -40,9 +39,11 @@ export async function openWarningPlan(text: string, version: number): Promise<Wa
   const plan = compileStored(text, version);
   return {
     version,
-    violationsOf: (user, events) => checkUser(plan, asSent(user, events), 'warn'),
-    textOf: (violation) => violationText(violation, version),
-    countedAs: ({ event_name: eventName, path, message }) => ({ eventName, path: countedPath(path), message }),
+    violationsOf: (user, events) =>
+      checkUser(plan, asSent(user, events), 'warn').map((violation) => {
+        const { event_name: eventName, path, message } = violation;
+        return { text: violationText(violation, version), countedAs: { eventName, path: countedPath(path), message } };
+      }),
   };
 }
 
@@ -67,7 +68,7 @@ function asSent({ propertyUpdate }: PreparedUser, stored: readonly PreparedEvent
   };
 }
 
-export class CurrentWarningPlans implements WarningPlans {
+export class CurrentWarningPlans {
   readonly #store: PlanStore;
   readonly #outage: Pick<OutageLog, 'failed' | 'worked'>;
   readonly #logger: Pick<Logger, 'error'>;

@@ -21,8 +21,7 @@ import type { LookupRequest, LookupResult, RecordToStore, TenantBatch, UserToSto
 import { foldedGroups, groupsIn } from '../views/node-properties.ts';
 import type { ProfileNodes } from '../views/profile.ts';
 import { decide, lookupRequestOf } from './decide.ts';
-import { prepareRecord } from './prepare.ts';
-import type { PreparedRecord } from './prepared.ts';
+import { type PreparedRecord, prepareRecord } from './prepare.ts';
 
 /** Number of the first node that a prediction creates: beyond all that are stored, on any backend. */
 export const FIRST_PREDICTED_NODE: NodeNumber = 2 ** 52;
@@ -86,7 +85,7 @@ export function completePrediction(
     const outcome = changes.outcomes[index] as Outcome;
     const newIdentifiers = (linked.get(userIndex) ?? []).map(({ key }) => identifierOf(key));
     const refusals = outcome.refusals.map(({ key, reason }) => ({ ...identifierOf(key), reason }));
-    effects.set(userIndex, { node: outcome.node, newIdentifiers, refusals, ...people.apply(user, outcome) });
+    effects.set(userIndex, { newIdentifiers, refusals, ...people.apply(user, outcome) });
   }
   const users = batch.records.flatMap((record, index) =>
     usersOf(record, records[index] as PreparedRecord, effects, people),
@@ -106,16 +105,20 @@ function identifierOf({ type, raw }: MatchKey): PredictedIdentifier {
 type Effect = Pick<
   PredictedUser,
   'newIdentifiers' | 'merges' | 'refusals' | 'propertyChanges' | 'propertyChangesOmitted'
-> & { readonly node: NodeNumber | null };
+>;
 
-const NO_EFFECT: Effect = {
-  node: null,
+const NOTHING = {
+  profileId: null,
+  isNew: false,
+  events: 0,
+  duplicateOf: null,
+  duplicateEvents: 0,
   newIdentifiers: [],
   merges: [],
   refusals: [],
   propertyChanges: [],
   propertyChangesOmitted: 0,
-};
+} as const;
 
 function usersOf(
   record: RecordToStore,
@@ -124,29 +127,27 @@ function usersOf(
   people: PredictedPeople,
 ): PredictedUser[] {
   const notes = new Map(record.notes.map((note) => [note.userIndex, note]));
-  const stored = new Map(record.users.map(({ origin, events }) => [origin.userIndex, events.length]));
-  const { duplicateOf } = record;
-  const nothing = { profileId: null, isNew: false, events: 0, duplicateEvents: 0, duplicateOf, warnings: [] };
+  const stored = new Map(record.users.map((user) => [user.origin.userIndex, user]));
   const accepted = prepared.users.map(({ origin: { userIndex } }): PredictedUser => {
-    const { node, ...effect } = effects.get(userIndex) ?? NO_EFFECT;
     const note = notes.get(userIndex);
+    const user = stored.get(userIndex);
+    const node = user?.node ?? null;
     return {
-      ...nothing,
-      ...effect,
-      duplicateOf: stored.has(userIndex) ? null : duplicateOf,
+      ...NOTHING,
+      ...effects.get(userIndex),
+      ...(node !== null && people.profileOf(node)),
       userIndex,
       status: 'accepted',
-      ...(node !== null && people.profileOf(node)),
-      events: stored.get(userIndex) ?? 0,
+      events: user?.events.length ?? 0,
+      duplicateOf: user === undefined ? record.duplicateOf : null,
       duplicateEvents: note?.duplicateEvents ?? 0,
       warnings: note?.warnings ?? [],
       message: null,
     };
   });
   const rejected = record.rejections.map(({ userIndex, message }): PredictedUser => {
-    const { node: _none, ...effect } = NO_EFFECT;
     const warnings = notes.get(userIndex)?.warnings ?? [];
-    return { ...nothing, ...effect, duplicateOf: null, userIndex, status: 'rejected', message, warnings };
+    return { ...NOTHING, userIndex, status: 'rejected', message, warnings };
   });
   return [...accepted, ...rejected];
 }

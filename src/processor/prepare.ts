@@ -4,17 +4,35 @@
  * the record then becomes a dead letter.
  */
 
+import type { IdentityClaim } from '../identity/graph.ts';
 import { type MatchOptions, matchKeysOf } from '../identity/match-keys.ts';
 import { propertyUpdateOf } from '../identity/property-updates.ts';
 import { bodyHashOf } from '../log/body-hash.ts';
 import { type LogRecord, NO_TENANT } from '../log.ts';
-import { type KeyKind, LIMITS, type Origin } from '../model.ts';
-import type { RecordHeader, RejectionToStore, PropertyUpdateToStore } from '../store-writer.ts';
+import { type IdentifierType, type KeyKind, LIMITS, type Origin } from '../model.ts';
+import type { EventToStore, PropertyUpdateToStore, RecordHeader, RejectionToStore } from '../store-writer.ts';
 import { currencyOf, NO_REVENUE } from '../views/currency.ts';
 import { parseExact } from '../json/exact-numbers.ts';
 import { decodeUtf8 } from '../json/utf8.ts';
 import { parseIso8601 } from '../validation/iso8601.ts';
-import type { PreparedEvent, PreparedRecord, PreparedUser } from './prepared.ts';
+
+export interface PreparedEvent extends EventToStore {
+  /** `$event_id`, by which the same event is recognised. */
+  readonly eventId: string | null;
+}
+
+export interface PreparedUser extends IdentityClaim {
+  readonly junk: readonly IdentifierType[];
+  readonly events: readonly PreparedEvent[];
+  readonly propertyUpdate: PropertyUpdateToStore | null;
+}
+
+/** A record as the rest of the processor works on it. */
+export interface PreparedRecord {
+  readonly header: RecordHeader;
+  readonly users: readonly PreparedUser[];
+  readonly rejections: readonly RejectionToStore[];
+}
 
 type JsonObject = Readonly<Record<string, unknown>>;
 

@@ -1,20 +1,14 @@
 /**
- * The processor: reads the log and writes the store, continuously, in its own thread.
- *
- * The loop: a transaction, a step of a job (jobs.ts), housekeeping, a pause; compaction when idle. A transaction takes
- * batches until the log has no more, or it has `TRANSACTION_USERS_MAX` users or events, or has run for
- * `TRANSACTION_MS_MAX`: under load this trades some delay for pages that are written once instead of many times. With
- * nothing to do it commits at once and waits. Where several processors write one store (`isStoreShared`), a transaction
- * is one batch, of all partitions that are ours together.
+ * The processor: reads the log and writes the store, continuously, in its own thread. The loop: a transaction, a step of a
+ * job (jobs.ts), housekeeping, a pause; compaction when idle. Under load a transaction takes many batches, which trades
+ * some delay for pages that are written once instead of many times; where several processors write one store
+ * (`isStoreShared`), it is one batch, of all partitions that are ours together.
  *
  * Invariant: the effects of a record and the position after it are committed together, so each record has its effects
  * exactly once, wherever the process dies. A record that makes this code throw is isolated, tried `TRIES_MAX` times and
- * then becomes a dead letter with its cause; processing continues with the others. An unavailable store is retried.
- * Whenever it is uncertain what the store holds (another processor was first, a commit got no response) the positions
- * are read again; and at intervals while idle, because a database may have been restored to an earlier state and no
- * commit would fail. If the record before the store's position is not the one that the store processed last, log and
- * store do not belong together: processing waits. A record that is stored already is skipped: it advances the position
- * and has no other effect.
+ * then becomes a dead letter with its cause; an unavailable store is retried. Whenever it is uncertain what the store
+ * holds (another processor was first, a commit got no response, the database may have been restored to an earlier state),
+ * the positions are read again. If log and store do not belong together, processing waits.
  */
 
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -31,7 +25,7 @@ import {
   type StoreWriter,
   type WriteTransaction,
 } from '../store-writer.ts';
-import { type BatchCounts, type Failpoint, processPrepared } from './batch.ts';
+import { addToMetrics, type BatchCounts, type Failpoint, processPrepared } from './batch.ts';
 import { CatalogueCollector } from './catalogue.ts';
 import { isRetryable } from '../runtime/unavailable.ts';
 import { failureOf, isPoison } from './failures.ts';
@@ -39,8 +33,7 @@ import { JobRunner } from './jobs.ts';
 import type { WarningPlans } from './plan-warnings.ts';
 import { UnavailablePartitions } from './unavailable-partitions.ts';
 import { RetryLoop } from './retry-loop.ts';
-import { headerOf, prepareRecord } from './prepare.ts';
-import type { PreparedRecord } from './prepared.ts';
+import { headerOf, type PreparedRecord, prepareRecord } from './prepare.ts';
 import type { PlanStore } from '../plans.ts';
 
 /**
@@ -123,12 +116,8 @@ export class Processor {
   readonly #failpoint: Failpoint;
   readonly #batchBytesMax: number;
   readonly #transactionUsersMax: number;
-  /** As committed to the store. */
-  #committed: ReadonlyMap<number, number> = new Map();
-  /** The request of the last record before each of these positions; none where it is not known. */
-  #committedTraceIds: ReadonlyMap<number, string> = new Map();
-  /** As of the last look at the store. */
-  #processed: StoreProgress = { positions: new Map(), lastTraceIds: new Map(), skipped: [] };
+  /** As committed to the store; no `lastTraceIds` where they are not known. */
+  #committed: StoreProgress = { positions: new Map(), lastTraceIds: new Map(), skipped: [] };
   /** Whether that may be out of date. */
   #isUncertain = true;
   readonly #positionsIntervalMs: number;
@@ -145,11 +134,10 @@ export class Processor {
   #hasCopies = false;
   /** Records in the current transaction that are stored already. */
   #copies = 0;
-  /** Positions and requests in the current transaction. */
-  #positions = new Map<number, number>();
-  #traceIds = new Map<number, string>();
+  /** The same in the current transaction. */
+  #current = { positions: new Map<number, number>(), lastTraceIds: new Map<number, string>() };
   /** Counts of the current transaction, added to the metrics after its commit. */
-  #uncounted: (BatchCounts & { readonly records: number })[] = [];
+  #uncounted: BatchCounts[] = [];
   /** Up to where each partition is read record by record, because a batch there failed. */
   readonly #isolateUntil = new Map<number, number>();
   readonly #tries = new Map<string, number>();
@@ -278,12 +266,11 @@ export class Processor {
     const { log, writer } = this.#parts;
     const partitions = await log.partitions();
     if (this.#isUncertain || partitions.some((partition) => !this.#partitions.includes(partition))) {
-      this.#processed = await writer.processed();
+      const stored = await writer.processed();
       this.#positionsReadAt = performance.now();
-      this.#noteEarlierPositions(partitions, this.#processed);
-      this.#unverifyMoved(this.#processed);
-      this.#committed = this.#processed.positions;
-      this.#committedTraceIds = this.#processed.lastTraceIds;
+      this.#noteEarlierPositions(partitions, stored);
+      this.#unverifyMoved(stored);
+      this.#committed = stored;
       this.#isUncertain = false;
     }
     for (const partition of this.#verifiedPartitions)
@@ -298,15 +285,27 @@ export class Processor {
   #unverifyMoved({ positions, lastTraceIds }: ProcessedLog): void {
     for (const partition of this.#verifiedPartitions) {
       const isSame =
-        positions.get(partition) === this.#committed.get(partition) &&
-        lastTraceIds.get(partition) === this.#committedTraceIds.get(partition);
+        positions.get(partition) === this.#committed.positions.get(partition) &&
+        lastTraceIds.get(partition) === this.#committed.lastTraceIds.get(partition);
       if (!isSame) this.#verifiedPartitions.delete(partition);
     }
   }
 
   #continueFromCommitted(): void {
-    this.#positions = new Map(this.#committed);
-    this.#traceIds = new Map(this.#committedTraceIds);
+    const { positions, lastTraceIds } = this.#committed;
+    this.#current = { positions: new Map(positions), lastTraceIds: new Map(lastTraceIds) };
+  }
+
+  #advance(partition: number, position: number, lastTraceId: string | undefined): void {
+    const { positions, lastTraceIds } = this.#current;
+    positions.set(partition, position);
+    if (lastTraceId === undefined) lastTraceIds.delete(partition);
+    else lastTraceIds.set(partition, lastTraceId);
+  }
+
+  #noteCommitted(): void {
+    this.#committed = { ...this.#current, skipped: this.#committed.skipped };
+    this.#isDurable = false;
   }
 
   /** Positions never go back by themselves: the store was restored to an earlier state, or an operator set them. */
@@ -315,7 +314,7 @@ export class Processor {
     let records = 0;
     for (const partition of partitions) {
       const position = positions.get(partition) ?? 0;
-      const behind = (this.#committed.get(partition) ?? 0) - position;
+      const behind = (this.#committed.positions.get(partition) ?? 0) - position;
       if (behind <= 0) continue;
       // A store has the request with the position; the statements for operators remove it.
       if (positions.has(partition) && !lastTraceIds.has(partition)) {
@@ -358,7 +357,7 @@ export class Processor {
   /** After a batch that threw: its records one by one; the one that keeps throwing becomes a dead letter. */
   async #oneRecord(partition: number): Promise<boolean> {
     this.#continueFromCommitted();
-    const position = this.#committed.get(partition) ?? 0;
+    const position = this.#committed.positions.get(partition) ?? 0;
     const { records, next } = await this.#readOneRecord(partition, position);
     const [record] = records;
     if (record === undefined || position >= (this.#isolateUntil.get(partition) ?? 0)) {
@@ -380,7 +379,7 @@ export class Processor {
 
   async #readOneRecord(partition: number, position: number): Promise<LogBatch> {
     try {
-      return await this.#parts.log.read(partition, position, 1, this.#committedTraceIds.get(partition));
+      return await this.#parts.log.read(partition, position, 1, this.#committed.lastTraceIds.get(partition));
     } catch (error) {
       this.#verifiedPartitions.delete(partition);
       // The others need not wait for it. Its batch is read again when it can be, and throws again.
@@ -394,20 +393,11 @@ export class Processor {
     this.#parts.assertLockHeld?.();
     await transaction.commit(false);
     this.#catalogue.commit();
-    this.#committed = this.#positions;
-    this.#committedTraceIds = this.#traceIds;
-    this.#isDurable = false;
+    this.#noteCommitted();
     this.#conflictsInARow = 0;
     if (this.#copies === 0) this.#hasCopies = false;
     this.#failpoint('committed');
-    for (const { records, users, events, droppedByClients, merges, refusals } of this.#uncounted) {
-      metrics.inc(METRIC.processed_records, records);
-      metrics.inc(METRIC.processed_users, users);
-      metrics.inc(METRIC.processed_events, events);
-      metrics.inc(METRIC.dropped_by_clients, droppedByClients);
-      metrics.inc(METRIC.merges, merges);
-      metrics.inc(METRIC.refusals, refusals);
-    }
+    for (const counts of this.#uncounted) addToMetrics(metrics, counts);
     metrics.inc(METRIC.processor_transactions);
     metrics.observe(METRIC.processor_transaction_duration, (performance.now() - startedAt) / 1000);
   }
@@ -442,8 +432,8 @@ export class Processor {
   async #readEach(): Promise<Read[]> {
     const partitions = this.#partitions;
     const read = async (partition: number, bytesMax: number): Promise<Read> => {
-      const from = this.#positions.get(partition) ?? 0;
-      const lastTraceId = this.#traceIds.get(partition);
+      const from = this.#current.positions.get(partition) ?? 0;
+      const lastTraceId = this.#current.lastTraceIds.get(partition);
       try {
         if (!this.#verifiedPartitions.has(partition))
           await assertContinues(this.#parts.log, partition, from, lastTraceId);
@@ -469,10 +459,9 @@ export class Processor {
     const { now, options, plans } = this.#parts;
     for (const { partition, from, next, records } of reads.toSorted((a, b) => a.partition - b.partition)) {
       const lastTraceId = records.at(-1)?.traceId;
-      await transaction.advance(partition, from, next, lastTraceId, this.#traceIds.get(partition));
+      await transaction.advance(partition, from, next, lastTraceId, this.#current.lastTraceIds.get(partition));
       await this.#noteLost(transaction, { partition, from, next }, records.length);
-      this.#positions.set(partition, next);
-      setOrDelete(this.#traceIds, partition, lastTraceId);
+      this.#advance(partition, next, lastTraceId);
     }
     this.#failpoint('advanced');
     const prepared = reads.flatMap(({ records }) => records.map((record) => prepareRecord(record, options)));
@@ -484,7 +473,7 @@ export class Processor {
       plans,
       catalogue: this.#catalogue,
     });
-    this.#uncounted.push({ ...counts, records: records.length });
+    this.#uncounted.push(counts);
     return Math.max(counts.users, counts.events);
   }
 
@@ -508,7 +497,7 @@ export class Processor {
     records: number,
   ): Promise<void> {
     const at = this.#parts.now();
-    for (const skipped of this.#processed.skipped) {
+    for (const skipped of this.#committed.skipped) {
       if (skipped.partition === partition && skipped.to === from) await transaction.noteLost({ ...skipped, at });
     }
     if (next - Math.max(from, FIRST_POSITION) === records) return;
@@ -528,7 +517,7 @@ export class Processor {
     const { cause, stack } = failureOf(error);
     const transaction = await writer.begin();
     try {
-      await transaction.advance(partition, from, next, traceId, this.#committedTraceIds.get(partition));
+      await transaction.advance(partition, from, next, traceId, this.#committed.lastTraceIds.get(partition));
       await this.#noteLost(transaction, { partition, from, next }, 1);
       await transaction.deadLetter(headerOf(record), record, cause, now());
       this.#parts.assertLockHeld?.();
@@ -538,9 +527,9 @@ export class Processor {
       if (failure instanceof StoreConflictError) return;
       throw failure;
     }
-    this.#committed = new Map(this.#committed).set(partition, next);
-    this.#committedTraceIds = new Map(this.#committedTraceIds).set(partition, traceId);
-    this.#isDurable = false;
+    this.#continueFromCommitted();
+    this.#advance(partition, next, traceId);
+    this.#noteCommitted();
     metrics.inc(METRIC.dead_letters);
     logger.error(
       { trace_id: traceId, partition, position, cause, stack },
@@ -558,7 +547,7 @@ export class Processor {
       if (elapsedMs >= (this.#isDurable ? DURABLE_IDLE_INTERVAL_MS : DURABLE_INTERVAL_MS)) await this.#makeDurable();
     } finally {
       // Also when the store cannot be written: that is when the backlog grows.
-      await this.#parts.betweenTransactions(this.#committed, this.#caughtUpTo);
+      await this.#parts.betweenTransactions(this.#committed.positions, this.#caughtUpTo);
     }
   }
 
@@ -578,7 +567,7 @@ export class Processor {
     this.#isDurable = true;
     this.#lastDurableAt = now();
     for (const partition of this.#partitions) {
-      const position = this.#committed.get(partition);
+      const position = this.#committed.positions.get(partition);
       if (position !== undefined && !this.#unavailable.has(partition)) await log.commit(partition, position);
     }
     this.#failpoint('log_committed');
@@ -587,9 +576,4 @@ export class Processor {
 
 function nameOf({ partition, position }: LogRecord): string {
   return `${partition}/${position}`;
-}
-
-function setOrDelete(map: Map<number, string>, key: number, value: string | undefined): void {
-  if (value === undefined) map.delete(key);
-  else map.set(key, value);
 }

@@ -88,26 +88,18 @@ export function withTenant(cursor: string, tenantId: string): string {
   return `${marked}.${shortHash(marked)}`;
 }
 
-/** The cursor of arrivals without that. Throws `BadCursorError` where it was given to another tenant. */
-export function withoutTenant(cursor: string, tenantId: string): string {
-  const [own, mark] = partsOf(cursor, malformedCursor);
-  if (mark === shortHash(tenantId)) return own;
-  throw new BadCursorError(`was given to another account or environment: ${GO_ON}`);
-}
-
-/** Like `withoutTenant`, for a cursor for the next page of a list. */
-export function pageWithoutTenant(cursor: string, tenantId: string): string {
-  const [own, mark] = partsOf(cursor, malformedPage);
+/** The cursor without that, of arrivals or of a list. Throws `BadCursorError` where it was given to another tenant. */
+export function withoutTenant(of: 'arrivals' | 'list', cursor: string, tenantId: string): string {
+  const [own = '', mark = '', checksum, ...more] = cursor.split('.');
+  const isArrivals = of === 'arrivals';
+  if (more.length > 0 || checksum !== shortHash(`${own}.${mark}`))
+    throw isArrivals ? malformedCursor() : malformedPage();
   if (mark === shortHash(tenantId)) return own;
   throw new BadCursorError(
-    'was given to another account or environment, or by another installation: leave it out to begin with the first page',
+    isArrivals
+      ? `was given to another account or environment: ${GO_ON}`
+      : 'was given to another account or environment, or by another installation: leave it out to begin with the first page',
   );
-}
-
-function partsOf(cursor: string, refusal: () => BadCursorError): [own: string, mark: string] {
-  const [own = '', mark = '', checksum, ...more] = cursor.split('.');
-  if (more.length > 0 || checksum !== shortHash(`${own}.${mark}`)) throw refusal();
-  return [own, mark];
 }
 
 /** The cursor after the last event of a page that is ordered by event time. */

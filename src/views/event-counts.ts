@@ -1,10 +1,13 @@
 /**
- * Events of a transaction by minute and hour of their own timestamps, buffered until the store writes them. Pure.
+ * Counts of events by minute and hour of their own timestamps, with their revenue by currency, summed exactly: gathered in a
+ * transaction until the store writes them, added up for the API (days are sums of hours, in UTC), and reduced when events
+ * are erased or expire. Pure, and the same for every store.
  */
 
-import { HOUR_MS, MINUTE_MS } from '../model.ts';
+import { DAY_MS, HOUR_MS, MINUTE_MS } from '../model.ts';
+import type { CountBucket, CountQuery, CurrencySum } from '../store.ts';
 import type { EventToStore } from '../store-writer.ts';
-import { amountToSum, type CountedCurrency } from './currency.ts';
+import { amountToSum, type CountedCurrency, NO_CURRENCY, NO_REVENUE, OTHER_CURRENCY } from './currency.ts';
 import { Decimal } from './decimal.ts';
 import { startOf } from './sums.ts';
 
@@ -19,6 +22,9 @@ export interface CountedBucket {
   revenue: Decimal;
 }
 
+/** Where an event is counted. */
+export type Bucket = Pick<CountedBucket, 'width' | 'start' | 'eventName' | 'currency'>;
+
 /** A minute, and the hour that it is part of. */
 interface Minute extends CountedBucket {
   readonly hour: CountedBucket;
@@ -29,12 +35,10 @@ type MinutesOfStart = Map<CountedCurrency, Map<string, Minute>>;
 
 const NOTHING = { events: 0, revenue: Decimal.ZERO };
 
-type BucketKey = Pick<CountedBucket, 'width' | 'start' | 'eventName' | 'currency'> & Partial<CountedBucket>;
-
 /** The order in which all writers lock buckets, so that two never deadlock. */
-export function compareBuckets(a: BucketKey, b: BucketKey): number {
+export function compareBuckets(a: CountedBucket, b: CountedBucket): number {
   return (
-    (a.tenant ?? 0) - (b.tenant ?? 0) ||
+    a.tenant - b.tenant ||
     a.width - b.width ||
     a.start - b.start ||
     (a.eventName < b.eventName ? -1 : +(a.eventName > b.eventName)) ||
@@ -93,4 +97,120 @@ export class EventCounts {
   }
 }
 
-type CountedEvent = Pick<EventToStore, 'timestamp' | 'name' | 'revenue' | 'currency'>;
+/** Of an event, what is counted. */
+export type CountedEvent = Pick<EventToStore, 'timestamp' | 'name' | 'revenue' | 'currency'>;
+
+const WIDTH_MS = { minute: MINUTE_MS, hour: HOUR_MS, day: DAY_MS } as const;
+
+/** Events of one name, or of all, with revenue in one currency or without revenue. */
+export interface CountRow {
+  readonly start: number;
+  readonly eventName: string | null;
+  readonly currency: CountedCurrency;
+  readonly events: number;
+  readonly revenue: string;
+}
+
+/** Which stored buckets a question is about. */
+interface CountRange {
+  readonly width: number;
+  /** From (inclusive) to (exclusive). */
+  readonly from: number;
+  readonly to: number;
+}
+
+/**
+ * Every bucket that has a part in the range is given whole: a range that begins or ends within a bucket is widened to
+ * it.
+ */
+export function countRange({ interval, from, to }: CountQuery): CountRange {
+  const width = WIDTH_MS[interval];
+  return {
+    width: Math.min(width, HOUR_MS),
+    from: startOf(from, width),
+    to: Math.ceil(to / width) * width,
+  };
+}
+
+interface Sums {
+  events: number;
+  readonly revenue: Map<CountedCurrency, { events: number; revenue: Decimal }>;
+}
+
+/** `rows` in the order of their names where they have any; those of days are hours. */
+export function countBuckets({ interval }: CountQuery, rows: readonly CountRow[]): CountBucket[] {
+  const buckets = new Map<number, Map<string | null, Sums>>();
+  for (const row of rows) {
+    const start = interval === 'day' ? startOf(row.start, DAY_MS) : row.start;
+    const names = buckets.get(start) ?? new Map<string | null, Sums>();
+    buckets.set(start, names);
+    const sums = names.get(row.eventName) ?? { events: 0, revenue: new Map() };
+    names.set(row.eventName, sums);
+    addRow(sums, row);
+  }
+  const starts = [...buckets].sort(([a], [b]) => a - b);
+  return starts.flatMap(([start, names]) => {
+    const sorted = interval === 'day' ? [...names].sort(([a], [b]) => compareTexts(a ?? '', b ?? '')) : [...names];
+    return sorted.map(([eventName, sums]) => ({ start, eventName, events: sums.events, revenue: revenueOf(sums) }));
+  });
+}
+
+function addRow(sums: Sums, { currency, events, revenue }: CountRow): void {
+  sums.events += events;
+  if (currency === NO_REVENUE) return;
+  const before = sums.revenue.get(currency) ?? { events: 0, revenue: Decimal.ZERO };
+  sums.revenue.set(currency, {
+    events: before.events + events,
+    revenue: before.revenue.plus(Decimal.of(revenue)),
+  });
+}
+
+/** Codes first, in their order. */
+function revenueOf({ revenue }: Sums): CurrencySum[] {
+  const sorted = [...revenue].sort(([a], [b]) => (a < b ? -1 : 1));
+  return sorted.map(([currency, sum]) => ({
+    currency: currency === NO_CURRENCY ? null : currency,
+    events: sum.events,
+    revenue: currency === OTHER_CURRENCY ? null : sum.revenue.toNumber(),
+  }));
+}
+
+/** As stores order texts: by their bytes. */
+function compareTexts(a: string, b: string): number {
+  return Buffer.compare(Buffer.from(a), Buffer.from(b));
+}
+
+/** A row of the counts. Each writer has some of its own, by shard. */
+export interface CountedRow extends Bucket {
+  readonly shard: number;
+  readonly events: number;
+  readonly revenue: string;
+}
+
+function nameOf({ width, start, eventName, currency }: Bucket): string {
+  // A currency has no space in it.
+  return `${width} ${start} ${currency} ${eventName}`;
+}
+
+/**
+ * What remains after events were erased or have expired: the rows as they are from now on; those without events are to be
+ * removed. `rows` are all shards of the buckets. An event does not say in which shard it was counted, so the remaining
+ * revenue of a bucket goes into one of its shards: a shard alone means nothing.
+ */
+export function rowsWithout(losses: readonly CountedBucket[], rows: readonly CountedRow[]): CountedRow[] {
+  const shards = Map.groupBy(rows, nameOf);
+  return losses.flatMap((loss) => shardsWithout(shards.get(nameOf(loss)) ?? [], loss));
+}
+
+function shardsWithout(shards: readonly CountedRow[], loss: CountedBucket): CountedRow[] {
+  let toTake = loss.events;
+  const rows = shards.map((row) => {
+    const taken = Math.min(row.events, toTake);
+    toTake -= taken;
+    return { ...row, events: row.events - taken, revenue: '0' };
+  });
+  const kept = rows.find(({ events }) => events !== 0);
+  const before = shards.reduce((sum, { revenue }) => sum.plus(Decimal.of(revenue)), Decimal.ZERO);
+  if (kept !== undefined) kept.revenue = String(before.minus(loss.revenue));
+  return rows;
+}

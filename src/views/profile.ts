@@ -6,8 +6,8 @@
 
 import { compareOrigins } from '../identity/origin.ts';
 import { type PropertyValue, viewOf } from '../identity/property-updates.ts';
-import { IDENTIFIER_TYPES, type IdentifierType, type NodeNumber, type Origin } from '../model.ts';
-import type { Provenance, StoredIdentity, StoredPerson, StoredProfile, StoredRefusal } from '../store.ts';
+import { IDENTIFIER_TYPES, type IdentifierType, type NodeNumber, type NormalisedKey, type Origin } from '../model.ts';
+import type { Cause, Provenance, StoredIdentity, StoredPerson, StoredProfile, StoredRefusal } from '../store.ts';
 import { groupsIn } from './node-properties.ts';
 
 export interface ProfileNode {
@@ -44,7 +44,7 @@ export interface MergeRow {
   readonly nodes: readonly [NodeNumber, NodeNumber];
   readonly from: NodeNumber;
   readonly into: NodeNumber;
-  readonly via: { readonly type: IdentifierType; readonly value: string };
+  readonly via: NormalisedKey;
   readonly origin: Origin;
 }
 
@@ -150,7 +150,7 @@ export function storedIdentity({ root, nodes }: ProfileNodes, rows: IdentityRows
   };
 }
 
-function causeOf({ receivedAt, traceId, userIndex }: Origin): { traceId: string; userIndex: number; at: number } {
+function causeOf({ receivedAt, traceId, userIndex }: Origin): Cause {
   return { traceId, userIndex, at: receivedAt };
 }
 

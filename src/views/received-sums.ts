@@ -8,27 +8,31 @@
  */
 
 import { HOUR_MS, MINUTE_MS } from '../model.ts';
+import type { LedgerSums } from '../store.ts';
 import type { RecordHeader, Tally } from '../store-writer.ts';
 import { startOf } from './sums.ts';
 
-const LEDGER_COLUMNS = [
-  'users_received',
-  'users_stored',
-  'users_duplicates',
-  'users_erased',
-  'users_dead_letters',
+/** What can become of a received user or event. */
+const OUTCOMES = ['received', 'stored', 'duplicates', 'erased', 'expired', 'dead_letters'] as const;
+type Outcome = (typeof OUTCOMES)[number];
+
+/** Columns of the ledger. */
+export type LedgerSum =
+  | `users_${Outcome}`
+  | `events_${Outcome}`
+  | 'users_rejected'
+  | 'users_resubmitted'
+  | 'dropped_by_clients';
+export const LEDGER_SUMS: readonly LedgerSum[] = [
+  ...OUTCOMES.map((outcome) => `users_${outcome}` as const),
   'users_rejected',
   'users_resubmitted',
-  'events_received',
-  'events_stored',
-  'events_duplicates',
-  'events_erased',
-  'events_dead_letters',
+  ...OUTCOMES.map((outcome) => `events_${outcome}` as const),
   'dropped_by_clients',
-] as const;
+];
 export const RECEIPT_COLUMNS = ['users_accepted', 'users_rejected', 'events_accepted'] as const;
 
-type LedgerRow = Record<'tenant' | 'hour' | (typeof LEDGER_COLUMNS)[number], number>;
+type LedgerRow = Record<'tenant' | 'hour' | LedgerSum, number>;
 export type ReceiptRow = Record<'tenant' | 'minute' | (typeof RECEIPT_COLUMNS)[number], number>;
 
 export class ReceivedSums {
@@ -98,7 +102,7 @@ export class ReceivedSums {
   }
 
   #hour(tenant: number, receivedAt: number): LedgerRow {
-    return sumsOf(this.#hours, 'hour', LEDGER_COLUMNS, tenant, startOf(receivedAt, HOUR_MS));
+    return sumsOf(this.#hours, 'hour', LEDGER_SUMS, tenant, startOf(receivedAt, HOUR_MS));
   }
 }
 
@@ -116,4 +120,18 @@ function sumsOf<Start extends string, Column extends string>(
   const sums = { tenant, [start]: at, ...zeros } as Record<'tenant' | Start | Column, number>;
   all.set(name, sums);
   return sums;
+}
+
+/** The sums in columns such as `users_received`, without what is still in the log. */
+export function ledgerSumsOf(row: Readonly<Record<string, number | null>>, what: 'users' | 'events'): LedgerSums {
+  const sum = (column: Outcome): number => row[`${what}_${column}`] ?? 0;
+  return {
+    received: sum('received'),
+    stored: sum('stored'),
+    duplicates: sum('duplicates'),
+    erased: sum('erased'),
+    expired: sum('expired'),
+    deadLetters: sum('dead_letters'),
+    pending: 0,
+  };
 }

@@ -2,13 +2,38 @@
  * The outcome of a request, built from its records. Most of it follows from the events that are stored for it; the
  * record's notes have the rest (merges, warnings, duplicates, rejections). A request that the log split into several
  * records is reassembled. Users whose events were erased or have expired have no profile and no events in the response,
- * and a warning says so. Only merges that were not undone are listed.
+ * and a warning says so. Only merges that were not undone are listed. Also the list of requests, newest first. The same for
+ * every store.
  */
 
-import type { NodeNumber } from '../model.ts';
-import type { StoredTrace, TracedUser, TraceSummary } from '../store.ts';
-import type { UserNote } from '../store-writer.ts';
-import type { RecordNotes } from './record-notes.ts';
+import type { ForeignFormat, NodeNumber, TenantId } from '../model.ts';
+import type { Page, Resubmission, StoredTrace, TracedUser, TraceQuery, TraceSummary } from '../store.ts';
+import type { RecordToStore, UserNote } from '../store-writer.ts';
+import { type CursorScope, scopedCursorOf, scopedNumbersOf } from './cursor.ts';
+
+/** What `records.notes` holds, as JSON; absent members mean "none". */
+interface RecordNotes {
+  /** As `UserNote` in store-writer.ts, in order of userIndex. */
+  readonly users?: readonly UserNote[];
+  /** Format of the request, if not our own. */
+  readonly format?: ForeignFormat;
+  readonly rejected?: readonly (readonly [userIndex: number, message: string])[];
+  /** Set if the record holds a resubmitted user. */
+  readonly resubmitted?: Resubmission;
+}
+
+/** Null when there is nothing to note. */
+export function notesOf({ header: { format, resubmitted }, notes, rejections }: RecordToStore): string | null {
+  const isPlain = format === undefined && resubmitted === undefined;
+  if (notes.length === 0 && rejections.length === 0 && isPlain) return null;
+  const kept: RecordNotes = {
+    ...(notes.length > 0 && { users: notes }),
+    ...(format !== undefined && { format }),
+    ...(resubmitted !== undefined && { resubmitted }),
+    ...(rejections.length > 0 && { rejected: rejections.map(({ userIndex, message }) => [userIndex, message]) }),
+  };
+  return JSON.stringify(kept);
+}
 
 export interface TracedRecord {
   readonly no: number;
@@ -61,7 +86,7 @@ export function storedTrace<Row extends TracedRecord>(
 }
 
 /** A request in numbers, from its records and the first of them. */
-export function processedRequest(first: RequestRecord, records: readonly RequestRecord[]) {
+function processedRequest(first: RequestRecord, records: readonly RequestRecord[]) {
   return {
     status: 'processed' as const,
     receivedAt: first.receivedAt,
@@ -199,4 +224,78 @@ export const NOTHING_STORED = { profileId: null, events: 0, duplicateEvents: 0, 
 
 function rejectedUser(userIndex: number, message: string, note: UserNote | undefined): TracedUser {
   return { userIndex, status: 'rejected', ...NOTHING_STORED, warnings: note?.warnings ?? [], message };
+}
+
+/**
+ * Records of all tenants that one page of the list looks at, of a tenant that sends little next to one that sends much. They
+ * are read by trace_id, a UUID version 7, which begins with the time and has an index of all tenants together. A page may
+ * end early, with a cursor that continues.
+ */
+export const VISITED_MAX = 50_000;
+
+export const HIGHEST_TRACE_ID = 'ffffffff-ffff-ffff-ffff-ffffffffffff';
+
+/** Uses the id of the tenant, since records that are still in the log have no tenant number. */
+export function traceScope(tenantId: TenantId, { status }: TraceQuery): CursorScope {
+  return [0, tenantId, status];
+}
+
+export function traceCursor(scope: CursorScope, traceId: string): string {
+  const hex = traceId.replaceAll('-', '');
+  return scopedCursorOf('traces', scope, ...[0, 8, 16, 24].map((at) => Number.parseInt(hex.slice(at, at + 8), 16)));
+}
+
+/** The trace_id below which a page begins. Throws `BadCursorError`. */
+export function traceIdBefore(scope: CursorScope, cursor: string | null): string {
+  if (cursor === null) return HIGHEST_TRACE_ID;
+  const parts = scopedNumbersOf('traces', scope, cursor, 4);
+  const hex = parts.map((part) => (Math.abs(part) % 2 ** 32).toString(16).padStart(8, '0')).join('');
+  return [hex.slice(0, 8), hex.slice(8, 12), hex.slice(12, 16), hex.slice(16, 20), hex.slice(20)].join('-');
+}
+
+export interface SummarisedRecord extends Omit<TraceSummary, 'status'> {
+  readonly firstUserIndex: number;
+}
+
+/** Collects one page of a tenant's requests from records of all tenants, which are added newest first. */
+export class TracePage {
+  readonly #tenant: number;
+  readonly #scope: CursorScope;
+  readonly #limit: number;
+  readonly #traces: SummarisedRecord[][] = [];
+  #visited = 0;
+  #last: string | undefined;
+
+  constructor(tenant: number, scope: CursorScope, limit: number) {
+    this.#tenant = tenant;
+    this.#scope = scope;
+    this.#limit = limit;
+  }
+
+  /** False when the page ends before this record. */
+  add(tenant: number, record: SummarisedRecord): boolean {
+    const isNext = record.traceId !== this.#last;
+    const isOwn = tenant === this.#tenant;
+    const isFull = this.#visited >= VISITED_MAX || (isOwn && this.#traces.length === this.#limit);
+    if (isNext && isFull) return false;
+    this.#visited += 1;
+    this.#last = record.traceId;
+    if (!isOwn) return true;
+    if (isNext) this.#traces.push([]);
+    this.#traces.at(-1)?.push(record);
+    return true;
+  }
+
+  take(isLastPage: boolean): Page<TraceSummary> {
+    const nextCursor = isLastPage || this.#last === undefined ? null : traceCursor(this.#scope, this.#last);
+    return { rows: this.#traces.map(traceSummary), nextCursor };
+  }
+}
+
+/** Summarises the records of one request. */
+function traceSummary(records: readonly SummarisedRecord[]): TraceSummary {
+  const inOrder = records.toSorted((a, b) => a.firstUserIndex - b.firstUserIndex);
+  const first = inOrder[0] as SummarisedRecord;
+  const events = inOrder.reduce((sum, record) => sum + record.events, 0);
+  return { traceId: first.traceId, ...processedRequest(first, inOrder), events };
 }

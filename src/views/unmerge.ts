@@ -5,7 +5,7 @@
  * the plan.
  */
 
-import { cannotLinkAfter, regroup } from '../identity/explain.ts';
+import { cannotLinkAfter, replay } from '../identity/explain.ts';
 import { compareOrigins } from '../identity/origin.ts';
 import type { NodeNumber } from '../model.ts';
 import type { UnmergeResult } from '../store.ts';
@@ -28,14 +28,16 @@ export interface UnmergePlan {
 /** `mergedBy` is a trace_id in small letters, or null for what is none. Nothing to undo: `undone` is empty. */
 export function planUnmerge(profile: ProfileNodes, merges: readonly MergeRow[], mergedBy: string | null): UnmergePlan {
   const undone = merges.filter(({ origin }) => origin.traceId === mergedBy);
-  const remaining = merges.filter((merge) => !undone.includes(merge));
-  const roots = regroup(profile.nodes, remaining);
+  const remaining = merges.filter((merge) => !undone.includes(merge)).sort((a, b) => a.no - b.no);
+  const { roots, merges: replayed } = replay(profile.nodes, remaining);
   const profileIds = undone.length === 0 ? [profile.root.id] : idsOfRoots(profile.nodes, roots);
   return {
     result: { undone: undone.length, profileIds },
     undone: undone.map(({ no }) => no),
     roots,
-    rewritten: rewrittenMerges(profile.nodes, remaining),
+    rewritten: replayed
+      .filter(({ edge, from, into }) => from !== edge.from || into !== edge.into)
+      .map(({ edge, from, into }) => ({ no: edge.no, from, into })),
     cannotLink: cannotLinkAfter(undone, roots).flatMap(([a, b]): [NodeNumber, NodeNumber][] => [
       [a, b],
       [b, a],
@@ -47,23 +49,6 @@ export function planUnmerge(profile: ProfileNodes, merges: readonly MergeRow[], 
       profile_ids: profileIds,
     },
   };
-}
-
-/** Who was merged into whom (rule 9), had there been these merges alone, in the order of the log. */
-function rewrittenMerges(nodes: readonly ProfileNode[], merges: readonly MergeRow[]): UnmergePlan['rewritten'] {
-  const parts = new Map(nodes.map((node) => [node.node, { root: node, nodes: [node.node] }]));
-  const rewritten: { no: number; from: NodeNumber; into: NodeNumber }[] = [];
-  for (const merge of merges.toSorted((a, b) => a.no - b.no)) {
-    const a = parts.get(merge.nodes[0]);
-    const b = parts.get(merge.nodes[1]);
-    if (a === undefined || b === undefined) throw new Error(`merge ${merge.no} joins nodes of different profiles`);
-    const [into, from] = compareOrigins(a.root.origin, b.root.origin) < 0 ? [a, b] : [b, a];
-    for (const node of from.nodes) parts.set(node, into);
-    into.nodes.push(...from.nodes);
-    if (from.root.node === merge.from && into.root.node === merge.into) continue;
-    rewritten.push({ no: merge.no, from: from.root.node, into: into.root.node });
-  }
-  return rewritten;
 }
 
 function idsOfRoots(nodes: readonly ProfileNode[], roots: ReadonlyMap<NodeNumber, NodeNumber>): string[] {

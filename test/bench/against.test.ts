@@ -17,11 +17,6 @@ function outcome(value: number, noise = QUIET): Outcome {
   return {
     name: 'edge-1',
     ours: '',
-    baseline: '',
-    ratio: null,
-    goal: '–',
-    met: null,
-    notes: [],
     figures: [{ name: 'throughput', value, unit: 'users/s', better: 'higher' }],
     noise,
     data: null,

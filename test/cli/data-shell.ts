@@ -8,22 +8,16 @@ import { mkdirSync } from 'node:fs';
 import { join } from 'node:path';
 import type { TestContext } from 'node:test';
 import { openSqliteKeyStore } from '../../src/backends/embedded/keys.ts';
-import { openEmbeddedLogAppender } from '../../src/backends/embedded/log/appender.ts';
-import { openEmbeddedLogReader } from '../../src/backends/embedded/log/reader.ts';
-import { openSqliteStore } from '../../src/backends/embedded/store/store.ts';
-import { openSqliteStoreWriter } from '../../src/backends/embedded/store/writer.ts';
 import type { Shell } from '../../src/cli/shell.ts';
 import { keyFileOf, logFolderOf, storeFileOf } from '../../src/data-folder/files.ts';
 import { OperatorError } from '../../src/errors.ts';
 import { newAccount } from '../../src/keys/create.ts';
 import type { LogEntry } from '../../src/log.ts';
-import { createLogger } from '../../src/telemetry/logger.ts';
-import { allocateMetrics, metricsWriter } from '../../src/telemetry/metrics.ts';
 import { type Environment, tenantOf, tenantPartsOf } from '../../src/model.ts';
-import { Processor } from '../../src/processor/processor.ts';
 import { findKeyStore, findServer, openStore } from '../../src/wiring/opening.ts';
 import type { Store } from '../../src/store.ts';
 import { entry } from '../contract/log-entries.ts';
+import { appendAll, processAll, withStore } from '../processor/processing.ts';
 import { removeFolder, temporaryFolder } from '../server.ts';
 
 export const NOW = Date.UTC(2026, 10, 15, 12, 0, 0);
@@ -80,37 +74,18 @@ export function openDataFolder(context: TestContext): DataFolder {
   };
   let nextTrace = 1;
   const append = async (entries: readonly NewEntry[]): Promise<void> => {
-    const appender = await openEmbeddedLogAppender({
-      folder: logFolderOf(data),
-      segmentBytes: 64 * 1_024 * 1_024,
-      metrics: null,
-      onFatal: (message) => assert.fail(message),
-    });
     const tenantIds = new Map<string, string>();
-    const appended: Promise<unknown>[] = [];
+    const made: LogEntry[] = [];
     for (const { account, environment, ...rest } of entries) {
       const tenant = `${account} ${environment}`;
       if (!tenantIds.has(tenant)) tenantIds.set(tenant, await tenantId(account, environment));
       const n = nextTrace++;
-      const made = {
-        traceId: traceId(n),
-        receivedAt: NOW - 3_600_000 + n,
-        tenantId: tenantIds.get(tenant) ?? '',
-      };
-      appended.push(appender.append(entry({ ...made, ...rest })));
+      const about = { traceId: traceId(n), receivedAt: NOW - 3_600_000 + n, tenantId: tenantIds.get(tenant) ?? '' };
+      made.push(entry({ ...about, ...rest }));
     }
-    await Promise.all(appended);
-    await appender.close();
+    await appendAll(data, made);
   };
-  const process = (): Promise<void> => processLog(data);
-  const withStore = async <T>(work: (store: Store) => Promise<T>): Promise<T> => {
-    const store = openSqliteStore(storeFileOf(data));
-    try {
-      return await work(store);
-    } finally {
-      await store.close();
-    }
-  };
+  const process = (): Promise<void> => processAll(data, { now: () => NOW });
   return {
     data,
     append,
@@ -120,26 +95,9 @@ export function openDataFolder(context: TestContext): DataFolder {
       await process();
     },
     shell: (changes) => testShell({ env: { SLUICE_DATA: data }, ...changes }),
-    withStore,
+    withStore: (work) => withStore(storeFileOf(data), work),
     tenantId,
   };
-}
-
-async function processLog(data: string): Promise<void> {
-  const log = openEmbeddedLogReader({ folder: logFolderOf(data), retentionMs: 86_400_000, now: () => NOW });
-  const writer = openSqliteStoreWriter({ file: storeFileOf(data) });
-  await new Processor({
-    log,
-    writer,
-    options: { defaultCountry: null, junkValues: new Set() },
-    metrics: metricsWriter(allocateMetrics(1), 0),
-    logger: createLogger('silent', 'test'),
-    now: () => NOW,
-    waitForMore: async () => undefined,
-    betweenTransactions: async () => undefined,
-  }).processAll();
-  await log.close();
-  await writer.close();
 }
 
 export function testShell(changes: Partial<Shell>): TestShell {

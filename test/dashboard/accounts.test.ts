@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict';
 import { after, before, suite, test } from 'node:test';
 import type { Page } from 'playwright-core';
-import { createKey, runSluice } from '../server.ts';
+import { createKey, get, runSluice } from '../server.ts';
 import { openPage, type WatchedPage, whyNoBrowser } from './browser.ts';
 import {
   askAs,
@@ -14,7 +14,6 @@ import {
   join,
   type MemberServer,
   PASSWORD,
-  read,
   sees,
   settled,
   startMemberServer,
@@ -67,7 +66,7 @@ suite('Accounts in the page', { skip: whyNoBrowser() }, () => {
       },
       { identifiers: { user_id: `${word}-rejected` }, events: [] },
     ]);
-    const { body } = await read(server, key, `/profiles?user_id=${word}-user`);
+    const { body } = await get(server, key, `/profiles?user_id=${word}-user`);
     return { word, key, keyId: id, traceId, profileId: (body as { id: string }).id };
   }
 
@@ -155,7 +154,7 @@ suite('Accounts in the page', { skip: whyNoBrowser() }, () => {
     const { body } = await askAs(server, running.session, '/members');
     const [me] = (body as { members: { id: string }[] }).members;
     assert.equal((await askAs(server, rival, `/members/${me?.id}`, { method: 'DELETE' })).status, 404);
-    assert.equal((await read(server, mine.key, `/profiles/${mine.profileId}`)).status, 200);
+    assert.equal((await get(server, mine.key, `/profiles/${mine.profileId}`)).status, 200);
   });
 
   async function inviteInPage(page: Page, email: string): Promise<string> {

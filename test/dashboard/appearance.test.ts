@@ -8,17 +8,9 @@ import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { after, before, suite, test } from 'node:test';
 import type { Page } from 'playwright-core';
-import { createKey, eventually, runSluice, user } from '../server.ts';
+import { createKey, eventually, get, runSluice, user } from '../server.ts';
 import { DESKTOP, openPage, PHONE, screenshot, type WatchedPage, whyNoBrowser } from './browser.ts';
-import {
-  askAs,
-  assertNoComplaints,
-  deliver,
-  type MemberServer,
-  read,
-  settled,
-  startMemberServer,
-} from './member-page.ts';
+import { askAs, assertNoComplaints, deliver, type MemberServer, settled, startMemberServer } from './member-page.ts';
 import { sendSampleData } from './sample-data.ts';
 
 const AXE = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
@@ -45,13 +37,13 @@ suite('The looks of every page', { skip: whyNoBrowser() }, () => {
     await askAs(server, session, '/invitations', { method: 'POST', body: { email: 'grace@example.com' } });
     const { stdout } = await runSluice(['invite', '--json'], { SLUICE_DATA: server.dataFolder });
     const invitation = new URL((JSON.parse(stdout) as { link: string }).link);
-    const profile = (await read(server, server.key, `/profiles?user_id=${userId}`)).body as { id: string };
+    const profile = (await get(server, server.key, `/profiles?user_id=${userId}`)).body as { id: string };
     const [event] = (
-      (await read(server, server.key, '/events?event_name=order_completed')).body as {
+      (await get(server, server.key, '/events?event_name=order_completed')).body as {
         events: { id: string; trace_id: string }[];
       }
     ).events;
-    const rejections = await read(server, server.key, '/rejections');
+    const rejections = await get(server, server.key, '/rejections');
     const [rejection] = (rejections.body as { rejections: { trace_id: string }[] }).rejections;
     assert.ok(event !== undefined && rejection !== undefined);
     await eraseOne(server);
@@ -89,7 +81,7 @@ suite('The looks of every page', { skip: whyNoBrowser() }, () => {
   async function eraseOne(server: MemberServer['server']): Promise<void> {
     const { baseUrl, key } = server;
     await deliver(server, key, [user('erased')]);
-    const { body } = await read(server, key, '/profiles?user_id=erased');
+    const { body } = await get(server, key, '/profiles?user_id=erased');
     const headers = { authorization: `Bearer ${key}` };
     const { status } = await fetch(`${baseUrl}/profiles/${(body as { id: string }).id}`, { method: 'DELETE', headers });
     assert.equal(status, 202);

@@ -11,17 +11,9 @@ import {
   propertyMark,
 } from '../../dashboard/src/pages/catalogue-changes.ts';
 import { DAY_MS } from '../../src/model.ts';
-import { eventually } from '../server.ts';
+import { eventually, get } from '../server.ts';
 import { whyNoBrowser } from './browser.ts';
-import {
-  assertNoComplaints,
-  deliver,
-  heading,
-  type MemberServer,
-  read,
-  sees,
-  startMemberServer,
-} from './member-page.ts';
+import { assertNoComplaints, deliver, heading, type MemberServer, sees, startMemberServer } from './member-page.ts';
 
 const NOW = Date.UTC(2026, 10, 16, 12);
 const ago = (days: number): string => new Date(NOW - days * DAY_MS).toISOString();
@@ -96,7 +88,7 @@ suite('The view Catalogue', { skip: whyNoBrowser() }, () => {
       { identifiers: { user_id: 'bob', first_name: 'Bob' }, events: [{ event_name: 'page_viewed' }] },
     ]);
     await eventually('the catalogue is flushed', async () => {
-      const { body } = await read(server, server.key, '/catalogue');
+      const { body } = await get(server, server.key, '/catalogue');
       return (body as { events: unknown[] }).events.length === 2;
     });
   });

@@ -9,17 +9,9 @@ import { DatabaseSync } from 'node:sqlite';
 import { after, before, suite, test } from 'node:test';
 import type { Locator, Page } from 'playwright-core';
 import { storeFileOf } from '../../src/data-folder/files.ts';
-import { eventually, user } from '../server.ts';
+import { eventually, get, user } from '../server.ts';
 import { DESKTOP, PHONE, screenshot, type WatchedPage, whyNoBrowser } from './browser.ts';
-import {
-  assertNoComplaints,
-  deliver,
-  heading,
-  type MemberServer,
-  read,
-  sees,
-  startMemberServer,
-} from './member-page.ts';
+import { assertNoComplaints, deliver, heading, type MemberServer, sees, startMemberServer } from './member-page.ts';
 
 const REJECTED = '/dashboard/development/rejected';
 const NUMBER = 'identifiers.user_id must be a string';
@@ -47,8 +39,8 @@ suite('Fixing rejected users in the page', { skip: whyNoBrowser() }, () => {
   });
   after(() => running.close());
 
-  const get = async (path: string) =>
-    (await read(running.server, running.server.key, path)).body as Record<string, unknown>;
+  const bodyOf = async (path: string) =>
+    (await get(running.server, running.server.key, path)).body as Record<string, unknown>;
   const dialog = (): Locator => page.getByRole('dialog', { name: 'Fix and resubmit' });
   const openNth = async (nth: number): Promise<void> => {
     const sample = page.getByRole('region', { name: 'Rejected users' }).locator('details').nth(nth);
@@ -78,7 +70,7 @@ suite('Fixing rejected users in the page', { skip: whyNoBrowser() }, () => {
     await sees(dialog(), 'Accepted: 1 user is stored now.');
     await dialog().getByRole('button', { name: 'Close', exact: true }).last().click();
     await sees(page, /214 users, 1 fixed/);
-    assert.equal((await get('/profiles?user_id=by-hand'))['event_count'], 1);
+    assert.equal((await bodyOf('/profiles?user_id=by-hand'))['event_count'], 1);
     assertNoComplaints(watched);
   });
 
@@ -103,7 +95,7 @@ suite('Fixing rejected users in the page', { skip: whyNoBrowser() }, () => {
     await sees(dialog(), '1 event would be stored.');
     await sees(dialog(), 'Links');
     await screenshot(page, 'fix-preview-open');
-    assert.equal((await read(running.server, running.server.key, '/profiles?user_id=1005')).status, 404);
+    assert.equal((await get(running.server, running.server.key, '/profiles?user_id=1005')).status, 404);
     await dialog().getByRole('button', { name: 'Resubmit 212' }).click();
     await sees(dialog(), 'Accepted: 212 users are stored now.');
     await sees(dialog(), '1 stayed rejected');
@@ -114,10 +106,10 @@ suite('Fixing rejected users in the page', { skip: whyNoBrowser() }, () => {
     assert.equal(await page.getByRole('region', { name: 'Rejected users' }).locator('details').count(), 1);
     await screenshot(page, 'fix-left');
 
-    const { body } = await read(running.server, running.server.key, `/traces/${trace}`);
+    const { body } = await get(running.server, running.server.key, `/traces/${trace}`);
     const { users_accepted, users_rejected } = body as Record<string, unknown>;
     assert.deepEqual([users_accepted, users_rejected], [214, 1]);
-    const ledger = await get('/ledger');
+    const ledger = await bodyOf('/ledger');
     const [hour] = ledger['hours'] as Record<string, unknown>[];
     assert.deepEqual([ledger['balanced'], hour?.['users_rejected'], hour?.['users_resubmitted']], [true, 214, 213]);
     await page.goto(`/dashboard/development/traces/${trace}`);
@@ -179,8 +171,8 @@ suite('Fixing rejected users in the page', { skip: whyNoBrowser() }, () => {
     await letters.getByRole('button', { name: 'Retry all' }).click();
     await sees(letters, '1 failed again:');
     await eventually('one is left', async () => (await letters.getByRole('row').count()) === 2 || undefined);
-    assert.equal((await get('/profiles?user_id=dead-1'))['event_count'], 1);
-    assert.equal((await get('/ledger'))['balanced'], true);
+    assert.equal((await bodyOf('/profiles?user_id=dead-1'))['event_count'], 1);
+    assert.equal((await bodyOf('/ledger'))['balanced'], true);
     const jobs = page.getByRole('region', { name: 'Jobs' });
     await sees(jobs, 'Retry of 2 dead letters');
     await sees(jobs, '1 stored, 1 failed');
@@ -230,7 +222,7 @@ suite('Fixing rejected users in the page', { skip: whyNoBrowser() }, () => {
     await page.emulateMedia({ colorScheme: 'light' });
     await row.getByRole('button', { name: 'Resume' }).click();
     await sees(row, '2 stored');
-    assert.equal((await get('/profiles?user_id=resumed'))['event_count'], 2);
+    assert.equal((await bodyOf('/profiles?user_id=resumed'))['event_count'], 2);
     assertNoComplaints(watched);
   });
 

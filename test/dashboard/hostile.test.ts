@@ -9,7 +9,7 @@ import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { after, before, suite, test } from 'node:test';
 import type { Page } from 'playwright-core';
-import { createKey, eventually, post, runSluice } from '../server.ts';
+import { createKey, eventually, get, post, runSluice } from '../server.ts';
 import { DESKTOP, PHONE, type WatchedPage, whyNoBrowser } from './browser.ts';
 import {
   askAs,
@@ -20,7 +20,6 @@ import {
   join,
   type MemberServer,
   PASSWORD,
-  read,
   settled,
   startMemberServer,
 } from './member-page.ts';
@@ -89,9 +88,9 @@ suite('Hostile texts in the page', { skip: whyNoBrowser() }, () => {
       })),
     ]);
     const path = `/profiles?user_id=${encodeURIComponent(HOSTILE[0] ?? '')}`;
-    profileId = ((await read(server, key, path)).body as { id: string }).id;
+    profileId = ((await get(server, key, path)).body as { id: string }).id;
     await eventually('the catalogue is flushed', async () => {
-      const { body } = await read(server, key, '/catalogue');
+      const { body } = await get(server, key, '/catalogue');
       return (body as { events: { event_name: string }[] }).events.some(({ event_name }) => event_name === HOSTILE[1]);
     });
     watched = await running.open({ session });

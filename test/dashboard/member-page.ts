@@ -6,10 +6,11 @@
 import assert from 'node:assert/strict';
 import type { Browser, Locator, Page } from 'playwright-core';
 import {
-  type HttpResponse,
-  readResponse,
   eventually,
+  type HttpResponse,
   post,
+  processed,
+  readResponse,
   removeFolder,
   type ServerOptions,
   startServer,
@@ -100,15 +101,8 @@ export async function deliver(server: TestServer, key: string, users: readonly u
   const { status, body, text } = await post(server, key, { users });
   assert.equal(status, 202, text);
   const { trace_id: traceId } = body as { trace_id: string };
-  await eventually('the request is processed', async () => {
-    const reply = await read(server, key, `/traces/${traceId}`);
-    return reply.status === 200 && (reply.body as { status: string }).status === 'processed';
-  });
+  await processed(server, key, traceId);
   return traceId;
-}
-
-export async function read({ baseUrl }: TestServer, key: string, path: string): Promise<HttpResponse> {
-  return readResponse(await fetch(baseUrl + path, { headers: { authorization: `Bearer ${key}` } }));
 }
 
 /** What the browser complained about must be what the test provoked, and nothing else. */

@@ -5,9 +5,9 @@ import { after, before, suite, test } from 'node:test';
 import { isDeepStrictEqual } from 'node:util';
 import type { Page } from 'playwright-core';
 import { DAY_MS } from '../../src/model.ts';
-import { eventually, post } from '../server.ts';
+import { eventually, get, post } from '../server.ts';
 import { type WatchedPage, whyNoBrowser } from './browser.ts';
-import { assertNoComplaints, type MemberServer, read, sees, settled, startMemberServer } from './member-page.ts';
+import { assertNoComplaints, type MemberServer, sees, settled, startMemberServer } from './member-page.ts';
 
 const OVERVIEW = '/dashboard/development';
 
@@ -39,7 +39,7 @@ suite('The overview', { skip: whyNoBrowser() }, () => {
     });
     assert.equal(sent.status, 202);
     await eventually('the request is processed', async () => {
-      const { body } = await read(server, server.key, '/profiles/count');
+      const { body } = await get(server, server.key, '/profiles/count');
       return (body as { profiles: number }).profiles === 2;
     });
   });
@@ -124,7 +124,7 @@ suite('The overview', { skip: whyNoBrowser() }, () => {
   });
 
   test('the last event of a person is at its event time, not when it was received', async () => {
-    const { body } = await read(running.server, running.server.key, '/profiles?user_id=bob');
+    const { body } = await get(running.server, running.server.key, '/profiles?user_id=bob');
     await page.goto(`${OVERVIEW}/people/${(body as { id: string }).id}`);
     const last = page.locator('.facts > div').filter({ hasText: 'Last event' });
     await sees(last, '60 days ago');

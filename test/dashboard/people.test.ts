@@ -3,17 +3,9 @@
 import assert from 'node:assert/strict';
 import { after, before, suite, test } from 'node:test';
 import type { Locator, Page } from 'playwright-core';
-import { createKey, user } from '../server.ts';
+import { createKey, get, user } from '../server.ts';
 import { type WatchedPage, whyNoBrowser } from './browser.ts';
-import {
-  assertNoComplaints,
-  deliver,
-  heading,
-  type MemberServer,
-  read,
-  sees,
-  startMemberServer,
-} from './member-page.ts';
+import { assertNoComplaints, deliver, heading, type MemberServer, sees, startMemberServer } from './member-page.ts';
 
 const PEOPLE = '/dashboard/development/people';
 
@@ -71,7 +63,7 @@ suite('People in the page', { skip: whyNoBrowser() }, () => {
   after(() => running.close());
 
   async function profileOf(query: string): Promise<ProfileResponse> {
-    const { status, body, text } = await read(running.server, running.server.key, `/profiles?${query}`);
+    const { status, body, text } = await get(running.server, running.server.key, `/profiles?${query}`);
     assert.equal(status, 200, text);
     return body as ProfileResponse;
   }
@@ -293,8 +285,8 @@ suite('People in the page', { skip: whyNoBrowser() }, () => {
     await page.getByRole('heading', { name: /^Erasure/ }).waitFor();
     await sees(page, id);
 
-    assert.equal((await read(running.server, running.server.key, `/profiles/${id}`)).status, 404);
-    assert.equal((await read(running.server, running.server.key, '/profiles?user_id=grace')).status, 404);
+    assert.equal((await get(running.server, running.server.key, `/profiles/${id}`)).status, 404);
+    assert.equal((await get(running.server, running.server.key, '/profiles?user_id=grace')).status, 404);
     await page.goto(`${PEOPLE}/${id}`);
     await sees(page, 'No such person here');
     assertNoComplaints(watched, /status of 404/);

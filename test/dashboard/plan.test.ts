@@ -3,9 +3,9 @@
 import assert from 'node:assert/strict';
 import { after, before, suite, test } from 'node:test';
 import type { Page } from 'playwright-core';
-import { eventually, post } from '../server.ts';
+import { eventually, get, post } from '../server.ts';
 import { type WatchedPage, whyNoBrowser } from './browser.ts';
-import { assertNoComplaints, heading, type MemberServer, read, sees, startMemberServer } from './member-page.ts';
+import { assertNoComplaints, heading, type MemberServer, sees, startMemberServer } from './member-page.ts';
 
 const PLAN = '/dashboard/development/plan';
 const WRITTEN = {
@@ -34,7 +34,7 @@ suite('The tracking plan in the page', { skip: whyNoBrowser() }, () => {
   after(() => running.close());
 
   const current = async (): Promise<{ version: number; plan: { events: Record<string, { mode: string }> } }> =>
-    (await read(running.server, running.server.key, '/plan')).body as never;
+    (await get(running.server, running.server.key, '/plan')).body as never;
   const write = async (text: string): Promise<void> => {
     const editor = page.getByLabel('The plan as JSON');
     if (!(await editor.isVisible())) await page.getByText('Edit the plan').click();
@@ -63,7 +63,7 @@ suite('The tracking plan in the page', { skip: whyNoBrowser() }, () => {
     const wrong = { identifiers: { user_id: 'ada' }, events: [{ event_name: 'order_placed', total: '12' }] };
     await eventually('the processor uses the plan', async () => {
       await post(running.server, key, { users: [wrong] });
-      const { body } = await read(running.server, key, '/plan/violations');
+      const { body } = await get(running.server, key, '/plan/violations');
       return (body as { violations: unknown[] }).violations.length > 0;
     });
     await page.goto(PLAN);

@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { after, before, suite, test } from 'node:test';
 import type { Locator, Page } from 'playwright-core';
-import { eventually, post, user } from '../server.ts';
+import { eventually, get, post, user } from '../server.ts';
 import { type WatchedPage, whyNoBrowser } from './browser.ts';
 import {
   askAs,
@@ -13,7 +13,6 @@ import {
   deliver,
   heading,
   type MemberServer,
-  read,
   sees,
   startMemberServer,
 } from './member-page.ts';
@@ -62,7 +61,7 @@ suite('Rejected users and traces in the page', { skip: whyNoBrowser() }, () => {
     const { status } = await post(running.server, key, { users: [{ identifiers: { user_id: 'also empty' } }] });
     assert.equal(status, 400);
     await eventually('all are there', async () => {
-      const { body } = await read(running.server, key, '/rejections');
+      const { body } = await get(running.server, key, '/rejections');
       return (body as { rejections: unknown[] }).rejections.length === 4;
     });
     await page.goto(REJECTED);
@@ -113,7 +112,7 @@ suite('Rejected users and traces in the page', { skip: whyNoBrowser() }, () => {
       '{"users":[{"identifiers":{"user_id":"odd"},"user_properties":{"a[b].c":"\\u0000"},"events":[{"event_name":"a"}]}]}';
     assert.equal((await post(running.server, running.server.key, body)).status, 400);
     await eventually('it is there', async () => {
-      const { text } = await read(running.server, running.server.key, '/rejections');
+      const { text } = await get(running.server, running.server.key, '/rejections');
       return text.includes('a[b].c');
     });
     await page.goto(REJECTED);
@@ -191,7 +190,7 @@ suite('Rejected users and traces in the page', { skip: whyNoBrowser() }, () => {
     };
     for (const name of ['leaving', 'gone'] as const) {
       await deliver(server, server.key, [user(name)]);
-      const { body } = await read(server, server.key, `/profiles?user_id=${name}`);
+      const { body } = await get(server, server.key, `/profiles?user_id=${name}`);
       assert.equal((await erase[name](`/profiles/${(body as { id: string }).id}`)).status, 202);
     }
     await page.goto(TRACES);

@@ -7,8 +7,8 @@ import assert from 'node:assert/strict';
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { HOUR_MS, MINUTE_MS } from '../../src/model.ts';
-import { eventually, post, type TestServer } from '../server.ts';
-import { deliver, read } from './member-page.ts';
+import { eventually, get, post, type TestServer } from '../server.ts';
+import { deliver } from './member-page.ts';
 
 const PEOPLE = [
   ['Ada', 'Lovelace'],
@@ -186,7 +186,7 @@ async function sendMistakes(server: TestServer, key: string): Promise<void> {
   });
   assert.equal(status, 400);
   await eventually('they are kept', async () => {
-    const { body } = await read(server, key, '/rejections');
+    const { body } = await get(server, key, '/rejections');
     return (body as { rejections: unknown[] }).rejections.length === orders.length + 3;
   });
 }

@@ -3,17 +3,9 @@
 import assert from 'node:assert/strict';
 import { after, before, suite, test } from 'node:test';
 import type { Locator, Page } from 'playwright-core';
-import { eventually } from '../server.ts';
+import { eventually, get } from '../server.ts';
 import { screenshot, type WatchedPage, whyNoBrowser } from './browser.ts';
-import {
-  assertNoComplaints,
-  deliver,
-  heading,
-  type MemberServer,
-  read,
-  sees,
-  startMemberServer,
-} from './member-page.ts';
+import { assertNoComplaints, deliver, heading, type MemberServer, sees, startMemberServer } from './member-page.ts';
 
 const TRY = '/dashboard/development/try';
 
@@ -103,7 +95,7 @@ suite('Try a request in the page', { skip: whyNoBrowser() }, () => {
 
     const { server } = running;
     const profile = async (): Promise<{ merged_ids: string[]; user_properties: { plan: string } }> =>
-      (await read(server, server.key, '/profiles?user_id=ada')).body as never;
+      (await get(server, server.key, '/profiles?user_id=ada')).body as never;
     assert.equal((await profile()).user_properties.plan, 'free', 'a check changes nothing');
     await button('Send it').click();
     await sees(page, 'Sent, and durable');

@@ -10,9 +10,9 @@ import { suite, test } from 'node:test';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS } from '../../src/model.ts';
 import { wallClock, whyNoFakeTime } from '../faults/faketime.ts';
-import { get, type LedgerResponse, type TraceResponse } from '../faults/processor-load.ts';
+import { type LedgerResponse, type TraceResponse } from '../faults/processor-load.ts';
 import { folderIn, launch } from '../faults/scope.ts';
-import { eventually, post, type TestServer } from '../server.ts';
+import { eventually, post, read, type TestServer } from '../server.ts';
 import { testKafka, whyNoKafka } from '../servers/kafka.ts';
 import { testPostgres, whyNoPostgres } from '../servers/postgres.ts';
 
@@ -53,7 +53,7 @@ class Client {
   }
 
   get<T>(path: string): Promise<T> {
-    return get<T>(this.server, this.key, path);
+    return read<T>(this.server, this.key, path);
   }
 
   async send(user: object, headers: Record<string, string> = {}): Promise<Trace & { readonly receivedAt: number }> {

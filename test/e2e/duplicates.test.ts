@@ -10,9 +10,9 @@ import { connect, createServer, type AddressInfo, type Socket } from 'node:net';
 import { suite, test } from 'node:test';
 import { gzipSync } from 'node:zlib';
 import { Connection, ConnectionLostError } from '../faults/connection.ts';
-import { allEvents, get, settled, type TraceResponse } from '../faults/processor-load.ts';
+import { allEvents, settled, type TraceResponse } from '../faults/processor-load.ts';
 import { folderIn, launch, type Scope } from '../faults/scope.ts';
-import { createKey, post } from '../server.ts';
+import { createKey, post, read } from '../server.ts';
 
 const SENDERS = 5;
 const BATCH = {
@@ -46,7 +46,7 @@ async function sendAtOnce(server: { baseUrl: string }, key: string, idempotencyK
 /** The one trace that was stored; all others have to be its duplicates. */
 async function originalOf(server: { baseUrl: string }, key: string, traceIds: readonly string[]): Promise<string> {
   const traces = await Promise.all(
-    traceIds.map(async (traceId) => ({ traceId, ...(await get<TraceResponse>(server, key, `/traces/${traceId}`)) })),
+    traceIds.map(async (traceId) => ({ traceId, ...(await read<TraceResponse>(server, key, `/traces/${traceId}`)) })),
   );
   const stored = traces.filter(({ duplicate_of }) => duplicate_of === null);
   assert.equal(stored.length, 1);
@@ -151,7 +151,7 @@ suite('A batch with an Idempotency-Key', () => {
 
     const ledger = await settled(second, key);
     assert.deepEqual([ledger.totals.events['stored'], ledger.totals.events['duplicates']], [7, 7]);
-    const traces = await Promise.all(traceIds.map((id) => get<WarnedTrace>(second, key, `/traces/${id}`)));
+    const traces = await Promise.all(traceIds.map((id) => read<WarnedTrace>(second, key, `/traces/${id}`)));
     assert.deepEqual(
       traces.map(({ duplicate_of }) => duplicate_of),
       [null, null, traceIds[0], traceIds[1]],
@@ -190,20 +190,15 @@ suite('A batch with an Idempotency-Key', () => {
     const server = await launch(scope, { dataFolder: folderIn(scope) });
     const { key } = server;
     const proxy = await startProxy(scope, server.port);
-    const headers = {
-      Authorization: `Bearer ${key}`,
-      'Content-Type': 'application/json',
-      'Idempotency-Key': 'lost on the way',
-    };
-    const body = JSON.stringify(BATCH);
+    const send = (connection: Connection) => connection.ingest(key, 'lost on the way', JSON.stringify(BATCH));
     for (let attempt = 0; attempt < 3; attempt++) {
       const connection = await Connection.open(proxy.port);
-      await assert.rejects(connection.request('POST', '/ingest/events', headers, body), ConnectionLostError);
+      await assert.rejects(send(connection), ConnectionLostError);
     }
     assert.equal(proxy.dropped, 3);
     proxy.isDropping = false;
     const connection = await Connection.open(proxy.port);
-    const reply = await connection.request('POST', '/ingest/events', headers, body);
+    const reply = await send(connection);
     connection.close();
     assert.equal(reply.status, 202);
 
@@ -212,10 +207,10 @@ suite('A batch with an Idempotency-Key', () => {
     const events = await allEvents(server, key);
     assert.equal(events.length, BATCH_EVENTS);
     const { trace_id } = JSON.parse(reply.body) as Ingested;
-    const trace = await get<TraceResponse>(server, key, `/traces/${trace_id}`);
+    const trace = await read<TraceResponse>(server, key, `/traces/${trace_id}`);
     assert.ok(trace.duplicate_of !== null);
     for (const event of events) assert.equal(event.trace_id, trace.duplicate_of);
-    const original = await get<TraceResponse>(server, key, `/traces/${trace.duplicate_of}`);
+    const original = await read<TraceResponse>(server, key, `/traces/${trace.duplicate_of}`);
     assert.equal(original.duplicate_of, null);
   });
 });

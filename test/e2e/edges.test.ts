@@ -10,7 +10,8 @@ import { suite, test } from 'node:test';
 import { Client } from 'pg';
 import { storeFileOf } from '../../src/data-folder/files.ts';
 import { Connection } from '../faults/connection.ts';
-import { get, settled } from '../faults/processor-load.ts';
+import { settled } from '../faults/processor-load.ts';
+import { read } from '../server.ts';
 import { folderIn, launch, type Scope } from '../faults/scope.ts';
 import { testPostgres, whyNoPostgres } from '../servers/postgres.ts';
 
@@ -53,15 +54,10 @@ class SpreadingClient {
     return new SpreadingClient(connections, key);
   }
 
-  async send(user: object, idempotencyKey?: string): Promise<string> {
-    const headers = {
-      Authorization: `Bearer ${this.#key}`,
-      'Content-Type': 'application/json',
-      ...(idempotencyKey !== undefined && { 'Idempotency-Key': idempotencyKey }),
-    };
+  async send(user: object, idempotencyKey: string | null = null): Promise<string> {
     const connection = this.#connections[this.#sent % CONNECTIONS] as Connection;
     this.#sent += 1;
-    const response = await connection.request('POST', '/ingest/events', headers, JSON.stringify({ users: [user] }));
+    const response = await connection.ingest(this.#key, idempotencyKey, JSON.stringify({ users: [user] }));
     assert.equal(response.status, 202, response.body);
     return (JSON.parse(response.body) as { trace_id: string }).trace_id;
   }
@@ -86,10 +82,10 @@ class SpreadingClient {
 
 /** What is wrong with what became of it, in words; empty if nothing is. */
 async function mistakesIn(server: { baseUrl: string }, key: string, sent: Sent): Promise<string[]> {
-  const trace = (id: string): Promise<Trace> => get<Trace>(server, key, `/traces/${id}`);
+  const trace = (id: string): Promise<Trace> => read<Trace>(server, key, `/traces/${id}`);
   const warningsOf = ({ users }: Trace): string => users.flatMap(({ warnings }) => warnings).join();
   const eventsOf = ({ users }: Trace): number => users.reduce((sum, { events }) => sum + events, 0);
-  const profile = await get<{ user_properties: { plan: string; step: string } }>(
+  const profile = await read<{ user_properties: { plan: string; step: string } }>(
     server,
     key,
     `/profiles?user_id=${sent.userId}`,

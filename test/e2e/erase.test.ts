@@ -9,11 +9,11 @@ import { join } from 'node:path';
 import { suite, test } from 'node:test';
 import { storeFileOf } from '../../src/data-folder/files.ts';
 import { HOUR_MS } from '../../src/model.ts';
-import { allEvents, ask, get, settled, type TraceResponse } from '../faults/processor-load.ts';
+import { allEvents, ask, settled, type TraceResponse } from '../faults/processor-load.ts';
 import { folderIn, launch } from '../faults/scope.ts';
 import { entryOf, traceIdOf } from '../processor/history.ts';
 import { appendAll, withStore } from '../processor/processing.ts';
-import { readResponse, eventually, post, type TestServer } from '../server.ts';
+import { eventually, post, read, readResponse, type TestServer } from '../server.ts';
 
 const EMAIL = 'Erased.Person@Example.org';
 const PHONE = '+49 151 55667788';
@@ -69,7 +69,7 @@ suite('A person who was erased', () => {
     const beforeErase = Date.now() - HOUR_MS;
     await sendHerLife(server);
     const before = await settled(server, key);
-    const { id } = await get<{ id: string }>(server, key, `/profiles?email=${encodeURIComponent(EMAIL)}`);
+    const { id } = await read<{ id: string }>(server, key, `/profiles?email=${encodeURIComponent(EMAIL)}`);
     assert.deepEqual(foundIn(dataFolder, TRACES_OF_HER).length, TRACES_OF_HER.length - 1, 'the search finds nothing');
 
     const erased = await readResponse(await ask(server.baseUrl, key, `/profiles/${id}`, { method: 'DELETE' }));
@@ -114,11 +114,11 @@ suite('A person who was erased', () => {
       assert.equal((await ask(again.baseUrl, key, `/profiles?${query}`)).status, 404, query);
     }
     for (const { traceId } of old) {
-      const trace = await get<TraceResponse & { users: { warnings: string[] }[] }>(again, key, `/traces/${traceId}`);
+      const trace = await read<TraceResponse & { users: { warnings: string[] }[] }>(again, key, `/traces/${traceId}`);
       assert.deepEqual([trace.users[0]?.events, trace.users[0]?.profile_id], [0, null]);
       assert.match(trace.users[0]?.warnings.join() ?? '', /erased/);
     }
-    const profile = await get<{ id: string; event_count: number; user_properties: object }>(
+    const profile = await read<{ id: string; event_count: number; user_properties: object }>(
       again,
       key,
       `/profiles?user_id=${ADA.user_id}`,

@@ -18,7 +18,7 @@ import { listSegments } from '../../src/backends/embedded/log/segments.ts';
 import { makeKey } from '../../src/keys/format.ts';
 import { createTopic } from '../backends/kafka/log-on-kafka.ts';
 import { copyIn, folderIn, launch, refusedStart, type Scope } from '../faults/scope.ts';
-import { readResponse, eventually, post, runSluice, type TestServer, user } from '../server.ts';
+import { eventually, get, post, readResponse, runSluice, type TestServer, user } from '../server.ts';
 import { testKafka, whyNoKafka } from '../servers/kafka.ts';
 import { testPostgres, whyNoPostgres } from '../servers/postgres.ts';
 
@@ -30,8 +30,7 @@ interface Stored {
 }
 
 async function storedBy(server: TestServer, key: string): Promise<Stored> {
-  const headers = { authorization: `Bearer ${key}` };
-  return (await fetch(`${server.baseUrl}/ledger`, { headers }).then(readResponse)).body as Stored;
+  return (await get(server, key, '/ledger')).body as Stored;
 }
 
 async function send(server: TestServer, key: string, count: number, storedThen: number): Promise<void> {

@@ -8,7 +8,7 @@ import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { after, afterEach, before, suite, test } from 'node:test';
 import { makeKey } from '../../src/keys/format.ts';
-import { openProxy } from '../backends/postgres/proxy.ts';
+import { openWireTo } from '../scaling/wire.ts';
 import { Connection } from '../faults/connection.ts';
 import { folderIn, launch, type Scope } from '../faults/scope.ts';
 import {
@@ -190,10 +190,10 @@ suite('A server that starts before its database', { skip: whyNoPostgres('own'), 
 suite('A server that starts on a database that hangs', { skip: whyNoPostgres(), timeout: 240_000 }, () => {
   test('starts after a moment, and stops when it is asked to', async () => {
     await using scope = new AsyncDisposableStack();
-    const proxy = await openProxy(await (await testPostgres()).newDatabase());
-    scope.defer(() => proxy.close());
-    proxy.fallSilent();
-    const env = { STORE_URL: proxy.url };
+    const wire = await openWireTo(await (await testPostgres()).newDatabase());
+    scope.defer(() => wire.close());
+    wire.cut();
+    const env = { STORE_URL: wire.url };
     const server = await launch(scope, { dataFolder: folderIn(scope), env, args: ['--edges', '2'] });
     await assertWaiting(server, /the database cannot be used yet/);
     assert.equal((await post(server, SOME_KEY, { users: [user('early')] })).status, 503);

@@ -11,16 +11,16 @@ import { suite, test } from 'node:test';
 import { keyFileOf, storeFileOf } from '../../src/data-folder/files.ts';
 import { folderIn, launch, refusedStart } from '../faults/scope.ts';
 import {
-  type HttpResponse,
-  readResponse,
   eventually,
+  get,
+  type HttpResponse,
   MAIN,
   post,
+  processed,
   PROGRAM_ENV,
   runSluice,
   sleep,
   startServer,
-  type TestServer,
   user,
 } from '../server.ts';
 import { ownPostgres, testPostgres, whyNoPostgres } from '../servers/postgres.ts';
@@ -28,17 +28,6 @@ import { ownPostgres, testPostgres, whyNoPostgres } from '../servers/postgres.ts
 interface Profile {
   readonly id: string;
   readonly event_count: number;
-}
-
-function get(server: Pick<TestServer, 'baseUrl'>, key: string, path: string) {
-  return fetch(`${server.baseUrl}${path}`, { headers: { authorization: `Bearer ${key}` } }).then(readResponse);
-}
-
-async function traced(server: TestServer, key: string, traceId: string): Promise<void> {
-  await eventually('the request is processed', async () => {
-    const { body } = await get(server, key, `/traces/${traceId}`);
-    return (body as { status?: string }).status === 'processed';
-  });
 }
 
 function traceIdOf({ body }: { readonly body: unknown }): string {
@@ -75,7 +64,7 @@ suite('A server with STORE_URL', { skip: whyNoPostgres(), timeout: 120_000 }, ()
     assert.match(server.key, /^sk_dev_/);
     const sent = await post(server, server.key, { users: [user('ada'), user('bob')] });
     assert.equal(sent.status, 202);
-    await traced(server, server.key, traceIdOf(sent));
+    await processed(server, server.key, traceIdOf(sent));
     const { status, body } = await get(server, server.key, '/profiles?user_id=ada');
     assert.equal(status, 200);
     assert.equal((body as Profile).event_count, 1);
@@ -102,7 +91,7 @@ suite('A server with STORE_URL', { skip: whyNoPostgres(), timeout: 120_000 }, ()
     await first.kill('SIGKILL');
     const second = await launch(scope, { dataFolder, env: { STORE_URL } });
     assert.equal(second.key, '');
-    for (const traceId of traceIds) await traced(second, first.key, traceId);
+    for (const traceId of traceIds) await processed(second, first.key, traceId);
     const { body } = await get(second, first.key, '/ledger');
     const sums = (body as { hours: { events: { received: number; stored: number } }[] }).hours;
     assert.deepEqual(
@@ -129,7 +118,7 @@ suite('A server with STORE_URL', { skip: whyNoPostgres(), timeout: 120_000 }, ()
     const { key, id } = JSON.parse(made) as { key: string; id: string };
     const sent = await post(server, key, { users: [user('ada', [{ event_name: 'seen', revenue: 2.5 }])] });
     assert.equal(sent.status, 202);
-    await traced(server, key, traceIdOf(sent));
+    await processed(server, key, traceIdOf(sent));
 
     assert.match(await sluice('trace', traceIdOf(sent)), /processed/);
     assert.match(await sluice('profile', 'user_id=ada'), /user_id +ada/);
@@ -211,7 +200,7 @@ suite('A server whose PostgreSQL restarts', { skip: whyNoPostgres('own'), timeou
       assert.equal(sent.status, 202, sent.text);
       return traceIdOf(sent);
     };
-    await traced(server, server.key, await send('before'));
+    await processed(server, server.key, await send('before'));
     await postgres.stop('immediate');
     const traceIds = [await send('away-1'), await send('away-2')];
     const read = await get(server, server.key, '/profiles?user_id=before');

@@ -7,13 +7,19 @@ import assert from 'node:assert/strict';
 import { existsSync } from 'node:fs';
 import { after, before, suite, test } from 'node:test';
 import { folderIn, launch, type Scope } from '../faults/scope.ts';
-import { type HttpResponse, readResponse, eventually, post, runSluice, type TestServer, user } from '../server.ts';
+import {
+  eventually,
+  get,
+  type HttpResponse,
+  post,
+  processed,
+  readResponse,
+  runSluice,
+  type TestServer,
+  user,
+} from '../server.ts';
 import { testKafka, whyNoKafka } from '../servers/kafka.ts';
 import { type OwnPostgres, ownPostgres, whyNoPostgres } from '../servers/postgres.ts';
-
-function get(server: TestServer, key: string, path: string): Promise<HttpResponse> {
-  return fetch(`${server.baseUrl}${path}`, { headers: { authorization: `Bearer ${key}` } }).then(readResponse);
-}
 
 function traceIdOf({ status, body, text }: HttpResponse): string {
   assert.equal(status, 202, text);
@@ -138,12 +144,8 @@ suite('Servers of different roles', { skip: whyNoPostgres('own') || whyNoKafka()
     assert.deepEqual((sent.body as { errors: unknown }).errors, [{ userIndex: 501, message }], sent.text);
     await eventually('the processor warns', async () => {
       const traceId = traceIdOf(await post(edge, key, { users: users.slice(500, 501) }));
-      const trace = await eventually('it is processed', async () => {
-        const { body } = await get(api, key, `/traces/${traceId}`);
-        return (body as { status?: string }).status === 'processed' ? body : undefined;
-      });
-      const [first] = (trace as { users: { warnings: string[] }[] }).users;
-      return first?.warnings[0] === message;
+      const trace = await processed<{ users: { warnings: string[] }[] }>(api, key, traceId);
+      return trace.users[0]?.warnings[0] === message;
     });
     const { body } = await get(api, key, '/plan/violations');
     const [violation] = (body as { violations: { event_name: string; path: string }[] }).violations;
@@ -164,11 +166,11 @@ suite('Servers of different roles', { skip: whyNoPostgres('own') || whyNoKafka()
     assert.equal(response.status, 200, response.text);
     const { trace_id: traceId, accepted, rejected } = response.body as Record<string, unknown>;
     assert.deepEqual([accepted, rejected], [3, 1]);
-    const trace = await eventually('it is processed', async () => {
-      const { body } = await get(api, key, `/traces/${traceId as string}`);
-      return (body as { status?: string }).status === 'processed' ? body : undefined;
-    });
-    const { format, users } = trace as { format: string; users: { status: string; events: number }[] };
+    interface Trace {
+      readonly format: string;
+      readonly users: readonly { readonly status: string; readonly events: number }[];
+    }
+    const { format, users } = await processed<Trace>(api, key, traceId as string);
     assert.equal(format, 'segment');
     assert.deepEqual(
       users.map(({ status, events }) => [status, events]),
@@ -187,11 +189,7 @@ suite('Servers of different roles', { skip: whyNoPostgres('own') || whyNoKafka()
     for (const batch of [first, second, first, second]) {
       const traceId = traceIdOf(await post(edge, key, batch, { 'Idempotency-Key': 'reused' }));
       sent.push(traceId);
-      const trace = await eventually('it is processed', async () => {
-        const { body } = await get(api, key, `/traces/${traceId}`);
-        return (body as { status?: string }).status === 'processed' ? body : undefined;
-      });
-      traces.push(trace as (typeof traces)[number]);
+      traces.push(await processed(api, key, traceId));
     }
     assert.deepEqual(
       traces.map(({ duplicate_of }) => duplicate_of),
@@ -318,10 +316,7 @@ suite('Servers of different roles', { skip: whyNoPostgres('own') || whyNoKafka()
     assert.equal(all.key, '');
     assert.ok(!existsSync(all.dataFolder));
     const traceId = traceIdOf(await post(all, key, { users: [user('at-all')] }));
-    await eventually('it is processed', async () => {
-      const { body } = await get(all, key, `/traces/${traceId}`);
-      return (body as { status?: string }).status === 'processed';
-    });
+    await processed(all, key, traceId);
     await postgres.stop('fast');
     traceIdOf(await post(all, key, { users: [user('at-all-away')] }));
     const startedAt = performance.now();

@@ -5,9 +5,9 @@
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { allEvents, get, settled } from '../faults/processor-load.ts';
+import { allEvents, settled } from '../faults/processor-load.ts';
 import { folderIn, launch } from '../faults/scope.ts';
-import { post } from '../server.ts';
+import { post, read } from '../server.ts';
 
 const ZONES = ['UTC', 'America/St_Johns', 'Asia/Kathmandu'];
 
@@ -91,7 +91,7 @@ for (const zone of ZONES) {
     for (const interval of ['minute', 'hour', 'day'] as const) {
       for (const [from, to] of RANGES[interval]) {
         const path = `/events/counts?interval=${interval}&from=${from}&to=${to}`;
-        const { buckets } = await get<{ buckets: Bucket[] }>(server, key, path);
+        const { buckets } = await read<{ buckets: Bucket[] }>(server, key, path);
         const found = new Map(buckets.map(({ start, events }) => [start, events]));
         assert.deepEqual(found, expectedBuckets(interval, from, to), `${interval} ${from}`);
       }

@@ -10,7 +10,7 @@ import { Check } from 'typebox/value';
 import { CheckResponse } from '../../src/api/ingest-operation.ts';
 import { openSqliteKeyStore } from '../../src/backends/embedded/keys.ts';
 import { LIMITS } from '../../src/model.ts';
-import { eventually, type HttpResponse, post, sleep, type TestServer, user } from '../server.ts';
+import { eventually, type HttpResponse, post, processed, sleep, type TestServer, user } from '../server.ts';
 import { ask, logOf, makeKey, metric, useServer, UUID_V7 } from './fixture.ts';
 
 interface Checked {
@@ -41,7 +41,7 @@ suite('POST /ingest/events/check', () => {
   async function sendAndProcess(key: string, users: readonly object[], headers?: Record<string, string>) {
     const sent = await post(server(), key, { users }, headers);
     assert.equal(sent.status, 202);
-    return processed(server(), key, sent.headers.get('x-trace-id') ?? '');
+    return processed<ProcessedTrace>(server(), key, sent.headers.get('x-trace-id') ?? '');
   }
 
   test('a secret key learns what would happen, and then it happens', async () => {
@@ -74,7 +74,7 @@ suite('POST /ingest/events/check', () => {
       { ...(sent.body as object), trace_id: '' },
       'the response is the same but for the trace_id',
     );
-    const trace = await processed(server(), key, sent.headers.get('x-trace-id') ?? '');
+    const trace = await processed<ProcessedTrace>(server(), key, sent.headers.get('x-trace-id') ?? '');
     const [realAda, realGrace, realBad] = trace.users;
     assert.equal(realAda?.['profile_id'], ada['profile_id']);
     assert.deepEqual(realAda?.['merged'], [{ from: merge.from, into: merge.into }]);
@@ -244,14 +244,6 @@ const COUNTED = [
 interface ProcessedTrace {
   readonly status: string;
   readonly users: readonly Readonly<Record<string, unknown>>[];
-}
-
-function processed(server: TestServer, key: string, traceId: string): Promise<ProcessedTrace> {
-  return eventually('the request is processed', async () => {
-    const { body } = await ask(server, `/traces/${traceId}`, { headers: { authorization: `Bearer ${key}` } });
-    const trace = body as ProcessedTrace;
-    return trace.status === 'processed' ? trace : undefined;
-  });
 }
 
 async function volumesOf({ dataFolder }: TestServer, accountId: string) {

@@ -12,7 +12,7 @@ import { Check } from 'typebox/value';
 import type { OpenApiDocument } from '../../src/api/openapi-document.ts';
 import type { Response as OpenApiResponse } from '../../src/api/openapi-types.ts';
 import { inlined } from '../api/document.ts';
-import { type HttpResponse, readResponse, eventually, type TestServer } from '../server.ts';
+import { eventually, get, type HttpResponse, processed, readResponse, type TestServer } from '../server.ts';
 import { ask, bodyText, makeKey, metric, recordOf, useServer } from './fixture.ts';
 
 const TRACK = { type: 'track', event: 'Order Completed', userId: 'ada', properties: { revenue: 3 } };
@@ -54,14 +54,10 @@ function failure(response: HttpResponse): Record<string, unknown> {
 
 suite('The routes for Segment’s SDKs', () => {
   const server = useServer();
-  const ofSecretKey = (path: string): Promise<HttpResponse> =>
-    ask(server(), path, { headers: { authorization: `Bearer ${server().key}` } });
+  const ofSecretKey = (path: string): Promise<HttpResponse> => get(server(), server().key, path);
 
   const processedTrace = (response: HttpResponse): Promise<Trace> =>
-    eventually('it is processed', async () => {
-      const trace = (await ofSecretKey(`/traces/${response.headers.get('x-trace-id')}`)).body as Trace;
-      return trace.status === 'processed' ? trace : undefined;
-    });
+    processed(server(), server().key, response.headers.get('x-trace-id') ?? '');
 
   test('a batch gets 200 with counts of messages, and its trace says that it came in Segment’s form', async () => {
     const response = await send(server(), 'v1/batch', { batch: [TRACK, { ...TRACK, event: 'Refunded' }] });
@@ -70,10 +66,7 @@ suite('The routes for Segment’s SDKs', () => {
     assert.deepEqual(response.body, { success: true, trace_id: traceId, accepted: 2, rejected: 0, errors: [] });
     const formatOf = async () => ((await ofSecretKey(`/traces/${traceId}`)).body as { format: string }).format;
     assert.equal(await formatOf(), 'segment');
-    await eventually('it is processed', async () => {
-      const { body } = await ofSecretKey(`/traces/${traceId}`);
-      return (body as { status: string }).status === 'processed';
-    });
+    await processedTrace(response);
     assert.equal(await formatOf(), 'segment');
   });
 

@@ -11,7 +11,7 @@ import { suite, test } from 'node:test';
 import { openEmbeddedLogReader } from '../../src/backends/embedded/log/reader.ts';
 import { readLastBackup } from '../../src/backup/notes.ts';
 import { readAll } from '../contract/log-entries.ts';
-import { readResponse, eventually, post, runSluice, sleep, type TestServer, user } from '../server.ts';
+import { eventually, post, read, runSluice, sleep, type TestServer, user } from '../server.ts';
 import { audit, Ledger, seededRandom, startLoad } from './ledger.ts';
 import type { LedgerResponse } from './processor-load.ts';
 import { folderIn, launch, type Scope } from './scope.ts';
@@ -23,14 +23,6 @@ const ARGS = ['--log-segment', '1MB'];
 async function call(server: TestServer, path: string, body: object): Promise<number> {
   const headers = { 'content-type': 'application/json', origin: server.baseUrl };
   return (await fetch(server.baseUrl + path, { method: 'POST', headers, body: JSON.stringify(body) })).status;
-}
-
-async function read<T>(server: TestServer, key: string, path: string): Promise<T> {
-  const response = await readResponse(
-    await fetch(server.baseUrl + path, { headers: { authorization: `Bearer ${key}` } }),
-  );
-  assert.equal(response.status, 200, `${path}: ${response.text}`);
-  return response.body as T;
 }
 
 async function becomeMember(server: TestServer): Promise<void> {

@@ -57,6 +57,16 @@ export class Connection {
     return this.send(`${method} ${path} HTTP/1.1\r\nHost: test\r\n${length}${lines.join('')}\r\n${body}`);
   }
 
+  /** Events, as JSON; with an Idempotency-Key unless it is null. */
+  ingest(key: string, idempotencyKey: string | null, body: string): Promise<RawResponse> {
+    const headers = {
+      Authorization: `Bearer ${key}`,
+      'Content-Type': 'application/json',
+      ...(idempotencyKey !== null && { 'Idempotency-Key': idempotencyKey }),
+    };
+    return this.request('POST', '/ingest/events', headers, body);
+  }
+
   /** Sends bytes as they are and waits for one response. */
   send(bytes: string): Promise<RawResponse> {
     if (this.#lost) return Promise.reject(new ConnectionLostError('the connection has ended'));

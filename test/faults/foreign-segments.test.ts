@@ -9,7 +9,7 @@ import { cpSync, renameSync, rmSync } from 'node:fs';
 import { basename, join } from 'node:path';
 import { after, before, suite, test } from 'node:test';
 import { listSegments } from '../../src/backends/embedded/log/segments.ts';
-import { readResponse, eventually, post, runSluice, type TestServer, user } from '../server.ts';
+import { eventually, get, post, runSluice, type TestServer, user } from '../server.ts';
 import { copyIn, folderIn, launch, refusedStart, type Scope } from './scope.ts';
 
 interface Ledger {
@@ -18,8 +18,7 @@ interface Ledger {
 }
 
 async function ledgerOf(server: TestServer, key: string): Promise<Ledger> {
-  const headers = { authorization: `Bearer ${key}` };
-  return (await fetch(`${server.baseUrl}/ledger`, { headers }).then(readResponse)).body as Ledger;
+  return (await get(server, key, '/ledger')).body as Ledger;
 }
 
 async function send(server: TestServer, key: string, count: number): Promise<void> {

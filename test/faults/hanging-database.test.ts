@@ -6,7 +6,7 @@
 import assert from 'node:assert/strict';
 import { suite, test } from 'node:test';
 import { makeKey } from '../../src/keys/format.ts';
-import { openProxy } from '../backends/postgres/proxy.ts';
+import { openWireTo } from '../scaling/wire.ts';
 import { readResponse, eventually, post, sleep, user } from '../server.ts';
 import { testPostgres, whyNoPostgres } from '../servers/postgres.ts';
 import { metricOf } from '../scaling/installation.ts';
@@ -29,9 +29,9 @@ interface Line {
 suite('A PostgreSQL that hangs', { skip: whyNoPostgres(), timeout: 180_000 }, () => {
   test('is logged once by each part that needs it, without a stack, and so is its return', async (t) => {
     await using scope = new AsyncDisposableStack();
-    const proxy = await openProxy(await (await testPostgres()).newDatabase());
-    scope.defer(() => proxy.close());
-    const env = { STORE_URL: proxy.url, SLUICE_STORE_TIMEOUT: '1s' };
+    const wire = await openWireTo(await (await testPostgres()).newDatabase());
+    scope.defer(() => wire.close());
+    const env = { STORE_URL: wire.url, SLUICE_STORE_TIMEOUT: '1s' };
     const server = await launch(scope, { dataFolder: folderIn(scope), env });
     const send = async (): Promise<number> => (await post(server, server.key, { users: [user('u')] })).status;
     assert.equal(await send(), 202);
@@ -48,7 +48,7 @@ suite('A PostgreSQL that hangs', { skip: whyNoPostgres(), timeout: 180_000 }, ()
         .filter((line) => line !== '')
         .map((line) => JSON.parse(line) as Line);
 
-    proxy.fallSilent();
+    wire.cut();
     const unknown: Promise<number>[] = [];
     const isSaid = (): boolean => SAID_MEANWHILE.every((words) => lines().some(({ msg }) => msg.startsWith(words)));
     // Longer on a busy machine, which takes its time to give up.
@@ -63,7 +63,7 @@ suite('A PostgreSQL that hangs', { skip: whyNoPostgres(), timeout: 180_000 }, ()
     const whileAway = lines();
     assert.ok((await metricOf(server, 'sluice_processor_retries_total')) > 0);
     t.diagnostic(whileAway.map(({ msg }) => msg).join('; '));
-    proxy.forward();
+    wire.repair();
     await eventually('the processor continues', () => lines().some(({ msg }) => msg === 'the processor continues'));
     await eventually('reading is said to work again', async () => {
       const headers = { authorization: `Bearer ${server.key}` };

@@ -59,12 +59,7 @@ function hashOf(body: string | Uint8Array): string {
 /** Sends the next request of the ledger and notes a 202 in it. */
 export async function sendNext(connection: Connection, ledger: Ledger, key: string): Promise<RawResponse> {
   const { idempotencyKey, body } = ledger.next();
-  const headers = {
-    Authorization: `Bearer ${key}`,
-    'Content-Type': 'application/json',
-    'Idempotency-Key': idempotencyKey,
-  };
-  const response = await connection.request('POST', '/ingest/events', headers, body);
+  const response = await connection.ingest(key, idempotencyKey, body);
   if (response.status === 202) ledger.acknowledge(idempotencyKey, response);
   return response;
 }

@@ -24,7 +24,7 @@ import { backup, restore } from '../cli/backing-up.ts';
 import { doctorHere as doctor } from '../cli/doctor-shell.ts';
 import { entry } from '../contract/log-entries.ts';
 import { appendAll, processAll } from '../processor/processing.ts';
-import { eventually, post, type TestServer, user } from '../server.ts';
+import { eventually, get, post, type TestServer, user } from '../server.ts';
 import { testPostgres, whyNoPostgres } from '../servers/postgres.ts';
 import { folderIn, launch, refusedStart, type Scope } from './scope.ts';
 
@@ -85,14 +85,13 @@ interface Ledger {
 }
 
 async function ledgerOf(server: TestServer, key: string): Promise<Ledger> {
-  const response = await fetch(`${server.baseUrl}/ledger`, { headers: { authorization: `Bearer ${key}` } });
-  return (await response.json()) as Ledger;
+  return (await get(server, key, '/ledger')).body as Ledger;
 }
 
 /** Why processing waits, as `GET /health` says it. */
 async function problemOf(server: TestServer, key: string): Promise<string | null> {
-  const response = await fetch(`${server.baseUrl}/health`, { headers: { authorization: `Bearer ${key}` } });
-  return ((await response.json()) as { readonly processing_problem: string | null }).processing_problem;
+  const { body } = await get(server, key, '/health');
+  return (body as { readonly processing_problem: string | null }).processing_problem;
 }
 
 async function stored(server: TestServer, key: string, users: number): Promise<void> {
@@ -540,8 +539,8 @@ suite('The start, /health and the doctor report that more may have been acknowle
 });
 
 async function warningsOf(server: TestServer, key: string): Promise<string[]> {
-  const response = await fetch(`${server.baseUrl}/health`, { headers: { authorization: `Bearer ${key}` } });
-  return ((await response.json()) as { warnings: string[] }).warnings;
+  const { body } = await get(server, key, '/health');
+  return (body as { warnings: string[] }).warnings;
 }
 
 /** What the writer says. */

@@ -30,7 +30,7 @@ import type { LogAppender } from '../../src/log.ts';
 import { NO_HOURS } from '../../src/store.ts';
 import { entry } from '../contract/log-entries.ts';
 import { appendAll, processAll, withStore } from '../processor/processing.ts';
-import { eventually, post, type TestServer, user } from '../server.ts';
+import { post, processed, type TestServer, user } from '../server.ts';
 import { testPostgres, whyNoPostgres } from '../servers/postgres.ts';
 import { folderIn, launch } from './scope.ts';
 
@@ -44,13 +44,7 @@ async function send(server: TestServer, key: string, count: number): Promise<str
 }
 
 async function allProcessed(server: TestServer, key: string, traceIds: readonly string[]): Promise<void> {
-  const headers = { authorization: `Bearer ${key}` };
-  for (const traceId of traceIds) {
-    await eventually(`the request ${traceId} is processed`, async () => {
-      const response = await fetch(`${server.baseUrl}/traces/${traceId}`, { headers });
-      return ((await response.json()) as { status?: string }).status === 'processed';
-    });
-  }
+  for (const traceId of traceIds) await processed(server, key, traceId);
 }
 
 /** The first server sleeps while its lock is removed and a second one starts, and is sent requests before it wakes up. */

@@ -9,7 +9,7 @@ import { join } from 'node:path';
 import { after, before, suite, test } from 'node:test';
 import { listSegments } from '../../src/backends/embedded/log/segments.ts';
 import { doctorHere } from '../cli/doctor-shell.ts';
-import { eventually, post, type TestServer, user } from '../server.ts';
+import { eventually, get, post, type TestServer, user } from '../server.ts';
 import { copyIn, folderIn, launch } from './scope.ts';
 
 const REQUESTS = 40;
@@ -49,11 +49,6 @@ async function send(server: TestServer, key: string, count: number): Promise<str
     traceIds.push((body as { trace_id: string }).trace_id);
   }
   return traceIds;
-}
-
-async function get(server: TestServer, key: string, path: string): Promise<{ status: number; body: unknown }> {
-  const response = await fetch(server.baseUrl + path, { headers: { authorization: `Bearer ${key}` } });
-  return { status: response.status, body: await response.json() };
 }
 
 interface Ledger {

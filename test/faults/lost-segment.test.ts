@@ -9,7 +9,7 @@ import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { suite, test } from 'node:test';
 import { listSegments } from '../../src/backends/embedded/log/segments.ts';
-import { readResponse, eventually, post, runSluice, type TestServer, user } from '../server.ts';
+import { eventually, get, post, runSluice, type TestServer, user } from '../server.ts';
 import { folderIn, launch } from './scope.ts';
 
 const STORED = 2;
@@ -23,13 +23,8 @@ interface Ledger {
   readonly totals: { readonly users: { readonly received: number; readonly stored: number; readonly pending: number } };
 }
 
-async function get(server: TestServer, key: string, path: string): Promise<unknown> {
-  const headers = { authorization: `Bearer ${key}` };
-  return (await fetch(server.baseUrl + path, { headers }).then(readResponse)).body;
-}
-
 async function ledgerOf(server: TestServer, key: string): Promise<Ledger> {
-  return (await get(server, key, '/ledger')) as Ledger;
+  return (await get(server, key, '/ledger')).body as Ledger;
 }
 
 async function send(server: TestServer, key: string, count: number, text = ''): Promise<void> {
@@ -49,7 +44,7 @@ async function storedUsers(server: TestServer, key: string, users: number): Prom
 async function showsMissing(server: TestServer, key: string, records: number, received: number): Promise<void> {
   const { balanced, missing_records: missing, totals } = await ledgerOf(server, key);
   assert.deepEqual([balanced, missing, totals.users.received], [false, records, received]);
-  const { log_missing_records: shown } = (await get(server, key, '/health')) as { log_missing_records: number };
+  const { log_missing_records: shown } = (await get(server, key, '/health')).body as { log_missing_records: number };
   assert.equal(shown, records);
   await eventually(
     'metrics count them',

@@ -8,10 +8,10 @@ import assert from 'node:assert/strict';
 import { DatabaseSync } from 'node:sqlite';
 import { test } from 'node:test';
 import { storeFileOf } from '../../src/data-folder/files.ts';
-import { readResponse, eventually } from '../server.ts';
+import { eventually, read, readResponse } from '../server.ts';
 import { Connection } from './connection.ts';
 import { assertLedger, Ledger, sendNext, startLoad } from './ledger.ts';
-import { allEvents, assertBalanced, get, type LedgerResponse, settled } from './processor-load.ts';
+import { allEvents, assertBalanced, type LedgerResponse, settled } from './processor-load.ts';
 import { folderIn, launch } from './scope.ts';
 
 /** SQLite waits 5 s for a lock, and the backlog is looked at between two tries. */
@@ -44,14 +44,14 @@ test('a backlog over its bound gets 503 until it is processed, and reads continu
   assert.equal((await fetch(`${server.baseUrl}/livez`)).status, 200);
 
   // Everything that was stored before can be read, and what waits is reported as pending.
-  assert.equal((await get<{ event_count: number }>(server, key, '/profiles?user_id=user-1-0')).event_count, 1);
+  assert.equal((await read<{ event_count: number }>(server, key, '/profiles?user_id=user-1-0')).event_count, 1);
   assert.equal((await allEvents(server, key)).length, before);
-  const stored = await get<LedgerResponse>(server, key, '/ledger');
+  const stored = await read<LedgerResponse>(server, key, '/ledger');
   assertBalanced(stored);
   assert.ok((stored.totals.users['pending'] ?? 0) > 0);
   assert.equal(stored.totals.users['stored'], before);
   const waiting = [...ledger.acknowledged.keys()].at(-1) ?? '';
-  assert.equal((await get<{ status: string }>(server, key, `/traces/${waiting}`)).status, 'pending');
+  assert.equal((await read<{ status: string }>(server, key, `/traces/${waiting}`)).status, 'pending');
   await eventually('that is in the log', () => server.stderr().includes('the backlog is full'));
   assert.equal(server.stderr().split('the backlog is full').length - 1, 1);
   await eventually('it says why', () => server.stderr().includes('the processor waits'), PATIENCE_MS);
@@ -70,5 +70,5 @@ test('a backlog over its bound gets 503 until it is processed, and reads continu
   for (const idempotencyKey of ledger.acknowledged.values()) users += ledger.sent.get(idempotencyKey)?.users ?? 0;
   assert.equal(totals.users['stored'], users);
   assert.equal((await allEvents(server, key)).length, users);
-  assert.equal((await get<{ status: string }>(server, key, `/traces/${waiting}`)).status, 'processed');
+  assert.equal((await read<{ status: string }>(server, key, `/traces/${waiting}`)).status, 'processed');
 });

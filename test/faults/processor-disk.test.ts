@@ -9,11 +9,11 @@ import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { test } from 'node:test';
 import { storeFileOf } from '../../src/data-folder/files.ts';
-import { eventually, type TestServer } from '../server.ts';
+import { eventually, read, type TestServer } from '../server.ts';
 import { Connection } from './connection.ts';
 import { type Disk, hindrance, mountSmallDisk, skipWithout } from './devices.ts';
 import { assertLedger, Ledger, sendNext } from './ledger.ts';
-import { allEvents, get, settled } from './processor-load.ts';
+import { allEvents, settled } from './processor-load.ts';
 import { launch } from './scope.ts';
 
 const CHUNK_BYTES = 16 * 1_024;
@@ -65,7 +65,7 @@ for (const how of ['gets space again', 'is killed and started again when there i
     holder.exec('ROLLBACK');
     await eventually('the processor waits for space', () => /"reason":"[^"]*full[^"]*"/.test(server.stderr()), 30_000);
     // Reads continue, and nothing is half stored.
-    assert.equal((await get<{ event_count: number }>(server, key, '/profiles?user_id=user-1-0')).event_count, 1);
+    assert.equal((await read<{ event_count: number }>(server, key, '/profiles?user_id=user-1-0')).event_count, 1);
     assert.equal((await allEvents(server, key)).length, ledger.sent.get('request-1')?.users);
 
     if (how === 'gets space again') {

@@ -6,7 +6,7 @@
  */
 
 import assert from 'node:assert/strict';
-import { readResponse, eventually, sleep, type TestServer } from '../server.ts';
+import { eventually, get, read, sleep, type TestServer } from '../server.ts';
 import { Connection, ConnectionLostError } from './connection.ts';
 
 /** How a request is known when it comes again. */
@@ -91,12 +91,7 @@ export class EndToEndLedger {
 
   /** True when the response was 202. */
   async send(connection: Connection, key: string, sent: Sent): Promise<boolean> {
-    const headers = {
-      Authorization: `Bearer ${key}`,
-      'Content-Type': 'application/json',
-      ...(sent.idempotencyKey !== null && { 'Idempotency-Key': sent.idempotencyKey }),
-    };
-    const response = await connection.request('POST', '/ingest/events', headers, sent.body);
+    const response = await connection.ingest(key, sent.idempotencyKey, sent.body);
     if (response.status === 503) return false;
     assert.equal(response.status, 202, `${response.head}\n${response.body}`);
     const { trace_id, users_accepted } = JSON.parse(response.body) as Ingested;
@@ -172,10 +167,10 @@ export function startEndToEndLoad(
       const { baseUrl } = target;
       const newest = ledger.sent.findLast(({ acknowledged }) => acknowledged.length > 0)?.acknowledged.at(-1);
       try {
-        const totals = await readResponse(await ask(baseUrl, key, '/ledger'));
+        const totals = await get({ baseUrl }, key, '/ledger');
         if (totals.status === 200) assertBalanced(totals.body as LedgerResponse);
         if (newest === undefined) continue;
-        const trace = await readResponse(await ask(baseUrl, key, `/traces/${newest}`));
+        const trace = await get({ baseUrl }, key, `/traces/${newest}`);
         if (trace.status !== 503)
           assert.equal(trace.status, 200, `a trace that was given out is unknown: ${trace.text}`);
         ledger.looks += 1;
@@ -199,12 +194,6 @@ export function ask(baseUrl: string, key: string, path: string, init: RequestIni
   return fetch(baseUrl + path, { ...init, headers: { authorization: `Bearer ${key}` } });
 }
 
-export async function get<T>(server: Pick<TestServer, 'baseUrl'>, key: string, path: string): Promise<T> {
-  const response = await readResponse(await ask(server.baseUrl, key, path));
-  assert.equal(response.status, 200, `${path}: ${response.text}`);
-  return response.body as T;
-}
-
 export function assertBalanced(totals: LedgerResponse): void {
   assert.ok(totals.balanced, `not every event is accounted for: ${JSON.stringify(totals)}`);
   for (const { difference } of [totals.totals.users, totals.totals.events]) assert.equal(difference, 0);
@@ -215,7 +204,7 @@ export async function settled(server: Pick<TestServer, 'baseUrl'>, key: string):
   return eventually(
     'everything is processed',
     async () => {
-      const totals = await get<LedgerResponse>(server, key, '/ledger');
+      const totals = await read<LedgerResponse>(server, key, '/ledger');
       assertBalanced(totals);
       return totals.totals.users['pending'] === 0 && totals.totals.events['pending'] === 0 ? totals : undefined;
     },
@@ -235,7 +224,7 @@ export async function allEvents(server: Pick<TestServer, 'baseUrl'>, key: string
   const all: EventResponse[] = [];
   for (let cursor = ''; ; ) {
     const path = `/events?limit=500${cursor === '' ? '' : `&cursor=${encodeURIComponent(cursor)}`}`;
-    const page = await get<{ events: EventResponse[]; next_cursor: string | null }>(server, key, path);
+    const page = await read<{ events: EventResponse[]; next_cursor: string | null }>(server, key, path);
     all.push(...page.events);
     if (page.next_cursor === null) return all;
     cursor = page.next_cursor;
@@ -270,7 +259,7 @@ export async function assertReadable(server: TestServer, key: string, ledger: En
 async function assertTraces(server: TestServer, key: string, sent: Sent): Promise<void> {
   const originals = new Set<string>();
   for (const traceId of sent.acknowledged) {
-    const trace = await get<TraceResponse>(server, key, `/traces/${traceId}`);
+    const trace = await read<TraceResponse>(server, key, `/traces/${traceId}`);
     assert.equal(trace.status, 'processed');
     assert.equal(trace.users_accepted, sent.usersAccepted);
     if (sent.recognition === 'idempotency_key') originals.add(trace.duplicate_of ?? traceId);

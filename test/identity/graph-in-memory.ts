@@ -4,7 +4,7 @@
  */
 
 import assert from 'node:assert/strict';
-import { cannotLinkAfter, chainBetween, regroup } from '../../src/identity/explain.ts';
+import { cannotLinkAfter, chainBetween, replay } from '../../src/identity/explain.ts';
 import {
   type Changes,
   type IdentityClaim,
@@ -194,10 +194,8 @@ export class GraphInMemory {
   unmerge(traceId: string): void {
     const removed = this.merges.filter(({ origin }) => origin.traceId === traceId);
     this.merges = this.merges.filter((merge) => !removed.includes(merge));
-    const roots = regroup(
-      [...this.nodes].map(([node, origin]) => ({ node, origin })),
-      this.merges,
-    );
+    const nodes = [...this.nodes].map(([node, origin]) => ({ node, origin }));
+    const { roots } = replay(nodes, this.merges);
     this.aliases.clear();
     for (const [node, root] of roots) if (node !== root) this.aliases.set(node, root);
     this.cannotLink.push(...cannotLinkAfter(removed, roots));

@@ -6,7 +6,7 @@ import * as fc from 'fast-check';
 import { type LogRecord, NO_TENANT } from '../../src/log.ts';
 import { IDENTIFIER_TYPES } from '../../src/model.ts';
 import { prepareRecord } from '../../src/processor/prepare.ts';
-import type { PreparedEvent, PreparedUser } from '../../src/processor/prepared.ts';
+import type { PreparedEvent, PreparedUser } from '../../src/processor/prepare.ts';
 import { validateRequest } from '../../src/validation/validate-request.ts';
 import { arbitraryUser, textOf } from '../validation/arbitrary-users.ts';
 import { request } from './requests.ts';

@@ -3,9 +3,9 @@
 import assert from 'node:assert/strict';
 import { suite, test } from 'node:test';
 import { shouldYield, type LoadSample, yieldPolicy } from '../../src/processor/yield-policy.ts';
-import { get, type LedgerResponse, settled } from '../faults/processor-load.ts';
+import { type LedgerResponse, settled } from '../faults/processor-load.ts';
 import { folderIn, launch } from '../faults/scope.ts';
-import { post } from '../server.ts';
+import { post, read } from '../server.ts';
 
 const FLOODED: LoadSample = { waiting: 20, lagMs: 100, waitedMs: 100, bytes: 1_000, idleMs: 0 };
 
@@ -85,7 +85,7 @@ suite('Giving way', () => {
     await watching;
     assert.ok(most >= 1, `at most ${most} waited`);
     await settled(server, key);
-    const { totals } = await get<LedgerResponse>(server, key, '/ledger');
+    const { totals } = await read<LedgerResponse>(server, key, '/ledger');
     assert.equal(totals.events['stored'], senders * requestsEach);
     while ((await waiting()) >= 1);
   });

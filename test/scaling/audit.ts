@@ -4,8 +4,8 @@
  */
 
 import assert from 'node:assert/strict';
-import { allEvents, assertBalanced, get, type LedgerResponse, type TraceResponse } from '../faults/processor-load.ts';
-import { type HttpResponse, readResponse, eventually, sleep, type TestServer } from '../server.ts';
+import { allEvents, assertBalanced, type LedgerResponse, type TraceResponse } from '../faults/processor-load.ts';
+import { eventually, get, read, sleep, type TestServer } from '../server.ts';
 import type { ClientLedger, SentRequest } from './clients.ts';
 
 type Api = Pick<TestServer, 'baseUrl'>;
@@ -53,7 +53,7 @@ export async function settled(api: Api, key: string): Promise<LedgerResponse> {
   return eventually(
     'everything is processed',
     async () => {
-      const response = await ask(api, key, '/ledger');
+      const response = await get(api, key, '/ledger');
       // What it reads from may just be coming back.
       if (response.status === 503) return undefined;
       assert.equal(response.status, 200, response.text);
@@ -63,10 +63,6 @@ export async function settled(api: Api, key: string): Promise<LedgerResponse> {
     },
     SETTLED_MS_MAX,
   );
-}
-
-async function ask({ baseUrl }: Api, key: string, path: string): Promise<HttpResponse> {
-  return readResponse(await fetch(baseUrl + path, { headers: { authorization: `Bearer ${key}` } }));
 }
 
 export interface Onlooker {
@@ -82,11 +78,11 @@ export function lookOn(api: Api, key: string, ledger: ClientLedger, signal: Abor
     while (!stopping.signal.aborted && !signal.aborted) {
       await sleep(LOOK_INTERVAL_MS);
       const newest = ledger.requests.findLast(({ acknowledgedAs }) => acknowledgedAs !== null)?.acknowledgedAs;
-      const totals = await ask(api, key, '/ledger');
+      const totals = await get(api, key, '/ledger');
       if (totals.status === 200) assertBalanced(totals.body as LedgerResponse);
       else assert.equal(totals.status, 503, totals.text);
       if (newest === undefined) continue;
-      const trace = await ask(api, key, `/traces/${newest}`);
+      const trace = await get(api, key, `/traces/${newest}`);
       if (trace.status === 200) looks += 1;
       else assert.equal(trace.status, 503, `the trace ${newest}, which was acknowledged: ${trace.text}`);
     }
@@ -129,7 +125,7 @@ async function assertPeople(
     }
   }
   await each([...ledger.linked].slice(0, PROFILES_MAX), async (person) => {
-    const profile = await get<{ event_count: number }>(api, key, `/profiles?user_id=u${person}`);
+    const profile = await read<{ event_count: number }>(api, key, `/profiles?user_id=u${person}`);
     assert.equal(profile.event_count, counts.get(person), `events of person ${person}`);
   });
 }
@@ -144,7 +140,7 @@ async function assertTraces(api: Api, key: string, { requests }: ClientLedger): 
 
 async function assertTrace(api: Api, key: string, request: SentRequest): Promise<void> {
   const { acknowledgedAs, marks, tries } = request;
-  const trace = await get<TraceResponse>(api, key, `/traces/${acknowledgedAs}`);
+  const trace = await read<TraceResponse>(api, key, `/traces/${acknowledgedAs}`);
   const reported = JSON.stringify(trace);
   assert.equal(trace.status, 'processed', reported);
   assert.equal(trace.users_accepted, marks.length, reported);

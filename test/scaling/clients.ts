@@ -151,7 +151,7 @@ export function startClients(options: ClientOptions): Clients {
     if (connection === undefined) return note('refused');
     request.tries += 1;
     try {
-      const response = await inTime(send(connection, key, request), responseMsMax);
+      const response = await inTime(connection.ingest(key, request.idempotencyKey, request.body), responseMsMax);
       if (/^connection: close/im.test(response.head)) desk.leave();
       // Anything else is not a fault but a mistake.
       assert.ok(response.status === 202 || response.status === 503, `${response.head}\n${response.body}`);
@@ -207,15 +207,6 @@ class Desk {
     this.#connection?.close();
     this.#connection = undefined;
   }
-}
-
-function send(connection: Connection, key: string, { idempotencyKey, body }: SentRequest): Promise<RawResponse> {
-  const headers = {
-    Authorization: `Bearer ${key}`,
-    'Content-Type': 'application/json',
-    'Idempotency-Key': idempotencyKey,
-  };
-  return connection.request('POST', '/ingest/events', headers, body);
 }
 
 async function inTime<T>(response: Promise<T>, msMax: number): Promise<T> {

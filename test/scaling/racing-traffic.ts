@@ -8,7 +8,7 @@ import assert from 'node:assert/strict';
 import type { PostgresPool } from '../../src/backends/postgres/pool.ts';
 import type { LogEntry } from '../../src/log.ts';
 import type { Store, StoredProfile } from '../../src/store.ts';
-import { entryOf, type Random, traceIdOf } from '../processor/history.ts';
+import { Chooser, entryOf, type Random, traceIdOf } from '../processor/history.ts';
 
 export const RACING_TENANTS = ['acct_race/production', 'acct_race/development'] as const;
 const START = Date.UTC(2026, 2, 1, 12);
@@ -26,25 +26,24 @@ export function trafficOf(kind: Kind, random: Random, partitions: number, record
   );
 }
 
-class Traffic {
+class Traffic extends Chooser {
   readonly #kind: Kind;
-  readonly #random: Random;
 
   constructor(kind: Kind, random: Random) {
+    super(random);
     this.#kind = kind;
-    this.#random = random;
   }
 
   entry(partition: number, n: number): LogEntry {
     const receivedAt = START + n * 50 + partition;
     const isMessy = this.#kind === 'messy';
-    const users = Array.from({ length: this.#pick([1, 1, 1, 2, 3]) }, () => this.#user(n));
+    const users = Array.from({ length: this.pick([1, 1, 1, 2, 3]) }, () => this.#user(n));
     return entryOf(users, {
       traceId: traceIdOf(receivedAt, partition * 1_000_000 + ((n * 7_919) % 1_000_000)),
-      tenantId: this.#pick([RACING_TENANTS[0], RACING_TENANTS[0], RACING_TENANTS[0], RACING_TENANTS[1]]),
+      tenantId: this.pick([RACING_TENANTS[0], RACING_TENANTS[0], RACING_TENANTS[0], RACING_TENANTS[1]]),
       receivedAt,
-      keyKind: isMessy && this.#chance(0.15) ? 'publishable' : 'secret',
-      idempotencyKey: isMessy && this.#chance(0.1) ? `once-${Math.floor(n / PHASE)}` : null,
+      keyKind: isMessy && this.chance(0.15) ? 'publishable' : 'secret',
+      idempotencyKey: isMessy && this.chance(0.1) ? `once-${Math.floor(n / PHASE)}` : null,
     });
   }
 
@@ -53,23 +52,23 @@ class Traffic {
     const phase = Math.floor(n / PHASE);
     return {
       identifiers: isMessy ? this.#messy(phase) : this.#peaceful(phase),
-      user_properties: { [this.#pick(['plan', 'city', '__proto__'])]: this.#pick(['a', 'b', null, n]) },
-      events: Array.from({ length: this.#pick([1, 1, 2]) }, () => ({
-        event_name: this.#pick(['order', 'page_view']),
-        revenue: this.#below(10),
-        ...(isMessy && this.#chance(0.1) && { $event_id: `event-${phase}-${this.#below(3)}` }),
+      user_properties: { [this.pick(['plan', 'city', '__proto__'])]: this.pick(['a', 'b', null, n]) },
+      events: Array.from({ length: this.pick([1, 1, 2]) }, () => ({
+        event_name: this.pick(['order', 'page_view']),
+        revenue: this.below(10),
+        ...(isMessy && this.chance(0.1) && { $event_id: `event-${phase}-${this.below(3)}` }),
       })),
     };
   }
 
   /** Identifiers of one person, who has no more of them than a profile may have. */
   #peaceful(phase: number): Record<string, string> {
-    const person = this.#below(PEOPLE);
+    const person = this.below(PEOPLE);
     const all = {
       user_id: `user-${person}`,
       email: `${person}-${Math.min(phase, 7)}@example.com`,
       phone_number: `+49151${10_000_000 + person * 100 + Math.min(phase, 7)}`,
-      anon_id: `device-${person}-${Math.min(phase, 20)}-${this.#below(3)}`,
+      anon_id: `device-${person}-${Math.min(phase, 20)}-${this.below(3)}`,
     };
     return this.#some(all);
   }
@@ -77,29 +76,17 @@ class Traffic {
   /** Of anyone: shared devices, others' addresses, and more addresses than a profile may have. */
   #messy(phase: number): Record<string, string> {
     const all = {
-      user_id: `user-${this.#below(PEOPLE)}`,
-      email: `${this.#below(2) * this.#below(PEOPLE)}-${phase}-${this.#below(2)}@example.com`,
-      phone_number: `+49151${10_000_000 + this.#below(3) * 100 + phase}`,
-      anon_id: `device-${phase}-${this.#below(6)}`,
+      user_id: `user-${this.below(PEOPLE)}`,
+      email: `${this.below(2) * this.below(PEOPLE)}-${phase}-${this.below(2)}@example.com`,
+      phone_number: `+49151${10_000_000 + this.below(3) * 100 + phase}`,
+      anon_id: `device-${phase}-${this.below(6)}`,
     };
     return this.#some(all);
   }
 
   #some(all: Record<string, string>): Record<string, string> {
-    const chosen = Object.entries(all).filter(() => this.#chance(0.55));
+    const chosen = Object.entries(all).filter(() => this.chance(0.55));
     return chosen.length === 0 ? { anon_id: all['anon_id'] as string } : Object.fromEntries(chosen);
-  }
-
-  #chance(share: number): boolean {
-    return this.#random() < share;
-  }
-
-  #below(bound: number): number {
-    return Math.floor(this.#random() * bound);
-  }
-
-  #pick<T>(items: readonly T[]): T {
-    return items[this.#below(items.length)] as T;
   }
 }
 

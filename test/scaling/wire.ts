@@ -134,3 +134,12 @@ export async function openWire(options: WireOptions): Promise<Wire> {
     },
   };
 }
+
+/** A wire to what a URL names, and the URL by way of it. */
+export async function openWireTo(url: string): Promise<Wire & { readonly url: string }> {
+  const target = new URL(url);
+  const { port, hostname } = target;
+  const wire = await openWire({ port: () => Number(port), host: hostname });
+  target.host = `127.0.0.1:${wire.port}`;
+  return Object.assign(wire, { url: target.href });
+}

@@ -8,15 +8,8 @@ import { after, before, suite, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import type { BrowserContext, Page } from 'playwright-core';
 import { screenshot, type WatchedPage, whyNoBrowser } from '../dashboard/browser.ts';
-import {
-  assertNoComplaints,
-  heading,
-  type MemberServer,
-  read,
-  sees,
-  startMemberServer,
-} from '../dashboard/member-page.ts';
-import { eventually } from '../server.ts';
+import { assertNoComplaints, heading, type MemberServer, sees, startMemberServer } from '../dashboard/member-page.ts';
+import { eventually, get } from '../server.ts';
 import { ensureBuiltScript } from './built-script.ts';
 import { called } from './site.ts';
 
@@ -65,10 +58,10 @@ suite('The example shop', { skip: whyNoBrowser() }, () => {
   async function profileOf(query: string, events: number): Promise<{ profile: Profile; timeline: TimelineEvent[] }> {
     const { server } = running;
     return eventually(`${query} has ${events} events`, async () => {
-      const found = await read(server, server.key, `/profiles?${query}`);
+      const found = await get(server, server.key, `/profiles?${query}`);
       if (found.status !== 200) return null;
       const profile = found.body as Profile;
-      const { body } = await read(server, server.key, `/profiles/${profile.id}/events`);
+      const { body } = await get(server, server.key, `/profiles/${profile.id}/events`);
       const { events: newestFirst } = body as { events: TimelineEvent[] };
       return newestFirst.length < events ? null : { profile, timeline: newestFirst.toReversed() };
     });

@@ -1,7 +1,7 @@
 /** What a server has stored, read through its API once everything is processed. */
 
 import { metric } from '../edge/fixture.ts';
-import { eventually, type TestServer } from '../server.ts';
+import { eventually, read, type TestServer } from '../server.ts';
 
 /** The machine may be busy with other tests. */
 const PATIENCE_MS = 60_000;
@@ -14,17 +14,12 @@ export interface StoredEvent {
   readonly properties: Readonly<Record<string, unknown>>;
 }
 
-async function read<T>(server: TestServer, path: string): Promise<T> {
-  const response = await fetch(server.baseUrl + path, { headers: { authorization: `Bearer ${server.key}` } });
-  return (await response.json()) as T;
-}
-
 /** In the order of their times, oldest first. */
 export async function storedEvents(server: TestServer, name: string): Promise<StoredEvent[]> {
   await eventually(
     'everything is processed',
     async () => {
-      const text = JSON.stringify(await read(server, '/ledger'));
+      const text = JSON.stringify(await read(server, server.key, '/ledger'));
       return !/"pending":[1-9]/.test(text);
     },
     PATIENCE_MS,
@@ -35,6 +30,7 @@ export async function storedEvents(server: TestServer, name: string): Promise<St
     const after: string = cursor === '' ? '' : `&cursor=${encodeURIComponent(cursor)}`;
     const page: { events: StoredEvent[]; next_cursor: string | null } = await read(
       server,
+      server.key,
       `/events?event_name=${name}&limit=500${after}`,
     );
     events.push(...page.events);
@@ -48,7 +44,7 @@ export async function droppedByClients(server: TestServer): Promise<{ totals: nu
   interface Dropped {
     readonly dropped_by_clients: number;
   }
-  const { hours, totals } = await read<{ hours: readonly Dropped[]; totals: Dropped }>(server, '/ledger');
+  const { hours, totals } = await read<{ hours: readonly Dropped[]; totals: Dropped }>(server, server.key, '/ledger');
   return {
     totals: totals.dropped_by_clients,
     hours: hours.reduce((sum, { dropped_by_clients: dropped }) => sum + dropped, 0),

@@ -131,7 +131,7 @@ export const STORE_MIGRATIONS: readonly string[] = [
   CREATE INDEX refusals_by_key ON refusals (value, type);
 
   -- The events of a record have consecutive numbers from 'first_event' on, so the outcome of its users follows from
-  -- them; 'notes' (views/record-notes.ts) has only what does not.
+  -- them; 'notes' (views/trace.ts) has only what does not.
   CREATE TABLE records (
     no               bigint  NOT NULL,
     tenant           integer NOT NULL,

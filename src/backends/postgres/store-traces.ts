@@ -7,13 +7,16 @@ import { DAY_MS, type NodeNumber, type TenantId } from '../../model.ts';
 import type { Page, StoredTrace, TraceQuery, TraceSummary } from '../../store.ts';
 import {
   HIGHEST_TRACE_ID,
+  parsedNotes,
+  storedTrace,
   type SummarisedRecord,
+  type TracedRecord,
   traceIdBefore,
   TracePage,
   traceScope,
+  type UserEvents,
   VISITED_MAX,
-} from '../../views/trace-list.ts';
-import { parsedNotes, storedTrace, type TracedRecord, type UserEvents } from '../../views/trace.ts';
+} from '../../views/trace.ts';
 import { leadingTimeOf, timeOfUuid7, uuidOf } from '../../views/uuid.ts';
 import type { PostgresPool, Queryable } from './pool.ts';
 import { dayTables } from './store-days.ts';

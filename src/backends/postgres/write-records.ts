@@ -10,7 +10,7 @@
 import { type RecordHeader, type RecordToStore, StoredAlreadyError, type TenantBatch } from '../../store-writer.ts';
 import { amountText } from '../../views/currency.ts';
 import { type KeptRejection, keptRejections } from '../../views/kept-rejections.ts';
-import { notesOf } from '../../views/record-notes.ts';
+import { notesOf } from '../../views/trace.ts';
 import { byteas, int4s, int8s, texts, uuids } from './binary-arrays.ts';
 import type { PostgresClient, Queryable } from './pool.ts';
 import { SHIFT } from './arrival-numbers.ts';

@@ -5,7 +5,7 @@
 
 import { sql } from 'kysely';
 import type { CountBucket, CountQuery } from '../../store.ts';
-import { countBuckets, countRange, type CountRow } from '../../views/counts.ts';
+import { countBuckets, countRange, type CountRow } from '../../views/event-counts.ts';
 import { NO_REVENUE } from '../../views/currency.ts';
 import type { StoreQueries } from './store-tables.ts';
 import { decimalText } from './tables.ts';

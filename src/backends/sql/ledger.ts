@@ -9,10 +9,10 @@ import type { LostAhead } from '../../log.ts';
 import { processedLogOf } from '../../log/continuity.ts';
 import { HOUR_MS, MINUTE_MS, type TenantId } from '../../model.ts';
 import type { LedgerHour, Receipts, StoredLedger, TimeRange } from '../../store.ts';
-import { ledgerSumsOf } from '../../views/counts.ts';
+import { LEDGER_SUMS, ledgerSumsOf } from '../../views/received-sums.ts';
 import { startOf } from '../../views/sums.ts';
 import { rowsOf } from './database.ts';
-import { LEDGER_SUMS, LOCAL_LOG, type StoreQueries, type StoreTables } from './store-tables.ts';
+import { LOCAL_LOG, type StoreQueries, type StoreTables } from './store-tables.ts';
 
 /**
  * Newest hour first. `tenantId` null is all of them. A tenant's number is looked up in the statement that reads the

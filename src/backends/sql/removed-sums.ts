@@ -1,20 +1,19 @@
 /**
  * Updates the sums when events are erased or expire: the counts by minute and hour with their revenue by currency
- * (`views/removed-counts.ts`), and the ledger, where the events move from stored to erased or expired. The last steps of
+ * (`views/event-counts.ts`), and the ledger, where the events move from stored to erased or expired. The last steps of
  * the caller's transaction, on a bounded number of events already removed from the tables: every transaction locks rows
  * of sums last, in one order.
  */
 
 import { sql, type SqlBool } from 'kysely';
-import { HOUR_MS, MINUTE_MS } from '../../model.ts';
-import { compareBuckets } from '../../views/event-counts.ts';
 import {
   type Bucket,
+  compareBuckets,
+  type CountedEvent,
   type CountedRow,
-  lossesOf,
-  type RemovedEventCount,
+  EventCounts,
   rowsWithout,
-} from '../../views/removed-counts.ts';
+} from '../../views/event-counts.ts';
 import type { RowLocks } from './database.ts';
 import { changedBy, chunksOf, rowsOf, type Steps, type Tables } from './steps.ts';
 import { moveInLedger, type RemovedFromLedger } from './sums.ts';
@@ -24,7 +23,7 @@ const ROWS_PER_STATEMENT = 1_000;
 /** The primary key of counts, after the tenant. */
 const BUCKET = ['width', 'start', 'event_name', 'currency'] as const;
 
-export type RemovedEvent = RemovedEventCount & RemovedFromLedger;
+export type RemovedEvent = CountedEvent & RemovedFromLedger;
 
 /** All events of a user of a request have to be removed together, or the users in the ledger are wrong. */
 export function* takeFromSums(
@@ -33,9 +32,9 @@ export function* takeFromSums(
   events: readonly RemovedEvent[],
   becoming: 'erased' | 'expired',
 ): Steps<void> {
-  const byTenant = [...Map.groupBy(events, ({ tenant }) => tenant)].sort(([a], [b]) => a - b);
-  for (const [tenant, some] of byTenant) {
-    const losses = [...lossesOf(some, MINUTE_MS), ...lossesOf(some, HOUR_MS)].sort(compareBuckets);
+  const counts = new EventCounts();
+  for (const event of events) counts.add(event.tenant, event);
+  for (const [tenant, losses] of Map.groupBy(counts.take().sort(compareBuckets), ({ tenant }) => tenant)) {
     // A shard that another writer adds meanwhile has none of these events.
     yield* writeRows(tables, tenant, rowsWithout(losses, yield* lockRows(tables, tenant, losses, locks)));
   }

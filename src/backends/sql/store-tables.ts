@@ -12,8 +12,8 @@ import type { Generated } from 'kysely';
 import type { ForeignFormat, KeyKind, NodeNumber, TenantId } from '../../model.ts';
 import type { AuditRow, JobKind, JobStatus } from '../../store.ts';
 import type { CatalogueKind } from '../../store-writer.ts';
-import { OUTCOMES } from '../../views/counts.ts';
 import type { CountedCurrency } from '../../views/currency.ts';
+import { LEDGER_SUMS, type LedgerSum } from '../../views/received-sums.ts';
 import type { SqlQueries } from './database.ts';
 import {
   bytes,
@@ -39,22 +39,6 @@ export const LOCAL_LOG = '';
  * below zero.
  */
 export const LOCAL_SHARD = 0;
-
-type Outcome = (typeof OUTCOMES)[number];
-
-export type LedgerSum =
-  | `users_${Outcome}`
-  | `events_${Outcome}`
-  | 'users_rejected'
-  | 'users_resubmitted'
-  | 'dropped_by_clients';
-export const LEDGER_SUMS: readonly LedgerSum[] = [
-  ...OUTCOMES.map((outcome) => `users_${outcome}` as const),
-  'users_rejected',
-  'users_resubmitted',
-  ...OUTCOMES.map((outcome) => `events_${outcome}` as const),
-  'dropped_by_clients',
-];
 
 const fromZero = withDefault(integer(), '0');
 const ORIGIN = { received_at: integer(), trace_id: uuidBytes(), user_index: smallInteger() };

@@ -9,12 +9,12 @@ import type { Kysely } from 'kysely';
 import { HOUR_MS } from '../../model.ts';
 import type { PlanViolation, RecordHeader, RecordToStore } from '../../store-writer.ts';
 import { type CountedBucket, EventCounts } from '../../views/event-counts.ts';
-import { RECEIPT_COLUMNS, ReceivedSums, type ReceiptRow } from '../../views/received-sums.ts';
+import { type LedgerSum, RECEIPT_COLUMNS, ReceivedSums, type ReceiptRow } from '../../views/received-sums.ts';
 import { startOf } from '../../views/sums.ts';
 import { plusExcluded, type SqlStatement } from './database.ts';
 import { ViolationSums } from './plan-violations.ts';
 import { changedBy, chunksOf, type Steps, type Tables } from './steps.ts';
-import { type LedgerSum, LOCAL_SHARD, type StoreTables } from './store-tables.ts';
+import { LOCAL_SHARD, type StoreTables } from './store-tables.ts';
 
 /** Rows per statement; both engines allow twice as many parameters as these take. */
 const ROWS_MAX = 1_000;

@@ -10,7 +10,7 @@ import type { KeyStore } from '../../../src/keys.ts';
 import { eventually } from '../../server.ts';
 import { whyNoPostgres } from '../../servers/postgres.ts';
 import { databaseFor, testPoolOptions } from './database.ts';
-import { openProxy, type Proxy } from './proxy.ts';
+import { openWireTo } from '../../scaling/wire.ts';
 
 const NOW = Date.UTC(2026, 10, 15);
 
@@ -36,10 +36,10 @@ async function setUp(context: TestContext): Promise<Setup> {
   };
 }
 
-async function proxyTo(context: TestContext, url: string): Promise<Proxy> {
-  const proxy = await openProxy(url);
-  context.after(() => proxy.close());
-  return proxy;
+async function wireTo(context: TestContext, url: string): ReturnType<typeof openWireTo> {
+  const wire = await openWireTo(url);
+  context.after(() => wire.close());
+  return wire;
 }
 
 /** A key cache of another node, which reaches the database by way of the URL. */
@@ -74,11 +74,11 @@ suite('The key cache on PostgreSQL', { skip: whyNoPostgres() }, () => {
 
   test('a request with a known key waits a second at most for a database that has fallen silent', async (context) => {
     const { url, store, addKey } = await setUp(context);
-    const proxy = await proxyTo(context, url);
-    const cache = await cacheOn(context, proxy.url);
+    const wire = await wireTo(context, url);
+    const cache = await cacheOn(context, wire.url);
     const [known, unknown] = [await addKey(), await addKey()];
     assert.equal((await cache.lookup(known.key, NOW))?.id, known.id);
-    proxy.fallSilent();
+    wire.cut();
     const waits: number[] = [];
     for (let second = 2; second < 20; second++) {
       const startedAt = performance.now();
@@ -92,7 +92,7 @@ suite('The key cache on PostgreSQL', { skip: whyNoPostgres() }, () => {
     assert.ok(longer.length <= 2, `${longer.length} of ${others.length} waited again: ${longer.join(', ')} ms`);
     await assert.rejects(cache.lookup(unknown.key, NOW), KeyStoreUnavailableError);
 
-    proxy.forward();
+    wire.repair();
     await store.revoke(known.id, NOW + 30_000);
     let now = NOW + 31_000;
     await eventually('the cache asks again', async () => {

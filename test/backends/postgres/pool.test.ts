@@ -11,7 +11,7 @@ import { StoreConflictError, StoreUnavailableError, StoreValueError } from '../.
 import { eventually } from '../../server.ts';
 import { ownPostgres, whyNoPostgres } from '../../servers/postgres.ts';
 import { emptyDatabase, testPoolOptions } from './database.ts';
-import { openProxy } from './proxy.ts';
+import { openWireTo } from '../../scaling/wire.ts';
 
 async function poolFor(context: TestContext): Promise<{ url: string; pool: PostgresPool }> {
   const { url, connect } = await emptyDatabase();
@@ -316,17 +316,17 @@ function lossTests(): void {
 
   test('a connection that falls silent is given up, also by closing', async (context) => {
     const { url } = await poolFor(context);
-    const proxy = await openProxy(url);
-    context.after(() => proxy.close());
-    const pool = await openPool(testPoolOptions(proxy.url, { max: 2 }));
+    const wire = await openWireTo(url);
+    context.after(() => wire.close());
+    const pool = await openPool(testPoolOptions(wire.url, { max: 2 }));
     const transaction = await pool.begin();
-    proxy.fallSilent();
+    wire.cut();
     await assert.rejects(pool.query({ text: 'SELECT 1', timeoutMs: 200 }), StoreUnavailableError);
     await assert.rejects(transaction.client.query({ text: 'SELECT 1', timeoutMs: 200 }), StoreUnavailableError);
     await transaction.rollback();
-    proxy.forward();
+    wire.repair();
     assert.equal(await oneValue(pool, '1'), 1);
-    proxy.fallSilent();
+    wire.cut();
     await pool.close();
   });
 
@@ -350,17 +350,17 @@ function lossTests(): void {
   test('a COPY without a response is given up, and the process survives a late one', async (context) => {
     const { url, pool: direct } = await poolFor(context);
     await direct.query('CREATE TABLE rows (id int)');
-    const proxy = await openProxy(url);
-    context.after(() => proxy.close());
-    const pool = await openPool(testPoolOptions(proxy.url));
+    const wire = await openWireTo(url);
+    context.after(() => wire.close());
+    const pool = await openPool(testPoolOptions(wire.url));
     const transaction = await pool.begin();
-    proxy.fallSilent();
+    wire.cut();
     context.mock.timers.enable({ apis: ['setTimeout'] });
     const copying = transaction.client.copyIn('COPY rows FROM STDIN', Buffer.from('1\n'));
     context.mock.timers.tick(HOUR_MS);
     context.mock.timers.reset();
     await assert.rejects(copying, StoreUnavailableError);
-    proxy.forward();
+    wire.repair();
     const transactions =
       "(SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND state LIKE 'idle in transaction%')";
     await eventually('the connection is closed', async () => (await oneValue(direct, transactions)) === 0);

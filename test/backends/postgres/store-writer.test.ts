@@ -23,7 +23,7 @@ import {
 } from '../../contract/store-feeding.ts';
 import { eventually } from '../../server.ts';
 import { whyNoPostgres } from '../../servers/postgres.ts';
-import { openProxy } from './proxy.ts';
+import { openWireTo } from '../../scaling/wire.ts';
 import { openFor, openOn } from './store-under-test.ts';
 
 const CONTEXT = {
@@ -207,8 +207,8 @@ suite('The writing end of the store on PostgreSQL', { skip: whyNoPostgres() }, (
 
   test('when the response to COMMIT is lost the store is unavailable, and what was committed counts once', async (context) => {
     const under = await openFor(context);
-    const proxy = await openProxy(under.database.url);
-    const pool = await under.database.connect({ url: proxy.url, max: 2 });
+    const wire = await openWireTo(under.database.url);
+    const pool = await under.database.connect({ url: wire.url, max: 2 });
     const writer = openPostgresStoreWriter({ pool, logName: 'test:log' });
     const entry = request([person({ user_id: 'u' })]);
     try {
@@ -216,8 +216,8 @@ suite('The writing end of the store on PostgreSQL', { skip: whyNoPostgres() }, (
       await transaction.advance(0, 0, 1);
       await processBatch(transaction, [{ ...entry, partition: 0, position: 0 }], CONTEXT);
       const committing = assert.rejects(transaction.commit(false), StoreUnavailableError);
-      proxy.fallSilent();
-      await proxy.close();
+      wire.cut();
+      await wire.close();
       await committing;
       await transaction.rollback();
     } finally {

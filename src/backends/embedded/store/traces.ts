@@ -4,8 +4,15 @@
 
 import type { NodeNumber, TenantId } from '../../../model.ts';
 import type { Page, StoredTrace, TraceQuery, TraceSummary } from '../../../store.ts';
-import { type SummarisedRecord, traceIdBefore, TracePage, traceScope } from '../../../views/trace-list.ts';
-import { storedTrace, type TracedRecord, type UserEvents } from '../../../views/trace.ts';
+import {
+  storedTrace,
+  type SummarisedRecord,
+  type TracedRecord,
+  traceIdBefore,
+  TracePage,
+  traceScope,
+  type UserEvents,
+} from '../../../views/trace.ts';
 import { merged } from '../merged.ts';
 import { idBytes, type StoreConnection } from './connection.ts';
 import { publicId, rootOf } from './profiles.ts';

@@ -33,7 +33,7 @@ import { Decimal } from '../../../views/decimal.ts';
 import type { CountedBucket } from '../../../views/event-counts.ts';
 import { keptRejections } from '../../../views/kept-rejections.ts';
 import { addVisit, type Visits } from '../../../views/node-properties.ts';
-import { notesOf } from '../../../views/record-notes.ts';
+import { notesOf } from '../../../views/trace.ts';
 import { type Difference, readDifference } from '../../sql/ledger.ts';
 import { countLostRecords, readProcessedLog } from '../../sql/positions.ts';
 import { hasJobs } from '../../sql/jobs.ts';
