@@ -67,8 +67,8 @@ const FILES: readonly (readonly [RegExp, string])[] = [
  */
 const STORE: readonly (readonly [RegExp, RegExp, string])[] = [
   [/\/store\/identity-graph/, /^writeChanges$/, 'store: identifiers, merges, aliases'],
-  [/\/store\/(identity-graph|match-keys|first-uses|tombstones)/, /./, 'store: looking keys, ids and profiles up'],
-  [/\/store\/(nodes|profile-runs)/, /./, 'store: nodes'],
+  [/\/store\/(identity-graph|match-keys|first-uses|invalidations)/, /./, 'store: looking keys, ids and profiles up'],
+  [/\/store\/profile-runs/, /./, 'store: nodes'],
   [/\/store\/writer/, /^addCounts$/, 'store: counts'],
   [/\/(store\/event-|uuids)/, /./, 'store: events and records'],
   [/\/store\/writer/, /writeRecord/, 'store: events and records'],

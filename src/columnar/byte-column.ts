@@ -48,7 +48,6 @@ export class ByteColumn {
     this.#end(row, start, bytes.length);
   }
 
-  /** A row gets the bytes of another. */
   replace(row: number, by: number): void {
     this.#starts[row] = this.#starts[by] as number;
     this.#ends[row] = this.#ends[by] as number;
@@ -61,18 +60,6 @@ export class ByteColumn {
   #pushText(text: string): void {
     const start = this.#room(text.length * UTF8_BYTES_PER_CHARACTER_MAX);
     this.#end(this.#next(), start, this.#memory.write(text, start));
-  }
-
-  /** For rows whose bytes follow each other: all of them, and where each ends within. */
-  pushAll(bytes: Uint8Array, count: number, endOf: (index: number) => number): void {
-    const start = this.#room(bytes.length);
-    this.#memory.set(bytes, start);
-    this.#used = start + bytes.length;
-    for (let index = 0, from = start; index < count; index++) {
-      const row = this.#next();
-      this.#starts[row] = from;
-      from = this.#ends[row] = start + endOf(index);
-    }
   }
 
   clear(): void {
@@ -105,8 +92,8 @@ export class ByteColumn {
   }
 }
 
-function doubled(column: Float64Array): Float64Array<ArrayBuffer> {
-  const larger = new Float64Array(2 * column.length);
+export function doubled(column: Float64Array): Float64Array<ArrayBuffer> {
+  const larger = new Float64Array(Math.max(1, 2 * column.length));
   larger.set(column);
   return larger;
 }

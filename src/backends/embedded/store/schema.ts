@@ -7,7 +7,7 @@
  * from the log. So the log releases a record only after a commit with `FULL` (`StoreWriter`).
  *
  * Events and records are in tables of a bounded number of events each (`events_7`, `records_7`), and their index
- * (store/event-index.ts) in as many groups: retention drops a table at once when its last event is due.
+ * (store/stored-events.ts) in as many groups: retention drops a table at once when its last event is due.
  */
 
 import { randomBytes } from 'node:crypto';
@@ -18,7 +18,7 @@ import { OperatorError } from '../../../errors.ts';
 import { STORE_TABLES } from '../../sql/store-tables.ts';
 import { createTables } from '../../sql/tables.ts';
 import { damageText, type DatabaseFile, ENGINE_TYPES, isDamage, openDatabase, textsIn } from '../database.ts';
-import { sortedRunsSchema } from '../sorted-runs/schema.ts';
+import { sortedRunsSchema } from '../sorted-runs/stored-runs.ts';
 
 /** Node numbers per block in `node_blocks`. */
 export const NODES_PER_BLOCK = 1_024;
