@@ -30,13 +30,6 @@ export class ByteColumn {
     return this.#memory.subarray(this.#starts[row], this.#ends[row]);
   }
 
-  /** Returns the number of bytes of the row. */
-  copyTo(row: number, target: Uint8Array, at: number): number {
-    const [start, end] = [this.#starts[row] as number, this.#ends[row] as number];
-    this.#memory.copy(target, at, start, end);
-    return end - start;
-  }
-
   push(bytes: Uint8Array | string): void {
     if (typeof bytes === 'string') this.#pushText(bytes);
     else this.set(this.#next(), bytes);

@@ -59,7 +59,9 @@ export function encodeBlock(rows: Rows, order: Uint32Array, start: number, end: 
   if (rows.bytes !== null) {
     reserve(at + (values[count - 1] as number));
     for (let row = start; row < end; row++) {
-      at += rows.bytes.copyTo(order[row] as number, block, at);
+      const own = rows.bytes.get(order[row] as number);
+      block.set(own, at);
+      at += own.length;
     }
   }
   return block.subarray(0, at);

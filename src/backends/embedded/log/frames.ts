@@ -182,10 +182,8 @@ export function decodeHeader(text: string): DecodedHeader | undefined {
     userCount,
     eventCount,
     rejections: rejections ?? [],
+    ...(format !== null && { format }),
+    ...(droppedByClient !== null && { droppedByClient }),
   };
-  if (format === null && droppedByClient === null) return { commit, header };
-  return {
-    commit,
-    header: { ...header, ...(format !== null && { format }), ...(droppedByClient !== null && { droppedByClient }) },
-  };
+  return { commit, header };
 }

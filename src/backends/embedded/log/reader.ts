@@ -270,7 +270,14 @@ class EmbeddedLogReader implements LogReader {
     while (kept[0] !== undefined && this.#newestReceivedAt(kept[0]) <= now() - retentionMs) {
       // The backup's copy of the store may be older than the position, and then it needs the segment.
       if (isBackupRunning(this.#setup.folder)) return;
-      removeNow(kept[0].segment.file);
+      try {
+        removeSegment(kept[0].segment.file);
+      } catch (error) {
+        // Retried with the next commit.
+        throw new LogUnavailableError(
+          `The log segment ${kept[0].segment.file} cannot be removed: ${messageOf(error)}.`,
+        );
+      }
       kept.shift();
     }
     this.#compressing ??= this.#compress(kept).finally(() => {
@@ -427,15 +434,6 @@ function listRanges(
 
 function isGapMarker({ segment }: SegmentRange): boolean {
   return segment.state === 'missing';
-}
-
-/** What the operating system refuses is retried with the next commit, and reported. */
-function removeNow(file: string): void {
-  try {
-    removeSegment(file);
-  } catch (error) {
-    throw new LogUnavailableError(`The log segment ${file} cannot be removed: ${messageOf(error)}.`);
-  }
 }
 
 function ifReadable<T>(otherwise: T, read: () => T): T {

@@ -24,7 +24,6 @@ import { findDurableEnd, LogEnds, NO_SEGMENT, readAcknowledgedEnd, readLogEnds }
 import { findLogName, localLogName } from './name.ts';
 import {
   type DurableEnd,
-  decodeIntact,
   diskErrorText,
   findEnd,
   isUnfinished,
@@ -96,14 +95,14 @@ function withOperatorMessage<T>({ file }: Segment, work: () => T): T {
     if (error instanceof LogCorruptError) throw error;
     if (isFullDisk(error)) throw new LogUnavailableError(fullDiskText(file));
     const reason = messageOf(error);
-    if (isAccessDenied(error) || cannotOpen(error)) throw new LogUnavailableError(cannotOpenText(file, reason));
+    if (isAccessDenied(error) || cannotOpen(error)) {
+      throw new LogUnavailableError(
+        `The log segment ${file} cannot be opened (${reason}). Check that this user may read and write it, and the limit of open files (ulimit -n), then start again; nothing is lost.`,
+      );
+    }
     if (isDiskError(error)) throw new LogUnavailableError(diskErrorText(file, reason));
     throw error;
   }
-}
-
-function cannotOpenText(file: string, reason: string): string {
-  return `The log segment ${file} cannot be opened (${reason}). Check that this user may read and write it, and the limit of open files (ulimit -n), then start again; nothing is lost.`;
 }
 
 function inspect(segment: Segment, { logName, acknowledged }: LogFacts): RecoveredSegment {
@@ -118,7 +117,7 @@ function inspect(segment: Segment, { logName, acknowledged }: LogFacts): Recover
   let lastCommitAt: number | undefined;
   let newestReceivedAt = 0;
   for (const found of open.scan(open.start, COPY_BYTES)) {
-    const decoded = decodeIntact(open, found);
+    const decoded = open.decodeIntact(found);
     if (decoded === undefined) break;
     const { commit, header } = decoded;
     if (header.position !== end) throw damaged(segment, `it has no position ${end}, where ${header.position} is next`);

@@ -104,15 +104,10 @@ export class SegmentCache {
   #decompressed: { readonly file: string; readonly bytes: Buffer } | undefined;
 
   indexOf({ id }: SegmentId): Place[] {
-    let index = this.#indexes.get(id);
-    if (index === undefined) {
-      // Segments are read in order, so the first is the least useful.
-      const [oldest = ''] = this.#indexes.keys();
-      if (this.#indexes.size >= CACHED_INDEXES_MAX) this.#indexes.delete(oldest);
-      index = [];
-      this.#indexes.set(id, index);
-    }
-    return index;
+    // Segments are read in order, so the first is the least useful.
+    const [oldest = ''] = this.#indexes.keys();
+    if (this.#indexes.size >= CACHED_INDEXES_MAX && !this.#indexes.has(id)) this.#indexes.delete(oldest);
+    return this.#indexes.getOrInsertComputed(id, () => []);
   }
 
   decompressed(file: string): Buffer {
@@ -255,15 +250,15 @@ export class SegmentReader implements Disposable {
   endOfRecords(): Place {
     let end = this.#placeBefore(Number.POSITIVE_INFINITY);
     for (const found of this.scan(end, CHUNK_BYTES)) {
-      if (!this.checksumMatches(found)) break;
+      if (!isIntact(found.bytes, found.frame, this.#seed)) break;
       end = { position: found.position + 1, offset: found.end };
     }
     return end;
   }
 
-  /** Requires that it was found with its body. */
-  checksumMatches({ bytes, frame }: FoundRecord): boolean {
-    return isIntact(bytes, frame, this.#seed);
+  /** Undefined if it is damaged. Requires that the record was found with its body. */
+  decodeIntact({ bytes, frame }: FoundRecord): DecodedHeader | undefined {
+    return isIntact(bytes, frame, this.#seed) ? decodeHeader(headerIn(bytes, frame)) : undefined;
   }
 
   /**
@@ -298,11 +293,6 @@ export class SegmentReader implements Disposable {
   }
 }
 
-/** Undefined if it is damaged. Requires that the record was found with its body. */
-export function decodeIntact(segment: SegmentReader, found: FoundRecord): DecodedHeader | undefined {
-  return segment.checksumMatches(found) ? decodeHeader(headerIn(found.bytes, found.frame)) : undefined;
-}
-
 /**
  * At least one record if there is one, then as many as bring the bodies to `bytesMax` bytes. Records before a damaged or
  * missing one are returned, so that only a read of that one itself fails.
@@ -319,7 +309,7 @@ export function readRecords(range: SegmentRange, bytesMax: number, cache: Segmen
     let bytes = 0;
     let frameBytes = 0;
     for (const found of open.scan(place, bytesMax)) {
-      const header = decodeIntact(open, found)?.header;
+      const header = open.decodeIntact(found)?.header;
       if (header?.position !== place.position) {
         if (records.length > 0) return { records, isEnd: false };
         throw header === undefined ? damaged(range, from) : new MissingPositionsError(segment, from, header.position);

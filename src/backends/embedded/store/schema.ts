@@ -111,24 +111,15 @@ const SCHEMA = `
   -- For the writer's caches (store/invalidations.ts): a node that an erase or unmerge has changed, or the short hash of an
   -- erased match key.
   CREATE TABLE invalidations (no INTEGER PRIMARY KEY, node INTEGER, erased_key INTEGER) STRICT;
-  `;
 
-/**
- * A row for each start of a server on this store, after the one inserted with the table. A cursor of arrivals names the
- * start in which it was issued (store/starts.ts).
- */
-const STARTS = `
-  CREATE TABLE starts (
-    no          INTEGER PRIMARY KEY,
-    id          TEXT    NOT NULL UNIQUE,
-    -- All events stored after this start have this number or a higher one, and all before it a lower one.
-    first_event INTEGER NOT NULL
-  ) STRICT;
+  -- A row for each start of a server on this store, after the one inserted with the table. A cursor of arrivals names the
+  -- start in which it was issued (store/starts.ts). All events stored after a start have its 'first_event' or a higher
+  -- number, and all before it a lower one.
+  CREATE TABLE starts (no INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, first_event INTEGER NOT NULL) STRICT;
   INSERT INTO starts VALUES (1, lower(hex(randomblob(8))), 1);`;
 
 function create(database: DatabaseSync): void {
   database.exec(SCHEMA);
-  database.exec(STARTS);
   database.prepare('INSERT INTO key_secret VALUES (?)').run(randomBytes(SECRET_BYTES));
 }
 
