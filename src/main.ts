@@ -172,7 +172,7 @@ async function runRestoreCommand(args: readonly string[], shell: Shell): Promise
     import('./backends/embedded/checkup.ts'),
     import('./backends/embedded/backup/undone-by-restore.ts'),
     import('./backends/embedded/store/starts.ts'),
-    import('./backends/embedded/log/missing-end.ts'),
+    import('./backends/embedded/log/recovery.ts'),
   ]);
   return runRestore(args, {
     ...shell,

@@ -49,7 +49,7 @@ const OWN_JSON = new Set([
     'backends/sql/keys.ts',
   ],
   ...[
-    'backends/embedded/log/record-header.ts',
+    'backends/embedded/log/frames.ts',
     'backends/embedded/log/segments.ts',
     'backends/embedded/log/segment-reader.ts',
     'backends/embedded/migration-source.ts',

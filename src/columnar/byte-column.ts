@@ -30,13 +30,6 @@ export class ByteColumn {
     return this.#memory.subarray(this.#starts[row], this.#ends[row]);
   }
 
-  /** Returns the number of bytes of the row. */
-  copyTo(row: number, target: Uint8Array, at: number): number {
-    const [start, end] = [this.#starts[row] as number, this.#ends[row] as number];
-    this.#memory.copy(target, at, start, end);
-    return end - start;
-  }
-
   push(bytes: Uint8Array | string): void {
     if (typeof bytes === 'string') this.#pushText(bytes);
     else this.set(this.#next(), bytes);
@@ -48,7 +41,6 @@ export class ByteColumn {
     this.#end(row, start, bytes.length);
   }
 
-  /** A row gets the bytes of another. */
   replace(row: number, by: number): void {
     this.#starts[row] = this.#starts[by] as number;
     this.#ends[row] = this.#ends[by] as number;
@@ -61,18 +53,6 @@ export class ByteColumn {
   #pushText(text: string): void {
     const start = this.#room(text.length * UTF8_BYTES_PER_CHARACTER_MAX);
     this.#end(this.#next(), start, this.#memory.write(text, start));
-  }
-
-  /** For rows whose bytes follow each other: all of them, and where each ends within. */
-  pushAll(bytes: Uint8Array, count: number, endOf: (index: number) => number): void {
-    const start = this.#room(bytes.length);
-    this.#memory.set(bytes, start);
-    this.#used = start + bytes.length;
-    for (let index = 0, from = start; index < count; index++) {
-      const row = this.#next();
-      this.#starts[row] = from;
-      from = this.#ends[row] = start + endOf(index);
-    }
   }
 
   clear(): void {
@@ -105,8 +85,8 @@ export class ByteColumn {
   }
 }
 
-function doubled(column: Float64Array): Float64Array<ArrayBuffer> {
-  const larger = new Float64Array(2 * column.length);
+export function doubled(column: Float64Array): Float64Array<ArrayBuffer> {
+  const larger = new Float64Array(Math.max(1, 2 * column.length));
   larger.set(column);
   return larger;
 }

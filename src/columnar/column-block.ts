@@ -19,6 +19,7 @@ export interface Rows {
   readonly count: number;
 }
 
+export const NO_BYTES = new Uint8Array();
 const COUNT_BYTES = 2;
 const HEADER_BYTES = 9;
 const WORD = 2 ** 32;
@@ -58,7 +59,9 @@ export function encodeBlock(rows: Rows, order: Uint32Array, start: number, end: 
   if (rows.bytes !== null) {
     reserve(at + (values[count - 1] as number));
     for (let row = start; row < end; row++) {
-      at += rows.bytes.copyTo(order[row] as number, block, at);
+      const own = rows.bytes.get(order[row] as number);
+      block.set(own, at);
+      at += own.length;
     }
   }
   return block.subarray(0, at);
@@ -152,15 +155,6 @@ export class ColumnBlock {
     return this.#block.subarray(this.#ownStart + start, this.#ownStart + this.value(this.#columns, row));
   }
 
-  /** Copies the bytes of some rows behind those that are there. */
-  copyBytes(from: number, to: number, into: ByteColumn): void {
-    if (from === to) return;
-    const ends = this.#columns;
-    const start = from === 0 ? 0 : this.value(ends, from - 1);
-    const bytes = this.#block.subarray(this.#ownStart + start, this.#ownStart + this.value(ends, to - 1));
-    into.pushAll(bytes, to - from, (index) => this.value(ends, from + index) - start);
-  }
-
   /** Below 0, 0 or above 0, as the row comes before, is or comes after the key, which is of the first columns. */
   compare(row: number, key: readonly number[]): number {
     for (let column = 0; column < key.length; column++) {
@@ -182,7 +176,6 @@ export class ColumnBlock {
     return low;
   }
 
-  /** Copies the values of some rows of a column. */
   copy(column: number, from: number, to: number, into: Float64Array, at: number): void {
     const base = this.#bases[column] as number;
     const width = this.#widths[column] as number;
@@ -193,8 +186,6 @@ export class ColumnBlock {
     }
   }
 }
-
-const NO_BYTES = new Uint8Array();
 
 function widthOf(difference: number): number {
   if (!Number.isSafeInteger(difference)) throw new RangeError('the values of a column lie too far apart');

@@ -3,12 +3,10 @@
  * sort is stable. Pure.
  *
  * Many rows are sorted by radix sort: three passes over a column, where comparing takes log2(n). If the values of a
- * column differ by 2^32 or more, such as hashes, their upper 32 bits are sorted this way, and rows that are equal in
- * them are compared.
+ * column differ by 2^32 or more, such as hashes, their upper 32 bits are sorted this way, and then rows that are equal in
+ * them.
  */
 
-/** Up to this many rows, insertion sort is fastest. */
-const INSERTION_SORT_MAX = 24;
 /** Fewer rows are compared: counting digits costs the same however few there are. */
 const RADIX_SORT_MIN = 256;
 const DIGIT_BITS = 11;
@@ -26,29 +24,15 @@ export function sortedOrder(columns: Columns, count: number): Uint32Array {
 
 /** Sorts a range of the order, whose rows are equal in all columns before `depth`. */
 function sort(columns: Columns, depth: number, order: Uint32Array, start: number, end: number): void {
-  if (depth === columns.length) return;
-  if (end - start >= RADIX_SORT_MIN) radixSort(columns, depth, order, start, end);
-  else comparisonSort(columns, depth, order, start, end);
-}
-
-function comparisonSort(columns: Columns, depth: number, order: Uint32Array, start: number, end: number): void {
-  if (end - start <= INSERTION_SORT_MAX) insertionSort(columns, depth, order, start, end);
-  else if (!isInOrder(columns, depth, order, start, end)) {
-    order.subarray(start, end).sort((a, b) => compareRows(columns, depth, a, b));
-  }
-}
-
-function isInOrder(columns: Columns, depth: number, order: Uint32Array, start: number, end: number): boolean {
-  for (let at = start + 1; at < end; at++) {
-    if (compareRows(columns, depth, order[at - 1] as number, order[at] as number) > 0) return false;
-  }
-  return true;
-}
-
-function radixSort(columns: Columns, depth: number, order: Uint32Array, start: number, end: number): void {
-  const column = columns[depth] as Float64Array;
+  const column = columns[depth];
+  if (column === undefined) return;
   const count = end - start;
-  const values = new Float64Array(count);
+  if (count < RADIX_SORT_MIN) {
+    if (isInOrder(columns, depth, order, start, end)) return;
+    order.subarray(start, end).sort((a, b) => compareRows(columns, depth, a, b));
+    return;
+  }
+  let values: Float64Array | Uint32Array = new Float64Array(count);
   let least = Number.POSITIVE_INFINITY;
   let greatest = Number.NEGATIVE_INFINITY;
   let isSorted = true;
@@ -59,36 +43,20 @@ function radixSort(columns: Columns, depth: number, order: Uint32Array, start: n
     if (value > greatest) greatest = value;
     if (value < least) least = value;
   }
-  if (isSorted) {
-    sortEqual(columns, depth, order, start, values, true);
-    return;
+  let scale = 1;
+  if (!isSorted) {
+    let bits = 0;
+    while (2 ** bits <= greatest - least) bits++;
+    scale = 2 ** Math.max(0, bits - SORTED_BITS);
+    const keys = new Uint32Array(count);
+    for (let at = 0; at < count; at++) keys[at] = ((values[at] as number) - least) / scale;
+    values = sortByDigits(keys, order.subarray(start, end), Math.min(bits, SORTED_BITS));
   }
-  let bits = 0;
-  while (2 ** bits <= greatest - least) bits++;
-  const scale = 2 ** Math.max(0, bits - SORTED_BITS);
-  const keys = new Uint32Array(count);
-  for (let at = 0; at < count; at++) keys[at] = ((values[at] as number) - least) / scale;
-  const sortedKeys = sortByDigits(keys, order.subarray(start, end), Math.min(bits, SORTED_BITS));
-  sortEqual(columns, depth, order, start, sortedKeys, scale === 1);
-}
-
-/** Sorts rows with equal keys; the keys are in the order of the rows; `isExact` if they are the whole value. */
-function sortEqual(
-  columns: Columns,
-  depth: number,
-  order: Uint32Array,
-  start: number,
-  keys: Float64Array | Uint32Array,
-  isExact: boolean,
-): void {
-  for (let from = 0; from < keys.length; ) {
-    const key = keys[from];
+  for (let from = 0; from < count; ) {
+    const value = values[from];
     let to = from + 1;
-    while (to < keys.length && keys[to] === key) to++;
-    if (to - from > 1) {
-      if (isExact) sort(columns, depth + 1, order, start + from, start + to);
-      else comparisonSort(columns, depth, order, start + from, start + to);
-    }
+    while (to < count && values[to] === value) to++;
+    if (to - from > 1) sort(columns, scale === 1 ? depth + 1 : depth, order, start + from, start + to);
     from = to;
   }
 }
@@ -128,15 +96,11 @@ function sortByDigits(unsorted: Uint32Array, order: Uint32Array, bits: number): 
   return keys;
 }
 
-function insertionSort(columns: Columns, depth: number, order: Uint32Array, start: number, end: number): void {
+function isInOrder(columns: Columns, depth: number, order: Uint32Array, start: number, end: number): boolean {
   for (let at = start + 1; at < end; at++) {
-    const row = order[at] as number;
-    let to = at;
-    for (; to > start && compareRows(columns, depth, order[to - 1] as number, row) > 0; to--) {
-      order[to] = order[to - 1] as number;
-    }
-    order[to] = row;
+    if (compareRows(columns, depth, order[at - 1] as number, order[at] as number) > 0) return false;
   }
+  return true;
 }
 
 function compareRows(columns: Columns, depth: number, a: number, b: number): number {

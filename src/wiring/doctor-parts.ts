@@ -95,8 +95,8 @@ async function inspectLocalLog(config: Config, store: Store | undefined | null):
     { lockHolderOf },
   ] = await Promise.all([
     import('../backends/embedded/installation.ts'),
-    import('../backends/embedded/log/foreign-segments.ts'),
-    import('../backends/embedded/log/missing-end.ts'),
+    import('../backends/embedded/log/name.ts'),
+    import('../backends/embedded/log/recovery.ts'),
     import('../backends/embedded/log/warnings.ts'),
     import('../backends/embedded/checkup.ts'),
     import('../backends/embedded/folder-lock.ts'),

@@ -133,7 +133,7 @@ export async function findLogReader(
   config: Config,
   warn: (message: string) => void = () => undefined,
 ): Promise<LogReader | undefined> {
-  const { hasEverExisted } = await import('../backends/embedded/log/missing-end.ts');
+  const { hasEverExisted } = await import('../backends/embedded/log/recovery.ts');
   const isThere = config.logUrl !== '' || hasEverExisted(logFolderOf(config.dataFolder));
   return isThere ? openLogReader(config, warn, { createsTopic: false, openMsMax: COMMAND_MS_MAX }) : undefined;
 }

@@ -36,14 +36,12 @@ const MISSING_RETRY_MS = 250;
  */
 export async function prepareDataFolder(config: Config): Promise<{ startWarnings: string[]; processed: number }> {
   const { dataFolder, storeUrl, logUrl } = config;
-  const [{ tieDataFolder, wasUsedByServer }, { assertOwnSegments }, missingEnd, { noteLogWarning }] = await Promise.all(
-    [
-      import('../backends/embedded/installation.ts'),
-      import('../backends/embedded/log/foreign-segments.ts'),
-      import('../backends/embedded/log/missing-end.ts'),
-      import('../backends/embedded/log/warnings.ts'),
-    ],
-  );
+  const [{ tieDataFolder, wasUsedByServer }, { assertOwnSegments }, logEnd, { noteLogWarning }] = await Promise.all([
+    import('../backends/embedded/installation.ts'),
+    import('../backends/embedded/log/name.ts'),
+    import('../backends/embedded/log/recovery.ts'),
+    import('../backends/embedded/log/warnings.ts'),
+  ]);
   const isServed = wasUsedByServer(dataFolder);
   const startWarnings = storeUrl === '' ? tieDataFolder(dataFolder) : [];
   let processed = 0;
@@ -55,13 +53,13 @@ export async function prepareDataFolder(config: Config): Promise<{ startWarnings
   } catch (error) {
     throwAsOperatorError(error);
   }
-  if (missingEnd.isEndUnknown(folder, processed, isServed)) {
-    const message = `${missingEnd.unknownEndText(folder)}; the end that the log has is noted now`;
+  if (logEnd.isEndUnknown(folder, processed, isServed)) {
+    const message = `${logEnd.unknownEndText(folder)}; the end that the log has is noted now`;
     noteLogWarning(folder, message);
-    missingEnd.rewriteLogEnds(folder);
+    logEnd.rewriteLogEnds(folder);
     startWarnings.push(message);
   }
-  missingEnd.createLogEnds(folder);
+  logEnd.createLogEnds(folder);
   return { startWarnings, processed };
 }
 

@@ -11,7 +11,7 @@ import { freeBytesOf } from '../../src/backends/embedded/checkup.ts';
 import { lockFolder } from '../../src/backends/embedded/folder-lock.ts';
 import { skipNumbersAfterRestore } from '../../src/backends/embedded/store/starts.ts';
 import { installationsOf, undoneByRestore } from '../../src/backends/embedded/backup/undone-by-restore.ts';
-import { createLogEnds, rewriteLogEnds } from '../../src/backends/embedded/log/missing-end.ts';
+import { createLogEnds, rewriteLogEnds } from '../../src/backends/embedded/log/recovery.ts';
 import { logFolderOf, storeFileOf } from '../../src/data-folder/files.ts';
 import { type BackupShell, runBackup } from '../../src/cli/backup.ts';
 import { type RestoreShell, runRestore } from '../../src/cli/restore.ts';

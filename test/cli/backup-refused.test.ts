@@ -7,7 +7,6 @@ import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import {
-  closeSync,
   cpSync,
   existsSync,
   mkdirSync,
@@ -26,7 +25,7 @@ import { suite, test } from 'node:test';
 import { copyDataFolder } from '../../src/backends/embedded/backup/backup.ts';
 import { openEmbeddedLogAppender } from '../../src/backends/embedded/log/appender.ts';
 import { findLogName } from '../../src/backends/embedded/log/name.ts';
-import { createSegment } from '../../src/backends/embedded/log/segments.ts';
+import { SegmentWriter } from '../../src/backends/embedded/log/segments.ts';
 import { logFolderOf, storeFileOf } from '../../src/data-folder/files.ts';
 import { entry } from '../contract/log-entries.ts';
 import { hindrance, mountSmallDisk, skipWithout } from '../faults/devices.ts';
@@ -110,7 +109,7 @@ suite('A backup that cannot be made', () => {
     rmSync(join(within, '0000000000000004.log'));
     const logName = findLogName(within) ?? '';
     const header = { firstPosition: 9, id: '0123456789abcdef', logName, previous: null, newestReceivedAtBefore: 0 };
-    closeSync(createSegment(within, header).descriptor);
+    new SegmentWriter(within, header).close();
     writeFileSync(join(within, '0000000000000004.log.missing'), '');
     const target = join(folderFor(t), 'b');
     const made = await backup(['--to', target, '--data', data]);

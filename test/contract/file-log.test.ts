@@ -15,12 +15,17 @@ import { join } from 'node:path';
 import { afterEach, suite, test } from 'node:test';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { LogEnds, readLogEnds } from '../../src/backends/embedded/log/ends.ts';
-import { encodeFrame, PREFIX_BYTES, seedOf } from '../../src/backends/embedded/log/frames.ts';
-import { encodeEntry, encodeHeader } from '../../src/backends/embedded/log/record-header.ts';
+import {
+  encodeEntry,
+  encodeFrame,
+  encodeHeader,
+  PREFIX_BYTES,
+  seedOf,
+} from '../../src/backends/embedded/log/frames.ts';
 import { openEmbeddedLogReader } from '../../src/backends/embedded/log/reader.ts';
 import { listSegments } from '../../src/backends/embedded/log/segments.ts';
 import { openEmbeddedLogAppender } from '../../src/backends/embedded/log/appender.ts';
-import { assertOwnSegments } from '../../src/backends/embedded/log/foreign-segments.ts';
+import { assertOwnSegments } from '../../src/backends/embedded/log/name.ts';
 import { type LogAppender, LogCorruptError } from '../../src/log.ts';
 import { eventually, removeFolder, temporaryFolder } from '../server.ts';
 import { cutIntoUsers } from './cut-log.ts';

@@ -5,7 +5,7 @@ import { copyFileSync, existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { after, before, suite, test } from 'node:test';
-import { EVENTS_BY_NODE, EVENTS_BY_TENANT } from '../../src/backends/embedded/store/event-index.ts';
+import { EVENTS_BY_NODE, EVENTS_BY_TENANT } from '../../src/backends/embedded/store/stored-events.ts';
 import { HASHED, type HashOfKey, keyHashes } from '../../src/views/keyed-hash.ts';
 import { StoredRuns } from '../../src/backends/embedded/sorted-runs/stored-runs.ts';
 import { openSqliteStore } from '../../src/backends/embedded/store/store.ts';

@@ -11,7 +11,7 @@ import { after, suite, test } from 'node:test';
 import { tieDataFolder } from '../../src/backends/embedded/installation.ts';
 import { openEmbeddedLogAppender } from '../../src/backends/embedded/log/appender.ts';
 import { LogEnds, readAcknowledgedEnd } from '../../src/backends/embedded/log/ends.ts';
-import { isEndUnknown, rewriteLogEnds } from '../../src/backends/embedded/log/missing-end.ts';
+import { isEndUnknown, rewriteLogEnds } from '../../src/backends/embedded/log/recovery.ts';
 import { findLogName, localLogName } from '../../src/backends/embedded/log/name.ts';
 import { openEmbeddedLogReader } from '../../src/backends/embedded/log/reader.ts';
 import { noteLogWarning, readLogWarnings } from '../../src/backends/embedded/log/warnings.ts';

@@ -7,7 +7,6 @@
 import assert from 'node:assert/strict';
 import {
   appendFileSync,
-  closeSync,
   copyFileSync,
   cpSync,
   mkdirSync,
@@ -24,7 +23,7 @@ import { lockFolder } from '../../src/backends/embedded/folder-lock.ts';
 import { openEmbeddedLogAppender } from '../../src/backends/embedded/log/appender.ts';
 import { PREFIX_BYTES } from '../../src/backends/embedded/log/frames.ts';
 import { openEmbeddedLogReader } from '../../src/backends/embedded/log/reader.ts';
-import { createSegment } from '../../src/backends/embedded/log/segments.ts';
+import { SegmentWriter } from '../../src/backends/embedded/log/segments.ts';
 import { assertLockHeld, type HeldLock, LockLostError } from '../../src/data-folder/held-lock.ts';
 import type { LogAppender } from '../../src/log.ts';
 import { NO_HOURS } from '../../src/store.ts';
@@ -150,8 +149,8 @@ suite('The log', () => {
       previous: null,
       newestReceivedAtBefore: 0,
     };
-    closeSync(createSegment(folder, header).descriptor);
-    assert.throws(() => createSegment(folder, header), { code: 'EEXIST' });
+    new SegmentWriter(folder, header).close();
+    assert.throws(() => new SegmentWriter(folder, header), { code: 'EEXIST' });
   });
 });
 

@@ -4,7 +4,7 @@ import assert from 'node:assert/strict';
 import { cpSync, renameSync, rmSync } from 'node:fs';
 import { DatabaseSync } from 'node:sqlite';
 import { suite, test } from 'node:test';
-import { assertOwnSegments } from '../../src/backends/embedded/log/foreign-segments.ts';
+import { assertOwnSegments } from '../../src/backends/embedded/log/name.ts';
 import { openEmbeddedLogReader } from '../../src/backends/embedded/log/reader.ts';
 import { listSegments } from '../../src/backends/embedded/log/segments.ts';
 import { openSqliteStore } from '../../src/backends/embedded/store/store.ts';

@@ -6,8 +6,7 @@
 
 import { closeSync, existsSync, mkdirSync, openSync, statSync } from 'node:fs';
 import { dirname, resolve } from 'node:path';
-import { DatabaseSync, type DatabaseSyncOptions, type SQLInputValue } from 'node:sqlite';
-import { pathToFileURL } from 'node:url';
+import { DatabaseSync, type SQLInputValue } from 'node:sqlite';
 import { messageOf, OperatorError } from '../../errors.ts';
 import type { EngineTypes } from '../sql/tables.ts';
 import { SQLITE, sqliteCodeOf } from '../../runtime/sqlite-errors.ts';
@@ -64,13 +63,6 @@ export function openDatabase(what: DatabaseFile): DatabaseSync {
   }
 }
 
-/** For a file that no process writes to: nothing is created next to it, and a write-ahead log is ignored. */
-export function openImmutable(file: string, options: DatabaseSyncOptions = {}): DatabaseSync {
-  const url = pathToFileURL(file);
-  url.searchParams.set('immutable', '1');
-  return new DatabaseSync(url, { ...options, readOnly: true });
-}
-
 /** IMMEDIATE takes the write lock at the start, where SQLite waits for it; a later upgrade could only fail. */
 export function transaction<T>(database: DatabaseSync, work: () => T, waitMsMax = BUSY_TIMEOUT_MS): T {
   whenFree(() => database.exec('BEGIN IMMEDIATE'), waitMsMax);
@@ -94,7 +86,6 @@ export function textsIn(database: DatabaseSync, sql: string, ...parameters: SQLI
     .flatMap((row) => Object.values(row).map(String));
 }
 
-/** What SQLite finds wrong with the pages of a file. */
 export function damageIn(database: DatabaseSync, findingsMax: number): string[] {
   return textsIn(database, `PRAGMA quick_check(${findingsMax})`).filter((text) => text !== 'ok');
 }

@@ -15,7 +15,7 @@ import { fullDiskText, isFullDisk } from './disk.ts';
 import { refuseLostKeys } from '../../data-folder/lost-keys.ts';
 import { BUSY_TIMEOUT_MS, isBusy, isDamage, openDatabase, textsIn, transaction } from './database.ts';
 import { keysFile } from './keys.ts';
-import { createLogEnds } from './log/missing-end.ts';
+import { createLogEnds } from './log/recovery.ts';
 import { localLogName } from './log/name.ts';
 import { holdsRecords, listSegments } from './log/segments.ts';
 import { openStoreFile, openStoreFileForCommand, storeDamageText } from './store/schema.ts';

@@ -11,7 +11,7 @@
 
 import { createHash, randomInt } from 'node:crypto';
 import { closeSync, openSync, readSync } from 'node:fs';
-import { DatabaseSync } from 'node:sqlite';
+import { DatabaseSync, type DatabaseSyncOptions } from 'node:sqlite';
 import { pathToFileURL } from 'node:url';
 
 const HASH_BITS = 20;
@@ -52,12 +52,16 @@ function hashOf(mark: number): number {
   return createHash('sha256').update(bytes).digest().readUInt32BE(0) & HASH_MASK;
 }
 
-/** Reads the file alone: opened as immutable, SQLite ignores the write-ahead log. */
-function readMark(file: string): number {
+/** Reads the file alone: nothing is created next to it, and a write-ahead log is ignored. */
+export function openImmutable(file: string, options: DatabaseSyncOptions = {}): DatabaseSync {
   const url = pathToFileURL(file);
   url.searchParams.set('immutable', '1');
+  return new DatabaseSync(url, { ...options, readOnly: true });
+}
+
+function readMark(file: string): number {
   // Not `openSync`: closing its descriptor would drop the locks that connections of this process have.
-  using database = new DatabaseSync(url, { readOnly: true, defensive: false });
+  using database = openImmutable(file, { defensive: false });
   // A checkpoint writes page 1 first, so the file may be shorter than page 1 says. With this pragma SQLite reads it
   // anyway.
   database.exec('PRAGMA writable_schema = ON');

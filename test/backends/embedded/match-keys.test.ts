@@ -6,8 +6,15 @@ import { DatabaseSync } from 'node:sqlite';
 import { suite, test, type TestContext } from 'node:test';
 import type { HashOfKey } from '../../../src/views/keyed-hash.ts';
 import type { Entry } from '../../../src/backends/embedded/sorted-runs/entries.ts';
+import { BufferedRuns } from '../../../src/backends/embedded/sorted-runs/sorted-runs.ts';
 import { StoredRuns } from '../../../src/backends/embedded/sorted-runs/stored-runs.ts';
-import { hashesOf, MATCH_KEYS, StoreMatchKeys } from '../../../src/backends/embedded/store/match-keys.ts';
+import {
+  findOwner,
+  hashesOf,
+  MATCH_KEYS,
+  putOwner,
+  runKeyOf,
+} from '../../../src/backends/embedded/store/match-keys.ts';
 import { openStoreFile } from '../../../src/backends/embedded/store/schema.ts';
 import { openSqliteStore } from '../../../src/backends/embedded/store/store.ts';
 import { openSqliteStoreWriter } from '../../../src/backends/embedded/store/writer.ts';
@@ -47,16 +54,17 @@ suite('The match keys of a store', () => {
   test('stay apart where only the rest of the hash differs', (context) => {
     const database = openStoreFile(storeFileIn(context), 'writer');
     const hashOf: HashOfKey = (_tenant, _type, value) => ({ hash: -5, rest: value.charCodeAt(0) });
-    const keys = new StoreMatchKeys(database, hashOf);
-    keys.insert(1, ADA, 10, null);
-    assert.equal(keys.find(1, EVE), undefined);
-    keys.insert(1, EVE, 20, -(2 ** 52));
-    assert.deepEqual(keys.find(1, ADA), { node: 10, keySetHash: null });
-    assert.deepEqual(keys.find(1, EVE), { node: 20, keySetHash: -(2 ** 52) });
-    keys.buffered.flush();
-    new StoredRuns(database, MATCH_KEYS).remove([keys.runKeyOf(1, ADA)]);
-    assert.equal(keys.find(1, ADA), undefined);
-    assert.deepEqual(keys.find(1, EVE), { node: 20, keySetHash: -(2 ** 52) });
+    const keys = new BufferedRuns(database, MATCH_KEYS, () => 0);
+    const [ada, eve] = [runKeyOf(hashOf, 1, ADA), runKeyOf(hashOf, 1, EVE)];
+    putOwner(keys, ada, { node: 10, keySetHash: null });
+    assert.equal(findOwner(keys, eve), undefined);
+    putOwner(keys, eve, { node: 20, keySetHash: -(2 ** 52) });
+    assert.deepEqual(findOwner(keys, ada), { node: 10, keySetHash: null });
+    assert.deepEqual(findOwner(keys, eve), { node: 20, keySetHash: -(2 ** 52) });
+    keys.flush();
+    new StoredRuns(database, MATCH_KEYS).remove([ada]);
+    assert.equal(findOwner(keys, ada), undefined);
+    assert.deepEqual(findOwner(keys, eve), { node: 20, keySetHash: -(2 ** 52) });
     database.close();
   });
 

@@ -13,7 +13,7 @@ for (let put = Number(from); put < Number(from) + 10_000; put++) {
   const rows = new RowsToWrite(shape, 10);
   for (let n = 0; n < 10; n++) rows.add([((put * 10 + n) * 2_654_435_761) % 2 ** 40, n], [put], '');
   database.exec('BEGIN IMMEDIATE');
-  runs.put(put < 20 ? 1 : 2, rows);
+  runs.putRun(put < 20 ? 1 : 2, rows);
   database.exec('COMMIT');
   process.send?.(put + 1);
   await new Promise((resolve) => {

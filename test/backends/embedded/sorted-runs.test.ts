@@ -15,8 +15,7 @@ import {
   RowsToWrite,
   type RunsShape,
 } from '../../../src/backends/embedded/sorted-runs/entries.ts';
-import { StoredRuns } from '../../../src/backends/embedded/sorted-runs/stored-runs.ts';
-import { sortedRunsSchema } from '../../../src/backends/embedded/sorted-runs/schema.ts';
+import { sortedRunsSchema, StoredRuns } from '../../../src/backends/embedded/sorted-runs/stored-runs.ts';
 import { type RunsSizes, SortedRuns } from '../../../src/backends/embedded/sorted-runs/sorted-runs.ts';
 import { removeFolder, temporaryFolder } from '../../server.ts';
 
@@ -81,7 +80,7 @@ class Model {
     const before = entries.get(String(entry.key));
     entries.set(
       String(entry.key),
-      before === undefined || shape.combine === undefined ? entry : combineEntries(shape, [before, entry]),
+      before === undefined || shape.combine === undefined ? entry : (combineEntries(shape, [before, entry]) as Entry),
     );
   }
 
@@ -165,7 +164,7 @@ suite('Sorted runs', () => {
                 if (shape.combine !== undefined || !model.has(one.group, entry.key))
                   entries.set(String(entry.key), entry);
               }
-              runs.put(one.group, rowsOf(shape, [...entries.values()]));
+              runs.putRun(one.group, rowsOf(shape, [...entries.values()]));
               for (const entry of entries.values()) model.put(shape, one.group, entry);
             } else if (one.kind === 'remove') {
               const groups = [...model.groups.keys()];
@@ -224,7 +223,7 @@ suite('Sorted runs', () => {
     const database = opened(shape);
     const runs = new SortedRuns(database, shape, FEW);
     const keys = Array.from({ length: 50 }, (_, at) => [at % 5, at, -at]);
-    runs.put(1, keysOnly(shape, keys));
+    runs.putRun(1, keysOnly(shape, keys));
     const run = runs.listRuns(1)[0]?.no ?? 0;
     const found = (generated: Iterable<Entry>): number[] => Array.from(generated, ({ key }) => key[1] ?? 0);
     assert.deepEqual(found(runs.descending(run, [3], [4])), [48, 43, 38, 33, 28, 23, 18, 13, 8, 3]);
@@ -243,7 +242,7 @@ suite('Sorted runs', () => {
         values: [at],
         bytes: new Uint8Array(),
       }));
-      runs.put(at < 1_000 ? 1 : 2, rowsOf(shape, entries));
+      runs.putRun(at < 1_000 ? 1 : 2, rowsOf(shape, entries));
       assert.ok(runs.listRuns().length <= 24, `${runs.listRuns().length} runs`);
     }
     do runs.compact();
@@ -258,7 +257,7 @@ suite('Sorted runs', () => {
     const runs = new SortedRuns(database, shape, { fanOut: 16, blockRows: 8, mergedBytesMin: 1_000 });
     for (let at = 0; at < 400; at++) {
       const keys = Array.from({ length: 20 }, (_, n) => [1, at, n]);
-      runs.put(1, keysOnly(shape, keys));
+      runs.putRun(1, keysOnly(shape, keys));
       assert.ok(runs.listRuns().length <= 48, `${runs.listRuns().length} runs`);
     }
     assert.equal(contentOf(runs, shape, 1).size, 8_000);
@@ -272,7 +271,7 @@ suite('Sorted runs', () => {
     let last = 0;
     const put = (group: number, count: number): void => {
       const keys = Array.from({ length: count }, () => [++last, 0, 0]);
-      runs.put(group, keysOnly(shape, keys));
+      runs.putRun(group, keysOnly(shape, keys));
     };
     for (const count of [100, 100, 3]) put(1, count);
     assert.ok(runs.isCompacting);
@@ -299,7 +298,7 @@ suite('Sorted runs', () => {
       [4, 2, 1],
     ] as const) {
       const keys = Array.from({ length: count }, (_, n) => [n, at, 0]);
-      runs.put(group, keysOnly(shape, keys));
+      runs.putRun(group, keysOnly(shape, keys));
     }
     while (runs.isCompacting) runs.compact();
     assert.deepEqual([runs.listRuns(1).length, runs.listRuns(2).length], [1, 1]);
@@ -311,7 +310,7 @@ suite('Sorted runs', () => {
     const database = opened(shape);
     const runs = new SortedRuns(database, shape, { blockRows: 100 });
     const keys = Array.from({ length: 1_000 }, (_, at) => [at, 0, 0]);
-    runs.put(1, keysOnly(shape, keys));
+    runs.putRun(1, keysOnly(shape, keys));
     database.exec(
       'CREATE TABLE written (no); CREATE TRIGGER one AFTER INSERT ON plain_blocks BEGIN INSERT INTO written VALUES (new.no); END',
     );
@@ -332,7 +331,7 @@ suite('Sorted runs', () => {
         values: [1, put],
         bytes: new Uint8Array(n % 10 === 0 ? 150_000 : 90).fill(put),
       }));
-      runs.put(1, rowsOf(shape, entries));
+      runs.putRun(1, rowsOf(shape, entries));
     }
     assert.ok(runs.listRuns().length <= 12, `${runs.listRuns().length} runs`);
     while (runs.isCompacting) runs.compact();
@@ -354,7 +353,7 @@ suite('Sorted runs', () => {
     const database = opened(shape);
     const runs = new SortedRuns(database, shape, { fanOut: 2 });
     const put = (count: number, length: number): void =>
-      runs.put(
+      runs.putRun(
         1,
         rowsOf(
           shape,

@@ -12,12 +12,12 @@ import {
   NO_SHAPE,
   PROFILE_RUNS,
   stateOf,
+  StoreNodes,
   subtractEvents,
 } from '../../../src/backends/embedded/store/profile-runs.ts';
 import { combineEntries, type Entry } from '../../../src/backends/embedded/sorted-runs/entries.ts';
 import type { RunsSizes } from '../../../src/backends/embedded/sorted-runs/sorted-runs.ts';
 import { StoreConnection } from '../../../src/backends/embedded/store/connection.ts';
-import { StoreNodes } from '../../../src/backends/embedded/store/nodes.ts';
 import { openStoreFile } from '../../../src/backends/embedded/store/schema.ts';
 import type { NewNode } from '../../../src/identity/graph.ts';
 import type { Group } from '../../../src/identity/property-updates.ts';
@@ -162,7 +162,7 @@ class KnownNodes {
 
   end(): void {
     this.#commit();
-    for (let pieces = 0; this.#nodes.deltas.runs.isCompacting; pieces += 1) {
+    for (let pieces = 0; this.#nodes.deltas.isCompacting; pieces += 1) {
       assert.ok(pieces < 200, 'merging never comes to an end');
       this.#merge();
       this.#commit();
@@ -220,7 +220,7 @@ class KnownNodes {
   /** Perhaps while something is gathered. */
   #merge(): void {
     this.#begin();
-    this.#nodes.deltas.runs.compact();
+    this.#nodes.deltas.compact();
   }
 
   /** By another connection, whose write the processor notices, and clears its caches. */
@@ -342,11 +342,11 @@ suite('What is known of nodes', () => {
         // In a row, and any two at a time.
         const inARow = parts
           .slice(1)
-          .reduce((sum, part) => combineEntries(PROFILE_RUNS, [sum, part]), parts[0] as Entry);
+          .reduce((sum, part) => combineEntries(PROFILE_RUNS, [sum, part]) as Entry, parts[0] as Entry);
         while (parts.length > 1) {
           const [one] = parts.splice((random.next().value as number) % parts.length, 1) as [Entry];
           const at = (random.next().value as number) % parts.length;
-          parts[at] = combineEntries(PROFILE_RUNS, [one, parts[at] as Entry]);
+          parts[at] = combineEntries(PROFILE_RUNS, [one, parts[at] as Entry]) as Entry;
         }
         const [first] = parts;
         assert.deepEqual(readableState(first), readableState(inARow));

@@ -37,15 +37,14 @@ import { LogCorruptError, LogUnavailableError } from '../../../log.ts';
 import { positionsText } from '../../../log/continuity.ts';
 import { sqliteCodeOf } from '../../../runtime/sqlite-errors.ts';
 import { brokenLinksIn } from '../checkup.ts';
-import { BUSY_TIMEOUT_MS, damageIn, isDamage, openImmutable, refuseForeignWal, textsIn } from '../database.ts';
+import { BUSY_TIMEOUT_MS, damageIn, isDamage, refuseForeignWal, textsIn } from '../database.ts';
 import { canWrite, isFullDisk } from '../disk.ts';
 import { type Lock, lockForBackup, lockHolderOf } from '../folder-lock.ts';
 import { readLogInstallation, wasUsedByServer } from '../installation.ts';
 import { readAcknowledgedEnd } from '../log/ends.ts';
-import { isEndUnknown, readLogFacts, unknownEndText } from '../log/missing-end.ts';
+import { inspectSegment, isEndUnknown, readLogFacts, unknownEndText } from '../log/recovery.ts';
 import { findLogName } from '../log/name.ts';
 import { newestRecordBefore } from '../log/reader.ts';
-import { inspectSegment } from '../log/recovery.ts';
 import {
   findEnd,
   MissingPositionsError,
@@ -58,6 +57,7 @@ import { gapAdvice, holdsRecords, listSegments, type Segment } from '../log/segm
 import { noteLogWarning } from '../log/warnings.ts';
 import { StoreConnection } from '../store/connection.ts';
 import { recount } from '../store/stored-events.ts';
+import { openImmutable } from '../wal-chain.ts';
 
 /** 8 MB: large enough to be fast, small enough to stop soon. */
 const PAGES_PER_STEP = 1_024;

@@ -11,7 +11,7 @@ import { OperatorError } from '../../../errors.ts';
 import { type LogAppender, type LogEntry, LogUnavailableError } from '../../../log.ts';
 import type { MissingRecords } from '../../../log/continuity.ts';
 import { HEAP_LIMITS, inOwnMemory, threadFile } from '../../../runtime/threads.ts';
-import { encodeEntry } from './record-header.ts';
+import { encodeEntry } from './frames.ts';
 import type { Group, WriterMessage, WriterReply, LogWriterSetup } from './writer.ts';
 
 /**
@@ -155,7 +155,6 @@ class EmbeddedLogAppender implements LogAppender {
     }
   }
 
-  /** Removes the groups up to this one, and returns their entries. */
   *#takeSent(upToGroup: number): Generator<Waiting> {
     while (this.#sent[0] && this.#sent[0].id <= upToGroup) yield* this.#sent.shift()?.waiting ?? [];
   }

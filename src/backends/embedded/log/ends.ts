@@ -1,19 +1,13 @@
 /**
- * `log-ends`, a small text file next to the folder of the log, says up to where requests are acknowledged. One line:
- *
- * - the position after the last acknowledged record
- * - the position after the running commit
- * - the segment of the last acknowledged record: its first position and its id
- * - where that record ends in the segment, in bytes
- * - the name of the log
- * - a checksum of the line
+ * `log-ends`, a small text file next to the folder of the log, says up to where requests are acknowledged: one line with
+ * two positions, after the last acknowledged record and after the running commit (`LogEndsLine`).
  *
  * The writer writes the line before each commit, with the second position, and after the commit and before the 202, both
  * without a sync of their own. The processor reads the newest segment up to the first position: what lies behind it is
  * not synced yet. After kill -9 the log ends between the two positions. A log that ends before the first has lost
  * acknowledged records, for whatever reason: a segment moved away or cut short, yesterday's `log/`. If a log ends after
  * the second, `log-ends` is outdated (a restored copy, or the remains of an unsynced file after a power loss) and says
- * nothing about the end. `./missing-end.ts` compares the two.
+ * nothing about the end. `./recovery.ts` compares the two.
  *
  * If the file is removed or replaced while a server runs, the writer recreates it; if it cannot, it acknowledges nothing
  * more, and its error names the file.

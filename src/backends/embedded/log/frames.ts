@@ -6,18 +6,19 @@
  *
  * The four numbers have eight hexadecimal digits each, so a reader knows the length of a frame from its first 36 bytes and
  * can skip its body. Checksums are CRC-32 and start from a seed that only this segment has, so a client cannot write a body
- * that a search for the next frame in a damaged segment would take for one. Pure.
+ * that a search for the next frame in a damaged segment would take for one. The header of a record is an array with
+ * everything that is known of a request but its body: the edge encodes what it knows, and the writer adds the rest. Pure.
  */
 
 import { crc32 } from 'node:zlib';
+import { LOCAL_PARTITION, type LogEntry, type LogHeader } from '../../../log.ts';
+import type { ForeignFormat, KeyKind, Rejection } from '../../../model.ts';
 
-/** Where the parts of a frame are, in the bytes that it was found in. */
 export interface FrameBounds {
   readonly start: number;
   readonly headerStart: number;
   readonly bodyStart: number;
   readonly bodyEnd: number;
-  /** Where the next frame begins. */
   readonly end: number;
 }
 
@@ -26,7 +27,6 @@ const DIGITS = 8;
 const FIELD_BYTES = DIGITS + 1;
 const LENGTHS_AT = FIELD_BYTES;
 const CHECKSUM_AT = 3 * FIELD_BYTES;
-/** What comes before the header. */
 export const PREFIX_BYTES = 4 * FIELD_BYTES;
 const LINE_FEED = 0x0a;
 const SPACE = 0x20;
@@ -95,4 +95,95 @@ function numberAt(bytes: Uint8Array, start: number): number {
     number = number * 16 + digit;
   }
   return bytes[start + DIGITS] === SPACE ? number : -1;
+}
+
+/** The values of a record's header, in order. */
+export const COLUMNS = [
+  'position',
+  // The first position of the commit that it was written in: a crash can only cut the last commit short.
+  'commit',
+  'received_at',
+  'trace_id',
+  'tenant_id',
+  'key_id',
+  'key_kind',
+  'idempotency_key',
+  'user_count',
+  'event_count',
+  'rejections',
+  'format',
+  'dropped_by_client',
+] as const;
+
+type HeaderValues = [
+  position: number,
+  commit: number,
+  receivedAt: number,
+  traceId: string,
+  tenantId: string,
+  keyId: string,
+  keyKind: KeyKind,
+  idempotencyKey: string | null,
+  userCount: number,
+  eventCount: number,
+  rejections: Rejection[] | null,
+  format: ForeignFormat | null,
+  droppedByClient: number | null,
+];
+
+/** The values from `trace_id` on, as JSON, with the bracket that ends a header. */
+export function encodeEntry(entry: LogEntry): string {
+  const values = [
+    entry.traceId,
+    entry.tenantId,
+    entry.keyId,
+    entry.keyKind,
+    entry.idempotencyKey,
+    entry.userCount,
+    entry.eventCount,
+    entry.rejections.length === 0 ? null : entry.rejections,
+    entry.format ?? null,
+    entry.droppedByClient ?? null,
+  ];
+  return JSON.stringify(values).slice(1);
+}
+
+export function encodeHeader(position: number, commit: number, receivedAt: number, encodedEntry: string): string {
+  return `[${position},${commit},${receivedAt},${encodedEntry}`;
+}
+
+export interface DecodedHeader {
+  readonly commit: number;
+  readonly header: LogHeader;
+}
+
+/** Undefined if it is not the header of a record. The message of JSON.parse would quote what a client sent. */
+export function decodeHeader(text: string): DecodedHeader | undefined {
+  let values: unknown;
+  try {
+    values = JSON.parse(text);
+  } catch {
+    return undefined;
+  }
+  if (!Array.isArray(values) || values.length !== COLUMNS.length) return undefined;
+  const [position, commit, receivedAt, traceId, tenantId, keyId, keyKind, idempotencyKey, ...counts] =
+    values as HeaderValues;
+  const [userCount, eventCount, rejections, format, droppedByClient] = counts;
+  const header = {
+    partition: LOCAL_PARTITION,
+    position,
+    firstUserIndex: 0,
+    traceId,
+    tenantId,
+    receivedAt,
+    keyId,
+    keyKind,
+    idempotencyKey,
+    userCount,
+    eventCount,
+    rejections: rejections ?? [],
+    ...(format !== null && { format }),
+    ...(droppedByClient !== null && { droppedByClient }),
+  };
+  return { commit, header };
 }

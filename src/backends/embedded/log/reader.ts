@@ -8,6 +8,7 @@
  * continues after it.
  */
 
+import { statSync } from 'node:fs';
 import { setImmediate } from 'node:timers/promises';
 import {
   ForeignSegmentError,
@@ -25,7 +26,6 @@ import { messageOf } from '../../../errors.ts';
 import { sizeOfFile } from '../../../data-folder/files.ts';
 import { positionsText, type ProcessedRecord } from '../../../log/continuity.ts';
 import { isBackupRunning } from '../folder-lock.ts';
-import { compressSegment, newestReceivedAtOf } from './compression.ts';
 import { findDurableEnd } from './ends.ts';
 import { findLogName, localLogName } from './name.ts';
 import {
@@ -42,6 +42,7 @@ import {
   UnreadableSegmentError,
 } from './segment-reader.ts';
 import {
+  compressSegment,
   findOwnHeader,
   findSegmentHeader,
   gapAdvice,
@@ -269,7 +270,14 @@ class EmbeddedLogReader implements LogReader {
     while (kept[0] !== undefined && this.#newestReceivedAt(kept[0]) <= now() - retentionMs) {
       // The backup's copy of the store may be older than the position, and then it needs the segment.
       if (isBackupRunning(this.#setup.folder)) return;
-      removeNow(kept[0].segment.file);
+      try {
+        removeSegment(kept[0].segment.file);
+      } catch (error) {
+        // Retried with the next commit.
+        throw new LogUnavailableError(
+          `The log segment ${kept[0].segment.file} cannot be removed: ${messageOf(error)}.`,
+        );
+      }
       kept.shift();
     }
     this.#compressing ??= this.#compress(kept).finally(() => {
@@ -299,7 +307,8 @@ class EmbeddedLogReader implements LogReader {
   /** By order of appending; 0 if the segment is empty. */
   #newestReceivedAt(range: SegmentRange): number {
     const { segment, next } = range;
-    if (segment.isCompressed) return newestReceivedAtOf(segment);
+    // Or later: a copy may have the time of copying.
+    if (segment.isCompressed) return statSync(segment.file).mtimeMs;
     const { newestReceivedAtBefore = 0 } = (next && findSegmentHeader(next)) ?? {};
     if (newestReceivedAtBefore > 0) return newestReceivedAtBefore;
     // One that cannot be read is kept.
@@ -423,18 +432,8 @@ function listRanges(
   return { ranges, firstKept: segments[0]?.firstPosition ?? Number.POSITIVE_INFINITY, isEndLost };
 }
 
-/** The file only marks missing records. */
 function isGapMarker({ segment }: SegmentRange): boolean {
   return segment.state === 'missing';
-}
-
-/** What the operating system refuses is retried with the next commit, and reported. */
-function removeNow(file: string): void {
-  try {
-    removeSegment(file);
-  } catch (error) {
-    throw new LogUnavailableError(`The log segment ${file} cannot be removed: ${messageOf(error)}.`);
-  }
 }
 
 function ifReadable<T>(otherwise: T, read: () => T): T {

@@ -1,31 +1,46 @@
 /**
- * What a writer checks before it trusts the newest segment that an earlier process left: where it ends, and that nothing
- * acknowledged is missing from it.
+ * What a start checks before it trusts the log that an earlier process left. `sluice doctor` and backups check the same.
  *
- * The writer starts a commit only after the previous one is synced. So what a crash leaves after the last intact record
- * is part of one commit. It is cut off; intact records before it stay, acknowledged or not. But it is damage, and the
- * start is refused, if a record of a later commit follows, or if `log-ends` says that it was acknowledged. A segment that
- * was cut short is not refused: the start notes what is missing.
+ * The newest segment: where it ends, and that nothing acknowledged is missing from it. The writer starts a commit only
+ * after the previous one is synced. So what a crash leaves after the last intact record is part of one commit. It is cut
+ * off; intact records before it stay, acknowledged or not. But it is damage, and the start is refused, if a record of a
+ * later commit follows, or if `log-ends` says that it was acknowledged. After a failed sync the page cache may hold bytes
+ * that the disk does not, and the next sync would succeed without writing them. So the last commit is written again, in
+ * place, before it is synced. Limit: without `log-ends`, damage in the last commit looks like an interrupted one.
  *
- * After a failed sync the page cache may hold bytes that the disk does not, and the next sync would succeed without
- * writing them. So the last commit is written again, in place, before it is synced.
- *
- * Limit: without `log-ends`, damage in the last commit looks like an interrupted one.
+ * The end of the log: the segments are compared with `log-ends` (`./ends.ts`) and with the store, which may know more. A
+ * start notes what is missing. If `log-ends` of a used log is unreadable, or older than the segments, the loss of
+ * acknowledged requests goes unnoticed, unless the store has processed later ones: the next start reports that once, and
+ * records the end that it finds. The very first start writes `log-ends` before anything outside the log shows that a
+ * server has started: if a server has run and the file is gone, it was lost.
  */
 
-import { closeSync, fdatasyncSync, fstatSync, ftruncateSync, openSync, readSync, writeSync } from 'node:fs';
+import { closeSync, existsSync, fdatasyncSync, fstatSync, ftruncateSync, openSync, readSync, writeSync } from 'node:fs';
 import { messageOf } from '../../../errors.ts';
 import { LogCorruptError, LogUnavailableError } from '../../../log.ts';
+import type { MissingRecords } from '../../../log/continuity.ts';
 import { cannotOpen, fullDiskText, isAccessDenied, isDiskError, isFullDisk } from '../disk.ts';
+import { findDurableEnd, LogEnds, NO_SEGMENT, readAcknowledgedEnd, readLogEnds } from './ends.ts';
+import { findLogName, localLogName } from './name.ts';
 import {
   type DurableEnd,
-  decodeIntact,
   diskErrorText,
+  findEnd,
   isUnfinished,
   SegmentCache,
   SegmentReader,
 } from './segment-reader.ts';
-import { assertWrittenHere, restoreOrGiveUp, type Segment, type SegmentHeader } from './segments.ts';
+import {
+  assertWrittenHere,
+  findSegmentHeader,
+  holdsRecords,
+  listReadable,
+  listSegments,
+  LOST_POSITIONS,
+  restoreOrGiveUp,
+  type Segment,
+  type SegmentHeader,
+} from './segments.ts';
 
 export interface RecoveredSegment {
   /** Undefined if its creation was interrupted. */
@@ -40,10 +55,14 @@ export interface RecoveredSegment {
   readonly newestReceivedAt: number;
 }
 
-/** What is known of the log from other files (`readLogFacts`). */
+/** What is known of the log from other files. */
 export interface LogFacts {
   readonly logName: string | undefined;
   readonly acknowledged: DurableEnd | undefined;
+}
+
+export function readLogFacts(folder: string): LogFacts {
+  return { logName: findLogName(folder), acknowledged: findDurableEnd(folder) };
 }
 
 /** A multiple of any page size: a page must be written as a whole. */
@@ -76,14 +95,14 @@ function withOperatorMessage<T>({ file }: Segment, work: () => T): T {
     if (error instanceof LogCorruptError) throw error;
     if (isFullDisk(error)) throw new LogUnavailableError(fullDiskText(file));
     const reason = messageOf(error);
-    if (isAccessDenied(error) || cannotOpen(error)) throw new LogUnavailableError(cannotOpenText(file, reason));
+    if (isAccessDenied(error) || cannotOpen(error)) {
+      throw new LogUnavailableError(
+        `The log segment ${file} cannot be opened (${reason}). Check that this user may read and write it, and the limit of open files (ulimit -n), then start again; nothing is lost.`,
+      );
+    }
     if (isDiskError(error)) throw new LogUnavailableError(diskErrorText(file, reason));
     throw error;
   }
-}
-
-function cannotOpenText(file: string, reason: string): string {
-  return `The log segment ${file} cannot be opened (${reason}). Check that this user may read and write it, and the limit of open files (ulimit -n), then start again; nothing is lost.`;
 }
 
 function inspect(segment: Segment, { logName, acknowledged }: LogFacts): RecoveredSegment {
@@ -98,7 +117,7 @@ function inspect(segment: Segment, { logName, acknowledged }: LogFacts): Recover
   let lastCommitAt: number | undefined;
   let newestReceivedAt = 0;
   for (const found of open.scan(open.start, COPY_BYTES)) {
-    const decoded = decodeIntact(open, found);
+    const decoded = open.decodeIntact(found);
     if (decoded === undefined) break;
     const { commit, header } = decoded;
     if (header.position !== end) throw damaged(segment, `it has no position ${end}, where ${header.position} is next`);
@@ -137,4 +156,98 @@ function writeAgain(file: string, from: number, to: number): void {
   } finally {
     closeSync(descriptor);
   }
+}
+
+/** The position after the last one covered by segments, and by markers of missing records. */
+export function endOfSegments(folder: string): number {
+  const segments = listSegments(folder);
+  let end = 1;
+  for (const segment of segments) {
+    // The number of records in it is uncertain, and positions are never used twice.
+    if (segment.state === 'lost') end = segment.firstPosition + LOST_POSITIONS;
+    else if (!holdsRecords(segment)) end = Math.max(end, segment.firstPosition);
+    else if (segment === segments.at(-1)) end = findEnd(segment)?.position ?? segment.firstPosition;
+  }
+  return end;
+}
+
+/**
+ * What a log whose segments end at `end` has lost after it; null if nothing, as far as can be known. `processed` is the
+ * position up to which the store has processed the log, 0 without a store.
+ */
+export function missingAtEnd(
+  folder: string,
+  processed: number,
+  end: number = endOfSegments(folder),
+): MissingRecords | null {
+  const acknowledged = readAcknowledgedEnd(folder);
+  const to = Math.max(processed, acknowledged);
+  if (to <= end) return null;
+  return { from: end, to, processed, doubt: doubtOf(folder, acknowledged === to) };
+}
+
+/** The segments reveal an outdated `log-ends`. Without segments, it may match the store by chance. */
+function doubtOf(folder: string, isInLogEnds: boolean): string | null {
+  if (!isInLogEnds) return 'log-ends is missing or older';
+  return listSegments(folder).length > 0 ? null : 'no segment is left that log-ends can be compared with';
+}
+
+/** A removed log leaves its `log-ends` behind. */
+export function hasEverExisted(folder: string): boolean {
+  return existsSync(folder) || readLogEnds(folder) !== undefined;
+}
+
+/**
+ * Whether `log-ends` of a used log is missing, or older than the segments. `wasUsedByServer`: files outside of the log
+ * show that a server was started on it.
+ */
+export function isEndUnknown(folder: string, processed = 0, wasUsedByServer = false): boolean {
+  const line = readLogEnds(folder);
+  const end = endOfRecords(folder);
+  if (line !== undefined) return end !== undefined && end.position > line.next;
+  if (end !== undefined || processed > 0 || wasUsedByServer) return true;
+  return listSegments(folder).some(({ firstPosition, state }) => firstPosition > 1 || state === 'lost');
+}
+
+/** With the end that the segments have. For a server that holds the lock, before it writes, and for a restore. */
+export function rewriteLogEnds(folder: string): void {
+  const newest = listSegments(folder).at(-1);
+  // Readers report a segment that cannot be read.
+  if (newest === undefined || !holdsRecords(newest) || findSegmentHeader(newest) === undefined) return;
+  const found = endOfRecords(folder);
+  // Every start leaves a segment, which may be empty, and which the next start replaces: it is not named.
+  const isNewestEmpty = found === undefined || found.position < newest.firstPosition;
+  const end = isNewestEmpty ? { position: newest.firstPosition, segment: NO_SEGMENT, bytes: 0 } : found;
+  const ends = new LogEnds(folder, localLogName(folder), end.position);
+  ends.afterCommit(end);
+  ends.close();
+}
+
+/** For a log that was never served, as far as the files next to it show: from then on its loss is noticed. */
+export function createLogEnds(folder: string): void {
+  if (readLogEnds(folder) !== undefined || isEndUnknown(folder)) return;
+  new LogEnds(folder, localLogName(folder), endOfSegments(folder)).close();
+}
+
+/** The message of a start and of `sluice doctor` about an uncertain end of the log. */
+export function unknownEndText(folder: string): string {
+  if (listSegments(folder).length === 0) {
+    return (
+      'a server has run on this data folder before, and the log is gone, with log-ends: whether requests were acknowledged ' +
+      'that are not processed is not known'
+    );
+  }
+  return (
+    'log-ends is missing, cannot be read or is older than the log: whether requests were acknowledged beyond the newest ' +
+    'record that the log has now is not known. After a power loss an older one is normal'
+  );
+}
+
+/** After the newest readable record. */
+function endOfRecords(folder: string): DurableEnd | undefined {
+  for (const segment of listReadable(folder).toReversed()) {
+    const found = findEnd(segment);
+    if (found !== undefined && found.position > segment.firstPosition) return found;
+  }
+  return undefined;
 }

@@ -12,8 +12,10 @@ import { zstdDecompressSync } from 'node:zlib';
 import { LogCorruptError, type LogHeader, type LogRecord, LogUnavailableError } from '../../../log.ts';
 import { isAccessDenied, isDiskError, mayPassByItself } from '../disk.ts';
 import {
-  type FrameBounds,
+  type DecodedHeader,
+  decodeHeader,
   frameAt,
+  type FrameBounds,
   headerIn,
   isIntact,
   mayHaveSecondFrame,
@@ -21,7 +23,6 @@ import {
   PREFIX_BYTES,
   seedOf,
 } from './frames.ts';
-import { type DecodedHeader, decodeHeader } from './record-header.ts';
 import {
   assertWrittenHere,
   findSegmentHeader,
@@ -98,19 +99,15 @@ interface ReadRecords {
 
 /** What a reader remembers of the segments that it has read: places of records, and the last decompressed segment. */
 export class SegmentCache {
-  readonly #indexes = new Map<string, SparseIndex>();
+  /** By segment: some places of records in it, in order. */
+  readonly #indexes = new Map<string, Place[]>();
   #decompressed: { readonly file: string; readonly bytes: Buffer } | undefined;
 
-  indexOf({ id }: SegmentId): SparseIndex {
-    let index = this.#indexes.get(id);
-    if (index === undefined) {
-      // Segments are read in order, so the first is the least useful.
-      const [oldest = ''] = this.#indexes.keys();
-      if (this.#indexes.size >= CACHED_INDEXES_MAX) this.#indexes.delete(oldest);
-      index = new SparseIndex();
-      this.#indexes.set(id, index);
-    }
-    return index;
+  indexOf({ id }: SegmentId): Place[] {
+    // Segments are read in order, so the first is the least useful.
+    const [oldest = ''] = this.#indexes.keys();
+    if (this.#indexes.size >= CACHED_INDEXES_MAX && !this.#indexes.has(id)) this.#indexes.delete(oldest);
+    return this.#indexes.getOrInsertComputed(id, () => []);
   }
 
   decompressed(file: string): Buffer {
@@ -138,20 +135,6 @@ interface IntactRecord extends Place {
   readonly end: number;
 }
 
-/** Some places of a segment, in order. */
-class SparseIndex {
-  readonly #places: Place[] = [];
-
-  note(position: number, offset: number): void {
-    if (offset >= (this.#places.at(-1)?.offset ?? 0) + INDEX_STEP_BYTES) this.#places.push({ position, offset });
-  }
-
-  /** The nearest place at or before a position, in a segment of this size: it may have been cut short. */
-  before(position: number, size: number): Place | undefined {
-    return this.#places.findLast((place) => place.position <= position && place.offset < size);
-  }
-}
-
 /** A record that was found, in bytes that were read. */
 interface FoundRecord extends Place {
   readonly bytes: Buffer;
@@ -168,7 +151,7 @@ export class SegmentReader implements Disposable {
   readonly start: Place;
   readonly #read: (offset: number, length: number) => Buffer;
   readonly #close: () => void;
-  readonly #index: SparseIndex;
+  readonly #index: Place[];
   readonly #seed: number;
   /** Places beyond this offset are not remembered: the writer may cut off what is not durable. */
   indexUpTo = Number.POSITIVE_INFINITY;
@@ -211,9 +194,14 @@ export class SegmentReader implements Disposable {
     this.#close();
   }
 
+  /** The nearest known place at or before a position; the segment may have been cut short since. */
+  #placeBefore(position: number): Place {
+    return this.#index.findLast((place) => place.position <= position && place.offset < this.size) ?? this.start;
+  }
+
   /** Where a record begins, or would begin if the segment ends before it; undefined if that cannot be found. */
   find(position: number): Place | undefined {
-    let place = this.#index.before(position, this.size) ?? this.start;
+    let place = this.#placeBefore(position);
     while (place.position < position) {
       const from = place;
       for (const found of this.scan(from)) {
@@ -251,7 +239,8 @@ export class SegmentReader implements Disposable {
         if (frame === null || frame.end > bytes.length) return;
       }
       const end = bytesAt + frame.end;
-      if (end <= this.indexUpTo) this.#index.note(position, offset);
+      const indexedTo = this.#index.at(-1)?.offset ?? 0;
+      if (end <= this.indexUpTo && offset >= indexedTo + INDEX_STEP_BYTES) this.#index.push({ position, offset });
       yield { position, bytes, frame, offset, end };
       offset = end;
     }
@@ -259,17 +248,17 @@ export class SegmentReader implements Disposable {
 
   /** Where the intact records end. */
   endOfRecords(): Place {
-    let end = this.#index.before(Number.POSITIVE_INFINITY, this.size) ?? this.start;
+    let end = this.#placeBefore(Number.POSITIVE_INFINITY);
     for (const found of this.scan(end, CHUNK_BYTES)) {
-      if (!this.checksumMatches(found)) break;
+      if (!isIntact(found.bytes, found.frame, this.#seed)) break;
       end = { position: found.position + 1, offset: found.end };
     }
     return end;
   }
 
-  /** Requires that it was found with its body. */
-  checksumMatches({ bytes, frame }: FoundRecord): boolean {
-    return isIntact(bytes, frame, this.#seed);
+  /** Undefined if it is damaged. Requires that the record was found with its body. */
+  decodeIntact({ bytes, frame }: FoundRecord): DecodedHeader | undefined {
+    return isIntact(bytes, frame, this.#seed) ? decodeHeader(headerIn(bytes, frame)) : undefined;
   }
 
   /**
@@ -304,11 +293,6 @@ export class SegmentReader implements Disposable {
   }
 }
 
-/** Undefined if it is damaged. Requires that the record was found with its body. */
-export function decodeIntact(segment: SegmentReader, found: FoundRecord): DecodedHeader | undefined {
-  return segment.checksumMatches(found) ? decodeHeader(headerIn(found.bytes, found.frame)) : undefined;
-}
-
 /**
  * At least one record if there is one, then as many as bring the bodies to `bytesMax` bytes. Records before a damaged or
  * missing one are returned, so that only a read of that one itself fails.
@@ -325,7 +309,7 @@ export function readRecords(range: SegmentRange, bytesMax: number, cache: Segmen
     let bytes = 0;
     let frameBytes = 0;
     for (const found of open.scan(place, bytesMax)) {
-      const header = decodeIntact(open, found)?.header;
+      const header = open.decodeIntact(found)?.header;
       if (header?.position !== place.position) {
         if (records.length > 0) return { records, isEnd: false };
         throw header === undefined ? damaged(range, from) : new MissingPositionsError(segment, from, header.position);

@@ -1,32 +1,46 @@
 /**
- * The files of the embedded log: `<folder>/<first position>.log`, a text file of frames (`./frames.ts`). The first frame
- * is the header of the segment, the others are its records. A segment is appended to by one thread of one process, and
- * never after a restart: a new process always starts a new segment. So records that follow a failed fsync are never
- * appended after bytes that the disk may not have. Once its records are processed, a segment is compressed: `….log.zst`
- * (`./compression.ts`).
+ * The files of the embedded log: `<folder>/<first position>.log`, a text file of frames (`./frames.ts`): the header of the
+ * segment, then its records. A segment is appended to by one thread of one process, and never after a restart: a new
+ * process always starts a new segment. So records that follow a failed fsync are never appended after bytes that the disk
+ * may not have. Once its records are processed, a segment is compressed: `….log.zst`.
  *
  * Positions have no gaps: a segment contains every position from its own first to the next segment's first, so a reader
  * notices missing records. An operator who gives up a damaged segment renames it to `….log.lost`, which keeps its
  * positions without its records. If a start finds that the log has lost its end, or that there is a gap between two
  * segments, it leaves an empty `….log.missing`: the records from that position up to the next segment were acknowledged
- * and are not here.
+ * and are not here. A start after the newest segment was given up continues `LOST_POSITIONS` after it, because the number
+ * of its records is unknown. An empty `….log.unused` marks where the known ones end.
  *
- * A start after the newest segment was given up continues `LOST_POSITIONS` after it, because the number of its records is
- * unknown. An empty `….log.unused` marks where the known ones end: from there up to the next segment there were none.
- *
- * The header says where the segment was written: in which log (`./name.ts`), from which position on. A segment found
- * elsewhere was copied or renamed; it is never read, since its records would be processed again. Its random id, and that
- * of the segment before it, distinguish it from one of another copy of the installation (`./foreign-segments.ts`). The
- * header also has the size of the segment before it, so that one that was cut short is noticed by its size.
+ * The header says in which log (`./name.ts`) and from which position on the segment was written. A segment found elsewhere
+ * was copied or renamed; it is never read, since its records would be processed again. The header also has the size of the
+ * segment before it, so that one that was cut short is noticed by its size.
  */
 
-import { closeSync, fdatasyncSync, mkdirSync, openSync, readdirSync, readSync, rmSync, writevSync } from 'node:fs';
-import { basename, dirname, join } from 'node:path';
+import {
+  closeSync,
+  createReadStream,
+  createWriteStream,
+  fdatasyncSync,
+  ftruncateSync,
+  mkdirSync,
+  openSync,
+  readdirSync,
+  readSync,
+  renameSync,
+  rmSync,
+  statSync,
+  writevSync,
+} from 'node:fs';
+import { utimes } from 'node:fs/promises';
+import { basename, dirname, join, resolve } from 'node:path';
+import { pipeline } from 'node:stream/promises';
+import { constants, createZstdCompress } from 'node:zlib';
+import { identityIn, identityOf } from '../../../data-folder/file-identity.ts';
 import { syncPath } from '../../../data-folder/write-durably.ts';
 import { ForeignSegmentError, LogCorruptError, LogUnavailableError } from '../../../log.ts';
+import { SECOND_MS } from '../../../model.ts';
 import { isAccessDenied, mayPassByItself } from '../disk.ts';
-import { encodeFrame, frameAt, headerIn, isIntact } from './frames.ts';
-import { COLUMNS } from './record-header.ts';
+import { COLUMNS, encodeFrame, frameAt, headerIn, isIntact, seedOf } from './frames.ts';
 
 export interface Segment {
   readonly file: string;
@@ -64,6 +78,8 @@ export const HEADER_BYTES_MAX = 1_024;
 const FORMAT = 1;
 /** How many pieces of memory the operating system takes in one call. */
 const PIECES_MAX = 1_024;
+/** Higher levels of compression save little more, and take several times as long. */
+const COMPRESSION_LEVEL = 1;
 const OTHER_VERSION = 'another version of Sluice wrote; use that version, or a new data folder.';
 /** More records than a segment can contain: the distance between a segment that was given up and the next one. */
 export const LOST_POSITIONS = 1_000_000_000;
@@ -202,47 +218,132 @@ export function findOwnHeader(segment: Segment, logName: string | undefined): Se
   return header;
 }
 
-/** Its descriptor, for appending, and its size so far. Throws if it already exists. */
-export function createSegment(folder: string, header: SegmentHeader): { descriptor: number; bytes: number } {
-  mkdirSync(folder, { recursive: true, mode: 0o700 });
-  const { logName: log, firstPosition, id, previous, newestReceivedAtBefore } = header;
-  const values = {
+/**
+ * The segment that the writer has open. An operating system lets any process move or remove an open file: the writer then
+ * appends to a file that no start finds, without an error. And any process may append to it, or cut it short. So before
+ * each commit, and after it before anything is acknowledged, the writer checks that the file is still the one under its
+ * name, and has the size that it should have. The name is the one that a start uses, so a link on the way that was pointed
+ * elsewhere is noticed, too. Content that was overwritten in place is not noticed.
+ */
+export class SegmentWriter {
+  readonly header: SegmentHeader;
+  readonly seed: number;
+  /** Its size, without what is not committed. */
+  bytes = 0;
+  readonly #descriptor: number;
+  readonly #file: string;
+  readonly #identity: string;
+
+  /** Creates it. Throws if it already exists. */
+  constructor(folder: string, header: SegmentHeader) {
+    mkdirSync(folder, { recursive: true, mode: 0o700 });
+    this.header = header;
+    this.seed = seedOf(header.id);
+    this.#file = segmentFile(folder, header.firstPosition);
+    // Never over another: should a second server write here, its records may be in there.
+    this.#descriptor = openSync(this.#file, 'ax', 0o600);
+    try {
+      this.bytes = this.append(encodeFrame(headerText(header), new Uint8Array(), HEADER_SEED));
+      this.sync();
+      // So that the file is found after a power loss.
+      for (const path of [folder, dirname(folder)]) syncPath(path);
+    } catch (error) {
+      this.close();
+      // Half a segment would take up scarce space or open files. After any other error the file is left as it is.
+      if (mayPassByItself(error)) removeSegment(this.#file);
+      throw error;
+    }
+    this.#identity = identityOf(this.#file);
+  }
+
+  /** At the end of the file. Returns how many bytes they are. If it fails, some of them may be in the file. */
+  append(pieces: Uint8Array[]): number {
+    let bytes = 0;
+    for (let next = 0; next < pieces.length; ) {
+      let written = writevSync(this.#descriptor, pieces.slice(next, next + PIECES_MAX));
+      bytes += written;
+      for (; next < pieces.length && written >= (pieces[next] as Uint8Array).byteLength; next++) {
+        written -= (pieces[next] as Uint8Array).byteLength;
+      }
+      // The operating system may write less than it was asked to.
+      if (written > 0) pieces[next] = (pieces[next] as Uint8Array).subarray(written);
+    }
+    return bytes;
+  }
+
+  sync(): void {
+    fdatasyncSync(this.#descriptor);
+  }
+
+  /** Removes what was appended since the last commit. */
+  cutOff(): void {
+    ftruncateSync(this.#descriptor, this.bytes);
+  }
+
+  close(): void {
+    closeSync(this.#descriptor);
+  }
+
+  /** One `stat`. Also throws if it fails. */
+  assertInPlace(): void {
+    const stat = statSync(this.#file, { throwIfNoEntry: false, bigint: true });
+    if (stat === undefined || identityIn(stat) !== this.#identity) throw notInPlace(this.#file);
+    if (Number(stat.size) !== this.bytes) throw changedInPlace(this.#file, Number(stat.size), this.bytes);
+  }
+}
+
+function notInPlace(file: string): LogUnavailableError {
+  return new LogUnavailableError(
+    `${resolve(file)} was moved, removed or replaced while this server was writing to it, or a link on the way to it was pointed elsewhere, ` +
+      'so a restart would not find what is written now. This server ends. Put the file, or the link, back in its place, next to the files that are there, ' +
+      'then start the server: requests that it acknowledged may be in there. If it is gone, start the server anyway: it reports acknowledged requests ' +
+      'that are missing.',
+    true,
+  );
+}
+
+function changedInPlace(file: string, bytes: number, expected: number): LogUnavailableError {
+  return new LogUnavailableError(
+    `${resolve(file)} was changed by another program while this server was writing to it: it has ${bytes} bytes, and should have ${expected}. ` +
+      'This server ends. Keep other programs, such as logrotate, away from its folder, then start the server: it cuts off what was appended, ' +
+      'and reports what is missing.',
+    true,
+  );
+}
+
+function headerText({ logName: log, firstPosition, id, previous, newestReceivedAtBefore }: SegmentHeader): string {
+  return JSON.stringify({
     ...{ format: FORMAT, log, first_position: firstPosition, id },
     previous: previous && { first_position: previous.firstPosition, id: previous.id, bytes: previous.bytes },
     newest_received_at_before: newestReceivedAtBefore,
     // For people who read the file.
     columns: COLUMNS,
-  };
-  const file = segmentFile(folder, firstPosition);
-  // Never over another: should a second server write here, its records may be in there.
-  const descriptor = openSync(file, 'ax', 0o600);
-  try {
-    const bytes = writeAll(descriptor, encodeFrame(JSON.stringify(values), new Uint8Array(), HEADER_SEED));
-    fdatasyncSync(descriptor);
-    // So that the file is found after a power loss.
-    for (const path of [folder, dirname(folder)]) syncPath(path);
-    return { descriptor, bytes };
-  } catch (error) {
-    closeSync(descriptor);
-    // Half a segment would take up scarce space or open files. After any other error the file is left as it is.
-    if (mayPassByItself(error)) removeSegment(file);
-    throw error;
-  }
+  });
 }
 
-/** At the end of the file. Returns how many bytes they are. If it fails, some of them may be in the file. */
-export function writeAll(descriptor: number, pieces: Uint8Array[]): number {
-  let bytes = 0;
-  for (let next = 0; next < pieces.length; ) {
-    let written = writevSync(descriptor, pieces.slice(next, next + PIECES_MAX));
-    bytes += written;
-    for (; next < pieces.length && written >= (pieces[next] as Uint8Array).byteLength; next++) {
-      written -= (pieces[next] as Uint8Array).byteLength;
-    }
-    // The operating system may write less than it was asked to.
-    if (written > 0) pieces[next] = (pieces[next] as Uint8Array).subarray(written);
+/**
+ * Compresses a processed segment to a fifth of its size, in Node's thread pool. It is only read again to rebuild a store,
+ * so it is decompressed whole. The new file is complete and synced before it gets its name, and the old one is removed
+ * after that; while both are there, the old one counts. The time of the new file is that of its newest record: retention
+ * goes by it. If it rejects, the segment is as it was.
+ */
+export async function compressSegment({ file }: Segment, newestReceivedAt: number): Promise<void> {
+  const [target, draft] = [`${file}.zst`, `${file}.zst.draft`];
+  const params = { [constants.ZSTD_c_compressionLevel]: COMPRESSION_LEVEL, [constants.ZSTD_c_checksumFlag]: 1 };
+  try {
+    await pipeline(
+      createReadStream(file),
+      createZstdCompress({ params }),
+      createWriteStream(draft, { mode: 0o600, flush: true }),
+    );
+    await utimes(draft, newestReceivedAt / SECOND_MS, newestReceivedAt / SECOND_MS);
+    renameSync(draft, target);
+    syncPath(dirname(file));
+  } catch (error) {
+    removeSegment(draft);
+    throw error;
   }
-  return bytes;
+  removeSegment(file);
 }
 
 export function removeSegment(file: string): void {

@@ -10,26 +10,21 @@
  */
 
 import { randomBytes } from 'node:crypto';
-import { closeSync, fdatasyncSync, ftruncateSync, statSync } from 'node:fs';
 import { resolve } from 'node:path';
 import { type MessagePort, parentPort, receiveMessageOnPort, workerData } from 'node:worker_threads';
 import { METRIC, type MetricsWriter, metricsWriter } from '../../../telemetry/metrics.ts';
-import { identityIn, identityOf } from '../../../data-folder/file-identity.ts';
 import { assertLockHeld, type HeldLock } from '../../../data-folder/held-lock.ts';
 import { LogUnavailableError } from '../../../log.ts';
 import { AppendSignal } from '../../../runtime/append-signal.ts';
 import { releaseMemory } from '../../../runtime/threads.ts';
 import { canWrite, fullDiskText, isAccessDenied, isFullDisk, mayPassByItself } from '../disk.ts';
 import { type MissingRecords, missingRecordsText } from '../../../log/continuity.ts';
-import { encodeFrame, seedOf } from './frames.ts';
+import { encodeFrame, encodeHeader } from './frames.ts';
 import { LogEnds, readAcknowledgedEnd } from './ends.ts';
-import { endOfSegments, missingAtEnd, readLogFacts } from './missing-end.ts';
+import { endOfSegments, missingAtEnd, readLogFacts, type RecoveredSegment, recoverSegment } from './recovery.ts';
 import { findLogName, localLogName } from './name.ts';
-import { encodeHeader } from './record-header.ts';
-import { type RecoveredSegment, recoverSegment } from './recovery.ts';
 import { endOfSegment, findEnd, newestBefore, UNBOUNDED, UnreadableSegmentError } from './segment-reader.ts';
 import {
-  createSegment,
   findOwnHeader,
   holdsRecords,
   listReadable,
@@ -40,7 +35,7 @@ import {
   type Segment,
   segmentFile,
   type SegmentHeader,
-  writeAll,
+  SegmentWriter,
 } from './segments.ts';
 import { noteLogWarning } from './warnings.ts';
 import { messageOf } from '../../../errors.ts';
@@ -101,79 +96,6 @@ const ROTATE_RETRY_MS = 1_000;
 /** What the header of a segment says of those before it. */
 type SegmentsBefore = Pick<SegmentHeader, 'previous' | 'newestReceivedAtBefore'>;
 
-/**
- * The segment that the writer has open. An operating system lets any process move or remove an open file: the writer then
- * appends to a file that no start finds, without an error. And any process may append to it, or cut it short. So before
- * each commit, and after it before anything is acknowledged, the writer checks that the file is still the one under its
- * name, and has the size that it should have. The name is the one that a start uses, so a link on the way that was pointed
- * elsewhere is noticed, too. Content that was overwritten in place is not noticed.
- */
-class SegmentWriter {
-  readonly header: SegmentHeader;
-  readonly seed: number;
-  /** Its size, without what is not committed. */
-  bytes: number;
-  readonly #descriptor: number;
-  readonly #file: string;
-  readonly #identity: string;
-
-  /** Creates it. */
-  constructor(folder: string, firstPosition: number, before: SegmentsBefore) {
-    const id = randomBytes(SEGMENT_ID_BYTES).toString('hex');
-    this.header = { firstPosition, id, logName: localLogName(folder), ...before };
-    this.seed = seedOf(id);
-    const { descriptor, bytes } = createSegment(folder, this.header);
-    this.#descriptor = descriptor;
-    this.bytes = bytes;
-    this.#file = segmentFile(folder, firstPosition);
-    this.#identity = identityOf(this.#file);
-  }
-
-  /** Returns how many bytes they are. If it fails, some of them may be in the file. */
-  append(pieces: Uint8Array[]): number {
-    return writeAll(this.#descriptor, pieces);
-  }
-
-  sync(): void {
-    fdatasyncSync(this.#descriptor);
-  }
-
-  /** Removes what was appended since the last commit. */
-  cutOff(): void {
-    ftruncateSync(this.#descriptor, this.bytes);
-  }
-
-  close(): void {
-    closeSync(this.#descriptor);
-  }
-
-  /** One `stat`. Also throws if it fails. */
-  assertInPlace(): void {
-    const stat = statSync(this.#file, { throwIfNoEntry: false, bigint: true });
-    if (stat === undefined || identityIn(stat) !== this.#identity) throw notInPlace(this.#file);
-    if (Number(stat.size) !== this.bytes) throw changedInPlace(this.#file, Number(stat.size), this.bytes);
-  }
-}
-
-function notInPlace(file: string): LogUnavailableError {
-  return new LogUnavailableError(
-    `${resolve(file)} was moved, removed or replaced while this server was writing to it, or a link on the way to it was pointed elsewhere, ` +
-      'so a restart would not find what is written now. This server ends. Put the file, or the link, back in its place, next to the files that are there, ' +
-      'then start the server: requests that it acknowledged may be in there. If it is gone, start the server anyway: it reports acknowledged requests ' +
-      'that are missing.',
-    true,
-  );
-}
-
-function changedInPlace(file: string, bytes: number, expected: number): LogUnavailableError {
-  return new LogUnavailableError(
-    `${resolve(file)} was changed by another program while this server was writing to it: it has ${bytes} bytes, and should have ${expected}. ` +
-      'This server ends. Keep other programs, such as logrotate, away from its folder, then start the server: it cuts off what was appended, ' +
-      'and reports what is missing.',
-    true,
-  );
-}
-
 class Writer {
   readonly #setup: LogWriterSetup;
   readonly #senders: readonly Sender[];
@@ -204,7 +126,7 @@ class Writer {
     assertLockHeld(setup.lock ?? null);
     // Every start leaves a segment, which may be empty.
     removeSegment(segmentFile(setup.folder, end));
-    this.#segment = new SegmentWriter(setup.folder, end, before);
+    this.#segment = this.#createSegment(before);
   }
 
   listen(): void {
@@ -434,11 +356,22 @@ class Writer {
     if (isOld || this.#segment.bytes >= this.#setup.segmentBytes) this.#rotate();
   }
 
+  #createSegment(before: SegmentsBefore): SegmentWriter {
+    const { folder } = this.#setup;
+    const id = randomBytes(SEGMENT_ID_BYTES).toString('hex');
+    return new SegmentWriter(folder, {
+      firstPosition: this.#nextPosition,
+      id,
+      logName: localLogName(folder),
+      ...before,
+    });
+  }
+
   #rotate(): void {
     const finished = this.#segment;
     try {
       const { firstPosition, id } = finished.header;
-      const next = new SegmentWriter(this.#setup.folder, this.#nextPosition, {
+      const next = this.#createSegment({
         previous: { firstPosition, id, bytes: finished.bytes },
         newestReceivedAtBefore: this.#newestReceivedAt,
       });

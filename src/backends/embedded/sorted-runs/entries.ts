@@ -4,8 +4,8 @@
  * would cause most of the garbage collector's work.
  */
 
-import { ByteColumn } from '../../../columnar/byte-column.ts';
-import type { Rows } from '../../../columnar/column-block.ts';
+import { ByteColumn, doubled } from '../../../columnar/byte-column.ts';
+import { NO_BYTES, type Rows } from '../../../columnar/column-block.ts';
 
 /** A few integers. As bytes they sort like the numbers, so that SQLite finds blocks by them. */
 export type Key = readonly number[];
@@ -29,8 +29,6 @@ export interface RunsShape {
   /** Merges another row of the same key into the row `into`; the order must not matter. Without it, keys are unique. */
   readonly combine?: (rows: RowsToWrite, into: number, other: number) => void;
 }
-
-export const NO_BYTES = new Uint8Array();
 
 export class RowsToWrite implements Rows {
   columns: readonly Float64Array[];
@@ -85,16 +83,9 @@ export class RowsToWrite implements Rows {
   }
 }
 
-function doubled(column: Float64Array): Float64Array {
-  const larger = new Float64Array(Math.max(1, 2 * column.length));
-  larger.set(column);
-  return larger;
-}
-
-/** Combines entries of one key. */
-export function combineEntries(shape: RunsShape, entries: readonly [Entry, ...Entry[]]): Entry {
-  const [first] = entries;
-  if (entries.length === 1) return first;
+/** Combines entries of one key; undefined if there are none. */
+export function combineEntries(shape: RunsShape, entries: readonly Entry[]): Entry | undefined {
+  if (entries.length <= 1) return entries[0];
   if (shape.combine === undefined) throw new Error(`${shape.name} has a key twice, which cannot be combined`);
   const rows = new RowsToWrite(shape, entries.length);
   for (const { key, values, bytes } of entries) rows.add(key, values, bytes);
@@ -121,20 +112,12 @@ const NUMBER_BYTES = 8;
 
 /** Ordered like the numbers. A shorter key sorts before all that begin with it. */
 export function bytesOf(key: Key): Uint8Array {
-  const bytes = new Uint8Array(key.length * NUMBER_BYTES);
+  const bytes = Buffer.allocUnsafe(key.length * NUMBER_BYTES);
   for (let column = 0, at = 0; column < key.length; column++, at += NUMBER_BYTES) {
     const value = key[column] as number;
     const high = Math.floor(value / WORD);
-    putWord(bytes, at, high + SIGN);
-    putWord(bytes, at + 4, value - high * WORD);
+    bytes.writeUInt32BE(high + SIGN, at);
+    bytes.writeUInt32BE(value - high * WORD, at + 4);
   }
   return bytes;
-}
-
-/** Without a DataView, whose buffer would be allocated outside of the JavaScript heap. */
-function putWord(bytes: Uint8Array, at: number, word: number): void {
-  bytes[at] = word >>> 24;
-  bytes[at + 1] = word >>> 16;
-  bytes[at + 2] = word >>> 8;
-  bytes[at + 3] = word;
 }

@@ -4,51 +4,41 @@
  * of similar size are merged when there are many (size-tiered compaction), and runs may have Bloom filters in memory,
  * which rule out nearly every absent key.
  *
- * An entry is a key (a few integers), values (integers) and, in some trees, bytes. A key is unique among the runs of a
- * group, unless the tree has `combine`, which makes one entry of two, in any order: runs of a group have no order, since
- * a merged run is newer than its entries. Runs of different groups (days, tables of events) are never merged, so that a
- * group can be dropped.
+ * A key is unique among the runs of a group, unless the tree has `combine`, which makes one entry of two, in any order:
+ * runs of a group have no order, since a merged run is newer than its entries. Runs of different groups (days, tables of
+ * events) are never merged, so that a group can be dropped.
  *
  * Merging is incremental: with every run that is written, a multiple of its bytes is moved in each running merge, in
  * the caller's transaction, from runs that become empty to one that grows. So the cost is spread evenly; after a crash
- * merging continues where the last commit left it.
- *
- * The amount to merge and the level of a run are measured in bytes, because one entry may have megabytes of them.
- *
- * One connection writes, merges and drops. Others may read and remove entries (`StoredRuns`). If another writes, too, this
- * one has to `forget` before it continues.
+ * merging continues where the last commit left it. One connection writes, merges and drops. Others may read and remove
+ * entries (`StoredRuns`). If another writes, too, this one has to `forget` before it continues.
  */
 
 import type { DatabaseSync } from 'node:sqlite';
 import type { ColumnBlock, Rows } from '../../../columnar/column-block.ts';
 import { sortedOrder } from '../../../columnar/sorted-order.ts';
 import { BloomFilter } from './bloom-filter.ts';
-import { bytesOf, compareKeys, type Key, nextKey, RowsToWrite, type RunsShape } from './entries.ts';
+import { bytesOf, compareKeys, type Entry, type Key, nextKey, RowsToWrite, type RunsShape } from './entries.ts';
 import { type ListedRun, StoredRuns, sameOrder } from './stored-runs.ts';
 
-export interface RunsSizes {
-  /** How many runs of similar size are merged into one. */
-  readonly fanOut?: number;
-  /** Few enough that finding one entry is quick, many enough that a SQLite row costs little per entry. */
-  readonly blockRows?: number;
-  /** Limit for the bytes of the entries in a block of several. */
-  readonly blockBytes?: number;
-  /** The minimum amount to merge with each written run. */
-  readonly mergedBytesMin?: number;
-  /** Limit for the filters of a tree in memory. A run beyond it is searched on disk. */
-  readonly filterBytesMax?: number;
-}
-
-const SIZES: Required<RunsSizes> = {
-  // Few, since every unsuccessful lookup checks the filter of every run, and merging is cheap: with 16 instead of 4,
-  // writing a hash takes half as long, and finding one twice as long.
+const SIZES = {
+  /**
+   * How many runs of similar size are merged into one. Few, since every unsuccessful lookup checks the filter of every
+   * run, and merging is cheap: with 16 instead of 4, writing a hash takes half as long, and finding one twice as long.
+   */
   fanOut: 4,
+  /** Few enough that finding one entry is quick, many enough that a SQLite row costs little per entry. */
   blockRows: 128,
-  // A block fits a page of the store.
+  /** Limit for the bytes of the entries in a block of several, which then fits a page of the store. */
   blockBytes: 7_000,
+  /** The minimum amount to merge with each written run. */
   mergedBytesMin: 64 * 1024,
+  /** Limit for the filters of a tree in memory. A run beyond it is searched on disk. */
   filterBytesMax: 64 * 1024 * 1024,
 };
+
+export type RunsSizes = Partial<typeof SIZES>;
+
 /** Limit for blocks in memory at once, except for larger entries. */
 const MERGED_AT_ONCE_BYTES = 4 * 1024 * 1024;
 /** Smaller runs are all on level 0. */
@@ -57,6 +47,14 @@ const LOWEST_LEVEL_BYTES = 16 * 1024;
 const MERGED_PER_PUT = 4;
 /** The step while idle, as a multiple of the minimum step: 1 MB, a few tens of milliseconds. */
 const IDLE_STEPS = 16;
+
+/** When the memtable is full, its entries are written as a run. */
+const MEMTABLE_ENTRIES_MAX = 131_072;
+/** Only people with megabytes of properties fill it before there are too many entries. */
+const MEMTABLE_BYTES_MAX = 32 * 1024 * 1024;
+const FIRST_ENTRIES = 16_384;
+/** Up to this many entries are cleared one by one, which is faster than clearing all slots. */
+const CLEARED_ONE_BY_ONE_MAX = 4_096;
 
 interface FilterPart {
   /** The first number of its first key. */
@@ -72,10 +70,8 @@ interface Run extends ListedRun {
   filters: FilterPart[] | null;
 }
 
-const NO_RUNS: readonly Run[] = [];
-
 export class SortedRuns extends StoredRuns {
-  readonly #sizes: Required<RunsSizes>;
+  readonly #sizes: typeof SIZES;
   /** Newest group first; undefined until loaded. */
   #runs: Run[] | undefined;
   #filterBytes = 0;
@@ -93,15 +89,11 @@ export class SortedRuns extends StoredRuns {
 
   protected override runsWith(key: Key): readonly Run[] {
     const [hash = 0, rest = 0] = key;
-    let found: Run[] | undefined;
-    for (const run of this.#known()) {
-      if (run.filters === null || mayHave(run.filters, hash, rest)) (found ??= []).push(run);
-    }
-    return found ?? NO_RUNS;
+    return this.#known().filter(({ filters }) => filters === null || mayHave(filters, hash, rest));
   }
 
   /** Writes a run, and continues merging. Within a transaction of the caller; the keys of the rows are unique. */
-  put(group: number, rows: Rows): void {
+  putRun(group: number, rows: Rows): void {
     if (rows.count === 0) return;
     const run = this.#create(group);
     this.#writePart(run, rows, sortedOrder(rows.columns.slice(0, this.shape.keyColumns), rows.count), rows.count);
@@ -189,13 +181,7 @@ export class SortedRuns extends StoredRuns {
     const runs = this.#known();
     const no = runs.reduce((highest, run) => Math.max(highest, run.no), 0) + 1;
     this.prepared(`INSERT INTO ${name}_runs VALUES (?, ?, 0, NULL)`).run(group, no);
-    const run = {
-      no,
-      group,
-      bytes: 0,
-      mergedInto: null,
-      filters: this.shape.hasFilters ? [] : null,
-    };
+    const run = { no, group, bytes: 0, mergedInto: null, filters: this.shape.hasFilters ? [] : null };
     const at = runs.findIndex((other) => other.group <= group);
     runs.splice(at < 0 ? runs.length : at, 0, run);
     return run;
@@ -390,6 +376,80 @@ export class SortedRuns extends StoredRuns {
       combine(rows, before, row);
     }
     return kept;
+  }
+}
+
+/**
+ * Sorted runs with their memtable: the entries of a transaction, in a hash table, written as a run with the commit
+ * (`flush`), or earlier when there are many. An entry is combined with a buffered one of the same key, or replaces it.
+ */
+export class BufferedRuns extends SortedRuns {
+  readonly #groupOf: (rows: Rows) => number;
+  /** The memtable: its rows, and a hash table over them with open addressing, at most half full. */
+  readonly #rows: RowsToWrite;
+  /** The row of each slot plus one; 0 if it is free. */
+  readonly #slots = new Int32Array(2 * MEMTABLE_ENTRIES_MAX);
+
+  /** `groupOf` returns the group of the buffered entries. */
+  constructor(database: DatabaseSync, shape: RunsShape, groupOf: (rows: Rows) => number, sizes?: RunsSizes) {
+    super(database, shape, sizes);
+    this.#groupOf = groupOf;
+    this.#rows = new RowsToWrite(shape, FIRST_ENTRIES);
+  }
+
+  /** Not for trees whose entries add up (profile deltas): a buffered entry is all that is returned. */
+  override get(key: Key): Entry | undefined {
+    const row = (this.#slots[this.#slotOf(key)] as number) - 1;
+    return row < 0 ? super.get(key) : this.#rows.entryAt(row);
+  }
+
+  put(key: Key, values: readonly number[], bytes: Uint8Array | string = ''): void {
+    const rows = this.#rows;
+    if (rows.count >= MEMTABLE_ENTRIES_MAX || (rows.bytes?.bytesUsed ?? 0) >= MEMTABLE_BYTES_MAX) this.flush();
+    const slot = this.#slotOf(key);
+    const row = (this.#slots[slot] as number) - 1;
+    rows.add(key, values, bytes);
+    if (row < 0) {
+      this.#slots[slot] = rows.count;
+      return;
+    }
+    if (this.shape.combine === undefined) rows.replace(row, rows.count - 1);
+    else this.shape.combine(rows, row, rows.count - 1);
+    rows.removeLast();
+  }
+
+  /** Call it before the transaction is committed. */
+  flush(): void {
+    if (this.#rows.count === 0) return;
+    this.putRun(this.#groupOf(this.#rows), this.#rows);
+    this.#clear();
+  }
+
+  /** Also drops what is buffered. */
+  override forget(): void {
+    this.#clear();
+    super.forget();
+  }
+
+  #clear(): void {
+    const rows = this.#rows;
+    if (rows.count > CLEARED_ONE_BY_ONE_MAX) this.#slots.fill(0);
+    // Newest first, so that a key is found past those that came before it.
+    else for (let row = rows.count - 1; row >= 0; row--) this.#slots[this.#slotOf(rows.keyAt(row))] = 0;
+    rows.clear();
+  }
+
+  /** The slot of the key, or the free one where it belongs. The last number of a key must serve as its hash. */
+  #slotOf(key: Key): number {
+    const { columns } = this.#rows;
+    const mask = this.#slots.length - 1;
+    for (let slot = (key.at(-1) as number) & mask; ; slot = (slot + 1) & mask) {
+      const row = (this.#slots[slot] as number) - 1;
+      if (row < 0) return slot;
+      let column = 0;
+      while (column < key.length && columns[column]?.[row] === key[column]) column++;
+      if (column === key.length) return slot;
+    }
   }
 }
 

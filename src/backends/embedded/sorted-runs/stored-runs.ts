@@ -1,23 +1,48 @@
 /**
  * Sorted runs as their tables hold them, on any connection: reads one key or a range, and removes single keys. Caches
- * nothing. The writer (sorted-runs.ts) is built on it.
+ * nothing. The writer (sorted-runs.ts) is built on it. The tables of runs of one name:
+ *
+ *   NAME_runs     one row for each run
+ *   NAME_blocks   the entries of a run in order, up to `blockRows` in a row (columnar/column-block.ts), found by their
+ *                 first key; an entry with many bytes has a row of its own
+ *   NAME_filters  the Bloom filters of a run; one for each part of it that was written at once
  */
 
 import type { DatabaseSync, StatementSync } from 'node:sqlite';
 import { crc32 } from 'node:zlib';
-import { ColumnBlock, encodeBlock, type Rows } from '../../../columnar/column-block.ts';
+import { ColumnBlock, encodeBlock, NO_BYTES, type Rows } from '../../../columnar/column-block.ts';
 import { damaged } from '../database.ts';
 import { merged } from '../merged.ts';
-import {
-  bytesOf,
-  combineEntries,
-  compareKeys,
-  type Entry,
-  type Key,
-  NO_BYTES,
-  RowsToWrite,
-  type RunsShape,
-} from './entries.ts';
+import { bytesOf, combineEntries, compareKeys, type Entry, type Key, RowsToWrite, type RunsShape } from './entries.ts';
+
+/** With the `name` and `hasFilters` of the `RunsShape`. */
+export function sortedRunsSchema(name: string, hasFilters = true): string {
+  const filters = `
+    CREATE TABLE ${name}_filters (
+      no     INTEGER PRIMARY KEY,
+      run    INTEGER NOT NULL,
+      first  INTEGER NOT NULL,
+      filter BLOB    NOT NULL
+    ) STRICT;
+    CREATE INDEX ${name}_filters_by_run ON ${name}_filters (run, first);`;
+  return `
+    CREATE TABLE ${name}_runs (
+      group_no    INTEGER NOT NULL,
+      no          INTEGER NOT NULL,
+      bytes       INTEGER NOT NULL,
+      merged_into INTEGER,
+      PRIMARY KEY (group_no, no)
+    ) STRICT, WITHOUT ROWID;
+    CREATE TABLE ${name}_blocks (
+      no      INTEGER PRIMARY KEY,
+      run     INTEGER NOT NULL,
+      first   BLOB    NOT NULL,
+      entries BLOB    NOT NULL,
+      crc     INTEGER NOT NULL
+    ) STRICT;
+    CREATE UNIQUE INDEX ${name}_blocks_by_first ON ${name}_blocks (run, first);
+    ${hasFilters ? filters : ''}`;
+}
 
 export interface ListedRun {
   readonly no: number;
@@ -56,8 +81,7 @@ export class StoredRuns {
 
   /** Searches the newest group that has the key: its entries in all runs, combined. */
   get(key: Key): Entry | undefined {
-    const found = this.parts(key);
-    return isAny(found) ? combineEntries(this.shape, found) : undefined;
+    return combineEntries(this.shape, this.parts(key));
   }
 
   /** The same, one entry per run. */
@@ -118,14 +142,14 @@ export class StoredRuns {
     let found: Entry[] = [];
     let newest = 0;
     for (const { group, entry } of merged(streams, (a, b) => compareKeys(a.entry.key, b.entry.key))) {
-      if (isAny(found) && compareKeys(found[0].key, entry.key) !== 0) {
-        yield combineEntries(this.shape, found);
+      if (found[0] !== undefined && compareKeys(found[0].key, entry.key) !== 0) {
+        yield combineEntries(this.shape, found) as Entry;
         found = [];
       }
       if (found.length === 0) newest = group;
       if (group === newest) found.push(entry);
     }
-    if (isAny(found)) yield combineEntries(this.shape, found);
+    if (found.length > 0) yield combineEntries(this.shape, found) as Entry;
   }
 
   /** Removes keys from all runs. Within a transaction of the caller. */
@@ -206,23 +230,15 @@ export class StoredRuns {
 
   protected append(rows: RowsToWrite, block: ColumnBlock, from: number, to: number): void {
     for (const [column, values] of rows.columns.entries()) block.copy(column, from, to, values, rows.count);
-    if (rows.bytes !== null) block.copyBytes(from, to, rows.bytes);
+    if (rows.bytes !== null) for (let row = from; row < to; row++) rows.bytes.push(block.bytes(row));
     rows.count += to - from;
   }
 
   protected prepared(sql: string): StatementSync {
-    const known = this.#statements.get(sql);
-    if (known !== undefined) return known;
-    const statement = this.database.prepare(sql);
-    this.#statements.set(sql, statement);
-    return statement;
+    return this.#statements.getOrInsertComputed(sql, () => this.database.prepare(sql));
   }
 }
 
 export function sameOrder(count: number): Uint32Array {
   return Uint32Array.from({ length: count }, (_, at) => at);
-}
-
-function isAny<T>(list: readonly T[]): list is readonly [T, ...T[]] {
-  return list.length > 0;
 }

@@ -77,11 +77,7 @@ export class StoreConnection {
   }
 
   runs(shape: RunsShape): StoredRuns {
-    const known = this.#runs.get(shape.name);
-    if (known !== undefined) return known;
-    const runs = new StoredRuns(this.database, shape);
-    this.#runs.set(shape.name, runs);
-    return runs;
+    return this.#runs.getOrInsertComputed(shape.name, () => new StoredRuns(this.database, shape));
   }
 
   all<Row>(sql: string, ...values: SQLInputValue[]): Row[] {
@@ -161,9 +157,7 @@ export function idBytes(id: string): Uint8Array | undefined {
 
 /** The id that the store was created with. */
 export function storeIdOf(store: StoreConnection): string {
-  const row = store.get<{ id: string }>('SELECT id FROM identity');
-  if (row === undefined) throw new Error('the table identity has no row');
-  return row.id;
+  return (store.get<{ id: string }>('SELECT id FROM identity') as { id: string }).id;
 }
 
 /**
@@ -179,9 +173,12 @@ export async function inWriteTransaction<T>(
   try {
     for (;;) {
       try {
-        return attempt(database, work);
+        database.exec('PRAGMA busy_timeout = 0; PRAGMA synchronous = FULL');
+        return transaction(database, work, 0);
       } catch (error) {
         if (!isBusy(error)) throw error;
+      } finally {
+        database.exec(`PRAGMA busy_timeout = ${BUSY_TIMEOUT_MS}; PRAGMA synchronous = NORMAL`);
       }
       if (performance.now() > giveUpAt) throw new StoreUnavailableError('the store was busy for too long');
       if (isUrgent) writeLockRequest?.renew();
@@ -189,15 +186,5 @@ export async function inWriteTransaction<T>(
     }
   } finally {
     if (isUrgent) writeLockRequest?.withdraw();
-  }
-}
-
-/** Throws SQLite's error when another connection is writing. */
-function attempt<T>(database: DatabaseSync, work: () => T): T {
-  database.exec('PRAGMA busy_timeout = 0; PRAGMA synchronous = FULL');
-  try {
-    return transaction(database, work, 0);
-  } finally {
-    database.exec(`PRAGMA busy_timeout = ${BUSY_TIMEOUT_MS}; PRAGMA synchronous = NORMAL`);
   }
 }

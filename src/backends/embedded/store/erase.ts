@@ -5,14 +5,10 @@
  * first uses of the `$event_id`s of the events.
  *
  * All in one transaction, except for a person with very many events: these are removed in pieces first, so that the
- * processor does not wait. After a crash in between, the profile exists with fewer events and can be erased again.
- *
- * Freed bytes are overwritten (`secure_delete`). Afterwards free pages are released, since the writer frees pages
- * without overwriting them, and the write-ahead log is emptied, unless a read is running or the store is busy.
- *
- * Limits: where SQLite moved rows between pages earlier, copies may stay in the unused part of a page until it is
- * reused or the file is vacuumed; the event log keeps requests for its own retention; the `$event_id` of an event that
- * had already expired is remembered to the end of its window.
+ * processor does not wait. After a crash in between, the profile exists with fewer events and can be erased again. Freed
+ * bytes are overwritten (`secure_delete`). Limits: where SQLite moved rows between pages earlier, copies may stay in the
+ * unused part of a page until it is reused or the file is vacuumed; the event log keeps requests for its own retention;
+ * the `$event_id` of an event that had already expired is remembered to the end of its window.
  */
 
 import { type SqlBool, sql } from 'kysely';
@@ -30,19 +26,24 @@ import { changedBy } from '../../sql/steps.ts';
 import { LOCAL_SHARD } from '../../sql/store-tables.ts';
 import { addToProfiles } from '../../sql/sums.ts';
 import { BUSY_TIMEOUT_MS } from '../database.ts';
-import type { BlockEvent } from './event-blocks.ts';
-import { entriesOf, type EventKey, EVENTS_BY_NODE } from './event-index.ts';
-import { EVENT_IDS, forgetEventId } from './first-uses.ts';
+import {
+  entriesOf,
+  type EventKey,
+  EventReader,
+  EVENTS_BY_NODE,
+  eventsBetween,
+  removable,
+  type RemovableEvent,
+  removeEvents,
+} from './stored-events.ts';
+import { forgetEventId } from './first-uses.ts';
 import { invalidate } from './invalidations.ts';
 import { type EventTable, inWriteTransaction, type StoreConnection } from './connection.ts';
-import { MATCH_KEYS, MatchKeyLookup } from './match-keys.ts';
+import { MATCH_KEYS, runKeyOf } from './match-keys.ts';
 import { PROFILE_RUNS, subtractEvents } from './profile-runs.ts';
 import { identifiersOf, nodesById } from './profiles.ts';
-import { EventReader, eventsBetween, type RemovableEvent, removable, removeEvents } from './stored-events.ts';
-import { shortHashOf } from './tombstones.ts';
 import { erasedKeys, eventIdOf } from '../../../views/erased-person.ts';
 import type { ProfileNodes } from '../../../views/profile.ts';
-import { HASHED } from '../../../views/keyed-hash.ts';
 
 const EVENTS_PER_TRANSACTION_MAX = 20_000;
 export const VACUUM_PAGES = 512;
@@ -90,7 +91,10 @@ export async function erase(store: StoreConnection, erasure: Erasure): Promise<b
   return isFound;
 }
 
-/** The erase is complete by now; this only removes bytes that are left in free pages and in the write-ahead log. */
+/**
+ * The erase is complete by now; this only removes bytes that are left in free pages, which the writer frees without
+ * overwriting them, and in the write-ahead log, unless a read is running or the store is busy.
+ */
 async function cleanUp(store: StoreConnection): Promise<void> {
   const pause = { isUrgent: false, giveUpAt: performance.now() + CLEAN_UP_MS_MAX };
   try {
@@ -179,20 +183,12 @@ function eventsToErase(
   const found: RemovableEvent[] = [];
   for (const event of eventsBetween(store, table, first_event, first_event + events)) {
     if (event.node !== node || !users.has(event.userIndex)) continue;
-    forgetIdOf(store, event, [received_at, processed_at]);
+    const eventId = eventIdOf(event.properties);
+    // What a job applied has used its ids when it was processed.
+    if (eventId !== undefined) forgetEventId(store, event.tenant, eventId, [received_at, processed_at]);
     found.push(removable(event, received_at));
   }
   return found;
-}
-
-/**
- * Rule 17: data after an erase starts from scratch, so it is not a duplicate of removed events. An id that another
- * request has used since stays. What a job applied has used its ids when it was processed.
- */
-function forgetIdOf(store: StoreConnection, { tenant, properties }: BlockEvent, usedAt: readonly number[]): void {
-  const eventId = eventIdOf(properties);
-  if (eventId === undefined) return;
-  forgetEventId(store.runs(EVENT_IDS), store.hashOf(tenant, HASHED.eventId, eventId), usedAt);
 }
 
 function eraseProfile(
@@ -206,12 +202,11 @@ function eraseProfile(
   const nodes = profile.nodes.map(({ node }) => node);
   const keys = erasedKeys(identifiersOf(store, profile.nodes));
   store.steps((tables) => erasePerson(tables, erasure, { nodes, keys }, matching, HORIZON));
-  const matchKeys = new MatchKeyLookup(store.runs(MATCH_KEYS), store.hashOf);
-  store.runs(MATCH_KEYS).remove(keys.map((key) => matchKeys.runKeyOf(tenant, key)));
+  const runKeys = keys.map((key) => runKeyOf(store.hashOf, tenant, key));
+  store.runs(MATCH_KEYS).remove(runKeys);
   for (const node of nodes) store.run('DELETE FROM aliases WHERE node = ?', node);
   store.runs(PROFILE_RUNS).remove(nodes.map((node) => [node]));
-  const shortHashes = keys.map((key) => shortHashOf(store.hashOf, tenant, key));
-  invalidate(store, { nodes, erasedKeys: shortHashes });
+  invalidate(store, { nodes, erasedKeys: runKeys.map(([hash]) => hash) });
   const detail = { profile_id: profile.root.id, nodes: nodes.length, events };
   store.steps(function* (tables) {
     yield* changedBy(addToProfiles(tables, LOCAL_SHARD, [[tenant, -1]]));

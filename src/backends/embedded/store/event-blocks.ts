@@ -14,7 +14,7 @@ import { decodeUtf8 } from '../../../json/utf8.ts';
 import type { NodeNumber } from '../../../model.ts';
 import { amountText } from '../../../views/currency.ts';
 import { damaged } from '../database.ts';
-import { putUuid, UUID_BYTES, uuidText } from '../uuids.ts';
+import { UUID_BYTES, uuidBytes, uuidText } from '../uuids.ts';
 
 export interface BlockEvent {
   readonly no: number;
@@ -90,15 +90,9 @@ export class BlockWriter {
     node: NodeNumber | null,
     record: number,
     userIndex: number,
-    {
-      timestamp,
-      eventIndex,
-      name,
-      revenue,
-      value,
-      properties,
-    }: Omit<BlockEvent, 'no' | 'tenant' | 'node' | 'record' | 'userIndex'>,
+    event: Omit<BlockEvent, 'no' | 'tenant' | 'node' | 'record' | 'userIndex'>,
   ): boolean {
+    const { timestamp, eventIndex, name, revenue, value, properties } = event;
     const eventId = EVENT_ID.exec(properties);
     const rest = eventId === null ? properties : cutOut(properties, eventId.index, eventId[0].length);
     if (!this.#hasRoomFor(name.length + rest.length)) return false;
@@ -114,7 +108,7 @@ export class BlockWriter {
     this.#text(VALUE_LENGTH, amountText(value) ?? '');
     this.#text(PROPERTIES_LENGTH, rest);
     this.#set(EVENT_ID_AT, eventId?.index ?? 0);
-    if (eventId !== null) putUuid(eventId[1] as string, this.#eventIds, UUID_BYTES * this.#eventIdCount++);
+    if (eventId !== null) this.#eventIds.set(uuidBytes(eventId[1] as string), UUID_BYTES * this.#eventIdCount++);
     this.#events++;
     return true;
   }

@@ -7,9 +7,8 @@ import type { DatabaseSync, StatementSync } from 'node:sqlite';
 import type { NodeNumber } from '../../../model.ts';
 import type { EventToStore } from '../../../store-writer.ts';
 import { BlockWriter } from './event-blocks.ts';
-import { EVENTS_BY_NODE, EVENTS_BY_TENANT, INDEX_SIZES } from './event-index.ts';
-import { BufferedRuns } from '../sorted-runs/buffered-runs.ts';
-import type { RunsSizes } from '../sorted-runs/sorted-runs.ts';
+import { EVENTS_BY_NODE, EVENTS_BY_TENANT, INDEX_SIZES } from './stored-events.ts';
+import { BufferedRuns, type RunsSizes } from '../sorted-runs/sorted-runs.ts';
 import { eventTableSchema } from './schema.ts';
 
 const NO_VALUES: readonly number[] = [];
@@ -34,6 +33,8 @@ export class EventTables {
   readonly #tableEvents: number;
   readonly #byNode: BufferedRuns;
   readonly #byTenant: BufferedRuns;
+  /** Its sorted runs. */
+  readonly index: readonly BufferedRuns[];
   readonly #block = new BlockWriter();
   #blockStart = 0;
   #blockTenant = 0;
@@ -42,12 +43,11 @@ export class EventTables {
   constructor(database: DatabaseSync, tableEvents: number, indexSizes: RunsSizes = {}) {
     this.#database = database;
     this.#tableEvents = tableEvents;
-    const [byNode, byTenant] = [EVENTS_BY_NODE, EVENTS_BY_TENANT].map(
-      (shape) =>
-        new BufferedRuns(database, shape, () => (this.#newest as Newest).no, { ...INDEX_SIZES, ...indexSizes }),
-    ) as [BufferedRuns, BufferedRuns];
-    this.#byNode = byNode;
-    this.#byTenant = byTenant;
+    const group = (): number => (this.#newest as Newest).no;
+    const sizes = { ...INDEX_SIZES, ...indexSizes };
+    this.#byNode = new BufferedRuns(database, EVENTS_BY_NODE, group, sizes);
+    this.#byTenant = new BufferedRuns(database, EVENTS_BY_TENANT, group, sizes);
+    this.index = [this.#byNode, this.#byTenant];
   }
 
   /** The table for the next record. */
@@ -104,11 +104,6 @@ export class EventTables {
         `UPDATE event_tables SET events = ?, timestamp_min = ?, timestamp_max = ?, received_max = ? WHERE no = ?`,
       )
       .run(events, finite(timestampMin), finite(timestampMax), finite(receivedMax), no);
-  }
-
-  /** Its sorted runs. */
-  get index(): readonly BufferedRuns[] {
-    return [this.#byNode, this.#byTenant];
   }
 
   forget(): void {

@@ -21,9 +21,11 @@ import {
   entriesOfRun,
   type EntryQuery,
   type EventKey,
+  EventReader,
   EVENTS_BY_NODE,
   EVENTS_BY_TENANT,
-} from './event-index.ts';
+  eventsBetween,
+} from './stored-events.ts';
 import { type EventTable, storeIdOf, type StoreConnection } from './connection.ts';
 import {
   arrivalCursorIn,
@@ -44,7 +46,6 @@ import { startOf } from '../../../views/sums.ts';
 import { nodesById } from './profiles.ts';
 import { uuidText } from '../uuids.ts';
 import { followsStart, latestStart } from './starts.ts';
-import { EventReader, eventsBetween } from './stored-events.ts';
 
 /** Limit of the properties on a page; the event that exceeds it is still returned. */
 const PAGE_LENGTH_MAX = 16 * 1024 * 1024;
@@ -133,28 +134,23 @@ function* minutesWith(
   eventName: string,
   { before, from }: Pick<KeyQuery, 'before' | 'from'>,
 ): Generator<number> {
-  const steps = (width: number, start: number, end: number): Generator<number> =>
-    bucketsWith(store, { tenant, width, eventName, from: start, to: end });
-  for (const hour of steps(HOUR_MS, from, before.timestamp)) {
-    const start = Math.max(from, hour);
-    yield* steps(MINUTE_MS, start, Math.min(before.timestamp, hour + HOUR_MS - 1));
+  for (const hour of bucketsWith(store, tenant, eventName, HOUR_MS, from, before.timestamp)) {
+    const to = Math.min(before.timestamp, hour + HOUR_MS - 1);
+    yield* bucketsWith(store, tenant, eventName, MINUTE_MS, Math.max(from, hour), to);
   }
 }
 
-interface BucketRange {
-  readonly tenant: number;
-  readonly width: number;
-  readonly eventName: string;
-  /** Both inclusive, anywhere in their buckets. */
-  readonly from: number;
-  readonly to: number;
-}
-
-function* bucketsWith(store: StoreConnection, range: BucketRange): Generator<number> {
-  const { tenant, width, eventName } = range;
-  const oldest = startOf(range.from, width);
-  let below = startOf(range.to, width) + 1;
-  for (;;) {
+/** `from` and `to` are inclusive, and anywhere in their buckets. */
+function* bucketsWith(
+  store: StoreConnection,
+  tenant: number,
+  eventName: string,
+  width: number,
+  from: number,
+  to: number,
+): Generator<number> {
+  const oldest = startOf(from, width);
+  for (let below = startOf(to, width) + 1; ; ) {
     const bucket = store.get<{ start: number }>(
       'SELECT start FROM counts WHERE tenant = ? AND width = ? AND start < ? ORDER BY start DESC LIMIT 1',
       tenant,

@@ -13,10 +13,10 @@ import { DAY_MS, EVENT_ID_WINDOW_MS, IDEMPOTENCY_WINDOW_MS } from '../../../mode
 import type { EventIdUses, KeyUse, TenantBatch } from '../../../store-writer.ts';
 import { HASHED, type HashOfKey, type KeyHash } from '../../../views/keyed-hash.ts';
 import { olderUseName } from '../../../views/key-use.ts';
-import { BufferedRuns } from '../sorted-runs/buffered-runs.ts';
+import { BufferedRuns, type SortedRuns } from '../sorted-runs/sorted-runs.ts';
 import type { Entry, Key, RowsToWrite, RunsShape } from '../sorted-runs/entries.ts';
 import type { StoredRuns } from '../sorted-runs/stored-runs.ts';
-import type { SortedRuns } from '../sorted-runs/sorted-runs.ts';
+import type { StoreConnection } from './connection.ts';
 import { uuidBytes, uuidText } from '../uuids.ts';
 
 const TRACE_BYTES = 16;
@@ -59,18 +59,16 @@ interface LookedUpEventIds extends EventIdUses {
   readonly uses: Float64Array;
 }
 
-type Lookup = Pick<StoredRuns, 'get'>;
-
 /** Looks first uses up, in runs of `EVENT_IDS` and `IDEMPOTENCY_KEYS`. */
-export class FirstUseLookup {
+export class FirstUseLookup<Runs extends StoredRuns = StoredRuns> {
+  readonly eventIdRuns: Runs;
+  readonly keyRuns: Runs;
   protected readonly hashOf: HashOfKey;
-  readonly #eventIds: Lookup;
-  readonly #keys: Lookup;
 
-  constructor(hashOf: HashOfKey, eventIds: Lookup, keys: Lookup) {
+  constructor(hashOf: HashOfKey, eventIdRuns: Runs, keyRuns: Runs) {
     this.hashOf = hashOf;
-    this.#eventIds = eventIds;
-    this.#keys = keys;
+    this.eventIdRuns = eventIdRuns;
+    this.keyRuns = keyRuns;
   }
 
   eventIds(tenant: number, ids: readonly string[]): LookedUpEventIds {
@@ -78,17 +76,19 @@ export class FirstUseLookup {
     const uses = new Float64Array(ids.length);
     const usedAt = new Float64Array(ids.length).fill(Number.NaN);
     for (let index = 0; index < hashes.length; index++) {
-      const entry = this.#eventIds.get(runKeyOf(hashes[index] as KeyHash));
+      const entry = this.eventIdRuns.get(runKeyOf(hashes[index] as KeyHash));
       if (entry === undefined) continue;
       const [receivedAt, before] = entry.values as [number, number];
       usedAt[index] = receivedAt;
       uses[index] = before + 1;
     }
-    return { firstIndexes: firstIndexesOf(hashes), usedAt, hashes, uses };
+    const first = new Map<string, number>();
+    const firstIndexes = Int32Array.from(ids, (id, index) => first.getOrInsert(id, index));
+    return { firstIndexes, usedAt, hashes, uses };
   }
 
   newestUseOfKey(tenant: number, idempotencyKey: string): KeyUse | undefined {
-    const entry = this.#keys.get(runKeyOf(this.hashOf(tenant, HASHED.idempotencyKey, idempotencyKey)));
+    const entry = this.keyRuns.get(runKeyOf(this.hashOf(tenant, HASHED.idempotencyKey, idempotencyKey)));
     return entry === undefined ? undefined : keyUseOf(entry);
   }
 
@@ -98,18 +98,14 @@ export class FirstUseLookup {
 }
 
 /** For the writer: among its own buffered ones too. */
-export class FirstUses extends FirstUseLookup {
-  readonly eventIdRuns: BufferedRuns;
-  readonly keyRuns: BufferedRuns;
+export class FirstUses extends FirstUseLookup<BufferedRuns> {
   /** By tenant: the event ids of the last lookup. */
   readonly #lookedUp = new Map<number, LookedUpEventIds>();
 
   constructor(database: DatabaseSync, hashOf: HashOfKey) {
-    const eventIds: BufferedRuns = new BufferedRuns(database, EVENT_IDS, (rows) => groupFor(eventIds.runs, rows));
-    const keys: BufferedRuns = new BufferedRuns(database, IDEMPOTENCY_KEYS, (rows) => groupFor(keys.runs, rows));
+    const eventIds: BufferedRuns = new BufferedRuns(database, EVENT_IDS, (rows) => groupFor(eventIds, rows));
+    const keys: BufferedRuns = new BufferedRuns(database, IDEMPOTENCY_KEYS, (rows) => groupFor(keys, rows));
     super(hashOf, eventIds, keys);
-    this.eventIdRuns = eventIds;
-    this.keyRuns = keys;
   }
 
   /** Call it before `write` for the same ids. */
@@ -141,8 +137,8 @@ export class FirstUses extends FirstUseLookup {
 
   /** Within a transaction. Removes some expired uses; true if there were any. */
   sweep(now: number): boolean {
-    const ids = dropOldest(this.eventIdRuns.runs, now - EVENT_ID_WINDOW_MS);
-    const keys = dropOldest(this.keyRuns.runs, now - IDEMPOTENCY_WINDOW_MS);
+    const ids = dropOldest(this.eventIdRuns, now - EVENT_ID_WINDOW_MS);
+    const keys = dropOldest(this.keyRuns, now - IDEMPOTENCY_WINDOW_MS);
     return ids || keys;
   }
 }
@@ -153,11 +149,12 @@ export function keyUseOf({ values, bytes }: Entry): KeyUse {
 }
 
 /**
- * Removes the use of an event id if it is of one of these times; a later use by another request stays. In runs of
- * `EVENT_IDS`.
+ * Removes the use of an event id if it is of one of these times (rule 17: data after an erase starts from scratch, so it
+ * is not a duplicate of removed events). A later use by another request stays.
  */
-export function forgetEventId(runs: StoredRuns, hash: KeyHash, usedAt: readonly number[]): void {
-  const key = runKeyOf(hash);
+export function forgetEventId(store: StoreConnection, tenant: number, id: string, usedAt: readonly number[]): void {
+  const key = runKeyOf(store.hashOf(tenant, HASHED.eventId, id));
+  const runs = store.runs(EVENT_IDS);
   const used = runs.get(key)?.values[0];
   if (used !== undefined && usedAt.includes(used)) runs.remove([key]);
 }
@@ -180,22 +177,4 @@ function groupFor(runs: SortedRuns, { columns, count }: Rows): number {
   let newest = Number.NEGATIVE_INFINITY;
   for (let row = 0; row < count; row++) newest = Math.max(newest, receivedAt[row] as number);
   return Math.max(Math.floor(newest / DAY_MS), runs.groups().at(-1) ?? Number.NEGATIVE_INFINITY);
-}
-
-/** The first index of each hash: a hash table with open addressing, since a Map of the texts takes longer than hashing them. */
-function firstIndexesOf(hashes: readonly KeyHash[]): Int32Array {
-  const firstIndexes = new Int32Array(hashes.length);
-  const slots = new Int32Array(2 ** Math.ceil(Math.log2(2 * hashes.length + 1)));
-  const mask = slots.length - 1;
-  for (let index = 0; index < hashes.length; index++) {
-    const { hash, rest } = hashes[index] as KeyHash;
-    let slot = rest & mask;
-    for (; slots[slot] !== 0; slot = (slot + 1) & mask) {
-      const other = hashes[(slots[slot] as number) - 1] as KeyHash;
-      if (other.rest === rest && other.hash === hash) break;
-    }
-    if (slots[slot] === 0) slots[slot] = index + 1;
-    firstIndexes[index] = (slots[slot] as number) - 1;
-  }
-  return firstIndexes;
 }

@@ -1,18 +1,20 @@
 /**
  * The identity graph as a batch needs it: match keys, roots, profiles. People and roots are cached, because
  * only the writer adds to them; nodes changed by an erase or unmerge are dropped. Reads run inside the writer's
- * transaction, so they see what it wrote before. A prediction (store/predictions.ts) uses the same on a reader's
- * connection, and calls `forget` before each.
+ * transaction, so they see what it wrote before. A prediction (store/predictions.ts) uses a new one on a reader's
+ * connection.
  */
 
 import type { Changes, NewIdentifier, ProfileState, Snapshot } from '../../../identity/graph.ts';
 import { IDENTIFIER_TYPES, type MatchKey, type NodeNumber } from '../../../model.ts';
 import type { PersonKeys, LookupRequest, ResolvedPerson } from '../../../store-writer.ts';
-import type { KeyHash } from '../../../views/keyed-hash.ts';
+import { type HashOfKey, identityFingerprint, type KeyHash } from '../../../views/keyed-hash.ts';
 import { IdentityCache } from '../../../views/identity-cache.ts';
 import type { StoreConnection } from './connection.ts';
-import { keySetHashOf, type MatchKeyLookup, type StoreMatchKeys } from './match-keys.ts';
+import { findOwner, keySetHashOf, putOwner, runKeyOf } from './match-keys.ts';
 import { rootOf } from './profiles.ts';
+import type { BufferedRuns } from '../sorted-runs/sorted-runs.ts';
+import type { StoredRuns } from '../sorted-runs/stored-runs.ts';
 import { uuidBytes, uuidText } from '../uuids.ts';
 
 /** Limit for cached roots; beyond it the cache is cleared. */
@@ -42,13 +44,14 @@ const UNKNOWN = 0;
 
 export class StoreGraph {
   readonly #store: StoreConnection;
-  readonly #keys: MatchKeyLookup;
+  /** Those of match keys. */
+  readonly #keys: StoredRuns;
   #isAnybodyApart: boolean | undefined;
   /** All keys of a user together → the node of the strongest, where all of them are known and of one profile. */
   readonly #people = new IdentityCache();
   readonly #roots = new Map<NodeNumber, NodeNumber>();
 
-  constructor(store: StoreConnection, keys: MatchKeyLookup) {
+  constructor(store: StoreConnection, keys: StoredRuns) {
     this.#store = store;
     this.#keys = keys;
   }
@@ -74,7 +77,7 @@ export class StoreGraph {
     const roots = new Map<NodeNumber, NodeNumber>();
     const resolved = new Map<PersonKeys, NodeNumber>();
     for (const user of request.users) {
-      const person = this.#keys.identityFingerprint(tenant, user.keys);
+      const person = identityFingerprint(this.#store.hashOf, tenant, user.keys);
       let node = this.#people.get(person);
       if (node === undefined) {
         node = this.#resolvedNodeOf(tenant, user.keys, person, nodes, roots);
@@ -87,7 +90,7 @@ export class StoreGraph {
       nextNode,
       resolvedNodeOf: (user) => resolved.get(user),
       nodeOf: (key) => {
-        const node = nodes.get(key) ?? this.#keys.find(tenant, key)?.node;
+        const node = nodes.get(key) ?? findOwner(this.#keys, runKeyOf(this.#store.hashOf, tenant, key))?.node;
         return node === UNKNOWN ? undefined : node;
       },
       rootOf: (node) => roots.get(node) ?? this.#rootOf(node),
@@ -99,7 +102,9 @@ export class StoreGraph {
   cache(tenant: number, { aliases }: Changes, resolved: readonly ResolvedPerson[]): void {
     for (const [node, root] of aliases) this.#roots.set(node, root);
     // New people are known from now on, and will come again.
-    for (const { user, node } of resolved) this.#people.set(this.#keys.identityFingerprint(tenant, user.keys), node);
+    for (const { user, node } of resolved) {
+      this.#people.set(identityFingerprint(this.#store.hashOf, tenant, user.keys), node);
+    }
   }
 
   /** Looks all keys up. Returns the node of the strongest if all have nodes of one profile, else UNKNOWN. */
@@ -114,7 +119,7 @@ export class StoreGraph {
     let common = UNKNOWN;
     let isResolved = keys.length > 0;
     for (const key of keys) {
-      const owner = this.#keys.find(tenant, key);
+      const owner = findOwner(this.#keys, runKeyOf(this.#store.hashOf, tenant, key));
       // Most people come with the keys of their first visit: then the strongest is enough.
       if (owner !== undefined && key === keys[0] && owner.keySetHash === keySetHashOf(person)) return owner.node;
       const node = owner?.node ?? UNKNOWN;
@@ -174,15 +179,16 @@ const INSERT_IDENTIFIER = 'INSERT INTO identifiers VALUES (?, ?, ?, ?, ?, ?, ?, 
 
 /**
  * Writes the changes of `resolve`: identifiers, merges, aliases and refusals, each with its cause. New nodes are written
- * with their properties (store/nodes.ts). Refusals of one kind are counted, not repeated.
+ * with their properties (store/profile-runs.ts). Refusals of one kind are counted, not repeated.
  */
-export function writeChanges(store: StoreConnection, keys: StoreMatchKeys, tenant: number, changes: Changes): void {
+export function writeChanges(store: StoreConnection, keys: BufferedRuns, tenant: number, changes: Changes): void {
   // New nodes have consecutive numbers.
   const firstNode = changes.nodes[0]?.node ?? 0;
   const { identifiers } = changes;
   for (const [at, { key, node, origin }] of identifiers.entries()) {
     const { type, value, raw } = key;
-    keys.insert(tenant, key, node, keySetHashAt(keys, tenant, identifiers, at));
+    const keySetHash = keySetHashAt(store.hashOf, tenant, identifiers, at);
+    putOwner(keys, runKeyOf(store.hashOf, tenant, key), { node, keySetHash });
     const own = [tenant, IDENTIFIER_TYPES.indexOf(type), value, node, raw === value ? null : raw] as const;
     if (changes.nodes[node - firstNode]?.origin === origin) store.run(INSERT_IDENTIFIER, ...own, null, null, null);
     else store.run(INSERT_IDENTIFIER, ...own, origin.receivedAt, uuidBytes(origin.traceId), origin.userIndex);
@@ -210,7 +216,7 @@ export function writeChanges(store: StoreConnection, keys: StoreMatchKeys, tenan
 
 /** Null unless this is the first of those that a user brought to one node. */
 function keySetHashAt(
-  keys: StoreMatchKeys,
+  hashOf: HashOfKey,
   tenant: number,
   identifiers: readonly NewIdentifier[],
   first: number,
@@ -219,7 +225,7 @@ function keySetHashAt(
   let end = first + 1;
   while (isTogether(identifiers[first], identifiers[end])) end += 1;
   const together = identifiers.slice(first, end).map(({ key }) => key);
-  return keySetHashOf(keys.identityFingerprint(tenant, together));
+  return keySetHashOf(identityFingerprint(hashOf, tenant, together));
 }
 
 function isTogether(one: NewIdentifier | undefined, other: NewIdentifier | undefined): boolean {

@@ -1,15 +1,21 @@
 /**
- * Which nodes erases and unmerges have changed, and the short hashes of erased match keys: the table `invalidations`. An
- * erase or an unmerge adds all nodes of the profile in its own transaction; the writer, which caches identities, reads
- * them before its next transaction and drops those nodes alone.
+ * What the writer learns of erases and unmerges. An erase or unmerge adds all nodes of the profile to `invalidations`, and
+ * the short hashes of erased match keys, in its own transaction; the writer, which caches identities, reads them before
+ * its next transaction and drops those nodes alone. Rows have consecutive numbers, and only the oldest are removed, so a
+ * reader that remembers the last number it has read notices when it has missed some: it has to clear its caches.
  *
- * Invariant: rows have consecutive numbers, and only the oldest are removed. A reader that remembers the last number it
- * has read therefore notices when it has missed some. Limit: `ROWS_KEPT` rows; a reader that is further behind has to
- * clear its caches.
+ * Tombstones say when match keys were erased (rule 17). They are never removed: data received before an erase may be
+ * processed late, from a log that waited. Whenever a person is erased, everything that waits in the log has to be checked,
+ * and hashing and looking up each key took a fifth of the processor's time under frequent erases. So the writer keeps the
+ * short hashes of all keys erased since it started: data received after the last erase before that needs the table only
+ * for keys among these.
  */
 
-import type { NodeNumber } from '../../../model.ts';
-import type { StoreConnection } from './connection.ts';
+import type { MatchKey, NodeNumber } from '../../../model.ts';
+import type { Tombstone } from '../../../store-writer.ts';
+import { tombstoneOf } from '../../../views/tombstone.ts';
+import type { StoreConnection, Tenant } from './connection.ts';
+import { runKeyOf } from './match-keys.ts';
 
 /**
  * A profile has at most 100 nodes, and few have more than a handful of identifiers: at least the last 50 erases and
@@ -29,7 +35,7 @@ export function invalidate(
 
 interface Invalidated {
   readonly nodes: ReadonlySet<NodeNumber>;
-  /** Short hashes (`tombstones.ts`). */
+  /** The first numbers of their keys in the runs of match keys. Others may have the same, so they only say where to look. */
   readonly erasedKeys: readonly number[];
 }
 
@@ -62,5 +68,54 @@ export class Invalidations {
       nodes: new Set(rows.flatMap(({ node }) => node ?? [])),
       erasedKeys: rows.flatMap(({ erased_key }) => erased_key ?? []),
     };
+  }
+}
+
+/** Some 5 MB. */
+const KNOWN_MAX = 100_000;
+
+export class Tombstones {
+  readonly #store: StoreConnection;
+  /** Short hashes of the keys erased since `startOver`, perhaps of more. */
+  readonly #known = new Set<number>();
+  /** No erase up to this time needs to be among the known. */
+  #unknownUntil = Number.POSITIVE_INFINITY;
+
+  constructor(store: StoreConnection) {
+    this.#store = store;
+  }
+
+  /** Undefined if the key was not erased, or only before `receivedAt`. */
+  erasedAt(tenant: Tenant, key: MatchKey, receivedAt: number): number | undefined {
+    const isKnown = receivedAt > this.#unknownUntil;
+    if (isKnown && !this.#known.has(runKeyOf(this.#store.hashOf, tenant.no, key)[0])) return undefined;
+    const sql = 'SELECT erased_at FROM tombstones WHERE tenant = ? AND hash = ?';
+    return this.#store.get<{ erased_at: number }>(sql, tenant.no, tombstoneOf(tenant.id, key))?.erased_at;
+  }
+
+  write(tenant: Tenant, tombstones: readonly Tombstone[]): void {
+    this.add(tombstones.map(({ key }) => runKeyOf(this.#store.hashOf, tenant.no, key)[0]));
+    const sql = `INSERT INTO tombstones VALUES (?, ?, ?)
+      ON CONFLICT DO UPDATE SET erased_at = max(erased_at, excluded.erased_at)`;
+    for (const { key, erasedAt } of tombstones) this.#store.run(sql, tenant.no, tombstoneOf(tenant.id, key), erasedAt);
+  }
+
+  /** The short hashes of keys that were erased since the last call. */
+  add(shortHashes: readonly number[]): void {
+    if (this.#known.size + shortHashes.length > KNOWN_MAX) this.startOver();
+    for (const hash of shortHashes) this.#known.add(hash);
+  }
+
+  /** Within a transaction: all erases that are committed now count as unknown. */
+  startOver(): void {
+    this.forget();
+    const sql = 'SELECT coalesce(max(last_erased_at), 0) AS newest FROM tenants';
+    this.#unknownUntil = this.#store.get<{ newest: number }>(sql)?.newest ?? 0;
+  }
+
+  /** Until `startOver`, every key is looked up. */
+  forget(): void {
+    this.#unknownUntil = Number.POSITIVE_INFINITY;
+    this.#known.clear();
   }
 }

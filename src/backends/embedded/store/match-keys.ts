@@ -7,8 +7,8 @@
 
 import type { DatabaseSync } from 'node:sqlite';
 import { IDENTIFIER_TYPES, type NodeNumber, type NormalisedKey } from '../../../model.ts';
-import { type HashOfKey, identityFingerprint, type KeyHash, keyHashes } from '../../../views/keyed-hash.ts';
-import { BufferedRuns } from '../sorted-runs/buffered-runs.ts';
+import { type HashOfKey, type KeyHash, keyHashes } from '../../../views/keyed-hash.ts';
+import type { BufferedRuns } from '../sorted-runs/sorted-runs.ts';
 import type { Key, RunsShape } from '../sorted-runs/entries.ts';
 import type { StoredRuns } from '../sorted-runs/stored-runs.ts';
 
@@ -21,8 +21,6 @@ export const MATCH_KEYS: RunsShape = {
   hasFilters: true,
 };
 
-/** Runs of all nodes are merged. */
-const ONE_GROUP = 0;
 const NO_KEY_SET_HASH = 0;
 /** This many bits of the rest extend the hash of several keys to 53 bits. */
 const KEY_SET_REST = 2 ** 5;
@@ -33,48 +31,23 @@ interface KeyOwner {
   readonly keySetHash: number | null;
 }
 
-/** Finds the owners of match keys, in runs of `MATCH_KEYS`. */
-export class MatchKeyLookup {
-  readonly #runs: Pick<StoredRuns, 'get'>;
-  readonly #hashOf: HashOfKey;
-
-  constructor(runs: Pick<StoredRuns, 'get'>, hashOf: HashOfKey) {
-    this.#runs = runs;
-    this.#hashOf = hashOf;
-  }
-
-  find(tenant: number, key: NormalisedKey): KeyOwner | undefined {
-    const entry = this.#runs.get(this.runKeyOf(tenant, key));
-    if (entry === undefined) return undefined;
-    const [node = 0, keySetHash = NO_KEY_SET_HASH] = entry.values;
-    return { node, keySetHash: keySetHash === NO_KEY_SET_HASH ? null : keySetHash };
-  }
-
-  runKeyOf(tenant: number, { type, value }: NormalisedKey): Key {
-    const { hash, rest } = this.#hashOf(tenant, IDENTIFIER_TYPES.indexOf(type), value);
-    return [hash, rest];
-  }
-
-  /** Strongest first. */
-  identityFingerprint(tenant: number, keys: readonly NormalisedKey[]): KeyHash {
-    return identityFingerprint(this.#hashOf, tenant, keys);
-  }
+/** In runs of `MATCH_KEYS`. */
+export function findOwner(runs: StoredRuns, key: Key): KeyOwner | undefined {
+  const entry = runs.get(key);
+  if (entry === undefined) return undefined;
+  const [node = 0, keySetHash = NO_KEY_SET_HASH] = entry.values;
+  return { node, keySetHash: keySetHash === NO_KEY_SET_HASH ? null : keySetHash };
 }
 
-/** For the writer: among its own buffered ones too. */
-export class StoreMatchKeys extends MatchKeyLookup {
-  readonly buffered: BufferedRuns;
+/** For a key without an owner. */
+export function putOwner(runs: BufferedRuns, key: Key, { node, keySetHash }: KeyOwner): void {
+  runs.put(key, [node, keySetHash ?? NO_KEY_SET_HASH]);
+}
 
-  constructor(database: DatabaseSync, hashOf: HashOfKey) {
-    const buffered = new BufferedRuns(database, MATCH_KEYS, () => ONE_GROUP);
-    super(buffered, hashOf);
-    this.buffered = buffered;
-  }
-
-  /** For a key without a node. */
-  insert(tenant: number, key: NormalisedKey, node: NodeNumber, keySetHash: number | null): void {
-    this.buffered.put(this.runKeyOf(tenant, key), [node, keySetHash ?? NO_KEY_SET_HASH]);
-  }
+/** In `MATCH_KEYS`. */
+export function runKeyOf(hashOf: HashOfKey, tenant: number, { type, value }: NormalisedKey): readonly [number, number] {
+  const { hash, rest } = hashOf(tenant, IDENTIFIER_TYPES.indexOf(type), value);
+  return [hash, rest];
 }
 
 /** All keys of a user in one safe integer: recognises a person who is already known by one of them. */
@@ -84,7 +57,5 @@ export function keySetHashOf({ hash, rest }: KeyHash): number {
 
 /** With the secret of this file. */
 export function hashesOf(database: DatabaseSync): HashOfKey {
-  const row = database.prepare('SELECT secret FROM key_secret').get();
-  if (row === undefined) throw new Error('the store has no secret for its hashes');
-  return keyHashes(row['secret'] as Uint8Array);
+  return keyHashes(database.prepare('SELECT secret FROM key_secret').get()?.['secret'] as Uint8Array);
 }

@@ -1,13 +1,13 @@
 /**
- * The mutable state of nodes, in sorted runs (sorted-runs/): the number of events, first and last seen, and properties.
- * Each transaction writes what it adds (a delta), and merging runs combines deltas; the row of the node in `nodes` is
- * written once and never changed. Reading a node combines its deltas in all runs.
+ * Nodes: their rows, which are written once and never changed, and their mutable state, in sorted runs (sorted-runs/): the
+ * number of events, first and last seen, and properties. Each transaction writes what it adds (a delta), and merging runs
+ * combines deltas. Reading a node combines its deltas in all runs.
  *
  *   key     node
  *   values  events, first seen, last seen, written at, shape hash
  *   bytes   properties (identity/property-updates.ts) as JSON in UTF-8; empty for none
  *
- * If all properties come from one update, the shape hash identifies the names that it set (`ShapeHashes`), and
+ * If all properties come from one update, the shape hash identifies the names that it set (`#shapeOf`), and
  * `written at` is when it was received; otherwise the shape hash is NO_SHAPE, and `written at` is last seen. Events may
  * be below 0 in a delta: those of another delta have expired. Deltas can be combined in any order, except for people with
  * so many properties that some are cut off (views/node-properties.ts).
@@ -15,15 +15,30 @@
 
 import type { DatabaseSync } from 'node:sqlite';
 import type { ByteColumn } from '../../../columnar/byte-column.ts';
+import { NO_BYTES } from '../../../columnar/column-block.ts';
+import type { NewNode } from '../../../identity/graph.ts';
+import { nodeIdOf } from '../../../identity/node-id.ts';
+import { compareOrigins } from '../../../identity/origin.ts';
 import { decodeUtf8 } from '../../../json/utf8.ts';
-import type { NodeNumber } from '../../../model.ts';
-import { HASHED, type HashOfKey } from '../../../views/keyed-hash.ts';
-import { mergedGroups } from '../../../views/node-properties.ts';
-import { combineEntries, type Entry, NO_BYTES, type RowsToWrite, type RunsShape } from '../sorted-runs/entries.ts';
+import type { NodeNumber, Origin } from '../../../model.ts';
+import type { UserToStore } from '../../../store-writer.ts';
+import { HASHED } from '../../../views/keyed-hash.ts';
+import {
+  boundedText,
+  foldedGroups,
+  groupsText,
+  mergedGroups,
+  NO_GROUPS,
+  type Sum,
+  sumOf,
+  type Visits,
+} from '../../../views/node-properties.ts';
+import { combineEntries, type Entry, type RowsToWrite, type RunsShape } from '../sorted-runs/entries.ts';
 import type { StoredRuns } from '../sorted-runs/stored-runs.ts';
-import { BufferedRuns } from '../sorted-runs/buffered-runs.ts';
-import type { RunsSizes } from '../sorted-runs/sorted-runs.ts';
-import type { StoreConnection } from './connection.ts';
+import { BufferedRuns, type RunsSizes } from '../sorted-runs/sorted-runs.ts';
+import type { StoreConnection, Tenant } from './connection.ts';
+import { NODES_PER_BLOCK } from './schema.ts';
+import { uuidBytes } from '../uuids.ts';
 
 export const PROFILE_RUNS: RunsShape = {
   name: 'profiles',
@@ -113,16 +128,14 @@ export function findState(
   node: NodeNumber,
   bytesMax = Number.POSITIVE_INFINITY,
 ): NodeState | undefined {
-  const [first, ...others] = runs.parts([node]);
-  if (first === undefined) return undefined;
-  const parts = [first, ...others] as const;
+  const parts = runs.parts([node]);
   const isLong = parts.some(({ bytes }) => bytes.length > bytesMax);
   const short = ({ key, values }: Entry): Entry => ({ key, values, bytes: NO_BYTES });
-  const found = combineEntries(PROFILE_RUNS, isLong ? [short(first), ...others.map(short)] : parts);
-  return stateOf(found.bytes.length > bytesMax ? short(found) : found);
+  const found = combineEntries(PROFILE_RUNS, isLong ? parts.map(short) : parts);
+  return found && stateOf(found.bytes.length > bytesMax ? short(found) : found);
 }
 
-export function profileDeltas(database: DatabaseSync, sizes: RunsSizes = {}): BufferedRuns {
+function profileDeltas(database: DatabaseSync, sizes: RunsSizes = {}): BufferedRuns {
   return new BufferedRuns(database, PROFILE_RUNS, () => PROFILE_GROUP, { ...PROFILE_SIZES, ...sizes });
 }
 
@@ -147,29 +160,77 @@ const LENGTH_MAX = 2_000;
 /** Clients send the same few sets of names again and again; beyond this, the cache is cleared. */
 const REMEMBERED_MAX = 10_000;
 
-/**
- * The set of names that a property update sets (identity/property-updates.ts), as a number: 53 bits of their hash under
- * the store's secret (views/keyed-hash.ts). It is stored with the properties of a node, so that a newer update of the
- * same names replaces an older one without either being parsed. The same names in another order have another number,
- * and are then compared as text. Relies on what the edge rejects: unpaired surrogates, which would hash alike, and NUL,
- * which separates names.
- */
-export class ShapeHashes {
-  readonly #hashOf: HashOfKey;
-  readonly #hashes = new Map<string, number>();
+/** Writes what a transaction adds to nodes: the row of a new node at once, the state with the commit. */
+export class StoreNodes {
+  readonly deltas: BufferedRuns;
+  readonly #store: StoreConnection;
+  readonly #shapes = new Map<string, number>();
 
-  constructor(hashOf: HashOfKey) {
-    this.#hashOf = hashOf;
+  constructor(store: StoreConnection, sizes?: RunsSizes) {
+    this.#store = store;
+    this.deltas = profileDeltas(store.database, sizes);
   }
 
-  of(names: string): number {
-    const known = this.#hashes.get(names);
+  write(tenant: Tenant, created: readonly NewNode[], visits: Visits): void {
+    for (const block of new Set(created.map(({ node }) => Math.floor(node / NODES_PER_BLOCK)))) {
+      this.#store.run('INSERT INTO node_blocks VALUES (?, ?) ON CONFLICT DO NOTHING', tenant.no, block);
+    }
+    for (const { node, origin } of created) {
+      this.#create(tenant, node, origin, visits.get(node) ?? []);
+      visits.delete(node);
+    }
+    for (const [node, ofNode] of visits) this.#add(node, sumOf(ofNode), ofNode);
+  }
+
+  #create(tenant: Tenant, node: NodeNumber, origin: Origin, visits: readonly UserToStore[]): void {
+    const { receivedAt, traceId, userIndex } = origin;
+    const id = uuidBytes(nodeIdOf(tenant.id, origin));
+    const values = [node, tenant.no, id, receivedAt, uuidBytes(traceId), userIndex];
+    this.#store.run('INSERT INTO nodes VALUES (?, ?, ?, ?, ?, ?)', ...values);
+    const { events, first, last } = sumOf(visits);
+    const seen = { events, first: Math.min(receivedAt, first), last: Math.max(receivedAt, last) };
+    this.#add(node, seen, visits);
+  }
+
+  #add(node: NodeNumber, { events, first, last }: Sum, visits: readonly UserToStore[]): void {
+    const newest = newestOfSameNames(visits);
+    if (!newest?.propertyUpdate) {
+      const text = boundedText(foldedGroups(NO_GROUPS, visits)) ?? '';
+      this.deltas.put([node], [events, first, last, last, NO_SHAPE], text);
+      return;
+    }
+    const { origin, propertyUpdate } = newest;
+    const shape = this.#shapeOf(propertyUpdate.shape);
+    const writtenAt = shape === NO_SHAPE ? last : origin.receivedAt;
+    this.deltas.put([node], [events, first, last, writtenAt, shape], groupsText(origin, propertyUpdate));
+  }
+
+  /**
+   * The set of names that a property update sets (identity/property-updates.ts), as a number: 53 bits of their hash under
+   * the store's secret (views/keyed-hash.ts). It is stored with the properties of a node, so that a newer update of the
+   * same names replaces an older one without either being parsed. The same names in another order have another number,
+   * and are then compared as text. Relies on what the edge rejects: unpaired surrogates, which would hash alike, and NUL,
+   * which separates names.
+   */
+  #shapeOf(names: string): number {
+    const known = this.#shapes.get(names);
     if (known !== undefined) return known;
     if (names.length > LENGTH_MAX) return NO_SHAPE;
-    if (this.#hashes.size >= REMEMBERED_MAX) this.#hashes.clear();
-    const { hash, rest } = this.#hashOf(NO_TENANT, HASHED.names, names);
+    if (this.#shapes.size >= REMEMBERED_MAX) this.#shapes.clear();
+    const { hash, rest } = this.#store.hashOf(NO_TENANT, HASHED.names, names);
     const shape = rest * HASH_PART + (Math.abs(hash) % HASH_PART);
-    this.#hashes.set(names, shape);
+    this.#shapes.set(names, shape);
     return shape;
   }
+}
+
+/** Null if they set nothing, or different names. */
+function newestOfSameNames(visits: readonly UserToStore[]): UserToStore | null {
+  let newest: UserToStore | null = null;
+  for (const visit of visits) {
+    if (visit.propertyUpdate === null) continue;
+    if (newest !== null && visit.propertyUpdate.shape !== newest.propertyUpdate?.shape) return null;
+    if (newest === null || compareOrigins(newest.origin, visit.origin) < 0) newest = visit;
+  }
+  return newest;
 }

@@ -8,16 +8,14 @@
  * clock) delays a few thousand after it at most.
  */
 
-import type { DatabaseSync } from 'node:sqlite';
 import type { Retention } from '../../../store-writer.ts';
 import { NO_PROGRESS, reportOverLimit, ROWS_PER_SWEEP, sweepPiece, type SweepProgress } from '../../sql/retention.ts';
 import { transaction } from '../database.ts';
 import { freePages, VACUUM_PAGES } from './erase.ts';
-import { dropEntries } from './event-index.ts';
-import { type EventTable, StoreConnection } from './connection.ts';
+import { dropEntries, eventsBetween, removable, type RemovableEvent, removeEvents } from './stored-events.ts';
+import type { EventTable, StoreConnection } from './connection.ts';
 import type { FirstUses } from './first-uses.ts';
 import { subtractEvents } from './profile-runs.ts';
-import { eventsBetween, type RemovableEvent, removable, removeEvents } from './stored-events.ts';
 
 const EVENTS_PER_SWEEP = 5_000;
 const INDEX_BLOCKS_PER_SWEEP = 1_000;
@@ -29,7 +27,7 @@ interface Progress extends SweepProgress {
   notesFrom: number;
 }
 
-const progressOf = new WeakMap<DatabaseSync, Progress>();
+const progressOf = new WeakMap<StoreConnection, Progress>();
 
 interface Sweep {
   readonly store: StoreConnection;
@@ -39,16 +37,15 @@ interface Sweep {
 }
 
 /** True when there is more to remove. */
-export function sweep(database: DatabaseSync, firstUses: FirstUses, retention: Retention, now: number): boolean {
-  const progress = { ...(progressOf.get(database) ?? { ...NO_PROGRESS, notesFrom: 0 }) };
-  const store = new StoreConnection(database);
+export function sweep(store: StoreConnection, firstUses: FirstUses, retention: Retention, now: number): boolean {
+  const progress = { ...(progressOf.get(store) ?? { ...NO_PROGRESS, notesFrom: 0 }) };
   const own = { store, retention, now, progress };
   const engineParts = [() => firstUses.sweep(now), () => sweepNotes(own), () => sweepEvents(own), () => vacuum(store)];
-  const hasMore = transaction(database, () =>
+  const hasMore = transaction(store.database, () =>
     store.steps((tables) => sweepPiece({ tables, retention, now, progress, engineParts })),
   );
   // Only now: a rolled-back transaction removed nothing.
-  progressOf.set(database, progress);
+  progressOf.set(store, progress);
   reportOverLimit(progress, retention);
   return hasMore;
 }

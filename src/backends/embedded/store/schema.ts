@@ -7,7 +7,7 @@
  * from the log. So the log releases a record only after a commit with `FULL` (`StoreWriter`).
  *
  * Events and records are in tables of a bounded number of events each (`events_7`, `records_7`), and their index
- * (store/event-index.ts) in as many groups: retention drops a table at once when its last event is due.
+ * (store/stored-events.ts) in as many groups: retention drops a table at once when its last event is due.
  */
 
 import { randomBytes } from 'node:crypto';
@@ -18,7 +18,7 @@ import { OperatorError } from '../../../errors.ts';
 import { STORE_TABLES } from '../../sql/store-tables.ts';
 import { createTables } from '../../sql/tables.ts';
 import { damageText, type DatabaseFile, ENGINE_TYPES, isDamage, openDatabase, textsIn } from '../database.ts';
-import { sortedRunsSchema } from '../sorted-runs/schema.ts';
+import { sortedRunsSchema } from '../sorted-runs/stored-runs.ts';
 
 /** Node numbers per block in `node_blocks`. */
 export const NODES_PER_BLOCK = 1_024;
@@ -111,24 +111,15 @@ const SCHEMA = `
   -- For the writer's caches (store/invalidations.ts): a node that an erase or unmerge has changed, or the short hash of an
   -- erased match key.
   CREATE TABLE invalidations (no INTEGER PRIMARY KEY, node INTEGER, erased_key INTEGER) STRICT;
-  `;
 
-/**
- * A row for each start of a server on this store, after the one inserted with the table. A cursor of arrivals names the
- * start in which it was issued (store/starts.ts).
- */
-const STARTS = `
-  CREATE TABLE starts (
-    no          INTEGER PRIMARY KEY,
-    id          TEXT    NOT NULL UNIQUE,
-    -- All events stored after this start have this number or a higher one, and all before it a lower one.
-    first_event INTEGER NOT NULL
-  ) STRICT;
+  -- A row for each start of a server on this store, after the one inserted with the table. A cursor of arrivals names the
+  -- start in which it was issued (store/starts.ts). All events stored after a start have its 'first_event' or a higher
+  -- number, and all before it a lower one.
+  CREATE TABLE starts (no INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, first_event INTEGER NOT NULL) STRICT;
   INSERT INTO starts VALUES (1, lower(hex(randomblob(8))), 1);`;
 
 function create(database: DatabaseSync): void {
   database.exec(SCHEMA);
-  database.exec(STARTS);
   database.prepare('INSERT INTO key_secret VALUES (?)').run(randomBytes(SECRET_BYTES));
 }
 

@@ -21,9 +21,8 @@ import type { HashOfKey } from '../../../views/keyed-hash.ts';
 import { inWriteTransaction, StoreConnection } from './connection.ts';
 import { erase } from './erase.ts';
 import { listArrivals, listEvents, listNewestArrivals } from './events.ts';
-import { readPeople, searchBlock } from './people.ts';
-import { StorePredictions } from './predictions.ts';
-import { listProfiles, nodesById, nodesByKey, readIdentity, readProfile } from './profiles.ts';
+import { listProfiles, nodesById, nodesByKey, readIdentity, readPeople, readProfile, searchBlock } from './profiles.ts';
+import { predict } from './predictions.ts';
 import { openStoreFile, openStoreFileForCommand, storeDamageText } from './schema.ts';
 import { recount } from './stored-events.ts';
 import { listTraces, readTrace } from './traces.ts';
@@ -84,7 +83,6 @@ export function openSqliteStore(file: string, options: StoreOptions = {}): Store
       ),
   });
 
-  let predictions: StorePredictions | undefined;
   const own: Omit<Store, keyof SharedStore> = {
     findProfile: (tenantId, type, normalised) =>
       ofTenant(tenantId, undefined, (tenant) => {
@@ -135,11 +133,7 @@ export function openSqliteStore(file: string, options: StoreOptions = {}): Store
       ),
     erase: (tenantId, id, audit) =>
       withTenant(tenantId, false, (tenant) => erase(store, { tenant, tenantId, id, audit, matchOptions })),
-    predict: (tenantId, records, appliedAt) =>
-      read(() => {
-        predictions ??= new StorePredictions(store, matchOptions);
-        return predictions.predict(tenantId, records, appliedAt);
-      }),
+    predict: (tenantId, records, appliedAt) => read(() => predict(store, matchOptions, tenantId, records, appliedAt)),
     recount: () => read(() => recount(store)),
     close: async () => {
       if (database.isOpen) database.close();

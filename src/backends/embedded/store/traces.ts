@@ -65,9 +65,7 @@ export function readTrace(
 function eventsOf(store: StoreConnection, { table, firstEvent, events }: RecordRow): Map<number, UserEvents> {
   const users = new Map<number, { readonly node: NodeNumber | null; events: number }>();
   for (const { userIndex, node } of eventsBetween(store, table, firstEvent, firstEvent + events)) {
-    const user = users.get(userIndex);
-    if (user === undefined) users.set(userIndex, { node, events: 1 });
-    else user.events += 1;
+    users.getOrInsertComputed(userIndex, () => ({ node, events: 0 })).events += 1;
   }
   return users;
 }

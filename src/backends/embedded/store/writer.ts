@@ -46,16 +46,14 @@ import { mayPassByItself } from '../disk.ts';
 import { NO_LOCKS } from '../sql-database.ts';
 import { EventTables } from './event-tables.ts';
 import { FirstUses } from './first-uses.ts';
-import { Invalidations } from './invalidations.ts';
+import { Invalidations, Tombstones } from './invalidations.ts';
 import type { HashOfKey } from '../../../views/keyed-hash.ts';
 import { StoreConnection, type Tenant } from './connection.ts';
 import { StoreGraph, writeChanges } from './identity-graph.ts';
-import { StoreMatchKeys } from './match-keys.ts';
-import { StoreNodes } from './nodes.ts';
-import type { BufferedRuns } from '../sorted-runs/buffered-runs.ts';
-import type { RunsSizes } from '../sorted-runs/sorted-runs.ts';
+import { MATCH_KEYS } from './match-keys.ts';
+import { StoreNodes } from './profile-runs.ts';
+import { BufferedRuns, type RunsSizes } from '../sorted-runs/sorted-runs.ts';
 import { openStoreFile, storeDamageText, WAL_PAGES, withDamageExplained } from './schema.ts';
-import { Tombstones } from './tombstones.ts';
 import { uuidBytes } from '../uuids.ts';
 import { sweep } from './retention.ts';
 import { markCommit } from '../wal-chain.ts';
@@ -91,7 +89,6 @@ interface KnownTenant extends Tenant {
   readonly lastErasedAt: number;
 }
 
-/** The next numbers. */
 interface Sequences {
   node: number;
   record: number;
@@ -114,7 +111,8 @@ class SqliteStoreWriter extends SqlWriteTransaction implements StoreWriter, Writ
   #dataVersion = -1;
   readonly #identity: FileIdentity;
   readonly #file: string;
-  readonly #keys: StoreMatchKeys;
+  /** Those of match keys: all in one group. */
+  readonly #keys: BufferedRuns;
   /** All sorted runs that it writes. */
   readonly #trees: readonly BufferedRuns[];
   /** Those of them that stay valid after an erase. */
@@ -129,7 +127,7 @@ class SqliteStoreWriter extends SqlWriteTransaction implements StoreWriter, Writ
     this.#identity = new FileIdentity(file);
     // SQLite's own checkpoints hide their errors: see `#checkpoint`.
     database.exec('PRAGMA wal_autocheckpoint = 0');
-    this.#keys = new StoreMatchKeys(database, this.#store.hashOf);
+    this.#keys = new BufferedRuns(database, MATCH_KEYS, () => 0);
     this.#graph = new StoreGraph(this.#store, this.#keys);
     this.#nodes = new StoreNodes(this.#store, profileSizes);
     this.#tables = new EventTables(database, tableEvents, indexSizes);
@@ -137,7 +135,7 @@ class SqliteStoreWriter extends SqlWriteTransaction implements StoreWriter, Writ
     this.#firstUses = new FirstUses(database, this.#store.hashOf);
     this.#invalidations = new Invalidations(this.#store);
     const { eventIdRuns, keyRuns } = this.#firstUses;
-    this.#keyTrees = [this.#keys.buffered, eventIdRuns, keyRuns];
+    this.#keyTrees = [this.#keys, eventIdRuns, keyRuns];
     this.#trees = [this.#nodes.deltas, ...this.#keyTrees, ...this.#tables.index];
   }
 
@@ -246,11 +244,11 @@ class SqliteStoreWriter extends SqlWriteTransaction implements StoreWriter, Writ
   }
 
   async compact(): Promise<boolean> {
-    const isBehind = this.#attempt(() => this.#trees.some(({ runs }) => runs.isCompacting));
+    const isBehind = this.#attempt(() => this.#trees.some((tree) => tree.isCompacting));
     if (!isBehind) return false;
     await this.begin();
     try {
-      this.#attempt(() => this.#trees.forEach(({ runs }) => runs.compact()));
+      this.#attempt(() => this.#trees.forEach((tree) => tree.compact()));
       await this.commit(false);
     } catch (error) {
       await this.rollback();
@@ -269,7 +267,7 @@ class SqliteStoreWriter extends SqlWriteTransaction implements StoreWriter, Writ
 
   async sweep(retention: Retention, now: number): Promise<boolean> {
     try {
-      return this.#attempt(() => sweep(this.#database, this.#firstUses, retention, now));
+      return this.#attempt(() => sweep(this.#store, this.#firstUses, retention, now));
     } catch (error) {
       this.#forget();
       throw error;
@@ -280,8 +278,7 @@ class SqliteStoreWriter extends SqlWriteTransaction implements StoreWriter, Writ
   }
 
   async close(): Promise<void> {
-    if (!this.#database.isOpen) return;
-    this.#database.close();
+    if (this.#database.isOpen) this.#database.close();
   }
 
   /**
@@ -383,13 +380,11 @@ class SqliteStoreWriter extends SqlWriteTransaction implements StoreWriter, Writ
   }
 
   #tenant(id: TenantId): KnownTenant {
-    const known = this.#tenants.get(id);
-    if (known !== undefined) return known;
-    this.#store.run('INSERT INTO tenants (id) VALUES (?) ON CONFLICT DO NOTHING', id);
-    const sql = 'SELECT no, id, last_erased_at AS "lastErasedAt" FROM tenants WHERE id = ?';
-    const tenant = this.#store.get<KnownTenant>(sql, id) as KnownTenant;
-    this.#tenants.set(id, tenant);
-    return tenant;
+    return this.#tenants.getOrInsertComputed(id, () => {
+      this.#store.run('INSERT INTO tenants (id) VALUES (?) ON CONFLICT DO NOTHING', id);
+      const sql = 'SELECT no, id, last_erased_at AS "lastErasedAt" FROM tenants WHERE id = ?';
+      return this.#store.get<KnownTenant>(sql, id) as KnownTenant;
+    });
   }
 
   #writeTenant(batch: TenantBatch, processedAt: number): void {
