@@ -18,7 +18,6 @@ import { int8s } from './binary-arrays.ts';
 import { ADVISORY_LOCKS, SWEEP_LOCK } from './migrations.ts';
 import type { PostgresClient, PostgresPool, Queryable, Statement } from './pool.ts';
 import { runSteps } from './sql-database.ts';
-import { SERVER_NOW } from './store-balance.ts';
 import {
   dayOf,
   dayTable,
@@ -36,6 +35,8 @@ import { REMOVED_COLUMNS, type RemovedEvent, takeFromAllSums, takeFromNodes } fr
  * in other partitions and logs, whose late records must still find their first uses. This costs only space.
  */
 const LATENESS_MAX_MS = 7 * DAY_MS;
+/** In milliseconds since 1970, by the clock that all nodes share. */
+const SERVER_NOW = 'floor(extract(epoch FROM clock_timestamp()) * 1000)::int8';
 
 interface Progress extends SweepProgress {
   readonly expiry: ExpiryProgress;

@@ -13,7 +13,7 @@
 
 import { randomInt } from 'node:crypto';
 import { newProfilesIn, type Snapshot } from '../../identity/graph.ts';
-import type { MatchKey, NodeNumber, TenantId } from '../../model.ts';
+import { DAY_MS, HOUR_MS, type MatchKey, type NodeNumber, type TenantId } from '../../model.ts';
 import {
   type LookupResult,
   type PersonKeys,
@@ -29,7 +29,7 @@ import {
 import { addVisit, type Visits } from '../../views/node-properties.ts';
 import type { HashOfKey } from '../../views/keyed-hash.ts';
 import { countLostRecords, readProcessedLog } from '../sql/positions.ts';
-import type { Difference } from '../sql/ledger.ts';
+import { type Difference, readDifference } from '../sql/ledger.ts';
 import { hasJobs } from '../sql/jobs.ts';
 import { markAccepted } from '../sql/rejections.ts';
 import type { Steps, Tables } from '../sql/steps.ts';
@@ -41,7 +41,6 @@ import { hashesOf } from './key-secret.ts';
 import { isMissingPartition } from './pool-errors.ts';
 import { ROW_LOCKS, runSteps, storeQueriesOn } from './sql-database.ts';
 import { ANNOUNCE_WRITER } from './store-arrivals.ts';
-import { StoreBalance } from './store-balance.ts';
 import { dayOf, pairOf, StoreDays } from './store-days.ts';
 import { StoreNumbers } from './store-numbers.ts';
 import { SHARDS } from './store-schema.ts';
@@ -88,6 +87,15 @@ const INSERT_TENANTS = {
     ON CONFLICT (id) DO NOTHING`,
 };
 
+/** Nearly everything happens in the last days of the ledger. They are added up each time, and older hours once an hour. */
+const RECENT_MS = 3 * DAY_MS;
+
+interface OldHours {
+  readonly until: number;
+  readonly readAt: number;
+  readonly difference: Difference;
+}
+
 /** Shared by the transactions of one writer. */
 interface Shared {
   readonly logName: string;
@@ -103,7 +111,7 @@ class PostgresStoreWriter implements StoreWriter {
   readonly #queries: StoreQueries;
   readonly #shared: Shared;
   readonly #sweep: StoreSweep;
-  readonly #balance: StoreBalance;
+  #oldHours: OldHours | undefined;
   #hashOf: HashOfKey | undefined;
   #people: PersonCache | undefined;
   #interruptions = 0;
@@ -119,7 +127,6 @@ class PostgresStoreWriter implements StoreWriter {
       shard: randomInt(SHARDS),
     };
     this.#sweep = new StoreSweep(pool, this.#shared.days);
-    this.#balance = new StoreBalance(pool);
   }
 
   /** Checked again here: a dump of another installation may have been restored over the tables meanwhile. */
@@ -165,7 +172,14 @@ class PostgresStoreWriter implements StoreWriter {
   }
 
   async difference(): Promise<Difference> {
-    return this.#balance.difference();
+    if (this.#oldHours === undefined || performance.now() - this.#oldHours.readAt >= HOUR_MS) {
+      const until = Date.now() - RECENT_MS;
+      const difference = await readDifference(this.#queries, { before: until });
+      this.#oldHours = { until, readAt: performance.now(), difference };
+    }
+    const { until, difference } = this.#oldHours;
+    const recent = await readDifference(this.#queries, { since: until });
+    return { users: difference.users + recent.users, events: difference.events + recent.events };
   }
 
   /** Nothing is deferred here. */
