@@ -2,16 +2,7 @@
 
 import assert from 'node:assert/strict';
 import { suite, test } from 'node:test';
-import {
-  DAY_MS,
-  eventsOf,
-  HOUR_MS,
-  person,
-  START,
-  send,
-  sweepAll,
-  TENANT,
-} from '../../contract/store-feeding.ts';
+import { DAY_MS, eventsOf, HOUR_MS, person, START, send, sweepAll, TENANT } from '../../contract/store-feeding.ts';
 import { whyNoPostgres } from '../../servers/postgres.ts';
 import { openFor, openOn } from './store-under-test.ts';
 

@@ -12,8 +12,6 @@
 import { existsSync } from 'node:fs';
 import { DatabaseSync } from 'node:sqlite';
 import { sizeOfFile } from '../../../data-folder/files.ts';
-import { follows, selectNextStart } from '../../sql/starts.ts';
-import { rowsOf } from '../../sql/steps.ts';
 import { BUSY_TIMEOUT_MS, transaction } from '../database.ts';
 import type { StoreConnection } from './connection.ts';
 
@@ -66,10 +64,4 @@ export function latestStart(store: StoreConnection): string {
   const row = store.get<{ id: string }>('SELECT id FROM starts ORDER BY no DESC LIMIT 1');
   if (row === undefined) throw new Error('the table starts has no row');
   return row.id;
-}
-
-/** Whether this store can continue after an event number issued under a start. */
-export function followsStart(store: StoreConnection, id: string, event: number): boolean {
-  const [next] = store.steps((tables) => rowsOf(selectNextStart(tables, id)));
-  return follows(next, event);
 }

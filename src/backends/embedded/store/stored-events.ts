@@ -4,13 +4,13 @@
  * were just read are cached for the rest of the query, up to a limit.
  *
  * An erase and retention remove events within their own write transaction, a bounded number at a time, and every sum is
- * updated: the event count of tables, and the sums of `backends/sql/removed-sums.ts`.
+ * updated: the event count of tables, and the sums of `backends/sql/sums.ts`.
  */
 
 import { currencyOfStored } from '../../../views/currency.ts';
 import { selectStoredEvents } from '../../sql/ledger.ts';
-import { type RemovedEvent, takeFromSums } from '../../sql/removed-sums.ts';
 import { rowsOf } from '../../sql/steps.ts';
+import { type RemovedEvent, takeFromSums } from '../../sql/sums.ts';
 import { NO_LOCKS } from '../sql-database.ts';
 import { type Block, type BlockEvent, BlockWriter, unpackBlock } from './event-blocks.ts';
 import { EVENTS_BY_NODE, EVENTS_BY_TENANT } from './event-index.ts';
