@@ -227,7 +227,7 @@ export async function prepareDatabase(config: Config): Promise<void> {
     await Promise.all([
       import('../backends/postgres/migrations.ts'),
       import('../backends/postgres/migration-state.ts'),
-      import('../backends/postgres/arrival-numbers.ts'),
+      import('../backends/postgres/store-arrivals.ts'),
     ]);
   await withDatabase(config, async (pool) => {
     const problem = logUrl === '' ? problemOfOtherDatabase(dataFolder, (await findMigration(pool))?.id) : null;

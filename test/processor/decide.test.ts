@@ -7,7 +7,7 @@ import { LIMITS, type MatchKey } from '../../src/model.ts';
 import { decide, lookupRequestOf } from '../../src/processor/decide.ts';
 import { prepareRecord } from '../../src/processor/prepare.ts';
 import type { LookupResult, TenantBatch } from '../../src/store-writer.ts';
-import { eventIdUsesOf } from '../../src/backends/postgres/event-id-uses.ts';
+import { eventIdUsesOf } from '../../src/backends/postgres/write-first-uses.ts';
 import { entryOf, traceIdOf } from './history.ts';
 
 const OPTIONS = { defaultCountry: null, junkValues: new Set<string>() };

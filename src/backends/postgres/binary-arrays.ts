@@ -1,8 +1,11 @@
 /**
  * Encodes columns as PostgreSQL binary arrays, for statements that read them with `unnest`: one round trip for any
  * number of rows. Binary, so that text needs no escaping here and no parsing there; `pg` sends a Buffer in binary
- * format. The statement must cast each parameter to the array type that is built here (`$1::int8[]`).
+ * format. The statement must cast each parameter to the array type that is built here (`$1::int8[]`), as a
+ * `RowsStatement` does, which has the names, types and values of its columns in one place.
  */
+
+import type { Queryable, Result, Statement } from './pool.ts';
 
 const OID = { bool: 16, bytea: 17, int8: 20, int2: 21, int4: 23, text: 25, uuid: 2950 } as const;
 /** Dimensions, whether there are nulls, type of the elements, their number, the first one's index: 4 bytes each. */
@@ -68,7 +71,7 @@ export function int2s(values: readonly number[]): Buffer {
   return arrayOf(OID.int2, values, () => 2, write);
 }
 
-export function booleans(values: readonly boolean[]): Buffer {
+function booleans(values: readonly boolean[]): Buffer {
   const write = (buffer: Buffer, value: boolean, at: number): number => buffer.writeUInt8(value ? 1 : 0, at);
   return arrayOf(OID.bool, values, () => 1, write);
 }
@@ -100,4 +103,59 @@ export function byteas(values: readonly (Uint8Array | null)[]): Buffer {
     return at + value.length;
   };
   return arrayOf(OID.bytea, values, ({ length }) => length, write);
+}
+
+interface Column<Row> {
+  /** Of its array's elements. */
+  readonly type: string;
+  readonly arrayOf: (rows: readonly Row[]) => unknown;
+}
+
+/** By name. */
+export type Columns<Row> = Readonly<Record<string, Column<Row>>>;
+
+function columnOf<Value>(type: string, arrayOf: (values: readonly Value[]) => unknown) {
+  return <Row>(valueOf: (row: Row) => Value): Column<Row> => ({ type, arrayOf: (rows) => arrayOf(rows.map(valueOf)) });
+}
+
+export const int8 = columnOf('int8', int8s);
+export const int4 = columnOf('int4', int4s);
+export const int2 = columnOf('int2', int2s);
+export const bool = columnOf('bool', booleans);
+export const uuid = columnOf('uuid', uuids);
+export const text = columnOf('text', texts);
+export const bytea = columnOf('bytea', byteas);
+/** Numbers as text. */
+export const numeric = columnOf('numeric', (values: readonly string[]) => values);
+
+/** A statement about rows, which it reads as `q`, with their `ordinal` from 1. */
+export class RowsStatement<Row> {
+  readonly #columns: readonly Column<Row>[];
+  readonly #statement: Statement;
+
+  constructor(name: string, columns: Columns<Row>, sqlOf: (rows: string, names: string) => string) {
+    this.#columns = Object.values(columns);
+    const names = Object.keys(columns).join(', ');
+    const arrays = this.#columns.map(({ type }, index) => `$${index + 1}::${type}[]`).join(', ');
+    const rows = `unnest(${arrays}) WITH ORDINALITY AS q (${names}, ordinal)`;
+    this.#statement = { name: `store_${name}`, text: sqlOf(rows, names) };
+  }
+
+  /** Sends nothing without rows. */
+  async query<Found>(client: Queryable, rows: readonly Row[]): Promise<Omit<Result<Found>, 'command'>> {
+    if (rows.length === 0) return { rows: [], rowCount: 0 };
+    return client.query<Found>(
+      this.#statement,
+      this.#columns.map(({ arrayOf }) => arrayOf(rows)),
+    );
+  }
+}
+
+/** `end` follows; ORDER BY ordinal, where the table counts its rows. */
+export function insertInto<Row>(table: string, columns: Columns<Row>, end = ''): RowsStatement<Row> {
+  return new RowsStatement(
+    `insert_${table}`,
+    columns,
+    (rows, names) => `INSERT INTO ${table} (${names}) SELECT ${names} FROM ${rows} ${end}`,
+  );
 }

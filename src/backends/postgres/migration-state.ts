@@ -17,7 +17,7 @@ export const MIGRATION_TABLES: readonly string[] = [
     started_at    bigint NOT NULL,
     finished_at bigint,
     -- Of the migrated store, and the transaction number of its first MIGRATED_EVENTS_PER_TRANSACTION events
-    -- (arrival-numbers.ts): its cursors stay valid here.
+    -- (store-arrivals.ts): its cursors stay valid here.
     store_id text COLLATE "C" NOT NULL,
     first_tx     bigint,
     next_number  bigint

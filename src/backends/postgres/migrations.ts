@@ -1,12 +1,9 @@
 /**
- * Brings the schema of a database up to date: `migrate(pool)`, once at start, before any store is opened.
- *
- * There are three lists of numbered steps, each an array of SQL texts (several statements a text): KEYS_MIGRATIONS
- * and STORE_MIGRATIONS in store-schema.ts, MIGRATION_TABLES in migration-state.ts. Step n is element n - 1.
- * Names in them are unqualified: the search path is `sluice`. A released step is never edited (its checksum is stored,
- * ignoring white space): add the next one. Each step is a transaction under an advisory lock, so any number of nodes
- * may start at once and one of them applies it. A database of a newer Sluice is refused, as is one whose steps were
- * different.
+ * Brings the schema of a database up to date: `migrate(pool)`, once at start, before any store is opened. There are three
+ * lists of numbered steps, each an array of SQL texts; step n is element n - 1. Names in them are unqualified: the search
+ * path is `sluice`. A released step is never edited (its checksum is stored, ignoring white space): add the next one.
+ * Each step is a transaction under an advisory lock, so any number of nodes may start at once and one of them applies
+ * it. A database of a newer Sluice is refused, as is one whose steps were different.
  */
 
 import { hash } from 'node:crypto';

@@ -1,12 +1,10 @@
 /**
  * A writer's cache of people it has seen: from all match keys of a user to the node of the strongest key, provided all
- * keys belong to one profile. Most users come back with the same identifiers, and then need no lookup per key.
- *
- * Entries stay valid whatever other processors merge and link; only an erase or an unmerge invalidates them. Both
- * increment `tenants.invalidation_count` and list the nodes they changed in `invalidations`. Under the row locks, an
- * entry is used only if the count is still the one it was read with. Otherwise the nodes invalidated since then are
- * dropped (all people of the tenant if some invalidations are no longer stored), and the batch is looked up again. Data
- * received before an erase always bypasses the cache.
+ * keys belong to one profile. Most users come back with the same identifiers, and then need no lookup per key. Entries
+ * stay valid whatever other processors merge and link; only an erase or an unmerge invalidates them. Both increment
+ * `tenants.invalidation_count` and list the nodes they changed in `invalidations`: where the count is not the one that
+ * entries were read with, these nodes are dropped (all people of the tenant if some invalidations are no longer stored),
+ * and the batch is looked up again. Data received before an erase always bypasses the cache.
  */
 
 import type { NodeNumber } from '../../model.ts';

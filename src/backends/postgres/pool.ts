@@ -1,25 +1,22 @@
 /**
- * The connection pool that everything in this folder uses, and the settings of every connection: search path `sluice`,
- * UTC, timeouts for statements, locks and idle transactions. bigint and numeric (the type of a sum of bigint) are parsed
- * as JavaScript numbers: none of our values reaches 2^53. A dead peer is detected by our own query timeouts and by TCP
- * keepalives on both ends. A connection failure never crashes the process. Errors are mapped in one place
- * (`pool-errors.ts`). After any error but a conflict, a connection is closed instead of going back to the pool.
+ * The connection pool that everything in this folder uses, and the settings of every connection. bigint and numeric (the
+ * type of a sum of bigint) are parsed as JavaScript numbers: none of our values reaches 2^53. A connection failure never
+ * crashes the process, and errors are mapped in one place (`pool-errors.ts`); after any but a conflict, a connection is
+ * closed instead of going back to the pool. Before anything relies on a server it is checked once, and what is
+ * misconfigured is explained. Connect directly or through a pooler in session mode: transaction pooling does not support
+ * the session settings.
  *
  * While a server runs, its STORE_URL may begin to point at another database: databases are renamed, or dropped and
  * created again. A connection never changes its database, so each is checked once, before its first use
  * (`assertInstallation`); nothing is ever read from or written to the database of another installation. A restored dump
  * of the same database passes.
- *
- * A `PostgresPool` is a reference-counted handle: a store owns the handle it is given and closes it, and `share`
- * returns another handle to the same connections, which close with the last handle. Connect directly or through a
- * pooler in session mode: transaction pooling does not support the session settings.
  */
 
 import { finished } from 'node:stream/promises';
 import { type ClientConfig, Pool, type PoolClient, type QueryArrayConfig, type QueryConfig, types } from 'pg';
 import { from as copyFrom } from 'pg-copy-streams';
+import { OperatorError } from '../../errors.ts';
 import { StoreConflictError, StoreUnavailableError } from '../../store-writer.ts';
-import { checkServer, explainRefusal } from './pool-check.ts';
 import { asErrorOfStatement, asStoreError, codeOf } from './pool-errors.ts';
 import { readPostgresUrl } from './url.ts';
 
@@ -136,7 +133,7 @@ export interface Statement {
   readonly timeoutMs?: number;
 }
 
-interface Result<Row> {
+export interface Result<Row> {
   readonly rows: Row[];
   /** Rows read or written. */
   readonly rowCount: number;
@@ -163,6 +160,60 @@ export async function openPool(options: PoolOptions): Promise<PostgresPool> {
   return pool;
 }
 
+const VERSION_MIN = 15;
+const VERSION_STEP = 10_000;
+
+async function checkServer(pool: Queryable, address: string): Promise<void> {
+  const { rows } = await pool.query<{ version: number; encoding: string }>(
+    `SELECT current_setting('server_version_num')::int AS version, current_setting('server_encoding') AS encoding`,
+  );
+  const [row] = rows;
+  if (row === undefined) throw new Error('a SELECT without FROM gave no row');
+  const mistake = serverMistake(Math.floor(row.version / VERSION_STEP), row.encoding, address);
+  if (mistake !== undefined) throw new OperatorError(mistake);
+}
+
+export function serverMistake(version: number, encoding: string, address: string): string | undefined {
+  if (version < VERSION_MIN) {
+    return `The server at ${address} is PostgreSQL ${version}; Sluice needs ${VERSION_MIN} or later. Upgrade it, or point STORE_URL at another.`;
+  }
+  if (encoding !== 'UTF8') {
+    return `The database at ${address} has the encoding ${encoding}, which cannot hold all text. Make one with: createdb --encoding=UTF8 --template=template0 NAME`;
+  }
+  return undefined;
+}
+
+/** The error to show to an operator who starts Sluice; other errors are returned unchanged. */
+function explainRefusal(error: unknown, address: string): unknown {
+  const words = wordsFor(codeOf(error) ?? '', error, address);
+  return words === undefined ? error : new OperatorError(words, { cause: error });
+}
+
+function wordsFor(code: string, error: unknown, address: string): string | undefined {
+  const message = error instanceof Error ? error.message : '';
+  if (code === '28P01' || /password must be a string/.test(message)) {
+    return `PostgreSQL at ${address} refuses the user or password in STORE_URL. Correct them; write special characters percent-encoded (@ as %40, / as %2F, # as %23).`;
+  }
+  if (code === '28000') {
+    return `PostgreSQL at ${address} rejects this user from this host (pg_hba.conf, or the user does not exist)${/no encryption/.test(message) ? '; it may want an encrypted connection: add sslmode=verify-full to STORE_URL' : ''}.`;
+  }
+  if (code === '3D000')
+    return `There is no such database at ${address}. Create it with createdb, or correct STORE_URL.`;
+  if (code === '42501')
+    return `The user in STORE_URL may not use the database at ${address}. Grant it CONNECT and CREATE.`;
+  if (/does not support SSL/.test(message)) {
+    return `PostgreSQL at ${address} does not offer encryption. Switch it on there (ssl = on), or take sslmode out of STORE_URL.`;
+  }
+  if (isCertificateCode(code)) {
+    return `The certificate of PostgreSQL at ${address} is not trusted (${code}). Name the authority's file in STORE_URL with sslrootcert=FILE, and the host as the certificate has it.`;
+  }
+  return undefined;
+}
+
+function isCertificateCode(code: string): boolean {
+  return code === 'ERR_TLS_CERT_ALTNAME_INVALID' || /(SELF_SIGNED|CERT_|UNABLE_TO_(VERIFY|GET_ISSUER))/.test(code);
+}
+
 /**
  * For a server that starts before its database: connects to nothing, and what `openPool` checks is checked elsewhere.
  */
@@ -170,6 +221,10 @@ export function poolWithoutCheck(options: PoolOptions): PostgresPool {
   return new PostgresPool(new Connections(options));
 }
 
+/**
+ * A reference-counted handle: a store owns the handle it is given and closes it, and `share` returns another to the same
+ * connections, which close with the last one.
+ */
 export class PostgresPool implements Queryable {
   readonly #connections: Connections;
   #isClosed = false;
@@ -223,23 +278,33 @@ export class PostgresPool implements Queryable {
 
   /** Runs `work` in a READ COMMITTED transaction, again after each conflict, `attempts` times in all. */
   async inTransaction<T>(work: (client: PostgresClient) => Promise<T>, attempts = 1): Promise<T> {
-    const transaction = await this.begin();
+    const client = await this.begin();
     try {
-      const result = await work(transaction.client);
-      await transaction.commit();
+      const result = await work(client);
+      await client.commit();
       return result;
     } catch (error) {
-      await transaction.rollback();
+      await client.rollback();
       if (attempts > 1 && error instanceof StoreConflictError) return this.inTransaction(work, attempts - 1);
       throw error;
     }
   }
 
+  /** All statements of `work`, which writes nothing, see the same snapshot. */
+  async inSnapshot<T>(work: (client: PostgresClient) => Promise<T>): Promise<T> {
+    const client = await this.begin('SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY');
+    try {
+      return await work(client);
+    } finally {
+      await client.rollback();
+    }
+  }
+
   /**
-   * A transaction that ends with `commit` or `rollback`; until then it has a connection to itself. `settings` are
-   * statements (SET LOCAL …) sent with BEGIN in one message.
+   * A connection in a transaction, which ends with `commit` or `rollback`. `settings` are statements (SET LOCAL …) sent
+   * with BEGIN in one message.
    */
-  async begin(settings = ''): Promise<PostgresTransaction> {
+  async begin(settings = ''): Promise<PostgresClient> {
     const client = await this.#take();
     try {
       await client.query(`BEGIN ISOLATION LEVEL READ COMMITTED; ${settings}`);
@@ -247,7 +312,7 @@ export class PostgresPool implements Queryable {
       client.release();
       throw error;
     }
-    return new PostgresTransaction(client);
+    return client;
   }
 
   async close(): Promise<void> {
@@ -290,6 +355,7 @@ export class PostgresPool implements Queryable {
 export class PostgresClient implements Queryable {
   readonly #client: PoolClient;
   #isUsable = true;
+  #isReleased = false;
   readonly #onError = (): void => {
     this.#isUsable = false;
   };
@@ -337,8 +403,35 @@ export class PostgresClient implements Queryable {
     this.release();
   }
 
+  /** Ends its transaction. When this rejects with `StoreUnavailableError`, that may or may not be committed. */
+  async commit(): Promise<void> {
+    try {
+      const { command } = await this.query('COMMIT');
+      // The server treats COMMIT after a failed statement as ROLLBACK, without an error.
+      if (command !== 'COMMIT') throw new Error('a transaction was committed in which a statement had failed');
+    } finally {
+      this.release();
+    }
+  }
+
+  /**
+   * Ends its transaction. Does nothing after `commit`, and never rejects: a connection that cannot roll back is closed,
+   * which does the same.
+   */
+  async rollback(): Promise<void> {
+    if (this.#isReleased) return;
+    try {
+      if (this.#isUsable) await this.query('ROLLBACK');
+    } catch {
+      // The client has noted that it is unusable.
+    }
+    this.release();
+  }
+
   /** Returns it to the pool, or closes it. */
   release(): void {
+    if (this.#isReleased) return;
+    this.#isReleased = true;
     // A graceful close could hang forever on a silent connection.
     if (!this.#isUsable) this.#client.connection.stream.destroy();
     this.#client.release(!this.#isUsable);
@@ -349,45 +442,6 @@ export class PostgresClient implements Queryable {
     const mapped = asStoreError(error);
     if (!(mapped instanceof StoreConflictError)) this.#isUsable = false;
     return mapped;
-  }
-}
-
-export class PostgresTransaction {
-  readonly client: PostgresClient;
-  #isOpen = true;
-
-  constructor(client: PostgresClient) {
-    this.client = client;
-  }
-
-  /** When this rejects with `StoreUnavailableError`, the transaction may or may not be committed. */
-  async commit(): Promise<void> {
-    try {
-      const { command } = await this.client.query('COMMIT');
-      // The server treats COMMIT after a failed statement as ROLLBACK, without an error.
-      if (command !== 'COMMIT') throw new Error('a transaction was committed in which a statement had failed');
-    } finally {
-      this.#end();
-    }
-  }
-
-  /**
-   * Does nothing after `commit`, and never rejects: a connection that cannot roll back is closed, which does the same.
-   */
-  async rollback(): Promise<void> {
-    if (!this.#isOpen) return;
-    try {
-      if (this.client.isUsable) await this.client.query('ROLLBACK');
-    } catch {
-      // The client has noted that it is unusable.
-    }
-    this.#end();
-  }
-
-  #end(): void {
-    if (!this.#isOpen) return;
-    this.#isOpen = false;
-    this.client.release();
   }
 }
 

@@ -1,18 +1,22 @@
 /**
  * Events in order of arrival, each exactly once, although the transactions of several processors commit in any order. A
  * location is (transaction, event): each range of events carries the number of the transaction that stored it, and
- * readers stay below the horizon, the oldest active writer. Everything below the horizon is committed or rolled back,
- * so no event can appear before a location that a reader has already passed.
+ * readers stay below the horizon, the oldest active writer: everything below it is committed or rolled back. Each range
+ * has a random id, which cursors carry with the location: if the database was restored to an earlier state and has
+ * diverged since, the range at that location has another id or does not exist, and the cursor is rejected, as is every
+ * cursor after which events may be missing (`BadCursorError`).
  *
- * Writers announce themselves with an advisory lock (`ANNOUNCE_WRITER`). PostgreSQL's own snapshot would do, but then a
- * transaction left open in any database of the server would delay the events shown here. Ranges are kept as long as their
- * events. Each has a random id, which cursors carry with the location: if the database was restored to an earlier state
- * and has diverged since, the range at that location has another id or does not exist, and the cursor is rejected, as is
- * every cursor after which events may be missing (`BadCursorError`). Limits: `sequence` is a double; it is exact for
- * 2^31 transactions before the store was opened, 6 * 10^9 after (two years at a hundred per second), and 2^20 events
- * per tenant and transaction.
+ * Numbers are PostgreSQL's transaction ids plus an offset, so that they always increase: a database restored from a dump
+ * has arrivals numbered by another server, whose ids may have been higher. Events migrated from an embedded store keep
+ * the order of their event numbers: every MIGRATED_EVENTS_PER_TRANSACTION of them count as stored by one transaction, the
+ * last of which comes just before the first in this database. So a cursor of the embedded store, which is an event
+ * number, maps to an exact position here.
+ *
+ * Limits: `sequence` is a double; it is exact for 2^31 transactions before the store was opened, 6 * 10^9 after (two years
+ * at a hundred per second), and 2^20 events per tenant and transaction.
  */
 
+import { DAY_MS } from '../../model.ts';
 import type { ArrivalFilter, ArrivedEvent, Arrivals, NewestArrivals } from '../../store.ts';
 import {
   arrivalCursorIn,
@@ -25,17 +29,11 @@ import {
   cursorOfOtherStore,
   OLDEST,
 } from '../../views/cursor.ts';
-import {
-  type MigratedArrivals,
-  migratedStoreFollows,
-  migratedTransactionOf,
-  NEXT_TRANSACTION,
-  readMigratedArrivals,
-  SHIFT,
-} from './arrival-numbers.ts';
+import { followsStart } from '../sql/starts.ts';
 import { installationOf } from './identity.ts';
-import { ADVISORY_LOCKS } from './migrations.ts';
-import type { Queryable } from './pool.ts';
+import { ADVISORY_LOCKS, MIGRATION_LOCK } from './migrations.ts';
+import type { PostgresPool, Queryable } from './pool.ts';
+import { runSteps } from './sql-database.ts';
 import {
   bytesBefore,
   cutToLength,
@@ -45,6 +43,13 @@ import {
   PROFILE_ID,
   storedEvent,
 } from './store-timeline.ts';
+
+/** The number of the next transaction. */
+const NEXT_TRANSACTION = 'pg_snapshot_xmax(pg_current_snapshot())::text::bigint';
+/** Added to the number of a transaction. */
+export const SHIFT = '(SELECT shift FROM arrival_numbers)';
+/** How many migrated events share one number. */
+const MIGRATED_EVENTS_PER_TRANSACTION = 65_536;
 
 const EVENTS_PER_TRANSACTION = 2 ** 20;
 const TRANSACTIONS_BEFORE = 2 ** 31;
@@ -58,8 +63,9 @@ const ARRIVAL_LOCKS = ADVISORY_LOCKS + 1;
 const LOW_HALF = 2 ** 32 - 1;
 
 /**
- * Runs before a writer changes anything: only then does its transaction get a number, which is not below the one in the
- * lock. The lock is released after the commit is visible.
+ * Writers announce themselves with an advisory lock: with PostgreSQL's own snapshot, a transaction left open in any
+ * database of the server would delay the events shown here. Runs before a writer changes anything: only then does its transaction
+ * get a number, which is not below the one in the lock. The lock is released after the commit is visible.
  */
 export const ANNOUNCE_WRITER = `
   SELECT pg_advisory_xact_lock_shared(${ARRIVAL_LOCKS}, ${NEXT_TRANSACTION}::bit(32)::integer)`;
@@ -267,9 +273,12 @@ export class StoreArrivals {
     this.#migrated ??= await readMigratedArrivals(this.#db);
     if (this.#migrated === undefined || storeId !== storeIdIn(this.#migrated.storeId)) throw cursorOfOtherStore();
     if (first === undefined || first < 0 || second !== undefined) throw malformedCursor();
-    if (historyId === null || !(await migratedStoreFollows(this.#db, historyId, first))) throw cursorOfOtherHistory();
+    if (historyId === null || !(await runSteps(this.#db, (tables) => followsStart(tables, historyId, first)))) {
+      throw cursorOfOtherHistory();
+    }
     if (first >= this.#migrated.nextNumber) throw cursorFromFuture();
-    return { tx: migratedTransactionOf(this.#migrated, first), no: first, rangeId: null };
+    const tx = this.#migrated.firstTx + Math.floor(first / MIGRATED_EVENTS_PER_TRANSACTION);
+    return { tx, no: first, rangeId: null };
   }
 
   async #refuseUnknownRange(tenant: number | undefined, location: Location, next: number): Promise<void> {
@@ -324,4 +333,75 @@ function enoughFor(limit: number, ranges: readonly ArrivalRange[]): number {
 /** Index among the tenant's events of the transaction, from 1. */
 function inTransaction({ firstEvent, seen }: ArrivalRange, no: number): number {
   return seen + no - firstEvent + 1;
+}
+
+/** The highest number that a cursor of this database may name: of stored, expired or migrated events. */
+const LAST_NUMBER = `(
+  SELECT coalesce(max(tx), 0) FROM (
+    SELECT last.tx FROM tenants CROSS JOIN LATERAL (
+      SELECT tx FROM arrivals WHERE arrivals.tenant = tenants.no ORDER BY tx DESC LIMIT 1
+    ) AS last
+    UNION ALL SELECT tx FROM expired_arrivals
+    UNION ALL SELECT first_tx + next_number / ${MIGRATED_EVENTS_PER_TRANSACTION} FROM data_migrations
+  ) AS newest)`;
+
+/** Called at every start, before anything is stored: raises the offset if the database has seen higher numbers. */
+export async function continueArrivalNumbers(pool: PostgresPool): Promise<void> {
+  if (await isRight(pool)) return;
+  await pool.inTransaction(async (client) => {
+    await client.query('SELECT pg_advisory_xact_lock($1, $2)', [ADVISORY_LOCKS, MIGRATION_LOCK]);
+    if (await isRight(client)) return;
+    await client.query(`UPDATE arrival_numbers SET shift = ${LAST_NUMBER} + 1 - ${NEXT_TRANSACTION}`);
+  });
+}
+
+async function isRight(connection: Queryable): Promise<boolean> {
+  const { rows } = await connection.query<{ isRight: boolean }>(
+    `SELECT ${LAST_NUMBER} < shift + ${NEXT_TRANSACTION} AS "isRight" FROM arrival_numbers`,
+  );
+  return rows[0]?.isRight === true;
+}
+
+interface MigratedArrivals {
+  /** The id of the embedded store; `storeIdIn` derives the form used in cursors. */
+  readonly storeId: string;
+  readonly firstTx: number;
+  /** Every number that the embedded store assigned is below this. */
+  readonly nextNumber: number;
+}
+
+/** Undefined if nothing was migrated. */
+async function readMigratedArrivals(db: Queryable): Promise<MigratedArrivals | undefined> {
+  const { rows } = await db.query<MigratedArrivals>(
+    `SELECT store_id AS "storeId", first_tx AS "firstTx", next_number AS "nextNumber" FROM data_migrations WHERE first_tx IS NOT NULL`,
+  );
+  return rows[0];
+}
+
+/** Call it in a transaction, after all records are copied. Idempotent. The ranges are derived from the records alone. */
+export async function deriveMigratedArrivals(client: Queryable, nextNumber: number): Promise<void> {
+  const transactions = Math.floor(nextNumber / MIGRATED_EVENTS_PER_TRANSACTION) + 1;
+  await client.query(
+    `UPDATE data_migrations SET next_number = $1, first_tx = ${NEXT_TRANSACTION} + ${SHIFT} - $2::bigint WHERE first_tx IS NULL`,
+    [nextNumber, transactions],
+  );
+  await client.query(
+    `UPDATE expired_arrivals SET tx = event / ${MIGRATED_EVENTS_PER_TRANSACTION} + (SELECT first_tx FROM data_migrations)`,
+  );
+  await client.query('DELETE FROM arrivals');
+  // Consecutive events of a tenant and day have the same difference between their number and the count of those before.
+  await client.query(
+    `INSERT INTO arrivals (tx, tenant, first_event, events, received_at_min, received_at_max)
+     SELECT tx, tenant, min(first_event), sum(events), min(received_at), max(received_at) FROM (
+       SELECT *, first_event + events - sum(events) OVER (PARTITION BY tenant, tx, day ORDER BY first_event) AS run FROM (
+         SELECT (SELECT first_tx FROM data_migrations) + part AS tx, tenant, received_at, floor(received_at / ${DAY_MS}::numeric) AS day,
+           greatest(first_event, part * ${MIGRATED_EVENTS_PER_TRANSACTION}) AS first_event,
+           least(first_event + events, (part + 1) * ${MIGRATED_EVENTS_PER_TRANSACTION})
+             - greatest(first_event, part * ${MIGRATED_EVENTS_PER_TRANSACTION}) AS events
+         FROM records CROSS JOIN LATERAL generate_series(first_event / ${MIGRATED_EVENTS_PER_TRANSACTION},
+           (first_event + events - 1) / ${MIGRATED_EVENTS_PER_TRANSACTION}) AS part
+         WHERE events > 0
+       ) AS pieces
+     ) AS numbered GROUP BY tx, tenant, day, run`,
+  );
 }

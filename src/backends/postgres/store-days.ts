@@ -1,14 +1,12 @@
 /**
- * The partitions of events and records: one of each per UTC day of receipt. A writer creates those of its batch before
- * it writes to them, on a connection of its own, so that nothing waits for its transaction; the sweep (store-sweep.ts)
- * detaches and drops them. Creating and removing both require PARTITION_LOCK.
+ * The partitions of events and records: one of each per UTC day of receipt. A writer creates those of its batch before it
+ * writes to them, on a connection of its own, so that nothing waits for its transaction; the sweep (store-sweep.ts)
+ * detaches and drops them. Both require PARTITION_LOCK. A detached table was about to be dropped: if its day is needed
+ * again it is attached again, with its rows.
  *
- * A detached table of a day was about to be dropped: if the day is needed again it is attached again, with its rows.
- *
- * Events are partitioned by day of receipt but queried by event time; `event_days` maps the days of event times to days of
- * receipt. An installation that never deletes events has a thousand partitions; planning a statement over all of them
- * takes a tenth of a second and needs more locks than PostgreSQL allows by default. So a query reads time in windows of a
- * few partitions each, newest first, each window larger than the last (`eventWindows`).
+ * Queries go by event time; `event_days` maps its days to days of receipt. Planning a statement over all of a thousand
+ * partitions takes a tenth of a second and needs more locks than PostgreSQL allows by default. So a query reads time in
+ * windows of a few partitions each, newest first, each window larger than the last (`eventWindows`).
  */
 
 import { DAY_MS } from '../../model.ts';

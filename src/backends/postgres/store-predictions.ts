@@ -16,11 +16,10 @@ import {
 } from '../../processor/predict.ts';
 import type { Prediction } from '../../store.ts';
 import type { LookupRequest, LookupResult } from '../../store-writer.ts';
-import { storedHashesOf } from './key-secret.ts';
 import { readInvalidationStates } from './person-cache.ts';
 import type { PostgresClient } from './pool.ts';
 import { NODES_BY_NUMBER, type NodeRow, profileNodesOf } from './store-profiles.ts';
-import { FirstUses } from './write-first-uses.ts';
+import { FirstUses, storedHashesOf } from './write-first-uses.ts';
 import { readGraph } from './write-graph.ts';
 
 /** $1 the numbers of roots. Reads the properties of the first nodes, until there are too many bytes. */

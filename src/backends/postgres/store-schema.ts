@@ -207,7 +207,7 @@ export const STORE_MIGRATIONS: readonly string[] = [
     event  bigint NOT NULL
   );
 
-  -- One row: the amount added to transaction numbers (arrival-numbers.ts).
+  -- One row: the amount added to transaction numbers (store-arrivals.ts).
   CREATE TABLE arrival_numbers (shift bigint NOT NULL);
   CREATE UNIQUE INDEX arrival_numbers_only_one ON arrival_numbers ((true));
   INSERT INTO arrival_numbers VALUES (0);

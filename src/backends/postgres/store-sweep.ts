@@ -1,24 +1,21 @@
 /**
- * Retention on PostgreSQL: the tables of this engine, and the lock that lets one node sweep at a time; a node that does
- * not get it has nothing to do. The rest is in `backends/sql/retention.ts`.
- *
- * Events are removed by whole days of receipt, so they are kept up to a day longer than configured. Traces outlive their
- * notes: a record stays as long as its events. A day is removed record by record, a bounded number at a time, with every
- * sum updated: the event count of nodes, the counts by minute and hour, and the ledger, where the events move from stored
- * to expired. Once a day is empty its tables are dropped, which frees the space.
- *
- * Locks are taken in the usual order: nodes by number first, sums last. A day is detached without blocking readers or
- * writers; rows added until then cause it to be attached again, so nothing is dropped that was not counted.
+ * Retention on PostgreSQL: the tables of this engine, and the lock that lets one node sweep at a time. The rest is in
+ * `backends/sql/retention.ts`. Events are removed by whole days of receipt, so they are kept up to a day longer than
+ * configured: record by record, a bounded number at a time, with every sum updated, until the tables of the day are
+ * dropped, which frees the space. Traces outlive their notes: a record stays as long as its events. Locks are taken in
+ * the usual order: nodes by number first, sums last. A day is detached without blocking readers or writers; rows added
+ * until then cause it to be attached again, so nothing is dropped that was not counted.
  */
 
 import { DAY_MS, EVENT_ID_WINDOW_MS, IDEMPOTENCY_WINDOW_MS } from '../../model.ts';
 import { type Retention, StoreConflictError } from '../../store-writer.ts';
 import { NO_PROGRESS, reportOverLimit, ROWS_PER_SWEEP, sweepPiece, type SweepProgress } from '../sql/retention.ts';
+import { takeFromSums } from '../sql/sums.ts';
 import { int8s } from './binary-arrays.ts';
 import { ADVISORY_LOCKS, SWEEP_LOCK } from './migrations.ts';
 import type { PostgresClient, PostgresPool, Queryable, Statement } from './pool.ts';
-import { runSteps } from './sql-database.ts';
-import { SERVER_NOW } from './store-balance.ts';
+import { REMOVED_COLUMNS, type RemovedEvent, takeFromNodes } from './profile-changes.ts';
+import { ROW_LOCKS, runSteps } from './sql-database.ts';
 import {
   dayOf,
   dayTable,
@@ -29,13 +26,14 @@ import {
   type StoreDays,
   withPartitionLock,
 } from './store-days.ts';
-import { REMOVED_COLUMNS, type RemovedEvent, takeFromAllSums, takeFromNodes } from './store-removal.ts';
 
 /**
  * First uses are kept this much longer than they are valid. A sweep knows how late its own node is, but not what waits
  * in other partitions and logs, whose late records must still find their first uses. This costs only space.
  */
 const LATENESS_MAX_MS = 7 * DAY_MS;
+/** In milliseconds since 1970, by the clock that all nodes share. */
+const SERVER_NOW = 'floor(extract(epoch FROM clock_timestamp()) * 1000)::int8';
 
 interface Progress extends SweepProgress {
   readonly expiry: ExpiryProgress;
@@ -246,7 +244,7 @@ async function expireSome(client: PostgresClient, day: number, progress: ExpiryP
     int8s(records.map(({ no }) => no)),
   ]);
   await takeFromNodes(client, rows);
-  await takeFromAllSums(client, rows, 'expired');
+  await runSteps(client, (tables) => takeFromSums(tables, ROW_LOCKS, rows, 'expired'));
   return records.length;
 }
 

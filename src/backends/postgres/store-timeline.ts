@@ -11,8 +11,7 @@ import type { EventQuery, Page, StoredEvent } from '../../store.ts';
 import { eventCursorOf, eventsBefore } from '../../views/cursor.ts';
 import { dayOf, eventWindows } from './store-days.ts';
 import type { Queryable } from './pool.ts';
-import { findNodes } from './store-profiles.ts';
-import { isPostgresText } from './store-reads.ts';
+import { findNodes, isPostgresText } from './store-profiles.ts';
 
 /** Limit of the properties on a page, in UTF-16 units; the event that exceeds it is still returned. */
 const PAGE_LENGTH_MAX = 16 * 1024 * 1024;

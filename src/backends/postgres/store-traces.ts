@@ -20,7 +20,6 @@ import {
 import { leadingTimeOf, timeOfUuid7, uuidOf } from '../../views/uuid.ts';
 import type { PostgresPool, Queryable } from './pool.ts';
 import { dayTables } from './store-days.ts';
-import { inSnapshot } from './store-reads.ts';
 
 type UserCells = readonly [userIndex: number, node: NodeNumber | null, events: number, profileId: string | null];
 
@@ -91,7 +90,7 @@ export async function readTrace(
   if (uuid === undefined || tenant === undefined) return undefined;
   const records = await readRecords(pool, tenant, uuid);
   if (mergersOf(records).length === 0) return traceOf(uuid, records, [], new Map());
-  return inSnapshot(pool, async (client) => {
+  return pool.inSnapshot(async (client) => {
     const again = await readRecords(client, tenant, uuid);
     const mergers = mergersOf(again);
     const { rows: merges } = await client.query<StandingMerge>(MERGES_SQL, [

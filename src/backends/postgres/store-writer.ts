@@ -1,19 +1,17 @@
 /**
  * Writes the store on PostgreSQL, for a processor; any number of processors may write at once, each for its own
  * partitions of the log. All transactions take locks in the same order: the position (`advance`), node rows by number
- * (write-graph.ts), new match keys, event ids and Idempotency-Keys through their unique indexes, and finally the sums
- * (write-counts.ts, ../sql/sums.ts). A transaction that loses a race gets a `StoreConflictError` and is retried.
- *
- * A batch takes a fixed number of round trips, however many users it has. Every commit is durable, unless the server is
- * configured otherwise. Caches that outlive a transaction hold only what stays valid whatever others write
- * (person-cache.ts, numbers of tenants), or what fails visibly when it is stale (store-days.ts). All caches are dropped
- * when the database may have been restored to an earlier state (a failover that lost transactions, a dump restored in
- * place): after a lost connection, and when a partition is not at the position where the last transaction left it.
+ * (write-graph.ts), new match keys, event ids and Idempotency-Keys through their unique indexes, and finally the sums. One
+ * that loses a race gets a `StoreConflictError` and is retried. A batch takes a fixed number of round trips, however many
+ * users it has. Caches that outlive a transaction hold only what stays valid whatever others write, or what fails visibly
+ * when it is stale (store-days.ts). All are dropped when the database may have been restored to an earlier state (a
+ * failover that lost transactions, a dump restored in place): after a lost connection, and when a partition is not at the
+ * position where the last transaction left it.
  */
 
 import { randomInt } from 'node:crypto';
 import { newProfilesIn, type Snapshot } from '../../identity/graph.ts';
-import type { MatchKey, NodeNumber, TenantId } from '../../model.ts';
+import { DAY_MS, HOUR_MS, type MatchKey, type NodeNumber, type TenantId } from '../../model.ts';
 import {
   type LookupResult,
   type PersonKeys,
@@ -28,31 +26,25 @@ import {
 } from '../../store-writer.ts';
 import { addVisit, type Visits } from '../../views/node-properties.ts';
 import type { HashOfKey } from '../../views/keyed-hash.ts';
-import { countLostRecords, readProcessedLog } from '../sql/positions.ts';
-import type { Difference } from '../sql/ledger.ts';
+import { countLostRecords, type Difference, readDifference, readProcessedLog } from '../sql/ledger.ts';
 import { hasJobs } from '../sql/jobs.ts';
 import { markAccepted } from '../sql/rejections.ts';
 import type { Steps, Tables } from '../sql/steps.ts';
 import type { StoreQueries } from '../sql/store-tables.ts';
 import { SqlWriteTransaction } from '../sql/write-transaction.ts';
-import { assertInstallation, type PostgresClient, type PostgresPool, type PostgresTransaction } from './pool.ts';
+import { assertInstallation, type PostgresClient, type PostgresPool } from './pool.ts';
 import { texts } from './binary-arrays.ts';
-import { hashesOf } from './key-secret.ts';
 import { isMissingPartition } from './pool-errors.ts';
 import { ROW_LOCKS, runSteps, storeQueriesOn } from './sql-database.ts';
 import { ANNOUNCE_WRITER } from './store-arrivals.ts';
-import { StoreBalance } from './store-balance.ts';
 import { dayOf, pairOf, StoreDays } from './store-days.ts';
-import { StoreNumbers } from './store-numbers.ts';
 import { SHARDS } from './store-schema.ts';
 import { StoreSweep } from './store-sweep.ts';
-import { writeCounts } from './write-counts.ts';
-import { writeChanges } from './write-changes.ts';
-import { FirstUses } from './write-first-uses.ts';
+import { writeChanges, writeNodes } from './write-changes.ts';
+import { FirstUses, hashesOf } from './write-first-uses.ts';
 import { type LockedNodes, lookUpGraph } from './write-graph.ts';
-import { writeNodes } from './write-nodes.ts';
 import { type InvalidationState, blockErases, PersonCache, readInvalidationStates } from './person-cache.ts';
-import { findStored, writeRecords } from './write-records.ts';
+import { findStored, StoreNumbers, writeCounts, writeRecords } from './write-records.ts';
 
 interface PostgresWriterSetup {
   /** At least two connections; the writer closes it. */
@@ -88,6 +80,15 @@ const INSERT_TENANTS = {
     ON CONFLICT (id) DO NOTHING`,
 };
 
+/** Nearly everything happens in the last days of the ledger. They are added up each time, and older hours once an hour. */
+const RECENT_MS = 3 * DAY_MS;
+
+interface OldHours {
+  readonly until: number;
+  readonly readAt: number;
+  readonly difference: Difference;
+}
+
 /** Shared by the transactions of one writer. */
 interface Shared {
   readonly logName: string;
@@ -103,7 +104,7 @@ class PostgresStoreWriter implements StoreWriter {
   readonly #queries: StoreQueries;
   readonly #shared: Shared;
   readonly #sweep: StoreSweep;
-  readonly #balance: StoreBalance;
+  #oldHours: OldHours | undefined;
   #hashOf: HashOfKey | undefined;
   #people: PersonCache | undefined;
   #interruptions = 0;
@@ -119,7 +120,6 @@ class PostgresStoreWriter implements StoreWriter {
       shard: randomInt(SHARDS),
     };
     this.#sweep = new StoreSweep(pool, this.#shared.days);
-    this.#balance = new StoreBalance(pool);
   }
 
   /** Checked again here: a dump of another installation may have been restored over the tables meanwhile. */
@@ -130,17 +130,17 @@ class PostgresStoreWriter implements StoreWriter {
   }
 
   async begin(): Promise<WriteTransaction> {
-    const transaction = await this.#pool.begin(TRANSACTION_SETTINGS);
+    const client = await this.#pool.begin(TRANSACTION_SETTINGS);
     try {
       // Checked once there is a connection: if that breaks, the transaction fails.
       this.#forgetIfInterrupted();
       this.#hashOf ??= await hashesOf(this.#pool);
       this.#people ??= new PersonCache(this.#hashOf);
     } catch (error) {
-      await transaction.rollback();
+      await client.rollback();
       throw error;
     }
-    return new PostgresWriteTransaction(transaction, this.#shared, this.#hashOf, this.#people);
+    return new PostgresWriteTransaction(client, this.#shared, this.#hashOf, this.#people);
   }
 
   /** Positions cannot reveal a replaced database if the processor has re-read them since; broken connections do. */
@@ -165,7 +165,14 @@ class PostgresStoreWriter implements StoreWriter {
   }
 
   async difference(): Promise<Difference> {
-    return this.#balance.difference();
+    if (this.#oldHours === undefined || performance.now() - this.#oldHours.readAt >= HOUR_MS) {
+      const until = Date.now() - RECENT_MS;
+      const difference = await readDifference(this.#queries, { before: until });
+      this.#oldHours = { until, readAt: performance.now(), difference };
+    }
+    const { until, difference } = this.#oldHours;
+    const recent = await readDifference(this.#queries, { since: until });
+    return { users: difference.users + recent.users, events: difference.events + recent.events };
   }
 
   /** Nothing is deferred here. */
@@ -191,7 +198,6 @@ function peopleIn({ resolved }: TenantBatch): Map<PersonKeys, NodeNumber> {
 class PostgresWriteTransaction extends SqlWriteTransaction implements WriteTransaction {
   protected readonly logName: string;
   protected readonly locks = ROW_LOCKS;
-  readonly #transaction: PostgresTransaction;
   readonly #client: PostgresClient;
   readonly #shared: Shared;
   /** Numbers of tenants that are visible to this transaction alone until it commits. */
@@ -208,13 +214,12 @@ class PostgresWriteTransaction extends SqlWriteTransaction implements WriteTrans
   /** By tenant: people to cache after the commit. */
   readonly #met: (readonly [tenant: number, people: ReadonlyMap<PersonKeys, NodeNumber>])[] = [];
 
-  constructor(transaction: PostgresTransaction, shared: Shared, hashOf: HashOfKey, people: PersonCache) {
+  constructor(client: PostgresClient, shared: Shared, hashOf: HashOfKey, people: PersonCache) {
     super();
     this.logName = shared.logName;
     this.#people = people;
     this.#firstUses = new FirstUses(hashOf);
-    this.#transaction = transaction;
-    this.#client = transaction.client;
+    this.#client = client;
     this.#shared = shared;
   }
 
@@ -307,7 +312,7 @@ class PostgresWriteTransaction extends SqlWriteTransaction implements WriteTrans
     const { shard, tenants } = this.#shared;
     await writeCounts(this.#client, shard, this.sums.takeCounts());
     await this.inSteps((tables) => this.sums.write(tables, shard));
-    await this.#transaction.commit();
+    await this.#client.commit();
     for (const [id, no] of this.#newTenants) tenants.set(id, no);
     for (const [tenant, people] of this.#met) {
       this.#people.add(tenant, this.#invalidationCounts.get(tenant) ?? 0, people);
@@ -322,7 +327,7 @@ class PostgresWriteTransaction extends SqlWriteTransaction implements WriteTrans
       this.#people.clear();
       days.forget();
     }
-    await this.#transaction.rollback();
+    await this.#client.rollback();
   }
 
   protected inSteps<T>(stepsOf: (tables: Tables) => Steps<T>): Promise<T> {

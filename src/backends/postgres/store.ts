@@ -14,14 +14,19 @@ import { roughFilter, searchPeople } from '../../views/people-search.ts';
 import { selectStoredEvents } from '../sql/ledger.ts';
 import { NO_ROWS, sharedStore, type SharedStore } from '../sql/store.ts';
 import type { PostgresPool } from './pool.ts';
+import { erase, inDurableTransaction, unmerge } from './profile-changes.ts';
 import { runSteps, storeQueriesOn } from './sql-database.ts';
-import { inDurableTransaction, unmerge } from './store-unmerge.ts';
 import { StoreArrivals } from './store-arrivals.ts';
-import { erase } from './store-erase.ts';
-import { peopleSteps, readPeople } from './store-people.ts';
 import { predict } from './store-predictions.ts';
-import { findProfile, listProfiles, readIdentity, readProfile } from './store-profiles.ts';
-import { inSnapshot, TenantNumbers } from './store-reads.ts';
+import {
+  findProfile,
+  isPostgresText,
+  listProfiles,
+  peopleSteps,
+  readIdentity,
+  readPeople,
+  readProfile,
+} from './store-profiles.ts';
 import { listEvents } from './store-timeline.ts';
 import { listTraces, readTrace } from './store-traces.ts';
 
@@ -43,12 +48,30 @@ const RECOUNT_MS_MAX = HOUR_MS;
 
 export function openPostgresStore(options: PostgresStoreOptions): Store {
   const { pool, matchOptions = DEFAULT_MATCH_OPTIONS } = options;
-  const tenants = new TenantNumbers(pool);
   const arrivals = new StoreArrivals(pool);
+  const tenants = new Map<TenantId, number>();
+  let interruptions = 0;
+
+  /**
+   * Undefined for a tenant that never sent anything. The numbers of others never change, except in a database that is
+   * restored to an earlier state, which breaks all connections.
+   */
+  async function tenantOf(id: TenantId): Promise<number | undefined> {
+    if (interruptions !== pool.interruptions) {
+      interruptions = pool.interruptions;
+      tenants.clear();
+    }
+    const known = tenants.get(id);
+    if (known !== undefined || !isPostgresText(id)) return known;
+    const { rows } = await pool.query<{ no: number }>('SELECT no FROM tenants WHERE id = $1', [id]);
+    const no = rows[0]?.no;
+    if (no !== undefined) tenants.set(id, no);
+    return no;
+  }
 
   /** `nothing` for a tenant that never sent anything. */
   async function ofTenant<T>(id: TenantId, nothing: T, query: (tenant: number) => Promise<T>): Promise<T> {
-    const tenant = await tenants.of(id);
+    const tenant = await tenantOf(id);
     return tenant === undefined ? nothing : query(tenant);
   }
 
@@ -69,7 +92,7 @@ export function openPostgresStore(options: PostgresStoreOptions): Store {
     profile: (tenantId, id) => ofTenant(tenantId, undefined, (tenant) => readProfile(pool, tenant, id)),
     profiles: (tenantId, page) => ofTenant(tenantId, NO_ROWS, (tenant) => listProfiles(pool, tenant, page)),
     searchPeople: async (tenantId, query) => {
-      const tenant = await tenants.of(tenantId);
+      const tenant = await tenantOf(tenantId);
       const step = tenant === undefined ? NO_PEOPLE : peopleSteps(pool, tenant, query, roughFilter(query));
       return searchPeople(
         {
@@ -88,17 +111,17 @@ export function openPostgresStore(options: PostgresStoreOptions): Store {
       const nothing = query.profileId === null ? NO_ROWS : undefined;
       return ofTenant(tenantId, nothing, (tenant) => listEvents(pool, tenant, query));
     },
-    arrivals: async (tenantId, after, limit) => arrivals.list(await tenants.of(tenantId), after, limit),
+    arrivals: async (tenantId, after, limit) => arrivals.list(await tenantOf(tenantId), after, limit),
     newestArrivals: async (tenantId, after, filter, limit) => {
       const { profileId } = filter;
       const person = async (): Promise<ReadonlySet<string>> => {
         const profile = profileId === null ? undefined : await own.profile(tenantId, profileId);
         return new Set(profile === undefined ? [] : [profile.id, ...profile.mergedIds]);
       };
-      return arrivals.listNewest(await tenants.of(tenantId), after, { ...filter, person }, limit);
+      return arrivals.listNewest(await tenantOf(tenantId), after, { ...filter, person }, limit);
     },
 
-    trace: async (tenantId, traceId) => readTrace(pool, tenantId === null ? null : await tenants.of(tenantId), traceId),
+    trace: async (tenantId, traceId) => readTrace(pool, tenantId === null ? null : await tenantOf(tenantId), traceId),
     traces: (tenantId, query) => ofTenant(tenantId, NO_ROWS, (tenant) => listTraces(pool, tenant, tenantId, query)),
 
     unmerge: (tenantId, id, mergedBy, audit) =>
@@ -107,8 +130,8 @@ export function openPostgresStore(options: PostgresStoreOptions): Store {
       ofTenant(tenantId, false, (tenant) => erase(pool, { tenant, tenantId, id, audit, matchOptions })),
 
     predict: async (tenantId, records, appliedAt) => {
-      const tenant = await tenants.of(tenantId);
-      return inSnapshot(pool, (client) => predict(client, { tenant, tenantId, records, matchOptions, appliedAt }));
+      const tenant = await tenantOf(tenantId);
+      return pool.inSnapshot((client) => predict(client, { tenant, tenantId, records, matchOptions, appliedAt }));
     },
 
     recount: () => recount(pool),
@@ -119,7 +142,7 @@ export function openPostgresStore(options: PostgresStoreOptions): Store {
 }
 
 function recount(pool: PostgresPool): ReturnType<LedgerReader['recount']> {
-  return inSnapshot(pool, async (client) => {
+  return pool.inSnapshot(async (client) => {
     await client.query(`SET LOCAL statement_timeout = ${RECOUNT_MS_MAX}`);
     const ledger = await selectStoredEvents(storeQueriesOn(client).tables).executeTakeFirst();
     const { rows } = await client.query<{ events: number }>({

@@ -5,75 +5,125 @@
  * The unique index locks a new first use; an existing one is replaced only if it has not changed. Otherwise another
  * writer was first, which is a conflict: the retried batch finds that writer's use. Older uses of an Idempotency-Key
  * (key-use.ts) change only together with the newest, so they need no check of their own.
+ *
+ * First uses are hashed with a secret (views/keyed-hash.ts). The first process that needs it creates it. It must never
+ * change: no earlier first use could be found without it.
  */
 
+import { randomBytes } from 'node:crypto';
 import type { Snapshot } from '../../identity/graph.ts';
 import type { MatchKey } from '../../model.ts';
 import {
+  type EventIdUses,
   type LookupResult,
   type KeyUse,
   type LookupRequest,
   StoreConflictError,
-  type TenantBatch,
 } from '../../store-writer.ts';
-import { HASHED, type HashOfKey, type KeyHash } from '../../views/keyed-hash.ts';
-import { eventIdUsesOf } from './event-id-uses.ts';
+import { HASHED, type HashOfKey, type KeyHash, keyHashes } from '../../views/keyed-hash.ts';
 import { isOfBody, olderUseName } from '../../views/key-use.ts';
 import { tombstoneOf } from '../../views/tombstone.ts';
 import { writeTombstones } from '../sql/erase.ts';
 import { openRejections } from '../sql/rejections.ts';
-import { byteas, int4s, int8s, texts, uuids } from './binary-arrays.ts';
+import { bytea, type Columns, insertInto, int4, int8, RowsStatement, text, uuid } from './binary-arrays.ts';
 import type { Queryable } from './pool.ts';
 import type { InvalidationState } from './person-cache.ts';
 import { runSteps } from './sql-database.ts';
+import type { NumberedBatch } from './write-changes.ts';
 
-const USES = {
-  idempotency_keys: statementsOf('idempotency_keys', { trace_id: 'uuid', body_hash: 'text' }, 'trace_id'),
-  // An id is reused days later at the earliest, so the time identifies a use.
-  event_ids: statementsOf('event_ids', {}, 'received_at'),
-} as const;
-type UseTable = keyof typeof USES;
-const KINDS: Readonly<Record<UseTable, number>> = {
-  idempotency_keys: HASHED.idempotencyKey,
-  event_ids: HASHED.eventId,
-};
+const SECRET_BYTES = 32;
 
-/** `more` are the columns besides those of every use; `own` is the column that identifies a use. */
-function statementsOf(table: string, more: Readonly<Record<string, string>>, own: 'trace_id' | 'received_at') {
-  const columns = ['received_at', ...Object.keys(more)];
-  const arrays = ['int8', 'int8', 'int8', ...Object.values(more)].map((type, n) => `$${n + 1}::${type}[]`).join(', ');
-  const before = `$${columns.length + 3}::${own === 'trace_id' ? 'uuid' : 'int8'}[]`;
-  const set = columns.map((name) => `${name} = q.${name}`).join(', ');
-  const insert = `INSERT INTO ${table} (hash, rest, ${columns.join(', ')}) SELECT * FROM unnest(${arrays})`;
-  return {
-    find: {
-      name: `store_find_${table}`,
-      text: `
-        SELECT q.ordinal, ${columns.map((name) => `u.${name}`).join(', ')}
-        FROM unnest($1::int8[], $2::int8[]) WITH ORDINALITY AS q (hash, rest, ordinal)
-        JOIN ${table} u ON u.hash = q.hash AND u.rest = q.rest`,
-    },
-    insert: { name: `store_insert_${table}`, text: `${insert} ON CONFLICT (hash, rest) DO NOTHING` },
-    replace: {
-      name: `store_replace_${table}`,
-      text: `
-        UPDATE ${table} u SET ${set}
-        FROM unnest(${arrays}, ${before}) AS q (hash, rest, ${columns.join(', ')}, before)
-        WHERE u.hash = q.hash AND u.rest = q.rest AND u.${own} = q.before`,
-    },
-    put: {
-      name: `store_put_${table}`,
-      text: `${insert} ON CONFLICT (hash, rest) DO UPDATE SET ${columns.map((name) => `${name} = excluded.${name}`).join(', ')}`,
-    },
-  } as const;
+/** For readers. Without a secret nothing was hashed yet, so any hash finds nothing. */
+export async function storedHashesOf(connection: Queryable): Promise<HashOfKey> {
+  return keyHashes((await secretIn(connection)) ?? new Uint8Array(SECRET_BYTES));
 }
 
-const FIND_TOMBSTONES = {
-  name: 'store_find_tombstones',
-  text: `
-    SELECT q.ordinal, t.erased_at FROM unnest($1::int4[], $2::bytea[]) WITH ORDINALITY AS q (tenant, hash, ordinal)
-    JOIN tombstones t ON t.tenant = q.tenant AND t.hash = q.hash`,
+export async function hashesOf(connection: Queryable): Promise<HashOfKey> {
+  const known = await secretIn(connection);
+  if (known !== undefined) return keyHashes(known);
+  await connection.query('INSERT INTO key_secret (secret) VALUES ($1) ON CONFLICT DO NOTHING', [
+    randomBytes(SECRET_BYTES),
+  ]);
+  const made = await secretIn(connection);
+  if (made === undefined) throw new Error('the table key_secret has no row');
+  return keyHashes(made);
+}
+
+async function secretIn(connection: Queryable): Promise<Uint8Array | undefined> {
+  const { rows } = await connection.query<{ secret: Uint8Array }>('SELECT secret FROM key_secret');
+  return rows[0]?.secret;
+}
+
+interface UseRow extends KeyHash {
+  readonly id: string;
+  readonly use: KeyUse;
+  /** The use that was looked up. */
+  readonly before: KeyUse | undefined;
+}
+
+const HASH: Columns<KeyHash> = { hash: int8(({ hash }) => hash), rest: int8(({ rest }) => rest) };
+
+/** `columns` are those besides the hash; `own` identifies a use, and `before` is its value in the use looked up. */
+function statementsOf(table: string, columns: Columns<UseRow>, own: string, before: Columns<UseRow>[string]) {
+  const names = Object.keys(columns);
+  const replacedBy = (row: string): string => names.map((name) => `${name} = ${row}.${name}`).join(', ');
+  const all: Columns<UseRow> = { ...HASH, ...columns };
+  return {
+    find: new RowsStatement<KeyHash>(
+      `find_${table}`,
+      HASH,
+      (rows) => `
+        SELECT q.ordinal, ${names.map((name) => `u.${name}`).join(', ')} FROM ${rows}
+        JOIN ${table} u ON u.hash = q.hash AND u.rest = q.rest`,
+    ),
+    insert: insertInto(table, all, 'ON CONFLICT (hash, rest) DO NOTHING'),
+    replace: new RowsStatement<UseRow>(
+      `replace_${table}`,
+      { ...all, before },
+      (rows) => `
+        UPDATE ${table} u SET ${replacedBy('q')} FROM ${rows}
+        WHERE u.hash = q.hash AND u.rest = q.rest AND u.${own} = q.before`,
+    ),
+    put: new RowsStatement<UseRow>(
+      `put_${table}`,
+      all,
+      (rows, of) => `
+        INSERT INTO ${table} (${of}) SELECT ${of} FROM ${rows}
+        ON CONFLICT (hash, rest) DO UPDATE SET ${replacedBy('excluded')}`,
+    ),
+  };
+}
+
+const RECEIVED_AT: Columns<UseRow> = { received_at: int8(({ use }) => use.receivedAt) };
+const USES = {
+  idempotency_keys: {
+    kind: HASHED.idempotencyKey,
+    ...statementsOf(
+      'idempotency_keys',
+      { ...RECEIVED_AT, trace_id: uuid(({ use }) => use.traceId), body_hash: text(({ use }) => use.bodyHash) },
+      'trace_id',
+      uuid(({ before }) => before?.traceId ?? null),
+    ),
+  },
+  event_ids: {
+    kind: HASHED.eventId,
+    // An id is reused days later at the earliest, so the time identifies a use.
+    ...statementsOf(
+      'event_ids',
+      RECEIVED_AT,
+      'received_at',
+      int8(({ before }) => before?.receivedAt ?? null),
+    ),
+  },
 };
+type UseTable = keyof typeof USES;
+
+const FIND_TOMBSTONES = new RowsStatement<{ readonly tenant: number; readonly hash: Uint8Array }>(
+  'find_tombstones',
+  { tenant: int4(({ tenant }) => tenant), hash: bytea(({ hash }) => hash) },
+  (rows) => `
+    SELECT q.ordinal, t.erased_at FROM ${rows} JOIN tombstones t ON t.tenant = q.tenant AND t.hash = q.hash`,
+);
 
 interface Lookup {
   readonly tenant: number;
@@ -83,18 +133,6 @@ interface Lookup {
 
 /** Of one table; a use of an event id has no request and no body. */
 type NewUse = readonly [tenant: number, name: string, use: KeyUse];
-
-interface UseRow extends KeyHash {
-  readonly id: string;
-  readonly use: KeyUse;
-  /** The use that was looked up. */
-  readonly before: KeyUse | undefined;
-}
-
-interface Batch {
-  readonly tenant: number;
-  readonly batch: TenantBatch;
-}
 
 /** By tenant's number, then by trace: users by index. */
 type OpenRejections = ReadonlyMap<number, ReadonlyMap<string, ReadonlySet<number>>>;
@@ -154,7 +192,7 @@ export class FirstUses {
     }));
   }
 
-  async write(client: Queryable, batches: readonly Batch[]): Promise<void> {
+  async write(client: Queryable, batches: readonly NumberedBatch[]): Promise<void> {
     await this.#remember(
       client,
       'idempotency_keys',
@@ -176,7 +214,7 @@ export class FirstUses {
         batch.olderKeyUses.map((use): NewUse => [tenant, olderUseName(use.key, use.bodyHash), use]),
       ),
     );
-    if (older.length > 0) await client.query(USES.idempotency_keys.put, columnsOf('idempotency_keys', older));
+    await USES.idempotency_keys.put.query(client, older);
     for (const { id, use } of older) this.#found.idempotency_keys.set(id, use);
     for (const { tenant, batch } of batches.toSorted((a, b) => a.tenant - b.tenant)) {
       if (batch.tombstones.length === 0) continue;
@@ -216,17 +254,15 @@ export class FirstUses {
     const wanted = new Map<string, KeyHash>();
     for (const { tenant, request } of lookups) {
       for (const name of namesIn(request, tenant)) {
-        wanted.set(idOf(tenant, name), this.#hashOf(tenant, KINDS[table], name));
+        wanted.set(idOf(tenant, name), this.#hashOf(tenant, USES[table].kind, name));
       }
     }
-    if (wanted.size === 0) return;
-    const hashes = [...wanted.values()];
-    const { rows } = await client.query<{
+    const { rows } = await USES[table].find.query<{
       ordinal: number;
       received_at: number;
       trace_id?: string;
       body_hash?: string;
-    }>(USES[table].find, [int8s(hashes.map(({ hash }) => hash)), int8s(hashes.map(({ rest }) => rest))]);
+    }>(client, [...wanted.values()]);
     const ids = [...wanted.keys()];
     for (const { ordinal, received_at: receivedAt, trace_id: traceId = '', body_hash: bodyHash = '' } of rows) {
       this.#found[table].set(ids[ordinal - 1] as string, { receivedAt, traceId, bodyHash });
@@ -237,15 +273,8 @@ export class FirstUses {
     const rows = this.#rowsOf(table, uses);
     const replaced = rows.filter(({ before }) => before !== undefined);
     const created = rows.filter(({ before }) => before === undefined);
-    let written = 0;
-    if (created.length > 0) written += (await client.query(USES[table].insert, columnsOf(table, created))).rowCount;
-    if (replaced.length > 0) {
-      const before =
-        table === 'event_ids'
-          ? int8s(replaced.map((row) => row.before?.receivedAt ?? null))
-          : uuids(replaced.map((row) => row.before?.traceId ?? null));
-      written += (await client.query(USES[table].replace, [...columnsOf(table, replaced), before])).rowCount;
-    }
+    const { insert, replace } = USES[table];
+    const written = (await insert.query(client, created)).rowCount + (await replace.query(client, replaced)).rowCount;
     if (written < rows.length) throw new StoreConflictError('another writer was first to use an id');
     for (const { id, use } of rows) this.#found[table].set(id, use);
   }
@@ -255,20 +284,24 @@ export class FirstUses {
     const rows = new Map<string, UseRow>();
     for (const [tenant, name, use] of uses) {
       const id = idOf(tenant, name);
-      rows.set(id, { ...this.#hashOf(tenant, KINDS[table], name), id, use, before: this.#found[table].get(id) });
+      rows.set(id, { ...this.#hashOf(tenant, USES[table].kind, name), id, use, before: this.#found[table].get(id) });
     }
     return [...rows.values()].sort((a, b) => a.hash - b.hash || a.rest - b.rest);
   }
 }
 
-function columnsOf(table: UseTable, rows: readonly UseRow[]): Buffer[] {
-  const columns = [
-    int8s(rows.map(({ hash }) => hash)),
-    int8s(rows.map(({ rest }) => rest)),
-    int8s(rows.map(({ use }) => use.receivedAt)),
-  ];
-  if (table === 'event_ids') return columns;
-  return [...columns, uuids(rows.map(({ use }) => use.traceId)), texts(rows.map(({ use }) => use.bodyHash))];
+/** Earlier uses of the event ids of a batch. */
+export function eventIdUsesOf(ids: readonly string[], usedAt: (id: string) => number | undefined): EventIdUses {
+  const indexes = new Map<string, number>();
+  const firstIndexes = new Int32Array(ids.length);
+  const times = new Float64Array(ids.length);
+  for (const [index, id] of ids.entries()) {
+    const first = indexes.get(id);
+    if (first === undefined) indexes.set(id, index);
+    firstIndexes[index] = first ?? index;
+    times[index] = usedAt(id) ?? Number.NaN;
+  }
+  return { firstIndexes, usedAt: times };
 }
 
 function nameOfErased(tenant: number, { type, value }: MatchKey): string {
@@ -282,11 +315,7 @@ async function findTombstones(client: Queryable, lookups: readonly Lookup[]): Pr
       user.keys.map((key) => ({ tenant, name: nameOfErased(tenant, key), hash: tombstoneOf(request.tenantId, key) })),
     ),
   );
-  if (keys.length === 0) return new Map();
-  const { rows } = await client.query<{ ordinal: number; erased_at: number }>(FIND_TOMBSTONES, [
-    int4s(keys.map(({ tenant }) => tenant)),
-    byteas(keys.map(({ hash }) => hash)),
-  ]);
+  const { rows } = await FIND_TOMBSTONES.query<{ ordinal: number; erased_at: number }>(client, keys);
   return new Map(
     rows.map(({ ordinal, erased_at: erasedAt }) => [(keys[ordinal - 1] as (typeof keys)[0]).name, erasedAt]),
   );

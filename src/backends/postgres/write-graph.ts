@@ -1,12 +1,10 @@
 /**
- * Reads and locks the part of the identity graph that a batch needs, in a fixed number of statements.
- *
- * First it reads the nodes and roots of all match keys, except of cached people (person-cache.ts). Then it locks
- * the rows of nodes that will be written, in the order of their numbers: for a user whose keys all have nodes of one
- * profile, the node of the strongest, which gets its events; for any other user (a candidate: it may link or merge),
- * all nodes of all profiles that it names. Every change of a profile requires the lock on its root, so what is read
- * of candidates' profiles under the locks stays true until the end of the transaction. A change between the first read
- * and the locks is a conflict, and the batch is retried.
+ * Reads and locks the part of the identity graph that a batch needs, in a fixed number of statements. First it reads the
+ * nodes and roots of all match keys, except of cached people (person-cache.ts). Then it locks the rows of nodes that will
+ * be written, in the order of their numbers: for a user whose keys all have nodes of one profile, the node of the
+ * strongest, which gets its events; for any other user (a candidate: it may link or merge), all nodes of all profiles
+ * that it names. Every change of a profile requires the lock on its root, so what is read of candidates' profiles under
+ * the locks stays true until the end of the transaction. A change between the first read and the locks is a conflict.
  */
 
 import type { ProfileState, Snapshot } from '../../identity/graph.ts';
@@ -132,9 +130,9 @@ export async function lookUpGraph(client: Queryable, lookups: readonly Lookup[],
     people.drop(missing);
     return lookUpGraph(client, lookups, people);
   }
-  const profiles = candidates.size === 0 ? NO_PROFILES : await readProfiles(client, candidates);
+  const profiles = await readProfiles(client, candidates);
   const found = uncached.map((rest, index) =>
-    withSnapshot(rest, snapshotOf(rest, keyNodes[index] as KeyNodes, roots, profiles)),
+    Object.assign(rest, { snapshot: snapshotOf(rest, keyNodes[index] as KeyNodes, roots, profiles) }),
   );
   return { found, locked };
 }
@@ -147,12 +145,8 @@ export async function readGraph(client: Queryable, lookup: Lookup): Promise<Snap
   const rest: UncachedLookup = { ...lookup, users, resolved: new Map(), hasCached: false };
   const [nodes] = await findKeys(client, [rest], roots);
   findCandidates(rest, nodes as KeyNodes, roots, new Set(), candidates);
-  const profiles = candidates.size === 0 ? NO_PROFILES : await readProfiles(client, candidates);
+  const profiles = await readProfiles(client, candidates);
   return snapshotOf(rest, nodes as KeyNodes, roots, profiles);
-}
-
-function withSnapshot(rest: UncachedLookup, snapshot: Snapshot): Graph['found'][number] {
-  return { ...rest, snapshot };
 }
 
 function snapshotOf(
@@ -182,8 +176,6 @@ function withoutCached(lookup: Lookup, people: PersonCache, toLock: Set<NodeNumb
   });
   return { ...lookup, users, resolved, hasCached: resolved.size > 0 };
 }
-
-const NO_PROFILES: ReadonlyMap<NodeNumber, ProfileState> = new Map();
 
 function required<T>(value: T | undefined): T {
   if (value === undefined) throw new Error('a node was looked up that belongs to none of these users');
@@ -282,8 +274,9 @@ async function lock(
 }
 
 async function readProfiles(client: Queryable, roots: ReadonlySet<NodeNumber>): Promise<Map<NodeNumber, ProfileState>> {
-  const { rows } = await client.query<MemberRow>(READ_PROFILES, [int8s([...roots])]);
   const profiles = new Map<NodeNumber, ProfileState>();
+  if (roots.size === 0) return profiles;
+  const { rows } = await client.query<MemberRow>(READ_PROFILES, [int8s([...roots])]);
   for (const [root, members] of Map.groupBy(rows, (row) => row.root)) {
     const first = members.find(({ no }) => no === root);
     if (first === undefined) throw new StoreConflictError('a profile was erased meanwhile');

@@ -1,47 +1,72 @@
 /**
  * Writes records with their events and rejected users, one statement a table per batch (for events COPY, the fastest
  * way). Events of a record have consecutive numbers; each tenant's range of numbers is recorded in `arrivals`, by which
- * readers follow new events. Numbers keep the digits that were sent: revenue and value are stored as JSON.
+ * readers follow new events. Amounts keep the digits that were sent: revenue and value are stored as JSON.
  *
  * A record that is stored already is recognised by its trace and first user, for as long as it is stored. Nothing is looked
  * up for that: the insert finds it, and the transaction is tried again without the copy (`findStored`).
  */
 
-import { type RecordHeader, type RecordToStore, StoredAlreadyError, type TenantBatch } from '../../store-writer.ts';
+import { type RecordHeader, type RecordToStore, StoredAlreadyError } from '../../store-writer.ts';
 import { amountText } from '../../views/currency.ts';
+import { compareBuckets, type CountedBucket } from '../../views/event-counts.ts';
 import { type KeptRejection, keptRejections } from '../../views/kept-rejections.ts';
 import { notesOf } from '../../views/trace.ts';
-import { byteas, int4s, int8s, texts, uuids } from './binary-arrays.ts';
+import { bytea, insertInto, int4, int8, numeric, RowsStatement, text, uuid } from './binary-arrays.ts';
 import type { PostgresClient, Queryable } from './pool.ts';
-import { SHIFT } from './arrival-numbers.ts';
+import { SHIFT } from './store-arrivals.ts';
 import { dayOf } from './store-days.ts';
-import type { StoreNumbers } from './store-numbers.ts';
+import { NUMBERS_PER_BLOCK } from './store-schema.ts';
+import type { NumberedBatch } from './write-changes.ts';
 
-const INSERT_RECORDS = {
-  name: 'store_insert_records',
-  text: `
-    INSERT INTO records (no, tenant, trace_id, received_at, processed_at, first_user_index, users_accepted,
-      users_rejected, first_event, events, duplicate_of, key_id, notes)
-    SELECT * FROM unnest($1::int8[], $2::int4[], $3::uuid[], $4::int8[], $5::int8[], $6::int4[], $7::int4[], $8::int4[],
-      $9::int8[], $10::int4[], $11::uuid[], $12::text[], $13::text[])
-    ON CONFLICT DO NOTHING`,
-};
+interface RecordRow {
+  readonly no: number;
+  readonly tenant: number;
+  readonly record: RecordToStore;
+  readonly processedAt: number;
+  readonly firstEvent: number;
+  readonly events: number;
+}
 
-const FIND_STORED = {
-  name: 'store_find_stored_records',
-  text: `
-    SELECT wanted.ordinal::integer AS ordinal
-    FROM unnest($1::uuid[], $2::int4[], $3::int4[], $4::int8[])
-      WITH ORDINALITY AS wanted (trace_id, first_user_index, users_rejected, received_at, ordinal)
+const INSERT_RECORDS = insertInto<RecordRow>(
+  'records',
+  {
+    no: int8(({ no }) => no),
+    tenant: int4(({ tenant }) => tenant),
+    trace_id: uuid(({ record }) => record.header.traceId),
+    received_at: int8(({ record }) => record.header.receivedAt),
+    processed_at: int8(({ processedAt }) => processedAt),
+    first_user_index: int4(({ record }) => record.header.firstUserIndex),
+    users_accepted: int4(({ record }) => record.header.usersAccepted),
+    users_rejected: int4(({ record }) => record.header.usersRejected),
+    first_event: int8(({ firstEvent }) => firstEvent),
+    events: int4(({ events }) => events),
+    duplicate_of: uuid(({ record }) => record.duplicateOf),
+    key_id: text(({ record }) => record.header.keyId),
+    notes: text(({ record }) => notesOf(record)),
+  },
+  'ON CONFLICT DO NOTHING',
+);
+
+const FIND_STORED = new RowsStatement<RecordHeader>(
+  'find_stored_records',
+  {
+    trace_id: uuid(({ traceId }) => traceId),
+    first_user_index: int4(({ firstUserIndex }) => firstUserIndex),
+    users_rejected: int4(({ usersRejected }) => usersRejected),
+    received_at: int8(({ receivedAt }) => receivedAt),
+  },
+  (rows) => `
+    SELECT q.ordinal FROM ${rows}
     CROSS JOIN LATERAL (
-      (SELECT 1 FROM records WHERE records.trace_id = wanted.trace_id AND records.received_at = wanted.received_at
-         AND records.first_user_index = wanted.first_user_index AND records.users_rejected = wanted.users_rejected
+      (SELECT 1 FROM records WHERE records.trace_id = q.trace_id AND records.received_at = q.received_at
+         AND records.first_user_index = q.first_user_index AND records.users_rejected = q.users_rejected
        LIMIT 1)
       UNION ALL
-      (SELECT 1 FROM dead_letters WHERE dead_letters.trace_id = wanted.trace_id
-         AND dead_letters.first_user_index = wanted.first_user_index LIMIT 1)
+      (SELECT 1 FROM dead_letters WHERE dead_letters.trace_id = q.trace_id
+         AND dead_letters.first_user_index = q.first_user_index LIMIT 1)
     ) AS found`,
-};
+);
 
 const COPY_EVENTS = `
   COPY events (no, tenant, node, received_at, timestamp, trace_id, key_id, user_index, event_index, event_name, revenue,
@@ -49,52 +74,115 @@ const COPY_EVENTS = `
 /** Limit of the events copied at a time, in characters. */
 const COPY_LENGTH_MAX = 16 * 1024 * 1024;
 
-const INSERT_ARRIVALS = {
-  name: 'store_insert_arrivals',
-  text: `
-    INSERT INTO arrivals (tx, tenant, first_event, events, received_at_min, received_at_max)
-    SELECT pg_current_xact_id()::text::bigint + ${SHIFT}, *
-    FROM unnest($1::int4[], $2::int8[], $3::int4[], $4::int8[], $5::int8[])`,
-};
-
-const INSERT_REJECTIONS = {
-  name: 'store_insert_rejections',
-  text: `
-    INSERT INTO rejections (tenant, received_at, trace_id, user_index, message, reason, reason_hash, payload,
-      payload_is_cut, key_id, key_kind, format, event_names)
-    SELECT tenant, received_at, trace_id, user_index, message, reason, reason_hash, payload,
-      payload_is_cut, key_id, key_kind, format, event_names
-    FROM unnest($1::int4[], $2::int8[], $3::uuid[], $4::int4[], $5::text[], $6::text[], $7::bytea[], $8::text[],
-      $9::int4[], $10::text[], $11::text[], $12::text[], $13::text[])
-      WITH ORDINALITY
-      AS q (tenant, received_at, trace_id, user_index, message, reason, reason_hash, payload, payload_is_cut, key_id,
-        key_kind, format, event_names, ordinal)
-    ORDER BY ordinal`,
-};
-
-interface RecordRow {
-  readonly no: number;
+interface ArrivalRange {
   readonly tenant: number;
-  readonly record: RecordToStore;
   readonly firstEvent: number;
-  readonly events: number;
+  events: number;
+  receivedAtMin: number;
+  receivedAtMax: number;
 }
 
-/** The records of one tenant, whose number is `tenant`. */
-interface TenantRecords {
+const INSERT_ARRIVALS = new RowsStatement<ArrivalRange>(
+  'insert_arrivals',
+  {
+    tenant: int4(({ tenant }) => tenant),
+    first_event: int8(({ firstEvent }) => firstEvent),
+    events: int4(({ events }) => events),
+    received_at_min: int8(({ receivedAtMin }) => receivedAtMin),
+    received_at_max: int8(({ receivedAtMax }) => receivedAtMax),
+  },
+  (rows, names) => `
+    INSERT INTO arrivals (tx, ${names}) SELECT pg_current_xact_id()::text::bigint + ${SHIFT}, ${names} FROM ${rows}`,
+);
+
+interface RejectionRow {
   readonly tenant: number;
-  readonly batch: TenantBatch;
+  readonly header: RecordHeader;
+  readonly kept: KeptRejection;
+}
+
+const INSERT_REJECTIONS = insertInto<RejectionRow>(
+  'rejections',
+  {
+    tenant: int4(({ tenant }) => tenant),
+    received_at: int8(({ header }) => header.receivedAt),
+    trace_id: uuid(({ header }) => header.traceId),
+    user_index: int4(({ kept }) => kept.userIndex),
+    message: text(({ kept }) => kept.message),
+    reason: text(({ kept }) => kept.reason),
+    reason_hash: bytea(({ kept }) => kept.reasonHash),
+    payload: text(({ kept }) => kept.payload),
+    payload_is_cut: int4(({ kept }) => (kept.isCut ? 1 : 0)),
+    key_id: text(({ header }) => header.keyId),
+    key_kind: text(({ header }) => header.keyKind),
+    format: text(({ header }) => header.format ?? null),
+    event_names: text(({ kept }) => kept.eventNames),
+  },
+  'ORDER BY ordinal',
+);
+
+const INSERT_COUNTS = insertInto<CountedBucket & { readonly shard: number }>(
+  'counts',
+  {
+    tenant: int4(({ tenant }) => tenant),
+    width: int4(({ width }) => width),
+    start: int8(({ start }) => start),
+    event_name: text(({ eventName }) => eventName),
+    currency: text(({ currency }) => currency),
+    events: int8(({ events }) => events),
+    revenue: numeric(({ revenue }) => String(revenue)),
+    shard: int4(({ shard }) => shard),
+  },
+  `ON CONFLICT (tenant, width, start, event_name, currency, shard)
+   DO UPDATE SET events = counts.events + excluded.events, revenue = counts.revenue + excluded.revenue`,
+);
+
+const NEXT_BLOCK = { name: 'store_next_block', text: `SELECT nextval('numbers') AS first` };
+
+/**
+ * Numbers of nodes, records and events: each writer takes blocks from the sequence `numbers` and counts within them.
+ * Numbers increase per writer, but not across writers.
+ *
+ * After a crash, the server may hand out a block again that it gave to an uncommitted transaction. So the rest of a block
+ * is given up (`forget`) when a transaction is rolled back.
+ */
+export class StoreNumbers {
+  #next = 0;
+  #end = 0;
+
+  /** For each count, the first of that many consecutive numbers. */
+  async take(client: Queryable, counts: readonly number[]): Promise<number[]> {
+    const firsts: number[] = [];
+    for (const count of counts) {
+      if (this.#next + count > this.#end) await this.#takeBlock(client, count);
+      firsts.push(this.#next);
+      this.#next += count;
+    }
+    return firsts;
+  }
+
+  forget(): void {
+    this.#next = 0;
+    this.#end = 0;
+  }
+
+  async #takeBlock(client: Queryable, count: number): Promise<void> {
+    if (count > NUMBERS_PER_BLOCK) throw new RangeError(`a batch needs ${count} numbers in a row`);
+    const { rows } = await client.query<{ first: number }>(NEXT_BLOCK);
+    this.#next = rows[0]?.first ?? Number.NaN;
+    this.#end = this.#next + NUMBERS_PER_BLOCK;
+  }
 }
 
 export async function writeRecords(
   client: PostgresClient,
-  tenants: readonly TenantRecords[],
+  tenants: readonly NumberedBatch[],
   numbers: StoreNumbers,
   processedAt: number,
 ): Promise<void> {
-  const rows = await numbered(client, tenants, numbers);
-  if (rows.length === 0) return;
-  await insertRecords(client, rows, processedAt);
+  const rows = await numbered(client, tenants, numbers, processedAt);
+  const { rowCount } = await INSERT_RECORDS.query(client, rows);
+  if (rowCount !== rows.length) throw new StoredAlreadyError('a record of the batch is stored already');
   await copyEvents(client, rows);
   await insertArrivals(client, rows);
   await insertRejections(client, rows);
@@ -103,8 +191,9 @@ export async function writeRecords(
 /** Records and then their events, in the order of the log. */
 async function numbered(
   client: Queryable,
-  tenants: readonly TenantRecords[],
+  tenants: readonly NumberedBatch[],
   numbers: StoreNumbers,
+  processedAt: number,
 ): Promise<RecordRow[]> {
   const records = tenants.flatMap(({ tenant, batch }) => batch.records.map((record) => ({ tenant, record })));
   const events = records.map(({ record }) => record.users.reduce((sum, user) => sum + user.events.length, 0));
@@ -113,29 +202,10 @@ async function numbered(
     no: firsts[index] as number,
     tenant,
     record,
+    processedAt,
     firstEvent: firsts[records.length + index] as number,
     events: events[index] as number,
   }));
-}
-
-async function insertRecords(client: Queryable, rows: readonly RecordRow[], processedAt: number): Promise<void> {
-  const headers = rows.map(({ record }) => record.header);
-  const { rowCount } = await client.query(INSERT_RECORDS, [
-    int8s(rows.map(({ no }) => no)),
-    int4s(rows.map(({ tenant }) => tenant)),
-    uuids(headers.map(({ traceId }) => traceId)),
-    int8s(headers.map(({ receivedAt }) => receivedAt)),
-    int8s(rows.map(() => processedAt)),
-    int4s(headers.map(({ firstUserIndex }) => firstUserIndex)),
-    int4s(headers.map(({ usersAccepted }) => usersAccepted)),
-    int4s(headers.map(({ usersRejected }) => usersRejected)),
-    int8s(rows.map(({ firstEvent }) => firstEvent)),
-    int4s(rows.map(({ events }) => events)),
-    uuids(rows.map(({ record }) => record.duplicateOf)),
-    texts(headers.map(({ keyId }) => keyId)),
-    texts(rows.map(({ record }) => notesOf(record))),
-  ]);
-  if (rowCount !== rows.length) throw new StoredAlreadyError('a record of the batch is stored already');
 }
 
 /** Those that are stored already, as records or as dead letters, and the second of two copies in the list. */
@@ -143,12 +213,7 @@ export async function findStored(
   client: Queryable,
   headers: readonly RecordHeader[],
 ): Promise<ReadonlySet<RecordHeader>> {
-  const { rows } = await client.query<{ ordinal: number }>(FIND_STORED, [
-    uuids(headers.map(({ traceId }) => traceId)),
-    int4s(headers.map(({ firstUserIndex }) => firstUserIndex)),
-    int4s(headers.map(({ usersRejected }) => usersRejected)),
-    int8s(headers.map(({ receivedAt }) => receivedAt)),
-  ]);
+  const { rows } = await FIND_STORED.query<{ ordinal: number }>(client, headers);
   const stored = new Set(rows.map(({ ordinal }) => headers[ordinal - 1] as RecordHeader));
   const seen = new Set<string>();
   for (const header of headers) {
@@ -193,14 +258,6 @@ async function copyEvents(client: PostgresClient, records: readonly RecordRow[])
   if (lines !== '') await client.copyIn(COPY_EVENTS, Buffer.from(lines));
 }
 
-interface ArrivalRange {
-  readonly tenant: number;
-  readonly firstEvent: number;
-  events: number;
-  receivedAtMin: number;
-  receivedAtMax: number;
-}
-
 /** A range is within one day, so that it expires as a whole. */
 async function insertArrivals(client: Queryable, rows: readonly RecordRow[]): Promise<void> {
   const ranges: ArrivalRange[] = [];
@@ -217,20 +274,7 @@ async function insertArrivals(client: Queryable, rows: readonly RecordRow[]): Pr
     last.receivedAtMin = Math.min(last.receivedAtMin, receivedAt);
     last.receivedAtMax = Math.max(last.receivedAtMax, receivedAt);
   }
-  if (ranges.length === 0) return;
-  await client.query(INSERT_ARRIVALS, [
-    int4s(ranges.map(({ tenant }) => tenant)),
-    int8s(ranges.map(({ firstEvent }) => firstEvent)),
-    int4s(ranges.map(({ events }) => events)),
-    int8s(ranges.map(({ receivedAtMin }) => receivedAtMin)),
-    int8s(ranges.map(({ receivedAtMax }) => receivedAtMax)),
-  ]);
-}
-
-interface RejectionRow {
-  readonly tenant: number;
-  readonly header: RecordHeader;
-  readonly kept: KeptRejection;
+  await INSERT_ARRIVALS.query(client, ranges);
 }
 
 /** Those of a repeated request were stored the first time; its trace names them all the same. */
@@ -240,22 +284,7 @@ async function insertRejections(client: Queryable, records: readonly RecordRow[]
     if (record.duplicateOf !== null) continue;
     for (const kept of keptRejections(record.rejections)) rows.push({ tenant, header: record.header, kept });
   }
-  if (rows.length === 0) return;
-  await client.query(INSERT_REJECTIONS, [
-    int4s(rows.map(({ tenant }) => tenant)),
-    int8s(rows.map(({ header }) => header.receivedAt)),
-    uuids(rows.map(({ header }) => header.traceId)),
-    int4s(rows.map(({ kept }) => kept.userIndex)),
-    texts(rows.map(({ kept }) => kept.message)),
-    texts(rows.map(({ kept }) => kept.reason)),
-    byteas(rows.map(({ kept }) => kept.reasonHash)),
-    texts(rows.map(({ kept }) => kept.payload)),
-    int4s(rows.map(({ kept }) => (kept.isCut ? 1 : 0))),
-    texts(rows.map(({ header }) => header.keyId)),
-    texts(rows.map(({ header }) => header.keyKind)),
-    texts(rows.map(({ header }) => header.format ?? null)),
-    texts(rows.map(({ kept }) => kept.eventNames)),
-  ]);
+  await INSERT_REJECTIONS.query(client, rows);
 }
 
 /** A column's value; `null` is NULL. None may hold U+0000. */
@@ -277,4 +306,13 @@ function copyLine(values: readonly CopyValue[]): string {
     } else line += value;
   }
   return `${line}\n`;
+}
+
+/**
+ * Writes the events of a transaction by minute and hour, in one statement, since an import may count thousands of
+ * minutes. Each writer has rows of its own among a few (`shard`). Call it as late as possible: its locks last until the
+ * transaction ends.
+ */
+export async function writeCounts(client: Queryable, shard: number, buckets: readonly CountedBucket[]): Promise<void> {
+  await INSERT_COUNTS.query(client, buckets.map((bucket) => ({ ...bucket, shard })).sort(compareBuckets));
 }

@@ -3,12 +3,11 @@
  * is never removed.
  */
 
-import type { Kysely } from 'kysely';
 import type { AuditContext, AuditQuery, AuditRow, Page } from '../../store.ts';
 import { scopedCursorOf, scopedNumbersOf, pageOf } from '../../views/cursor.ts';
 import { uuidOf } from '../../views/uuid.ts';
-import type { SqlStatement } from './database.ts';
-import type { StoreQueries, StoreTables } from './store-tables.ts';
+import { changedBy, type Steps, type Tables } from './steps.ts';
+import type { StoreQueries } from './store-tables.ts';
 
 /** Newest first. No index for `traceId`: there are few entries, since people make them one by one. */
 export async function listAudit(
@@ -36,13 +35,13 @@ export async function listAudit(
   );
 }
 
-export function insertAudit(
-  tables: Kysely<StoreTables>,
+export function* insertAudit(
+  tables: Tables,
   tenant: number,
   kind: AuditRow['kind'],
   { traceId, at, by }: AuditContext,
   detail: Readonly<Record<string, unknown>>,
-): SqlStatement {
+): Steps<void> {
   const row = { tenant, kind, trace_id: traceId, at, detail: JSON.stringify({ ...detail, by }) };
-  return tables.insertInto('audit').values(row);
+  yield* changedBy(tables.insertInto('audit').values(row));
 }

@@ -20,8 +20,6 @@ import type { RowLocks } from './database.ts';
 import { changedBy, chunksOf, rowsOf, type Steps, type Tables } from './steps.ts';
 import type { StoreQueries, StoreTables } from './store-tables.ts';
 
-/** Both engines limit the parameters of a statement. */
-const ROWS_PER_STATEMENT = 500;
 /** The row that counts the events of all names beyond the bound, and that a writer locks first. */
 const OTHER_EVENTS = '';
 /** Clocks of a processor and of the server that erases may differ by less. */
@@ -46,7 +44,7 @@ export function* addToCatalogue(tables: Tables, write: CatalogueWrite): Steps<vo
   const tenants = [...byTenant].sort(([a], [b]) => a - b);
   if (tenants.length === 0) return;
   const lastErasedAt = new Map<number, number>();
-  for (const some of chunksOf(tenants, ROWS_PER_STATEMENT)) {
+  for (const some of chunksOf(tenants)) {
     const numbers = some.map(([tenant]) => tenant);
     const query = tables
       .selectFrom('tenants')
@@ -93,11 +91,11 @@ function* addToTenant(
     const examplesAt = after.properties.examples === NO_EXAMPLES ? null : lastSeen;
     documents.push({ ...after.properties, tenant, kind, name, examples_at: examplesAt });
   }
-  for (const rows of chunksOf(entries, ROWS_PER_STATEMENT)) {
+  for (const rows of chunksOf(entries)) {
     const insert = tables.insertInto('catalogue_entries').values(rows);
     yield* changedBy(insert.onConflict((conflict) => conflict.columns(KEY).doUpdateSet(replacedBy(rows))));
   }
-  for (const rows of chunksOf(documents, ROWS_PER_STATEMENT)) {
+  for (const rows of chunksOf(documents)) {
     const insert = tables.insertInto('catalogue_properties').values(rows);
     yield* changedBy(insert.onConflict((conflict) => conflict.columns(KEY).doUpdateSet(replacedBy(rows))));
   }
@@ -131,7 +129,7 @@ function* readNamed<Row extends CatalogueKey>(
   select: (names: readonly string[]) => Compilable<Row>,
 ): Steps<Map<string, Row>> {
   const found = new Map<string, Row>();
-  for (const some of chunksOf(names, ROWS_PER_STATEMENT)) {
+  for (const some of chunksOf(names)) {
     for (const row of yield* rowsOf(select(some))) found.set(keyOf(row), row);
   }
   return found;

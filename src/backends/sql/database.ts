@@ -5,9 +5,9 @@
  */
 
 import {
-  type Compilable,
   type CompiledQuery,
   type DatabaseConnection,
+  type Driver,
   DummyDriver,
   Kysely,
   PostgresAdapter,
@@ -73,11 +73,6 @@ type RunStatement = (
   parameters: readonly unknown[],
 ) => Promise<{ readonly rows: unknown[]; readonly rowCount: number }>;
 
-/** One statement: PostgreSQL awaits `execute`; SQLite compiles it and runs it synchronously in the open transaction. */
-export interface SqlStatement extends Compilable {
-  execute(): Promise<unknown>;
-}
-
 /** In the dialect of an engine, each run by `run`. */
 export function sqlQueriesFor<Tables>(engine: Engine, run: RunStatement): SqlQueries<Tables> {
   const jsonArrayFrom = engine === 'sqlite' ? jsonArrayFromSqlite : jsonArrayFromPostgres;
@@ -103,7 +98,7 @@ export function queriesFor<Tables>(engine: Engine, run: RunStatement): Kysely<Ta
   return new Kysely<Tables>({
     dialect: {
       createAdapter: () => (isSqlite ? new SqliteAdapter() : new PostgresAdapter()),
-      createDriver: () => new StatementDriver(run),
+      createDriver: () => driverFor(run),
       createIntrospector: (queries) => (isSqlite ? new SqliteIntrospector(queries) : new PostgresIntrospector(queries)),
       createQueryCompiler: () => (isSqlite ? new SqliteQueryCompiler() : new PostgresQueryCompiler()),
     },
@@ -111,36 +106,18 @@ export function queriesFor<Tables>(engine: Engine, run: RunStatement): Kysely<Ta
 }
 
 /** `SqlDatabase` owns connections and transactions, so Kysely's part in them is empty. */
-class StatementDriver extends DummyDriver {
-  readonly #connection: DatabaseConnection;
-
-  constructor(run: RunStatement) {
-    super();
-    this.#connection = new StatementConnection(run);
-  }
-
-  override async acquireConnection(): Promise<DatabaseConnection> {
-    return this.#connection;
-  }
-
-  override beginTransaction(): Promise<void> {
-    return Promise.reject(new Error('transactions are started by SqlDatabase.change'));
-  }
-}
-
-class StatementConnection implements DatabaseConnection {
-  readonly #run: RunStatement;
-
-  constructor(run: RunStatement) {
-    this.#run = run;
-  }
-
-  async executeQuery<Row>({ sql, parameters }: CompiledQuery): Promise<QueryResult<Row>> {
-    const { rows, rowCount } = await this.#run(sql, parameters);
-    return { rows: rows as Row[], numAffectedRows: BigInt(rowCount) };
-  }
-
-  streamQuery<Row>(): AsyncIterableIterator<QueryResult<Row>> {
-    throw new Error('statements are not streamed');
-  }
+function driverFor(run: RunStatement): Driver {
+  const connection: DatabaseConnection = {
+    async executeQuery<Row>({ sql, parameters }: CompiledQuery): Promise<QueryResult<Row>> {
+      const { rows, rowCount } = await run(sql, parameters);
+      return { rows: rows as Row[], numAffectedRows: BigInt(rowCount) };
+    },
+    streamQuery() {
+      throw new Error('statements are not streamed');
+    },
+  };
+  return Object.assign(new DummyDriver(), {
+    acquireConnection: async () => connection,
+    beginTransaction: () => Promise.reject(new Error('transactions are started by SqlDatabase.change')),
+  });
 }

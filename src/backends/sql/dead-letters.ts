@@ -1,11 +1,10 @@
 /**
- * Dead letters: records that the processor could not process, with their cause. The whole record is kept, so that a
- * later version can retry it; after a successful retry the row stays, without its body. The total size of all bodies is
- * bounded: dead letters beyond it are kept without a body and cannot be retried. An erase removes the person's users
- * from the bodies; a body that cannot be parsed and names the person is removed as a whole. Without any user left the row
- * stays for the trace of its request, and is not listed or retried any more. What retention removes
- * before a retry has stored it moves from `dead_letters` to `expired` in the ledger. A message of another program in a
- * shared log is kept without its body, which stays in that log for its retention, and is in no ledger.
+ * Dead letters: records that the processor could not process, with their cause. The whole record is kept, so that a later
+ * version can retry it; after a successful retry the row stays, without its body. Beyond a total size, bodies are not kept
+ * and cannot be retried. An erase removes the person's users from the bodies; without any user left the row stays for the
+ * trace of its request, and is not listed or retried any more. What retention removes before a retry has stored it moves
+ * from `dead_letters` to `expired` in the ledger. A message of another program in a shared log is kept without its body,
+ * which stays in that log for its retention, and is in no ledger.
  */
 
 import { type ExpressionBuilder, type InferResult, sql } from 'kysely';
@@ -21,7 +20,7 @@ import { HOUR_MS } from '../../model.ts';
 import { startOf } from '../../views/sums.ts';
 import { changedBy, rowsOf, type Steps, type Tables } from './steps.ts';
 import { LOCAL_SHARD, type StoreQueries, type StoreTables } from './store-tables.ts';
-import { addToLedger } from './sums.ts';
+import { addToLedger, movedInLedger } from './sums.ts';
 
 /** Limit of all bodies together. Dead letters are bugs, so there are few; a body is at most as large as a request. */
 const BODY_BYTES_MAX = 64 * 1024 * 1024;
@@ -216,25 +215,9 @@ export function* removeDeadLetters(tables: Tables, numbers: readonly number[]): 
     const [{ tenant, received_at: receivedAt }] = rows as [(typeof rows)[number]];
     const users = rows.reduce((sum, row) => sum + row.users, 0);
     const events = rows.reduce((sum, row) => sum + row.events, 0);
-    yield* moveFromDeadLetters(tables, { tenant, receivedAt }, { users, events }, 'expired');
+    const moved = movedInLedger({ tenant, receivedAt }, { users, events }, 'dead_letters', 'expired');
+    yield* addToLedger(tables, LOCAL_SHARD, [moved]);
   }
-}
-
-/** In the ledger. */
-function* moveFromDeadLetters(
-  tables: Tables,
-  { tenant, receivedAt }: { readonly tenant: number; readonly receivedAt: number },
-  { users, events }: { readonly users: number; readonly events: number },
-  becoming: 'erased' | 'expired',
-): Steps<void> {
-  const moved = {
-    users_dead_letters: -users,
-    [`users_${becoming}` as const]: users,
-    events_dead_letters: -events,
-    [`events_${becoming}` as const]: events,
-  };
-  // In the first shard, which is the only one of an embedded store.
-  yield* changedBy(addToLedger(tables, LOCAL_SHARD, [{ tenant, hour: startOf(receivedAt, HOUR_MS), ...moved }]));
 }
 
 const ERASED = 'not stored: this person was erased after the request was received';
@@ -260,7 +243,8 @@ export function* eraseFromDeadLetters(tables: Tables, tenant: number, tests: Per
     if (left === null) continue;
     const { removed, ...row } = left;
     yield* changedBy(tables.updateTable('dead_letters').set(row).where('no', '=', no));
-    yield* moveFromDeadLetters(tables, { tenant, receivedAt }, removed, 'erased');
+    const moved = movedInLedger({ tenant, receivedAt }, removed, 'dead_letters', 'erased');
+    yield* addToLedger(tables, LOCAL_SHARD, [moved]);
   }
 }
 

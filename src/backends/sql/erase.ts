@@ -15,6 +15,7 @@ import { IDENTIFIER_TYPES, type MatchKey, type NodeNumber, type TenantId } from 
 import type { AuditContext } from '../../store.ts';
 import { nameOfKey, payloadTest, textTest, userTest } from '../../views/erased-person.ts';
 import { tombstoneOf } from '../../views/tombstone.ts';
+import { insertAudit } from './audit.ts';
 import { removeExamples } from './catalogue.ts';
 import { eraseFromDeadLetters } from './dead-letters.ts';
 import { endJobsThatName } from './jobs.ts';
@@ -23,7 +24,6 @@ import type { StoreTables } from './store-tables.ts';
 
 /** The stored part of one user is some tens of kilobytes at most. */
 const REJECTIONS_PER_READ = 500;
-const VALUES_PER_STATEMENT = 5_000;
 
 export interface Erasure {
   readonly tenant: number;
@@ -92,15 +92,23 @@ type IdentityTables = {
   identifiers: { node: NodeNumber };
 };
 
+interface ErasedPerson {
+  readonly id: string;
+  readonly nodes: readonly NodeNumber[];
+  readonly keys: readonly MatchKey[];
+  /** How many were erased. */
+  readonly events: number;
+}
+
 /** Within the transaction, after the last events. */
 export function* erasePerson(
   tables: Tables,
   { tenant, tenantId, audit, matchOptions }: Erasure,
-  person: { readonly nodes: readonly NodeNumber[]; readonly keys: readonly MatchKey[] },
+  person: ErasedPerson,
   matching: MatchingRejections,
   { isLater }: RejectionHorizon,
 ): Steps<void> {
-  const { nodes, keys } = person;
+  const { id, nodes, keys, events } = person;
   // First: a writer that is about to store a rejected user is waited for, or sees this.
   const lastErasedAt = sql<number>`CASE WHEN last_erased_at > ${audit.at} THEN last_erased_at ELSE ${audit.at} END`;
   yield* changedBy(tables.updateTable('tenants').set({ last_erased_at: lastErasedAt }).where('no', '=', tenant));
@@ -108,7 +116,7 @@ export function* erasePerson(
   const isCompared = keys.every((key) => matching.names.has(nameOfKey(key)));
   const isAbout = payloadTest(keys, matchOptions);
   const later = yield* scanRejections(tables, tenant, isAbout, isCompared ? isLater(matching.horizon) : null);
-  for (const some of chunksOf([...matching.rejections, ...later], VALUES_PER_STATEMENT)) {
+  for (const some of chunksOf([...matching.rejections, ...later])) {
     yield* changedBy(tables.deleteFrom('rejections').where('no', 'in', some));
   }
   yield* eraseFromDeadLetters(tables, tenant, { isAbout: userTest(keys, matchOptions), isRejectedAbout: isAbout });
@@ -120,7 +128,7 @@ export function* erasePerson(
   );
   yield* removeRefusalsOf(tables, tenant, keys);
   const identity = tables.withTables<IdentityTables>();
-  for (const some of chunksOf(nodes, VALUES_PER_STATEMENT)) {
+  for (const some of chunksOf(nodes)) {
     yield* changedBy(identity.deleteFrom('identifiers').where('node', 'in', some));
     yield* changedBy(identity.deleteFrom('merges').where('node_a', 'in', some));
     yield* changedBy(identity.deleteFrom('refusals').where('node', 'in', some));
@@ -137,6 +145,7 @@ export function* erasePerson(
     yield* changedBy(identity.deleteFrom('cannot_link').where('node_a', 'in', some));
     yield* changedBy(identity.deleteFrom('nodes').where('no', 'in', some));
   }
+  yield* insertAudit(tables, tenant, 'erase', audit, { profile_id: id, nodes: nodes.length, events });
 }
 
 /** A later erase of the same key replaces an earlier one. */
@@ -152,7 +161,7 @@ export function* writeTombstones(
   }
   // In one order, as everywhere: two transactions may write the same ones, and must not deadlock.
   const sorted = [...rows.values()].sort((a, b) => Buffer.compare(a.hash, b.hash));
-  for (const some of chunksOf(sorted, VALUES_PER_STATEMENT)) {
+  for (const some of chunksOf(sorted)) {
     yield* changedBy(
       tables
         .insertInto('tombstones')
@@ -171,10 +180,7 @@ export function* writeTombstones(
 function* removeRefusalsOf(tables: Tables, tenant: number, keys: readonly MatchKey[]): Steps<void> {
   const identity = tables.withTables<IdentityTables>();
   for (const [type, some] of Map.groupBy(keys, (key) => key.type)) {
-    for (const values of chunksOf(
-      some.map(({ value }) => value),
-      VALUES_PER_STATEMENT,
-    )) {
+    for (const values of chunksOf(some.map(({ value }) => value))) {
       yield* changedBy(
         identity
           .deleteFrom('refusals')

@@ -1,13 +1,10 @@
 /**
  * Jobs: resubmitting rejections and retrying dead letters. The API creates a job in its own durable transaction. The
- * processor applies a few items at a time and saves the job's progress in the same transaction. So an item takes effect
- * exactly once, even if a process crashes. Where several processors share a store, only one of them runs a job at a time.
- *
- * Rejections are taken by time of receipt and number, dead letters by number. A user that was fixed by hand is marked when
- * its job is made and is in the job itself: retention may then remove the rejection, and nothing is lost.
- *
- * The values of a patch may be personal data, so they are removed once the job is done. An erase ends jobs whose patch
- * names the person.
+ * processor applies a few items at a time, rejections by time of receipt and number, dead letters by number, and saves the
+ * job's progress in the same transaction. So an item takes effect exactly once, even if a process crashes. Where several
+ * processors share a store, only one of them runs a job at a time. A user that was fixed by hand is marked when its job
+ * is made and is in the job itself: retention may then remove the rejection, and nothing is lost. The values of a patch
+ * may be personal data: they are removed once the job is done, and an erase ends jobs whose patch names the person.
  */
 
 import { type Compilable, type InferResult, sql } from 'kysely';
@@ -104,7 +101,7 @@ function* insertJob(tables: Tables, tenant: number, job: NewJob, audit: AuditCon
     matched,
   };
   const [row] = yield* rowsOf(tables.insertInto('jobs').values(values).returning(SHOWN));
-  yield* changedBy(insertAudit(tables, tenant, kind, audit, { job_id: audit.traceId, matched }));
+  yield* insertAudit(tables, tenant, kind, audit, { job_id: audit.traceId, matched });
   return jobOf(row as NonNullable<typeof row>);
 }
 

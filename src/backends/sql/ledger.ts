@@ -1,7 +1,7 @@
 /**
- * The ledger: by tenant and hour of receipt, what became of every received user and event; and receipts, what was
- * received by minute. Both are read in one statement with the positions in the log, so that a caller who adds what is
- * still in the log neither misses a record nor counts one twice.
+ * Reads the ledger (by tenant and hour of receipt, what became of every received user and event), receipts (what was
+ * received by minute), and how far each log was processed. Ledger and receipts are read in one statement with the
+ * positions in the log, so that a caller who adds what is still in the log neither misses a record nor counts one twice.
  */
 
 import { type Kysely, type RawBuilder, sql } from 'kysely';
@@ -9,6 +9,7 @@ import type { LostAhead } from '../../log.ts';
 import { processedLogOf } from '../../log/continuity.ts';
 import { HOUR_MS, MINUTE_MS, type TenantId } from '../../model.ts';
 import type { LedgerHour, Receipts, StoredLedger, TimeRange } from '../../store.ts';
+import type { StoreProgress } from '../../store-writer.ts';
 import { LEDGER_SUMS, ledgerSumsOf } from '../../views/received-sums.ts';
 import { startOf } from '../../views/sums.ts';
 import { rowsOf } from './database.ts';
@@ -109,7 +110,7 @@ function numberOf(tables: Kysely<StoreTables>, id: TenantId) {
   return tables.selectFrom('tenants').select('no').where('id', '=', id);
 }
 
-export function selectPositions(tables: Kysely<StoreTables>, log: string) {
+function selectPositions(tables: Kysely<StoreTables>, log: string) {
   return tables
     .selectFrom('positions')
     .select(['partition', 'position', 'processed_to as processedTo', 'last_trace_id as lastTraceId'])
@@ -118,7 +119,7 @@ export function selectPositions(tables: Kysely<StoreTables>, log: string) {
 }
 
 /** Records between where the processor left a partition and where an operator moved it, while it has not continued. */
-export function skippedIn(
+function skippedIn(
   rows: readonly { readonly partition: number; readonly position: number; readonly processedTo: number }[],
 ): LostAhead[] {
   return rows.flatMap(({ partition, position: to, processedTo: from }) =>
@@ -135,6 +136,20 @@ function selectLost(tables: Kysely<StoreTables>) {
     .orderBy('log')
     .orderBy('partition')
     .orderBy('first_position');
+}
+
+export async function readProcessedLog({ tables }: StoreQueries, log: string): Promise<StoreProgress> {
+  const rows = await selectPositions(tables, log).execute();
+  return { ...processedLogOf(rows), skipped: skippedIn(rows) };
+}
+
+/** Of all logs. */
+export async function countLostRecords({ tables }: StoreQueries): Promise<number> {
+  const row = await tables
+    .selectFrom('lost_records')
+    .select((lost) => lost.fn.sum<number | null>('records').as('records'))
+    .executeTakeFirst();
+  return row?.records ?? 0;
 }
 
 /** How many users and events are not accounted for. */

@@ -1,10 +1,9 @@
 /**
- * Members, sessions, invitations and sign-in attempts: the `MemberStore` on SQLite and PostgreSQL.
- *
- * Every check-then-write runs under row locks, taken in this order: account (invitations, joining and leaving),
- * invitation, member, sessions. Attempt counts and session renewals are frequent and not synced, so a power failure may
- * lose the latest of them. Obsolete rows are deleted by the next call of their kind, a bounded number at a time. The
- * store owns the database that it is given.
+ * Members, sessions, invitations and sign-in attempts: the `MemberStore` on SQLite and PostgreSQL. Every check-then-write
+ * runs under row locks, taken in this order: account (invitations, joining and leaving), invitation, member, sessions.
+ * Attempt counts and session renewals are frequent and not synced, so a power failure may lose the latest of them.
+ * Obsolete rows are deleted by the next call of their kind, a bounded number at a time. The store owns the database that
+ * it is given.
  */
 
 import type { Kysely } from 'kysely';

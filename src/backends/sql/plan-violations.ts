@@ -1,11 +1,9 @@
 /**
  * What events violated of a tracking plan that warns, counted by version, event name and path. Written with the sums of a
- * transaction, so each event counts once; read added up over the shards. Holds names and no values of clients. The sweep
- * removes what has not occurred for a while.
- *
- * Clients choose names, so of each version at most `DISTINGUISHED_MAX` violations are distinguished, whatever process
- * writes them; the rest is counted as one. Processors that commit at the same moment do not see each other's, and may
- * exceed that.
+ * transaction, so each event counts once; read added up over the shards. Holds names and no values of clients, who choose
+ * the names: so of each version at most `DISTINGUISHED_MAX` violations are distinguished, whatever process writes them, and
+ * the rest is counted as one. Processors that commit at the same moment do not see each other's, and may exceed that. The
+ * sweep removes what has not occurred for a while.
  */
 
 import { type Compilable, sql } from 'kysely';
@@ -20,8 +18,6 @@ const NO_EVENT = '';
 const LISTED_MAX = 500;
 const DISTINGUISHED_MAX = 1_000;
 const OTHERS = { event_name: NO_EVENT, path: '…', message: 'other violations' } as const;
-/** Rows per statement; both engines allow twice as many parameters as these take. */
-const ROWS_MAX = 1_000;
 
 type ViolationRow = Omit<StoreTables['plan_violations'], 'shard'>;
 type ViolationName = Omit<ViolationRow, 'count' | 'first_at' | 'last_at' | 'last_trace_id'>;
@@ -67,7 +63,7 @@ export class ViolationSums {
     }
     const sorted = [...this.#rows].toSorted(([a], [b]) => (a < b ? -1 : 1)).map(([, row]) => row);
     this.clear();
-    for (const rows of chunksOf(sorted, ROWS_MAX)) yield* changedBy(addToViolations(tables, shard, rows));
+    for (const rows of chunksOf(sorted)) yield* changedBy(addToViolations(tables, shard, rows));
   }
 
   clear(): void {

@@ -22,8 +22,6 @@ import type { StoreQueries, StoreTables } from './store-tables.ts';
 
 /** There are a few dozen rules; names that clients chose make more reasons of some of them. */
 const REASONS_MAX = 100;
-/** Both engines limit the parameters of a statement. */
-const VALUES_PER_STATEMENT = 5_000;
 
 export async function listRejections(
   { tables }: StoreQueries,
@@ -126,7 +124,7 @@ export function* openRejections(
   traceIds: readonly string[],
 ): Steps<Map<string, Set<number>>> {
   const open = new Map<string, Set<number>>();
-  for (const some of chunksOf(traceIds, VALUES_PER_STATEMENT)) {
+  for (const some of chunksOf(traceIds)) {
     const rows = yield* rowsOf(
       tables
         .selectFrom('rejections')

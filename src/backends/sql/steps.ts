@@ -35,8 +35,10 @@ export function* engineStep<T>(work: () => T | Promise<T>): Steps<T> {
   return (yield work) as T;
 }
 
-/** Both engines limit the parameters of a statement. */
-export function* chunksOf<T>(values: readonly T[], sizeMax: number): Generator<T[], void, undefined> {
+/** Both engines limit the parameters of a statement: this many rows fit, of any table. */
+const ROWS_PER_STATEMENT = 500;
+
+export function* chunksOf<T>(values: readonly T[], sizeMax = ROWS_PER_STATEMENT): Generator<T[], void, undefined> {
   for (let at = 0; at < values.length; at += sizeMax) yield values.slice(at, at + sizeMax);
 }
 

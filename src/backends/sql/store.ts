@@ -15,7 +15,6 @@ import type {
 } from '../../store.ts';
 import { listAudit } from './audit.ts';
 import { NO_CATALOGUE, readCatalogue, readCataloguedEvent } from './catalogue.ts';
-import { countProfiles, listCounts } from './counts.ts';
 import { listAllDeadLetters, listDeadLetters } from './dead-letters.ts';
 import {
   listJobs,
@@ -31,6 +30,7 @@ import { listPlanViolations } from './plan-violations.ts';
 import { countRejections, listRejectionReasons, listRejections, readRejection } from './rejections.ts';
 import type { Steps, Tables } from './steps.ts';
 import type { StoreQueries } from './store-tables.ts';
+import { countProfiles, listCounts } from './sums.ts';
 
 interface StoreEngine {
   readonly queries: StoreQueries;

@@ -1,23 +1,35 @@
 /**
- * The sums that a writer keeps: events by minute and hour with their revenue, the ledger by hour of receipt, receipts by
- * minute, the number of profiles, and violations of tracking plans. Gathered in memory and written once per
- * transaction, as its last statements, so that their rows are locked for a moment only. Counts of events, which may be
- * thousands of rows, are written by each engine.
+ * The sums of the store: events by minute and hour with their revenue, the ledger by hour of receipt, receipts by
+ * minute, the number of profiles, and violations of tracking plans. A writer gathers them in memory and writes them once
+ * per transaction; an erase and retention take out of them what they removed. Both do so in the last statements of their
+ * transaction, and in one order, so that rows of sums are locked for a moment only. Counts of events, which may be
+ * thousands of rows, are added by each engine. The ledger is read in `ledger.ts`.
  */
 
-import type { Kysely } from 'kysely';
+import { sql, type SqlBool } from 'kysely';
 import { HOUR_MS } from '../../model.ts';
+import type { CountBucket, CountQuery } from '../../store.ts';
 import type { PlanViolation, RecordHeader, RecordToStore } from '../../store-writer.ts';
-import { type CountedBucket, EventCounts } from '../../views/event-counts.ts';
+import { NO_REVENUE } from '../../views/currency.ts';
+import {
+  type Bucket,
+  compareBuckets,
+  countBuckets,
+  type CountedBucket,
+  type CountedEvent,
+  type CountedRow,
+  countRange,
+  type CountRow,
+  EventCounts,
+  rowsWithout,
+} from '../../views/event-counts.ts';
 import { type LedgerSum, RECEIPT_COLUMNS, ReceivedSums, type ReceiptRow } from '../../views/received-sums.ts';
 import { startOf } from '../../views/sums.ts';
-import { plusExcluded, type SqlStatement } from './database.ts';
+import { plusExcluded, type RowLocks } from './database.ts';
 import { ViolationSums } from './plan-violations.ts';
-import { changedBy, chunksOf, type Steps, type Tables } from './steps.ts';
-import { LOCAL_SHARD, type StoreTables } from './store-tables.ts';
-
-/** Rows per statement; both engines allow twice as many parameters as these take. */
-const ROWS_MAX = 1_000;
+import { changedBy, chunksOf, rowsOf, type Steps, type Tables } from './steps.ts';
+import { LOCAL_SHARD, type StoreQueries } from './store-tables.ts';
+import { decimalText } from './tables.ts';
 
 export class TransactionSums {
   readonly #counts = new EventCounts();
@@ -58,9 +70,9 @@ export class TransactionSums {
     const { hours, minutes } = this.#received.take();
     const profiles = [...this.#profiles].sort(([a], [b]) => a - b);
     this.#profiles.clear();
-    for (const rows of chunksOf(hours, ROWS_MAX)) yield* changedBy(addToLedger(tables, shard, rows));
-    for (const rows of chunksOf(minutes, ROWS_MAX)) yield* changedBy(addToReceipts(tables, shard, rows));
-    for (const rows of chunksOf(profiles, ROWS_MAX)) yield* changedBy(addToProfiles(tables, shard, rows));
+    yield* addToLedger(tables, shard, hours);
+    yield* addToReceipts(tables, shard, minutes);
+    yield* addToProfiles(tables, shard, profiles);
   }
 
   clear(): void {
@@ -71,70 +83,198 @@ export class TransactionSums {
   }
 }
 
-/** An event that is removed from the store. */
-export interface RemovedFromLedger {
+type LedgerRow = { readonly tenant: number; readonly hour: number } & Readonly<Partial<Record<LedgerSum, number>>>;
+
+/** All rows have the same sums; negative ones are subtracted. */
+export function* addToLedger(tables: Tables, shard: number, rows: readonly LedgerRow[]): Steps<void> {
+  const { tenant: _tenant, hour: _hour, ...sums } = rows[0] ?? { tenant: 0, hour: 0 };
+  for (const some of chunksOf(rows)) {
+    yield* changedBy(
+      tables
+        .insertInto('ledger')
+        .values(some.map((row) => Object.assign({ shard }, row)))
+        .onConflict((conflict) =>
+          conflict.columns(['tenant', 'hour', 'shard']).doUpdateSet(plusExcluded('ledger', Object.keys(sums))),
+        ),
+    );
+  }
+}
+
+function* addToReceipts(tables: Tables, shard: number, rows: readonly ReceiptRow[]): Steps<void> {
+  for (const some of chunksOf(rows)) {
+    yield* changedBy(
+      tables
+        .insertInto('receipts')
+        .values(some.map((row) => Object.assign({ shard }, row)))
+        .onConflict((conflict) =>
+          conflict.columns(['tenant', 'minute', 'shard']).doUpdateSet(plusExcluded('receipts', RECEIPT_COLUMNS)),
+        ),
+    );
+  }
+}
+
+export function* addToProfiles(
+  tables: Tables,
+  shard: number,
+  rows: readonly (readonly [tenant: number, more: number])[],
+): Steps<void> {
+  for (const some of chunksOf(rows)) {
+    yield* changedBy(
+      tables
+        .insertInto('profile_counts')
+        .values(some.map(([tenant, profiles]) => ({ tenant, shard, profiles })))
+        .onConflict((conflict) =>
+          conflict.columns(['tenant', 'shard']).doUpdateSet(plusExcluded('profile_counts', ['profiles'])),
+        ),
+    );
+  }
+}
+
+/** An event that was removed from the tables. */
+export interface RemovedEvent extends CountedEvent {
   readonly tenant: number;
   readonly receivedAt: number;
-  /** The same for all events of one user of a request: these have to be removed together, or users are miscounted. */
+  /** The same for all events of one user of a request. */
   readonly user: string;
 }
 
-/** Counts stored events as erased or expired. */
-export function* moveInLedger(
+/**
+ * Takes removed events, a bounded number of them, out of the counts, and moves them in the ledger. All events of a user
+ * of a request have to be removed together, or the users in the ledger are wrong.
+ */
+export function* takeFromSums(
   tables: Tables,
-  events: readonly RemovedFromLedger[],
+  locks: RowLocks,
+  events: readonly RemovedEvent[],
   becoming: 'erased' | 'expired',
 ): Steps<void> {
+  const counts = new EventCounts();
+  for (const event of events) counts.add(event.tenant, event);
+  for (const [tenant, losses] of Map.groupBy(counts.take().sort(compareBuckets), ({ tenant }) => tenant)) {
+    // A shard that another writer adds meanwhile has none of these events.
+    yield* writeCounts(tables, tenant, rowsWithout(losses, yield* lockCounts(tables, tenant, losses, locks)));
+  }
   const byHour = Map.groupBy(events, ({ tenant, receivedAt }) => `${tenant} ${startOf(receivedAt, HOUR_MS)}`);
   const rows = [...byHour.values()].map((removed) => {
-    const [{ tenant, receivedAt }] = removed as [RemovedFromLedger];
+    const [{ tenant, receivedAt }] = removed as [RemovedEvent];
     const users = new Set(removed.map(({ user }) => user)).size;
-    return {
-      tenant,
-      hour: startOf(receivedAt, HOUR_MS),
-      users_stored: -users,
-      [`users_${becoming}` as const]: users,
-      events_stored: -removed.length,
-      [`events_${becoming}` as const]: removed.length,
-    };
+    return movedInLedger({ tenant, receivedAt }, { users, events: removed.length }, 'stored', becoming);
   });
   rows.sort((a, b) => a.tenant - b.tenant || a.hour - b.hour);
-  for (const some of chunksOf(rows, ROWS_MAX)) yield* changedBy(addToLedger(tables, LOCAL_SHARD, some));
+  yield* addToLedger(tables, LOCAL_SHARD, rows);
 }
 
-/** All rows have the same sums; negative ones are subtracted. */
-export function addToLedger(
-  tables: Kysely<StoreTables>,
-  shard: number,
-  rows: readonly ({ readonly tenant: number; readonly hour: number } & Readonly<Partial<Record<LedgerSum, number>>>)[],
-): SqlStatement {
-  const { tenant: _tenant, hour: _hour, ...sums } = rows[0] ?? { tenant: 0, hour: 0 };
-  return tables
-    .insertInto('ledger')
-    .values(rows.map((row) => ({ ...row, shard })))
-    .onConflict((conflict) =>
-      conflict.columns(['tenant', 'hour', 'shard']).doUpdateSet(plusExcluded('ledger', Object.keys(sums))),
-    );
+/** To be added to the first shard of the ledger. */
+export function movedInLedger(
+  { tenant, receivedAt }: { readonly tenant: number; readonly receivedAt: number },
+  { users, events }: { readonly users: number; readonly events: number },
+  from: 'stored' | 'dead_letters',
+  to: 'erased' | 'expired',
+): LedgerRow {
+  return {
+    tenant,
+    hour: startOf(receivedAt, HOUR_MS),
+    [`users_${from}` as const]: -users,
+    [`users_${to}` as const]: users,
+    [`events_${from}` as const]: -events,
+    [`events_${to}` as const]: events,
+  };
 }
 
-function addToReceipts(tables: Kysely<StoreTables>, shard: number, rows: readonly ReceiptRow[]): SqlStatement {
-  return tables
-    .insertInto('receipts')
-    .values(rows.map((row) => ({ ...row, shard })))
-    .onConflict((conflict) =>
-      conflict.columns(['tenant', 'minute', 'shard']).doUpdateSet(plusExcluded('receipts', RECEIPT_COLUMNS)),
-    );
+/** The primary key of counts, after the tenant. */
+const BUCKET = ['width', 'start', 'event_name', 'currency'] as const;
+
+/** All shards of these buckets, which are in order. */
+function* lockCounts(tables: Tables, tenant: number, buckets: readonly Bucket[], locks: RowLocks): Steps<CountedRow[]> {
+  const found: CountedRow[] = [];
+  for (const some of chunksOf(buckets)) {
+    const query = tables
+      .selectFrom('counts')
+      .select(['width', 'start', 'event_name as eventName', 'currency', 'shard', 'events'])
+      .select(decimalText('revenue').as('revenue'))
+      .where('tenant', '=', tenant)
+      .where(isOneOf(BUCKET, some.map(keyOf)))
+      .orderBy('width')
+      .orderBy('start')
+      .orderBy('event_name')
+      .orderBy('currency')
+      .orderBy('shard');
+    found.push(...(yield* rowsOf(locks.lock(query))));
+  }
+  return found;
 }
 
-export function addToProfiles(
-  tables: Kysely<StoreTables>,
-  shard: number,
-  rows: readonly (readonly [tenant: number, more: number])[],
-): SqlStatement {
-  return tables
-    .insertInto('profile_counts')
-    .values(rows.map(([tenant, profiles]) => ({ tenant, shard, profiles })))
-    .onConflict((conflict) =>
-      conflict.columns(['tenant', 'shard']).doUpdateSet(plusExcluded('profile_counts', ['profiles'])),
+/** Those without events are removed. */
+function* writeCounts(tables: Tables, tenant: number, rows: readonly CountedRow[]): Steps<void> {
+  const [empty, kept] = [rows.filter(({ events }) => events === 0), rows.filter(({ events }) => events !== 0)];
+  for (const some of chunksOf(empty)) {
+    const keys = some.map((row) => keyOf(row).concat(row.shard));
+    yield* changedBy(
+      tables
+        .deleteFrom('counts')
+        .where('tenant', '=', tenant)
+        .where(isOneOf([...BUCKET, 'shard'], keys)),
     );
+  }
+  for (const some of chunksOf(kept)) {
+    const values = some.map(({ width, start, eventName, currency, shard, events, revenue }) => {
+      return { tenant, width, start, event_name: eventName, currency, shard, events, revenue };
+    });
+    yield* changedBy(
+      tables
+        .insertInto('counts')
+        .values(values)
+        .onConflict((conflict) =>
+          conflict.columns(['tenant', ...BUCKET, 'shard']).doUpdateSet((set) => ({
+            events: set.ref('excluded.events'),
+            revenue: set.ref('excluded.revenue'),
+          })),
+        ),
+    );
+  }
+}
+
+function keyOf({ width, start, eventName, currency }: Bucket): (number | string)[] {
+  return [width, start, eventName, currency];
+}
+
+/** The types of the first row are those of all: without them PostgreSQL takes every parameter for a text. */
+function isOneOf(columns: readonly string[], [first = [], ...others]: readonly (readonly (number | string)[])[]) {
+  const typed = first.map((value) => (typeof value === 'number' ? sql`CAST(${value} AS bigint)` : sql`${value}`));
+  const rows = [typed, ...others].map((values) => sql`(${sql.join(values)})`);
+  return sql<SqlBool>`(${sql.join(columns.map((column) => sql.ref(column)))}) IN (VALUES ${sql.join(rows)})`;
+}
+
+/**
+ * Events by minute, hour and day of their own timestamps, with their revenue by currency; without buckets that have
+ * none. Revenues are added up here and not by the database: SQLite has no exact decimal numbers.
+ */
+export async function listCounts({ tables }: StoreQueries, tenant: number, query: CountQuery): Promise<CountBucket[]> {
+  const { width, from, to } = countRange(query);
+  const within = tables
+    .selectFrom('counts')
+    .where('tenant', '=', tenant)
+    .where('width', '=', width)
+    .where('start', '>=', from)
+    .where('start', '<', to);
+  const name = query.byEventName ? sql<string | null>`event_name` : sql<string | null>`NULL`;
+  const withoutRevenue = within
+    .where('currency', '=', NO_REVENUE)
+    .select((row) => ['start', 'currency', name.as('eventName'), row.fn.sum<number>('events').as('events')])
+    .select(sql<string>`'0'`.as('revenue'))
+    .groupBy(query.byEventName ? ['start', 'currency', 'event_name'] : ['start', 'currency']);
+  const withRevenue = within
+    .where('currency', '<>', NO_REVENUE)
+    .select(['start', 'currency', name.as('eventName'), 'events', decimalText('revenue').as('revenue')]);
+  const rows: CountRow[] = await withoutRevenue.unionAll(withRevenue).orderBy('start').orderBy('eventName').execute();
+  return countBuckets(query, rows);
+}
+
+export async function countProfiles({ tables }: StoreQueries, tenant: number): Promise<number> {
+  const row = await tables
+    .selectFrom('profile_counts')
+    .select((counts) => counts.fn.sum<number | null>('profiles').as('profiles'))
+    .where('tenant', '=', tenant)
+    .executeTakeFirst();
+  return row?.profiles ?? 0;
 }

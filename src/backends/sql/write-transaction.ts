@@ -16,8 +16,7 @@ import { addToCatalogue } from './catalogue.ts';
 import type { RowLocks } from './database.ts';
 import { insertDeadLetter, NO_TENANT_NUMBER } from './dead-letters.ts';
 import { markResubmitted, markRetried, saveJob, takeJob } from './jobs.ts';
-import { advancePosition, insertLostRecords } from './positions.ts';
-import { changedBy, rowsOf, type Steps, type Tables } from './steps.ts';
+import { changedBy, type Steps, type Tables } from './steps.ts';
 import { TransactionSums } from './sums.ts';
 
 export abstract class SqlWriteTransaction {
@@ -39,16 +38,45 @@ export abstract class SqlWriteTransaction {
     lastTraceId?: string,
     expectedTraceId?: string,
   ): Promise<void> {
-    const advance = { log: this.logName, partition, from, to, lastTraceId, expectedTraceId };
-    const moved = await this.inSteps((tables) => rowsOf(advancePosition(tables, advance)));
-    if (moved.length > 0) return;
+    const at = { log: this.logName, partition };
+    const reached = { position: to, processed_to: to, last_trace_id: lastTraceId ?? null };
+    const moved = await this.inSteps((tables) => {
+      // Before any record is processed, the position is 0.
+      if (from === 0) {
+        return changedBy(
+          tables
+            .insertInto('positions')
+            .values({ ...at, ...reached })
+            .onConflict((conflict) =>
+              conflict.columns(['log', 'partition']).doUpdateSet(reached).where('positions.position', '=', from),
+            ),
+        );
+      }
+      const advance = tables
+        .updateTable('positions')
+        .set(reached)
+        .where('log', '=', at.log)
+        .where('partition', '=', partition)
+        .where('position', '=', from);
+      return changedBy(expectedTraceId === undefined ? advance : advance.where('last_trace_id', '=', expectedTraceId));
+    });
+    if (moved > 0) return;
     throw new StoreConflictError(
       `partition ${partition} of the log is not at ${from} any more, or after another record`,
     );
   }
 
-  async noteLost(lost: LostRecords): Promise<void> {
-    await this.inSteps((tables) => changedBy(insertLostRecords(tables, this.logName, lost)));
+  async noteLost({ partition, from, to, records, at }: LostRecords): Promise<void> {
+    const found = { next_position: to, records, found_at: at };
+    await this.inSteps((tables) =>
+      changedBy(
+        tables
+          .insertInto('lost_records')
+          .values({ log: this.logName, partition, first_position: from, ...found })
+          // An operator may have reset the position, so that processing passes the same gap again.
+          .onConflict((conflict) => conflict.columns(['log', 'partition', 'first_position']).doUpdateSet(found)),
+      ),
+    );
   }
 
   async deadLetter(header: RecordHeader, record: LogRecord, cause: string, at: number): Promise<void> {

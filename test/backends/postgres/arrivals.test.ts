@@ -6,7 +6,7 @@
 import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
 import { suite, test, type TestContext } from 'node:test';
-import { continueArrivalNumbers, deriveMigratedArrivals } from '../../../src/backends/postgres/arrival-numbers.ts';
+import { continueArrivalNumbers, deriveMigratedArrivals } from '../../../src/backends/postgres/store-arrivals.ts';
 import { openPool, type PostgresPool } from '../../../src/backends/postgres/pool.ts';
 import { openPostgresStore } from '../../../src/backends/postgres/store.ts';
 import { openPostgresStoreWriter } from '../../../src/backends/postgres/store-writer.ts';
@@ -132,7 +132,7 @@ suite('Arrivals on PostgreSQL', { skip: whyNoPostgres() }, () => {
     const others = await pool.begin();
     begun.add(others);
     // So that it has a number, lower than the writer's.
-    await others.client.query('SELECT pg_current_xact_id(), pg_advisory_xact_lock(1, 1), pg_advisory_xact_lock(1)');
+    await others.query('SELECT pg_current_xact_id(), pg_advisory_xact_lock(1, 1), pg_advisory_xact_lock(1)');
     const written = await write(writer, 0, 1);
     await written.transaction.commit(false);
     assert.deepEqual(tracesOf((await follow(store, start, 10)).events), [written.traceId]);

@@ -217,7 +217,7 @@ suite('Erases and unmerges that race with writers on PostgreSQL', { skip: whyNoP
     );
     const id = await goneId(store);
     const holding = await pool.begin();
-    await holding.client.query('SELECT no FROM nodes WHERE id = $1 FOR UPDATE', [id]);
+    await holding.query('SELECT no FROM nodes WHERE id = $1 FOR UPDATE', [id]);
     const erasing = store.erase(TENANT, id, ACT);
     try {
       const waits = "SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'";

@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict';
 import { suite, test, type TestContext } from 'node:test';
 import { PostgresClient } from '../../../src/backends/postgres/pool.ts';
-import { INVALIDATIONS_KEPT } from '../../../src/backends/postgres/store-unmerge.ts';
+import { INVALIDATIONS_KEPT } from '../../../src/backends/postgres/profile-changes.ts';
 import { PersonCache } from '../../../src/backends/postgres/person-cache.ts';
 import { person, profileOf, send, START, TENANT } from '../../contract/store-feeding.ts';
 import { whyNoPostgres } from '../../servers/postgres.ts';

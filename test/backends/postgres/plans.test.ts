@@ -8,7 +8,7 @@ import { after, before, suite, test } from 'node:test';
 import { dayOf, eventWindows, pairOf, StoreDays } from '../../../src/backends/postgres/store-days.ts';
 import type { PostgresPool } from '../../../src/backends/postgres/pool.ts';
 import { ARRIVALS_SQL, LAST_SQL, RANGE_AT_SQL, RANGES_SQL } from '../../../src/backends/postgres/store-arrivals.ts';
-import { BY_INDEX, DELETE_SQL, USERS_SQL } from '../../../src/backends/postgres/store-erase.ts';
+import { BY_INDEX, DELETE_SQL, USERS_SQL } from '../../../src/backends/postgres/profile-changes.ts';
 import { nodesSql, tenantSql } from '../../../src/backends/postgres/store-timeline.ts';
 import { TRACE_SQL } from '../../../src/backends/postgres/store-traces.ts';
 import { DAY_MS } from '../../../src/model.ts';
@@ -85,7 +85,7 @@ interface Ran {
 async function run(pool: PostgresPool, sql: string, values: readonly unknown[], settings?: string): Promise<Ran> {
   const transaction = await pool.begin(settings);
   try {
-    const { rows } = await transaction.client.query<{ 'QUERY PLAN': readonly { readonly Plan: Plan }[] }>(
+    const { rows } = await transaction.query<{ 'QUERY PLAN': readonly { readonly Plan: Plan }[] }>(
       `EXPLAIN (ANALYZE, TIMING OFF, FORMAT JSON) ${sql}`,
       values,
     );

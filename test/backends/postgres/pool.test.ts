@@ -4,8 +4,7 @@ import assert from 'node:assert/strict';
 import { suite, type TestContext, test } from 'node:test';
 import { inspect } from 'node:util';
 import { databaseFacts } from '../../../src/backends/postgres/checkup.ts';
-import { serverMistake } from '../../../src/backends/postgres/pool-check.ts';
-import { openPool, type PostgresPool } from '../../../src/backends/postgres/pool.ts';
+import { openPool, type PostgresPool, serverMistake } from '../../../src/backends/postgres/pool.ts';
 import { HOUR_MS } from '../../../src/model.ts';
 import { StoreConflictError, StoreUnavailableError, StoreValueError } from '../../../src/store-writer.ts';
 import { eventually } from '../../server.ts';
@@ -186,7 +185,7 @@ function errorTests(): void {
     const reading = 'SET LOCAL lock_timeout = 50; SELECT id FROM rows';
     const holding = await pool.begin();
     try {
-      await holding.client.query('LOCK TABLE rows');
+      await holding.query('LOCK TABLE rows');
       await assert.rejects(
         pool.inTransaction((client) => client.query(reading)),
         StoreConflictError,
@@ -204,10 +203,10 @@ function errorTests(): void {
     await pool.query('INSERT INTO rows VALUES (1), (2)');
     const lock = 'SELECT 1 FROM rows WHERE id = $1 FOR UPDATE';
     const [one, two] = [await pool.begin(), await pool.begin()];
-    await one.client.query(lock, [1]);
-    await two.client.query(lock, [2]);
+    await one.query(lock, [1]);
+    await two.query(lock, [2]);
     const outcomes = await Promise.allSettled(
-      [one.client.query(lock, [2]), two.client.query(lock, [1])].map(async (work, n) => {
+      [one.query(lock, [2]), two.query(lock, [1])].map(async (work, n) => {
         try {
           await work;
         } finally {
@@ -235,7 +234,7 @@ function transactionTests(): void {
     });
     await assert.rejects(failing, /changed my mind/);
     const transaction = await pool.begin();
-    await transaction.client.query('INSERT INTO rows VALUES (3)');
+    await transaction.query('INSERT INTO rows VALUES (3)');
     await transaction.rollback();
     await transaction.rollback();
     assert.equal(await oneValue(pool, '(SELECT sum(id) FROM rows)'), 1);
@@ -285,8 +284,8 @@ function lossTests(): void {
     context.after(() => pool.close());
     const transaction = await pool.begin();
     await killer.query(KILL_OTHERS);
-    await eventually('the loss is noticed', () => !transaction.client.isUsable);
-    await assert.rejects(transaction.client.query('SELECT 1'), StoreUnavailableError);
+    await eventually('the loss is noticed', () => !transaction.isUsable);
+    await assert.rejects(transaction.query('SELECT 1'), StoreUnavailableError);
     await transaction.rollback();
     const running = pool.query('SELECT pg_sleep(20)');
     const outcome = assert.rejects(running, StoreUnavailableError);
@@ -306,7 +305,7 @@ function lossTests(): void {
     await pool.query('CREATE TABLE rows (id int PRIMARY KEY)');
     await pool.query('INSERT INTO rows VALUES (1)');
     const holder = await pool.begin();
-    await holder.client.query('UPDATE rows SET id = 2');
+    await holder.query('UPDATE rows SET id = 2');
     const second = pool.query('UPDATE rows SET id = id + 10');
     await eventually('the second waits', () => waiting(pool));
     await holder.commit();
@@ -322,7 +321,7 @@ function lossTests(): void {
     const transaction = await pool.begin();
     wire.cut();
     await assert.rejects(pool.query({ text: 'SELECT 1', timeoutMs: 200 }), StoreUnavailableError);
-    await assert.rejects(transaction.client.query({ text: 'SELECT 1', timeoutMs: 200 }), StoreUnavailableError);
+    await assert.rejects(transaction.query({ text: 'SELECT 1', timeoutMs: 200 }), StoreUnavailableError);
     await transaction.rollback();
     wire.repair();
     assert.equal(await oneValue(pool, '1'), 1);
@@ -356,7 +355,7 @@ function lossTests(): void {
     const transaction = await pool.begin();
     wire.cut();
     context.mock.timers.enable({ apis: ['setTimeout'] });
-    const copying = transaction.client.copyIn('COPY rows FROM STDIN', Buffer.from('1\n'));
+    const copying = transaction.copyIn('COPY rows FROM STDIN', Buffer.from('1\n'));
     context.mock.timers.tick(HOUR_MS);
     context.mock.timers.reset();
     await assert.rejects(copying, StoreUnavailableError);
@@ -376,7 +375,7 @@ function lossTests(): void {
     for (const mode of ['immediate', 'fast'] as const) {
       const transaction = await pool.begin();
       await server.stop(mode);
-      await assert.rejects(transaction.client.query('SELECT 1'), StoreUnavailableError);
+      await assert.rejects(transaction.query('SELECT 1'), StoreUnavailableError);
       await transaction.rollback();
       await assert.rejects(pool.query('SELECT 1'), StoreUnavailableError);
       await server.start();

@@ -88,7 +88,7 @@ suite('Days of the store on PostgreSQL', { skip: whyNoPostgres() }, () => {
     await send(under, [person({ user_id: 'u' })], { receivedAt: START });
     await send(under, [person({ user_id: 'u' })], { receivedAt: START + 9 * DAY_MS });
     const reading = await under.pool.begin();
-    await reading.client.query('SELECT count(*) FROM nodes');
+    await reading.query('SELECT count(*) FROM nodes');
     await sweepAll(under, OLD, START + 9 * DAY_MS);
     await send(under, [person({ user_id: 'u' })], { receivedAt: START + 12 * DAY_MS });
     await reading.rollback();
@@ -106,7 +106,7 @@ suite('Days of the store on PostgreSQL', { skip: whyNoPostgres() }, () => {
       return Reflect.apply(query.value as () => unknown, this, [sooner, ...rest] as unknown as []);
     });
     const analysing = await under.pool.begin();
-    await analysing.client.query('LOCK TABLE events IN SHARE UPDATE EXCLUSIVE MODE');
+    await analysing.query('LOCK TABLE events IN SHARE UPDATE EXCLUSIVE MODE');
     try {
       await assert.rejects(send(under, [person({ user_id: 'u' })]), StoreConflictError);
     } finally {
@@ -121,7 +121,7 @@ suite('Days of the store on PostgreSQL', { skip: whyNoPostgres() }, () => {
     await new StoreDays(under.pool).ensure([20_000]);
     const busy = await under.pool.begin();
     try {
-      await busy.client.query('SELECT pg_advisory_xact_lock($1, $2)', [ADVISORY_LOCKS, PARTITION_LOCK]);
+      await busy.query('SELECT pg_advisory_xact_lock($1, $2)', [ADVISORY_LOCKS, PARTITION_LOCK]);
       await new StoreDays(under.pool).ensure([20_000]);
     } finally {
       await busy.rollback();
@@ -132,8 +132,8 @@ suite('Days of the store on PostgreSQL', { skip: whyNoPostgres() }, () => {
     const under = await openFor(context);
     await send(under, [person({ user_id: 'u' })], { receivedAt: START });
     const backup = await under.pool.begin();
-    await backup.client.query('SET TRANSACTION ISOLATION LEVEL REPEATABLE READ');
-    await backup.client.query('SELECT count(*) FROM events, records');
+    await backup.query('SET TRANSACTION ISOLATION LEVEL REPEATABLE READ');
+    await backup.query('SELECT count(*) FROM events, records');
     try {
       let sweeps = 1;
       while (await under.writer.sweep({ ...KEEP_ALL, ...OLD }, START + 30 * DAY_MS)) assert.ok(++sweeps < 10);
@@ -164,7 +164,7 @@ suite('Days of the store on PostgreSQL', { skip: whyNoPostgres() }, () => {
     const under = await openFor(context);
     await send(under, [person({ user_id: 'u' })], { receivedAt: START });
     const sweeping = await under.pool.begin();
-    await sweeping.client.query('SELECT pg_advisory_xact_lock($1, $2)', [ADVISORY_LOCKS, SWEEP_LOCK]);
+    await sweeping.query('SELECT pg_advisory_xact_lock($1, $2)', [ADVISORY_LOCKS, SWEEP_LOCK]);
     const sweep = (writer: StoreWriter): Promise<boolean> => writer.sweep({ ...KEEP_ALL, ...OLD }, START + 5 * DAY_MS);
     assert.equal(await sweep(under.writer), false);
     assert.equal((await eventsOf(under)).length, 1);

@@ -2,18 +2,7 @@
 
 import assert from 'node:assert/strict';
 import { suite, test } from 'node:test';
-import { ADVISORY_LOCKS, SWEEP_LOCK } from '../../../src/backends/postgres/migrations.ts';
-import {
-  DAY_MS,
-  eventsOf,
-  HOUR_MS,
-  KEEP_ALL,
-  person,
-  START,
-  send,
-  sweepAll,
-  TENANT,
-} from '../../contract/store-feeding.ts';
+import { DAY_MS, eventsOf, HOUR_MS, person, START, send, sweepAll, TENANT } from '../../contract/store-feeding.ts';
 import { whyNoPostgres } from '../../servers/postgres.ts';
 import { openFor, openOn } from './store-under-test.ts';
 
@@ -95,20 +84,5 @@ suite('The ledger difference on PostgreSQL', { skip: whyNoPostgres() }, () => {
     aheadMs = 2 * HOUR_MS;
     assert.equal(await users(), 2);
     assert.equal(await users(), 2);
-  });
-
-  test('is looked for in all hours by one at a time', async (context) => {
-    const under = await openFor(context);
-    await send(under, [person({ user_id: 'u' })], { receivedAt: START });
-    await under.pool.query('UPDATE ledger SET users_stored = users_stored + 1');
-    const sweeping = await under.pool.begin();
-    await sweeping.client.query('SELECT pg_advisory_xact_lock($1, $2)', [ADVISORY_LOCKS, SWEEP_LOCK]);
-    try {
-      assert.deepEqual(await under.writer.difference(), { users: 0, events: 0 });
-    } finally {
-      await sweeping.rollback();
-    }
-    assert.deepEqual(await under.writer.difference(), { users: 1, events: 0 });
-    assert.equal(await under.writer.sweep(KEEP_ALL, START), false);
   });
 });

@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict';
 import { suite, test } from 'node:test';
 import { PostgresClient } from '../../../src/backends/postgres/pool.ts';
-import { StoreNumbers } from '../../../src/backends/postgres/store-numbers.ts';
+import { StoreNumbers } from '../../../src/backends/postgres/write-records.ts';
 import { NUMBERS_PER_BLOCK } from '../../../src/backends/postgres/store-schema.ts';
 import { openPostgresStoreWriter } from '../../../src/backends/postgres/store-writer.ts';
 import { headerOf } from '../../../src/processor/prepare.ts';

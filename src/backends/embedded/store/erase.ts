@@ -22,7 +22,6 @@ import {
   type RejectionHorizon,
   type MatchingRejections,
 } from '../../sql/erase.ts';
-import { changedBy } from '../../sql/steps.ts';
 import { LOCAL_SHARD } from '../../sql/store-tables.ts';
 import { addToProfiles } from '../../sql/sums.ts';
 import { BUSY_TIMEOUT_MS } from '../database.ts';
@@ -74,7 +73,7 @@ export async function erase(store: StoreConnection, erasure: Erasure): Promise<b
       // Another erasure of the same person removed the rest; both have their part in the audit.
       isFound = events > 0;
       const detail = { profile_id: id, nodes: 0, events };
-      if (isFound) store.steps((tables) => changedBy(insertAudit(tables, tenant, 'erase', audit, detail)));
+      if (isFound) store.steps((tables) => insertAudit(tables, tenant, 'erase', audit, detail));
       return true;
     }
     const removed = eraseEvents(store, profile);
@@ -198,20 +197,17 @@ function eraseProfile(
   matching: MatchingRejections,
   events: number,
 ): void {
-  const { tenant, audit } = erasure;
+  const { tenant } = erasure;
   const nodes = profile.nodes.map(({ node }) => node);
   const keys = erasedKeys(identifiersOf(store, profile.nodes));
-  store.steps((tables) => erasePerson(tables, erasure, { nodes, keys }, matching, HORIZON));
+  const person = { id: profile.root.id, nodes, keys, events };
+  store.steps((tables) => erasePerson(tables, erasure, person, matching, HORIZON));
   const runKeys = keys.map((key) => runKeyOf(store.hashOf, tenant, key));
   store.runs(MATCH_KEYS).remove(runKeys);
   for (const node of nodes) store.run('DELETE FROM aliases WHERE node = ?', node);
   store.runs(PROFILE_RUNS).remove(nodes.map((node) => [node]));
   invalidate(store, { nodes, erasedKeys: runKeys.map(([hash]) => hash) });
-  const detail = { profile_id: profile.root.id, nodes: nodes.length, events };
-  store.steps(function* (tables) {
-    yield* changedBy(addToProfiles(tables, LOCAL_SHARD, [[tenant, -1]]));
-    yield* changedBy(insertAudit(tables, tenant, 'erase', audit, detail));
-  });
+  store.steps((tables) => addToProfiles(tables, LOCAL_SHARD, [[tenant, -1]]));
 }
 
 /** Without waiting for readers and writers, which would block the reads of this thread. */

@@ -43,9 +43,10 @@ import {
 } from '../../../views/cursor.ts';
 import { amountText } from '../../../views/currency.ts';
 import { startOf } from '../../../views/sums.ts';
+import { followsStart } from '../../sql/starts.ts';
 import { nodesById } from './profiles.ts';
 import { uuidText } from '../uuids.ts';
-import { followsStart, latestStart } from './starts.ts';
+import { latestStart } from './starts.ts';
 
 /** Limit of the properties on a page; the event that exceeds it is still returned. */
 const PAGE_LENGTH_MAX = 16 * 1024 * 1024;
@@ -385,7 +386,8 @@ function numberIn(
   if (cursor.storeId !== issuer.storeId) throw cursorOfOtherStore();
   const [no = -1, ...more] = cursor.numbers;
   if (no < 0 || more.length > 0) throw malformedCursor();
-  if (cursor.historyId === null || !followsStart(store, cursor.historyId, no)) throw cursorOfOtherHistory();
+  const { historyId } = cursor;
+  if (historyId === null || !store.steps((tables) => followsStart(tables, historyId, no))) throw cursorOfOtherHistory();
   if (no > end) throw cursorFromFuture();
   const gone = store.get<{ event: number }>('SELECT event FROM expired_arrivals WHERE tenant = ?', tenant ?? null);
   if (gone !== undefined && no < gone.event) throw expiredCursor();

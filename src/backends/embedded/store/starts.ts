@@ -12,8 +12,6 @@
 import { existsSync } from 'node:fs';
 import { DatabaseSync } from 'node:sqlite';
 import { sizeOfFile } from '../../../data-folder/files.ts';
-import { follows, selectNextStart } from '../../sql/starts.ts';
-import { rowsOf } from '../../sql/steps.ts';
 import { BUSY_TIMEOUT_MS, transaction } from '../database.ts';
 import type { StoreConnection } from './connection.ts';
 
@@ -64,10 +62,4 @@ function skipNumbers(database: DatabaseSync, count: number, now: number): void {
 /** The id of the start under which cursors are issued now. */
 export function latestStart(store: StoreConnection): string {
   return (store.get<{ id: string }>('SELECT id FROM starts ORDER BY no DESC LIMIT 1') as { id: string }).id;
-}
-
-/** Whether this store can continue after an event number issued under a start. */
-export function followsStart(store: StoreConnection, id: string, event: number): boolean {
-  const [next] = store.steps((tables) => rowsOf(selectNextStart(tables, id)));
-  return follows(next, event);
 }

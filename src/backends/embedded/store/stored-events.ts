@@ -7,14 +7,14 @@
  * a complete table become one, and a table is dropped with its entries. Entries of expired events stay until then.
  *
  * An erase and retention remove events within their own write transaction, a bounded number at a time, and every sum is
- * updated: the event count of tables, and the sums of `backends/sql/removed-sums.ts`.
+ * updated: the event count of tables, and the sums of `backends/sql/sums.ts`.
  */
 
 import type { DatabaseSync } from 'node:sqlite';
 import { currencyOfStored } from '../../../views/currency.ts';
 import { selectStoredEvents } from '../../sql/ledger.ts';
-import { type RemovedEvent, takeFromSums } from '../../sql/removed-sums.ts';
 import { rowsOf } from '../../sql/steps.ts';
+import { type RemovedEvent, takeFromSums } from '../../sql/sums.ts';
 import { NO_LOCKS } from '../sql-database.ts';
 import { type Block, type BlockEvent, BlockWriter, unpackBlock } from './event-blocks.ts';
 import type { RunsShape } from '../sorted-runs/entries.ts';

@@ -1,24 +1,26 @@
 /**
- * Erasing a person (rule 17): events, nodes, identifiers, properties, merges, refusals and stored rejections are
- * removed. Hashed tombstones of the match keys stay, so that data received before the erase is dropped when it is
- * processed late. Refusals of other people that name one of the erased identifiers are removed too, and so are the
- * first uses of the `$event_id`s of the events.
+ * Unmerging (rule 16) and erasing (rule 17) a person. Either first locks all nodes of the profile, in the order of their
+ * numbers, as processors do before they write to a person: one waits for the other, and sees its changes. If the profile
+ * was merged or erased meanwhile, that is a conflict, and the transaction is retried. Its commit is on the server's disk
+ * before it resolves, whatever processors choose for their own.
  *
- * All in one transaction, except for a person with very many or large events, or with events of many days: these are
- * removed in pieces before, so that processors do not wait and memory stays bounded. After a crash in between, the
+ * An erase is one transaction, except for a person with very many or large events, or with events of many days: these
+ * are removed in pieces before, so that processors do not wait and memory stays bounded. After a crash in between, the
  * profile exists with fewer events and can be erased again. Limits: deleted rows stay in the server's files until it
  * vacuums, and in its write-ahead log and backups for as long as those are kept; the event log keeps requests for its
  * own retention; the `$event_id` of an event that had expired before is remembered to the end of its window.
- *
- * Events are deleted in batches of some thousands, and some megabytes of properties that have to be read. The ledger counts
- * users, so a batch consists of whole users and exceeds the limit by at most one. The nodes are locked, so no events are
- * added meanwhile.
  */
 
 import { sql, type SqlBool } from 'kysely';
 import { DAY_MS, type NodeNumber } from '../../model.ts';
+import type { AuditContext, UnmergeResult } from '../../store.ts';
+import { StoreConflictError } from '../../store-writer.ts';
 import { erasedKeys, EVENT_ID_IN_PROPERTIES, eventIdOf } from '../../views/erased-person.ts';
 import { HASHED } from '../../views/keyed-hash.ts';
+import { type IdentifierRow, type MergeRow, oldestFirst, type ProfileNodes } from '../../views/profile.ts';
+import { planUnmerge } from '../../views/unmerge.ts';
+import { uuidOf } from '../../views/uuid.ts';
+import { insertAudit } from '../sql/audit.ts';
 import {
   erasePerson,
   type Erasure,
@@ -27,14 +29,111 @@ import {
   type RejectionHorizon,
 } from '../sql/erase.ts';
 import { LOCAL_SHARD } from '../sql/store-tables.ts';
-import { addToProfiles } from '../sql/sums.ts';
-import { hashesOf } from './key-secret.ts';
+import { addToProfiles, type RemovedEvent as RemovedFromSums, takeFromSums } from '../sql/sums.ts';
+import { writeUnmerge } from '../sql/unmerge.ts';
 import type { PostgresClient, PostgresPool } from './pool.ts';
-import { runSteps, storeQueriesOn } from './sql-database.ts';
+import { inRetriedTransaction, ROW_LOCKS, runSteps } from './sql-database.ts';
 import { dayOf } from './store-days.ts';
-import { findNodes, IDENTIFIERS, identifiersOf } from './store-profiles.ts';
-import { REMOVED_COLUMNS, type RemovedEvent, takeFromAllSums, takeFromNodes } from './store-removal.ts';
-import { inDurableTransaction, type LockedProfile, lockProfile, writeAudit } from './store-unmerge.ts';
+import {
+  findNodes,
+  IDENTIFIERS,
+  identifiersOf,
+  MERGES,
+  mergesOf,
+  NODE_COLUMNS,
+  type NodeRow,
+  profileNodesOf,
+} from './store-profiles.ts';
+import { hashesOf } from './write-first-uses.ts';
+
+/** It is rare that several processors merge, or several calls change, the same person at a time. */
+const ATTEMPTS = 10;
+
+/** For a server that acknowledges a commit before it is on disk. */
+const DURABLE =
+  "SELECT set_config('synchronous_commit', 'on', true) WHERE current_setting('synchronous_commit') = 'off'";
+
+/** Runs `work` in a transaction that is durable when this resolves; retried after a conflict. */
+export function inDurableTransaction<T>(pool: PostgresPool, work: (client: PostgresClient) => Promise<T>): Promise<T> {
+  const problem = 'this person kept being changed by other transactions; try again';
+  return inRetriedTransaction(pool, ATTEMPTS, problem, async (client) => {
+    await client.query(DURABLE);
+    return work(client);
+  });
+}
+
+/** A profile that no other transaction can change until this one ends. */
+interface LockedProfile extends ProfileNodes {
+  readonly identifiers: readonly IdentifierRow[];
+  readonly merges: readonly MergeRow[];
+}
+
+/** All nodes of a profile: the root, whose number is $1, and those aliased to it. */
+const MEMBERS = 'FROM nodes AS n WHERE n.no = $1 OR n.root = $1';
+
+/** Undefined for an unknown profile. */
+async function lockProfile(client: PostgresClient, tenant: number, id: string): Promise<LockedProfile | undefined> {
+  const uuid = uuidOf(id);
+  if (uuid === undefined) return undefined;
+  const found = await client.query<{ root: NodeNumber }>(
+    'SELECT coalesce(root, no) AS root FROM nodes WHERE id = $1 AND tenant = $2',
+    [uuid, tenant],
+  );
+  const root = found.rows[0]?.root;
+  if (root === undefined) return undefined;
+  const locked = await client.query<{ no: NodeNumber }>(`SELECT n.no ${MEMBERS} ORDER BY n.no FOR UPDATE`, [root]);
+  // Read again: the transactions that held the locks may have changed everything.
+  const members = `SELECT ${NODE_COLUMNS}, ${IDENTIFIERS}, ${MERGES} ${MEMBERS}`;
+  const rows = oldestFirst((await client.query<NodeRow>(members, [root])).rows);
+  const lockedNodes = new Set(locked.rows.map(({ no }) => no));
+  const isSame =
+    rows.length === lockedNodes.size && rows.every((row) => lockedNodes.has(row.node) && row.root === root);
+  if (!isSame || !rows.some((row) => row.id === uuid)) throw new StoreConflictError('the profile changed meanwhile');
+  return { ...profileNodesOf(rows), identifiers: identifiersOf(rows), merges: mergesOf(rows) };
+}
+
+/** More than a writer misses between two batches; one that missed more forgets all people of the tenant. */
+export const INVALIDATIONS_KEPT = 1_000;
+
+/**
+ * For writers that cache these nodes (person-cache.ts): counts the invalidation and stores which nodes changed. The
+ * tenant's row is locked, so numbers are committed in order.
+ */
+async function invalidate(client: PostgresClient, tenant: number, nodes: readonly NodeNumber[]): Promise<void> {
+  await client.query(
+    `WITH counted AS (
+       UPDATE tenants SET invalidation_count = invalidation_count + 1 WHERE no = $1 RETURNING invalidation_count AS no
+     ),
+     removed AS (DELETE FROM invalidations USING counted WHERE tenant = $1 AND invalidations.no <= counted.no - $3)
+     INSERT INTO invalidations (tenant, no, nodes) SELECT $1, no, $2 FROM counted`,
+    [tenant, nodes, INVALIDATIONS_KEPT],
+  );
+}
+
+/** Rule 16. Undefined for an unknown profile. */
+export async function unmerge(
+  pool: PostgresPool,
+  tenant: number,
+  id: string,
+  mergedBy: string,
+  audit: AuditContext,
+): Promise<UnmergeResult | undefined> {
+  return inDurableTransaction(pool, async (client) => {
+    const profile = await lockProfile(client, tenant, id);
+    if (profile === undefined) return undefined;
+    const plan = planUnmerge(profile, profile.merges, uuidOf(mergedBy) ?? null);
+    if (plan.undone.length === 0) return plan.result;
+    const nodes = [...plan.roots.keys()];
+    await client.query(
+      `UPDATE nodes SET root = nullif(q.root, q.no) FROM unnest($1::bigint[], $2::bigint[]) AS q (no, root)
+       WHERE nodes.no = q.no AND coalesce(nodes.root, nodes.no) <> q.root`,
+      [nodes, [...plan.roots.values()]],
+    );
+    await invalidate(client, tenant, nodes);
+    await runSteps(client, (tables) => writeUnmerge(tables, tenant, plan, audit, audit.traceId));
+    return plan.result;
+  });
+}
 
 /** Each day is a partition, and a transaction locks every partition that it reads. */
 const DAYS_PER_TRANSACTION = 64;
@@ -91,7 +190,7 @@ async function erasePiece(
   if (profile === undefined) {
     // Another erasure of the same person removed the rest; both have their part in the audit.
     const detail = { profile_id: id, nodes: 0, events: progress.removed };
-    if (progress.removed > 0) await writeAudit(client, tenant, 'erase', [], audit, detail);
+    if (progress.removed > 0) await runSteps(client, (tables) => insertAudit(tables, tenant, 'erase', audit, detail));
     return 'erased by another';
   }
   // First and last seen are times of receipt.
@@ -106,25 +205,36 @@ async function erasePiece(
   const left = profile.nodes.reduce((sum, node) => sum + node.events, 0) - events.length;
   // A count that is too high must not prevent the erase: having searched every day is enough.
   const isGone = left <= 0 || idleDays >= end - first;
-  if (isGone) await eraseProfile(client, erasure, profile, matching, removed);
-  else await takeFromNodes(client, events);
-  await takeFromAllSums(client, events, 'erased');
-  if (isGone) await addToProfiles(storeQueriesOn(client).tables, LOCAL_SHARD, [[tenant, -1]]).execute();
+  if (isGone) {
+    const person = { id: profile.root.id, nodes, keys: erasedKeys(profile.identifiers), events: removed };
+    await runSteps(client, (tables) => erasePerson(tables, erasure, person, matching, HORIZON));
+    await invalidate(client, tenant, nodes);
+  } else await takeFromNodes(client, events);
+  await runSteps(client, function* (tables) {
+    yield* takeFromSums(tables, ROW_LOCKS, events, 'erased');
+    if (isGone) yield* addToProfiles(tables, LOCAL_SHARD, [[tenant, -1]]);
+  });
   return isGone ? 'erased' : { nextDay: isLast ? days.end : days.first, removed, idleDays };
 }
 
-async function eraseProfile(
-  client: PostgresClient,
-  erasure: Erasure,
-  profile: LockedProfile,
-  matching: MatchingRejections,
-  events: number,
-): Promise<void> {
-  const { tenant, audit } = erasure;
-  const nodes = profile.nodes.map(({ node }) => node);
-  const person = { nodes, keys: erasedKeys(profile.identifiers) };
-  await runSteps(client, (tables) => erasePerson(tables, erasure, person, matching, HORIZON));
-  await writeAudit(client, tenant, 'erase', nodes, audit, { profile_id: profile.root.id, nodes: nodes.length, events });
+export interface RemovedEvent extends RemovedFromSums {
+  /** Null for an event of no person. */
+  readonly node: NodeNumber | null;
+}
+
+/** Columns of a removed event `e`, as a `RemovedEvent`. */
+export const REMOVED_COLUMNS = `
+  e.tenant, e.node, e.timestamp, e.received_at AS "receivedAt", e.trace_id || ' ' || e.user_index AS "user",
+  e.event_name AS name, e.revenue, e.currency`;
+
+/** Lowers the number of events of nodes, which are locked. */
+export async function takeFromNodes(client: PostgresClient, events: readonly RemovedEvent[]): Promise<void> {
+  const byNode = [...Map.groupBy(events, ({ node }) => node)].filter(([node]) => node !== null);
+  await client.query(
+    `UPDATE nodes SET events = nodes.events - q.events FROM unnest($1::bigint[], $2::bigint[]) AS q (no, events)
+     WHERE nodes.no = q.no`,
+    [byNode.map(([node]) => node), byNode.map(([, some]) => some.length)],
+  );
 }
 
 const EVENTS_PER_TRANSACTION_MAX = 20_000;
