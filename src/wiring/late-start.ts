@@ -13,8 +13,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { messageOf, OperatorError } from '../errors.ts';
 import { type LogAppender, type LogReader, LogUnavailableError, LogUnreachableError } from '../log.ts';
 import { isUnavailable } from '../runtime/unavailable.ts';
-import type { Logger } from '../telemetry/logger.ts';
-import { OutageLog } from '../telemetry/outage-log.ts';
+import { type Logger, OutageLog } from '../telemetry/logger.ts';
 
 const PREPARE_RETRY_MS = 500;
 /** The connection timeout detects an unavailable database sooner; this is for one that takes long to migrate. */

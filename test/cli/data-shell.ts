@@ -15,7 +15,7 @@ import { openSqliteStoreWriter } from '../../src/backends/embedded/store/writer.
 import type { Shell } from '../../src/cli/shell.ts';
 import { keyFileOf, logFolderOf, storeFileOf } from '../../src/data-folder/files.ts';
 import { OperatorError } from '../../src/errors.ts';
-import { newAccount } from '../../src/keys/create.ts';
+import { newAccount } from '../../src/keys/manage.ts';
 import type { LogEntry } from '../../src/log.ts';
 import { createLogger } from '../../src/telemetry/logger.ts';
 import { allocateMetrics, metricsWriter } from '../../src/telemetry/metrics.ts';

@@ -2,7 +2,7 @@
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { OutageLog, REMINDER_MS } from '../../src/telemetry/outage-log.ts';
+import { OutageLog, REMINDER_MS } from '../../src/telemetry/logger.ts';
 import { RetryLoop } from '../../src/processor/retry-loop.ts';
 import { StoreUnavailableError } from '../../src/store-writer.ts';
 import { rememberingLogger } from '../processor/processing.ts';

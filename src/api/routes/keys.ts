@@ -4,12 +4,18 @@
  */
 
 import type { FastifyInstance } from 'fastify';
-import { KeyStoreUnavailableError } from '../../keys/cache.ts';
-import { createKey, type KeyOptions, mistakesIn, RATE_MAX, unusedKey } from '../../keys/create.ts';
-import { editKey, OVERLAP_MS_MAX, rollKey } from '../../keys/change.ts';
-import { keyState } from '../../keys/state.ts';
+import {
+  createKey,
+  editKey,
+  type KeyOptions,
+  mistakesIn,
+  OVERLAP_MS_MAX,
+  RATE_MAX,
+  rollKey,
+  unusedKey,
+} from '../../keys/manage.ts';
 import { DAY_MS, type Environment, ENVIRONMENTS, KEY_KINDS } from '../../model.ts';
-import { type ApiKey, KEY_VOLUME_DAYS, type KeyVolume, type RateLimit } from '../../keys.ts';
+import { type ApiKey, KEY_VOLUME_DAYS, keyState, type KeyVolume, type RateLimit } from '../../keys.ts';
 import { parseIso8601 } from '../../validation/iso8601.ts';
 import { membersOf } from '../json-body.ts';
 import { ID_PARAMS, type MemberCall, type MemberParts, memberRoute } from '../member-route.ts';
@@ -96,7 +102,7 @@ const RolledKey = object('RolledKey', 'A new key, and the one that it replaces.'
 export function registerKeyRoutes(app: FastifyInstance, parts: MemberParts): void {
   const { keyStore } = parts;
   const volumesOf = ({ member, now }: MemberCall): Promise<Map<string, KeyVolume>> =>
-    asked(keyStore.volumes(member.accountId, now - (KEY_VOLUME_DAYS - 1) * DAY_MS));
+    keyStore.volumes(member.accountId, now - (KEY_VOLUME_DAYS - 1) * DAY_MS);
 
   memberRoute(app, parts, {
     method: 'GET',
@@ -108,7 +114,7 @@ export function registerKeyRoutes(app: FastifyInstance, parts: MemberParts): voi
       response: { description: 'Keys.', body: KeyList },
     },
     handler: async (call) => {
-      const own = await asked(keyStore.list(call.member.accountId));
+      const own = await keyStore.list(call.member.accountId);
       const volumes = await volumesOf(call);
       return { keys: own.map((key) => keyJson(key, call.now, volumes.get(key.id))) };
     },
@@ -125,7 +131,7 @@ export function registerKeyRoutes(app: FastifyInstance, parts: MemberParts): voi
     },
     handler: async ({ member: { accountId }, body, now }) => {
       const options = { ...optionsOf(body, servedEnvironments(parts.environment)), accountId, now };
-      const active = (await asked(keyStore.list(accountId))).filter((key) => keyState(key, now) === 'active');
+      const active = (await keyStore.list(accountId)).filter((key) => keyState(key, now) === 'active');
       if (active.length >= ACTIVE_KEYS_MAX) {
         const message = `the account has ${ACTIVE_KEYS_MAX} active keys: revoke keys that are no longer used`;
         throw new BadParameterError(message);
@@ -133,7 +139,7 @@ export function registerKeyRoutes(app: FastifyInstance, parts: MemberParts): voi
       // Invalid options are refused in the words of the command line, all of them at once.
       const mistakes = mistakesIn(options, now);
       if (mistakes.length > 0) throw new BadParameterError(mistakes.join(' '));
-      const { key, row } = await asked(createKey(keyStore, options));
+      const { key, row } = await createKey(keyStore, options);
       return { key, row: keyJson(unusedKey(row), now) };
     },
   });
@@ -151,7 +157,7 @@ export function registerKeyRoutes(app: FastifyInstance, parts: MemberParts): voi
     handler: async (call) => {
       const { id, now, member } = call;
       const changes = changesOf(call.body);
-      const result = await asked(editKey(keyStore, { id, accountId: member.accountId, changes, now }));
+      const result = await editKey(keyStore, { id, accountId: member.accountId, changes, now });
       if (result.kind === 'unknown') return null;
       if (result.kind === 'mistakes') throw new BadParameterError(result.mistakes.join(' '));
       if (result.kind === 'inactive') throw inactive(result);
@@ -173,10 +179,10 @@ export function registerKeyRoutes(app: FastifyInstance, parts: MemberParts): voi
     handler: async (call) => {
       const { id, now, member } = call;
       const { name } = membersOf(call.body, ['name']);
-      const own = (await asked(keyStore.list(member.accountId))).find((key) => key.id === id);
+      const own = (await keyStore.list(member.accountId)).find((key) => key.id === id);
       if (own === undefined) return null;
       if (name !== own.name) throw new BadParameterError('name must be the name of the key that is to be revoked');
-      const revoked = await asked(keyStore.revoke(id, now));
+      const revoked = await keyStore.revoke(id, now);
       return revoked === undefined ? null : keyJson(revoked, now, (await volumesOf(call)).get(id));
     },
   });
@@ -201,7 +207,7 @@ export function registerKeyRoutes(app: FastifyInstance, parts: MemberParts): voi
     handler: async (call) => {
       const { id, now, member } = call;
       const overlapMs = overlapMsOf(membersOf(call.body, ['overlap_seconds']).overlap_seconds);
-      const result = await asked(rollKey(keyStore, { id, accountId: member.accountId, overlapMs, now }));
+      const result = await rollKey(keyStore, { id, accountId: member.accountId, overlapMs, now });
       if (result.kind === 'unknown') return null;
       if (result.kind === 'inactive') throw inactive(result);
       const { key, row, old } = result;
@@ -225,14 +231,6 @@ function keyJson(key: ApiKey, now: number, volume = NO_VOLUME) {
 
 function inactive({ state }: { readonly state: string }): BadParameterError {
   return new BadParameterError(`the key is ${state}: create a new key`);
-}
-
-async function asked<T>(response: Promise<T>): Promise<T> {
-  try {
-    return await response;
-  } catch (cause) {
-    throw new KeyStoreUnavailableError('the key store cannot be read or written', { cause });
-  }
 }
 
 /** A key for an environment that this server does not serve would look active, and open nothing. */
