@@ -9,7 +9,8 @@
 
 import type { RequestListener, Server } from 'node:http';
 import { monitorEventLoopDelay } from 'node:perf_hooks';
-import { type AppFrame, type AppOptions, buildApp, buildOperatorApp } from '../api/app.ts';
+import { buildApp, buildOperatorApp } from '../api/app.ts';
+import type { ApiParts, OperatorParts } from '../api/parts.ts';
 import { baseUrlOf } from '../config/base-url.ts';
 import type { Config, Sources } from '../config/config.ts';
 import { KeyCache } from '../keys/cache.ts';
@@ -138,7 +139,7 @@ export async function startEdge(parts: EdgeParts, port: number): Promise<Edge> {
     { quietMs: READ_QUIET_MS },
   );
   const stopping = new AbortController();
-  const frame: AppFrame = {
+  const frame: OperatorParts = {
     serverFactory: (everythingElse: RequestListener) => {
       const connections = { max: Math.max(1, Math.floor(parts.connectionsMax / config.edges)), logger };
       created = createEdgeServer(
@@ -187,7 +188,7 @@ export async function startEdge(parts: EdgeParts, port: number): Promise<Edge> {
             receiptTime: parts.receiptTime,
             matchOptions: matchOptionsOf(config),
             noteUse: ((key, at, origin, host) =>
-              keyUsage.note(key.id, at, origin, isForeignOrigin(origin, host))) satisfies AppOptions['noteUse'],
+              keyUsage.note(key.id, at, origin, isForeignOrigin(origin, host))) satisfies ApiParts['noteUse'],
           }),
         );
   await app.ready();

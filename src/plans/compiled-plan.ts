@@ -9,11 +9,10 @@
 
 import { _, Ajv2020, type ErrorObject, type ValidateFunction } from 'ajv/dist/2020.js';
 import { isEmptyObject, isObject, type JsonObject, pathSegment } from '../validation/shape.ts';
-import { FORMATS } from './formats.ts';
 import { LinearPattern } from './pattern.ts';
 import { type Plan, type PlanMode, type PlannedProperties, readStored, type UnplannedMode } from './plan.ts';
+import { FORMATS } from './schema.ts';
 
-/** The mode in which something was violated: a user with an enforced violation is rejected. */
 type ViolationMode = 'warn' | 'enforce';
 
 export interface Violation {
@@ -33,7 +32,6 @@ const ALL_ERRORS_CHARACTERS_MAX = 4_096;
 
 /** Longer paths are cut: names in them are the client's. */
 const PATH_CHARACTERS_MAX = 300;
-/** Values of an enum that a message lists. */
 const LISTED_VALUES_MAX = 10;
 
 /** With more names than this, parsing is cheaper than searching. */
@@ -48,8 +46,7 @@ export class CompiledPlan {
   readonly warns: boolean;
   readonly userProperties: PropertiesCheck | undefined;
   readonly profileFields: PropertiesCheck | undefined;
-  /** By event name. */
-  readonly #events: ReadonlyMap<string, PropertiesCheck>;
+  readonly events: ReadonlyMap<string, PropertiesCheck>;
   /** Every request that has to be checked contains one of these; null if that cannot be guaranteed. */
   readonly #enforcedNames: readonly Buffer[] | null;
 
@@ -62,7 +59,7 @@ export class CompiledPlan {
     this.#enforcedNames = enforcedNamesOf(plan);
     const compilers = new Compilers();
     const { events, user_properties: properties, profile_fields: fields } = plan;
-    this.#events = new Map(Object.entries(events).map(([name, one]) => [name, new PropertiesCheck(one, compilers)]));
+    this.events = new Map(Object.entries(events).map(([name, one]) => [name, new PropertiesCheck(one, compilers)]));
     this.userProperties = properties && new PropertiesCheck(properties, compilers);
     this.profileFields = fields && new PropertiesCheck(fields, compilers);
   }
@@ -74,11 +71,6 @@ export class CompiledPlan {
     // A name may be written with escapes.
     return bytes.includes(BACKSLASH) || this.#enforcedNames.some((name) => bytes.includes(name));
   }
-
-  /** Undefined for an event that is not planned. */
-  event(name: string): PropertiesCheck | undefined {
-    return this.#events.get(name);
-  }
 }
 
 /** Throws an UnusablePlanError. */
@@ -86,7 +78,6 @@ export function compileStored(text: string, version: number): CompiledPlan {
   return new CompiledPlan(readStored(text), version);
 }
 
-/** The two compilers of a plan. */
 class Compilers {
   /** Stops at the first error. */
   readonly first = newAjv(false);
@@ -177,7 +168,7 @@ function checkPersonProperties(
 function checkEvent(collector: Collector, plan: CompiledPlan, event: JsonObject, index: number): void {
   const name = event.event_name;
   if (typeof name !== 'string') return;
-  const check = plan.event(name);
+  const check = plan.events.get(name);
   const mode = check === undefined ? UNPLANNED[plan.plan.unplanned_events] : check.mode;
   if (!isChecked(mode, collector)) return;
   if (check === undefined) {
@@ -245,7 +236,6 @@ export function enforcedViolation(plan: CompiledPlan, user: unknown): string | n
   return first === undefined ? null : violationText(first, plan.version);
 }
 
-/** For operators and clients. */
 export function violationText({ path, message }: Violation, version: number): string {
   return `${path}: ${message} (tracking plan, version ${version})`;
 }
@@ -375,7 +365,6 @@ const TYPE_WORDS: Readonly<Record<string, string>> = {
   object: 'an object',
 };
 
-/** The parameters of ajv's errors that the messages use. */
 interface ErrorParameters {
   readonly type: string | readonly string[];
   readonly property: string;
@@ -412,7 +401,6 @@ const sized =
   ({ limit }) =>
     `must have ${bound} ${limit} ${limit === 1 ? one : several}`;
 
-/** By keyword. */
 const MESSAGES: Readonly<Record<string, Message>> = {
   type: ({ type }) =>
     `must be ${[type]
