@@ -21,6 +21,7 @@ import {
   type NewestArrivals,
   type ProfileReader,
 } from '../store.ts';
+import type { ApiParts } from './parts.ts';
 import { jsonText } from './responses.ts';
 import { eventJson, maskedPeople, type People, peopleOf } from './stored-json.ts';
 
@@ -30,15 +31,12 @@ const POLL_MS = 200;
 /** One in so many polls reads even if this server has stored nothing: others may store into the same database. */
 const POLLS_PER_READ_MAX = 3;
 
-export interface LiveFeedParts {
+interface LiveFeedParts extends Pick<ApiParts, 'now' | 'onUnavailable'> {
   readonly store: EventReader & Pick<ProfileReader, 'people'>;
   /** How many events the processor has stored so far, of all tenants; grows after they can be read. */
   readonly storedEvents: () => number;
-  readonly now: () => number;
   /** The tracking plan of a tenant, by which personal data is masked. */
   readonly planOf: (tenantId: TenantId) => Promise<Plan | null>;
-  /** Called when nothing can be read, with the trace_id of a waiting stream. Must not throw. */
-  readonly onUnavailable: (error: Error, traceId: string) => void;
 }
 
 /** The streams of one tenant with the same filter and the same position. */

@@ -136,7 +136,7 @@ export async function startEdge(parts: EdgeParts, port: number): Promise<Edge> {
   const readOutage = new OutageLog(
     logger,
     { failing: 'reads fail with 503 until the store can be read', working: 'reads work again' },
-    { quietMs: READ_QUIET_MS },
+    READ_QUIET_MS,
   );
   const stopping = new AbortController();
   const frame: OperatorParts = {

@@ -124,76 +124,65 @@ export function checkUser(
   only?: ViolationMode,
   max = VIOLATIONS_PER_USER_MAX,
 ): Violation[] {
-  const collector: Collector = { violations: [], only, max };
-  if (!isObject(user)) return collector.violations;
+  const violations: Violation[] = [];
+  if (!isObject(user)) return violations;
+  const isChecked = (mode: PlanMode): mode is ViolationMode => mode !== 'off' && (only === undefined || mode === only);
+  const add = (check: PropertiesCheck, mode: ViolationMode, properties: JsonObject, root: string, name?: string) => {
+    for (const one of violationsIn(check, properties, root, max > 1)) {
+      if (violations.length < max) violations.push({ ...one, event_name: name ?? null, mode });
+    }
+  };
+  // A user that sets none of them is not checked for required ones.
+  const addOfPerson = (check: PropertiesCheck | undefined, properties: JsonObject, root: string): void => {
+    if (check === undefined || !isChecked(check.mode) || isEmptyObject(properties)) return;
+    add(check, check.mode, properties, root);
+  };
   const { identifiers, user_properties: userProperties, events } = user;
-  const { profileFields, userProperties: plannedProperties } = plan;
-  if (profileFields !== undefined && isObject(identifiers)) {
+  if (plan.profileFields !== undefined && isObject(identifiers)) {
     const { user_id: _user, email: _email, phone_number: _phone, anon_id: _anon, ...fields } = identifiers;
-    checkPersonProperties(collector, profileFields, 'identifiers', fields);
+    addOfPerson(plan.profileFields, fields, 'identifiers');
   }
-  if (plannedProperties !== undefined && isObject(userProperties)) {
-    checkPersonProperties(collector, plannedProperties, 'user_properties', userProperties);
-  }
-  if (!Array.isArray(events)) return collector.violations;
-  for (let index = 0; index < events.length && collector.violations.length < max; index++) {
+  if (isObject(userProperties)) addOfPerson(plan.userProperties, userProperties, 'user_properties');
+  if (!Array.isArray(events)) return violations;
+  for (let index = 0; index < events.length && violations.length < max; index++) {
     const event: unknown = events[index];
-    if (isObject(event)) checkEvent(collector, plan, event, index);
+    if (!isObject(event) || typeof event.event_name !== 'string') continue;
+    const { event_name: name } = event;
+    const check = plan.events.get(name);
+    const mode = check === undefined ? UNPLANNED[plan.plan.unplanned_events] : check.mode;
+    if (!isChecked(mode)) continue;
+    if (check !== undefined) {
+      add(check, mode, propertiesOf(event), `events[${index}]`, name);
+    } else {
+      const path = `events[${index}].event_name`;
+      violations.push({ path, message: 'is not in the tracking plan', event_name: name, mode });
+    }
   }
-  return collector.violations;
-}
-
-interface Collector {
-  readonly violations: Violation[];
-  readonly only: ViolationMode | undefined;
-  readonly max: number;
-}
-
-function isChecked(mode: PlanMode, { only }: Collector): mode is ViolationMode {
-  return mode !== 'off' && (only === undefined || mode === only);
-}
-
-/** A user that sets none of them is not checked for required ones. */
-function checkPersonProperties(
-  collector: Collector,
-  check: PropertiesCheck,
-  root: string,
-  properties: JsonObject,
-): void {
-  const { mode } = check;
-  if (!isChecked(mode, collector) || isEmptyObject(properties)) return;
-  checkProperties(collector, check, { root, properties, eventName: null, mode });
-}
-
-function checkEvent(collector: Collector, plan: CompiledPlan, event: JsonObject, index: number): void {
-  const name = event.event_name;
-  if (typeof name !== 'string') return;
-  const check = plan.events.get(name);
-  const mode = check === undefined ? UNPLANNED[plan.plan.unplanned_events] : check.mode;
-  if (!isChecked(mode, collector)) return;
-  if (check === undefined) {
-    const path = `events[${index}].event_name`;
-    collector.violations.push({ path, message: 'is not in the tracking plan', event_name: name, mode });
-    return;
-  }
-  checkProperties(collector, check, {
-    root: `events[${index}]`,
-    properties: propertiesOf(event),
-    eventName: name,
-    mode,
-  });
+  return violations;
 }
 
 /** An error in a schema's code is a violation too, so that other users of the request are not affected. */
-function checkProperties(collector: Collector, check: PropertiesCheck, place: ToCheck): void {
+function violationsIn(
+  check: PropertiesCheck,
+  properties: JsonObject,
+  root: string,
+  all: boolean,
+): readonly Pick<Violation, 'path' | 'message'>[] {
   try {
-    const errors = check.errorsOf(place.properties, collector.max > 1);
-    if (errors !== null) add(collector, errors, place);
+    const errors = check.errorsOf(properties, all);
+    if (errors === null) return [];
+    // References may lead to the same schema twice.
+    const distinct = new Map<string, Pick<Violation, 'path' | 'message'>>();
+    for (const error of withoutBranches(errors)) {
+      const path = root + pathOf(error, properties);
+      const message = violationMessage(error);
+      distinct.set(`${path} ${message}`, { path: shortened(path), message });
+    }
+    return [...distinct.values()];
   } catch (error) {
-    const { root, eventName, mode } = place;
     // Not the message of the error: it may quote what a client sent.
     const message = `cannot be checked, because of a bug in Sluice (${error instanceof Error ? error.name : 'unknown'})`;
-    collector.violations.push({ path: root, message, event_name: eventName, mode });
+    return [{ path: root, message }];
   }
 }
 
@@ -207,28 +196,6 @@ function propertiesOf(event: JsonObject): JsonObject {
 }
 
 const NUMBER_FIELDS: ReadonlySet<string> = new Set(['revenue', 'event_value']);
-
-/** Properties to check. `root`: their path in the user. */
-interface ToCheck {
-  readonly root: string;
-  readonly properties: JsonObject;
-  readonly eventName: string | null;
-  readonly mode: ViolationMode;
-}
-
-function add({ violations, max }: Collector, errors: readonly ErrorObject[], checked: ToCheck): void {
-  const { root, properties, eventName, mode } = checked;
-  // References may lead to the same schema twice.
-  const seen = new Set<string>();
-  for (const error of withoutBranches(errors)) {
-    const path = root + pathOf(error, properties);
-    const message = violationMessage(error);
-    const key = `${path} ${message}`;
-    if (seen.has(key)) continue;
-    seen.add(key);
-    if (violations.length < max) violations.push({ path: shortened(path), message, event_name: eventName, mode });
-  }
-}
 
 /** Why a user is rejected: the first thing that it violates of what is enforced; null if nothing. */
 export function enforcedViolation(plan: CompiledPlan, user: unknown): string | null {

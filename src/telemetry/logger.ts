@@ -29,13 +29,6 @@ interface OutageMessages {
   readonly working: string;
 }
 
-/** Beyond what each outage log has: for something of which one part may fail while another works. */
-interface OutageOptions {
-  /** How long nothing may have failed before a success ends the outage. */
-  readonly quietMs?: number;
-  readonly now?: () => number;
-}
-
 /**
  * About a repeated failure, such as an unavailable database: one line when it begins, a reminder every minute, one when it
  * works again. With a reason, never a stack: an outage is not a bug.
@@ -43,25 +36,23 @@ interface OutageOptions {
 export class OutageLog {
   readonly #logger: Pick<Logger, 'warn' | 'info'>;
   readonly #messages: OutageMessages;
-  readonly #now: () => number;
   readonly #quietMs: number;
   #failedAt = Number.NEGATIVE_INFINITY;
   #loggedAt = Number.NEGATIVE_INFINITY;
   #failuresNotLogged = 0;
   #isFailing = false;
 
-  constructor(logger: Pick<Logger, 'warn' | 'info'>, messages: OutageMessages, options: OutageOptions = {}) {
-    const { quietMs = 0, now = () => performance.now() } = options;
+  /** `quietMs`: how long nothing may have failed before a success ends it, where one part may fail while another works. */
+  constructor(logger: Pick<Logger, 'warn' | 'info'>, messages: OutageMessages, quietMs = 0) {
     this.#logger = logger;
     this.#messages = messages;
     this.#quietMs = quietMs;
-    this.#now = now;
   }
 
   failed(error: unknown): void {
     this.#isFailing = true;
     this.#failuresNotLogged += 1;
-    this.#failedAt = this.#now();
+    this.#failedAt = performance.now();
     if (this.#failedAt - this.#loggedAt < REMINDER_MS) return;
     this.#loggedAt = this.#failedAt;
     this.#logger.warn({ reason: messageWithCause(error), failures: this.#failuresNotLogged }, this.#messages.failing);
@@ -69,7 +60,7 @@ export class OutageLog {
   }
 
   worked(): void {
-    if (!this.#isFailing || this.#now() - this.#failedAt < this.#quietMs) return;
+    if (!this.#isFailing || performance.now() - this.#failedAt < this.#quietMs) return;
     this.#isFailing = false;
     this.#loggedAt = Number.NEGATIVE_INFINITY;
     this.#failuresNotLogged = 0;
