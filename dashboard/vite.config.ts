@@ -1,5 +1,5 @@
 /**
- * How the page is built: into `dashboard/dist`, which the server reads (src/api/dashboard-page.ts). Nothing is inlined,
+ * How the page is built: into `dashboard/dist`, which the server reads (src/api/routes/static-files.ts). Nothing is inlined,
  * because the page is served with a Content-Security-Policy that allows no inline script, no inline style and no data:
  * addresses. While developing, `npm run dev --workspace dashboard` serves the sources and passes the API on.
  */

@@ -1,6 +1,6 @@
 /**
  * How the script for pages is built: everything in one minified file, `dist/sluice.js`, which the server serves as
- * `/ingest/sluice.js` (src/api/routes/sdk-script.ts). The package for npm is built by `tsc`, file by file.
+ * `/ingest/sluice.js` (src/api/routes/static-files.ts). The package for npm is built by `tsc`, file by file.
  */
 
 import { defineConfig } from 'vite';

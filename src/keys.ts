@@ -12,7 +12,6 @@ export interface Account {
   readonly createdAt: number;
 }
 
-/** How many users a key may send. */
 export interface RateLimit {
   readonly usersPerSecond: number;
   /** How many may come at once after a pause. */
@@ -32,7 +31,6 @@ export interface ApiKey {
   readonly scopes: readonly string[];
   /** Origins a browser may use a publishable key from; empty means any. */
   readonly origins: readonly string[];
-  /** Null for no limit. */
   readonly rateLimit: RateLimit | null;
   /** For display: `sk_dev_` and the last four characters. */
   readonly prefix: string;
@@ -50,22 +48,21 @@ export interface ApiKey {
   readonly enforcedPlan: number | null;
 }
 
+export type KeyState = 'active' | 'expired' | 'revoked';
+
 /** What is needed to store a new key: all that does not come with its use. */
 export interface NewKey
   extends Omit<
     ApiKey,
     'accountName' | 'revokedAt' | 'lastUsedAt' | 'lastOrigin' | 'leakSuspectedAt' | 'leakOrigin' | 'enforcedPlan'
   > {
-  /** SHA-256 of the whole key. */
   readonly hash: Uint8Array;
 }
 
 /** What may be changed of a key; what is absent stays. */
 export type KeyChanges = Partial<Pick<ApiKey, 'name' | 'origins' | 'rateLimit'>>;
 
-/** What was received with a key. */
 export interface KeyVolume {
-  /** Accepted users, and their events. */
   readonly users: number;
   readonly events: number;
   readonly usersRejected: number;
@@ -80,14 +77,13 @@ export interface KeyUsage {
   readonly leakOrigin: string | null;
   /** The web page that the newest of these requests came from; absent if none did. */
   readonly origin?: string;
-  /** Absent if nothing was received. */
   readonly volume?: KeyVolume;
 }
 
 /** Today, in UTC, and the six days before. */
 export const KEY_VOLUME_DAYS = 7;
 
-/** Every method rejects when the store cannot be read or written; callers respond with 503 then, never 401. */
+/** Every method rejects with `StoreUnavailableError` when the store cannot be read or written: 503 then, never 401. */
 export interface KeyStore {
   /** Tracking plans are stored with the keys. */
   readonly plans: PlanStore;
@@ -113,4 +109,10 @@ export interface KeyStore {
   /** Never moves `lastUsedAt` backwards; keeps the first suspected leak; adds volumes up. Unknown ids are ignored. */
   recordUsage(usage: readonly KeyUsage[]): Promise<void>;
   close(): Promise<void>;
+}
+
+/** Whether a key works. Revoked wins over expired. */
+export function keyState({ revokedAt, expiresAt }: Pick<ApiKey, 'revokedAt' | 'expiresAt'>, now: number): KeyState {
+  if (revokedAt !== null) return 'revoked';
+  return expiresAt !== null && expiresAt <= now ? 'expired' : 'active';
 }

@@ -17,7 +17,6 @@ export interface Member {
   readonly id: string;
   readonly accountId: string;
   readonly accountName: string;
-  /** As the person wrote it. */
   readonly email: string;
   readonly createdAt: number;
   readonly lastSignedInAt: number | null;
@@ -39,7 +38,6 @@ export interface Session {
 }
 
 export interface NewSession {
-  /** SHA-256 of the token in the cookie. */
   readonly tokenHash: Uint8Array;
   readonly createdAt: number;
   readonly expiresAt: number;
@@ -69,9 +67,7 @@ export interface NewInvitation extends Omit<Invitation, 'accountName'> {
 }
 
 export interface Acceptance {
-  /** Hash of the invitation's token. */
   readonly tokenHash: Uint8Array;
-  /** The id that a new member gets. */
   readonly memberId: string;
   /** Counts where the invitation names none. */
   readonly email: string;

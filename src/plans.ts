@@ -49,7 +49,6 @@ export const PLAN_VERSIONS_MAX = 100;
 export interface PlanStore {
   /** The newest version, or that one; undefined if there is none. */
   find(tenant: PlanTenant, version?: number): Promise<StoredPlan | undefined>;
-  /** Newest first. */
   versions(tenant: PlanTenant): Promise<PlanVersion[]>;
   push(tenant: PlanTenant, plan: NewPlan): Promise<PushedPlan>;
   /** The newest version of every tenant whose newest version warns. */

@@ -8,28 +8,28 @@
  * methods on the same paths get 405. A path that only another role serves gets a 404 that names the role.
  */
 
-import type { RequestListener, Server } from 'node:http';
 import Fastify, { type FastifyError, type FastifyInstance, type FastifyReply, type FastifyRequest } from 'fastify';
 import { LIMITS, type Role } from '../model.ts';
 import { UnusablePlanError } from '../plans/unusable-plan.ts';
+import { BadPatchError } from '../resubmit/patch.ts';
 import { isRetryable } from '../runtime/unavailable.ts';
 import { servedElsewhere, servesIngest } from '../config/roles.ts';
 import { TooBusyError } from '../sign-in/password.ts';
 import { BadCursorError } from '../store.ts';
 import { TrustedProxies } from '../config/trusted-proxies.ts';
 import type { DescribedRoute } from './openapi-document.ts';
+import type { ApiParts, OperatorParts } from './parts.ts';
 import { RefusedError, sendError, sendRefused } from './responses.ts';
 import { registerAuditRoutes } from './routes/audit.ts';
 import { registerCatalogueRoutes } from './routes/catalogue.ts';
-import { type DashboardPageParts, registerDashboardPage } from './routes/dashboard-page.ts';
 import { registerEventRoutes } from './routes/events.ts';
-import { type HealthParts, registerHealthRoutes } from './routes/health.ts';
+import { registerHealthRoutes } from './routes/health.ts';
 import { registerIdentityRoutes } from './routes/identity.ts';
 import { registerKeyRoutes } from './routes/keys.ts';
 import { registerLedgerRoutes } from './routes/ledger.ts';
-import { type LiveParts, registerLiveRoutes } from './routes/live.ts';
+import { registerLiveRoutes } from './routes/live.ts';
 import { registerMemberRoutes } from './routes/members.ts';
-import { type OperatorParts, registerDocsRoutes, registerOperatorRoutes } from './routes/operations.ts';
+import { registerDocsRoutes, registerOperatorRoutes } from './routes/operations.ts';
 import { registerPlanRoutes } from './routes/plan.ts';
 import { registerProfileRoutes } from './routes/profiles.ts';
 import { registerReceiptRoutes } from './routes/receipts.ts';
@@ -37,22 +37,9 @@ import { registerDeadLetterRoutes } from './routes/dead-letters.ts';
 import { registerJobRoutes } from './routes/jobs.ts';
 import { registerResubmitRoutes } from './routes/resubmit.ts';
 import { registerRejectionRoutes } from './routes/rejections.ts';
-import { registerSdkScript, type SdkScriptParts } from './routes/sdk-script.ts';
 import { registerSessionRoutes } from './routes/session.ts';
+import { registerDashboardPage, registerSdkScript } from './routes/static-files.ts';
 import { registerTraceRoutes } from './routes/traces.ts';
-import type { TenantParts } from './tenant-route.ts';
-
-/** What the app of every role needs. */
-export interface AppFrame extends OperatorParts, SdkScriptParts {
-  readonly serverFactory: (handler: RequestListener) => Server;
-  readonly newTraceId: () => string;
-  /** Called for every unexpected exception. Must not throw. */
-  readonly onError: (error: unknown, traceId: string) => void;
-  /** Called when keys or the store cannot be read, which gives a 503. Must not throw. */
-  readonly onUnavailable: (error: Error, traceId: string) => void;
-}
-
-export interface AppOptions extends AppFrame, TenantParts, DashboardPageParts, HealthParts, LiveParts {}
 
 declare module 'fastify' {
   interface FastifyInstance {
@@ -81,8 +68,7 @@ const BODY_BYTES_MAX = 65_536;
 const PUBLISHABLE_BEARER = /^[Bb][Ee][Aa][Rr][Ee][Rr] +pk_/;
 const PUBLISHABLE_REFUSED = 'publishable keys may only be used under /ingest/';
 
-/** Everything but the ingest path. */
-export function buildApp(options: AppOptions): FastifyInstance {
+export function buildApp(options: ApiParts): FastifyInstance {
   const app = frame(options);
   const routes = collectRoutes(app);
   ignoreStrangersForwarding(app, new TrustedProxies(options.config.trustedProxies));
@@ -133,7 +119,7 @@ function ignoreStrangersForwarding(app: FastifyInstance, proxies: TrustedProxies
 }
 
 /** For roles without the API: health, metrics and version, and the SDK script if the role ingests events. */
-export function buildOperatorApp(options: AppFrame): FastifyInstance {
+export function buildOperatorApp(options: OperatorParts): FastifyInstance {
   const app = frame(options);
   registerOperatorRoutes(app, options);
   if (servesIngest(options.role)) registerSdkScript(app, options);
@@ -141,7 +127,6 @@ export function buildOperatorApp(options: AppFrame): FastifyInstance {
   return app;
 }
 
-/** Grows while routes are added. */
 function collectRoutes(app: FastifyInstance): readonly DescribedRoute[] {
   const routes: DescribedRoute[] = [];
   app.addHook('onRoute', ({ method, url, schema }) => {
@@ -150,7 +135,7 @@ function collectRoutes(app: FastifyInstance): readonly DescribedRoute[] {
   return routes;
 }
 
-function frame(options: AppFrame): FastifyInstance {
+function frame(options: OperatorParts): FastifyInstance {
   const early = (request: FastifyRequest, reply: FastifyReply): boolean => refusesEarly(request, reply, options.role);
   const app = Fastify({
     logger: false,
@@ -198,7 +183,6 @@ function frame(options: AppFrame): FastifyInstance {
       options.onUnavailable(error, request.id);
       return sendError(reply, 'unavailable');
     }
-    if (error instanceof UnusablePlanError) return sendError(reply, 'unavailable', UNUSABLE_PLAN_TEXT);
     const refusal = refusalOf(error, request.routeOptions.bodyLimit);
     if (refusal !== null) return sendRefused(reply, refusal);
     options.onError(error, request.id);
@@ -233,6 +217,8 @@ const TOO_BUSY = 'too many people are signing in at this moment; try again';
 function refusalOf(error: unknown, bodyBytesMax: number): RefusedError | null {
   if (error instanceof RefusedError) return error;
   if (error instanceof TooBusyError) return new RefusedError('unavailable', TOO_BUSY);
+  if (error instanceof UnusablePlanError) return new RefusedError('unavailable', UNUSABLE_PLAN_TEXT);
+  if (error instanceof BadPatchError) return new RefusedError('bad_request', error.message);
   if (error instanceof BadCursorError) return new RefusedError('bad_request', `cursor ${error.message}`);
   if (!(error instanceof Error)) return null;
   const { code, statusCode } = error as Partial<FastifyError>;

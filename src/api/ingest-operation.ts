@@ -18,10 +18,10 @@ import {
 } from '../model.ts';
 import type { Violation } from '../plans/compiled-plan.ts';
 import type { PredictedUser as PredictedUserRow, Prediction } from '../store.ts';
-import { traceId, userErrors } from './error-responses.ts';
 import * as examples from './examples.ts';
-import { rawOrNull, rowJson } from './json-text.ts';
+import { rawOrNull, rowJson } from './responses.ts';
 import { type Operation, parameter } from './openapi-types.ts';
+import { traceId, userErrors } from './reference.ts';
 import { jsonContent, jsonResponse } from './route-schema.ts';
 import {
   anyJson,
@@ -53,7 +53,9 @@ function requiresNonBlank(type: IdentifierType): object {
   return { required: [type], properties: { [type]: { type: 'string', pattern: '\\S' } } };
 }
 
-const Identifiers = Type.Object(
+const Identifiers = object(
+  'Identifiers',
+  'Who the person is: at least one of `user_id`, `email`, `phone_number` and `anon_id`, neither null nor blank. Any other key is a profile field.',
   {
     user_id: optional(identifierText, 'Your own id of the person.', ['u-1042']),
     email: optional(identifierText, 'E-mail address.', ['ada@example.com']),
@@ -61,9 +63,6 @@ const Identifiers = Type.Object(
     anon_id: optional(identifierText, 'Id of a browser or device before the person is known.', ['anon-7f3c']),
   },
   {
-    title: 'Identifiers',
-    description:
-      'Who the person is: at least one of `user_id`, `email`, `phone_number` and `anon_id`, neither null nor blank. Any other key is a profile field.',
     propertyNames,
     additionalProperties: Type.Union([Type.String(), Type.Null()], {
       description: 'Profile field, always text, such as `first_name`, `city` or `country`.',
@@ -72,7 +71,9 @@ const Identifiers = Type.Object(
   },
 );
 
-const Event = Type.Object(
+const Event = object(
+  'Event',
+  'One thing that happened. Any other key is a custom property of the event.',
   {
     event_name: Type.String({
       minLength: 1,
@@ -94,8 +95,6 @@ const Event = Type.Object(
     ),
   },
   {
-    title: 'Event',
-    description: 'One thing that happened. Any other key is a custom property of the event.',
     propertyNames,
     additionalProperties: Type.Unknown({
       description:
@@ -104,63 +103,48 @@ const Event = Type.Object(
   },
 );
 
-const UserProperties = Type.Object(
+const UserProperties = object(
+  'UserProperties',
+  'Attributes of the person, kept on the profile. The last write wins, key by key; keys that are not sent stay as they are.',
   {},
   {
-    title: 'UserProperties',
-    description:
-      'Attributes of the person, kept on the profile. The last write wins, key by key; keys that are not sent stay as they are.',
     propertyNames,
     additionalProperties: Type.Unknown({ description: 'An attribute of yours, such as `plan`.' }),
   },
 );
 
-export const User = Type.Object(
-  {
-    identifiers: Identifiers,
-    user_properties: Type.Optional(Type.Union([UserProperties, Type.Null()])),
-    events: Type.Array(Event, { minItems: 1, description: 'At least one event.' }),
-  },
-  {
-    title: 'User',
-    description: 'One person and what that person did. Each user is validated independently of the others.',
-  },
-);
+const USER = 'One person and what that person did. Each user is validated independently of the others.';
+export const User = object('User', USER, {
+  identifiers: Identifiers,
+  user_properties: Type.Optional(Type.Union([UserProperties, Type.Null()])),
+  events: Type.Array(Event, { minItems: 1, description: 'At least one event.' }),
+});
 
-export const IngestRequest = Type.Object(
-  {
-    users: Type.Array(User, {
-      minItems: 1,
-      maxItems: LIMITS.usersPerRequestMax,
-      description: 'The users of this request.',
+export const IngestRequest = object('IngestRequest', 'A batch of users with their events.', {
+  users: Type.Array(User, {
+    minItems: 1,
+    maxItems: LIMITS.usersPerRequestMax,
+    description: 'The users of this request.',
+  }),
+  dropped_by_client: Type.Optional(
+    Type.Integer({
+      minimum: 1,
+      maximum: LIMITS.droppedByClientMax,
+      description:
+        'How many events the client had to drop since the last request that reported them. Counted in `GET /ledger`; any other value is ignored.',
     }),
-    dropped_by_client: Type.Optional(
-      Type.Integer({
-        minimum: 1,
-        maximum: LIMITS.droppedByClientMax,
-        description:
-          'How many events the client had to drop since the last request that reported them. Counted in `GET /ledger`; any other value is ignored.',
-      }),
-    ),
-  },
-  { title: 'IngestRequest', description: 'A batch of users with their events.' },
-);
+  ),
+});
 
-const IngestAccepted = Type.Object(
-  {
-    trace_id: traceId,
-    users_accepted: Type.Integer({ minimum: 1, description: 'Users that are valid, and durable.' }),
-    users_rejected: Type.Integer({
-      minimum: 0,
-      description: 'Users that are not valid. They are kept with the reason (`GET /rejections`) and are not processed.',
-    }),
-    errors: userErrors,
-  },
-  {
-    title: 'IngestAccepted',
-    description: 'At least one user was accepted. Look at `users_rejected` and `errors` too.',
-  },
-);
+const ACCEPTED = 'At least one user was accepted. Look at `users_rejected` and `errors` too.';
+const IngestAccepted = object('IngestAccepted', ACCEPTED, {
+  trace_id: traceId,
+  users_accepted: Type.Integer({ minimum: 1, description: 'Users that are valid, and durable.' }),
+  users_rejected: count(
+    'Users that are not valid. They are kept with the reason (`GET /rejections`) and are not processed.',
+  ),
+  errors: userErrors,
+});
 
 const INGEST_PARAMETERS = [
   parameter(

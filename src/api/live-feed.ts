@@ -1,15 +1,11 @@
 /**
- * The open streams of `GET /live`. `LiveFeed` reads arrivals for all of them: one read every POLL_MS for all streams of a
- * tenant that have the same filter, less often while this server stores nothing. A stream shows a few events of thousands
- * a second; the store scans the rest and counts it. A stream that starts in the past reads on its own until it has caught
- * up with the others, and then joins them. Limits: LISTENERS_MAX streams in all and LISTENERS_PER_TENANT_MAX a tenant, on
- * each edge; a tenant that stores more between two polls than the store looks through in one call is shown late.
+ * The open streams of `GET /live`. `LiveFeed` reads arrivals once per POLL_MS for all streams of a tenant that have the
+ * same filter; a stream that starts in the past reads on its own until it has caught up with them. A tenant that stores
+ * more between two polls than the store looks through in one call is shown late.
  *
- * `LiveListener` is one stream: filters, rate-limits and writes events. Each event is sent at most once, in order of
- * arrival, at most EVENTS_PER_SECOND_MAX per second. When events arrive faster, the newest are buffered for the next
- * second and displace older ones; displaced and oversized events are counted and reported as `skipped`, in order.
- * Memory is bounded by EVENTS_PER_SECOND_MAX events within BUFFERED_BYTES_MAX, plus as much in the socket buffer. A
- * client that reads nothing for STUCK_MS is disconnected.
+ * `LiveListener` is one stream. Each event is sent at most once, in order of arrival. When they arrive faster than
+ * EVENTS_PER_SECOND_MAX, the newest wait for the next second and displace older ones; displaced and oversized events are
+ * reported as `skipped`, in order. Memory is bounded by BUFFERED_BYTES_MAX, plus as much in the socket buffer.
  */
 
 import type { ServerResponse } from 'node:http';
@@ -25,9 +21,9 @@ import {
   type NewestArrivals,
   type ProfileReader,
 } from '../store.ts';
-import { jsonText } from './json-text.ts';
-import { maskedPeople, type People, peopleOf } from './person-of-event.ts';
-import { eventJson } from './stored-json.ts';
+import type { ApiParts } from './parts.ts';
+import { jsonText } from './responses.ts';
+import { eventJson, maskedPeople, type People, peopleOf } from './stored-json.ts';
 
 const LISTENERS_MAX = 200;
 const LISTENERS_PER_TENANT_MAX = 20;
@@ -35,15 +31,12 @@ const POLL_MS = 200;
 /** One in so many polls reads even if this server has stored nothing: others may store into the same database. */
 const POLLS_PER_READ_MAX = 3;
 
-export interface LiveFeedParts {
+interface LiveFeedParts extends Pick<ApiParts, 'now' | 'onUnavailable'> {
   readonly store: EventReader & Pick<ProfileReader, 'people'>;
   /** How many events the processor has stored so far, of all tenants; grows after they can be read. */
   readonly storedEvents: () => number;
-  readonly now: () => number;
   /** The tracking plan of a tenant, by which personal data is masked. */
   readonly planOf: (tenantId: TenantId) => Promise<Plan | null>;
-  /** Called when nothing can be read, with the trace_id of a waiting stream. Must not throw. */
-  readonly onUnavailable: (error: Error, traceId: string) => void;
 }
 
 /** The streams of one tenant with the same filter and the same position. */
@@ -63,8 +56,8 @@ export class LiveFeed {
   readonly #channels = new Map<string, Channel>();
   /** All streams, whether they have caught up or not. */
   readonly #listeners = new Map<LiveListener, TenantId>();
-  readonly #reserved = new Map<TenantId, number>();
-  #reservedInAll = 0;
+  /** One entry for each stream that is open, or about to be. */
+  readonly #reserved = new Map<symbol, TenantId>();
   #timer: NodeJS.Timeout | undefined;
   #storedEventsSeen = -1;
   #polls = 0;
@@ -74,18 +67,13 @@ export class LiveFeed {
     this.#parts = parts;
   }
 
-  /** Reserves a slot for a stream; returns the function that releases it, to be called once. Null when all are taken. */
+  /** Reserves a slot for a stream; returns the function that releases it. Null when all are taken. */
   reserve(tenantId: TenantId): (() => void) | null {
-    const ofTenant = this.#reserved.get(tenantId) ?? 0;
-    if (this.#isClosed || this.#reservedInAll >= LISTENERS_MAX || ofTenant >= LISTENERS_PER_TENANT_MAX) return null;
-    this.#reservedInAll += 1;
-    this.#reserved.set(tenantId, ofTenant + 1);
-    return () => {
-      this.#reservedInAll -= 1;
-      const left = (this.#reserved.get(tenantId) ?? 1) - 1;
-      if (left === 0) this.#reserved.delete(tenantId);
-      else this.#reserved.set(tenantId, left);
-    };
+    const ofTenant = [...this.#reserved.values()].filter((one) => one === tenantId).length;
+    if (this.#isClosed || this.#reserved.size >= LISTENERS_MAX || ofTenant >= LISTENERS_PER_TENANT_MAX) return null;
+    const reservation = Symbol('reservation');
+    this.#reserved.set(reservation, tenantId);
+    return () => this.#reserved.delete(reservation);
   }
 
   /** Where a new stream starts: after its cursor, or now. Rejects with `BadCursorError` for a made-up one. */
@@ -215,7 +203,7 @@ export class LiveFeed {
     const written = events.map((event) => liveEvent(event, people));
     for (const listener of to) {
       listener.offer(written, skipped, now);
-      if (listener.at.sequence < lastSequence) listener.advanceTo({ cursor: last, sequence: lastSequence });
+      if (listener.at.sequence < lastSequence) listener.at = { cursor: last, sequence: lastSequence };
     }
   }
 
@@ -283,7 +271,8 @@ export class LiveListener {
   /** Names the request that opened the stream. */
   readonly traceId: string;
   readonly #response: ServerResponse;
-  #at: LivePosition;
+  /** Up to where it has been offered everything: nothing before it is of any more interest. */
+  at: LivePosition;
   #secondStart = 0;
   #shownThisSecond = 0;
   /** In order of arrival. */
@@ -303,15 +292,10 @@ export class LiveListener {
     this.#response = response;
     this.filter = parts.filter;
     this.traceId = parts.traceId;
-    this.#at = parts.start;
+    this.at = parts.start;
     this.#wroteAt = parts.now;
     // With an id from the start, a stream that breaks before its first event resumes without a gap.
-    response.write(`retry: ${RETRY_MS}\nid: ${this.#at.cursor}\n\n`);
-  }
-
-  /** Up to where it has been offered everything. */
-  get at(): LivePosition {
-    return this.#at;
+    response.write(`retry: ${RETRY_MS}\nid: ${this.at.cursor}\n\n`);
   }
 
   get isOpen(): boolean {
@@ -323,22 +307,17 @@ export class LiveListener {
    * ignored; skipped events that it had in part are counted in full.
    */
   offer(events: readonly LiveEvent[], skipped: NewestArrivals['skipped'], now: number): void {
-    const isNews = skipped !== null && skipped.sequence > this.#at.sequence;
-    if (isNews) this.advanceTo(skipped);
+    const isNews = skipped !== null && skipped.sequence > this.at.sequence;
+    if (isNews) this.at = skipped;
     if (!this.isOpen) return;
     if (isNews) this.#enqueue({ cursor: skipped.cursor, bytes: null, events: skipped.events });
     for (const event of events) {
-      if (event.sequence <= this.#at.sequence) continue;
-      this.advanceTo(event);
-      const { cursor, bytes } = event;
+      if (event.sequence <= this.at.sequence) continue;
+      const { cursor, sequence, bytes } = event;
+      this.at = { cursor, sequence };
       this.#enqueue(bytes.length > EVENT_BYTES_MAX ? { cursor, bytes: null, events: 1 } : { cursor, bytes, events: 1 });
     }
     this.#writeWaiting(now);
-  }
-
-  /** Nothing before it is of any more interest. */
-  advanceTo({ cursor, sequence }: LivePosition): void {
-    this.#at = { cursor, sequence };
   }
 
   /** Called a few times a second: writes what waits, reports what was skipped, sends a heartbeat, closes a stuck reader. */
@@ -354,7 +333,7 @@ export class LiveListener {
     if (this.#waiting.length > 0) return;
     if (now - this.#reportedSkippedAt >= SECOND_MS) this.#reportSkipped(now);
     // The id of a message without data is remembered all the same: a filter that shows nothing for hours costs nothing.
-    if (now - this.#wroteAt >= HEARTBEAT_MS) this.#write(`: still here\nid: ${this.#at.cursor}\n\n`, now);
+    if (now - this.#wroteAt >= HEARTBEAT_MS) this.#write(`: still here\nid: ${this.at.cursor}\n\n`, now);
   }
 
   close(): void {

@@ -10,12 +10,11 @@ import { isDeepStrictEqual } from 'node:util';
 import swagger from '@fastify/swagger';
 import Fastify, { type RouteOptions } from 'fastify';
 import { ERRORS, RETRY_AFTER_SECONDS } from '../errors.ts';
-import { errorResponses } from './error-responses.ts';
 import * as examples from './examples.ts';
 import { CHECK_OPERATION, INGEST_OPERATION } from './ingest-operation.ts';
 import { SEGMENT_PATHS } from './segment-operations.ts';
 import type { JsonSchema, Operation, PathItem, Response } from './openapi-types.ts';
-import { ERROR_ROWS, LIMIT_ROWS, USER_RULES } from './reference.ts';
+import { ERROR_ROWS, errorResponses, LIMIT_ROWS, USER_RULES } from './reference.ts';
 import { responseHeaders } from './route-schema.ts';
 
 const OPENAPI_VERSION = '3.1.1';

@@ -29,20 +29,14 @@ export interface JsonSchema {
   readonly [keyword: string]: unknown;
 }
 
-interface Example {
-  readonly summary: string;
-  readonly value: unknown;
-}
-
 export interface MediaType {
   readonly schema: JsonSchema;
-  readonly examples?: Readonly<Record<string, Example>>;
+  readonly examples?: Readonly<Record<string, { readonly summary: string; readonly value: unknown }>>;
 }
 
 export interface Response {
   readonly description: string;
   readonly headers: Readonly<Record<string, Reference>>;
-  /** None where there is no body. */
   readonly content?: Readonly<Record<string, MediaType>>;
 }
 
@@ -72,7 +66,6 @@ export interface Operation {
 type Method = 'get' | 'post' | 'put' | 'patch' | 'delete';
 export type PathItem = Readonly<Partial<Record<Method, Operation>>>;
 
-/** Of an operation that is described by hand. */
 export function parameter(
   where: Parameter['in'],
   name: string,

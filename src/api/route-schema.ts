@@ -6,12 +6,11 @@
 
 import type { FastifySchema } from 'fastify';
 import type { TSchema } from 'typebox';
-import { type Json, jsonText } from './json-text.ts';
+import { type Json, jsonText } from './responses.ts';
 import type { JsonSchema, MediaType, Response } from './openapi-types.ts';
 import type { ParameterKinds } from './parameters.ts';
 
 export interface JsonResponse<Body extends TSchema = TSchema> {
-  /** 200 unless given. */
   readonly status?: number;
   readonly description: string;
   readonly body: Body;
@@ -45,7 +44,9 @@ interface OtherResponse {
   readonly content: Readonly<Record<string, object>>;
 }
 
-/** What routes of one kind have in common. */
+/** As the documentation names it: `GET /profiles/:id`. */
+export type RouteName = `${'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE'} /${string}`;
+
 export interface RouteKind {
   readonly tag: string;
   readonly security: readonly Readonly<Record<string, readonly string[]>>[];
@@ -69,17 +70,19 @@ type ErrorStatus = keyof typeof ERROR_RESPONSES;
 
 /**
  * The options of a Fastify route. Neither Ajv nor fast-json-stringify has a part in it: requests are refused in our own
- * words by `parameters.ts`, and responses carry JSON text that must not be parsed (`json-text.ts`).
+ * words by `parameters.ts`, and responses carry JSON text that must not be parsed (`responses.ts`).
  */
-export function routeOptions(schema: RouteSchema, kind: RouteKind) {
+export function routeOptions(name: RouteName, schema: RouteSchema, kind: RouteKind) {
+  const [method = '', url = ''] = name.split(' ');
   return {
+    method,
+    url,
     schema: fastifySchema(schema, kind),
     validatorCompiler: () => () => true,
     serializerCompiler: () => (body: unknown) => jsonText(body as Json),
   };
 }
 
-/** As @fastify/swagger takes it. */
 function fastifySchema(schema: RouteSchema, kind: RouteKind): FastifySchema {
   const { operationId, summary, description, params, query, headers, body, response } = schema;
   const statuses = [...kind.errors, ...(schema.errors ?? [])];
@@ -92,16 +95,12 @@ function fastifySchema(schema: RouteSchema, kind: RouteKind): FastifySchema {
     description,
     tags: [kind.tag],
     security: kind.security,
-    ...(params !== undefined && { params: objectSchema(params) }),
+    ...(params !== undefined && { params: { type: 'object', properties: params, required: Object.keys(params) } }),
     ...(query !== undefined && { querystring: querySchema(query) }),
     ...(headers !== undefined && { headers: { type: 'object', properties: headers } }),
     ...(body !== undefined && { body: { description: 'JSON.', ...body } }),
     response: Object.fromEntries([...errors, ...[response].flat().map(responseSchema)]),
   };
-}
-
-function objectSchema(properties: Readonly<Record<string, unknown>>) {
-  return { type: 'object', properties, required: Object.keys(properties) };
 }
 
 function querySchema(kinds: ParameterKinds) {

@@ -6,9 +6,10 @@
  * each edge thread, and what it builds is plain JSON Schema. Validation stays with TypeBox, in tests.
  */
 
-import type { Static, TOptional, TProperties, TSchema, Type as TypeBox } from 'typebox';
+import type { Static, TObjectOptions, TOptional, TProperties, TSchema, Type as TypeBox } from 'typebox';
 import { IDENTIFIER_TYPES } from '../model.ts';
-import type { TimeText } from './json-text.ts';
+import type { TimeText } from './responses.ts';
+import { type Examples, namedExamples } from './route-schema.ts';
 
 type Builders = 'Array' | 'Boolean' | 'Integer' | 'Literal' | 'Null' | 'Number' | 'Object' | 'Optional' | 'String';
 
@@ -36,8 +37,23 @@ function isOptional(schema: TSchema | undefined): schema is TOptional {
 }
 
 /** An object that has a name. */
-export function object<Fields extends TProperties>(title: string, description: string, fields: Fields) {
-  return Type.Object(fields, { title, description });
+export function object<Fields extends TProperties>(
+  title: string,
+  description: string,
+  fields: Fields,
+  others: TObjectOptions = {},
+) {
+  return Type.Object(fields, { title, description, ...others });
+}
+
+/** A body that has these fields and no others. */
+export function requestBody<Fields extends TProperties>(
+  title: string,
+  description: string,
+  fields: Fields,
+  examples: Examples,
+) {
+  return object(title, description, fields, { additionalProperties: false, 'x-examples': namedExamples(examples) });
 }
 
 export function list<Item extends TSchema>(items: Item, description: string) {
@@ -48,12 +64,10 @@ export function orNull<Schema extends TSchema>(schema: Schema, description: stri
   return Type.Union([schema, Type.Null()], { description });
 }
 
-/** One of several texts. */
 export function oneOf<Choice extends string>(choices: readonly Choice[], description: string) {
   return Type.Unsafe<Choice>({ type: 'string', enum: choices, description });
 }
 
-/** An object with any keys. */
 export function mapOf<Schema extends TSchema>(values: Schema, description: string) {
   return Type.Unsafe<Record<string, Static<Schema>>>({ type: 'object', additionalProperties: values, description });
 }

@@ -8,9 +8,9 @@ import { ERRORS } from '../errors.ts';
 import { MESSAGES_PER_REQUEST_MAX } from '../intake/segment.ts';
 import { MESSAGE_TYPES } from '../intake/segment-message.ts';
 import { LIMITS } from '../model.ts';
-import { traceId } from './error-responses.ts';
 import { AT, TRACE_ID } from './examples.ts';
 import { type Operation, parameter, type PathItem, type Response } from './openapi-types.ts';
+import { traceId } from './reference.ts';
 import { jsonContent, jsonResponse } from './route-schema.ts';
 import { count, flag, list, object, text, Type } from './schema.ts';
 
@@ -34,26 +34,28 @@ const MESSAGE = {
   sentAt: maybe('When it was sent, by the same clock.'),
 };
 
-const SegmentMessage = Type.Object(MESSAGE, {
-  title: 'SegmentMessage',
-  description: 'One call of an SDK.',
-  additionalProperties: true,
-});
-
-const SegmentBatch = Type.Object(
+const OPEN = { additionalProperties: true };
+const SegmentMessage = object('SegmentMessage', 'One call of an SDK.', MESSAGE, OPEN);
+const SegmentTypedMessage = object(
+  'SegmentTypedMessage',
+  'One call of an SDK, with its type.',
+  { type: Type.Union(MESSAGE_TYPES.map((type) => Type.Literal(type))), ...MESSAGE },
+  OPEN,
+);
+const SegmentBatch = object(
+  'SegmentBatch',
+  'Messages of one or more people.',
   {
-    batch: Type.Array(
-      Type.Object(
-        { type: Type.Union(MESSAGE_TYPES.map((type) => Type.Literal(type))), ...MESSAGE },
-        { title: 'SegmentTypedMessage', description: 'One call of an SDK, with its type.', additionalProperties: true },
-      ),
-      { minItems: 1, maxItems: MESSAGES_PER_REQUEST_MAX, description: 'The messages, in order.' },
-    ),
+    batch: Type.Array(SegmentTypedMessage, {
+      minItems: 1,
+      maxItems: MESSAGES_PER_REQUEST_MAX,
+      description: 'The messages, in order.',
+    }),
     writeKey: maybe('The key, if it is not in a header.'),
     sentAt: maybe('When the batch was sent, for messages that do not say it.'),
     context: members('For all messages; each may override members of it.'),
   },
-  { title: 'SegmentBatch', description: 'Messages of one or more people.', additionalProperties: true },
+  OPEN,
 );
 
 const MessageError = object('SegmentMessageError', 'Why one message was rejected.', {

@@ -1,19 +1,21 @@
 /**
- * The cookie `sluice_session`, and the address that a request comes from. The cookie is out of reach of scripts, sent
- * along by other sites for plain links alone, and behind TLS sent over nothing else. Its value is a token that only the
- * browser has; what is stored is its hash.
+ * The cookie `sluice_session`, and what is known of the browser that sends it. The cookie is out of reach of scripts,
+ * sent along by other sites for plain links alone, and behind TLS sent over nothing else. Its value is a token that only
+ * the browser has; what is stored is its hash.
+ *
+ * The rule against CSRF: a request that changes something must come from our own page. Browsers say where a request comes
+ * from in `Origin`, which no page can forge; where that is left out, `Sec-Fetch-Site` says enough. Our own origins are
+ * that of the Host header and the one that the operator set.
  */
 
 import type { IncomingHttpHeaders } from 'node:http';
 import { isIPv6 } from 'node:net';
 import type { FastifyReply, FastifyRequest } from 'fastify';
-import { SESSION_MS } from '../sign-in/session.ts';
 import type { TrustedProxies } from '../config/trusted-proxies.ts';
-import { isSecure } from './same-origin.ts';
+import { SESSION_MS } from '../sign-in/session.ts';
 
 const NAME = 'sluice_session';
 
-/** The token in the cookie, whatever it is; undefined if there is none. */
 export function sessionTokenOf(headers: IncomingHttpHeaders): string | undefined {
   for (const pair of headers.cookie?.split(';') ?? []) {
     const at = pair.indexOf('=');
@@ -22,17 +24,18 @@ export function sessionTokenOf(headers: IncomingHttpHeaders): string | undefined
   return undefined;
 }
 
-export function setSessionCookie(reply: FastifyReply, token: string, publicUrl: string): void {
-  setCookie(reply, token, SESSION_MS / 1_000, publicUrl);
-}
-
 export function clearSessionCookie(reply: FastifyReply, publicUrl: string): void {
-  setCookie(reply, '', 0, publicUrl);
+  setSessionCookie(reply, '', publicUrl, 0);
 }
 
-function setCookie(reply: FastifyReply, value: string, seconds: number, publicUrl: string): void {
+export function setSessionCookie(
+  reply: FastifyReply,
+  token: string,
+  publicUrl: string,
+  seconds = SESSION_MS / 1_000,
+): void {
   const secure = isSecure(reply.request.headers, publicUrl) ? '; Secure' : '';
-  reply.header('set-cookie', `${NAME}=${value}; Path=/; Max-Age=${seconds}; HttpOnly; SameSite=Lax${secure}`);
+  reply.header('set-cookie', `${NAME}=${token}; Path=/; Max-Age=${seconds}; HttpOnly; SameSite=Lax${secure}`);
 }
 
 /** The address of the client, for the delays after wrong passwords. */
@@ -52,4 +55,42 @@ function networkOf(address: string): string {
     .slice(0, 4)
     .map((group) => Number.parseInt(group, 16).toString(16))
     .join(':');
+}
+
+export const NOT_SAME_ORIGIN =
+  'this request must come from a page of this server; behind a proxy that terminates TLS, set SLUICE_PUBLIC_URL, or name the proxy in SLUICE_TRUSTED_PROXIES and let it pass X-Forwarded-Proto on';
+
+const SAFE_METHODS = new Set(['GET', 'HEAD']);
+
+/** `publicUrl` is SLUICE_PUBLIC_URL: an origin, or empty when it is not known. */
+export function isSameOrigin(method: string, headers: IncomingHttpHeaders, publicUrl: string): boolean {
+  if (SAFE_METHODS.has(method)) return true;
+  const site = headers['sec-fetch-site'];
+  if (site !== undefined && site !== 'same-origin') return false;
+  if (headers.origin === undefined) return site === 'same-origin';
+  // What browsers send is as short as can be; parsed, so that a default port or capitals do not matter.
+  const origin = URL.parse(headers.origin)?.origin;
+  if (origin === undefined || origin === 'null') return false;
+  return origin === hostOrigin(headers) || (publicUrl !== '' && origin === publicUrl);
+}
+
+/** Whether the browser reached us by TLS, as far as the server can know. */
+function isSecure(headers: IncomingHttpHeaders, publicUrl: string): boolean {
+  return publicUrl.startsWith('https:') || isForwardedSecurely(headers);
+}
+
+/** Where people reach this server: as the operator says, or else where this request came to. */
+export function ownUrl(headers: IncomingHttpHeaders, publicUrl: string): string {
+  return publicUrl === '' ? (hostOrigin(headers) ?? '') : publicUrl;
+}
+
+function hostOrigin(headers: IncomingHttpHeaders): string | undefined {
+  const scheme = isForwardedSecurely(headers) ? 'https' : 'http';
+  return URL.parse(`${scheme}://${headers.host ?? ''}`)?.origin;
+}
+
+/** Several proxies make a list of it, the one that the browser spoke to first. */
+function isForwardedSecurely(headers: IncomingHttpHeaders): boolean {
+  const forwarded = String(headers['x-forwarded-proto'] ?? '');
+  return forwarded.split(',')[0]?.trim().toLowerCase() === 'https';
 }

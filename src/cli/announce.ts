@@ -7,7 +7,7 @@
 
 import { baseUrlOf } from '../config/base-url.ts';
 import type { Config } from '../config/config.ts';
-import { createKey, newAccount } from '../keys/create.ts';
+import { createKey, newAccount } from '../keys/manage.ts';
 import type { MemberStore } from '../members.ts';
 import { invitationLink, invite } from '../sign-in/invite.ts';
 import type { Account, KeyStore } from '../keys.ts';

@@ -6,7 +6,7 @@
  * empty cell, an empty string is `""`. In parquet, times are TIMESTAMP in milliseconds, UTC.
  */
 
-import { jsonText, raw } from '../api/json-text.ts';
+import { jsonText, raw } from '../api/responses.ts';
 import { eventJson, profileJson } from '../api/stored-json.ts';
 import { IDENTIFIER_TYPES } from '../model.ts';
 import type { Provenance, StoredEvent, StoredProfile } from '../store.ts';

@@ -6,7 +6,7 @@
 
 import type { Config } from '../config/config.ts';
 import { OperatorError } from '../errors.ts';
-import { nameMistake } from '../keys/create.ts';
+import { nameMistake } from '../keys/manage.ts';
 import type { InvitationKind, Member, MemberStore } from '../members.ts';
 import { DAY_MS, HOUR_MS } from '../model.ts';
 import { emailMistake, INVITATION_MS, invitationLink, invite, OPEN_INVITATIONS_MAX } from '../sign-in/invite.ts';

@@ -9,19 +9,28 @@ import type { FlagsRead } from '../config/flags.ts';
 import { formatDuration, parseDurationMs } from '../config/values.ts';
 import { refuseLostKeys } from '../data-folder/lost-keys.ts';
 import { OperatorError } from '../errors.ts';
-import type { Account, ApiKey, KeyChanges, KeyStore, NewKey, RateLimit } from '../keys.ts';
-import { editKey, OVERLAP_MS_MAX, rollKey } from '../keys/change.ts';
+import {
+  type Account,
+  type ApiKey,
+  type KeyChanges,
+  keyState,
+  type KeyStore,
+  type NewKey,
+  type RateLimit,
+} from '../keys.ts';
 import {
   createKey,
+  editKey,
   isRate,
   type KeyOptions,
   mistakesIn,
   nameMistake,
   newAccount,
+  OVERLAP_MS_MAX,
   RATE_MAX,
+  rollKey,
   unusedKey,
-} from '../keys/create.ts';
-import { keyState } from '../keys/state.ts';
+} from '../keys/manage.ts';
 import { KEY_KINDS } from '../model.ts';
 import { StoreUnavailableError } from '../store-writer.ts';
 import { type Arguments, readSubcommand } from './arguments.ts';

@@ -4,7 +4,7 @@
  * a profile id; the id of a profile that was merged away finds the surviving one.
  */
 
-import { jsonText } from '../api/json-text.ts';
+import { jsonText } from '../api/responses.ts';
 import { identityJson } from '../api/routes/identity.ts';
 import { eventJson, profileJson } from '../api/stored-json.ts';
 import { suggestion } from '../config/flags.ts';

@@ -4,7 +4,7 @@
  * events by their own timestamps; what follows comes in order of arrival.
  */
 
-import { jsonText } from '../api/json-text.ts';
+import { jsonText } from '../api/responses.ts';
 import { eventJson } from '../api/stored-json.ts';
 import { parseDurationMs } from '../config/values.ts';
 import { maskedEvent } from '../plans/personal.ts';

@@ -3,7 +3,7 @@
  * know whose it is. For an unknown id it says where else to look, with exit code 1.
  */
 
-import { jsonText } from '../api/json-text.ts';
+import { jsonText } from '../api/responses.ts';
 import { traceJson } from '../api/routes/traces.ts';
 import type { Config } from '../config/config.ts';
 import type { StoredTrace, TracedUser } from '../store.ts';

@@ -9,7 +9,7 @@
  */
 
 import { predictionJson, type ViolationsByUser } from '../api/ingest-operation.ts';
-import { jsonText, raw } from '../api/json-text.ts';
+import { jsonText, raw } from '../api/responses.ts';
 import { ERRORS } from '../errors.ts';
 import type { ApiKey } from '../keys.ts';
 import type { LogEntry } from '../log.ts';

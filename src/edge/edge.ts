@@ -9,16 +9,15 @@
 
 import type { RequestListener, Server } from 'node:http';
 import { monitorEventLoopDelay } from 'node:perf_hooks';
-import { type AppFrame, type AppOptions, buildApp, buildOperatorApp } from '../api/app.ts';
+import { buildApp, buildOperatorApp } from '../api/app.ts';
+import type { ApiParts, OperatorParts } from '../api/parts.ts';
 import { baseUrlOf } from '../config/base-url.ts';
 import type { Config, Sources } from '../config/config.ts';
 import { KeyCache } from '../keys/cache.ts';
 import type { LogAppender } from '../log.ts';
-import type { Logger } from '../telemetry/logger.ts';
 import { type CounterIndex, METRIC, metricsWriter, renderMetrics } from '../telemetry/metrics.ts';
 import { matchOptionsOf } from '../config/match-options.ts';
 import type { MemberStore } from '../members.ts';
-import { OutageLog } from '../telemetry/outage-log.ts';
 import type { KeyUsage, KeyStore } from '../keys.ts';
 import type { PlanStore } from '../plans.ts';
 import { PlanChecks } from '../resubmit/plan-checks.ts';
@@ -29,7 +28,7 @@ import { EnforcedPlans } from './enforced-plans.ts';
 import { Ingest } from './ingest.ts';
 import { listenError } from './listen-error.ts';
 import { RateLimits } from './rate-limits.ts';
-import { RateLimitedLogger } from '../telemetry/rate-limited-logger.ts';
+import { type Logger, OutageLog, RateLimitedLogger } from '../telemetry/logger.ts';
 import { isStopping, outageReporter, type ReadinessParts, readinessOf, type ServerStatus } from './readiness.ts';
 import { isForeignOrigin } from './request-headers.ts';
 import type { IntakeParts } from './request-intake.ts';
@@ -125,10 +124,10 @@ export async function startEdge(parts: EdgeParts, port: number) {
   const readOutage = new OutageLog(
     logger,
     { failing: 'reads fail with 503 until the store can be read', working: 'reads work again' },
-    { quietMs: READ_QUIET_MS },
+    READ_QUIET_MS,
   );
   const stopping = new AbortController();
-  const frame: AppFrame = {
+  const frame: OperatorParts = {
     serverFactory: (everythingElse: RequestListener) => {
       const connections = { max: Math.max(1, Math.floor(parts.connectionsMax / config.edges)), logger };
       created = createEdgeServer(
@@ -175,7 +174,7 @@ export async function startEdge(parts: EdgeParts, port: number) {
             receiptTime: parts.receiptTime,
             matchOptions: matchOptionsOf(config),
             noteUse: ((key, at, origin, host) =>
-              keyUsage.note(key.id, at, origin, isForeignOrigin(origin, host))) satisfies AppOptions['noteUse'],
+              keyUsage.note(key.id, at, origin, isForeignOrigin(origin, host))) satisfies ApiParts['noteUse'],
           }),
         );
   await app.ready();

@@ -10,7 +10,7 @@ import { tenantOf } from '../model.ts';
 import type { PlanStore } from '../plans.ts';
 import { UNUSABLE_PLAN, UnusablePlanError } from '../plans/unusable-plan.ts';
 import { putLast } from '../runtime/put-last.ts';
-import type { RateLimitedLogger } from '../telemetry/rate-limited-logger.ts';
+import type { RateLimitedLogger } from '../telemetry/logger.ts';
 import type { UserCheck } from '../validation/validate-request.ts';
 
 /** What a plan is made of, as it goes to another thread. */

@@ -14,7 +14,7 @@ import type { ApiKey, KeyVolume } from '../keys.ts';
 import { type LogAppender, type LogEntry, LogUnavailableError } from '../log.ts';
 import { type Environment, LIMITS, tenantOf } from '../model.ts';
 import { type CounterIndex, METRIC, type MetricsWriter, REQUESTS_BY_STATUS } from '../telemetry/metrics.ts';
-import type { RateLimitedLogger } from '../telemetry/rate-limited-logger.ts';
+import type { RateLimitedLogger } from '../telemetry/logger.ts';
 import type { InFlight, Reservation } from './admission.ts';
 import { type BodyProblem, readBody } from './body.ts';
 import type { EnforcedPlan, EnforcedPlans } from './enforced-plans.ts';

@@ -1,23 +1,20 @@
 /**
- * The edge's cache of API keys, so that a request costs no read of the key store.
+ * The edge's cache of API keys, so that a request costs no read of the key store. A response of the store is used for
+ * FRESH_MS, so a revocation takes effect everywhere within that time, and at most TIMEOUT_MS more where the store is slow.
+ * While the store cannot be read, or takes longer than TIMEOUT_MS, keys that it confirmed within the last STALE_MS keep
+ * working: neither a restart of the store nor a network that drops packets loses events.
  *
- * A response of the store is used for FRESH_MS, so a revocation takes effect everywhere within that time, and at most
- * TIMEOUT_MS more where the store is slow. While the store cannot be read, or takes longer than TIMEOUT_MS to respond,
- * keys that it confirmed within the last STALE_MS keep working: neither a restart of the store nor a network that drops
- * packets loses events.
- *
- * Both maps are bounded, and keys that do not exist have their own map, so a flood of guesses cannot evict real keys.
- * Cached keys are frozen, because all requests share them. All times are of the monotonic clock: setting the wall clock
- * neither shortens nor extends them.
+ * Keys that do not exist have their own map, so a flood of guesses cannot evict real keys. All times are of the monotonic
+ * clock: setting the wall clock neither shortens nor extends them.
  */
 
 import { messageWithCause } from '../errors.ts';
 import { type Environment, MINUTE_MS } from '../model.ts';
 import { putLast } from '../runtime/put-last.ts';
-import type { OutageLog } from '../telemetry/outage-log.ts';
-import type { ApiKey, KeyStore } from '../keys.ts';
+import { StoreUnavailableError } from '../store-writer.ts';
+import type { OutageLog } from '../telemetry/logger.ts';
+import { type ApiKey, keyState, type KeyStore } from '../keys.ts';
 import { hashKey, isWellFormedKey } from './format.ts';
-import { keyState } from './state.ts';
 
 export const FRESH_MS = 1_000;
 export const STALE_MS = 10 * MINUTE_MS;
@@ -27,20 +24,12 @@ export const TIMEOUT_MS = 1_000;
 export const PROBE_MS = 5_000;
 /** How long after a timeout requests with a cached key do not wait at all. Queries continue in the background. */
 const HANGING_MS = 10_000;
-export const FOUND_MAX = 10_000;
-export const NOT_FOUND_MAX = 10_000;
-
-/** The key store is unavailable, so it is unknown whether the key is valid. The response is 503, never 401. */
-export class KeyStoreUnavailableError extends Error {
-  override readonly name = 'KeyStoreUnavailableError';
-}
+/** How many keys that exist are held, and how many that do not. */
+export const KEYS_MAX = 10_000;
 
 interface KeyCacheOptions {
-  readonly staleMs?: number;
   readonly timeoutMs?: number;
-  readonly foundMax?: number;
-  readonly notFoundMax?: number;
-  /** Called for every query to the store. */
+  readonly keysMax?: number;
   readonly outage?: Pick<OutageLog, 'failed' | 'worked'>;
 }
 
@@ -51,7 +40,6 @@ interface Found {
   readonly confirmedAt: number;
 }
 
-/** A query to the store in progress. */
 interface Asking {
   readonly response: Promise<ApiKey | undefined>;
   /** Resolves after the timeout, whether the store responds later or not. */
@@ -60,10 +48,8 @@ interface Asking {
 
 export class KeyCache {
   readonly #store: KeyStore;
-  readonly #staleMs: number;
   readonly #timeoutMs: number;
-  readonly #foundMax: number;
-  readonly #notFoundMax: number;
+  readonly #keysMax: number;
   readonly #outage: KeyCacheOptions['outage'];
   /**
    * Both in order of the last query to the store, oldest first. A key in use is queried again every FRESH_MS, so
@@ -80,15 +66,12 @@ export class KeyCache {
   #isProbing = false;
   /** Why the last query failed; null if it did not. */
   #failure: string | null = null;
-  /** When any key was last confirmed. */
   #confirmedAt = Number.NEGATIVE_INFINITY;
 
   constructor(store: KeyStore, options: KeyCacheOptions = {}) {
     this.#store = store;
-    this.#staleMs = options.staleMs ?? STALE_MS;
     this.#timeoutMs = options.timeoutMs ?? TIMEOUT_MS;
-    this.#foundMax = options.foundMax ?? FOUND_MAX;
-    this.#notFoundMax = options.notFoundMax ?? NOT_FOUND_MAX;
+    this.#keysMax = options.keysMax ?? KEYS_MAX;
     this.#outage = options.outage;
   }
 
@@ -96,12 +79,12 @@ export class KeyCache {
   peek(key: string, now = performance.now()): ApiKey | undefined {
     const found = this.#found.get(key);
     if (found === undefined || !isFresh(found.askedAt, now)) return undefined;
-    return this.#isTrusted(found, now) ? found.apiKey : undefined;
+    return isTrusted(found, now) ? found.apiKey : undefined;
   }
 
   /**
    * The key, revoked and expired ones included (see `isUsable`); undefined if there is no such key. Rejects with
-   * `KeyStoreUnavailableError` when that is unknown.
+   * `StoreUnavailableError` when that is unknown: the response is 503 then, never 401.
    */
   async lookup(key: string, now = performance.now()): Promise<ApiKey | undefined> {
     const known = this.peek(key, now);
@@ -113,7 +96,7 @@ export class KeyCache {
     if (!isWellFormedKey(key)) return undefined;
     const { response, timeout } = this.#inFlight.get(key) ?? this.#startAsking(key, now);
     const stale = this.#found.get(key);
-    if (stale === undefined || !this.#isTrusted(stale, now)) return response;
+    if (stale === undefined || !isTrusted(stale, now)) return response;
     if (performance.now() < this.#hangsUntil) return stale.apiKey;
     return Promise.race([response, timeout.then(() => stale.apiKey)]);
   }
@@ -123,7 +106,7 @@ export class KeyCache {
    * be accepted.
    */
   problem(now = performance.now()): string | null {
-    return now - this.#confirmedAt < this.#staleMs ? null : this.#failure;
+    return now - this.#confirmedAt < STALE_MS ? null : this.#failure;
   }
 
   /** To be called every second: queries the store if no request does, so that `problem` is right without traffic. */
@@ -148,7 +131,6 @@ export class KeyCache {
     for (const [key, found] of this.#found) this.#found.set(key, { ...found, askedAt: Number.NEGATIVE_INFINITY });
   }
 
-  /** How many keys are held, for metrics and tests. */
   get sizes(): { found: number; notFound: number } {
     return { found: this.#found.size, notFound: this.#notFoundAt.size };
   }
@@ -183,12 +165,12 @@ export class KeyCache {
       return apiKey === undefined ? undefined : this.#keepForOutages(key, apiKey, now);
     if (apiKey === undefined) {
       this.#found.delete(key);
-      putLast(this.#notFoundAt, key, now, this.#notFoundMax);
+      putLast(this.#notFoundAt, key, now, this.#keysMax);
       return undefined;
     }
     this.#notFoundAt.delete(key);
     const frozen = freeze(apiKey);
-    putLast(this.#found, key, { apiKey: frozen, askedAt: now, confirmedAt: now }, this.#foundMax);
+    putLast(this.#found, key, { apiKey: frozen, askedAt: now, confirmedAt: now }, this.#keysMax);
     return frozen;
   }
 
@@ -216,23 +198,19 @@ export class KeyCache {
     const found = this.#found.get(key);
     if ((found === undefined || found.confirmedAt < now) && !this.#notFoundAt.has(key)) {
       const askedAt = Number.NEGATIVE_INFINITY;
-      putLast(this.#found, key, { apiKey: frozen, askedAt, confirmedAt: now }, this.#foundMax);
+      putLast(this.#found, key, { apiKey: frozen, askedAt, confirmedAt: now }, this.#keysMax);
     }
     return frozen;
   }
 
   #withoutStore(key: string, now: number, cause: unknown): ApiKey {
     const found = this.#found.get(key);
-    if (found === undefined || !this.#isTrusted(found, now)) {
-      throw new KeyStoreUnavailableError('the key store cannot be read', { cause });
+    if (found === undefined || !isTrusted(found, now)) {
+      throw new StoreUnavailableError('the key store cannot be read', { cause });
     }
     // Counts as asked, so that a failing store is tried once per key and FRESH_MS, not once per request.
-    putLast(this.#found, key, { ...found, askedAt: now }, this.#foundMax);
+    putLast(this.#found, key, { ...found, askedAt: now }, this.#keysMax);
     return found.apiKey;
-  }
-
-  #isTrusted(found: Found, now: number): boolean {
-    return now - found.confirmedAt < this.#staleMs;
   }
 }
 
@@ -242,6 +220,10 @@ const NO_KEY = new Uint8Array(1);
 /** Whether a key opens anything now, on a deployment for the given environment. */
 export function isUsable(key: ApiKey, now: number, environment: 'any' | Environment): boolean {
   return keyState(key, now) === 'active' && (environment === 'any' || key.environment === environment);
+}
+
+function isTrusted(found: Found, now: number): boolean {
+  return now - found.confirmedAt < STALE_MS;
 }
 
 function isFresh(askedAt: number, now: number): boolean {

@@ -9,11 +9,10 @@
 
 import { _, Ajv2020, type ErrorObject, type ValidateFunction } from 'ajv/dist/2020.js';
 import { isEmptyObject, isObject, type JsonObject, pathSegment } from '../validation/shape.ts';
-import { FORMATS } from './formats.ts';
 import { LinearPattern } from './pattern.ts';
 import { type Plan, type PlanMode, type PlannedProperties, readStored, type UnplannedMode } from './plan.ts';
+import { FORMATS } from './schema.ts';
 
-/** The mode in which something was violated: a user with an enforced violation is rejected. */
 type ViolationMode = 'warn' | 'enforce';
 
 export interface Violation {
@@ -33,7 +32,6 @@ const ALL_ERRORS_CHARACTERS_MAX = 4_096;
 
 /** Longer paths are cut: names in them are the client's. */
 const PATH_CHARACTERS_MAX = 300;
-/** Values of an enum that a message lists. */
 const LISTED_VALUES_MAX = 10;
 
 /** With more names than this, parsing is cheaper than searching. */
@@ -48,8 +46,7 @@ export class CompiledPlan {
   readonly warns: boolean;
   readonly userProperties: PropertiesCheck | undefined;
   readonly profileFields: PropertiesCheck | undefined;
-  /** By event name. */
-  readonly #events: ReadonlyMap<string, PropertiesCheck>;
+  readonly events: ReadonlyMap<string, PropertiesCheck>;
   /** Every request that has to be checked contains one of these; null if that cannot be guaranteed. */
   readonly #enforcedNames: readonly Buffer[] | null;
 
@@ -62,7 +59,7 @@ export class CompiledPlan {
     this.#enforcedNames = enforcedNamesOf(plan);
     const compilers = new Compilers();
     const { events, user_properties: properties, profile_fields: fields } = plan;
-    this.#events = new Map(Object.entries(events).map(([name, one]) => [name, new PropertiesCheck(one, compilers)]));
+    this.events = new Map(Object.entries(events).map(([name, one]) => [name, new PropertiesCheck(one, compilers)]));
     this.userProperties = properties && new PropertiesCheck(properties, compilers);
     this.profileFields = fields && new PropertiesCheck(fields, compilers);
   }
@@ -74,11 +71,6 @@ export class CompiledPlan {
     // A name may be written with escapes.
     return bytes.includes(BACKSLASH) || this.#enforcedNames.some((name) => bytes.includes(name));
   }
-
-  /** Undefined for an event that is not planned. */
-  event(name: string): PropertiesCheck | undefined {
-    return this.#events.get(name);
-  }
 }
 
 /** Throws an UnusablePlanError. */
@@ -86,7 +78,6 @@ export function compileStored(text: string, version: number): CompiledPlan {
   return new CompiledPlan(readStored(text), version);
 }
 
-/** The two compilers of a plan. */
 class Compilers {
   /** Stops at the first error. */
   readonly first = newAjv(false);
@@ -133,76 +124,65 @@ export function checkUser(
   only?: ViolationMode,
   max = VIOLATIONS_PER_USER_MAX,
 ): Violation[] {
-  const collector: Collector = { violations: [], only, max };
-  if (!isObject(user)) return collector.violations;
+  const violations: Violation[] = [];
+  if (!isObject(user)) return violations;
+  const isChecked = (mode: PlanMode): mode is ViolationMode => mode !== 'off' && (only === undefined || mode === only);
+  const add = (check: PropertiesCheck, mode: ViolationMode, properties: JsonObject, root: string, name?: string) => {
+    for (const one of violationsIn(check, properties, root, max > 1)) {
+      if (violations.length < max) violations.push({ ...one, event_name: name ?? null, mode });
+    }
+  };
+  // A user that sets none of them is not checked for required ones.
+  const addOfPerson = (check: PropertiesCheck | undefined, properties: JsonObject, root: string): void => {
+    if (check === undefined || !isChecked(check.mode) || isEmptyObject(properties)) return;
+    add(check, check.mode, properties, root);
+  };
   const { identifiers, user_properties: userProperties, events } = user;
-  const { profileFields, userProperties: plannedProperties } = plan;
-  if (profileFields !== undefined && isObject(identifiers)) {
+  if (plan.profileFields !== undefined && isObject(identifiers)) {
     const { user_id: _user, email: _email, phone_number: _phone, anon_id: _anon, ...fields } = identifiers;
-    checkPersonProperties(collector, profileFields, 'identifiers', fields);
+    addOfPerson(plan.profileFields, fields, 'identifiers');
   }
-  if (plannedProperties !== undefined && isObject(userProperties)) {
-    checkPersonProperties(collector, plannedProperties, 'user_properties', userProperties);
-  }
-  if (!Array.isArray(events)) return collector.violations;
-  for (let index = 0; index < events.length && collector.violations.length < max; index++) {
+  if (isObject(userProperties)) addOfPerson(plan.userProperties, userProperties, 'user_properties');
+  if (!Array.isArray(events)) return violations;
+  for (let index = 0; index < events.length && violations.length < max; index++) {
     const event: unknown = events[index];
-    if (isObject(event)) checkEvent(collector, plan, event, index);
+    if (!isObject(event) || typeof event.event_name !== 'string') continue;
+    const { event_name: name } = event;
+    const check = plan.events.get(name);
+    const mode = check === undefined ? UNPLANNED[plan.plan.unplanned_events] : check.mode;
+    if (!isChecked(mode)) continue;
+    if (check !== undefined) {
+      add(check, mode, propertiesOf(event), `events[${index}]`, name);
+    } else {
+      const path = `events[${index}].event_name`;
+      violations.push({ path, message: 'is not in the tracking plan', event_name: name, mode });
+    }
   }
-  return collector.violations;
-}
-
-interface Collector {
-  readonly violations: Violation[];
-  readonly only: ViolationMode | undefined;
-  readonly max: number;
-}
-
-function isChecked(mode: PlanMode, { only }: Collector): mode is ViolationMode {
-  return mode !== 'off' && (only === undefined || mode === only);
-}
-
-/** A user that sets none of them is not checked for required ones. */
-function checkPersonProperties(
-  collector: Collector,
-  check: PropertiesCheck,
-  root: string,
-  properties: JsonObject,
-): void {
-  const { mode } = check;
-  if (!isChecked(mode, collector) || isEmptyObject(properties)) return;
-  checkProperties(collector, check, { root, properties, eventName: null, mode });
-}
-
-function checkEvent(collector: Collector, plan: CompiledPlan, event: JsonObject, index: number): void {
-  const name = event.event_name;
-  if (typeof name !== 'string') return;
-  const check = plan.event(name);
-  const mode = check === undefined ? UNPLANNED[plan.plan.unplanned_events] : check.mode;
-  if (!isChecked(mode, collector)) return;
-  if (check === undefined) {
-    const path = `events[${index}].event_name`;
-    collector.violations.push({ path, message: 'is not in the tracking plan', event_name: name, mode });
-    return;
-  }
-  checkProperties(collector, check, {
-    root: `events[${index}]`,
-    properties: propertiesOf(event),
-    eventName: name,
-    mode,
-  });
+  return violations;
 }
 
 /** An error in a schema's code is a violation too, so that other users of the request are not affected. */
-function checkProperties(collector: Collector, check: PropertiesCheck, place: ToCheck): void {
+function violationsIn(
+  check: PropertiesCheck,
+  properties: JsonObject,
+  root: string,
+  all: boolean,
+): readonly Pick<Violation, 'path' | 'message'>[] {
   try {
-    const errors = check.errorsOf(place.properties, collector.max > 1);
-    if (errors !== null) add(collector, errors, place);
+    const errors = check.errorsOf(properties, all);
+    if (errors === null) return [];
+    // References may lead to the same schema twice.
+    const distinct = new Map<string, Pick<Violation, 'path' | 'message'>>();
+    for (const error of withoutBranches(errors)) {
+      const path = root + pathOf(error, properties);
+      const message = violationMessage(error);
+      distinct.set(`${path} ${message}`, { path: shortened(path), message });
+    }
+    return [...distinct.values()];
   } catch (error) {
-    const { root, eventName, mode } = place;
     // Not the message of the error: it may quote what a client sent.
     const message = `cannot be checked, because of a bug in Sluice (${error instanceof Error ? error.name : 'unknown'})`;
-    collector.violations.push({ path: root, message, event_name: eventName, mode });
+    return [{ path: root, message }];
   }
 }
 
@@ -217,35 +197,12 @@ function propertiesOf(event: JsonObject): JsonObject {
 
 const NUMBER_FIELDS: ReadonlySet<string> = new Set(['revenue', 'event_value']);
 
-/** Properties to check. `root`: their path in the user. */
-interface ToCheck {
-  readonly root: string;
-  readonly properties: JsonObject;
-  readonly eventName: string | null;
-  readonly mode: ViolationMode;
-}
-
-function add({ violations, max }: Collector, errors: readonly ErrorObject[], checked: ToCheck): void {
-  const { root, properties, eventName, mode } = checked;
-  // References may lead to the same schema twice.
-  const seen = new Set<string>();
-  for (const error of withoutBranches(errors)) {
-    const path = root + pathOf(error, properties);
-    const message = violationMessage(error);
-    const key = `${path} ${message}`;
-    if (seen.has(key)) continue;
-    seen.add(key);
-    if (violations.length < max) violations.push({ path: shortened(path), message, event_name: eventName, mode });
-  }
-}
-
 /** Why a user is rejected: the first thing that it violates of what is enforced; null if nothing. */
 export function enforcedViolation(plan: CompiledPlan, user: unknown): string | null {
   const [first] = checkUser(plan, user, 'enforce', 1);
   return first === undefined ? null : violationText(first, plan.version);
 }
 
-/** For operators and clients. */
 export function violationText({ path, message }: Violation, version: number): string {
   return `${path}: ${message} (tracking plan, version ${version})`;
 }
@@ -375,7 +332,6 @@ const TYPE_WORDS: Readonly<Record<string, string>> = {
   object: 'an object',
 };
 
-/** The parameters of ajv's errors that the messages use. */
 interface ErrorParameters {
   readonly type: string | readonly string[];
   readonly property: string;
@@ -412,7 +368,6 @@ const sized =
   ({ limit }) =>
     `must have ${bound} ${limit} ${limit === 1 ? one : several}`;
 
-/** By keyword. */
 const MESSAGES: Readonly<Record<string, Message>> = {
   type: ({ type }) =>
     `must be ${[type]

@@ -30,10 +30,8 @@ export class PatternError extends Error {}
 export class LinearPattern {
   readonly #source: string;
   readonly #pattern: RE2JS;
-  /** The engine's, where the pattern is plain. */
   readonly #plain: RegExp | null;
 
-  /** Throws a PatternError. */
   constructor(source: string) {
     this.#source = source;
     if (source.length > PATTERN_LIMITS.charactersMax) {
@@ -63,14 +61,12 @@ export class LinearPattern {
     return `/${this.#source}/u`;
   }
 
-  /** Whether some part of the text matches. */
   test(text: string): boolean {
     if (this.#plain !== null && text.length <= PLAIN_CHARACTERS_MAX) return this.#plain.test(text);
     return this.#pattern.test(text);
   }
 }
 
-/** Why a pattern cannot be used; null if it can. */
 export function problemOfPattern(source: string): string | null {
   try {
     void new LinearPattern(source);

@@ -5,8 +5,11 @@
  */
 
 import { parseExact } from '../json/exact-numbers.ts';
-import { eventOf, isPersonalField, isPersonalUserProperty, MASK, type Plan, personalNames } from './plan.ts';
+import { isObject } from '../validation/shape.ts';
+import { eventOf, type Plan, type PlannedProperties } from './plan.ts';
 
+/** What is shown in place of personal data. */
+export const MASK = '•••';
 const MASK_JSON = JSON.stringify(MASK);
 
 /** What is needed of a stored event; properties are a JSON object. */
@@ -24,7 +27,7 @@ interface MaskableProfile<Value extends { readonly value: string }> {
 
 /** The same event where nothing in it is personal. */
 export function maskedEvent<Event extends MaskableEvent>(plan: Plan | null, event: Event): Event {
-  const names = plan === null ? [] : personalNames(eventOf(plan, event.eventName));
+  const names = personalNames(eventOf(plan, event.eventName));
   if (names.length === 0) return event;
   const properties = parseExact(event.properties) as Record<string, unknown>;
   const present = names.filter((name) => Object.hasOwn(properties, name));
@@ -42,22 +45,32 @@ export function maskedProfile<Value extends { readonly value: string }, Profile 
   plan: Plan | null,
   profile: Profile,
 ): Profile {
-  if (plan?.profile_fields === undefined && plan?.user_properties === undefined) return profile;
+  if (plan === null || (plan.profile_fields === undefined && plan.user_properties === undefined)) return profile;
   return {
     ...profile,
-    profileFields: masked(profile.profileFields, (name) => isPersonalField(plan, name)),
-    userProperties: masked(profile.userProperties, (name) => isPersonalUserProperty(plan, name)),
+    profileFields: masked(profile.profileFields, plan.profile_fields),
+    userProperties: masked(profile.userProperties, plan.user_properties),
   };
 }
 
 function masked<Value extends { readonly value: string }>(
   values: ReadonlyMap<string, Value>,
-  isPersonal: (name: string) => boolean,
+  planned: PlannedProperties | undefined,
 ): ReadonlyMap<string, Value> {
-  return new Map([...values].map(([name, value]) => [name, isPersonal(name) ? { ...value, value: MASK_JSON } : value]));
+  const names = new Set(personalNames(planned));
+  return new Map([...values].map(([name, value]) => [name, names.has(name) ? { ...value, value: MASK_JSON } : value]));
 }
 
-/** What a plan marks as personal. */
+/** The properties that are marked as personal, in the order of the plan. */
+export function personalNames(planned: PlannedProperties | undefined): string[] {
+  const properties = planned?.schema.properties;
+  if (!isObject(properties)) return [];
+  return Object.keys(properties).filter((name) => {
+    const property = properties[name];
+    return isObject(property) && property['x-personal'] === true;
+  });
+}
+
 interface PersonalData {
   readonly profile_fields: readonly string[];
   readonly user_properties: readonly string[];
@@ -65,7 +78,6 @@ interface PersonalData {
   readonly events: Readonly<Record<string, readonly string[]>>;
 }
 
-/** Null where it marks nothing. */
 export function personalDataIn(plan: Plan | null): PersonalData | null {
   const events = Object.entries(plan?.events ?? {}).map(([name, planned]) => [name, personalNames(planned)] as const);
   const marked = events.filter(([, names]) => names.length > 0);

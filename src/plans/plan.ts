@@ -18,7 +18,6 @@ import { UnusablePlanError } from './unusable-plan.ts';
 export const PLAN_MODES = ['off', 'warn', 'enforce'] as const;
 export type PlanMode = (typeof PLAN_MODES)[number];
 
-/** What happens to events that the plan does not name. */
 export const UNPLANNED_MODES = ['allow', 'warn', 'reject'] as const;
 export type UnplannedMode = (typeof UNPLANNED_MODES)[number];
 
@@ -33,7 +32,6 @@ export interface Plan {
   /** Given by the server with each push; in a file that is pushed, the version that was edited. */
   readonly version?: number;
   readonly unplanned_events: UnplannedMode;
-  /** By event name. */
   readonly events: Readonly<Record<string, PlannedProperties>>;
   readonly user_properties?: PlannedProperties;
   /** What is in `identifiers` besides the four identifiers. */
@@ -46,11 +44,9 @@ type PlanReading =
 
 export const PLAN_LIMITS = { bytesMax: 1_048_576, eventsMax: 2_000, mistakesMax: 20 } as const;
 
-const EMPTY_SCHEMA: JsonObject = {};
 const PLAN_MEMBERS = ['$schema', 'version', 'unplanned_events', 'events', 'user_properties', 'profile_fields'];
 const PROPERTIES_MEMBERS = ['mode', 'description', 'schema'];
 
-/** The plan of a file, or what is wrong with it. */
 export function parsePlan(text: string): PlanReading {
   if (Buffer.byteLength(text) > PLAN_LIMITS.bytesMax) return oneMistake('', 'is larger than 1 MB');
   let value: unknown;
@@ -69,6 +65,7 @@ export function readPlan(value: unknown): PlanReading {
   const mistakes: PlanMistake[] = [];
   checkMembers(value, PLAN_MEMBERS, '', mistakes);
   const { version, unplanned_events: unplanned = 'allow', events = {} } = value;
+  const { user_properties: sets, profile_fields: fields } = value;
   if (version !== undefined && (!Number.isSafeInteger(version) || (version as number) < 0)) {
     mistakes.push({ path: 'version', message: 'must be the number of the version that was edited' });
   }
@@ -79,8 +76,8 @@ export function readPlan(value: unknown): PlanReading {
     ...(version === undefined ? {} : { version: version as number }),
     unplanned_events: unplanned as UnplannedMode,
     events: readEvents(events, mistakes),
-    ...readOptional('user_properties', value.user_properties, mistakes),
-    ...readOptional('profile_fields', value.profile_fields, mistakes),
+    ...(sets !== undefined && { user_properties: readPlannedProperties(sets, 'user_properties', mistakes) }),
+    ...(fields !== undefined && { profile_fields: readPlannedProperties(fields, 'profile_fields', mistakes) }),
   };
   if (mistakes.length > 0) return { ok: false, mistakes: mistakes.slice(0, PLAN_LIMITS.mistakesMax) };
   return { ok: true, plan };
@@ -97,37 +94,8 @@ export function describeMistakes(mistakes: readonly PlanMistake[]): string {
   return mistakes.map(({ path, message }) => `${path === '' ? 'the plan' : path} ${message}`).join('\n');
 }
 
-/** Whether the plan marks this property of events with this name as personal data. */
-export function isPersonal(plan: Plan | null, eventName: string, property: string): boolean {
-  return plan !== null && isMarkedPersonal(eventOf(plan, eventName), property);
-}
-
-export function isPersonalUserProperty(plan: Plan | null, property: string): boolean {
-  return isMarkedPersonal(plan?.user_properties, property);
-}
-
-export function isPersonalField(plan: Plan | null, field: string): boolean {
-  return isMarkedPersonal(plan?.profile_fields, field);
-}
-
-/** What is shown in place of personal data. */
-export const MASK = '•••';
-
-export function eventOf(plan: Plan, eventName: string): PlannedProperties | undefined {
-  return Object.hasOwn(plan.events, eventName) ? plan.events[eventName] : undefined;
-}
-
-/** The names that are marked personal, in the order of the plan. */
-export function personalNames(planned: PlannedProperties | undefined): string[] {
-  const properties = planned?.schema.properties;
-  return isObject(properties) ? Object.keys(properties).filter((name) => isMarkedPersonal(planned, name)) : [];
-}
-
-function isMarkedPersonal(planned: PlannedProperties | undefined, name: string): boolean {
-  const properties = planned?.schema.properties;
-  if (!isObject(properties) || !Object.hasOwn(properties, name)) return false;
-  const property = properties[name];
-  return isObject(property) && property['x-personal'] === true;
+export function eventOf(plan: Plan | null, eventName: string): PlannedProperties | undefined {
+  return plan !== null && Object.hasOwn(plan.events, eventName) ? plan.events[eventName] : undefined;
 }
 
 function oneMistake(path: string, message: string): PlanReading {
@@ -168,22 +136,13 @@ function readEvents(value: unknown, mistakes: PlanMistake[]): Record<string, Pla
   return events;
 }
 
-function readOptional<Name extends 'user_properties' | 'profile_fields'>(
-  name: Name,
-  value: unknown,
-  mistakes: PlanMistake[],
-): { readonly [Member in Name]?: PlannedProperties } {
-  if (value === undefined) return {};
-  return { [name]: readPlannedProperties(value, name, mistakes) } as { readonly [Member in Name]?: PlannedProperties };
-}
-
 function readPlannedProperties(value: unknown, path: string, mistakes: PlanMistake[]): PlannedProperties {
   if (!isObject(value)) {
     mistakes.push({ path, message: 'must be an object with mode and schema' });
-    return { mode: 'off', schema: EMPTY_SCHEMA };
+    return { mode: 'off', schema: {} };
   }
   checkMembers(value, PROPERTIES_MEMBERS, path, mistakes);
-  const { mode = 'warn', description, schema = EMPTY_SCHEMA } = value;
+  const { mode = 'warn', description, schema = {} } = value;
   if (!PLAN_MODES.includes(mode as PlanMode)) {
     mistakes.push({ path: `${path}.mode`, message: `must be one of ${PLAN_MODES.join(', ')}` });
   }

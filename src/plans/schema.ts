@@ -8,13 +8,11 @@
  */
 
 import { isObject, type JsonObject, pathSegment } from '../validation/shape.ts';
-import { FORMAT_NAMES } from './formats.ts';
+import { parseIso8601 } from '../validation/iso8601.ts';
 import { problemOfPattern } from './pattern.ts';
 
-/** A JSON Schema, as parsed from JSON. */
 export type Schema = JsonObject | boolean;
 
-/** Something wrong in a plan file, and where. */
 export interface PlanMistake {
   readonly path: string;
   readonly message: string;
@@ -31,6 +29,24 @@ const SCHEMA_LIMITS = {
 const SCHEMA_DIALECT = 'https://json-schema.org/draft/2020-12/schema';
 const TYPES = ['string', 'number', 'integer', 'boolean', 'null', 'array', 'object'];
 const DEFINITION = /^#\/\$defs\/([^/]+)$/;
+
+const DATE = /^\d{4}-\d\d-\d\d$/;
+const DATE_TIME = /^\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(?:\.\d+)?(?:[Zz]|[+-]\d\d:\d\d)$/;
+const EMAIL = /^[^\s@]+@[^\s@]+$/;
+const UUID = /^[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}$/;
+
+/**
+ * The values of `format`. Each takes time linear in the text. They are deliberately plain: an e-mail address is anything
+ * with one @ between two parts and no space; a date-time needs a time and an offset.
+ */
+export const FORMATS: Readonly<Record<string, (text: string) => boolean>> = {
+  date: (text) => DATE.test(text) && parseIso8601(text) !== undefined,
+  'date-time': (text) => DATE_TIME.test(text) && parseIso8601(text.toUpperCase()) !== undefined,
+  email: (text) => EMAIL.test(text),
+  uri: (text) => URL.canParse(text),
+  uuid: (text) => UUID.test(text),
+};
+const FORMAT_NAMES = Object.keys(FORMATS);
 
 /** What the value of a keyword has to be, if it holds no schema. */
 interface ValueRule {

@@ -79,7 +79,6 @@ function union(types: readonly string[]): string {
   return distinct.length === 0 ? 'never' : distinct.join(' | ');
 }
 
-/** The type of a JSON value: its literal, or `unknown` for an object or an array. */
 function literal(value: unknown): string {
   return typeof value === 'object' && value !== null ? 'unknown' : JSON.stringify(value);
 }

@@ -15,10 +15,9 @@ import type { MatchOptions } from '../identity/match-keys.ts';
 import type { LogRecord } from '../log.ts';
 import type { TenantId } from '../model.ts';
 import type { PlanStore } from '../plans.ts';
-import { fixUser, validateUser } from '../resubmit/fixed-user.ts';
+import { fixUser, resubmittedRecord, validateUser } from '../resubmit/fixed-user.ts';
 import { type Patch, parsePatch, stepsOf } from '../resubmit/patch.ts';
 import { PlanChecks } from '../resubmit/plan-checks.ts';
-import { resubmittedRecord } from '../resubmit/resubmitted-record.ts';
 import type { JobCounts, JobProblem } from '../store.ts';
 import {
   type JobItem,

@@ -12,8 +12,7 @@ import { type TenantId, tenantOf } from '../model.ts';
 import type { PlanStore, StoredPlan } from '../plans.ts';
 import { UNUSABLE_PLAN, UnusablePlanError } from '../plans/unusable-plan.ts';
 import type { PlanViolation } from '../store-writer.ts';
-import type { Logger } from '../telemetry/logger.ts';
-import type { OutageLog } from '../telemetry/outage-log.ts';
+import type { Logger, OutageLog } from '../telemetry/logger.ts';
 import type { PreparedEvent, PreparedUser } from './prepare.ts';
 
 const PLANS_INTERVAL_MS = 1_000;

@@ -6,8 +6,7 @@
 
 import { setTimeout as sleep } from 'node:timers/promises';
 import { LogCorruptError } from '../log.ts';
-import type { Logger } from '../telemetry/logger.ts';
-import { REMINDER_MS } from '../telemetry/outage-log.ts';
+import { type Logger, REMINDER_MS } from '../telemetry/logger.ts';
 import { isRetryable } from '../runtime/unavailable.ts';
 
 const RETRY_MS = 500;

@@ -11,7 +11,8 @@ import { convertMessage } from '../intake/segment-message.ts';
 import { userOf } from '../intake/segment.ts';
 import { parseExact } from '../json/exact-numbers.ts';
 import { parseJson } from '../json/parse.ts';
-import type { Format } from '../model.ts';
+import type { LogRecord } from '../log.ts';
+import type { Format, KeyKind, TenantId } from '../model.ts';
 import type { JsonText } from '../store.ts';
 import { isObject } from '../validation/shape.ts';
 import type { UserCheck } from '../validation/validate-request.ts';
@@ -22,13 +23,11 @@ export type FixedUserResult =
   | { readonly status: 'valid'; readonly user: JsonText; readonly events: number }
   | { readonly status: 'still_rejected'; readonly message: string };
 
-/** What it was sent as, and when it was received. */
 interface SentAs {
   readonly format: Format;
   readonly receivedAt: number;
 }
 
-/** `check` is what the tenant's plan enforces. */
 export function fixUser(payload: JsonText, patch: Patch, sentAs: SentAs, check?: UserCheck): FixedUserResult {
   const result = patched(payload, patch);
   return 'message' in result
@@ -54,4 +53,43 @@ export function validateUser(user: JsonText, check?: UserCheck): FixedUserResult
   if (message !== null) return { status: 'still_rejected', message };
   const { events } = value as { events: readonly unknown[] };
   return { status: 'valid', user: JSON.stringify(parseExact(user)), events: events.length };
+}
+
+/** What is kept of the request of a rejected user. */
+interface RejectedRequest {
+  readonly traceId: string;
+  readonly receivedAt: number;
+  readonly keyId: string;
+  readonly keyKind: KeyKind;
+  /** Null for our own as well. */
+  readonly format: Format | null;
+}
+
+/**
+ * A fixed user as a log record of its own, for the processor and for a dry run: with the trace_id, userIndex, key and
+ * time of receipt of its request.
+ */
+export function resubmittedRecord(
+  tenantId: TenantId,
+  { traceId, receivedAt, keyId, keyKind, format }: RejectedRequest,
+  userIndex: number,
+  { user, events }: Pick<FixedUserResult & { readonly status: 'valid' }, 'user' | 'events'>,
+): LogRecord {
+  return {
+    partition: 0,
+    position: 0,
+    firstUserIndex: userIndex,
+    tenantId,
+    traceId,
+    receivedAt,
+    keyId,
+    keyKind,
+    // A retry of the request is still a duplicate of it; this user was in neither.
+    idempotencyKey: null,
+    ...(format !== null && format !== 'sluice' && { format }),
+    body: Buffer.from(`{"users":[${user}]}`),
+    userCount: 1,
+    eventCount: events,
+    rejections: [],
+  };
 }

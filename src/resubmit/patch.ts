@@ -37,7 +37,6 @@ export class BadPatchError extends Error {
   override readonly name = 'BadPatchError';
 }
 
-/** Throws `BadPatchError`. */
 export function parsePatch(text: JsonText): Patch {
   if (text.length > PATCH_CHARACTERS_MAX) {
     throw new BadPatchError(`patch must be at most ${PATCH_CHARACTERS_MAX} characters of JSON`);
@@ -75,7 +74,6 @@ function checkPointer(pointer: unknown, where: string): void {
   if (name !== undefined) throw new BadPatchError(`${where} must not lead through ${name}`);
 }
 
-/** The patched user, or why it cannot be patched. */
 type Patched = { readonly user: JsonText } | { readonly message: string };
 
 export function patched(user: JsonText, patch: Patch): Patched {
@@ -112,7 +110,6 @@ function applied(user: object, operation: Patch[number]): string | null {
   return (applyPatch(user, [operation])[0] ?? null) === null ? null : 'there is nothing at this path';
 }
 
-/** 0 where there is nothing. */
 function charactersAt(user: object, path: string): number {
   const { value } = Pointer.fromJSON(path).evaluate(user) as { readonly value: unknown };
   return value === undefined ? 0 : JSON.stringify(value).length;
@@ -159,7 +156,6 @@ export function stepsOf(patch: Patch): PatchStep[] {
   });
 }
 
-/** The differences between two users. */
 export function changesBetween(before: JsonText, after: JsonText): PatchStep[] {
   const steps: PatchStep[] = [];
   noteChanges(parseExact(before), parseExact(after), '', steps);

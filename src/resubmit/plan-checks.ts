@@ -18,9 +18,7 @@ export interface PlanCheck {
   readonly version: number;
   /** Why this version of Sluice cannot use the plan; null if it can. */
   readonly problem: string | null;
-  /** Why a user is rejected. */
   readonly enforced: UserCheck;
-  /** In every mode. */
   violationsOf(user: unknown): readonly Violation[];
 }
 

@@ -3,7 +3,6 @@
  * bugs, or need an operator before anything can start.
  */
 
-import { KeyStoreUnavailableError } from '../keys/cache.ts';
 import { LogCorruptError, LogUnavailableError, LogUnreachableError } from '../log.ts';
 import { StoreConflictError, StoreUnavailableError } from '../store-writer.ts';
 import { isTooManyOpenFiles } from './open-files.ts';
@@ -12,7 +11,6 @@ import { isTooManyOpenFiles } from './open-files.ts';
 export function isUnavailable(error: unknown): error is Error {
   return (
     error instanceof StoreUnavailableError ||
-    error instanceof KeyStoreUnavailableError ||
     error instanceof LogUnavailableError ||
     error instanceof LogUnreachableError
   );

@@ -11,29 +11,19 @@ import { comparableEmail } from '../members.ts';
 import { MINUTE_MS } from '../model.ts';
 import { sha256 } from './token.ts';
 
+const FIRST_WAIT_MS = 1_000;
+/** After so long without an attempt, all is forgotten. */
+const FORGET_MS = 60 * MINUTE_MS;
+
 interface DelayPolicy {
   /** Failures without any wait. */
   readonly freeFailures: number;
-  readonly firstWaitMs: number;
   readonly waitMsMax: number;
-  /** After so long without an attempt, all is forgotten. */
-  readonly forgetMs: number;
 }
 
-export const EMAIL_DELAYS: DelayPolicy = {
-  freeFailures: 5,
-  firstWaitMs: 1_000,
-  waitMsMax: MINUTE_MS,
-  forgetMs: 60 * MINUTE_MS,
-};
-
+export const EMAIL_DELAYS: DelayPolicy = { freeFailures: 5, waitMsMax: MINUTE_MS };
 /** More free failures, because a whole office may share an address. */
-export const ADDRESS_DELAYS: DelayPolicy = {
-  freeFailures: 20,
-  firstWaitMs: 1_000,
-  waitMsMax: 15 * MINUTE_MS,
-  forgetMs: 60 * MINUTE_MS,
-};
+export const ADDRESS_DELAYS: DelayPolicy = { freeFailures: 20, waitMsMax: 15 * MINUTE_MS };
 
 export interface Subject {
   readonly hash: Uint8Array;
@@ -63,8 +53,8 @@ export function decideAttempt(
     const { failures, lastAt } = counts[n] ?? { failures: 0, lastAt: 0 };
     // A clock that was set back must not make anyone wait longer than the rule allows. Clocks of servers differ by
     // less.
-    const sinceMs = lastAt > now + delays.waitMsMax ? delays.forgetMs : Math.max(0, now - lastAt);
-    const remembered = sinceMs >= delays.forgetMs ? 0 : failures;
+    const sinceMs = lastAt > now + delays.waitMsMax ? FORGET_MS : Math.max(0, now - lastAt);
+    const remembered = sinceMs >= FORGET_MS ? 0 : failures;
     return { waitMs: Math.max(0, delayAfterMs(delays, remembered) - sinceMs), failures: remembered + 1 };
   });
   return {
@@ -73,7 +63,7 @@ export function decideAttempt(
   };
 }
 
-export function delayAfterMs({ freeFailures, firstWaitMs, waitMsMax }: DelayPolicy, failures: number): number {
+export function delayAfterMs({ freeFailures, waitMsMax }: DelayPolicy, failures: number): number {
   const beyond = failures - freeFailures;
-  return beyond < 0 ? 0 : Math.min(waitMsMax, firstWaitMs * 2 ** beyond);
+  return beyond < 0 ? 0 : Math.min(waitMsMax, FIRST_WAIT_MS * 2 ** beyond);
 }

@@ -29,7 +29,6 @@ interface InvitationOptions {
   readonly accountId: string;
   readonly kind: InvitationKind;
   readonly email: string | null;
-  /** The member whose password is reset; null for other kinds. */
   readonly member: Member | null;
 }
 

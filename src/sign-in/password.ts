@@ -58,7 +58,6 @@ export class Passwords {
     this.#runningMax = Math.max(1, Math.floor(RUNNING_MAX / edges));
   }
 
-  /** Rejects with `TooBusyError` when too many wait already. */
   async hash(password: string): Promise<string> {
     const salt = randomBytes(SALT_BYTES);
     return phcString(salt, await this.#withSlot(() => deriveArgon2(password, salt, COST, HASH_BYTES)));
@@ -66,8 +65,8 @@ export class Passwords {
 
   /** Whether it is the password behind the hash; for an undefined one it takes as long, and is false. */
   async verify(password: string, passwordHash: string | undefined): Promise<boolean> {
-    const { derive, expected } = readHash(passwordHash ?? this.#noMember);
-    const given = await this.#withSlot(() => derive(password));
+    const { cost, salt, expected } = readHash(passwordHash ?? this.#noMember);
+    const given = await this.#withSlot(() => deriveArgon2(password, salt, cost, expected.length));
     return timingSafeEqual(given, expected) && passwordHash !== undefined;
   }
 
@@ -76,7 +75,6 @@ export class Passwords {
     return !passwordHash.startsWith(PREFIX);
   }
 
-  /** Whether the next call would be refused. */
   get isFull(): boolean {
     return this.#waiting.length >= WAITING_MAX;
   }
@@ -115,21 +113,14 @@ function phcString(salt: Buffer, hash: Buffer): string {
   return `${PREFIX}${saltText}$${hashText}`;
 }
 
-interface StoredHash {
-  readonly expected: Buffer;
-  readonly derive: (password: string) => Promise<Buffer>;
-}
-
-function readHash(stored: string): StoredHash {
+function readHash(stored: string) {
   const [, m, t, p, salt = '', hash = ''] = ARGON2.exec(stored) ?? [];
   const cost = { m: Number(m), t: Number(t), p: Number(p) };
   // Also false for numbers that are missing.
   if (!(cost.m <= COST_MAX.m && cost.t <= COST_MAX.t && cost.p <= COST_MAX.p)) {
     throw new Error('a password hash is not in the form that this version knows');
   }
-  const nonce = Buffer.from(salt, 'base64');
-  const expected = Buffer.from(hash, 'base64');
-  return { expected, derive: (password) => deriveArgon2(password, nonce, cost, expected.length) };
+  return { cost, salt: Buffer.from(salt, 'base64'), expected: Buffer.from(hash, 'base64') };
 }
 
 function deriveArgon2(password: string, nonce: Buffer, { m, t, p }: Cost, tagLength: number): Promise<Buffer> {

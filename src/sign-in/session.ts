@@ -24,7 +24,6 @@ export interface Browser {
 
 export interface SignedIn {
   readonly member: Member;
-  /** For the cookie. */
   readonly token: string;
 }
 
@@ -40,7 +39,6 @@ export interface FoundSession {
   readonly isRenewed: boolean;
 }
 
-/** A session to be stored, and the token of its cookie. */
 export function newSession(browser: Browser, now: number): { readonly token: string; readonly session: NewSession } {
   const { token, tokenHash } = newToken();
   const replaces = tokenHashOf(browser.token) ?? null;
@@ -100,7 +98,6 @@ export async function changePassword(
   return { outcome: 'signed in', member, token };
 }
 
-/** The session of a cookie, if it is one and still lasts. */
 export async function findSession(
   members: MemberStore,
   token: string | undefined,

@@ -5,6 +5,8 @@
  */
 
 import { destination, type Logger, pino, stdTimeFunctions } from 'pino';
+import { messageWithCause } from '../errors.ts';
+import { SECOND_MS } from '../model.ts';
 
 export type { Logger } from 'pino';
 
@@ -18,4 +20,118 @@ export function createLogger(level: string, thread: string): Logger {
     },
     destination({ dest: 2, sync: true }),
   );
+}
+
+export const REMINDER_MS = 60_000;
+
+interface OutageMessages {
+  readonly failing: string;
+  readonly working: string;
+}
+
+/**
+ * About a repeated failure, such as an unavailable database: one line when it begins, a reminder every minute, one when it
+ * works again. With a reason, never a stack: an outage is not a bug.
+ */
+export class OutageLog {
+  readonly #logger: Pick<Logger, 'warn' | 'info'>;
+  readonly #messages: OutageMessages;
+  readonly #quietMs: number;
+  #failedAt = Number.NEGATIVE_INFINITY;
+  #loggedAt = Number.NEGATIVE_INFINITY;
+  #failuresNotLogged = 0;
+  #isFailing = false;
+
+  /** `quietMs`: how long nothing may have failed before a success ends it, where one part may fail while another works. */
+  constructor(logger: Pick<Logger, 'warn' | 'info'>, messages: OutageMessages, quietMs = 0) {
+    this.#logger = logger;
+    this.#messages = messages;
+    this.#quietMs = quietMs;
+  }
+
+  failed(error: unknown): void {
+    this.#isFailing = true;
+    this.#failuresNotLogged += 1;
+    this.#failedAt = performance.now();
+    if (this.#failedAt - this.#loggedAt < REMINDER_MS) return;
+    this.#loggedAt = this.#failedAt;
+    this.#logger.warn({ reason: messageWithCause(error), failures: this.#failuresNotLogged }, this.#messages.failing);
+    this.#failuresNotLogged = 0;
+  }
+
+  worked(): void {
+    if (!this.#isFailing || performance.now() - this.#failedAt < this.#quietMs) return;
+    this.#isFailing = false;
+    this.#loggedAt = Number.NEGATIVE_INFINITY;
+    this.#failuresNotLogged = 0;
+    this.#logger.info(this.#messages.working);
+  }
+}
+
+const LINES_PER_SECOND_MAX = 10;
+
+interface RequestLine {
+  /** Absent for what is not about one request. */
+  readonly traceId?: string;
+  readonly reason?: string;
+  readonly err?: unknown;
+}
+
+/**
+ * About single requests, at most a few per second: a client that sends garbage in a loop must not fill the operator's
+ * disk. The next line that is written has the number of omitted ones; the metrics count everything.
+ */
+export class RateLimitedLogger {
+  readonly #logger: Logger;
+  /** One each, so that nonsense from clients never hides an error of ours. */
+  readonly #infos: LineBudget;
+  readonly #errors: LineBudget;
+
+  constructor(logger: Logger, now: () => number) {
+    this.#logger = logger;
+    this.#infos = new LineBudget(now);
+    this.#errors = new LineBudget(now);
+  }
+
+  info(line: RequestLine, message: string): void {
+    const leftOut = this.#infos.take();
+    if (leftOut !== undefined) this.#logger.info(fieldsOf(line, leftOut), message);
+  }
+
+  error(line: RequestLine, message: string): void {
+    const leftOut = this.#errors.take();
+    if (leftOut !== undefined) this.#logger.error(fieldsOf(line, leftOut), message);
+  }
+}
+
+class LineBudget {
+  readonly #now: () => number;
+  #second = 0;
+  #lines = 0;
+  #leftOut = 0;
+
+  constructor(now: () => number) {
+    this.#now = now;
+  }
+
+  /** How many lines were left out before this one, or undefined when this one is left out as well. */
+  take(): number | undefined {
+    const second = Math.floor(this.#now() / SECOND_MS);
+    if (second !== this.#second) {
+      this.#second = second;
+      this.#lines = 0;
+    }
+    this.#lines += 1;
+    if (this.#lines > LINES_PER_SECOND_MAX) {
+      this.#leftOut += 1;
+      return undefined;
+    }
+    const leftOut = this.#leftOut;
+    this.#leftOut = 0;
+    return leftOut;
+  }
+}
+
+function fieldsOf({ traceId, ...rest }: RequestLine, leftOut: number): object {
+  return { trace_id: traceId, ...rest, ...(leftOut > 0 && { lines_left_out: leftOut }) };
 }

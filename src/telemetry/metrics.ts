@@ -11,22 +11,7 @@ const DURATION_BUCKETS_SECONDS = [
   0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10,
 ];
 
-const STATUSES = [
-  '200',
-  '202',
-  '204',
-  '400',
-  '401',
-  '403',
-  '404',
-  '405',
-  '408',
-  '413',
-  '429',
-  '431',
-  '500',
-  '503',
-] as const;
+const STATUSES = [200, 202, 204, 400, 401, 403, 404, 405, 408, 413, 429, 431, 500, 503] as const;
 const CONNECTIONS_CLOSED = ['idle', 'newest'] as const;
 const UNAVAILABLE_REASONS = ['in_flight', 'log', 'disk', 'backlog', 'keys', 'shutdown', 'rate_limit'] as const;
 
@@ -127,42 +112,26 @@ const FAMILIES = {
 };
 
 /** Read from the process when rendered; not in the buffer. */
-const OF_PROCESS: readonly (Family & { readonly read: () => number })[] = [
-  {
-    kind: 'gauge',
-    name: 'process_resident_memory_bytes',
-    help: 'Resident memory of the process.',
-    read: residentMemoryBytes,
-  },
-  {
-    kind: 'counter',
-    name: 'process_cpu_seconds_total',
-    help: 'CPU time of all threads.',
-    read: () => {
-      const { user, system } = process.cpuUsage();
-      return (user + system) / 1e6;
-    },
-  },
+const OF_PROCESS: readonly (readonly [Family, read: () => number])[] = [
+  [gauge('process_resident_memory_bytes', 'Resident memory of the process.', 'max'), residentMemoryBytes],
+  [counter('process_cpu_seconds_total', 'CPU time of all threads.'), cpuSeconds],
   // The time origin is the same in every thread and at every reading, unlike the difference of a clock and an uptime.
-  {
-    kind: 'gauge',
-    name: 'process_start_time_seconds',
-    help: 'Start of the process, in seconds since 1970.',
-    read: () => performance.timeOrigin / 1e3,
-  },
+  [
+    gauge('process_start_time_seconds', 'Start of the process, in seconds since 1970.', 'max'),
+    () => performance.timeOrigin / 1e3,
+  ],
 ];
 
 type Kind = 'counter' | 'gauge' | 'histogram';
 type Combine = 'sum' | 'max' | 'min';
 
-interface Family<Own extends Kind = Kind, Value extends string = string> {
+interface Family<Own extends Kind = Kind, Value extends string | number = string | number> {
   readonly kind: Own;
   readonly name: string;
   readonly help: string;
   /** Of a counter: its label, and all values that it can have. */
   readonly label?: string;
   readonly values?: readonly Value[];
-  /** Of a gauge. */
   readonly combine?: Combine;
 }
 
@@ -170,7 +139,7 @@ function counter(name: string, help: string): Family<'counter', never> {
   return { kind: 'counter', name, help };
 }
 
-function counterBy<const Value extends string>(
+function counterBy<const Value extends string | number>(
   name: string,
   help: string,
   label: string,
@@ -225,9 +194,8 @@ const SLOT_CELLS = Math.ceil(LAYOUT.cells / 16) * 16;
 
 export const METRIC = LAYOUT.names as MetricIndexes;
 
-/** For code that knows the status only when it responds. */
 export const REQUESTS_BY_STATUS: ReadonlyMap<number, CounterIndex> = new Map(
-  FAMILIES.requests.values.map((status) => [Number(status), METRIC[`requests_${status}`]]),
+  FAMILIES.requests.values.map((status) => [status, METRIC[`requests_${status}`]]),
 );
 
 /** One slot per thread that counts. Made once, handed to the threads. */
@@ -288,7 +256,11 @@ export function residentMemoryBytes(): number {
   return memoryBytes;
 }
 
-/** The sum over all threads. */
+function cpuSeconds(): number {
+  const { user, system } = process.cpuUsage();
+  return (user + system) / 1e6;
+}
+
 export function readCounter(buffer: SharedArrayBuffer, counter: CounterIndex): number {
   return combined(new Float64Array(buffer), counter);
 }
@@ -308,14 +280,10 @@ export function renderMetrics(buffer: SharedArrayBuffer, extra?: { readonly vers
     if (samples.length > 0) lines.push(`# HELP ${name} ${help}`, `# TYPE ${name} ${kind}`, ...samples);
   };
   for (const { family, first } of LAYOUT.placed) add(family, samplesOf(family, cells, first));
-  for (const family of OF_PROCESS) add(family, [`${family.name} ${family.read()}`]);
+  for (const [family, read] of OF_PROCESS) add(family, [`${family.name} ${read()}`]);
   if (extra !== undefined) {
     const labels = `version="${escapeLabel(extra.version)}",node="${escapeLabel(process.versions.node)}"`;
-    lines.push(
-      '# HELP sluice_info Versions of Sluice and Node.js.',
-      '# TYPE sluice_info gauge',
-      `sluice_info{${labels}} 1`,
-    );
+    add(gauge('sluice_info', 'Versions of Sluice and Node.js.', 'max'), [`sluice_info{${labels}} 1`]);
   }
   return `${lines.join('\n')}\n`;
 }

@@ -17,9 +17,8 @@ import { type LogAppender, type LogReader, LogUnavailableError } from '../log.ts
 import { watchBacklog } from '../log/backlog.ts';
 import { isHarmless, missingRecordsText } from '../log/continuity.ts';
 import { NO_HOURS, type Predictions } from '../store.ts';
-import { createLogger } from '../telemetry/logger.ts';
 import { METRIC, metricsWriter } from '../telemetry/metrics.ts';
-import { OutageLog } from '../telemetry/outage-log.ts';
+import { createLogger, OutageLog } from '../telemetry/logger.ts';
 import { withPendingRecords } from '../views/reading.ts';
 import { openAppenderNowOrLater, openReaderNowOrLater } from './late-start.ts';
 import { agreementIn, continueClock, openClock } from './open-clock.ts';

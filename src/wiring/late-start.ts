@@ -14,8 +14,7 @@ import type { Config } from '../config/config.ts';
 import { messageOf } from '../errors.ts';
 import { type LogAppender, type LogReader, LogUnavailableError, LogUnreachableError } from '../log.ts';
 import { isUnavailable } from '../runtime/unavailable.ts';
-import type { Logger } from '../telemetry/logger.ts';
-import { OutageLog } from '../telemetry/outage-log.ts';
+import { type Logger, OutageLog } from '../telemetry/logger.ts';
 import { DatabaseUnreachableError } from './opening.ts';
 import { prepareKafka, prepareServerDatabase } from './start-checks.ts';
 

@@ -1,10 +1,11 @@
 import assert from 'node:assert/strict';
 import { suite, type TestContext, test } from 'node:test';
 import { ACTIVE_KEYS_MAX } from '../../src/api/routes/keys.ts';
-import { createKey } from '../../src/keys/create.ts';
+import { createKey } from '../../src/keys/manage.ts';
 import { hashKey, isWellFormedKey } from '../../src/keys/format.ts';
 import type { KeyStore, NewKey } from '../../src/keys.ts';
 import { DAY_MS } from '../../src/model.ts';
+import { StoreUnavailableError } from '../../src/store-writer.ts';
 import { type BrowserResponse, NOW, startMemberApp } from './member-app.ts';
 import type { StartOptions } from './running-app.ts';
 
@@ -315,7 +316,7 @@ suite('Rolling a key', () => {
       list: (accountId?: string) => real?.list(accountId),
       create: (key: NewKey) => real?.create(key),
       volumes: () => Promise.resolve(new Map()),
-      expire: () => Promise.reject(new Error('the disk is gone')),
+      expire: () => Promise.reject(new StoreUnavailableError('the disk is gone')),
     } as unknown as KeyStore;
     const running = await start(t, { keyStore: broken });
     real = running.keyStore;
@@ -377,7 +378,9 @@ suite('Who may do it', () => {
   });
 
   test('a key store that cannot be read is 503, without details', async (t) => {
-    const failing = { list: () => Promise.reject(new Error('SQLITE_IOERR secret detail')) } as unknown as KeyStore;
+    const failing = {
+      list: () => Promise.reject(new StoreUnavailableError('SQLITE_IOERR secret detail')),
+    } as unknown as KeyStore;
     const { ask } = await start(t, { keyStore: failing });
     const { status, text } = await ask('GET', '/keys');
     assert.equal(status, 503);

@@ -72,7 +72,7 @@ function numbered(from: number, to: number): string[] {
 suite('A live stream', () => {
   test('gives a sign of life every 15 seconds, with the cursor that it has come to', async (t) => {
     const { listener, comes, text } = await listen(t);
-    listener.advanceTo({ cursor: 'further', sequence: 9 });
+    listener.at = { cursor: 'further', sequence: 9 };
     listener.tick(START + 14_999);
     listener.tick(START + 15_000);
     await comes(': still here\nid: further\n\n');
@@ -184,7 +184,7 @@ suite('A live stream that comes back far behind another', () => {
     };
     const feed = feedOf(t, newestArrivals);
     const [level, behind] = [await listen(t), await listen(t)];
-    level.listener.advanceTo({ cursor: `cursor-${STORED}`, sequence: STORED });
+    level.listener.at = { cursor: `cursor-${STORED}`, sequence: STORED };
     feed.add('acct_a/production', level.listener);
     feed.add('acct_a/production', behind.listener);
     const reported = await eventually('all of it was shown or reported as skipped', () => {
@@ -229,7 +229,7 @@ suite('A live stream whose store was set back', () => {
     feed.add('acct_a/production', old.listener);
     await eventually('the stream ends', old.isOver);
     assert.deepEqual(reasons, ['is of another history']);
-    fresh.listener.advanceTo({ cursor: 'cursor-1', sequence: 1 });
+    fresh.listener.at = { cursor: 'cursor-1', sequence: 1 };
     feed.add('acct_a/production', fresh.listener);
     await fresh.comes('cursor-2');
   });

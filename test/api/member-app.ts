@@ -9,7 +9,7 @@ import type { TestContext } from 'node:test';
 import type { FastifyInstance } from 'fastify';
 import { openSqliteMemberStore } from '../../src/backends/embedded/keys.ts';
 import { KeyCache } from '../../src/keys/cache.ts';
-import { newAccount } from '../../src/keys/create.ts';
+import { newAccount } from '../../src/keys/manage.ts';
 import type { Member, MemberStore } from '../../src/members.ts';
 import { invite } from '../../src/sign-in/invite.ts';
 import { Passwords } from '../../src/sign-in/password.ts';

@@ -2,7 +2,7 @@
 
 import type { TestContext } from 'node:test';
 import { KeyCache } from '../../src/keys/cache.ts';
-import { createKey, newAccount } from '../../src/keys/create.ts';
+import { createKey, newAccount } from '../../src/keys/manage.ts';
 import type { Environment, KeyKind } from '../../src/model.ts';
 import type { KeyStore } from '../../src/keys.ts';
 import { temporaryKeyStore } from '../keys/temporary-store.ts';

@@ -4,7 +4,7 @@ import assert from 'node:assert/strict';
 import { suite, test } from 'node:test';
 import * as fc from 'fast-check';
 import { Check } from 'typebox/value';
-import { type Json, jsonText, raw } from '../../src/api/json-text.ts';
+import { type Json, jsonText, raw } from '../../src/api/responses.ts';
 import { inlined, openApiDocument } from './document.ts';
 import { KEY_ID, NODE_ID, PROFILE_ID, TRACE_ID } from './canned-store.ts';
 import { goodBody, goodPath } from './good-call.ts';

@@ -4,7 +4,8 @@ import { createServer, type IncomingMessage, request, type Server } from 'node:h
 import type { AddressInfo } from 'node:net';
 import type { TestContext } from 'node:test';
 import type { FastifyInstance } from 'fastify';
-import { type AppOptions, buildApp } from '../../src/api/app.ts';
+import { buildApp } from '../../src/api/app.ts';
+import type { ApiParts } from '../../src/api/parts.ts';
 import { loadConfig } from '../../src/config/config.ts';
 import { KeyCache } from '../../src/keys/cache.ts';
 import type { MemberStore } from '../../src/members.ts';
@@ -31,7 +32,7 @@ export interface HttpResponse {
   readonly text: string;
 }
 
-export interface StartOptions extends Partial<AppOptions> {
+export interface StartOptions extends Partial<ApiParts> {
   /** For routes of the test's own, added before the app is ready. */
   readonly prepare?: (app: FastifyInstance) => void;
 }

@@ -5,7 +5,7 @@
 
 import assert from 'node:assert/strict';
 import { suite, test } from 'node:test';
-import { isSameOrigin } from '../../src/api/same-origin.ts';
+import { isSameOrigin } from '../../src/api/session-cookie.ts';
 import { PROFILE_ID } from './canned-store.ts';
 import { PASSWORD, startMemberApp } from './member-app.ts';
 

@@ -2,7 +2,7 @@
 
 import assert from 'node:assert/strict';
 import { suite, test } from 'node:test';
-import { createKey } from '../../src/keys/create.ts';
+import { createKey } from '../../src/keys/manage.ts';
 import { PROFILE_ID, TRACE_ID } from './canned-store.ts';
 import { goodBody, goodPath } from './good-call.ts';
 import { type MemberApp, NOW, startMemberApp } from './member-app.ts';

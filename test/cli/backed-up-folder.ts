@@ -12,7 +12,7 @@ import { openSqliteKeyStore } from '../../src/backends/embedded/keys.ts';
 import { hashFile } from '../../src/backup/files.ts';
 import { type Manifest, MANIFEST_FILE } from '../../src/backup/manifest.ts';
 import { keyFileOf, logFolderOf, storeFileOf } from '../../src/data-folder/files.ts';
-import { createKey, newAccount } from '../../src/keys/create.ts';
+import { createKey, newAccount } from '../../src/keys/manage.ts';
 import { removeFolder, temporaryFolder, user } from '../server.ts';
 import { backup } from './backing-up.ts';
 import { type DataFolder, NOW, openDataFolder } from './data-shell.ts';

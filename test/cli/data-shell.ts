@@ -11,7 +11,7 @@ import { openSqliteKeyStore } from '../../src/backends/embedded/keys.ts';
 import type { Shell } from '../../src/cli/shell.ts';
 import { keyFileOf, logFolderOf, storeFileOf } from '../../src/data-folder/files.ts';
 import { OperatorError } from '../../src/errors.ts';
-import { newAccount } from '../../src/keys/create.ts';
+import { newAccount } from '../../src/keys/manage.ts';
 import type { LogEntry } from '../../src/log.ts';
 import { type Environment, tenantOf, tenantPartsOf } from '../../src/model.ts';
 import { findKeyStore, findServer, openStore } from '../../src/wiring/opening.ts';

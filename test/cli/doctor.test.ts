@@ -38,7 +38,7 @@ import {
 } from '../../src/cli/doctor-checks.ts';
 import { checkLedger, checkLog, recordsBetween } from '../../src/cli/doctor-data.ts';
 import { keyFileOf, logFolderOf, serverUrlFileOf, storeFileOf } from '../../src/data-folder/files.ts';
-import { createKey, newAccount } from '../../src/keys/create.ts';
+import { createKey, newAccount } from '../../src/keys/manage.ts';
 import { LogCorruptError, NO_TENANT } from '../../src/log.ts';
 import { writeMigrationMarker } from '../../src/migration/marker.ts';
 import { createKey as createKeyWithCommand, post, startServer, user } from '../server.ts';

@@ -9,7 +9,7 @@ import { DatabaseSync } from 'node:sqlite';
 import { openSqliteKeyStore, openSqliteMemberStore } from '../../src/backends/embedded/keys.ts';
 import { openSqliteStoreWriter } from '../../src/backends/embedded/store/writer.ts';
 import { keyFileOf, storeFileOf } from '../../src/data-folder/files.ts';
-import { createKey } from '../../src/keys/create.ts';
+import { createKey } from '../../src/keys/manage.ts';
 import type { LogEntry } from '../../src/log.ts';
 import { DAY_MS, HOUR_MS, type TenantId } from '../../src/model.ts';
 import type { Store } from '../../src/store.ts';

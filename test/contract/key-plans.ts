@@ -2,7 +2,7 @@
 
 import assert from 'node:assert/strict';
 import { type TestContext, test } from 'node:test';
-import { createKey, newAccount } from '../../src/keys/create.ts';
+import { createKey, newAccount } from '../../src/keys/manage.ts';
 import { hashKey } from '../../src/keys/format.ts';
 import type { KeyStore } from '../../src/keys.ts';
 import { type NewPlan, PLAN_VERSIONS_MAX } from '../../src/plans.ts';

@@ -4,7 +4,7 @@
 
 import { once } from 'node:events';
 import { openSqliteKeyStore } from '../../src/backends/embedded/keys.ts';
-import { createKey, newAccount } from '../../src/keys/create.ts';
+import { createKey, newAccount } from '../../src/keys/manage.ts';
 
 const [file = '', count = '0'] = process.argv.slice(2);
 process.send?.('ready');

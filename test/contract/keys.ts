@@ -6,7 +6,7 @@
 
 import assert from 'node:assert/strict';
 import { describe, type TestContext, test } from 'node:test';
-import { createKey, newAccount } from '../../src/keys/create.ts';
+import { createKey, newAccount } from '../../src/keys/manage.ts';
 import { hashKey, makeKey } from '../../src/keys/format.ts';
 import { DAY_MS, type Environment, type KeyKind } from '../../src/model.ts';
 import type { ApiKey, KeyStore, NewKey } from '../../src/keys.ts';

@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict';
 import { suite, test } from 'node:test';
 import { openPostgresKeyStore } from '../../src/backends/postgres/keys.ts';
-import { createKey, newAccount } from '../../src/keys/create.ts';
+import { createKey, newAccount } from '../../src/keys/manage.ts';
 import { lendDatabase, migratedDatabase } from '../backends/postgres/database.ts';
 import { whyNoPostgres } from '../servers/postgres.ts';
 import { keyStoreContract } from './keys.ts';

@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict';
 import { suite, type TestContext, test } from 'node:test';
 import { openPostgresKeyStore, openPostgresMemberStore } from '../../src/backends/postgres/keys.ts';
-import { newAccount } from '../../src/keys/create.ts';
+import { newAccount } from '../../src/keys/manage.ts';
 import type { MemberStore } from '../../src/members.ts';
 import { newToken } from '../../src/sign-in/token.ts';
 import { lendDatabase } from '../backends/postgres/database.ts';

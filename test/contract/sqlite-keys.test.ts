@@ -13,7 +13,7 @@ import { test } from 'node:test';
 import { Worker } from 'node:worker_threads';
 import { openSqliteKeyStore } from '../../src/backends/embedded/keys.ts';
 import { OperatorError } from '../../src/errors.ts';
-import { createKey, newAccount } from '../../src/keys/create.ts';
+import { createKey, newAccount } from '../../src/keys/manage.ts';
 import { hashKey } from '../../src/keys/format.ts';
 import { temporaryFolder, temporaryKeyStore } from '../keys/temporary-store.ts';
 import { keyStoreContract } from './keys.ts';

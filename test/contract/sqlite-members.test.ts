@@ -9,7 +9,7 @@ import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { test } from 'node:test';
 import { openSqliteKeyStore, openSqliteMemberStore } from '../../src/backends/embedded/keys.ts';
-import { newAccount } from '../../src/keys/create.ts';
+import { newAccount } from '../../src/keys/manage.ts';
 import { acceptInvitation, invite } from '../../src/sign-in/invite.ts';
 import { Passwords } from '../../src/sign-in/password.ts';
 import { temporaryFolder } from '../keys/temporary-store.ts';

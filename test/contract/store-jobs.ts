@@ -2,8 +2,8 @@
 
 import assert from 'node:assert/strict';
 import { afterEach, beforeEach, suite, test } from 'node:test';
-import { jsonText } from '../../src/api/json-text.ts';
-import { previewResubmit } from '../../src/api/resubmit-preview.ts';
+import { jsonText } from '../../src/api/responses.ts';
+import { previewResubmit } from '../../src/api/routes/resubmit.ts';
 import { parseJson } from '../../src/json/parse.ts';
 import { CatalogueCollector } from '../../src/processor/catalogue.ts';
 import { JobRunner, type JobRunnerParts } from '../../src/processor/jobs.ts';

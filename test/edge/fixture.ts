@@ -8,7 +8,7 @@ import { join } from 'node:path';
 import { after, before } from 'node:test';
 import { openSqliteKeyStore, openSqliteMemberStore } from '../../src/backends/embedded/keys.ts';
 import { openEmbeddedLogReader } from '../../src/backends/embedded/log/reader.ts';
-import { createKey, newAccount } from '../../src/keys/create.ts';
+import { createKey, newAccount } from '../../src/keys/manage.ts';
 import type { LogRecord } from '../../src/log.ts';
 import { type Environment, type KeyKind, MINUTE_MS } from '../../src/model.ts';
 import { invite } from '../../src/sign-in/invite.ts';

@@ -9,19 +9,11 @@ import { DatabaseSync } from 'node:sqlite';
 import { type TestContext, test } from 'node:test';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { openSqliteKeyStore } from '../../src/backends/embedded/keys.ts';
-import {
-  FOUND_MAX,
-  FRESH_MS,
-  isUsable,
-  KeyCache,
-  KeyStoreUnavailableError,
-  NOT_FOUND_MAX,
-  PROBE_MS,
-  STALE_MS,
-} from '../../src/keys/cache.ts';
-import { createKey, newAccount } from '../../src/keys/create.ts';
+import { FRESH_MS, isUsable, KeyCache, KEYS_MAX, PROBE_MS, STALE_MS } from '../../src/keys/cache.ts';
+import { createKey, newAccount } from '../../src/keys/manage.ts';
 import { hashKey, makeKey } from '../../src/keys/format.ts';
 import type { ApiKey, KeyStore } from '../../src/keys.ts';
+import { StoreUnavailableError } from '../../src/store-writer.ts';
 import { eventually } from '../server.ts';
 import { temporaryKeyStore } from './temporary-store.ts';
 
@@ -144,14 +136,14 @@ test('concurrent lookups of one key all fail when the one read fails, and the ne
   const responses = await Promise.allSettled([cache.lookup(key, NOW), cache.lookup(key, NOW)]);
   for (const reply of responses) assert.ok(isUnavailable(reply));
   assert.equal(reads(), 1);
-  await assert.rejects(cache.lookup(key, NOW), KeyStoreUnavailableError);
+  await assert.rejects(cache.lookup(key, NOW), StoreUnavailableError);
   assert.equal(reads(), 2);
 });
 
 test('a flood of guesses stays within its bound and pushes out no real key', async (context) => {
   const { counted, reads, addKey } = await setUp(context);
   const { key, id } = await addKey();
-  const cache = new KeyCache(counted, { foundMax: 5, notFoundMax: 5 });
+  const cache = new KeyCache(counted, { keysMax: 5 });
   await cache.lookup(key, NOW);
   for (let i = 0; i < 50; i++) await cache.lookup(makeKey('secret', 'production'), NOW);
   assert.deepEqual(cache.sizes, { found: 1, notFound: 5 });
@@ -163,7 +155,7 @@ test('a flood of guesses stays within its bound and pushes out no real key', asy
 test('over the bound of found keys, the one that was not used for longest goes', async (context) => {
   const { counted, addKey } = await setUp(context);
   const [first, second, third] = [await addKey(), await addKey(), await addKey()];
-  const cache = new KeyCache(counted, { foundMax: 2 });
+  const cache = new KeyCache(counted, { keysMax: 2 });
   await cache.lookup(first.key, NOW);
   await cache.lookup(second.key, NOW + 1);
   await cache.lookup(first.key, NOW + FRESH_MS);
@@ -175,7 +167,7 @@ test('over the bound of found keys, the one that was not used for longest goes',
 });
 
 test('the bounds are 10,000 found and 10,000 not found keys, fresh for one second, stale for ten minutes', () => {
-  assert.deepEqual([FOUND_MAX, NOT_FOUND_MAX, FRESH_MS, STALE_MS], [10_000, 10_000, 1_000, 600_000]);
+  assert.deepEqual([KEYS_MAX, FRESH_MS, STALE_MS], [10_000, 1_000, 600_000]);
 });
 
 test('while the file of the store is garbage, known keys keep working for ten minutes and others are unknown', async (context) => {
@@ -192,8 +184,8 @@ test('while the file of the store is garbage, known keys keep working for ten mi
   await Promise.all([writeFile(file, garbage), writeFile(`${file}-wal`, garbage)]);
 
   assert.equal((await cache.lookup(known.key, NOW + STALE_MS - 1))?.id, known.id);
-  await assert.rejects(cache.lookup(unknown.key, NOW + 1), KeyStoreUnavailableError);
-  await assert.rejects(cache.lookup(known.key, NOW + STALE_MS), KeyStoreUnavailableError);
+  await assert.rejects(cache.lookup(unknown.key, NOW + 1), StoreUnavailableError);
+  await assert.rejects(cache.lookup(known.key, NOW + STALE_MS), StoreUnavailableError);
   assert.equal(reads(), 4);
 });
 
@@ -226,12 +218,12 @@ test('a failing store is asked once per second and key, not once per request', a
 test('staleness counts from the last response of the store, however often it failed since', async (context) => {
   const { store, counted, addKey } = await setUp(context);
   const { key } = await addKey();
-  const cache = new KeyCache(counted, { staleMs: 3_500 });
+  const cache = new KeyCache(counted);
   await cache.lookup(key, NOW);
   await store.close();
-  for (const ageMs of [1_000, 2_000, 3_000, 3_499]) assert.ok(await cache.lookup(key, NOW + ageMs));
-  assert.equal(cache.peek(key, NOW + 3_500), undefined);
-  await assert.rejects(cache.lookup(key, NOW + 3_500), KeyStoreUnavailableError);
+  for (const ageMs of [1_000, 2_000, 3_000, STALE_MS - 1]) assert.ok(await cache.lookup(key, NOW + ageMs));
+  assert.equal(cache.peek(key, NOW + STALE_MS), undefined);
+  await assert.rejects(cache.lookup(key, NOW + STALE_MS), StoreUnavailableError);
 });
 
 test('a store that fails is never taken for a key that does not exist, and the cause is kept', async (context) => {
@@ -241,7 +233,7 @@ test('a store that fails is never taken for a key that does not exist, and the c
   await cache.lookup(key, NOW);
   await store.close();
   await assert.rejects(cache.lookup(key, NOW + FRESH_MS), (error) => {
-    assert.ok(error instanceof KeyStoreUnavailableError);
+    assert.ok(error instanceof StoreUnavailableError);
     assert.ok(error.cause instanceof Error);
     assert.ok(!`${error.message} ${error.cause.message}`.includes(key));
     return true;
@@ -488,5 +480,5 @@ test('a key is usable unless it is revoked, expired or of another environment', 
 });
 
 function isUnavailable(reply: PromiseSettledResult<unknown>): boolean {
-  return reply.status === 'rejected' && reply.reason instanceof KeyStoreUnavailableError;
+  return reply.status === 'rejected' && reply.reason instanceof StoreUnavailableError;
 }

@@ -5,7 +5,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { OperatorError } from '../../src/errors.ts';
-import { createKey, type KeyOptions, newAccount } from '../../src/keys/create.ts';
+import { createKey, type KeyOptions, newAccount } from '../../src/keys/manage.ts';
 import { hashKey, isWellFormedKey } from '../../src/keys/format.ts';
 import { temporaryKeyStore } from './temporary-store.ts';
 

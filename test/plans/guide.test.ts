@@ -6,8 +6,7 @@ import { readFileSync } from 'node:fs';
 import { suite, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
-import { FORMAT_NAMES } from '../../src/plans/formats.ts';
-import { SCHEMA_KEYWORDS } from '../../src/plans/schema.ts';
+import { FORMATS, SCHEMA_KEYWORDS } from '../../src/plans/schema.ts';
 import { useServer } from '../edge/fixture.ts';
 import { MAIN, removeFolder, temporaryFolder } from '../server.ts';
 
@@ -45,7 +44,7 @@ suite('The guide to tracking plans', () => {
   });
 
   test('names every keyword and format that a plan may use', () => {
-    for (const name of [...SCHEMA_KEYWORDS, ...FORMAT_NAMES]) {
+    for (const name of [...SCHEMA_KEYWORDS, ...Object.keys(FORMATS)]) {
       assert.ok(GUIDE.includes(`\`${name}\``) || GUIDE.includes(`"${name}"`), name);
     }
   });

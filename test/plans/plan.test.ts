@@ -3,15 +3,8 @@
 import assert from 'node:assert/strict';
 import { suite, test } from 'node:test';
 import { CompiledPlan, checkUser } from '../../src/plans/compiled-plan.ts';
-import {
-  describeMistakes,
-  isPersonal,
-  isPersonalField,
-  isPersonalUserProperty,
-  type Plan,
-  parsePlan,
-  personalNames,
-} from '../../src/plans/plan.ts';
+import { personalNames } from '../../src/plans/personal.ts';
+import { describeMistakes, eventOf, type Plan, parsePlan } from '../../src/plans/plan.ts';
 
 const read = (plan: unknown): Plan => {
   const reading = parsePlan(JSON.stringify(plan));
@@ -205,15 +198,11 @@ suite('Plan files', () => {
       user_properties: mark('income'),
       profile_fields: mark('city'),
     });
-    assert.equal(isPersonal(plan, 'e', 'card'), true);
-    assert.equal(isPersonal(plan, 'e', 'other'), false);
-    assert.equal(isPersonal(plan, 'f', 'card'), false);
-    assert.equal(isPersonal(plan, 'toString', 'toString'), false);
-    assert.equal(isPersonal(null, 'e', 'card'), false);
-    assert.equal(isPersonalUserProperty(plan, 'income'), true);
-    assert.equal(isPersonalUserProperty(plan, 'card'), false);
-    assert.equal(isPersonalField(plan, 'city'), true);
-    assert.equal(isPersonalField(null, 'city'), false);
-    assert.deepEqual(personalNames(plan.events.e), ['card', 'name']);
+    assert.deepEqual(personalNames(eventOf(plan, 'e')), ['card', 'name']);
+    for (const unplanned of [eventOf(plan, 'f'), eventOf(plan, 'toString'), eventOf(null, 'e')]) {
+      assert.deepEqual(personalNames(unplanned), []);
+    }
+    assert.deepEqual(personalNames(plan.user_properties), ['income']);
+    assert.deepEqual(personalNames(plan.profile_fields), ['city']);
   });
 });

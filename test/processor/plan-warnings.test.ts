@@ -2,7 +2,7 @@
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { newAccount } from '../../src/keys/create.ts';
+import { newAccount } from '../../src/keys/manage.ts';
 import { tenantOf } from '../../src/model.ts';
 import { CurrentWarningPlans } from '../../src/processor/plan-warnings.ts';
 import type { PlanStore } from '../../src/plans.ts';

@@ -11,7 +11,7 @@ import { groupName } from '../../src/backends/kafka/group-offsets.ts';
 import { databaseIdOf } from '../../src/backends/postgres/identity.ts';
 import { openPostgresKeyStore } from '../../src/backends/postgres/keys.ts';
 import { openPool } from '../../src/backends/postgres/pool.ts';
-import { createKey, newAccount } from '../../src/keys/create.ts';
+import { createKey, newAccount } from '../../src/keys/manage.ts';
 import { eventually, type TestServer } from '../server.ts';
 
 export type RoleName = 'edge' | 'processor' | 'api';

@@ -21,7 +21,7 @@ import { EVENT_IDS, IDEMPOTENCY_KEYS } from '../../src/backends/embedded/store/f
 import { openSqliteStore } from '../../src/backends/embedded/store/store.ts';
 import { openSqliteStoreWriter } from '../../src/backends/embedded/store/writer.ts';
 import { KeyCache } from '../../src/keys/cache.ts';
-import { createKey } from '../../src/keys/create.ts';
+import { createKey } from '../../src/keys/manage.ts';
 import type { LogReader, LogRecord } from '../../src/log.ts';
 import { type Environment, EVENT_ID_WINDOW_MS, IDEMPOTENCY_WINDOW_MS, type TenantId } from '../../src/model.ts';
 import { withPendingRecords } from '../../src/views/reading.ts';

@@ -2,7 +2,7 @@
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { OutageLog, REMINDER_MS } from '../../src/telemetry/outage-log.ts';
+import { OutageLog, REMINDER_MS } from '../../src/telemetry/logger.ts';
 import { RetryLoop } from '../../src/processor/retry-loop.ts';
 import { StoreUnavailableError } from '../../src/store-writer.ts';
 import { rememberingLogger } from '../processor/processing.ts';
@@ -12,10 +12,11 @@ const AWAY = new StoreUnavailableError('PostgreSQL cannot be reached: ECONNREFUS
   cause: new Error('ECONNREFUSED'),
 });
 
-test('an outage is logged once, again a minute later with the number of failures, and when it ends', () => {
+test('an outage is logged once, again a minute later with the number of failures, and when it ends', (t) => {
   const { logger, lines } = rememberingLogger();
   let now = 0;
-  const outage = new OutageLog(logger, WORDS, { now: () => now });
+  t.mock.method(performance, 'now', () => now);
+  const outage = new OutageLog(logger, WORDS);
   outage.worked();
   for (now = 0; now < 2 * REMINDER_MS; now += 1_000) outage.failed(AWAY);
   outage.worked();
@@ -29,7 +30,7 @@ test('an outage is logged once, again a minute later with the number of failures
 
 test('the next outage is logged at once', () => {
   const { logger, lines } = rememberingLogger();
-  const outage = new OutageLog(logger, WORDS, { now: () => 0 });
+  const outage = new OutageLog(logger, WORDS);
   for (let n = 0; n < 3; n++) {
     outage.failed(AWAY);
     outage.worked();
@@ -37,10 +38,11 @@ test('the next outage is logged at once', () => {
   assert.equal(lines.length, 6);
 });
 
-test('where some of it works while some fails, the outage ends once nothing has failed for a while', () => {
+test('where some of it works while some fails, the outage ends once nothing has failed for a while', (t) => {
   const { logger, lines } = rememberingLogger();
   let now = 0;
-  const outage = new OutageLog(logger, WORDS, { quietMs: 2_000, now: () => now });
+  t.mock.method(performance, 'now', () => now);
+  const outage = new OutageLog(logger, WORDS, 2_000);
   for (now = 0; now < REMINDER_MS - 1; now += 1_000) {
     outage.failed(AWAY);
     outage.worked();

@@ -6,10 +6,11 @@
 import type { FastifyInstance } from 'fastify';
 import { AUDIT_KINDS } from '../../store.ts';
 import { ERASURE_AT, ERASURE_TRACE_ID, PROFILE_ID } from '../examples.ts';
-import { raw, rowJson } from '../json-text.ts';
+import { raw, rowJson } from '../responses.ts';
 import { cursor, limit, textParameter } from '../parameters.ts';
+import type { ApiParts } from '../parts.ts';
 import { anyJson, list, nextCursor, object, oneOf, time, uuid } from '../schema.ts';
-import { type TenantParts, tenantRoute } from '../tenant-route.ts';
+import { tenantRoute } from '../route-kinds.ts';
 
 const TRACE_ID_CHARACTERS = 36;
 
@@ -30,22 +31,17 @@ const AUDIT_PAGE = {
   next_cursor: null,
 };
 
-export function registerAuditRoutes(app: FastifyInstance, parts: TenantParts): void {
-  tenantRoute(app, parts, {
-    method: 'GET',
-    url: '/audit',
-    schema: {
-      operationId: 'listAuditEntries',
-      summary: 'Who was unmerged or erased',
-      description:
-        'Every unmerge, erasure, resubmit of rejected users and retry of dead letters, without personal data.',
-      query: {
-        trace_id: textParameter('Only the entry of this call: the `trace_id` of its response.', TRACE_ID_CHARACTERS),
-        limit,
-        cursor,
-      },
-      response: { description: 'Audit entries.', body: AuditPage, examples: { audit: ['One erasure', AUDIT_PAGE] } },
+export function registerAuditRoutes(app: FastifyInstance, parts: ApiParts): void {
+  tenantRoute(app, parts, 'GET /audit', {
+    operationId: 'listAuditEntries',
+    summary: 'Who was unmerged or erased',
+    description: 'Every unmerge, erasure, resubmit of rejected users and retry of dead letters, without personal data.',
+    query: {
+      trace_id: textParameter('Only the entry of this call: the `trace_id` of its response.', TRACE_ID_CHARACTERS),
+      limit,
+      cursor,
     },
+    response: { description: 'Audit entries.', body: AuditPage, examples: { audit: ['One erasure', AUDIT_PAGE] } },
     handler: async ({ store, tenantId, parameters: { trace_id: traceId, limit, cursor } }) => {
       const { rows, nextCursor } = await store.audit(tenantId, { traceId, limit, cursor });
       const entries = rows.map((row) => rowJson(AuditEntry, { ...row, detail: raw(row.detail) }));

@@ -5,14 +5,17 @@
  */
 
 import type { FastifyInstance } from 'fastify';
-import { LIMITS, tenantPartsOf, VALUE_TYPES } from '../../model.ts';
-import { isPersonal, isPersonalField, isPersonalUserProperty, MASK, type Plan, readStored } from '../../plans/plan.ts';
+import { LIMITS, type TenantId, tenantPartsOf, VALUE_TYPES } from '../../model.ts';
+import { MASK, personalNames } from '../../plans/personal.ts';
+import { eventOf, type Plan, type PlannedProperties, readStored } from '../../plans/plan.ts';
+import type { PlanStore } from '../../plans.ts';
 import type { CatalogueDetails, CatalogueEntry } from '../../store.ts';
 import { AT, KEY_ID } from '../examples.ts';
 import { textParameter } from '../parameters.ts';
-import { rowJson } from '../json-text.ts';
+import { rowJson } from '../responses.ts';
+import type { ApiParts } from '../parts.ts';
 import { count, flag, list, object, oneOf, orNull, text, time, Type } from '../schema.ts';
-import { type Call, type TenantParts, tenantRoute } from '../tenant-route.ts';
+import { tenantRoute } from '../route-kinds.ts';
 
 const valueType = oneOf(VALUE_TYPES, 'Type of a JSON value.');
 
@@ -104,89 +107,72 @@ const EXAMPLE_PROPERTIES = [
   },
 ];
 
-export function registerCatalogueRoutes(app: FastifyInstance, parts: TenantParts): void {
-  tenantRoute(app, parts, {
-    method: 'GET',
-    url: '/catalogue',
-    schema: {
-      operationId: 'getCatalogue',
-      summary: 'The catalogue of events',
-      description:
-        'The event names that are received, with counts, times, keys and recent changes, and what users set on people. A few seconds behind the events. See docs/catalogue.md.',
-      response: {
-        description: 'The catalogue.',
-        body: Catalogue,
-        examples: {
-          catalogue: [
-            'One event',
-            {
-              events: [{ event_name: 'order_completed', ...EXAMPLE_SEEN }],
-              ...{ other_events: 0, user_properties: null, profile_fields: null },
-            },
-          ],
-        },
+export function registerCatalogueRoutes(app: FastifyInstance, parts: ApiParts): void {
+  const { plans } = parts.keyStore;
+
+  tenantRoute(app, parts, 'GET /catalogue', {
+    operationId: 'getCatalogue',
+    summary: 'The catalogue of events',
+    description:
+      'The event names that are received, with counts, times, keys and recent changes, and what users set on people. A few seconds behind the events. See docs/catalogue.md.',
+    response: {
+      description: 'The catalogue.',
+      body: Catalogue,
+      examples: {
+        catalogue: [
+          'One event',
+          {
+            events: [{ event_name: 'order_completed', ...EXAMPLE_SEEN }],
+            ...{ other_events: 0, user_properties: null, profile_fields: null },
+          },
+        ],
       },
     },
     handler: async ({ store, tenantId }) => {
-      const plan = await planOf(parts, tenantId);
+      const plan = await newestPlan(plans, tenantId);
       const { events, otherEvents, userProperties, profileFields } = await store.catalogue(tenantId);
       return {
         events: events.map((entry) => rowJson(CatalogueEvent, { ...seenRow(entry), eventName: entry.name })),
         other_events: otherEvents,
-        user_properties:
-          userProperties &&
-          rowJson(
-            CataloguePeople,
-            detailsRow(userProperties, (name) => isPersonalUserProperty(plan, name)),
-          ),
-        profile_fields:
-          profileFields &&
-          rowJson(
-            CataloguePeople,
-            detailsRow(profileFields, (name) => isPersonalField(plan, name)),
-          ),
+        user_properties: userProperties && rowJson(CataloguePeople, detailsRow(userProperties, plan?.user_properties)),
+        profile_fields: profileFields && rowJson(CataloguePeople, detailsRow(profileFields, plan?.profile_fields)),
       };
     },
   });
 
-  tenantRoute(app, parts, {
-    method: 'GET',
-    url: '/catalogue/:event_name',
+  tenantRoute(app, parts, 'GET /catalogue/:event_name', {
     idForm: 'text',
-    schema: {
-      operationId: 'getCatalogueEvent',
-      summary: 'One event of the catalogue',
-      description: 'The properties of the events of one name: types, shares, examples, first and last seen.',
-      params: { event_name: text('The event name, percent-encoded.') },
-      query: { event_name: nameInQuery },
-      response: {
-        description: 'The event.',
-        body: CatalogueEventDetails,
-        examples: {
-          event: [
-            'An event',
-            {
-              ...{ event_name: 'order_completed', ...EXAMPLE_SEEN },
-              ...{ properties: EXAMPLE_PROPERTIES, other_properties: 0 },
-            },
-          ],
-        },
+    operationId: 'getCatalogueEvent',
+    summary: 'One event of the catalogue',
+    description: 'The properties of the events of one name: types, shares, examples, first and last seen.',
+    params: { event_name: text('The event name, percent-encoded.') },
+    query: { event_name: nameInQuery },
+    response: {
+      description: 'The event.',
+      body: CatalogueEventDetails,
+      examples: {
+        event: [
+          'An event',
+          {
+            ...{ event_name: 'order_completed', ...EXAMPLE_SEEN },
+            ...{ properties: EXAMPLE_PROPERTIES, other_properties: 0 },
+          },
+        ],
       },
     },
     handler: async ({ store, tenantId, id, parameters }) => {
       const eventName = parameters.event_name ?? id;
-      const plan = await planOf(parts, tenantId);
+      const plan = await newestPlan(plans, tenantId);
       const details = await store.cataloguedEvent(tenantId, eventName);
       if (details === undefined) return null;
-      const row = detailsRow(details, (name) => isPersonal(plan, eventName, name));
-      return rowJson(CatalogueEventDetails, { ...row, eventName });
+      return rowJson(CatalogueEventDetails, { ...detailsRow(details, eventOf(plan, eventName)), eventName });
     },
   });
 }
 
 /** The newest plan; null without one. Rejects with an UnusablePlanError. */
-async function planOf({ keyStore }: TenantParts, tenantId: Call<never>['tenantId']): Promise<Plan | null> {
-  const stored = await keyStore.plans.find(tenantPartsOf(tenantId));
+export async function newestPlan(plans: PlanStore, tenantId: TenantId): Promise<Plan | null> {
+  const stored = await plans.find(tenantPartsOf(tenantId));
   return stored === undefined ? null : readStored(stored.text);
 }
 
@@ -197,15 +183,16 @@ function seenRow(entry: CatalogueEntry) {
   return { ...entry, isSampled: entry.examined < entry.count, changes };
 }
 
-function detailsRow(details: CatalogueDetails, isMarked: (name: string) => boolean) {
+function detailsRow(details: CatalogueDetails, planned: PlannedProperties | undefined) {
+  const marked = new Set(personalNames(planned));
   const properties = details.properties.map((property) => {
     const { name, count: having, types, examples } = property;
     return {
       ...property,
       share: shareOf(having, details.examined),
       types: types.map(({ type, count: of, firstSeen }) => ({ type, share: shareOf(of, having), firstSeen })),
-      examples: isMarked(name) && examples.length > 0 ? [MASK] : examples,
-      isPersonal: isMarked(name),
+      examples: marked.has(name) && examples.length > 0 ? [MASK] : examples,
+      isPersonal: marked.has(name),
     };
   });
   return { ...seenRow(details), properties, otherProperties: details.otherProperties };

@@ -5,20 +5,33 @@
  */
 
 import type { FastifyInstance } from 'fastify';
-import type { DeadLetter, DeadLetterFilter } from '../../store.ts';
+import type { DeadLetter } from '../../store.ts';
 import { rejectionId } from '../../views/kept-rejections.ts';
 import { AT, KEY_ID, PROCESSED_AT, TRACE_ID } from '../examples.ts';
-import { filterRange, filterText, membersOf, parseBody } from '../json-body.ts';
-import { cursor, limit, refuseEmptyRange, textParameter, timeParameter } from '../parameters.ts';
-import { BadParameterError, RefusedError } from '../responses.ts';
-import { namedExamples } from '../route-schema.ts';
-import { rowJson } from '../json-text.ts';
-import { count, flag, list, nextCursor, object, text, time, Type, userIndex, uuid } from '../schema.ts';
-import { type TenantParts, tenantRoute } from '../tenant-route.ts';
+import {
+  cursor,
+  limit,
+  membersOf,
+  parseBody,
+  readFilter,
+  refuseEmptyRange,
+  textParameter,
+  timeParameter,
+} from '../parameters.ts';
+import type { ApiParts } from '../parts.ts';
+import { BadParameterError, RefusedError, rowJson } from '../responses.ts';
+import { count, flag, list, nextCursor, object, requestBody, text, time, Type, userIndex, uuid } from '../schema.ts';
+import { tenantRoute } from '../route-kinds.ts';
 import { filterTimes, jobJson, jobResponse } from './jobs.ts';
 
 const CAUSE_CHARACTERS_MAX = 1_000;
 const BODY_BYTES_MAX = 65_536;
+
+const FILTER = {
+  cause: textParameter('Only those whose cause begins with this text.', CAUSE_CHARACTERS_MAX),
+  from: timeParameter('Only those received at or after this time. ISO 8601.'),
+  to: timeParameter('Only those received before this time. ISO 8601.'),
+};
 
 const DeadLetterSchema = object('DeadLetter', 'A request, or a part of it, that could not be processed.', {
   id: text('`<trace_id>.<userIndex>` of its first user.'),
@@ -38,19 +51,16 @@ const DeadLetterPage = object('DeadLetterPage', 'Requests that could not be proc
   next_cursor: nextCursor,
 });
 
-const RetryRequest = Type.Object(
+const RetryRequest = requestBody(
+  'RetryRequest',
+  'Which dead letters to process again.',
   {
     filter: Type.Object(
       { cause: Type.Optional(text('Only those whose cause begins with this text.')), ...filterTimes },
       { description: 'Which dead letters; `{}` for all.', additionalProperties: false },
     ),
   },
-  {
-    title: 'RetryRequest',
-    description: 'Which dead letters to process again.',
-    additionalProperties: false,
-    'x-examples': namedExamples({ retry: ['All of one cause', { filter: { cause: 'TypeError: ' } }] }),
-  },
+  { retry: ['All of one cause', { filter: { cause: 'TypeError: ' } }] },
 );
 
 const DEAD_LETTER = {
@@ -66,27 +76,17 @@ const DEAD_LETTER = {
   can_retry: true,
 };
 
-export function registerDeadLetterRoutes(app: FastifyInstance, parts: TenantParts): void {
-  tenantRoute(app, parts, {
-    method: 'GET',
-    url: '/dead-letters',
-    schema: {
-      operationId: 'listDeadLetters',
-      summary: 'Failed records',
-      description:
-        'Requests that were accepted with a 202 and that the processor could not process: a bug. They are kept, with their cause, and counted in `GET /ledger`.',
-      query: {
-        cause: textParameter('Only those whose cause begins with this text.', CAUSE_CHARACTERS_MAX),
-        from: timeParameter('Only those received at or after this time. ISO 8601.'),
-        to: timeParameter('Only those received before this time. ISO 8601.'),
-        limit,
-        cursor,
-      },
-      response: {
-        description: 'Dead letters.',
-        body: DeadLetterPage,
-        examples: { dead_letters: ['One dead letter', { dead_letters: [DEAD_LETTER], next_cursor: null }] },
-      },
+export function registerDeadLetterRoutes(app: FastifyInstance, parts: ApiParts): void {
+  tenantRoute(app, parts, 'GET /dead-letters', {
+    operationId: 'listDeadLetters',
+    summary: 'Failed records',
+    description:
+      'Requests that were accepted with a 202 and that the processor could not process: a bug. They are kept, with their cause, and counted in `GET /ledger`.',
+    query: { ...FILTER, limit, cursor },
+    response: {
+      description: 'Dead letters.',
+      body: DeadLetterPage,
+      examples: { dead_letters: ['One dead letter', { dead_letters: [DEAD_LETTER], next_cursor: null }] },
     },
     handler: async ({ store, tenantId, parameters }) => {
       refuseEmptyRange(parameters.from, parameters.to);
@@ -95,18 +95,14 @@ export function registerDeadLetterRoutes(app: FastifyInstance, parts: TenantPart
     },
   });
 
-  tenantRoute(app, parts, {
-    method: 'POST',
-    url: '/dead-letters/:id/retry',
+  tenantRoute(app, parts, 'POST /dead-letters/:id/retry', {
     idForm: 'user',
-    schema: {
-      operationId: 'retryDeadLetter',
-      summary: 'Retry one failed record',
-      description:
-        'Processes it again. If it is stored now, it moves from `dead_letters` to `stored` in the ledger; if not, it stays a dead letter, and the job says why. 404 if it was stored by a retry before.',
-      params: { id: text('Id of the dead letter.') },
-      response: jobResponse,
-    },
+    operationId: 'retryDeadLetter',
+    summary: 'Retry one failed record',
+    description:
+      'Processes it again. If it is stored now, it moves from `dead_letters` to `stored` in the ledger; if not, it stays a dead letter, and the job says why. 404 if it was stored by a retry before.',
+    params: { id: text('Id of the dead letter.') },
+    response: jobResponse,
     handler: async ({ store, tenantId, id, traceId, now, by }) => {
       const [request = '', index = ''] = id.split('.');
       const job = await store.retryDeadLetter(tenantId, request, Number(index), { traceId, at: now, by });
@@ -114,31 +110,24 @@ export function registerDeadLetterRoutes(app: FastifyInstance, parts: TenantPart
     },
   });
 
-  tenantRoute(app, parts, {
-    method: 'POST',
-    url: '/dead-letters/retry',
+  tenantRoute(app, parts, 'POST /dead-letters/retry', {
     bodyBytesMax: BODY_BYTES_MAX,
-    schema: {
-      operationId: 'retryDeadLetters',
-      summary: 'Retry all failed records that match',
-      description: 'Processes them again, one by one. 404 if none matches.',
-      body: RetryRequest,
-      response: jobResponse,
-      errors: [404],
-    },
+    operationId: 'retryDeadLetters',
+    summary: 'Retry all failed records that match',
+    description: 'Processes them again, one by one. 404 if none matches.',
+    body: RetryRequest,
+    response: jobResponse,
+    errors: [404],
     handler: async ({ store, tenantId, body, traceId, now, by }) => {
-      const { filter } = membersOf(parseBody(body), ['filter']);
-      if (filter === undefined) throw new BadParameterError('filter is required: {} is all dead letters');
-      const job = await store.retryDeadLetters(tenantId, filterOf(filter), { traceId, at: now, by });
+      const { filter: given } = membersOf(parseBody(body), ['filter']);
+      if (given === undefined) throw new BadParameterError('filter is required: {} is all dead letters');
+      const filter = readFilter(FILTER, given);
+      refuseEmptyRange(filter.from, filter.to, 'filter.');
+      const job = await store.retryDeadLetters(tenantId, filter, { traceId, at: now, by });
       if (job === undefined) throw new RefusedError('not_found', 'no dead letter matches the filter');
       return jobJson(job);
     },
   });
-}
-
-function filterOf(given: unknown): DeadLetterFilter {
-  const filter = membersOf(given, ['cause', 'from', 'to'], 'filter');
-  return { ...filterRange(filter), cause: filterText(filter, 'cause', CAUSE_CHARACTERS_MAX) };
 }
 
 function deadLetterJson(letter: DeadLetter) {

@@ -5,7 +5,7 @@
 
 import type { FastifyInstance } from 'fastify';
 import { DAY_MS, HOUR_MS, LIMITS, MINUTE_MS } from '../../model.ts';
-import { BadCursorError, type Interval } from '../../store.ts';
+import type { Interval } from '../../store.ts';
 import { AT, IDENTIFIERS, KEY_ID, PROFILE_ID, TRACE_ID } from '../examples.ts';
 import {
   choiceParameter,
@@ -15,10 +15,10 @@ import {
   refuseEmptyRange,
   textParameter,
   timeParameter,
+  withCursor,
 } from '../parameters.ts';
-import { include, peopleOf, person } from '../person-of-event.ts';
-import { BadParameterError } from '../responses.ts';
-import { rowJson } from '../json-text.ts';
+import type { ApiParts } from '../parts.ts';
+import { BadParameterError, rowJson } from '../responses.ts';
 import {
   count,
   list,
@@ -34,8 +34,8 @@ import {
   uuid,
   uuidOrNull,
 } from '../schema.ts';
-import { eventJson, eventPageJson } from '../stored-json.ts';
-import { type Call, type TenantParts, tenantRoute } from '../tenant-route.ts';
+import { eventJson, eventPageJson, include, peopleOf, person } from '../stored-json.ts';
+import { type Call, tenantRoute } from '../route-kinds.ts';
 
 const StoredEvent = object('StoredEvent', 'One thing that happened.', {
   id: text('The id of the event: trace_id, userIndex and position among the events of the user.'),
@@ -160,44 +160,39 @@ const COUNTS = {
   ],
 };
 
-export function registerEventRoutes(app: FastifyInstance, parts: TenantParts): void {
-  tenantRoute(app, parts, {
-    method: 'GET',
-    url: '/events',
-    schema: {
-      operationId: 'listEvents',
-      summary: 'All events',
-      description:
-        'The events of all profiles, newest first by event time (`timestamp`); or, with `after`, in order of arrival, to follow new events: begin with `after=` (from now on) or `after=oldest`, then send `last` of each response as the next `after`. `last` is valid as long as the events after it are stored; if events may be missing, the response is 400 with a `message`.',
-      query: ALL_EVENTS_PARAMETERS,
-      response: {
-        description: 'Events.',
-        body: Type.Union([EventPage, Arrivals]),
-        examples: { ...EVENT_PAGE_EXAMPLES, arrivals: ['With after', { events: [EVENT], last: 'MTcz' }] },
-      },
+export function registerEventRoutes(app: FastifyInstance, parts: ApiParts): void {
+  tenantRoute(app, parts, 'GET /events', {
+    operationId: 'listEvents',
+    summary: 'All events',
+    description:
+      'The events of all profiles, newest first by event time (`timestamp`); or, with `after`, in order of arrival, to follow new events: begin with `after=` (from now on) or `after=oldest`, then send `last` of each response as the next `after`. `last` is valid as long as the events after it are stored; if events may be missing, the response is 400 with a `message`.',
+    query: ALL_EVENTS_PARAMETERS,
+    response: {
+      description: 'Events.',
+      body: Type.Union([EventPage, Arrivals]),
+      examples: { ...EVENT_PAGE_EXAMPLES, arrivals: ['With after', { events: [EVENT], last: 'MTcz' }] },
     },
-    handler: (call) => (call.parameters.after === undefined ? listEvents(call) : listArrivals(call)),
+    handler: (call) => (call.parameters.after === undefined ? listEvents(call, null) : listArrivals(call)),
   });
 
-  tenantRoute(app, parts, {
-    method: 'GET',
-    url: '/events/counts',
-    schema: {
-      operationId: 'countEvents',
-      summary: 'Events by time',
-      description:
-        'Number of events and sums of revenue by minute, hour or day (UTC) of event time (`timestamp`). A bucket that overlaps the range is returned complete: for exact counts, use bucket starts as `from` and `to`. Revenue is summed per currency, never across currencies. At most 10,000 buckets.',
-      query: COUNT_PARAMETERS,
-      response: { description: 'Buckets.', body: Counts, examples: { counts: ['By event name', COUNTS] } },
-    },
+  tenantRoute(app, parts, 'GET /events/counts', {
+    operationId: 'countEvents',
+    summary: 'Events by time',
+    description:
+      'Number of events and sums of revenue by minute, hour or day (UTC) of event time (`timestamp`). A bucket that overlaps the range is returned complete: for exact counts, use bucket starts as `from` and `to`. Revenue is summed per currency, never across currencies. At most 10,000 buckets.',
+    query: COUNT_PARAMETERS,
+    response: { description: 'Buckets.', body: Counts, examples: { counts: ['By event name', COUNTS] } },
     handler: countEvents,
   });
 }
 
-async function listEvents({ store, tenantId, parameters }: Call<typeof ALL_EVENTS_PARAMETERS>) {
+export async function listEvents(
+  { store, tenantId, parameters }: Call<typeof EVENT_PARAMETERS>,
+  profileId: string | null,
+) {
   const { event_name: eventName, from, to, limit, cursor } = parameters;
   refuseEmptyRange(from, to);
-  const page = await store.events(tenantId, { profileId: null, eventName, from, to, limit, cursor });
+  const page = await store.events(tenantId, { profileId, eventName, from, to, limit, cursor });
   if (page === undefined) return null;
   return eventPageJson(page, await peopleOf(store, tenantId, parameters.include !== null, page.rows));
 }
@@ -207,14 +202,9 @@ async function listArrivals({ store, tenantId, parameters }: Call<typeof ALL_EVE
   for (const [name, value] of Object.entries(others)) {
     if (value !== null) throw new BadParameterError(`after cannot be combined with ${name}`);
   }
-  try {
-    const { events, last } = await store.arrivals(tenantId, after, limit);
-    const people = await peopleOf(store, tenantId, included !== null, events);
-    return { events: events.map((event) => eventJson(event, people)), last };
-  } catch (error) {
-    if (!(error instanceof BadCursorError)) throw error;
-    throw new BadParameterError(`after ${error.message}`);
-  }
+  const { events, last } = await withCursor('after', store.arrivals(tenantId, after, limit));
+  const people = await peopleOf(store, tenantId, included !== null, events);
+  return { events: events.map((event) => eventJson(event, people)), last };
 }
 
 async function countEvents({ store, tenantId, parameters, now }: Call<typeof COUNT_PARAMETERS>) {

@@ -12,20 +12,11 @@ import { processes } from '../../config/roles.ts';
 import { isRetryable } from '../../runtime/unavailable.ts';
 import { type LedgerReader, NO_HOURS, type TraceReader } from '../../store.ts';
 import { StoreUnavailableError } from '../../store-writer.ts';
+import type { ApiParts } from '../parts.ts';
 import { count, list, numberOrNull, object, oneOf, orNull, text, time, timeOrNull, Type } from '../schema.ts';
-import { timeText } from '../json-text.ts';
-import { DASHBOARD_READING, type TenantParts, tenantRoute } from '../tenant-route.ts';
-import { type OperatorParts, role } from './operations.ts';
-
-export interface HealthParts {
-  readonly config: Config;
-  readonly sources: Sources;
-  /** What the start found that an operator should know, as of now: some of it is found after the start. */
-  readonly startWarnings: () => readonly string[];
-  /** Why this process processes nothing at the moment; null while it does, and where another one processes. */
-  readonly processingProblem: () => string | null;
-  readonly metricsBuffer: SharedArrayBuffer;
-}
+import { timeText } from '../responses.ts';
+import { DASHBOARD_READING, tenantRoute } from '../route-kinds.ts';
+import { role } from './operations.ts';
 
 /** How long the log and the store may take to report missing records; after that the last known result is returned. */
 const MISSING_MS_MAX = 2_000;
@@ -98,18 +89,14 @@ const Health = object('Health', 'The health of the server.', {
   settings: list(Setting, 'All settings.'),
 });
 
-export function registerHealthRoutes(app: FastifyInstance, parts: HealthParts & OperatorParts & TenantParts): void {
-  tenantRoute(app, parts, {
-    method: 'GET',
-    url: '/health',
+export function registerHealthRoutes(app: FastifyInstance, parts: ApiParts): void {
+  tenantRoute(app, parts, 'GET /health', {
     kind: DASHBOARD_READING,
-    schema: {
-      operationId: 'health',
-      summary: 'How the server is',
-      description:
-        'What machines read from `/readyz` and `/metrics`, for people: with limits, and the settings in effect. About the whole server; nothing in it belongs to a tenant.',
-      response: { description: 'The health of the server.', body: Health },
-    },
+    operationId: 'health',
+    summary: 'How the server is',
+    description:
+      'What machines read from `/readyz` and `/metrics`, for people: with limits, and the settings in effect. About the whole server; nothing in it belongs to a tenant.',
+    response: { description: 'The health of the server.', body: Health },
     handler: async ({ store }) => ({
       ...healthJson(parts, await deadLetterCount(store, parts.metricsBuffer), await goneRecords(store, parts)),
       settings: await settingsJson(parts.config, parts.sources),
@@ -117,18 +104,12 @@ export function registerHealthRoutes(app: FastifyInstance, parts: HealthParts & 
   });
 }
 
-interface GoneRecords {
-  readonly log_missing_records: number | null;
-  readonly log_lost_records: number | null;
-}
-
 /** As in `GET /ledger` at this moment; while log or store cannot be read, as the processor last found it. */
-async function goneRecords(store: LedgerReader, { config, metricsBuffer }: HealthParts): Promise<GoneRecords> {
+async function goneRecords(store: LedgerReader, { config, metricsBuffer }: ApiParts) {
   if (!processes(config.role)) return { log_missing_records: null, log_lost_records: null };
-  const isLate = new AbortController();
   try {
     const ledger = store.ledger(null, NO_HOURS);
-    const found = await Promise.race([ledger, sleep(MISSING_MS_MAX, null, { signal: isLate.signal, ref: false })]);
+    const found = await Promise.race([ledger, sleep(MISSING_MS_MAX, null, { ref: false })]);
     if (found !== null) {
       const lost = found.lost.reduce((sum, { records }) => sum + records, 0);
       return { log_missing_records: found.missingRecords, log_lost_records: lost };
@@ -136,8 +117,6 @@ async function goneRecords(store: LedgerReader, { config, metricsBuffer }: Healt
     ledger.catch(() => undefined);
   } catch (error) {
     if (!isRetryable(error)) throw error;
-  } finally {
-    isLate.abort();
   }
   return {
     log_missing_records: readGauge(metricsBuffer, METRIC.log_missing_records) ?? 0,
@@ -145,7 +124,7 @@ async function goneRecords(store: LedgerReader, { config, metricsBuffer }: Healt
   };
 }
 
-function healthJson(parts: HealthParts & OperatorParts, deadLetters: number, gone: GoneRecords) {
+function healthJson(parts: ApiParts, deadLetters: number, gone: Awaited<ReturnType<typeof goneRecords>>) {
   const { config, metricsBuffer, version, readiness } = parts;
   const { ready, reasons } = readiness();
   // A gauge that was not set yet is of a part that has had nothing to do.

@@ -28,13 +28,11 @@ import {
   PROFILE_ID,
   TRACE_ID,
 } from '../examples.ts';
-import { membersOf } from '../json-body.ts';
-import { textParameter } from '../parameters.ts';
-import { BadParameterError, RefusedError } from '../responses.ts';
-import { namedExamples } from '../route-schema.ts';
-import { rowJson, timeText } from '../json-text.ts';
-import { identifierType, list, object, oneOf, text, time, Type, userIndex, uuid } from '../schema.ts';
-import { type Call, type TenantParts, tenantRoute } from '../tenant-route.ts';
+import { membersOf, textParameter } from '../parameters.ts';
+import type { ApiParts } from '../parts.ts';
+import { BadParameterError, RefusedError, rowJson, timeText } from '../responses.ts';
+import { identifierType, list, object, oneOf, requestBody, text, time, Type, userIndex, uuid } from '../schema.ts';
+import { type Call, tenantRoute } from '../route-kinds.ts';
 import { PROFILE_PARAMS, valueToMatch } from './profiles.ts';
 
 const via = Type.Object(
@@ -115,14 +113,11 @@ const Identity = object('Identity', 'Why this is one person.', {
   ),
 });
 
-const UnmergeRequest = Type.Object(
+const UnmergeRequest = requestBody(
+  'UnmergeRequest',
+  'The request whose merges to undo, from `merges` of the identity.',
   { trace_id: uuid('The request whose merges are to be undone.') },
-  {
-    title: 'UnmergeRequest',
-    description: 'The request whose merges to undo, from `merges` of the identity.',
-    additionalProperties: false,
-    'x-examples': namedExamples({ unmerge: ['Undo what one request merged', { trace_id: TRACE_ID }] }),
-  },
+  { unmerge: ['Undo what one request merged', { trace_id: TRACE_ID }] },
 );
 
 const Unmerged = object('Unmerged', 'The result of an unmerge.', {
@@ -177,45 +172,37 @@ const IDENTITY: StoredIdentity = {
 };
 const CHAIN = [linkStep(ANON_LINK), mergeStep(MERGE), linkStep(USER_LINK)];
 
-export function registerIdentityRoutes(app: FastifyInstance, parts: TenantParts): void {
-  tenantRoute(app, parts, {
-    method: 'GET',
-    url: '/profiles/:id/identity',
-    schema: {
-      operationId: 'profileIdentity',
-      summary: 'Why this is one person',
-      description:
-        'Every identifier with the request that introduced it, every merge with its cause, and every link that was refused, with the reason. With `from` and `to`, also the chain of requests that makes these two identifiers one person; 404 if one of them does not belong to this profile, and `message` says which. A refusal is listed on the profile that received the record, not on the profile that owns the identifier.',
-      params: PROFILE_PARAMS,
-      query: IDENTITY_PARAMETERS,
-      response: {
-        description: 'The causes.',
-        body: Identity,
-        examples: {
-          identity: ['Everything that made this one person', identityJson(IDENTITY)],
-          chain: ['Why an anonymous visitor is a customer', identityJson(IDENTITY, CHAIN)],
-        },
+export function registerIdentityRoutes(app: FastifyInstance, parts: ApiParts): void {
+  tenantRoute(app, parts, 'GET /profiles/:id/identity', {
+    operationId: 'profileIdentity',
+    summary: 'Why this is one person',
+    description:
+      'Every identifier with the request that introduced it, every merge with its cause, and every link that was refused, with the reason. With `from` and `to`, also the chain of requests that makes these two identifiers one person; 404 if one of them does not belong to this profile, and `message` says which. A refusal is listed on the profile that received the record, not on the profile that owns the identifier.',
+    params: PROFILE_PARAMS,
+    query: IDENTITY_PARAMETERS,
+    response: {
+      description: 'The causes.',
+      body: Identity,
+      examples: {
+        identity: ['Everything that made this one person', identityJson(IDENTITY)],
+        chain: ['Why an anonymous visitor is a customer', identityJson(IDENTITY, CHAIN)],
       },
     },
     handler: (call) => explainProfile(call, parts.matchOptions),
   });
 
-  tenantRoute(app, parts, {
-    method: 'POST',
-    url: '/profiles/:id/unmerge',
-    schema: {
-      operationId: 'unmergeProfile',
-      summary: 'Undo a merge',
-      description:
-        'Undoes the merges that one request caused in this profile: each side gets back its properties, events and identifiers. Later requests do not merge the same profiles again. 400 if that request merged nothing here. The audit log records it under the `trace_id` of this response.',
-      params: PROFILE_PARAMS,
-      body: UnmergeRequest,
-      response: {
-        description: 'Undone.',
-        body: Unmerged,
-        examples: {
-          unmerged: ['Undone', { trace_id: ERASURE_TRACE_ID, undone: 1, profile_ids: [PROFILE_ID, MERGED_ID] }],
-        },
+  tenantRoute(app, parts, 'POST /profiles/:id/unmerge', {
+    operationId: 'unmergeProfile',
+    summary: 'Undo a merge',
+    description:
+      'Undoes the merges that one request caused in this profile: each side gets back its properties, events and identifiers. Later requests do not merge the same profiles again. 400 if that request merged nothing here. The audit log records it under the `trace_id` of this response.',
+    params: PROFILE_PARAMS,
+    body: UnmergeRequest,
+    response: {
+      description: 'Undone.',
+      body: Unmerged,
+      examples: {
+        unmerged: ['Undone', { trace_id: ERASURE_TRACE_ID, undone: 1, profile_ids: [PROFILE_ID, MERGED_ID] }],
       },
     },
     handler: async ({ store, tenantId, id, body, traceId, now, by }) => {
@@ -236,7 +223,6 @@ function mergedByOf(body: unknown): string {
 
 interface AskedIdentifier {
   readonly type: IdentifierType;
-  /** Normalised. */
   readonly value: string;
 }
 

@@ -7,10 +7,11 @@ import type { FastifyInstance } from 'fastify';
 import { parseJson } from '../../json/parse.ts';
 import { JOB_KINDS, JOB_STATUSES, type StoredJob } from '../../store.ts';
 import { KEY_ID, PROCESSED_AT, RESUBMIT_AT, RESUBMIT_TRACE_ID, TRACE_ID } from '../examples.ts';
-import { raw, rowJson, timeText } from '../json-text.ts';
+import { raw, rowJson, timeText } from '../responses.ts';
 import { cursor, limit } from '../parameters.ts';
+import type { ApiParts } from '../parts.ts';
 import { anyJson, count, list, nextCursor, object, oneOf, text, time, timeOrNull, Type, uuid } from '../schema.ts';
-import { type TenantParts, tenantRoute } from '../tenant-route.ts';
+import { tenantRoute } from '../route-kinds.ts';
 
 const JobProblem = object('JobProblem', 'One that was not stored, and why.', {
   id: text('The rejection or the dead letter.'),
@@ -69,20 +70,16 @@ export const JOB = {
 
 const params = { id: uuid('Id of the job.') };
 
-export function registerJobRoutes(app: FastifyInstance, parts: TenantParts): void {
-  tenantRoute(app, parts, {
-    method: 'GET',
-    url: '/jobs',
-    schema: {
-      operationId: 'listJobs',
-      summary: 'Jobs',
-      description: 'Resubmits of rejected users and retries of dead letters, with their progress.',
-      query: { limit, cursor },
-      response: {
-        description: 'Jobs.',
-        body: JobPage,
-        examples: { jobs: ['A job that is done', { jobs: [JOB], next_cursor: null }] },
-      },
+export function registerJobRoutes(app: FastifyInstance, parts: ApiParts): void {
+  tenantRoute(app, parts, 'GET /jobs', {
+    operationId: 'listJobs',
+    summary: 'Jobs',
+    description: 'Resubmits of rejected users and retries of dead letters, with their progress.',
+    query: { limit, cursor },
+    response: {
+      description: 'Jobs.',
+      body: JobPage,
+      examples: { jobs: ['A job that is done', { jobs: [JOB], next_cursor: null }] },
     },
     handler: async ({ store, tenantId, parameters }) => {
       const { rows, nextCursor } = await store.jobs(tenantId, parameters);
@@ -90,16 +87,12 @@ export function registerJobRoutes(app: FastifyInstance, parts: TenantParts): voi
     },
   });
 
-  tenantRoute(app, parts, {
-    method: 'GET',
-    url: '/jobs/:id',
-    schema: {
-      operationId: 'getJob',
-      summary: 'One job',
-      description: 'The progress of a resubmit or a retry.',
-      params,
-      response: { description: 'The job.', body: Job, examples: { job: ['A job that is done', JOB] } },
-    },
+  tenantRoute(app, parts, 'GET /jobs/:id', {
+    operationId: 'getJob',
+    summary: 'One job',
+    description: 'The progress of a resubmit or a retry.',
+    params,
+    response: { description: 'The job.', body: Job, examples: { job: ['A job that is done', JOB] } },
     handler: async ({ store, tenantId, id }) => jobOrNull(await store.job(tenantId, id)),
   });
 
@@ -111,16 +104,12 @@ export function registerJobRoutes(app: FastifyInstance, parts: TenantParts): voi
     ],
     ['resume', 'running', 'It continues where it was.'],
   ] as const) {
-    tenantRoute(app, parts, {
-      method: 'POST',
-      url: `/jobs/:id/${act}`,
-      schema: {
-        operationId: `${act}Job`,
-        summary: act === 'stop' ? 'Stop a job' : 'Resume a job',
-        description: `${words} A job that is done stays as it is.`,
-        params,
-        response: { description: 'The job.', body: Job, examples: { job: ['A job that was done already', JOB] } },
-      },
+    tenantRoute(app, parts, `POST /jobs/:id/${act}`, {
+      operationId: `${act}Job`,
+      summary: act === 'stop' ? 'Stop a job' : 'Resume a job',
+      description: `${words} A job that is done stays as it is.`,
+      params,
+      response: { description: 'The job.', body: Job, examples: { job: ['A job that was done already', JOB] } },
       handler: async ({ store, tenantId, id }) => jobOrNull(await store.setJobStatus(tenantId, id, status)),
     });
   }
@@ -164,7 +153,6 @@ export const jobResponse = {
   },
 } as const;
 
-/** Times that clients give in a filter. */
 export const filterTimes = {
   from: Type.Optional(text('Only what was received at or after this time. ISO 8601.')),
   to: Type.Optional(text('Only what was received before this time. ISO 8601. Default: now.')),

@@ -4,19 +4,24 @@
  */
 
 import type { FastifyInstance } from 'fastify';
-import { KeyStoreUnavailableError } from '../../keys/cache.ts';
-import { createKey, type KeyOptions, mistakesIn, RATE_MAX, unusedKey } from '../../keys/create.ts';
-import { editKey, OVERLAP_MS_MAX, rollKey } from '../../keys/change.ts';
-import { keyState } from '../../keys/state.ts';
+import {
+  createKey,
+  editKey,
+  type KeyOptions,
+  mistakesIn,
+  OVERLAP_MS_MAX,
+  RATE_MAX,
+  rollKey,
+  unusedKey,
+} from '../../keys/manage.ts';
 import { DAY_MS, type Environment, ENVIRONMENTS, KEY_KINDS } from '../../model.ts';
-import { type ApiKey, KEY_VOLUME_DAYS, type KeyVolume, type RateLimit } from '../../keys.ts';
+import { type ApiKey, KEY_VOLUME_DAYS, keyState, type KeyVolume, type RateLimit } from '../../keys.ts';
 import { parseIso8601 } from '../../validation/iso8601.ts';
-import { membersOf } from '../json-body.ts';
-import { ID_PARAMS, type MemberCall, type MemberParts, memberRoute } from '../member-route.ts';
-import { BadParameterError } from '../responses.ts';
-import { rowJson } from '../json-text.ts';
+import { membersOf } from '../parameters.ts';
+import type { ApiParts } from '../parts.ts';
+import { BadParameterError, rowJson } from '../responses.ts';
 import { count, flag, list, object, oneOf, orNull, text, textOrNull, time, timeOrNull, Type } from '../schema.ts';
-import { servedEnvironments } from '../tenant-route.ts';
+import { ID_PARAMS, type MemberCall, memberRoute, servedEnvironments } from '../route-kinds.ts';
 
 /** A key that was neither made nor used for so long is probably forgotten. */
 const UNUSED_MS = 30 * DAY_MS;
@@ -93,39 +98,31 @@ const CreatedKey = object('CreatedKey', 'A new key.', { key: keyText, row: Key }
 
 const RolledKey = object('RolledKey', 'A new key, and the one that it replaces.', { key: keyText, row: Key, old: Key });
 
-export function registerKeyRoutes(app: FastifyInstance, parts: MemberParts): void {
+export function registerKeyRoutes(app: FastifyInstance, parts: ApiParts): void {
   const { keyStore } = parts;
   const volumesOf = ({ member, now }: MemberCall): Promise<Map<string, KeyVolume>> =>
-    asked(keyStore.volumes(member.accountId, now - (KEY_VOLUME_DAYS - 1) * DAY_MS));
+    keyStore.volumes(member.accountId, now - (KEY_VOLUME_DAYS - 1) * DAY_MS);
 
-  memberRoute(app, parts, {
-    method: 'GET',
-    url: '/keys',
-    schema: {
-      operationId: 'listKeys',
-      summary: 'List the keys',
-      description: 'The keys of the account, in both environments.',
-      response: { description: 'Keys.', body: KeyList },
-    },
+  memberRoute(app, parts, 'GET /keys', {
+    operationId: 'listKeys',
+    summary: 'List the keys',
+    description: 'The keys of the account, in both environments.',
+    response: { description: 'Keys.', body: KeyList },
     handler: async (call) => {
-      const own = await asked(keyStore.list(call.member.accountId));
+      const own = await keyStore.list(call.member.accountId);
       const volumes = await volumesOf(call);
       return { keys: own.map((key) => keyJson(key, call.now, volumes.get(key.id))) };
     },
   });
-  memberRoute(app, parts, {
-    method: 'POST',
-    url: '/keys',
-    schema: {
-      operationId: 'createKey',
-      summary: 'Make a key',
-      description: 'The key itself is shown only once, in this response.',
-      body: KeyOptions,
-      response: { status: 201, description: 'The key.', body: CreatedKey },
-    },
+  memberRoute(app, parts, 'POST /keys', {
+    operationId: 'createKey',
+    summary: 'Make a key',
+    description: 'The key itself is shown only once, in this response.',
+    body: KeyOptions,
+    response: { status: 201, description: 'The key.', body: CreatedKey },
     handler: async ({ member: { accountId }, body, now }) => {
       const options = { ...optionsOf(body, servedEnvironments(parts.environment)), accountId, now };
-      const active = (await asked(keyStore.list(accountId))).filter((key) => keyState(key, now) === 'active');
+      const active = (await keyStore.list(accountId)).filter((key) => keyState(key, now) === 'active');
       if (active.length >= ACTIVE_KEYS_MAX) {
         const message = `the account has ${ACTIVE_KEYS_MAX} active keys: revoke keys that are no longer used`;
         throw new BadParameterError(message);
@@ -133,75 +130,62 @@ export function registerKeyRoutes(app: FastifyInstance, parts: MemberParts): voi
       // Invalid options are refused in the words of the command line, all of them at once.
       const mistakes = mistakesIn(options, now);
       if (mistakes.length > 0) throw new BadParameterError(mistakes.join(' '));
-      const { key, row } = await asked(createKey(keyStore, options));
+      const { key, row } = await createKey(keyStore, options);
       return { key, row: keyJson(unusedKey(row), now) };
     },
   });
-  memberRoute(app, parts, {
-    method: 'PATCH',
-    url: '/keys/:id',
-    schema: {
-      operationId: 'editKey',
-      summary: 'Edit a key',
-      description: 'Its name, origins and rate limit. Servers pick up the change within two seconds.',
-      params: ID_PARAMS,
-      body: KeyChanges,
-      response: { description: 'The key as it is now.', body: Key },
-    },
+  memberRoute(app, parts, 'PATCH /keys/:id', {
+    operationId: 'editKey',
+    summary: 'Edit a key',
+    description: 'Its name, origins and rate limit. Servers pick up the change within two seconds.',
+    params: ID_PARAMS,
+    body: KeyChanges,
+    response: { description: 'The key as it is now.', body: Key },
     handler: async (call) => {
       const { id, now, member } = call;
-      const changes = changesOf(call.body);
-      const result = await asked(editKey(keyStore, { id, accountId: member.accountId, changes, now }));
+      const result = await editKey(keyStore, { id, accountId: member.accountId, changes: changesOf(call.body), now });
       if (result.kind === 'unknown') return null;
       if (result.kind === 'mistakes') throw new BadParameterError(result.mistakes.join(' '));
       if (result.kind === 'inactive') throw inactive(result);
       return keyJson(result.key, now, (await volumesOf(call)).get(id));
     },
   });
-  memberRoute(app, parts, {
-    method: 'POST',
-    url: '/keys/:id/revoke',
-    schema: {
-      operationId: 'revokeKey',
-      summary: 'Revoke a key',
-      description: 'Servers reject it within two seconds, permanently.',
-      params: ID_PARAMS,
-      body: Type.Object({ name: text('The name of the key, to prevent revoking the wrong one.') }),
-      response: { description: 'The key as it is now.', body: Key },
-    },
+  memberRoute(app, parts, 'POST /keys/:id/revoke', {
+    operationId: 'revokeKey',
+    summary: 'Revoke a key',
+    description: 'Servers reject it within two seconds, permanently.',
+    params: ID_PARAMS,
+    body: Type.Object({ name: text('The name of the key, to prevent revoking the wrong one.') }),
+    response: { description: 'The key as it is now.', body: Key },
     // The name is asked for so that no other key is revoked by a slip.
     handler: async (call) => {
       const { id, now, member } = call;
       const { name } = membersOf(call.body, ['name']);
-      const own = (await asked(keyStore.list(member.accountId))).find((key) => key.id === id);
+      const own = (await keyStore.list(member.accountId)).find((key) => key.id === id);
       if (own === undefined) return null;
       if (name !== own.name) throw new BadParameterError('name must be the name of the key that is to be revoked');
-      const revoked = await asked(keyStore.revoke(id, now));
+      const revoked = await keyStore.revoke(id, now);
       return revoked === undefined ? null : keyJson(revoked, now, (await volumesOf(call)).get(id));
     },
   });
-  memberRoute(app, parts, {
-    method: 'POST',
-    url: '/keys/:id/roll',
-    schema: {
-      operationId: 'rollKey',
-      summary: 'Replace a key',
-      description:
-        'Creates a key with the same name, kind, environment, origins and rate limit; the old one expires after the overlap.',
-      params: ID_PARAMS,
-      body: Type.Object({
-        overlap_seconds: Type.Integer({
-          minimum: 0,
-          maximum: OVERLAP_SECONDS_MAX,
-          description: 'How long the old key still works; never longer than it would have.',
-        }),
+  memberRoute(app, parts, 'POST /keys/:id/roll', {
+    operationId: 'rollKey',
+    summary: 'Replace a key',
+    description:
+      'Creates a key with the same name, kind, environment, origins and rate limit; the old one expires after the overlap.',
+    params: ID_PARAMS,
+    body: Type.Object({
+      overlap_seconds: Type.Integer({
+        minimum: 0,
+        maximum: OVERLAP_SECONDS_MAX,
+        description: 'How long the old key still works; never longer than it would have.',
       }),
-      response: { status: 201, description: 'Both keys.', body: RolledKey },
-    },
+    }),
+    response: { status: 201, description: 'Both keys.', body: RolledKey },
     handler: async (call) => {
       const { id, now, member } = call;
       const overlapMs = overlapMsOf(membersOf(call.body, ['overlap_seconds']).overlap_seconds);
-      const result = await asked(rollKey(keyStore, { id, accountId: member.accountId, overlapMs, now }));
+      const result = await rollKey(keyStore, { id, accountId: member.accountId, overlapMs, now });
       if (result.kind === 'unknown') return null;
       if (result.kind === 'inactive') throw inactive(result);
       const { key, row, old } = result;
@@ -225,14 +209,6 @@ function keyJson(key: ApiKey, now: number, volume = NO_VOLUME) {
 
 function inactive({ state }: { readonly state: string }): BadParameterError {
   return new BadParameterError(`the key is ${state}: create a new key`);
-}
-
-async function asked<T>(response: Promise<T>): Promise<T> {
-  try {
-    return await response;
-  } catch (cause) {
-    throw new KeyStoreUnavailableError('the key store cannot be read or written', { cause });
-  }
 }
 
 /** A key for an environment that this server does not serve would look active, and open nothing. */

@@ -1,20 +1,18 @@
 /**
- * `GET /ledger`: every event of a tenant is accounted for, by hour of receipt. What was received is stored, a duplicate,
- * erased, expired, a failed record or still pending; any difference is a bug, and `balanced` says at a glance whether
- * there is one anywhere. Hours are those asked for, totals and `balanced` are over all of them. `missing_records`
- * compares the end of the log with the position of the store, over all tenants: requests that the log has lost belong to
- * hours and tenants unknown. Once an operator has given them up they are in `lost_records` instead, forever, and no
- * longer keep `balanced` false: nothing is left to decide.
+ * `GET /ledger`: every event of a tenant is accounted for, by hour of receipt; any difference is a bug. Hours are those
+ * asked for, totals and `balanced` are over all of them. `missing_records` are of all tenants: requests that the log has
+ * lost belong to hours and tenants unknown. Once an operator has given them up they are in `lost_records` instead,
+ * forever, and no longer keep `balanced` false: nothing is left to decide.
  */
 
 import type { FastifyInstance } from 'fastify';
 import { HOUR_MS } from '../../model.ts';
 import type { LedgerSums } from '../../store.ts';
 import { refuseEmptyRange, timeParameter } from '../parameters.ts';
-import { rowJson } from '../json-text.ts';
+import { rowJson } from '../responses.ts';
+import type { ApiParts } from '../parts.ts';
 import { count, flag, list, object, time, Type } from '../schema.ts';
-import { type TenantParts, tenantRoute } from '../tenant-route.ts';
-import type { HealthParts } from './health.ts';
+import { tenantRoute } from '../route-kinds.ts';
 
 const DEFAULT_RANGE_MS = 7 * 24 * HOUR_MS;
 
@@ -81,24 +79,17 @@ const LEDGER = {
   totals: { users: USERS, events: EVENTS, dropped_by_clients: 0 },
 };
 
-export function registerLedgerRoutes(
-  app: FastifyInstance,
-  parts: TenantParts & Pick<HealthParts, 'startWarnings'>,
-): void {
-  tenantRoute(app, parts, {
-    method: 'GET',
-    url: '/ledger',
-    schema: {
-      operationId: 'getLedger',
-      summary: 'Reconciliation',
-      description:
-        'By hour of receipt, users and events: what was received is stored, a duplicate, erased, expired, a failed record or pending. The numbers add up at any moment.',
-      query: {
-        from: timeParameter('Only hours from this time on. ISO 8601. Default: 7 days before `to`, or before now.'),
-        to: timeParameter('Only hours that begin before this time. ISO 8601.'),
-      },
-      response: { description: 'The ledger.', body: Ledger, examples: { ledger: ['A balanced ledger', LEDGER] } },
+export function registerLedgerRoutes(app: FastifyInstance, parts: ApiParts): void {
+  tenantRoute(app, parts, 'GET /ledger', {
+    operationId: 'getLedger',
+    summary: 'Reconciliation',
+    description:
+      'By hour of receipt, users and events: what was received is stored, a duplicate, erased, expired, a failed record or pending. The numbers add up at any moment.',
+    query: {
+      from: timeParameter('Only hours from this time on. ISO 8601. Default: 7 days before `to`, or before now.'),
+      to: timeParameter('Only hours that begin before this time. ISO 8601.'),
     },
+    response: { description: 'The ledger.', body: Ledger, examples: { ledger: ['A balanced ledger', LEDGER] } },
     handler: async ({ store, tenantId, parameters, now }) => {
       refuseEmptyRange(parameters.from, parameters.to);
       // Not limited to the current time: a clock that was set back must not hide the hours ahead of it.

@@ -7,42 +7,38 @@
 import type { ServerResponse } from 'node:http';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { isUsable } from '../../keys/cache.ts';
-import { ENVIRONMENTS, LIMITS, type TenantId } from '../../model.ts';
+import { ENVIRONMENTS, LIMITS, type TenantId, tenantPartsOf } from '../../model.ts';
+import { type Plan, readStored } from '../../plans/plan.ts';
+import type { PlanStore } from '../../plans.ts';
+import { putLast } from '../../runtime/put-last.ts';
 import { METRIC, readCounter } from '../../telemetry/metrics.ts';
-import { BadCursorError } from '../../store.ts';
 import { uuidOf } from '../../views/uuid.ts';
-import type { HealthParts } from './health.ts';
-import { CurrentPlans } from '../current-plans.ts';
-import { LiveFeed, type LiveFeedParts, type LiveFilter, LiveListener, type LivePosition } from '../live-feed.ts';
-import { choiceParameter, type ParameterKind, readParameters, textParameter } from '../parameters.ts';
-import { include } from '../person-of-event.ts';
+import { LiveFeed, type LiveFilter, LiveListener, type LivePosition } from '../live-feed.ts';
+import { choiceParameter, optionalParameter, readParameters, textParameter, withCursor } from '../parameters.ts';
+import type { ApiParts } from '../parts.ts';
 import { BadParameterError, RefusedError, sendError } from '../responses.ts';
 import { routeOptions, type RouteSchema } from '../route-schema.ts';
 import { text } from '../schema.ts';
-import { authenticate, BEARER, DASHBOARD_READING, type TenantParts } from '../tenant-route.ts';
-
-export interface LiveParts extends TenantParts, Pick<HealthParts, 'metricsBuffer'> {
-  /** Aborted when the server begins to stop: streams would keep it waiting. */
-  readonly stopping: AbortSignal;
-  readonly onUnavailable: LiveFeedParts['onUnavailable'];
-}
+import { include } from '../stored-json.ts';
+import { authenticate, BEARER, DASHBOARD_READING } from '../route-kinds.ts';
 
 /** A key is cached for a second, so this ends a stream within two of its revocation. */
 const KEY_CHECK_MS = 500;
 const SESSION_CHECK_MS = 1_500;
+const PLAN_FRESH_MS = 1_000;
+const PLANS_MAX = 100;
 const KEY_ID_CHARACTERS_MAX = 64;
 const NO_ROOM = 'too many live views are open; close one, or try again later';
 
-const profileId: ParameterKind<string | null> = {
-  description: 'Only events of this person: the id of a profile, or of one that was merged into it.',
-  schema: { type: 'string', format: 'uuid' },
-  read: (given, name) => {
-    if (given === undefined || given === '') return null;
+const profileId = optionalParameter(
+  'Only events of this person: the id of a profile, or of one that was merged into it.',
+  { type: 'string', format: 'uuid' },
+  (given, name) => {
     const id = uuidOf(given);
     if (id === undefined) throw new BadParameterError(`${name} must be the id of a profile`);
     return id;
   },
-};
+);
 
 const LIVE_PARAMETERS = {
   event_name: textParameter('Only events of this name.', LIMITS.eventNameCharactersMax),
@@ -77,17 +73,14 @@ const LIVE_SCHEMA: RouteSchema = {
   errors: [404],
 };
 
-export function registerLiveRoutes(app: FastifyInstance, parts: LiveParts): void {
+export function registerLiveRoutes(app: FastifyInstance, parts: ApiParts): void {
   const { store, now, onUnavailable, metricsBuffer } = parts;
   const storedEvents = (): number => readCounter(metricsBuffer, METRIC.processed_events);
-  const plans = new CurrentPlans(parts.keyStore.plans);
-  const planOf = (tenantId: TenantId) => plans.of(tenantId);
+  const planOf = currentPlans(parts.keyStore.plans);
   const feed = new LiveFeed({ store, now, onUnavailable, storedEvents, planOf });
   parts.stopping.addEventListener('abort', () => feed.close(), { once: true });
   app.route({
-    method: 'GET',
-    url: '/live',
-    ...routeOptions(LIVE_SCHEMA, DASHBOARD_READING),
+    ...routeOptions('GET /live', LIVE_SCHEMA, DASHBOARD_READING),
     onRequest: (request, reply) => authenticate(parts, request, reply, true),
     handler: async (request, reply) => {
       const { tenantId } = request;
@@ -98,7 +91,8 @@ export function registerLiveRoutes(app: FastifyInstance, parts: LiveParts): void
       let start: LivePosition;
       try {
         const isKnown = filter.profileId === null || (await store.profile(tenantId, filter.profileId)) !== undefined;
-        start = await startOf(feed, tenantId, request.headers['last-event-id']);
+        const after = String(request.headers['last-event-id'] ?? '');
+        start = await withCursor('Last-Event-ID', feed.startOf(tenantId, after === '' ? null : after));
         if (!isKnown) throw new RefusedError('not_found');
       } catch (error) {
         release();
@@ -134,19 +128,6 @@ function filterOf(url: string): LiveFilter {
   return { eventName, profileId: id, keyId, includesPerson: included !== null, showsPersonal: personal !== null };
 }
 
-async function startOf(
-  feed: LiveFeed,
-  tenantId: TenantId,
-  after: string | string[] | undefined,
-): Promise<LivePosition> {
-  try {
-    return await feed.startOf(tenantId, after === undefined || after === '' ? null : String(after));
-  } catch (error) {
-    if (!(error instanceof BadCursorError)) throw error;
-    throw new BadParameterError(`Last-Event-ID ${error.message}`);
-  }
-}
-
 /** The response, with its headers set; Fastify leaves the rest to the caller. */
 function streamOf(reply: FastifyReply): ServerResponse {
   const { raw: response } = reply;
@@ -164,7 +145,7 @@ function streamOf(reply: FastifyReply): ServerResponse {
 }
 
 /** Looks again and again whether the caller would still be let in. */
-function closeWhenUnauthorised(parts: LiveParts, request: FastifyRequest, listener: LiveListener): () => void {
+function closeWhenUnauthorised(parts: ApiParts, request: FastifyRequest, listener: LiveListener): () => void {
   const check = async (): Promise<void> => {
     try {
       if (!(await isAuthorised(parts, request))) listener.close();
@@ -177,7 +158,7 @@ function closeWhenUnauthorised(parts: LiveParts, request: FastifyRequest, listen
   return () => clearInterval(timer);
 }
 
-async function isAuthorised({ keys, members, environment, now }: LiveParts, request: FastifyRequest): Promise<boolean> {
+async function isAuthorised({ keys, members, environment, now }: ApiParts, request: FastifyRequest): Promise<boolean> {
   const at = now();
   if (request.session !== null) {
     // Not as a request is: an open page alone does not keep a session going.
@@ -187,4 +168,27 @@ async function isAuthorised({ keys, members, environment, now }: LiveParts, requ
   const key = BEARER.exec(request.headers.authorization ?? '')?.[1];
   const found = key === undefined ? undefined : await keys.lookup(key);
   return found !== undefined && isUsable(found, at, environment);
+}
+
+/**
+ * The tracking plan of a tenant as it is now; null where there is none. Asked for again after a second; while the store
+ * cannot be read, what is known stays in use. Bounded: the tenants asked for last.
+ */
+function currentPlans(store: PlanStore): (tenantId: TenantId) => Promise<Plan | null> {
+  const known = new Map<TenantId, { readonly version: number; readonly plan: Plan | null; readonly askedAt: number }>();
+  return async (tenantId) => {
+    const now = performance.now();
+    const last = known.get(tenantId);
+    if (last !== undefined && now - last.askedAt < PLAN_FRESH_MS) return last.plan;
+    try {
+      const stored = await store.find(tenantPartsOf(tenantId));
+      const version = stored?.version ?? 0;
+      const plan = last?.version === version ? last.plan : stored === undefined ? null : readStored(stored.text);
+      putLast(known, tenantId, { version, plan, askedAt: now }, PLANS_MAX);
+      return plan;
+    } catch (error) {
+      if (last === undefined) throw error;
+      return last.plan;
+    }
+  };
 }

@@ -6,12 +6,12 @@
 import type { FastifyInstance } from 'fastify';
 import { comparableEmail } from '../../members.ts';
 import { emailMistake, invite, invitationLink, OPEN_INVITATIONS_MAX } from '../../sign-in/invite.ts';
-import { textMembers } from '../json-body.ts';
-import { ID_PARAMS, type MemberCall, type MemberParts, memberRoute } from '../member-route.ts';
-import { BadParameterError, RefusedError } from '../responses.ts';
+import { textMembers } from '../parameters.ts';
+import { ID_PARAMS, type MemberCall, memberRoute } from '../route-kinds.ts';
+import type { ApiParts } from '../parts.ts';
 import { NO_CONTENT } from '../route-schema.ts';
-import { rowJson, timeText } from '../json-text.ts';
-import { ownUrl } from '../same-origin.ts';
+import { BadParameterError, RefusedError, rowJson, timeText } from '../responses.ts';
+import { ownUrl } from '../session-cookie.ts';
 import { flag, list, object, text, textOrNull, time, timeOrNull, Type } from '../schema.ts';
 
 export const email = text('An e-mail address.');
@@ -43,16 +43,12 @@ const CreatedInvitation = object('CreatedInvitation', 'An invitation. Sluice sen
   link: text('For the person. Shown only once, in this response.'),
 });
 
-export function registerMemberRoutes(app: FastifyInstance, parts: MemberParts): void {
-  memberRoute(app, parts, {
-    method: 'GET',
-    url: '/members',
-    schema: {
-      operationId: 'listMembers',
-      summary: 'Who may sign in',
-      description: 'The members of the account, and the invitations that are open.',
-      response: { description: 'Members.', body: MemberList },
-    },
+export function registerMemberRoutes(app: FastifyInstance, parts: ApiParts): void {
+  memberRoute(app, parts, 'GET /members', {
+    operationId: 'listMembers',
+    summary: 'Who may sign in',
+    description: 'The members of the account, and the invitations that are open.',
+    response: { description: 'Members.', body: MemberList },
     handler: async ({ member, now }) => {
       const [members, invitations] = await Promise.all([
         parts.members.members(member.accountId),
@@ -65,54 +61,42 @@ export function registerMemberRoutes(app: FastifyInstance, parts: MemberParts): 
     },
   });
 
-  memberRoute(app, parts, {
-    method: 'DELETE',
-    url: '/members/:id',
-    schema: {
-      operationId: 'removeMember',
-      summary: 'Remove a member',
-      description: 'Their sessions end. Members cannot remove themselves.',
-      params: ID_PARAMS,
-      response: NO_CONTENT,
-      errors: [409],
-    },
+  memberRoute(app, parts, 'DELETE /members/:id', {
+    operationId: 'removeMember',
+    summary: 'Remove a member',
+    description: 'Their sessions end. Members cannot remove themselves.',
+    params: ID_PARAMS,
+    response: NO_CONTENT,
+    errors: [409],
     handler: async ({ member, id }) => {
       if (id === member.id) throw new RefusedError('conflict', 'you cannot remove yourself; ask another member to');
       return (await parts.members.removeMember(member.accountId, id)) ? undefined : null;
     },
   });
 
-  memberRoute(app, parts, {
-    method: 'POST',
-    url: '/invitations',
-    schema: {
-      operationId: 'invite',
-      summary: 'Invite a person',
-      description: 'Creates a link that works once, within 7 days. Sluice sends no e-mail.',
-      body: Type.Object({ email }),
-      response: { status: 201, description: 'The invitation.', body: CreatedInvitation },
-      errors: [409],
-    },
+  memberRoute(app, parts, 'POST /invitations', {
+    operationId: 'invite',
+    summary: 'Invite a person',
+    description: 'Creates a link that works once, within 7 days. Sluice sends no e-mail.',
+    body: Type.Object({ email }),
+    response: { status: 201, description: 'The invitation.', body: CreatedInvitation },
+    errors: [409],
     handler: (call) => inviteByEmail(parts, call),
   });
 
-  memberRoute(app, parts, {
-    method: 'DELETE',
-    url: '/invitations/:id',
-    schema: {
-      operationId: 'withdrawInvitation',
-      summary: 'Withdraw an invitation',
-      description: 'The link no longer works.',
-      params: ID_PARAMS,
-      response: NO_CONTENT,
-    },
+  memberRoute(app, parts, 'DELETE /invitations/:id', {
+    operationId: 'withdrawInvitation',
+    summary: 'Withdraw an invitation',
+    description: 'The link no longer works.',
+    params: ID_PARAMS,
+    response: NO_CONTENT,
     handler: async ({ member, id }) =>
       (await parts.members.removeInvitation(member.accountId, id)) ? undefined : null,
   });
 }
 
 /** Says nothing about members of other accounts: such an invitation is made, and cannot be accepted. */
-async function inviteByEmail({ members, publicUrl }: MemberParts, { member, body, request, now }: MemberCall) {
+async function inviteByEmail({ members, publicUrl }: ApiParts, { member, body, request, now }: MemberCall) {
   const email = textMembers(body, ['email']).email.trim();
   const mistake = emailMistake(email);
   if (mistake !== undefined) throw new BadParameterError(mistake);

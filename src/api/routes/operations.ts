@@ -7,19 +7,12 @@
 import type { FastifyInstance, FastifyReply } from 'fastify';
 import { RETRY_AFTER_SECONDS } from '../../errors.ts';
 import { METRICS_CONTENT_TYPE } from '../../telemetry/metrics.ts';
-import { type Role, ROLES } from '../../model.ts';
+import { ROLES } from '../../model.ts';
 import type { OpenApiDocument } from '../openapi-document.ts';
-import { type RouteKind, routeOptions, type RouteSchema } from '../route-schema.ts';
+import type { OperatorParts } from '../parts.ts';
+import { type RouteKind, type RouteName, routeOptions, type RouteSchema } from '../route-schema.ts';
 import { list, object, oneOf, text, Type } from '../schema.ts';
-
-export interface OperatorParts {
-  readonly version: string;
-  readonly role: Role;
-  /** Where clients reach this server, if that is known. */
-  readonly serverUrl?: string;
-  readonly readiness: () => { readonly ready: boolean; readonly reasons: readonly string[] };
-  readonly renderMetrics: () => string;
-}
+import { once } from './static-files.ts';
 
 const OPERATIONS: RouteKind = { tag: 'Operations', security: [], errors: [403, 500] };
 
@@ -39,137 +32,102 @@ const NotReady = object('NotReady', 'Not ready. Events get 503.', {
 const Version = object('Version', 'The version of this server.', { version: text('Of Sluice.'), role });
 
 export function registerOperatorRoutes(app: FastifyInstance, parts: OperatorParts): void {
-  get(
-    app,
-    '/livez',
-    {
-      operationId: 'livez',
-      summary: 'Is the process alive?',
-      description: 'Restart the process when this stops responding.',
-      response: { description: 'Alive.', body: Alive, examples: { alive: ['Alive', { status: 'alive' }] } },
-    },
-    (reply) => reply.header('cache-control', 'no-store').send({ status: 'alive' }),
-  );
+  operatorRoute(app, 'GET /livez', {
+    operationId: 'livez',
+    summary: 'Is the process alive?',
+    description: 'Restart the process when this stops responding.',
+    response: { description: 'Alive.', body: Alive, examples: { alive: ['Alive', { status: 'alive' }] } },
+    respond: (reply) => reply.header('cache-control', 'no-store').send({ status: 'alive' }),
+  });
 
-  get(
-    app,
-    '/readyz',
-    {
-      operationId: 'readyz',
-      summary: 'Is it ready for its work?',
-      description:
-        'Send traffic only while this is 200. It is 503 while events cannot be accepted (the disk is full, nearly full or failing; Kafka cannot be reached), for the roles `processor` and `api` while PostgreSQL cannot be reached, for every role until PostgreSQL was first reached, and from the moment a shutdown begins: requests are served for `SLUICE_DRAIN` more.',
-      response: [
-        { description: 'Ready.', body: Ready, examples: { ready: ['Ready', { status: 'ready' }] } },
-        {
-          status: 503,
-          description: 'Not ready.',
-          body: NotReady,
-          examples: {
-            not_ready: ['Not ready', { status: 'not ready', reasons: ['less than 256 MB of disk are free'] }],
-          },
+  operatorRoute(app, 'GET /readyz', {
+    operationId: 'readyz',
+    summary: 'Is it ready for its work?',
+    description:
+      'Send traffic only while this is 200. It is 503 while events cannot be accepted (the disk is full, nearly full or failing; Kafka cannot be reached), for the roles `processor` and `api` while PostgreSQL cannot be reached, for every role until PostgreSQL was first reached, and from the moment a shutdown begins: requests are served for `SLUICE_DRAIN` more.',
+    response: [
+      { description: 'Ready.', body: Ready, examples: { ready: ['Ready', { status: 'ready' }] } },
+      {
+        status: 503,
+        description: 'Not ready.',
+        body: NotReady,
+        examples: {
+          not_ready: ['Not ready', { status: 'not ready', reasons: ['less than 256 MB of disk are free'] }],
         },
-      ],
-    },
-    (reply) => {
+      },
+    ],
+    respond: (reply) => {
       const { ready, reasons } = parts.readiness();
       reply.header('cache-control', 'no-store');
       if (ready) return reply.send({ status: 'ready' });
       return reply.code(503).header('retry-after', RETRY_AFTER_SECONDS).send({ status: 'not ready', reasons });
     },
-  );
+  });
 
-  get(
-    app,
-    '/metrics',
-    {
-      operationId: 'metrics',
-      summary: 'Metrics for Prometheus',
-      description:
-        'All threads of this process, summed. Labels never name a tenant, a key or anything that a client chose.',
-      response: {
-        description: 'Prometheus text, format 0.0.4.',
-        content: { 'text/plain': { schema: { type: 'string' } } },
-      },
+  operatorRoute(app, 'GET /metrics', {
+    operationId: 'metrics',
+    summary: 'Metrics for Prometheus',
+    description:
+      'All threads of this process, summed. Labels never name a tenant, a key or anything that a client chose.',
+    response: {
+      description: 'Prometheus text, format 0.0.4.',
+      content: { 'text/plain': { schema: { type: 'string' } } },
     },
-    (reply) => reply.header('cache-control', 'no-store').type(METRICS_CONTENT_TYPE).send(parts.renderMetrics()),
-  );
+    respond: (reply) =>
+      reply.header('cache-control', 'no-store').type(METRICS_CONTENT_TYPE).send(parts.renderMetrics()),
+  });
 
-  get(
-    app,
-    '/version',
-    {
-      operationId: 'version',
-      summary: 'Which version is this?',
-      description: 'And its role.',
-      response: {
-        description: 'The version of this server.',
-        body: Version,
-        examples: { version: ['Version', { version: '1.2.3', role: 'all' }] },
-      },
+  operatorRoute(app, 'GET /version', {
+    operationId: 'version',
+    summary: 'Which version is this?',
+    description: 'And its role.',
+    response: {
+      description: 'The version of this server.',
+      body: Version,
+      examples: { version: ['Version', { version: '1.2.3', role: 'all' }] },
     },
-    (reply) => reply.header('cache-control', 'no-store').send({ version: parts.version, role: parts.role }),
-  );
+    respond: (reply) => reply.header('cache-control', 'no-store').send({ version: parts.version, role: parts.role }),
+  });
 }
 
 /** `generate` is called when the description is first asked for, which is after the address of the server is known. */
 export function registerDocsRoutes(app: FastifyInstance, generate: () => Promise<OpenApiDocument>): void {
-  const make = async () => {
+  const described = once(async () => {
     const [document, { docsPage, docsPolicy }] = await Promise.all([generate(), import('../docs-page.ts')]);
     return { text: JSON.stringify(document), page: docsPage(document), policy: docsPolicy() };
-  };
-  let description: ReturnType<typeof make> | undefined;
-  const described = async () => {
-    description ??= make();
-    try {
-      return await description;
-    } catch (error) {
-      // A failure (too many open files, say) may not repeat the next time.
-      description = undefined;
-      throw error;
-    }
-  };
+  });
 
-  get(
-    app,
-    '/openapi.json',
-    {
-      operationId: 'openapi',
-      summary: 'This description',
-      description: 'OpenAPI 3.1, for tools.',
-      response: {
-        description: 'An OpenAPI 3.1 document.',
-        content: { 'application/json': { schema: { type: 'object' } } },
-      },
+  operatorRoute(app, 'GET /openapi.json', {
+    operationId: 'openapi',
+    summary: 'This description',
+    description: 'OpenAPI 3.1, for tools.',
+    response: {
+      description: 'An OpenAPI 3.1 document.',
+      content: { 'application/json': { schema: { type: 'object' } } },
     },
-    async (reply) => {
+    respond: async (reply) => {
       const { text } = await described();
       return reply.header('cache-control', 'no-cache').type('application/json; charset=utf-8').send(text);
     },
-  );
+  });
 
-  get(
-    app,
-    '/docs',
-    {
-      operationId: 'docs',
-      summary: 'This description, for people',
-      description: 'One page, without scripts.',
-      response: { description: 'An HTML page.', content: { 'text/html': { schema: { type: 'string' } } } },
-    },
-    async (reply) => {
+  operatorRoute(app, 'GET /docs', {
+    operationId: 'docs',
+    summary: 'This description, for people',
+    description: 'One page, without scripts.',
+    response: { description: 'An HTML page.', content: { 'text/html': { schema: { type: 'string' } } } },
+    respond: async (reply) => {
       const { page, policy } = await described();
       reply.headers({ 'cache-control': 'no-cache', 'content-security-policy': policy });
       return reply.type('text/html; charset=utf-8').send(page);
     },
-  );
+  });
 }
 
-function get(
-  app: FastifyInstance,
-  url: string,
-  schema: RouteSchema,
-  respond: (reply: FastifyReply) => FastifyReply | Promise<FastifyReply>,
-): void {
-  app.get(url, { ...routeOptions(schema, OPERATIONS) }, (_request, reply) => respond(reply));
+interface OperatorRoute extends RouteSchema {
+  readonly respond: (reply: FastifyReply) => FastifyReply | Promise<FastifyReply>;
+}
+
+function operatorRoute(app: FastifyInstance, name: RouteName, { respond, ...schema }: OperatorRoute): void {
+  app.route({ ...routeOptions(name, schema, OPERATIONS), handler: (_request, reply) => respond(reply) });
 }

@@ -10,9 +10,9 @@ import { CompiledPlan } from '../../plans/compiled-plan.ts';
 import { describeMistakes, PLAN_LIMITS, PLAN_MODES, parsePlan, UNPLANNED_MODES } from '../../plans/plan.ts';
 import { PLAN_VERSIONS_MAX } from '../../plans.ts';
 import { AT, TRACE_ID } from '../examples.ts';
-import { raw, rowJson } from '../json-text.ts';
-import type { ParameterKind } from '../parameters.ts';
-import { BadParameterError, RefusedError } from '../responses.ts';
+import { optionalParameter } from '../parameters.ts';
+import type { ApiParts } from '../parts.ts';
+import { BadParameterError, raw, RefusedError, rowJson } from '../responses.ts';
 import { namedExamples } from '../route-schema.ts';
 import {
   anyJson,
@@ -29,7 +29,7 @@ import {
   Type,
   uuid,
 } from '../schema.ts';
-import { type TenantParts, tenantRoute } from '../tenant-route.ts';
+import { tenantRoute } from '../route-kinds.ts';
 
 const PlannedProperties = object('PlannedProperties', 'A schema of properties, and the mode in which it is checked.', {
   mode: Type.Optional(
@@ -46,7 +46,9 @@ const PlannedProperties = object('PlannedProperties', 'A schema of properties, a
   ),
 });
 
-const PlanBody = Type.Object(
+const PlanBody = object(
+  'Plan',
+  'A tracking plan: the events you expect and their properties.',
   {
     version: Type.Optional(count('The version that was edited: the push is refused if that is not the newest.')),
     unplanned_events: Type.Optional(
@@ -57,8 +59,6 @@ const PlanBody = Type.Object(
     profile_fields: Type.Optional(PlannedProperties),
   },
   {
-    title: 'Plan',
-    description: 'A tracking plan: the events you expect and their properties.',
     'x-examples': namedExamples({
       plan: [
         'One event, enforced',
@@ -131,35 +131,29 @@ const EMPTY_PLAN = '{"unplanned_events":"allow","events":{}}';
 const EXAMPLE_VERSION = { version: 3, created_at: AT, created_by: 'key_4fGh7Kq2LmNp' };
 const WHOLE_NUMBER = /^\d{1,9}$/;
 
-const version: ParameterKind<number | null> = {
-  description: 'This version. Default: the newest.',
-  schema: { type: 'integer', minimum: 1 },
-  read: (given, name) => {
-    if (given === undefined || given === '') return null;
+const version = optionalParameter(
+  'This version. Default: the newest.',
+  { type: 'integer', minimum: 1 },
+  (given, name) => {
     if (WHOLE_NUMBER.test(given) && Number(given) > 0) return Number(given);
     throw new BadParameterError(`${name} must be a whole number of at least 1`);
   },
-};
+);
 
-export function registerPlanRoutes(app: FastifyInstance, parts: TenantParts): void {
+export function registerPlanRoutes(app: FastifyInstance, parts: ApiParts): void {
   const { plans } = parts.keyStore;
 
-  tenantRoute(app, parts, {
-    method: 'GET',
-    url: '/plan',
-    schema: {
-      operationId: 'getPlan',
-      summary: 'The tracking plan',
-      description:
-        'The newest version of the plan, or an older one. Without a plan, `version` is 0. See docs/plans.md.',
-      query: { version },
-      response: {
-        description: 'The plan.',
-        body: CurrentPlan,
-        examples: { plan: ['A plan', { ...EXAMPLE_VERSION, plan: { unplanned_events: 'allow', events: {} } }] },
-      },
-      errors: [404],
+  tenantRoute(app, parts, 'GET /plan', {
+    operationId: 'getPlan',
+    summary: 'The tracking plan',
+    description: 'The newest version of the plan, or an older one. Without a plan, `version` is 0. See docs/plans.md.',
+    query: { version },
+    response: {
+      description: 'The plan.',
+      body: CurrentPlan,
+      examples: { plan: ['A plan', { ...EXAMPLE_VERSION, plan: { unplanned_events: 'allow', events: {} } }] },
     },
+    errors: [404],
     handler: async ({ tenantId, parameters }) => {
       const found = await plans.find(tenantPartsOf(tenantId), parameters.version ?? undefined);
       if (found !== undefined) return rowJson(CurrentPlan, { ...found, plan: raw(found.text) });
@@ -167,23 +161,19 @@ export function registerPlanRoutes(app: FastifyInstance, parts: TenantParts): vo
     },
   });
 
-  tenantRoute(app, parts, {
-    method: 'PUT',
-    url: '/plan',
+  tenantRoute(app, parts, 'PUT /plan', {
     bodyBytesMax: PLAN_LIMITS.bytesMax,
-    schema: {
-      operationId: 'putPlan',
-      summary: 'Push a tracking plan',
-      description:
-        'Pushes a new version of the plan; servers use it within 2 seconds. 400 lists each error with its path. With `version`, 409 if another version was pushed in the meantime.',
-      body: PlanBody,
-      response: {
-        description: 'The plan was pushed.',
-        body: PushedPlan,
-        examples: { pushed: ['A new version', { ...EXAMPLE_VERSION, is_new: true }] },
-      },
-      errors: [409],
+    operationId: 'putPlan',
+    summary: 'Push a tracking plan',
+    description:
+      'Pushes a new version of the plan; servers use it within 2 seconds. 400 lists each error with its path. With `version`, 409 if another version was pushed in the meantime.',
+    body: PlanBody,
+    response: {
+      description: 'The plan was pushed.',
+      body: PushedPlan,
+      examples: { pushed: ['A new version', { ...EXAMPLE_VERSION, is_new: true }] },
     },
+    errors: [409],
     handler: async ({ tenantId, body, by }) => {
       const reading = parsePlan(typeof body === 'string' ? body : 'null');
       if (!reading.ok) throw new BadParameterError(describeMistakes(reading.mistakes));
@@ -208,53 +198,45 @@ export function registerPlanRoutes(app: FastifyInstance, parts: TenantParts): vo
     },
   });
 
-  tenantRoute(app, parts, {
-    method: 'GET',
-    url: '/plan/versions',
-    schema: {
-      operationId: 'listPlanVersions',
-      summary: 'Versions of the tracking plan',
-      description: `What was pushed when, and by whom. The last ${PLAN_VERSIONS_MAX} versions are kept.`,
-      response: {
-        description: 'The versions.',
-        body: PlanVersions,
-        examples: { versions: ['One version', { versions: [{ ...EXAMPLE_VERSION, enforces: true, warns: false }] }] },
-      },
+  tenantRoute(app, parts, 'GET /plan/versions', {
+    operationId: 'listPlanVersions',
+    summary: 'Versions of the tracking plan',
+    description: `What was pushed when, and by whom. The last ${PLAN_VERSIONS_MAX} versions are kept.`,
+    response: {
+      description: 'The versions.',
+      body: PlanVersions,
+      examples: { versions: ['One version', { versions: [{ ...EXAMPLE_VERSION, enforces: true, warns: false }] }] },
     },
     handler: async ({ tenantId }) => rowJson(PlanVersions, { versions: await plans.versions(tenantPartsOf(tenantId)) }),
   });
 
-  tenantRoute(app, parts, {
-    method: 'GET',
-    url: '/plan/violations',
-    schema: {
-      operationId: 'listPlanViolations',
-      summary: 'Violations of the tracking plan',
-      description:
-        'Violations of the plan by stored events, in mode `warn`, with counts. Kept until 30 days after it last occurred. Users that violate what is enforced are rejected: see `GET /rejections`.',
-      query: { version: { ...version, description: 'Only violations of this version. Default: all.' } },
-      response: {
-        description: 'The violations.',
-        body: PlanViolations,
-        examples: {
-          violations: [
-            'A text where a number is expected',
-            {
-              violations: [
-                {
-                  version: 3,
-                  event_name: 'order_placed',
-                  path: 'items[].price',
-                  message: 'must be a number',
-                  count: 214,
-                  first_at: AT,
-                  last_at: AT,
-                  trace_id: TRACE_ID,
-                },
-              ],
-            },
-          ],
-        },
+  tenantRoute(app, parts, 'GET /plan/violations', {
+    operationId: 'listPlanViolations',
+    summary: 'Violations of the tracking plan',
+    description:
+      'Violations of the plan by stored events, in mode `warn`, with counts. Kept until 30 days after it last occurred. Users that violate what is enforced are rejected: see `GET /rejections`.',
+    query: { version: { ...version, description: 'Only violations of this version. Default: all.' } },
+    response: {
+      description: 'The violations.',
+      body: PlanViolations,
+      examples: {
+        violations: [
+          'A text where a number is expected',
+          {
+            violations: [
+              {
+                version: 3,
+                event_name: 'order_placed',
+                path: 'items[].price',
+                message: 'must be a number',
+                count: 214,
+                first_at: AT,
+                last_at: AT,
+                trace_id: TRACE_ID,
+              },
+            ],
+          },
+        ],
       },
     },
     handler: async ({ tenantId, store, parameters }) =>

@@ -12,11 +12,9 @@ import { personalDataIn } from '../../plans/personal.ts';
 import { UnusablePlanError } from '../../plans/unusable-plan.ts';
 import { type FoundPerson, MATCHED_BY, type PeopleQuery } from '../../store.ts';
 import { ERASURE_TRACE_ID, ANON_AT, AT, IDENTIFIERS, LOGIN_AT, MERGED_ID, PROFILE_ID, TRACE_ID } from '../examples.ts';
-import { CurrentPlans } from '../current-plans.ts';
-import { choiceParameter, cursor, limit, refuseEmptyRange, textParameter } from '../parameters.ts';
-import { peopleOf } from '../person-of-event.ts';
-import { BadParameterError } from '../responses.ts';
-import { type TimeText, timeText } from '../json-text.ts';
+import { choiceParameter, cursor, limit, textParameter } from '../parameters.ts';
+import type { ApiParts } from '../parts.ts';
+import { BadParameterError, type TimeText, timeText } from '../responses.ts';
 import {
   anyJson,
   count,
@@ -32,9 +30,10 @@ import {
   Type,
   uuid,
 } from '../schema.ts';
-import { eventPageJson, profileJson } from '../stored-json.ts';
-import { type Call, type TenantParts, tenantRoute } from '../tenant-route.ts';
-import { EVENT_PAGE_EXAMPLES, EVENT_PARAMETERS, EventPage } from './events.ts';
+import { profileJson } from '../stored-json.ts';
+import { type Call, tenantRoute } from '../route-kinds.ts';
+import { newestPlan } from './catalogue.ts';
+import { EVENT_PAGE_EXAMPLES, EVENT_PARAMETERS, EventPage, listEvents } from './events.ts';
 
 /** Long enough for hundreds of thousands of people, short enough for a person who waits. */
 const SEARCH_MS = 500;
@@ -174,41 +173,32 @@ const PROFILE_RESPONSE = {
   },
 } as const;
 
-export function registerProfileRoutes(app: FastifyInstance, parts: TenantParts): void {
-  const plans = new CurrentPlans(parts.keyStore.plans);
-  tenantRoute(app, parts, {
-    method: 'GET',
-    url: '/profiles',
-    schema: {
-      operationId: 'findProfile',
-      summary: 'Find a person by an identifier',
-      description:
-        'Give exactly one of `user_id`, `email`, `phone_number` and `anon_id`. It is matched like the identifiers of events: e-mail addresses in any case, phone numbers with or without spaces.',
-      query: FIND_PARAMETERS,
-      response: PROFILE_RESPONSE,
-      errors: [404],
-    },
+export function registerProfileRoutes(app: FastifyInstance, parts: ApiParts): void {
+  tenantRoute(app, parts, 'GET /profiles', {
+    operationId: 'findProfile',
+    summary: 'Find a person by an identifier',
+    description:
+      'Give exactly one of `user_id`, `email`, `phone_number` and `anon_id`. It is matched like the identifiers of events: e-mail addresses in any case, phone numbers with or without spaces.',
+    query: FIND_PARAMETERS,
+    response: PROFILE_RESPONSE,
+    errors: [404],
     handler: (call) => findProfile(call, parts.matchOptions),
   });
 
-  tenantRoute(app, parts, {
-    method: 'GET',
-    url: '/profiles/search',
-    schema: {
-      operationId: 'searchProfiles',
-      summary: 'Search for people',
-      description:
-        'People by the beginning of any identifier or of a name, by a property, or all of them. People whose complete identifier or id matches come first. The others follow, most recently created profile first: for these the server scans people for up to half a second per call. If it did not reach everyone, `is_partial` is true, and `next_cursor` continues the scan. Over all pages, no match is missing.',
-      query: SEARCH_PARAMETERS,
-      response: {
-        description: 'The people that were found.',
-        body: ProfileMatches,
-        examples: {
-          matches: [
-            'One profile',
-            { profiles: [{ matched: ['email', 'name'], profile: PROFILE }], next_cursor: null, is_partial: false },
-          ],
-        },
+  tenantRoute(app, parts, 'GET /profiles/search', {
+    operationId: 'searchProfiles',
+    summary: 'Search for people',
+    description:
+      'People by the beginning of any identifier or of a name, by a property, or all of them. People whose complete identifier or id matches come first. The others follow, most recently created profile first: for these the server scans people for up to half a second per call. If it did not reach everyone, `is_partial` is true, and `next_cursor` continues the scan. Over all pages, no match is missing.',
+    query: SEARCH_PARAMETERS,
+    response: {
+      description: 'The people that were found.',
+      body: ProfileMatches,
+      examples: {
+        matches: [
+          'One profile',
+          { profiles: [{ matched: ['email', 'name'], profile: PROFILE }], next_cursor: null, is_partial: false },
+        ],
       },
     },
     handler: async ({ store, tenantId, parameters }) => {
@@ -224,81 +214,59 @@ export function registerProfileRoutes(app: FastifyInstance, parts: TenantParts):
     },
   });
 
-  tenantRoute(app, parts, {
-    method: 'GET',
-    url: '/profiles/count',
-    schema: {
-      operationId: 'countProfiles',
-      summary: 'Count people',
-      description:
-        'How many profiles there are now. Merged profiles count as one, erased ones not at all, and a profile stays when its events expire. Requests that are still being processed are not included.',
-      response: {
-        description: 'The number of profiles.',
-        body: ProfileCount,
-        examples: { count: ['Three people', { profiles: 3 }] },
-      },
+  tenantRoute(app, parts, 'GET /profiles/count', {
+    operationId: 'countProfiles',
+    summary: 'Count people',
+    description:
+      'How many profiles there are now. Merged profiles count as one, erased ones not at all, and a profile stays when its events expire. Requests that are still being processed are not included.',
+    response: {
+      description: 'The number of profiles.',
+      body: ProfileCount,
+      examples: { count: ['Three people', { profiles: 3 }] },
     },
     handler: async ({ store, tenantId }) => ({ profiles: await store.profileCount(tenantId) }),
   });
 
-  tenantRoute(app, parts, {
-    method: 'GET',
-    url: '/profiles/:id',
-    schema: {
-      operationId: 'getProfile',
-      summary: 'Get a profile',
-      description: 'By its id, or by the id of a profile that was merged into it.',
-      params: PROFILE_PARAMS,
-      query: { provenance },
-      response: PROFILE_RESPONSE,
-    },
+  tenantRoute(app, parts, 'GET /profiles/:id', {
+    operationId: 'getProfile',
+    summary: 'Get a profile',
+    description: 'By its id, or by the id of a profile that was merged into it.',
+    params: PROFILE_PARAMS,
+    query: { provenance },
+    response: PROFILE_RESPONSE,
     handler: async ({ store, tenantId, id, parameters }) => {
       const profile = await store.profile(tenantId, id);
       return profile === undefined ? null : profileJson(profile, parameters.provenance === '1');
     },
   });
 
-  tenantRoute(app, parts, {
-    method: 'DELETE',
-    url: '/profiles/:id',
-    schema: {
-      operationId: 'eraseProfile',
-      summary: 'Erase a person',
-      description:
-        'Erases the profile, its identifiers and its events. This cannot be undone. If the tracking plan marks personal data, `personal` lists what was removed. Data received before the erasure does not bring the person back, even if it is processed late; data received later starts a new profile. The audit log records the erasure, without personal data.',
-      params: PROFILE_PARAMS,
-      response: {
-        status: 202,
-        description: 'Erased.',
-        body: Erased,
-        examples: { erased: ['Erased', { trace_id: ERASURE_TRACE_ID, personal: PERSONAL }] },
-      },
+  tenantRoute(app, parts, 'DELETE /profiles/:id', {
+    operationId: 'eraseProfile',
+    summary: 'Erase a person',
+    description:
+      'Erases the profile, its identifiers and its events. This cannot be undone. If the tracking plan marks personal data, `personal` lists what was removed. Data received before the erasure does not bring the person back, even if it is processed late; data received later starts a new profile. The audit log records the erasure, without personal data.',
+    params: PROFILE_PARAMS,
+    response: {
+      status: 202,
+      description: 'Erased.',
+      body: Erased,
+      examples: { erased: ['Erased', { trace_id: ERASURE_TRACE_ID, personal: PERSONAL }] },
     },
     handler: async ({ store, tenantId, id, traceId, now, by }) => {
-      const personal = personalDataIn(await plans.of(tenantId).catch(noneIfUnusable));
+      const personal = personalDataIn(await newestPlan(parts.keyStore.plans, tenantId).catch(noneIfUnusable));
       const isKnown = await store.erase(tenantId, id, { traceId, at: now, by });
       return isKnown ? { trace_id: traceId, personal: personal ?? undefined } : null;
     },
   });
 
-  tenantRoute(app, parts, {
-    method: 'GET',
-    url: '/profiles/:id/events',
-    schema: {
-      operationId: 'profileEvents',
-      summary: 'What a person did',
-      description: 'The events of one profile, newest first by event time (`timestamp`).',
-      params: PROFILE_PARAMS,
-      query: EVENT_PARAMETERS,
-      response: { description: 'Events.', body: EventPage, examples: EVENT_PAGE_EXAMPLES },
-    },
-    handler: async ({ store, tenantId, id, parameters }) => {
-      const { event_name: eventName, from, to, limit, cursor } = parameters;
-      refuseEmptyRange(from, to);
-      const page = await store.events(tenantId, { profileId: id, eventName, from, to, limit, cursor });
-      if (page === undefined) return null;
-      return eventPageJson(page, await peopleOf(store, tenantId, parameters.include !== null, page.rows));
-    },
+  tenantRoute(app, parts, 'GET /profiles/:id/events', {
+    operationId: 'profileEvents',
+    summary: 'What a person did',
+    description: 'The events of one profile, newest first by event time (`timestamp`).',
+    params: PROFILE_PARAMS,
+    query: EVENT_PARAMETERS,
+    response: { description: 'Events.', body: EventPage, examples: EVENT_PAGE_EXAMPLES },
+    handler: (call) => listEvents(call, call.id),
   });
 }
 

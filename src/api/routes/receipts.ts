@@ -6,10 +6,10 @@
 import type { FastifyInstance } from 'fastify';
 import { MINUTE_MS } from '../../model.ts';
 import { timeParameter } from '../parameters.ts';
-import { BadParameterError } from '../responses.ts';
-import { rowJson } from '../json-text.ts';
+import type { ApiParts } from '../parts.ts';
+import { BadParameterError, rowJson } from '../responses.ts';
 import { count, list, object, time } from '../schema.ts';
-import { type TenantParts, tenantRoute } from '../tenant-route.ts';
+import { tenantRoute } from '../route-kinds.ts';
 
 const MINUTES_DEFAULT = 60;
 const MINUTES_MAX = 1_440;
@@ -33,21 +33,17 @@ const RECEIPTS = {
   ],
 };
 
-export function registerReceiptRoutes(app: FastifyInstance, parts: TenantParts): void {
-  tenantRoute(app, parts, {
-    method: 'GET',
-    url: '/receipts',
-    schema: {
-      operationId: 'listReceipts',
-      summary: 'What was received, by minute',
-      description:
-        'Users accepted and rejected, and events, by minute of receipt (UTC), as counted at the response, whatever happened to them later. Requests that got 400 because no user was valid are included. A minute that overlaps the range is returned complete. Default: the last 60 minutes. At most 1,440 at once, kept for 7 days.',
-      query: {
-        from: timeParameter('Only minutes from this time on. ISO 8601. Default: 60 minutes before `to`.'),
-        to: timeParameter('Only minutes that begin before this time. ISO 8601. Default: now.'),
-      },
-      response: { description: 'Minutes.', body: Receipts, examples: { receipts: ['Three minutes', RECEIPTS] } },
+export function registerReceiptRoutes(app: FastifyInstance, parts: ApiParts): void {
+  tenantRoute(app, parts, 'GET /receipts', {
+    operationId: 'listReceipts',
+    summary: 'What was received, by minute',
+    description:
+      'Users accepted and rejected, and events, by minute of receipt (UTC), as counted at the response, whatever happened to them later. Requests that got 400 because no user was valid are included. A minute that overlaps the range is returned complete. Default: the last 60 minutes. At most 1,440 at once, kept for 7 days.',
+    query: {
+      from: timeParameter('Only minutes from this time on. ISO 8601. Default: 60 minutes before `to`.'),
+      to: timeParameter('Only minutes that begin before this time. ISO 8601. Default: now.'),
     },
+    response: { description: 'Minutes.', body: Receipts, examples: { receipts: ['Three minutes', RECEIPTS] } },
     handler: async ({ store, tenantId, parameters, now }) => {
       // What was received at this very moment belongs to it.
       const to = parameters.to ?? now + 1;

@@ -9,8 +9,9 @@ import { FORMATS } from '../../model.ts';
 import type { StoredRejection } from '../../store.ts';
 import { withoutIndexes, rejectionId } from '../../views/kept-rejections.ts';
 import { AT, KEY_ID, NO_IDENTIFIER, PARTLY_VALID_REQUEST, TRACE_ID } from '../examples.ts';
-import { raw, rowJson } from '../json-text.ts';
+import { raw, rowJson } from '../responses.ts';
 import { choiceParameter, cursor, limit, refuseEmptyRange, textParameter, timeParameter } from '../parameters.ts';
+import type { ApiParts } from '../parts.ts';
 import {
   anyJson,
   count,
@@ -27,14 +28,23 @@ import {
   uuid,
   uuidOrNull,
 } from '../schema.ts';
-import { type TenantParts, tenantRoute } from '../tenant-route.ts';
+import { tenantRoute } from '../route-kinds.ts';
 
-export const REASON_CHARACTERS_MAX = 1_000;
+const REASON_CHARACTERS_MAX = 1_000;
 const NAME_CHARACTERS_MAX = 512;
 const REASONS_MAX = 100;
 
-const from = timeParameter('Only users received at or after this time. ISO 8601.');
-const to = timeParameter('Only users received before this time. ISO 8601.');
+/** Also that of a resubmit. */
+export const REJECTION_FILTER = {
+  reason: textParameter(
+    'Only users rejected for this reason: a `message`, with or without its indexes.',
+    REASON_CHARACTERS_MAX,
+  ),
+  event_name: textParameter('Only users with an event of this name.', NAME_CHARACTERS_MAX),
+  key_id: textParameter('Only users of requests with this API key.', NAME_CHARACTERS_MAX),
+  from: timeParameter('Only users received at or after this time. ISO 8601.'),
+  to: timeParameter('Only users received before this time. ISO 8601.'),
+};
 
 const Rejection = object('Rejection', 'One invalid user.', {
   id: text('`<trace_id>.<userIndex>`. `POST /rejections/{id}/resubmit` takes it.'),
@@ -77,58 +87,45 @@ const RejectionReasons = object('RejectionReasons', 'Why users were rejected, an
   reasons: Type.Array(RejectionReason, { maxItems: REASONS_MAX, description: 'The most frequent first.' }),
 });
 
-export function registerRejectionRoutes(app: FastifyInstance, parts: TenantParts): void {
-  tenantRoute(app, parts, {
-    method: 'GET',
-    url: '/rejections',
-    schema: {
-      operationId: 'listRejections',
-      summary: 'Rejected users',
-      description: 'Invalid users, with the reason and what was sent. Kept for 7 days, up to a limit in size.',
-      query: {
-        reason: textParameter(
-          'Only users rejected for this reason: a `message`, with or without its indexes.',
-          REASON_CHARACTERS_MAX,
-        ),
-        event_name: textParameter('Only users with an event of this name.', NAME_CHARACTERS_MAX),
-        key_id: textParameter('Only users of requests with this API key.', NAME_CHARACTERS_MAX),
-        resubmitted: choiceParameter('Only users that were resubmitted or accepted in a retry, or that were not.', [
-          'true',
-          'false',
-        ]),
-        from,
-        to,
-        limit,
-        cursor,
-      },
-      response: {
-        description: 'Rejected users.',
-        body: RejectionPage,
-        examples: {
-          rejections: [
-            'Rejected users',
-            {
-              rejections: [
-                {
-                  id: rejectionId(TRACE_ID, 1),
-                  trace_id: TRACE_ID,
-                  userIndex: 1,
-                  received_at: AT,
-                  message: NO_IDENTIFIER,
-                  reason: NO_IDENTIFIER,
-                  payload: PARTLY_VALID_REQUEST.users[1],
-                  payload_is_cut: false,
-                  key_id: KEY_ID,
-                  format: 'sluice',
-                  event_names: ['page_viewed'],
-                  resubmitted_at: null,
-                  accepted_by: null,
-                },
-              ],
-              next_cursor: null,
-            },
-          ],
-        },
+const { reason, event_name, key_id, from, to } = REJECTION_FILTER;
+const resubmitted = choiceParameter('Only users that were resubmitted or accepted in a retry, or that were not.', [
+  'true',
+  'false',
+]);
+
+export function registerRejectionRoutes(app: FastifyInstance, parts: ApiParts): void {
+  tenantRoute(app, parts, 'GET /rejections', {
+    operationId: 'listRejections',
+    summary: 'Rejected users',
+    description: 'Invalid users, with the reason and what was sent. Kept for 7 days, up to a limit in size.',
+    query: { reason, event_name, key_id, resubmitted, from, to, limit, cursor },
+    response: {
+      description: 'Rejected users.',
+      body: RejectionPage,
+      examples: {
+        rejections: [
+          'Rejected users',
+          {
+            rejections: [
+              {
+                id: rejectionId(TRACE_ID, 1),
+                trace_id: TRACE_ID,
+                userIndex: 1,
+                received_at: AT,
+                message: NO_IDENTIFIER,
+                reason: NO_IDENTIFIER,
+                payload: PARTLY_VALID_REQUEST.users[1],
+                payload_is_cut: false,
+                key_id: KEY_ID,
+                format: 'sluice',
+                event_names: ['page_viewed'],
+                resubmitted_at: null,
+                accepted_by: null,
+              },
+            ],
+            next_cursor: null,
+          },
+        ],
       },
     },
     handler: async ({ store, tenantId, parameters }) => {
@@ -143,28 +140,24 @@ export function registerRejectionRoutes(app: FastifyInstance, parts: TenantParts
     },
   });
 
-  tenantRoute(app, parts, {
-    method: 'GET',
-    url: '/rejections/reasons',
-    schema: {
-      operationId: 'listRejectionReasons',
-      summary: 'Why users are rejected',
-      description:
-        'The reasons of `GET /rejections`, with how many users each has and the newest of them. At most 100, the most frequent first. Counts those that are kept; `GET /receipts` and `GET /ledger` count all.',
-      query: { from, to },
-      response: {
-        description: 'Reasons.',
-        body: RejectionReasons,
-        examples: {
-          reasons: [
-            'One reason',
-            {
-              reasons: [
-                { reason: NO_IDENTIFIER, users: 1, resubmitted: 0, last_at: AT, trace_id: TRACE_ID, userIndex: 1 },
-              ],
-            },
-          ],
-        },
+  tenantRoute(app, parts, 'GET /rejections/reasons', {
+    operationId: 'listRejectionReasons',
+    summary: 'Why users are rejected',
+    description:
+      'The reasons of `GET /rejections`, with how many users each has and the newest of them. At most 100, the most frequent first. Counts those that are kept; `GET /receipts` and `GET /ledger` count all.',
+    query: { from, to },
+    response: {
+      description: 'Reasons.',
+      body: RejectionReasons,
+      examples: {
+        reasons: [
+          'One reason',
+          {
+            reasons: [
+              { reason: NO_IDENTIFIER, users: 1, resubmitted: 0, last_at: AT, trace_id: TRACE_ID, userIndex: 1 },
+            ],
+          },
+        ],
       },
     },
     handler: async ({ store, tenantId, parameters: { from, to } }) => {

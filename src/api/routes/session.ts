@@ -5,7 +5,6 @@
  */
 
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
-import type { Config } from '../../config/config.ts';
 import type { Member } from '../../members.ts';
 import { acceptInvitation, readInvitation } from '../../sign-in/invite.ts';
 import { PASSWORD_CHARACTERS_MAX, passwordMistake, Passwords } from '../../sign-in/password.ts';
@@ -13,22 +12,15 @@ import { type Browser, changePassword, type SignedIn, signIn } from '../../sign-
 import { tokenHashOf } from '../../sign-in/token.ts';
 import { TrustedProxies } from '../../config/trusted-proxies.ts';
 import { isLongerThan } from '../../validation/characters.ts';
-import { textMembers } from '../json-body.ts';
-import { type MemberParts, memberRoute, pageRoute } from '../member-route.ts';
-import { BadParameterError, RefusedError } from '../responses.ts';
+import { textMembers } from '../parameters.ts';
+import type { ApiParts } from '../parts.ts';
 import { NO_CONTENT } from '../route-schema.ts';
-import { ownUrl } from '../same-origin.ts';
 import { list, object, oneOf, text, textOrNull, time, Type } from '../schema.ts';
-import { addressOf, clearSessionCookie, sessionTokenOf, setSessionCookie } from '../session-cookie.ts';
-import { rowJson } from '../json-text.ts';
-import { servedEnvironments } from '../tenant-route.ts';
+import { addressOf, clearSessionCookie, ownUrl, sessionTokenOf, setSessionCookie } from '../session-cookie.ts';
+import { BadParameterError, RefusedError, rowJson } from '../responses.ts';
+import { memberRoute, pageRoute, servedEnvironments } from '../route-kinds.ts';
 import { environment } from './keys.ts';
 import { email } from './members.ts';
-
-interface SessionParts extends MemberParts {
-  readonly version: string;
-  readonly config: Pick<Config, 'edges' | 'trustedProxies'>;
-}
 
 const WRONG = 'e-mail or password is wrong';
 const NO_INVITATION = 'this link was used, has expired or was withdrawn; ask for a new one';
@@ -60,7 +52,7 @@ const SIGNED_IN = { description: 'Signed in; the cookie is set.', body: Session 
 const token = text('From the link.');
 const newPassword = (description: string) => Type.String({ minLength: 10, maxLength: 200, description });
 
-export function registerSessionRoutes(app: FastifyInstance, parts: SessionParts): void {
+export function registerSessionRoutes(app: FastifyInstance, parts: ApiParts): void {
   const { members } = parts;
   // One for each edge, since it bounds what an edge computes at once.
   const passwords = new Passwords(parts.config.edges);
@@ -70,30 +62,22 @@ export function registerSessionRoutes(app: FastifyInstance, parts: SessionParts)
     token: sessionTokenOf(request.headers),
   });
 
-  memberRoute(app, parts, {
-    method: 'GET',
-    url: '/session',
-    schema: {
-      operationId: 'getSession',
-      summary: 'Who is signed in',
-      description: 'The member of the cookie.',
-      response: { description: 'The session.', body: Session },
-    },
+  memberRoute(app, parts, 'GET /session', {
+    operationId: 'getSession',
+    summary: 'Who is signed in',
+    description: 'The member of the cookie.',
+    response: { description: 'The session.', body: Session },
     handler: async ({ member, request }) => sessionJson(parts, request, member),
   });
 
-  pageRoute(app, parts, {
-    method: 'POST',
-    url: '/session',
-    schema: {
-      operationId: 'signIn',
-      summary: 'Sign in',
-      description:
-        'With e-mail and password. Failed attempts delay further ones, per e-mail address and per client address.',
-      body: Type.Object({ email, password: text('The password.') }),
-      response: SIGNED_IN,
-      errors: [429],
-    },
+  pageRoute(app, parts, 'POST /session', {
+    operationId: 'signIn',
+    summary: 'Sign in',
+    description:
+      'With e-mail and password. Failed attempts delay further ones, per e-mail address and per client address.',
+    body: Type.Object({ email, password: text('The password.') }),
+    response: SIGNED_IN,
+    errors: [429],
     handler: async ({ body, now, request, reply }) => {
       const { email, password } = textMembers(body, ['email', 'password']);
       refuseLong('password', password);
@@ -104,15 +88,11 @@ export function registerSessionRoutes(app: FastifyInstance, parts: SessionParts)
     },
   });
 
-  pageRoute(app, parts, {
-    method: 'DELETE',
-    url: '/session',
-    schema: {
-      operationId: 'signOut',
-      summary: 'Sign out',
-      description: 'Ends the session and clears the cookie.',
-      response: NO_CONTENT,
-    },
+  pageRoute(app, parts, 'DELETE /session', {
+    operationId: 'signOut',
+    summary: 'Sign out',
+    description: 'Ends the session and clears the cookie.',
+    response: NO_CONTENT,
     handler: async ({ request, reply }) => {
       const tokenHash = tokenHashOf(sessionTokenOf(request.headers));
       if (tokenHash !== undefined) await members.endSession(tokenHash);
@@ -121,20 +101,16 @@ export function registerSessionRoutes(app: FastifyInstance, parts: SessionParts)
     },
   });
 
-  memberRoute(app, parts, {
-    method: 'POST',
-    url: '/session/password',
-    schema: {
-      operationId: 'changePassword',
-      summary: 'Change the password',
-      description: 'All other sessions of the member end.',
-      body: Type.Object({
-        current_password: text('The one that is to be replaced.'),
-        new_password: newPassword('The new one: 10 to 200 characters.'),
-      }),
-      response: NO_CONTENT,
-      errors: [429],
-    },
+  memberRoute(app, parts, 'POST /session/password', {
+    operationId: 'changePassword',
+    summary: 'Change the password',
+    description: 'All other sessions of the member end.',
+    body: Type.Object({
+      current_password: text('The one that is to be replaced.'),
+      new_password: newPassword('The new one: 10 to 200 characters.'),
+    }),
+    response: NO_CONTENT,
+    errors: [429],
     handler: async ({ member, body, request, reply, now }) => {
       const { current_password: current, new_password: next } = textMembers(body, ['current_password', 'new_password']);
       refuseLong('current_password', current);
@@ -149,17 +125,13 @@ export function registerSessionRoutes(app: FastifyInstance, parts: SessionParts)
     },
   });
 
-  pageRoute(app, parts, {
-    method: 'POST',
-    url: '/invitations/look',
-    schema: {
-      operationId: 'lookAtInvitation',
-      summary: 'What a link is for',
-      description: 'Of a one-time link that can still be used.',
-      body: Type.Object({ token }),
-      response: { description: 'What it is for.', body: InvitationLook },
-      errors: [404],
-    },
+  pageRoute(app, parts, 'POST /invitations/look', {
+    operationId: 'lookAtInvitation',
+    summary: 'What a link is for',
+    description: 'Of a one-time link that can still be used.',
+    body: Type.Object({ token }),
+    response: { description: 'What it is for.', body: InvitationLook },
+    errors: [404],
     handler: async ({ body, now }) => {
       const invitation = await readInvitation(members, textMembers(body, ['token']).token, now);
       if (invitation === undefined) throw new RefusedError('not_found', NO_INVITATION);
@@ -167,17 +139,13 @@ export function registerSessionRoutes(app: FastifyInstance, parts: SessionParts)
     },
   });
 
-  pageRoute(app, parts, {
-    method: 'POST',
-    url: '/invitations/accept',
-    schema: {
-      operationId: 'acceptInvitation',
-      summary: 'Use a link',
-      description: 'Creates the member, or sets the new password, and signs in. Each link works once.',
-      body: Type.Object({ token, email: Type.Optional(email), password: newPassword('10 to 200 characters.') }),
-      response: SIGNED_IN,
-      errors: [404],
-    },
+  pageRoute(app, parts, 'POST /invitations/accept', {
+    operationId: 'acceptInvitation',
+    summary: 'Use a link',
+    description: 'Creates the member, or sets the new password, and signs in. Each link works once.',
+    body: Type.Object({ token, email: Type.Optional(email), password: newPassword('10 to 200 characters.') }),
+    response: SIGNED_IN,
+    errors: [404],
     handler: async ({ body, request, reply }) => {
       const { token, password, email = null } = textMembers(body, ['token', 'password'], ['email']);
       const given = { token, password, email, browser: browserOf(request) };
@@ -195,12 +163,12 @@ function tooManyAttempts(waitMs: number): RefusedError {
   return new RefusedError('too_many_attempts', message, seconds);
 }
 
-function newSessionJson(parts: SessionParts, reply: FastifyReply, { member, token }: SignedIn) {
+function newSessionJson(parts: ApiParts, reply: FastifyReply, { member, token }: SignedIn) {
   setSessionCookie(reply, token, parts.publicUrl);
   return sessionJson(parts, reply.request, member);
 }
 
-function sessionJson(parts: SessionParts, request: FastifyRequest, member: Member) {
+function sessionJson(parts: ApiParts, request: FastifyRequest, member: Member) {
   return {
     member: { id: member.id, email: member.email },
     account: { id: member.accountId, name: member.accountName },

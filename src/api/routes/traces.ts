@@ -8,8 +8,8 @@ import { FORMATS } from '../../model.ts';
 import type { StoredTrace } from '../../store.ts';
 import { AT, KEY_ID, NO_IDENTIFIER, PROCESSED_AT, PROFILE_ID, TRACE_ID } from '../examples.ts';
 import { choiceParameter, cursor, limit } from '../parameters.ts';
-import { include, type People, peopleOf, person, personOf } from '../person-of-event.ts';
-import { rowJson } from '../json-text.ts';
+import type { ApiParts } from '../parts.ts';
+import { rowJson } from '../responses.ts';
 import {
   anyJson,
   count,
@@ -27,7 +27,8 @@ import {
   uuid,
   uuidOrNull,
 } from '../schema.ts';
-import { type TenantParts, tenantRoute } from '../tenant-route.ts';
+import { include, type People, peopleOf, person, personOf } from '../stored-json.ts';
+import { tenantRoute } from '../route-kinds.ts';
 
 const STATUSES = ['pending', 'processed'] as const;
 
@@ -126,25 +127,21 @@ const TRACE = {
   ],
 };
 
-export function registerTraceRoutes(app: FastifyInstance, parts: TenantParts): void {
-  tenantRoute(app, parts, {
-    method: 'GET',
-    url: '/traces',
-    schema: {
-      operationId: 'listTraces',
-      summary: 'The most recent requests',
-      description:
-        'Ingest requests, newest first, with the outcome of each in numbers. A pending request is listed from the moment of the 202.',
-      query: {
-        status: choiceParameter('Only pending requests, or only processed ones.', STATUSES),
-        limit,
-        cursor,
-      },
-      response: {
-        description: 'Requests.',
-        body: TracePage,
-        examples: { traces: ['A processed request', TRACE_PAGE] },
-      },
+export function registerTraceRoutes(app: FastifyInstance, parts: ApiParts): void {
+  tenantRoute(app, parts, 'GET /traces', {
+    operationId: 'listTraces',
+    summary: 'The most recent requests',
+    description:
+      'Ingest requests, newest first, with the outcome of each in numbers. A pending request is listed from the moment of the 202.',
+    query: {
+      status: choiceParameter('Only pending requests, or only processed ones.', STATUSES),
+      limit,
+      cursor,
+    },
+    response: {
+      description: 'Requests.',
+      body: TracePage,
+      examples: { traces: ['A processed request', TRACE_PAGE] },
     },
     handler: async ({ store, tenantId, parameters }) => {
       const { rows, nextCursor } = await store.traces(tenantId, parameters);
@@ -152,18 +149,14 @@ export function registerTraceRoutes(app: FastifyInstance, parts: TenantParts): v
     },
   });
 
-  tenantRoute(app, parts, {
-    method: 'GET',
-    url: '/traces/:trace_id',
-    schema: {
-      operationId: 'getTrace',
-      summary: 'What happened to a request',
-      description:
-        'Available from the moment of the 202: first `pending`, then `processed`. Only for ingest requests: an unmerge or an erasure is found by `GET /audit?trace_id=`.',
-      params: { trace_id: uuid('The `trace_id` of the response to an ingest request.') },
-      query: { include },
-      response: { description: 'The trace.', body: Trace, examples: { trace: ['A processed request', TRACE] } },
-    },
+  tenantRoute(app, parts, 'GET /traces/:trace_id', {
+    operationId: 'getTrace',
+    summary: 'What happened to a request',
+    description:
+      'Available from the moment of the 202: first `pending`, then `processed`. Only for ingest requests: an unmerge or an erasure is found by `GET /audit?trace_id=`.',
+    params: { trace_id: uuid('The `trace_id` of the response to an ingest request.') },
+    query: { include },
+    response: { description: 'The trace.', body: Trace, examples: { trace: ['A processed request', TRACE] } },
     handler: async ({ store, tenantId, id, parameters }) => {
       const trace = await store.trace(tenantId, id);
       if (trace === undefined) return null;

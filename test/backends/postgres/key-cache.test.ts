@@ -4,9 +4,10 @@ import assert from 'node:assert/strict';
 import { suite, type TestContext, test } from 'node:test';
 import { openPostgresKeyStore } from '../../../src/backends/postgres/keys.ts';
 import { openPool } from '../../../src/backends/postgres/pool.ts';
-import { FRESH_MS, KeyCache, KeyStoreUnavailableError, TIMEOUT_MS } from '../../../src/keys/cache.ts';
-import { createKey, newAccount } from '../../../src/keys/create.ts';
+import { FRESH_MS, KeyCache, TIMEOUT_MS } from '../../../src/keys/cache.ts';
+import { createKey, newAccount } from '../../../src/keys/manage.ts';
 import type { KeyStore } from '../../../src/keys.ts';
+import { StoreUnavailableError } from '../../../src/store-writer.ts';
 import { eventually } from '../../server.ts';
 import { whyNoPostgres } from '../../servers/postgres.ts';
 import { databaseFor, testPoolOptions } from './database.ts';
@@ -90,7 +91,7 @@ suite('The key cache on PostgreSQL', { skip: whyNoPostgres() }, () => {
     // Not the longest: a busy machine may stop for a moment in any of them.
     const longer = others.filter((wait) => wait >= TIMEOUT_MS / 2);
     assert.ok(longer.length <= 2, `${longer.length} of ${others.length} waited again: ${longer.join(', ')} ms`);
-    await assert.rejects(cache.lookup(unknown.key, NOW), KeyStoreUnavailableError);
+    await assert.rejects(cache.lookup(unknown.key, NOW), StoreUnavailableError);
 
     wire.repair();
     await store.revoke(known.id, NOW + 30_000);

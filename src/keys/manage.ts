@@ -1,23 +1,33 @@
 /**
- * Creates API keys and accounts. The only place where a key exists as text: it is returned to be shown once, and the
- * store gets its SHA-256. User input is validated here, for the command line and the dashboard alike, and all mistakes
- * are reported at once.
+ * Creates, edits and rolls API keys, and creates accounts, for the dashboard and the command line alike. The only place
+ * where a key exists as text: it is returned to be shown once, and the store gets its SHA-256. User input is validated
+ * here, and all mistakes are reported at once. Omitted fields of an edit stay, and the kind and environment of a key
+ * never change.
  */
 
 import { OperatorError } from '../errors.ts';
-import type { Environment, KeyKind } from '../model.ts';
-import type { Account, ApiKey, KeyStore, NewKey, RateLimit } from '../keys.ts';
+import {
+  type Account,
+  type ApiKey,
+  type KeyChanges,
+  keyState,
+  type KeyState,
+  type KeyStore,
+  type NewKey,
+  type RateLimit,
+} from '../keys.ts';
+import { DAY_MS, type Environment, type KeyKind } from '../model.ts';
 import { hashKey, keyDisplay, makeKey, randomBase62, SCOPES } from './format.ts';
 
 const NAME_CHARACTERS_MAX = 100;
 const ORIGINS_MAX = 100;
+export const OVERLAP_MS_MAX = 30 * DAY_MS;
 /** Users per second, and users at once; far above what one server accepts. */
 export const RATE_MAX = 1_000_000;
 
 const ID_CHARACTERS = 12;
 const LOCAL_HOSTS = new Set(['localhost', '127.0.0.1', '[::1]']);
 
-/** What a person decides about a key. */
 export interface KeyOptions {
   readonly name: string;
   readonly kind: KeyKind;
@@ -25,7 +35,6 @@ export interface KeyOptions {
   /** As typed; stored the way browsers send them. */
   readonly origins: readonly string[];
   readonly expiresAt: number | null;
-  /** Absent for no limit. */
   readonly rateLimit?: RateLimit | null;
 }
 
@@ -62,12 +71,74 @@ export function unusedKey(row: NewKey, accountName = ''): ApiKey {
   return { ...row, ...unused, enforcedPlan: null, accountName };
 }
 
+interface WhichKey {
+  readonly id: string;
+  /** Only a key of this account is changed; undefined for the operator, who may change any. */
+  readonly accountId?: string;
+  readonly now: number;
+}
+
+type Unchanged =
+  | { readonly kind: 'inactive'; readonly state: Exclude<KeyState, 'active'> }
+  | { readonly kind: 'unknown' };
+
+type EditResult =
+  | Unchanged
+  | { readonly kind: 'edited'; readonly key: ApiKey }
+  | { readonly kind: 'mistakes'; readonly mistakes: readonly string[] };
+
+export async function editKey(
+  keyStore: KeyStore,
+  { changes, ...which }: WhichKey & { readonly changes: KeyChanges },
+): Promise<EditResult> {
+  const found = await findActive(keyStore, which);
+  if (found.kind !== 'active') return found;
+  const mistakes = mistakesIn({ ...found.key, ...changes }, which.now);
+  if (mistakes.length > 0) return { kind: 'mistakes', mistakes };
+  const { name, origins } = changes;
+  const key = await keyStore.edit(which.id, {
+    ...changes,
+    ...(name !== undefined && { name: name.trim() }),
+    ...(origins !== undefined && { origins: storedOrigins(origins) }),
+  });
+  return key === undefined ? { kind: 'unknown' } : { kind: 'edited', key };
+}
+
+type RollResult =
+  | Unchanged
+  | { readonly kind: 'rolled'; readonly key: string; readonly row: NewKey; readonly old: ApiKey };
+
+/**
+ * Creates another key with the same name, kind, environment, origins and rate limit, and lets the old one expire after an
+ * overlap (0 to OVERLAP_MS_MAX) in which both work. The new key is stored first: after a crash in between both work, never
+ * neither. It has no expiry, even if the old one had.
+ */
+export async function rollKey(
+  keyStore: KeyStore,
+  { overlapMs, ...which }: WhichKey & { readonly overlapMs: number },
+): Promise<RollResult> {
+  const found = await findActive(keyStore, which);
+  if (found.kind !== 'active') return found;
+  const created = await createKey(keyStore, { ...found.key, expiresAt: null, now: which.now });
+  const old = await keyStore.expire(which.id, which.now + overlapMs);
+  return old === undefined ? { kind: 'unknown' } : { kind: 'rolled', ...created, old };
+}
+
+async function findActive(
+  keyStore: KeyStore,
+  { id, accountId, now }: WhichKey,
+): Promise<Unchanged | { readonly kind: 'active'; readonly key: ApiKey }> {
+  const key = (await keyStore.list(accountId)).find((found) => found.id === id);
+  if (key === undefined) return { kind: 'unknown' };
+  const state = keyState(key, now);
+  return state === 'active' ? { kind: 'active', key } : { kind: 'inactive', state };
+}
+
 /** The way browsers send them, each once. */
-export function storedOrigins(origins: readonly string[]): string[] {
+function storedOrigins(origins: readonly string[]): string[] {
   return [...new Set(origins.map((origin) => new URL(origin).origin))];
 }
 
-/** An account that is not stored yet. */
 export function newAccount(name: string, now: number): Account {
   const mistake = nameMistake('account name', name);
   if (mistake !== undefined) throw new OperatorError(mistake);

@@ -1,38 +1,46 @@
 /**
- * The only entry to the data of a tenant. A route defined here sees the tenant of its secret key and nothing else:
- * without a valid key the response is 401 before the body is read, and an unavailable key store is a 503. The key is
- * accepted in the `Authorization` header only, since URLs end up in logs and browser histories. Without that header,
- * the session cookie of a signed-in member is accepted: the tenant is the member's account in the environment that the
- * page names, and changes must be same-origin.
+ * The kinds of routes, which are the only entries to data. `tenantRoute` sees the tenant of its secret key and nothing
+ * else. The key is accepted in the `Authorization` header only, since URLs end up in logs and browser histories. Without
+ * that header, the session cookie of a signed-in member is accepted: the tenant is the member's account in the environment
+ * that the page names. `memberRoute` sees the member of the session cookie and nothing of other accounts; API keys are not
+ * accepted there.
+ *
+ * Before the body is read, a cross-origin change with a cookie is rejected (403), then a request without a valid key or
+ * session (401); an unavailable store is a 503.
  */
 
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import type { Static, TSchema } from 'typebox';
-import type { MatchOptions } from '../identity/match-keys.ts';
-import { isStorable } from '../validation/characters.ts';
-import { isUsable, type KeyCache } from '../keys/cache.ts';
+import { isUsable } from '../keys/cache.ts';
+import type { Member } from '../members.ts';
 import { ENVIRONMENTS, type Environment, type TenantId, tenantOf } from '../model.ts';
-import type { ApiKey } from '../keys.ts';
+import { type FoundSession, findSession } from '../sign-in/session.ts';
 import type { AuditContext, Store } from '../store.ts';
+import { isStorable } from '../validation/characters.ts';
 import { uuidOf } from '../views/uuid.ts';
-import { sendError, sendJson, sendUnauthorized } from './responses.ts';
-import type { JsonOf } from './json-text.ts';
-import { type MemberParts, refusesForeignOrigin, sessionOf } from './member-route.ts';
 import { NO_PARAMETERS, type ParameterKinds, readParameters, type ValuesOf } from './parameters.ts';
-import { type JsonResponse, type RouteKind, routeOptions, type RouteSchema } from './route-schema.ts';
-import { sessionTokenOf } from './session-cookie.ts';
+import type { ApiParts } from './parts.ts';
+import { type JsonOf, sendError, sendJson, sendNothing, sendUnauthorized } from './responses.ts';
+import {
+  type JsonResponse,
+  type NO_CONTENT,
+  type RouteKind,
+  type RouteName,
+  routeOptions,
+  type RouteSchema,
+} from './route-schema.ts';
+import { text } from './schema.ts';
+import { isSameOrigin, NOT_SAME_ORIGIN, sessionTokenOf, setSessionCookie } from './session-cookie.ts';
 
-export interface TenantParts extends MemberParts {
-  readonly store: Store;
-  readonly keys: KeyCache;
-  /** The clock that `received_at` is taken from: what is stored, or asked about times of receipt, goes by it. */
-  readonly receiptTime: () => number;
-  /** Called when the store has responded to a call. */
-  readonly onRead: () => void;
-  /** How identifiers that are asked for become match keys. */
-  readonly matchOptions: MatchOptions;
-  /** Called for every use of a key, with the origin of the request. Must not throw. */
-  readonly noteUse: (key: ApiKey, at: number, origin: string | undefined, host: string | undefined) => void;
+declare module 'fastify' {
+  interface FastifyRequest {
+    /** Set by the hook that looks at the key or the cookie; null on routes that belong to no tenant. */
+    tenantId: TenantId | null;
+    /** Set with it: the id of the key; null for a session. */
+    keyId: string | null;
+    /** Set by the hook that looks at the cookie; null on routes that need none, and for requests with a key. */
+    session: FoundSession | null;
+  }
 }
 
 export interface Call<Kinds extends ParameterKinds> {
@@ -42,21 +50,10 @@ export interface Call<Kinds extends ParameterKinds> {
   /** What stands for `:id` or `:trace_id` in the path, in the form that the route takes; empty where the path has neither. */
   readonly id: string;
   readonly body: unknown;
-  /** Trace id of this API request. */
   readonly traceId: string;
   /** By the clock that `received_at` is taken from. */
   readonly now: number;
-  /** The key or session of the request. */
   readonly by: NonNullable<AuditContext['by']>;
-}
-
-declare module 'fastify' {
-  interface FastifyRequest {
-    /** Set by the hook that looks at the key or the cookie; null on routes that belong to no tenant. */
-    tenantId: TenantId | null;
-    /** Set with it: the id of the key; null for a session. */
-    keyId: string | null;
-  }
 }
 
 const READING: RouteKind = {
@@ -75,17 +72,14 @@ export const DASHBOARD_READING: RouteKind = {
 /** A UUID; a user of a request, `<trace_id>.<userIndex>`; or a name that a client chose. */
 type IdForm = 'uuid' | 'user' | 'text';
 
-/** A route of a tenant: its schema, and the handler that responds to it. */
-interface TenantRoute<Kinds extends ParameterKinds, Body extends TSchema> {
-  readonly method: 'GET' | 'POST' | 'PUT' | 'DELETE';
-  readonly url: string;
+interface TenantRoute<Kinds extends ParameterKinds, Body extends TSchema> extends RouteSchema {
   /** The form of the id in the path: a UUID unless given. */
   readonly idForm?: IdForm;
-  /** For a body that its handler parses itself (`json-body.ts`), and that may be so large. */
+  /** For a body that its handler parses itself (`parseBody`), and that may be so large. */
   readonly bodyBytesMax?: number;
-  /** Reading back unless given. */
   readonly kind?: RouteKind;
-  readonly schema: RouteSchema & { readonly query?: Kinds; readonly response: JsonResponse<Body> };
+  readonly query?: Kinds;
+  readonly response: JsonResponse<Body>;
   /** Null: there is no such thing (404). */
   readonly handler: (call: Call<Kinds>) => Promise<JsonOf<Static<Body>> | null>;
 }
@@ -97,15 +91,14 @@ const USER_OF_REQUEST = /^([^.]+)\.(\d{1,4})$/;
 
 export function tenantRoute<Kinds extends ParameterKinds, Body extends TSchema>(
   app: FastifyInstance,
-  parts: TenantParts,
-  { method, url, idForm = 'uuid', bodyBytesMax, kind = READING, schema, handler }: TenantRoute<Kinds, Body>,
+  parts: ApiParts,
+  name: RouteName,
+  { idForm = 'uuid', bodyBytesMax, kind = READING, handler, ...schema }: TenantRoute<Kinds, Body>,
 ): void {
   const { query = NO_PARAMETERS as Kinds } = schema;
   const status = schema.response.status ?? 200;
   app.route({
-    method,
-    url,
-    ...routeOptions(schema, kind),
+    ...routeOptions(name, schema, kind),
     ...(bodyBytesMax !== undefined && { bodyLimit: bodyBytesMax, config: { takesJsonText: true } }),
     onRequest: (request, reply) => authenticate(parts, request, reply),
     handler: async (request, reply) => {
@@ -125,7 +118,7 @@ export function tenantRoute<Kinds extends ParameterKinds, Body extends TSchema>(
 
 /** Sets the tenant of the request, or responds to it. */
 export async function authenticate(
-  parts: TenantParts,
+  parts: ApiParts,
   request: FastifyRequest,
   reply: FastifyReply,
   environmentInQuery = false,
@@ -146,7 +139,7 @@ export async function authenticate(
 }
 
 async function authenticateSession(
-  parts: TenantParts,
+  parts: ApiParts,
   request: FastifyRequest,
   reply: FastifyReply,
   environmentInQuery: boolean,
@@ -183,4 +176,92 @@ function pathId(params: unknown, form: IdForm): string | null {
   const [, request, index] = USER_OF_REQUEST.exec(given) ?? [];
   const uuid = uuidOf(request);
   return uuid === undefined ? null : `${uuid}.${Number(index)}`;
+}
+
+interface PageCall {
+  /** What stands for `:id` in the path, as it was sent; empty where the path has none. */
+  readonly id: string;
+  readonly body: unknown;
+  readonly now: number;
+  readonly request: FastifyRequest;
+  readonly reply: FastifyReply;
+}
+
+export interface MemberCall extends PageCall {
+  readonly member: Member;
+}
+
+type MemberResponse = JsonResponse | typeof NO_CONTENT;
+
+interface PageRoute<Call, Response extends MemberResponse> extends RouteSchema {
+  readonly response: Response;
+  /** Null: there is no such thing (404). Undefined: done, and there is nothing to say (204). */
+  readonly handler: (
+    call: Call,
+  ) => Promise<(Response extends JsonResponse<infer Body> ? JsonOf<Static<Body>> : undefined) | null>;
+}
+
+/** In the path of everything about one key, member or invitation. */
+export const ID_PARAMS = { id: text('As the list gives it.') };
+
+const MEMBER: RouteKind = { tag: 'Dashboard', security: [{ session: [] }], errors: [401, 403, 500, 503] };
+const OPEN: RouteKind = { ...MEMBER, security: [] };
+
+export function memberRoute<Response extends MemberResponse>(
+  app: FastifyInstance,
+  parts: ApiParts,
+  name: RouteName,
+  { handler, ...schema }: PageRoute<MemberCall, Response>,
+): void {
+  const handle = (call: PageCall) => {
+    const { session } = call.request;
+    if (session === null) throw new Error('a request without a member got to its handler');
+    return handler({ ...call, member: session.member });
+  };
+  pageRoute(app, parts, name, { ...schema, handler: handle }, MEMBER);
+}
+
+/** A route that only our own page may call, signed in or not. */
+export function pageRoute<Response extends MemberResponse>(
+  app: FastifyInstance,
+  parts: ApiParts,
+  name: RouteName,
+  { handler, ...schema }: PageRoute<PageCall, Response>,
+  kind = OPEN,
+): void {
+  app.route({
+    ...routeOptions(name, schema, kind),
+    onRequest: async (request, reply) => {
+      if (refusesForeignOrigin(parts, request, reply)) return reply;
+      if (kind !== MEMBER) return undefined;
+      request.session = await sessionOf(parts, request, reply);
+      return request.session === null ? sendUnauthorized(reply) : undefined;
+    },
+    handler: async (request, reply) => {
+      const id = (request.params as { id?: string }).id ?? '';
+      const response = await handler({ id, body: request.body, now: parts.now(), request, reply });
+      if (response === undefined) return sendNothing(reply);
+      if (response === null) return sendError(reply, 'not_found');
+      return sendJson(reply, schema.response.status ?? 200, response);
+    },
+  });
+}
+
+/** Responds 403 to a change that comes from elsewhere, and says whether it did. */
+function refusesForeignOrigin(parts: ApiParts, request: FastifyRequest, reply: FastifyReply): boolean {
+  if (isSameOrigin(request.method, request.headers, parts.publicUrl)) return false;
+  sendError(reply, 'forbidden', NOT_SAME_ORIGIN);
+  return true;
+}
+
+/** The session of the cookie, if there is one; a renewed one is sent to the browser again. */
+async function sessionOf(
+  { members, publicUrl, now }: ApiParts,
+  request: FastifyRequest,
+  reply: FastifyReply,
+): Promise<FoundSession | null> {
+  const token = sessionTokenOf(request.headers);
+  const session = await findSession(members, token, now());
+  if (session?.isRenewed === true && token !== undefined) setSessionCookie(reply, token, publicUrl);
+  return session ?? null;
 }
