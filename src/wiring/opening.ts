@@ -7,7 +7,7 @@
  */
 
 import { existsSync } from 'node:fs';
-import { refuseUnfinishedRestore } from '../backup/restore-marker.ts';
+import { refuseUnfinishedRestore } from '../backup/notes.ts';
 import type { Config } from '../config/config.ts';
 import { matchOptionsOf } from '../config/match-options.ts';
 import { refuseUnreadableFolder } from '../data-folder/access.ts';

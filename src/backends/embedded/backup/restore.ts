@@ -1,7 +1,7 @@
 /**
- * What a restore undoes, as far as the previous data folder shows. It compares the restored copy with that folder row by
- * row, never by time: the clock may have been wrong. Shows no personal data: people are identified by ids. The old folder
- * is only read.
+ * Prepares a restored data folder for its first start, and finds what the restore undoes, as far as the previous data
+ * folder shows. It compares the restored copy with that folder row by row, never by time: the clock may have been wrong.
+ * Shows no personal data: people are identified by ids. The old folder is only read.
  *
  * Erased people: a node of the copy that the old store no longer has, with a match key that was erased there. A person
  * may be several profiles in the copy (merged since) or part of one (unmerged since): each erased node is named unless
@@ -12,15 +12,24 @@ import { existsSync } from 'node:fs';
 import { resolve } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { pathToFileURL } from 'node:url';
-import type { EndedKey, UndoneByRestore, UndoneErase, UndoneUnmerge } from '../../../backup/undone.ts';
-import { keyFileOf, storeFileOf } from '../../../data-folder/files.ts';
+import type { EndedKey, UndoneByRestore } from '../../../cli/restore.ts';
+import { keyFileOf, logFolderOf, storeFileOf } from '../../../data-folder/files.ts';
 import { messageOf, OperatorError } from '../../../errors.ts';
 import type { NodeNumber } from '../../../model.ts';
 import { identifierTypeOf } from '../../../views/profile.ts';
 import { tombstoneOf } from '../../../views/tombstone.ts';
 import { BUSY_TIMEOUT_MS, textsIn, transaction } from '../database.ts';
 import { isFullDisk } from '../disk.ts';
+import { createLogEnds, rewriteLogEnds } from '../log/missing-end.ts';
+import { skipNumbersAfterRestore } from '../store/starts.ts';
 import { uuidBytes, uuidText } from '../uuids.ts';
+
+/** Notes the end of the log, which no backup has, and skips event numbers that the lost store may have given. */
+export function prepareRestored(folder: string, now: number): void {
+  skipNumbersAfterRestore(storeFileOf(folder), now);
+  rewriteLogEnds(logFolderOf(folder));
+  createLogEnds(logFolderOf(folder));
+}
 
 /** The installations that the files of a data folder name; none before the first start of a server. */
 export function installationsOf(oldFolder: string): string[] {
@@ -95,7 +104,7 @@ function erasedNodes(store: DatabaseSync): Map<NodeNumber, ErasedNode> {
 }
 
 /** A profile of which all nodes were erased is named once, by its root; of others each erased node is named. */
-function undoneErases(store: DatabaseSync, erased: ReadonlyMap<NodeNumber, ErasedNode>): UndoneErase[] {
+function undoneErases(store: DatabaseSync, erased: ReadonlyMap<NodeNumber, ErasedNode>): UndoneByRestore['erased'] {
   const rootOf = store.prepare('SELECT root FROM main.aliases WHERE node = ?');
   const aliasesOf = store.prepare('SELECT node FROM main.aliases WHERE root = ?');
   return [...erased].flatMap(([node, { tenantId, id, at }]) => {
@@ -110,7 +119,7 @@ function undoneUnmerges(
   store: DatabaseSync,
   erased: ReadonlyMap<NodeNumber, ErasedNode>,
   hasPending: boolean,
-): UndoneUnmerge[] {
+): UndoneByRestore['unmerged'] {
   const merges = ['main', 'old'].map(
     (copy) =>
       `SELECT merges.tenant, merges.no, node_a, node_b, a.id AS id_a, b.id AS id_b FROM ${copy}.merges
@@ -120,7 +129,7 @@ function undoneUnmerges(
     `SELECT node_a, node_b, id_a, tenants.id AS tenantId, (id_a, id_b) IN (SELECT id_a, id_b FROM (${merges[1]})) AS isThere
      FROM (${merges[0]}) AS mine JOIN main.tenants ON tenants.no = mine.tenant ORDER BY mine.no`,
   );
-  const found = new Map<string, UndoneUnmerge>();
+  const found = new Map<string, UndoneByRestore['unmerged'][number]>();
   for (const { tenantId, profileId, mergedBy } of newAudit(store, 'unmerge')) {
     if (mergedBy === null) continue;
     const undone = mergesBy.all(uuidBytes(mergedBy)) as unknown as {
