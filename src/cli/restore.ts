@@ -22,7 +22,7 @@ import type { Config } from '../config/config.ts';
 import { OperatorError } from '../errors.ts';
 import { readArguments } from './arguments.ts';
 import { assertSpace, contentsOf, gapLines, pendingRecords, withProgress } from './backup.ts';
-import { formatSpan, isoTime, localTime } from './local-time.ts';
+import { formatSpan, localTime } from './local-time.ts';
 import { readSettings } from './location.ts';
 import { asOperatorError, type Shell } from './shell.ts';
 import { printable } from './table.ts';
@@ -43,21 +43,26 @@ export interface RestoreShell extends Shell {
 /**
  * What has to be done again: unmerges, erasures, keys that ended and members who were removed since the backup. People are
  * named by ids that the restored copy has, and unmerges come first: an erase then removes who was erased, and no one else.
+ * The property names are those of --json, and times are in ISO 8601.
  */
 export interface UndoneByRestore {
-  /** In the order in which they were done. `mergedBy` is the trace id of the request that merged. */
-  readonly unmerged: readonly { readonly tenantId: string; readonly profileId: string; readonly mergedBy: string }[];
-  readonly erased: readonly { readonly tenantId: string; readonly profileId: string; readonly at: number }[];
-  readonly endedKeys: readonly EndedKey[];
-  readonly removedMembers: readonly string[];
+  /** In the order in which they were done. `trace_id` is of the request that merged. */
+  readonly unmerged_since: readonly {
+    readonly tenant: string;
+    readonly profile_id: string;
+    readonly trace_id: string;
+  }[];
+  readonly erased_since: readonly { readonly tenant: string; readonly profile_id: string; readonly at: string }[];
+  readonly keys_ended_since: readonly EndedKey[];
+  readonly members_removed_since: readonly string[];
 }
 
 export interface EndedKey {
   readonly id: string;
   readonly name: string;
   /** When it ended, or ends: a rolled key works until the end of its overlap. */
-  readonly at: number;
-  readonly isRolled: boolean;
+  readonly at: string;
+  readonly by: 'roll' | 'revoke';
 }
 
 /** More are for programs: --json has all. */
@@ -98,23 +103,7 @@ function jsonOf({ source, config, verify }: Options, { manifest, undone }: Resto
     began_at: manifest.began_at,
     verified: verify,
     requests_to_process: pendingRecords(manifest),
-    unmerged_since: undone?.unmerged.map(({ tenantId, profileId, mergedBy }) => ({
-      tenant: tenantId,
-      profile_id: profileId,
-      trace_id: mergedBy,
-    })),
-    erased_since: undone?.erased.map(({ tenantId, profileId, at }) => ({
-      tenant: tenantId,
-      profile_id: profileId,
-      at: isoTime(at),
-    })),
-    keys_ended_since: undone?.endedKeys.map(({ id, name, at, isRolled }) => ({
-      id,
-      name,
-      at: isoTime(at),
-      by: isRolled ? 'roll' : 'revoke',
-    })),
-    members_removed_since: undone?.removedMembers,
+    ...undone,
   };
   return `${JSON.stringify(result)}\n`;
 }
@@ -273,21 +262,23 @@ Repeat them. --old-data FOLDER lists them; see docs/backup.md.
 `;
 }
 
-function undoneList({ unmerged, erased, endedKeys, removedMembers }: UndoneByRestore): string {
+function undoneList(undone: UndoneByRestore): string {
   const people = [
-    ...unmerged.map(
-      ({ tenantId, profileId, mergedBy }) =>
-        `unmerge again  POST /profiles/${profileId}/unmerge {"trace_id":"${mergedBy}"}  (${tenantId})`,
+    ...undone.unmerged_since.map(
+      ({ tenant, profile_id, trace_id }) =>
+        `unmerge again  POST /profiles/${profile_id}/unmerge {"trace_id":"${trace_id}"}  (${tenant})`,
     ),
-    ...erased.map(({ tenantId, profileId }) => `erase again    DELETE /profiles/${profileId}  (${tenantId})`),
+    ...undone.erased_since.map(
+      ({ tenant, profile_id }) => `erase again    DELETE /profiles/${profile_id}  (${tenant})`,
+    ),
   ];
   const lines = [
     ...people,
-    ...endedKeys.map(({ id, name, at, isRolled }) => {
-      const why = isRolled ? `, rolled: it ended or ends at ${localTime(at)}` : '';
+    ...undone.keys_ended_since.map(({ id, name, at, by }) => {
+      const why = by === 'roll' ? `, rolled: it ended or ends at ${localTime(Date.parse(at))}` : '';
       return `revoke again   sluice keys revoke ${id}  (${printable(name)}${why})`;
     }),
-    ...removedMembers.map((id) => `remove again   DELETE /members/${id}`),
+    ...undone.members_removed_since.map((id) => `remove again   DELETE /members/${id}`),
   ];
   if (lines.length === 0)
     return 'In the old data folder no one was unmerged or erased, no key ended and no member was removed since the backup.\n';
