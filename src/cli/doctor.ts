@@ -112,9 +112,7 @@ async function checkIsRestored({ dataFolder }: DoctorParts): Promise<Finding[]> 
 /** A check that throws is a finding, too. */
 async function attempt(name: string, check: Check, parts: DoctorParts): Promise<NamedFinding[]> {
   try {
-    return (await check(parts)).map(({ check: about = name, state, message, advice }) => {
-      return { check: about, state, message, advice };
-    });
+    return (await check(parts)).map((finding) => Object.assign({ check: name }, finding));
   } catch (error) {
     return [{ check: name, state: 'error', message: `the check failed: ${messageOf(error)}`, advice: null }];
   }

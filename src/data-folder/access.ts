@@ -58,19 +58,17 @@ function problemsIn(
 ): AccessProblem[] {
   const folder = resolve(dataFolder);
   const problems: AccessProblem[] = [];
-  /** The files in a folder, unless it may not be read itself. */
-  const check = (path: string, wanted: RegExp): void => {
-    if (!isThere(path)) return;
+  for (const { path, files } of [
+    { path: folder, files: FILES },
+    { path: logFolderOf(folder), files: LOG_FILES },
+  ]) {
+    if (!isThere(path)) continue;
     const problem = problemOf(path, 'folder');
-    if (problem !== undefined) {
-      problems.push(problem);
-      return;
-    }
-    const names = readdirSync(path).filter((name) => wanted.test(name));
+    // It may not be read itself.
+    if (problem !== undefined) return [...problems, problem];
+    const names = readdirSync(path).filter((name) => files.test(name));
     problems.push(...names.flatMap((name) => problemOf(join(path, name), 'file') ?? []));
-  };
-  check(folder, FILES);
-  if (!problems.some(({ path }) => path === folder)) check(logFolderOf(folder), LOG_FILES);
+  }
   return problems;
 }
 

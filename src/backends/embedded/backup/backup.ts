@@ -461,13 +461,13 @@ function refuseDamage(file: string, findings: readonly string[]): void {
 /** Checks every hour, and counts the events themselves. */
 function assertAccountedFor(database: DatabaseSync, file: string): void {
   for (const noun of ['users', 'events']) {
-    const [row] = database
+    const row = database
       .prepare(
         `SELECT hour, ${noun}_received AS received,
                 ${noun}_stored + ${noun}_duplicates + ${noun}_erased + ${noun}_expired + ${noun}_dead_letters AS found
          FROM ledger WHERE received <> found LIMIT 1`,
       )
-      .all() as { hour: number; received: number; found: number }[];
+      .get() as { hour: number; received: number; found: number } | undefined;
     if (row === undefined) continue;
     throw new OperatorError(
       `The ledger in ${file} does not account for all ${noun}: in the hour of ${new Date(row.hour).toISOString()} ${row.received} were received, and ${row.found} are accounted for.`,
