@@ -131,39 +131,29 @@ export function syncFolders(root: string, files: readonly BackupFile[]): void {
   for (const folder of new Set([root, ...files.map(({ path }) => dirname(join(root, path)))])) syncPath(folder);
 }
 
-export class ArchiveWriter {
-  readonly #tar: TarWriter;
+export class ArchiveWriter extends TarWriter {
   readonly #file: string;
   readonly #written: Promise<void>;
 
   constructor(file: string, kind: ArchiveKind, stop: AbortSignal) {
     const input = new PassThrough({ highWaterMark: CHUNK_BYTES });
+    super(input);
     const output = createWriteStream(file, { flags: 'wx', mode: 0o600, highWaterMark: CHUNK_BYTES });
-    const compressor = compressorOf(kind);
     this.#file = file;
-    this.#written =
-      compressor === undefined
-        ? pipeline(input, output, { signal: stop })
-        : pipeline(input, compressor, output, { signal: stop });
+    this.#written = pipeline([input, ...compressorsOf(kind), output], { signal: stop });
     // The error is thrown by what is written next, and by `finish`.
     this.#written.catch(() => undefined);
-    this.#tar = new TarWriter(input);
   }
 
   async addFile(folder: string, path: string, { stop, onBytes }: CopyOptions): Promise<BackupFile> {
     const file = join(folder, path);
     const { size, mtimeMs } = statSync(file);
-    return passOn(path, contentOf(file, stop), onBytes, (chunks) => this.#tar.add(path, size, mtimeMs, chunks));
-  }
-
-  async addText(path: string, text: string, at: number): Promise<void> {
-    const bytes = Buffer.from(text);
-    await this.#tar.add(path, bytes.byteLength, at, [bytes]);
+    return passOn(path, contentOf(file, stop), onBytes, (chunks) => this.add(path, size, mtimeMs, chunks));
   }
 
   /** The archive is whole and synced when it resolves. */
-  async finish(): Promise<void> {
-    await this.#tar.finish();
+  override async finish(): Promise<void> {
+    await super.finish();
     await this.#written;
     syncPath(this.#file);
   }
@@ -174,10 +164,10 @@ export class ArchiveWriter {
   }
 }
 
-function compressorOf(kind: ArchiveKind): Transform | undefined {
-  if (kind === 'tar') return undefined;
+function compressorsOf(kind: ArchiveKind): Transform[] {
+  if (kind === 'tar') return [];
   // gzip has its own checksum.
-  return kind === 'tar.gz' ? createGzip() : createZstdCompress({ params: { [constants.ZSTD_c_checksumFlag]: 1 } });
+  return [kind === 'tar.gz' ? createGzip() : createZstdCompress({ params: { [constants.ZSTD_c_checksumFlag]: 1 } })];
 }
 
 /** How much is read from the backup; as much as it writes, unless it is compressed. */

@@ -356,7 +356,7 @@ async function writeDraft(
       writeFileSync(join(into, MANIFEST_FILE), text, { mode: 0o600, flush: true });
       syncPath(into);
     } else {
-      await archive.addText(MANIFEST_FILE, text, shell.now());
+      await archive.add(MANIFEST_FILE, Buffer.byteLength(text), shell.now(), [Buffer.from(text)]);
       await archive.finish();
       rmSync(into, { recursive: true });
     }
